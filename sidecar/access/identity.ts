@@ -1,0 +1,46 @@
+import type { ErrorCode } from '../errors.js';
+
+/** The parts of a request's head that say who is calling. Values are secrets: never logged. */
+export interface Credentials {
+  /** The Authorization header as sent, or undefined. */
+  readonly authorization: string | undefined;
+}
+
+/** Which model ids a key may call: a list, or everything that is hosted. */
+export type ModelSet = 'all' | ReadonlySet<string>;
+
+/** Per-key request limits. */
+export interface Limits {
+  /** Requests in flight at once. */
+  readonly inFlight: number;
+  /** Requests in any 60 seconds. */
+  readonly perMinute: number;
+}
+
+/** A checked caller. */
+export interface Caller {
+  readonly kind: 'caller';
+  readonly account: string;
+  readonly keyId: string;
+  readonly environment: string;
+  readonly models: ModelSet;
+  readonly limits?: Limits;
+  /** Share of the account's class in the seat queue: 16, 4 or 1. */
+  readonly weight: number;
+}
+
+export interface Denied {
+  readonly kind: 'denied';
+  readonly code: ErrorCode;
+  readonly retryAfterMs?: number;
+}
+
+/** Who is calling. Local files here, an HTTP authorizer or a trusted gateway elsewhere. Never throws or rejects. */
+export interface Identity {
+  resolve(credentials: Credentials): Promise<Caller | Denied>;
+}
+
+/** Whether `models` names `id`. */
+export function mayCall(models: ModelSet, id: string): boolean {
+  return models === 'all' || models.has(id);
+}

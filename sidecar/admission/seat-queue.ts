@@ -1,0 +1,97 @@
+/**
+ * The seat queue's face to the rest of the house. One queue per engine process; a seat is one parallel sequence of
+ * that engine. Implementations are pure: a clock, a random source and a config go in; no sockets, no promises awaited.
+ *
+ * A request takes a place with `enter`, before anything costly is done for it. The place cannot be dispatched until
+ * `ready` says that the last check passed. The outcome settles exactly once.
+ */
+
+/** A refusal, with the wait that would make a retry worthwhile. */
+export interface Refused {
+  readonly kind: 'refused';
+  readonly code: 'capacity_exceeded' | 'draining' | 'timeout';
+  /** For logs and metrics: a short constant such as `full`, `wait`, `deadline`. */
+  readonly reason: RefusalReason;
+  readonly retryAfterMs: number;
+}
+
+export type RefusalReason = 'full' | 'bytes' | 'wait' | 'deadline' | 'drain' | 'engine-lost';
+
+export interface Entry {
+  /** The account: fairness is between tenants. */
+  readonly tenant: string;
+  /** The caller's end-user label, for fairness inside the tenant. Never logged. */
+  readonly user?: string;
+  /** The share of this tenant's class (16, 4 or 1). */
+  readonly weight: number;
+  /** Body bytes that this request holds while it waits. */
+  readonly bytes: number;
+  /** On the queue's clock, ms; waiting past it settles as refused `timeout`. */
+  readonly deadlineAt?: number;
+  /** Seats it could use at once; it starts with one. */
+  readonly seatsWanted: number;
+}
+
+/** What is known once a prompt is tokenized. */
+export interface Work {
+  readonly promptTokens: number;
+  readonly maxTokens: number;
+  /** Hashes of the prompt's leading chunks, longest last, for prefix affinity. */
+  readonly prefix?: readonly number[];
+}
+
+export type TicketOutcome = { readonly kind: 'seated'; readonly lease: Lease } | Refused | { readonly kind: 'cancelled' };
+
+export interface Ticket {
+  /** The last check passed. From here `ra-queue` counts. Calling it again does nothing. */
+  ready(work: Work): void;
+  /** Settles once. */
+  readonly outcome: Promise<TicketOutcome>;
+  /** The caller left or a check failed: the place is gone. After the outcome settled it does nothing. */
+  cancel(): void;
+}
+
+export type ReleaseReason = 'done' | 'cancelled' | 'failed' | 'engine-lost' | 'deadline';
+
+/** A grant of seats. Whoever awaited the ticket owns it and must end it by `release` or `giveBack`. */
+export interface Lease {
+  /** Seats held now, 0 once ended. */
+  readonly seats: number;
+  /** Milliseconds from `ready` to the grant. */
+  readonly waitedMs: number;
+  /** Takes a further seat if one is free and nobody else waits for it. */
+  grow(): boolean;
+  /** Gives one seat back; the last one only goes with `release`. */
+  shrink(): void;
+  /** Ends the lease. Idempotent: the first call counts. */
+  release(reason: ReleaseReason): void;
+  /**
+   * The engine was lost before it started this request: back to the head of the line, with its deadline and its time
+   * already waited kept. Once in a request's life; a second time settles as refused.
+   */
+  giveBack(): Promise<TicketOutcome>;
+}
+
+export interface QueueSnapshot {
+  readonly seats: number;
+  readonly busy: number;
+  readonly waiting: number;
+  readonly waitingBytes: number;
+  readonly paused: boolean;
+  readonly tenants: readonly { readonly tenant: string; readonly waiting: number; readonly running: number }[];
+  readonly refused: Readonly<Partial<Record<RefusalReason, number>>>;
+  /** Leases ended, by reason. */
+  readonly released: Readonly<Partial<Record<ReleaseReason | 'given-back', number>>>;
+}
+
+export interface SeatQueue {
+  /** Takes a place, synchronously. Never throws. */
+  enter(entry: Entry): Ticket | Refused;
+  /** The engine went away: nothing is dispatched until `resume`. Waiting requests keep their places and timers. */
+  pause(): void;
+  /** The engine is back with this many seats. */
+  resume(seats: number): void;
+  /** Refuses everyone who waits and everyone who comes; leases run on. */
+  drain(): void;
+  snapshot(): QueueSnapshot;
+}

@@ -1,0 +1,108 @@
+/**
+ * Checked requests: what a body has become once it passed its schema. Inner code never checks again.
+ *
+ * Each has two halves. `params` is small and travels with the request through admission to the engine; the other half is
+ * the caller's content, needed only to render the prompt, and stays with whoever parsed the body.
+ */
+
+export type Route = 'chat' | 'decisions' | 'systemone';
+
+/** A chat request without its conversation. Defaults are applied. */
+export interface ChatParams {
+  readonly route: 'chat';
+  readonly model: string;
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+  readonly n: number;
+  /** max_completion_tokens, else max_tokens; absent: what is left of the seat's context. */
+  readonly maxTokens?: number;
+  readonly temperature: number;
+  readonly topP: number;
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+  readonly seed?: number;
+  readonly stops: readonly string[];
+  readonly jsonObject: boolean;
+  readonly reasoningEffort?: ReasoningEffort;
+  /** Whether tools are offered (`tool_choice` other than `none`). */
+  readonly usesTools: boolean;
+  /** JSON path of the first image part, when there is one. */
+  readonly firstImage?: string;
+  readonly user?: string;
+}
+
+export type ReasoningEffort = 'none' | 'minimal' | 'low' | 'medium' | 'high';
+
+export interface ChatRequest {
+  readonly params: ChatParams;
+  readonly conversation: Conversation;
+}
+
+/** What a chat template is given. Names are the wire's, since templates read them. */
+export interface Conversation {
+  readonly messages: readonly Message[];
+  readonly tools?: readonly Tool[];
+}
+
+export type Message =
+  | { readonly role: 'system'; readonly content: string; readonly name?: string }
+  | { readonly role: 'user'; readonly content: string | readonly ContentPart[]; readonly name?: string }
+  | {
+      readonly role: 'assistant';
+      readonly content?: string | null;
+      readonly name?: string;
+      readonly reasoning_content?: string | null;
+      readonly tool_calls?: readonly ToolCall[];
+    }
+  | { readonly role: 'tool'; readonly content: string; readonly tool_call_id: string };
+
+export type ContentPart =
+  | { readonly type: 'text'; readonly text: string }
+  | { readonly type: 'image_url'; readonly image_url: { readonly url: string; readonly detail?: 'auto' | 'low' | 'high' } };
+
+export interface ToolCall {
+  readonly id: string;
+  readonly type: 'function';
+  readonly function: { readonly name: string; readonly arguments: string };
+}
+
+export interface Tool {
+  readonly type: 'function';
+  readonly function: {
+    readonly name: string;
+    readonly description?: string;
+    readonly parameters: object;
+    readonly strict?: boolean;
+  };
+}
+
+/** What the answer to one question needs of it. `answers`: option names or level texts, in order; yes_no: ['yes','no']. */
+export interface QuestionParams {
+  readonly id: string;
+  readonly type: 'yes_no' | 'choice' | 'score';
+  readonly answers: readonly string[];
+}
+
+/** A request on either decision route without its content. */
+export interface DecisionParams {
+  readonly route: 'decisions' | 'systemone';
+  readonly model: string;
+  readonly temperature: number;
+  readonly questions: readonly QuestionParams[];
+}
+
+export interface DecisionRequest {
+  readonly params: DecisionParams;
+  /** The text all questions are about; systemone's state rendered as compact JSON unless it is a string. */
+  readonly input: string;
+  /** In the order of `params.questions`. */
+  readonly questions: readonly QuestionText[];
+}
+
+/** The wording of one question. `meanings` are parallel to `answers`; an absent one is undefined. */
+export interface QuestionText {
+  readonly question: string;
+  readonly meanings: readonly (string | undefined)[];
+}
+
+export type Params = ChatParams | DecisionParams;

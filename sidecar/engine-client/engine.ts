@@ -1,0 +1,54 @@
+import type { Channel, EngineFacts, FinishReason, GenerateJob, ScoreJob } from '../../engine/protocol.js';
+
+export type { Channel, EngineFacts, FinishReason, GenerateJob, ScoreJob, ScoreQuestion } from '../../engine/protocol.js';
+
+/** Why a job ended without its result. */
+export interface EngineFault {
+  /** lost: the process died or was killed; failed: this job alone; protocol: the engine broke its protocol. */
+  readonly kind: 'lost' | 'failed' | 'protocol';
+  /** Whether `started` had been called. A lost job that had not started may be given back to the queue, once. */
+  readonly started: boolean;
+}
+
+/** Called in order, on the sidecar's event loop; after `done` or `failed`, and after cancelling, never again. */
+export interface GenerationSink {
+  started(cachedTokens: number): void;
+  /** Whole characters of one reply. */
+  piece(piece: { choice: number; channel: Channel; text: string; tokens: number }): void;
+  finished(end: {
+    choice: number;
+    reason: FinishReason;
+    matchedStop?: string | number;
+    completionTokens: number;
+    reasoningTokens: number;
+  }): void;
+  /** All replies are out; the engine's sequence is free. */
+  done(): void;
+  failed(fault: EngineFault): void;
+}
+
+export interface ScoreSink {
+  started(cachedTokens: number): void;
+  answer(answer: { question: number; probabilities: Float64Array; labelMass: number }): void;
+  done(): void;
+  failed(fault: EngineFault): void;
+}
+
+/** Stops a job at the engine's next step; nothing more is called on its sink. Idempotent, harmless after the end. */
+export type Cancel = () => void;
+
+/**
+ * One engine process as handlers see it. It takes no Lease (interfaces.md drew one in): the caller holds the lease, and
+ * since a cancel and the next job travel in order on one channel, a lease may be released as soon as cancel was called.
+ */
+export interface Engine {
+  /** cold: loading, or between two lives; ready: takes jobs; lost: given up (closed, or the model cannot be served). */
+  readonly state: 'cold' | 'ready' | 'lost';
+  /** Set from the first `ready` on, and kept while a restart is under way. */
+  readonly facts: EngineFacts | undefined;
+  /** While cold: a guess of when it will be ready, ms from now. */
+  readonly readyInMs: number;
+  /** Starts a job. When not ready, the sink's `failed` is called (lost, not started) before the next tick ends. */
+  generate(job: GenerateJob, sink: GenerationSink): Cancel;
+  score(job: ScoreJob, sink: ScoreSink): Cancel;
+}

@@ -1,0 +1,27 @@
+/** Usage records: what was used, by whom, under which price list. Types and arithmetic, nothing else. */
+
+/** How a request ended, as billing and the logs see it. */
+export type Outcome = 'done' | 'cancelled' | 'failed' | 'timeout' | 'refused';
+
+/** One line of the usage spool. Token counts are cumulative for the request. */
+export interface UsageRecord {
+  /** The request's id (x-request-id). */
+  readonly id: string;
+  readonly kind: 'open' | 'progress' | 'close';
+  /** ISO 8601, UTC. */
+  readonly at: string;
+  readonly account: string;
+  readonly keyId: string;
+  readonly model: string;
+  readonly route: string;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  /** Version of the price list, for example `2026-10-03.4`. */
+  readonly pricing: string;
+  /** Integer picodollars as decimal text: 64 bits do not fit a JavaScript number. */
+  readonly picodollars: string;
+  readonly outcome?: Outcome;
+  /** Billed from the last progress because no close was found. */
+  readonly estimated?: true;
+}
