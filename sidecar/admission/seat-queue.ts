@@ -40,7 +40,8 @@ export interface Work {
   readonly prefix?: readonly number[];
 }
 
-export type TicketOutcome = { readonly kind: 'seated'; readonly lease: Lease } | Refused | { readonly kind: 'cancelled' };
+export type TicketOutcome =
+  { readonly kind: 'seated'; readonly lease: Lease } | Refused | { readonly kind: 'cancelled' };
 
 export interface Ticket {
   /** The last check passed. From here `ra-queue` counts. Calling it again does nothing. */

@@ -58,7 +58,10 @@ export type Message =
 
 export type ContentPart =
   | { readonly type: 'text'; readonly text: string }
-  | { readonly type: 'image_url'; readonly image_url: { readonly url: string; readonly detail?: 'auto' | 'low' | 'high' } };
+  | {
+      readonly type: 'image_url';
+      readonly image_url: { readonly url: string; readonly detail?: 'auto' | 'low' | 'high' };
+    };
 
 export interface ToolCall {
   readonly id: string;

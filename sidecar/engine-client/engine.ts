@@ -1,6 +1,13 @@
 import type { Channel, EngineFacts, FinishReason, GenerateJob, ScoreJob } from '../../engine/protocol.js';
 
-export type { Channel, EngineFacts, FinishReason, GenerateJob, ScoreJob, ScoreQuestion } from '../../engine/protocol.js';
+export type {
+  Channel,
+  EngineFacts,
+  FinishReason,
+  GenerateJob,
+  ScoreJob,
+  ScoreQuestion,
+} from '../../engine/protocol.js';
 
 /** Why a job ended without its result. */
 export interface EngineFault {
