@@ -1,0 +1,50 @@
+/**
+ * The one small port through which the step loop drives llama.cpp. What is behind it (the public iterators, or the layer
+ * below them) is a matter of speed and version; the loop above does not change.
+ */
+
+/** How the next token of a reply is chosen. */
+export interface Sampling {
+  /** 0: greedy. */
+  readonly temperature: number;
+  readonly topP: number;
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+  /** 32 unsigned bits. */
+  readonly seed: number;
+  /** The longest completion, in tokens: bounds the penalties' memory. */
+  readonly maxTokens: number;
+}
+
+/** One reply's sampler: its random state and its memory for penalties. Owned by whoever made it; dispose once. */
+export interface Sampler {
+  dispose(): void;
+}
+
+/** What one sequence adds to a step. A sequence appears at most once in a step. */
+export type Part =
+  /** Evaluate only: a chunk of a prompt. */
+  | { readonly kind: 'prefill'; readonly sequence: number; readonly tokens: Uint32Array }
+  /** Evaluate, then choose the next token from the last one's logits. */
+  | { readonly kind: 'sample'; readonly sequence: number; readonly tokens: Uint32Array; readonly sampler: Sampler }
+  /** Evaluate, then read the labels' logits after the last token. */
+  | { readonly kind: 'score'; readonly sequence: number; readonly tokens: Uint32Array; readonly labels: Uint32Array };
+
+export type PartResult =
+  | { readonly kind: 'filled' }
+  | { readonly kind: 'token'; readonly token: number }
+  /** Natural log-probabilities of the labels over the whole vocabulary, in their order. */
+  | { readonly kind: 'scores'; readonly logprobs: Float64Array }
+  /** This part failed; what its sequence holds is unknown. */
+  | { readonly kind: 'fault'; readonly reason: string };
+
+export interface Decoder {
+  /**
+   * Decodes all parts together, in ascending order of sequence (the caller sorts), and resolves with one result a part.
+   * The parts' tokens together fit the context's batch. Never rejects. No second step before the first resolved.
+   */
+  step(parts: readonly Part[]): Promise<PartResult[]>;
+  /** Forgets what a sequence holds from token `length` on. Not during a step. Rejects when the state cannot be cut. */
+  truncate(sequence: number, length: number): Promise<void>;
+  sampler(sampling: Sampling): Sampler;
+}

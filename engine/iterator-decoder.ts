@@ -1,0 +1,171 @@
+import type {
+  ControlledEvaluateInputItem,
+  CustomBatchingPrioritizationStrategy,
+  EvaluationPriority,
+  LlamaContext,
+  LlamaContextSequence,
+  SequenceEvaluateOptions,
+  Token,
+} from 'node-llama-cpp';
+import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
+
+/**
+ * The decoder on node-llama-cpp's public sequence iterators, in lockstep: every part's call is made in one tick, so that
+ * node-llama-cpp gathers them into one batch at the end of the tick, and the batch is put into sequence order, because
+ * llama.cpp (kv_unified=false) packs only sequences whose ids follow one another into one decode (shared/engine.md 1).
+ */
+export class IteratorDecoder implements Decoder {
+  readonly #sequences: readonly LlamaContextSequence[];
+
+  /** Takes every sequence of `context`; the context stays the caller's to dispose. Make it with {@link sequenceOrder}. */
+  constructor(context: LlamaContext) {
+    this.#sequences = Array.from({ length: context.totalSequences }, () => context.getSequence());
+  }
+
+  async step(parts: readonly Part[]): Promise<PartResult[]> {
+    return Promise.all(parts.map((part) => this.#run(part).catch(asFault)));
+  }
+
+  async truncate(sequence: number, length: number): Promise<void> {
+    const target = this.#at(sequence);
+    if (target.nextTokenIndex > length) {
+      await target.eraseContextTokenRanges([{ start: length, end: target.nextTokenIndex }]);
+    }
+  }
+
+  sampler(sampling: Sampling): Sampler {
+    return new IteratorSampler(sampling);
+  }
+
+  #at(sequence: number): LlamaContextSequence {
+    const found = this.#sequences[sequence];
+    if (!found) throw new RangeError(`no sequence ${sequence}`);
+    return found;
+  }
+
+  async #run(part: Part): Promise<PartResult> {
+    const sequence = this.#at(part.sequence);
+    const tokens = Array.from(part.tokens) as Token[];
+    const evaluationPriority = orderKey(part.sequence);
+    switch (part.kind) {
+      case 'prefill':
+        await sequence.evaluateWithoutGeneratingNewTokens(tokens, { evaluationPriority });
+        return { kind: 'filled' };
+      case 'sample':
+        if (!(part.sampler instanceof IteratorSampler)) throw new TypeError('a sampler of another decoder');
+        return { kind: 'token', token: await part.sampler.next(sequence, tokens, evaluationPriority) };
+      case 'score':
+        return { kind: 'scores', logprobs: await score(sequence, tokens, part.labels, evaluationPriority) };
+    }
+  }
+}
+
+function asFault(error: unknown): PartResult {
+  return { kind: 'fault', reason: error instanceof Error ? error.name : 'unknown' };
+}
+
+/**
+ * The batching strategy to make the context with. The public batch items do not name their sequence, so it travels in
+ * `evaluationPriority`, which nothing else reads once a strategy of our own is set. Items always fit: the step loop
+ * counts the tokens of a step.
+ */
+export const sequenceOrder: CustomBatchingPrioritizationStrategy = ({ items }) =>
+  [...items]
+    .sort((a, b) => a.evaluationPriority - b.evaluationPriority)
+    .map((item) => ({ item, processAmount: item.tokens.length }));
+
+function orderKey(sequence: number): EvaluationPriority {
+  return sequence as EvaluationPriority;
+}
+
+/**
+ * node-llama-cpp's default top-k of 40 has no public "off": 0 sorts the whole vocabulary for every token (several ms at
+ * 150 k). null is dropped before it reaches llama.cpp, so that no top-k sampler is made at all.
+ */
+const NO_TOP_K = null as unknown as number;
+
+class IteratorSampler implements Sampler {
+  readonly #sampling: Sampling;
+  /** What the completion holds so far: penalties count over it alone, as the contract's fields define. */
+  readonly #completion: Token[] = [];
+  #iterator: AsyncGenerator<Token, void, Token | Token[] | undefined> | undefined;
+
+  constructor(sampling: Sampling) {
+    this.#sampling = sampling;
+  }
+
+  /** The first call evaluates `tokens`; later ones feed back the token that the one before returned. */
+  async next(sequence: LlamaContextSequence, tokens: Token[], evaluationPriority: EvaluationPriority): Promise<number> {
+    this.#iterator ??= sequence.evaluate(tokens, this.#options(evaluationPriority));
+    const result = await this.#iterator.next(tokens);
+    if (result.done) throw new Error('iterator ended');
+    this.#completion.push(result.value);
+    return result.value;
+  }
+
+  dispose(): void {
+    void this.#iterator?.return();
+  }
+
+  #options(evaluationPriority: EvaluationPriority): SequenceEvaluateOptions {
+    const s = this.#sampling;
+    const penalized = s.frequencyPenalty !== 0 || s.presencePenalty !== 0;
+    return {
+      temperature: s.temperature,
+      topK: NO_TOP_K,
+      topP: s.topP,
+      minP: 0,
+      seed: s.seed,
+      evaluationPriority,
+      yieldEogToken: true,
+      ...(penalized && {
+        repeatPenalty: {
+          punishTokens: () => this.#completion,
+          // Constant over a reply: a changing one would make the sampler anew at every token.
+          maxPunishTokens: s.maxTokens,
+          penalty: 1,
+          frequencyPenalty: s.frequencyPenalty,
+          presencePenalty: s.presencePenalty,
+        },
+      }),
+    };
+  }
+}
+
+/**
+ * Labels' log-probabilities without a copy of the vocabulary: node-llama-cpp returns Σ exp(l − max) over all tokens, and
+ * `includeSelected` at temperature 0 adds the argmax, whose logit is that max.
+ */
+async function score(
+  sequence: LlamaContextSequence,
+  tokens: Token[],
+  labels: Uint32Array,
+  evaluationPriority: EvaluationPriority,
+): Promise<Float64Array> {
+  const last = tokens.length - 1;
+  const scored: ControlledEvaluateInputItem[] = [
+    ...tokens.slice(0, last),
+    [
+      tokens[last] as Token,
+      {
+        generateNext: {
+          logits: { filter: { tokens: Array.from(labels) as Token[], includeSelected: true } },
+          totalLogitWeight: true,
+          options: { temperature: 0, topK: NO_TOP_K, topP: 1, minP: 0 },
+        },
+      },
+    ],
+  ];
+  const results = await sequence.controlledEvaluate(scored, { evaluationPriority });
+  const next = results[last]?.next;
+  if (next?.logits === undefined || next.totalLogitWeight === undefined) throw new Error('no logits');
+  let max = -Infinity;
+  for (const logit of next.logits.values()) max = Math.max(max, logit);
+  const logTotal = max + Math.log(next.totalLogitWeight);
+  const { logits } = next;
+  return Float64Array.from(labels, (label) => {
+    const logit = logits.get(label as Token);
+    if (logit === undefined) throw new Error('a label has no logit');
+    return logit - logTotal;
+  });
+}

@@ -1,0 +1,87 @@
+/**
+ * The engine process: one model, driven over the messages of protocol.ts. Forked by the sidecar's supervisor; leaves when
+ * told to, when the channel closes, or when a message is not of its protocol.
+ */
+import { PROTOCOL_VERSION, type EngineFacts, type EngineSetup, type FromEngine, type ToEngine } from './protocol.js';
+import { loadRuntime, type Runtime } from './runtime.js';
+import { StepLoop } from './steps.js';
+
+/** Exit codes that the supervisor can read in its logs. */
+const EXIT = { done: 0, unable: 3, protocol: 4 } as const;
+
+type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
+
+function send(message: Body, then: () => void = () => undefined): void {
+  process.send?.({ v: PROTOCOL_VERSION, ...message }, then);
+}
+
+let loop: StepLoop | undefined;
+let runtime: Runtime | undefined;
+let started = false;
+
+async function start(setup: EngineSetup): Promise<void> {
+  // The event loop turns while a model loads, so the sidecar hears from us from the first moment on.
+  setInterval(() => send({ kind: 'heartbeat', step: loop?.steps ?? 0, live: loop?.live ?? 0 }), setup.heartbeatMs);
+  try {
+    runtime = await loadRuntime(setup);
+    loop = new StepLoop(runtime.decoder, runtime.tokens, setup, (step, outputs) =>
+      send({ kind: 'step', step, outputs }),
+    );
+    send({ kind: 'ready', facts: facts(setup, runtime) });
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : 'unknown failure';
+    send({ kind: 'unable', reason }, () => process.exit(EXIT.unable));
+  }
+}
+
+function facts(setup: EngineSetup, loaded: Runtime): EngineFacts {
+  return {
+    model: loaded.name,
+    seats: setup.seats,
+    contextPerSeat: setup.contextPerSeat,
+    vocabulary: loaded.vocabulary,
+    weightVersion: loaded.weightVersion,
+    labelsVerified: false,
+    threads: loaded.threads,
+    gpu: loaded.gpu,
+  };
+}
+
+async function shutdown(): Promise<void> {
+  await loop?.close();
+  await runtime?.dispose();
+  process.exit(EXIT.done);
+}
+
+function receive(message: ToEngine): void {
+  if (message.v !== PROTOCOL_VERSION) process.exit(EXIT.protocol);
+  switch (message.kind) {
+    case 'start':
+      if (started) process.exit(EXIT.protocol);
+      started = true;
+      void start(message.setup);
+      return;
+    case 'generate':
+      loop?.generate(message.id, message.job);
+      return;
+    case 'score':
+      loop?.score(message.id, message.job);
+      return;
+    case 'cancel':
+      loop?.cancel(message.id);
+      return;
+    case 'shutdown':
+      void shutdown();
+      return;
+    default:
+      message satisfies never;
+      process.exit(EXIT.protocol);
+  }
+}
+
+process.on('message', receive);
+// The sidecar is gone: nobody is left to answer.
+process.on('disconnect', () => process.exit(EXIT.done));
+// Ctrl-C reaches the whole process group; the sidecar drains first and then tells us.
+process.on('SIGINT', () => undefined);
+process.on('SIGTERM', () => undefined);

@@ -1,0 +1,77 @@
+/**
+ * Finds the first of several stop strings in text that arrives in pieces, in linear time (Knuth-Morris-Pratt, one
+ * automaton a stop). Text that may still turn out to be the beginning of a stop is held back, never more than the
+ * longest stop's length less one.
+ */
+export class StopMatcher {
+  readonly #automata: readonly Automaton[];
+  /** Text not yet passed on. */
+  #held = '';
+  #matched: string | undefined;
+
+  /** `stops`: none empty. None at all is allowed: then nothing is ever held. */
+  constructor(stops: readonly string[]) {
+    this.#automata = stops.map((stop) => new Automaton(stop));
+  }
+
+  /** The stop that ended the text, once found. Text pushed after that is dropped. */
+  get matched(): string | undefined {
+    return this.#matched;
+  }
+
+  /** Takes more text; returns what may be shown now. Of stops that end at the same place the longest wins. */
+  push(text: string): string {
+    if (this.#automata.length === 0) return text;
+    if (this.#matched !== undefined) return '';
+    const from = this.#held.length;
+    this.#held += text;
+    for (let i = from; i < this.#held.length; i++) {
+      const unit = this.#held.charCodeAt(i);
+      for (const automaton of this.#automata) {
+        if (automaton.step(unit) && automaton.stop.length > (this.#matched?.length ?? 0))
+          this.#matched = automaton.stop;
+      }
+      if (this.#matched !== undefined) {
+        const shown = this.#held.slice(0, i + 1 - this.#matched.length);
+        this.#held = '';
+        return shown;
+      }
+    }
+    const keep = Math.max(...this.#automata.map((automaton) => automaton.depth));
+    const shown = this.#held.slice(0, this.#held.length - keep);
+    this.#held = this.#held.slice(this.#held.length - keep);
+    return shown;
+  }
+
+  /** The text ended another way: returns what was held back. */
+  end(): string {
+    const rest = this.#held;
+    this.#held = '';
+    return rest;
+  }
+}
+
+class Automaton {
+  readonly stop: string;
+  /** #fail[i]: length of the longest proper prefix of stop[0..i] that is also its suffix. */
+  readonly #fail: Uint16Array;
+  /** Units of `stop` matched at the end of the text so far. */
+  depth = 0;
+
+  constructor(stop: string) {
+    this.stop = stop;
+    this.#fail = new Uint16Array(stop.length);
+    for (let i = 1, k = 0; i < stop.length; i++) {
+      while (k > 0 && stop.charCodeAt(i) !== stop.charCodeAt(k)) k = this.#fail[k - 1] ?? 0;
+      if (stop.charCodeAt(i) === stop.charCodeAt(k)) k += 1;
+      this.#fail[i] = k;
+    }
+  }
+
+  /** Takes one UTF-16 unit; true when the stop is complete. */
+  step(unit: number): boolean {
+    while (this.depth > 0 && this.stop.charCodeAt(this.depth) !== unit) this.depth = this.#fail[this.depth - 1] ?? 0;
+    if (this.stop.charCodeAt(this.depth) === unit) this.depth += 1;
+    return this.depth === this.stop.length;
+  }
+}

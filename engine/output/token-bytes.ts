@@ -1,0 +1,56 @@
+/**
+ * The bytes that each token stands for, from the GGUF's own vocabulary. llama.cpp's detokenizer only hands out whole
+ * strings, in which a token that is a part of a character has already become U+FFFD.
+ */
+
+/** `tokenizer.ggml.token_type` values that matter here (llama.cpp's llama_token_type). */
+const TOKEN_TYPE = { control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
+
+const NOTHING = new Uint8Array(0);
+
+export interface VocabularyTexts {
+  /** `tokenizer.ggml.model`: gpt2 (byte-level BPE), llama (SentencePiece), others. */
+  readonly model: string;
+  readonly tokens: readonly string[];
+  readonly types: readonly number[];
+  /** Text of a token of a vocabulary that is neither of the two. */
+  detokenize(token: number): string;
+}
+
+/** Token -> bytes, each worked out once. Control tokens have none. Ids outside the vocabulary have none either. */
+export function tokenBytes(vocabulary: VocabularyTexts): (token: number) => Uint8Array {
+  const known = new Array<Uint8Array | undefined>(vocabulary.tokens.length);
+  const bytesOf = (token: number): Uint8Array => {
+    const text = vocabulary.tokens[token];
+    const type = vocabulary.types[token];
+    if (text === undefined || type === TOKEN_TYPE.control || type === TOKEN_TYPE.unused) return NOTHING;
+    if (type === TOKEN_TYPE.userDefined) return Buffer.from(text);
+    if (type === TOKEN_TYPE.byte) return Uint8Array.of(Number.parseInt(text.slice(3, 5), 16));
+    if (vocabulary.model === 'gpt2') return fromByteLevel(text);
+    if (vocabulary.model === 'llama') return Buffer.from(text.replaceAll('\u2581', ' '));
+    return Buffer.from(vocabulary.detokenize(token));
+  };
+  return (token) => (known[token] ??= bytesOf(token));
+}
+
+/** GPT-2's printable stand-ins for bytes: printable Latin-1 stands for itself, the other 68 bytes for U+0100 onwards. */
+const BYTE_OF: ReadonlyMap<number, number> = (() => {
+  const map = new Map<number, number>();
+  let next = 0x100;
+  for (let byte = 0; byte < 256; byte++) {
+    const printable = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+    map.set(printable ? byte : next++, byte);
+  }
+  return map;
+})();
+
+function fromByteLevel(text: string): Uint8Array {
+  const bytes: number[] = [];
+  for (const character of text) {
+    const byte = BYTE_OF.get(character.codePointAt(0) ?? 0);
+    // A character that is no stand-in was added to the vocabulary as plain text.
+    if (byte === undefined) bytes.push(...Buffer.from(character));
+    else bytes.push(byte);
+  }
+  return Uint8Array.from(bytes);
+}

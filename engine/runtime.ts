@@ -1,0 +1,98 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import {
+  getLlama,
+  LlamaLogLevel,
+  readGgufFileInfo,
+  type GgufFileInfo,
+  type LlamaModel,
+  type Token,
+} from 'node-llama-cpp';
+import type { Decoder } from './decoder.js';
+import { IteratorDecoder, sequenceOrder } from './iterator-decoder.js';
+import { tokenBytes } from './output/token-bytes.js';
+import type { EngineSetup } from './protocol.js';
+import type { ModelTokens } from './task.js';
+
+/** A loaded model with its context. Whoever made it disposes it. */
+export interface Runtime {
+  readonly decoder: Decoder;
+  readonly tokens: ModelTokens;
+  /** `general.name`, or the architecture when the file names nothing. */
+  readonly name: string;
+  readonly vocabulary: number;
+  /** SHA-256 of the weights file, hex. */
+  readonly weightVersion: string;
+  readonly threads: number;
+  readonly gpu: string | false;
+  /** In this order: context, model, llama. Idempotent. */
+  dispose(): Promise<void>;
+}
+
+/** Compute threads for a setup: with every core computing, the loop that feeds them starves (shared/engine.md section 1). */
+export function computeThreads(wanted: number): number {
+  return wanted > 0 ? wanted : Math.max(1, availableParallelism() - 1);
+}
+
+/** Loads model and context. Rejects with an error whose message is fit for an operator (a path, a size, no content). */
+export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
+  const [weightVersion, info] = await Promise.all([
+    sha256(setup.file),
+    readGgufFileInfo(setup.file, { sourceType: 'filesystem', logWarnings: false }),
+  ]);
+  const threads = computeThreads(setup.threads);
+  const llama = await getLlama({
+    gpu: setup.gpu,
+    build: 'never',
+    skipDownload: true,
+    progressLogs: false,
+    logLevel: LlamaLogLevel.error,
+    // llama.cpp's own lines may quote what it works on: they stay out of the logs; failures arrive as errors.
+    logger: () => undefined,
+  });
+  const model = await llama.loadModel({ modelPath: setup.file });
+  const context = await model.createContext({
+    sequences: setup.seats,
+    contextSize: setup.contextPerSeat,
+    batchSize: setup.prefillTokensPerStep + setup.seats,
+    threads: { ideal: threads, min: threads },
+    batching: { itemPrioritizationStrategy: sequenceOrder },
+  });
+  let disposed: Promise<void> | undefined;
+  const texts = vocabularyTexts(info, model);
+  return {
+    decoder: new IteratorDecoder(context),
+    tokens: { isEnd: (token) => model.isEogToken(token as Token), bytes: tokenBytes(texts) },
+    name: info.metadata.general.name ?? info.metadata.general.architecture,
+    vocabulary: texts.tokens.length,
+    weightVersion,
+    threads,
+    gpu: llama.gpu,
+    dispose: () => {
+      disposed ??= (async () => {
+        await context.dispose();
+        await model.dispose();
+        await llama.dispose();
+      })();
+      return disposed;
+    },
+  };
+}
+
+function vocabularyTexts(info: GgufFileInfo, model: LlamaModel): Parameters<typeof tokenBytes>[0] {
+  const { ggml } = info.metadata.tokenizer;
+  return {
+    model: ggml.model,
+    tokens: ggml.tokens,
+    // Absent in some files, whatever the type says.
+    types: (ggml.token_type as readonly number[] | undefined) ?? [],
+    detokenize: (token) => model.detokenize([token as Token]),
+  };
+}
+
+async function sha256(file: string): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
+  return hash.digest('hex');
+}
