@@ -85,8 +85,7 @@ function vocabularyTexts(info: GgufFileInfo, model: LlamaModel): Parameters<type
   return {
     model: ggml.model,
     tokens: ggml.tokens,
-    // Absent in some files, whatever the type says.
-    types: (ggml.token_type as readonly number[] | undefined) ?? [],
+    types: ggml.token_type,
     detokenize: (token) => model.detokenize([token as Token]),
   };
 }

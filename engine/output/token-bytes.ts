@@ -12,7 +12,8 @@ export interface VocabularyTexts {
   /** `tokenizer.ggml.model`: gpt2 (byte-level BPE), llama (SentencePiece), others. */
   readonly model: string;
   readonly tokens: readonly string[];
-  readonly types: readonly number[];
+  /** `tokenizer.ggml.token_type`; some files have none. */
+  readonly types: readonly number[] | undefined;
   /** Text of a token of a vocabulary that is neither of the two. */
   detokenize(token: number): string;
 }
@@ -22,7 +23,7 @@ export function tokenBytes(vocabulary: VocabularyTexts): (token: number) => Uint
   const known = new Array<Uint8Array | undefined>(vocabulary.tokens.length);
   const bytesOf = (token: number): Uint8Array => {
     const text = vocabulary.tokens[token];
-    const type = vocabulary.types[token];
+    const type = vocabulary.types?.[token];
     if (text === undefined || type === TOKEN_TYPE.control || type === TOKEN_TYPE.unused) return NOTHING;
     if (type === TOKEN_TYPE.userDefined) return Buffer.from(text);
     if (type === TOKEN_TYPE.byte) return Uint8Array.of(Number.parseInt(text.slice(3, 5), 16));
