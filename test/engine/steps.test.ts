@@ -1,0 +1,266 @@
+import { EventEmitter, once } from 'node:events';
+import t from 'tap';
+import type { GenerateJob, Output, ScoreJob } from '../../engine/protocol.js';
+import { StepLoop } from '../../engine/steps.js';
+import type { ModelTokens } from '../../engine/task.js';
+import { FakeDecoder } from '../support/fake-decoder.js';
+
+const END = 0;
+const LETTER_A = 97;
+
+/** Tokens are ASCII codes; 0 ends a turn. */
+const model: ModelTokens = {
+  isEnd: (token) => token === END,
+  bytes: (token) => (token === END ? new Uint8Array() : Uint8Array.of(token)),
+};
+
+/** Says the alphabet, one letter further with every token the sequence holds beyond its first. */
+const alphabet = (held: readonly number[]): number => LETTER_A + ((held.length - 1) % 26);
+
+class Bench {
+  readonly decoder: FakeDecoder;
+  readonly loop: StepLoop;
+  readonly outputs: Output[] = [];
+  readonly #events = new EventEmitter();
+
+  constructor(seats: number, next: ConstructorParameters<typeof FakeDecoder>[0] = alphabet, prefillTokensPerStep = 8) {
+    this.decoder = new FakeDecoder(next);
+    this.loop = new StepLoop(this.decoder, model, { seats, contextPerSeat: 64, prefillTokensPerStep }, (_, outputs) => {
+      this.outputs.push(...outputs);
+      for (const output of outputs) this.#events.emit(`${output.id}:${output.kind}`, output);
+    });
+  }
+
+  of(id: number): Output[] {
+    return this.outputs.filter((output) => output.id === id);
+  }
+
+  text(id: number, choice = 0): string {
+    return this.of(id)
+      .map((output) => (output.kind === 'piece' && output.choice === choice ? output.text : ''))
+      .join('');
+  }
+
+  async ends(id: number, kind: 'done' | 'failed' = 'done'): Promise<void> {
+    if (!this.of(id).some((output) => output.kind === kind)) await once(this.#events, `${id}:${kind}`);
+  }
+}
+
+function job(prompt: number, more: Partial<GenerateJob> = {}): GenerateJob {
+  return {
+    prompt: new Uint32Array(prompt).fill(1),
+    n: 1,
+    maxTokens: 4,
+    temperature: 0,
+    topP: 1,
+    frequencyPenalty: 0,
+    presencePenalty: 0,
+    seed: 7,
+    stops: [],
+    ...more,
+  };
+}
+
+t.test('one reply: started, pieces, finished by length, done', async (t) => {
+  const bench = new Bench(2);
+  bench.loop.generate(1, job(1));
+  await bench.ends(1);
+  t.equal(bench.text(1), 'abcd');
+  t.same(bench.of(1)[0], { id: 1, kind: 'started', cachedTokens: 0 });
+  t.same(bench.of(1).slice(-2), [
+    { id: 1, kind: 'finished', choice: 0, reason: 'length', completionTokens: 4, reasoningTokens: 0 },
+    { id: 1, kind: 'done' },
+  ]);
+  t.equal(bench.loop.live, 0);
+  t.ok(bench.decoder.samplers.every((sampler) => sampler.disposed));
+});
+
+t.test('an end token and a stop string end the reply and say so', async (t) => {
+  const ends = new Bench(1, (held) => (held.length === 3 ? END : alphabet(held)));
+  ends.loop.generate(1, job(1, { maxTokens: 9 }));
+  await ends.ends(1);
+  t.match(ends.of(1).at(-2), { kind: 'finished', reason: 'stop', matchedStop: END, completionTokens: 3 });
+  t.equal(ends.text(1), 'ab');
+
+  const stops = new Bench(1);
+  stops.loop.generate(1, job(1, { maxTokens: 9, stops: ['cd', 'zz'] }));
+  await stops.ends(1);
+  t.match(stops.of(1).at(-2), { kind: 'finished', reason: 'stop', matchedStop: 'cd', completionTokens: 4 });
+  t.equal(stops.text(1), 'ab');
+});
+
+t.test('n replies run in turn over one prefill, each with its own seed', async (t) => {
+  const bench = new Bench(1, (held, sampling) => LETTER_A + sampling.seed + held.length - 12);
+  bench.loop.generate(1, job(12, { n: 3, maxTokens: 2, seed: 0 }));
+  await bench.ends(1);
+  t.same(
+    [0, 1, 2].map((choice) => bench.text(1, choice)),
+    ['ab', 'bc', 'cd'],
+  );
+  const prompts = bench.decoder.steps.flat().filter((part) => part.tokens.includes(1));
+  t.same(
+    prompts.map((part) => part.tokens.length),
+    [8, 4, 1, 1],
+    'the prompt once, then its last token per reply',
+  );
+  t.same(
+    bench.decoder.samplers.map((sampler) => sampler.sampling.seed),
+    [0, 1, 2],
+  );
+});
+
+t.test('all live sequences share each step, in order, on dense ids', async (t) => {
+  const bench = new Bench(4);
+  for (let id = 1; id <= 4; id++) bench.loop.generate(id, job(1));
+  await Promise.all([1, 2, 3, 4].map((id) => bench.ends(id)));
+  t.same(
+    bench.decoder.steps.map((parts) => parts.map((part) => part.sequence)),
+    new Array(4).fill([0, 1, 2, 3]),
+  );
+});
+
+t.test('a long prompt enters in chunks beside running replies', async (t) => {
+  const bench = new Bench(2);
+  bench.loop.generate(1, job(1, { maxTokens: 12 }));
+  bench.loop.generate(2, job(30, { maxTokens: 2 }));
+  await Promise.all([bench.ends(1), bench.ends(2)]);
+  const chunks = bench.decoder.steps.flat().filter((part) => part.sequence === 1 && part.tokens.includes(1));
+  t.same(
+    chunks.map((part) => [part.kind, part.tokens.length]),
+    [
+      ['prefill', 7],
+      ['prefill', 8],
+      ['prefill', 8],
+      ['sample', 7],
+    ],
+  );
+  t.ok(
+    bench.decoder.steps.slice(0, 12).every((parts) => parts[0]?.sequence === 0),
+    'the reply had its token every step',
+  );
+  t.ok(bench.decoder.steps.every((parts) => parts.reduce((sum, part) => sum + part.tokens.length, 0) <= 8 + 2));
+});
+
+t.test('a short prompt is not held up by a long one', async (t) => {
+  const bench = new Bench(2);
+  bench.loop.generate(1, job(50, { maxTokens: 2 }));
+  bench.loop.generate(2, job(3, { maxTokens: 2 }));
+  await bench.ends(2);
+  t.ok(bench.decoder.steps.length < 4);
+  await bench.ends(1);
+});
+
+t.test('cancel frees the sequence for the next job before the next step, decoding or prefilling', async (t) => {
+  for (const prompt of [1, 60]) {
+    const bench = new Bench(1);
+    bench.decoder.onStep = (step) => {
+      if (step === 2) {
+        bench.loop.cancel(1);
+        bench.loop.generate(2, job(1, { maxTokens: 1 }));
+      }
+    };
+    bench.loop.generate(1, job(prompt, { maxTokens: 3 }));
+    await bench.ends(2);
+    t.equal(bench.decoder.steps.length, 3, 'the very next step is the next job');
+    t.equal(bench.text(2), 'a', 'nothing of the cancelled job is left in the sequence');
+    t.ok(bench.of(1).every((output) => output.kind === 'started' || output.kind === 'piece'));
+    t.equal(bench.loop.live, 0);
+  }
+});
+
+t.test('a cancelled job that still waits for a sequence never starts', async (t) => {
+  const bench = new Bench(1);
+  bench.loop.generate(1, job(1));
+  bench.loop.generate(2, job(1));
+  bench.loop.cancel(2);
+  bench.loop.cancel(99);
+  await bench.ends(1);
+  t.same(bench.of(2), []);
+  t.equal(bench.loop.live, 0);
+});
+
+t.test('a fault ends its own job alone and the sequence is clean for the next', async (t) => {
+  const bench = new Bench(2);
+  bench.loop.generate(1, job(1));
+  bench.loop.generate(2, job(1));
+  bench.decoder.failing.add(0);
+  await Promise.all([bench.ends(1, 'failed'), bench.ends(2)]);
+  t.same(bench.of(1).at(-1), { id: 1, kind: 'failed', reason: 'scripted' });
+  t.equal(bench.text(2), 'abcd');
+  bench.loop.generate(3, job(1));
+  await bench.ends(3);
+  t.equal(bench.text(3), 'abcd');
+});
+
+t.test('what cannot fit fails at once', async (t) => {
+  const bench = new Bench(1);
+  bench.loop.generate(1, job(61));
+  bench.loop.generate(2, job(0));
+  bench.loop.score(3, questions([60], [5]));
+  bench.loop.score(4, questions([5], []));
+  for (const id of [1, 2, 3, 4]) t.match(bench.of(id), [{ kind: 'failed', reason: 'does not fit the context' }]);
+  t.equal(bench.loop.live, 0);
+});
+
+t.test('questions share the input, are cut off again, and decode alone', async (t) => {
+  const bench = new Bench(3);
+  bench.loop.generate(1, job(1, { maxTokens: 6 }));
+  bench.loop.score(2, questions([10], [3, 9]));
+  await Promise.all([bench.ends(1), bench.ends(2)]);
+  const scoring = bench.decoder.steps.filter((parts) => parts.some((part) => part.sequence === 1));
+  t.ok(
+    scoring.every((parts) => parts.length === 1),
+    'no neighbour in its decodes',
+  );
+  t.same(
+    scoring.flat().map((part) => [part.kind, part.tokens.length]),
+    [
+      ['prefill', 8],
+      ['prefill', 2],
+      ['score', 3],
+      ['prefill', 8],
+      ['score', 1],
+    ],
+  );
+  const answers = bench.of(2).filter((output) => output.kind === 'answer');
+  t.same(
+    answers.map((answer) => answer.question),
+    [0, 1],
+  );
+  t.same(
+    answers.map((answer) => answer.labelMass.toPrecision(6)),
+    [(Math.exp(-13) + Math.exp(-26)).toPrecision(6), (Math.exp(-19) + Math.exp(-38)).toPrecision(6)],
+  );
+  t.equal(bench.text(1), 'abcdef', 'the reply went on between');
+});
+
+t.test('two decision requests take turns', async (t) => {
+  const bench = new Bench(2);
+  bench.loop.score(1, questions([16], [1]));
+  bench.loop.score(2, questions([16], [1]));
+  await Promise.all([bench.ends(1), bench.ends(2)]);
+  t.same(
+    bench.decoder.steps.map((parts) => parts.map((part) => part.sequence)),
+    [[0], [1], [0], [1], [0], [1]],
+  );
+});
+
+t.test('close stops after the step under way', async (t) => {
+  const bench = new Bench(1);
+  bench.loop.generate(1, job(1, { maxTokens: 60 }));
+  const closed = new Promise<void>((resolve) => {
+    bench.decoder.onStep = (step) => {
+      if (step === 3) void bench.loop.close().then(resolve);
+    };
+  });
+  await closed;
+  t.equal(bench.decoder.steps.length, 3);
+});
+
+function questions([input = 0]: number[], tails: number[]): ScoreJob {
+  return {
+    input: new Uint32Array(input).fill(1),
+    questions: tails.map((length) => ({ tail: new Uint32Array(length).fill(2), labels: Uint32Array.of(5, 6) })),
+    temperature: 1,
+  };
+}

@@ -1,0 +1,77 @@
+import type { Decoder, Part, PartResult, Sampler, Sampling } from '../../engine/decoder.js';
+
+/** What one step was asked to do, for assertions. */
+export interface SeenPart {
+  readonly kind: Part['kind'];
+  readonly sequence: number;
+  readonly tokens: readonly number[];
+}
+
+interface FakeSampler extends Sampler {
+  readonly sampling: Sampling;
+  disposed: boolean;
+}
+
+/**
+ * A decoder without a model: it keeps what each sequence holds, and chooses the next token by a function of it, so that
+ * a loop which feeds wrong tokens, forgets to cut back or mixes sequences up gives wrong text.
+ */
+export class FakeDecoder implements Decoder {
+  readonly steps: SeenPart[][] = [];
+  readonly held = new Map<number, number[]>();
+  readonly samplers: FakeSampler[] = [];
+  /** Sequences whose next part is to fail. */
+  readonly failing = new Set<number>();
+  /** Called before a step resolves, with its number from 1 on. */
+  onStep: (step: number) => void | Promise<void> = () => undefined;
+  readonly #next: (held: readonly number[], sampling: Sampling) => number;
+  #inStep = false;
+
+  constructor(next: (held: readonly number[], sampling: Sampling) => number) {
+    this.#next = next;
+  }
+
+  async step(parts: readonly Part[]): Promise<PartResult[]> {
+    if (this.#inStep) throw new Error('two steps at once');
+    this.#inStep = true;
+    this.steps.push(parts.map((part) => ({ kind: part.kind, sequence: part.sequence, tokens: [...part.tokens] })));
+    const ids = parts.map((part) => part.sequence);
+    if (ids.some((id, i) => i > 0 && id <= (ids[i - 1] ?? -1))) throw new Error('parts out of order');
+    await this.onStep(this.steps.length);
+    this.#inStep = false;
+    return parts.map((part) => this.#run(part));
+  }
+
+  truncate(sequence: number, length: number): Promise<void> {
+    if (this.#inStep) throw new Error('cut during a step');
+    this.held.set(sequence, (this.held.get(sequence) ?? []).slice(0, length));
+    return Promise.resolve();
+  }
+
+  sampler(sampling: Sampling): Sampler {
+    const made: FakeSampler = {
+      sampling,
+      disposed: false,
+      dispose() {
+        this.disposed = true;
+      },
+    };
+    this.samplers.push(made);
+    return made;
+  }
+
+  #run(part: Part): PartResult {
+    if (this.failing.delete(part.sequence)) return { kind: 'fault', reason: 'scripted' };
+    const held = [...(this.held.get(part.sequence) ?? []), ...part.tokens];
+    this.held.set(part.sequence, held);
+    switch (part.kind) {
+      case 'prefill':
+        return { kind: 'filled' };
+      case 'sample':
+        return { kind: 'token', token: this.#next(held, (part.sampler as FakeSampler).sampling) };
+      case 'score':
+        // The first label gets what the sequence's length says, so that leftovers of another question would show.
+        return { kind: 'scores', logprobs: Float64Array.from(part.labels, (_, i) => -(i + 1) * held.length) };
+    }
+  }
+}
