@@ -17,10 +17,13 @@ export interface UsageRecord {
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly completionTokens: number;
-  /** Version of the price list, for example `2026-10-03.4`. */
-  readonly pricing: string;
-  /** Integer picodollars as decimal text: 64 bits do not fit a JavaScript number. */
-  readonly picodollars: string;
+  /** Absent: not priced. */
+  readonly price?: {
+    /** Version of the price list, for example `2026-10-03.4`. */
+    readonly version: string;
+    /** Integer picodollars as decimal text: 64 bits do not fit a JavaScript number. */
+    readonly picodollars: string;
+  };
   readonly outcome?: Outcome;
   /** Billed from the last progress because no close was found. */
   readonly estimated?: true;

@@ -1,0 +1,167 @@
+/**
+ * The way in, the same for every route that uses a model: the checks of contract.md section 1 in their order, cheapest
+ * first, down to a place in the model's queue, and from there to a seat. A refusal on the way answers the caller, gives
+ * back what was taken and returns undefined.
+ */
+import { mayCall, mayUse, type Caller } from '../access/identity.js';
+import type { Lease, Work } from '../admission/seat-queue.js';
+import type { Params, Route } from '../contracts/requests.js';
+import type { ContractError } from '../errors.js';
+import type { NoResult, OpenPrompt, Refusal, Tokenized } from '../prompts/prompt-host.js';
+import * as refusals from './refusals.js';
+import type { HostedModel, Services } from './services.js';
+import type { Visit } from './visit.js';
+
+/** Whole request bodies on both decision routes (spec.md, Limits). */
+const DECISION_BODY_BYTES = 1024 * 1024;
+
+/** How long a caller should wait before it finds another sidecar in place of one that drains, ms. */
+const DRAIN_RETRY_MS = 1000;
+
+/** A request that may run: its caller, its model, and its body, still open. */
+export interface Arrival<P extends Params> {
+  readonly caller: Caller;
+  readonly model: HostedModel;
+  readonly params: P;
+  readonly prompt: OpenPrompt;
+  /** Body bytes. */
+  readonly bytes: number;
+}
+
+export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
+
+/** A job for the engine and what the queue is to know of it. */
+export interface Planned<T> {
+  readonly work: Work;
+  readonly job: T;
+}
+
+/** Everything up to the place in the queue. The caller closes `prompt`. */
+export async function arrive<P extends Params>(
+  visit: Visit,
+  route: P['route'],
+  services: Services,
+): Promise<Arrival<P> | undefined> {
+  const { exchange } = visit;
+  const refuse = (error: ContractError): undefined => {
+    visit.fail(error);
+    return undefined;
+  };
+  if (services.draining()) return refuse(refusals.draining(DRAIN_RETRY_MS));
+  if (!services.spool.health.ok) return refuse(refusals.spoolUnhealthy());
+  const caller = await identify(visit, services);
+  if (!caller) return undefined;
+  if (!isJson(exchange.head.header('content-type'))) return refuse(refusals.wrongContentType());
+
+  const limit = route === 'chat' ? services.limits.chatBytes : DECISION_BODY_BYTES;
+  const body = await exchange.body(limit);
+  if (body.kind === 'gone') {
+    visit.left('waiting');
+    return undefined;
+  }
+  if (body.kind === 'too-large') return refuse(refusals.tooLarge(limit));
+  if (body.kind === 'no-room') return refuse(refusals.noRoom());
+  visit.receivedAt = body.receivedAt;
+
+  const bytes = body.bytes.byteLength;
+  const prompt = services.prompts.open(route, body.bytes);
+  const checked = await prompt.check(exchange.gone);
+  if (checked.kind === 'checked' && checked.params.route === route) {
+    const params = checked.params as P;
+    const model = services.models.get(params.model);
+    const error = unfit(caller, route, model);
+    if (model && !error) {
+      visit.model = model.id;
+      return { caller, model, params, prompt, bytes };
+    }
+    visit.fail(error ?? refusals.notEntitled());
+  } else if (checked.kind === 'invalid') visit.fail(checked.error);
+  else if (checked.kind === 'aborted') visit.left('waiting');
+  else visit.fail(refusals.internal());
+  prompt.close();
+  return undefined;
+}
+
+/** Checks the key. Undefined: refused and answered. */
+export async function identify(visit: Visit, services: Services): Promise<Caller | undefined> {
+  const from = services.clock.now();
+  const found = await services.identity.resolve({ authorization: visit.exchange.head.header('authorization') });
+  visit.authorizeMs = services.clock.now() - from;
+  if (found.kind === 'denied') {
+    visit.fail(refusals.denied(found));
+    return undefined;
+  }
+  visit.caller = found;
+  return found;
+}
+
+function unfit(caller: Caller, route: Route, model: HostedModel | undefined): ContractError | undefined {
+  if (!model || !mayCall(caller.models, model.id)) return refusals.notEntitled();
+  if (!mayUse(caller, route)) return refusals.routeNotEntitled();
+  if ((route === 'chat') !== (model.kind === 'chat')) return refusals.wrongEndpoint(model.kind);
+  if (model.engine.state !== 'ready') return refusals.cold(model.engine.readyInMs);
+  return undefined;
+}
+
+/**
+ * From a place to a seat. The place is taken before anything is tokenized and cannot be dispatched until `plan` has
+ * passed the last check. The lease returned is the caller's to end.
+ */
+export async function takeSeat<P extends Params, T>(
+  visit: Visit,
+  arrival: Arrival<P>,
+  seatsWanted: number,
+  plan: (tokens: Tokens) => Planned<T> | ContractError,
+): Promise<{ readonly lease: Lease; readonly job: T } | undefined> {
+  const { caller, model, params, prompt, bytes } = arrival;
+  const ticket = model.queue.enter({
+    tenant: caller.account,
+    ...('user' in params && params.user !== undefined ? { user: params.user } : {}),
+    weight: caller.weight,
+    bytes,
+    seatsWanted,
+  });
+  if ('kind' in ticket) {
+    visit.refused(ticket);
+    return undefined;
+  }
+  // For as long as the request lives: a place that was given back waits a second time. Once seated it does nothing.
+  visit.exchange.gone.addEventListener('abort', () => ticket.cancel(), { once: true });
+  const job = await prepare(visit, prompt, plan);
+  if (!job) {
+    ticket.cancel();
+    return undefined;
+  }
+  ticket.ready(job.work);
+  const lease = await visit.awaitSeat(ticket.outcome);
+  return lease && { lease, job: job.job };
+}
+
+async function prepare<T>(
+  visit: Visit,
+  prompt: OpenPrompt,
+  plan: (tokens: Tokens) => Planned<T> | ContractError,
+): Promise<Planned<T> | undefined> {
+  const tokens = await prompt.tokenize(visit.exchange.gone);
+  switch (tokens.kind) {
+    case 'aborted':
+      visit.left('waiting');
+      return undefined;
+    case 'failed':
+      visit.fail(refusals.internal());
+      return undefined;
+    case 'invalid':
+      visit.fail(tokens.error);
+      return undefined;
+    default: {
+      const planned = plan(tokens);
+      if ('job' in planned) return planned;
+      visit.fail(planned);
+      return undefined;
+    }
+  }
+}
+
+function isJson(contentType: string | undefined): boolean {
+  return contentType !== undefined && /^application\/json\s*(;|$)/i.test(contentType.trim());
+}

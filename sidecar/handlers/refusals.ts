@@ -1,0 +1,115 @@
+/** What callers are told, in one place: each refusal that handlers raise, with a message that says what to do. */
+import type { Denied } from '../access/identity.js';
+import type { Refused } from '../admission/seat-queue.js';
+import type { EngineFault } from '../engine-client/engine.js';
+import { contractError, type ContractError, type ErrorCode } from '../errors.js';
+
+const DENIALS: Partial<Record<ErrorCode, string>> = {
+  invalid_api_key: 'The API key is missing, malformed or unknown. Send it as `Authorization: Bearer <API_KEY>`.',
+  expired_api_key: 'The API key has expired. Use a current one.',
+  revoked_api_key: 'The API key was revoked. Use another one.',
+  account_frozen: 'The account is frozen. Contact the operator of this service.',
+  unattributed_key: 'The API key belongs to no account. Contact the operator of this service.',
+  not_in_cohort: 'The model is open to a cohort that this key is not part of.',
+  gateway_unavailable: 'The identity source cannot answer now. Try again shortly.',
+  control_plane_overloaded: 'The identity source is overloaded. Try again shortly.',
+};
+
+export function denied({ code, retryAfterMs }: Denied): ContractError {
+  const message = DENIALS[code] ?? 'The request is not allowed.';
+  return contractError(code, message, retryAfterMs === undefined ? {} : { retryAfterMs });
+}
+
+export function draining(retryAfterMs: number): ContractError {
+  return contractError('draining', 'This server is shutting down. Send the request again: another one will take it.', {
+    retryAfterMs,
+  });
+}
+
+export function spoolUnhealthy(): ContractError {
+  return contractError(
+    'spool_unhealthy',
+    'Usage cannot be recorded durably now, so no new work is taken. Try again shortly.',
+  );
+}
+
+export function wrongContentType(): ContractError {
+  return contractError('bad_request', 'The content type must be application/json.', { status: 415 });
+}
+
+export function tooLarge(limitBytes: number): ContractError {
+  return contractError('payload_too_large', `The body is larger than the ${limitBytes} bytes that this route takes.`);
+}
+
+export function noRoom(): ContractError {
+  return contractError('capacity_exceeded', 'Too many request bytes are being held at once. Try again shortly.');
+}
+
+/** Not entitled and not hosted read the same on purpose: a caller cannot tell which models exist. */
+export function notEntitled(): ContractError {
+  return contractError(
+    'model_not_entitled',
+    'This key may not call this model here. GET /v1/models lists the chat models it may call.',
+    { param: 'model' },
+  );
+}
+
+export function routeNotEntitled(): ContractError {
+  return contractError('model_not_entitled', 'This key may not call this route.');
+}
+
+export function wrongEndpoint(kind: 'chat' | 'decision'): ContractError {
+  const message =
+    kind === 'decision'
+      ? 'This is a decision model: it does not chat. Send it to /v1/decisions or /v1/systemone.'
+      : 'This is a chat model: it takes no decisions. Send it to /v1/chat/completions.';
+  return contractError('unsupported_endpoint', message, { param: 'model' });
+}
+
+export function cold(retryAfterMs: number): ContractError {
+  return contractError('cold', 'The model is still loading. Try again after the time given.', { retryAfterMs });
+}
+
+const QUEUE: Record<Refused['reason'], string> = {
+  full: 'All seats are busy and the queue is full. Try again after the time given.',
+  bytes: 'All seats are busy and the queue holds too many bytes. Try again after the time given.',
+  wait: 'No seat came free within the longest wait. Try again after the time given.',
+  deadline: 'The deadline of the request passed while it waited for a seat.',
+  drain: 'This server is shutting down. Send the request again: another one will take it.',
+  'engine-lost': 'The engine was lost twice before it began this request. Try again after the time given.',
+};
+
+export function refused({ code, reason, retryAfterMs }: Refused): ContractError {
+  return contractError(code, QUEUE[reason], { retryAfterMs });
+}
+
+export function noVision(param: string): ContractError {
+  return contractError('bad_request', `${param} is an image, and this model has no vision. Send text parts only.`, {
+    param,
+  });
+}
+
+export function overContext(promptTokens: number, maxTokens: number, context: number, param: string): ContractError {
+  return contractError(
+    'bad_request',
+    `The prompt has ${promptTokens} tokens and at least ${maxTokens} are asked for the completion, ` +
+      `more than the ${context} that this model holds together. Shorten the messages or ask for fewer tokens.`,
+    { param },
+  );
+}
+
+export function engineFault({ kind }: EngineFault): ContractError {
+  return kind === 'protocol'
+    ? contractError(
+        'upstream_contract_violation',
+        'The engine broke its protocol and was restarted. Try again shortly.',
+      )
+    : contractError('bad_gateway', 'The engine failed while it worked on this request. Try again shortly.');
+}
+
+export function internal(): ContractError {
+  return contractError(
+    'internal',
+    'A fault in this server. Quote the x-request-id of this response when you report it.',
+  );
+}

@@ -1,0 +1,37 @@
+import type { Identity } from '../access/identity.js';
+import type { SeatQueue } from '../admission/seat-queue.js';
+import type { Clock } from '../clock.js';
+import type { Engine } from '../engine-client/engine.js';
+import type { PromptHost } from '../prompts/prompt-host.js';
+import type { Log } from '../telemetry/logger.js';
+import type { Metrics } from '../telemetry/metrics.js';
+import type { Spool } from '../usage/spool.js';
+
+/** One model as it is served here: an engine process and the queue for its seats. */
+export interface HostedModel {
+  readonly id: string;
+  readonly kind: 'chat' | 'decision';
+  readonly ownedBy: string;
+  /** When this sidecar began to host it, Unix seconds. */
+  readonly created: number;
+  readonly engine: Engine;
+  readonly queue: SeatQueue;
+}
+
+/** What handlers work with; wired once, in app.ts. */
+export interface Services {
+  readonly clock: Clock;
+  /** Wall-clock time. */
+  readonly date: () => Date;
+  /** From 0 to 1. */
+  readonly random: () => number;
+  readonly identity: Identity;
+  readonly prompts: PromptHost;
+  readonly models: ReadonlyMap<string, HostedModel>;
+  readonly spool: Spool;
+  readonly metrics: Metrics;
+  readonly log: Log;
+  readonly limits: { readonly chatBytes: number; readonly keepAliveMs: number };
+  /** True from SIGTERM on. */
+  readonly draining: () => boolean;
+}

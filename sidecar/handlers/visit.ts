@@ -1,0 +1,150 @@
+import type { Caller } from '../access/identity.js';
+import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
+import { errorBody, type ContractError } from '../errors.js';
+import type { EventStream, Exchange, Reply } from '../http/exchange.js';
+import type { Log } from '../telemetry/logger.js';
+import type { CancelPhase, RouteLabel } from '../telemetry/metrics.js';
+import * as refusals from './refusals.js';
+import type { Services } from './services.js';
+
+/**
+ * One request from its head to its last byte: when what happened, and how it ended. Whatever ends a request goes through
+ * here, so that each is counted and logged exactly once.
+ */
+export class Visit {
+  readonly exchange: Exchange;
+  readonly log: Log;
+  readonly #services: Services;
+  readonly #route: RouteLabel;
+  readonly #startedAt: number;
+  #ended = false;
+
+  caller: Caller | undefined;
+  model: string | undefined;
+  /** Milliseconds that the identity check took. */
+  authorizeMs: number | undefined;
+  /** Clock reading at the body's last byte. */
+  receivedAt: number | undefined;
+  /** Milliseconds between the last check and a seat. */
+  queueMs = 0;
+  /** Clock reading when the job went to the engine. */
+  handedOverAt: number | undefined;
+  firstTokenAt: number | undefined;
+  promptTokens = 0;
+  cachedTokens = 0;
+  completionTokens = 0;
+
+  constructor(exchange: Exchange, route: RouteLabel, services: Services) {
+    this.exchange = exchange;
+    this.#services = services;
+    this.#route = route;
+    this.#startedAt = services.clock.now();
+    this.log = services.log.forRequest(exchange.head.requestId);
+  }
+
+  /** Milliseconds from the body's last byte to the first token. */
+  get ttftMs(): number | undefined {
+    if (this.firstTokenAt === undefined || this.receivedAt === undefined) return undefined;
+    return this.firstTokenAt - this.receivedAt;
+  }
+
+  /** The Server-Timing header: what came before the model. `ra-admit` leaves the wait for a seat out. */
+  serverTiming(): string {
+    const until = this.handedOverAt ?? this.#services.clock.now();
+    const admitMs = Math.max(0, until - (this.receivedAt ?? until) - this.queueMs);
+    const authorize = this.authorizeMs === undefined ? '' : `authorize;dur=${ms(this.authorizeMs)}, `;
+    return `${authorize}ra-queue;dur=${ms(this.queueMs)}, ra-admit;dur=${ms(admitMs)}`;
+  }
+
+  /** The Server-Timing trailer, once there was a first token. */
+  timingTrailer(): string | undefined {
+    return this.ttftMs === undefined ? undefined : `ra-ttft;dur=${ms(this.ttftMs)}`;
+  }
+
+  /** The job goes to the engine now. */
+  handedOver(): void {
+    this.handedOverAt = this.#services.clock.now();
+  }
+
+  /** The first token, or what stands for it, came back from the engine. */
+  firstToken(): void {
+    if (this.firstTokenAt !== undefined) return;
+    this.firstTokenAt = this.#services.clock.now();
+    if (this.model !== undefined) this.#services.metrics.firstToken(this.model, this.ttftMs ?? 0);
+  }
+
+  /** Answers with a whole body and ends the visit. */
+  reply(reply: Reply): void {
+    this.exchange.reply(reply);
+    this.ended(reply.status);
+  }
+
+  /** Answers with an error and ends the visit. */
+  fail(error: ContractError): void {
+    this.exchange.fail(error, error.status === 429 ? { 'Server-Timing': this.serverTiming() } : {});
+    this.ended(error.status, error);
+  }
+
+  /** Ends a stream that cannot go on, with exactly one error frame. */
+  cut(stream: EventStream, error: ContractError): void {
+    stream.event(errorBody(error));
+    stream.end(this.timingTrailer());
+    this.ended(200, error);
+  }
+
+  /** The queue refused. */
+  refused(refusal: Refused): void {
+    if (this.model !== undefined) this.#services.metrics.refused(this.model, refusal.reason);
+    this.fail(refusals.refused(refusal));
+  }
+
+  /** Waits for a seat. Undefined: refused or gone, and answered. */
+  async awaitSeat(waiting: Promise<TicketOutcome>): Promise<Lease | undefined> {
+    const outcome = await waiting;
+    if (outcome.kind === 'seated') {
+      this.queueMs = outcome.lease.waitedMs;
+      if (this.model !== undefined) this.#services.metrics.seated(this.model, this.queueMs);
+      return outcome.lease;
+    }
+    if (outcome.kind === 'refused') this.refused(outcome);
+    else this.left('waiting');
+    return undefined;
+  }
+
+  /** The caller left. */
+  left(phase: CancelPhase): void {
+    if (this.model !== undefined) this.#services.metrics.cancelled(this.model, phase);
+    this.ended(499);
+  }
+
+  /** The answer is complete, or nobody is there to read it. Only the first call counts. */
+  ended(status: number, error?: ContractError): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    const durationMs = this.#services.clock.now() - this.#startedAt;
+    this.#services.metrics.answered(
+      this.#route,
+      status,
+      durationMs,
+      status === 499 ? 'request_cancelled' : error?.code,
+    );
+    this.log.info('request', {
+      route: this.#route,
+      status,
+      durationMs: Math.round(durationMs),
+      queueMs: Math.round(this.queueMs),
+      promptTokens: this.promptTokens,
+      cachedTokens: this.cachedTokens,
+      completionTokens: this.completionTokens,
+      ...(error && { code: error.code }),
+      ...(this.model !== undefined && { model: this.model }),
+      ...(this.ttftMs !== undefined && { ttftMs: Math.round(this.ttftMs) }),
+      ...(this.caller && { account: this.caller.account, keyId: this.caller.keyId }),
+    });
+  }
+}
+
+/** At most three decimals, as contract.md section 2 asks. */
+function ms(value: number): string {
+  return String(Math.round(value * 1000) / 1000);
+}
