@@ -30,6 +30,8 @@ export class Visit {
   /** Clock reading when the job went to the engine. */
   handedOverAt: number | undefined;
   firstTokenAt: number | undefined;
+  /** Where the request is, for the count of callers that left. */
+  phase: CancelPhase = 'waiting';
   promptTokens = 0;
   cachedTokens = 0;
   completionTokens = 0;
@@ -66,9 +68,15 @@ export class Visit {
     this.handedOverAt = this.#services.clock.now();
   }
 
+  /** The engine took it up. */
+  prefilling(): void {
+    this.phase = 'prefilling';
+  }
+
   /** The first token, or what stands for it, came back from the engine. */
   firstToken(): void {
     if (this.firstTokenAt !== undefined) return;
+    this.phase = 'decoding';
     this.firstTokenAt = this.#services.clock.now();
     if (this.model !== undefined) this.#services.metrics.firstToken(this.model, this.ttftMs ?? 0);
   }

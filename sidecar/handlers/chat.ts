@@ -1,0 +1,164 @@
+import { randomUUID } from 'node:crypto';
+import type { ChatHead, ChatUsage } from '../contracts/answers.js';
+import type { ChatParams } from '../contracts/requests.js';
+import { contractError, type ContractError } from '../errors.js';
+import type { EngineFacts, GenerateJob, GenerationSink } from '../engine-client/engine.js';
+import type { Exchange } from '../http/exchange.js';
+import { arrive, takeSeat, type Arrival, type Planned, type Tokens } from './entrance.js';
+import * as refusals from './refusals.js';
+import { StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
+import { runOnSeat, type JobEnd, type RunEnd } from './seat.js';
+import type { Services } from './services.js';
+import { UsageLog } from './usage-log.js';
+import { Visit } from './visit.js';
+
+/** POST /v1/chat/completions, whole or streamed. */
+export async function chat(exchange: Exchange, services: Services): Promise<void> {
+  const visit = new Visit(exchange, 'chat', services);
+  const arrival = await arrive<ChatParams>(visit, 'chat', services);
+  if (!arrival) return;
+  try {
+    const { facts } = arrival.model.engine;
+    const missing = unserved(arrival.params);
+    if (missing || !facts) {
+      visit.fail(missing ?? refusals.cold(arrival.model.engine.readyInMs));
+      return;
+    }
+    const seated = await takeSeat(visit, arrival, arrival.params.n, (tokens) =>
+      plan(visit, arrival.params, facts, tokens, services),
+    );
+    arrival.prompt.close();
+    if (!seated) return;
+
+    const usage = new UsageLog(services.spool, services.date, visit, arrival.caller, arrival.model.id, 'chat');
+    const writer = makeWriter(visit, arrival, facts, services);
+    const counts = new Counts(visit);
+    const end = await runOnSeat(visit, seated.lease, (jobEnd) =>
+      arrival.model.engine.generate(seated.job, sink(visit, writer, counts, jobEnd)),
+    );
+    writer.close();
+    await finish(visit, writer, counts, usage, end, services);
+  } finally {
+    arrival.prompt.close();
+  }
+}
+
+/** What this sidecar cannot serve yet is refused with a reason, never quietly ignored. */
+function unserved({ firstImage, usesTools, jsonObject }: ChatParams): ContractError | undefined {
+  if (firstImage !== undefined) return refusals.noVision(firstImage);
+  if (usesTools) return refusals.notServed('tools', 'Tool calls');
+  if (jsonObject) return refusals.notServed('response_format', 'JSON mode');
+  return undefined;
+}
+
+/** The last checks, now that the prompt's length is known, and the job for the engine. */
+function plan(
+  visit: Visit,
+  params: ChatParams,
+  facts: EngineFacts,
+  tokens: Tokens,
+  services: Services,
+): Planned<GenerateJob> | ContractError {
+  if (tokens.kind !== 'chat') return contractError('internal', 'The prompt host answered for another route.');
+  const promptTokens = tokens.tokens.length;
+  const left = facts.contextPerSeat - promptTokens;
+  const maxTokens = params.maxTokens ?? Math.max(1, left);
+  if (maxTokens > left) {
+    const param = params.maxTokens === undefined || left < 1 ? 'messages' : 'max_completion_tokens';
+    return refusals.overContext(promptTokens, maxTokens, facts.contextPerSeat, param);
+  }
+  visit.promptTokens = promptTokens;
+  const { n, temperature, topP, frequencyPenalty, presencePenalty, stops } = params;
+  const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
+  return {
+    work: { promptTokens, maxTokens: maxTokens * n },
+    job: { prompt: tokens.tokens, n, maxTokens, temperature, topP, frequencyPenalty, presencePenalty, seed, stops },
+  };
+}
+
+/** The sampler takes 32 unsigned bits; the contract's seed has 64 signed ones. Both halves count. */
+export function seed32(seed: number): number {
+  const bits = BigInt.asUintN(64, BigInt(Math.trunc(seed)));
+  return Number((bits ^ (bits >> 32n)) & 0xffffffffn);
+}
+
+function makeWriter(visit: Visit, { params, model }: Arrival<ChatParams>, facts: EngineFacts, services: Services): ReplyWriter {
+  const head: ChatHead = {
+    id: `chatcmpl-${randomUUID()}`,
+    created: Math.floor(services.date().getTime() / 1000),
+    model: model.id,
+    systemFingerprint: `fp_${facts.weightVersion.slice(0, 12)}`,
+  };
+  if (!params.stream) return new WholeWriter(visit, head, facts.weightVersion);
+  const { clock } = services;
+  return new StreamWriter(visit, head, { includeUsage: params.includeUsage, clock, keepAliveMs: services.limits.keepAliveMs });
+}
+
+/** Completion tokens over all replies: those that ended, and the one under way. */
+class Counts {
+  readonly #visit: Visit;
+  readonly #byChoice = new Map<number, number>();
+  reasoningTokens = 0;
+
+  constructor(visit: Visit) {
+    this.#visit = visit;
+  }
+
+  set(choice: number, tokens: number): void {
+    this.#byChoice.set(choice, tokens);
+    this.#visit.completionTokens = [...this.#byChoice.values()].reduce((sum, count) => sum + count, 0);
+  }
+}
+
+function sink(visit: Visit, writer: ReplyWriter, counts: Counts, end: JobEnd): GenerationSink {
+  return {
+    started: (cachedTokens) => {
+      visit.cachedTokens = cachedTokens;
+      visit.prefilling();
+    },
+    piece: (piece) => {
+      counts.set(piece.choice, piece.tokens);
+      writer.piece(piece);
+    },
+    finished: (finished) => {
+      counts.set(finished.choice, finished.completionTokens);
+      counts.reasoningTokens += finished.reasoningTokens;
+      writer.finished(finished);
+    },
+    done: () => end.done(),
+    failed: (fault) => end.failed(fault),
+  };
+}
+
+async function finish(
+  visit: Visit,
+  writer: ReplyWriter,
+  counts: Counts,
+  usage: UsageLog,
+  end: RunEnd,
+  services: Services,
+): Promise<void> {
+  const { promptTokens, cachedTokens, completionTokens } = visit;
+  if (visit.model !== undefined) {
+    services.metrics.tokens(visit.model, { prompt: promptTokens, cached: cachedTokens, completion: completionTokens });
+  }
+  switch (end.kind) {
+    case 'done': {
+      await usage.close('done');
+      const { reasoningTokens } = counts;
+      const total: ChatUsage = { promptTokens, cachedTokens, completionTokens, reasoningTokens };
+      writer.done(total);
+      return;
+    }
+    case 'left':
+      visit.left(visit.phase);
+      await usage.close('cancelled');
+      return;
+    case 'failed':
+      writer.fail(end.error);
+      await usage.close('failed');
+      return;
+    case 'answered':
+      await usage.close('refused');
+  }
+}

@@ -1,0 +1,89 @@
+import { randomUUID } from 'node:crypto';
+import { decisionAnswer, systemOneAnswer, type QuestionResult } from '../contracts/answers.js';
+import type { DecisionParams } from '../contracts/requests.js';
+import { contractError, type ContractError } from '../errors.js';
+import type { ScoreJob, ScoreSink } from '../engine-client/engine.js';
+import type { Exchange } from '../http/exchange.js';
+import { arrive, takeSeat, type Planned, type Tokens } from './entrance.js';
+import { runOnSeat, type JobEnd, type RunEnd } from './seat.js';
+import type { Services } from './services.js';
+import { UsageLog } from './usage-log.js';
+import { Visit } from './visit.js';
+
+/** POST /v1/decisions and POST /v1/systemone: one story, two shapes of question and answer. */
+export async function decide(route: DecisionParams['route'], exchange: Exchange, services: Services): Promise<void> {
+  const visit = new Visit(exchange, route, services);
+  const arrival = await arrive<DecisionParams>(visit, route, services);
+  if (!arrival) return;
+  try {
+    const { params, model } = arrival;
+    const seated = await takeSeat(visit, arrival, params.questions.length, (tokens) => plan(visit, params, tokens));
+    arrival.prompt.close();
+    if (!seated) return;
+
+    const usage = new UsageLog(services.spool, services.date, visit, arrival.caller, model.id, route);
+    const results: QuestionResult[] = [];
+    const end = await runOnSeat(visit, seated.lease, (jobEnd) =>
+      model.engine.score(seated.job, sink(visit, results, jobEnd)),
+    );
+    await finish(visit, params, results, usage, end, services);
+  } finally {
+    arrival.prompt.close();
+  }
+}
+
+function plan(visit: Visit, params: DecisionParams, tokens: Tokens): Planned<ScoreJob> | ContractError {
+  if (tokens.kind !== 'decision') return contractError('internal', 'The prompt host answered for another route.');
+  const { input, questions } = tokens;
+  // The input is billed once per question, whatever is reused inside.
+  const promptTokens = questions.reduce((sum, { tail }) => sum + input.length + tail.length, 0);
+  visit.promptTokens = promptTokens;
+  return {
+    work: { promptTokens, maxTokens: 0 },
+    job: { input, questions, temperature: params.temperature },
+  };
+}
+
+function sink(visit: Visit, results: QuestionResult[], end: JobEnd): ScoreSink {
+  return {
+    started: () => visit.prefilling(),
+    answer: ({ question, probabilities, labelMass }) => {
+      results[question] = { probabilities, labelMass };
+    },
+    done: () => end.done(),
+    failed: (fault) => end.failed(fault),
+  };
+}
+
+async function finish(
+  visit: Visit,
+  params: DecisionParams,
+  results: readonly QuestionResult[],
+  usage: UsageLog,
+  end: RunEnd,
+  services: Services,
+): Promise<void> {
+  switch (end.kind) {
+    case 'done': {
+      const { promptTokens } = visit;
+      services.metrics.tokens(params.model, { prompt: promptTokens, cached: 0, completion: 0 });
+      await usage.close('done');
+      const body =
+        params.route === 'decisions'
+          ? decisionAnswer(params, results, { promptTokens })
+          : systemOneAnswer(params, results, { promptTokens }, randomUUID());
+      visit.reply({ status: 200, headers: { 'Server-Timing': visit.serverTiming() }, body });
+      return;
+    }
+    case 'left':
+      visit.left(visit.phase);
+      await usage.close('cancelled');
+      return;
+    case 'failed':
+      visit.fail(end.error);
+      await usage.close('failed');
+      return;
+    case 'answered':
+      await usage.close('refused');
+  }
+}

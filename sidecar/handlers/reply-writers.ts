@@ -1,0 +1,159 @@
+/** How the replies to one chat request reach its caller: as a stream of chunks, or whole. */
+import {
+  chatChunk,
+  chatCompletion,
+  usageChunk,
+  type ChatHead,
+  type ChatUsage,
+  type FinishedChoice,
+} from '../contracts/answers.js';
+import type { Clock } from '../clock.js';
+import type { ContractError } from '../errors.js';
+import type { GenerationSink } from '../engine-client/engine.js';
+import type { EventStream } from '../http/exchange.js';
+import type { Visit } from './visit.js';
+
+type Piece = Parameters<GenerationSink['piece']>[0];
+type Finished = Parameters<GenerationSink['finished']>[0];
+
+export interface ReplyWriter {
+  piece(piece: Piece): void;
+  finished(end: Finished): void;
+  /** All replies are out. */
+  done(usage: ChatUsage): void;
+  /** It cannot go on: an ordinary error response as long as nothing was sent, one error frame afterwards. */
+  fail(error: ContractError): void;
+  /** Timers stop. Idempotent; called whatever happened. */
+  close(): void;
+}
+
+/**
+ * Server-sent events. The 200 goes out with the first token, or after one keep-alive interval without one, so that a
+ * failure before that is an ordinary response, and a proxy sees a sign of life during a long prefill.
+ */
+export class StreamWriter implements ReplyWriter {
+  readonly #visit: Visit;
+  readonly #head: ChatHead;
+  readonly #includeUsage: boolean;
+  readonly #clock: Clock;
+  readonly #keepAliveMs: number;
+  readonly #begun = new Set<number>();
+  #stream: EventStream | undefined;
+  #cancelTimer: () => void;
+  /** Something was sent since the timer last looked. */
+  #busy = false;
+
+  constructor(visit: Visit, head: ChatHead, options: { includeUsage: boolean; clock: Clock; keepAliveMs: number }) {
+    this.#visit = visit;
+    this.#head = head;
+    this.#includeUsage = options.includeUsage;
+    this.#clock = options.clock;
+    this.#keepAliveMs = options.keepAliveMs;
+    this.#cancelTimer = this.#clock.after(this.#keepAliveMs, () => this.#keepAlive());
+  }
+
+  piece({ choice, channel, text }: Piece): void {
+    const delta = channel === 'content' ? { content: text } : { reasoning_content: text };
+    this.#begin(choice);
+    this.#send(chatChunk(this.#head, choice, delta));
+  }
+
+  finished({ choice, reason }: Finished): void {
+    this.#begin(choice);
+    this.#send(chatChunk(this.#head, choice, {}, reason));
+  }
+
+  done(usage: ChatUsage): void {
+    const stream = this.#open();
+    if (this.#includeUsage) stream.event(usageChunk(this.#head, usage));
+    stream.event('[DONE]');
+    stream.end(this.#visit.timingTrailer());
+    this.#visit.ended(200);
+  }
+
+  fail(error: ContractError): void {
+    if (this.#stream) this.#visit.cut(this.#stream, error);
+    else this.#visit.fail(error);
+  }
+
+  close(): void {
+    this.#cancelTimer();
+  }
+
+  /** The first chunk of a choice names the role. */
+  #begin(choice: number): void {
+    this.#visit.firstToken();
+    if (this.#begun.has(choice)) return;
+    this.#begun.add(choice);
+    this.#send(chatChunk(this.#head, choice, { role: 'assistant' }));
+  }
+
+  #send(chunk: string): void {
+    this.#busy = true;
+    this.#open().event(chunk);
+  }
+
+  #open(): EventStream {
+    this.#stream ??= this.#visit.exchange.stream({ 'Server-Timing': this.#visit.serverTiming() });
+    return this.#stream;
+  }
+
+  #keepAlive(): void {
+    if (!this.#busy) this.#open().comment('keep-alive');
+    this.#busy = false;
+    this.#cancelTimer = this.#clock.after(this.#keepAliveMs, () => this.#keepAlive());
+  }
+}
+
+/** One JSON body at the end. */
+export class WholeWriter implements ReplyWriter {
+  readonly #visit: Visit;
+  readonly #head: ChatHead;
+  readonly #weightVersion: string;
+  /** Texts by choice and channel, as pieces. */
+  readonly #content = new Map<number, { content: string[]; reasoning: string[] }>();
+  readonly #choices: FinishedChoice[] = [];
+
+  constructor(visit: Visit, head: ChatHead, weightVersion: string) {
+    this.#visit = visit;
+    this.#head = head;
+    this.#weightVersion = weightVersion;
+  }
+
+  piece({ choice, channel, text }: Piece): void {
+    this.#visit.firstToken();
+    this.#textOf(choice)[channel].push(text);
+  }
+
+  finished({ choice, reason, matchedStop, completionTokens }: Finished): void {
+    this.#visit.firstToken();
+    const { content, reasoning } = this.#textOf(choice);
+    this.#choices.push({
+      index: choice,
+      content: content.join(''),
+      ...(reasoning.length > 0 && { reasoningContent: reasoning.join('') }),
+      finishReason: reason,
+      ...(matchedStop !== undefined && { matchedStop }),
+      completionTokens,
+    });
+  }
+
+  done(usage: ChatUsage): void {
+    const body = chatCompletion(this.#head, this.#choices, usage, this.#weightVersion);
+    this.#visit.reply({ status: 200, headers: { 'Server-Timing': this.#visit.serverTiming() }, body });
+  }
+
+  fail(error: ContractError): void {
+    this.#visit.fail(error);
+  }
+
+  close(): void {
+    // No timers.
+  }
+
+  #textOf(choice: number): { content: string[]; reasoning: string[] } {
+    let text = this.#content.get(choice);
+    if (!text) this.#content.set(choice, (text = { content: [], reasoning: [] }));
+    return text;
+  }
+}
