@@ -1,0 +1,73 @@
+/** The models that tests, benches and a first run use, by name. */
+import type { ModelShape, ModelPlan } from './random-model.js';
+import { ownVocabulary } from './vocabulary-own.js';
+import type { Vocabulary } from './vocabulary.js';
+
+export const RECIPE_NAMES = ['embedded', 'tiny', '13m', '150m'] as const;
+
+export type RecipeName = (typeof RECIPE_NAMES)[number];
+
+interface Recipe {
+  /** `general.name` of the file. */
+  readonly title: string;
+  readonly shape: ModelShape;
+  /** Whose vocabulary it has when none is given; `none`: one must be given. */
+  readonly vocabulary: 'own' | 'none';
+  /**
+   * How long replies get hangs on the weights of the end token's row, so on the seed. Those of the models that talk were
+   * picked from the first 40: their replies end after some tens of tokens, most greedy ones too.
+   */
+  readonly seed: number;
+}
+
+const RECIPES: Readonly<Record<RecipeName, Recipe>> = {
+  /** Served when no model is configured: small enough to be made at first run, fast on two cores. */
+  embedded: {
+    title: 'ra-embedded',
+    shape: { width: 256, layers: 4, heads: 4, kvHeads: 2, feedForward: 768, context: 32_768, weights: 'Q8_0' },
+    vocabulary: 'own',
+    seed: 8,
+  },
+  /** For tests: loads in well under a second. */
+  tiny: {
+    title: 'ra-tiny',
+    shape: { width: 64, layers: 2, heads: 2, kvHeads: 1, feedForward: 192, context: 8192, weights: 'F16' },
+    vocabulary: 'own',
+    seed: 39,
+  },
+  /** 13.7 million weights with GPT-2's 50,257 tokens. */
+  '13m': {
+    title: 'ra-random-13m',
+    shape: { width: 128, layers: 4, heads: 4, kvHeads: 2, feedForward: 384, context: 8192, weights: 'Q8_0' },
+    vocabulary: 'none',
+    seed: 1,
+  },
+  /** 153 million weights with GPT-2's 50,257 tokens. */
+  '150m': {
+    title: 'ra-random-150m',
+    shape: { width: 768, layers: 12, heads: 12, kvHeads: 4, feedForward: 2048, context: 8192, weights: 'Q8_0' },
+    vocabulary: 'none',
+    seed: 1,
+  },
+};
+
+export function isRecipeName(name: string): name is RecipeName {
+  return (RECIPE_NAMES as readonly string[]).includes(name);
+}
+
+/** Whether `planFor` needs a vocabulary for this recipe. */
+export function needsVocabulary(name: RecipeName): boolean {
+  return RECIPES[name].vocabulary === 'none';
+}
+
+/**
+ * What to hand to writeRandomModel. A vocabulary given replaces the recipe's own; throws when the recipe has none and
+ * none is given. `seed`: 32 unsigned bits, the recipe's own by default.
+ */
+export function planFor(name: RecipeName, options: { vocabulary?: Vocabulary; seed?: number } = {}): ModelPlan {
+  if (needsVocabulary(name) && options.vocabulary === undefined)
+    throw new Error(`the ${name} model needs a vocabulary`);
+  const { title, shape, seed } = RECIPES[name];
+  const vocabulary = options.vocabulary ?? ownVocabulary();
+  return { name: title, shape, seed: options.seed ?? seed, vocabulary };
+}

@@ -1,0 +1,53 @@
+import { execFile } from 'node:child_process';
+import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { ensureEmbeddedModel, ensureModel } from '../../engine/models/embedded.js';
+import { planFor } from '../../engine/models/recipes.js';
+
+const run = promisify(execFile);
+
+/** Kept between runs and shared by test processes: dist/.cache. Whatever lies in it was put there by a rename. */
+const CACHE = fileURLToPath(new URL('../../.cache/', import.meta.url));
+
+/** Path of the `tiny` model: our vocabulary, two layers. Made on the first call; any number of processes may call at once. */
+export async function testModel(): Promise<string> {
+  return await ensureModel(join(CACHE, 'models'), planFor('tiny'));
+}
+
+/** Path of the embedded model, made like testModel(). */
+export async function embeddedTestModel(): Promise<string> {
+  return await ensureEmbeddedModel(join(CACHE, 'models'));
+}
+
+/**
+ * Path of a folder that holds the `models/` folder of the llama.cpp bundled with node-llama-cpp: real vocabularies
+ * (`models/ggml-vocab-*.gguf`, with `.inp` and `.out`) and chat templates (`models/templates/*.jinja`). Checked out on
+ * the first call; any number of processes may call at once. Needs git.
+ */
+export async function bundleCheckout(): Promise<string> {
+  const folder = join(CACHE, 'llama.cpp');
+  if (await exists(folder)) return folder;
+  await mkdir(CACHE, { recursive: true });
+  const own = await mkdtemp(join(CACHE, 'llama.cpp-'));
+  const bundle = fileURLToPath(new URL('../llama/gitRelease.bundle', import.meta.resolve('node-llama-cpp')));
+  await run('git', ['clone', '--quiet', '--no-checkout', bundle, own]);
+  await run('git', ['-C', own, 'checkout', '--quiet', 'HEAD', '--', 'models']);
+  await rm(join(own, '.git'), { recursive: true });
+  try {
+    await rename(own, folder);
+  } catch (error) {
+    // A folder cannot be renamed over a full one: another process was first.
+    await rm(own, { recursive: true });
+    if (!(await exists(folder))) throw error;
+  }
+  return folder;
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await access(path).then(
+    () => true,
+    () => false,
+  );
+}

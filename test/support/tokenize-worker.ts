@@ -1,0 +1,11 @@
+/** A worker thread with a vocabulary-only model (its path is `workerData`): text in, number of tokens and round trip out. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
+
+const llama = await getLlama({ gpu: false, logLevel: LlamaLogLevel.error, maxThreads: 1 });
+const model = await llama.loadModel({ modelPath: workerData as string, vocabOnly: true });
+
+parentPort?.on('message', (text: string) => {
+  const tokens = model.tokenize(text);
+  parentPort?.postMessage({ tokens: tokens.length, same: model.detokenize(tokens) === text });
+});
