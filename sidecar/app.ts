@@ -1,0 +1,208 @@
+/** The composition root: the one place where parts are wired. */
+import { resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Identity } from './access/identity.js';
+import { createFifoQueue } from './admission/fifo-queue.js';
+import { systemClock } from './clock.js';
+import type { Config, ModelConfig } from './config.js';
+import { embeddedModel } from './engine-client/embedded-model.js';
+import { EngineProcess } from './engine-client/supervisor.js';
+import { chat } from './handlers/chat.js';
+import { decide } from './handlers/decisions.js';
+import { listModels } from './handlers/models.js';
+import { healthz, metrics, readyz } from './handlers/ops.js';
+import type { HostedModel, Services } from './handlers/services.js';
+import { createServer, type Routes } from './http/server.js';
+import { InFlight } from './in-flight.js';
+import { PromptHostClient } from './prompts/client.js';
+import { Readiness } from './readiness.js';
+import type { Log } from './telemetry/logger.js';
+import { Metrics } from './telemetry/metrics.js';
+import { MeteredSpool } from './usage/metered-spool.js';
+
+/** What readiness calls the prompt host; a model's id cannot hold a space. */
+const PROMPTS = 'prompt host';
+
+const ENGINE = fileURLToPath(new URL('../engine/main.js', import.meta.url));
+
+/** After the last reply was written: time for its bytes to leave before connections are closed, ms. */
+const FLUSH_MS = 100;
+
+export interface App {
+  /** Ports in use. */
+  readonly publicPort: number;
+  readonly operatorsPort: number;
+  /** Resolves once every model takes work; rejects with one clear line when one never will. */
+  ready(): Promise<void>;
+  /**
+   * Readiness red, new work refused, running requests finish within the configured time; what still runs then is cut with
+   * an error. Resolves when everything is closed. Idempotent.
+   */
+  drain(): Promise<void>;
+}
+
+interface Hosted extends HostedModel {
+  readonly engine: EngineProcess;
+}
+
+/** Starts everything. Rejects when an address or a file cannot be had; then nothing is left running. */
+export async function startApp(config: Config, identity: Identity, log: Log): Promise<App> {
+  const registry = new Metrics(config.models.map(({ id }) => id));
+  const files = await modelFiles(config);
+  const readiness = new Readiness([PROMPTS, ...config.models.map(({ id }) => id)]);
+  let draining = false;
+
+  const prompts = new PromptHostClient({
+    ...config.prompts,
+    inlineBytes: config.bodies.inlineBytes,
+    models: config.models.map(({ id, kind, file }) => ({ id, kind, file: files.get(file) ?? file })),
+    clock: systemClock,
+    hooks: {
+      restart: (why, delayMs) => {
+        registry.promptHostRestarted();
+        log.warn('prompt host restarts', { reason: why, retryAfterMs: delayMs });
+      },
+    },
+  });
+  const models = new Map(
+    config.models.map((model) => [
+      model.id,
+      host(config, { ...model, file: files.get(model.file) ?? model.file }, { registry, readiness, log }),
+    ]),
+  );
+  const services: Services = {
+    clock: systemClock,
+    date: () => new Date(),
+    random: Math.random,
+    identity,
+    prompts,
+    models,
+    spool: new MeteredSpool((kind) => registry.usageRecorded(kind)),
+    metrics: registry,
+    log,
+    limits: { chatBytes: config.bodies.chatBytes, keepAliveMs: config.stream.keepAliveMs },
+    draining: () => draining,
+  };
+
+  const inFlight = new InFlight();
+  const serve = (routes: Routes): ReturnType<typeof createServer> =>
+    createServer({
+      routes,
+      origins: config.cors.origins,
+      clock: systemClock,
+      limits: { totalBytes: config.bodies.totalBytes },
+      onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
+    });
+  const ops: Routes = { '/healthz': { GET: healthz }, '/readyz': { GET: (exchange) => readyz(exchange, services) } };
+  const front = serve({
+    ...ops,
+    '/v1/models': { GET: (exchange) => listModels(exchange, services) },
+    '/v1/chat/completions': { POST: (exchange) => inFlight.run(() => chat(exchange, services)) },
+    '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
+    '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
+  });
+  const back = serve({ ...ops, '/metrics': { GET: (exchange) => metrics(exchange, services) } });
+
+  const close = async (): Promise<void> => {
+    prompts.close();
+    await Promise.all([...models.values()].map(({ engine }) => engine.close()));
+    await Promise.all([front.close(), back.close()]);
+  };
+  try {
+    const [publicAt, operatorsAt] = await Promise.all([
+      front.listen(config.listen.host, config.listen.port),
+      back.listen(config.operators.host, config.operators.port),
+    ]);
+    for (const { engine } of models.values()) engine.start();
+    void prompts.ready().then((found) => reportPrompts(found, readiness));
+    let drained: Promise<void> | undefined;
+    return {
+      publicPort: publicAt.port,
+      operatorsPort: operatorsAt.port,
+      ready: () => readiness.all(),
+      drain: () => {
+        draining = true;
+        drained ??= (async () => {
+          log.info('draining', { count: inFlight.count });
+          for (const { queue } of models.values()) queue.drain();
+          const finished = await inFlight.idle(systemClock, config.drain.timeoutMs);
+          if (!finished) log.warn('drain timed out', { count: inFlight.count });
+          // Engines first: what still runs ends with its error while its connection is open.
+          await Promise.all([...models.values()].map(({ engine }) => engine.close()));
+          await inFlight.idle(systemClock, FLUSH_MS);
+          await new Promise<void>((done) => systemClock.after(FLUSH_MS, done));
+          await close();
+        })();
+        return drained;
+      },
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** Each configured file's path; `embedded` is made first if need be. */
+async function modelFiles({ models, dataDir }: Config): Promise<Map<string, string>> {
+  const files = new Map<string, string>();
+  for (const { file } of models) {
+    if (files.has(file)) continue;
+    files.set(file, file === 'embedded' ? await embeddedModel(resolve(dataDir, 'models')) : resolve(file));
+  }
+  return files;
+}
+
+interface Listeners {
+  readonly registry: Metrics;
+  readonly readiness: Readiness;
+  readonly log: Log;
+}
+
+/** A model whose prompts cannot be rendered cannot be served either. */
+function reportPrompts(found: Awaited<ReturnType<PromptHostClient['ready']>>, readiness: Readiness): void {
+  if (found.kind === 'unable') {
+    readiness.never('the prompt host could not be started');
+    return;
+  }
+  const bad = found.models.find(({ problem }) => problem !== undefined);
+  if (bad) readiness.never(`model ${bad.id} cannot be served: ${bad.problem ?? ''}`);
+  else readiness.up(PROMPTS);
+}
+
+/** One model: its engine process and its queue, which is closed whenever the engine is not there. */
+function host(config: Config, model: ModelConfig, { registry, readiness, log }: Listeners): Hosted {
+  const { id, kind, file, seats, contextPerSeat, threads, gpu, prefillTokensPerStep, ownedBy } = model;
+  const queue = createFifoQueue({ clock: systemClock, random: Math.random, config: config.queue, seats });
+  queue.pause();
+  registry.watchQueue(id, () => queue.snapshot());
+  const engine = new EngineProcess({
+    entry: ENGINE,
+    setup: {
+      file,
+      kind,
+      seats,
+      contextPerSeat,
+      threads,
+      gpu,
+      prefillTokensPerStep,
+      heartbeatMs: config.engine.heartbeatMs,
+    },
+    timing: config.engine,
+    clock: systemClock,
+    random: Math.random,
+    log,
+    model: id,
+    events: {
+      onReady: (facts) => {
+        queue.resume(facts.seats);
+        readiness.up(id);
+      },
+      onLost: ({ final, detail }) => {
+        queue.pause();
+        if (final) readiness.never(`model ${id} cannot be served: ${detail ?? 'no reason given'}`);
+      },
+      onRestart: () => registry.engineRestarted(id),
+    },
+  });
+  return { id, kind, ownedBy, created: Math.floor(Date.now() / 1000), queue, engine };
+}

@@ -1,0 +1,74 @@
+import { readKeyFile } from '../access/key-file.js';
+import { KeyFileIdentity } from '../access/key-identity.js';
+import { renewDevelopmentKey } from '../access/keys.js';
+import { startApp, type App } from '../app.js';
+import type { Config } from '../config.js';
+import { isLoopback } from '../config-checks.js';
+import type { Log } from '../telemetry/logger.js';
+
+/** Signals that ask for a drain; a second one ends the process at once. */
+const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
+
+/** Shells' own code for a process that was interrupted. */
+const EXIT_INTERRUPTED = 130;
+
+/**
+ * `ra-sidecar serve`: runs until it is told to stop. Prints, once ready, what a newcomer needs. Resolves with the exit
+ * code. `print` takes lines for people; logs go their own way.
+ */
+export async function serve(config: Config, log: Log, print: (line: string) => void): Promise<number> {
+  const { environment, keys, listen } = config;
+  const forDevelopers = environment === 'development' && isLoopback(listen.host);
+  const key = forDevelopers ? await renewDevelopmentKey(keys.file, environment) : undefined;
+  const app = await startApp(config, new KeyFileIdentity(await readKeyFile(keys.file), environment), log);
+  const stopped = untilStopped(app);
+  const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
+  if (ended !== undefined) return ended;
+  print(welcome(config, app, key));
+  return stopped;
+}
+
+/** Drains on the first signal; resolves with 0 when that is done. */
+function untilStopped(app: App): Promise<number> {
+  return new Promise((resolve, reject) => {
+    let asked = false;
+    const stop = (): void => {
+      if (asked) process.exit(EXIT_INTERRUPTED);
+      asked = true;
+      app.drain().then(() => resolve(0), reject);
+    };
+    for (const signal of DRAIN_SIGNALS) process.on(signal, stop);
+  });
+}
+
+/** What is printed once the sidecar takes work. The curl lines work when pasted. */
+function welcome(config: Config, app: App, key: string | undefined): string {
+  const host = config.listen.host.includes(':') ? `[${config.listen.host}]` : config.listen.host;
+  const base = `http://${host}:${app.publicPort}/v1`;
+  const lines = [
+    '',
+    `ra-sidecar is ready at ${base}`,
+    `operators' listener:  http://${config.operators.host}:${app.operatorsPort}/metrics`,
+    ...config.models.map(({ id, kind, seats }) => `model:                ${id} (${kind}, ${seats} seats)`),
+  ];
+  if (key === undefined) return [...lines, ''].join('\n');
+  const chat = config.models.find(({ kind }) => kind === 'chat')?.id;
+  const decision = config.models.find(({ kind }) => kind === 'decision')?.id;
+  lines.push(`development key:      ${key}   (new at every start; only its hash is stored)`);
+  if (chat !== undefined) lines.push('', curl(base, 'chat/completions', key, chatExample(chat)));
+  if (decision !== undefined) lines.push('', curl(base, 'decisions', key, decisionExample(decision)));
+  return [...lines, ''].join('\n');
+}
+
+function curl(base: string, path: string, key: string, body: object): string {
+  return `curl -N ${base}/${path} -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '${JSON.stringify(body)}'`;
+}
+
+function chatExample(model: string): object {
+  return { model, stream: true, max_tokens: 64, messages: [{ role: 'user', content: 'Hello, who are you?' }] };
+}
+
+function decisionExample(model: string): object {
+  const question = { id: 'refund', type: 'yes_no', question: 'Does the customer ask for a refund?' };
+  return { model, input: 'I was charged twice. Please send the second payment back.', questions: [question] };
+}

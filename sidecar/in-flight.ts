@@ -1,0 +1,38 @@
+import type { Clock } from './clock.js';
+
+/** Counts requests under way, so that a drain can wait for the last of them. */
+export class InFlight {
+  #count = 0;
+  readonly #waiting = new Set<() => void>();
+
+  get count(): number {
+    return this.#count;
+  }
+
+  async run(work: () => Promise<void>): Promise<void> {
+    this.#count += 1;
+    try {
+      await work();
+    } finally {
+      this.#count -= 1;
+      if (this.#count === 0) for (const tell of this.#waiting) tell();
+    }
+  }
+
+  /** Resolves true once nothing is under way, false when that took longer than `ms`. */
+  idle(clock: Clock, ms: number): Promise<boolean> {
+    if (this.#count === 0) return Promise.resolve(true);
+    return new Promise((resolve) => {
+      const cancel = clock.after(ms, () => {
+        this.#waiting.delete(tell);
+        resolve(false);
+      });
+      const tell = (): void => {
+        cancel();
+        this.#waiting.delete(tell);
+        resolve(true);
+      };
+      this.#waiting.add(tell);
+    });
+  }
+}
