@@ -1,59 +1,125 @@
-/** How long, how much, where: checked once at start and frozen. `docs/config.md` is generated from the schema. */
-export interface Config {
-  /** The public listener. */
-  readonly listen: { readonly host: string; readonly port: number };
-  /** The operators' listener. */
-  readonly operators: { readonly host: string; readonly port: number };
-  /** The environment whose entitlements apply, for example `development`. */
-  readonly environment: string;
-  /** Where keys, the embedded model and other state live. */
-  readonly dataDir: string;
-  readonly keys: { readonly file: string };
-  readonly models: readonly ModelConfig[];
-  readonly queue: {
-    readonly maxWaitMs: number;
-    readonly waitingPerSeat: number;
-    readonly waitingBytes: number;
-  };
-  readonly bodies: {
-    readonly chatBytes: number;
-    readonly totalBytes: number;
-    /** Up to this many bytes a body is parsed on the sidecar's own event loop. */
-    readonly inlineBytes: number;
-  };
-  readonly stream: { readonly keepAliveMs: number };
-  /** How long running requests may go on after SIGTERM. */
-  readonly drain: { readonly timeoutMs: number };
-  readonly engine: {
-    readonly startTimeoutMs: number;
-    readonly heartbeatMs: number;
-    /** No heartbeat, or work pending and no step, for this long: killed and restarted. */
-    readonly hangMs: number;
-    readonly backoffMinMs: number;
-    readonly backoffMaxMs: number;
-  };
-  readonly prompts: {
-    readonly workers: number;
-    /** No answer about one item for this long: the host is killed. */
-    readonly silenceMs: number;
-    /** Items waiting for a worker. */
-    readonly maxQueued: number;
-  };
-  readonly cors: { readonly origins: readonly string[] };
-  readonly log: { readonly level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent' };
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parse, type ParseError } from 'jsonc-parser';
+import { contradiction, hints } from './config-checks.js';
+import { configSchema } from './config-schema.js';
+import { expectation, schemaAt, settings, validationSchema, wrongKey, type Setting } from './config-settings.js';
+import type { Config } from './config-types.js';
+import { compile } from './contracts/validator.js';
+
+export type { Config, ModelConfig } from './config-types.js';
+
+export type Loaded =
+  /** `hints`: lines worth a warning in the log. */
+  | { readonly kind: 'config'; readonly config: Config; readonly hints: readonly string[] }
+  /** `line` says which setting is wrong, how, and where it was set. It carries no value. */
+  | { readonly kind: 'invalid'; readonly line: string };
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** What `dataDir` alone decides is still open when the schema has had its say. */
+type Unresolved = Omit<Config, 'keys'> & { readonly keys: { readonly file?: string } };
+
+/** Names the JSON or JSONC file. Every other `RA_` variable is a setting. */
+const FILE_VARIABLE = 'RA_CONFIG';
+
+const check = compile<Unresolved>(validationSchema(), { defaults: true });
+
+/**
+ * Reads the file that `RA_CONFIG` names, if any, puts the `RA_` variables over it and checks the whole. This is the only
+ * reader of the process's environment. An unknown key or variable is as wrong as a bad value.
+ */
+export function loadConfig(environment: Environment = process.env): Loaded {
+  const file = environment[FILE_VARIABLE];
+  const set = settings().filter(({ variable }) => environment[variable] !== undefined);
+  const invalid = (problem: string): Loaded => ({
+    kind: 'invalid',
+    line: `config: ${problem}${origin(problem, set, file)}`,
+  });
+
+  const unknown = unknownVariable(environment);
+  if (unknown !== undefined) return { kind: 'invalid', line: `config: ${unknown} is not a setting (environment)` };
+  const read = file === undefined ? { value: {} } : readFile(file);
+  if ('problem' in read) return { kind: 'invalid', line: `config: ${read.problem} (file ${String(file)})` };
+  for (const setting of set)
+    assign(read.value, setting.path.split('.'), fromText(setting, environment[setting.variable]));
+
+  const key = wrongKey(configSchema, read.value);
+  if (key !== undefined) return invalid(key);
+  const checked = check(read.value);
+  if (!checked.ok) {
+    const schema = schemaAt(checked.path);
+    return invalid(`${checked.path} must be ${schema ? expectation(schema) : checked.message}`);
+  }
+  const config = resolved(checked.value);
+  const broken = contradiction(config);
+  return broken === undefined ? { kind: 'config', config: frozen(config), hints: hints(config) } : invalid(broken);
 }
 
-export interface ModelConfig {
-  /** What callers name. */
-  readonly id: string;
-  readonly kind: 'chat' | 'decision';
-  /** Path of a GGUF file, or `embedded`. */
-  readonly file: string;
-  readonly seats: number;
-  readonly contextPerSeat: number;
-  /** 0: all cores but one. */
-  readonly threads: number;
-  readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
-  readonly prefillTokensPerStep: number;
-  readonly ownedBy: string;
+function unknownVariable(environment: Environment): string | undefined {
+  const known = new Set(settings().map(({ variable }) => variable)).add(FILE_VARIABLE);
+  return Object.keys(environment).find((name) => name.startsWith('RA_') && !known.has(name));
+}
+
+function readFile(file: string): { value: object } | { problem: string } {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    return { problem: `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}` };
+  }
+  const errors: ParseError[] = [];
+  const value: unknown = parse(text, errors, { allowTrailingComma: true, allowEmptyContent: true });
+  const [error] = errors;
+  if (error) return { problem: `is not JSON from line ${text.slice(0, error.offset).split('\n').length} on` };
+  if (value === undefined) return { value: {} };
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+    ? { value }
+    : { problem: 'must hold one object' };
+}
+
+/** Lists are JSON, numbers decimal; what does not parse stays text, for the schema to refuse. */
+function fromText({ schema }: Setting, text = ''): unknown {
+  if (schema.type === 'integer') return /^-?\d{1,16}$/.test(text) ? Number(text) : text;
+  if (schema.type !== 'array') return text;
+  const errors: ParseError[] = [];
+  const value: unknown = parse(text, errors);
+  return errors.length === 0 ? value : text;
+}
+
+function assign(into: object, [name = '', ...rest]: string[], value: unknown): void {
+  const record = into as Record<string, unknown>;
+  if (rest.length === 0) {
+    record[name] = value;
+    return;
+  }
+  if (!(name in record)) record[name] = {};
+  const section = record[name];
+  // Anything but an object here is the file's fault; it is left for the schema to refuse.
+  if (typeof section === 'object' && section !== null) assign(section, rest, value);
+}
+
+/** Where the setting that `problem` begins with was set. */
+function origin(problem: string, set: readonly Setting[], file: string | undefined): string {
+  const inVariable = set.find(({ path }) => problem.startsWith(path) && /^[ .[]/.test(problem.slice(path.length)));
+  if (inVariable) return ` (environment variable ${inVariable.variable})`;
+  return file === undefined ? '' : ` (file ${file})`;
+}
+
+function resolved(config: Unresolved): Config {
+  const dataDir = resolve(config.dataDir);
+  return {
+    ...config,
+    dataDir,
+    keys: { file: config.keys.file === undefined ? join(dataDir, 'keys.json') : resolve(config.keys.file) },
+    models: config.models.map((model) => ({
+      ...model,
+      file: model.file === 'embedded' ? model.file : resolve(model.file),
+    })),
+  };
+}
+
+function frozen<T>(value: T): T {
+  if (typeof value === 'object' && value !== null) Object.values(Object.freeze(value)).forEach(frozen);
+  return value;
 }

@@ -1,3 +1,4 @@
+import type { Route } from '../contracts/requests.js';
 import type { ErrorCode } from '../errors.js';
 
 /** The parts of a request's head that say who is calling. Values are secrets: never logged. */
@@ -24,6 +25,8 @@ export interface Caller {
   readonly keyId: string;
   readonly environment: string;
   readonly models: ModelSet;
+  /** Routes that the key may call; absent: all. */
+  readonly routes?: ReadonlySet<Route>;
   readonly limits?: Limits;
   /** Share of the account's class in the seat queue: 16, 4 or 1. */
   readonly weight: number;
@@ -43,4 +46,9 @@ export interface Identity {
 /** Whether `models` names `id`. */
 export function mayCall(models: ModelSet, id: string): boolean {
   return models === 'all' || models.has(id);
+}
+
+/** Whether the caller's key is entitled to `route`. */
+export function mayUse(caller: Caller, route: Route): boolean {
+  return caller.routes === undefined || caller.routes.has(route);
 }

@@ -1,0 +1,49 @@
+# make run | test | check | bench | docs | clean
+
+# The package's native binaries come with npm; nothing is to be downloaded or compiled beside them.
+export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
+
+SOURCES := $(sort $(shell find sidecar engine bench test -name '*.ts' 2>/dev/null))
+TESTS := $(filter %.test.ts,$(SOURCES))
+# Tests that fork engines, open sockets or load models live in these folders; all others are unit tests.
+SLOW := test/contract/% test/integration/% test/fault/% test/regression/%
+UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
+BENCHES := $(patsubst %.ts,dist/%.js,$(filter %.bench.ts,$(SOURCES)))
+
+INSTALLED := node_modules/.package-lock.stamp
+RESULTS := .tap/results.tap
+
+.PHONY: run test check bench docs clean build install lint
+
+run: build
+	@exec node dist/sidecar/cli.js serve
+
+# tap's own status is handed on, so that what no test counts (a file that cannot load, missing coverage) fails as well.
+test: build
+	@rm -f $(RESULTS); npx tap --reporter=terse --output-file=$(RESULTS); node dist/test/support/summary.js $(RESULTS) $$?
+
+check: lint build
+	@rm -f $(RESULTS); npx tap --disable-coverage --reporter=terse --output-file=$(RESULTS) $(UNIT_TESTS); \
+	  node dist/test/support/summary.js $(RESULTS) $$?
+
+lint: install
+	npm run --silent lint
+
+bench: build
+	@for bench in $(BENCHES); do echo "$$bench"; node $$bench || exit 1; done
+
+docs: build
+	npm run --silent docs
+
+clean:
+	rm -rf dist .tap coverage
+
+# dist/ is emptied when a source came or went, so that no test of a deleted source is left to run.
+build: install
+	@mkdir -p dist; printf '%s\n' $(SOURCES) | cmp -s - dist/.sources || \
+	  { rm -rf dist; mkdir dist; printf '%s\n' $(SOURCES) > dist/.sources; }
+	@npx tsc -p tsconfig.json
+
+# Installed again only when the lock's content is not that of the last install.
+install:
+	@cmp -s package-lock.json $(INSTALLED) || { npm ci && cp package-lock.json $(INSTALLED); }

@@ -1,0 +1,34 @@
+import type { Config } from './config-types.js';
+
+/** Tokens that a decision prompt may have, and a few to spare for the sequence's own bookkeeping. */
+const DECISION_CONTEXT = 8192;
+
+/** What one setting demands of another: the first that is broken, as `path must …`; undefined when all hold. */
+export function contradiction(config: Config): string | undefined {
+  const { listen, operators, models, bodies, engine } = config;
+  const seen = new Set<string>();
+  for (const [i, { id }] of models.entries()) {
+    if (seen.has(id)) return `models[${i}].id must differ from every other model’s id`;
+    seen.add(id);
+  }
+  if (!isLoopback(operators.host)) return 'operators.host must be a loopback address: this listener asks for no key';
+  if (listen.port !== 0 && listen.port === operators.port) return 'operators.port must differ from listen.port';
+  if (bodies.totalBytes < bodies.chatBytes) return 'bodies.totalBytes must be at least bodies.chatBytes';
+  if (engine.hangMs < 2 * engine.heartbeatMs) return 'engine.hangMs must be at least twice engine.heartbeatMs';
+  if (engine.backoffMaxMs < engine.backoffMinMs) return 'engine.backoffMaxMs must be at least engine.backoffMinMs';
+  return undefined;
+}
+
+/** What is allowed and yet probably not meant, one line each, to be logged at the start. */
+export function hints(config: Config): string[] {
+  return config.models.flatMap(({ kind, contextPerSeat }, i) =>
+    kind === 'decision' && contextPerSeat < DECISION_CONTEXT
+      ? [`models[${i}].contextPerSeat is below ${DECISION_CONTEXT}: longer decision prompts are refused`]
+      : [],
+  );
+}
+
+/** Whether only this machine can reach `host`. */
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
+}

@@ -1,0 +1,208 @@
+/**
+ * The settings: a JSON schema with defaults, bounds, units and descriptions, and the one source of docs/config.md. What
+ * the schema cannot say (one setting against another) is in config-checks.ts; how paths, variables and messages are made
+ * from it, in config-settings.ts.
+ */
+
+/** One setting, or a section of settings. All but `unit` and `defaultText` are JSON schema. */
+export interface SettingSchema {
+  /** Absent where `enum` mixes types. */
+  readonly type?: 'object' | 'array' | 'string' | 'integer';
+  readonly description?: string;
+  readonly default?: unknown;
+  /** What a number counts: `ms`, `bytes`, `tokens`, `seats`. */
+  readonly unit?: string;
+  /** Said in the documentation in place of a default that is worked out at the start. */
+  readonly defaultText?: string;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+  readonly pattern?: string;
+  readonly enum?: readonly unknown[];
+  readonly items?: SettingSchema;
+  readonly properties?: Readonly<Record<string, SettingSchema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: false;
+}
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+/** The longest time that a setting can name: a day. Anything longer is a slip of the hand. */
+const DAY_MS = 86_400_000;
+
+function section(properties: Readonly<Record<string, SettingSchema>>): SettingSchema {
+  return { type: 'object', additionalProperties: false, properties, default: {} };
+}
+
+function integer(
+  description: string,
+  rule: { default: number; minimum: number; maximum: number; unit?: string },
+): SettingSchema {
+  return { type: 'integer', description, ...rule };
+}
+
+function milliseconds(description: string, rule: { default: number; minimum?: number }): SettingSchema {
+  return integer(description, { minimum: 0, maximum: DAY_MS, unit: 'ms', ...rule });
+}
+
+function bytes(description: string, rule: { default: number; minimum?: number }): SettingSchema {
+  return integer(description, { minimum: 0, maximum: Number.MAX_SAFE_INTEGER, unit: 'bytes', ...rule });
+}
+
+function text(description: string, rule: Partial<SettingSchema>): SettingSchema {
+  return { type: 'string', minLength: 1, maxLength: 4096, description, ...rule };
+}
+
+function port(description: string, value: number): SettingSchema {
+  return integer(description, { default: value, minimum: 0, maximum: 65_535 });
+}
+
+const model: SettingSchema = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['id', 'kind', 'file'],
+  properties: {
+    id: text('What callers name in `model`.', { maxLength: 128, pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$' }),
+    kind: text('Whether the model chats or answers decisions.', { enum: ['chat', 'decision'] }),
+    file: text(
+      'Path of a GGUF file, from the working directory, or `embedded` for the small one made at the first start.',
+      {},
+    ),
+    seats: integer('Sequences that the engine runs at once.', { default: 8, minimum: 1, maximum: 256, unit: 'seats' }),
+    contextPerSeat: integer(
+      'What one sequence can hold, prompt and completion together. A decision prompt may have 8,185 tokens, so give a decision model 8,192 where memory allows.',
+      { default: 8192, minimum: 64, maximum: 1_048_576, unit: 'tokens' },
+    ),
+    threads: integer('Compute threads. 0: all cores but one.', {
+      default: 0,
+      minimum: 0,
+      maximum: 1024,
+      unit: 'threads',
+    }),
+    gpu: {
+      enum: ['auto', 'cuda', 'vulkan', 'metal', false],
+      description: 'Backend. `auto`: a GPU where there is one; `false`: CPU alone.',
+      default: 'auto',
+    },
+    prefillTokensPerStep: integer(
+      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner.',
+      { default: 256, minimum: 1, maximum: 65_536, unit: 'tokens' },
+    ),
+    ownedBy: text('`owned_by` in the model list.', { default: 'local', maxLength: 128 }),
+  },
+};
+
+/** The whole configuration. */
+export const configSchema: SettingSchema = section({
+  listen: section({
+    host: text('Address of the public listener.', { default: '127.0.0.1', maxLength: 253 }),
+    port: port('Port of the public listener. 0: any free one.', 8080),
+  }),
+  operators: section({
+    host: text('Address of the operators’ listener. Loopback only: it asks for no key.', {
+      default: '127.0.0.1',
+      maxLength: 253,
+    }),
+    port: port('Port of the operators’ listener. 0: any free one.', 9090),
+  }),
+  environment: text('The environment whose entitlements apply to every key.', {
+    default: 'development',
+    maxLength: 64,
+    pattern: '^[a-z0-9][a-z0-9_-]*$',
+  }),
+  dataDir: text('Folder of keys, the embedded model and other state, from the working directory.', { default: '.ra' }),
+  keys: section({
+    file: text('The keys file, from the working directory.', { defaultText: '`keys.json` in `dataDir`' }),
+  }),
+  models: {
+    type: 'array',
+    description: 'The models that are served, each by an engine process of its own.',
+    minItems: 1,
+    maxItems: 16,
+    items: model,
+    default: [
+      { id: 'ra-tiny-chat', kind: 'chat', file: 'embedded', seats: 8, contextPerSeat: 2048 },
+      { id: 'ra-tiny-decide', kind: 'decision', file: 'embedded', seats: 2, contextPerSeat: 8192 },
+    ],
+  },
+  queue: section({
+    maxWaitMs: milliseconds('A request waits at most this long for a seat, then it is refused.', { default: 10_000 }),
+    waitingPerSeat: integer('Requests that may wait, for each seat of the model.', {
+      default: 8,
+      minimum: 0,
+      maximum: 10_000,
+      unit: 'requests',
+    }),
+    waitingBytes: bytes('Body bytes that all requests waiting for one model may hold together.', {
+      default: 64 * MIB,
+    }),
+  }),
+  bodies: section({
+    chatBytes: bytes('The longest chat body.', { default: 80 * MIB, minimum: 1 }),
+    totalBytes: bytes('All bodies held at once.', { default: 512 * MIB, minimum: 1 }),
+    inlineBytes: bytes('Up to this length a body is parsed on the sidecar’s own event loop, a longer one beside it.', {
+      default: 16 * KIB,
+    }),
+  }),
+  stream: section({
+    keepAliveMs: milliseconds('After this long without a frame a stream carries a comment.', {
+      default: 15_000,
+      minimum: 100,
+    }),
+  }),
+  drain: section({
+    timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),
+  }),
+  engine: section({
+    startTimeoutMs: milliseconds('An engine that is not ready after this long is killed and started again.', {
+      default: 600_000,
+      minimum: 1000,
+    }),
+    heartbeatMs: milliseconds('How often an engine says that its event loop turns.', { default: 500, minimum: 10 }),
+    hangMs: milliseconds('No heartbeat, or work pending and no step, for this long: killed and started again.', {
+      default: 30_000,
+      minimum: 100,
+    }),
+    backoffMinMs: milliseconds('The wait before the first restart; it doubles with each further one.', {
+      default: 250,
+      minimum: 1,
+    }),
+    backoffMaxMs: milliseconds('The longest wait before a restart.', { default: 30_000, minimum: 1 }),
+  }),
+  prompts: section({
+    workers: integer('Threads of the prompt host that parse, render and tokenize.', {
+      default: 1,
+      minimum: 1,
+      maximum: 64,
+      unit: 'threads',
+    }),
+    silenceMs: milliseconds('No answer about one prompt for this long: the prompt host is killed and started again.', {
+      default: 2000,
+      minimum: 50,
+    }),
+    maxQueued: integer('Prompts that may wait for a thread.', {
+      default: 1024,
+      minimum: 1,
+      maximum: 1_000_000,
+      unit: 'prompts',
+    }),
+  }),
+  cors: section({
+    origins: {
+      type: 'array',
+      description: 'Origins whose pages may call from a browser, for example `https://app.example`; `*`: any.',
+      maxItems: 256,
+      items: text('', { pattern: '^(\\*|https?://[^/\\s]+)$', maxLength: 300 }),
+      default: [],
+    },
+  }),
+  log: section({
+    level: text('The least serious log line that is written.', {
+      enum: ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'],
+      default: 'info',
+    }),
+  }),
+});

@@ -1,0 +1,59 @@
+/** How long, how much, where: checked once at the start and frozen, lists included. config-schema.ts says what each means. */
+export interface Config {
+  /** The public listener. */
+  readonly listen: { readonly host: string; readonly port: number };
+  /** The operators' listener. */
+  readonly operators: { readonly host: string; readonly port: number };
+  /** The environment whose entitlements apply, for example `development`. */
+  readonly environment: string;
+  /** Where keys, the embedded model and other state live. */
+  readonly dataDir: string;
+  readonly keys: { readonly file: string };
+  readonly models: readonly ModelConfig[];
+  readonly queue: {
+    readonly maxWaitMs: number;
+    readonly waitingPerSeat: number;
+    readonly waitingBytes: number;
+  };
+  readonly bodies: {
+    readonly chatBytes: number;
+    readonly totalBytes: number;
+    /** Up to this many bytes a body is parsed on the sidecar's own event loop. */
+    readonly inlineBytes: number;
+  };
+  readonly stream: { readonly keepAliveMs: number };
+  /** How long running requests may go on after SIGTERM. */
+  readonly drain: { readonly timeoutMs: number };
+  readonly engine: {
+    readonly startTimeoutMs: number;
+    readonly heartbeatMs: number;
+    /** No heartbeat, or work pending and no step, for this long: killed and restarted. */
+    readonly hangMs: number;
+    readonly backoffMinMs: number;
+    readonly backoffMaxMs: number;
+  };
+  readonly prompts: {
+    readonly workers: number;
+    /** No answer about one item for this long: the host is killed. */
+    readonly silenceMs: number;
+    /** Items waiting for a worker. */
+    readonly maxQueued: number;
+  };
+  readonly cors: { readonly origins: readonly string[] };
+  readonly log: { readonly level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent' };
+}
+
+export interface ModelConfig {
+  /** What callers name. */
+  readonly id: string;
+  readonly kind: 'chat' | 'decision';
+  /** Path of a GGUF file, or `embedded`. */
+  readonly file: string;
+  readonly seats: number;
+  readonly contextPerSeat: number;
+  /** 0: all cores but one. */
+  readonly threads: number;
+  readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
+  readonly prefillTokensPerStep: number;
+  readonly ownedBy: string;
+}

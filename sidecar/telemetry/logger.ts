@@ -1,0 +1,146 @@
+/**
+ * The log: one JSON object a line on stdout, made by pino, which nothing else knows.
+ *
+ * No prompt, completion, header or key may reach it. So callers cannot hand over objects of their own: a line is an event
+ * name of ours and fields from a closed list, the list is enforced again at run time, texts are cut and searched for
+ * keys, and of an unexpected error only what cannot quote a request is kept.
+ */
+import { destination as stdoutDestination, pino, stdTimeFunctions, type Logger as Pino } from 'pino';
+import { describeFault, scrub } from './scrub.js';
+
+/** What a line can say besides its event. Texts are constants, ids and names, never anything that a caller wrote. */
+export interface LogFields {
+  readonly model?: string;
+  readonly route?: string;
+  readonly account?: string;
+  readonly keyId?: string;
+  readonly status?: number;
+  /** A code of the error catalogue, or of the operating system. */
+  readonly code?: string;
+  /** A short text of ours: why something happened. */
+  readonly reason?: string;
+  readonly outcome?: string;
+  readonly phase?: string;
+  readonly durationMs?: number;
+  readonly queueMs?: number;
+  readonly ttftMs?: number;
+  readonly retryAfterMs?: number;
+  readonly promptTokens?: number;
+  readonly cachedTokens?: number;
+  readonly completionTokens?: number;
+  readonly bytes?: number;
+  readonly count?: number;
+  readonly seats?: number;
+  readonly pid?: number;
+  readonly exitCode?: number;
+  readonly signal?: string;
+  readonly host?: string;
+  readonly port?: number;
+  readonly file?: string;
+  readonly version?: string;
+  /** Anything that was thrown. Its message is kept only when the operating system wrote it. */
+  readonly fault?: unknown;
+}
+
+/** Where every part writes. `event` is a constant such as `engine restarted`. */
+export interface Log {
+  error(event: string, fields?: LogFields): void;
+  warn(event: string, fields?: LogFields): void;
+  info(event: string, fields?: LogFields): void;
+  debug(event: string, fields?: LogFields): void;
+  /** The same log with the request's id on every line. */
+  forRequest(requestId: string): Log;
+}
+
+export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
+
+/** Anything that takes whole lines; tests hand in their own. */
+export interface LogTarget {
+  write(line: string): void;
+  flushSync?(): void;
+}
+
+const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
+  model: true,
+  route: true,
+  account: true,
+  keyId: true,
+  status: true,
+  code: true,
+  reason: true,
+  outcome: true,
+  phase: true,
+  durationMs: true,
+  queueMs: true,
+  ttftMs: true,
+  retryAfterMs: true,
+  promptTokens: true,
+  cachedTokens: true,
+  completionTokens: true,
+  bytes: true,
+  count: true,
+  seats: true,
+  pid: true,
+  exitCode: true,
+  signal: true,
+  host: true,
+  port: true,
+  file: true,
+  version: true,
+};
+
+/** Bytes of lines that wait for a reader of stdout who has stopped reading; further lines are lost, not the memory. */
+const MAX_WAITING_BYTES = 4 * 1024 * 1024;
+
+/**
+ * Opens the log. Lines are written without waiting; `flush` writes what is left before the process ends by itself, and
+ * an ordinary `process.exit` does so too.
+ */
+export function openLog(level: LogLevel, target: LogTarget = stdout()): { readonly log: Log; flush(): void } {
+  const out = pino({ level, base: null, timestamp: stdTimeFunctions.isoTime, messageKey: 'event' }, target);
+  return { log: new PinoLog(out), flush: () => target.flushSync?.() };
+}
+
+function stdout(): LogTarget {
+  return stdoutDestination({ fd: 1, sync: false, maxLength: MAX_WAITING_BYTES });
+}
+
+class PinoLog implements Log {
+  readonly #pino: Pino;
+
+  constructor(out: Pino) {
+    this.#pino = out;
+  }
+
+  error(event: string, fields?: LogFields): void {
+    this.#pino.error(safe(fields), event);
+  }
+
+  warn(event: string, fields?: LogFields): void {
+    this.#pino.warn(safe(fields), event);
+  }
+
+  info(event: string, fields?: LogFields): void {
+    this.#pino.info(safe(fields), event);
+  }
+
+  debug(event: string, fields?: LogFields): void {
+    if (this.#pino.isLevelEnabled('debug')) this.#pino.debug(safe(fields), event);
+  }
+
+  forRequest(requestId: string): Log {
+    return new PinoLog(this.#pino.child({ requestId: scrub(requestId) }));
+  }
+}
+
+/** The fields of the list and no others, whatever object was passed. */
+function safe(fields: LogFields = {}): Record<string, unknown> {
+  const kept: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(fields)) {
+    if (name === 'fault') kept['fault'] = describeFault(value);
+    else if (!Object.hasOwn(FIELDS, name)) continue;
+    else if (typeof value === 'number') kept[name] = value;
+    else if (typeof value === 'string') kept[name] = scrub(value);
+  }
+  return kept;
+}

@@ -1,0 +1,148 @@
+/** The house's plan, held by dependency-cruiser over imports and by the syntax tree for what imports do not show. */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import t, { type Test } from 'tap';
+import { cruise } from './support/cruise.js';
+import { houseRules, rooms, walls } from './support/house-rules.js';
+import { brokenSourceRules } from './support/source-rules.js';
+import { sourceRoot } from './support/source-root.js';
+
+t.test('the house stands as planned', async (t) => {
+  const { files, violations } = await cruise(sourceRoot);
+  t.strictSame(violations, []);
+  t.ok(files.includes('sidecar/config.ts') && files.includes('test/architecture.test.ts'), 'the sources were read');
+  for (const path of files) {
+    if (/^(sidecar|engine)\//.test(path)) t.equal(roomsOf(path).length, 1, `${path} is in one room`);
+    t.strictSame(brokenSourceRules(path, readFileSync(join(sourceRoot, path), 'utf8')), [], path);
+  }
+});
+
+/** Each rule, and the least code that breaks it. `broken` is the import that must be found. */
+const offences: readonly { rule: string; sources: Record<string, string>; broken: [from: string, to: RegExp] }[] = [
+  ...rooms.map((room) => {
+    // A room sees neither the composition root nor, for the few that do, a test.
+    const to = room.sees.includes('app') || room.name === 'app' ? 'test/support/fake.ts' : 'sidecar/app.ts';
+    const from = exampleOf(room.path);
+    const up = '../'.repeat(from.split('/').length - 1);
+    return {
+      rule: `floor: ${room.name}`,
+      sources: {
+        [from]: `import type { X } from '${up}${to.replace('.ts', '.js')}';\nexport type Y = X;\n`,
+        [to]: 'export interface X { x: 1 }\n',
+      },
+      broken: [from, new RegExp(`^${to}$`)] as [string, RegExp],
+    };
+  }),
+  ...Object.keys(walls).map((name) => ({
+    rule: `wall: ${name}`,
+    sources: { 'sidecar/handlers/chat.ts': `import type { X } from '${name}';\nexport type Y = X;\n` },
+    broken: ['sidecar/handlers/chat.ts', new RegExp(name.replaceAll('.', '\\.'))] as [string, RegExp],
+  })),
+  {
+    rule: 'no cycles',
+    sources: {
+      'sidecar/http/a.ts': `import type { B } from './b.js';\nexport interface A { b: B }\n`,
+      'sidecar/http/b.ts': `import type { A } from './a.js';\nexport interface B { a: A }\n`,
+    },
+    broken: ['sidecar/http/a.ts', /^sidecar\/http\/b\.ts$/],
+  },
+  {
+    rule: 'no native code in the sidecar',
+    sources: {
+      'sidecar/cli.ts': `import { a } from './prompts/client.js';\nexport const c = a;\n`,
+      'sidecar/prompts/client.ts': `export { b as a } from '../../engine/prompt/vocabulary.js';\nexport const d = 1;\n`,
+      'engine/prompt/vocabulary.ts': `import { getLlama } from 'node-llama-cpp';\nexport const b = getLlama;\n`,
+    },
+    broken: ['sidecar/cli.ts', /node-llama-cpp/],
+  },
+  {
+    rule: 'nothing imports tests',
+    sources: {
+      'engine/main.ts': `const m = await import('../bench/load.js');\nexport const y = m;\n`,
+      'bench/load.ts': `export const x = 1;\n`,
+    },
+    broken: ['engine/main.ts', /^bench\/load\.ts$/],
+  },
+  {
+    rule: 'shipped code needs no development package',
+    sources: {
+      'sidecar/errors.ts': `import { z } from 'zod';\nexport const y = z;\n`,
+      'package.json': '{"devDependencies":{"zod":"1"}}',
+      'node_modules/zod/package.json': '{"name":"zod","main":"index.js"}',
+      'node_modules/zod/index.js': '',
+    },
+    broken: ['sidecar/errors.ts', /zod/],
+  },
+];
+
+t.test('each rule fires', async (t) => {
+  t.strictSame(
+    offences.map(({ rule }) => rule).sort(),
+    (houseRules.forbidden ?? []).map(({ name }) => name).sort(),
+    'every rule has its offence',
+  );
+  for (const { rule, sources, broken } of offences) {
+    const { violations } = await cruise(lay(t, sources));
+    const [from, to] = broken;
+    t.ok(
+      violations.some((found) => found.rule === rule && found.from === from && to.test(found.to)),
+      rule,
+      { found: violations },
+    );
+  }
+});
+
+t.test('what is allowed does not fire', async (t) => {
+  const root = lay(t, {
+    'sidecar/http/server.ts': `import uWS from 'uWebSockets.js';\nimport type { C } from '../clock.js';\nexport const s = (c: C) => [uWS, c];\n`,
+    'sidecar/clock.ts': `export interface C { now(): number }\n`,
+    'engine/runtime.ts': `import { getLlama } from 'node-llama-cpp';\nexport const r = getLlama;\n`,
+    'test/sidecar/http/server.test.ts': `import { s } from '../../../sidecar/http/server.js';\nimport 'node-llama-cpp';\nexport const x = s;\n`,
+  });
+  t.strictSame((await cruise(root)).violations, []);
+});
+
+t.test('source rules fire, and only on what they are about', async (t) => {
+  const barrel = `import { y } from './y.js';\nexport * from './x.js';\nexport { y };\n`;
+  t.strictSame(brokenSourceRules('sidecar/http/index.ts', barrel), ['no barrels']);
+  t.strictSame(brokenSourceRules('sidecar/http/x.ts', `export type { Y } from './y.js';\nexport const x = 1;\n`), []);
+  for (const text of [
+    'const x = process.env.HOME;',
+    "const x = process['env'];",
+    'const x = globalThis.process?.env;',
+    'const { env } = process;',
+    "import { env } from 'node:process';",
+    'const x = `it’s ${process.env.HOME}`;',
+  ]) {
+    t.strictSame(brokenSourceRules('sidecar/app.ts', text), ['environment in config.ts alone'], text);
+    t.strictSame(brokenSourceRules('sidecar/config.ts', text), [], text);
+  }
+  t.strictSame(brokenSourceRules('sidecar/cli.ts', '// process.env\nprocess.exitCode = process.argv.length;'), []);
+});
+
+function roomsOf(path: string): string[] {
+  return rooms.filter((room) => new RegExp(room.path).test(path)).map(({ name }) => name);
+}
+
+/** A file of a room: the first that its pattern names, or any in its folder. */
+function exampleOf(pattern: string): string {
+  const path = pattern.slice(1);
+  return path.endsWith('/')
+    ? `${path}x.ts`
+    : path
+        .replace(/\(([^|)]*).*\)/, '$1')
+        .replaceAll('\\', '')
+        .replace('$', '');
+}
+
+/** Writes sources into a folder of their own. */
+function lay(t: Test, sources: Record<string, string>): string {
+  const root = mkdtempSync(join(tmpdir(), 'ra-house-'));
+  t.teardown(() => rmSync(root, { recursive: true, force: true }));
+  for (const [path, text] of Object.entries(sources)) {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), text);
+  }
+  return root;
+}

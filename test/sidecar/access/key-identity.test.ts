@@ -1,0 +1,101 @@
+import t from 'tap';
+import type { KeyFile, StoredKey } from '../../../sidecar/access/key-file.js';
+import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
+import { mayCall, mayUse, type Caller, type Denied } from '../../../sidecar/access/identity.js';
+import { makeKey } from '../../support/keys.js';
+
+const NOW = Date.parse('2026-06-01T00:00:00Z');
+
+function ask(
+  changes: Partial<StoredKey> = {},
+  more: Partial<KeyFile> = {},
+  environment = 'development',
+): Promise<Caller | Denied> {
+  const { key, stored } = makeKey(changes);
+  const identity = new KeyFileIdentity({ version: 1, keys: [stored], ...more }, environment, () => NOW);
+  return identity.resolve({ authorization: `Bearer ${key}` });
+}
+
+async function code(...args: Parameters<typeof ask>): Promise<string> {
+  const answer = await ask(...args);
+  return answer.kind === 'denied' ? answer.code : 'caller';
+}
+
+t.test('a good key names its account, models and weight', async (t) => {
+  const limits = { inFlight: 2, perMinute: 60 };
+  t.strictSame(await ask({ id: 'k1', limits }), {
+    kind: 'caller',
+    account: 'acme',
+    keyId: 'k1',
+    environment: 'development',
+    models: 'all',
+    limits,
+    weight: 4,
+  });
+  t.match(await ask({ weight: 16 }), { weight: 16 });
+});
+
+t.test('each of several keys is its own', async (t) => {
+  const keys = [makeKey({ id: 'a' }), makeKey({ id: 'b' }), makeKey({ id: 'c' })];
+  const identity = new KeyFileIdentity({ version: 1, keys: keys.map(({ stored }) => stored) }, 'development');
+  for (const { key, stored } of keys) {
+    t.match(await identity.resolve({ authorization: `Bearer ${key}` }), { keyId: stored.id });
+  }
+});
+
+t.test('whatever is not a known key after Bearer is invalid', async (t) => {
+  const { key, stored } = makeKey();
+  const identity = new KeyFileIdentity({ version: 1, keys: [stored] }, 'development');
+  for (const authorization of [
+    undefined,
+    '',
+    'Bearer',
+    'Bearer ',
+    key,
+    `Basic ${key}`,
+    `Bearer ${key.slice(0, -1)}`,
+    `Bearer ${key}x`,
+    `Bearer ${key} ${key}`,
+    `Bearer ${key}\n`,
+    `Bearer ${stored.hash}`,
+    `Bearer ${'x'.repeat(100_000)}`,
+  ]) {
+    t.strictSame(await identity.resolve({ authorization }), { kind: 'denied', code: 'invalid_api_key' });
+  }
+  t.match(await identity.resolve({ authorization: `bearer   ${key}` }), { kind: 'caller' }, 'the scheme has no case');
+});
+
+t.test('what else keeps a key out', async (t) => {
+  t.equal(await code({ revoked: '2026-05-01T00:00:00Z' }), 'revoked_api_key');
+  t.equal(await code({ expires: '2026-06-01T00:00:00Z' }), 'expired_api_key', 'from the very millisecond on');
+  t.equal(await code({ expires: '2026-06-01T00:00:00.001Z' }), 'caller');
+  t.equal(await code({ revoked: '2026-05-01T00:00:00Z', expires: '2026-05-01T00:00:00Z' }), 'revoked_api_key');
+  t.equal(await code({}, { accounts: { acme: { frozen: true } } }), 'account_frozen');
+  t.equal(await code({}, { accounts: { acme: {}, other: { frozen: true } } }), 'caller');
+  const { stored, key } = makeKey();
+  const { id, hash, created, entitlements } = stored;
+  const identity = new KeyFileIdentity(
+    { version: 1, keys: [{ id, hash, created, entitlements }] },
+    'development',
+    () => NOW,
+  );
+  t.match(await identity.resolve({ authorization: `Bearer ${key}` }), { code: 'unattributed_key' });
+});
+
+t.test('entitlements are those of the environment alone', async (t) => {
+  const entitlements = {
+    development: { models: 'all' as const },
+    production: { models: ['a', 'b'], routes: ['chat' as const] },
+  };
+  const caller = await ask({ entitlements }, {}, 'production');
+  if (caller.kind === 'denied') throw new Error(caller.code);
+  t.ok(mayCall(caller.models, 'a'));
+  t.notOk(mayCall(caller.models, 'c'));
+  t.ok(mayUse(caller, 'chat'));
+  t.notOk(mayUse(caller, 'decisions'));
+
+  const elsewhere = await ask({ entitlements }, {}, 'staging');
+  if (elsewhere.kind === 'denied') throw new Error(elsewhere.code);
+  t.notOk(mayCall(elsewhere.models, 'a'));
+  t.match(await ask({}, {}, 'constructor'), { models: new Set() });
+});

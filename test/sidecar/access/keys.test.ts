@@ -1,0 +1,88 @@
+import { readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { KeyFileError, readKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
+import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
+import { createKey, hashKey, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
+import { makeKey } from '../../support/keys.js';
+
+t.test('the development key works, only its hash is stored, and for its owner alone', async (t) => {
+  const file = join(t.testdir(), 'data', 'keys.json');
+  const key = await renewDevelopmentKey(file, 'development');
+  t.match(key, /^ra-dev-[A-Za-z0-9_-]{43}$/);
+  const stored = readFileSync(file, 'utf8');
+  t.notOk(stored.includes(key.slice('ra-dev-'.length)));
+  t.ok(stored.includes(hashKey(key)));
+  t.equal(statSync(file).mode & 0o777, 0o600);
+  t.equal(statSync(join(file, '..')).mode & 0o777, 0o700);
+  t.strictSame(readdirSync(join(file, '..')), ['keys.json'], 'no draft is left');
+
+  const identity = new KeyFileIdentity(await readKeyFile(file), 'development');
+  t.match(await identity.resolve({ authorization: `Bearer ${key}` }), { account: 'development', models: 'all' });
+  const production = new KeyFileIdentity(await readKeyFile(file), 'production');
+  t.match(await production.resolve({ authorization: `Bearer ${key}` }), { models: new Set() });
+});
+
+t.test('a second start replaces its own key and no other', async (t) => {
+  const file = join(t.testdir(), 'keys.json');
+  const { stored } = makeKey();
+  const accounts = { acme: { frozen: true } };
+  await writeKeyFile(file, { version: 1, accounts, keys: [stored] });
+  const first = await renewDevelopmentKey(file, 'development');
+  const second = await renewDevelopmentKey(file, 'development');
+  const content = await readKeyFile(file);
+  t.strictSame(content.accounts, accounts);
+  t.strictSame(
+    content.keys.map(({ hash }) => hash),
+    [stored.hash, hashKey(second)],
+  );
+  const identity = new KeyFileIdentity(content, 'development');
+  t.match(await identity.resolve({ authorization: `Bearer ${first}` }), { code: 'invalid_api_key' });
+});
+
+t.test('keys differ', async (t) => {
+  const [a, b] = [createKey('ra-dev-'), createKey('ra-dev-')];
+  t.not(a.key, b.key);
+  t.not(a.stored.id, b.stored.id);
+});
+
+t.test('no file: no keys', async (t) => {
+  t.strictSame(await readKeyFile(join(t.testdir(), 'keys.json')), { version: 1, keys: [] });
+});
+
+t.test('a file that cannot be used says why in one line', async (t) => {
+  const { stored } = makeKey({ id: 'k' });
+  const content = (changes: object): string => JSON.stringify({ version: 1, keys: [{ ...stored, ...changes }] });
+  const hashless = { ...stored, hash: undefined };
+  const cases: Record<string, [string, RegExp]> = {
+    broken: ['{', /^keys: is not JSON/],
+    version: ['{"version":2,"keys":[]}', /^keys: version /],
+    unknown: [content({ secret: 'x' }), /^keys: keys\[0\]/],
+    hashless: [JSON.stringify({ version: 1, keys: [hashless] }), /^keys: keys\[0\]/],
+    hash: [content({ hash: 'short' }), /^keys: keys\[0\]\.hash /],
+    weight: [content({ weight: 5 }), /^keys: keys\[0\]\.weight /],
+    zone: [content({ expires: '2026-01-01T00:00:00' }), /^keys: keys\[0\]\.expires /],
+    month: [content({ expires: '2026-13-01T00:00:00Z' }), /^keys: k names a time that does not exist/],
+    twins: [JSON.stringify({ version: 1, keys: [stored, stored] }), /^keys: two keys have one id/],
+    models: [content({ entitlements: { development: { models: 'some' } } }), /^keys: keys\[0\]\.entitlements/],
+  };
+  const dir = t.testdir();
+  for (const [name, [text, message]] of Object.entries(cases)) {
+    const file = join(dir, name);
+    writeFileSync(file, text);
+    const error: unknown = await readKeyFile(file).catch((thrown: unknown) => thrown);
+    t.type(error, KeyFileError, name);
+    t.match((error as Error).message, message, name);
+    t.ok((error as Error).message.endsWith(`(file ${file})`), name);
+    t.notMatch((error as Error).message, '\n', name);
+  }
+  await t.rejects(renewDevelopmentKey(join(dir, 'broken'), 'development'), KeyFileError);
+  t.equal(readFileSync(join(dir, 'broken'), 'utf8'), '{', 'a file that was not understood is not replaced');
+});
+
+t.test('a write that fails leaves the file and no draft', async (t) => {
+  const dir = t.testdir({ 'keys.json': { folder: 'in the way' } });
+  const keys: StoredKey[] = [];
+  await t.rejects(writeKeyFile(join(dir, 'keys.json'), { version: 1, keys }));
+  t.strictSame(readdirSync(dir), ['keys.json']);
+});

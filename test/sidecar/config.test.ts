@@ -1,0 +1,143 @@
+import { join } from 'node:path';
+import t from 'tap';
+import { loadConfig, type Config } from '../../sidecar/config.js';
+
+function loaded(environment: Record<string, string> = {}): Config {
+  const result = loadConfig(environment);
+  if (result.kind === 'invalid') throw new Error(result.line);
+  return result.config;
+}
+
+function line(environment: Record<string, string>): string {
+  const result = loadConfig(environment);
+  return result.kind === 'invalid' ? result.line : 'accepted';
+}
+
+t.test('nothing set: every default', async (t) => {
+  const { models, ...rest } = loaded();
+  t.strictSame(rest, {
+    listen: { host: '127.0.0.1', port: 8080 },
+    operators: { host: '127.0.0.1', port: 9090 },
+    environment: 'development',
+    dataDir: join(process.cwd(), '.ra'),
+    keys: { file: join(process.cwd(), '.ra', 'keys.json') },
+    queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864 },
+    bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, inlineBytes: 16_384 },
+    stream: { keepAliveMs: 15_000 },
+    drain: { timeoutMs: 30_000 },
+    engine: { startTimeoutMs: 600_000, heartbeatMs: 500, hangMs: 30_000, backoffMinMs: 250, backoffMaxMs: 30_000 },
+    prompts: { workers: 1, silenceMs: 2000, maxQueued: 1024 },
+    cors: { origins: [] },
+    log: { level: 'info' },
+  });
+  const common = { file: 'embedded', threads: 0, gpu: 'auto', prefillTokensPerStep: 256, ownedBy: 'local' };
+  t.strictSame(models, [
+    { ...common, id: 'ra-tiny-chat', kind: 'chat', seats: 8, contextPerSeat: 2048 },
+    { ...common, id: 'ra-tiny-decide', kind: 'decision', seats: 2, contextPerSeat: 8192 },
+  ]);
+  t.strictSame(loaded(), loaded(), 'a second load starts from the same defaults');
+});
+
+t.test('a file with comments, and variables over it', async (t) => {
+  const dir = t.testdir({
+    'ra.jsonc': '{ // where\n "listen": { "port": 1111, "host": "0.0.0.0", }, "dataDir": "/var/ra" }',
+  });
+  const config = loaded({
+    RA_CONFIG: join(dir, 'ra.jsonc'),
+    RA_LISTEN_PORT: '8081',
+    RA_QUEUE_MAX_WAIT_MS: '5',
+    HOME: '/',
+  });
+  t.strictSame(config.listen, { host: '0.0.0.0', port: 8081 });
+  t.equal(config.queue.maxWaitMs, 5);
+  t.equal(config.keys.file, '/var/ra/keys.json');
+});
+
+t.test('lists come as JSON', async (t) => {
+  const config = loaded({
+    RA_MODELS: '[{"id":"a","kind":"chat","file":"/models/a.gguf","gpu":false}]',
+    RA_CORS_ORIGINS: '["https://app.example","*"]',
+    RA_KEYS_FILE: 'elsewhere.json',
+  });
+  t.match(config.models, [{ id: 'a', file: '/models/a.gguf', gpu: false, seats: 8 }]);
+  t.strictSame(config.cors.origins, ['https://app.example', '*']);
+  t.equal(config.keys.file, join(process.cwd(), 'elsewhere.json'));
+});
+
+t.test('frozen to the bottom', async (t) => {
+  const config = loaded();
+  t.throws(() => ((config.models[0] as { seats: number }).seats = 1), TypeError);
+  t.throws(() => (config.cors.origins as string[]).push('*'), TypeError);
+  t.throws(() => ((config as { environment: string }).environment = 'production'), TypeError);
+});
+
+t.test('what stops the start, in one line', async (t) => {
+  const dir = t.testdir({
+    'key.json': '{"queue":{"maxWait":1}}',
+    'value.json': '{"queue":{"maxWaitMs":-1}}',
+    'section.json': '{"queue":7}',
+    'null.json': '{"queue":null}',
+    'broken.json': '{\n"queue":\n',
+    'list.json': '[]',
+    'required.json': '{"models":[{"id":"a","kind":"chat"}]}',
+    'item.json': '{"models":[{"id":"a","kind":"chat","file":"f","seats":0}]}',
+    'clash.json': '{"operators":{"port":8080}}',
+  });
+  const at = (name: string): string => join(dir, name);
+  const models = (...list: object[]): string => JSON.stringify(list.map((m) => ({ kind: 'chat', file: 'f', ...m })));
+  const cases: [Record<string, string>, string][] = [
+    [{ RA_CONFIG: at('key.json') }, `queue.maxWait is not a setting (file ${at('key.json')})`],
+    [
+      { RA_CONFIG: at('value.json') },
+      `queue.maxWaitMs must be an integer from 0 to 86400000 (file ${at('value.json')})`,
+    ],
+    [{ RA_CONFIG: at('section.json') }, `queue must be an object (file ${at('section.json')})`],
+    [{ RA_CONFIG: at('null.json'), RA_QUEUE_MAX_WAIT_MS: '1' }, `queue must be an object (file ${at('null.json')})`],
+    [{ RA_CONFIG: at('broken.json') }, `is not JSON from line 3 on (file ${at('broken.json')})`],
+    [{ RA_CONFIG: at('list.json') }, `must hold one object (file ${at('list.json')})`],
+    [{ RA_CONFIG: at('absent.json') }, `cannot be read: ENOENT (file ${at('absent.json')})`],
+    [{ RA_CONFIG: at('required.json') }, `models[0].file is missing (file ${at('required.json')})`],
+    [{ RA_CONFIG: at('item.json') }, `models[0].seats must be an integer from 1 to 256 (file ${at('item.json')})`],
+    [{ RA_CONFIG: at('clash.json') }, `operators.port must differ from listen.port (file ${at('clash.json')})`],
+    [{ RA_LISTEN_PROT: '1' }, 'RA_LISTEN_PROT is not a setting (environment)'],
+    [{ RA_LISTEN_PORT: '80a' }, 'listen.port must be an integer from 0 to 65535 (environment variable RA_LISTEN_PORT)'],
+    [{ RA_LISTEN_HOST: '' }, 'listen.host must be text of 1 to 253 characters (environment variable RA_LISTEN_HOST)'],
+    [
+      { RA_LOG_LEVEL: 'loud' },
+      'log.level must be one of fatal, error, warn, info, debug, trace, silent (environment variable RA_LOG_LEVEL)',
+    ],
+    [{ RA_MODELS: '[' }, 'models must be a list of 1 to 16 items (environment variable RA_MODELS)'],
+    [{ RA_MODELS: '[]' }, 'models must be a list of 1 to 16 items (environment variable RA_MODELS)'],
+    [
+      { RA_MODELS: models({ id: 'a', gpu: true }) },
+      'models[0].gpu must be one of auto, cuda, vulkan, metal, false (environment variable RA_MODELS)',
+    ],
+    [{ RA_MODELS: models({ id: 'a', sets: 1 }) }, 'models[0].sets is not a setting (environment variable RA_MODELS)'],
+    [
+      { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },
+      'models[1].id must differ from every other model’s id (environment variable RA_MODELS)',
+    ],
+    [
+      { RA_OPERATORS_HOST: '0.0.0.0' },
+      'operators.host must be a loopback address: this listener asks for no key (environment variable RA_OPERATORS_HOST)',
+    ],
+    [{ RA_BODIES_CHAT_BYTES: '600000000' }, 'bodies.totalBytes must be at least bodies.chatBytes'],
+    [
+      { RA_ENGINE_HANG_MS: '999' },
+      'engine.hangMs must be at least twice engine.heartbeatMs (environment variable RA_ENGINE_HANG_MS)',
+    ],
+    [{ RA_ENGINE_BACKOFF_MIN_MS: '30001' }, 'engine.backoffMaxMs must be at least engine.backoffMinMs'],
+  ];
+  for (const [environment, expected] of cases) t.equal(line(environment), `config: ${expected}`);
+});
+
+t.test('both listeners may take any port', async (t) => {
+  t.equal(loaded({ RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' }).listen.port, 0);
+});
+
+t.test('a small decision context is allowed and hinted at', async (t) => {
+  const small = '[{"id":"d","kind":"decision","file":"f","contextPerSeat":512}]';
+  const result = loadConfig({ RA_MODELS: small });
+  t.match(result, { kind: 'config', hints: [/^models\[0\]\.contextPerSeat is below 8192/] });
+  t.match(loadConfig({}), { hints: [] });
+});

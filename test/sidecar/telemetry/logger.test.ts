@@ -1,0 +1,118 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import t from 'tap';
+import { openLog, type LogFields, type LogLevel } from '../../../sidecar/telemetry/logger.js';
+
+const CANARY = 'the-prompt-of-a-caller';
+
+function capture(level: LogLevel = 'debug') {
+  const lines: Record<string, unknown>[] = [];
+  const { log } = openLog(level, { write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) });
+  return { log, lines };
+}
+
+t.test('a line is an event, its time, and the fields given', async (t) => {
+  const { log, lines } = capture();
+  log.info('engine ready', { model: 'm', durationMs: 12.5 });
+  t.match(lines, [{ event: 'engine ready', level: 30, model: 'm', durationMs: 12.5, time: /^\d{4}-.*Z$/ }]);
+  t.strictSame(Object.keys(lines[0]!).sort(), ['durationMs', 'event', 'level', 'model', 'time']);
+});
+
+t.test('levels', async (t) => {
+  const { log, lines } = capture('warn');
+  log.debug('a');
+  log.info('b');
+  log.warn('c');
+  log.error('d');
+  t.match(lines, [{ event: 'c' }, { event: 'd' }]);
+  t.equal(lines.length, 2);
+});
+
+t.test('every line of a request carries its id, and no other does', async (t) => {
+  const { log, lines } = capture();
+  const request = log.forRequest('req-1');
+  request.info('answered');
+  request.error('failed');
+  log.info('elsewhere');
+  t.strictSame(
+    lines.map(({ requestId }) => requestId),
+    ['req-1', 'req-1', undefined],
+  );
+});
+
+t.test('fields that are not of the list are dropped, whoever passed them', async (t) => {
+  const { log, lines } = capture();
+  const foreign: object = { model: 'm', prompt: CANARY, headers: { authorization: CANARY }, constructor: CANARY };
+  log.info('answered', foreign);
+  log.info('answered', { reason: { deep: CANARY } } as unknown as LogFields);
+  t.notMatch(JSON.stringify(lines), CANARY);
+  t.equal(lines[0]!['model'], 'm');
+});
+
+t.test('keys and credentials are blotted out of the texts', async (t) => {
+  const { log, lines } = capture();
+  const key = `ra-dev-${'x'.repeat(43)}`;
+  log.forRequest(key).warn('denied', { reason: `got Bearer ${CANARY} and ${key}, sorry` });
+  t.match(lines, [{ requestId: '[redacted]', reason: 'got [redacted] and [redacted], sorry' }]);
+});
+
+t.test('texts are cut', async (t) => {
+  const { log, lines } = capture();
+  log.warn('denied', { reason: 'x'.repeat(10_000) });
+  t.equal((lines[0]!['reason'] as string).length, 257);
+});
+
+t.test('an error keeps where, and loses what it may have quoted', async (t) => {
+  const { log, lines } = capture();
+  let thrown: unknown;
+  try {
+    JSON.parse(`${CANARY}\n    at ${CANARY}`);
+  } catch (error) {
+    thrown = error;
+  }
+  t.match((thrown as Error).message, 'the-prompt', 'the parser does quote its input');
+  log.error('fault', { fault: thrown });
+  log.error('fault', { fault: new Error(`${CANARY}\n    at ${CANARY}`, { cause: new Error(CANARY) }) });
+  log.error('fault', { fault: CANARY });
+  log.error('fault', { fault: { message: CANARY } });
+  const renamed = new Error('before');
+  renamed.message = CANARY;
+  log.error('fault', { fault: renamed });
+  t.notMatch(JSON.stringify(lines), /the-prompt/);
+  t.match(lines, [
+    { fault: { name: 'SyntaxError', stack: [/^at JSON\.parse/, /logger\.test/] } },
+    { fault: { name: 'Error', stack: [/logger\.test/] } },
+    { fault: { name: 'string' } },
+    { fault: { name: 'object' } },
+    { fault: { name: 'Error' } },
+  ]);
+});
+
+t.test('a failed system call keeps its message', async (t) => {
+  const { log, lines } = capture();
+  const fault = Object.assign(new Error('ENOENT: no such file'), { code: 'ENOENT', syscall: 'open' });
+  log.error('fault', { fault });
+  t.match(lines, [{ fault: { name: 'Error', code: 'ENOENT', message: 'ENOENT: no such file' } }]);
+});
+
+t.test('on stdout: lines written just before the process ends are there', async (t) => {
+  const logger = new URL('../../../sidecar/telemetry/logger.js', import.meta.url).href;
+  const program = `
+    const { openLog } = await import(${JSON.stringify(logger)});
+    const { log, flush } = openLog('info');
+    for (let count = 0; count < 2000; count++) log.info('line', { count });
+    flush();
+    log.info('last');
+    process.exit(3);`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const exited = once(child, 'exit');
+  const output = await text(child.stdout);
+  await exited;
+  const lines = output.trimEnd().split('\n');
+  t.equal(child.exitCode, 3);
+  t.equal(lines.length, 2001);
+  t.match(JSON.parse(lines.at(-1)!), { event: 'last' });
+});

@@ -1,0 +1,34 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { cruise as dependencyCruise, type IModule } from 'dependency-cruiser';
+import { houseRules } from './house-rules.js';
+
+/** One broken rule: its name and the two ends of the import. */
+export interface Violation {
+  readonly rule: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+/** All imports below `root` (types included) held against the rules of the house. `files`: all sources that were read. */
+export async function cruise(root: string): Promise<{ files: string[]; violations: Violation[] }> {
+  const folders = ['sidecar', 'engine', 'bench', 'test'].filter((folder) => existsSync(join(root, folder)));
+  const { output } = await dependencyCruise(
+    folders,
+    {
+      baseDir: root,
+      validate: true,
+      ruleSet: houseRules,
+      tsPreCompilationDeps: true,
+      doNotFollow: { path: 'node_modules' },
+      exclude: { path: '^dist/' },
+      combinedDependencies: true,
+    },
+    { extensions: ['.ts', '.js'], conditionNames: ['types', 'import', 'node'], exportsFields: ['exports'] },
+  );
+  if (typeof output === 'string') throw new TypeError('the cruise gave text');
+  return {
+    files: output.modules.map((module: IModule) => module.source).filter((source) => source.endsWith('.ts')),
+    violations: output.summary.violations.map(({ rule, from, to }) => ({ rule: rule.name, from, to })),
+  };
+}

@@ -1,0 +1,127 @@
+/**
+ * Which file may import which, as shared/house.md lays it down, as rules for dependency-cruiser. Types count.
+ *
+ * A room sees itself, what is named in `sees`, and nothing else of ours. A source file that is in no room, or in two,
+ * fails the architecture test: whoever adds one says here where it stands.
+ */
+import type { IFlattenedRuleSet, IForbiddenRuleType } from 'dependency-cruiser';
+
+export interface Room {
+  readonly name: string;
+  /** Regular expression over paths from the repository's root. */
+  readonly path: string;
+  /** Names of other rooms. */
+  readonly sees: readonly string[];
+}
+
+const file = (folder: string, names: string): string => `^${folder}/(${names})\\.ts$`;
+const folder = (path: string): string => `^${path}/`;
+
+const GROUND = ['errors', 'clock', 'ledger'];
+const FIRST = [...GROUND, 'contracts', 'telemetry', 'config'];
+const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
+const HANDLERS = [...FIRST, ...SECOND];
+
+const ENGINE_PURE = ['engine/protocol', 'engine/task', 'engine/prompt', 'engine/output', 'engine/grammar'];
+const ENGINE_RUNTIME = [...ENGINE_PURE, 'engine/runtime'];
+const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
+
+export const rooms: readonly Room[] = [
+  { name: 'errors', path: file('sidecar', 'errors'), sees: [] },
+  { name: 'clock', path: file('sidecar', 'clock'), sees: [] },
+  { name: 'ledger', path: file('sidecar', 'ledger'), sees: [] },
+  { name: 'contracts', path: folder('sidecar/contracts'), sees: GROUND },
+  { name: 'telemetry', path: folder('sidecar/telemetry'), sees: [...GROUND, 'contracts'] },
+  {
+    name: 'config',
+    path: file('sidecar', 'config|config-checks|config-docs|config-schema|config-settings|config-types'),
+    sees: [...GROUND, 'contracts', 'telemetry'],
+  },
+  { name: 'access', path: folder('sidecar/access'), sees: FIRST },
+  { name: 'admission', path: folder('sidecar/admission'), sees: FIRST },
+  { name: 'usage', path: folder('sidecar/usage'), sees: FIRST },
+  { name: 'prompts', path: folder('sidecar/prompts'), sees: [...FIRST, 'engine/prompt'] },
+  { name: 'engine-client', path: folder('sidecar/engine-client'), sees: [...FIRST, 'engine/protocol'] },
+  { name: 'http', path: folder('sidecar/http'), sees: FIRST },
+  { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
+  { name: 'app', path: file('sidecar', 'app'), sees: [...HANDLERS, 'handlers'] },
+  { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
+  { name: 'cli', path: file('sidecar', 'cli'), sees: [...HANDLERS, 'handlers', 'app', 'commands'] },
+
+  { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
+  { name: 'engine/task', path: file('engine', 'task|decoder'), sees: ['engine/protocol'] },
+  { name: 'engine/prompt', path: folder('engine/prompt'), sees: ['engine/protocol'] },
+  { name: 'engine/output', path: folder('engine/output'), sees: ['engine/protocol'] },
+  { name: 'engine/grammar', path: file('engine', 'grammar'), sees: ['engine/protocol'] },
+  { name: 'engine/runtime', path: file('engine', 'runtime|iterator-decoder|sequences'), sees: ENGINE_PURE },
+  { name: 'engine/jobs', path: file('engine', 'generation|scoring'), sees: ENGINE_RUNTIME },
+  { name: 'engine/steps', path: file('engine', 'steps'), sees: ENGINE_JOBS },
+  { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
+  { name: 'engine/models', path: folder('engine/models'), sees: [] },
+];
+
+/** Who alone may know a package; tests and benches may know any. */
+export const walls: Readonly<Record<string, string>> = {
+  'uWebSockets.js': folder('sidecar/http'),
+  'node-llama-cpp': folder('engine'),
+  '@huggingface/jinja': folder('engine/prompt'),
+  ajv: file('sidecar/contracts', 'validator'),
+  'jsonc-parser': file('sidecar', 'config'),
+  piscina: file('sidecar/prompts', 'host|worker'),
+  pino: file('sidecar/telemetry', 'logger'),
+  'prom-client': file('sidecar/telemetry', 'metrics'),
+};
+
+const OURS = '^(sidecar|engine|bench|test)/';
+const SHIPPED = '^(sidecar|engine)/';
+
+/** A package as dependency-cruiser names it, found or not. */
+function packagePath(name: string): string {
+  return `(^|/)${name.replaceAll('.', '\\.')}(/|$)`;
+}
+
+function floor(room: Room): IForbiddenRuleType {
+  const seen = rooms.filter(({ name }) => name === room.name || room.sees.includes(name));
+  return {
+    name: `floor: ${room.name}`,
+    severity: 'error',
+    from: { path: room.path },
+    to: { path: OURS, pathNot: seen.map(({ path }) => path) },
+  };
+}
+
+function wall([name, path]: [string, string]): IForbiddenRuleType {
+  return {
+    name: `wall: ${name}`,
+    severity: 'error',
+    from: { path: SHIPPED, pathNot: path },
+    to: { path: packagePath(name) },
+  };
+}
+
+export const houseRules: IFlattenedRuleSet = {
+  forbidden: [
+    ...rooms.map(floor),
+    ...Object.entries(walls).map(wall),
+    { name: 'no cycles', severity: 'error', from: {}, to: { circular: true } },
+    {
+      // Forks are no imports, so this holds while native code stays behind them.
+      name: 'no native code in the sidecar',
+      severity: 'error',
+      from: { path: file('sidecar', 'cli|app') },
+      to: { path: packagePath('node-llama-cpp'), reachable: true },
+    },
+    {
+      name: 'nothing imports tests',
+      severity: 'error',
+      from: { path: '^(sidecar|engine)/' },
+      to: { path: '^(test|bench)/' },
+    },
+    {
+      name: 'shipped code needs no development package',
+      severity: 'error',
+      from: { path: SHIPPED },
+      to: { dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown'] },
+    },
+  ],
+};

@@ -1,0 +1,44 @@
+/** What imports alone do not show: read from the syntax tree of one file. */
+import ts from 'typescript';
+
+/** The only file that may read the process's environment. */
+const ENVIRONMENT_READER = 'sidecar/config.ts';
+
+/** Names of the rules that `text`, the source of `path`, breaks. */
+export function brokenSourceRules(path: string, text: string): string[] {
+  const source = ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true);
+  const broken: string[] = [];
+  if (isBarrel(source)) broken.push('no barrels');
+  const shipped = /^(sidecar|engine)\//.test(path);
+  if (shipped && path !== ENVIRONMENT_READER && readsEnvironment(source)) broken.push('environment in config.ts alone');
+  return broken;
+}
+
+/** A file with nothing of its own: it passes on what others export. */
+function isBarrel({ statements }: ts.SourceFile): boolean {
+  return (
+    statements.some(ts.isExportDeclaration) &&
+    statements.every((statement) => ts.isExportDeclaration(statement) || ts.isImportDeclaration(statement))
+  );
+}
+
+/** `process.env` in any spelling: a property, an index, a pattern, or an import of node:process. */
+function readsEnvironment(node: ts.Node): boolean {
+  if (ts.isPropertyAccessExpression(node) && isProcess(node.expression) && node.name.text === 'env') return true;
+  if (ts.isElementAccessExpression(node) && isProcess(node.expression)) return true;
+  if (ts.isVariableDeclaration(node) && ts.isObjectBindingPattern(node.name) && isProcess(node.initializer))
+    return true;
+  if (ts.isImportDeclaration(node) && ts.isStringLiteral(node.moduleSpecifier)) {
+    if (/^(node:)?process$/.test(node.moduleSpecifier.text)) return true;
+  }
+  return ts.forEachChild(node, (child) => readsEnvironment(child) || undefined) ?? false;
+}
+
+/** `process` or `globalThis.process`. */
+function isProcess(node: ts.Expression | undefined): boolean {
+  if (!node) return false;
+  if (ts.isParenthesizedExpression(node)) return isProcess(node.expression);
+  return ts.isPropertyAccessExpression(node)
+    ? node.name.text === 'process'
+    : ts.isIdentifier(node) && node.text === 'process';
+}

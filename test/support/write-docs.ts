@@ -1,0 +1,7 @@
+/** `make docs`: writes what is generated from the code. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { configDocs } from '../../sidecar/config-docs.js';
+import { sourceRoot } from './source-root.js';
+
+mkdirSync(`${sourceRoot}/docs`, { recursive: true });
+writeFileSync(`${sourceRoot}/docs/config.md`, configDocs());
