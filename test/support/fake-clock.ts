@@ -1,0 +1,44 @@
+import type { Clock } from '../../sidecar/clock.js';
+
+interface Timer {
+  readonly at: number;
+  readonly fn: () => void;
+}
+
+/** A clock that moves only when told. Timers fire in the order of their times, then of their making. */
+export class FakeClock implements Clock {
+  #now = 0;
+  readonly #timers = new Set<Timer>();
+
+  /** Timers that have neither fired nor been cancelled. */
+  get pending(): number {
+    return this.#timers.size;
+  }
+
+  now(): number {
+    return this.#now;
+  }
+
+  after(ms: number, fn: () => void): () => void {
+    const timer = { at: this.#now + Math.max(ms, 0), fn };
+    this.#timers.add(timer);
+    return () => void this.#timers.delete(timer);
+  }
+
+  /** Moves time on by `ms`, firing what falls due on the way, timers made meanwhile included. */
+  advance(ms: number): void {
+    const end = this.#now + ms;
+    for (let timer = this.#next(end); timer !== undefined; timer = this.#next(end)) {
+      this.#now = Math.max(this.#now, timer.at);
+      this.#timers.delete(timer);
+      timer.fn();
+    }
+    this.#now = end;
+  }
+
+  #next(end: number): Timer | undefined {
+    let first: Timer | undefined;
+    for (const timer of this.#timers) if (timer.at <= end && (!first || timer.at < first.at)) first = timer;
+    return first;
+  }
+}
