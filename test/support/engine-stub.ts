@@ -111,20 +111,30 @@ function generate(id: number, job: GenerateJob): void {
     case STUB_JOB.hold:
       live.set(id, 'hold');
       if (job.prompt[0] === STUB_JOB.late) late.add(id);
-      return started(id);
+      {
+        started(id);
+        return;
+      }
     case STUB_JOB.queued:
       return void live.set(id, 'queued');
     case STUB_JOB.stuck:
       live.set(id, 'stuck');
-      return started(id);
+      {
+        started(id);
+        return;
+      }
     case STUB_JOB.block:
       started(id);
       // The channel is written asynchronously: let `started` out first.
       return void setTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0), 20);
-    case STUB_JOB.nonsense:
-      return send({ v, kind: 'nonsense' });
-    case STUB_JOB.stranger:
-      return emit({ id: id + 1000, kind: 'done' });
+    case STUB_JOB.nonsense: {
+      send({ v, kind: 'nonsense' });
+      return;
+    }
+    case STUB_JOB.stranger: {
+      emit({ id: id + 1000, kind: 'done' });
+      return;
+    }
     case STUB_JOB.segv:
       return void process.kill(process.pid, 'SIGSEGV');
     case STUB_JOB.abort:
@@ -132,9 +142,14 @@ function generate(id: number, job: GenerateJob): void {
       return process.abort();
     case STUB_JOB.fail:
       started(id);
-      return emit({ id, kind: 'failed', reason: 'no room' });
-    default:
-      return echo(id, job);
+      {
+        emit({ id, kind: 'failed', reason: 'no room' });
+        return;
+      }
+    default: {
+      echo(id, job);
+      return;
+    }
   }
 }
 
