@@ -28,7 +28,7 @@ function emit(...outputs: Output[]): void {
 
 function start(setup: EngineSetup): void {
   script = JSON.parse(setup.file) as StubScript;
-  if (script.socket !== undefined) connect(script.socket).on('error', () => undefined);
+  if (script.lifeline !== undefined) connect(script.lifeline, '127.0.0.1').on('error', () => undefined);
   setInterval(() => send({ v, kind: 'heartbeat', step, live: live.size }), setup.heartbeatMs);
   setInterval(tick, 5);
   const facts: EngineFacts = {
@@ -96,6 +96,23 @@ function echo(id: number, job: GenerateJob): void {
   emit({ id, kind: 'done' });
 }
 
+function slow(id: number, steps: number): void {
+  started(id);
+  let left = steps;
+  const timer = setInterval(() => {
+    left -= 1;
+    if (left > 0) {
+      emit();
+      return;
+    }
+    clearInterval(timer);
+    emit(
+      { id, kind: 'finished', choice: 0, reason: 'length', completionTokens: 0, reasoningTokens: 0 },
+      { id, kind: 'done' },
+    );
+  }, 5);
+}
+
 function score(id: number, job: ScoreJob): void {
   started(id);
   job.questions.forEach(({ labels }, question) => {
@@ -108,48 +125,48 @@ function score(id: number, job: ScoreJob): void {
 function generate(id: number, job: GenerateJob): void {
   switch (job.prompt[0]) {
     case STUB_JOB.late:
+      late.add(id);
+      live.set(id, 'hold');
+      started(id);
+      break;
     case STUB_JOB.hold:
       live.set(id, 'hold');
-      if (job.prompt[0] === STUB_JOB.late) late.add(id);
-      {
-        started(id);
-        return;
-      }
+      started(id);
+      break;
     case STUB_JOB.queued:
-      return void live.set(id, 'queued');
+      live.set(id, 'queued');
+      break;
     case STUB_JOB.stuck:
       live.set(id, 'stuck');
-      {
-        started(id);
-        return;
-      }
+      started(id);
+      break;
     case STUB_JOB.block:
       started(id);
       // The channel is written asynchronously: let `started` out first.
-      return void setTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0), 20);
-    case STUB_JOB.nonsense: {
+      setTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0), 20);
+      break;
+    case STUB_JOB.nonsense:
       send({ v, kind: 'nonsense' });
-      return;
-    }
-    case STUB_JOB.stranger: {
+      break;
+    case STUB_JOB.stranger:
       emit({ id: id + 1000, kind: 'done' });
-      return;
-    }
+      break;
     case STUB_JOB.segv:
-      return void process.kill(process.pid, 'SIGSEGV');
+      process.kill(process.pid, 'SIGSEGV');
+      break;
     case STUB_JOB.abort:
       process.stderr.write(`GGML_ASSERT(n > 0) failed: ${job.prompt[1]}\n`);
-      return process.abort();
+      process.abort();
+      break;
     case STUB_JOB.fail:
       started(id);
-      {
-        emit({ id, kind: 'failed', reason: 'no room' });
-        return;
-      }
-    default: {
+      emit({ id, kind: 'failed', reason: 'no room' });
+      break;
+    case STUB_JOB.slow:
+      slow(id, job.prompt[1] ?? 0);
+      break;
+    default:
       echo(id, job);
-      return;
-    }
   }
 }
 

@@ -12,8 +12,8 @@ export interface StubScript {
     | 'exit';
   /** Goes on after `shutdown`. */
   readonly deaf?: boolean;
-  /** A Unix socket to connect to: it closes when the stub dies, however it dies. */
-  readonly socket?: string;
+  /** A port on 127.0.0.1 to connect to: the connection closes when the stub dies, however it dies. */
+  readonly lifeline?: number;
 }
 
 /** What a job makes the stub do: the first token of its prompt or input. */
@@ -39,4 +39,6 @@ export const STUB_JOB = {
   stranger: 9,
   /** Like hold, but goes on sending pieces for it after its cancel. */
   late: 10,
+  /** Started, then as many steps without outputs as the prompt's second token says, one every 5 ms; finished; done. */
+  slow: 11,
 } as const;
