@@ -48,7 +48,10 @@ export interface Ticket {
   ready(work: Work): void;
   /** Settles once. */
   readonly outcome: Promise<TicketOutcome>;
-  /** The caller left or a check failed: the place is gone. After the outcome settled it does nothing. */
+  /**
+   * The caller left or a check failed: the place is gone and the outcome settles as cancelled. After the outcome settled
+   * it does nothing, except that it ends the second wait of a request that was given back.
+   */
   cancel(): void;
 }
 
@@ -68,7 +71,8 @@ export interface Lease {
   release(reason: ReleaseReason): void;
   /**
    * The engine was lost before it started this request: back to the head of the line, with its deadline and its time
-   * already waited kept. Once in a request's life; a second time settles as refused.
+   * already waited kept. Once in a request's life; a second time settles as refused `engine-lost`, which is answered as
+   * a lost engine (502), not by the refusal's code. On a lease that has ended it settles as cancelled.
    */
   giveBack(): Promise<TicketOutcome>;
 }

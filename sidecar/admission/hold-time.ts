@@ -1,0 +1,31 @@
+/** Weight of the newest lease in the moving average (admission.md, α). */
+const ALPHA = 0.1;
+
+/** How long a seat is taken to be held before any lease has ended, ms. */
+const FIRST_GUESS_MS = 1000;
+
+const MIN_RETRY_MS = 1000;
+const MAX_RETRY_MS = 59_000;
+
+/** Retries are spread over up to this share more than the estimate, so that the refused do not come back together. */
+const JITTER = 0.25;
+
+/** A moving average of how long leases hold their seats, and the wait that follows from it. */
+export class HoldTime {
+  #meanMs: number | undefined;
+
+  /** Counts a lease that ended after `ms`. */
+  observe(ms: number): void {
+    this.#meanMs = this.#meanMs === undefined ? ms : this.#meanMs + ALPHA * (ms - this.#meanMs);
+  }
+
+  /** How long a newcomer behind `ahead` requests would wait for its end, ms: `seats` are served at a time. */
+  waitMs(ahead: number, seats: number): number {
+    return ((ahead + 1) / Math.max(seats, 1)) * (this.#meanMs ?? FIRST_GUESS_MS);
+  }
+}
+
+/** When to come back after a wait of `waitMs`: whole ms from 1,000 to 59,000, spread by `random` (0 to 1). */
+export function retryAfter(waitMs: number, random: number): number {
+  return Math.ceil(Math.min(Math.max(waitMs, MIN_RETRY_MS) * (1 + JITTER * random), MAX_RETRY_MS));
+}

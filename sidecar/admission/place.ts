@@ -1,0 +1,60 @@
+import type { Line, Linked } from './line.js';
+import type { Entry, Ticket, TicketOutcome } from './seat-queue.js';
+
+/**
+ * unready -> ready -> granted -> leased -> over, and from leased once back to ready.
+ * granted: a seat is counted for it but nobody was told yet.
+ */
+export type Phase = 'unready' | 'ready' | 'granted' | 'leased' | 'over';
+
+/** What a place asks of the queue that it stands in. */
+export interface Desk {
+  ready(place: Place): void;
+  cancel(place: Place): void;
+}
+
+/** One request in the queue, from `enter` until its last outcome. The queue owns all its fields; callers see a Ticket. */
+export class Place implements Ticket, Linked<Place> {
+  line: Line<Place> | undefined;
+  prev: Place | undefined;
+  next: Place | undefined;
+  phase: Phase = 'unready';
+  /** When the wait now running began. */
+  readyAt = 0;
+  /** Waiting done before that, ms. */
+  waitedMs = 0;
+  /** Its engine was lost once already. */
+  returned = false;
+  /** Cancels its timer. */
+  disarm: (() => void) | undefined;
+  readonly outcome: Promise<TicketOutcome>;
+  readonly entry: Entry;
+  readonly order: number;
+  readonly #desk: Desk;
+  #settle!: (outcome: TicketOutcome) => void;
+
+  constructor(desk: Desk, entry: Entry, order: number) {
+    this.#desk = desk;
+    this.entry = entry;
+    this.order = order;
+    this.outcome = this.promise();
+  }
+
+  /** A promise for the next outcome; made anew when the place comes back from a lease. */
+  promise(): Promise<TicketOutcome> {
+    return new Promise((resolve) => (this.#settle = resolve));
+  }
+
+  settle(outcome: TicketOutcome): void {
+    this.#settle(outcome);
+  }
+
+  /** First come, first served does not ask how long a prompt is. */
+  ready(): void {
+    this.#desk.ready(this);
+  }
+
+  cancel(): void {
+    this.#desk.cancel(this);
+  }
+}

@@ -1,0 +1,219 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import {
+  PROTOCOL_VERSION,
+  type EngineFacts,
+  type EngineSetup,
+  type FromEngine,
+  type ToEngine,
+} from '../../engine/protocol.js';
+import type { Clock } from '../clock.js';
+import { exitReason, StderrTail, type ExitReason, type StderrHint } from './exit-reason.js';
+import { Mux } from './mux.js';
+import { Watchdog } from './watchdog.js';
+import { readMessage } from './wire.js';
+
+/** How long after its exit a child's last messages are waited for: a process that it left behind may hold its pipes. */
+const LAST_WORDS_MS = 250;
+
+/** How long a killed child may take to go before close() stops waiting; only one stuck inside a driver does. */
+const KILL_WAIT_MS = 2000;
+
+/** The longest reason of an `unable` that is passed on, in characters. */
+const MAX_REASON = 200;
+
+export interface ChildTiming {
+  /** From the fork to `ready`, ms. */
+  readonly startTimeoutMs: number;
+  /** No message, or work pending and no step, for this long: the child is killed. */
+  readonly hangMs: number;
+}
+
+export interface ChildOptions {
+  /** Path of the child's module. */
+  readonly entry: string;
+  readonly setup: EngineSetup;
+  readonly timing: ChildTiming;
+  readonly clock: Clock;
+}
+
+/** How a child ended. */
+export interface ChildEnd {
+  readonly reason: ExitReason;
+  /** protocol: what was broken; hang: silent or stuck; unable: the engine's one line; never content. */
+  readonly detail?: string;
+  /** What a dying engine printed, if it is a known phrase. */
+  readonly hint?: StderrHint;
+  readonly code: number | null;
+  readonly signal: string | null;
+}
+
+export interface ChildEvents {
+  /** At most once. */
+  ready(facts: EngineFacts): void;
+  /**
+   * Exactly once unless close() came first; also when it had to be killed, then without waiting for its exit. Jobs are
+   * still in the mux: it is the listener's to fail them.
+   */
+  ended(end: ChildEnd): void;
+  /** A sink threw. */
+  threw(error: unknown): void;
+}
+
+/**
+ * One life of an engine process: fork, handshake, messages, watchdog, end. It is never reused. The child dies with this
+ * process because it exits when its channel disconnects.
+ */
+export class EngineChild {
+  readonly mux: Mux;
+  /** Settles when the process is gone. Never rejects. */
+  readonly gone: Promise<void>;
+  readonly #options: ChildOptions;
+  readonly #events: ChildEvents;
+  readonly #stderr = new StderrTail();
+  #process: ChildProcess | undefined;
+  #watchdog: Watchdog | undefined;
+  #ready = false;
+  #over = false;
+  #live = 0;
+  #markGone!: () => void;
+  #cancelStart: () => void = () => undefined;
+
+  /** Forks at once; nothing is reported before the next tick. */
+  constructor(options: ChildOptions, events: ChildEvents) {
+    this.#options = options;
+    this.#events = events;
+    this.mux = new Mux(
+      (message) => this.#send(message),
+      (error) => events.threw(error),
+    );
+    this.gone = new Promise((resolve) => (this.#markGone = resolve));
+    try {
+      this.#process = this.#fork();
+    } catch {
+      // Most failures to fork arrive as an event; a few (no memory) are thrown.
+      this.#cancelStart = options.clock.after(0, () => this.#unstartable());
+    }
+  }
+
+  get pid(): number | undefined {
+    return this.#process?.pid;
+  }
+
+  /**
+   * Ends the child without a report: `shutdown`, then SIGKILL after `graceMs`; at once while it still loads. Settles when
+   * it is gone, or could not be killed in 2 s. Fail the mux's jobs first.
+   */
+  async close(graceMs: number): Promise<void> {
+    const loading = !this.#ready;
+    this.#finish();
+    if (this.#process === undefined) return;
+    if (loading) this.#process.kill('SIGKILL');
+    else this.#send({ v: PROTOCOL_VERSION, kind: 'shutdown' });
+    const { clock } = this.#options;
+    const cancelKill = clock.after(graceMs, () => this.#process?.kill('SIGKILL'));
+    const stuck = new Promise<void>((resolve) => {
+      const cancelWait = clock.after(graceMs + KILL_WAIT_MS, resolve);
+      void this.gone.then(cancelWait);
+    });
+    await Promise.race([this.gone, stuck]);
+    cancelKill();
+  }
+
+  #fork(): ChildProcess {
+    const { entry, setup, timing, clock } = this.#options;
+    const child = fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
+    child.stderr?.setEncoding('utf8').on('data', (chunk: string) => this.#stderr.add(chunk));
+    child.on('message', (raw) => this.#receive(raw));
+    child.on('exit', (code, signal) => this.#exited(child, code, signal));
+    child.on('error', () => {
+      if (child.pid === undefined) this.#unstartable();
+    });
+    this.#cancelStart = clock.after(timing.startTimeoutMs, () => this.#kill('start-timeout'));
+    send(child, { v: PROTOCOL_VERSION, kind: 'start', setup });
+    return child;
+  }
+
+  #send(message: ToEngine): void {
+    if (this.#process !== undefined) send(this.#process, message);
+  }
+
+  #receive(raw: unknown): void {
+    if (this.#over) return;
+    const message = readMessage(raw);
+    if ('violation' in message) this.#kill('protocol', message.violation);
+    else this.#obey(message);
+  }
+
+  #obey(message: FromEngine): void {
+    switch (message.kind) {
+      case 'ready':
+        if (this.#ready) this.#kill('protocol', 'ready-twice');
+        else this.#begin(message.facts);
+        break;
+      case 'unable':
+        this.#kill('unable', oneLine(message.reason));
+        break;
+      case 'heartbeat':
+        this.#live = message.live;
+        this.#watchdog?.heard(message.step, false);
+        break;
+      case 'step': {
+        this.#watchdog?.heard(message.step, message.outputs.length > 0);
+        const violation = this.#ready ? this.mux.apply(message.outputs) : 'step-before-ready';
+        if (violation !== undefined) this.#kill('protocol', violation);
+      }
+    }
+  }
+
+  #begin(facts: EngineFacts): void {
+    const { clock, timing } = this.#options;
+    this.#ready = true;
+    this.#cancelStart();
+    const pending = (): boolean => this.mux.pending > 0 || this.#live > 0;
+    this.#watchdog = new Watchdog(clock, timing.hangMs, pending, (hang) => this.#kill('hang', hang));
+    this.#events.ready(facts);
+  }
+
+  /** Its last messages may still be on their way: `close` comes after them. */
+  #exited(child: ChildProcess, code: number | null, signal: string | null): void {
+    this.#markGone();
+    const end = (): void => {
+      cancel();
+      this.#end({ reason: exitReason(signal), code, signal });
+    };
+    const cancel = this.#options.clock.after(LAST_WORDS_MS, end);
+    child.once('close', end);
+  }
+
+  #unstartable(): void {
+    this.#markGone();
+    this.#end({ reason: 'unstartable', code: null, signal: null });
+  }
+
+  #kill(reason: ExitReason, detail?: string): void {
+    this.#process?.kill('SIGKILL');
+    this.#end({ reason, code: null, signal: null, ...(detail === undefined ? {} : { detail }) });
+  }
+
+  #end(end: ChildEnd): void {
+    if (this.#over) return;
+    this.#finish();
+    const { hint } = this.#stderr;
+    this.#events.ended(hint === undefined ? end : { ...end, hint });
+  }
+
+  #finish(): void {
+    this.#over = true;
+    this.#cancelStart();
+    this.#watchdog?.stop();
+  }
+}
+
+/** A message to a child that is gone is dropped: its end is reported by `exit`, not by the channel. */
+function send(child: ChildProcess, message: ToEngine): void {
+  child.send(message, () => undefined);
+}
+
+function oneLine(text: string): string {
+  return text.replace(/\p{Cc}+/gu, ' ').slice(0, MAX_REASON);
+}

@@ -1,0 +1,193 @@
+/**
+ * Many jobs over one channel: gives each job its id, hands what comes back to its sink, and holds the engine to the
+ * order that engine/protocol.ts promises. It knows no process. One mux lives as long as one engine process.
+ */
+import {
+  PROTOCOL_VERSION,
+  type GenerateJob,
+  type Output,
+  type ScoreJob,
+  type ToEngine,
+} from '../../engine/protocol.js';
+import type { Cancel, EngineFault, GenerationSink, ScoreSink } from './engine.js';
+
+/** Jobs at once. Every job holds a seat, so this only bounds a caller that has lost count. */
+export const MAX_JOBS = 1024;
+
+interface Reply {
+  readonly id: number;
+  readonly kind: 'generate';
+  readonly sink: GenerationSink;
+  readonly n: number;
+  /** Choices that are finished. */
+  readonly ended: Set<number>;
+  started: boolean;
+}
+
+interface Scoring {
+  readonly id: number;
+  readonly kind: 'score';
+  readonly sink: ScoreSink;
+  /** Labels per question. */
+  readonly labels: readonly number[];
+  /** Questions that are answered. */
+  readonly ended: Set<number>;
+  started: boolean;
+}
+
+type Pending = Reply | Scoring;
+
+export class Mux {
+  readonly #send: (message: ToEngine) => void;
+  readonly #onThrow: OnThrow;
+  readonly #jobs = new Map<number, Pending>();
+  #lastId = 0;
+
+  /** `onThrow` hears of a sink that threw: a bug of its owner, whose job ends as failed while the others go on. */
+  constructor(send: (message: ToEngine) => void, onThrow: OnThrow) {
+    this.#send = send;
+    this.#onThrow = onThrow;
+  }
+
+  /** Jobs that have not ended. */
+  get pending(): number {
+    return this.#jobs.size;
+  }
+
+  generate(job: GenerateJob, sink: GenerationSink): Cancel {
+    const id = ++this.#lastId;
+    const pending: Reply = { id, kind: 'generate', sink, n: job.n, ended: new Set(), started: false };
+    return this.#open(pending, { v: PROTOCOL_VERSION, kind: 'generate', id, job });
+  }
+
+  score(job: ScoreJob, sink: ScoreSink): Cancel {
+    const id = ++this.#lastId;
+    const labels = job.questions.map((question) => question.labels.length);
+    const pending: Scoring = { id, kind: 'score', sink, labels, ended: new Set(), started: false };
+    return this.#open(pending, { v: PROTOCOL_VERSION, kind: 'score', id, job });
+  }
+
+  /**
+   * Hands one step's outputs to their sinks, in order. Outputs of jobs that have ended or were cancelled are dropped.
+   * Returns undefined, or what broke the protocol; then the rest was not handed on and the engine is to be killed.
+   */
+  apply(outputs: readonly Output[]): string | undefined {
+    for (const output of outputs) {
+      if (output.id === 0 || output.id > this.#lastId) return 'unknown-job';
+      const pending = this.#jobs.get(output.id);
+      if (pending === undefined) continue;
+      const violation = misplaced(pending, output);
+      if (violation !== undefined) return violation;
+      this.#deliver(pending, output);
+    }
+    return undefined;
+  }
+
+  /**
+   * The engine is gone: every job fails. After a breach of protocol the started ones fail as `protocol`; one that had not
+   * started is `lost` either way and may be given back.
+   */
+  lost(kind: 'lost' | 'protocol'): void {
+    const jobs = [...this.#jobs.values()];
+    this.#jobs.clear();
+    for (const { sink, started } of jobs) fail(sink, { kind: started ? kind : 'lost', started }, this.#onThrow);
+  }
+
+  #open(pending: Pending, message: ToEngine): Cancel {
+    if (this.#jobs.size >= MAX_JOBS) return failSoon(pending.sink, { kind: 'failed', started: false }, this.#onThrow);
+    this.#jobs.set(pending.id, pending);
+    this.#send(message);
+    return () => this.#cancel(pending.id);
+  }
+
+  #cancel(id: number): void {
+    if (this.#jobs.delete(id)) this.#send({ v: PROTOCOL_VERSION, kind: 'cancel', id });
+  }
+
+  /** Jobs leave the map before their last call, so a sink may cancel or start others from inside it. */
+  #deliver(pending: Pending, output: Output): void {
+    try {
+      switch (output.kind) {
+        case 'started':
+          pending.started = true;
+          pending.sink.started(output.cachedTokens);
+          break;
+        case 'done':
+          this.#jobs.delete(pending.id);
+          pending.sink.done();
+          break;
+        case 'failed':
+          this.#jobs.delete(pending.id);
+          pending.sink.failed({ kind: 'failed', started: pending.started });
+          break;
+        default:
+          deliverResult(pending, output);
+      }
+    } catch (error) {
+      this.#onThrow(error);
+      if (!this.#jobs.has(pending.id)) return;
+      this.#cancel(pending.id);
+      fail(pending.sink, { kind: 'failed', started: pending.started }, this.#onThrow);
+    }
+  }
+}
+
+type OnThrow = (error: unknown) => void;
+
+/** Fails a job that never reached an engine, in a microtask, unless it is cancelled first. */
+export function failSoon(sink: GenerationSink | ScoreSink, fault: EngineFault, onThrow: OnThrow): Cancel {
+  let cancelled = false;
+  queueMicrotask(() => {
+    if (!cancelled) fail(sink, fault, onThrow);
+  });
+  return () => {
+    cancelled = true;
+  };
+}
+
+function fail(sink: GenerationSink | ScoreSink, fault: EngineFault, onThrow: OnThrow): void {
+  try {
+    sink.failed(fault);
+  } catch (error) {
+    onThrow(error);
+  }
+}
+
+type Result = Extract<Output, { kind: 'piece' | 'finished' | 'answer' }>;
+
+/** The output's fields without id and kind: sinks get what their interface shows. */
+function deliverResult(pending: Pending, output: Result): void {
+  if (pending.kind === 'score') {
+    if (output.kind !== 'answer') return;
+    const { question, probabilities, labelMass } = output;
+    pending.ended.add(question);
+    pending.sink.answer({ question, probabilities, labelMass });
+  } else if (output.kind === 'piece') {
+    const { choice, channel, text, tokens } = output;
+    pending.sink.piece({ choice, channel, text, tokens });
+  } else if (output.kind === 'finished') {
+    const { choice, reason, matchedStop, completionTokens, reasoningTokens } = output;
+    pending.ended.add(choice);
+    const end = { choice, reason, completionTokens, reasoningTokens };
+    pending.sink.finished(matchedStop === undefined ? end : { ...end, matchedStop });
+  }
+}
+
+/** Why this output may not come now, or undefined. */
+function misplaced(pending: Pending, output: Output): string | undefined {
+  if (output.kind === 'failed') return undefined;
+  if (output.kind === 'started') return pending.started ? 'started-twice' : undefined;
+  if (!pending.started) return 'not-started';
+  const expected = pending.kind === 'generate' ? pending.n : pending.labels.length;
+  switch (output.kind) {
+    case 'done':
+      return pending.ended.size === expected ? undefined : 'done-early';
+    case 'answer':
+      if (pending.kind !== 'score') return 'wrong-kind';
+      if (pending.ended.has(output.question)) return 'answered-twice';
+      return output.probabilities.length === pending.labels[output.question] ? undefined : 'wrong-answer';
+    default:
+      if (pending.kind !== 'generate') return 'wrong-kind';
+      return output.choice < expected && !pending.ended.has(output.choice) ? undefined : 'wrong-choice';
+  }
+}

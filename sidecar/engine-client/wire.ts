@@ -1,0 +1,109 @@
+import { PROTOCOL_VERSION, type EngineFacts, type FromEngine, type Output } from '../../engine/protocol.js';
+
+/** What an engine did wrong, as a short constant for logs; never anything that it sent. */
+export interface Violation {
+  readonly violation: string;
+}
+
+type Fields = Record<string, unknown>;
+
+/**
+ * Checks the shape of one message from an engine: version, kind, every field. The message itself is returned, not a
+ * copy. Whether it makes sense now (a piece of a job that has not started) is the mux's to say.
+ */
+export function readMessage(raw: unknown): FromEngine | Violation {
+  if (!isFields(raw)) return { violation: 'not-a-message' };
+  if (raw['v'] !== PROTOCOL_VERSION) return { violation: 'version' };
+  return isMessage(raw) ? raw : { violation: 'malformed' };
+}
+
+function isMessage(raw: Fields): raw is Fields & FromEngine {
+  switch (raw['kind']) {
+    case 'ready':
+      return isFacts(raw['facts']);
+    case 'unable':
+      return typeof raw['reason'] === 'string';
+    case 'step':
+      return isCount(raw['step']) && Array.isArray(raw['outputs']) && raw['outputs'].every(isOutput);
+    case 'heartbeat':
+      return isCount(raw['step']) && isCount(raw['live']);
+    default:
+      return false;
+  }
+}
+
+function isOutput(raw: unknown): raw is Output {
+  if (!isFields(raw) || !isCount(raw['id'])) return false;
+  switch (raw['kind']) {
+    case 'started':
+      return isCount(raw['cachedTokens']);
+    case 'piece':
+      return (
+        isCount(raw['choice']) && isChannel(raw['channel']) && typeof raw['text'] === 'string' && isCount(raw['tokens'])
+      );
+    case 'finished':
+      return (
+        isCount(raw['choice']) &&
+        isFinishReason(raw['reason']) &&
+        isMatchedStop(raw['matchedStop']) &&
+        isCount(raw['completionTokens']) &&
+        isCount(raw['reasoningTokens'])
+      );
+    case 'answer':
+      return (
+        isCount(raw['question']) &&
+        raw['probabilities'] instanceof Float64Array &&
+        raw['probabilities'].every(isShare) &&
+        isShare(raw['labelMass'])
+      );
+    case 'done':
+      return true;
+    case 'failed':
+      return typeof raw['reason'] === 'string';
+    default:
+      return false;
+  }
+}
+
+function isFacts(raw: unknown): raw is EngineFacts {
+  return (
+    isFields(raw) &&
+    typeof raw['model'] === 'string' &&
+    isPositive(raw['seats']) &&
+    isPositive(raw['contextPerSeat']) &&
+    isPositive(raw['vocabulary']) &&
+    typeof raw['weightVersion'] === 'string' &&
+    typeof raw['labelsVerified'] === 'boolean' &&
+    isCount(raw['threads']) &&
+    (typeof raw['gpu'] === 'string' || raw['gpu'] === false)
+  );
+}
+
+function isFields(raw: unknown): raw is Fields {
+  return typeof raw === 'object' && raw !== null;
+}
+
+function isCount(raw: unknown): raw is number {
+  return Number.isSafeInteger(raw) && (raw as number) >= 0;
+}
+
+function isPositive(raw: unknown): raw is number {
+  return isCount(raw) && raw > 0;
+}
+
+/** Rounding may carry a sum a little past 1. */
+function isShare(raw: unknown): raw is number {
+  return typeof raw === 'number' && raw >= 0 && raw <= 1 + 1e-6;
+}
+
+function isChannel(raw: unknown): boolean {
+  return raw === 'content' || raw === 'reasoning';
+}
+
+function isFinishReason(raw: unknown): boolean {
+  return raw === 'stop' || raw === 'length' || raw === 'tool_calls';
+}
+
+function isMatchedStop(raw: unknown): boolean {
+  return raw === undefined || typeof raw === 'string' || isCount(raw);
+}

@@ -1,0 +1,51 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { Line, type Linked } from '../../../sidecar/admission/line.js';
+
+class Member implements Linked<Member> {
+  line: Line<Member> | undefined;
+  prev: Member | undefined;
+  next: Member | undefined;
+  constructor(readonly order: number) {}
+}
+
+function orders(line: Line<Member>): number[] {
+  const found: number[] = [];
+  for (let member = line.first; member !== undefined; member = member.next) found.push(member.order);
+  return found;
+}
+
+t.test('it is a sorted list, whatever comes and goes', async () => {
+  const orderArb = fc.nat({ max: 20 });
+  fc.assert(
+    fc.property(fc.array(orderArb), (moves) => {
+      const line = new Line<Member>();
+      const model = new Map<number, Member>();
+      for (const order of moves) {
+        const member = model.get(order);
+        if (member === undefined) {
+          const fresh = new Member(order);
+          model.set(order, fresh);
+          line.insert(fresh);
+        } else {
+          model.delete(order);
+          line.remove(member);
+          line.remove(member);
+        }
+        const expected = [...model.keys()].sort((a, b) => a - b);
+        if (line.length !== expected.length || String(orders(line)) !== String(expected)) return false;
+      }
+      return true;
+    }),
+    { numRuns: 500 },
+  );
+});
+
+t.test('a member of another line is left alone', async (t) => {
+  const [a, b] = [new Line<Member>(), new Line<Member>()];
+  const member = new Member(1);
+  a.insert(member);
+  b.remove(member);
+  t.same([a.length, b.length], [1, 0]);
+  t.equal(a.first, member);
+});

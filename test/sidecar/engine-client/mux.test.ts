@@ -1,0 +1,206 @@
+import t from 'tap';
+import type { GenerateJob, Output, ScoreJob, ToEngine } from '../../../engine/protocol.js';
+import { MAX_JOBS, Mux } from '../../../sidecar/engine-client/mux.js';
+import { RecordingSink } from '../../support/recording-sink.js';
+
+const job: GenerateJob = {
+  prompt: Uint32Array.of(1, 2, 3),
+  n: 1,
+  maxTokens: 8,
+  temperature: 1,
+  topP: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  seed: 1,
+  stops: [],
+};
+const scoreJob: ScoreJob = {
+  input: Uint32Array.of(1),
+  questions: [
+    { tail: Uint32Array.of(2), labels: Uint32Array.of(3, 4) },
+    { tail: Uint32Array.of(5), labels: Uint32Array.of(3, 4, 6) },
+  ],
+  temperature: 1,
+};
+
+function setup(): { mux: Mux; sent: ToEngine[]; thrown: unknown[] } {
+  const sent: ToEngine[] = [];
+  const thrown: unknown[] = [];
+  const mux = new Mux(
+    (message) => sent.push(message),
+    (error) => thrown.push(error),
+  );
+  return { mux, sent, thrown };
+}
+
+const started = (id: number): Output => ({ id, kind: 'started', cachedTokens: 0 });
+const piece = (id: number, text: string, choice = 0): Output => ({
+  id,
+  kind: 'piece',
+  choice,
+  channel: 'content',
+  text,
+  tokens: 1,
+});
+const finished = (id: number, choice = 0): Output => ({
+  id,
+  kind: 'finished',
+  choice,
+  reason: 'stop',
+  completionTokens: 1,
+  reasoningTokens: 0,
+});
+const answer = (id: number, question: number, ...p: number[]): Output => ({
+  id,
+  kind: 'answer',
+  question,
+  probabilities: Float64Array.from(p),
+  labelMass: 1,
+});
+const done = (id: number): Output => ({ id, kind: 'done' });
+
+t.test('jobs go out with ids of their own; outputs come to their sinks in order', async (t) => {
+  const { mux, sent } = setup();
+  const [a, b] = [new RecordingSink(), new RecordingSink()];
+  mux.generate(job, a);
+  mux.score(scoreJob, b);
+  t.match(sent, [
+    { v: 1, kind: 'generate', id: 1, job },
+    { v: 1, kind: 'score', id: 2, job: scoreJob },
+  ]);
+  t.equal(mux.apply([started(1), started(2), piece(1, 'x'), answer(2, 1, 0.2, 0.3, 0.5)]), undefined);
+  t.equal(mux.apply([finished(1), answer(2, 0, 0.5, 0.5), done(1), done(2)]), undefined);
+  t.same(a.calls, ['started 0', 'piece 0 x 1', 'finished 0 stop - 1', 'done']);
+  t.same(b.calls, ['started 0', 'answer 1 0.2/0.3/0.5 1', 'answer 0 0.5/0.5 1', 'done']);
+  t.equal(mux.pending, 0);
+});
+
+t.test('a cancelled job is told nothing more, and the engine is told once', async (t) => {
+  const { mux, sent } = setup();
+  const sink = new RecordingSink();
+  const cancel = mux.generate(job, sink);
+  mux.apply([started(1)]);
+  cancel();
+  cancel();
+  t.equal(mux.apply([piece(1, 'x'), finished(1), done(1)]), undefined);
+  mux.lost('lost');
+  t.same(sink.calls, ['started 0']);
+  t.same(sent.slice(1), [{ v: 1, kind: 'cancel', id: 1 }]);
+});
+
+t.test('cancelling after the end tells the engine nothing', async (t) => {
+  const { mux, sent } = setup();
+  const cancel = mux.generate(job, new RecordingSink());
+  mux.apply([started(1), finished(1), done(1)]);
+  cancel();
+  t.equal(sent.length, 1);
+});
+
+t.test('a sink that cancels itself inside a step hears no more of that step', async (t) => {
+  const { mux } = setup();
+  const sink = new RecordingSink();
+  const cancel = mux.generate(job, sink);
+  sink.piece = () => cancel();
+  t.equal(mux.apply([started(1), piece(1, 'x'), finished(1), done(1)]), undefined);
+  t.same(sink.calls, ['started 0']);
+});
+
+t.test('a job that fails alone says whether it had started', async (t) => {
+  const { mux } = setup();
+  const [a, b] = [new RecordingSink(), new RecordingSink()];
+  mux.generate(job, a);
+  mux.generate(job, b);
+  mux.apply([started(1), { id: 1, kind: 'failed', reason: 'r' }, { id: 2, kind: 'failed', reason: 'r' }]);
+  t.same(
+    [a.fault, b.fault],
+    [
+      { kind: 'failed', started: true },
+      { kind: 'failed', started: false },
+    ],
+  );
+});
+
+t.test('a lost engine fails all jobs, each with its own `started`', async (t) => {
+  for (const kind of ['lost', 'protocol'] as const) {
+    const { mux } = setup();
+    const [a, b] = [new RecordingSink(), new RecordingSink()];
+    mux.generate(job, a);
+    mux.score(scoreJob, b);
+    mux.apply([started(1)]);
+    mux.lost(kind);
+    mux.lost(kind);
+    t.same(a.calls, ['started 0', `failed ${kind} true`]);
+    t.same(b.calls, ['failed lost false'], 'not started: it may be given back, whatever the reason');
+    t.equal(mux.pending, 0);
+  }
+});
+
+t.test('what the protocol does not allow is reported and not handed on', async (t) => {
+  const cases: [string, Output[]][] = [
+    ['unknown-job', [done(0)]],
+    ['unknown-job', [done(3)]],
+    ['not-started', [piece(1, 'x')]],
+    ['not-started', [done(1)]],
+    ['started-twice', [started(1), started(1)]],
+    ['done-early', [started(1), finished(1, 0), done(1)]],
+    ['wrong-choice', [started(1), piece(1, 'x', 2)]],
+    ['wrong-choice', [started(1), finished(1, 1), piece(1, 'x', 1)]],
+    ['wrong-choice', [started(1), finished(1, 0), finished(1, 0)]],
+    ['wrong-kind', [started(1), answer(1, 0, 1)]],
+    ['wrong-kind', [started(2), piece(2, 'x')]],
+    ['wrong-answer', [started(2), answer(2, 2, 1)]],
+    ['wrong-answer', [started(2), answer(2, 0, 0.2, 0.3, 0.5)]],
+    ['answered-twice', [started(2), answer(2, 0, 0.5, 0.5), answer(2, 0, 0.5, 0.5)]],
+    ['done-early', [started(2), answer(2, 0, 0.5, 0.5), done(2)]],
+  ];
+  for (const [violation, outputs] of cases) {
+    const { mux } = setup();
+    const [a, b] = [new RecordingSink(), new RecordingSink()];
+    mux.generate({ ...job, n: 2 }, a);
+    mux.score(scoreJob, b);
+    t.equal(mux.apply(outputs), violation);
+    t.equal(a.calls.length + b.calls.length, outputs.length - 1, violation);
+  }
+});
+
+t.test('a sink that throws fails alone', async (t) => {
+  const { mux, sent, thrown } = setup();
+  const [bad, good] = [new RecordingSink(), new RecordingSink()];
+  const error = new Error('bug');
+  bad.piece = () => {
+    throw error;
+  };
+  mux.generate(job, bad);
+  mux.generate(job, good);
+  t.equal(mux.apply([started(1), started(2), piece(1, 'x'), piece(2, 'y'), piece(1, 'z')]), undefined);
+  t.same(thrown, [error]);
+  t.same(bad.calls, ['started 0', 'failed failed true']);
+  t.same(good.calls, ['started 0', 'piece 0 y 1']);
+  t.same(sent.at(-1), { v: 1, kind: 'cancel', id: 1 });
+});
+
+t.test('a sink that throws when it fails does not keep the others from failing', async (t) => {
+  const { mux, thrown } = setup();
+  const [bad, good] = [new RecordingSink(), new RecordingSink()];
+  bad.failed = () => {
+    throw new Error('bug');
+  };
+  mux.generate(job, bad);
+  mux.generate(job, good);
+  mux.lost('lost');
+  t.equal(thrown.length, 1);
+  t.same(good.calls, ['failed lost false']);
+});
+
+t.test('there is a bound', async (t) => {
+  const { mux, sent } = setup();
+  for (let i = 0; i < MAX_JOBS; i += 1) mux.generate(job, new RecordingSink());
+  const sink = new RecordingSink();
+  mux.generate(job, sink);
+  const cancelled = new RecordingSink();
+  mux.generate(job, cancelled)();
+  t.same(sink.calls, [], 'not from inside the call');
+  t.same(await sink.ended, { kind: 'failed', started: false });
+  t.same(cancelled.calls, []);
+  t.equal(sent.length, MAX_JOBS);
+});

@@ -1,0 +1,313 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t, { type Test } from 'tap';
+import type { ScoreJob } from '../../../engine/protocol.js';
+import type { EngineTiming } from '../../../sidecar/engine-client/supervisor.js';
+import { EngineHarness, stubJob, STUB_ENTRY } from '../../support/engine-harness.js';
+import { RecordingSink } from '../../support/recording-sink.js';
+import type { StubScript } from '../../support/stub-script.js';
+
+function launch(
+  t: Test,
+  script: StubScript = {},
+  timing: Partial<EngineTiming> = {},
+  entry = STUB_ENTRY,
+): EngineHarness {
+  const harness = new EngineHarness(script, timing, entry);
+  t.teardown(() => harness.engine.close());
+  harness.engine.start();
+  return harness;
+}
+
+/** A port that a stub connects to; its connection closes when the stub is dead. */
+async function lifeline(t: Test): Promise<{ port: number; connected: Promise<Socket> }> {
+  const server = createServer().listen(0, '127.0.0.1');
+  t.teardown(() => server.close());
+  await once(server, 'listening');
+  const connected = (once(server, 'connection') as Promise<[Socket]>).then(([socket]) => socket.resume());
+  return { port: (server.address() as AddressInfo).port, connected };
+}
+
+t.test('handshake: cold, then ready with the engine’s facts', async (t) => {
+  const harness = launch(t);
+  const { engine } = harness;
+  t.equal(engine.state, 'cold');
+  t.equal(engine.facts, undefined);
+  t.ok(engine.readyInMs > 0);
+  await harness.ready();
+  t.equal(engine.state, 'ready');
+  t.equal(engine.readyInMs, 0);
+  t.match(engine.facts, { model: 'stub', seats: 4, contextPerSeat: 64 });
+});
+
+t.test('a job given while cold fails at once, not started', async (t) => {
+  const { engine } = launch(t);
+  const [sink, cancelled] = [new RecordingSink(), new RecordingSink()];
+  engine.generate(stubJob('echo', 1), sink);
+  engine.generate(stubJob('echo', 1), cancelled)();
+  t.same(await sink.ended, { kind: 'lost', started: false });
+  t.same(cancelled.calls, []);
+});
+
+t.test('jobs reach their sinks, many at once, each in order', async (t) => {
+  const harness = launch(t);
+  await harness.ready();
+  const { engine } = harness;
+  const sinks = Array.from({ length: 8 }, (_, i) => {
+    const sink = new RecordingSink();
+    engine.generate({ ...stubJob('echo', i, i + 1), n: 2 }, sink);
+    return sink;
+  });
+  const scored = new RecordingSink();
+  const question = { tail: Uint32Array.of(1), labels: Uint32Array.of(1, 2) };
+  const job: ScoreJob = { input: Uint32Array.of(1), questions: [question, question], temperature: 1 };
+  engine.score(job, scored);
+  await Promise.all([...sinks, scored].map((sink) => sink.ended));
+  sinks.forEach(({ calls }, i) => {
+    const reply = (n: number): string[] => [`piece ${n} p${i} 1`, `piece ${n} p${i + 1} 2`, `finished ${n} stop 2 2`];
+    t.same(calls, ['started 0', ...reply(0), ...reply(1), 'done']);
+  });
+  t.same(scored.calls, ['started 0', 'answer 0 0.5/0.5 0.5', 'answer 1 0.5/0.5 0.5', 'done']);
+});
+
+t.test('nothing comes after a cancel, even while the engine still speaks of the job', async (t) => {
+  const harness = launch(t);
+  await harness.ready();
+  const late = new RecordingSink();
+  const cancel = harness.engine.generate(stubJob('late'), late);
+  await late.begun;
+  cancel();
+  const heard = late.calls.length;
+  const other = new RecordingSink();
+  harness.engine.generate(stubJob('echo', 1, 2, 3), other);
+  t.equal(await other.ended, 'done');
+  t.equal(late.calls.length, heard);
+  t.same(harness.lost, [], 'and it is no breach of protocol');
+});
+
+t.test('a job that fails alone leaves the engine as it is', async (t) => {
+  const harness = launch(t);
+  await harness.ready();
+  const sink = new RecordingSink();
+  harness.engine.generate(stubJob('fail'), sink);
+  t.same(await sink.ended, { kind: 'failed', started: true });
+  t.equal(harness.engine.state, 'ready');
+});
+
+t.test('kill -9 under running jobs: each fails with its own `started`, then the engine is back', async (t) => {
+  const harness = launch(t);
+  const { engine } = harness;
+  await harness.ready();
+  const running = Array.from({ length: 8 }, () => new RecordingSink());
+  const queued = new RecordingSink();
+  for (const sink of running) engine.generate(stubJob('hold'), sink);
+  await Promise.all(running.map((sink) => sink.begun));
+  engine.generate(stubJob('queued'), queued);
+
+  let lostBefore = 0;
+  const failed = queued.failed.bind(queued);
+  queued.failed = (fault) => {
+    lostBefore = harness.lost.length;
+    failed(fault);
+  };
+  const before = engine.pid!;
+  process.kill(before, 'SIGKILL');
+  for (const sink of running) t.same(await sink.ended, { kind: 'lost', started: true });
+  t.same(await queued.ended, { kind: 'lost', started: false });
+  t.match(await harness.loss(), { reason: 'killed', signal: 'SIGKILL', final: false });
+  t.equal(engine.state, 'cold');
+  t.ok(engine.facts, 'the facts are kept');
+  t.ok(engine.readyInMs > 0);
+  t.equal(lostBefore, 1, 'the queue hears of it before anyone gives a seat back');
+
+  await harness.ready(2);
+  t.not(engine.pid, before);
+  const sink = new RecordingSink();
+  engine.generate(stubJob('echo', 5), sink);
+  t.equal(await sink.ended, 'done');
+});
+
+t.test('exit reasons', async (t) => {
+  const cases = [
+    ['segv', 'crashed', undefined],
+    ['abort', 'aborted', 'assertion'],
+  ] as const;
+  for (const [what, reason, hint] of cases) {
+    const harness = launch(t);
+    await harness.ready();
+    const sink = new RecordingSink();
+    harness.engine.generate(stubJob(what, 424242), sink);
+    t.same(await sink.ended, { kind: 'lost', started: false });
+    const lost = await harness.loss();
+    t.equal(lost.reason, reason);
+    t.equal(lost.hint, hint);
+    t.notMatch(harness.logs.join('\n'), '424242', 'nothing that the child printed is logged');
+  }
+});
+
+t.test('a blocked event loop is silence: killed, restarted', async (t) => {
+  const harness = launch(t, {}, { hangMs: 400 });
+  await harness.ready();
+  const sink = new RecordingSink();
+  harness.engine.generate(stubJob('block'), sink);
+  t.same(await sink.ended, { kind: 'lost', started: true });
+  t.match(await harness.loss(), { reason: 'hang', detail: 'silent' });
+  await harness.ready(2);
+});
+
+t.test('heartbeats without steps while a job waits: killed, restarted', async (t) => {
+  const harness = launch(t, {}, { hangMs: 400 });
+  await harness.ready();
+  const sink = new RecordingSink();
+  harness.engine.generate(stubJob('stuck'), sink);
+  t.same(await sink.ended, { kind: 'lost', started: true });
+  t.match(await harness.loss(), { reason: 'hang', detail: 'stuck' });
+  await harness.ready(2);
+});
+
+t.test('steps keep a long job alive', async (t) => {
+  const harness = launch(t, {}, { hangMs: 300 });
+  await harness.ready();
+  const sink = new RecordingSink();
+  harness.engine.generate(stubJob('slow', 200), sink);
+  t.equal(await sink.ended, 'done');
+  t.same(harness.lost, []);
+});
+
+t.test('a model that cannot be served is not tried again', async (t) => {
+  const harness = launch(t, { start: 'unable' });
+  t.match(await harness.loss(), { reason: 'unable', detail: 'the file is not a model', final: true });
+  t.equal(harness.engine.state, 'lost');
+  t.equal(harness.engine.readyInMs, 0);
+  const sink = new RecordingSink();
+  harness.engine.generate(stubJob('echo'), sink);
+  t.same(await sink.ended, { kind: 'lost', started: false });
+  harness.engine.start();
+  await harness.engine.close();
+  t.same(harness.restarts, []);
+  t.equal(harness.lost.length, 1);
+});
+
+t.test('starts that fail are retried, ever slower', async (t) => {
+  const cases = [
+    ['wrong-version', { reason: 'protocol', detail: 'version' }],
+    ['ready-twice', { reason: 'protocol', detail: 'ready-twice' }],
+    ['step-first', { reason: 'protocol', detail: 'step-before-ready' }],
+    ['exit', { reason: 'exited', code: 3 }],
+  ] as const;
+  for (const [start, end] of cases) {
+    const harness = launch(t, { start });
+    t.match(await harness.loss(), end);
+    t.equal(harness.engine.state, 'cold');
+    t.equal(await harness.restart(), 5);
+    t.equal(await harness.restart(2), 10);
+    await harness.engine.close();
+  }
+});
+
+t.test('an engine that never says ready is killed', async (t) => {
+  const harness = launch(t, { start: 'silent' }, { startTimeoutMs: 300 });
+  t.match(await harness.loss(), { reason: 'start-timeout' });
+  t.match(await harness.loss(2), { reason: 'start-timeout' });
+});
+
+t.test('an entry that does not exist', async (t) => {
+  const harness = launch(t, {}, {}, join(t.testdir(), 'nowhere.js'));
+  t.match(await harness.loss(), { reason: 'exited', code: 1 });
+});
+
+t.test('breaches of protocol: killed; started jobs fail as protocol, the others as lost', async (t) => {
+  for (const [what, detail] of [
+    ['nonsense', 'malformed'],
+    ['stranger', 'unknown-job'],
+  ] as const) {
+    const harness = launch(t);
+    await harness.ready();
+    const [running, culprit] = [new RecordingSink(), new RecordingSink()];
+    harness.engine.generate(stubJob('hold'), running);
+    await running.begun;
+    harness.engine.generate(stubJob(what), culprit);
+    t.same(await running.ended, { kind: 'protocol', started: true });
+    t.same(await culprit.ended, { kind: 'lost', started: false });
+    t.match(await harness.loss(), { reason: 'protocol', detail });
+    await harness.ready(2);
+  }
+});
+
+t.test('a life that was ready for the longest wait begins the waits anew', async (t) => {
+  const harness = launch(t, {}, { backoffMinMs: 1, backoffMaxMs: 2 });
+  for (let life = 1; life <= 3; life += 1) {
+    await harness.ready(life);
+    // Three steps of 5 ms each are longer than backoffMaxMs.
+    const sink = new RecordingSink();
+    harness.engine.generate(stubJob('slow', 3), sink);
+    await sink.ended;
+    process.kill(harness.engine.pid!, 'SIGKILL');
+    t.equal(await harness.restart(life), 1);
+  }
+});
+
+t.test('close: jobs fail, the process leaves, no restart; twice is once', async (t) => {
+  const { port, connected } = await lifeline(t);
+  const harness = launch(t, { lifeline: port });
+  await harness.ready();
+  const dead = once(await connected, 'close');
+  const sink = new RecordingSink();
+  harness.engine.generate(stubJob('hold'), sink);
+  await sink.begun;
+  const closing = harness.engine.close();
+  t.equal(harness.engine.close(), closing);
+  t.equal(harness.engine.state, 'lost');
+  t.same(await sink.ended, { kind: 'lost', started: true });
+  await closing;
+  await dead;
+  harness.engine.start();
+  t.same(harness.lost, []);
+  t.same(harness.restarts, []);
+  t.equal(harness.logs.length, 2, 'forked and ready, nothing else');
+});
+
+t.test('close kills an engine that does not listen', async (t) => {
+  const { port, connected } = await lifeline(t);
+  const harness = launch(t, { deaf: true, lifeline: port }, { closeMs: 50 });
+  await harness.ready();
+  const dead = once(await connected, 'close');
+  await harness.engine.close();
+  await dead;
+});
+
+t.test('close before start, mid-start, while restarting', async (t) => {
+  const idle = new EngineHarness();
+  await idle.engine.close();
+  idle.engine.start();
+  t.equal(idle.engine.pid, undefined);
+
+  const starting = launch(t, { start: 'silent' });
+  const { pid } = starting.engine;
+  await starting.engine.close();
+  t.throws(() => process.kill(pid!, 0), { code: 'ESRCH' });
+
+  const restarting = launch(t, { start: 'exit' }, { backoffMinMs: 60_000, backoffMaxMs: 60_000 });
+  await restarting.restart();
+  await restarting.engine.close();
+  t.equal(restarting.lost.length, 1);
+});
+
+t.test('the engine dies with the process that owns it, killed or not', async (t) => {
+  for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
+    await t.test(signal, async (t) => {
+      const { port, connected } = await lifeline(t);
+      const owner = fork(fileURLToPath(new URL('../../support/engine-owner.js', import.meta.url)), [
+        JSON.stringify({ lifeline: port } satisfies StubScript),
+      ]);
+      t.teardown(() => owner.kill('SIGKILL'));
+      await once(owner, 'message');
+      const dead = once(await connected, 'close');
+      owner.kill(signal);
+      await dead;
+    });
+  }
+});

@@ -1,0 +1,69 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { PROTOCOL_VERSION as v } from '../../../engine/protocol.js';
+import { readMessage } from '../../../sidecar/engine-client/wire.js';
+
+const facts = {
+  model: 'm',
+  seats: 1,
+  contextPerSeat: 8,
+  vocabulary: 2,
+  weightVersion: 'w',
+  labelsVerified: true,
+  threads: 1,
+  gpu: false,
+};
+const piece = { id: 1, kind: 'piece', choice: 0, channel: 'content', text: 'x', tokens: 1 };
+const finished = { id: 1, kind: 'finished', choice: 0, reason: 'length', completionTokens: 1, reasoningTokens: 0 };
+const answer = { id: 1, kind: 'answer', question: 0, probabilities: Float64Array.of(0.5, 0.5), labelMass: 1 };
+const step = (...outputs: unknown[]): unknown => ({ v, kind: 'step', step: 1, outputs });
+
+t.test('every message of the protocol is taken, as the same object', async (t) => {
+  const messages = [
+    { v, kind: 'ready', facts },
+    { v, kind: 'ready', facts: { ...facts, gpu: 'cuda' } },
+    { v, kind: 'unable', reason: 'no such file' },
+    { v, kind: 'heartbeat', step: 0, live: 0 },
+    step(),
+    step({ id: 1, kind: 'started', cachedTokens: 0 }, piece, finished, answer),
+    step({ ...finished, matchedStop: 'END' }, { ...finished, matchedStop: 2 }),
+    step({ id: 1, kind: 'done' }, { id: 2, kind: 'failed', reason: 'no room' }),
+  ];
+  for (const message of messages) t.equal(readMessage(message), message);
+});
+
+t.test('anything else is a violation', async (t) => {
+  const cases: [unknown, string][] = [
+    [undefined, 'not-a-message'],
+    [null, 'not-a-message'],
+    ['ready', 'not-a-message'],
+    [{ kind: 'heartbeat', step: 0, live: 0 }, 'version'],
+    [{ v: v + 1, kind: 'ready', facts }, 'version'],
+    [{ v, kind: 'other' }, 'malformed'],
+    [{ v, kind: 'ready' }, 'malformed'],
+    [{ v, kind: 'ready', facts: { ...facts, seats: 0 } }, 'malformed'],
+    [{ v, kind: 'heartbeat', step: -1, live: 0 }, 'malformed'],
+    [{ v, kind: 'step', step: 1 }, 'malformed'],
+    [step(null), 'malformed'],
+    [step({ id: 1, kind: 'other' }), 'malformed'],
+    [step({ ...piece, id: 0.5 }), 'malformed'],
+    [step({ ...piece, text: 1 }), 'malformed'],
+    [step({ ...piece, channel: 'thought' }), 'malformed'],
+    [step({ ...finished, reason: 'done' }), 'malformed'],
+    [step({ ...finished, matchedStop: null }), 'malformed'],
+    [step({ ...answer, probabilities: [0.5, 0.5] }), 'malformed'],
+    [step({ ...answer, probabilities: Float64Array.of(NaN, 1) }), 'malformed'],
+    [step({ ...answer, labelMass: NaN }), 'malformed'],
+  ];
+  for (const [message, violation] of cases) t.same(readMessage(message), { violation });
+});
+
+t.test('no value makes it throw', async () => {
+  fc.assert(
+    fc.property(fc.anything({ withTypedArray: true, withNullPrototype: true }), (raw) => {
+      readMessage(raw);
+      readMessage(typeof raw === 'object' ? { ...raw, v } : raw);
+      readMessage({ v, kind: 'step', step: 1, outputs: [raw] });
+    }),
+  );
+});

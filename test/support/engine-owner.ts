@@ -1,0 +1,8 @@
+/** A process that owns an engine, for a test that kills it: argv[2] is the stub's script. Says `ready` once it is. */
+import { EngineHarness } from './engine-harness.js';
+import type { StubScript } from './stub-script.js';
+
+const harness = new EngineHarness(JSON.parse(process.argv[2] ?? '{}') as StubScript);
+harness.engine.start();
+await harness.ready();
+process.send?.('ready');

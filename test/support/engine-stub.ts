@@ -1,0 +1,191 @@
+/** A stand-in for the engine's child process: speaks engine/protocol.ts, does what a {@link StubScript} and its jobs say. */
+import { connect } from 'node:net';
+import {
+  PROTOCOL_VERSION as v,
+  type EngineFacts,
+  type EngineSetup,
+  type FromEngine,
+  type GenerateJob,
+  type Output,
+  type ScoreJob,
+  type ToEngine,
+} from '../../engine/protocol.js';
+import { STUB_JOB, type StubScript } from './stub-script.js';
+
+let step = 0;
+let script: StubScript = {};
+const live = new Map<number, 'hold' | 'queued' | 'stuck'>();
+const late = new Set<number>();
+
+function send(message: FromEngine | Record<string, unknown>): void {
+  process.send?.(message);
+}
+
+function emit(...outputs: Output[]): void {
+  step += 1;
+  send({ v, kind: 'step', step, outputs });
+}
+
+function start(setup: EngineSetup): void {
+  script = JSON.parse(setup.file) as StubScript;
+  if (script.lifeline !== undefined) connect(script.lifeline, '127.0.0.1').on('error', () => undefined);
+  setInterval(() => send({ v, kind: 'heartbeat', step, live: live.size }), setup.heartbeatMs);
+  setInterval(tick, 5);
+  const facts: EngineFacts = {
+    model: 'stub',
+    seats: setup.seats,
+    contextPerSeat: setup.contextPerSeat,
+    vocabulary: 256,
+    weightVersion: 'stub',
+    labelsVerified: true,
+    threads: 1,
+    gpu: false,
+  };
+  switch (script.start ?? 'ready') {
+    case 'silent':
+      return;
+    case 'unable':
+      send({ v, kind: 'unable', reason: 'the file\nis not a model' });
+      return;
+    case 'wrong-version':
+      send({ v: v + 1, kind: 'ready', facts });
+      return;
+    case 'step-first':
+      emit();
+      return;
+    case 'exit':
+      process.exit(3);
+      break;
+    case 'ready-twice':
+      send({ v, kind: 'ready', facts });
+      break;
+    case 'ready':
+  }
+  send({ v, kind: 'ready', facts });
+}
+
+function tick(): void {
+  const moving = [...live.values()].some((how) => how !== 'stuck');
+  const outputs = [...late].map((id) => piece(id, 0, 'late', 1));
+  if (moving || outputs.length > 0) emit(...outputs);
+}
+
+function piece(id: number, choice: number, text: string, tokens: number): Output {
+  return { id, kind: 'piece', choice, channel: 'content', text, tokens };
+}
+
+function started(id: number): void {
+  emit({ id, kind: 'started', cachedTokens: 0 });
+}
+
+function echo(id: number, job: GenerateJob): void {
+  started(id);
+  const texts = Array.from(job.prompt.subarray(1), (token) => `p${token}`);
+  for (let choice = 0; choice < job.n; choice += 1) {
+    texts.forEach((text, i) => emit(piece(id, choice, text, i + 1)));
+    emit({
+      id,
+      kind: 'finished',
+      choice,
+      reason: 'stop',
+      matchedStop: 2,
+      completionTokens: texts.length,
+      reasoningTokens: 0,
+    });
+  }
+  emit({ id, kind: 'done' });
+}
+
+function slow(id: number, steps: number): void {
+  started(id);
+  let left = steps;
+  const timer = setInterval(() => {
+    left -= 1;
+    if (left > 0) {
+      emit();
+      return;
+    }
+    clearInterval(timer);
+    emit(
+      { id, kind: 'finished', choice: 0, reason: 'length', completionTokens: 0, reasoningTokens: 0 },
+      { id, kind: 'done' },
+    );
+  }, 5);
+}
+
+function score(id: number, job: ScoreJob): void {
+  started(id);
+  job.questions.forEach(({ labels }, question) => {
+    const probabilities = Float64Array.from(labels, () => 1 / labels.length);
+    emit({ id, kind: 'answer', question, probabilities, labelMass: 0.5 });
+  });
+  emit({ id, kind: 'done' });
+}
+
+function generate(id: number, job: GenerateJob): void {
+  switch (job.prompt[0]) {
+    case STUB_JOB.late:
+      late.add(id);
+      live.set(id, 'hold');
+      started(id);
+      break;
+    case STUB_JOB.hold:
+      live.set(id, 'hold');
+      started(id);
+      break;
+    case STUB_JOB.queued:
+      live.set(id, 'queued');
+      break;
+    case STUB_JOB.stuck:
+      live.set(id, 'stuck');
+      started(id);
+      break;
+    case STUB_JOB.block:
+      started(id);
+      // The channel is written asynchronously: let `started` out first.
+      setTimeout(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0), 20);
+      break;
+    case STUB_JOB.nonsense:
+      send({ v, kind: 'nonsense' });
+      break;
+    case STUB_JOB.stranger:
+      emit({ id: id + 1000, kind: 'done' });
+      break;
+    case STUB_JOB.segv:
+      process.kill(process.pid, 'SIGSEGV');
+      break;
+    case STUB_JOB.abort:
+      process.stderr.write(`GGML_ASSERT(n > 0) failed: ${job.prompt[1]}\n`);
+      process.abort();
+      break;
+    case STUB_JOB.fail:
+      started(id);
+      emit({ id, kind: 'failed', reason: 'no room' });
+      break;
+    case STUB_JOB.slow:
+      slow(id, job.prompt[1] ?? 0);
+      break;
+    default:
+      echo(id, job);
+  }
+}
+
+process.on('message', (message: ToEngine) => {
+  switch (message.kind) {
+    case 'start':
+      start(message.setup);
+      break;
+    case 'generate':
+      generate(message.id, message.job);
+      break;
+    case 'score':
+      score(message.id, message.job);
+      break;
+    case 'cancel':
+      live.delete(message.id);
+      break;
+    case 'shutdown':
+      if (script.deaf !== true) process.exit(0);
+  }
+});
+process.on('disconnect', () => process.exit(0));

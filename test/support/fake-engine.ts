@@ -1,0 +1,182 @@
+import type {
+  Cancel,
+  Engine,
+  EngineFacts,
+  EngineFault,
+  FinishReason,
+  GenerateJob,
+  GenerationSink,
+  ScoreJob,
+  ScoreSink,
+} from '../../sidecar/engine-client/engine.js';
+
+export const FAKE_FACTS: EngineFacts = {
+  model: 'fake',
+  seats: 4,
+  contextPerSeat: 1024,
+  vocabulary: 256,
+  weightVersion: '0'.repeat(64),
+  labelsVerified: true,
+  threads: 1,
+  gpu: false,
+};
+
+/** One job at the fake. The test plays the engine: what it says after the job ended or was cancelled is dropped. */
+class FakeJob<Job, Sink extends GenerationSink | ScoreSink> {
+  readonly job: Job;
+  readonly #sink: Sink;
+  readonly #onEnd: () => void;
+  /** Settles when the job was cancelled by its owner. */
+  readonly cancelled: Promise<void>;
+  #markCancelled!: () => void;
+  #started = false;
+  #over = false;
+
+  constructor(job: Job, sink: Sink, onEnd: () => void) {
+    this.job = job;
+    this.#sink = sink;
+    this.#onEnd = onEnd;
+    this.cancelled = new Promise((resolve) => (this.#markCancelled = resolve));
+  }
+
+  /** Neither ended nor cancelled. */
+  get live(): boolean {
+    return !this.#over;
+  }
+
+  started(cachedTokens = 0): this {
+    return this.say((sink) => {
+      this.#started = true;
+      sink.started(cachedTokens);
+    });
+  }
+
+  done(): void {
+    this.#last((sink) => sink.done());
+  }
+
+  failed(kind: EngineFault['kind']): void {
+    this.#last((sink) => sink.failed({ kind, started: this.#started }));
+  }
+
+  cancel(): void {
+    this.#last(() => this.#markCancelled());
+  }
+
+  protected say(call: (sink: Sink) => void): this {
+    if (!this.#over) call(this.#sink);
+    return this;
+  }
+
+  #last(call: (sink: Sink) => void): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#onEnd();
+    call(this.#sink);
+  }
+}
+
+export class FakeGeneration extends FakeJob<GenerateJob, GenerationSink> {
+  #tokens = 0;
+
+  /** One piece of content a text, one token each. */
+  pieces(...texts: string[]): this {
+    for (const text of texts) {
+      this.#tokens += 1;
+      this.say((sink) => sink.piece({ choice: 0, channel: 'content', text, tokens: this.#tokens }));
+    }
+    return this;
+  }
+
+  finished(choice = 0, reason: FinishReason = 'stop'): this {
+    const completionTokens = this.#tokens;
+    this.#tokens = 0;
+    return this.say((sink) => sink.finished({ choice, reason, completionTokens, reasoningTokens: 0 }));
+  }
+}
+
+export class FakeScoring extends FakeJob<ScoreJob, ScoreSink> {
+  answer(question: number, probabilities: readonly number[], labelMass = 0.9): this {
+    return this.say((sink) => sink.answer({ question, probabilities: Float64Array.from(probabilities), labelMass }));
+  }
+}
+
+/** Plays a job as soon as it came, one microtask later; undefined: the test takes it from `next…` and plays it by hand. */
+export interface FakeScript {
+  generate?: (job: FakeGeneration) => void;
+  score?: (job: FakeScoring) => void;
+}
+
+/** An Engine in this process, for tests of handlers: ready at once, with {@link FAKE_FACTS} unless told otherwise. */
+export class FakeEngine implements Engine {
+  state: Engine['state'] = 'ready';
+  facts: EngineFacts | undefined = FAKE_FACTS;
+  readyInMs = 0;
+  script: FakeScript;
+  /** All jobs that came, oldest first. */
+  readonly generations: FakeGeneration[] = [];
+  readonly scorings: FakeScoring[] = [];
+  readonly #live = new Set<{ failed(kind: EngineFault['kind']): void }>();
+  #onJob: (() => void)[] = [];
+
+  constructor(script: FakeScript = {}) {
+    this.script = script;
+  }
+
+  /** Jobs that hold a sequence now. */
+  get live(): number {
+    return this.#live.size;
+  }
+
+  generate(job: GenerateJob, sink: GenerationSink): Cancel {
+    const fake: FakeGeneration = new FakeGeneration(job, sink, () => void this.#live.delete(fake));
+    this.generations.push(fake);
+    return this.#take(fake, () => this.script.generate?.(fake));
+  }
+
+  score(job: ScoreJob, sink: ScoreSink): Cancel {
+    const fake: FakeScoring = new FakeScoring(job, sink, () => void this.#live.delete(fake));
+    this.scorings.push(fake);
+    return this.#take(fake, () => this.script.score?.(fake));
+  }
+
+  /** Settles with the `index`th generation once it came. */
+  async generation(index: number): Promise<FakeGeneration> {
+    return this.#nth(this.generations, index);
+  }
+
+  /** Settles with the `index`th scoring once it came. */
+  async scoring(index: number): Promise<FakeScoring> {
+    return this.#nth(this.scorings, index);
+  }
+
+  /** Dies: cold, and every live job fails as lost. */
+  lose(): void {
+    this.state = 'cold';
+    for (const job of [...this.#live]) job.failed('lost');
+  }
+
+  /** Takes jobs again. */
+  revive(): void {
+    this.state = 'ready';
+  }
+
+  #take(fake: FakeGeneration | FakeScoring, play: () => void): Cancel {
+    this.#live.add(fake);
+    const ready = this.state === 'ready';
+    queueMicrotask(() => {
+      if (!ready) fake.failed('lost');
+      else if (fake.live) play();
+    });
+    for (const wake of this.#onJob.splice(0)) wake();
+    return () => fake.cancel();
+  }
+
+  async #nth<Job>(jobs: readonly Job[], index: number): Promise<Job> {
+    for (;;) {
+      const job = jobs[index];
+      if (job !== undefined) return job;
+      await new Promise<void>((resolve) => this.#onJob.push(resolve));
+    }
+  }
+}

@@ -1,0 +1,228 @@
+import { createFifoQueue } from '../../sidecar/admission/fifo-queue.js';
+import type {
+  Lease,
+  Refused,
+  ReleaseReason,
+  SeatQueue,
+  Ticket,
+  TicketOutcome,
+} from '../../sidecar/admission/seat-queue.js';
+import { FakeClock } from './fake-clock.js';
+
+const CONFIG = { maxWaitMs: 200, waitingPerSeat: 4, waitingBytes: 150 };
+const TENANTS = ['a', 'b', 'c'];
+const REASONS: readonly ReleaseReason[] = ['done', 'cancelled', 'failed', 'engine-lost', 'deadline'];
+
+interface Request {
+  readonly ticket: Ticket;
+  readonly bytes: number;
+  ready: boolean;
+  /** undefined while it waits. */
+  lease: Lease | undefined;
+}
+
+/** Small choices out of one random number. */
+class Dice {
+  #rest: number;
+
+  constructor(value: number) {
+    this.#rest = value;
+  }
+
+  roll(sides: number): number {
+    const face = this.#rest % sides;
+    this.#rest = Math.floor(this.#rest / sides);
+    return face;
+  }
+}
+
+/**
+ * Drives a queue by random numbers, one event each, and keeps books of its own: what it put in, what came out. `check`
+ * compares the two. Sometimes it lets the outcomes settle between two events, sometimes not.
+ */
+export class QueueWalk {
+  readonly #clock = new FakeClock();
+  readonly #queue: SeatQueue;
+  readonly #waiting: Request[] = [];
+  readonly #running: Request[] = [];
+  #seats: number;
+  #busyAtResume = 0;
+  #returnedWaiting = 0;
+  #paused = false;
+  #drained = false;
+  #owed = 0;
+  #refusals = 0;
+  #ended = 0;
+
+  constructor(seats: number) {
+    this.#seats = seats;
+    this.#queue = createFifoQueue({ clock: this.#clock, random: () => 0.5, config: CONFIG, seats });
+  }
+
+  async event(value: number): Promise<void> {
+    const dice = new Dice(value);
+    const settle = dice.roll(2) === 0;
+    this.#act(dice);
+    this.#bounds();
+    if (settle) await this.#settle();
+  }
+
+  /** Lets everything end: nothing may be left in the queue or owed to anyone. */
+  async finish(): Promise<void> {
+    await this.#settle();
+    this.#drain();
+    await this.#settle();
+    while (this.#running.length > 0) this.#release(this.#running[0]!, 'done');
+    this.#same('busy at the end', this.#queue.snapshot().busy, 0);
+    this.#same('outcomes owed at the end', this.#owed, 0);
+    this.#same('timers at the end', this.#clock.pending, 0);
+  }
+
+  #act(dice: Dice): void {
+    const what = dice.roll(100);
+    if (what < 30) this.#enter(dice);
+    else if (what < 50) this.#pick(this.#waiting, dice, (request) => this.#ready(request));
+    else if (what < 57) this.#pick(this.#waiting, dice, ({ ticket }) => ticket.cancel());
+    else if (what < 75) this.#pick(this.#running, dice, (request) => this.#release(request, REASONS[dice.roll(5)]!));
+    else if (what < 80) this.#pick(this.#running, dice, (request) => this.#giveBack(request));
+    else if (what < 84) this.#pick(this.#running, dice, ({ lease }) => lease?.grow());
+    else if (what < 86) this.#pick(this.#running, dice, ({ lease }) => lease?.shrink());
+    else if (what < 87) this.#pick(this.#running, dice, ({ ticket }) => ticket.cancel());
+    else if (what < 89) this.#pause();
+    else if (what < 93) this.#resume(1 + dice.roll(5));
+    else if (what < 94 && dice.roll(20) === 0) this.#drain();
+    else this.#clock.advance(dice.roll(60));
+  }
+
+  #enter(dice: Dice): void {
+    const bytes = dice.roll(20);
+    const deadline = dice.roll(4);
+    const ticket = this.#queue.enter({
+      tenant: TENANTS[dice.roll(3)]!,
+      weight: 1,
+      bytes,
+      seatsWanted: 1 + dice.roll(3),
+      ...(deadline === 0 ? { deadlineAt: this.#clock.now() + dice.roll(300) } : {}),
+    });
+    if ('kind' in ticket) {
+      this.#refused(ticket);
+      return;
+    }
+    const request: Request = { ticket, bytes, ready: false, lease: undefined };
+    this.#waiting.push(request);
+    this.#expect(request, ticket.outcome, false);
+  }
+
+  #ready(request: Request): void {
+    request.ready = true;
+    request.ticket.ready({ promptTokens: 1, maxTokens: 1 });
+  }
+
+  #release(request: Request, reason: ReleaseReason): void {
+    this.#running.splice(this.#running.indexOf(request), 1);
+    request.lease?.release(reason);
+    request.lease?.release('failed');
+    this.#ended += 1;
+  }
+
+  #giveBack(request: Request): void {
+    const { lease } = request;
+    if (lease === undefined) return;
+    this.#running.splice(this.#running.indexOf(request), 1);
+    request.lease = undefined;
+    this.#waiting.push(request);
+    this.#returnedWaiting += 1;
+    this.#expect(request, lease.giveBack(), true);
+    this.#ended += 1;
+  }
+
+  #pause(): void {
+    this.#paused = true;
+    this.#queue.pause();
+  }
+
+  #resume(seats: number): void {
+    this.#paused = false;
+    this.#seats = seats;
+    this.#busyAtResume = this.#queue.snapshot().busy;
+    this.#queue.resume(seats);
+  }
+
+  #drain(): void {
+    this.#drained = true;
+    this.#queue.drain();
+  }
+
+  #expect(request: Request, outcome: Promise<TicketOutcome>, returned: boolean): void {
+    this.#owed += 1;
+    void outcome.then((settled) => {
+      this.#owed -= 1;
+      if (returned) this.#returnedWaiting -= 1;
+      this.#waiting.splice(this.#waiting.indexOf(request), 1);
+      if (settled.kind === 'refused') this.#refused(settled);
+      if (settled.kind !== 'seated') return;
+      request.lease = settled.lease;
+      this.#running.push(request);
+    });
+  }
+
+  #refused({ retryAfterMs }: Refused): void {
+    this.#refusals += 1;
+    if (retryAfterMs < 1000 || retryAfterMs > 59_000) throw new Error(`retry after ${retryAfterMs} ms`);
+  }
+
+  #pick(from: readonly Request[], dice: Dice, then: (request: Request) => void): void {
+    const request = from[dice.roll(64) % Math.max(from.length, 1)];
+    if (request !== undefined) then(request);
+  }
+
+  /** True at any moment. */
+  #bounds(): void {
+    const { busy, waiting, tenants } = this.#queue.snapshot();
+    if (busy > Math.max(this.#seats, this.#busyAtResume)) throw new Error(`${busy} busy of ${this.#seats}`);
+    // Entered while it had the most seats that there are, or put back.
+    if (waiting > CONFIG.waitingPerSeat * 5 + this.#returnedWaiting + 5) throw new Error(`${waiting} wait`);
+    this.#same(
+      'seats of tenants',
+      sum(tenants, (tenant) => tenant.running),
+      busy,
+    );
+    this.#same(
+      'waiting of tenants',
+      sum(tenants, (tenant) => tenant.waiting),
+      waiting,
+    );
+    if (this.#clock.pending > waiting) throw new Error(`${this.#clock.pending} timers for ${waiting} who wait`);
+    if (this.#drained && waiting > 0) throw new Error(`${waiting} wait in a drained queue`);
+  }
+
+  /** Lets every outcome be delivered; then the queue's books and these agree. */
+  async #settle(): Promise<void> {
+    for (let i = 0; i < 5; i += 1) await Promise.resolve();
+    const { busy, waiting, waitingBytes, refused, released } = this.#queue.snapshot();
+    this.#same(
+      'busy',
+      busy,
+      sum(this.#running, ({ lease }) => lease!.seats),
+    );
+    this.#same('waiting', waiting, this.#waiting.length);
+    this.#same('outcomes owed', this.#owed, this.#waiting.length);
+    this.#same(
+      'waiting bytes',
+      waitingBytes,
+      sum(this.#waiting, ({ bytes }) => bytes),
+    );
+    this.#same('refused', sum(Object.values(refused), Number), this.#refusals);
+    this.#same('released', sum(Object.values(released), Number), this.#ended);
+    const idle = !this.#paused && busy < this.#seats;
+    if (idle && this.#waiting.some(({ ready }) => ready)) throw new Error('a seat is free and somebody waits for it');
+  }
+
+  #same(what: string, found: number, expected: number): void {
+    if (found !== expected) throw new Error(`${what}: ${found}, not ${expected}`);
+  }
+}
+
+function sum<T>(items: readonly T[], of: (item: T) => number): number {
+  return items.reduce((total, item) => total + of(item), 0);
+}

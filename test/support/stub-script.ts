@@ -1,0 +1,44 @@
+/** How the stand-in engine (engine-stub.ts) is told what to do: its setup's `file` is a {@link StubScript} as JSON. */
+export interface StubScript {
+  readonly start?:
+    | 'ready'
+    | 'unable'
+    /** Takes the start and never answers it. */
+    | 'silent'
+    | 'wrong-version'
+    | 'ready-twice'
+    | 'step-first'
+    /** Leaves with code 3. */
+    | 'exit';
+  /** Goes on after `shutdown`. */
+  readonly deaf?: boolean;
+  /** A port on 127.0.0.1 to connect to: the connection closes when the stub dies, however it dies. */
+  readonly lifeline?: number;
+}
+
+/** What a job makes the stub do: the first token of its prompt or input. */
+export const STUB_JOB = {
+  /** Started; per choice one piece `p<token>` a step for each further token, then finished; done. */
+  echo: 0,
+  /** Started, then steps without outputs until cancelled. */
+  hold: 1,
+  /** Started, then heartbeats alone. */
+  stuck: 2,
+  /** Started, then the event loop blocks for good. */
+  block: 3,
+  /** A message of an unknown kind. */
+  nonsense: 4,
+  /** Never started; steps go on. */
+  queued: 5,
+  segv: 6,
+  /** Prints an assertion and the prompt's second token, aborts. */
+  abort: 7,
+  /** The job alone fails. */
+  fail: 8,
+  /** An output for a job that nobody asked for. */
+  stranger: 9,
+  /** Like hold, but goes on sending pieces for it after its cancel. */
+  late: 10,
+  /** Started, then as many steps without outputs as the prompt's second token says, one every 5 ms; finished; done. */
+  slow: 11,
+} as const;
