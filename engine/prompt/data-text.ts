@@ -76,11 +76,20 @@ export class SpecialTexts {
 /** A value whose strings carry `mark` wherever they must be broken once they are rendered. Without `mark` nothing was changed. */
 export type Guarded<T> =
   | { readonly kind: 'ok'; readonly value: T; readonly mark?: string }
-  /** Special text among every character that could serve as a mark: nobody's honest prompt. */
+  /** Special text among every character that could serve as a mark, or values nested beyond the stack: nobody's honest prompt. */
   | { readonly kind: 'unmarkable' };
 
 /** Marks the places to break in all strings of a JSON value, the names of members included. */
 export function guard<T>(value: T, specials: SpecialTexts): Guarded<T> {
+  try {
+    return guardNested(value, specials);
+  } catch (error) {
+    if (error instanceof RangeError) return { kind: 'unmarkable' };
+    throw error;
+  }
+}
+
+function guardNested<T>(value: T, specials: SpecialTexts): Guarded<T> {
   if (!someString(value, (text) => specials.occursIn(text))) return { kind: 'ok', value };
   const mark = unusedMark(value);
   if (mark === undefined) return { kind: 'unmarkable' };

@@ -1,5 +1,8 @@
-import { getLlama, LlamaLogLevel, LlamaVocabularyType, type LlamaModel, type Token } from 'node-llama-cpp';
+import { getLlama, LlamaLogLevel, LlamaVocabularyType, type Llama, type LlamaModel, type Token } from 'node-llama-cpp';
 import type { Vocabulary } from './tokens.js';
+
+/** Starting the backend takes about as long as loading a vocabulary, so a thread does it once, and keeps it. */
+let backend: Promise<Llama> | undefined;
 
 /**
  * Loads a GGUF's tokenizer and nothing else of it. Works in worker threads, several at once. Throws when the file cannot be
@@ -7,20 +10,16 @@ import type { Vocabulary } from './tokens.js';
  */
 export async function loadVocabulary(file: string): Promise<Vocabulary> {
   // Nothing native may write to the console: what it has to say of a failed load is in the error that is thrown.
-  const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled });
-  try {
-    const model = await llama.loadModel({ modelPath: file, vocabOnly: true });
-    return vocabularyOf(
-      model,
-      once(() => llama.dispose()),
-    );
-  } catch (error) {
-    await llama.dispose();
-    throw error;
-  }
+  backend ??= getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled });
+  const llama = await backend;
+  const model = await llama.loadModel({ modelPath: file, vocabOnly: true });
+  return vocabularyOf(
+    model,
+    once(() => model.dispose()),
+  );
 }
 
-/** The vocabulary of a model that is loaded already; `dispose` frees what else was loaded for it. */
+/** The vocabulary of a model that is loaded already; by default `dispose` leaves it to its owner. */
 export function vocabularyOf(model: LlamaModel, dispose: () => Promise<void> = () => Promise.resolve()): Vocabulary {
   const { tokenizer } = model.fileInfo.metadata;
   const texts = tokenizer.ggml.tokens;
