@@ -174,7 +174,7 @@ export class PromptHostClient implements PromptHost {
   #hear(news: News, forkedAt: number): void {
     if (news.kind === 'ready') {
       this.#options.hooks?.ready?.(news.models, this.#options.clock.now() - forkedAt);
-      this.#settleFirst(news);
+      this.#settleFirst({ kind: 'ready', models: news.models });
     } else {
       this.#unwatch(news.item);
       this.#items.finish(news.item)?.job.settle(news.result);

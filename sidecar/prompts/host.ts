@@ -8,6 +8,12 @@ import { readOrder, versioned, type HostSetup, type ModelReport, type News } fro
 import type { Order, Step, WorkerTask } from './messages.js';
 import type { Checked, Tokenized } from './prompt-host.js';
 
+/**
+ * llama.cpp's regular expressions recurse over runs of like characters, some 400 bytes of stack each: with a thread's usual
+ * 4 MB the DeepSeek vocabularies die of 20,000 letters, with this of some 600,000. Reserved, not used until needed.
+ */
+const WORKER_STACK_MB = 256;
+
 interface Body {
   readonly route: Route;
   /** Over shared memory, so that every worker reads the one copy. */
@@ -52,6 +58,7 @@ async function start(setup: HostSetup): Promise<void> {
     maxThreads: setup.workers,
     idleTimeout: Infinity,
     workerData: setup,
+    resourceLimits: { stackSizeMb: WORKER_STACK_MB },
   });
   pool = made;
   // A worker that dies without a task is replaced by the pool; unheard, its error would end the process.
