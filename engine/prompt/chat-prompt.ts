@@ -1,0 +1,44 @@
+import type { PromptConversation } from './conversation.js';
+import { guard, type SpecialTexts } from './data-text.js';
+import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
+import { tokenizePrompt, type Vocabulary } from './tokens.js';
+
+/** What renders and tokenizes for one model. */
+export interface PromptParts {
+  readonly template: ChatTemplate;
+  readonly vocabulary: Vocabulary;
+  readonly specials: SpecialTexts;
+}
+
+export type ChatPrompt =
+  | { readonly kind: 'tokens'; readonly tokens: Uint32Array }
+  | RenderFailure
+  /** Not tokenized: even of the longest tokens it would take this many. */
+  | { readonly kind: 'too-long'; readonly atLeast: number };
+
+/**
+ * A conversation as the tokens that llama.cpp would make of it, with special-token text in the caller's strings kept text.
+ * `maxTokens`: what cannot fit is refused by its length alone, since tokenizing takes about 1 µs a token and cannot be stopped.
+ */
+export function chatPrompt(
+  parts: PromptParts,
+  conversation: PromptConversation,
+  options: RenderOptions,
+  maxTokens: number,
+): ChatPrompt {
+  const shaped = parts.template.shape(conversation);
+  if (shaped.kind === 'failed') return shaped;
+  const guarded = guard(shaped.shaped, parts.specials);
+  if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
+  const rendered = parts.template.renderShaped(guarded.value, options);
+  if (rendered.kind === 'failed') return rendered;
+  const atLeast = fewestTokens(parts.vocabulary, rendered.text);
+  if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
+  const pieces = guarded.mark === undefined ? [rendered.text] : rendered.text.split(guarded.mark);
+  return { kind: 'tokens', tokens: tokenizePrompt(parts.vocabulary, pieces) };
+}
+
+/** A lower bound of the text's tokens, from its length. */
+export function fewestTokens(vocabulary: Vocabulary, text: string): number {
+  return Math.ceil(Buffer.byteLength(text) / vocabulary.longestTokenBytes);
+}

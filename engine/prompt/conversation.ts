@@ -1,0 +1,99 @@
+/**
+ * What a chat template is given. Names are the wire's, since templates read them. Structurally the sidecar's checked
+ * conversation; spelled out here because the engine's folder never imports the sidecar's.
+ */
+export interface PromptMessage {
+  readonly role: string;
+  readonly content?: string | readonly PromptPart[] | null;
+  readonly name?: string;
+  readonly reasoning_content?: string | null;
+  readonly tool_calls?: readonly PromptToolCall[];
+  readonly tool_call_id?: string;
+}
+
+export interface PromptPart {
+  readonly type: string;
+  readonly text?: string;
+}
+
+export interface PromptToolCall {
+  readonly id: string;
+  readonly type: string;
+  /** `arguments` is JSON text. */
+  readonly function: { readonly name: string; readonly arguments: string };
+}
+
+export interface PromptConversation {
+  readonly messages: readonly PromptMessage[];
+  readonly tools?: readonly object[];
+}
+
+/** The forms of one and the same conversation that templates differ over; probed once per template. */
+export interface Shape {
+  /** How content is handed over. */
+  readonly content: 'string' | 'parts';
+  /** How a tool call's arguments are handed over. */
+  readonly arguments: 'object' | 'string';
+  /** What stands for the content of an assistant message that has none. */
+  readonly noContent: '' | null;
+  /** What `tools` is when none are offered: some templates loop over it unasked, some ask only whether it is none. */
+  readonly noTools: 'absent' | 'null' | 'empty';
+  /** False: the template has no system role, so a leading system message is put before the next one's text, as llama.cpp does. */
+  readonly system: boolean;
+}
+
+/** A conversation in the form that one template copes with: plain JSON values. */
+export interface Shaped {
+  readonly messages: readonly object[];
+  readonly tools?: readonly object[] | null;
+}
+
+/**
+ * Brings a conversation into a template's form. Text parts are joined with a newline whatever the template takes (llama.cpp's
+ * join): were they handed over one by one, a template could put two of them side by side and make a marker out of halves.
+ * Throws a SyntaxError when arguments must be an object and are not JSON.
+ */
+export function shapeConversation(conversation: PromptConversation, shape: Shape): Shaped {
+  const messages = shape.system ? conversation.messages : mergeSystem(conversation.messages);
+  const shaped = messages.map((message) => shapeMessage(message, shape));
+  if (conversation.tools && conversation.tools.length > 0) return { messages: shaped, tools: conversation.tools };
+  if (shape.noTools === 'absent') return { messages: shaped };
+  return { messages: shaped, tools: shape.noTools === 'null' ? null : [] };
+}
+
+function shapeMessage(message: PromptMessage, shape: Shape): object {
+  const { content, reasoning_content: reasoning, tool_calls: calls, ...rest } = message;
+  return {
+    ...rest,
+    content: shapeContent(textOf(content), shape),
+    ...(reasoning ? { reasoning_content: reasoning } : {}),
+    ...(calls && calls.length > 0 ? { tool_calls: calls.map((call) => shapeCall(call, shape)) } : {}),
+  };
+}
+
+function shapeContent(text: string | undefined, shape: Shape): unknown {
+  if (text === undefined) return shape.noContent;
+  return shape.content === 'string' ? text : [{ type: 'text', text }];
+}
+
+function shapeCall(call: PromptToolCall, shape: Shape): object {
+  if (shape.arguments === 'string') return call;
+  const text = call.function.arguments;
+  // Callers send no text at all for a call without arguments.
+  const parsed: unknown = text.trim() === '' ? {} : JSON.parse(text);
+  return { ...call, function: { ...call.function, arguments: parsed } };
+}
+
+/** The message's text; undefined when it has none. */
+function textOf(content: PromptMessage['content']): string | undefined {
+  if (content === undefined || content === null || content === '') return undefined;
+  if (typeof content === 'string') return content;
+  return content.flatMap((part) => (part.type === 'text' && part.text !== undefined ? [part.text] : [])).join('\n');
+}
+
+function mergeSystem(messages: readonly PromptMessage[]): readonly PromptMessage[] {
+  const [first, second, ...rest] = messages;
+  if (first?.role !== 'system' || second === undefined) return messages;
+  const text = `${textOf(first.content) ?? ''}\n${textOf(second.content) ?? ''}`;
+  return [{ ...second, content: text }, ...rest];
+}

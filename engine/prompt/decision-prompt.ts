@@ -1,0 +1,109 @@
+/**
+ * The decision prompt, format version 1. Rendered once per model:
+ *
+ *     template head | preface | INPUT || gap | QUESTION, answers, labels | template tail
+ *
+ * What is left of || is tokenized once per request and what is right of it once per question, separately, so that the input's
+ * tokens, and later its prefill, do not depend on the question.
+ */
+import { fewestTokens, type PromptParts } from './chat-prompt.js';
+import type { SpecialTexts } from './data-text.js';
+import { labelTokens, verifyLabels, type Labels } from './labels.js';
+import { GAP, LAST_WORDS, PREFACE, questionText, type Question } from './question-text.js';
+import type { ChatTemplate } from './template.js';
+import { tokenizeParts, tokenizePrompt, type Vocabulary } from './tokens.js';
+
+export const DECISION_PROMPT_VERSION = 1;
+
+/** Tokens that one question's prompt may have: head, input, question, tail. */
+export const DECISION_PROMPT_TOKENS = 8185;
+
+const INPUT_MARK = '\ue000';
+const QUESTION_MARK = '\ue001';
+
+/** A template that opens the model's thoughts and leaves them open: labels belong behind them. */
+const OPEN_THOUGHT = /<([a-z:]*think(?:ing)?)>\s*$/;
+
+export type DecisionTokens =
+  | {
+      readonly kind: 'tokens';
+      readonly input: Uint32Array;
+      readonly questions: readonly { readonly tail: Uint32Array; readonly labels: Uint32Array }[];
+    }
+  /** The first question whose prompt is over {@link DECISION_PROMPT_TOKENS}. `exact` false: it has at least so many. */
+  | { readonly kind: 'too-long'; readonly question: number; readonly tokens: number; readonly exact: boolean };
+
+/** The decision prompt of one model, its labels checked. Made by {@link makeDecisionPrompt}. */
+export class DecisionPrompt {
+  readonly labels: Labels;
+  readonly #vocabulary: Vocabulary;
+  readonly #specials: SpecialTexts;
+  readonly #frame: Frame;
+
+  constructor(parts: PromptParts, frame: Frame, labels: Labels) {
+    this.labels = labels;
+    this.#vocabulary = parts.vocabulary;
+    this.#specials = parts.specials;
+    this.#frame = frame;
+  }
+
+  /** Tokens of the input once and of each question, with its labels. Caller text is data throughout. */
+  tokenize(input: string, questions: readonly Question[]): DecisionTokens {
+    const fewest = fewestTokens(this.#vocabulary, input);
+    if (fewest > DECISION_PROMPT_TOKENS) return { kind: 'too-long', question: 0, tokens: fewest, exact: false };
+    const [first = '', ...rest] = this.#specials.breakUp(input);
+    const head = tokenizePrompt(this.#vocabulary, [this.#frame.head + first, ...rest]);
+    const tails = [];
+    for (const [index, question] of questions.entries()) {
+      const tail = this.#tail(questionText(question));
+      const tokens = head.length + tail.length;
+      if (tokens > DECISION_PROMPT_TOKENS) return { kind: 'too-long', question: index, tokens, exact: true };
+      tails.push({ tail, labels: labelTokens(this.labels, question.type, question.answers.length) });
+    }
+    return { kind: 'tokens', input: head, questions: tails };
+  }
+
+  #tail(question: string): Uint32Array {
+    const pieces = [...this.#specials.breakUp(question)];
+    pieces[0] = this.#frame.between + (pieces[0] ?? '');
+    pieces.push((pieces.pop() ?? '') + this.#frame.tail);
+    return tokenizeParts(this.#vocabulary, pieces);
+  }
+}
+
+/** Renders the frame and checks the labels behind it. `problem` is one line for the operator: the model cannot decide. */
+export function makeDecisionPrompt(
+  parts: PromptParts,
+): { readonly kind: 'ok'; readonly prompt: DecisionPrompt } | { readonly kind: 'bad'; readonly problem: string } {
+  const frame = renderFrame(parts.template);
+  if (frame === undefined) return { kind: 'bad', problem: 'the chat template does not render the decision prompt' };
+  const verified = verifyLabels(parts.vocabulary, LAST_WORDS + frame.tail);
+  if (verified.kind === 'bad') return verified;
+  return { kind: 'ok', prompt: new DecisionPrompt(parts, frame, verified.labels) };
+}
+
+/** What the template puts before the input, between it and the question, and behind the question. */
+interface Frame {
+  readonly head: string;
+  readonly between: string;
+  readonly tail: string;
+}
+
+function renderFrame(template: ChatTemplate): Frame | undefined {
+  const content = PREFACE + INPUT_MARK + GAP + QUESTION_MARK;
+  const rendered = template.render(
+    { messages: [{ role: 'user', content }] },
+    { addGenerationPrompt: true, reasoningEffort: 'none' },
+  );
+  if (rendered.kind === 'failed') return undefined;
+  const [head, rest, more] = rendered.text.split(INPUT_MARK);
+  const [between, tail, further] = (rest ?? '').split(QUESTION_MARK);
+  if (head === undefined || between === undefined || tail === undefined) return undefined;
+  if (more !== undefined || further !== undefined) return undefined;
+  return { head, between, tail: closeThought(tail) };
+}
+
+function closeThought(tail: string): string {
+  const opener = OPEN_THOUGHT.exec(tail)?.[1];
+  return opener === undefined ? tail : `${tail}\n</${opener}>\n\n`;
+}

@@ -1,0 +1,103 @@
+/**
+ * Finds the form of input that a chat template copes with, by rendering small conversations with marks in them and looking
+ * where the marks come out. llama.cpp does the same over its own interpreter (common/jinja/caps.cpp); here only the output is
+ * seen, which is what counts. Templates are the model makers' code and disagree on all of this.
+ */
+import type { PromptConversation, Shape } from './conversation.js';
+
+/** undefined: the template threw. */
+type Render = (conversation: PromptConversation, shape: Shape) => string | undefined;
+
+const MARK = {
+  user: 'probe-user-text',
+  system: 'probe-system-text',
+  tool: 'probe_tool',
+  description: 'probe-tool-description',
+  key: 'probe_key',
+  value: 'probe-value',
+  result: 'probe-tool-result',
+} as const;
+
+const USER = { role: 'user', content: MARK.user };
+
+/** Mistral's templates insist on ids of nine letters and digits. */
+const CALL_ID = 'probe0001';
+
+const TOOLS = [
+  {
+    type: 'function',
+    function: {
+      name: MARK.tool,
+      description: MARK.description,
+      parameters: {
+        type: 'object',
+        properties: { [MARK.key]: { type: 'string', description: 'A text' } },
+        required: [MARK.key],
+      },
+    },
+  },
+];
+
+const TOOL_LOOP: PromptConversation = {
+  messages: [
+    USER,
+    {
+      role: 'assistant',
+      content: null,
+      tool_calls: [
+        {
+          id: CALL_ID,
+          type: 'function',
+          function: { name: MARK.tool, arguments: JSON.stringify({ [MARK.key]: MARK.value }) },
+        },
+      ],
+    },
+    { role: 'tool', tool_call_id: CALL_ID, content: MARK.result },
+  ],
+  tools: TOOLS,
+};
+
+/** The template's form, and whether tools offered to it come out; undefined: it cannot render one user message in any form. */
+export function probeShape(render: Render): { readonly shape: Shape; readonly tools: boolean } | undefined {
+  const base = probePlain(render);
+  if (base === undefined) return undefined;
+  const system = shows(render({ messages: [{ role: 'system', content: MARK.system }, USER] }, base), MARK.system);
+  const shape = probeToolLoop(render, { ...base, system });
+  const tools = shows(render({ messages: [USER], tools: TOOLS }, shape), MARK.tool, MARK.description);
+  return { shape, tools };
+}
+
+function probePlain(render: Render): Shape | undefined {
+  for (const content of ['string', 'parts'] as const) {
+    for (const noTools of ['absent', 'null', 'empty'] as const) {
+      // A system role is assumed here: without it the one message would be left as it is all the same.
+      const shape: Shape = { content, noTools, arguments: 'object', noContent: '', system: true };
+      if (shows(render({ messages: [USER] }, shape), MARK.user)) return shape;
+    }
+  }
+  return undefined;
+}
+
+/** The first form whose arguments come out undamaged; failing that, the first that renders the loop; failing that, llama.cpp's. */
+function probeToolLoop(render: Render, base: Shape): Shape {
+  let renders: Shape | undefined;
+  for (const noContent of ['', null] as const) {
+    for (const form of ['object', 'string'] as const) {
+      const shape: Shape = { ...base, arguments: form, noContent };
+      const text = render(TOOL_LOOP, shape);
+      if (!shows(text, MARK.result)) continue;
+      if (shows(text, MARK.value) && !damaged(text ?? '')) return shape;
+      renders ??= shape;
+    }
+  }
+  return renders ?? base;
+}
+
+/** JSON put through `tojson` a second time, or an object printed in Python's way. */
+function damaged(text: string): boolean {
+  return text.includes(`\\"${MARK.key}\\"`) || text.includes(`'${MARK.key}'`);
+}
+
+function shows(text: string | undefined, ...marks: readonly string[]): boolean {
+  return text !== undefined && marks.every((mark) => text.includes(mark));
+}

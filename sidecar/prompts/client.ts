@@ -1,0 +1,236 @@
+/**
+ * The sidecar's end of the prompt host: it queues items, hands the host as many as it has workers, watches each one's silence,
+ * and starts the host again when it is gone. No native code is loaded on this side.
+ */
+import { fileURLToPath } from 'node:url';
+import type { Clock } from '../clock.js';
+import { parseBody } from '../contracts/parse.js';
+import type { Route } from '../contracts/requests.js';
+import { contractError } from '../errors.js';
+import { HostProcess, type HostEnd } from './host-process.js';
+import { ItemQueue, type Item } from './item-queue.js';
+import type { HostSetup, ModelReport, News, PromptModel, Step } from './messages.js';
+import type { Checked, NoResult, OpenPrompt, PromptHost, Refusal, Tokenized } from './prompt-host.js';
+
+/** Between two starts: doubled with every host that goes without having answered anything, back to the least by an answer. */
+const RESTART_MIN_MS = 50;
+const RESTART_MAX_MS = 10_000;
+
+export interface PromptHostOptions {
+  readonly models: readonly PromptModel[];
+  readonly workers: number;
+  /** No answer about a running item for this long, in ms: it fails and the host is killed. */
+  readonly silenceMs: number;
+  /** Items that may wait for a worker; one more is refused with capacity_exceeded. */
+  readonly maxQueued: number;
+  /** Bodies up to this many bytes are parsed on this side's event loop. */
+  readonly inlineBytes: number;
+  readonly clock: Clock;
+  readonly hooks?: PromptHostHooks;
+  /** Another worker module, for tests. */
+  readonly workerFile?: string;
+}
+
+/** For logs and metrics. */
+export interface PromptHostHooks {
+  /** A host can take items; `startMs` since it was forked. */
+  ready?(models: readonly ModelReport[], startMs: number): void;
+  /** A host is gone and the next one starts in `delayMs`. */
+  restart?(why: HostEnd, delayMs: number): void;
+}
+
+export interface PromptHostStats {
+  readonly queued: number;
+  readonly running: number;
+  readonly restarts: number;
+}
+
+/** One body, on this side until it is closed, since a new host needs it again. */
+interface Body {
+  readonly id: number;
+  readonly route: Route;
+  bytes: Uint8Array | undefined;
+  /** The host that has a copy. */
+  sentTo?: HostProcess;
+}
+
+interface Job {
+  readonly step: Step;
+  readonly body: Body;
+  /** Settles the caller's promise; only the first call counts. */
+  readonly settle: (result: Checked | Tokenized) => void;
+}
+
+type FirstStart = { readonly kind: 'ready'; readonly models: readonly ModelReport[] } | { readonly kind: 'unable' };
+
+export class PromptHostClient implements PromptHost {
+  readonly #options: PromptHostOptions;
+  readonly #setup: HostSetup;
+  readonly #items: ItemQueue<Job>;
+  /** Timers over the running items' silence, by item. */
+  readonly #watches = new Map<number, () => void>();
+  readonly #first: Promise<FirstStart>;
+  #settleFirst: (result: FirstStart) => void = () => undefined;
+  #host: HostProcess | undefined;
+  #guilty: Item<Job> | undefined;
+  #cancelRestart: () => void = () => undefined;
+  #delayMs = RESTART_MIN_MS;
+  #restarts = 0;
+  #nextBody = 0;
+  #closed = false;
+
+  /** Forks the first host at once. */
+  constructor(options: PromptHostOptions) {
+    this.#options = options;
+    const workerFile = options.workerFile ?? fileURLToPath(new URL('./worker.js', import.meta.url));
+    this.#setup = { models: options.models, workers: options.workers, workerFile };
+    this.#items = new ItemQueue(options.workers, options.maxQueued);
+    this.#first = new Promise((resolve) => {
+      this.#settleFirst = resolve;
+    });
+    this.#start();
+  }
+
+  /** Settles once: the first host is ready, with what it found of each model, or it could not be started (and is tried again). */
+  ready(): Promise<FirstStart> {
+    return this.#first;
+  }
+
+  stats(): PromptHostStats {
+    return { queued: this.#items.queued, running: this.#items.running, restarts: this.#restarts };
+  }
+
+  open(route: Route, bytes: Uint8Array): OpenPrompt {
+    const body: Body = { id: this.#nextBody++, route, bytes };
+    return {
+      check: (signal) => this.#check(body, signal),
+      tokenize: (signal) => this.#ask('tokenize', body, signal) as Promise<Tokenized>,
+      close: () => this.#drop(body),
+    };
+  }
+
+  /** Kills the host; what it owed fails. Idempotent, and may be called before the host is ready. */
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#cancelRestart();
+    this.#host?.kill('closed');
+    this.#settleFirst({ kind: 'unable' });
+    this.#failAll();
+  }
+
+  #check(body: Body, signal: AbortSignal): Promise<Checked> {
+    if (body.bytes !== undefined && body.bytes.byteLength > this.#options.inlineBytes)
+      return this.#ask('check', body, signal) as Promise<Checked>;
+    if (body.bytes === undefined || signal.aborted) return Promise.resolve({ kind: 'aborted' });
+    const parsed = parseBody(body.route, body.bytes);
+    return Promise.resolve(parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params });
+  }
+
+  #ask(step: Step, body: Body, signal: AbortSignal): Promise<Checked | Tokenized> {
+    if (this.#closed) return Promise.resolve(FAILED);
+    if (body.bytes === undefined || signal.aborted) return Promise.resolve(ABORTED);
+    return new Promise((resolve) => {
+      const settle = (result: Checked | Tokenized): void => {
+        signal.removeEventListener('abort', abort);
+        resolve(result);
+      };
+      const item = this.#items.add({ step, body, settle });
+      const abort = (): void => {
+        if (item !== undefined) this.#items.abandon(item);
+        resolve(ABORTED);
+      };
+      if (item === undefined) {
+        resolve(FULL);
+        return;
+      }
+      signal.addEventListener('abort', abort, { once: true });
+      this.#dispatch();
+    });
+  }
+
+  #dispatch(): void {
+    const host = this.#host;
+    if (host?.ready !== true || this.#guilty !== undefined) return;
+    for (let item = this.#items.next(); item !== undefined; item = this.#items.next()) this.#run(host, item);
+  }
+
+  #run(host: HostProcess, item: Item<Job>): void {
+    const { body, step } = item.job;
+    if (body.bytes !== undefined && body.sentTo !== host) {
+      body.sentTo = host;
+      host.send({ kind: 'body', body: body.id, route: body.route, bytes: body.bytes });
+    }
+    host.send({ kind: 'item', item: item.id, step, body: body.id });
+    const cancel = this.#options.clock.after(this.#options.silenceMs, () => {
+      if (this.#guilty !== undefined) return;
+      this.#guilty = item;
+      item.job.settle(FAILED);
+      host.kill('silent');
+    });
+    this.#watches.set(item.id, cancel);
+  }
+
+  #hear(news: News, forkedAt: number): void {
+    if (news.kind === 'ready') {
+      this.#options.hooks?.ready?.(news.models, this.#options.clock.now() - forkedAt);
+      this.#settleFirst({ kind: 'ready', models: news.models });
+    } else {
+      this.#unwatch(news.item);
+      this.#items.finish(news.item)?.job.settle(news.result);
+      this.#delayMs = RESTART_MIN_MS;
+    }
+    this.#dispatch();
+  }
+
+  #drop(body: Body): void {
+    if (body.bytes === undefined) return;
+    body.bytes = undefined;
+    if (body.sentTo !== undefined && body.sentTo === this.#host) this.#host.send({ kind: 'drop', body: body.id });
+  }
+
+  #start(): void {
+    const forkedAt = this.#options.clock.now();
+    this.#host = new HostProcess(this.#setup, this.#options.clock, {
+      news: (news) => this.#hear(news, forkedAt),
+      gone: (why) => this.#gone(why),
+    });
+  }
+
+  #gone(why: HostEnd): void {
+    this.#host = undefined;
+    if (this.#closed) return;
+    // Nobody is to wait for a host that does not come up.
+    if (why === 'start') this.#failAll();
+    else this.#blame();
+    this.#settleFirst({ kind: 'unable' });
+    const delayMs = this.#delayMs;
+    this.#delayMs = Math.min(delayMs * 2, RESTART_MAX_MS);
+    this.#restarts += 1;
+    this.#options.hooks?.restart?.(why, delayMs);
+    this.#cancelRestart = this.#options.clock.after(delayMs, () => this.#start());
+  }
+
+  #blame(): void {
+    for (const item of this.#watches.keys()) this.#unwatch(item);
+    for (const item of this.#items.lost(this.#guilty)) item.job.settle(FAILED);
+    this.#guilty = undefined;
+  }
+
+  #failAll(): void {
+    for (const item of this.#watches.keys()) this.#unwatch(item);
+    for (const item of this.#items.clear()) item.job.settle(FAILED);
+  }
+
+  #unwatch(item: number): void {
+    this.#watches.get(item)?.();
+    this.#watches.delete(item);
+  }
+}
+
+const FAILED: NoResult = { kind: 'failed' };
+const ABORTED: NoResult = { kind: 'aborted' };
+const FULL: Refusal = {
+  kind: 'invalid',
+  error: contractError('capacity_exceeded', 'Too many requests are waiting to be read. Retry after the time given.'),
+};

@@ -1,0 +1,83 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { Clock } from '../clock.js';
+import { readNews, versioned, type HostSetup, type News, type Order } from './messages.js';
+
+/** Loading many large vocabularies on a busy machine takes seconds; a host that takes longer than this is stuck. */
+const START_TIMEOUT_MS = 60_000;
+
+/** Why a host is gone: it ended by itself, was killed over a silent item, broke the protocol, never became ready, or was closed. */
+export type HostEnd = 'died' | 'silent' | 'protocol' | 'start' | 'closed';
+
+export interface HostEvents {
+  /** Any message of this protocol version; `ready` is always the first. */
+  news(news: News): void;
+  /** Once, and the last event: the process has ended and all that it sent has been heard. */
+  gone(why: HostEnd): void;
+}
+
+/** One prompt host from fork to exit. */
+export class HostProcess {
+  readonly #child: ChildProcess;
+  readonly #events: HostEvents;
+  readonly #cancelStart: () => void;
+  #end: HostEnd = 'died';
+  #ready = false;
+  #gone = false;
+  /** Exit and the channel's end come in either order, and answers may still be read between them. */
+  #left = 2;
+
+  constructor(setup: HostSetup, clock: Clock, events: HostEvents) {
+    this.#events = events;
+    this.#child = fork(fileURLToPath(new URL('./host.js', import.meta.url)), {
+      serialization: 'advanced',
+      execArgv: [],
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
+    this.#child.on('message', (raw) => this.#hear(raw));
+    this.#child.once('exit', () => this.#leave(1));
+    this.#child.once('disconnect', () => this.#leave(1));
+    // Could not be started, or killed; what follows then is `exit` or nothing at all.
+    this.#child.on('error', () => {
+      if (this.#child.pid === undefined) this.#leave(2);
+    });
+    this.#cancelStart = clock.after(START_TIMEOUT_MS, () => this.kill('start'));
+    this.send({ kind: 'start', setup });
+  }
+
+  get ready(): boolean {
+    return this.#ready && !this.#gone;
+  }
+
+  /** Never throws; what is sent to a host that is going is lost, and `gone` follows. */
+  send(order: Order): void {
+    if (this.#child.connected) this.#child.send(versioned(order), () => undefined);
+  }
+
+  /** Ends the process at once, whatever its threads do; `gone` follows with this reason. */
+  kill(why: HostEnd): void {
+    if (this.#end === 'died') this.#end = why;
+    this.#child.kill('SIGKILL');
+  }
+
+  #hear(raw: unknown): void {
+    const news = readNews(raw);
+    if (news === undefined || (news.kind === 'ready') === this.#ready) {
+      this.kill('protocol');
+      return;
+    }
+    if (news.kind === 'ready') {
+      this.#ready = true;
+      this.#cancelStart();
+    }
+    this.#events.news(news);
+  }
+
+  #leave(parts: number): void {
+    this.#left -= parts;
+    if (this.#left > 0 || this.#gone) return;
+    this.#gone = true;
+    this.#cancelStart();
+    this.#events.gone(this.#ready || this.#end !== 'died' ? this.#end : 'start');
+  }
+}

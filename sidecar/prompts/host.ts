@@ -1,0 +1,99 @@
+/**
+ * The prompt host: a child process, because the tokenizer can end its process (shared/engine.md section 3), with a pool of
+ * worker threads. It has no timers and decides nothing; the sidecar's client watches it and kills it. It goes with its parent.
+ */
+import { Piscina } from 'piscina';
+import type { Route } from '../contracts/requests.js';
+import { readOrder, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
+import type { Order, Step, WorkerTask } from './messages.js';
+import type { Checked, Tokenized } from './prompt-host.js';
+
+/**
+ * llama.cpp's regular expressions recurse over runs of like characters, some 400 bytes of stack each: with a thread's usual
+ * 4 MB the DeepSeek vocabularies die of 20,000 letters, with this of some 600,000. Reserved, not used until needed.
+ */
+const WORKER_STACK_MB = 256;
+
+interface Body {
+  readonly route: Route;
+  /** Over shared memory, so that every worker reads the one copy. */
+  readonly bytes: Uint8Array;
+}
+
+type Pool = Piscina<WorkerTask, readonly ModelReport[] | Checked | Tokenized>;
+
+const bodies = new Map<number, Body>();
+let pool: Pool | undefined;
+
+process.on('message', (raw) => {
+  const order = readOrder(raw);
+  if (order === undefined) quit();
+  else obey(order);
+});
+process.on('disconnect', quit);
+
+function obey(order: Order): void {
+  switch (order.kind) {
+    case 'start':
+      start(order.setup).catch(quit);
+      return;
+    case 'body':
+      bodies.set(order.body, { route: order.route, bytes: shared(order.bytes) });
+      return;
+    case 'drop':
+      bodies.delete(order.body);
+      return;
+    case 'item':
+      answer(order.item, order.step, order.body).catch(quit);
+      return;
+    default:
+      quit();
+  }
+}
+
+async function start(setup: HostSetup): Promise<void> {
+  const made: Pool = new Piscina({
+    filename: setup.workerFile,
+    minThreads: setup.workers,
+    maxThreads: setup.workers,
+    idleTimeout: Infinity,
+    workerData: setup,
+    resourceLimits: { stackSizeMb: WORKER_STACK_MB },
+  });
+  pool = made;
+  // A worker that dies without a task is replaced by the pool; unheard, its error would end the process.
+  made.on('error', () => undefined);
+  // A worker holds one task at a time and gets it before it has loaded, so as many tasks as workers wait for all of them.
+  const reports = await Promise.all(Array.from({ length: setup.workers }, () => made.run({ kind: 'report' })));
+  send({ kind: 'ready', models: reports[0] as readonly ModelReport[] });
+}
+
+async function answer(item: number, step: Step, body: number): Promise<void> {
+  send({ kind: 'answer', item, result: await run(step, bodies.get(body)) });
+}
+
+async function run(step: Step, body: Body | undefined): Promise<Checked | Tokenized> {
+  if (pool === undefined || body === undefined) return { kind: 'failed' };
+  try {
+    return (await pool.run({ kind: step, ...body })) as Checked | Tokenized;
+  } catch {
+    // The worker threw or died (out of memory); the thread is replaced, this item has failed.
+    return { kind: 'failed' };
+  }
+}
+
+function shared(bytes: Uint8Array): Uint8Array {
+  const copy = new Uint8Array(new SharedArrayBuffer(bytes.byteLength));
+  copy.set(bytes);
+  return copy;
+}
+
+function send(news: News): void {
+  // The parent may be gone already; `disconnect` follows.
+  process.send?.(versioned(news), undefined, {}, () => undefined);
+}
+
+/** Not process.exit: that waits for threads, and one may be stuck in native code. */
+function quit(): void {
+  process.kill(process.pid, 'SIGKILL');
+}

@@ -1,0 +1,82 @@
+/**
+ * The messages between the sidecar and its prompt host. The child is forked with `serialization: 'advanced'`, so typed
+ * arrays cross as they are. The sidecar speaks first (`start`); the host answers `ready`, and from then on one `answer` an
+ * `item`. Every message carries `v`; one with another `v`, or of an unknown kind, ends the host.
+ */
+import type { Route } from '../contracts/requests.js';
+import type { Checked, Tokenized } from './prompt-host.js';
+
+export const PROMPTS_VERSION = 1;
+
+/** A model whose prompts the host makes. */
+export interface PromptModel {
+  /** What callers name. */
+  readonly id: string;
+  readonly kind: 'chat' | 'decision';
+  /** Path of a GGUF file. */
+  readonly file: string;
+  /** Tokens that a chat prompt can have at most; what cannot fit by its length alone is refused without being tokenized. */
+  readonly contextPerSeat: number;
+  /** Jinja source to use in place of the file's own chat template. */
+  readonly template?: string;
+}
+
+/** What the host found on loading a model. With `problem` (one line, for the operator) every item for it fails. */
+export interface ModelReport {
+  readonly id: string;
+  /** The template can be given tools, a system message. */
+  readonly tools: boolean;
+  readonly system: boolean;
+  readonly problem?: string;
+}
+
+/** How a host is to be set up. Goes on to its workers as it is. */
+export interface HostSetup {
+  readonly models: readonly PromptModel[];
+  readonly workers: number;
+  /** Path of the worker's module. */
+  readonly workerFile: string;
+}
+
+/** `check`: is the body a valid request; `tokenize`: its tokens as well. */
+export type Step = 'check' | 'tokenize';
+
+/** Sidecar to host. At most `workers` items are unanswered at a time, so an item sent is an item running. */
+export type Order =
+  | { readonly kind: 'start'; readonly setup: HostSetup }
+  /** Kept until `drop`. */
+  | { readonly kind: 'body'; readonly body: number; readonly route: Route; readonly bytes: Uint8Array }
+  | { readonly kind: 'item'; readonly item: number; readonly step: Step; readonly body: number }
+  | { readonly kind: 'drop'; readonly body: number };
+
+/** Host to sidecar. */
+export type News =
+  | { readonly kind: 'ready'; readonly models: readonly ModelReport[] }
+  | { readonly kind: 'answer'; readonly item: number; readonly result: Checked | Tokenized };
+
+/** What goes over the channel. */
+export type OnTheWire<M> = M & { readonly v: number };
+
+/** Puts the protocol's version on a message. */
+export function versioned<M extends Order | News>(message: M): OnTheWire<M> {
+  return { v: PROMPTS_VERSION, ...message };
+}
+
+/** The host's reading of what arrived; undefined: not a message of this version. */
+export function readOrder(raw: unknown): Order | undefined {
+  return isOfThisVersion(raw) ? (raw as Order) : undefined;
+}
+
+/** The sidecar's reading of what arrived; undefined: not a message of this version. */
+export function readNews(raw: unknown): News | undefined {
+  return isOfThisVersion(raw) ? (raw as News) : undefined;
+}
+
+/** Beyond the version and the kind nothing is checked: both ends are one build. */
+function isOfThisVersion(raw: unknown): boolean {
+  return typeof raw === 'object' && raw !== null && 'v' in raw && raw.v === PROMPTS_VERSION && 'kind' in raw;
+}
+
+/** A task for one worker. The body is shared memory: it is copied once, on its way into the host. */
+export type WorkerTask =
+  { readonly kind: 'report' } | { readonly kind: Step; readonly route: Route; readonly bytes: Uint8Array };

@@ -1,0 +1,50 @@
+import { SpecialTexts } from '../../engine/prompt/data-text.js';
+import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
+import { makeDecisionPrompt, type DecisionPrompt } from '../../engine/prompt/decision-prompt.js';
+import { makeTemplate } from '../../engine/prompt/template.js';
+import type { Vocabulary } from '../../engine/prompt/tokens.js';
+import { loadVocabulary } from '../../engine/prompt/vocabulary.js';
+import type { ModelReport, PromptModel } from './messages.js';
+
+/** What one worker holds of one model. */
+export type LoadedModel = { readonly report: ModelReport; readonly model: PromptModel } & (
+  | { readonly kind: 'chat'; readonly parts: PromptParts }
+  | { readonly kind: 'decision'; readonly prompt: DecisionPrompt }
+  | { readonly kind: 'broken' }
+);
+
+/**
+ * Loads the models' tokenizers, one a file, and their templates. A model that cannot be served is reported, not thrown: the
+ * others go on.
+ */
+export function loadModels(models: readonly PromptModel[]): Promise<LoadedModel[]> {
+  const files = new Map<string, Promise<Vocabulary>>();
+  return Promise.all(
+    models.map(async (model) => {
+      const vocabulary = files.get(model.file) ?? loadVocabulary(model.file);
+      files.set(model.file, vocabulary);
+      try {
+        return prepareModel(model, await vocabulary);
+      } catch (error) {
+        return broken(model, `the file cannot be loaded: ${error instanceof Error ? error.message : 'unknown'}`);
+      }
+    }),
+  );
+}
+
+function prepareModel(model: PromptModel, vocabulary: Vocabulary): LoadedModel {
+  const source = model.template ?? vocabulary.chatTemplate;
+  if (source === undefined) return broken(model, 'the file has no chat template');
+  const made = makeTemplate(source, { bos: vocabulary.bos?.text ?? '', eos: vocabulary.eosText });
+  if (made.kind === 'bad') return broken(model, made.problem);
+  const parts = { template: made.template, vocabulary, specials: new SpecialTexts(vocabulary.specialTexts) };
+  const report = { id: model.id, ...made.template.capabilities };
+  if (model.kind === 'chat') return { kind: 'chat', model, report, parts };
+  const decision = makeDecisionPrompt(parts);
+  if (decision.kind === 'bad') return broken(model, decision.problem);
+  return { kind: 'decision', model, report, prompt: decision.prompt };
+}
+
+function broken(model: PromptModel, problem: string): LoadedModel {
+  return { kind: 'broken', model, report: { id: model.id, tools: false, system: false, problem } };
+}

@@ -1,0 +1,90 @@
+import { chatPrompt, type ChatPrompt } from '../../engine/prompt/chat-prompt.js';
+import { DECISION_PROMPT_TOKENS, type DecisionTokens } from '../../engine/prompt/decision-prompt.js';
+import { parseBody } from '../contracts/parse.js';
+import type { ChatRequest, DecisionRequest, Route } from '../contracts/requests.js';
+import { contractError, type ErrorCode } from '../errors.js';
+import type { LoadedModel } from './models.js';
+import type { Checked, Refusal, Tokenized } from './prompt-host.js';
+
+/** The first of a body's two steps. */
+export function check(route: Route, bytes: Uint8Array): Checked {
+  const parsed = parseBody(route, bytes);
+  return parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params };
+}
+
+/** The second, which starts from the bytes again: what the first one parsed may have died with its host. */
+export function tokenize(models: ReadonlyMap<string, LoadedModel>, route: Route, bytes: Uint8Array): Tokenized {
+  const parsed = parseBody(route, bytes);
+  if (parsed.kind === 'invalid') return parsed;
+  const { request } = parsed;
+  const model = models.get(request.params.model);
+  if (isDecision(request)) return model?.kind === 'decision' ? decide(model, request) : { kind: 'failed' };
+  return model?.kind === 'chat' ? chat(model, request) : { kind: 'failed' };
+}
+
+function isDecision(request: ChatRequest | DecisionRequest): request is DecisionRequest {
+  return request.params.route !== 'chat';
+}
+
+function chat(model: LoadedModel & { kind: 'chat' }, { params, conversation }: ChatRequest): Tokenized {
+  const limit = model.model.contextPerSeat;
+  const prompt = chatPrompt(
+    model.parts,
+    params.usesTools ? conversation : { messages: conversation.messages },
+    {
+      addGenerationPrompt: true,
+      ...(params.reasoningEffort === undefined ? {} : { reasoningEffort: params.reasoningEffort }),
+    },
+    limit,
+  );
+  if (prompt.kind === 'tokens') return { kind: 'chat', tokens: prompt.tokens };
+  if (prompt.kind === 'failed') return cannotRender(prompt.why);
+  return refusal(
+    'bad_request',
+    `The prompt has at least ${prompt.atLeast} tokens; the context holds ${limit}.`,
+    'messages',
+  );
+}
+
+function cannotRender(why: (ChatPrompt & { kind: 'failed' })['why']): Refusal {
+  switch (why) {
+    case 'tools':
+      return refusal('unprocessable', "This model's chat template has no tools.", 'tools');
+    case 'arguments':
+      return refusal(
+        'unprocessable',
+        "This model's chat template needs the arguments of tool calls to be JSON, and some are not.",
+        'messages',
+      );
+    case 'conversation':
+      return refusal('unprocessable', "This model's chat template cannot express this conversation.", 'messages');
+  }
+}
+
+function decide(model: LoadedModel & { kind: 'decision' }, request: DecisionRequest): Tokenized {
+  const questions = request.params.questions.map(({ type, answers }, at) => ({
+    type,
+    answers,
+    question: request.questions[at]?.question ?? '',
+    meanings: request.questions[at]?.meanings ?? [],
+  }));
+  const made = model.prompt.tokenize(request.input, questions);
+  if (made.kind === 'tokens') return { kind: 'decision', input: made.input, questions: made.questions };
+  return tooLong(made, request.params.route);
+}
+
+function tooLong(made: DecisionTokens & { kind: 'too-long' }, route: 'decisions' | 'systemone'): Refusal {
+  const count = made.exact ? `${made.tokens}` : `at least ${made.tokens}`;
+  // systemone's questions are named by the caller, so its path stops before the name.
+  const param = route === 'decisions' ? `questions[${made.question}]` : 'questions';
+  return refusal(
+    'bad_request',
+    `The prompt of question ${made.question} (input, question and template) has ${count} tokens; ` +
+      `at most ${DECISION_PROMPT_TOKENS} are allowed.`,
+    param,
+  );
+}
+
+function refusal(code: ErrorCode, message: string, param: string): Refusal {
+  return { kind: 'invalid', error: contractError(code, message, { param }) };
+}

@@ -1,0 +1,163 @@
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import t from 'tap';
+import type { PromptConversation } from '../../../engine/prompt/conversation.js';
+import { makeTemplate, type ChatTemplate } from '../../../engine/prompt/template.js';
+import { bundleCheckout } from '../../support/models.js';
+import { bundleTemplate } from '../../support/prompt-models.js';
+
+const ANSWER = { addGenerationPrompt: true };
+const TOOLS = [
+  {
+    type: 'function',
+    function: {
+      name: 'get_weather',
+      description: 'Tells the weather',
+      parameters: {
+        type: 'object',
+        properties: { city: { type: 'string', description: 'A city' } },
+        required: ['city'],
+      },
+    },
+  },
+];
+const PLAIN: PromptConversation = {
+  messages: [
+    { role: 'system', content: 'Be brief.' },
+    { role: 'user', content: 'Hello' },
+    { role: 'assistant', content: 'Yes?' },
+    { role: 'user', content: 'Goodbye' },
+  ],
+};
+const OFFER: PromptConversation = { messages: [{ role: 'user', content: 'Hello' }], tools: TOOLS };
+const LOOP: PromptConversation = {
+  messages: [
+    { role: 'user', content: 'Weather in Paris?' },
+    {
+      role: 'assistant',
+      content: null,
+      tool_calls: [
+        { id: 'call00001', type: 'function', function: { name: 'get_weather', arguments: '{"city":"Paris"}' } },
+      ],
+    },
+    { role: 'tool', tool_call_id: 'call00001', content: 'sunny' },
+    { role: 'assistant', content: 'It is sunny.' },
+    { role: 'user', content: 'Thanks' },
+  ],
+  tools: TOOLS,
+};
+
+function template(source: string): ChatTemplate {
+  const made = makeTemplate(source, { bos: '<s>', eos: '</s>' });
+  if (made.kind === 'bad') throw new Error(made.problem);
+  return made.template;
+}
+
+function shows(chat: ChatTemplate, conversation: PromptConversation, ...texts: string[]): boolean {
+  const rendered = chat.render(conversation, ANSWER);
+  return rendered.kind === 'text' && texts.every((text) => rendered.text.includes(text));
+}
+
+t.test('the templates of real models', async (t) => {
+  const names = (await readdir(join(await bundleCheckout(), 'models/templates')))
+    .filter((name) => name.endsWith('.jinja'))
+    .map((name) => name.slice(0, -'.jinja'.length));
+  const count = { plain: 0, withTools: 0, withoutTools: 0, loop: 0 };
+  for (const name of names) {
+    const made = makeTemplate(await bundleTemplate(name), { bos: '<s>', eos: '</s>' });
+    if (made.kind === 'bad') continue;
+    const chat = made.template;
+    if (shows(chat, PLAIN, 'Be brief.', 'Hello', 'Goodbye')) count.plain++;
+    if (!chat.capabilities.tools) {
+      count.withoutTools++;
+      t.same(chat.render(OFFER, ANSWER), { kind: 'failed', why: 'tools' }, `${name} says that it has no tools`);
+    } else if (shows(chat, OFFER, 'get_weather', 'city')) count.withTools++;
+    if (shows(chat, LOOP, 'get_weather', 'sunny')) count.loop++;
+  }
+  t.equal(names.length, 70);
+  t.ok(count.plain >= 66, `${count.plain} render a conversation`);
+  t.ok(count.withTools >= 57, `${count.withTools} show the tools offered`);
+  t.ok(count.withTools + count.withoutTools >= 66, `${count.withoutTools} have no tools and say so`);
+  t.ok(count.loop >= 53, `${count.loop} render a tool loop`);
+});
+
+t.test('arguments reach each template in the form that it writes as JSON', async (t) => {
+  for (const name of [
+    'Qwen-Qwen2.5-7B-Instruct',
+    'meetkai-functionary-medium-v3.1',
+    'meta-llama-Llama-3.1-8B-Instruct',
+  ]) {
+    const rendered = template(await bundleTemplate(name)).render(LOOP, ANSWER);
+    if (rendered.kind !== 'text') {
+      t.fail(name);
+      return;
+    }
+    t.match(rendered.text, /\{"city": ?"Paris"\}/, name);
+  }
+});
+
+t.test('a template that cannot take what it is given says so and never throws', async (t) => {
+  t.match(makeTemplate('{% if %}', { bos: '', eos: '' }), { kind: 'bad', problem: /does not parse/ });
+  t.match(makeTemplate('fixed text', { bos: '', eos: '' }), { kind: 'bad', problem: /cannot render/ });
+  const strict = template(
+    '{% for m in messages %}{% if m.role == "tool" %}{{ raise_exception(m.content) }}{% endif %}{{ m.content }}{% endfor %}',
+  );
+  t.same(strict.render({ messages: [{ role: 'tool', content: 'x' }] }, ANSWER), {
+    kind: 'failed',
+    why: 'conversation',
+  });
+  const hermes = template(await bundleTemplate('Qwen-Qwen2.5-7B-Instruct'));
+  const broken = { id: 'call00001', type: 'function', function: { name: 'f', arguments: '{"city":' } };
+  t.same(
+    hermes.render(
+      {
+        messages: [
+          { role: 'user', content: 'x' },
+          { role: 'assistant', tool_calls: [broken] },
+        ],
+      },
+      ANSWER,
+    ),
+    {
+      kind: 'failed',
+      why: 'arguments',
+    },
+  );
+});
+
+t.test('a system message goes before the next one where there is no system role', async (t) => {
+  const gemma = template(await bundleTemplate('google-gemma-2-2b-it'));
+  t.equal(gemma.capabilities.system, false);
+  const rendered = gemma.render(PLAIN, ANSWER);
+  t.match(rendered, { kind: 'text', text: 'user\nBe brief.\nHello' });
+});
+
+t.test('text parts are one text', async (t) => {
+  const chat = template('{% for m in messages %}[{{ m.content }}]{% endfor %}');
+  const content = [
+    { type: 'text', text: 'one' },
+    { type: 'image_url', image_url: { url: 'https://example.com/a.png' } },
+    { type: 'text', text: 'two' },
+  ];
+  t.same(chat.render({ messages: [{ role: 'user', content }] }, ANSWER), { kind: 'text', text: '[one\ntwo]' });
+  const typed = template('{% for m in messages %}{% for c in m.content %}<{{ c.text }}>{% endfor %}{% endfor %}');
+  t.same(typed.render({ messages: [{ role: 'user', content }] }, ANSWER), { kind: 'text', text: '<one\ntwo>' });
+});
+
+t.test('reasoning effort reaches the template, and its absence too', async (t) => {
+  const chat = template(
+    '{% for m in messages %}{{ m.content }}{% endfor %}|{{ enable_thinking is defined }}|{{ enable_thinking }}|{{ reasoning_effort }}',
+  );
+  const of = (reasoningEffort?: string) =>
+    chat.render(
+      { messages: [{ role: 'user', content: 'x' }] },
+      { addGenerationPrompt: true, ...(reasoningEffort === undefined ? {} : { reasoningEffort }) },
+    );
+  t.match(of('none'), { text: 'x|true|false|none' });
+  t.match(of('high'), { text: 'x|true|true|high' });
+  t.match(of(), { text: /^x\|false\|/ });
+  const qwen = template(await bundleTemplate('Qwen-Qwen3-0.6B'));
+  t.match(qwen.render(OFFER, { addGenerationPrompt: true, reasoningEffort: 'none' }), {
+    text: /<think>\n\n<\/think>\n\n$/,
+  });
+});

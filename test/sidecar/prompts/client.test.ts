@@ -1,0 +1,196 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t, { type Test } from 'tap';
+import { systemClock } from '../../../sidecar/clock.js';
+import { PromptHostClient, type PromptHostOptions } from '../../../sidecar/prompts/client.js';
+import type { Tokenized } from '../../../sidecar/prompts/prompt-host.js';
+import type { StubBody } from '../../support/prompt-worker.js';
+
+const STUB = fileURLToPath(new URL('../../support/prompt-worker.js', import.meta.url));
+const NEVER = new AbortController().signal;
+
+/** A client over stand-in workers, with a folder for what they write; closed after the test. */
+function host(t: Test, options: Partial<PromptHostOptions> = {}) {
+  const folder = t.testdir();
+  const restarts: string[] = [];
+  let onRestart: () => void = () => undefined;
+  const restarted = new Promise<void>((resolve) => {
+    onRestart = resolve;
+  });
+  const client = new PromptHostClient({
+    models: [{ id: 'm', kind: 'chat', file: 'none', contextPerSeat: 100 }],
+    workers: 1,
+    silenceMs: 30_000,
+    maxQueued: 10,
+    inlineBytes: 0,
+    clock: systemClock,
+    workerFile: STUB,
+    hooks: {
+      restart: (why) => {
+        restarts.push(why);
+        onRestart();
+      },
+    },
+    ...options,
+  });
+  // Between two hosts only the clock's timer is pending, and that does not keep a process alive.
+  const alive = setInterval(() => undefined, 60_000);
+  t.teardown(() => {
+    clearInterval(alive);
+    client.close();
+  });
+  const log = join(folder, 'log');
+  const file = (name: string) => join(folder, name);
+  const send = (name: string, what: StubBody['do'], until?: string, signal = NEVER): Promise<Tokenized> => {
+    const body: StubBody = { name, do: what, log, ...(until === undefined ? {} : { until: file(until) }) };
+    const prompt = client.open('chat', Buffer.from(JSON.stringify(body)));
+    return prompt.tokenize(signal).finally(() => prompt.close());
+  };
+  return {
+    client,
+    restarts,
+    restarted,
+    send,
+    make: (name: string) => writeFile(file(name), ''),
+    runs: async () => (await readFile(log, 'utf8')).trim().split('\n'),
+    /** Other processes write the log, and nothing tells when. */
+    logged: async (line: string) => {
+      for (let tries = 0; tries < 2000; tries++) {
+        if ((await readFile(log, 'utf8').catch(() => '')).includes(`${line}\n`)) return;
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+      throw new Error(`never logged: ${line}`);
+    },
+  };
+}
+
+t.test('an item is answered, and one whose worker throws fails alone', async (t) => {
+  const { client, send, restarts } = host(t);
+  t.same(await client.ready(), { kind: 'ready', models: [{ id: 'm', tools: false, system: true }] });
+  t.same(await send('abc', 'answer'), { kind: 'chat', tokens: Uint32Array.of(3) });
+  t.same(await send('x', 'throw'), { kind: 'failed' });
+  t.same(await send('ab', 'answer'), { kind: 'chat', tokens: Uint32Array.of(2) });
+  t.same(restarts, []);
+});
+
+t.test(
+  'the item that kills the host fails and is not tried again; those that wait are answered by the next host',
+  async (t) => {
+    const { client, send, runs, restarts } = host(t);
+    const [killer, waiting] = await Promise.all([send('killer', 'die'), send('waiting', 'answer')]);
+    t.same(killer, { kind: 'failed' });
+    t.match(waiting, { kind: 'chat' });
+    t.same(await runs(), ['killer start', 'waiting start', 'waiting end']);
+    t.same(restarts, ['died']);
+    t.same(client.stats(), { queued: 0, running: 0, restarts: 1 });
+  },
+);
+
+t.test('of two that ran when the host died the innocent is tried again and answered', async (t) => {
+  const { send, runs, make, logged } = host(t, { workers: 2 });
+  const innocent = send('innocent', 'wait', 'go');
+  await logged('innocent start');
+  const killer = send('killer', 'die');
+  await logged('killer start');
+  await make('go');
+  t.same(await killer, { kind: 'failed' });
+  t.match(await innocent, { kind: 'chat' });
+  const all = await runs();
+  t.same(all.filter((line) => line === 'innocent end').length, 1);
+  t.same(all.filter((line) => line === 'killer start').length, 2, 'the second time alone, which proves it');
+  t.same(all.slice(2), ['innocent start', 'innocent end', 'killer start']);
+});
+
+t.test('a silent item fails after silenceMs and the host is killed; the one beside it is tried again', async (t) => {
+  const { send, runs, restarts, logged, make, restarted } = host(t, { workers: 2, silenceMs: 1000 });
+  const hung = send('hung', 'hang');
+  await logged('hung start');
+  const started = performance.now();
+  const beside = send('beside', 'wait', 'go');
+  t.same(await hung, { kind: 'failed' });
+  t.ok(performance.now() - started < 5000);
+  await restarted;
+  await make('go');
+  t.match(await beside, { kind: 'chat' });
+  t.same(restarts, ['silent']);
+  t.same((await runs()).filter((line) => line === 'hung start').length, 1, 'it is not tried again');
+});
+
+t.test('an item given up while it waits never runs', async (t) => {
+  const { send, runs, make, logged } = host(t);
+  const running = send('running', 'wait', 'go');
+  await logged('running start');
+  const controller = new AbortController();
+  const waiting = send('waiting', 'answer', undefined, controller.signal);
+  controller.abort();
+  t.same(await waiting, { kind: 'aborted' });
+  await make('go');
+  t.match(await running, { kind: 'chat' });
+  t.match(await send('last', 'answer'), { kind: 'chat' });
+  t.same(await runs(), ['running start', 'running end', 'last start', 'last end']);
+});
+
+t.test('an item given up while it runs is over at once, and its result is ignored', async (t) => {
+  const { client, send, make, logged } = host(t);
+  const controller = new AbortController();
+  const running = send('running', 'wait', 'go', controller.signal);
+  await logged('running start');
+  controller.abort();
+  t.same(await running, { kind: 'aborted' });
+  t.equal(client.stats().running, 1, 'the worker is still at it');
+  await make('go');
+  t.match(await send('next', 'answer'), { kind: 'chat' });
+  t.same(
+    await send('late', 'answer', undefined, controller.signal),
+    { kind: 'aborted' },
+    'aborted before it was asked',
+  );
+});
+
+t.test('given up while it runs and then fatal: nobody is failed for it', async (t) => {
+  const { send, make, logged } = host(t);
+  const controller = new AbortController();
+  const killer = send('killer', 'wait-die', 'go', controller.signal);
+  await logged('killer start');
+  const waiting = send('waiting', 'answer');
+  controller.abort();
+  t.same(await killer, { kind: 'aborted' });
+  await make('go');
+  t.match(await waiting, { kind: 'chat' });
+});
+
+t.test('one more than may wait is refused', async (t) => {
+  const { send, make, logged } = host(t, { maxQueued: 1 });
+  const first = send('first', 'wait', 'go');
+  await logged('first start');
+  const second = send('second', 'answer');
+  t.match(await send('third', 'answer'), { kind: 'invalid', error: { code: 'capacity_exceeded', status: 429 } });
+  await make('go');
+  t.match(await first, { kind: 'chat' });
+  t.match(await second, { kind: 'chat' });
+});
+
+t.test('a host that cannot start leaves nobody waiting', async (t) => {
+  const { client, send, restarts } = host(t, { models: [{ id: 'm', kind: 'chat', file: 'fatal', contextPerSeat: 1 }] });
+  const waiting = send('waiting', 'answer');
+  t.same(await client.ready(), { kind: 'unable' });
+  t.same(await waiting, { kind: 'failed' });
+  t.equal(restarts[0], 'start');
+});
+
+t.test('close ends the host and fails what it owed, whenever it comes', async (t) => {
+  const early = host(t);
+  const waiting = early.send('waiting', 'answer');
+  early.client.close();
+  early.client.close();
+  t.same(await waiting, { kind: 'failed' });
+  t.same(await early.client.ready(), { kind: 'unable' });
+  const late = host(t);
+  const running = late.send('running', 'hang');
+  await late.logged('running start');
+  late.client.close();
+  t.same(await running, { kind: 'failed' });
+  t.same(await late.send('after', 'answer'), { kind: 'failed' });
+  t.same(late.restarts, []);
+});

@@ -1,0 +1,160 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import t, { type Test } from 'tap';
+import { systemClock } from '../../../sidecar/clock.js';
+import type { Route } from '../../../sidecar/contracts/requests.js';
+import { PromptHostClient } from '../../../sidecar/prompts/client.js';
+import { versioned, type PromptModel } from '../../../sidecar/prompts/messages.js';
+import type { Tokenized } from '../../../sidecar/prompts/prompt-host.js';
+import { testModel } from '../../support/models.js';
+import { bundleTemplate, bundleVocabulary } from '../../support/prompt-models.js';
+
+const NEVER = new AbortController().signal;
+const HOST = fileURLToPath(new URL('../../../sidecar/prompts/host.js', import.meta.url));
+const STUB = fileURLToPath(new URL('../../support/prompt-worker.js', import.meta.url));
+
+function clientOf(t: Test, models: readonly PromptModel[]) {
+  const restarts: string[] = [];
+  const client = new PromptHostClient({
+    models,
+    workers: 1,
+    silenceMs: 30_000,
+    maxQueued: 10,
+    inlineBytes: 1000,
+    clock: systemClock,
+    hooks: { restart: (why) => restarts.push(why) },
+  });
+  // Between two hosts only the clock's timer is pending, and that does not keep a process alive.
+  const alive = setInterval(() => undefined, 60_000);
+  t.teardown(() => {
+    clearInterval(alive);
+    client.close();
+  });
+  const send = async (route: Route, body: object): Promise<Tokenized> => {
+    const prompt = client.open(route, Buffer.from(JSON.stringify(body)));
+    try {
+      const checked = await prompt.check(NEVER);
+      return checked.kind === 'checked' ? await prompt.tokenize(NEVER) : checked;
+    } finally {
+      prompt.close();
+    }
+  };
+  return { client, send, restarts };
+}
+
+async function real(
+  id: string,
+  kind: PromptModel['kind'],
+  vocabulary: string,
+  template: string,
+  contextPerSeat = 4096,
+): Promise<PromptModel> {
+  const file = await bundleVocabulary(vocabulary);
+  return { id, kind, file, contextPerSeat, template: await bundleTemplate(template) };
+}
+
+const user = (content: string) => [{ role: 'user', content }];
+
+t.test('bodies become tokens, and what cannot is refused with the reason', async (t) => {
+  const { client, send, restarts } = clientOf(t, [
+    await real('qwen', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct'),
+    await real('r1', 'chat', 'qwen2', 'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B'),
+    await real('judge', 'decision', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct'),
+    await real('mute', 'decision', 'phi-3', 'microsoft-Phi-3.5-mini-instruct'),
+    { id: 'lost', kind: 'chat', file: '/nowhere/model.gguf', contextPerSeat: 1 },
+  ]);
+  t.match(await client.ready(), {
+    kind: 'ready',
+    models: [
+      { id: 'qwen', tools: true, system: true },
+      { id: 'r1', tools: false },
+      { id: 'judge' },
+      { id: 'mute', problem: /is not one token/ },
+      { id: 'lost', problem: /cannot be loaded/ },
+    ],
+  });
+
+  const hello = await send('chat', { model: 'qwen', messages: user('Hello') });
+  // <|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n
+  t.equal(hello.kind === 'chat' && hello.tokens.slice(-9).join(), '151644,872,198,9707,151645,198,151644,77091,198');
+
+  const long = await send('chat', { model: 'qwen', messages: user('Hello '.repeat(1000)) });
+  t.ok(long.kind === 'chat' && long.tokens.length > 1000, 'a body that was checked in the host');
+
+  const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }];
+  t.match(await send('chat', { model: 'qwen', messages: user('Hello'), tools }), { kind: 'chat' });
+  t.match(await send('chat', { model: 'r1', messages: user('Hello'), tools }), {
+    kind: 'invalid',
+    error: { code: 'unprocessable', status: 422, param: 'tools' },
+  });
+  t.match(await send('chat', { model: 'qwen', messages: user('x'.repeat(256 * 5000)) }), {
+    kind: 'invalid',
+    error: { code: 'bad_request', message: /at least 5\d\d\d tokens; the context holds 4096/ },
+  });
+
+  const question = (text: string) => ({ id: 'q', type: 'yes_no', question: text });
+  const decided = await send('decisions', { model: 'judge', input: 'A text.', questions: [question('Short?')] });
+  t.ok(decided.kind === 'decision' && decided.questions[0]?.labels.length === 2 && decided.input.length > 10);
+  const over = {
+    model: 'judge',
+    input: 'word '.repeat(8000),
+    questions: [question('a?'), { ...question('word '.repeat(200)), id: 'p' }],
+  };
+  t.match(await send('decisions', over), {
+    kind: 'invalid',
+    error: { code: 'bad_request', param: 'questions[1]', message: /question 1 .* 8\d\d\d tokens; at most 8185/ },
+  });
+
+  t.same(await send('chat', { model: 'lost', messages: user('Hello') }), { kind: 'failed' });
+  t.match(await send('chat', { messages: user('Hello') }), { kind: 'invalid', error: { param: 'model' } });
+  t.same(restarts, []);
+});
+
+t.test("a model's own template is used", async (t) => {
+  const { send } = clientOf(t, [{ id: 'own', kind: 'chat', file: await testModel(), contextPerSeat: 4096 }]);
+  t.match(await send('chat', { model: 'own', messages: user('Hello') }), { kind: 'chat' });
+});
+
+t.test('20,000 equal letters are tokenized, and so many that the tokenizer dies of them fail alone', async (t) => {
+  const { send, restarts } = clientOf(t, [
+    await real('deepseek', 'chat', 'deepseek-llm', 'Qwen-Qwen2.5-7B-Instruct', 100_000),
+  ]);
+  // With a thread's usual stack the process ends here already: a segmentation fault in llama.cpp.
+  t.match(await send('chat', { model: 'deepseek', messages: user('a'.repeat(20_000)) }), { kind: 'chat' });
+  t.same(restarts, []);
+  const [killer, other] = await Promise.all([
+    send('chat', { model: 'deepseek', messages: user('a'.repeat(2_000_000)) }),
+    send('chat', { model: 'deepseek', messages: user('Hello') }),
+  ]);
+  t.same(killer, { kind: 'failed' });
+  t.match(other, { kind: 'chat' });
+  t.same(restarts, ['died']);
+});
+
+t.test('a host goes with its parent, and with a message that it does not know', async (t) => {
+  const started = async (): Promise<ChildProcess> => {
+    const child = fork(HOST, {
+      serialization: 'advanced',
+      execArgv: [],
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    });
+    child.send(versioned({ kind: 'start', setup: { models: [], workers: 1, workerFile: STUB } }));
+    await once(child, 'message');
+    return child;
+  };
+  const orphan = await started();
+  orphan.disconnect();
+  t.same(await once(orphan, 'exit'), [null, 'SIGKILL']);
+  const puzzled = await started();
+  puzzled.send({ v: 0, kind: 'drop', body: 1 });
+  t.same(await once(puzzled, 'exit'), [null, 'SIGKILL']);
+});
+
+t.test('no native llama code is in this process', async (t) => {
+  const { sharedObjects } = process.report.getReport() as unknown as { sharedObjects: string[] };
+  t.same(
+    sharedObjects.filter((path) => /llama|ggml/.test(path)),
+    [],
+  );
+});

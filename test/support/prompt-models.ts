@@ -1,0 +1,37 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
+import { SpecialTexts } from '../../engine/prompt/data-text.js';
+import { makeTemplate } from '../../engine/prompt/template.js';
+import type { Vocabulary } from '../../engine/prompt/tokens.js';
+import { loadVocabulary } from '../../engine/prompt/vocabulary.js';
+import { bundleCheckout } from './models.js';
+
+/** The source of one of the bundle's chat templates, named without its ending. */
+export async function bundleTemplate(name: string): Promise<string> {
+  return readFile(join(await bundleCheckout(), 'models/templates', `${name}.jinja`), 'utf8');
+}
+
+/** Path of one of the bundle's vocabularies, for example `qwen2`. */
+export async function bundleVocabulary(name: string): Promise<string> {
+  return join(await bundleCheckout(), 'models', `ggml-vocab-${name}.gguf`);
+}
+
+/** A real vocabulary with a template: the vocabulary's own unless one is named. Disposed of after the test. */
+export async function promptParts(
+  t: { teardown(fn: () => Promise<void>): void },
+  vocabularyName: string,
+  templateName?: string,
+): Promise<PromptParts> {
+  const vocabulary = await loadVocabulary(await bundleVocabulary(vocabularyName));
+  t.teardown(() => vocabulary.dispose());
+  const source = templateName === undefined ? (vocabulary.chatTemplate ?? '') : await bundleTemplate(templateName);
+  return partsOf(vocabulary, source);
+}
+
+/** Any vocabulary with any template. Throws when the template is bad. */
+export function partsOf(vocabulary: Vocabulary, source: string): PromptParts {
+  const made = makeTemplate(source, { bos: vocabulary.bos?.text ?? '', eos: vocabulary.eosText });
+  if (made.kind === 'bad') throw new Error(made.problem);
+  return { template: made.template, vocabulary, specials: new SpecialTexts(vocabulary.specialTexts) };
+}

@@ -1,0 +1,44 @@
+/**
+ * A stand-in for the prompt host's worker. A body is JSON text: `do` says what becomes of the item, `log` names a file to
+ * which every run is written first, as `<name> start` and, when it is answered, `<name> end`.
+ */
+import { appendFileSync, existsSync } from 'node:fs';
+import { workerData } from 'node:worker_threads';
+import type { HostSetup, ModelReport, WorkerTask } from '../../sidecar/prompts/messages.js';
+import type { Tokenized } from '../../sidecar/prompts/prompt-host.js';
+
+export interface StubBody {
+  readonly name: string;
+  readonly log: string;
+  /** answer; end the process; never return; throw; answer once the file `until` exists; end the process then. */
+  readonly do: 'answer' | 'die' | 'hang' | 'throw' | 'wait' | 'wait-die';
+  readonly until?: string;
+}
+
+const setup = workerData as HostSetup;
+const never = new Int32Array(new SharedArrayBuffer(4));
+
+// A model whose file says so stands for a host that cannot start.
+if (setup.models.some((model) => model.file === 'fatal')) die();
+
+export default function run(task: WorkerTask): readonly ModelReport[] | Tokenized {
+  if (task.kind === 'report') return setup.models.map(({ id }) => ({ id, tools: false, system: true }));
+  const body = JSON.parse(Buffer.from(task.bytes).toString()) as StubBody;
+  appendFileSync(body.log, `${body.name} start\n`);
+  act(body);
+  appendFileSync(body.log, `${body.name} end\n`);
+  return { kind: 'chat', tokens: Uint32Array.of(body.name.length) };
+}
+
+function act(body: StubBody): void {
+  if (body.do === 'throw') throw new Error('stub');
+  if (body.do === 'hang') Atomics.wait(never, 0, 0);
+  // Another process makes the file, and nothing wakes this thread when it does.
+  while (body.until !== undefined && !existsSync(body.until)) Atomics.wait(never, 0, 0, 5);
+  if (body.do === 'die' || body.do === 'wait-die') die();
+}
+
+function die(): void {
+  process.kill(process.pid, 'SIGKILL');
+  Atomics.wait(never, 0, 0);
+}
