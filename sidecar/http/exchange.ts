@@ -18,6 +18,11 @@ export type Body =
       readonly bytes: Uint8Array;
       /** Clock reading when the last byte arrived. */
       readonly receivedAt: number;
+      /**
+       * Says that the bytes are no longer held, which makes room for other bodies: a long stream must not keep its
+       * prompt's share of the cap. Idempotent; the end of the exchange does it too.
+       */
+      release(): void;
     }
   /** Longer than the limit; the rest is not kept. */
   | { readonly kind: 'too-large' }

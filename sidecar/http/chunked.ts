@@ -1,0 +1,55 @@
+import type { HttpResponse } from './uws.js';
+
+/**
+ * A chunked body with a trailer, which uWS cannot send.
+ *
+ * uWS has `write()` for chunks, but it ends such a body with a bare last chunk, so that nothing can follow the data.
+ * What it does have is `writeHeader(key, value)`, which puts `key: value\r\n` on the wire verbatim and never asks
+ * whether the header block is over. So the block is closed by hand and each chunk is written as a "header":
+ *
+ *     HTTP/1.1 200 OK\r\n
+ *     …
+ *     Transfer-Encoding: chunked\r\n          writeHeader('Transfer-Encoding', 'chunked\r\n')
+ *     \r\n
+ *     8\r\ndata: a\n\n\r\n                    writeHeader('8\r\ndata', 'a\n\n')
+ *     0\r\nServer-Timing: ra-ttft;dur=1\r\n   writeHeader('0\r\nServer-Timing', 'ra-ttft;dur=1')
+ *     Date: …\r\n\r\n                         endWithoutBody(), which cannot be kept from its Date
+ *
+ * Every chunk therefore holds one `name: value`, which is just what a server-sent event or comment is. A body that
+ * ends without a trailer takes its `0\r\n` along with the last chunk's value.
+ *
+ * Two things follow. The length is counted here, in bytes of UTF-8. And uWS tells of no backpressure in this mode:
+ * what a reader does not take is buffered, so whoever writes counts the bytes.
+ */
+export type ChunkedResponse = Pick<HttpResponse, 'writeHeader' | 'endWithoutBody'>;
+
+/** One chunk, made ready for {@link writeChunk}. */
+export interface Chunk {
+  readonly key: string;
+  readonly value: string;
+  /** What it takes on the wire, in bytes. */
+  readonly bytes: number;
+}
+
+/** The chunk whose data is `name: text`, LF, LF. `name` is ASCII. */
+export function chunk(name: string, text: string): Chunk {
+  const size = name.length + 2 + Buffer.byteLength(text) + 2;
+  const hex = size.toString(16);
+  return { key: `${hex}\r\n${name}`, value: `${text}\n\n`, bytes: hex.length + 2 + size + 2 };
+}
+
+/** Announces the body and closes the header block. */
+export function openChunked(res: ChunkedResponse): void {
+  res.writeHeader('Transfer-Encoding', 'chunked\r\n');
+}
+
+/** `final`: nothing follows, neither a chunk nor a trailer. */
+export function writeChunk(res: ChunkedResponse, { key, value }: Chunk, final = false): void {
+  res.writeHeader(key, final ? `${value}\r\n0` : value);
+}
+
+/** Ends the body and the response. Without a trailer the last chunk must have been written as `final`. */
+export function endChunked(res: ChunkedResponse, trailer?: readonly [name: string, value: string]): void {
+  if (trailer !== undefined) res.writeHeader(`0\r\n${trailer[0]}`, trailer[1]);
+  res.endWithoutBody();
+}

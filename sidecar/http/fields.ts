@@ -1,0 +1,40 @@
+import { STATUS_CODES } from 'node:http';
+import type { ContractError } from '../errors.js';
+import type { Field } from './cors.js';
+
+/** `200 OK`. 499 is nginx's, and not among Node's. */
+export function statusLine(status: number): string {
+  return `${status} ${STATUS_CODES[status] ?? (status === 499 ? 'Client Closed Request' : 'Unknown')}`;
+}
+
+/** The fields that an error calls for; contract.md section 1. */
+export function errorFields(error: ContractError): Record<string, string> {
+  const fields: Record<string, string> = {};
+  if (error.retryAfterMs !== undefined) {
+    const ms = Math.max(0, Math.ceil(error.retryAfterMs));
+    fields['Retry-After'] = String(Math.ceil(ms / 1000));
+    fields['retry-after-ms'] = String(ms);
+  }
+  if (!error.retryable) fields['x-should-retry'] = 'false';
+  return fields;
+}
+
+/**
+ * The fields of one response in order: `Content-Type` first, unless `own` brings another or none is wanted. Throws on a
+ * value that would break out of its line, which is a fault of the caller's.
+ */
+export function responseFields(
+  contentType: string | undefined,
+  own: Readonly<Record<string, string>>,
+  requestId: string,
+): { readonly fields: Field[]; readonly names: Set<string> } {
+  const fields: Field[] = Object.entries(own);
+  const names = new Set(fields.map(([name]) => name.toLowerCase()));
+  if (contentType !== undefined && !names.has('content-type')) fields.unshift(['Content-Type', contentType]);
+  fields.push(['x-request-id', requestId]);
+  names.add('x-request-id');
+  for (const [name, value] of fields) {
+    if (/[\r\n\0]/.test(value)) throw new RangeError(`the value of ${name} holds a line break`);
+  }
+  return { fields, names };
+}

@@ -1,0 +1,88 @@
+import { randomUUID } from 'node:crypto';
+import type { RequestHead } from './exchange.js';
+import type { HttpRequest } from './uws.js';
+
+/** A request's head and how its body is framed. */
+export interface Snapshot {
+  readonly head: RequestHead;
+  /** Content-Length, 0 for no body; chunked: unknown until it ends. */
+  readonly bodyLength: number | 'chunked';
+  /**
+   * Set when this head means different things to different parsers, so that a proxy in front may have seen another
+   * request than we do. It must be answered 400 and its connection closed. Says why; names no values.
+   */
+  readonly refusal?: string;
+}
+
+const REQUEST_ID = /^[A-Za-z0-9._:-]{1,128}$/;
+
+/** 15 digits stay below Number.MAX_SAFE_INTEGER. */
+const CONTENT_LENGTH = /^[0-9]{1,15}$/;
+
+/** Fields that frame the body or say who calls: a second one is an attack or a mistake. So are all `x-ra-` fields. */
+const SINGLE: ReadonlySet<string> = new Set([
+  'authorization',
+  'content-length',
+  'content-type',
+  'host',
+  'idempotency-key',
+  'transfer-encoding',
+]);
+
+class Head implements RequestHead {
+  readonly method: string;
+  readonly path: string;
+  readonly requestId: string;
+  readonly #fields: ReadonlyMap<string, string>;
+
+  constructor(method: string, path: string, fields: ReadonlyMap<string, string>) {
+    this.method = method;
+    this.path = path;
+    this.#fields = fields;
+    const given = fields.get('x-request-id');
+    this.requestId = given !== undefined && REQUEST_ID.test(given) ? given : randomUUID();
+  }
+
+  header(name: string): string | undefined {
+    return this.#fields.get(name);
+  }
+}
+
+/**
+ * Copies a request's head out of uWS, whose `req` is only valid until the first await. Repeated fields are joined by
+ * `, `. uWS bounds them: 4 KiB and about 100 fields.
+ */
+export function snapshot(req: Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'>): Snapshot {
+  const fields = new Map<string, string>();
+  let refusal: string | undefined;
+  req.forEach((name, value) => {
+    const before = fields.get(name);
+    if (before === undefined) {
+      fields.set(name, value);
+      return;
+    }
+    if (SINGLE.has(name) || name.startsWith('x-ra-')) refusal ??= `The header ${shown(name)} is given twice.`;
+    fields.set(name, `${before}, ${value}`);
+  });
+
+  // uWS takes any Transfer-Encoding for chunked and an empty Content-Length for none.
+  const transfer = fields.get('transfer-encoding');
+  if (transfer !== undefined && transfer.toLowerCase() !== 'chunked') {
+    refusal ??= 'The only Transfer-Encoding understood is chunked.';
+  }
+  const length = fields.get('content-length');
+  if (length !== undefined && !CONTENT_LENGTH.test(length)) refusal ??= 'Content-Length is not a number.';
+  if (length !== undefined && transfer !== undefined)
+    refusal ??= 'Content-Length and Transfer-Encoding exclude each other.';
+
+  return {
+    head: new Head(req.getCaseSensitiveMethod(), req.getUrl(), fields),
+    bodyLength: transfer !== undefined ? 'chunked' : Number(length ?? 0),
+    ...(refusal === undefined ? {} : { refusal }),
+  };
+}
+
+/** Field names under `x-ra-` are the caller's own invention: not echoed. */
+function shown(name: string): string {
+  return SINGLE.has(name) ? name : 'x-ra-*';
+}
