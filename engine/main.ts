@@ -41,7 +41,8 @@ function facts(setup: EngineSetup, loaded: Runtime): EngineFacts {
     contextPerSeat: setup.contextPerSeat,
     vocabulary: loaded.vocabulary,
     weightVersion: loaded.weightVersion,
-    labelsVerified: false,
+    // loadRuntime has checked them, or this line would not be reached.
+    labelsVerified: setup.kind === 'decision',
     threads: loaded.threads,
     gpu: loaded.gpu,
   };

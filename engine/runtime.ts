@@ -12,6 +12,9 @@ import {
 import type { Decoder } from './decoder.js';
 import { IteratorDecoder, sequenceOrder } from './iterator-decoder.js';
 import { tokenBytes } from './output/token-bytes.js';
+import { makeDecisionPrompt } from './prompt/decision-prompt.js';
+import { makePromptParts } from './prompt/prompt-parts.js';
+import { vocabularyOf } from './prompt/vocabulary.js';
 import type { EngineSetup } from './protocol.js';
 import type { ModelTokens } from './task.js';
 
@@ -52,6 +55,8 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     logger: () => undefined,
   });
   const model = await llama.loadModel({ modelPath: setup.file });
+  const problem = setup.kind === 'decision' ? decisionProblem(model) : undefined;
+  if (problem !== undefined) throw new Error(problem);
   const context = await model.createContext({
     sequences: setup.seats,
     contextSize: setup.contextPerSeat,
@@ -78,6 +83,13 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
       return disposed;
     },
   };
+}
+
+/** Why the model cannot decide, in one line: its template, or a label that is not one distinct token behind it. */
+function decisionProblem(model: LlamaModel): string | undefined {
+  const made = makePromptParts(vocabularyOf(model));
+  const decision = made.kind === 'ok' ? makeDecisionPrompt(made.parts) : made;
+  return decision.kind === 'ok' ? undefined : decision.problem;
 }
 
 function vocabularyTexts(info: GgufFileInfo, model: LlamaModel): Parameters<typeof tokenBytes>[0] {

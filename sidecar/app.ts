@@ -55,7 +55,12 @@ export async function startApp(config: Config, identity: Identity, log: Log): Pr
   const prompts = new PromptHostClient({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
-    models: config.models.map(({ id, kind, file }) => ({ id, kind, file: files.get(file) ?? file })),
+    models: config.models.map(({ id, kind, file, contextPerSeat }) => ({
+      id,
+      kind,
+      contextPerSeat,
+      file: files.get(file) ?? file,
+    })),
     clock: systemClock,
     hooks: {
       restart: (why, delayMs) => {
@@ -113,6 +118,8 @@ export async function startApp(config: Config, identity: Identity, log: Log): Pr
       front.listen(config.listen.host, config.listen.port),
       back.listen(config.operators.host, config.operators.port),
     ]);
+    log.info('listening', { host: config.listen.host, port: publicAt.port });
+    log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
     for (const { engine } of models.values()) engine.start();
     void prompts.ready().then((found) => reportPrompts(found, readiness));
     let drained: Promise<void> | undefined;

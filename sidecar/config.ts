@@ -23,7 +23,7 @@ type Unresolved = Omit<Config, 'keys'> & { readonly keys: { readonly file?: stri
 /** Names the JSON or JSONC file. Every other `RA_` variable is a setting. */
 const FILE_VARIABLE = 'RA_CONFIG';
 
-const check = compile<Unresolved>(validationSchema(), { defaults: true });
+const check = compile<Unresolved>(validationSchema(), { useDefaults: true });
 
 /**
  * Reads the file that `RA_CONFIG` names, if any, puts the `RA_` variables over it and checks the whole. This is the only

@@ -3,6 +3,7 @@ import type { Clock } from '../clock.js';
 import { Backoff } from './backoff.js';
 import { EngineChild, type ChildEnd, type ChildTiming } from './child.js';
 import type { Cancel, Engine, EngineFacts, GenerateJob, GenerationSink, ScoreJob, ScoreSink } from './engine.js';
+import type { Log } from '../telemetry/logger.js';
 import { failSoon } from './mux.js';
 
 /** How long an engine may take to leave after `shutdown`, ms, unless told otherwise. */
@@ -20,13 +21,6 @@ export interface EngineTiming extends ChildTiming {
   readonly backoffMaxMs: number;
   /** From `shutdown` to SIGKILL when closing; 2,000 unless given. */
   readonly closeMs?: number;
-}
-
-/** What the supervisor logs with; pino's loggers fit. */
-export interface EngineLog {
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-  error(fields: object, message: string): void;
 }
 
 /** Called on the event loop, never from inside start(), generate() or score(). They must not throw. */
@@ -50,7 +44,9 @@ export interface EngineProcessOptions {
   readonly clock: Clock;
   /** From 0 to 1, for the spread of restarts. */
   readonly random: () => number;
-  readonly log: EngineLog;
+  readonly log: Log;
+  /** The model's id, for the log. */
+  readonly model: string;
   readonly events: EngineEvents;
 }
 
@@ -125,7 +121,7 @@ export class EngineProcess implements Engine {
   }
 
   #fork(): void {
-    const { entry, setup, timing, clock, log } = this.#options;
+    const { entry, setup, timing, clock, log, model } = this.#options;
     this.#forkAt = clock.now();
     this.#readyAt = undefined;
     const child = new EngineChild(
@@ -137,30 +133,34 @@ export class EngineProcess implements Engine {
       },
     );
     this.#child = child;
-    log.info({ pid: child.pid }, 'engine forked');
+    log.info('engine forked', { model, ...pidOf(child) });
   }
 
   #ready(facts: EngineFacts): void {
-    const { clock, log, events } = this.#options;
+    const { clock, log, model, events } = this.#options;
     this.#readyAt = clock.now();
     this.#lastStartMs = this.#readyAt - this.#forkAt;
     this.#facts = facts;
     this.#state = 'ready';
-    log.info({ pid: this.pid, startMs: Math.round(this.#lastStartMs), facts }, 'engine ready');
+    log.info('engine ready', { model, seats: facts.seats, durationMs: Math.round(this.#lastStartMs) });
     events.onReady(facts);
   }
 
   #ended(child: EngineChild, end: ChildEnd): void {
-    const { clock, timing, log, events } = this.#options;
+    const { clock, timing, log, model, events } = this.#options;
     const final = end.reason === 'unable';
     this.#state = final ? 'lost' : 'cold';
     if (this.#readyAt !== undefined && clock.now() - this.#readyAt >= timing.backoffMaxMs) this.#backoff.reset();
     const waitMs = this.#backoff.next();
     this.#forkAt = clock.now() + waitMs;
-    log.error(
-      { pid: child.pid, ...end, jobs: child.mux.pending },
-      final ? 'engine cannot serve its model' : 'engine lost',
-    );
+    log.error(final ? 'engine cannot serve its model' : 'engine lost', {
+      model,
+      reason: [end.reason, end.detail, end.hint].filter(Boolean).join(': '),
+      count: child.mux.pending,
+      ...pidOf(child),
+      ...(end.code !== null && { exitCode: end.code }),
+      ...(end.signal !== null && { signal: end.signal }),
+    });
     events.onLost({ ...end, final });
     child.mux.lost(end.reason === 'protocol' ? 'protocol' : 'lost');
     if (!final) void child.gone.then(() => this.#restartIn(waitMs));
@@ -174,8 +174,11 @@ export class EngineProcess implements Engine {
     events.onRestart?.(waitMs);
   }
 
-  /** Only the error's name: its message could quote what the sink was given. */
-  readonly #threw = (error: unknown): void => {
-    this.#options.log.error({ error: error instanceof Error ? error.name : typeof error }, 'an engine sink threw');
+  readonly #threw = (fault: unknown): void => {
+    this.#options.log.error('an engine sink threw', { model: this.#options.model, fault });
   };
+}
+
+function pidOf({ pid }: EngineChild): { pid?: number } {
+  return pid === undefined ? {} : { pid };
 }

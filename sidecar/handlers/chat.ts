@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { ChatHead, ChatUsage } from '../contracts/answers.js';
+import type { CompletionHead, CompletionUsage } from '../contracts/answers.js';
 import type { ChatParams } from '../contracts/requests.js';
 import { contractError, type ContractError } from '../errors.js';
 import type { EngineFacts, GenerateJob, GenerationSink } from '../engine-client/engine.js';
@@ -27,19 +27,19 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
     const seated = await takeSeat(visit, arrival, arrival.params.n, (tokens) =>
       plan(visit, arrival.params, facts, tokens, services),
     );
-    arrival.prompt.close();
+    arrival.release();
     if (!seated) return;
 
     const usage = new UsageLog(services.spool, services.date, visit, arrival.caller, arrival.model.id, 'chat');
     const writer = makeWriter(visit, arrival, facts, services);
     const counts = new Counts(visit);
-    const end = await runOnSeat(visit, seated.lease, (jobEnd) =>
+    const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd) =>
       arrival.model.engine.generate(seated.job, sink(visit, writer, counts, jobEnd)),
     );
     writer.close();
     await finish(visit, writer, counts, usage, end, services);
   } finally {
-    arrival.prompt.close();
+    arrival.release();
   }
 }
 
@@ -82,16 +82,25 @@ export function seed32(seed: number): number {
   return Number((bits ^ (bits >> 32n)) & 0xffffffffn);
 }
 
-function makeWriter(visit: Visit, { params, model }: Arrival<ChatParams>, facts: EngineFacts, services: Services): ReplyWriter {
-  const head: ChatHead = {
+function makeWriter(
+  visit: Visit,
+  { params, model }: Arrival<ChatParams>,
+  facts: EngineFacts,
+  services: Services,
+): ReplyWriter {
+  const head: CompletionHead = {
     id: `chatcmpl-${randomUUID()}`,
     created: Math.floor(services.date().getTime() / 1000),
     model: model.id,
-    systemFingerprint: `fp_${facts.weightVersion.slice(0, 12)}`,
+    fingerprint: `fp_${facts.weightVersion.slice(0, 12)}`,
   };
   if (!params.stream) return new WholeWriter(visit, head, facts.weightVersion);
   const { clock } = services;
-  return new StreamWriter(visit, head, { includeUsage: params.includeUsage, clock, keepAliveMs: services.limits.keepAliveMs });
+  return new StreamWriter(visit, head, {
+    includeUsage: params.includeUsage,
+    clock,
+    keepAliveMs: services.limits.keepAliveMs,
+  });
 }
 
 /** Completion tokens over all replies: those that ended, and the one under way. */
@@ -146,7 +155,7 @@ async function finish(
     case 'done': {
       await usage.close('done');
       const { reasoningTokens } = counts;
-      const total: ChatUsage = { promptTokens, cachedTokens, completionTokens, reasoningTokens };
+      const total: CompletionUsage = { promptTokens, cachedTokens, completionTokens, reasoningTokens };
       writer.done(total);
       return;
     }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { decisionAnswer, systemOneAnswer, type QuestionResult } from '../contracts/answers.js';
+import { decisionAnswer, systemOneAnswer, type QuestionResult } from '../contracts/decision-answers.js';
 import type { DecisionParams } from '../contracts/requests.js';
 import { contractError, type ContractError } from '../errors.js';
 import type { ScoreJob, ScoreSink } from '../engine-client/engine.js';
@@ -18,17 +18,17 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
   try {
     const { params, model } = arrival;
     const seated = await takeSeat(visit, arrival, params.questions.length, (tokens) => plan(visit, params, tokens));
-    arrival.prompt.close();
+    arrival.release();
     if (!seated) return;
 
     const usage = new UsageLog(services.spool, services.date, visit, arrival.caller, model.id, route);
     const results: QuestionResult[] = [];
-    const end = await runOnSeat(visit, seated.lease, (jobEnd) =>
+    const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd) =>
       model.engine.score(seated.job, sink(visit, results, jobEnd)),
     );
     await finish(visit, params, results, usage, end, services);
   } finally {
-    arrival.prompt.close();
+    arrival.release();
   }
 }
 

@@ -15,9 +15,6 @@ import type { Visit } from './visit.js';
 /** Whole request bodies on both decision routes (spec.md, Limits). */
 const DECISION_BODY_BYTES = 1024 * 1024;
 
-/** How long a caller should wait before it finds another sidecar in place of one that drains, ms. */
-const DRAIN_RETRY_MS = 1000;
-
 /** A request that may run: its caller, its model, and its body, still open. */
 export interface Arrival<P extends Params> {
   readonly caller: Caller;
@@ -26,6 +23,8 @@ export interface Arrival<P extends Params> {
   readonly prompt: OpenPrompt;
   /** Body bytes. */
   readonly bytes: number;
+  /** Lets go of the body, which nothing needs once it is tokens. Idempotent; the caller sees to it. */
+  release(): void;
 }
 
 export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
@@ -36,7 +35,7 @@ export interface Planned<T> {
   readonly job: T;
 }
 
-/** Everything up to the place in the queue. The caller closes `prompt`. */
+/** Everything up to the place in the queue. Undefined: refused and answered. */
 export async function arrive<P extends Params>(
   visit: Visit,
   route: P['route'],
@@ -47,7 +46,7 @@ export async function arrive<P extends Params>(
     visit.fail(error);
     return undefined;
   };
-  if (services.draining()) return refuse(refusals.draining(DRAIN_RETRY_MS));
+  if (services.draining()) return refuse(refusals.draining(refusals.DRAIN_RETRY_MS));
   if (!services.spool.health.ok) return refuse(refusals.spoolUnhealthy());
   const caller = await identify(visit, services);
   if (!caller) return undefined;
@@ -65,6 +64,10 @@ export async function arrive<P extends Params>(
 
   const bytes = body.bytes.byteLength;
   const prompt = services.prompts.open(route, body.bytes);
+  const release = (): void => {
+    prompt.close();
+    body.release();
+  };
   const checked = await prompt.check(exchange.gone);
   if (checked.kind === 'checked' && checked.params.route === route) {
     const params = checked.params as P;
@@ -72,13 +75,13 @@ export async function arrive<P extends Params>(
     const error = unfit(caller, route, model);
     if (model && !error) {
       visit.model = model.id;
-      return { caller, model, params, prompt, bytes };
+      return { caller, model, params, prompt, bytes, release };
     }
     visit.fail(error ?? refusals.notEntitled());
   } else if (checked.kind === 'invalid') visit.fail(checked.error);
   else if (checked.kind === 'aborted') visit.left('waiting');
   else visit.fail(refusals.internal());
-  prompt.close();
+  release();
   return undefined;
 }
 

@@ -20,6 +20,9 @@ export function denied({ code, retryAfterMs }: Denied): ContractError {
   return contractError(code, message, retryAfterMs === undefined ? {} : { retryAfterMs });
 }
 
+/** How long a caller should wait before it finds another sidecar in place of one that drains, ms. */
+export const DRAIN_RETRY_MS = 1000;
+
 export function draining(retryAfterMs: number): ContractError {
   return contractError('draining', 'This server is shutting down. Send the request again: another one will take it.', {
     retryAfterMs,
@@ -91,7 +94,9 @@ export function noVision(param: string): ContractError {
 
 /** In the contract, but not in this version. */
 export function notServed(param: string, what: string): ContractError {
-  return contractError('unprocessable', `${what} are not served by this version for any model. Leave ${param} out.`, { param });
+  return contractError('unprocessable', `${what} are not served by this version for any model. Leave ${param} out.`, {
+    param,
+  });
 }
 
 export function overContext(promptTokens: number, maxTokens: number, context: number, param: string): ContractError {

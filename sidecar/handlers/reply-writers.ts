@@ -2,10 +2,14 @@
 import {
   chatChunk,
   chatCompletion,
+  chunkHead,
+  finishChunk,
+  roleChunk,
   usageChunk,
-  type ChatHead,
-  type ChatUsage,
-  type FinishedChoice,
+  type ChunkHead,
+  type CompletionChoice,
+  type CompletionHead,
+  type CompletionUsage,
 } from '../contracts/answers.js';
 import type { Clock } from '../clock.js';
 import type { ContractError } from '../errors.js';
@@ -20,7 +24,7 @@ export interface ReplyWriter {
   piece(piece: Piece): void;
   finished(end: Finished): void;
   /** All replies are out. */
-  done(usage: ChatUsage): void;
+  done(usage: CompletionUsage): void;
   /** It cannot go on: an ordinary error response as long as nothing was sent, one error frame afterwards. */
   fail(error: ContractError): void;
   /** Timers stop. Idempotent; called whatever happened. */
@@ -33,7 +37,7 @@ export interface ReplyWriter {
  */
 export class StreamWriter implements ReplyWriter {
   readonly #visit: Visit;
-  readonly #head: ChatHead;
+  readonly #head: ChunkHead;
   readonly #includeUsage: boolean;
   readonly #clock: Clock;
   readonly #keepAliveMs: number;
@@ -43,9 +47,13 @@ export class StreamWriter implements ReplyWriter {
   /** Something was sent since the timer last looked. */
   #busy = false;
 
-  constructor(visit: Visit, head: ChatHead, options: { includeUsage: boolean; clock: Clock; keepAliveMs: number }) {
+  constructor(
+    visit: Visit,
+    head: CompletionHead,
+    options: { includeUsage: boolean; clock: Clock; keepAliveMs: number },
+  ) {
     this.#visit = visit;
-    this.#head = head;
+    this.#head = chunkHead(head);
     this.#includeUsage = options.includeUsage;
     this.#clock = options.clock;
     this.#keepAliveMs = options.keepAliveMs;
@@ -53,17 +61,16 @@ export class StreamWriter implements ReplyWriter {
   }
 
   piece({ choice, channel, text }: Piece): void {
-    const delta = channel === 'content' ? { content: text } : { reasoning_content: text };
     this.#begin(choice);
-    this.#send(chatChunk(this.#head, choice, delta));
+    this.#send(chatChunk(this.#head, choice, channel, text));
   }
 
   finished({ choice, reason }: Finished): void {
     this.#begin(choice);
-    this.#send(chatChunk(this.#head, choice, {}, reason));
+    this.#send(finishChunk(this.#head, choice, reason));
   }
 
-  done(usage: ChatUsage): void {
+  done(usage: CompletionUsage): void {
     const stream = this.#open();
     if (this.#includeUsage) stream.event(usageChunk(this.#head, usage));
     stream.event('[DONE]');
@@ -85,7 +92,7 @@ export class StreamWriter implements ReplyWriter {
     this.#visit.firstToken();
     if (this.#begun.has(choice)) return;
     this.#begun.add(choice);
-    this.#send(chatChunk(this.#head, choice, { role: 'assistant' }));
+    this.#send(roleChunk(this.#head, choice));
   }
 
   #send(chunk: string): void {
@@ -108,13 +115,13 @@ export class StreamWriter implements ReplyWriter {
 /** One JSON body at the end. */
 export class WholeWriter implements ReplyWriter {
   readonly #visit: Visit;
-  readonly #head: ChatHead;
+  readonly #head: CompletionHead;
   readonly #weightVersion: string;
   /** Texts by choice and channel, as pieces. */
   readonly #content = new Map<number, { content: string[]; reasoning: string[] }>();
-  readonly #choices: FinishedChoice[] = [];
+  readonly #choices: CompletionChoice[] = [];
 
-  constructor(visit: Visit, head: ChatHead, weightVersion: string) {
+  constructor(visit: Visit, head: CompletionHead, weightVersion: string) {
     this.#visit = visit;
     this.#head = head;
     this.#weightVersion = weightVersion;
@@ -125,20 +132,18 @@ export class WholeWriter implements ReplyWriter {
     this.#textOf(choice)[channel].push(text);
   }
 
-  finished({ choice, reason, matchedStop, completionTokens }: Finished): void {
+  finished({ choice, reason, matchedStop }: Finished): void {
     this.#visit.firstToken();
     const { content, reasoning } = this.#textOf(choice);
-    this.#choices.push({
-      index: choice,
+    this.#choices[choice] = {
       content: content.join(''),
-      ...(reasoning.length > 0 && { reasoningContent: reasoning.join('') }),
+      ...(reasoning.length > 0 && { reasoning: reasoning.join('') }),
       finishReason: reason,
       ...(matchedStop !== undefined && { matchedStop }),
-      completionTokens,
-    });
+    };
   }
 
-  done(usage: ChatUsage): void {
+  done(usage: CompletionUsage): void {
     const body = chatCompletion(this.#head, this.#choices, usage, this.#weightVersion);
     this.#visit.reply({ status: 200, headers: { 'Server-Timing': this.#visit.serverTiming() }, body });
   }

@@ -22,7 +22,12 @@ export type RunEnd =
  * Runs a job on its seat and ends the lease, whatever happens. A job that the engine lost before it began goes back to
  * its place in the queue, once (the queue refuses a second time, which bounds the loop).
  */
-export async function runOnSeat(visit: Visit, first: Lease, start: (end: JobEnd) => Cancel): Promise<RunEnd> {
+export async function runOnSeat(
+  visit: Visit,
+  first: Lease,
+  draining: () => boolean,
+  start: (end: JobEnd) => Cancel,
+): Promise<RunEnd> {
   let lease = first;
   for (;;) {
     visit.handedOver();
@@ -33,7 +38,9 @@ export async function runOnSeat(visit: Visit, first: Lease, start: (end: JobEnd)
     }
     if (end.kind !== 'lost' || end.started) {
       lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
-      return { kind: 'failed', error: refusals.engineFault(end) };
+      // The drain's time is over: we took the engine away ourselves.
+      const error = draining() ? refusals.draining(refusals.DRAIN_RETRY_MS) : refusals.engineFault(end);
+      return { kind: 'failed', error };
     }
     const again = await visit.awaitSeat(lease.giveBack());
     if (!again) return { kind: 'answered' };

@@ -1,7 +1,6 @@
-import { SpecialTexts } from '../../engine/prompt/data-text.js';
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { makeDecisionPrompt, type DecisionPrompt } from '../../engine/prompt/decision-prompt.js';
-import { makeTemplate } from '../../engine/prompt/template.js';
+import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/prompt/vocabulary.js';
 import type { ModelReport, PromptModel } from './messages.js';
@@ -33,12 +32,10 @@ export function loadModels(models: readonly PromptModel[]): Promise<LoadedModel[
 }
 
 function prepareModel(model: PromptModel, vocabulary: Vocabulary): LoadedModel {
-  const source = model.template ?? vocabulary.chatTemplate;
-  if (source === undefined) return broken(model, 'the file has no chat template');
-  const made = makeTemplate(source, { bos: vocabulary.bos?.text ?? '', eos: vocabulary.eosText });
+  const made = makePromptParts(vocabulary, model.template);
   if (made.kind === 'bad') return broken(model, made.problem);
-  const parts = { template: made.template, vocabulary, specials: new SpecialTexts(vocabulary.specialTexts) };
-  const report = { id: model.id, ...made.template.capabilities };
+  const { parts } = made;
+  const report = { id: model.id, ...parts.template.capabilities };
   if (model.kind === 'chat') return { kind: 'chat', model, report, parts };
   const decision = makeDecisionPrompt(parts);
   if (decision.kind === 'bad') return broken(model, decision.problem);

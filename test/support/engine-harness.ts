@@ -1,3 +1,4 @@
+import type { Log } from '../../sidecar/telemetry/logger.js';
 import { fileURLToPath } from 'node:url';
 import type { EngineSetup, GenerateJob } from '../../engine/protocol.js';
 import type { Clock } from '../../sidecar/clock.js';
@@ -63,14 +64,16 @@ export class EngineHarness {
   #waiters: (() => void)[] = [];
 
   constructor(script: StubScript = {}, timing: Partial<EngineTiming> = {}, entry = STUB_ENTRY) {
-    const log = (fields: object, message: string): void => void this.logs.push(`${message} ${JSON.stringify(fields)}`);
+    const line = (event: string, fields?: object): void => void this.logs.push(`${event} ${JSON.stringify(fields)}`);
+    const log: Log = { info: line, warn: line, error: line, debug: line, forRequest: () => log };
     this.engine = new EngineProcess({
       entry,
       setup: stubSetup(script),
       timing: { ...STUB_TIMING, ...timing },
       clock: keepingClock,
       random: () => 1,
-      log: { info: log, warn: log, error: log },
+      log,
+      model: 'stub',
       events: {
         onReady: () => {
           this.readyCount += 1;

@@ -16,8 +16,6 @@ t.test('counts each record by its kind and is always well', async (t) => {
     promptTokens: 1,
     cachedTokens: 0,
     completionTokens: 0,
-    pricing: 'none',
-    picodollars: '0',
   };
   spool.append(record);
   spool.append({ ...record, kind: 'close' });

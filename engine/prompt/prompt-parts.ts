@@ -1,0 +1,22 @@
+import type { PromptParts } from './chat-prompt.js';
+import { SpecialTexts } from './data-text.js';
+import { makeTemplate } from './template.js';
+import type { Vocabulary } from './tokens.js';
+
+/**
+ * What makes prompts for one model. `template` replaces the file's own chat template. `problem` is one line for the
+ * operator: no prompt can be made.
+ */
+export function makePromptParts(
+  vocabulary: Vocabulary,
+  template?: string,
+): { readonly kind: 'ok'; readonly parts: PromptParts } | { readonly kind: 'bad'; readonly problem: string } {
+  const source = template ?? vocabulary.chatTemplate;
+  if (source === undefined) return { kind: 'bad', problem: 'the file has no chat template' };
+  const made = makeTemplate(source, { bos: vocabulary.bos?.text ?? '', eos: vocabulary.eosText });
+  if (made.kind === 'bad') return made;
+  return {
+    kind: 'ok',
+    parts: { template: made.template, vocabulary, specials: new SpecialTexts(vocabulary.specialTexts) },
+  };
+}

@@ -1,0 +1,170 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { EventEmitter, once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { embeddedTestModel } from './models.js';
+
+const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
+
+/** Long enough for a loaded machine; a start that takes longer fails the test with what was printed. */
+const START_MS = 60_000;
+
+/** One line of the sidecar's log. */
+export type LogLine = Readonly<Record<string, unknown>> & { readonly event: string };
+
+export interface StartOptions {
+  /** Settings as in the configuration file; deep objects replace the defaults of this harness key by key at the top. */
+  readonly config?: Readonly<Record<string, unknown>>;
+  /** Seats of the chat model, unless `config` names models. */
+  readonly seats?: number;
+  /** Resolve as soon as the listener answers, while the models still load. */
+  readonly early?: boolean;
+}
+
+interface Owner {
+  teardown(fn: () => Promise<void>): void;
+}
+
+/** The chat and the decision model that tests run on: the embedded file under two ids. */
+export const CHAT = 'ra-tiny-chat';
+export const DECIDE = 'ra-tiny-decide';
+
+/** The real sidecar in a process of its own, on free ports, with real engines. Stopped when its test ends. */
+export class Sidecar {
+  readonly child: ChildProcess;
+  readonly lines: LogLine[] = [];
+  /** What was printed for people. */
+  printed = '';
+  port = 0;
+  operatorsPort = 0;
+  key = '';
+  readonly #events = new EventEmitter().setMaxListeners(0);
+  readonly #exit: Promise<{ code: number | null; signal: string | null }>;
+
+  private constructor(configFile: string) {
+    this.child = spawn(process.execPath, [CLI, 'serve'], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, RA_CONFIG: configFile },
+    });
+    this.#exit = new Promise((resolve) => {
+      this.child.once('exit', (code, signal) => {
+        resolve({ code, signal });
+        this.#events.emit('change');
+      });
+    });
+    const { stdout, stderr } = this.child;
+    if (!stdout || !stderr) throw new Error('no pipes');
+    createInterface(stdout).on('line', (line) => {
+      this.lines.push(JSON.parse(line) as LogLine);
+      this.#events.emit('change');
+    });
+    stderr.setEncoding('utf8').on('data', (text: string) => {
+      this.printed += text;
+      this.#events.emit('change');
+    });
+  }
+
+  static async start(t: Owner, options: StartOptions = {}): Promise<Sidecar> {
+    const dir = await mkdtemp(join(tmpdir(), 'ra-sidecar-'));
+    const file = await embeddedTestModel();
+    const config = {
+      listen: { host: '127.0.0.1', port: 0 },
+      operators: { host: '127.0.0.1', port: 0 },
+      dataDir: dir,
+      models: [
+        { id: CHAT, kind: 'chat', file, seats: options.seats ?? 8, contextPerSeat: 2048 },
+        { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
+      ],
+      ...options.config,
+    };
+    const configFile = join(dir, 'config.json');
+    await writeFile(configFile, JSON.stringify(config));
+    const sidecar = new Sidecar(configFile);
+    t.teardown(async () => {
+      sidecar.child.kill('SIGKILL');
+      await sidecar.exited();
+      await rm(dir, { recursive: true, force: true });
+    });
+    await sidecar.until(
+      () => (options.early ? sidecar.lines.some(({ event }) => event === 'listening') : sidecar.printed.includes('is ready at')),
+      'start',
+    );
+    const listening = sidecar.lines.find(({ event }) => event === 'listening');
+    sidecar.port = Number(listening?.['port']);
+    sidecar.operatorsPort = Number(sidecar.lines.find(({ event }) => event === 'operators listening')?.['port']);
+    sidecar.key = /ra-dev-[\w-]+/.exec(sidecar.printed)?.[0] ?? '';
+    return sidecar;
+  }
+
+  get base(): string {
+    return `http://127.0.0.1:${this.port}/v1`;
+  }
+
+  /** Waits for something that shows in the log, on stderr or in the exit. Rejects after START_MS with what there was. */
+  async until(seen: () => boolean, what: string): Promise<void> {
+    const signal = AbortSignal.timeout(START_MS);
+    while (!seen()) {
+      if (this.child.exitCode !== null && !this.#closedCleanly()) {
+        throw new Error(`${what}: the sidecar ended with ${this.child.exitCode}\n${this.printed}`);
+      }
+      await once(this.#events, 'change', { signal }).catch(() => {
+        throw new Error(`${what}: not seen\n${this.printed}\n${this.lines.map((line) => JSON.stringify(line)).join('\n')}`);
+      });
+    }
+  }
+
+  #closedCleanly(): boolean {
+    return this.child.exitCode === 0;
+  }
+
+  /** Waits until the log has `count` lines of an event, and returns the last of them. */
+  async logged(event: string, count = 1, where: (line: LogLine) => boolean = () => true): Promise<LogLine> {
+    const found = (): LogLine[] => this.lines.filter((line) => line.event === event && where(line));
+    await this.until(() => found().length >= count, `log line "${event}"`);
+    return found()[count - 1] as LogLine;
+  }
+
+  /** Resolves when the process is gone. */
+  exited(): Promise<{ code: number | null; signal: string | null }> {
+    return this.#exit;
+  }
+
+  /** The process of a model's engine, of its latest life. */
+  enginePid(model: string): number {
+    const forked = this.lines.filter((line) => line.event === 'engine forked' && line['model'] === model).at(-1);
+    if (!forked) throw new Error(`no engine of ${model} was forked`);
+    return Number(forked['pid']);
+  }
+
+  /** POST with the development key, or without one when `key` is null. */
+  post(path: string, body: unknown, options: { key?: string | null; signal?: AbortSignal; headers?: Record<string, string> } = {}): Promise<Response> {
+    const key = options.key === undefined ? this.key : options.key;
+    return fetch(`${this.base}${path}`, {
+      method: 'POST',
+      headers: {
+        'content-type': 'application/json',
+        ...(key !== null && { authorization: `Bearer ${key}` }),
+        ...options.headers,
+      },
+      body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
+      ...(options.signal && { signal: options.signal }),
+    });
+  }
+
+  chat(body: Readonly<Record<string, unknown>>, options?: { signal?: AbortSignal }): Promise<Response> {
+    return this.post('/chat/completions', { model: CHAT, ...body }, options);
+  }
+
+  /** One sample of the operators' metrics, 0 when it is not there. `labels` must all be on it. */
+  async metric(name: string, labels: Readonly<Record<string, string>> = {}): Promise<number> {
+    const page = await (await fetch(`http://127.0.0.1:${this.operatorsPort}/metrics`)).text();
+    const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
+    return page
+      .split('\n')
+      .filter((line) => (line.startsWith(`${name}{`) || line.startsWith(`${name} `)) && wanted.every((part) => line.includes(part)))
+      .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
+  }
+}
