@@ -137,7 +137,8 @@ class FifoQueue implements SeatQueue, Desk, Bank {
   // Bank: what leases ask for.
 
   take(place: Place): boolean {
-    if (this.#paused || this.#busy >= this.#seats || this.#room.next !== undefined) return false;
+    // Nobody waits for a seat that is still free: #dispatch would have given it away.
+    if (this.#paused || this.#busy >= this.#seats) return false;
     this.#seat(place);
     return true;
   }

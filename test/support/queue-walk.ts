@@ -59,12 +59,13 @@ export class QueueWalk {
     this.#queue = createFifoQueue({ clock: this.#clock, random: () => 0.5, config: CONFIG, seats });
   }
 
-  async event(value: number): Promise<void> {
+  /** Returns what to wait for, if anything: without a promise the next event comes before any outcome is delivered. */
+  event(value: number): Promise<void> | undefined {
     const dice = new Dice(value);
     const settle = dice.roll(2) === 0;
     this.#act(dice);
     this.#bounds();
-    if (settle) await this.#settle();
+    return settle ? this.#settle() : undefined;
   }
 
   /** Lets everything end: nothing may be left in the queue or owed to anyone. */

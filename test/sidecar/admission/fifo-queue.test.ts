@@ -166,6 +166,15 @@ t.test('a cancel between grant and delivery takes the seat back for the next', a
   await seated(b.outcome);
 });
 
+t.test('a cancel, then a lost engine between grant and delivery: the seat is taken back once', async (t) => {
+  const { queue } = setup();
+  const ticket = enterReady(queue);
+  ticket.cancel();
+  queue.pause();
+  t.same(await ticket.outcome, { kind: 'cancelled' });
+  t.match(queue.snapshot(), { busy: 0, waiting: 0, tenants: [] });
+});
+
 t.test('a cancel after delivery changes nothing: the lease is its holder’s', async (t) => {
   const { queue } = setup();
   const ticket = enterReady(queue);
@@ -256,6 +265,21 @@ t.test('giveBack keeps the time already waited and the deadline', async (t) => {
   clock.advance(10);
   t.match(await expired.giveBack(), { code: 'timeout', reason: 'deadline' });
   t.equal(clock.pending, 0);
+});
+
+t.test('the waits of both lives add up', async (t) => {
+  const { clock, queue } = setup();
+  const first = await seated(enterReady(queue).outcome);
+  const ticket = enterReady(queue);
+  clock.advance(100);
+  first.release('done');
+  const lease = await seated(ticket.outcome);
+  clock.advance(50);
+  queue.pause();
+  const back = lease.giveBack();
+  clock.advance(30);
+  queue.resume(1);
+  t.equal((await seated(back)).waitedMs, 130);
 });
 
 t.test('the caller of a request that was given back can still leave', async (t) => {

@@ -31,6 +31,21 @@ async function lifeline(t: Test): Promise<{ port: number; connected: Promise<Soc
   return { port: (server.address() as AddressInfo).port, connected };
 }
 
+/** Settles when a process is gone and this one knows it. Nothing emits that here, so it looks, for 5 s at most. */
+async function reaped(pid: number): Promise<void> {
+  const end = performance.now() + 5000;
+  for (;;) {
+    await new Promise((resolve) => setImmediate(resolve));
+    try {
+      process.kill(pid, 0);
+    } catch {
+      await new Promise((resolve) => setImmediate(resolve));
+      return;
+    }
+    if (performance.now() > end) throw new Error(`process ${pid} is still there`);
+  }
+}
+
 t.test('handshake: cold, then ready with the engine’s facts', async (t) => {
   const harness = launch(t);
   const { engine } = harness;
@@ -186,7 +201,7 @@ t.test('a model that cannot be served is not tried again', async (t) => {
   harness.engine.generate(stubJob('echo'), sink);
   t.same(await sink.ended, { kind: 'lost', started: false });
   harness.engine.start();
-  await harness.engine.close();
+  await reaped(harness.engine.pid!);
   t.same(harness.restarts, []);
   t.equal(harness.lost.length, 1);
 });
@@ -285,7 +300,7 @@ t.test('close before start, mid-start, while restarting', async (t) => {
   idle.engine.start();
   t.equal(idle.engine.pid, undefined);
 
-  const starting = launch(t, { start: 'silent' });
+  const starting = launch(t, { start: 'silent', deaf: true }, { closeMs: 60_000 });
   const { pid } = starting.engine;
   await starting.engine.close();
   t.throws(() => process.kill(pid!, 0), { code: 'ESRCH' });
