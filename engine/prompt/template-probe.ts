@@ -78,24 +78,19 @@ function probePlain(render: Render): Shape | undefined {
   return undefined;
 }
 
-/** The first form whose arguments come out undamaged; failing that, the first that renders the loop; failing that, llama.cpp's. */
+/** The first form in which the arguments come out; failing that, the first that renders the loop; failing that, llama.cpp's. */
 function probeToolLoop(render: Render, base: Shape): Shape {
   let renders: Shape | undefined;
-  for (const noContent of ['', null] as const) {
-    for (const form of ['object', 'string'] as const) {
+  // Objects first: text in place of one is often put through `tojson` a second time.
+  for (const form of ['object', 'string'] as const) {
+    for (const noContent of ['', null] as const) {
       const shape: Shape = { ...base, arguments: form, noContent };
       const text = render(TOOL_LOOP, shape);
-      if (!shows(text, MARK.result)) continue;
-      if (shows(text, MARK.value) && !damaged(text ?? '')) return shape;
-      renders ??= shape;
+      if (shows(text, MARK.result, MARK.value)) return shape;
+      if (shows(text, MARK.result)) renders ??= shape;
     }
   }
   return renders ?? base;
-}
-
-/** JSON put through `tojson` a second time, or an object printed in Python's way. */
-function damaged(text: string): boolean {
-  return text.includes(`\\"${MARK.key}\\"`) || text.includes(`'${MARK.key}'`);
 }
 
 function shows(text: string | undefined, ...marks: readonly string[]): boolean {

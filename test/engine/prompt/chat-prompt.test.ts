@@ -102,6 +102,12 @@ t.test('what was broken up reads as it was written', async (t) => {
   t.ok([...broken].join().includes(inner.join()), 'no space has come in');
 });
 
+t.test('nothing of the marking is left', async (t) => {
+  const parts = partsOf(fakeVocabulary({ specials: ['<x>'] }), '{{ messages[0].content }}');
+  const tokens = tokensOf(parts, { messages: [{ role: 'user', content: 'a<x>b' }] });
+  t.equal(String.fromCharCode(...tokens), 'a<x>b');
+});
+
 t.test('a template that writes BOS itself does not give two', async (t) => {
   const vocabulary = fakeVocabulary({ specials: ['<s>'], bos: '<s>', addBos: true });
   const tokens = (source: string) => [

@@ -96,6 +96,13 @@ t.test('arguments reach each template in the form that it writes as JSON', async
   }
 });
 
+t.test('arguments written out unasked are handed over as text', async (t) => {
+  const raw = template(
+    '{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ "(" ~ c.function.arguments ~ ")" }}{% endfor %}{% endfor %}',
+  );
+  t.match(raw.render({ messages: LOOP.messages }, ANSWER), { text: /\(\{"city":"Paris"\}\)/ });
+});
+
 t.test('a template that cannot take what it is given says so and never throws', async (t) => {
   t.match(makeTemplate('{% if %}', { bos: '', eos: '' }), { kind: 'bad', problem: /does not parse/ });
   t.match(makeTemplate('fixed text', { bos: '', eos: '' }), { kind: 'bad', problem: /cannot render/ });

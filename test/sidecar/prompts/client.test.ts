@@ -118,13 +118,14 @@ t.test('a silent item fails after silenceMs and the host is killed; the one besi
 });
 
 t.test('an item given up while it waits never runs', async (t) => {
-  const { send, runs, make, logged } = host(t);
+  const { client, send, runs, make, logged } = host(t);
   const running = send('running', 'wait', 'go');
   await logged('running start');
   const controller = new AbortController();
   const waiting = send('waiting', 'answer', undefined, controller.signal);
   controller.abort();
   t.same(await waiting, { kind: 'aborted' });
+  t.equal(client.stats().queued, 0, 'its place is free');
   await make('go');
   t.match(await running, { kind: 'chat' });
   t.match(await send('last', 'answer'), { kind: 'chat' });
