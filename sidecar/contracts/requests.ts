@@ -84,6 +84,8 @@ export interface QuestionParams {
   readonly id: string;
   readonly type: 'yes_no' | 'choice' | 'score';
   readonly answers: readonly string[];
+  /** A systemone score alone: its levels as JSON texts, which the answer's legend repeats as they were given. */
+  readonly legend?: readonly string[];
 }
 
 /** A request on either decision route without its content. */

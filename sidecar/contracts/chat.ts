@@ -1,0 +1,89 @@
+import type { ChatParams, ChatRequest, Message, ReasoningEffort, Tool } from './requests.js';
+import { CHAT_OPEN_MAPS, CHAT_SCHEMA } from './chat-schema.js';
+import { placeOf } from './paths.js';
+import { type Parsed, refuse, refuseAt } from './refusal.js';
+import { compile } from './validator.js';
+
+/** A body that passed its schema. */
+interface ChatBody {
+  readonly model: string;
+  readonly messages: readonly Message[];
+  readonly frequency_penalty?: number;
+  readonly presence_penalty?: number;
+  readonly max_tokens?: number;
+  readonly max_completion_tokens?: number;
+  readonly n?: number;
+  readonly reasoning_effort?: ReasoningEffort;
+  readonly response_format?: { readonly type: 'text' | 'json_object' };
+  readonly seed?: number;
+  readonly stop?: string | readonly string[];
+  readonly stream?: boolean;
+  readonly stream_options?: { readonly include_usage: boolean };
+  readonly temperature?: number;
+  readonly top_p?: number;
+  readonly tool_choice?: 'none' | 'auto' | 'required' | { readonly function: { readonly name: string } };
+  readonly tools?: readonly Tool[];
+  readonly user?: string;
+}
+
+const check = compile<ChatBody>(CHAT_SCHEMA);
+
+/** Checks a chat body against its contract and applies the defaults of contract.md section 5. */
+export function toChatRequest(value: unknown): Parsed<ChatRequest> {
+  const outcome = check(value);
+  if (!outcome.ok) return refuseAt(placeOf(outcome.segments, CHAT_OPEN_MAPS), outcome.message);
+  const body = outcome.value;
+  const impossible = checkToolChoice(body);
+  if (impossible !== undefined) return impossible;
+
+  const tools = body.tool_choice === 'none' ? undefined : body.tools;
+  return {
+    kind: 'ok',
+    request: {
+      params: paramsOf(body, tools !== undefined),
+      conversation: { messages: body.messages, ...(tools && { tools }) },
+    },
+  };
+}
+
+function checkToolChoice({ tool_choice: choice, tools }: ChatBody): Parsed<never> | undefined {
+  if (choice === undefined || choice === 'none' || choice === 'auto') return undefined;
+  if (choice === 'required') return tools ? undefined : refuse('tool_choice', 'must not be required without tools');
+  const { name } = choice.function;
+  if (tools?.some((tool) => tool.function.name === name)) return undefined;
+  return refuse('tool_choice.function.name', 'must be the name of one of the tools');
+}
+
+function paramsOf(body: ChatBody, usesTools: boolean): ChatParams {
+  const maxTokens = body.max_completion_tokens ?? body.max_tokens;
+  const firstImage = firstImageOf(body.messages);
+  return {
+    route: 'chat',
+    model: body.model,
+    stream: body.stream ?? false,
+    includeUsage: body.stream_options?.include_usage ?? false,
+    n: body.n ?? 1,
+    ...(maxTokens !== undefined && { maxTokens }),
+    temperature: body.temperature ?? 1,
+    topP: body.top_p ?? 1,
+    frequencyPenalty: body.frequency_penalty ?? 0,
+    presencePenalty: body.presence_penalty ?? 0,
+    ...(body.seed !== undefined && { seed: body.seed }),
+    stops: typeof body.stop === 'string' ? [body.stop] : (body.stop ?? []),
+    jsonObject: body.response_format?.type === 'json_object',
+    ...(body.reasoning_effort !== undefined && { reasoningEffort: body.reasoning_effort }),
+    usesTools,
+    ...(firstImage !== undefined && { firstImage }),
+    ...(body.user !== undefined && { user: body.user }),
+  };
+}
+
+/** Path of the first image part, for a model that has no eyes to name it in its refusal. */
+function firstImageOf(messages: readonly Message[]): string | undefined {
+  for (const [i, message] of messages.entries()) {
+    if (message.role !== 'user' || typeof message.content === 'string') continue;
+    const part = message.content.findIndex(({ type }) => type === 'image_url');
+    if (part >= 0) return `messages[${i}].content[${part}].image_url`;
+  }
+  return undefined;
+}

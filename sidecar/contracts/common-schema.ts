@@ -1,0 +1,35 @@
+/** Pieces that several schemas use. Lengths are in Unicode code points. */
+
+/** The longest text in one message or field, in characters. */
+export const MAX_TEXT = 16_777_216;
+
+/** A closed object. */
+export function closed(required: readonly string[], properties: Readonly<Record<string, object>>): object {
+  return { type: 'object', additionalProperties: false, required, properties };
+}
+
+export const MODEL_ID = {
+  type: 'string',
+  minLength: 1,
+  maxLength: 128,
+  pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$',
+} as const;
+
+export const TEXT = { type: 'string', maxLength: MAX_TEXT } as const;
+
+export const NON_EMPTY_TEXT = { type: 'string', minLength: 1, maxLength: MAX_TEXT } as const;
+
+export const TEXT_OR_NULL = { type: ['string', 'null'], maxLength: MAX_TEXT } as const;
+
+/** A function's name, also the name of a participant. */
+export const TOOL_NAME = { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9_-]+$' } as const;
+
+export const CALL_ID = { type: 'string', minLength: 1, maxLength: 256 } as const;
+
+/** Something other than space. A schema of its own, so that the wording is for blank texts alone. */
+export const NOT_BLANK = { pattern: '\\S', 'x-message': 'must not be blank' } as const;
+
+/** A string with something other than space in it. */
+export function notBlank(maxLength: number): object {
+  return { type: 'string', maxLength, allOf: [NOT_BLANK] };
+}

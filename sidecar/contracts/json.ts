@@ -1,0 +1,129 @@
+/**
+ * Body bytes to JSON values, with what JSON.parse leaves open decided once, for every route:
+ *
+ * - The bytes are UTF-8 without a byte order mark; either fault refuses the body.
+ * - Arrays and objects nest at most {@link MAX_NESTING} deep. Checked on the text, before anything recursive sees it.
+ * - A name that occurs twice in one object refuses the body: last-wins would let two readers see two requests.
+ * - A lone surrogate escape (`"\ud800"`) refuses the body: it has no UTF-8 form, so a tokenizer would get another text.
+ * - `__proto__` is a name like any other. JSON.parse makes it an own property; closed schemas then refuse it.
+ * - Numbers are IEEE doubles, as JSON.parse reads them: past 2^53 they are rounded, `1.0` is the integer 1, `1e999` is
+ *   Infinity, which no schema takes for a number. NaN and Infinity as words are not JSON.
+ *
+ * All of it is linear in the text.
+ */
+
+/** How deep arrays and objects may nest in a body. */
+export const MAX_NESTING = 64;
+
+export type JsonFault = 'encoding' | 'byte-order-mark' | 'syntax' | 'nesting' | 'repeated-name' | 'lone-surrogate';
+
+export type JsonRead =
+  | {
+      readonly ok: true;
+      readonly value: unknown;
+      /** What `value` was parsed from: `json-text.ts` reads order and number texts from it. */
+      readonly text: string;
+    }
+  | { readonly ok: false; readonly fault: JsonFault };
+
+const UTF8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+const BYTE_ORDER_MARK = 0xfeff;
+
+/** Only an escape can bring a lone surrogate past the UTF-8 decoder, so most bodies need no further look. */
+const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
+/** Reads one JSON value. Never throws on any input. */
+export function readJson(bytes: Uint8Array): JsonRead {
+  let text: string;
+  try {
+    text = UTF8.decode(bytes);
+  } catch {
+    return { ok: false, fault: 'encoding' };
+  }
+  if (text.charCodeAt(0) === BYTE_ORDER_MARK) return { ok: false, fault: 'byte-order-mark' };
+
+  const outline = outlineOf(text);
+  if (outline.depth > MAX_NESTING) return { ok: false, fault: 'nesting' };
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // The parser's own message quotes the text.
+    return { ok: false, fault: 'syntax' };
+  }
+  if (countMembers(value) !== outline.members) return { ok: false, fault: 'repeated-name' };
+  if (SURROGATE_ESCAPE.test(text) && hasLoneSurrogate(value)) return { ok: false, fault: 'lone-surrogate' };
+  return { ok: true, value, text };
+}
+
+/**
+ * Depth and number of object members (colons outside strings) of a JSON text, without recursion. Stops counting once the
+ * depth is past the bound. What it says of a text that is not JSON does not matter: JSON.parse refuses that afterwards.
+ */
+function outlineOf(text: string): { depth: number; members: number } {
+  let open = 0;
+  let depth = 0;
+  let members = 0;
+  for (let at = 0; at < text.length; at++) {
+    switch (text.charCodeAt(at)) {
+      case 0x22: // "
+        at = endOfString(text, at) - 1;
+        break;
+      case 0x3a: // :
+        members++;
+        break;
+      case 0x5b: // [
+      case 0x7b: // {
+        open++;
+        if (open > depth) depth = open;
+        if (depth > MAX_NESTING) return { depth, members };
+        break;
+      case 0x5d: // ]
+      case 0x7d: // }
+        open--;
+        break;
+      default:
+    }
+  }
+  return { depth, members };
+}
+
+/** Index after the closing quote of the string that opens at `at`; the text's length when it never closes. */
+export function endOfString(text: string, at: number): number {
+  let quote = at;
+  do {
+    quote = text.indexOf('"', quote + 1);
+    if (quote < 0) return text.length;
+  } while (isEscaped(text, quote));
+  return quote + 1;
+}
+
+/** Whether an odd number of backslashes stands before `at`. Each run is looked at once, so a string costs linear time. */
+function isEscaped(text: string, at: number): boolean {
+  let before = at - 1;
+  while (text.charCodeAt(before) === 0x5c) before--;
+  return (at - before) % 2 === 0;
+}
+
+/** Members of all objects in a value. Fewer than the text shows: a name was repeated and JSON.parse dropped one. */
+function countMembers(value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0;
+  let members = 0;
+  if (Array.isArray(value)) {
+    for (const item of value) if (typeof item === 'object') members += countMembers(item);
+    return members;
+  }
+  for (const item of Object.values(value)) {
+    members++;
+    if (typeof item === 'object') members += countMembers(item);
+  }
+  return members;
+}
+
+function hasLoneSurrogate(value: unknown): boolean {
+  if (typeof value === 'string') return LONE_SURROGATE.test(value);
+  if (typeof value !== 'object' || value === null) return false;
+  if (Array.isArray(value)) return value.some(hasLoneSurrogate);
+  return Object.entries(value).some(([name, item]) => LONE_SURROGATE.test(name) || hasLoneSurrogate(item));
+}

@@ -1,0 +1,61 @@
+/** JSON paths for people: `messages[2].content[0].type`. */
+
+/** The longest `param` that spec.md allows, in characters. */
+export const MAX_PARAM = 256;
+
+const INDEX = /^\d+$/;
+
+/** The segments of a JSON pointer, unescaped. */
+export function segmentsOf(pointer: string): string[] {
+  if (pointer === '') return [];
+  return pointer
+    .slice(1)
+    .split('/')
+    .map((segment) => segment.replaceAll('~1', '/').replaceAll('~0', '~'));
+}
+
+/** `['a', '0', 'b']` as `a[0].b`; no segments: ''. */
+export function pathOf(segments: readonly string[]): string {
+  let path = '';
+  for (const segment of segments) path += INDEX.test(segment) ? `[${segment}]` : path === '' ? segment : `.${segment}`;
+  return path;
+}
+
+/** Where a problem is, in words and as `param`, with no name that a caller chose in either. */
+export interface Place {
+  /** `the body`, `model`, `questions has an entry (index 2) whose criteria`; a predicate follows it. */
+  readonly subject: string;
+  /** At most {@link MAX_PARAM} characters; null: the whole body. */
+  readonly param: string | null;
+}
+
+/**
+ * Describes a place. `openMaps` are the names of maps whose keys callers choose: a key after one is left out, and `param`
+ * stops before the first. `entryIndex` tells which entry of the first map is meant.
+ */
+export function placeOf(segments: readonly string[], openMaps: ReadonlySet<string>, entryIndex?: number): Place {
+  const parts: string[][] = [[]];
+  for (let i = 0; i < segments.length; i++) {
+    const segment = segments[i] ?? '';
+    parts.at(-1)?.push(segment);
+    if (openMaps.has(segment) && i + 1 < segments.length) {
+      parts.push([]);
+      i++;
+    }
+  }
+  const [known = [], ...inner] = parts;
+  let subject = known.length === 0 ? 'the body' : pathOf(known);
+  inner.forEach((part, i) => {
+    subject += ` has an entry${i === 0 && entryIndex !== undefined ? ` (index ${entryIndex})` : ''}`;
+    subject += part.length === 0 ? ' that' : ` whose ${pathOf(part)}`;
+  });
+  return { subject, param: paramOf(known) };
+}
+
+/** The longest beginning that fits; null when there is nothing to name. */
+function paramOf(segments: readonly string[]): string | null {
+  let kept = segments.length;
+  let path = pathOf(segments);
+  while (path.length > MAX_PARAM) path = pathOf(segments.slice(0, --kept));
+  return path === '' ? null : path;
+}

@@ -1,0 +1,34 @@
+import { type ContractError, contractError } from '../errors.js';
+import { type JsonFault, MAX_NESTING } from './json.js';
+import type { Place } from './paths.js';
+
+/** A request, or why there is none. */
+export type Parsed<T> =
+  { readonly kind: 'ok'; readonly request: T } | { readonly kind: 'invalid'; readonly error: ContractError };
+
+/** Refuses with 400 what is at `param`: a path of contract names and indexes; null: the body. `predicate`: `must …`. */
+export function refuse(param: string | null, predicate: string): Parsed<never> {
+  return refuseAt({ subject: param ?? 'the body', param }, predicate);
+}
+
+/** As {@link refuse}, with a place in words. */
+export function refuseAt(place: Place, predicate: string): Parsed<never> {
+  return {
+    kind: 'invalid',
+    error: contractError('bad_request', `${place.subject} ${predicate}`, { param: place.param }),
+  };
+}
+
+const FAULTS: Readonly<Record<JsonFault, string>> = {
+  encoding: 'must be UTF-8',
+  'byte-order-mark': 'must not begin with a byte order mark',
+  syntax: 'must be JSON',
+  nesting: `must not nest deeper than ${MAX_NESTING} levels`,
+  'repeated-name': 'must not repeat a name within one object',
+  'lone-surrogate': 'must not hold half a surrogate pair',
+};
+
+/** Refuses a body that is not the JSON we take. */
+export function refuseJson(fault: JsonFault): Parsed<never> {
+  return refuse(null, FAULTS[fault]);
+}

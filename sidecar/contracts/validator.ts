@@ -1,0 +1,185 @@
+/**
+ * The one place that knows ajv. A schema goes in, a check comes out; what it says of a value it refuses names no value and
+ * no field of the caller's.
+ *
+ * Two keywords are ours. `minLength` and `maxLength` count code points as JSON Schema asks, but look at each character
+ * only where the UTF-16 length leaves it open; ajv's own walk 16 million characters to learn that they are fewer than
+ * 16,777,216. `x-message` replaces the wording for the schema that it stands in.
+ */
+import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
+import { hasAtMost } from './length.js';
+import { isImageUrl, isUri } from './urls.js';
+import { pathOf, segmentsOf } from './paths.js';
+
+export type Outcome<T> =
+  | { readonly ok: true; readonly value: T }
+  | {
+      readonly ok: false;
+      /** JSON path, `models[0].seats`; '' for the root. May hold names of the value's own: see `segments`. */
+      readonly path: string;
+      /** A predicate about the path: `must be at least 1`. */
+      readonly message: string;
+      /** The path in pieces. */
+      readonly segments: readonly string[];
+    };
+
+export type Check<T> = (value: unknown) => Outcome<T>;
+
+export interface CompileOptions {
+  /** Fill in the schema's defaults: changes the value that is checked. */
+  readonly useDefaults?: boolean;
+  /** Name an unknown field in the path. For files of the operator's own, never for requests. */
+  readonly nameUnknownFields?: boolean;
+}
+
+/** What each of our formats asks for, as a predicate. */
+const FORMATS: Readonly<Record<string, { validate: (text: string) => boolean; message: string }>> = {
+  'image-url': { validate: isImageUrl, message: 'must be an https or data URL' },
+  uri: { validate: isUri, message: 'must be a URI' },
+};
+
+const plain = makeAjv(false);
+const filling = makeAjv(true);
+
+/** Compiles a schema, which takes milliseconds: at load, not per request. The check stops at the first problem. */
+export function compile<T>(schema: object, options: CompileOptions = {}): Check<T> {
+  const validate: ValidateFunction<T> = (options.useDefaults === true ? filling : plain).compile<T>(schema);
+  const nameUnknownFields = options.nameUnknownFields === true;
+  return (value) => {
+    if (validate(value)) return { ok: true, value };
+    const error = decisive(validate.errors ?? []);
+    const segments = error === undefined ? [] : placeOfError(error, nameUnknownFields);
+    const message = error === undefined ? 'is not valid' : predicateOf(error, nameUnknownFields);
+    // ajv keeps the last errors, and with `verbose` the values in them, until the next call.
+    validate.errors = null;
+    return { ok: false, path: pathOf(segments), message, segments };
+  };
+}
+
+function makeAjv(useDefaults: boolean): Ajv {
+  const ajv = new Ajv({
+    useDefaults,
+    allErrors: false,
+    // Gives errors their schema, from which messages are made.
+    verbose: true,
+    discriminator: true,
+    strict: true,
+    strictTypes: false,
+    strictRequired: false,
+    allowUnionTypes: true,
+    logger: false,
+  });
+  ajv.addVocabulary(['x-message']);
+  for (const [keyword, compileLimit] of [
+    ['maxLength', (limit: number) => (text: string) => hasAtMost(text, limit)],
+    ['minLength', (limit: number) => (text: string) => limit <= 0 || !hasAtMost(text, limit - 1)],
+  ] as const) {
+    ajv.removeKeyword(keyword);
+    ajv.addKeyword({ keyword, type: 'string', schemaType: 'number', before: 'pattern', compile: compileLimit });
+  }
+  for (const [name, format] of Object.entries(FORMATS)) ajv.addFormat(name, { type: 'string', ...format });
+  return ajv;
+}
+
+/** ajv's first error, unless a schema around it has a wording of its own. */
+function decisive(errors: readonly ErrorObject[]): ErrorObject | undefined {
+  return errors.find((error) => wordingOf(error) !== undefined) ?? errors[0];
+}
+
+function wordingOf(error: ErrorObject): string | undefined {
+  const wording = (error.parentSchema as { 'x-message'?: unknown } | undefined)?.['x-message'];
+  return typeof wording === 'string' ? wording : undefined;
+}
+
+/** The names that an error's parameters may carry. */
+interface ErrorParams {
+  readonly missingProperty?: string;
+  readonly additionalProperty?: string;
+  readonly tag?: string;
+}
+
+function placeOfError(error: ErrorObject, nameUnknownFields: boolean): string[] {
+  const segments = segmentsOf(error.instancePath);
+  const params = error.params as ErrorParams;
+  if (error.keyword === 'required' && params.missingProperty !== undefined) segments.push(params.missingProperty);
+  if (error.keyword === 'discriminator' && params.tag !== undefined) segments.push(params.tag);
+  if (error.keyword === 'additionalProperties' && nameUnknownFields && params.additionalProperty !== undefined) {
+    segments.push(params.additionalProperty);
+  }
+  return segments;
+}
+
+function predicateOf(error: ErrorObject, nameUnknownFields: boolean): string {
+  const predicate = wordingOf(error) ?? ruleOf(error, nameUnknownFields);
+  return error.propertyName === undefined ? predicate : `has a name that is not allowed: a name ${predicate}`;
+}
+
+/** A rule in words. `error.schema` is the keyword's own value, which is ours and safe to show. */
+function ruleOf(error: ErrorObject, nameUnknownFields: boolean): string {
+  const limit = error.schema as number;
+  switch (error.keyword) {
+    case 'type':
+      return `must be ${([] as unknown[]).concat(error.schema).map(kindOf).join(' or ')}`;
+    case 'required':
+      return 'is required';
+    case 'additionalProperties':
+      return nameUnknownFields
+        ? `is not a known field; known are ${fieldsOf(error).join(', ')}`
+        : `has a field outside the contract; its fields are ${fieldsOf(error).join(', ')}`;
+    case 'enum':
+      return `must be one of ${(error.schema as unknown[]).map(String).join(', ')}`;
+    case 'const':
+      return `must be ${String(error.schema)}`;
+    case 'discriminator':
+      return `must be one of ${tagsOf(error).join(', ')}`;
+    case 'minLength':
+      return limit === 1 ? 'must not be empty' : `must have at least ${limit} characters`;
+    case 'maxLength':
+      return `must have at most ${limit} characters`;
+    case 'pattern':
+      return `must match ${String(error.schema)}`;
+    case 'format':
+      return FORMATS[String(error.schema)]?.message ?? 'is not well-formed';
+    case 'minItems':
+      return `must have at least ${counted(limit, 'item')}`;
+    case 'maxItems':
+      return `must have at most ${counted(limit, 'item')}`;
+    case 'uniqueItems':
+      return 'must not hold an item twice';
+    case 'minProperties':
+      return `must have at least ${limit === 1 ? '1 entry' : `${limit} entries`}`;
+    case 'maxProperties':
+      return `must have at most ${limit === 1 ? '1 entry' : `${limit} entries`}`;
+    case 'minimum':
+      return `must be at least ${limit}`;
+    case 'maximum':
+      return `must be at most ${limit}`;
+    case 'exclusiveMinimum':
+      return `must be above ${limit}`;
+    case 'exclusiveMaximum':
+      return `must be below ${limit}`;
+    default:
+      return 'is not valid';
+  }
+}
+
+function counted(count: number, what: string): string {
+  return count === 1 ? `1 ${what}` : `${count} ${what}s`;
+}
+
+function kindOf(type: unknown): string {
+  return type === 'null' ? 'null' : `${/^[aio]/.test(String(type)) ? 'an' : 'a'} ${String(type)}`;
+}
+
+function fieldsOf(error: ErrorObject): string[] {
+  return Object.keys((error.parentSchema as { properties?: object } | undefined)?.properties ?? {});
+}
+
+/** The values that a discriminating field can take, from the branches of its oneOf. */
+function tagsOf(error: ErrorObject): string[] {
+  const { discriminator, oneOf } = error.parentSchema as {
+    discriminator: { propertyName: string };
+    oneOf: readonly { properties: Record<string, { const?: unknown }> }[];
+  };
+  return oneOf.map((branch) => String(branch.properties[discriminator.propertyName]?.const));
+}
