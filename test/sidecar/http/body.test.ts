@@ -1,0 +1,170 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { BodyBudget, BodyReader } from '../../../sidecar/http/body.js';
+import type { Body } from '../../../sidecar/http/exchange.js';
+
+/** A reader whose socket and clock are in the test's hands. */
+function setup({ declared, cap = 1 << 20 }: { declared?: number; cap?: number } = {}) {
+  const calls: string[] = [];
+  const timers = new Set<() => void>();
+  const budget = new BodyBudget(cap);
+  const source = {
+    pause: () => calls.push('pause'),
+    resume: () => calls.push('resume'),
+    close: () => {
+      calls.push('close');
+      reader.abandon();
+    },
+  };
+  const clock = {
+    now: () => 42,
+    after: (_ms: number, fn: () => void) => {
+      timers.add(fn);
+      return () => timers.delete(fn);
+    },
+  };
+  const reader = new BodyReader(source, declared, budget, clock, 1000);
+  const push = (text: string, last = false): void => {
+    const { buffer } = new TextEncoder().encode(text);
+    reader.push(buffer, last);
+    // uWS takes the memory back.
+    new Uint8Array(buffer).fill(0);
+  };
+  return { reader, push, calls, timers, budget };
+}
+
+function text(body: Body): string {
+  return body.kind === 'body' ? Buffer.from(body.bytes).toString() : body.kind;
+}
+
+t.test('chunks are copied and joined, asked for before or after', async (t) => {
+  for (const early of [true, false]) {
+    const { reader, push, budget, timers } = setup();
+    const asked = early ? reader.read(10) : undefined;
+    push('ab');
+    push('');
+    push('cdé');
+    push('', true);
+    const body = await (asked ?? reader.read(10));
+    t.equal(text(body), 'abcdé');
+    t.match(body, { receivedAt: 42 });
+    t.equal(timers.size, 0);
+    t.ok(budget.held >= 6);
+    if (body.kind === 'body') {
+      body.release();
+      body.release();
+    }
+    t.equal(budget.held, 0);
+    reader.close();
+    t.equal(budget.held, 0);
+  }
+});
+
+t.test('any cutting gives the same bytes, and memory is charged and given back', async (t) => {
+  const property = fc.asyncProperty(
+    fc.array(fc.string({ unit: 'grapheme', maxLength: 300 }), { minLength: 1, maxLength: 50 }),
+    fc.boolean(),
+    async (pieces, sized) => {
+      const whole = pieces.join('');
+      const { reader, push, budget } = setup(sized ? { declared: Buffer.byteLength(whole) } : {});
+      for (const piece of pieces) push(piece);
+      push('', true);
+      const body = await reader.read(1 << 20);
+      const fits = budget.held >= Buffer.byteLength(whole) && budget.held <= 2 * Buffer.byteLength(whole);
+      reader.close();
+      return text(body) === whole && fits && budget.held === 0;
+    },
+  );
+  await t.resolves(fc.assert(property));
+});
+
+t.test('too large: by declaration, while reading, or before it was asked for', async (t) => {
+  const declared = setup({ declared: 11 });
+  t.same(await declared.reader.read(10), { kind: 'too-large' });
+
+  const reading = setup();
+  const asked = reading.reader.read(3);
+  reading.push('ab');
+  reading.push('cd');
+  t.same(await asked, { kind: 'too-large' });
+  t.equal(reading.budget.held, 0, 'memory is freed');
+  reading.push('ef');
+  t.equal(reading.budget.held, 0, 'and nothing more is kept');
+  t.equal(reading.timers.size, 0);
+  t.notOk(reading.reader.complete);
+  reading.push('', true);
+  t.ok(reading.reader.complete, 'yet its end is seen');
+
+  const before = setup();
+  before.push('abcd', true);
+  t.same(await before.reader.read(3), { kind: 'too-large' });
+  t.equal(before.budget.held, 0);
+
+  const exact = setup({ declared: 4 });
+  exact.push('abcd', true);
+  t.equal(text(await exact.reader.read(4)), 'abcd');
+});
+
+t.test('no room: what other bodies hold counts', async (t) => {
+  const { reader, push, budget } = setup({ cap: 10 });
+  t.ok(budget.take(7));
+  const asked = reader.read(100);
+  push('abc');
+  push('d', true);
+  t.same(await asked, { kind: 'no-room' });
+  t.equal(budget.held, 7);
+});
+
+t.test('a caller that leaves', async (t) => {
+  const { reader, push, calls, timers, budget } = setup();
+  push('x'.repeat(70_000));
+  reader.abandon();
+  t.same(await reader.read(1 << 20), { kind: 'gone' });
+  t.same(calls, ['pause'], 'its socket is left alone');
+  t.equal(timers.size, 0);
+  t.equal(budget.held, 0);
+  push('x', true);
+  t.equal(budget.held, 0);
+
+  const asked = setup();
+  const body = asked.reader.read(10);
+  asked.reader.close();
+  t.same(await body, { kind: 'gone' });
+});
+
+t.test('too slow: the connection is closed', async (t) => {
+  const { reader, push, calls, timers } = setup();
+  const asked = reader.read(10);
+  push('a');
+  push('b');
+  t.equal(timers.size, 1, 'one timer for the whole body');
+  for (const fire of timers) fire();
+  t.same(calls, ['close']);
+  t.same(await asked, { kind: 'gone' });
+});
+
+t.test('held back until asked for', async (t) => {
+  const { reader, push, calls } = setup();
+  push('x'.repeat(65_536));
+  t.same(calls, []);
+  push('x');
+  push('x');
+  t.same(calls, ['pause']);
+  const asked = reader.read(1 << 20);
+  t.same(calls, ['pause', 'resume']);
+  push('x'.repeat(65_536), true);
+  t.equal(text(await asked).length, 2 * 65_536 + 2);
+  t.same(calls, ['pause', 'resume']);
+
+  const refused = setup();
+  refused.push('x'.repeat(70_000));
+  refused.reader.close();
+  t.same(refused.calls, ['pause', 'resume'], 'a reply lets the rest flow');
+  refused.reader.close();
+  t.same(refused.calls, ['pause', 'resume']);
+
+  const ended = setup();
+  ended.push('x'.repeat(70_000));
+  ended.push('', true);
+  t.same(ended.calls, ['pause', 'resume'], 'so does the end, that a leaving caller be noticed');
+});

@@ -1,0 +1,110 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { SseStream } from '../../../sidecar/http/sse.js';
+import { parse } from '../../support/raw-http.js';
+
+/** A stream whose packets are strings; `writeHeader` and `endWithoutBody` write what uWS's do. */
+function setup() {
+  const packets: string[] = [];
+  const ends: number[] = [];
+  let packet = '';
+  const res = {
+    writeHeader: (key: string, value: string) => {
+      packet += `${key}: ${value}\r\n`;
+      return res;
+    },
+    endWithoutBody: () => {
+      packet += 'Date: -\r\n\r\n';
+      return res;
+    },
+  };
+  const stream = new SseStream({
+    cork: (write) => {
+      packet = '';
+      write(res as unknown as Parameters<typeof write>[0]);
+      packets.push(packet);
+    },
+    writeHead: () => (packet += 'HTTP/1.1 200 OK\r\n'),
+    ended: (bytes) => ends.push(bytes),
+  });
+  return { stream, packets, ends };
+}
+
+const HEAD = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
+
+t.test('what is written in one tick leaves in one packet', async (t) => {
+  const { stream, packets, ends } = setup();
+  stream.event('a');
+  stream.comment('b');
+  t.same(packets, []);
+  await Promise.resolve();
+  t.same(packets, [`${HEAD}9\r\ndata: a\n\n\r\n5\r\n: b\n\n\r\n`]);
+  stream.event('c');
+  stream.end('x;dur=1');
+  t.equal(packets[1], '9\r\ndata: c\n\n\r\n0\r\nServer-Timing: x;dur=1\r\nDate: -\r\n\r\n');
+  await Promise.resolve();
+  t.equal(packets.length, 2, 'the flush that was planned finds nothing');
+  t.same(ends, [stream.bytes]);
+});
+
+t.test('the head leaves though nothing follows', async (t) => {
+  const { packets } = setup();
+  await Promise.resolve();
+  t.same(packets, [HEAD]);
+});
+
+t.test('after the end or the caller’s leaving nothing happens', async (t) => {
+  for (const how of ['end', 'abandon'] as const) {
+    const { stream, packets, ends } = setup();
+    stream.event('a');
+    stream[how]();
+    const { bytes } = stream;
+    const before = packets.length;
+    stream.event('b');
+    stream.comment('c');
+    stream.end('x;dur=1');
+    await Promise.resolve();
+    t.equal(packets.length, before);
+    t.equal(stream.bytes, bytes);
+    t.equal(ends.length, how === 'end' ? 1 : 0);
+  }
+});
+
+t.test('a line break is a fault', async (t) => {
+  const { stream } = setup();
+  for (const text of ['a\nb', 'a\rb']) {
+    t.throws(() => stream.event(text), RangeError);
+    t.throws(() => stream.comment(text), RangeError);
+    t.throws(() => stream.end(text), RangeError);
+  }
+  t.equal(stream.bytes, 0);
+});
+
+t.test('whatever the text and the ticks, a strict parser reads back the frames', async (t) => {
+  const line = fc.string({ unit: 'binary', maxLength: 400 }).map((text) => text.replace(/[\r\n]/g, ' '));
+  const property = fc.asyncProperty(
+    fc.array(fc.tuple(line, fc.boolean(), fc.boolean()), { maxLength: 20 }),
+    fc.boolean(),
+    async (frames, trailer) => {
+      const { stream, packets } = setup();
+      for (const [text, isEvent, wait] of frames) {
+        if (isEvent) stream.event(text);
+        else stream.comment(text);
+        if (wait) await Promise.resolve();
+      }
+      stream.end(trailer ? 'x;dur=1' : undefined);
+      const bytes = Buffer.from(packets.join(''));
+      const { response, length } = parse(bytes, false)!;
+      const expected = frames.map(([text, isEvent]) => `${isEvent ? 'data' : ''}: ${text}\n\n`);
+      const got = response.chunks.filter((chunk, i) => i < expected.length || chunk !== ': \n\n');
+      const size = bytes.length - HEAD.length - bytes.subarray(bytes.lastIndexOf('0\r\n')).length;
+      return (
+        JSON.stringify(got) === JSON.stringify(expected) &&
+        length === bytes.length &&
+        stream.bytes === size &&
+        (response.trailers[0]?.[0] === 'Server-Timing') === trailer
+      );
+    },
+  );
+  await t.resolves(fc.assert(property));
+});

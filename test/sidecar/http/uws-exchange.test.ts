@@ -1,0 +1,380 @@
+import { get as httpGet } from 'node:http';
+import type { IncomingMessage } from 'node:http';
+import t from 'tap';
+import type { Body, EventStream, Exchange } from '../../../sidecar/http/exchange.js';
+import { deferred, serve } from '../../support/http-server.js';
+import type { RawResponse } from '../../support/raw-http.js';
+
+const DATE = /Date: [A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT\r\n/g;
+
+function undated(response: RawResponse): string {
+  return response.raw.replace(DATE, 'Date: -\r\n');
+}
+
+const HEAD =
+  'HTTP/1.1 200 OK\r\n' +
+  'Content-Type: text/event-stream\r\n' +
+  'Cache-Control: no-cache\r\n' +
+  'X-Accel-Buffering: no\r\n' +
+  'Server-Timing: ra-queue;dur=1\r\n' +
+  'Trailer: Server-Timing\r\n' +
+  'x-request-id: a\r\n' +
+  'Access-Control-Expose-Headers: x-request-id, Server-Timing\r\n' +
+  'Date: -\r\n' +
+  'Transfer-Encoding: chunked\r\n' +
+  '\r\n';
+
+function greet(exchange: Exchange): void {
+  const stream = exchange.stream({ 'Server-Timing': 'ra-queue;dur=1' });
+  stream.event('{"text":"wörld 中 🌍"}');
+  stream.comment('keep-alive');
+  stream.event('[DONE]');
+  stream.end('ra-ttft;dur=12.3');
+}
+
+t.test('a stream with a trailer, byte for byte, twice on one connection', async (t) => {
+  const { connect, ends } = await serve(t, greet);
+  const caller = await connect();
+  for (let round = 0; round < 2; round++) {
+    const response = await caller.request('POST', '/', { 'x-request-id': 'a' }, '{}').response();
+    t.equal(
+      undated(response),
+      HEAD +
+        '22\r\ndata: {"text":"w\xc3\xb6rld \xe4\xb8\xad \xf0\x9f\x8c\x8d"}\n\n\r\n' +
+        'e\r\n: keep-alive\n\n\r\n' +
+        'e\r\ndata: [DONE]\n\n\r\n' +
+        '0\r\nServer-Timing: ra-ttft;dur=12.3\r\nDate: -\r\n\r\n',
+    );
+    t.same(response.chunks, ['data: {"text":"wörld 中 🌍"}\n\n', ': keep-alive\n\n', 'data: [DONE]\n\n']);
+  }
+  t.match(ends[0], { status: 200, outcome: 'complete', responseBytes: 40 + 19 + 19 });
+});
+
+t.test('a stream without a trailer', async (t) => {
+  const sent = deferred<EventStream>();
+  const { connect } = await serve(t, {
+    '/at-once': {
+      GET: (exchange) => {
+        const stream = exchange.stream();
+        stream.event('a');
+        stream.event('b');
+        stream.end();
+      },
+    },
+    '/later': {
+      GET: (exchange) => {
+        const stream = exchange.stream();
+        stream.event('a');
+        sent.resolve(stream);
+      },
+    },
+    '/empty': { GET: (exchange) => exchange.stream().end('ra-ttft;dur=1') },
+  });
+  const caller = await connect();
+  const atOnce = await caller.request('GET', '/at-once').response();
+  t.same(atOnce.chunks, ['data: a\n\n', 'data: b\n\n'], 'ends with its last frame');
+  t.same(
+    atOnce.trailers.map(([name]) => name),
+    ['Date'],
+  );
+
+  caller.request('GET', '/later');
+  await caller.until('data: a\n\n');
+  (await sent.promise).end();
+  t.same((await caller.response()).chunks, ['data: a\n\n', ': \n\n'], 'or with an empty comment');
+
+  const empty = await caller.request('GET', '/empty').response();
+  t.same(empty.chunks, []);
+  t.same(empty.trailers[0], ['Server-Timing', 'ra-ttft;dur=1']);
+});
+
+t.test('the head goes out at once, and each tick’s frames after it', async (t) => {
+  const opened = deferred<EventStream>();
+  const { connect } = await serve(t, (exchange) => opened.resolve(exchange.stream()));
+  const caller = await connect();
+  caller.request('GET', '/');
+  await caller.until('Transfer-Encoding: chunked\r\n\r\n');
+  const stream = await opened.promise;
+  t.equal(stream.bytes, 0);
+  stream.event('a');
+  t.equal(stream.bytes, '9\r\ndata: a\n\n\r\n'.length);
+  await caller.until('data: a\n\n');
+  stream.end();
+  stream.event('b');
+  stream.end('x;dur=1');
+  t.notMatch((await caller.response()).raw, 'data: b');
+});
+
+t.test('clients read it', async (t) => {
+  const { port } = await serve(t, greet, { origins: ['*'] });
+  const expected = 'data: {"text":"wörld 中 🌍"}\n\n: keep-alive\n\ndata: [DONE]\n\n';
+
+  for (let round = 0; round < 2; round++) {
+    const response = await fetch(`http://127.0.0.1:${port}/`, {
+      method: 'POST',
+      body: '{}',
+      headers: { origin: 'https://app.example' },
+    });
+    t.equal(response.headers.get('content-type'), 'text/event-stream');
+    t.equal(response.headers.get('access-control-allow-origin'), '*');
+    t.equal(await response.text(), expected);
+  }
+
+  const answer = await new Promise<IncomingMessage>((resolve) => httpGet({ port, host: '127.0.0.1' }, resolve));
+  let text = '';
+  for await (const bytes of answer.setEncoding('utf8')) text += bytes as string;
+  t.equal(text, expected);
+  t.equal(answer.trailers['server-timing'], 'ra-ttft;dur=12.3');
+});
+
+t.test('HEAD of a stream is its head', async (t) => {
+  const { connect } = await serve(t, greet);
+  const caller = await connect();
+  const head = await caller.request('HEAD', '/').response({ head: true });
+  t.equal(head.field('content-type'), 'text/event-stream');
+  t.equal(head.field('transfer-encoding'), undefined);
+  t.equal((await caller.request('GET', '/').response()).chunks.length, 3, 'and the connection goes on');
+});
+
+t.test('a handler that fails mid-stream ends it with one error frame', async (t) => {
+  const { connect, faults } = await serve(t, {
+    '/open': {
+      GET: async (exchange) => {
+        const stream = exchange.stream();
+        stream.event('a');
+        await Promise.resolve();
+        throw new Error('secret');
+      },
+    },
+    '/forges': {
+      GET: (exchange) => {
+        exchange.stream().event('a\n\ndata: b');
+      },
+    },
+    '/ended': {
+      GET: async (exchange) => {
+        greet(exchange);
+        await Promise.resolve();
+        throw new Error('secret');
+      },
+    },
+  });
+  const frame =
+    'data: {"error":{"message":"The server failed on this request.","type":"server_error","code":"internal","param":null}}\n\n';
+  const caller = await connect();
+  t.same((await caller.request('GET', '/open').response()).chunks, ['data: a\n\n', frame]);
+  t.same((await caller.request('GET', '/forges').response()).chunks, [frame]);
+  t.equal((await caller.request('GET', '/ended').response()).chunks.length, 3);
+  t.equal(faults.length, 3);
+});
+
+/** Echoes what became of the body under a limit of 1,000 bytes, with some awaiting before. */
+async function measure(exchange: Exchange): Promise<void> {
+  await Promise.resolve();
+  const body = await exchange.body(1000);
+  exchange.reply({ status: 200, body: body.kind === 'body' ? Buffer.from(body.bytes).toString() : body.kind });
+}
+
+t.test('request bodies', async (t) => {
+  const { connect, server, ends } = await serve(t, measure);
+
+  const caller = await connect();
+  t.equal((await caller.request('POST', '/', {}, 'abc').response()).body, 'abc');
+  t.equal((await caller.request('POST', '/').response()).body, '', 'none');
+  t.equal((await caller.request('POST', '/', { 'Content-Length': '0' }).response()).body, '');
+  t.equal((await caller.request('POST', '/', {}, 'x'.repeat(1000)).response()).body.length, 1000);
+
+  caller.request('POST', '/', { 'Content-Length': '4' }, 'ab');
+  t.equal((await caller.request('POST', '/').response()).body, 'abPO', 'a length that lies eats what follows');
+  t.equal((await caller.response()).status, 405, 'and the rest, `ST /`, is another request');
+
+  const waiting = await connect();
+  waiting.request('POST', '/', { Expect: '100-continue', 'Content-Length': '3' });
+  t.equal((await waiting.response()).status, 100);
+  t.equal((await waiting.send('abc').response()).body, 'abc');
+
+  const chunked = await connect();
+  chunked.request('POST', '/', { 'Transfer-Encoding': 'chunked' }, '2\r\nab\r\n1').send('\r\nc\r\n0\r').send('\n\r\n');
+  const answer = await chunked.response();
+  t.equal(answer.body, 'abc');
+  t.equal(answer.field('connection'), 'close', 'uWS cannot be trusted with what follows a chunked body');
+  t.equal(await chunked.rest(), '');
+  t.match(ends.at(-1), { requestBytes: 3, responseBytes: 3 });
+  t.equal(server.bodyBytes, 0, 'all memory is given back');
+});
+
+t.test('a body over its limit is refused while it is still being read, and the connection goes on', async (t) => {
+  const { connect, server } = await serve(t, measure);
+  const caller = await connect();
+
+  caller.request('POST', '/', { 'Content-Length': '1001' });
+  t.equal((await caller.response()).body, 'too-large', 'told before a byte of it came');
+  caller.send('x'.repeat(1001));
+  t.equal((await caller.request('POST', '/', {}, 'abc').response()).body, 'abc');
+
+  caller.request('POST', '/', { 'Transfer-Encoding': 'chunked' }, `3e8\r\n${'x'.repeat(1000)}\r\n1`);
+  caller.send('\r\nx');
+  const refused = await caller.response();
+  t.equal(refused.body, 'too-large');
+  t.equal(refused.field('connection'), 'close');
+  t.equal(server.bodyBytes, 0);
+});
+
+t.test('all bodies at once have a cap', async (t) => {
+  const held = deferred<Body>();
+  const free = deferred();
+  const { connect, server } = await serve(
+    t,
+    {
+      '/hold': {
+        POST: async (exchange) => {
+          held.resolve(await exchange.body(1000));
+          await free.promise;
+          exchange.reply({ status: 200 });
+        },
+      },
+      '/measure': { POST: measure },
+    },
+    { limits: { totalBytes: 1000 } },
+  );
+  const [holder, other] = [await connect(), await connect()];
+  holder.request('POST', '/hold', {}, 'x'.repeat(600));
+  const body = await held.promise;
+  t.equal(server.bodyBytes, 600);
+  t.equal((await other.request('POST', '/measure', {}, 'x'.repeat(401)).response()).body, 'no-room');
+  t.equal((await other.request('POST', '/measure', {}, 'x'.repeat(400)).response()).body.length, 400);
+  if (body.kind === 'body') body.release();
+  t.equal((await other.request('POST', '/measure', {}, 'x'.repeat(1000)).response()).body.length, 1000);
+  free.resolve();
+  t.equal((await holder.response()).status, 200);
+  t.equal(server.bodyBytes, 0, 'released twice, given back once');
+});
+
+t.test('a large body is held back until someone asks for it', async (t) => {
+  const asked = deferred();
+  const size = 8 << 20;
+  const { connect, server } = await serve(t, async (exchange) => {
+    await asked.promise;
+    const body = await exchange.body(size);
+    exchange.reply({ status: 200, body: String(body.kind === 'body' && body.bytes.length) });
+  });
+  const caller = await connect();
+  caller.request('POST', '/', { 'Content-Length': String(size) }, 'x'.repeat(size));
+  // Another connection's round trips show that the server's loop went round while it held the body back.
+  const other = await connect();
+  for (let i = 0; i < 20; i++) await other.request('GET', '/nothing').response();
+  t.ok(server.bodyBytes < 2 << 20, `${server.bodyBytes} held`);
+  asked.resolve();
+  t.equal((await caller.response()).body, String(size));
+
+  const refusing = await serve(t, async (exchange) => {
+    await Promise.resolve();
+    exchange.reply({ status: 401 });
+  });
+  const stranger = await refusing.connect();
+  stranger.request('POST', '/', { 'Content-Length': String(size) }, 'x'.repeat(size));
+  t.equal((await stranger.response()).status, 401);
+  t.equal((await stranger.request('GET', '/').response()).status, 401, 'a body that nobody asked for is skipped');
+});
+
+t.test('a body that takes too long', async (t) => {
+  const { connect, ends, ended } = await serve(t, measure, { limits: { totalBytes: 1000, bodyMs: 5 } });
+  const caller = await connect();
+  caller.request('POST', '/', { 'Content-Length': '3' }, 'a');
+  t.equal(await caller.rest(), '', 'its connection is closed');
+  await ended(1);
+  t.match(ends, [{ outcome: 'gone', status: 499 }]);
+});
+
+t.test('a caller that leaves', async (t) => {
+  interface Seen {
+    readonly exchange: Exchange;
+    readonly fired: Promise<void>;
+    readonly fires: () => number;
+  }
+  let seen = deferred<Seen>();
+  const take = (exchange: Exchange): void => {
+    let fires = 0;
+    const fired = deferred();
+    exchange.gone.addEventListener('abort', () => {
+      fires++;
+      fired.resolve();
+    });
+    seen.resolve({ exchange, fired: fired.promise, fires: () => fires });
+  };
+  const { connect, ends, faults, server } = await serve(t, take);
+  /** Sends the start of a request and hands out the exchange that the handler got. */
+  const arrive = async (headers: Record<string, string>, body: string) => {
+    seen = deferred<Seen>();
+    const caller = await connect();
+    caller.request('POST', '/', headers, body);
+    return { caller, ...(await seen.promise) };
+  };
+
+  await t.test('in the middle of its body', async (t) => {
+    const { caller, exchange, fired, fires } = await arrive({ 'Content-Length': '10' }, 'abc');
+    const body = exchange.body(1000);
+    caller.close();
+    t.same(await body, { kind: 'gone' });
+    await fired;
+    exchange.reply({ status: 200, body: 'x' });
+    exchange.stream().event('x');
+    t.same(await exchange.body(1000), { kind: 'gone' });
+    t.equal(fires(), 1);
+    t.equal(server.bodyBytes, 0);
+    t.match(ends.at(-1), { status: 499, outcome: 'gone', requestBytes: 3, responseBytes: 0 });
+  });
+
+  await t.test('while it waits, by closing or by a reset', async (t) => {
+    for (const leave of ['destroy', 'resetAndDestroy', 'end'] as const) {
+      const { caller, exchange, fired, fires } = await arrive({}, 'abc');
+      t.equal((await exchange.body(1000)).kind, 'body');
+      caller.socket[leave]();
+      await fired;
+      exchange.reply({ status: 200, body: 'x' });
+      t.equal(fires(), 1, leave);
+      t.ok(exchange.gone.aborted);
+    }
+  });
+
+  await t.test('in the middle of a stream', async (t) => {
+    const { caller, exchange, fired, fires } = await arrive({}, 'abc');
+    const stream = exchange.stream();
+    stream.event('a');
+    await caller.until('data: a');
+    caller.close();
+    await fired;
+    const { bytes } = stream;
+    stream.event('b');
+    stream.comment('c');
+    stream.end('x;dur=1');
+    t.equal(stream.bytes, bytes);
+    t.equal(fires(), 1);
+    t.match(ends.at(-1), { status: 200, outcome: 'gone', responseBytes: bytes });
+  });
+
+  await t.test('after the reply', async (t) => {
+    const { caller, exchange, fires } = await arrive({}, 'abc');
+    exchange.reply({ status: 200, body: 'x' });
+    await caller.response();
+    const before = ends.length;
+    caller.socket.end();
+    await caller.rest();
+    t.equal(fires(), 0);
+    t.equal(ends.length, before);
+    t.notOk(exchange.gone.aborted);
+  });
+
+  await t.test('before anybody asked', async (t) => {
+    const given = deferred<Exchange>();
+    const quiet = await serve(t, (exchange) => given.resolve(exchange));
+    const caller = await quiet.connect();
+    caller.request('GET', '/');
+    const exchange = await given.promise;
+    caller.close();
+    await quiet.ended(1);
+    t.ok(exchange.gone.aborted);
+    t.same(await exchange.body(1), { kind: 'gone' });
+  });
+  t.same(faults, []);
+});

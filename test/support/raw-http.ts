@@ -1,0 +1,227 @@
+import { connect } from 'node:net';
+import type { Socket } from 'node:net';
+
+/** One response as it was on the wire. */
+export interface RawResponse {
+  readonly status: number;
+  readonly reason: string;
+  /** In order, names as sent. */
+  readonly fields: readonly (readonly [name: string, value: string])[];
+  /** The one value of a field, by any case; undefined when absent. Throws when there are two. */
+  field(name: string): string | undefined;
+  /** De-chunked. */
+  readonly body: string;
+  /** The data of each chunk; empty unless chunked. */
+  readonly chunks: readonly string[];
+  readonly trailers: readonly (readonly [name: string, value: string])[];
+  /** Every byte, as Latin-1. */
+  readonly raw: string;
+}
+
+interface Waiter {
+  /** True when it is satisfied and need not be asked again. */
+  attempt(): boolean;
+  fail(error: Error): void;
+}
+
+/**
+ * A connection that sends what it is told and parses responses strictly: CRLF everywhere, no folded fields, exact
+ * lengths, nothing between two responses. What a lenient client would forgive is an error here.
+ */
+export class RawConnection {
+  readonly socket: Socket;
+  #received = Buffer.alloc(0);
+  #ended = false;
+  #waiters: Waiter[] = [];
+
+  private constructor(socket: Socket) {
+    this.socket = socket;
+    socket.on('data', (bytes) => {
+      this.#received = Buffer.concat([this.#received, bytes]);
+      this.#advance();
+    });
+    // A reset shows as the end of what was received.
+    socket.on('error', () => undefined);
+    for (const event of ['end', 'close'] as const) {
+      socket.on(event, () => {
+        this.#ended = true;
+        this.#advance();
+      });
+    }
+  }
+
+  /** Connects to 127.0.0.1. The socket may stay half open. */
+  static async open(port: number): Promise<RawConnection> {
+    const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+    const connection = new RawConnection(socket);
+    await new Promise<void>((resolve, reject) => {
+      socket.once('connect', () => resolve());
+      socket.once('error', reject);
+    });
+    socket.setNoDelay(true);
+    return connection;
+  }
+
+  send(bytes: string | Uint8Array): this {
+    this.socket.write(bytes);
+    return this;
+  }
+
+  /** Sends a request. A body brings its Content-Length unless `headers` frames it. */
+  request(method: string, path: string, headers: Readonly<Record<string, string>> = {}, body?: string): this {
+    const framed = 'Content-Length' in headers || 'Transfer-Encoding' in headers;
+    const all: Record<string, string> = { Host: 'test', ...headers };
+    if (body !== undefined && !framed) all['Content-Length'] = String(Buffer.byteLength(body));
+    const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+    return this.send(`${method} ${path} HTTP/1.1\r\n${lines.join('')}\r\n${body ?? ''}`);
+  }
+
+  /** The next whole response. `head`: it answers a HEAD request and has no body. */
+  response({ head = false } = {}): Promise<RawResponse> {
+    return this.#wait((resolve) => {
+      const parsed = parse(this.#received, head);
+      if (parsed === undefined) return false;
+      this.#received = this.#received.subarray(parsed.length);
+      resolve(parsed.response);
+      return true;
+    });
+  }
+
+  /** Resolves once `text` is among the bytes not yet taken by {@link response}. */
+  until(text: string): Promise<void> {
+    return this.#wait((resolve) => {
+      if (!this.#received.includes(text)) return false;
+      resolve();
+      return true;
+    });
+  }
+
+  /** The bytes left when the server closes its side, as Latin-1. */
+  rest(): Promise<string> {
+    return this.#wait((resolve) => {
+      if (this.#ended) resolve(this.#received.toString('latin1'));
+      return this.#ended;
+    });
+  }
+
+  close(): void {
+    this.socket.destroy();
+  }
+
+  #wait<T>(attempt: (resolve: (value: T) => void) => boolean): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      this.#waiters.push({ attempt: () => attempt(resolve), fail: reject });
+      this.#advance();
+    });
+  }
+
+  #advance(): void {
+    for (let waiter = this.#waiters[0]; waiter !== undefined; waiter = this.#waiters[0]) {
+      try {
+        if (!waiter.attempt()) {
+          if (!this.#ended) return;
+          waiter.fail(new Error(`the connection ended after ${JSON.stringify(this.#received.toString('latin1'))}`));
+        }
+      } catch (error) {
+        waiter.fail(error as Error);
+      }
+      this.#waiters.shift();
+    }
+  }
+}
+
+/** A response at the start of `bytes`, undefined when it is not whole yet. Throws on what HTTP/1.1 forbids. */
+export function parse(bytes: Buffer, head: boolean): { response: RawResponse; length: number } | undefined {
+  const cursor = new Cursor(bytes);
+  const start = cursor.line();
+  const fields = cursor.fields();
+  if (start === undefined || fields === undefined) return undefined;
+  const [, status, reason] = /^HTTP\/1\.1 ([1-5][0-9]{2}) ([ -~]*)$/.exec(start) ?? fault(`status line ${start}`);
+  const field = (name: string): string | undefined => {
+    const found = fields.filter(([other]) => other.toLowerCase() === name.toLowerCase());
+    if (found.length > 1) fault(`two ${name}`);
+    return found[0]?.[1];
+  };
+  const chunks: Buffer[] = [];
+  let body: Buffer | undefined = Buffer.alloc(0);
+  let trailers: [string, string][] | undefined = [];
+  const length = field('content-length');
+  if (head || status === '204' || status === '304' || status?.startsWith('1') === true) {
+    // No body, whatever the fields say.
+  } else if (field('transfer-encoding') === 'chunked') {
+    if (length !== undefined) fault('both framings');
+    if (!cursor.chunks(chunks)) return undefined;
+    body = Buffer.concat(chunks);
+    trailers = cursor.fields();
+  } else {
+    if (length === undefined || !/^[0-9]+$/.test(length)) fault(`Content-Length ${length ?? 'missing'}`);
+    body = cursor.take(Number(length));
+  }
+  if (body === undefined || trailers === undefined) return undefined;
+  return {
+    length: cursor.at,
+    response: {
+      status: Number(status),
+      reason: reason ?? '',
+      fields,
+      field,
+      body: body.toString('utf8'),
+      chunks: chunks.map((chunk) => chunk.toString('utf8')),
+      trailers,
+      raw: bytes.subarray(0, cursor.at).toString('latin1'),
+    },
+  };
+}
+
+class Cursor {
+  at = 0;
+  readonly #bytes: Buffer;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  take(length: number): Buffer | undefined {
+    if (this.at + length > this.#bytes.length) return undefined;
+    this.at += length;
+    return this.#bytes.subarray(this.at - length, this.at);
+  }
+
+  line(): string | undefined {
+    const end = this.#bytes.indexOf('\n', this.at);
+    if (end < 0) return undefined;
+    const line = this.#bytes.toString('latin1', this.at, end + 1);
+    if (!/^[^\r\n]*\r\n$/.test(line)) fault(`line ${JSON.stringify(line)}`);
+    this.at = end + 1;
+    return line.slice(0, -2);
+  }
+
+  fields(): [string, string][] | undefined {
+    const fields: [string, string][] = [];
+    for (let line = this.line(); line !== undefined; line = this.line()) {
+      if (line === '') return fields;
+      const [, name, value] = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+): ?(.*)$/.exec(line) ?? fault(`field ${line}`);
+      fields.push([name ?? '', value ?? '']);
+    }
+    return undefined;
+  }
+
+  /** Collects the data of all chunks up to the last; false when they are not all there. */
+  chunks(into: Buffer[]): boolean {
+    for (let line = this.line(); line !== undefined; line = this.line()) {
+      if (!/^[0-9a-f]+$/i.test(line)) fault(`chunk size ${JSON.stringify(line)}`);
+      const size = parseInt(line, 16);
+      if (size === 0) return true;
+      const data = this.take(size);
+      const end = this.take(2);
+      if (data === undefined || end === undefined) return false;
+      if (end.toString('latin1') !== '\r\n') fault('a chunk that is longer than its size');
+      into.push(data);
+    }
+    return false;
+  }
+}
+
+function fault(what: string): never {
+  throw new Error(`not HTTP/1.1: ${what}`);
+}
