@@ -15,6 +15,9 @@ function send(message: Body, then: () => void = () => undefined): void {
   process.send?.({ v: PROTOCOL_VERSION, ...message }, then);
 }
 
+// An abort inside llama.cpp would start a debugger on this process to print where it was.
+process.env['GGML_NO_BACKTRACE'] = '1';
+
 let loop: StepLoop | undefined;
 let runtime: Runtime | undefined;
 let started = false;

@@ -73,16 +73,18 @@ export function cold(retryAfterMs: number): ContractError {
   return contractError('cold', 'The model is still loading. Try again after the time given.', { retryAfterMs });
 }
 
-const QUEUE: Record<Refused['reason'], string> = {
+const QUEUE: Record<Exclude<Refused['reason'], 'engine-lost'>, string> = {
   full: 'All seats are busy and the queue is full. Try again after the time given.',
   bytes: 'All seats are busy and the queue holds too many bytes. Try again after the time given.',
   wait: 'No seat came free within the longest wait. Try again after the time given.',
   deadline: 'The deadline of the request passed while it waited for a seat.',
   drain: 'This server is shutting down. Send the request again: another one will take it.',
-  'engine-lost': 'The engine was lost twice before it began this request. Try again after the time given.',
 };
 
 export function refused({ code, reason, retryAfterMs }: Refused): ContractError {
+  if (reason === 'engine-lost') {
+    return contractError('bad_gateway', 'The engine was lost twice before it began this request. Try again shortly.');
+  }
   return contractError(code, QUEUE[reason], { retryAfterMs });
 }
 

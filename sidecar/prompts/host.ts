@@ -31,6 +31,8 @@ process.on('message', (raw) => {
   else obey(order);
 });
 process.on('disconnect', quit);
+// Ctrl-C and service managers signal the whole group; the sidecar drains first and then closes the channel.
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined);
 
 function obey(order: Order): void {
   switch (order.kind) {

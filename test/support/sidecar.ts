@@ -89,7 +89,10 @@ export class Sidecar {
       await rm(dir, { recursive: true, force: true });
     });
     await sidecar.until(
-      () => (options.early ? sidecar.lines.some(({ event }) => event === 'listening') : sidecar.printed.includes('is ready at')),
+      () =>
+        options.early
+          ? sidecar.lines.some(({ event }) => event === 'listening')
+          : sidecar.printed.includes('is ready at'),
       'start',
     );
     const listening = sidecar.lines.find(({ event }) => event === 'listening');
@@ -111,7 +114,9 @@ export class Sidecar {
         throw new Error(`${what}: the sidecar ended with ${this.child.exitCode}\n${this.printed}`);
       }
       await once(this.#events, 'change', { signal }).catch(() => {
-        throw new Error(`${what}: not seen\n${this.printed}\n${this.lines.map((line) => JSON.stringify(line)).join('\n')}`);
+        throw new Error(
+          `${what}: not seen\n${this.printed}\n${this.lines.map((line) => JSON.stringify(line)).join('\n')}`,
+        );
       });
     }
   }
@@ -140,7 +145,11 @@ export class Sidecar {
   }
 
   /** POST with the development key, or without one when `key` is null. */
-  post(path: string, body: unknown, options: { key?: string | null; signal?: AbortSignal; headers?: Record<string, string> } = {}): Promise<Response> {
+  post(
+    path: string,
+    body: unknown,
+    options: { key?: string | null; signal?: AbortSignal; headers?: Record<string, string> } = {},
+  ): Promise<Response> {
     const key = options.key === undefined ? this.key : options.key;
     return fetch(`${this.base}${path}`, {
       method: 'POST',
@@ -164,7 +173,10 @@ export class Sidecar {
     const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
     return page
       .split('\n')
-      .filter((line) => (line.startsWith(`${name}{`) || line.startsWith(`${name} `)) && wanted.every((part) => line.includes(part)))
+      .filter(
+        (line) =>
+          (line.startsWith(`${name}{`) || line.startsWith(`${name} `)) && wanted.every((part) => line.includes(part)),
+      )
       .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
   }
 }
