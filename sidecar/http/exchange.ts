@@ -19,8 +19,8 @@ export type Body =
       /** Clock reading when the last byte arrived. */
       readonly receivedAt: number;
       /**
-       * Says that the bytes are no longer held, which makes room for other bodies: a long stream must not keep its
-       * prompt's share of the cap. Idempotent; the end of the exchange does it too.
+       * Says that the bytes are no longer held, which makes room for other bodies: one that was tokenized must not keep
+       * its share of the cap while its request waits. Idempotent; a reply or the start of a stream does it too.
        */
       release(): void;
     }

@@ -5,7 +5,7 @@ import type { HttpRequest } from './uws.js';
 /** A request's head and how its body is framed. */
 export interface Snapshot {
   readonly head: RequestHead;
-  /** Content-Length, 0 for no body; chunked: unknown until it ends. */
+  /** Content-Length, 0 for no body or one that is not to be read; chunked: unknown until it ends. */
   readonly bodyLength: number | 'chunked';
   /**
    * Set when this head means different things to different parsers, so that a proxy in front may have seen another
@@ -75,11 +75,9 @@ export function snapshot(req: Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getU
   if (length !== undefined && transfer !== undefined)
     refusal ??= 'Content-Length and Transfer-Encoding exclude each other.';
 
-  return {
-    head: new Head(req.getCaseSensitiveMethod(), req.getUrl(), fields),
-    bodyLength: transfer !== undefined ? 'chunked' : Number(length ?? 0),
-    ...(refusal === undefined ? {} : { refusal }),
-  };
+  const head = new Head(req.getCaseSensitiveMethod(), req.getUrl(), fields);
+  if (refusal !== undefined) return { head, bodyLength: 0, refusal };
+  return { head, bodyLength: transfer !== undefined ? 'chunked' : Number(length ?? 0) };
 }
 
 /** Field names under `x-ra-` are the caller's own invention: not echoed. */

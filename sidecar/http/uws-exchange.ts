@@ -136,6 +136,7 @@ export class UwsExchange implements Exchange {
       stream.abandon();
       return stream;
     }
+    // The prompt was read long ago; a stream may go on for minutes.
     this.#reader?.close();
     if (this.head.method === 'HEAD') {
       stream.abandon();

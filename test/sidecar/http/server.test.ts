@@ -401,6 +401,7 @@ t.test('an address can be had again at once, though its old connections linger',
   for (let round = 0; round < 2; round++) {
     const server = make();
     t.same(await server.listen('127.0.0.1', port), { port });
+    await t.rejects(make().listen('127.0.0.1', port), { message: /cannot listen/ }, 'it is not shared');
     const caller = await RawConnection.open(port);
     await caller.request('GET', '/').response();
     await server.close();

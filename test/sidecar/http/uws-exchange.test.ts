@@ -250,6 +250,17 @@ t.test('all bodies at once have a cap', async (t) => {
   t.equal(server.bodyBytes, 0, 'released twice, given back once');
 });
 
+t.test('a stream’s prompt does not count any more', async (t) => {
+  const { connect, server } = await serve(t, async (exchange) => {
+    await exchange.body(1000);
+    exchange.stream().event(String(server.bodyBytes));
+  });
+  const caller = await connect();
+  caller.request('POST', '/', {}, 'x'.repeat(600));
+  await caller.until('data: 0\n\n');
+  caller.close();
+});
+
 t.test('a large body is held back until someone asks for it', async (t) => {
   const asked = deferred();
   const size = 8 << 20;
