@@ -28,7 +28,8 @@ async function main(args: readonly string[]): Promise<number> {
     process.stderr.write(`${loaded.line}\n`);
     return EXIT.failed;
   }
-  const { log, flush } = openLog(loaded.config.log.level);
+  const logging = openLog(loaded.config.log.level);
+  const { log } = logging;
   for (const reason of loaded.hints) log.warn('config', { reason });
   try {
     // Lines for people go to stderr: stdout is the log, one JSON object a line.
@@ -37,7 +38,7 @@ async function main(args: readonly string[]): Promise<number> {
     process.stderr.write(`ra-sidecar: ${error instanceof Error ? error.message : 'could not start'}\n`);
     return EXIT.failed;
   } finally {
-    flush();
+    logging.flush();
   }
 }
 

@@ -7,6 +7,7 @@ import { mayCall, mayUse, type Caller } from '../access/identity.js';
 import type { Lease, Work } from '../admission/seat-queue.js';
 import type { Params, Route } from '../contracts/requests.js';
 import type { ContractError } from '../errors.js';
+import type { Body } from '../http/exchange.js';
 import type { NoResult, OpenPrompt, Refusal, Tokenized } from '../prompts/prompt-host.js';
 import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
@@ -29,6 +30,8 @@ export interface Arrival<P extends Params> {
 
 export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
 
+type WholeBody = Extract<Body, { readonly kind: 'body' }>;
+
 /** A job for the engine and what the queue is to know of it. */
 export interface Planned<T> {
   readonly work: Work;
@@ -41,48 +44,32 @@ export async function arrive<P extends Params>(
   route: P['route'],
   services: Services,
 ): Promise<Arrival<P> | undefined> {
-  const { exchange } = visit;
-  const refuse = (error: ContractError): undefined => {
-    visit.fail(error);
-    return undefined;
-  };
-  if (services.draining()) return refuse(refusals.draining(refusals.DRAIN_RETRY_MS));
-  if (!services.spool.health.ok) return refuse(refusals.spoolUnhealthy());
-  const caller = await identify(visit, services);
-  if (!caller) return undefined;
-  if (!isJson(exchange.head.header('content-type'))) return refuse(refusals.wrongContentType());
-
-  const limit = route === 'chat' ? services.limits.chatBytes : DECISION_BODY_BYTES;
-  const body = await exchange.body(limit);
-  if (body.kind === 'gone') {
-    visit.left('waiting');
+  const shut = closed(services);
+  if (shut) {
+    visit.fail(shut);
     return undefined;
   }
-  if (body.kind === 'too-large') return refuse(refusals.tooLarge(limit));
-  if (body.kind === 'no-room') return refuse(refusals.noRoom());
-  visit.receivedAt = body.receivedAt;
-
-  const bytes = body.bytes.byteLength;
+  const caller = await identify(visit, services);
+  if (!caller) return undefined;
+  const body = await readBody(visit, route, services);
+  if (!body) return undefined;
   const prompt = services.prompts.open(route, body.bytes);
   const release = (): void => {
     prompt.close();
     body.release();
   };
-  const checked = await prompt.check(exchange.gone);
-  if (checked.kind === 'checked' && checked.params.route === route) {
-    const params = checked.params as P;
-    const model = services.models.get(params.model);
-    const error = unfit(caller, route, model);
-    if (model && !error) {
-      visit.model = model.id;
-      return { caller, model, params, prompt, bytes, release };
-    }
-    visit.fail(error ?? refusals.notEntitled());
-  } else if (checked.kind === 'invalid') visit.fail(checked.error);
-  else if (checked.kind === 'aborted') visit.left('waiting');
-  else visit.fail(refusals.internal());
-  release();
-  return undefined;
+  const fit = await check<P>(visit, route, services, caller, prompt);
+  if (!fit) {
+    release();
+    return undefined;
+  }
+  return { ...fit, caller, prompt, bytes: body.bytes.byteLength, release };
+}
+
+/** Why no work is taken at all now. */
+function closed(services: Services): ContractError | undefined {
+  if (services.draining()) return refusals.draining(refusals.DRAIN_RETRY_MS);
+  return services.spool.health.ok ? undefined : refusals.spoolUnhealthy();
 }
 
 /** Checks the key. Undefined: refused and answered. */
@@ -96,6 +83,47 @@ export async function identify(visit: Visit, services: Services): Promise<Caller
   }
   visit.caller = found;
   return found;
+}
+
+/** Content type and size. */
+async function readBody(visit: Visit, route: Route, services: Services): Promise<WholeBody | undefined> {
+  const { exchange } = visit;
+  if (!isJson(exchange.head.header('content-type'))) {
+    visit.fail(refusals.wrongContentType());
+    return undefined;
+  }
+  const limit = route === 'chat' ? services.limits.chatBytes : DECISION_BODY_BYTES;
+  const body = await exchange.body(limit);
+  if (body.kind === 'body') {
+    visit.receivedAt = body.receivedAt;
+    return body;
+  }
+  if (body.kind === 'gone') visit.left('waiting');
+  else visit.fail(body.kind === 'too-large' ? refusals.tooLarge(limit) : refusals.noRoom());
+  return undefined;
+}
+
+/** Schema, entitlement, endpoint against the model's kind, cold. */
+async function check<P extends Params>(
+  visit: Visit,
+  route: P['route'],
+  services: Services,
+  caller: Caller,
+  prompt: OpenPrompt,
+): Promise<Pick<Arrival<P>, 'model' | 'params'> | undefined> {
+  const checked = await prompt.check(visit.exchange.gone);
+  if (checked.kind === 'checked') {
+    const model = services.models.get(checked.params.model);
+    const error = unfit(caller, route, model);
+    if (model && !error) {
+      visit.model = model.id;
+      // The route asked for is the route that was parsed.
+      return { model, params: checked.params as P };
+    }
+    visit.fail(error ?? refusals.notEntitled());
+  } else if (checked.kind === 'aborted') visit.left('waiting');
+  else visit.fail(checked.kind === 'invalid' ? checked.error : refusals.internal());
+  return undefined;
 }
 
 function unfit(caller: Caller, route: Route, model: HostedModel | undefined): ContractError | undefined {
@@ -119,7 +147,7 @@ export async function takeSeat<P extends Params, T>(
   const { caller, model, params, prompt, bytes } = arrival;
   const ticket = model.queue.enter({
     tenant: caller.account,
-    ...('user' in params && params.user !== undefined ? { user: params.user } : {}),
+    ...('user' in params && { user: params.user }),
     weight: caller.weight,
     bytes,
     seatsWanted,
