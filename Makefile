@@ -11,20 +11,17 @@ UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
 BENCHES := $(patsubst %.ts,dist/%.js,$(filter %.bench.ts,$(SOURCES)))
 
 INSTALLED := node_modules/.package-lock.stamp
-RESULTS := .tap/results.tap
 
 .PHONY: run test check bench docs clean build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
 
-# tap's own status is handed on, so that what no test counts (a file that cannot load, missing coverage) fails as well.
 test: build
-	@rm -f $(RESULTS); npx tap --reporter=terse --output-file=$(RESULTS); node dist/test/support/summary.js $(RESULTS) $$?
+	@node dist/test/support/run-tests.js
 
 check: lint build
-	@rm -f $(RESULTS); npx tap --disable-coverage --reporter=terse --output-file=$(RESULTS) $(UNIT_TESTS); \
-	  node dist/test/support/summary.js $(RESULTS) $$?
+	@node dist/test/support/run-tests.js --disable-coverage $(UNIT_TESTS)
 
 lint: install
 	npm run --silent lint

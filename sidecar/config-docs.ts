@@ -14,7 +14,7 @@ underscores, so \`RA_LISTEN_PORT=8081\` sets \`listen.port\`. Lists are given as
 
 The whole is checked at the start. An unknown key, an unknown \`RA_\` variable or a bad value stops it with one line:
 
-    config: queue.maxWaitMs must be an integer from 0 to 86400000 (file /etc/ra.json)
+    config: queue.maxWaitMs must be at least 0 (file /etc/ra.json)
 
 ## Settings
 

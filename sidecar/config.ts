@@ -2,8 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parse, type ParseError } from 'jsonc-parser';
 import { contradiction, hints } from './config-checks.js';
-import { configSchema } from './config-schema.js';
-import { expectation, schemaAt, settings, validationSchema, wrongKey, type Setting } from './config-settings.js';
+import { settings, validationSchema, type Setting } from './config-settings.js';
 import type { Config } from './config-types.js';
 import { compile } from './contracts/validator.js';
 
@@ -23,7 +22,7 @@ type Unresolved = Omit<Config, 'keys'> & { readonly keys: { readonly file?: stri
 /** Names the JSON or JSONC file. Every other `RA_` variable is a setting. */
 const FILE_VARIABLE = 'RA_CONFIG';
 
-const check = compile<Unresolved>(validationSchema(), { useDefaults: true });
+const check = compile<Unresolved>(validationSchema(), { useDefaults: true, nameUnknownFields: true });
 
 /**
  * Reads the file that `RA_CONFIG` names, if any, puts the `RA_` variables over it and checks the whole. This is the only
@@ -41,16 +40,12 @@ export function loadConfig(environment: Environment = process.env): Loaded {
   if (unknown !== undefined) return { kind: 'invalid', line: `config: ${unknown} is not a setting (environment)` };
   const read = file === undefined ? { value: {} } : readFile(file);
   if ('problem' in read) return { kind: 'invalid', line: `config: ${read.problem} (file ${String(file)})` };
-  for (const setting of set)
+  for (const setting of set) {
     assign(read.value, setting.path.split('.'), fromText(setting, environment[setting.variable]));
-
-  const key = wrongKey(configSchema, read.value);
-  if (key !== undefined) return invalid(key);
-  const checked = check(read.value);
-  if (!checked.ok) {
-    const schema = schemaAt(checked.path);
-    return invalid(`${checked.path} must be ${schema ? expectation(schema) : checked.message}`);
   }
+
+  const checked = check(read.value);
+  if (!checked.ok) return invalid(`${checked.path} ${checked.message}`);
   const config = resolved(checked.value);
   const broken = contradiction(config);
   return broken === undefined ? { kind: 'config', config: frozen(config), hints: hints(config) } : invalid(broken);

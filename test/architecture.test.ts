@@ -109,6 +109,8 @@ t.test('source rules fire, and only on what they are about', async (t) => {
   t.strictSame(brokenSourceRules('sidecar/http/x.ts', `export type { Y } from './y.js';\nexport const x = 1;\n`), []);
   for (const text of [
     'const x = process.env.HOME;',
+    'x.y = process.env;',
+    'process.env.X ??= process.env.Y;',
     "const x = process['env'];",
     'const x = globalThis.process?.env;',
     'const { env } = process;',
@@ -118,6 +120,7 @@ t.test('source rules fire, and only on what they are about', async (t) => {
     t.strictSame(brokenSourceRules('sidecar/app.ts', text), ['environment in config.ts alone'], text);
     t.strictSame(brokenSourceRules('sidecar/config.ts', text), [], text);
   }
+  t.strictSame(brokenSourceRules('engine/main.ts', "process.env['X'] = '1';"), []);
   t.strictSame(brokenSourceRules('sidecar/cli.ts', '// process.env\nprocess.exitCode = process.argv.length;'), []);
 });
 

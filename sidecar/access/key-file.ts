@@ -84,6 +84,7 @@ const check = compile<KeyFile>(
     accounts: { type: 'object', additionalProperties: closed([], { frozen: { type: 'boolean' } }) },
     keys: { type: 'array', items: storedKey },
   }),
+  { nameUnknownFields: true },
 );
 
 /** Reads and checks the file; one that does not exist holds no keys. Throws {@link KeyFileError}. */

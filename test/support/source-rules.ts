@@ -22,8 +22,17 @@ function isBarrel({ statements }: ts.SourceFile): boolean {
   );
 }
 
-/** `process.env` in any spelling: a property, an index, a pattern, or an import of node:process. */
+/**
+ * `process.env` in any spelling: a property, an index, a pattern, or an import of node:process. Setting one variable for
+ * a library is no reading.
+ */
 function readsEnvironment(node: ts.Node): boolean {
+  if (ts.isBinaryExpression(node) && node.operatorToken.kind === ts.SyntaxKind.EqualsToken) {
+    const { left, right } = node;
+    if (ts.isPropertyAccessExpression(left) || ts.isElementAccessExpression(left)) {
+      if (ts.isPropertyAccessExpression(left.expression)) return readsEnvironment(right);
+    }
+  }
   if (ts.isPropertyAccessExpression(node) && isProcess(node.expression) && node.name.text === 'env') return true;
   if (ts.isElementAccessExpression(node) && isProcess(node.expression)) return true;
   if (ts.isVariableDeclaration(node) && ts.isObjectBindingPattern(node.name) && isProcess(node.initializer))

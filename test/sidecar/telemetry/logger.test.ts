@@ -76,8 +76,8 @@ t.test('an error keeps where, and loses what it may have quoted', async (t) => {
   log.error('fault', { fault: new Error(`${CANARY}\n    at ${CANARY}`, { cause: new Error(CANARY) }) });
   log.error('fault', { fault: CANARY });
   log.error('fault', { fault: { message: CANARY } });
-  const renamed = new Error('before');
-  renamed.message = CANARY;
+  const renamed = new Error(`${CANARY}\n    at ${CANARY}`);
+  renamed.message = 'said otherwise later';
   log.error('fault', { fault: renamed });
   t.notMatch(JSON.stringify(lines), /the-prompt/);
   t.match(lines, [

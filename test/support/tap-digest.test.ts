@@ -1,0 +1,63 @@
+import t from 'tap';
+import { TapDigest } from './tap-digest.js';
+
+function digest(text: string, status: number) {
+  const tap = new TapDigest();
+  const shown = text.split('\n').filter((line) => tap.shows(line));
+  return { shown, ...tap.verdict(status) };
+}
+
+t.test('a good run: its files, the coverage table and tap’s own counts', async (t) => {
+  const { shown, line, ok } = digest(
+    `TAP version 14
+# Subtest: dist/test/a.test.js
+    # Subtest: inner
+        ok 1 - should be equal
+        1..1
+    ok 1 - inner # time=1ms
+    1..1
+    # { total: 7, pass: 7 }
+ok 1 - dist/test/a.test.js # time=12ms
+---------|---------|----------|---------|---------|----
+File     | % Stmts | % Branch | % Funcs | % Lines | Not
+ a.ts    |     100 |      100 |     100 |     100 |
+# { total: 38, pass: 38 }
+# time=1ms`,
+    0,
+  );
+  t.strictSame(
+    shown.map((line) => line.slice(0, 10)),
+    ['ok 1 - dis', '---------|', 'File     |', ' a.ts    |'],
+  );
+  t.equal(line, '38 passed, 0 failed');
+  t.ok(ok);
+});
+
+t.test('a failure is shown with its details, whatever they look like', async (t) => {
+  const failure = `        not ok 1 - should be equal
+          ---
+          diff: |
+            ok 1 - not a result
+              ...
+            # { total: 99, pass: 99 }
+          ...`;
+  const { shown, line, ok } = digest(
+    `        ok 3 - fine\n${failure}\n        ok 2 - fine\n# { total: 18, pass: 11, fail: 6, todo: 1 }`,
+    1,
+  );
+  t.strictSame(shown, failure.split('\n'));
+  t.equal(line, '11 passed, 6 failed');
+  t.notOk(ok);
+});
+
+t.test('a failure without details swallows nothing', async (t) => {
+  const { shown, line } = digest('    not ok 1 - x # TODO later\n    ok 2 - y\n# { total: 2, pass: 1, todo: 1 }', 0);
+  t.strictSame(shown, ['    not ok 1 - x # TODO later']);
+  t.equal(line, '1 passed, 0 failed');
+});
+
+t.test('a run that ended badly has failed, whatever it counted', async (t) => {
+  t.match(digest('# { total: 3, pass: 3 }', 1), { line: '3 passed, 1 failed', ok: false });
+  t.match(digest('# { total: 0 }', 0), { line: '0 passed, 1 failed', ok: false });
+  t.match(digest('', 0), { line: '0 passed, 1 failed', ok: false });
+});

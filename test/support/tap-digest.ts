@@ -1,0 +1,35 @@
+/**
+ * What a person wants of a run's TAP: a line for each file as it ends, every failure in full, the coverage table, and a
+ * last line that counts. Fed line by line.
+ */
+export class TapDigest {
+  #counts = '';
+  /** Indent of the failure on the line before, whose details may begin now. */
+  #failure: string | undefined;
+  /** The line that ends the details being shown. */
+  #end: string | undefined;
+
+  /** Takes one line of TAP; returns whether to show it. */
+  shows(line: string): boolean {
+    if (this.#failure !== undefined && line === `${this.#failure}  ---`) this.#end = `${this.#failure}  ...`;
+    this.#failure = undefined;
+    if (this.#end !== undefined) {
+      if (line === this.#end) this.#end = undefined;
+      return true;
+    }
+    this.#failure = /^( *)not ok \d/.exec(line)?.[1];
+    if (line.startsWith('# { total: ')) this.#counts = line;
+    const coverage = line.split('|').length > 4 && /^ {0,3}\S/.test(line);
+    return this.#failure !== undefined || /^ok \d/.test(line) || coverage;
+  }
+
+  /**
+   * The last line, with tap's own counts of assertions. A run that ended badly (`status`, tap's own) without a counted
+   * failure, or in which nothing passed, has failed once.
+   */
+  verdict(status: number): { readonly line: string; readonly ok: boolean } {
+    const count = (name: string): number => Number(new RegExp(` ${name}: (\\d+)`).exec(this.#counts)?.[1] ?? 0);
+    const failed = Math.max(count('fail'), status === 0 && count('pass') > 0 ? 0 : 1);
+    return { line: `${count('pass')} passed, ${failed} failed`, ok: failed === 0 };
+  }
+}
