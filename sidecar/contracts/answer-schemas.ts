@@ -1,0 +1,215 @@
+/** A schema for everything we send. Tests, and a switch in development, hold every answer to its own. */
+import { CATALOGUE } from '../errors.js';
+import { CALL_ID, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
+import { PROMPT_FORMAT_VERSION } from './decision-rules.js';
+import { type Check, type Outcome, compile } from './validator.js';
+
+const COUNT = { type: 'integer', minimum: 0 } as const;
+const PROBABILITY = { type: 'number', minimum: 0, maximum: 1 } as const;
+const PROBABILITIES = { type: 'object', minProperties: 2, additionalProperties: PROBABILITY } as const;
+const MODEL = { type: 'string', minLength: 1, maxLength: 128 } as const;
+const FINGERPRINT = { type: ['string', 'null'], minLength: 1, maxLength: 120 } as const;
+const FINISH_REASON = { enum: ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'] } as const;
+const CALL_INDEX = { type: 'integer', minimum: 0, maximum: 127 } as const;
+const VERSION = { type: 'string', minLength: 1, maxLength: 256 } as const;
+
+function details(names: readonly string[]): object {
+  return {
+    type: ['object', 'null'],
+    minProperties: 1,
+    additionalProperties: false,
+    properties: Object.fromEntries(names.map((name) => [name, COUNT])),
+  };
+}
+
+const USAGE = closed(['prompt_tokens', 'completion_tokens', 'total_tokens'], {
+  prompt_tokens: COUNT,
+  completion_tokens: COUNT,
+  total_tokens: COUNT,
+  reasoning_tokens: COUNT,
+  completion_tokens_details: details([
+    'accepted_prediction_tokens',
+    'audio_tokens',
+    'reasoning_tokens',
+    'rejected_prediction_tokens',
+    'text_tokens',
+  ]),
+  prompt_tokens_details: details(['audio_tokens', 'cached_tokens', 'text_tokens']),
+});
+
+const COMPLETION_TOOL_CALL = closed(['id', 'type', 'function'], {
+  id: CALL_ID,
+  type: { const: 'function' },
+  function: closed(['name', 'arguments'], { name: TOOL_NAME, arguments: TEXT }),
+  index: CALL_INDEX,
+});
+
+const COMPLETION_CHOICE = closed(['index', 'message', 'finish_reason'], {
+  index: COUNT,
+  message: closed(['role', 'content'], {
+    role: { const: 'assistant' },
+    content: TEXT_OR_NULL,
+    reasoning_content: TEXT_OR_NULL,
+    tool_calls: { type: ['array', 'null'], minItems: 1, maxItems: 128, items: COMPLETION_TOOL_CALL },
+  }),
+  finish_reason: FINISH_REASON,
+  logprobs: { type: 'null' },
+  matched_stop: {
+    type: ['string', 'integer', 'null'],
+    maxLength: MAX_TEXT,
+    minimum: 0,
+    maximum: 2_147_483_647,
+  },
+});
+
+const COMPLETION = closed(['id', 'object', 'created', 'model', 'choices'], {
+  id: { type: 'string', minLength: 1, maxLength: 256 },
+  object: { const: 'chat.completion' },
+  created: COUNT,
+  model: MODEL,
+  choices: { type: 'array', minItems: 1, maxItems: 16, items: COMPLETION_CHOICE },
+  system_fingerprint: FINGERPRINT,
+  usage: USAGE,
+  metadata: closed([], {
+    weight_version: VERSION,
+    weight_versions: {
+      type: 'array',
+      maxItems: 64,
+      items: closed(['version', 'start', 'end'], { version: VERSION, start: COUNT, end: COUNT }),
+    },
+  }),
+});
+
+/** id, type and name come together, on a call's first piece alone. */
+const CALL_PIECE = {
+  anyOf: [
+    closed(['index', 'id', 'type', 'function'], {
+      index: CALL_INDEX,
+      id: CALL_ID,
+      type: { const: 'function' },
+      function: closed(['name', 'arguments'], { name: TOOL_NAME, arguments: TEXT }),
+    }),
+    closed(['index', 'function'], { index: CALL_INDEX, function: closed(['arguments'], { arguments: TEXT }) }),
+  ],
+} as const;
+
+const CHUNK = closed(['id', 'object', 'created', 'model', 'system_fingerprint', 'choices'], {
+  id: { type: 'string', minLength: 1, maxLength: 256 },
+  object: { const: 'chat.completion.chunk' },
+  created: COUNT,
+  model: MODEL,
+  system_fingerprint: FINGERPRINT,
+  choices: {
+    type: 'array',
+    maxItems: 1,
+    items: closed(['index', 'delta', 'finish_reason'], {
+      index: { type: 'integer', minimum: 0, maximum: 15 },
+      delta: closed([], {
+        role: { const: 'assistant' },
+        content: TEXT,
+        reasoning_content: TEXT,
+        tool_calls: { type: 'array', minItems: 1, maxItems: 128, items: CALL_PIECE },
+      }),
+      finish_reason: { enum: [...FINISH_REASON.enum, null] },
+    }),
+  },
+  usage: USAGE,
+});
+
+const MODEL_LIST = closed(['object', 'data'], {
+  object: { const: 'list' },
+  data: {
+    type: 'array',
+    items: closed(['id', 'object', 'created', 'owned_by'], {
+      id: MODEL,
+      object: { const: 'model' },
+      created: COUNT,
+      owned_by: { type: 'string' },
+    }),
+  },
+});
+
+function tagged(type: string, fields: Readonly<Record<string, object>>): object {
+  return closed(['type', ...Object.keys(fields)], { type: { const: type }, ...fields });
+}
+
+function answersBy(branches: readonly object[]): object {
+  return {
+    type: 'object',
+    minProperties: 1,
+    additionalProperties: {
+      type: 'object',
+      required: ['type'],
+      discriminator: { propertyName: 'type' },
+      oneOf: branches,
+    },
+  };
+}
+
+const DECISIONS = closed(['object', 'model', 'prompt_format_version', 'answers', 'usage'], {
+  object: { const: 'decisions' },
+  model: MODEL,
+  prompt_format_version: { const: PROMPT_FORMAT_VERSION },
+  answers: answersBy([
+    tagged('yes_no', {
+      probabilities: closed(['yes', 'no'], { yes: PROBABILITY, no: PROBABILITY }),
+      label_mass: PROBABILITY,
+    }),
+    tagged('choice', { probabilities: PROBABILITIES, label_mass: PROBABILITY, choice: { type: 'string' } }),
+    tagged('score', { probabilities: PROBABILITIES, label_mass: PROBABILITY, score: { type: 'number', minimum: 0 } }),
+  ]),
+  usage: closed(['prompt_tokens', 'completion_tokens', 'total_tokens'], {
+    prompt_tokens: COUNT,
+    completion_tokens: { const: 0 },
+    total_tokens: COUNT,
+  }),
+});
+
+const SYSTEMONE = closed(['id', 'model', 'answers', 'usage'], {
+  id: { type: 'string', pattern: '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$' },
+  model: MODEL,
+  answers: answersBy([
+    tagged('noul', { noul: PROBABILITY }),
+    tagged('choice', { choice: { type: 'string' }, confidence: PROBABILITY, probabilities: PROBABILITIES }),
+    tagged('score', {
+      score: { type: 'number', minimum: 0 },
+      confidence: PROBABILITY,
+      probabilities: PROBABILITIES,
+      legend: { type: 'object', minProperties: 2 },
+    }),
+  ]),
+  usage: closed(['input_tokens', 'output_tokens'], { input_tokens: COUNT, output_tokens: { const: 0 } }),
+});
+
+const ERROR = closed(['error'], {
+  error: closed(['message', 'type', 'code', 'param'], {
+    message: { type: 'string', minLength: 1, maxLength: 2048 },
+    type: { enum: [...new Set(Object.values(CATALOGUE).map(({ type }) => type))] },
+    code: { enum: Object.keys(CATALOGUE) },
+    param: { type: ['string', 'null'], minLength: 1, maxLength: 256 },
+  }),
+});
+
+/** The schemas by kind of answer. */
+export const ANSWER_SCHEMAS = {
+  completion: COMPLETION,
+  chunk: CHUNK,
+  models: MODEL_LIST,
+  decisions: DECISIONS,
+  systemone: SYSTEMONE,
+  error: ERROR,
+} as const;
+
+export type AnswerKind = keyof typeof ANSWER_SCHEMAS;
+
+const checks = new Map<AnswerKind, Check<unknown>>();
+
+/** Checks a parsed answer against its schema, compiled on first use: a sidecar that does not check never pays. */
+export function validateAnswer(kind: AnswerKind, value: unknown): Outcome<unknown> {
+  let check = checks.get(kind);
+  if (check === undefined) {
+    check = compile(ANSWER_SCHEMAS[kind]);
+    checks.set(kind, check);
+  }
+  return check(value);
+}
