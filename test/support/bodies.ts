@@ -33,6 +33,15 @@ export function pathText(at: At): string {
   }, '');
 }
 
+/** A value in a test's name: short and in ASCII, for TAP breaks on some line separators. */
+export function shown(value: Json | undefined): string {
+  const json = JSON.stringify(value ?? 'nothing').replace(
+    /[^ -~]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+  return json.length > 60 ? `${json.slice(0, 60)}... (${json.length})` : json;
+}
+
 /** Places of all objects in a body. */
 export function objectsIn(body: Json, at: At = []): At[] {
   if (typeof body !== 'object' || body === null) return [];

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { parseChat } from '../../../sidecar/contracts/parse.js';
-import { type At, FULL_CHAT, type Json, bytesOf, objectsIn, pathText, withAt } from '../../support/bodies.js';
+import { type At, FULL_CHAT, type Json, bytesOf, objectsIn, pathText, shown, withAt } from '../../support/bodies.js';
 
 const MAX_TEXT = 16_777_216;
 const LONGEST = 'a'.repeat(MAX_TEXT);
@@ -352,11 +352,6 @@ function checkRule(rule: Rule, subject: string, param: string): void {
       `${subject} refuses ${shown(value)}`,
     );
   }
-}
-
-function shown(value: Json): string {
-  const json = JSON.stringify(value);
-  return json.length > 60 ? `${json.slice(0, 60)}… (${json.length})` : json;
 }
 
 t.equal(parseChat(bytesOf(FULL_CHAT)).kind, 'ok', 'every field at once');
