@@ -1,0 +1,157 @@
+import t from 'tap';
+import { type AnswerKind, validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
+import {
+  chatChunk,
+  chatCompletion,
+  chunkHead,
+  finishChunk,
+  modelList,
+  roleChunk,
+  toolCallChunk,
+  usageChunk,
+} from '../../../sidecar/contracts/answers.js';
+import { contractError, errorBody } from '../../../sidecar/errors.js';
+
+const HEAD = { id: 'chatcmpl-1', created: 1_700_000_000, model: 'chat-1', fingerprint: 'fp' };
+const USAGE = { promptTokens: 10, cachedTokens: 4, completionTokens: 6, reasoningTokens: 0 };
+const BASE = { id: 'chatcmpl-1', created: 1_700_000_000, model: 'chat-1', system_fingerprint: 'fp' };
+
+/** Parses an answer that must fit its schema. */
+function valid(kind: AnswerKind, text: string): unknown {
+  const value: unknown = JSON.parse(text);
+  t.same(validateAnswer(kind, value), { ok: true, value });
+  t.notMatch(text, /[\r\n]/, 'one line, as an event needs');
+  return value;
+}
+
+t.test('a completion', (t) => {
+  const call = { id: 'call_1', type: 'function', function: { name: 'look', arguments: '{}' } } as const;
+  const text = chatCompletion(
+    HEAD,
+    [
+      { content: 'Hi "there"\n', finishReason: 'stop', matchedStop: 2 },
+      { content: '', reasoning: 'hm', finishReason: 'length' },
+      { content: null, toolCalls: [call, call], finishReason: 'tool_calls', matchedStop: 'END' },
+    ],
+    { ...USAGE, reasoningTokens: 3 },
+    'sha',
+  );
+  t.same(valid('completion', text), {
+    ...BASE,
+    object: 'chat.completion',
+    choices: [
+      { index: 0, message: { role: 'assistant', content: 'Hi "there"\n' }, finish_reason: 'stop', matched_stop: 2 },
+      { index: 1, message: { role: 'assistant', content: '', reasoning_content: 'hm' }, finish_reason: 'length' },
+      {
+        index: 2,
+        message: {
+          role: 'assistant',
+          content: null,
+          tool_calls: [
+            { ...call, index: 0 },
+            { ...call, index: 1 },
+          ],
+        },
+        finish_reason: 'tool_calls',
+        matched_stop: 'END',
+      },
+    ],
+    usage: {
+      prompt_tokens: 10,
+      completion_tokens: 6,
+      total_tokens: 16,
+      prompt_tokens_details: { cached_tokens: 4 },
+      completion_tokens_details: { reasoning_tokens: 3 },
+    },
+    metadata: { weight_version: 'sha', weight_versions: [{ version: 'sha', start: 0, end: 6 }] },
+  });
+  t.end();
+});
+
+t.test('chunks', (t) => {
+  const head = chunkHead({ ...HEAD, model: 'a/"b"' });
+  const chunk = (choice: object, index = 0) => ({
+    ...BASE,
+    model: 'a/"b"',
+    object: 'chat.completion.chunk',
+    choices: [{ index, finish_reason: null, ...choice }],
+  });
+  t.same(valid('chunk', roleChunk(head, 3)), chunk({ delta: { role: 'assistant', content: '' } }, 3));
+  t.same(valid('chunk', chatChunk(head, 0, 'content', '"\n\u2028😀')), chunk({ delta: { content: '"\n\u2028😀' } }));
+  t.same(valid('chunk', chatChunk(head, 1, 'reasoning', 'hm')), chunk({ delta: { reasoning_content: 'hm' } }, 1));
+  t.same(valid('chunk', finishChunk(head, 0, 'length')), chunk({ delta: {}, finish_reason: 'length' }));
+  t.same(
+    valid('chunk', toolCallChunk(head, 0, { index: 1, id: 'c', name: 'look', arguments: '' })),
+    chunk({
+      delta: { tool_calls: [{ index: 1, id: 'c', type: 'function', function: { name: 'look', arguments: '' } }] },
+    }),
+  );
+  t.same(
+    valid('chunk', toolCallChunk(head, 0, { index: 1, arguments: '{"a"' })),
+    chunk({ delta: { tool_calls: [{ index: 1, function: { arguments: '{"a"' } }] } }),
+  );
+  t.same(valid('chunk', usageChunk(head, USAGE)), {
+    ...chunk({}),
+    choices: [],
+    usage: { prompt_tokens: 10, completion_tokens: 6, total_tokens: 16, prompt_tokens_details: { cached_tokens: 4 } },
+  });
+  t.end();
+});
+
+t.test('the model list', (t) => {
+  t.same(valid('models', modelList([{ id: 'm', created: 1, ownedBy: 'us' }])), {
+    object: 'list',
+    data: [{ id: 'm', object: 'model', created: 1, owned_by: 'us' }],
+  });
+  t.same(valid('models', modelList([])), { object: 'list', data: [] });
+  t.end();
+});
+
+t.test('errors', (t) => {
+  valid('error', errorBody(contractError('cold', 'The model is loading.')));
+  valid('error', errorBody(contractError('bad_request', 'model is required', { param: 'model' })));
+  t.end();
+});
+
+t.test('the schemas refuse what the contract does not have', (t) => {
+  const completion = JSON.parse(chatCompletion(HEAD, [{ content: 'x', finishReason: 'stop' }], USAGE, 'sha')) as Record<
+    string,
+    unknown
+  >;
+  const [choice] = completion['choices'] as Record<string, unknown>[];
+  for (const [change, path] of [
+    [{ extra: 1 }, ''],
+    [{ choices: [] }, 'choices'],
+    [{ choices: Array(17).fill(choice) }, 'choices'],
+    [{ object: 'chat.completion.chunk' }, 'object'],
+    [{ created: 1.5 }, 'created'],
+    [{ system_fingerprint: 'f'.repeat(121) }, 'system_fingerprint'],
+    [{ choices: [{ ...choice, finish_reason: 'eos' }] }, 'choices[0].finish_reason'],
+    [{ choices: [{ ...choice, logprobs: {} }] }, 'choices[0].logprobs'],
+    [{ choices: [{ ...choice, matched_stop: -1 }] }, 'choices[0].matched_stop'],
+    [{ choices: [{ ...choice, message: { role: 'assistant' } }] }, 'choices[0].message.content'],
+    [{ usage: { prompt_tokens: 1 } }, 'usage.completion_tokens'],
+    [{ usage: { ...(completion['usage'] as object), prompt_tokens_details: {} } }, 'usage.prompt_tokens_details'],
+    [{ metadata: { weights: 'x' } }, 'metadata'],
+  ] as const) {
+    t.match(validateAnswer('completion', { ...completion, ...change }), { ok: false, path }, path);
+  }
+  const nullable = {
+    ...completion,
+    choices: [{ ...choice, logprobs: null, matched_stop: null }],
+    system_fingerprint: null,
+  };
+  t.equal(validateAnswer('completion', nullable).ok, true);
+  const piece = (call: object) => ({
+    ...BASE,
+    object: 'chat.completion.chunk',
+    choices: [{ index: 0, delta: { tool_calls: [call] }, finish_reason: null }],
+  });
+  t.equal(validateAnswer('chunk', piece({ index: 0, function: { name: 'x', arguments: '' } })).ok, false);
+  t.equal(
+    validateAnswer('chunk', piece({ index: 0, id: 'c', type: 'function', function: { arguments: '' } })).ok,
+    false,
+  );
+  t.match(validateAnswer('error', { error: { message: '', type: 'quota', code: null, param: null } }), { ok: false });
+  t.end();
+});

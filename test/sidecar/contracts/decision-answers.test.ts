@@ -1,0 +1,157 @@
+import { createTypeSafeAi } from '@ai-sdk/typesafe-ai';
+import { TypeSafeClient, choice, noul, score } from '@typesafe-ai/sdk';
+import { experimental_decide as decide } from 'ai';
+import fc from 'fast-check';
+import t from 'tap';
+import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
+import {
+  type QuestionResult,
+  choiceConfidence,
+  decisionAnswer,
+  scoreConfidence,
+  systemOneAnswer,
+} from '../../../sidecar/contracts/decision-answers.js';
+import { parseDecisions } from '../../../sidecar/contracts/parse.js';
+import type { DecisionParams } from '../../../sidecar/contracts/requests.js';
+import { bytesOf } from '../../support/bodies.js';
+
+const ID = '0b6ad1c0-1b7e-4d1f-9c57-0d8f3b5b9a10';
+
+const result = (...probabilities: number[]): QuestionResult => ({
+  probabilities: Float64Array.from(probabilities),
+  labelMass: 0.75,
+});
+
+const PARAMS: DecisionParams = {
+  route: 'decisions',
+  model: 'decider-1',
+  temperature: 1,
+  questions: [
+    { id: 'z', type: 'yes_no', answers: ['yes', 'no'] },
+    { id: '10', type: 'choice', answers: ['b', '7', '__proto__', '2'] },
+    { id: '__proto__', type: 'score', answers: ['low', 'mid', 'high'] },
+    { id: '2', type: 'choice', answers: ['one', 'two'] },
+  ],
+};
+
+const RESULTS = [result(0.25, 0.75), result(0.1, 0.2, 0.5, 0.2), result(0.5, 0.25, 0.25), result(0.5, 0.5)];
+
+t.test('decisions, to the letter and in order', (t) => {
+  const text = decisionAnswer(PARAMS, RESULTS, { promptTokens: 40 });
+  t.equal(
+    text,
+    '{"object":"decisions","model":"decider-1","prompt_format_version":1,"answers":{' +
+      '"z":{"type":"yes_no","probabilities":{"yes":0.25,"no":0.75},"label_mass":0.75},' +
+      '"10":{"type":"choice","probabilities":{"b":0.1,"7":0.2,"__proto__":0.5,"2":0.2},"label_mass":0.75,"choice":"__proto__"},' +
+      '"__proto__":{"type":"score","probabilities":{"0":0.5,"1":0.25,"2":0.25},"label_mass":0.75,"score":0.75},' +
+      '"2":{"type":"choice","probabilities":{"one":0.5,"two":0.5},"label_mass":0.75,"choice":"one"}' +
+      '},"usage":{"prompt_tokens":40,"completion_tokens":0,"total_tokens":40}}',
+  );
+  t.match(validateAnswer('decisions', JSON.parse(text)), { ok: true });
+  t.end();
+});
+
+t.test('systemone, to the letter and in order', (t) => {
+  const [first, second, third] = PARAMS.questions;
+  const questions = [first!, second!, { ...third!, legend: ['"low"', 'null', '{"b":1,"1":2}'] }];
+  const text = systemOneAnswer({ ...PARAMS, questions }, RESULTS.slice(0, 3), { promptTokens: 40 }, ID);
+  t.equal(
+    text,
+    `{"id":"${ID}","model":"decider-1","answers":{` +
+      '"z":{"type":"noul","noul":0.25},' +
+      '"10":{"type":"choice","choice":"__proto__","confidence":0.3333333333333333,"probabilities":{"b":0.1,"7":0.2,"__proto__":0.5,"2":0.2}},' +
+      '"__proto__":{"type":"score","score":0.75,"confidence":0,"probabilities":{"0":0.5,"1":0.25,"2":0.25},"legend":{"0":"low","1":null,"2":{"b":1,"1":2}}}' +
+      '},"usage":{"input_tokens":40,"output_tokens":0}}',
+  );
+  t.match(validateAnswer('systemone', JSON.parse(text)), { ok: true });
+  const plain = systemOneAnswer({ ...PARAMS, questions: [third!] }, [RESULTS[2]!], { promptTokens: 1 }, ID);
+  t.match(plain, '"legend":{"0":"low","1":"mid","2":"high"}', 'levels stand in for a missing legend');
+  t.end();
+});
+
+t.test('confidence', (t) => {
+  t.equal(choiceConfidence(Float64Array.of(1, 0, 0)), 1);
+  t.equal(choiceConfidence(Float64Array.of(0.25, 0.25, 0.25, 0.25)), 0);
+  t.equal(choiceConfidence(Float64Array.of(0.25, 0.75)), 0.5);
+  t.equal(choiceConfidence(Float64Array.of(0.49, 0.49)), 0, 'not below 0');
+  t.equal(scoreConfidence(Float64Array.of(0, 1, 0)), 1);
+  t.equal(scoreConfidence(Float64Array.of(0.5, 0, 0.5)), 0, 'not below 0');
+  // n = 4: an even spread is 1 from the middle on average; 0.2 of the mass is 1 from the mode.
+  t.ok(Math.abs(scoreConfidence(Float64Array.of(0.1, 0.8, 0.1, 0)) - 0.8) < 1e-12);
+  const spread = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: 2, maxLength: 26 });
+  fc.assert(
+    fc.property(spread, (weights) => {
+      const sum = weights.reduce((total, weight) => total + weight, 0);
+      fc.pre(sum > 1e-3);
+      const probabilities = Float64Array.from(weights, (weight) => weight / sum);
+      for (const confidence of [choiceConfidence(probabilities), scoreConfidence(probabilities)]) {
+        t.ok(confidence >= 0 && confidence <= 1);
+      }
+    }),
+    { numRuns: 200 },
+  );
+  t.end();
+});
+
+t.test('an engine that breaks its word is a fault, not an answer', (t) => {
+  const usage = { promptTokens: 1 };
+  t.throws(() => decisionAnswer(PARAMS, RESULTS.slice(1), usage), RangeError);
+  t.throws(() => decisionAnswer(PARAMS, [result(1), ...RESULTS.slice(1)], usage), RangeError);
+  t.throws(() => decisionAnswer(PARAMS, [result(NaN, 1), ...RESULTS.slice(1)], usage), RangeError);
+  const one = { ...PARAMS, questions: PARAMS.questions.slice(0, 1) };
+  t.throws(() => decisionAnswer(one, [{ ...result(0.5, 0.5), labelMass: NaN }], usage), RangeError);
+  t.match(decisionAnswer(one, [{ ...result(0.5, 0.5), labelMass: 1 + 2e-16 + 1e-9 }], usage), '"label_mass":1}');
+  t.end();
+});
+
+/** Stands in for the network: answers a systemone request with an even spread, its first answer a little ahead. */
+async function answering(_url: unknown, init?: RequestInit): Promise<Response> {
+  const parsed = parseDecisions('systemone', bytesOf(init?.body));
+  if (parsed.kind === 'invalid') throw new Error(parsed.error.message);
+  const { params } = parsed.request;
+  const results = params.questions.map(({ answers }) => {
+    const lead = 0.1;
+    return result(...answers.map((_, i) => (1 - lead) / answers.length + (i === 0 ? lead : 0)));
+  });
+  const text = systemOneAnswer(params, results, { promptTokens: 9 }, ID);
+  t.match(validateAnswer('systemone', JSON.parse(text)), { ok: true });
+  return new Response(text, { headers: { 'content-type': 'application/json' } });
+}
+
+t.test('@typesafe-ai/sdk, unchanged', async (t) => {
+  const client = new TypeSafeClient({ apiKey: 'k', baseURL: 'http://localhost', defaultModel: 'm', fetch: answering });
+  const { answers, model, usage } = await client.systemOne({
+    state: { document: 'I was charged twice.' },
+    questions: {
+      billing: noul('Is this about billing?', { true: 'it is', false: null }),
+      desk: choice('Whose is it?', { billing: null, technical: { hint: 'bugs' }, other: 'the rest' }),
+      anger: score(['How angry?'], ['calm', { level: 1 }, null]),
+      bare: noul('x'),
+    },
+  });
+  t.equal(model, 'm');
+  t.same(usage, { input_tokens: 9, output_tokens: 0 });
+  t.match(answers.billing, { type: 'noul', noul: 0.55 });
+  t.match(answers.desk, { type: 'choice', choice: 'billing' });
+  t.ok(Math.abs(answers.desk.confidence - 0.1) < 1e-12);
+  t.same(answers.anger.legend, { 0: 'calm', 1: { level: 1 }, 2: null });
+});
+
+t.test('ai and @ai-sdk/typesafe-ai, unchanged', async (t) => {
+  const provider = createTypeSafeAi({ apiKey: 'k', baseURL: 'http://localhost/v1', fetch: answering });
+  const { answers } = await decide({
+    // The two packages' types disagree on what a state may hold beyond text and JSON; nothing of that is sent here.
+    model: provider.evaluationModel('m') as unknown as Parameters<typeof decide>[0]['model'],
+    state: 'I was charged twice.',
+    questions: {
+      billing: { type: 'boolean', instructions: 'Is this about billing?' },
+      desk: { type: 'choice', instructions: 'Whose is it?', criteria: { billing: null, other: 'the rest' } },
+      anger: { type: 'score', instructions: 'How angry?', criteria: ['calm', 'cross'] },
+    },
+  });
+  t.match(answers, {
+    billing: { type: 'boolean', probability: 0.55 },
+    desk: { type: 'choice', choice: 'billing' },
+    anger: { type: 'score' },
+  });
+});

@@ -1,0 +1,92 @@
+/**
+ * Input made to be slow. Time is measured in the bench; here the shape is: what is far too deep or too many is refused by
+ * its first broken bound, and what is wide but allowed is accepted whole.
+ */
+import t from 'tap';
+import { parseBody, parseChat, parseDecisions } from '../../../sidecar/contracts/parse.js';
+import { type Json, bytesOf, withAt } from '../../support/bodies.js';
+
+const USER: Json = [{ role: 'user', content: 'x' }];
+
+function withParameters(properties: Json): Json {
+  const parameters = { type: 'object', properties };
+  return { model: 'm', messages: USER, tools: [{ type: 'function', function: { name: 'f', parameters } }] };
+}
+
+t.test('nesting is refused before anything recursive sees it', (t) => {
+  for (const [open, close] of [
+    ['[', ']'],
+    ['{"a":', '}'],
+    ['{"properties":{"a":', '}}'],
+  ] as const) {
+    const deep = open.repeat(200_000) + '1' + close.repeat(200_000);
+    for (const route of ['chat', 'decisions', 'systemone'] as const) {
+      t.match(parseBody(route, bytesOf(deep)), {
+        error: { message: 'the body must not nest deeper than 64 levels', param: null },
+      });
+    }
+  }
+  // Unclosed, and hidden behind a valid beginning.
+  t.match(parseChat(bytesOf(`{"model":"m","messages":${'['.repeat(500_000)}`)), { error: { param: null } });
+  t.end();
+});
+
+t.test('a property schema as deep as a body may be', (t) => {
+  let schema: Json = { type: 'string' };
+  // tools > tool > function > parameters > properties are six levels; two are left free.
+  for (let i = 0; i < 55; i++) schema = { items: schema };
+  t.equal(parseChat(bytesOf(withParameters({ a: schema }))).kind, 'ok');
+  t.end();
+});
+
+t.test('wide parameters', (t) => {
+  const many = (count: number, value: Json) =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`p${i}`, value]));
+  const names = Array.from({ length: 10_000 }, (_, i) => `p${i}`);
+  const wide = withParameters(many(10_000, { type: 'string', anyOf: [{}, {}], enum: ['a', 1] }));
+  t.equal(parseChat(bytesOf(withAt(wide, ['tools', 0, 'function', 'parameters', 'required'], names))).kind, 'ok');
+  const twice = withAt(wide, ['tools', 0, 'function', 'parameters', 'required'], [...names, 'p0']);
+  t.match(parseChat(bytesOf(twice)), {
+    error: { message: 'tools[0].function.parameters.required must not hold an item twice' },
+  });
+  t.end();
+});
+
+t.test('a pattern of the caller is never run', (t) => {
+  const pattern = '^(a+)+$(('.repeat(100);
+  const property = { type: 'string', pattern, const: 'a'.repeat(10_000), default: `${'a'.repeat(10_000)}!` };
+  t.equal(parseChat(bytesOf(withParameters({ a: property }))).kind, 'ok', 'not even when it is no expression at all');
+  t.end();
+});
+
+t.test('as many messages and parts as there may be', (t) => {
+  const parts = Array.from({ length: 16 }, () => ({ type: 'text', text: 'x' }));
+  const messages = Array.from({ length: 4096 }, () => ({ role: 'user', content: parts }));
+  const body = { model: 'm', messages };
+  t.equal(parseChat(bytesOf(body)).kind, 'ok');
+  const last = withAt(body, ['messages', 4095, 'content', 15, 'text'], '');
+  t.match(parseChat(bytesOf(last)), { error: { param: 'messages[4095].content[15].text' } });
+  t.end();
+});
+
+t.test('texts that make an expression walk', (t) => {
+  const blank = ' '.repeat(1_000_000);
+  t.match(parseDecisions('decisions', bytesOf({ model: 'm', input: blank, questions: [] })), {
+    error: { message: 'input must not be blank' },
+  });
+  const name = `${'a'.repeat(1_000_000)}!`;
+  t.match(parseChat(bytesOf({ model: name, messages: USER })), {
+    error: { message: 'model must have at most 128 characters' },
+  });
+  const escapes = '\\'.repeat(1_000_000);
+  t.equal(parseChat(bytesOf({ model: 'm', messages: [{ role: 'user', content: escapes }] })).kind, 'ok');
+  t.equal(parseChat(bytesOf({ model: 'm', messages: [{ role: 'user', content: '"'.repeat(1_000_000) }] })).kind, 'ok');
+  t.end();
+});
+
+t.test('very many names', (t) => {
+  const names = Array.from({ length: 100_000 }, (_, i) => `"k${i}":0`).join(',');
+  t.match(parseChat(bytesOf(`{${names}}`)), { error: { message: 'model is required' } });
+  t.match(parseChat(bytesOf(`{${names},"k0":1}`)), { error: { message: /must not repeat a name/ } });
+  t.end();
+});

@@ -1,0 +1,115 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { MAX_NESTING, readJson } from '../../../sidecar/contracts/json.js';
+import { bytesOf } from '../../support/bodies.js';
+
+const read = (text: string) => readJson(bytesOf(text));
+
+function faultOf(text: string | Uint8Array): string | undefined {
+  const result = typeof text === 'string' ? read(text) : readJson(text);
+  return result.ok ? undefined : result.fault;
+}
+
+t.test('values come as JSON.parse makes them', (t) => {
+  fc.assert(
+    fc.property(fc.json(), (text) => {
+      const result = read(text);
+      t.ok(result.ok);
+      if (result.ok) t.same(result.value, JSON.parse(text));
+      if (result.ok) t.equal(result.text, text);
+    }),
+    { numRuns: 200 },
+  );
+  t.end();
+});
+
+t.test('syntax', (t) => {
+  for (const text of [
+    '',
+    ' ',
+    '{',
+    '{"a":1,}',
+    "{'a':1}",
+    'NaN',
+    '[Infinity]',
+    '{"a":01}',
+    '"\u0001"',
+    '1 2',
+    '"abc',
+    '"\\"',
+    '//x\n1',
+  ]) {
+    t.equal(faultOf(text), 'syntax', JSON.stringify(text));
+  }
+  t.end();
+});
+
+t.test('bytes', (t) => {
+  t.equal(faultOf(new Uint8Array([0x22, 0xff, 0x22])), 'encoding', 'not UTF-8');
+  t.equal(faultOf(new Uint8Array([0x22, 0xed, 0xa0, 0x80, 0x22])), 'encoding', 'a surrogate as UTF-8');
+  t.equal(faultOf(new Uint8Array([0x22, 0xc0, 0x80, 0x22])), 'encoding', 'overlong');
+  t.equal(faultOf(new Uint8Array([0x22, 0xe2, 0x82])), 'encoding', 'cut short');
+  t.equal(faultOf(new Uint8Array([0xef, 0xbb, 0xbf, 0x31])), 'byte-order-mark');
+  t.equal(faultOf(new Uint8Array([0xff, 0xfe, 0x31, 0x00])), 'encoding', 'UTF-16');
+  t.end();
+});
+
+t.test('nesting', (t) => {
+  const nested = (depth: number, open: string, close: string) => open.repeat(depth) + '1' + close.repeat(depth);
+  t.equal(faultOf(nested(MAX_NESTING, '[', ']')), undefined);
+  t.equal(faultOf(nested(MAX_NESTING + 1, '[', ']')), 'nesting');
+  t.equal(faultOf(nested(MAX_NESTING, '{"a":', '}')), undefined);
+  t.equal(faultOf(nested(MAX_NESTING + 1, '{"a":', '}')), 'nesting');
+  t.equal(faultOf('['.repeat(1_000_000)), 'nesting', 'refused before any parser recurses');
+  t.equal(faultOf(`[${'[],'.repeat(1000)}[]]`), undefined, 'width is not depth');
+  t.equal(faultOf(JSON.stringify('['.repeat(100))), undefined, 'brackets in strings do not nest');
+  t.equal(faultOf(`"\\\\\\"${'['.repeat(100)}"`), undefined, 'an escaped quote does not end a string');
+  t.equal(
+    faultOf(`["\\\\",${nested(MAX_NESTING, '[', ']')}]`),
+    'nesting',
+    'an escaped backslash does not hide its end',
+  );
+  t.end();
+});
+
+t.test('a name twice in one object', (t) => {
+  for (const text of [
+    '{"a":1,"a":1}',
+    '[{"b":{"a":1,"c":2,"a":3}}]',
+    '{"a":1,"\\u0061":2}',
+    '{"__proto__":1,"__proto__":2}',
+    '{"1":1,"1":2}',
+    '{"":1,"":2}',
+  ]) {
+    t.equal(faultOf(text), 'repeated-name', text);
+  }
+  for (const text of ['{"a":{"a":1}}', '[{"a":1},{"a":1}]', '{"a":":","b":"::"}', '{"a":1,"A":1}', '{"__proto__":1}']) {
+    t.equal(faultOf(text), undefined, text);
+  }
+  t.end();
+});
+
+t.test('lone surrogates', (t) => {
+  for (const text of ['"\\ud800"', '"\\uDFFF"', '{"\\ud83d":1}', '["\\ude00\\ud83d"]', '"😀\\ud83d"']) {
+    t.equal(faultOf(text), 'lone-surrogate', text);
+  }
+  for (const text of ['"\\ud83d\\ude00"', '"😀"', '"\\\\ud800"']) t.equal(faultOf(text), undefined, text);
+  t.end();
+});
+
+t.test('__proto__ is a name, not a prototype', (t) => {
+  const result = read('{"__proto__":{"polluted":true}}');
+  t.ok(result.ok && Object.hasOwn(result.value as object, '__proto__'));
+  t.equal(({} as { polluted?: boolean }).polluted, undefined);
+  t.end();
+});
+
+t.test('any bytes give a value or a fault', (t) => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 200 }), (bytes) => {
+      t.type(readJson(bytes).ok, 'boolean');
+    }),
+    { numRuns: 500 },
+  );
+  t.end();
+});

@@ -1,0 +1,157 @@
+/** Request bodies for tests: whole ones, and ways to change one place in them. */
+
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json };
+
+export function bytesOf(body: unknown): Uint8Array {
+  return new TextEncoder().encode(typeof body === 'string' ? body : JSON.stringify(body));
+}
+
+/** A place in a body: names and indexes. */
+export type At = readonly (string | number)[];
+
+/** A copy with `value` at a place; `undefined` takes the place away. */
+export function withAt(body: Json, at: At, value: Json | undefined): Json {
+  const [step, ...rest] = at;
+  if (step === undefined) return value ?? null;
+  if (Array.isArray(body)) {
+    const copy = [...(body as readonly Json[])];
+    if (rest.length === 0 && value === undefined) copy.splice(Number(step), 1);
+    else copy[Number(step)] = withAt(copy[Number(step)] ?? null, rest, value);
+    return copy;
+  }
+  const fields = { ...(body as Record<string, Json>) };
+  if (rest.length > 0) return { ...fields, [step]: withAt(fields[step] ?? {}, rest, value) };
+  if (value === undefined) return Object.fromEntries(Object.entries(fields).filter(([name]) => name !== step));
+  return { ...fields, [step]: value };
+}
+
+/** A place as the contract writes it. */
+export function pathText(at: At): string {
+  return at.reduce<string>((path, step) => {
+    if (typeof step === 'number') return `${path}[${step}]`;
+    return path === '' ? step : `${path}.${step}`;
+  }, '');
+}
+
+/** A value in a test's name: short and in ASCII, for TAP breaks on some line separators. */
+export function shown(value: Json | undefined): string {
+  const json = JSON.stringify(value ?? 'nothing').replace(
+    /[^ -~]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+  return json.length > 60 ? `${json.slice(0, 60)}... (${json.length})` : json;
+}
+
+/** Places of all objects in a body. */
+export function objectsIn(body: Json, at: At = []): At[] {
+  if (typeof body !== 'object' || body === null) return [];
+  if (Array.isArray(body)) return (body as readonly Json[]).flatMap((item, i) => objectsIn(item, [...at, i]));
+  return [at, ...Object.entries(body).flatMap(([name, item]) => objectsIn(item, [...at, name]))];
+}
+
+/** A chat body that uses every field of the contract. */
+export const FULL_CHAT: Json = {
+  model: 'chat-1',
+  messages: [
+    { role: 'system', content: 'Be brief.', name: 'sys' },
+    {
+      role: 'user',
+      content: [
+        { type: 'text', text: 'What is this?' },
+        { type: 'image_url', image_url: { url: 'https://example.com/a.png', detail: 'low' } },
+      ],
+      name: 'ann',
+    },
+    {
+      role: 'assistant',
+      content: null,
+      name: 'bot',
+      reasoning_content: 'Hm.',
+      tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'look', arguments: '{"x":1}' } }],
+    },
+    { role: 'tool', content: 'a cat', tool_call_id: 'call_1' },
+  ],
+  frequency_penalty: 0.5,
+  presence_penalty: -0.5,
+  max_tokens: 10,
+  max_completion_tokens: 20,
+  n: 2,
+  parallel_tool_calls: true,
+  reasoning_effort: 'low',
+  response_format: { type: 'json_object' },
+  seed: 7,
+  stop: ['END', '\n\n'],
+  store: true,
+  stream: true,
+  stream_options: { include_usage: true },
+  temperature: 0.7,
+  top_p: 0.9,
+  tool_choice: { type: 'function', function: { name: 'look' } },
+  tools: [
+    {
+      type: 'function',
+      function: {
+        name: 'look',
+        description: 'Looks.',
+        strict: true,
+        parameters: {
+          type: 'object',
+          $schema: 'https://json-schema.org/draft/2020-12/schema',
+          properties: {
+            chosen: {
+              type: 'string',
+              description: 'd',
+              enum: ['a', 1, true, null],
+              const: 'a',
+              default: 'a',
+              items: { type: 'string' },
+              properties: { inner: { type: 'null' } },
+              required: ['inner'],
+              additionalProperties: { type: 'number' },
+              allOf: [{}],
+              anyOf: [{}],
+              oneOf: [{}],
+              minimum: -1,
+              maximum: 1,
+              minLength: 0,
+              maxLength: 5,
+              pattern: '^a+$',
+            },
+          },
+          required: ['chosen'],
+          additionalProperties: false,
+        },
+      },
+    },
+  ],
+  user: 'u-1',
+};
+
+/** A decisions body with one question of each type. */
+export const FULL_DECISIONS: Json = {
+  model: 'decider-1',
+  input: 'I was charged twice.',
+  questions: [
+    { id: 'a', type: 'yes_no', question: 'Is it about money?', yes: 'it is', no: 'it is not' },
+    {
+      id: 'b',
+      type: 'choice',
+      question: 'Which desk?',
+      options: [{ name: 'sales', description: 'sells' }, { name: 'billing' }],
+    },
+    { id: 'c', type: 'score', question: 'How angry?', levels: ['calm', 'cross', 'furious'] },
+  ],
+  temperature: 2,
+  prompt_format_version: 1,
+};
+
+/** A systemone body with one question of each type. */
+export const FULL_SYSTEMONE: Json = {
+  model: 'decider-1',
+  state: { note: 'I was charged twice.', tags: [{ a: 1 }] },
+  questions: {
+    a: { type: 'noul', instructions: 'Is it about money?', criteria: { true: 'it is', false: null } },
+    b: { type: 'choice', instructions: { ask: ['Which desk?'] }, criteria: { sales: 'sells', billing: null } },
+    c: { type: 'score', instructions: ['How angry?'], criteria: ['calm', { level: 'cross' }, null] },
+  },
+};
