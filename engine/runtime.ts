@@ -6,10 +6,12 @@ import {
   LlamaLogLevel,
   readGgufFileInfo,
   type GgufFileInfo,
+  type LlamaContext,
   type LlamaModel,
   type Token,
 } from 'node-llama-cpp';
 import type { Decoder } from './decoder.js';
+import { BatchDecoder } from './batch-decoder.js';
 import { IteratorDecoder, sequenceOrder } from './iterator-decoder.js';
 import { tokenBytes } from './output/token-bytes.js';
 import { makeDecisionPrompt } from './prompt/decision-prompt.js';
@@ -64,10 +66,11 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     threads: { ideal: threads, min: threads },
     batching: { itemPrioritizationStrategy: sequenceOrder },
   });
+  const decoder = await makeDecoder(model, context, threads);
   let disposed: Promise<void> | undefined;
   const texts = vocabularyTexts(info, model);
   return {
-    decoder: new IteratorDecoder(context),
+    decoder,
     tokens: { isEnd: (token) => model.isEogToken(token as Token), bytes: tokenBytes(texts) },
     name: info.metadata.general.name ?? info.metadata.general.architecture,
     vocabulary: texts.tokens.length,
@@ -83,6 +86,16 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
       return disposed;
     },
   };
+}
+
+/**
+ * The layer below the iterators where it is known and fits. Models whose past state cannot be cut at any position
+ * (recurrent, hybrid, sliding window) keep to the iterators, which know how to evaluate such a sequence again.
+ */
+async function makeDecoder(model: LlamaModel, context: LlamaContext, threads: number): Promise<Decoder> {
+  const { isRecurrent, isHybrid, swaSize } = model.fileInsights;
+  const cuttable = !isRecurrent && !isHybrid && (swaSize ?? 0) === 0;
+  return (cuttable ? await BatchDecoder.over(context, threads) : undefined) ?? new IteratorDecoder(context);
 }
 
 /** Why the model cannot decide, in one line: its template, or a label that is not one distinct token behind it. */

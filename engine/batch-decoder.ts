@@ -1,0 +1,223 @@
+import { getModuleVersion, type LlamaContext } from 'node-llama-cpp';
+import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
+
+/**
+ * The decoder on the layer below node-llama-cpp's iterators: the addon's own context, where a step is what it is in
+ * llama.cpp, one batch filled in sequence order, one decode, and all sampling awaited together. It saves the promises and
+ * copies that the iterators spend on every token (bench/results/steps.md).
+ *
+ * That layer is no public API. So it is used with the exact version it was read in, when the object looks as it did
+ * there; otherwise the iterators serve (runtime.ts).
+ */
+const KNOWN_VERSION = '3.22.1';
+
+/** The addon's context, as far as it is used here (node-llama-cpp's bindings/AddonTypes.d.ts, not exported). */
+interface AddonContext {
+  initBatch(size: number): void;
+  /** Returns the batch's logit indexes of the tokens that `logitIndexes` names. */
+  addToBatch(sequence: number, firstPosition: number, tokens: Uint32Array, logitIndexes: Uint32Array): Uint32Array;
+  decodeBatch(): Promise<void>;
+  sampleToken(logitIndex: number, sampler: AddonSampler): Promise<number>;
+  sampleToken(
+    logitIndex: number,
+    sampler: AddonSampler,
+    probabilities: false,
+    confidence: false,
+    logits: readonly [tokens: number[], max: boolean, min: boolean, selected: boolean, top: number],
+    totalLogitWeight: true,
+  ): Promise<[token: number, probabilities: undefined, confidence: undefined, logits: number[], total: number]>;
+  disposeSequence(sequence: number): void;
+  removeTokenCellsFromSequence(sequence: number, from: number, to: number): boolean;
+  setThreads(threads: number): void;
+}
+
+interface AddonSampler {
+  applyConfig(config: Readonly<Record<string, number | Uint32Array>>): void;
+  dispose(): void;
+}
+
+interface Internals {
+  readonly context: AddonContext;
+  newSampler(): AddonSampler;
+}
+
+const METHODS = [
+  'initBatch',
+  'addToBatch',
+  'decodeBatch',
+  'sampleToken',
+  'disposeSequence',
+  'removeTokenCellsFromSequence',
+  'setThreads',
+] as const;
+
+/** The layer below `context`, or undefined when this is not the version it was read in. */
+async function internals(context: LlamaContext): Promise<Internals | undefined> {
+  if ((await getModuleVersion()) !== KNOWN_VERSION) return undefined;
+  const {
+    _ctx: inner,
+    _llama: llama,
+    _model: model,
+  } = context as unknown as {
+    readonly _ctx?: AddonContext;
+    readonly _llama?: { readonly _bindings?: { readonly AddonSampler?: new (model: unknown) => AddonSampler } };
+    readonly _model?: { readonly _model?: unknown };
+  };
+  const Make = llama?._bindings?.AddonSampler;
+  const addonModel = model?._model;
+  if (!inner || !Make || !addonModel || METHODS.some((method) => typeof inner[method] !== 'function')) return undefined;
+  return { context: inner, newSampler: () => new Make(addonModel) };
+}
+
+const NO_LOGITS = new Uint32Array(0);
+
+/** llama.cpp has one state per position here: positions may be cut off at the end, one by one, at no cost. */
+export class BatchDecoder implements Decoder {
+  readonly #context: AddonContext;
+  readonly #newSampler: () => AddonSampler;
+  /** Positions each sequence holds. */
+  readonly #length: number[];
+
+  private constructor({ context, newSampler }: Internals, sequences: number) {
+    this.#context = context;
+    this.#newSampler = newSampler;
+    this.#length = new Array<number>(sequences).fill(0);
+  }
+
+  /**
+   * Takes `context` over: nothing else may use its sequences. Undefined when the layer below cannot be used here; the
+   * context is then untouched.
+   */
+  static async over(context: LlamaContext, threads: number): Promise<BatchDecoder | undefined> {
+    const found = await internals(context);
+    found?.context.setThreads(threads);
+    return found && new BatchDecoder(found, context.totalSequences);
+  }
+
+  async step(parts: readonly Part[]): Promise<PartResult[]> {
+    try {
+      const logitIndexes = this.#fill(parts);
+      await this.#context.decodeBatch();
+      return await Promise.all(parts.map((part, i) => this.#read(part, logitIndexes[i] ?? -1).catch(asFault)));
+    } catch (error) {
+      const fault = asFault(error);
+      return parts.map(() => fault);
+    }
+  }
+
+  truncate(sequence: number, length: number): Promise<void> {
+    const held = this.#length[sequence] ?? 0;
+    // Also when nothing was counted: after a fault, what the sequence holds is unknown.
+    if (length === 0) this.#context.disposeSequence(sequence);
+    else if (length < held && !this.#context.removeTokenCellsFromSequence(sequence, length, held)) {
+      return Promise.reject(new Error('the sequence cannot be cut'));
+    }
+    this.#length[sequence] = Math.min(length, held);
+    return Promise.resolve();
+  }
+
+  sampler(sampling: Sampling): Sampler {
+    return new BatchSampler(this.#newSampler(), sampling);
+  }
+
+  /** Puts all parts into one batch; returns where each one's logits will be. */
+  #fill(parts: readonly Part[]): (number | undefined)[] {
+    this.#context.initBatch(parts.reduce((sum, part) => sum + part.tokens.length, 0));
+    return parts.map(({ kind, sequence, tokens }) => {
+      const from = this.#length[sequence] ?? 0;
+      this.#length[sequence] = from + tokens.length;
+      const wanted = kind === 'prefill' ? NO_LOGITS : Uint32Array.of(tokens.length - 1);
+      return this.#context.addToBatch(sequence, from, tokens, wanted)[0];
+    });
+  }
+
+  async #read(part: Part, logitIndex: number): Promise<PartResult> {
+    switch (part.kind) {
+      case 'prefill':
+        return { kind: 'filled' };
+      case 'sample':
+        if (!(part.sampler instanceof BatchSampler)) throw new TypeError('a sampler of another decoder');
+        return { kind: 'token', token: await part.sampler.next(this.#context, logitIndex) };
+      case 'score':
+        return { kind: 'scores', logprobs: await this.#score(logitIndex, part.labels) };
+    }
+  }
+
+  /** As in iterator-decoder.ts: Σ exp(l − max) over the vocabulary, and the argmax beside the labels for that max. */
+  async #score(logitIndex: number, labels: Uint32Array): Promise<Float64Array> {
+    const sampler = this.#newSampler();
+    try {
+      sampler.applyConfig({ temperature: 0 });
+      const filter = [Array.from(labels), false, false, true, 0] as const;
+      const [, , , pairs, total] = await this.#context.sampleToken(logitIndex, sampler, false, false, filter, true);
+      const logits = new Map<number, number>();
+      let max = -Infinity;
+      for (let i = 0; i + 1 < pairs.length; i += 2) {
+        const logit = pairs[i + 1] ?? NaN;
+        logits.set(pairs[i] ?? -1, logit);
+        max = Math.max(max, logit);
+      }
+      const logTotal = max + Math.log(total);
+      return Float64Array.from(labels, (label) => {
+        const logit = logits.get(label);
+        if (logit === undefined) throw new Error('a label has no logit');
+        return logit - logTotal;
+      });
+    } finally {
+      sampler.dispose();
+    }
+  }
+}
+
+function asFault(error: unknown): PartResult {
+  return { kind: 'fault', reason: error instanceof Error ? error.name : 'unknown' };
+}
+
+class BatchSampler implements Sampler {
+  readonly #sampler: AddonSampler;
+  readonly #sampling: Sampling;
+  /** The completion so far, kept only when penalties count over it. */
+  readonly #completion: Uint32Array | undefined;
+  #tokens = 0;
+  #disposed = false;
+
+  constructor(sampler: AddonSampler, sampling: Sampling) {
+    this.#sampler = sampler;
+    this.#sampling = sampling;
+    const penalized = sampling.frequencyPenalty !== 0 || sampling.presencePenalty !== 0;
+    if (penalized) this.#completion = new Uint32Array(sampling.maxTokens);
+    else this.#configure();
+  }
+
+  async next(context: AddonContext, logitIndex: number): Promise<number> {
+    // Unpenalized, the sampler stays as it was made: setting it again would only cost.
+    if (this.#completion) this.#configure();
+    const token = await context.sampleToken(logitIndex, this.#sampler);
+    if (token < 0) throw new Error('no token could be sampled');
+    if (this.#completion) this.#completion[this.#tokens++] = token;
+    return token;
+  }
+
+  dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
+    this.#sampler.dispose();
+  }
+
+  #configure(): void {
+    const { temperature, topP, seed, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
+    this.#sampler.applyConfig({
+      temperature,
+      topP,
+      seed,
+      // No topK and no minP at all: the contract has none.
+      ...(this.#completion && {
+        repeatPenalty: 1,
+        repeatPenaltyMaxTokens: maxTokens,
+        repeatPenaltyTokens: this.#completion.subarray(0, this.#tokens),
+        repeatPenaltyFrequencyPenalty: frequencyPenalty,
+        repeatPenaltyPresencePenalty: presencePenalty,
+      }),
+    });
+  }
+}
