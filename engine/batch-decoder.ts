@@ -38,7 +38,7 @@ interface AddonSampler {
 
 interface Internals {
   readonly context: AddonContext;
-  newSampler(): AddonSampler;
+  readonly newSampler: () => AddonSampler;
 }
 
 const METHODS = [
