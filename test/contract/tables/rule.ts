@@ -30,9 +30,9 @@ export interface ContractCase {
   readonly heavy: boolean;
 }
 
-export type Kind = 'null' | 'boolean' | 'number' | 'string' | 'array' | 'object';
+type Kind = 'null' | 'boolean' | 'number' | 'string' | 'array' | 'object';
 
-export const SAMPLES: Readonly<Record<Kind, Json>> = {
+const SAMPLES: Readonly<Record<Kind, Json>> = {
   null: null,
   boolean: true,
   number: 7,
@@ -104,17 +104,22 @@ function sizeOf(value: Json | undefined): number {
   return Object.values(value as Record<string, Json>).reduce<number>((sum, item) => sum + sizeOf(item), 1);
 }
 
-/** One case at each bound, one past it, one of each wrong type. */
-export function casesOfRule(surface: Surface, rule: Rule): ContractCase[] {
-  const { subject, param } = surface.place(rule.at);
-  const wrong = (Object.keys(SAMPLES) as Kind[])
-    .filter((kind) => !rule.kinds.includes(kind))
-    .map((kind) => [SAMPLES[kind], rule.wrong] as const);
+/** A value at a place, and the place and the words when it is refused. */
+export interface Verdict {
+  readonly at: At;
+  /** Absent: the place is taken away. */
+  readonly value?: Json;
+  readonly refused?: { readonly at: At; readonly predicate: string };
+}
+
+/** One value at each bound, one past it, one of each wrong type. */
+export function verdictsOfRule({ at, kinds, wrong, good, bad }: Rule): Verdict[] {
+  const others = (Object.keys(SAMPLES) as Kind[])
+    .filter((kind) => !kinds.includes(kind))
+    .map((kind) => [SAMPLES[kind], wrong] as const);
   return [
-    ...rule.good.map((value) => changed(surface, rule.at, value)),
-    ...[...rule.bad, ...wrong].map(([value, predicate]) =>
-      changed(surface, rule.at, value, { message: `${subject} ${predicate}`, param }),
-    ),
+    ...good.map((value) => ({ at, value })),
+    ...[...bad, ...others].map(([value, predicate]) => ({ at, value, refused: { at, predicate } })),
   ];
 }
 
@@ -122,22 +127,21 @@ export function casesOfRule(surface: Surface, rule: Rule): ContractCase[] {
 const STRANGERS = [CANARY, '__proto__', 'constructor', 'toString', ''];
 
 /** Each field left out, a sibling beside each field that differs from it by a letter, and strangers. */
-export function casesOfClosed(surface: Surface, { at, fields, required }: Closed): ContractCase[] {
-  const { subject, param } = surface.place(at);
-  const refusal = {
-    message: `${subject} has a field outside the contract; its fields are ${fields.join(', ')}`,
-    param,
-  };
+export function verdictsOfClosed({ at, fields, required }: Closed): Verdict[] {
+  const predicate = `has a field outside the contract; its fields are ${fields.join(', ')}`;
   const siblings = fields.map((name) => `${name}_${CANARY}`);
   return [
     ...fields.map((name) => {
-      const field = surface.place([...at, name]);
-      if (!required.includes(name)) return changed(surface, [...at, name], undefined);
-      return changed(surface, [...at, name], undefined, {
-        message: `${field.subject} is required`,
-        param: field.param,
-      });
+      const field = [...at, name];
+      return required.includes(name) ? { at: field, refused: { at: field, predicate: 'is required' } } : { at: field };
     }),
-    ...[...siblings, ...STRANGERS].map((name) => changed(surface, [...at, name], CANARY, refusal)),
+    ...[...siblings, ...STRANGERS].map((name) => ({ at: [...at, name], value: CANARY, refused: { at, predicate } })),
   ];
+}
+
+/** A verdict on one place of the surface's body. */
+export function caseOf(surface: Surface, { at, value, refused }: Verdict): ContractCase {
+  if (refused === undefined) return changed(surface, at, value);
+  const { subject, param } = surface.place(refused.at);
+  return changed(surface, at, value, { message: `${subject} ${refused.predicate}`, param });
 }
