@@ -2,7 +2,7 @@ import OpenAI, { AuthenticationError, BadRequestError, PermissionDeniedError, Un
 import t from 'tap';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
-const sidecar = await Sidecar.start(t);
+const sidecar = await Sidecar.start(t, { seats: 2, contextPerSeat: 16_000 });
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
 const request = {
   model: CHAT,

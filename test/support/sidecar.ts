@@ -20,6 +20,8 @@ export interface StartOptions {
   readonly config?: Readonly<Record<string, unknown>>;
   /** Seats of the chat model, unless `config` names models. */
   readonly seats?: number;
+  /** Tokens that one seat of the chat model holds; a long context makes for long replies. */
+  readonly contextPerSeat?: number;
   /** Resolve as soon as the listener answers, while the models still load. */
   readonly early?: boolean;
 }
@@ -75,7 +77,13 @@ export class Sidecar {
       operators: { host: '127.0.0.1', port: 0 },
       dataDir: dir,
       models: [
-        { id: CHAT, kind: 'chat', file, seats: options.seats ?? 8, contextPerSeat: 2048 },
+        {
+          id: CHAT,
+          kind: 'chat',
+          file,
+          seats: options.seats ?? 8,
+          contextPerSeat: options.contextPerSeat ?? 2048,
+        },
         { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
       ],
       ...options.config,
