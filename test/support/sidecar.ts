@@ -20,6 +20,8 @@ export interface StartOptions {
   readonly config?: Readonly<Record<string, unknown>>;
   /** Seats of the chat model, unless `config` names models. */
   readonly seats?: number;
+  /** Tokens that one seat of the chat model holds; a long context makes for long replies. */
+  readonly contextPerSeat?: number;
   /** Resolve as soon as the listener answers, while the models still load. */
   readonly early?: boolean;
 }
@@ -44,10 +46,10 @@ export class Sidecar {
   readonly #events = new EventEmitter().setMaxListeners(0);
   readonly #exit: Promise<{ code: number | null; signal: string | null }>;
 
-  private constructor(configFile: string) {
+  private constructor(environment: Readonly<Record<string, string>>) {
     this.child = spawn(process.execPath, [CLI, 'serve'], {
       stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...process.env, RA_CONFIG: configFile },
+      env: { ...process.env, ...environment },
     });
     this.#exit = new Promise((resolve) => {
       this.child.once('exit', (code, signal) => {
@@ -75,23 +77,39 @@ export class Sidecar {
       operators: { host: '127.0.0.1', port: 0 },
       dataDir: dir,
       models: [
-        { id: CHAT, kind: 'chat', file, seats: options.seats ?? 8, contextPerSeat: 2048 },
+        {
+          id: CHAT,
+          kind: 'chat',
+          file,
+          seats: options.seats ?? 8,
+          contextPerSeat: options.contextPerSeat ?? 2048,
+        },
         { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
       ],
       ...options.config,
     };
     const configFile = join(dir, 'config.json');
     await writeFile(configFile, JSON.stringify(config));
-    const sidecar = new Sidecar(configFile);
+    // Teardowns run last in, first out: the process is gone by then.
+    t.teardown(() => rm(dir, { recursive: true, force: true }));
+    return await Sidecar.launch(t, { RA_CONFIG: configFile }, options);
+  }
+
+  /** The same with `environment` alone: whatever it does not set has its default. */
+  static async launch(
+    t: Owner,
+    environment: Readonly<Record<string, string>>,
+    { early = false }: Pick<StartOptions, 'early'> = {},
+  ): Promise<Sidecar> {
+    const sidecar = new Sidecar(environment);
     t.teardown(async () => {
       sidecar.child.kill('SIGKILL');
       await sidecar.exited();
-      await rm(dir, { recursive: true, force: true });
     });
     await sidecar.until(
       () =>
-        options.early
-          ? sidecar.lines.some(({ event }) => event === 'listening')
+        early
+          ? sidecar.lines.some(({ event }) => event === 'operators listening')
           : sidecar.printed.includes('is ready at'),
       'start',
     );
