@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { embeddedTestModel } from './models.js';
+import { signalGroup } from './processes.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
@@ -22,6 +23,8 @@ export interface StartOptions {
   readonly seats?: number;
   /** Resolve as soon as the listener answers, while the models still load. */
   readonly early?: boolean;
+  /** Lead a process group of its own, so that a test can signal all of it and count who is left. */
+  readonly ownGroup?: boolean;
 }
 
 interface Owner {
@@ -31,6 +34,11 @@ interface Owner {
 /** The chat and the decision model that tests run on: the embedded file under two ids. */
 export const CHAT = 'ra-tiny-chat';
 export const DECIDE = 'ra-tiny-decide';
+
+/** Settings for the embedded chat model alone, which starts sooner than both. */
+export async function chatOnly(seats: number, contextPerSeat = 2048): Promise<{ models: readonly object[] }> {
+  return { models: [{ id: CHAT, kind: 'chat', file: await embeddedTestModel(), seats, contextPerSeat }] };
+}
 
 /** The real sidecar in a process of its own, on free ports, with real engines. Stopped when its test ends. */
 export class Sidecar {
@@ -44,9 +52,10 @@ export class Sidecar {
   readonly #events = new EventEmitter().setMaxListeners(0);
   readonly #exit: Promise<{ code: number | null; signal: string | null }>;
 
-  private constructor(configFile: string) {
+  private constructor(configFile: string, ownGroup: boolean) {
     this.child = spawn(process.execPath, [CLI, 'serve'], {
       stdio: ['ignore', 'pipe', 'pipe'],
+      detached: ownGroup,
       env: { ...process.env, RA_CONFIG: configFile },
     });
     this.#exit = new Promise((resolve) => {
@@ -67,7 +76,21 @@ export class Sidecar {
     });
   }
 
+  /** Starts it and waits until it takes work; with `early`, until it listens. */
   static async start(t: Owner, options: StartOptions = {}): Promise<Sidecar> {
+    const sidecar = await Sidecar.launch(t, options);
+    await sidecar.until(
+      () => (options.early ? sidecar.#listens() : sidecar.printed.includes('is ready at')),
+      'start',
+    );
+    sidecar.port = Number(sidecar.#event('listening')?.['port']);
+    sidecar.operatorsPort = Number(sidecar.#event('operators listening')?.['port']);
+    sidecar.key = /ra-dev-[\w-]+/.exec(sidecar.printed)?.[0] ?? '';
+    return sidecar;
+  }
+
+  /** Starts the process and waits for nothing. */
+  static async launch(t: Owner, options: StartOptions = {}): Promise<Sidecar> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-sidecar-'));
     const file = await embeddedTestModel();
     const config = {
@@ -82,24 +105,27 @@ export class Sidecar {
     };
     const configFile = join(dir, 'config.json');
     await writeFile(configFile, JSON.stringify(config));
-    const sidecar = new Sidecar(configFile);
+    const sidecar = new Sidecar(configFile, options.ownGroup ?? false);
     t.teardown(async () => {
       sidecar.child.kill('SIGKILL');
+      if (options.ownGroup) signalGroup(sidecar.pid, 'SIGKILL');
       await sidecar.exited();
       await rm(dir, { recursive: true, force: true });
     });
-    await sidecar.until(
-      () =>
-        options.early
-          ? sidecar.lines.some(({ event }) => event === 'listening')
-          : sidecar.printed.includes('is ready at'),
-      'start',
-    );
-    const listening = sidecar.lines.find(({ event }) => event === 'listening');
-    sidecar.port = Number(listening?.['port']);
-    sidecar.operatorsPort = Number(sidecar.lines.find(({ event }) => event === 'operators listening')?.['port']);
-    sidecar.key = /ra-dev-[\w-]+/.exec(sidecar.printed)?.[0] ?? '';
     return sidecar;
+  }
+
+  #event(event: string): LogLine | undefined {
+    return this.lines.find((line) => line.event === event);
+  }
+
+  #listens(): boolean {
+    return this.#event('listening') !== undefined && this.#event('operators listening') !== undefined;
+  }
+
+  get pid(): number {
+    if (this.child.pid === undefined) throw new Error('the sidecar could not be started');
+    return this.child.pid;
   }
 
   get base(): string {
@@ -165,6 +191,12 @@ export class Sidecar {
 
   chat(body: Readonly<Record<string, unknown>>, options?: { signal?: AbortSignal }): Promise<Response> {
     return this.post('/chat/completions', { model: CHAT, ...body }, options);
+  }
+
+  /** GET /readyz: its status and its body. */
+  async readyz(): Promise<{ status: number; body: unknown }> {
+    const response = await fetch(`http://127.0.0.1:${this.port}/readyz`);
+    return { status: response.status, body: await response.json() };
   }
 
   /** One sample of the operators' metrics, 0 when it is not there. `labels` must all be on it. */
