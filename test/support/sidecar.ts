@@ -59,7 +59,7 @@ export class Sidecar {
       env: { ...process.env, RA_CONFIG: configFile },
     });
     this.#exit = new Promise((resolve) => {
-      this.child.once('exit', (code, signal) => {
+      this.child.once('close', (code, signal) => {
         resolve({ code, signal });
         this.#events.emit('change');
       });
@@ -79,10 +79,7 @@ export class Sidecar {
   /** Starts it and waits until it takes work; with `early`, until it listens. */
   static async start(t: Owner, options: StartOptions = {}): Promise<Sidecar> {
     const sidecar = await Sidecar.launch(t, options);
-    await sidecar.until(
-      () => (options.early ? sidecar.#listens() : sidecar.printed.includes('is ready at')),
-      'start',
-    );
+    await sidecar.until(() => (options.early ? sidecar.#listens() : sidecar.printed.includes('is ready at')), 'start');
     sidecar.port = Number(sidecar.#event('listening')?.['port']);
     sidecar.operatorsPort = Number(sidecar.#event('operators listening')?.['port']);
     sidecar.key = /ra-dev-[\w-]+/.exec(sidecar.printed)?.[0] ?? '';
