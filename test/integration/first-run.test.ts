@@ -35,7 +35,7 @@ async function stop(sidecar: Sidecar): Promise<void> {
 let firstKey = '';
 
 t.test('the first start makes the model and a key, and prints two lines that work', async (t) => {
-  const sidecar = await Sidecar.launch(t, environment);
+  const sidecar = await Sidecar.startWith(t, environment);
   const { printed, key } = sidecar;
   firstKey = key;
   t.ok(printed.includes(sidecar.base), 'the base address');
@@ -65,7 +65,7 @@ t.test('the second start takes the model as it is and prints a new key that work
   const models = join(dataDir, 'models');
   const [name = ''] = await readdir(models);
   const { mtimeMs } = await stat(join(models, name));
-  const sidecar = await Sidecar.launch(t, environment);
+  const sidecar = await Sidecar.startWith(t, environment);
   t.equal((await stat(join(models, name))).mtimeMs, mtimeMs);
   t.match(sidecar.key, /^ra-dev-.{40,}/);
   t.not(sidecar.key, firstKey);
@@ -113,7 +113,7 @@ t.test('what is wrong with the configuration is said in one line', async (t) => 
 });
 
 t.test('an address that is taken is said in one line', async (t) => {
-  const sidecar = await Sidecar.launch(t, environment, { early: true });
+  const sidecar = await Sidecar.startWith(t, environment, { early: true });
   const { code, stderr } = await serve({ RA_LISTEN_PORT: String(sidecar.port), RA_DATA_DIR: join(dir, 'other') });
   t.equal(code, 1);
   t.match(stderr, new RegExp(`^ra-sidecar: [^\\n]*${sidecar.port}[^\\n]*\\n$`));

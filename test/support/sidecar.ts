@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { embeddedTestModel } from './models.js';
+import { signalGroup } from './processes.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
@@ -24,6 +25,8 @@ export interface StartOptions {
   readonly contextPerSeat?: number;
   /** Resolve as soon as the listener answers, while the models still load. */
   readonly early?: boolean;
+  /** Lead a process group of its own, so that a test can signal all of it and count who is left. */
+  readonly ownGroup?: boolean;
 }
 
 interface Owner {
@@ -33,6 +36,11 @@ interface Owner {
 /** The chat and the decision model that tests run on: the embedded file under two ids. */
 export const CHAT = 'ra-tiny-chat';
 export const DECIDE = 'ra-tiny-decide';
+
+/** Settings for the embedded chat model alone, which starts sooner than both. */
+export async function chatOnly(seats: number, contextPerSeat = 2048): Promise<{ models: readonly object[] }> {
+  return { models: [{ id: CHAT, kind: 'chat', file: await embeddedTestModel(), seats, contextPerSeat }] };
+}
 
 /** The real sidecar in a process of its own, on free ports, with real engines. Stopped when its test ends. */
 export class Sidecar {
@@ -46,13 +54,14 @@ export class Sidecar {
   readonly #events = new EventEmitter().setMaxListeners(0);
   readonly #exit: Promise<{ code: number | null; signal: string | null }>;
 
-  private constructor(environment: Readonly<Record<string, string>>) {
+  private constructor(environment: Readonly<Record<string, string>>, ownGroup: boolean) {
     this.child = spawn(process.execPath, [CLI, 'serve'], {
       stdio: ['ignore', 'pipe', 'pipe'],
+      detached: ownGroup,
       env: { ...process.env, ...environment },
     });
     this.#exit = new Promise((resolve) => {
-      this.child.once('exit', (code, signal) => {
+      this.child.once('close', (code, signal) => {
         resolve({ code, signal });
         this.#events.emit('change');
       });
@@ -69,7 +78,22 @@ export class Sidecar {
     });
   }
 
+  /** Starts it and waits until it takes work; with `early`, until it listens. */
   static async start(t: Owner, options: StartOptions = {}): Promise<Sidecar> {
+    return await (await Sidecar.launch(t, options)).#up(options.early ?? false);
+  }
+
+  /** The same with `environment` alone: whatever it does not set has its default. */
+  static async startWith(
+    t: Owner,
+    environment: Readonly<Record<string, string>>,
+    { early = false }: Pick<StartOptions, 'early'> = {},
+  ): Promise<Sidecar> {
+    return await Sidecar.#spawn(t, environment, false).#up(early);
+  }
+
+  /** Starts the process and waits for nothing. */
+  static async launch(t: Owner, options: StartOptions = {}): Promise<Sidecar> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-sidecar-'));
     const file = await embeddedTestModel();
     const config = {
@@ -92,32 +116,38 @@ export class Sidecar {
     await writeFile(configFile, JSON.stringify(config));
     // Teardowns run last in, first out: the process is gone by then.
     t.teardown(() => rm(dir, { recursive: true, force: true }));
-    return await Sidecar.launch(t, { RA_CONFIG: configFile }, options);
+    return Sidecar.#spawn(t, { RA_CONFIG: configFile }, options.ownGroup ?? false);
   }
 
-  /** The same with `environment` alone: whatever it does not set has its default. */
-  static async launch(
-    t: Owner,
-    environment: Readonly<Record<string, string>>,
-    { early = false }: Pick<StartOptions, 'early'> = {},
-  ): Promise<Sidecar> {
-    const sidecar = new Sidecar(environment);
+  static #spawn(t: Owner, environment: Readonly<Record<string, string>>, ownGroup: boolean): Sidecar {
+    const sidecar = new Sidecar(environment, ownGroup);
     t.teardown(async () => {
       sidecar.child.kill('SIGKILL');
+      if (ownGroup) signalGroup(sidecar.pid, 'SIGKILL');
       await sidecar.exited();
     });
-    await sidecar.until(
-      () =>
-        early
-          ? sidecar.lines.some(({ event }) => event === 'operators listening')
-          : sidecar.printed.includes('is ready at'),
-      'start',
-    );
-    const listening = sidecar.lines.find(({ event }) => event === 'listening');
-    sidecar.port = Number(listening?.['port']);
-    sidecar.operatorsPort = Number(sidecar.lines.find(({ event }) => event === 'operators listening')?.['port']);
-    sidecar.key = /ra-dev-[\w-]+/.exec(sidecar.printed)?.[0] ?? '';
     return sidecar;
+  }
+
+  async #up(early: boolean): Promise<this> {
+    await this.until(() => (early ? this.#listens() : this.printed.includes('is ready at')), 'start');
+    this.port = Number(this.#event('listening')?.['port']);
+    this.operatorsPort = Number(this.#event('operators listening')?.['port']);
+    this.key = /ra-dev-[\w-]+/.exec(this.printed)?.[0] ?? '';
+    return this;
+  }
+
+  #event(event: string): LogLine | undefined {
+    return this.lines.find((line) => line.event === event);
+  }
+
+  #listens(): boolean {
+    return this.#event('listening') !== undefined && this.#event('operators listening') !== undefined;
+  }
+
+  get pid(): number {
+    if (this.child.pid === undefined) throw new Error('the sidecar could not be started');
+    return this.child.pid;
   }
 
   get base(): string {
@@ -183,6 +213,12 @@ export class Sidecar {
 
   chat(body: Readonly<Record<string, unknown>>, options?: { signal?: AbortSignal }): Promise<Response> {
     return this.post('/chat/completions', { model: CHAT, ...body }, options);
+  }
+
+  /** GET /readyz: its status and its body. */
+  async readyz(): Promise<{ status: number; body: unknown }> {
+    const response = await fetch(`http://127.0.0.1:${this.port}/readyz`);
+    return { status: response.status, body: await response.json() };
   }
 
   /** One sample of the operators' metrics, 0 when it is not there. `labels` must all be on it. */
