@@ -7,15 +7,14 @@ const MIB = 1024 * 1024;
 
 const REQUESTS = 2000;
 const WARM_UP = 500;
-const SAMPLE_EVERY = 100;
+const SAMPLE_EVERY = 50;
 
 /**
- * From the samples after the warm-up to the last as many. Measured over 10,000 requests, every process levels off: caches
- * and heaps go on filling for a while, by some 6 % here. What a request keeps for good shows, since the bodies are large:
- * kept once each, they alone come to about 20 % of the sidecar's memory.
+ * From the median of the first 750 requests after the warm-up to that of the last 750. Measured over 10,000 requests,
+ * every process levels off: heaps and caches go on filling for a while, here by up to 10 % between the two. What is kept
+ * of each request shows, since the bodies are large: with each body kept once, the sidecar grew by 18 %.
  */
 const MAX_GROWTH = 0.15;
-const AT_EACH_END = 5;
 
 const HELLO = [{ role: 'user', content: 'Tell me about the sea, the hills and the weather.' }];
 
@@ -26,7 +25,7 @@ const QUESTIONS = [
 
 /** Makes a body large without making its prompt long: tools that are not to be used. Every other one is not parsed inline. */
 function ballast(i: number): object {
-  const description = 'x'.repeat(i % 2 === 0 ? 4 * 1024 : 32 * 1024);
+  const description = 'x'.repeat(i % 2 === 0 ? 8 * 1024 : 128 * 1024);
   const tool = {
     type: 'function',
     function: { name: 'none', description, parameters: { type: 'object', properties: {} } },
@@ -102,10 +101,10 @@ t.test('one sidecar under load', async (t) => {
     t.same(await held(sidecar), [0, 0]);
     t.same(await processesOf(sidecar), watched, 'nothing was restarted');
 
-    const warm = WARM_UP / SAMPLE_EVERY;
     for (const [name, sizes] of samples) {
-      const before = median(sizes.slice(warm, warm + AT_EACH_END));
-      const after = median(sizes.slice(-AT_EACH_END));
+      const warm = sizes.slice(WARM_UP / SAMPLE_EVERY);
+      const before = median(warm.slice(0, warm.length / 2));
+      const after = median(warm.slice(warm.length / 2));
       t.comment(`${name}: ${sizes.map((size) => Math.round(size / MIB)).join(' ')} MiB`);
       t.ok(after < before * (1 + MAX_GROWTH), `${name}: ${before} bytes after the warm-up, ${after} at the end`);
     }
