@@ -14,11 +14,19 @@ export interface Running {
 
 /** Who runs in a process group; a process that ended and was not yet collected does not. */
 export function groupMembers(group: number): Running[] {
-  return readdirSync('/proc')
-    .filter((name) => /^[0-9]+$/.test(name))
-    .map(Number)
-    .filter((pid) => statusOf(pid)?.group === group)
-    .map((pid) => ({ pid, command: read(pid, 'cmdline')?.replaceAll('\0', ' ').trim() ?? '' }));
+  return running((status) => status.group === group);
+}
+
+/** Processes that `parent` started and that are still there. */
+export function childrenOf(parent: number): Running[] {
+  return running((status) => status.parent === parent);
+}
+
+/** Bytes of physical memory that a process holds. Throws when there is no such process. */
+export function residentBytes(pid: number): number {
+  const kib = /^VmRSS:\s+([0-9]+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+  if (kib === undefined) throw new Error(`process ${pid} has no memory`);
+  return Number(kib) * 1024;
 }
 
 /** The one member of a group whose command names this module. Throws when there is not exactly one. */
@@ -56,11 +64,28 @@ export async function eventually(what: string, seen: () => boolean | Promise<boo
   }
 }
 
-function statusOf(pid: number): { readonly group: number } | undefined {
+interface Status {
+  readonly parent: number;
+  readonly group: number;
+}
+
+function running(wanted: (status: Status) => boolean): Running[] {
+  return readdirSync('/proc')
+    .filter((name) => /^[0-9]+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      const status = statusOf(pid);
+      return status !== undefined && wanted(status);
+    })
+    .map((pid) => ({ pid, command: read(pid, 'cmdline')?.replaceAll('\0', ' ').trim() ?? '' }));
+}
+
+function statusOf(pid: number): Status | undefined {
   // After the name, which may hold anything: state, parent, group.
   const stat = read(pid, 'stat');
-  const [state, , group] = stat?.slice(stat.lastIndexOf(')') + 2).split(' ') ?? [];
-  return state === undefined || state === 'Z' || state === 'X' ? undefined : { group: Number(group) };
+  const [state, parent, group] = stat?.slice(stat.lastIndexOf(')') + 2).split(' ') ?? [];
+  if (state === undefined || state === 'Z' || state === 'X') return undefined;
+  return { parent: Number(parent), group: Number(group) };
 }
 
 /** Undefined when the process is gone. */
