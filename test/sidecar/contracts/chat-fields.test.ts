@@ -240,7 +240,14 @@ const RULES: readonly Rule[] = [
   constant(['tool_choice', 'type'], 'function'),
   toolName(['tool_choice', 'function', 'name']),
   { at: ['tool_choice', 'function', 'name'], good: [], bad: [['other', 'must be the name of one of the tools']] },
-  { at: ['tools'], good: [], bad: [[[], 'must have at least 1 item']] },
+  {
+    at: ['tools'],
+    good: [],
+    bad: [
+      [[], 'must have at least 1 item'],
+      [{}, 'must be an array'],
+    ],
+  },
   { at: ['tools', 0], good: [], bad: [['look', 'must be an object']] },
   constant(['tools', 0, 'type'], 'function'),
   toolName(['tools', 0, 'function', 'name']),
