@@ -1,6 +1,16 @@
 import t from 'tap';
 import { parseChat } from '../../../sidecar/contracts/parse.js';
-import { type At, FULL_CHAT, type Json, bytesOf, objectsIn, pathText, shown, withAt } from '../../support/bodies.js';
+import {
+  type At,
+  FULL_CHAT,
+  type Json,
+  bytesOf,
+  objectsIn,
+  pathText,
+  shown,
+  verdictOf,
+  withAt,
+} from '../../support/bodies.js';
 
 const MAX_TEXT = 16_777_216;
 const LONGEST = 'a'.repeat(MAX_TEXT);
@@ -240,7 +250,14 @@ const RULES: readonly Rule[] = [
   constant(['tool_choice', 'type'], 'function'),
   toolName(['tool_choice', 'function', 'name']),
   { at: ['tool_choice', 'function', 'name'], good: [], bad: [['other', 'must be the name of one of the tools']] },
-  { at: ['tools'], good: [], bad: [[[], 'must have at least 1 item']] },
+  {
+    at: ['tools'],
+    good: [],
+    bad: [
+      [[], 'must have at least 1 item'],
+      [{}, 'must be an array'],
+    ],
+  },
   { at: ['tools', 0], good: [], bad: [['look', 'must be an object']] },
   constant(['tools', 0, 'type'], 'function'),
   toolName(['tools', 0, 'function', 'name']),
@@ -346,9 +363,9 @@ function checkRule(rule: Rule, subject: string, param: string): void {
   }
   for (const [value, predicate] of rule.bad) {
     const parsed = parseChat(bytesOf(withAt(FULL_CHAT, rule.at, value)));
-    t.match(
-      parsed,
-      { kind: 'invalid', error: { code: 'bad_request', status: 400, message: `${subject} ${predicate}`, param } },
+    t.same(
+      verdictOf(parsed),
+      { code: 'bad_request', status: 400, message: `${subject} ${predicate}`, param },
       `${subject} refuses ${shown(value)}`,
     );
   }
@@ -419,7 +436,7 @@ t.test('what is required', (t) => {
   for (const at of required) {
     const parsed = parseChat(bytesOf(withAt(FULL_CHAT, at, undefined)));
     const path = pathText(at);
-    t.match(parsed, { kind: 'invalid', error: { message: `${path} is required`, param: path } }, path);
+    t.same(verdictOf(parsed), { code: 'bad_request', status: 400, message: `${path} is required`, param: path }, path);
   }
   const optional = objectsIn(FULL_CHAT).flatMap((at) => {
     const fields = at.reduce<unknown>((value, step) => (value as Record<string, unknown>)[String(step)], FULL_CHAT);
