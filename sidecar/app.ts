@@ -43,6 +43,8 @@ export interface App {
 
 interface Hosted extends HostedModel {
   readonly engine: EngineProcess;
+  /** Path of its weights. */
+  readonly file: string;
 }
 
 /** Starts everything. Rejects when an address or a file cannot be had; then nothing is left running. */
@@ -121,7 +123,7 @@ export async function startApp(config: Config, identity: Identity, log: Log): Pr
     log.info('listening', { host: config.listen.host, port: publicAt.port });
     log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
     for (const { engine } of models.values()) engine.start();
-    void prompts.ready().then((found) => reportPrompts(found, readiness));
+    void prompts.ready().then((found) => reportPrompts(found, models, readiness));
     let drained: Promise<void> | undefined;
     return {
       publicPort: publicAt.port,
@@ -166,14 +168,23 @@ interface Listeners {
 }
 
 /** A model whose prompts cannot be rendered cannot be served either. */
-function reportPrompts(found: Awaited<ReturnType<PromptHostClient['ready']>>, readiness: Readiness): void {
+function reportPrompts(
+  found: Awaited<ReturnType<PromptHostClient['ready']>>,
+  models: ReadonlyMap<string, Hosted>,
+  readiness: Readiness,
+): void {
   if (found.kind === 'unable') {
     readiness.never('the prompt host could not be started');
     return;
   }
   const bad = found.models.find(({ problem }) => problem !== undefined);
-  if (bad) readiness.never(`model ${bad.id} cannot be served: ${bad.problem ?? ''}`);
+  if (bad) readiness.never(unservable(bad.id, models.get(bad.id)?.file ?? '', bad.problem ?? ''));
   else readiness.up(PROMPTS);
+}
+
+/** The line that ends a start: what llama.cpp says of a file never names it. */
+function unservable(id: string, file: string, why: string): string {
+  return `model ${id} cannot be served from ${file}: ${why}`;
 }
 
 /** One model: its engine process and its queue, which is closed whenever the engine is not there. */
@@ -206,10 +217,10 @@ function host(config: Config, model: ModelConfig, { registry, readiness, log }: 
       },
       onLost: ({ final, detail }) => {
         queue.pause();
-        if (final) readiness.never(`model ${id} cannot be served: ${detail ?? 'no reason given'}`);
+        if (final) readiness.never(unservable(id, file, detail ?? 'no reason given'));
       },
       onRestart: () => registry.engineRestarted(id),
     },
   });
-  return { id, kind, ownedBy, created: Math.floor(Date.now() / 1000), queue, engine };
+  return { id, kind, ownedBy, created: Math.floor(Date.now() / 1000), queue, engine, file };
 }

@@ -3,9 +3,9 @@ import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
 import t from 'tap';
-import { ownVocabulary } from '../../../engine/models/vocabulary-own.js';
-import { CAPITALISED, LONG_CHARACTERS, MARKS, SYNTAX, WORDS } from '../../../engine/models/vocabulary-words.js';
-import { testModel } from '../../support/models.js';
+import { ownVocabulary } from '../../../../engine/models/vocabulary-own.js';
+import { CAPITALISED, LONG_CHARACTERS, MARKS, SYNTAX, WORDS } from '../../../../engine/models/vocabulary-words.js';
+import { testModel } from '../../../support/models.js';
 
 const SPECIAL =
   '<|endoftext|> <|im_start|> <|im_end|> <think> </think> <tool_call> </tool_call> <tool_response> </tool_response>'.split(
@@ -85,7 +85,7 @@ t.test('any text comes back from its tokens', (t) => {
 });
 
 t.test('200,000 equal characters do not kill a worker thread', async (t) => {
-  const worker = new Worker(new URL('../../support/tokenize-worker.js', import.meta.url), { workerData: path });
+  const worker = new Worker(new URL('../../../support/tokenize-worker.js', import.meta.url), { workerData: path });
   for (const character of ['a', '!', '1', '中', ' ', '\n', "'", '\u0301']) {
     worker.postMessage(character.repeat(200_000));
     const [answer] = (await once(worker, 'message')) as [{ tokens: number; same: boolean }];

@@ -1,10 +1,10 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import type { PromptConversation } from '../../../engine/prompt/conversation.js';
-import { makeTemplate, type ChatTemplate } from '../../../engine/prompt/template.js';
-import { bundleCheckout } from '../../support/models.js';
-import { bundleTemplate } from '../../support/prompt-models.js';
+import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
+import { makeTemplate, type ChatTemplate } from '../../../../engine/prompt/template.js';
+import { bundleCheckout } from '../../../support/models.js';
+import { bundleTemplate } from '../../../support/prompt-models.js';
 
 const ANSWER = { addGenerationPrompt: true };
 const TOOLS = [

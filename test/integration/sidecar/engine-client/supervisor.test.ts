@@ -4,11 +4,11 @@ import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import type { ScoreJob } from '../../../engine/protocol.js';
-import type { EngineTiming } from '../../../sidecar/engine-client/supervisor.js';
-import { EngineHarness, stubJob, STUB_ENTRY } from '../../support/engine-harness.js';
-import { RecordingSink } from '../../support/recording-sink.js';
-import type { StubScript } from '../../support/stub-script.js';
+import type { ScoreJob } from '../../../../engine/protocol.js';
+import type { EngineTiming } from '../../../../sidecar/engine-client/supervisor.js';
+import { EngineHarness, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
+import { RecordingSink } from '../../../support/recording-sink.js';
+import type { StubScript } from '../../../support/stub-script.js';
 
 function launch(
   t: Test,
@@ -315,7 +315,7 @@ t.test('the engine dies with the process that owns it, killed or not', async (t)
   for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
     await t.test(signal, async (t) => {
       const { port, connected } = await lifeline(t);
-      const owner = fork(fileURLToPath(new URL('../../support/engine-owner.js', import.meta.url)), [
+      const owner = fork(fileURLToPath(new URL('../../../support/engine-owner.js', import.meta.url)), [
         JSON.stringify({ lifeline: port } satisfies StubScript),
       ]);
       t.teardown(() => owner.kill('SIGKILL'));

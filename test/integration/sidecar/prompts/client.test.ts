@@ -2,12 +2,12 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import { systemClock } from '../../../sidecar/clock.js';
-import { PromptHostClient, type PromptHostOptions } from '../../../sidecar/prompts/client.js';
-import type { Tokenized } from '../../../sidecar/prompts/prompt-host.js';
-import type { StubBody } from '../../support/prompt-worker.js';
+import { systemClock } from '../../../../sidecar/clock.js';
+import { PromptHostClient, type PromptHostOptions } from '../../../../sidecar/prompts/client.js';
+import type { Tokenized } from '../../../../sidecar/prompts/prompt-host.js';
+import type { StubBody } from '../../../support/prompt-worker.js';
 
-const STUB = fileURLToPath(new URL('../../support/prompt-worker.js', import.meta.url));
+const STUB = fileURLToPath(new URL('../../../support/prompt-worker.js', import.meta.url));
 const NEVER = new AbortController().signal;
 
 /** A client over stand-in workers, with a folder for what they write; closed after the test. */

@@ -2,17 +2,17 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import { systemClock } from '../../../sidecar/clock.js';
-import type { Route } from '../../../sidecar/contracts/requests.js';
-import { PromptHostClient } from '../../../sidecar/prompts/client.js';
-import { versioned, type PromptModel } from '../../../sidecar/prompts/messages.js';
-import type { Tokenized } from '../../../sidecar/prompts/prompt-host.js';
-import { testModel } from '../../support/models.js';
-import { bundleTemplate, bundleVocabulary } from '../../support/prompt-models.js';
+import { systemClock } from '../../../../sidecar/clock.js';
+import type { Route } from '../../../../sidecar/contracts/requests.js';
+import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
+import { versioned, type PromptModel } from '../../../../sidecar/prompts/messages.js';
+import type { Tokenized } from '../../../../sidecar/prompts/prompt-host.js';
+import { testModel } from '../../../support/models.js';
+import { bundleTemplate, bundleVocabulary } from '../../../support/prompt-models.js';
 
 const NEVER = new AbortController().signal;
-const HOST = fileURLToPath(new URL('../../../sidecar/prompts/host.js', import.meta.url));
-const STUB = fileURLToPath(new URL('../../support/prompt-worker.js', import.meta.url));
+const HOST = fileURLToPath(new URL('../../../../sidecar/prompts/host.js', import.meta.url));
+const STUB = fileURLToPath(new URL('../../../support/prompt-worker.js', import.meta.url));
 
 function clientOf(t: Test, models: readonly PromptModel[]) {
   const restarts: string[] = [];

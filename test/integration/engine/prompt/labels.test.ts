@@ -1,8 +1,8 @@
 import t from 'tap';
-import { DIGITS, labelTexts, labelTokens, LETTERS, verifyLabels, YES_NO } from '../../../engine/prompt/labels.js';
-import { loadVocabulary } from '../../../engine/prompt/vocabulary.js';
-import { fakeVocabulary } from '../../support/fake-vocabulary.js';
-import { bundleVocabulary } from '../../support/prompt-models.js';
+import { DIGITS, labelTexts, labelTokens, LETTERS, verifyLabels, YES_NO } from '../../../../engine/prompt/labels.js';
+import { loadVocabulary } from '../../../../engine/prompt/vocabulary.js';
+import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
+import { bundleVocabulary } from '../../../support/prompt-models.js';
 
 for (const name of ['qwen2', 'llama-bpe', 'command-r', 'gemma-4', 'deepseek-llm', 'falcon', 'gpt-2']) {
   t.test(`the labels of ${name}`, async (t) => {
