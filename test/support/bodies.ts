@@ -44,11 +44,11 @@ export function pathText(at: At): string {
 
 /** A value in a test's name: short and in ASCII, for TAP breaks on some line separators. */
 export function shown(value: Json | undefined): string {
-  const json = (value === undefined ? 'nothing' : JSON.stringify(value)).replace(
-    /[^ -~]/g,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
-  return json.length > 60 ? `${json.slice(0, 60)}... (${json.length})` : json;
+  const json = value === undefined ? 'nothing' : JSON.stringify(value);
+  const ascii = json
+    .slice(0, 60)
+    .replace(/[^ -~]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  return json.length > 60 ? `${ascii}... (${json.length})` : ascii;
 }
 
 /** Places of all objects in a body. */

@@ -1,8 +1,22 @@
 /** What we may send (spec.md, Chat completion object; contract.md sections 1, 3, 4, 6 and 7). */
 import type { AnswerKind } from '../../../sidecar/contracts/answer-schemas.js';
-import type { At, Json } from '../../support/bodies.js';
-import { constant, filled, list, many, object, oneOf, text, toolName } from './builders.js';
-import type { Closed, Rule } from './rule.js';
+import { type At, type Json, withAt } from '../../support/bodies.js';
+import {
+  TOO_LONG,
+  constant,
+  filled,
+  list,
+  longText,
+  longTextOrNull,
+  many,
+  object,
+  oneOf,
+  text,
+  toolName,
+} from './builders.js';
+import { type Closed, MAX_TEXT, type Rule } from './rule.js';
+
+type JsonObject = Readonly<Record<string, Json>>;
 
 export interface AnswerTable {
   readonly kind: AnswerKind;
@@ -41,27 +55,20 @@ const probability = (at: At): Rule => ({
 /** A number with no upper bound of its own. */
 const score = (at: At): Rule => ({ ...probability(at), good: [0, 9], bad: [[-0.001, 'must be at least 0']] });
 
-/** A text whose bound is that of all texts, which the requests' tables try. */
+const orNull = (rule: Rule, wrong: string): Rule => ({
+  ...rule,
+  kinds: [...rule.kinds, 'null'],
+  wrong,
+  good: [...rule.good, null],
+});
+
+/** A text with no bound. */
 const anyText = (at: At): Rule => ({
   at,
   kinds: ['string'],
   wrong: 'must be a string',
   good: ['', filled(99)],
   bad: [],
-});
-
-const anyTextOrNull = (at: At): Rule => ({
-  ...anyText(at),
-  kinds: ['string', 'null'],
-  wrong: 'must be a string or null',
-  good: ['', null],
-});
-
-const orNull = (rule: Rule, wrong: string): Rule => ({
-  ...rule,
-  kinds: [...rule.kinds, 'null'],
-  wrong,
-  good: [...rule.good, null],
 });
 
 const nothing = (at: At): Rule => ({ at, kinds: ['null'], wrong: 'must be null', good: [null], bad: [] });
@@ -151,8 +158,8 @@ const COMPLETION: AnswerTable = {
     count(['choices', 0, 'index']),
     object(['choices', 0, 'message']),
     constant(['choices', 0, 'message', 'role'], 'assistant'),
-    anyTextOrNull(['choices', 0, 'message', 'content']),
-    anyTextOrNull(['choices', 0, 'message', 'reasoning_content']),
+    longTextOrNull(['choices', 0, 'message', 'content']),
+    longTextOrNull(['choices', 0, 'message', 'reasoning_content']),
     orNull(
       list(['choices', 0, 'message', 'tool_calls'], 1, 128, () => call),
       'must be an array or null',
@@ -162,7 +169,7 @@ const COMPLETION: AnswerTable = {
     constant([...CALL, 'type'], 'function'),
     object([...CALL, 'function']),
     toolName([...CALL, 'function', 'name']),
-    anyText([...CALL, 'function', 'arguments']),
+    longText([...CALL, 'function', 'arguments'], 0),
     count([...CALL, 'index'], 127),
     oneOf(['choices', 0, 'finish_reason'], REASONS),
     nothing(['choices', 0, 'logprobs']),
@@ -173,6 +180,7 @@ const COMPLETION: AnswerTable = {
       bad: [
         [-1, 'must be at least 0'],
         [2_147_483_648, 'must be at most 2147483647'],
+        [TOO_LONG, `must have at most ${MAX_TEXT} characters`],
         [0.5, 'must be a string or an integer or null'],
       ],
     },
@@ -239,8 +247,8 @@ const CHUNK: AnswerTable = {
     count(['choices', 0, 'index'], 15),
     object(['choices', 0, 'delta'], [{}]),
     constant(['choices', 0, 'delta', 'role'], 'assistant'),
-    anyText(['choices', 0, 'delta', 'content']),
-    anyText(['choices', 0, 'delta', 'reasoning_content']),
+    longText(['choices', 0, 'delta', 'content'], 0),
+    longText(['choices', 0, 'delta', 'reasoning_content'], 0),
     list(['choices', 0, 'delta', 'tool_calls'], 1, 128, () => call),
     {
       ...oneOf(['choices', 0, 'finish_reason'], [...REASONS, 'null'], REASONS),
@@ -265,6 +273,64 @@ const CHUNK: AnswerTable = {
     ...usageObjects,
   ],
 };
+
+const first: JsonObject = { index: 0, id: 'c', type: 'function', function: { name: 'f', arguments: '' } };
+const later: JsonObject = { index: 127, function: { arguments: '{' } };
+const named = (fields: JsonObject): JsonObject => ({ ...first, function: { name: 'f', arguments: '', ...fields } });
+const without = (piece: JsonObject, gone: string): JsonObject =>
+  Object.fromEntries(Object.entries(piece).filter(([name]) => name !== gone));
+
+/** Pieces of a tool call in a chunk: its first, with id, type and name, and later ones, without. */
+export const PIECES: { readonly good: readonly Json[]; readonly bad: readonly Json[] } = {
+  good: [
+    first,
+    { ...first, index: 127 },
+    { ...first, id: filled(256) },
+    named({ name: 'A-_9'.repeat(16) }),
+    later,
+    { ...later, index: 0 },
+  ],
+  bad: [
+    'x',
+    7,
+    null,
+    ...['index', 'id', 'type', 'function'].map((name) => without(first, name)),
+    ...['index', 'function'].map((name) => without(later, name)),
+    { ...first, extra: 1 },
+    { ...first, index: 128 },
+    { ...first, index: -1 },
+    { ...first, index: 0.5 },
+    { ...first, id: '' },
+    { ...first, id: 1 },
+    { ...first, id: filled(257) },
+    { ...first, type: 'tool' },
+    { ...first, function: 'f' },
+    { ...first, function: { name: 'f' } },
+    { ...first, function: { arguments: '' } },
+    named({ name: '' }),
+    named({ name: 1 }),
+    named({ name: 'a b' }),
+    named({ name: filled(65) }),
+    named({ arguments: 1 }),
+    named({ arguments: TOO_LONG }),
+    named({ extra: 1 }),
+    { ...later, extra: 1 },
+    { ...later, id: 'c' },
+    { ...later, index: 128 },
+    { ...later, index: -1 },
+    { ...later, index: 0.5 },
+    { ...later, function: 'f' },
+    { ...later, function: {} },
+    { ...later, function: { arguments: 1 } },
+    { ...later, function: { arguments: TOO_LONG } },
+    { ...later, function: { arguments: '', name: 'f' } },
+  ],
+};
+
+/** A chunk with one piece of a tool call. */
+export function chunkWith(piece: Json): Json {
+  return withAt(CHUNK.base, ['choices', 0, 'delta', 'tool_calls'], [piece]);
+}
 
 const MODELS: AnswerTable = {
   kind: 'models',
@@ -320,6 +386,7 @@ const DECISIONS: AnswerTable = {
     probability(answer('b', 'probabilities', 'x')),
     anyText(answer('b', 'choice')),
     spread(answer('c', 'probabilities')),
+    probability(answer('c', 'probabilities', 0)),
     score(answer('c', 'score')),
     object(['usage']),
     count(['usage', 'prompt_tokens']),
@@ -372,9 +439,11 @@ const SYSTEMONE: AnswerTable = {
     anyText(answer('b', 'choice')),
     probability(answer('b', 'confidence')),
     spread(answer('b', 'probabilities')),
+    probability(answer('b', 'probabilities', 'x')),
     score(answer('c', 'score')),
     probability(answer('c', 'confidence')),
     spread(answer('c', 'probabilities')),
+    probability(answer('c', 'probabilities', 0)),
     { ...object(answer('c', 'legend')), bad: [[{ 0: 'x' }, 'must have at least 2 entries']] },
     object(['usage']),
     count(['usage', 'input_tokens']),
@@ -410,9 +479,7 @@ const ERROR: AnswerTable = {
   rules: [
     object([]),
     object(['error']),
-    {
-      ...text(['error', 'message'], 1, 2048),
-    },
+    text(['error', 'message'], 1, 2048),
     oneOf(['error', 'type'], TYPES),
     oneOf(['error', 'code'], CODES),
     orNull(text(['error', 'param'], 1, 256), 'must be a string or null'),

@@ -37,5 +37,5 @@ export const CASES: readonly ContractCase[] = [
 
 export const LIGHT_CASES = CASES.filter(({ heavy }) => !heavy);
 
-/** Bodies of 16 MiB, for the bounds of texts. */
+/** Bodies of 1 MB or 16 MiB, for the bounds of texts. */
 export const HEAVY_CASES = CASES.filter(({ heavy }) => heavy);

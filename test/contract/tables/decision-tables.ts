@@ -23,7 +23,10 @@ export const DECISION_RULES: readonly Rule[] = [
   list(['questions'], 1, 128, asked),
   object(['questions', 0], [asked(0)]),
   oneOf(['questions', 0, 'type'], ['yes_no', 'choice', 'score'], ['yes_no']),
-  { ...notBlank(['questions', 0, 'id'], 128), good: ['x', '__proto__', '7', filled(128), '😀'.repeat(128)] },
+  ...[0, 1, 2].map((i) => ({
+    ...notBlank(['questions', i, 'id'], 128),
+    good: ['x', '__proto__', '7', filled(128), '😀'.repeat(128)],
+  })),
   ...[0, 1, 2].map((i) => notBlank(['questions', i, 'question'], MAX_WORDING)),
   text(['questions', 0, 'yes'], 0, MAX_WORDING),
   text(['questions', 0, 'no'], 0, MAX_WORDING),

@@ -11,8 +11,8 @@ export const CANARY = 'zcanary';
 /** The longest text in one message or field, in characters. */
 export const MAX_TEXT = 16_777_216;
 
-/** A body longer than this is kept out of runs that are to take seconds. */
-const HEAVY_BYTES = 4_000_000;
+/** A body longer than about this is kept out of runs that are repeated. */
+const HEAVY_BYTES = 400_000;
 
 export interface Refusal {
   readonly message: string;
@@ -24,9 +24,11 @@ export interface ContractCase {
   readonly name: string;
   /** Made when it is asked for: some have 16 MiB. */
   readonly body: () => Uint8Array;
+  /** The same before it became text; absent where the text is what matters. */
+  readonly value?: () => Json;
   /** Absent: the contract takes the body. */
   readonly refusal?: Refusal;
-  /** The body has megabytes. */
+  /** The body is long: 1 MB or 16 MiB. */
   readonly heavy: boolean;
 }
 
@@ -77,11 +79,13 @@ export function plainPlace(at: At): { subject: string; param: string | null } {
 /** A case that replaces one place of the surface's body; `undefined` takes the place away. */
 export function changed(surface: Surface, at: At, value: Json | undefined, refusal?: Refusal): ContractCase {
   const verdict = refusal === undefined ? 'takes' : 'refuses';
+  const body = (): Json => withAt(surface.base, at, value);
   return {
     route: surface.route,
     name: `${surface.route}: ${at.length === 0 ? 'the body' : pathText(at)} ${verdict} ${shown(value)}`,
-    body: () => bytesOf(JSON.stringify(withAt(surface.base, at, value))),
-    heavy: sizeOf(value) > HEAVY_BYTES,
+    body: () => bytesOf(JSON.stringify(body())),
+    value: body,
+    heavy: isLong(value),
     ...(refusal && { refusal }),
   };
 }
@@ -95,6 +99,11 @@ export function whole(route: Route, name: string, body: string | Uint8Array, ref
     heavy: false,
     ...(refusal && { refusal }),
   };
+}
+
+/** Whether a value is kept out of runs that are repeated. */
+export function isLong(value: Json | undefined): boolean {
+  return sizeOf(value) > HEAVY_BYTES;
 }
 
 /** Roughly the characters of a value. */

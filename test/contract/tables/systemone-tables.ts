@@ -157,9 +157,9 @@ export const SYSTEMONE_OBJECTS: readonly Closed[] = [
   })),
 ];
 
-const in2 = (id: string, label: string | number, words: string): ContractCase =>
+const tooLong = (id: string, label: string | number): ContractCase =>
   changed(SYSTEMONE, ['questions', id, 'criteria', label], filled(MAX_WORDING + 1), {
-    message: `questions has an entry (index ${IDS.indexOf(id)}) whose ${words} must have at most ${MAX_WORDING} characters`,
+    message: `questions has an entry (index ${IDS.indexOf(id)}) whose criteria has an entry that must have at most ${MAX_WORDING} characters`,
     param: 'questions',
   });
 
@@ -171,6 +171,8 @@ export const SYSTEMONE_CASES: readonly ContractCase[] = [
   ...[CANARY, 'input', 'anything_else', 'constructor', ''].map((name) => changed(SYSTEMONE, [name], { a: [1] })),
   changed(SYSTEMONE, ['__proto__'], { a: [1] }),
   changed(SYSTEMONE, [], { [CANARY]: 1, temperature: 0 }, { message: 'model is required', param: 'model' }),
-  in2('a', 'true', 'criteria has an entry that'),
-  in2('c', 0, 'criteria has an entry that'),
+  tooLong('a', 'true'),
+  tooLong('a', 'false'),
+  tooLong('c', 0),
+  tooLong('c', 2),
 ];

@@ -1,12 +1,22 @@
-/** The tables' bodies of 16 MiB: at the bound of every long text, and one character past it. */
+/** The tables' bodies of 1 MB and of 16 MiB: at the bound of every long text, and one character past it. */
 import t from 'tap';
+import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
 import { parseBody } from '../../../sidecar/contracts/parse.js';
+import { ANSWER_TABLES } from '../../contract/tables/answer-tables.js';
 import { HEAVY_CASES } from '../../contract/tables/cases.js';
+import { isLong, verdictsOfRule } from '../../contract/tables/rule.js';
+import { pathText, shown, verdictOf, withAt } from '../../support/bodies.js';
 
 t.ok(HEAVY_CASES.length > 20, `${HEAVY_CASES.length} cases`);
 
 for (const { route, name, body, refusal } of HEAVY_CASES) {
-  const parsed = parseBody(route, body());
-  const told = parsed.kind === 'ok' ? undefined : { message: parsed.error.message, param: parsed.error.param };
-  t.same(told, refusal, name);
+  const verdict = verdictOf(parseBody(route, body()));
+  t.same(verdict, refusal === undefined ? 'ok' : { code: 'bad_request', status: 400, ...refusal }, name);
+}
+
+for (const { kind, base, rules } of ANSWER_TABLES) {
+  for (const { at, value, refused } of rules.flatMap(verdictsOfRule).filter((one) => isLong(one.value))) {
+    const verdict = validateAnswer(kind, withAt(base, at, value)).ok ? 'ok' : 'invalid';
+    t.equal(verdict, refused === undefined ? 'ok' : 'invalid', `${kind}: ${pathText(at)} ${shown(value)}`);
+  }
 }

@@ -1,0 +1,84 @@
+/**
+ * How long a hostile body holds the event loop: `node dist/bench/micro/hostile.bench.js`, part of `make bench`.
+ *
+ * Up to `bodies.inlineBytes` a body is parsed on the loop, so the call's own time is the block; a longer one is parsed in
+ * the prompt host, and what the loop still does is to hand its bytes over. The call's time is the quickest of several,
+ * which is what the code costs; the loop's longest delay holds all else that the machine does as well.
+ */
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { systemClock } from '../../sidecar/clock.js';
+import { parseBody } from '../../sidecar/contracts/parse.js';
+import { PromptHostClient } from '../../sidecar/prompts/client.js';
+import { HOSTILE, type Hostile } from '../../test/support/hostile.js';
+import { machine } from './machine.js';
+
+/** The default of `bodies.inlineBytes`. */
+const INLINE_BYTES = 16 * 1024;
+
+/** The longest decisions body, and a chat body as long as one message may be. */
+const LARGE = { decisions: 2 ** 20 - 64, systemone: 2 ** 20 - 64, chat: 16 * 2 ** 20 } as const;
+
+const RUNS = 5;
+
+const prompts = new PromptHostClient({
+  models: [],
+  workers: 1,
+  silenceMs: 60_000,
+  maxQueued: 8,
+  inlineBytes: INLINE_BYTES,
+  clock: systemClock,
+});
+
+/** Milliseconds of one call on the loop, the quickest of several. */
+function inlineMs({ route, body }: Hostile): number {
+  const bytes = new TextEncoder().encode(body(INLINE_BYTES));
+  const runs = Array.from({ length: 10 * RUNS }, () => {
+    const start = performance.now();
+    parseBody(route, bytes);
+    return performance.now() - start;
+  });
+  return Math.min(...runs);
+}
+
+/** A large body through the prompt host: the loop's own part, the longest delay while it is checked, and how long that takes. */
+async function besideMs({ route, body }: Hostile): Promise<{ handOver: number; delay: number; check: number }> {
+  const bytes = new TextEncoder().encode(body(LARGE[route]));
+  const runs: { handOver: number; delay: number; check: number }[] = [];
+  for (let i = 0; i < RUNS; i++) {
+    const delays = monitorEventLoopDelay({ resolution: 1 });
+    delays.enable();
+    const prompt = prompts.open(route, bytes);
+    const start = performance.now();
+    const checked = prompt.check(new AbortController().signal);
+    const handOver = performance.now() - start;
+    await checked;
+    const check = performance.now() - start;
+    delays.disable();
+    prompt.close();
+    runs.push({ handOver, delay: delays.max / 1e6, check });
+  }
+  const least = (of: 'handOver' | 'delay' | 'check'): number => Math.min(...runs.map((run) => run[of]));
+  return { handOver: least('handOver'), delay: least('delay'), check: least('check') };
+}
+
+await prompts.ready();
+process.stdout.write(`# How long hostile bodies hold the event loop
+
+\`node dist/bench/micro/hostile.bench.js\`. ${machine()}
+
+Bodies of ${INLINE_BYTES} bytes, the most that is parsed on the event loop, and of 16 MiB (chat) or 1 MiB (decision routes),
+which the prompt host parses. The quickest of ${RUNS} runs (inline: ${10 * RUNS}). The bound is 50 ms.
+
+| body | inline: parse on the loop, ms | large: handed over, ms | large: longest delay of the loop, ms | large: answer after, ms |
+| --- | ---: | ---: | ---: | ---: |
+`);
+let longest = 0;
+for (const hostile of HOSTILE) {
+  const inline = inlineMs(hostile);
+  const { handOver, delay, check } = await besideMs(hostile);
+  longest = Math.max(longest, inline, delay);
+  const cells = [inline.toFixed(2), handOver.toFixed(1), delay.toFixed(1), check.toFixed(0)];
+  process.stdout.write(`| ${[hostile.name, ...cells].join(' | ')} |\n`);
+}
+process.stdout.write(`\nThe longest block: ${longest.toFixed(1)} ms.\n`);
+prompts.close();

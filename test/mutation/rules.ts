@@ -1,0 +1,93 @@
+/** Leaves out each rule of the schemas in turn: without it, some case of the tables must have another outcome. */
+import { ANSWER_SCHEMAS } from '../../sidecar/contracts/answer-schemas.js';
+import { CHAT_SCHEMA } from '../../sidecar/contracts/chat-schema.js';
+import { DECISIONS_SCHEMA } from '../../sidecar/contracts/decisions.js';
+import { SYSTEMONE_SCHEMA } from '../../sidecar/contracts/systemone.js';
+import { type Check, compile } from '../../sidecar/contracts/validator.js';
+import { type Json, withAt } from '../support/bodies.js';
+import { type Lacking, lackingOneRule } from '../support/schema-rules.js';
+import { ANSWER_TABLES, PIECES, chunkWith } from '../contract/tables/answer-tables.js';
+import { HEAVY_CASES, LIGHT_CASES } from '../contract/tables/cases.js';
+import { verdictsOfClosed, verdictsOfRule } from '../contract/tables/rule.js';
+
+interface Subject {
+  readonly name: string;
+  readonly schema: object;
+  /** Whole bodies, the cheap ones first. */
+  readonly bodies: readonly Json[];
+}
+
+const REQUESTS = { chat: CHAT_SCHEMA, decisions: DECISIONS_SCHEMA, systemone: SYSTEMONE_SCHEMA } as const;
+
+const SUBJECTS: readonly Subject[] = [
+  ...(['chat', 'decisions', 'systemone'] as const).map((name) => ({
+    name,
+    schema: REQUESTS[name],
+    bodies: [...LIGHT_CASES, ...HEAVY_CASES].flatMap(({ route, value }) => (route === name && value ? [value()] : [])),
+  })),
+  ...ANSWER_TABLES.map(({ kind, base, rules, objects }) => ({
+    name: kind,
+    schema: ANSWER_SCHEMAS[kind],
+    bodies: [
+      ...[...rules.flatMap(verdictsOfRule), ...objects.flatMap(verdictsOfClosed)].map(({ at, value }) =>
+        withAt(base, at, value),
+      ),
+      ...(kind === 'chunk' ? [...PIECES.good, ...PIECES.bad].map(chunkWith) : []),
+    ],
+  })),
+];
+
+/** What a check says of a body, for comparison. */
+function said(check: Check<unknown>, body: Json): string {
+  const outcome = check(body);
+  return outcome.ok ? 'ok' : `${outcome.path} ${outcome.message}`;
+}
+
+/** The check without a rule; undefined where ajv refuses the schema, which is as good as a failing case. */
+function compiled(schema: object): Check<unknown> | undefined {
+  try {
+    return compile(schema);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Rules whose absence no body notices. */
+function needlessRules({ schema, bodies }: Subject, rules: readonly Lacking[]): string[] {
+  const whole = compile(schema);
+  const outcomes: string[] = [];
+  return rules
+    .filter((lacking) => {
+      const check = compiled(lacking.schema);
+      return (
+        check !== undefined && !bodies.some((body, i) => said(check, body) !== (outcomes[i] ??= said(whole, body)))
+      );
+    })
+    .map(({ rule }) => rule);
+}
+
+/** Rules that could go without a difference to any body, and why they stand. */
+const SAID_TWICE: readonly (readonly [rule: RegExp, why: string])[] = [
+  [/^chat: properties\/tool_choice\/else\/type$/, 'what is neither refused before nor a string is an object'],
+  [
+    /^chat: properties\/messages\/items\/oneOf\/2\/required$/,
+    'its one name is the tag, which the discriminator asks for',
+  ],
+  [/^decisions: properties\/prompt_format_version\/type$/, 'its enum has the same types'],
+  [/\/if\/type$/, 'a pattern judges strings alone'],
+  [/\/propertyNames\/type$/, 'names are strings'],
+  [/^systemone: .*\/criteria\/(?:.*\/)?(?:true|false|additionalProperties|items)\/type$/, 'it lists every type'],
+];
+
+let needless = 0;
+for (const subject of SUBJECTS) {
+  const rules = lackingOneRule(subject.schema);
+  const unnoticed = needlessRules(subject, rules);
+  process.stdout.write(`${subject.name}: ${rules.length} rules, ${unnoticed.length} whose removal no case notices\n`);
+  for (const rule of unnoticed) {
+    const why = SAID_TWICE.find(([known]) => known.test(`${subject.name}: ${rule}`))?.[1];
+    process.stdout.write(`  ${rule}: ${why ?? 'NO CASE'}\n`);
+    if (why === undefined) needless++;
+  }
+}
+process.exitCode = needless === 0 ? 0 : 1;
