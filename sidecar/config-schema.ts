@@ -143,6 +143,7 @@ export const configSchema: SettingSchema = section({
   bodies: section({
     chatBytes: bytes('The longest chat body.', { default: 80 * MIB, minimum: 1 }),
     totalBytes: bytes('All bodies held at once.', { default: 512 * MIB, minimum: 1 }),
+    // Measured: bench/results/inline-size.md.
     inlineBytes: bytes('Up to this length a body is parsed on the sidecar’s own event loop, a longer one beside it.', {
       default: 16 * KIB,
     }),
