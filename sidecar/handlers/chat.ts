@@ -37,9 +37,11 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
       arrival.model.engine.generate(seated.job, sink(visit, writer, counts, jobEnd)),
     );
     writer.close();
+    if (end.kind === 'done') arrival.claim.complete();
     await finish(visit, writer, counts, usage, end, services);
   } finally {
     arrival.release();
+    arrival.claim.release();
   }
 }
 
@@ -165,7 +167,7 @@ async function finish(
       return;
     case 'failed':
       writer.fail(end.error);
-      await usage.close('failed');
+      await usage.close(end.outcome);
       return;
     case 'answered':
       await usage.close('refused');
