@@ -99,9 +99,9 @@ t.test('past its deadline a job is cancelled and its seat free', async (t) => {
 
 t.test('what ends before its deadline leaves no timer', async (t) => {
   for (const [how, finish, released] of [
-    ['done', (seated: Seated) => void seated.engine.generations[0]?.done(), 'done'],
+    ['done', (seated: Seated) => seated.engine.generations[0]?.done(), 'done'],
     ['left', (seated: Seated) => seated.leaving.abort(), 'cancelled'],
-    ['failed', (seated: Seated) => void seated.engine.generations[0]?.failed('failed'), 'failed'],
+    ['failed', (seated: Seated) => seated.engine.generations[0]?.failed('failed'), 'failed'],
   ] as const) {
     const seated = new Seated(500);
     const end = seated.run();
