@@ -154,6 +154,21 @@ export const configSchema: SettingSchema = section({
       minimum: 100,
     }),
   }),
+  request: section({
+    timeoutMs: milliseconds(
+      'How long a request may take, waiting and running, from the last byte of its body; then it is ended with `timeout`. 0: no limit.',
+      { default: 0 },
+    ),
+  }),
+  idempotency: section({
+    maxKeys: integer('Completed `Idempotency-Key`s that are remembered; past that the oldest is forgotten.', {
+      default: 100_000,
+      minimum: 0,
+      maximum: 10_000_000,
+      unit: 'keys',
+    }),
+    keepMs: milliseconds('How long a completed `Idempotency-Key` is remembered.', { default: DAY_MS }),
+  }),
   drain: section({
     timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),
   }),
