@@ -8,6 +8,7 @@ import type { Config, ModelConfig } from './config.js';
 import { embeddedModel } from './engine-client/embedded-model.js';
 import { EngineProcess } from './engine-client/supervisor.js';
 import { chat } from './handlers/chat.js';
+import { checkAnswers } from './handlers/checked-exchange.js';
 import { decide } from './handlers/decisions.js';
 import { listModels } from './handlers/models.js';
 import { healthz, metrics, readyz } from './handlers/ops.js';
@@ -96,6 +97,7 @@ export async function startApp(config: Config, identity: Identity, log: Log): Pr
       origins: config.cors.origins,
       clock: systemClock,
       limits: { totalBytes: config.bodies.totalBytes },
+      ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
       onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     });
   const ops: Routes = { '/healthz': { GET: healthz }, '/readyz': { GET: (exchange) => readyz(exchange, services) } };

@@ -43,6 +43,8 @@ export class Sidecar {
   key = '';
   readonly #events = new EventEmitter().setMaxListeners(0);
   readonly #exit: Promise<{ code: number | null; signal: string | null }>;
+  /** After the exit, once all that was printed has been read. */
+  readonly #closed: Promise<void>;
 
   private constructor(configFile: string) {
     this.child = spawn(process.execPath, [CLI, 'serve'], {
@@ -55,6 +57,7 @@ export class Sidecar {
         this.#events.emit('change');
       });
     });
+    this.#closed = new Promise((resolve) => this.child.once('close', () => resolve()));
     const { stdout, stderr } = this.child;
     if (!stdout || !stderr) throw new Error('no pipes');
     createInterface(stdout).on('line', (line) => {
@@ -78,6 +81,8 @@ export class Sidecar {
         { id: CHAT, kind: 'chat', file, seats: options.seats ?? 8, contextPerSeat: 2048 },
         { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
       ],
+      // Whatever a test is about, each answer it causes is held to its schema.
+      development: { validateAnswers: true },
       ...options.config,
     };
     const configFile = join(dir, 'config.json');
@@ -85,8 +90,9 @@ export class Sidecar {
     const sidecar = new Sidecar(configFile);
     t.teardown(async () => {
       sidecar.child.kill('SIGKILL');
-      await sidecar.exited();
+      await sidecar.#closed;
       await rm(dir, { recursive: true, force: true });
+      sidecar.#holdAnswers();
     });
     await sidecar.until(
       () =>
@@ -119,6 +125,12 @@ export class Sidecar {
         );
       });
     }
+  }
+
+  /** Throws, which fails the test, when an answer broke its schema; the log names schema and place. */
+  #holdAnswers(): void {
+    const broken = this.lines.filter(({ event }) => event === 'answer breaks its schema');
+    if (broken.length > 0) throw new Error(`answers broke their schemas: ${JSON.stringify(broken)}`);
   }
 
   #closedCleanly(): boolean {
