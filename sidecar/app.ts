@@ -9,6 +9,7 @@ import { embeddedModel } from './engine-client/embedded-model.js';
 import { EngineProcess } from './engine-client/supervisor.js';
 import { chat } from './handlers/chat.js';
 import { checkAnswers } from './handlers/checked-exchange.js';
+import { completions } from './handlers/completions.js';
 import { decide } from './handlers/decisions.js';
 import { listModels } from './handlers/models.js';
 import { healthz, metrics, readyz } from './handlers/ops.js';
@@ -105,6 +106,7 @@ export async function startApp(config: Config, identity: Identity, log: Log): Pr
     ...ops,
     '/v1/models': { GET: (exchange) => listModels(exchange, services) },
     '/v1/chat/completions': { POST: (exchange) => inFlight.run(() => chat(exchange, services)) },
+    '/v1/completions': { POST: (exchange) => completions(exchange, services) },
     '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
     '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
   });
