@@ -9,6 +9,8 @@ import type { Config, ModelConfig } from './config.js';
 import { embeddedModel } from './engine-client/embedded-model.js';
 import { EngineProcess } from './engine-client/supervisor.js';
 import { chat } from './handlers/chat.js';
+import { checkAnswers } from './handlers/checked-exchange.js';
+import { completions } from './handlers/completions.js';
 import { decide } from './handlers/decisions.js';
 import { listModels } from './handlers/models.js';
 import { healthz, metrics, readyz } from './handlers/ops.js';
@@ -117,6 +119,7 @@ export async function startApp(
       origins: config.cors.origins,
       clock: systemClock,
       limits: { totalBytes: config.bodies.totalBytes },
+      ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
       onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     });
   const ops: Routes = { '/healthz': { GET: healthz }, '/readyz': { GET: (exchange) => readyz(exchange, services) } };
@@ -124,6 +127,7 @@ export async function startApp(
     ...ops,
     '/v1/models': { GET: (exchange) => listModels(exchange, services) },
     '/v1/chat/completions': { POST: (exchange) => inFlight.run(() => chat(exchange, services)) },
+    '/v1/completions': { POST: (exchange) => completions(exchange, services) },
     '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
     '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
   });

@@ -7,7 +7,7 @@
 /** One setting, or a section of settings. All but `unit` and `defaultText` are JSON schema. */
 export interface SettingSchema {
   /** Absent where `enum` mixes types. */
-  readonly type?: 'object' | 'array' | 'string' | 'integer';
+  readonly type?: 'object' | 'array' | 'string' | 'integer' | 'boolean';
   readonly description?: string;
   readonly default?: unknown;
   /** What a number counts: `ms`, `bytes`, `tokens`, `seats`. */
@@ -213,6 +213,14 @@ export const configSchema: SettingSchema = section({
       maxItems: 256,
       items: text('', { pattern: '^(\\*|https?://[^/\\s]+)$', maxLength: 300 }),
       default: [],
+    },
+  }),
+  development: section({
+    validateAnswers: {
+      type: 'boolean',
+      description:
+        'Hold every answer and every frame of a stream to its schema, and log each that breaks it; callers see no difference. It costs time on each answer: leave it off in production.',
+      default: false,
     },
   }),
   log: section({

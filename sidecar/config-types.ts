@@ -43,6 +43,11 @@ export interface Config {
     readonly maxQueued: number;
   };
   readonly cors: { readonly origins: readonly string[] };
+  /** For those who work on the sidecar itself. */
+  readonly development: {
+    /** Log each answer that breaks its own schema. */
+    readonly validateAnswers: boolean;
+  };
   readonly log: { readonly level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent' };
 }
 

@@ -93,7 +93,7 @@ const CALL_PIECE = {
   ],
 } as const;
 
-const CHUNK = closed(['id', 'object', 'created', 'model', 'system_fingerprint', 'choices'], {
+const CHUNK_FIELDS = closed(['id', 'object', 'created', 'model', 'system_fingerprint', 'choices'], {
   id: { type: 'string', minLength: 1, maxLength: 256 },
   object: { const: 'chat.completion.chunk' },
   created: COUNT,
@@ -115,6 +115,14 @@ const CHUNK = closed(['id', 'object', 'created', 'model', 'system_fingerprint', 
   },
   usage: USAGE,
 });
+
+/** The usage chunk has no choice; every other chunk has one and no usage. */
+const CHUNK = {
+  ...CHUNK_FIELDS,
+  if: { properties: { choices: { maxItems: 0 } } },
+  then: { required: ['usage'] },
+  else: { not: { required: ['usage'] }, 'x-message': 'must not have usage beside choices' },
+} as const;
 
 const MODEL_LIST = closed(['object', 'data'], {
   object: { const: 'list' },
@@ -190,6 +198,17 @@ const ERROR = closed(['error'], {
   }),
 });
 
+const HEALTH = closed(['status'], { status: { const: 'ok' } });
+
+const READINESS = {
+  ...closed(['status'], {
+    status: { enum: ['ready', 'not ready'] },
+    reasons: { type: 'array', items: { type: 'string' } },
+  }),
+  if: { properties: { status: { const: 'not ready' } } },
+  then: { required: ['reasons'], properties: { reasons: { minItems: 1 } } },
+} as const;
+
 /** The schemas by kind of answer. */
 export const ANSWER_SCHEMAS = {
   completion: COMPLETION,
@@ -198,6 +217,8 @@ export const ANSWER_SCHEMAS = {
   decisions: DECISIONS,
   systemone: SYSTEMONE,
   error: ERROR,
+  health: HEALTH,
+  readiness: READINESS,
 } as const;
 
 export type AnswerKind = keyof typeof ANSWER_SCHEMAS;

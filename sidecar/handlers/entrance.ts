@@ -15,7 +15,7 @@ import type { HostedModel, Services } from './services.js';
 import type { Visit } from './visit.js';
 
 /** Whole request bodies on both decision routes (spec.md, Limits). */
-const DECISION_BODY_BYTES = 1024 * 1024;
+export const DECISION_BODY_BYTES = 1024 * 1024;
 
 /** A request that may run: its caller, its model, and its body, still open. */
 export interface Arrival<P extends Params> {
@@ -71,7 +71,7 @@ export async function arrive<P extends Params>(
 }
 
 /** Why no work is taken at all now. */
-function closed(services: Services): ContractError | undefined {
+export function closed(services: Services): ContractError | undefined {
   if (services.draining()) return refusals.draining(refusals.DRAIN_RETRY_MS);
   return services.spool.health.ok ? undefined : refusals.spoolUnhealthy();
 }
@@ -225,6 +225,6 @@ async function prepare<T>(
   }
 }
 
-function isJson(contentType: string | undefined): boolean {
+export function isJson(contentType: string | undefined): boolean {
   return contentType !== undefined && /^application\/json\s*(;|$)/i.test(contentType.trim());
 }

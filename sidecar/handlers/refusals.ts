@@ -50,6 +50,10 @@ export function wrongContentType(): ContractError {
   return contractError('bad_request', 'The content type must be application/json.', { status: 415 });
 }
 
+export function noTextCompletion(): ContractError {
+  return contractError('not_found', 'Text completion is not served. Send messages to /v1/chat/completions.');
+}
+
 export function tooLarge(limitBytes: number): ContractError {
   return contractError('payload_too_large', `The body is larger than the ${limitBytes} bytes that this route takes.`);
 }

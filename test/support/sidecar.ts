@@ -110,6 +110,8 @@ export class Sidecar {
         },
         { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
       ],
+      // Whatever a test is about, each answer it causes is held to its schema.
+      development: { validateAnswers: true },
       ...options.config,
     };
     const configFile = join(dir, 'config.json');
@@ -125,6 +127,7 @@ export class Sidecar {
       sidecar.child.kill('SIGKILL');
       if (ownGroup) signalGroup(sidecar.pid, 'SIGKILL');
       await sidecar.exited();
+      sidecar.#holdAnswers();
     });
     return sidecar;
   }
@@ -167,6 +170,12 @@ export class Sidecar {
         );
       });
     }
+  }
+
+  /** Throws, which fails the test, when an answer broke its schema; the log names schema and place. */
+  #holdAnswers(): void {
+    const broken = this.lines.filter(({ event }) => event === 'answer breaks its schema');
+    if (broken.length > 0) throw new Error(`answers broke their schemas: ${JSON.stringify(broken)}`);
   }
 
   #closedCleanly(): boolean {
