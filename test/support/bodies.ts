@@ -44,7 +44,7 @@ export function pathText(at: At): string {
 
 /** A value in a test's name: short and in ASCII, for TAP breaks on some line separators. */
 export function shown(value: Json | undefined): string {
-  const json = JSON.stringify(value ?? 'nothing').replace(
+  const json = (value === undefined ? 'nothing' : JSON.stringify(value)).replace(
     /[^ -~]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
