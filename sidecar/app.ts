@@ -1,6 +1,7 @@
 /** The composition root: the one place where parts are wired. */
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
 import { createFifoQueue } from './admission/fifo-queue.js';
 import { systemClock } from './clock.js';
@@ -22,6 +23,7 @@ import { openApiDocument } from './reference/openapi.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
 import { MeteredSpool } from './usage/metered-spool.js';
+import type { Spool } from './usage/spool.js';
 
 /** What readiness calls the prompt host; a model's id cannot hold a space. */
 const PROMPTS = 'prompt host';
@@ -46,10 +48,24 @@ export interface App {
 
 interface Hosted extends HostedModel {
   readonly engine: EngineProcess;
+  /** Path of its weights. */
+  readonly file: string;
+}
+
+/** Parts that a test puts in the place of the real ones. */
+export interface StandIns {
+  readonly spool?: Spool;
+  /** Path of the module that engines are forked from. */
+  readonly engineEntry?: string;
 }
 
 /** Starts everything. Rejects when an address or a file cannot be had; then nothing is left running. */
-export async function startApp(config: Config, identity: Identity, log: Log): Promise<App> {
+export async function startApp(
+  config: Config,
+  identity: Identity,
+  log: Log,
+  { spool, engineEntry = ENGINE }: StandIns = {},
+): Promise<App> {
   const registry = new Metrics(config.models.map(({ id }) => id));
   const files = await modelFiles(config);
   const readiness = new Readiness([PROMPTS, ...config.models.map(({ id }) => id)]);
@@ -75,7 +91,7 @@ export async function startApp(config: Config, identity: Identity, log: Log): Pr
   const models = new Map(
     config.models.map((model) => [
       model.id,
-      host(config, { ...model, file: files.get(model.file) ?? model.file }, { registry, readiness, log }),
+      host(config, { ...model, file: files.get(model.file) ?? model.file }, engineEntry, { registry, readiness, log }),
     ]),
   );
   const services: Services = {
@@ -85,10 +101,15 @@ export async function startApp(config: Config, identity: Identity, log: Log): Pr
     identity,
     prompts,
     models,
-    spool: new MeteredSpool((kind) => registry.usageRecorded(kind)),
+    spool: spool ?? new MeteredSpool((kind) => registry.usageRecorded(kind)),
     metrics: registry,
     log,
-    limits: { chatBytes: config.bodies.chatBytes, keepAliveMs: config.stream.keepAliveMs },
+    idempotency: new IdempotencyKeys(systemClock, config.idempotency),
+    limits: {
+      chatBytes: config.bodies.chatBytes,
+      keepAliveMs: config.stream.keepAliveMs,
+      timeoutMs: config.request.timeoutMs,
+    },
     draining: () => draining,
   };
 
@@ -129,7 +150,7 @@ export async function startApp(config: Config, identity: Identity, log: Log): Pr
     log.info('listening', { host: config.listen.host, port: publicAt.port });
     log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
     for (const { engine } of models.values()) engine.start();
-    void prompts.ready().then((found) => reportPrompts(found, readiness));
+    void prompts.ready().then((found) => reportPrompts(found, models, readiness));
     let drained: Promise<void> | undefined;
     return {
       publicPort: publicAt.port,
@@ -174,24 +195,33 @@ interface Listeners {
 }
 
 /** A model whose prompts cannot be rendered cannot be served either. */
-function reportPrompts(found: Awaited<ReturnType<PromptHostClient['ready']>>, readiness: Readiness): void {
+function reportPrompts(
+  found: Awaited<ReturnType<PromptHostClient['ready']>>,
+  models: ReadonlyMap<string, Hosted>,
+  readiness: Readiness,
+): void {
   if (found.kind === 'unable') {
     readiness.never('the prompt host could not be started');
     return;
   }
   const bad = found.models.find(({ problem }) => problem !== undefined);
-  if (bad) readiness.never(`model ${bad.id} cannot be served: ${bad.problem ?? ''}`);
+  if (bad) readiness.never(unservable(bad.id, models.get(bad.id)?.file ?? '', bad.problem ?? ''));
   else readiness.up(PROMPTS);
 }
 
+/** The line that ends a start: what llama.cpp says of a file never names it. */
+function unservable(id: string, file: string, why: string): string {
+  return `model ${id} cannot be served from ${file}: ${why}`;
+}
+
 /** One model: its engine process and its queue, which is closed whenever the engine is not there. */
-function host(config: Config, model: ModelConfig, { registry, readiness, log }: Listeners): Hosted {
+function host(config: Config, model: ModelConfig, entry: string, { registry, readiness, log }: Listeners): Hosted {
   const { id, kind, file, seats, contextPerSeat, threads, gpu, prefillTokensPerStep, ownedBy } = model;
   const queue = createFifoQueue({ clock: systemClock, random: Math.random, config: config.queue, seats });
   queue.pause();
   registry.watchQueue(id, () => queue.snapshot());
   const engine = new EngineProcess({
-    entry: ENGINE,
+    entry,
     setup: {
       file,
       kind,
@@ -214,10 +244,10 @@ function host(config: Config, model: ModelConfig, { registry, readiness, log }: 
       },
       onLost: ({ final, detail }) => {
         queue.pause();
-        if (final) readiness.never(`model ${id} cannot be served: ${detail ?? 'no reason given'}`);
+        if (final) readiness.never(unservable(id, file, detail ?? 'no reason given'));
       },
       onRestart: () => registry.engineRestarted(id),
     },
   });
-  return { id, kind, ownedBy, created: Math.floor(Date.now() / 1000), queue, engine };
+  return { id, kind, ownedBy, created: Math.floor(Date.now() / 1000), queue, engine, file };
 }

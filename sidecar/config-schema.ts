@@ -143,6 +143,7 @@ export const configSchema: SettingSchema = section({
   bodies: section({
     chatBytes: bytes('The longest chat body.', { default: 80 * MIB, minimum: 1 }),
     totalBytes: bytes('All bodies held at once.', { default: 512 * MIB, minimum: 1 }),
+    // Measured: bench/results/inline-size.md.
     inlineBytes: bytes('Up to this length a body is parsed on the sidecar’s own event loop, a longer one beside it.', {
       default: 16 * KIB,
     }),
@@ -152,6 +153,21 @@ export const configSchema: SettingSchema = section({
       default: 15_000,
       minimum: 100,
     }),
+  }),
+  request: section({
+    timeoutMs: milliseconds(
+      'How long a request may take, waiting and running, from the last byte of its body; then it is ended with `timeout`. 0: no limit.',
+      { default: 0 },
+    ),
+  }),
+  idempotency: section({
+    maxKeys: integer('Completed `Idempotency-Key`s that are remembered; past that the oldest is forgotten.', {
+      default: 100_000,
+      minimum: 0,
+      maximum: 10_000_000,
+      unit: 'keys',
+    }),
+    keepMs: milliseconds('How long a completed `Idempotency-Key` is remembered.', { default: DAY_MS }),
   }),
   drain: section({
     timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),

@@ -22,6 +22,9 @@ export interface Config {
     readonly inlineBytes: number;
   };
   readonly stream: { readonly keepAliveMs: number };
+  /** From the body's last byte; then a request is ended, waiting or running. 0: never. */
+  readonly request: { readonly timeoutMs: number };
+  readonly idempotency: { readonly maxKeys: number; readonly keepMs: number };
   /** How long running requests may go on after SIGTERM. */
   readonly drain: { readonly timeoutMs: number };
   readonly engine: {

@@ -17,6 +17,7 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
   const visit = new Visit(exchange, 'chat', services);
   const arrival = await arrive<ChatParams>(visit, 'chat', services);
   if (!arrival) return;
+  let writer: ReplyWriter | undefined;
   try {
     const { facts } = arrival.model.engine;
     const missing = unserved(arrival.params);
@@ -24,6 +25,8 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
       visit.fail(missing ?? refusals.cold(arrival.model.engine.readyInMs));
       return;
     }
+    // Before the wait for a seat, since a stream is kept alive through that too.
+    const reply = (writer = makeWriter(visit, arrival, facts, services));
     const seated = await takeSeat(visit, arrival, arrival.params.n, (tokens) =>
       plan(visit, arrival.params, facts, tokens, services),
     );
@@ -31,15 +34,16 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
     if (!seated) return;
 
     const usage = new UsageLog(services.spool, services.date, visit, arrival.caller, arrival.model.id, 'chat');
-    const writer = makeWriter(visit, arrival, facts, services);
     const counts = new Counts(visit);
     const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd) =>
-      arrival.model.engine.generate(seated.job, sink(visit, writer, counts, jobEnd)),
+      arrival.model.engine.generate(seated.job, sink(visit, reply, counts, jobEnd)),
     );
-    writer.close();
-    await finish(visit, writer, counts, usage, end, services);
+    if (end.kind === 'done') arrival.claim.complete();
+    await finish(visit, reply, counts, usage, end, services);
   } finally {
+    writer?.close();
     arrival.release();
+    arrival.claim.release();
   }
 }
 
@@ -164,8 +168,8 @@ async function finish(
       await usage.close('cancelled');
       return;
     case 'failed':
-      writer.fail(end.error);
-      await usage.close('failed');
+      visit.fail(end.error);
+      await usage.close(end.outcome);
       return;
     case 'answered':
       await usage.close('refused');

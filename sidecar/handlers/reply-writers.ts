@@ -12,9 +12,7 @@ import {
   type CompletionUsage,
 } from '../contracts/answers.js';
 import type { Clock } from '../clock.js';
-import type { ContractError } from '../errors.js';
 import type { GenerationSink } from '../engine-client/engine.js';
-import type { EventStream } from '../http/exchange.js';
 import type { Visit } from './visit.js';
 
 type Piece = Parameters<GenerationSink['piece']>[0];
@@ -25,15 +23,14 @@ export interface ReplyWriter {
   finished(end: Finished): void;
   /** All replies are out. */
   done(usage: CompletionUsage): void;
-  /** It cannot go on: an ordinary error response as long as nothing was sent, one error frame afterwards. */
-  fail(error: ContractError): void;
-  /** Timers stop. Idempotent; called whatever happened. */
+  /** Timers stop. Called whatever happened; what else ends a reply goes through its visit. */
   close(): void;
 }
 
 /**
  * Server-sent events. The 200 goes out with the first token, or after one keep-alive interval without one, so that a
- * failure before that is an ordinary response, and a proxy sees a sign of life during a long prefill.
+ * failure before that is an ordinary response, and a proxy sees a sign of life during a long wait or prefill. The first
+ * interval begins when this is made.
  */
 export class StreamWriter implements ReplyWriter {
   readonly #visit: Visit;
@@ -42,7 +39,6 @@ export class StreamWriter implements ReplyWriter {
   readonly #clock: Clock;
   readonly #keepAliveMs: number;
   readonly #begun = new Set<number>();
-  #stream: EventStream | undefined;
   #cancelTimer: () => void;
   /** Something was sent since the timer last looked. */
   #busy = false;
@@ -71,16 +67,11 @@ export class StreamWriter implements ReplyWriter {
   }
 
   done(usage: CompletionUsage): void {
-    const stream = this.#open();
+    const stream = this.#visit.stream();
     if (this.#includeUsage) stream.event(usageChunk(this.#head, usage));
     stream.event('[DONE]');
     stream.end(this.#visit.timingTrailer());
     this.#visit.ended(200);
-  }
-
-  fail(error: ContractError): void {
-    if (this.#stream) this.#visit.cut(this.#stream, error);
-    else this.#visit.fail(error);
   }
 
   close(): void {
@@ -97,16 +88,11 @@ export class StreamWriter implements ReplyWriter {
 
   #send(chunk: string): void {
     this.#busy = true;
-    this.#open().event(chunk);
-  }
-
-  #open(): EventStream {
-    this.#stream ??= this.#visit.exchange.stream({ 'Server-Timing': this.#visit.serverTiming() });
-    return this.#stream;
+    this.#visit.stream().event(chunk);
   }
 
   #keepAlive(): void {
-    if (!this.#busy) this.#open().comment('keep-alive');
+    if (!this.#busy) this.#visit.stream().comment('keep-alive');
     this.#busy = false;
     this.#cancelTimer = this.#clock.after(this.#keepAliveMs, () => this.#keepAlive());
   }
@@ -146,10 +132,6 @@ export class WholeWriter implements ReplyWriter {
   done(usage: CompletionUsage): void {
     const body = chatCompletion(this.#head, this.#choices, usage, this.#weightVersion);
     this.#visit.reply({ status: 200, headers: { 'Server-Timing': this.#visit.serverTiming() }, body });
-  }
-
-  fail(error: ContractError): void {
-    this.#visit.fail(error);
   }
 
   close(): void {

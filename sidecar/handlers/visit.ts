@@ -17,6 +17,9 @@ export class Visit {
   readonly #services: Services;
   readonly #route: RouteLabel;
   readonly #startedAt: number;
+  #stream: EventStream | undefined;
+  /** Clock reading since when it waits for a seat; undefined while it does not. */
+  #waitingSince: number | undefined;
   #ended = false;
 
   caller: Caller | undefined;
@@ -25,6 +28,8 @@ export class Visit {
   authorizeMs: number | undefined;
   /** Clock reading at the body's last byte. */
   receivedAt: number | undefined;
+  /** Clock reading past which the request is ended with `timeout`; undefined: never. */
+  deadlineAt: number | undefined;
   /** Milliseconds between the last check and a seat. */
   queueMs = 0;
   /** Clock reading when the job went to the engine. */
@@ -52,15 +57,23 @@ export class Visit {
 
   /** The Server-Timing header: what came before the model. `ra-admit` leaves the wait for a seat out. */
   serverTiming(): string {
-    const until = this.handedOverAt ?? this.#services.clock.now();
-    const admitMs = Math.max(0, until - (this.receivedAt ?? until) - this.queueMs);
+    const now = this.#services.clock.now();
+    const queueMs = this.queueMs + (now - (this.#waitingSince ?? now));
+    const until = this.handedOverAt ?? now;
+    const admitMs = Math.max(0, until - (this.receivedAt ?? until) - queueMs);
     const authorize = this.authorizeMs === undefined ? '' : `authorize;dur=${ms(this.authorizeMs)}, `;
-    return `${authorize}ra-queue;dur=${ms(this.queueMs)}, ra-admit;dur=${ms(admitMs)}`;
+    return `${authorize}ra-queue;dur=${ms(queueMs)}, ra-admit;dur=${ms(admitMs)}`;
   }
 
   /** The Server-Timing trailer, once there was a first token. */
   timingTrailer(): string | undefined {
     return this.ttftMs === undefined ? undefined : `ra-ttft;dur=${ms(this.ttftMs)}`;
+  }
+
+  /** Calls `fn` once the deadline has passed, if there is one and nobody calls what is returned before that. */
+  atDeadline(fn: () => void): () => void {
+    const { clock } = this.#services;
+    return this.deadlineAt === undefined ? () => undefined : clock.after(this.deadlineAt - clock.now(), fn);
   }
 
   /** The job goes to the engine now. */
@@ -87,17 +100,25 @@ export class Visit {
     this.ended(reply.status);
   }
 
-  /** Answers with an error and ends the visit. */
-  fail(error: ContractError): void {
-    this.exchange.fail(error, error.status === 429 ? { 'Server-Timing': this.serverTiming() } : {});
-    this.ended(error.status, error);
+  /** The event stream, opened on the first call. From then on a failure can only be told in a frame. */
+  stream(): EventStream {
+    if (!this.#stream) {
+      this.#stream = this.exchange.stream({ 'Server-Timing': this.serverTiming() });
+      this.#services.metrics.streamOpened();
+    }
+    return this.#stream;
   }
 
-  /** Ends a stream that cannot go on, with exactly one error frame. */
-  cut(stream: EventStream, error: ContractError): void {
-    stream.event(errorBody(error));
-    stream.end(this.timingTrailer());
-    this.ended(200, error);
+  /** Ends the visit with an error: an ordinary response, or the one error frame of a stream that is open. */
+  fail(error: ContractError): void {
+    if (this.#stream) {
+      this.#stream.event(errorBody(error));
+      this.#stream.end(this.timingTrailer());
+      this.ended(200, error);
+      return;
+    }
+    this.exchange.fail(error, error.status === 429 ? { 'Server-Timing': this.serverTiming() } : {});
+    this.ended(error.status, error);
   }
 
   /** The queue refused. */
@@ -108,8 +129,10 @@ export class Visit {
 
   /** Waits for a seat. Undefined: refused or gone, and answered. */
   async awaitSeat(waiting: Promise<TicketOutcome>): Promise<Lease | undefined> {
+    this.#waitingSince = this.#services.clock.now();
     const outcome = await waiting;
     if (outcome.kind === 'seated') {
+      this.#waitingSince = undefined;
       this.queueMs = outcome.lease.waitedMs;
       if (this.model !== undefined) this.#services.metrics.seated(this.model, this.queueMs);
       return outcome.lease;
@@ -129,6 +152,7 @@ export class Visit {
   ended(status: number, error?: ContractError): void {
     if (this.#ended) return;
     this.#ended = true;
+    if (this.#stream) this.#services.metrics.streamClosed();
     const durationMs = this.#services.clock.now() - this.#startedAt;
     this.#services.metrics.answered(
       this.#route,

@@ -1,11 +1,168 @@
 import t from 'tap';
-import { Sidecar } from '../support/sidecar.js';
+import { LONG_CHARACTERS } from '../../engine/models/vocabulary-words.js';
+import { chunksOf, complete, contentOf, refusalOf, textOf } from '../support/replies.js';
+import { CHAT, Sidecar } from '../support/sidecar.js';
 
-t.test('a whole chat completion over HTTP', async (t) => {
-  const sidecar = await Sidecar.start(t);
-  const response = await sidecar.chat({ messages: [{ role: 'user', content: 'Hello' }], max_tokens: 8, seed: 1 });
+const CONTEXT = 2048;
+const sidecar = await Sidecar.start(t);
+const user = (content: unknown): Readonly<Record<string, unknown>> => ({ role: 'user', content });
+
+t.test('a whole reply has the shape of the contract', async (t) => {
+  const response = await sidecar.chat({ messages: [user('Hello')], temperature: 0, max_tokens: 8 });
   t.equal(response.status, 200);
-  t.match(await response.json(), { object: 'chat.completion', choices: [{ message: { role: 'assistant' } }] });
-  sidecar.child.kill('SIGTERM');
-  t.same(await sidecar.exited(), { code: 0, signal: null });
+  t.equal(response.headers.get('content-type'), 'application/json');
+  const reply = await complete(sidecar, 'Hello', { temperature: 0, max_tokens: 8 });
+  t.equal(reply.model, CHAT);
+  t.equal(reply.choices.length, 1);
+  const [choice] = reply.choices;
+  t.match(choice, { index: 0, message: { role: 'assistant' }, finish_reason: 'length' });
+  t.equal(choice.matched_stop, undefined);
+  t.equal(reply.usage.completion_tokens, 8);
+  t.equal(reply.usage.total_tokens, reply.usage.prompt_tokens + 8);
+  const { weight_version: version, weight_versions: versions } = reply.metadata;
+  t.match(version, /^[0-9a-f]{64}$/);
+  t.same(versions, [{ version, start: 0, end: 8 }]);
+});
+
+t.test('the prompt is counted as it is rendered, and every turn of it', async (t) => {
+  const count = async (messages: readonly unknown[]): Promise<number> => {
+    const { usage } = (await (await sidecar.chat({ messages, max_tokens: 1 })).json()) as {
+      usage: { prompt_tokens: number };
+    };
+    return usage.prompt_tokens;
+  };
+  const one = await count([user('the')]);
+  t.equal(await count([user('the the the')]), one + 2, 'a word more is a token more');
+  t.equal(await count([user([{ type: 'text', text: 'the the the' }])]), one + 2, 'in parts as well');
+  t.ok((await count([{ role: 'system', content: 'the' }, user('the')])) > one);
+});
+
+t.test('max_completion_tokens wins over max_tokens', async (t) => {
+  const { usage } = await complete(sidecar, 'Hello', { temperature: 0, max_tokens: 9, max_completion_tokens: 3 });
+  t.equal(usage.completion_tokens, 3);
+});
+
+t.test('without a maximum a reply may fill what is left of the context, and no more', async (t) => {
+  // Rewarded for repeating itself the model never ends.
+  const { choices, usage } = await complete(sidecar, 'Hello', { temperature: 0, frequency_penalty: -2 });
+  t.equal(choices[0].finish_reason, 'length');
+  t.equal(usage.total_tokens, CONTEXT);
+});
+
+t.test('a stop string ends the reply and is not part of it', async (t) => {
+  const text = await textOf(sidecar, 'Hello', { temperature: 0, max_tokens: 60 });
+  // From within one word into another, so that it spans tokens.
+  const stop = text.slice(20, 29);
+  const cut = text.slice(0, text.indexOf(stop));
+  const later = text.slice(40, 49);
+  for (const stops of [stop, [stop], ['never in there', later, stop]]) {
+    const { choices, usage } = await complete(sidecar, 'Hello', { temperature: 0, max_tokens: 60, stop: stops });
+    t.match(choices[0], { message: { content: cut }, finish_reason: 'stop', matched_stop: stop });
+    t.ok(usage.completion_tokens < 60, 'and ends the work');
+  }
+
+  const stream = await sidecar.chat({ messages: [user('Hello')], temperature: 0, max_tokens: 60, stop, stream: true });
+  t.equal(contentOf(chunksOf(await stream.text())), cut, 'no part of it is shown on the way');
+});
+
+t.test('a stop string that never comes changes nothing', async (t) => {
+  const options = { temperature: 0, max_tokens: 30 };
+  const text = await textOf(sidecar, 'Hello', options);
+  const almost = `${text.slice(-5)}#`;
+  const { choices } = await complete(sidecar, 'Hello', { ...options, stop: almost });
+  t.match(choices[0], { message: { content: text }, finish_reason: 'length' });
+});
+
+t.test('an end token is told by its id', async (t) => {
+  // Replies of this model end after some forty tokens in the mean: of ten one does.
+  const seeds = Array.from({ length: 10 }, (_, seed) => seed);
+  const replies = await Promise.all(seeds.map((seed) => complete(sidecar, 'Hello', { seed, max_tokens: 200 })));
+  const ended = replies.find(({ choices }) => choices[0].finish_reason === 'stop');
+  t.ok(ended);
+  t.type(ended?.choices[0].matched_stop, 'number');
+  t.notMatch(ended?.choices[0].message.content, '<|im_end|>', 'and has no text');
+});
+
+t.test('n replies to one prompt: each its own text, the prompt counted once', async (t) => {
+  const options = { seed: 1, max_tokens: 20 };
+  const one = await complete(sidecar, 'Hello', options);
+  const three = await complete(sidecar, 'Hello', { ...options, n: 3 });
+  t.same(
+    three.choices.map(({ index }) => index),
+    [0, 1, 2],
+  );
+  t.equal(new Set(three.choices.map(({ message }) => message.content)).size, 3);
+  t.equal(three.choices[0].message.content, one.choices[0].message.content, 'the first is the one asked for alone');
+  t.equal(three.usage.prompt_tokens, one.usage.prompt_tokens);
+  t.ok(three.usage.completion_tokens > one.usage.completion_tokens && three.usage.completion_tokens <= 60);
+  const all = await complete(sidecar, 'Hello', { temperature: 0, n: 3, max_tokens: 5 });
+  t.equal(all.usage.completion_tokens, 15);
+});
+
+t.test('text of more than one byte a character arrives whole', async (t) => {
+  let long = 0;
+  for (let seed = 0; seed < 6; seed++) {
+    const options = { seed, max_tokens: 80 };
+    const whole = await textOf(sidecar, 'Grüße 日本語 🎉', options);
+    const stream = await sidecar.chat({ messages: [user('Grüße 日本語 🎉')], stream: true, ...options });
+    const pieces = chunksOf(await stream.text()).map((chunk) => contentOf([chunk]));
+    t.equal(pieces.join(''), whole);
+    t.ok(
+      pieces.every((piece) => !/[\p{Cs}\ufffd]/u.test(piece)),
+      'no piece ends within a character',
+    );
+    const characters = whole.match(/[^\x00-\x7f]/gu) ?? [];
+    t.ok(
+      characters.every((character) => LONG_CHARACTERS.includes(character)),
+      'they are those of the vocabulary',
+    );
+    long += characters.length;
+  }
+  t.ok(long > 0, 'there were such characters');
+});
+
+t.test('what cannot be is refused before it runs', async (t) => {
+  const tool = { type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } };
+  const image = { type: 'image_url', image_url: { url: 'https://pictures.example/one.png' } };
+  const { usage } = await complete(sidecar, 'the', { max_tokens: 1 });
+  const cases = [
+    [
+      'a maximum over the context, with both numbers',
+      { messages: [user('the')], max_tokens: CONTEXT },
+      { status: 400, code: 'bad_request', message: new RegExp(`\\b${usage.prompt_tokens} .*\\b${CONTEXT}\\b`) },
+    ],
+    [
+      'a prompt over the context, with both numbers',
+      { messages: [user(`the${' the'.repeat(2999)}`)] },
+      {
+        status: 400,
+        code: 'bad_request',
+        param: 'messages',
+        message: new RegExp(`\\b${usage.prompt_tokens + 2999}\\b.*\\b${CONTEXT}\\b`),
+      },
+    ],
+    [
+      'an image',
+      { messages: [user('the'), user([{ type: 'text', text: 'see' }, image])] },
+      { status: 400, code: 'bad_request', param: 'messages[1].content[1]' },
+    ],
+    ['tools', { messages: [user('the')], tools: [tool] }, { status: 422, code: 'unprocessable', param: 'tools' }],
+    [
+      'JSON mode',
+      { messages: [user('the')], response_format: { type: 'json_object' } },
+      { status: 422, code: 'unprocessable', param: 'response_format' },
+    ],
+    ['a field of another contract', { messages: [user('the')], top_k: 3 }, { status: 400, code: 'bad_request' }],
+  ] as const;
+  for (const [what, body, error] of cases) t.match(await refusalOf(await sidecar.chat(body)), error, what);
+  t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0, 'and leaves no seat taken');
+});
+
+t.test('prompt and maximum may fill the context to the last token', async (t) => {
+  const { usage } = await complete(sidecar, 'the', { max_tokens: 1 });
+  const exact = CONTEXT - usage.prompt_tokens;
+  const reply = await complete(sidecar, 'the', { temperature: 0, frequency_penalty: -2, max_tokens: exact });
+  t.equal(reply.usage.total_tokens, CONTEXT);
+  const over = await sidecar.chat({ messages: [user('the')], max_tokens: exact + 1 });
+  t.match(await refusalOf(over), { status: 400, param: 'max_completion_tokens' });
 });

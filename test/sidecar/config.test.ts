@@ -24,6 +24,8 @@ t.test('nothing set: every default', async (t) => {
     queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864 },
     bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, inlineBytes: 16_384 },
     stream: { keepAliveMs: 15_000 },
+    request: { timeoutMs: 0 },
+    idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
     drain: { timeoutMs: 30_000 },
     engine: { startTimeoutMs: 600_000, heartbeatMs: 500, hangMs: 30_000, backoffMinMs: 250, backoffMaxMs: 30_000 },
     prompts: { workers: 1, silenceMs: 2000, maxQueued: 1024 },

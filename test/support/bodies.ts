@@ -1,9 +1,18 @@
 /** Request bodies for tests: whole ones, and ways to change one place in them. */
 
+import type { Parsed } from '../../sidecar/contracts/parse.js';
+
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json };
 
 export function bytesOf(body: unknown): Uint8Array {
   return new TextEncoder().encode(typeof body === 'string' ? body : JSON.stringify(body));
+}
+
+/** A refusal's status, message and param, for exact comparison (tap's `match` takes a part of a string for the whole). */
+export function verdictOf(parsed: Parsed<unknown>): unknown {
+  if (parsed.kind === 'ok') return 'ok';
+  const { code, status, message, param } = parsed.error;
+  return { code, status, message, param };
 }
 
 /** A place in a body: names and indexes. */
@@ -35,7 +44,7 @@ export function pathText(at: At): string {
 
 /** A value in a test's name: short and in ASCII, for TAP breaks on some line separators. */
 export function shown(value: Json | undefined): string {
-  const json = JSON.stringify(value ?? 'nothing').replace(
+  const json = (value === undefined ? 'nothing' : JSON.stringify(value)).replace(
     /[^ -~]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );

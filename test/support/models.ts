@@ -9,7 +9,7 @@ import { planFor } from '../../engine/models/recipes.js';
 const run = promisify(execFile);
 
 /** Kept between runs and shared by test processes: dist/.cache. Whatever lies in it was put there by a rename. */
-const CACHE = fileURLToPath(new URL('../../.cache/', import.meta.url));
+export const CACHE = fileURLToPath(new URL('../../.cache/', import.meta.url));
 
 /** Path of the `tiny` model: our vocabulary, two layers. Made on the first call; any number of processes may call at once. */
 export async function testModel(): Promise<string> {

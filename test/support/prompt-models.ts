@@ -1,11 +1,14 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { ensureModel } from '../../engine/models/embedded.js';
+import { planFor } from '../../engine/models/recipes.js';
+import { copyVocabulary } from '../../engine/models/vocabulary-copy.js';
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { SpecialTexts } from '../../engine/prompt/data-text.js';
 import { makeTemplate } from '../../engine/prompt/template.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/prompt/vocabulary.js';
-import { bundleCheckout } from './models.js';
+import { bundleCheckout, CACHE } from './models.js';
 
 /** The source of one of the bundle's chat templates, named without its ending. */
 export async function bundleTemplate(name: string): Promise<string> {
@@ -34,4 +37,15 @@ export function partsOf(vocabulary: Vocabulary, source: string): PromptParts {
   const made = makeTemplate(source, { bos: vocabulary.bos?.text ?? '', eos: vocabulary.eosText });
   if (made.kind === 'bad') throw new Error(made.problem);
   return { template: made.template, vocabulary, specials: new SpecialTexts(vocabulary.specialTexts) };
+}
+
+/**
+ * Path of a model small enough to serve in tests that has one of the bundle's vocabularies and a context long enough for
+ * what upsets a tokenizer. Made on the first call, like testModel().
+ */
+export async function modelWithVocabulary(name: string): Promise<string> {
+  const vocabulary = await copyVocabulary(await bundleVocabulary(name));
+  const plan = planFor('tiny', { vocabulary });
+  const shape = { ...plan.shape, context: 131_072 };
+  return ensureModel(join(CACHE, 'models'), { ...plan, name: `ra-${name}`, shape });
 }

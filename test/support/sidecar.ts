@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { embeddedTestModel } from './models.js';
+import { signalGroup } from './processes.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
@@ -20,8 +21,12 @@ export interface StartOptions {
   readonly config?: Readonly<Record<string, unknown>>;
   /** Seats of the chat model, unless `config` names models. */
   readonly seats?: number;
+  /** Tokens that one seat of the chat model holds; a long context makes for long replies. */
+  readonly contextPerSeat?: number;
   /** Resolve as soon as the listener answers, while the models still load. */
   readonly early?: boolean;
+  /** Lead a process group of its own, so that a test can signal all of it and count who is left. */
+  readonly ownGroup?: boolean;
 }
 
 interface Owner {
@@ -31,6 +36,11 @@ interface Owner {
 /** The chat and the decision model that tests run on: the embedded file under two ids. */
 export const CHAT = 'ra-tiny-chat';
 export const DECIDE = 'ra-tiny-decide';
+
+/** Settings for the embedded chat model alone, which starts sooner than both. */
+export async function chatOnly(seats: number, contextPerSeat = 2048): Promise<{ models: readonly object[] }> {
+  return { models: [{ id: CHAT, kind: 'chat', file: await embeddedTestModel(), seats, contextPerSeat }] };
+}
 
 /** The real sidecar in a process of its own, on free ports, with real engines. Stopped when its test ends. */
 export class Sidecar {
@@ -43,21 +53,19 @@ export class Sidecar {
   key = '';
   readonly #events = new EventEmitter().setMaxListeners(0);
   readonly #exit: Promise<{ code: number | null; signal: string | null }>;
-  /** After the exit, once all that was printed has been read. */
-  readonly #closed: Promise<void>;
 
-  private constructor(configFile: string) {
+  private constructor(environment: Readonly<Record<string, string>>, ownGroup: boolean) {
     this.child = spawn(process.execPath, [CLI, 'serve'], {
       stdio: ['ignore', 'pipe', 'pipe'],
-      env: { ...process.env, RA_CONFIG: configFile },
+      detached: ownGroup,
+      env: { ...process.env, ...environment },
     });
     this.#exit = new Promise((resolve) => {
-      this.child.once('exit', (code, signal) => {
+      this.child.once('close', (code, signal) => {
         resolve({ code, signal });
         this.#events.emit('change');
       });
     });
-    this.#closed = new Promise((resolve) => this.child.once('close', () => resolve()));
     const { stdout, stderr } = this.child;
     if (!stdout || !stderr) throw new Error('no pipes');
     createInterface(stdout).on('line', (line) => {
@@ -70,7 +78,22 @@ export class Sidecar {
     });
   }
 
+  /** Starts it and waits until it takes work; with `early`, until it listens. */
   static async start(t: Owner, options: StartOptions = {}): Promise<Sidecar> {
+    return await (await Sidecar.launch(t, options)).#up(options.early ?? false);
+  }
+
+  /** The same with `environment` alone: whatever it does not set has its default. */
+  static async startWith(
+    t: Owner,
+    environment: Readonly<Record<string, string>>,
+    { early = false }: Pick<StartOptions, 'early'> = {},
+  ): Promise<Sidecar> {
+    return await Sidecar.#spawn(t, environment, false).#up(early);
+  }
+
+  /** Starts the process and waits for nothing. */
+  static async launch(t: Owner, options: StartOptions = {}): Promise<Sidecar> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-sidecar-'));
     const file = await embeddedTestModel();
     const config = {
@@ -78,7 +101,13 @@ export class Sidecar {
       operators: { host: '127.0.0.1', port: 0 },
       dataDir: dir,
       models: [
-        { id: CHAT, kind: 'chat', file, seats: options.seats ?? 8, contextPerSeat: 2048 },
+        {
+          id: CHAT,
+          kind: 'chat',
+          file,
+          seats: options.seats ?? 8,
+          contextPerSeat: options.contextPerSeat ?? 2048,
+        },
         { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
       ],
       // Whatever a test is about, each answer it causes is held to its schema.
@@ -87,25 +116,41 @@ export class Sidecar {
     };
     const configFile = join(dir, 'config.json');
     await writeFile(configFile, JSON.stringify(config));
-    const sidecar = new Sidecar(configFile);
+    // Teardowns run last in, first out: the process is gone by then.
+    t.teardown(() => rm(dir, { recursive: true, force: true }));
+    return Sidecar.#spawn(t, { RA_CONFIG: configFile }, options.ownGroup ?? false);
+  }
+
+  static #spawn(t: Owner, environment: Readonly<Record<string, string>>, ownGroup: boolean): Sidecar {
+    const sidecar = new Sidecar(environment, ownGroup);
     t.teardown(async () => {
       sidecar.child.kill('SIGKILL');
-      await sidecar.#closed;
-      await rm(dir, { recursive: true, force: true });
+      if (ownGroup) signalGroup(sidecar.pid, 'SIGKILL');
+      await sidecar.exited();
       sidecar.#holdAnswers();
     });
-    await sidecar.until(
-      () =>
-        options.early
-          ? sidecar.lines.some(({ event }) => event === 'listening')
-          : sidecar.printed.includes('is ready at'),
-      'start',
-    );
-    const listening = sidecar.lines.find(({ event }) => event === 'listening');
-    sidecar.port = Number(listening?.['port']);
-    sidecar.operatorsPort = Number(sidecar.lines.find(({ event }) => event === 'operators listening')?.['port']);
-    sidecar.key = /ra-dev-[\w-]+/.exec(sidecar.printed)?.[0] ?? '';
     return sidecar;
+  }
+
+  async #up(early: boolean): Promise<this> {
+    await this.until(() => (early ? this.#listens() : this.printed.includes('is ready at')), 'start');
+    this.port = Number(this.#event('listening')?.['port']);
+    this.operatorsPort = Number(this.#event('operators listening')?.['port']);
+    this.key = /ra-dev-[\w-]+/.exec(this.printed)?.[0] ?? '';
+    return this;
+  }
+
+  #event(event: string): LogLine | undefined {
+    return this.lines.find((line) => line.event === event);
+  }
+
+  #listens(): boolean {
+    return this.#event('listening') !== undefined && this.#event('operators listening') !== undefined;
+  }
+
+  get pid(): number {
+    if (this.child.pid === undefined) throw new Error('the sidecar could not be started');
+    return this.child.pid;
   }
 
   get base(): string {
@@ -179,6 +224,12 @@ export class Sidecar {
     return this.post('/chat/completions', { model: CHAT, ...body }, options);
   }
 
+  /** GET /readyz: its status and its body. */
+  async readyz(): Promise<{ status: number; body: unknown }> {
+    const response = await fetch(`http://127.0.0.1:${this.port}/readyz`);
+    return { status: response.status, body: await response.json() };
+  }
+
   /** One sample of the operators' metrics, 0 when it is not there. `labels` must all be on it. */
   async metric(name: string, labels: Readonly<Record<string, string>> = {}): Promise<number> {
     const page = await (await fetch(`http://127.0.0.1:${this.operatorsPort}/metrics`)).text();
@@ -190,5 +241,14 @@ export class Sidecar {
           (line.startsWith(`${name}{`) || line.startsWith(`${name} `)) && wanted.every((part) => line.includes(part)),
       )
       .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
+  }
+  /** Waits until a metric, which announces no change, has a value. Rejects after START_MS. */
+  async reaches(name: string, value: number): Promise<void> {
+    const until = Date.now() + START_MS;
+    for (;;) {
+      const now = await this.metric(name);
+      if (now === value) return;
+      if (Date.now() > until) throw new Error(`${name} is ${now}, not ${value}`);
+    }
   }
 }

@@ -33,7 +33,7 @@ t.test('a completion', (t) => {
       { content: '', reasoning: 'hm', finishReason: 'length' },
       { content: null, toolCalls: [call, call], finishReason: 'tool_calls', matchedStop: 'END' },
     ],
-    { ...USAGE, reasoningTokens: 3 },
+    { ...USAGE, reasoningTokens: 1 },
     'sha',
   );
   t.same(valid('completion', text), {
@@ -61,7 +61,7 @@ t.test('a completion', (t) => {
       completion_tokens: 6,
       total_tokens: 16,
       prompt_tokens_details: { cached_tokens: 4 },
-      completion_tokens_details: { reasoning_tokens: 3 },
+      completion_tokens_details: { reasoning_tokens: 1 },
     },
     metadata: { weight_version: 'sha', weight_versions: [{ version: 'sha', start: 0, end: 6 }] },
   });

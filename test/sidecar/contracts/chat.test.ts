@@ -106,6 +106,8 @@ t.test('the first image of several', (t) => {
     { role: 'user', content: [image] },
   ];
   t.equal(accepted({ ...SMALL, messages }).params.firstImage, 'messages[3].content[1].image_url');
+  const alone = [{ role: 'user', content: [image] }];
+  t.equal(accepted({ ...SMALL, messages: alone }).params.firstImage, 'messages[0].content[0].image_url');
   t.end();
 });
 

@@ -94,6 +94,8 @@ t.test('lone surrogates', (t) => {
     t.equal(faultOf(text), 'lone-surrogate', text);
   }
   for (const text of ['"\\ud83d\\ude00"', '"😀"', '"\\\\ud800"']) t.equal(faultOf(text), undefined, text);
+  t.equal(faultOf('[null, 1, true, {"a": "\\ud83d\\ude00"}]'), undefined, 'other values beside an escape');
+  t.equal(faultOf('[null, 1, true, {"a": ["\\ud83d"]}]'), 'lone-surrogate', 'deep inside');
   t.end();
 });
 

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { parseDecisions } from '../../../sidecar/contracts/parse.js';
-import { type At, FULL_SYSTEMONE, type Json, bytesOf, shown, withAt } from '../../support/bodies.js';
+import { type At, FULL_SYSTEMONE, type Json, bytesOf, shown, verdictOf, withAt } from '../../support/bodies.js';
 
 const parse = (body: Json | string) => parseDecisions('systemone', bytesOf(body));
 
@@ -118,7 +118,12 @@ t.test('state', (t) => {
     [[members(257)], 'must have at most 256 members in each array or object and at most 3 levels'],
     [['a'.repeat(1_000_000)], 'must have at most 1000000 characters as JSON'],
   ] as const) {
-    t.match(put(['state'], state), { error: { message: `state ${predicate}`, param: 'state' } });
+    t.same(verdictOf(put(['state'], state)), {
+      code: 'bad_request',
+      status: 400,
+      message: `state ${predicate}`,
+      param: 'state',
+    });
   }
   t.end();
 });
@@ -215,9 +220,9 @@ const PROBLEMS: readonly (readonly [at: At, value: Json | undefined, words: stri
 
 for (const [at, value, words] of PROBLEMS) {
   const parsed = put(['questions', ...at], value);
-  t.match(
-    parsed,
-    { error: { code: 'bad_request', message: `questions has an entry ${words}`, param: 'questions' } },
+  t.same(
+    verdictOf(parsed),
+    { code: 'bad_request', status: 400, message: `questions has an entry ${words}`, param: 'questions' },
     words,
   );
   t.notMatch(JSON.stringify(parsed), 'zcanary');

@@ -1,0 +1,104 @@
+/** What JSON leaves open, decided once for every route (sidecar/contracts/json.ts). */
+import type { Route } from '../../../sidecar/contracts/requests.js';
+import { FULL_CHAT, FULL_DECISIONS, FULL_SYSTEMONE, type Json, bytesOf } from '../../support/bodies.js';
+import { CANARY, type ContractCase, type Refusal, whole } from './rule.js';
+
+const FULL: Readonly<Record<Route, Json>> = { chat: FULL_CHAT, decisions: FULL_DECISIONS, systemone: FULL_SYSTEMONE };
+
+const body = (predicate: string): Refusal => ({ message: `the body ${predicate}`, param: null });
+
+const SYNTAX = body('must be JSON');
+const ENCODING = body('must be UTF-8');
+const MARK = body('must not begin with a byte order mark');
+const REPEATED = body('must not repeat a name within one object');
+const SURROGATE = body('must not hold half a surrogate pair');
+const NESTING = body('must not nest deeper than 64 levels');
+const OBJECT = body('must be an object');
+
+/** A route's whole body with a member put before its others. */
+const led = (route: Route, member: string): string => `{${member},${JSON.stringify(FULL[route]).slice(1)}`;
+
+/** Bytes around a text. */
+const bytes = (before: readonly number[], text: string, after: readonly number[] = []): Uint8Array =>
+  Uint8Array.from([...before, ...bytesOf(text), ...after]);
+
+function casesOf(route: Route): ContractCase[] {
+  const full = JSON.stringify(FULL[route]);
+  const cut = full.slice(0, -1);
+  const bodies: readonly (readonly [name: string, body: string | Uint8Array, refusal?: Refusal])[] = [
+    ['nothing', '', SYNTAX],
+    ['space alone', ' \n', SYNTAX],
+    ['cut short', cut, SYNTAX],
+    ['something after it', `${full} ${CANARY}`, SYNTAX],
+    ['two values', `${full}${full}`, SYNTAX],
+    ['a comment', `/*${CANARY}*/${full}`, SYNTAX],
+    ['single quotes', `{'${CANARY}':1}`, SYNTAX],
+    ['a trailing comma', `${cut},}`, SYNTAX],
+    ['a control character in a text', led(route, `"${CANARY}\u0001":1`), SYNTAX],
+    ['an unknown escape', led(route, `"${CANARY}\\x41":1`), SYNTAX],
+    ...['NaN', 'Infinity', '-Infinity', 'undefined', '01', '+1', '.5', '1.', '0x10', '1_000', 'True'].map(
+      (word) => [`the word ${word}`, led(route, `"seed":${word}`), SYNTAX] as const,
+    ),
+    ['space around it', `\r\n\t ${full} \n`],
+    ['an array', `[${full}]`, OBJECT],
+    ['a text', `"${CANARY}"`, OBJECT],
+    ['a number', '1e999', OBJECT],
+    ['null', 'null', OBJECT],
+    ['a byte order mark', bytes([0xef, 0xbb, 0xbf], full), MARK],
+    ['two byte order marks', bytes([0xef, 0xbb, 0xbf, 0xef, 0xbb, 0xbf], full), MARK],
+    ['UTF-16', bytes([0xff, 0xfe, 0x7b, 0x00], ''), ENCODING],
+    ['a byte that is not UTF-8', bytes([], `{"${CANARY}`, [0xff, 0x22, 0x7d]), ENCODING],
+    ['a surrogate as UTF-8', bytes([], `{"${CANARY}`, [0xed, 0xa0, 0x80, 0x22, 0x7d]), ENCODING],
+    ['an overlong form', bytes([], `{"${CANARY}`, [0xc0, 0x80, 0x22, 0x7d]), ENCODING],
+    ['a character cut short', bytes([], full, [0xe2, 0x82]), ENCODING],
+    ['a name twice', led(route, '"model":"m"'), REPEATED],
+    ['a name twice, once escaped', led(route, '"\\u006dodel":"m"'), REPEATED],
+    ['__proto__ twice', led(route, '"__proto__":1,"__proto__":2'), REPEATED],
+    ['a name twice deep inside', led(route, `"x":[{"${CANARY}":{"a":1,"a":1}}]`), REPEATED],
+    ['a lone high surrogate', led(route, `"x":"${CANARY}\\ud800"`), SURROGATE],
+    ['a lone low surrogate', led(route, `"x":"\\uDFFF${CANARY}"`), SURROGATE],
+    ['surrogates in the wrong order', led(route, `"x":["\\ude00\\ud83d"]`), SURROGATE],
+    ['a lone surrogate in a name', led(route, `"${CANARY}\\ud800":1`), SURROGATE],
+    ['65 levels', led(route, `"x":${'['.repeat(64)}${']'.repeat(64)}`), NESTING],
+    ['65 levels of objects', led(route, `"x":${'{"a":'.repeat(64)}1${'}'.repeat(64)}`), NESTING],
+    ['10,000 levels, never closed', led(route, `"x":${'['.repeat(10_000)}`), NESTING],
+  ];
+  return bodies.map(([name, text, refusal]) => whole(route, name, text, refusal));
+}
+
+const chat = (member: string): string => `{"model":"m","messages":[{"role":"user","content":"x"}],${member}}`;
+
+const chatNumbers: readonly (readonly [member: string, refusal?: Refusal])[] = [
+  ['"seed":9007199254740993'],
+  ['"seed":-9007199254740993'],
+  ['"seed":9223372036854775807'],
+  ['"seed":-9223372036854775808'],
+  ['"seed":9223372036854776000'],
+  ['"seed":1.0'],
+  ['"seed":1e3'],
+  ['"seed":-0'],
+  ['"seed":9223372036854778000', { message: 'seed must be at most 9223372036854776000', param: 'seed' }],
+  ['"seed":18446744073709551615', { message: 'seed must be at most 9223372036854776000', param: 'seed' }],
+  ['"seed":1e999', { message: 'seed must be an integer', param: 'seed' }],
+  ['"seed":-1e999', { message: 'seed must be an integer', param: 'seed' }],
+  ['"seed":"NaN"', { message: 'seed must be an integer', param: 'seed' }],
+  [`"seed":1${'0'.repeat(5000)}`, { message: 'seed must be an integer', param: 'seed' }],
+  ['"n":2.0'],
+  ['"n":2.0000000000000000001'],
+  ['"n":1.5', { message: 'n must be an integer', param: 'n' }],
+  ['"n":1e0'],
+  ['"temperature":1e999', { message: 'temperature must be a number', param: 'temperature' }],
+  ['"temperature":"NaN"', { message: 'temperature must be a number', param: 'temperature' }],
+  ['"temperature":-0'],
+  ['"temperature":1e-400'],
+  ['"user":"\\ud83d\\ude00"'],
+  ['"user":"\\\\ud800"'],
+  ['"user":"\\u0000"'],
+];
+
+export const JSON_CASES: readonly ContractCase[] = [
+  ...(['chat', 'decisions', 'systemone'] as const).flatMap(casesOf),
+  ...chatNumbers.map(([member, refusal]) => whole('chat', member.slice(0, 60), chat(member), refusal)),
+  // Deep but allowed, under a name that systemone leaves open.
+  whole('systemone', '64 levels', led('systemone', `"x":${'['.repeat(63)}${']'.repeat(63)}`)),
+];

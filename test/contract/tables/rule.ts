@@ -1,0 +1,147 @@
+/**
+ * The contract as tables: what each place of a request may hold. One set of tables is run in-process, over raw HTTP and
+ * by the mutation run. The tables are written from spec.md and contract.md, not from the schemas.
+ */
+import type { Route } from '../../../sidecar/contracts/requests.js';
+import { type At, type Json, bytesOf, pathText, shown, withAt } from '../../support/bodies.js';
+
+/** In every text that a case may be refused for; no refusal may hold it. */
+export const CANARY = 'zcanary';
+
+/** The longest text in one message or field, in characters. */
+export const MAX_TEXT = 16_777_216;
+
+/** A body longer than this is kept out of runs that are to take seconds. */
+const HEAVY_BYTES = 4_000_000;
+
+export interface Refusal {
+  readonly message: string;
+  readonly param: string | null;
+}
+
+export interface ContractCase {
+  readonly route: Route;
+  readonly name: string;
+  /** Made when it is asked for: some have 16 MiB. */
+  readonly body: () => Uint8Array;
+  /** Absent: the contract takes the body. */
+  readonly refusal?: Refusal;
+  /** The body has megabytes. */
+  readonly heavy: boolean;
+}
+
+type Kind = 'null' | 'boolean' | 'number' | 'string' | 'array' | 'object';
+
+const SAMPLES: Readonly<Record<Kind, Json>> = {
+  null: null,
+  boolean: true,
+  number: 7,
+  string: CANARY,
+  array: [CANARY],
+  object: { [CANARY]: CANARY },
+};
+
+/** What a place may hold. */
+export interface Rule {
+  readonly at: At;
+  /** JSON types that the place takes; each other one is tried and refused with `wrong`. */
+  readonly kinds: readonly Kind[];
+  readonly wrong: string;
+  /** At each bound, and in between. */
+  readonly good: readonly Json[];
+  /** Past each bound, with what is said of it. */
+  readonly bad: readonly (readonly [value: Json, predicate: string])[];
+}
+
+/** A closed object. */
+export interface Closed {
+  readonly at: At;
+  /** In the contract's order. */
+  readonly fields: readonly string[];
+  readonly required: readonly string[];
+}
+
+/** A whole body, and how problems in it are spoken of. */
+export interface Surface {
+  readonly route: Route;
+  readonly base: Json;
+  place(at: At): { readonly subject: string; readonly param: string | null };
+}
+
+/** Places whose every name is the contract's. */
+export function plainPlace(at: At): { subject: string; param: string | null } {
+  const path = pathText(at);
+  return path === '' ? { subject: 'the body', param: null } : { subject: path, param: path };
+}
+
+/** A case that replaces one place of the surface's body; `undefined` takes the place away. */
+export function changed(surface: Surface, at: At, value: Json | undefined, refusal?: Refusal): ContractCase {
+  const verdict = refusal === undefined ? 'takes' : 'refuses';
+  return {
+    route: surface.route,
+    name: `${surface.route}: ${at.length === 0 ? 'the body' : pathText(at)} ${verdict} ${shown(value)}`,
+    body: () => bytesOf(JSON.stringify(withAt(surface.base, at, value))),
+    heavy: sizeOf(value) > HEAVY_BYTES,
+    ...(refusal && { refusal }),
+  };
+}
+
+/** A case with a body of its own. */
+export function whole(route: Route, name: string, body: string | Uint8Array, refusal?: Refusal): ContractCase {
+  return {
+    route,
+    name: `${route}: ${name}`,
+    body: () => (typeof body === 'string' ? bytesOf(body) : body),
+    heavy: false,
+    ...(refusal && { refusal }),
+  };
+}
+
+/** Roughly the characters of a value. */
+function sizeOf(value: Json | undefined): number {
+  if (typeof value === 'string') return value.length;
+  if (typeof value !== 'object' || value === null) return 1;
+  return Object.values(value as Record<string, Json>).reduce<number>((sum, item) => sum + sizeOf(item), 1);
+}
+
+/** A value at a place, and the place and the words when it is refused. */
+export interface Verdict {
+  readonly at: At;
+  /** Absent: the place is taken away. */
+  readonly value?: Json;
+  readonly refused?: { readonly at: At; readonly predicate: string };
+}
+
+/** One value at each bound, one past it, one of each wrong type. */
+export function verdictsOfRule({ at, kinds, wrong, good, bad }: Rule): Verdict[] {
+  const others = (Object.keys(SAMPLES) as Kind[])
+    .filter((kind) => !kinds.includes(kind))
+    .map((kind) => [SAMPLES[kind], wrong] as const);
+  return [
+    ...good.map((value) => ({ at, value })),
+    ...[...bad, ...others].map(([value, predicate]) => ({ at, value, refused: { at, predicate } })),
+  ];
+}
+
+/** Names that no contract has, some of them dangerous to careless code. */
+const STRANGERS = [CANARY, '__proto__', 'constructor', 'toString', ''];
+
+/** Each field left out, a sibling beside each field that differs from it by a letter, and strangers. */
+export function verdictsOfClosed({ at, fields, required }: Closed): Verdict[] {
+  const predicate = `has a field outside the contract; its fields are ${fields.join(', ')}`;
+  const siblings = fields.map((name) => `${name}_${CANARY}`);
+  return [
+    ...fields.map((name) => {
+      const field = [...at, name];
+      return required.includes(name) ? { at: field, refused: { at: field, predicate: 'is required' } } : { at: field };
+    }),
+    ...[...siblings, ...STRANGERS].map((name) => ({ at: [...at, name], value: CANARY, refused: { at, predicate } })),
+  ];
+}
+
+/** A verdict on one place of the surface's body. */
+export function caseOf(surface: Surface, { at, value, refused }: Verdict): ContractCase {
+  if (refused === undefined) return changed(surface, at, value);
+  const { subject, param } = surface.place(refused.at);
+  return changed(surface, at, value, { message: `${subject} ${refused.predicate}`, param });
+}

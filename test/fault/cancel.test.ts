@@ -1,0 +1,94 @@
+import t, { type Test } from 'tap';
+import { counted } from '../support/faults.js';
+import { ENDLESS, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
+import { eventually } from '../support/processes.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { RealEngine } from '../support/real-engine.js';
+
+/** Some 20,000 tokens, which take seconds in chunks of 32. */
+const LONG_PROMPT = { ...ENDLESS, messages: [{ role: 'user', content: 'What is it? '.repeat(5000) }] };
+
+t.test('a caller that leaves gives its place or seat to the next', async (t) => {
+  const { models } = await chatOnly(2, 32_768);
+  const sidecar = await Sidecar.start(t, {
+    config: {
+      models: models.map((model) => ({ ...model, prefillTokensPerStep: 32 })),
+      stream: { keepAliveMs: 100 },
+      queue: { maxWaitMs: 600_000 },
+    },
+  });
+
+  /** Asserts that a request gets the one seat that comes free when `leaver` goes, and how its leaving is counted. */
+  const replaces = async (t: Test, leaver: OpenStream, phase: string): Promise<void> => {
+    const next = sidecar.chat(SHORT);
+    await counted(sidecar, 'waiting_requests', 1);
+    leaver.leave();
+    t.equal((await next).status, 200, 'the next one is served');
+    await counted(sidecar, 'cancels_total', 1, { phase });
+    await counted(sidecar, 'seats_busy', 1);
+    t.equal(await sidecar.metric('ra_sidecar_waiting_requests'), 0);
+  };
+
+  // Its prefill goes on long after the head and a first comment went out. The other seat is taken until the end; and since
+  // an engine takes jobs in turn, the other one's first token shows that this one has begun.
+  const prefilling = await OpenStream.begin(sidecar, LONG_PROMPT, ': keep-alive');
+  const other = await OpenStream.begin(sidecar);
+
+  await t.test('prefilling', (t) => replaces(t, prefilling, 'prefilling'));
+
+  await t.test('decoding', async (t) => {
+    await replaces(t, await OpenStream.begin(sidecar), 'decoding');
+  });
+
+  await t.test('waiting', async (t) => {
+    const holder = await OpenStream.begin(sidecar);
+    const leave = new AbortController();
+    const left = sidecar.chat(ENDLESS, { signal: leave.signal });
+    await counted(sidecar, 'waiting_requests', 1);
+    const next = sidecar.chat(SHORT);
+    await counted(sidecar, 'waiting_requests', 2);
+    leave.abort();
+    await t.rejects(left, { name: 'AbortError' });
+    await counted(sidecar, 'waiting_requests', 1);
+    await counted(sidecar, 'cancels_total', 1, { phase: 'waiting' });
+    holder.leave();
+    t.equal((await next).status, 200, 'who came behind is served, and not who left');
+  });
+
+  other.leave();
+  await counted(sidecar, 'seats_busy', 0);
+  endsWell(t, await (await OpenStream.begin(sidecar, SHORT)).response);
+  t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', { model: CHAT }), 0);
+});
+
+t.test('the engine gives a cancelled sequence to the next job within one step', async (t) => {
+  const engine = await RealEngine.start(t, { seats: 2, contextPerSeat: 32_768, prefillTokensPerStep: 32 });
+
+  /** Cancels a job at its first output of a kind. A marker takes the free seat, the next job the one that was freed. */
+  const replaces = async (
+    t: Test,
+    old: number,
+    job: Parameters<RealEngine['generate']>[1],
+    at: 'started' | 'piece',
+  ) => {
+    const [marker, next] = [old + 1, old + 2];
+    engine.generate(old, job);
+    await engine.output(old, at);
+    engine.cancel(old);
+    engine.generate(marker, { prompt: engine.prompt(8), maxTokens: 30_000 });
+    engine.generate(next, { prompt: engine.prompt(8), maxTokens: 1 });
+    await engine.output(next, 'done');
+
+    // The marker needed nothing but to be heard, so it begins with the step after these messages came.
+    const heard = engine.stepOf(marker, 'started');
+    const started = engine.stepOf(next, 'started');
+    t.ok(started - heard <= 1, 'the seat was there with the next step');
+    t.equal(engine.stepOf(next, 'finished'), started + 1, 'and that step brought its first token');
+    t.ok(engine.silentAfter(old, marker), 'nothing more came of the old one');
+    engine.cancel(marker);
+    await eventually('nothing is live', () => engine.live === 0);
+  };
+
+  await t.test('decoding', (t) => replaces(t, 1, { prompt: engine.prompt(8), maxTokens: 30_000 }, 'piece'));
+  await t.test('prefilling', (t) => replaces(t, 4, { prompt: engine.prompt(20_000), maxTokens: 1 }, 'started'));
+});

@@ -1,0 +1,79 @@
+import t, { type Test } from 'tap';
+import { counted } from '../support/faults.js';
+import { ENDLESS, endsEarly, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
+import { eventually, groupMembers, signalGroup } from '../support/processes.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+
+const DRAINING = { code: 'draining', type: 'server_error' };
+
+async function isRefused(t: Test, response: Response): Promise<void> {
+  t.equal(response.status, 503);
+  t.match(await response.json(), { error: DRAINING });
+  t.match(response.headers.get('retry-after'), /^[1-9][0-9]*$/);
+  t.match(response.headers.get('retry-after-ms'), /^[1-9][0-9]*$/);
+}
+
+async function isEmpty(sidecar: Sidecar): Promise<void> {
+  await eventually('no process left', () => groupMembers(sidecar.pid).length === 0);
+}
+
+const stops = {
+  'SIGTERM to the sidecar alone': (sidecar: Sidecar) => sidecar.child.kill('SIGTERM'),
+  'SIGTERM to the whole group': (sidecar: Sidecar) => signalGroup(sidecar.pid, 'SIGTERM'),
+  'SIGINT to the whole group, as Ctrl-C': (sidecar: Sidecar) => signalGroup(sidecar.pid, 'SIGINT'),
+};
+
+for (const [name, stop] of Object.entries(stops)) {
+  t.test(`${name}: running streams finish, all else is refused`, async (t) => {
+    const sidecar = await Sidecar.start(t, { ownGroup: true, config: await chatOnly(1) });
+    const engine = sidecar.enginePid(CHAT);
+    const running = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
+    // Stopped, it cannot finish before we have looked.
+    process.kill(engine, 'SIGSTOP');
+    const waiting = sidecar.chat(SHORT);
+    await counted(sidecar, 'waiting_requests', 1);
+
+    stop(sidecar);
+    t.match(await sidecar.logged('draining'), { count: 2 });
+    await isRefused(t, await waiting);
+    await isRefused(t, await sidecar.chat(SHORT));
+    await isRefused(t, await sidecar.chat({ ...SHORT, stream: true }));
+    t.strictSame(await sidecar.readyz(), { status: 503, body: { status: 'not ready', reasons: ['draining'] } });
+    t.equal((await fetch(`http://127.0.0.1:${sidecar.port}/healthz`)).status, 200);
+
+    process.kill(engine, 'SIGCONT');
+    endsWell(t, await running.response);
+    t.strictSame(await sidecar.exited(), { code: 0, signal: null });
+    t.notOk(
+      sidecar.lines.some(({ event }) => event === 'engine lost' || event === 'drain timed out'),
+      'the engine stayed until the end',
+    );
+    await isEmpty(sidecar);
+  });
+}
+
+t.test('what still runs when the drain’s time is over is told so', async (t) => {
+  const config = { ...(await chatOnly(3, 8192)), drain: { timeoutMs: 1 } };
+  const sidecar = await Sidecar.start(t, { ownGroup: true, config });
+  const whole = sidecar.chat(ENDLESS);
+  await counted(sidecar, 'seats_busy', 1);
+  const streams = [await OpenStream.begin(sidecar), await OpenStream.begin(sidecar)];
+
+  sidecar.child.kill('SIGTERM');
+  for (const { response } of streams) endsEarly(t, await response, DRAINING);
+  await isRefused(t, await whole);
+  t.strictSame(await sidecar.exited(), { code: 0, signal: null });
+  t.match(await sidecar.logged('drain timed out'), { count: 3 });
+  await isEmpty(sidecar);
+});
+
+t.test('a second SIGTERM ends it at once', async (t) => {
+  const sidecar = await Sidecar.start(t, { ownGroup: true, config: await chatOnly(1, 8192) });
+  const running = await OpenStream.begin(sidecar);
+  sidecar.child.kill('SIGTERM');
+  await sidecar.logged('draining');
+  sidecar.child.kill('SIGTERM');
+  t.strictSame(await sidecar.exited(), { code: 130, signal: null });
+  await t.rejects(running.response, /the connection ended/);
+  await isEmpty(sidecar);
+});

@@ -1,0 +1,106 @@
+import t from 'tap';
+import { counted, holdEngine } from '../support/faults.js';
+import { ENDLESS, SHORT, endsEarly, endsWell, OpenStream } from '../support/open-stream.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+
+const BAD_GATEWAY = { code: 'bad_gateway', type: 'server_error' };
+
+const label = { model: CHAT };
+const times = <T>(count: number, make: (i: number) => Promise<T>): Promise<T[]> =>
+  Promise.all(Array.from({ length: count }, (_, i) => make(i)));
+
+t.test('an engine killed under eight streams and two whole requests', async (t) => {
+  const sidecar = await Sidecar.start(t, { config: await chatOnly(10, 8192) });
+  const first = sidecar.enginePid(CHAT);
+  // The whole ones go first, so that they have begun when the streams have a token.
+  const whole = times(2, () => sidecar.chat(ENDLESS));
+  await counted(sidecar, 'seats_busy', 2);
+  const streams = await times(8, () => OpenStream.begin(sidecar));
+  t.equal(await sidecar.metric('ra_sidecar_seats_busy', label), 10);
+
+  process.kill(first, 'SIGKILL');
+  const release = await holdEngine(sidecar, 2);
+
+  for (const { response } of streams) {
+    const ended = await response;
+    t.equal(ended.status, 200);
+    endsEarly(t, ended, BAD_GATEWAY);
+  }
+  for (const response of await whole) {
+    t.equal(response.status, 502);
+    t.match(await response.json(), { error: BAD_GATEWAY });
+    t.ok(response.headers.get('x-request-id'));
+  }
+  t.match(await sidecar.logged('engine lost'), { model: CHAT, reason: 'killed', signal: 'SIGKILL', count: 10 });
+  t.strictSame(await sidecar.readyz(), { status: 503, body: { status: 'not ready', reasons: [`cold: ${CHAT}`] } });
+  t.equal(await sidecar.metric('ra_sidecar_seats_busy', label), 0, 'no seat is held while there is no engine');
+
+  release();
+  await sidecar.logged('engine ready', 2);
+  t.strictSame(await sidecar.readyz(), { status: 200, body: { status: 'ready' } });
+  t.not(sidecar.enginePid(CHAT), first);
+  t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', label), 1);
+
+  // Every seat is there again: all are taken at once, nobody waits, and all are given back.
+  const again = await times(10, () => OpenStream.begin(sidecar));
+  t.equal(await sidecar.metric('ra_sidecar_seats_busy', label), 10);
+  t.equal(await sidecar.metric('ra_sidecar_waiting_requests', label), 0);
+  again.forEach((stream) => stream.leave());
+  await counted(sidecar, 'seats_busy', 0);
+  const after = await OpenStream.begin(sidecar, SHORT);
+  endsWell(t, await after.response);
+  t.equal(sidecar.child.exitCode, null, 'the sidecar went on all the while');
+});
+
+t.test('requests that wait when the engine dies', async (t) => {
+  const queue = { maxWaitMs: 600_000 };
+  const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(1, 8192)), queue } });
+  const order = (): unknown[] =>
+    sidecar.lines.filter(({ event, status }) => event === 'request' && status === 200).map((line) => line['requestId']);
+
+  await t.test('keep their place, while new ones are refused as cold', async (t) => {
+    const running = await OpenStream.begin(sidecar);
+    const waiting: Promise<Response>[] = [];
+    for (const name of ['first', 'second', 'third']) {
+      const headers = { 'x-request-id': name };
+      waiting.push(sidecar.post('/chat/completions', SHORT, { headers }));
+      await counted(sidecar, 'waiting_requests', waiting.length);
+    }
+
+    process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+    const release = await holdEngine(sidecar, 2);
+    endsEarly(t, await running.response, BAD_GATEWAY);
+
+    const refused = await sidecar.chat(SHORT);
+    t.equal(refused.status, 503);
+    t.match(await refused.json(), { error: { code: 'cold', type: 'server_error' } });
+    t.match(refused.headers.get('retry-after'), /^[1-9][0-9]*$/);
+    t.match(refused.headers.get('retry-after-ms'), /^[1-9][0-9]*$/);
+    t.equal(await sidecar.metric('ra_sidecar_waiting_requests', label), 3, 'all three still wait');
+
+    const before = order().length;
+    release();
+    for (const response of await Promise.all(waiting)) t.equal(response.status, 200);
+    await sidecar.logged('request', 3, ({ status, requestId }) => status === 200 && isNamed(requestId));
+    t.strictSame(order().slice(before), ['first', 'second', 'third']);
+  });
+
+  await t.test('one that had a seat but was not begun goes back to its place, once', async (t) => {
+    const pid = sidecar.enginePid(CHAT);
+    // Stopped, it takes the job and begins nothing.
+    process.kill(pid, 'SIGSTOP');
+    const whole = sidecar.chat(SHORT);
+    await counted(sidecar, 'seats_busy', 1);
+    process.kill(pid, 'SIGKILL');
+    const response = await whole;
+    t.equal(response.status, 200);
+    t.match(await response.json(), { usage: { completion_tokens: 4 } });
+    t.match(await sidecar.logged('engine lost', 2), { count: 1 });
+    await counted(sidecar, 'seats_busy', 0);
+    t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', label), 2);
+  });
+});
+
+function isNamed(requestId: unknown): boolean {
+  return requestId === 'first' || requestId === 'second' || requestId === 'third';
+}

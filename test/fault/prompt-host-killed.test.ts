@@ -1,0 +1,74 @@
+import t from 'tap';
+import { counted } from '../support/faults.js';
+import { OpenStream, SHORT } from '../support/open-stream.js';
+import { mappedFiles, memberNamed } from '../support/processes.js';
+import { modelWithVocabulary } from '../support/prompt-models.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+
+const HOST = 'prompts/host.js';
+const DEEPSEEK = 'deepseek';
+const INTERNAL = { code: 'internal', type: 'server_error' };
+
+t.test('the prompt host', async (t) => {
+  const { models } = await chatOnly(2, 8192);
+  const deepseek = { id: DEEPSEEK, kind: 'chat', seats: 1, contextPerSeat: 100_000, gpu: false };
+  const sidecar = await Sidecar.start(t, {
+    ownGroup: true,
+    config: {
+      models: [...models, { ...deepseek, file: await modelWithVocabulary('deepseek-llm') }],
+      // A busy machine may take long; death, not silence, is what ends hosts here.
+      prompts: { silenceMs: 600_000 },
+    },
+  });
+  const restarts = (): Promise<number> => sidecar.metric('ra_sidecar_prompt_host_restarts_total');
+  const ask = (content: string): Promise<Response> =>
+    sidecar.post('/chat/completions', { ...SHORT, model: DEEPSEEK, messages: [{ role: 'user', content }] });
+  // It has its seat and its tokens: nothing that becomes of the host concerns it.
+  const running = await OpenStream.begin(sidecar);
+
+  await t.test('is killed while it has nothing to do: the next request finds another', async (t) => {
+    const first = memberNamed(sidecar.pid, HOST);
+    process.kill(first, 'SIGKILL');
+    // Before this line a request could still be sent to the dead one, and would be taken for what killed it.
+    t.match(await sidecar.logged('prompt host restarts'), { reason: 'died' });
+    t.equal((await sidecar.chat(SHORT)).status, 200);
+    t.equal(await restarts(), 1);
+    t.not(memberNamed(sidecar.pid, HOST), first);
+  });
+
+  await t.test('is killed over a large body: that request fails, those behind it are answered', async (t) => {
+    const large = ask('Lorem ipsum dolor sit amet. '.repeat(100_000));
+    // Its place is taken between the body’s check and its tokens.
+    await counted(sidecar, 'waiting_requests', 1, { model: DEEPSEEK });
+    const behind = sidecar.chat(SHORT);
+    process.kill(memberNamed(sidecar.pid, HOST), 'SIGKILL');
+    const failed = await large;
+    t.equal(failed.status, 500);
+    t.match(await failed.json(), { error: INTERNAL });
+    t.equal((await behind).status, 200);
+    t.equal(await restarts(), 2);
+  });
+
+  await t.test('dies of what it tokenizes: likewise', async (t) => {
+    // llama.cpp's regular expressions for this vocabulary recurse once per letter.
+    const [deadly, behind] = await Promise.all([ask('a'.repeat(2_000_000)), sidecar.chat(SHORT)]);
+    t.equal(deadly.status, 500);
+    t.match(await deadly.json(), { error: INTERNAL });
+    t.equal(behind.status, 200);
+    t.equal((await ask('Hello')).status, 200);
+    t.equal(await restarts(), 3);
+  });
+
+  await t.test('and the engines alone hold native llama code', (t) => {
+    const native = (pid: number): string[] => mappedFiles(pid).filter((path) => /llama|ggml/.test(path));
+    t.not(native(memberNamed(sidecar.pid, HOST)).length, 0, 'it shows where it is');
+    t.not(native(sidecar.enginePid(CHAT)).length, 0);
+    t.strictSame(native(sidecar.pid), [], 'and is not in the sidecar');
+    t.end();
+  });
+
+  running.leave();
+  await counted(sidecar, 'seats_busy', 0);
+  await counted(sidecar, 'seats_busy', 0, { model: DEEPSEEK });
+  t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total'), 0);
+});

@@ -1,0 +1,24 @@
+import t from 'tap';
+import { OpenStream } from '../support/open-stream.js';
+import { eventually, groupMembers } from '../support/processes.js';
+import { chatOnly, Sidecar } from '../support/sidecar.js';
+
+async function leavesNobody(sidecar: Sidecar): Promise<void> {
+  sidecar.child.kill('SIGKILL');
+  await eventually('engine and prompt host gone', () => groupMembers(sidecar.pid).length === 0);
+}
+
+t.test('a sidecar killed under load leaves no process behind', async (t) => {
+  const sidecar = await Sidecar.start(t, { ownGroup: true });
+  t.equal(groupMembers(sidecar.pid).length, 4, 'the sidecar, two engines, the prompt host');
+  const stream = await OpenStream.begin(sidecar);
+  await leavesNobody(sidecar);
+  await t.rejects(stream.response, /the connection ended/);
+});
+
+t.test('nor does one killed while its children start', async (t) => {
+  const sidecar = await Sidecar.start(t, { ownGroup: true, early: true, config: await chatOnly(1) });
+  await sidecar.logged('engine forked');
+  await leavesNobody(sidecar);
+  t.pass();
+});

@@ -1,0 +1,120 @@
+import { execFile } from 'node:child_process';
+import { access, mkdtemp, readFile, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { checked, chunksOf, contentOf } from '../support/replies.js';
+import { Sidecar } from '../support/sidecar.js';
+
+const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
+const dir = await mkdtemp(join(tmpdir(), 'ra-first-run-'));
+t.teardown(() => rm(dir, { recursive: true, force: true }));
+const dataDir = join(dir, 'data');
+
+/** Defaults but for what two runs on one machine cannot share. */
+const environment = { RA_DATA_DIR: dataDir, RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' };
+
+/** The curl lines as they were printed. */
+function curlLines({ printed }: Sidecar): string[] {
+  return printed.split('\n').filter((line) => line.startsWith('curl '));
+}
+
+/** A line as someone would paste it. */
+async function paste(line: string): Promise<string> {
+  const { stdout } = await promisify(execFile)('bash', ['-c', `${line} --silent --show-error --fail-with-body`]);
+  return stdout;
+}
+
+async function stop(sidecar: Sidecar): Promise<void> {
+  sidecar.child.kill('SIGTERM');
+  await sidecar.exited();
+}
+
+let firstKey = '';
+
+t.test('the first start makes the model and a key, and prints two lines that work', async (t) => {
+  const sidecar = await Sidecar.startWith(t, environment);
+  const { printed, key } = sidecar;
+  firstKey = key;
+  t.ok(printed.includes(sidecar.base), 'the base address');
+  t.match(printed, /ra-tiny-chat \(chat, 8 seats\)/);
+  t.match(printed, /ra-tiny-decide \(decision, 2 seats\)/);
+  t.same((await readdir(join(dataDir, 'models'))).filter((name) => name.endsWith('.gguf')).length, 1);
+
+  const [chat = '', decision = '', ...more] = curlLines(sidecar);
+  t.same(more, []);
+  const chunks = chunksOf(await paste(chat));
+  t.not(contentOf(chunks), '');
+  const { answers } = checked('decisions', await paste(decision)) as { answers: { refund: { probabilities: object } } };
+  t.same(Object.keys(answers.refund.probabilities), ['yes', 'no']);
+  await stop(sidecar);
+});
+
+t.test('the keys file is its owner’s alone and holds no key in clear', async (t) => {
+  const file = join(dataDir, 'keys.json');
+  t.equal((await stat(file)).mode & 0o777, 0o600);
+  const text = await readFile(file, 'utf8');
+  t.match(firstKey, /^ra-dev-.{40,}/);
+  t.notOk(text.includes(firstKey));
+  t.notOk(text.includes(firstKey.slice('ra-dev-'.length)));
+});
+
+t.test('the second start takes the model as it is and prints a new key that works; the old one does not', async (t) => {
+  const models = join(dataDir, 'models');
+  const [name = ''] = await readdir(models);
+  const { mtimeMs } = await stat(join(models, name));
+  const sidecar = await Sidecar.startWith(t, environment);
+  t.equal((await stat(join(models, name))).mtimeMs, mtimeMs);
+  t.match(sidecar.key, /^ra-dev-.{40,}/);
+  t.not(sidecar.key, firstKey);
+  for (const line of curlLines(sidecar)) t.ok(line.includes(sidecar.key));
+  const status = async (key: string): Promise<number> =>
+    (await fetch(`${sidecar.base}/models`, { headers: { authorization: `Bearer ${key}` } })).status;
+  t.equal(await status(sidecar.key), 200);
+  t.equal(await status(firstKey), 401);
+  await stop(sidecar);
+});
+
+interface Run {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function serve(added: Readonly<Record<string, string>>): Promise<Run> {
+  return new Promise((resolve) => {
+    const env = { ...process.env, ...environment, ...added };
+    execFile(process.execPath, [CLI, 'serve'], { env }, (error, stdout, stderr) =>
+      resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr }),
+    );
+  });
+}
+
+t.test('what is wrong with the configuration is said in one line', async (t) => {
+  const file = join(dir, 'config.jsonc');
+  await writeFile(file, '{ "queue": { "maxWaitMs": -1 } }');
+  const untouched = join(dir, 'untouched');
+  const cases = [
+    [{ RA_CONFIG: file }, /^config: queue\.maxWaitMs must .*config\.jsonc\)\n$/],
+    [{ RA_CONFIG: join(dir, 'none.json') }, /^config: cannot be read: ENOENT .*none\.json\)\n$/],
+    [{ RA_LISTEN_PORT: 'eighty' }, /^config: listen\.port must .*RA_LISTEN_PORT\)\n$/],
+    [{ RA_LISTEN_PROT: '80' }, /^config: RA_LISTEN_PROT is not a setting .*\n$/],
+  ] as const;
+  for (const [added, line] of cases) {
+    const { code, stdout, stderr } = await serve({ ...added, RA_DATA_DIR: untouched });
+    t.equal(code, 1);
+    t.equal(stdout, '');
+    t.match(stderr, line);
+    t.equal(stderr.split('\n').length, 2, 'one line');
+  }
+  await t.rejects(access(untouched), 'and nothing was made');
+});
+
+t.test('an address that is taken is said in one line', async (t) => {
+  const sidecar = await Sidecar.startWith(t, environment, { early: true });
+  const { code, stderr } = await serve({ RA_LISTEN_PORT: String(sidecar.port) });
+  t.equal(code, 1);
+  t.match(stderr, new RegExp(`^ra-sidecar: [^\\n]*${sidecar.port}[^\\n]*\\n$`));
+});

@@ -1,0 +1,99 @@
+import t from 'tap';
+import { chunksOf, contentOf, eventsOf, refusalOf } from '../support/replies.js';
+import { RawConnection } from '../support/raw-http.js';
+import { embeddedTestModel } from '../support/models.js';
+import { CHAT, Sidecar } from '../support/sidecar.js';
+
+const KEEP_ALIVE = ': keep-alive\n\n';
+const file = await embeddedTestModel();
+
+/** One seat, and a context that a reply can hold for half a minute. */
+function startWith(config: Readonly<Record<string, unknown>>): Promise<Sidecar> {
+  return Sidecar.start(t, {
+    config: {
+      models: [{ id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 24_000, prefillTokensPerStep: 64 }],
+      stream: { keepAliveMs: 100 },
+      ...config,
+    },
+  });
+}
+
+/** Takes the only seat, and keeps it until let go: rewarded for repeating itself the model never ends. */
+async function holdSeat(sidecar: Sidecar): Promise<() => void> {
+  const leave = new AbortController();
+  const response = await sidecar.chat(
+    { messages: [{ role: 'user', content: 'Hello' }], stream: true, temperature: 0, frequency_penalty: -2 },
+    { signal: leave.signal },
+  );
+  // Until its first token, since a waiting stream has its head as well.
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  for (let seen = ''; !seen.includes('data: ');) {
+    const read = await reader?.read();
+    if (read?.value === undefined) throw new Error('the seat was not had');
+    seen += read.value;
+  }
+  return () => leave.abort();
+}
+
+async function ask(sidecar: Sidecar, prompt: string): Promise<RawConnection> {
+  const connection = await RawConnection.open(sidecar.port);
+  t.teardown(() => connection.close());
+  const headers = { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json' };
+  const body = { model: CHAT, messages: [{ role: 'user', content: prompt }], stream: true, max_tokens: 4 };
+  return connection.request('POST', '/v1/chat/completions', headers, JSON.stringify(body));
+}
+
+t.test('a patient queue', async (t) => {
+  const sidecar = await startWith({ queue: { maxWaitMs: 600_000 } });
+
+  t.test('a stream that waits for a seat is kept alive, then gets its tokens', async (t) => {
+    const letGo = await holdSeat(sidecar);
+    const waiting = await ask(sidecar, 'Hello');
+    await waiting.until(`\r\n\r\ne\r\n${KEEP_ALIVE}\r\ne\r\n${KEEP_ALIVE}\r\n`);
+    letGo();
+    const { status, body, chunks, trailers } = await waiting.response();
+    t.equal(status, 200);
+    t.same(chunks.slice(0, 2), [KEEP_ALIVE, KEEP_ALIVE]);
+    t.match(body, /^(: keep-alive\n\n)+(data: [^\n]+\n\n)+$/, 'comments first, then frames alone');
+    t.not(contentOf(chunksOf(body)), '');
+    t.match(trailers[0]?.join(': '), /^Server-Timing: ra-ttft;dur=[0-9.]+$/);
+  });
+
+  t.test('a stream whose prompt is long is kept alive while it prefills', async (t) => {
+    const connection = await ask(sidecar, 'the of and '.repeat(4000));
+    await connection.until(KEEP_ALIVE);
+    const { body } = await connection.response();
+    t.match(body, /^(: keep-alive\n\n)+(data: [^\n]+\n\n)+$/);
+    t.not(contentOf(chunksOf(body)), '');
+  });
+});
+
+t.test('an impatient queue', async (t) => {
+  const sidecar = await startWith({ queue: { maxWaitMs: 1000 } });
+  const letGo = await holdSeat(sidecar);
+
+  t.test('a stream that waited in vain ends with one error frame, no [DONE], no trailer', async (t) => {
+    const { status, body, trailers } = await (await ask(sidecar, 'Hello')).response();
+    t.equal(status, 200);
+    t.match(body, /^(: keep-alive\n\n)+data: [^\n]+\n\n$/, 'comments, then one frame');
+    const events = eventsOf(body);
+    const error = await refusalOf(new Response(events[0]));
+    t.match(error, { code: 'capacity_exceeded', type: 'capacity' });
+    t.notOk(
+      trailers.some(([name]) => name === 'Server-Timing'),
+      'there was no first token',
+    );
+  });
+
+  t.test('a whole reply that waited in vain is refused, and the wait is told as ra-queue', async (t) => {
+    const response = await sidecar.chat({ messages: [{ role: 'user', content: 'Hello' }] });
+    const timing = response.headers.get('server-timing') ?? '';
+    const [, queueMs, admitMs] = /ra-queue;dur=([0-9.]+), ra-admit;dur=([0-9.]+)$/.exec(timing) ?? [];
+    t.ok(Number(queueMs) >= 990, `waited for what the queue allows: ${timing}`);
+    t.ok(Number(admitMs) < Number(queueMs), 'which is no work of the sidecar');
+    t.match(response.headers.get('access-control-expose-headers'), 'Server-Timing');
+    t.match(response.headers.get('retry-after'), /^[0-9]+$/);
+    t.match(await refusalOf(response), { status: 429, code: 'capacity_exceeded', type: 'capacity', param: null });
+    letGo();
+  });
+});

@@ -1,0 +1,108 @@
+import t from 'tap';
+import { refusalOf } from '../support/replies.js';
+import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+
+const DURATION = '[0-9]+(?:\\.[0-9]{1,3})?';
+const TIMING = new RegExp(`^authorize;dur=${DURATION}, ra-queue;dur=${DURATION}, ra-admit;dur=${DURATION}$`);
+
+t.test('while a model loads', async (t) => {
+  const sidecar = await Sidecar.start(t, { early: true });
+  await sidecar.logged('engine forked', 1, ({ model }) => model === CHAT);
+  const engine = sidecar.enginePid(CHAT);
+  // Stopped long before it could be ready: it stays cold for as long as this test needs.
+  process.kill(engine, 'SIGSTOP');
+  t.teardown(() => process.kill(engine, 'SIGCONT'));
+  const operators = `http://127.0.0.1:${sidecar.operatorsPort}`;
+
+  t.equal((await fetch(`${operators}/healthz`)).status, 200, 'the process is alive');
+  const readyz = await fetch(`${operators}/readyz`);
+  t.equal(readyz.status, 503);
+  const { reasons } = (await readyz.json()) as { reasons: string[] };
+  t.ok(reasons.includes(`cold: ${CHAT}`), 'it says which model it waits for');
+
+  process.kill(engine, 'SIGCONT');
+  await sidecar.until(() => sidecar.printed.includes('is ready at'), 'ready');
+  t.equal((await fetch(`${operators}/readyz`)).status, 200);
+});
+
+t.test('in service', async (t) => {
+  const sidecar = await Sidecar.start(t, { seats: 2, contextPerSeat: 16_000 });
+  const get = (port: number, path: string): Promise<Response> => fetch(`http://127.0.0.1:${port}${path}`);
+  const messages = [{ role: 'user', content: 'Hello' }];
+  const question = { id: 'a', type: 'yes_no', question: 'Is it?' };
+
+  await t.test('both listeners say that it is alive and ready', async (t) => {
+    for (const port of [sidecar.port, sidecar.operatorsPort]) {
+      t.same(await (await get(port, '/healthz')).json(), { status: 'ok' });
+      t.same(await (await get(port, '/readyz')).json(), { status: 'ready' });
+    }
+  });
+
+  await t.test('every 200 of a model tells its times before the model, and never the first token', async (t) => {
+    const responses = await Promise.all([
+      sidecar.chat({ messages, max_tokens: 4 }),
+      sidecar.chat({ messages, max_tokens: 4, stream: true }),
+      sidecar.post('/decisions', { model: DECIDE, input: 'the', questions: [question] }),
+      sidecar.post('/systemone', {
+        model: DECIDE,
+        state: 'the',
+        questions: { a: { type: 'noul', instructions: 'a' } },
+      }),
+    ]);
+    for (const response of responses) {
+      t.equal(response.status, 200);
+      t.match(response.headers.get('server-timing'), TIMING);
+      t.equal(response.headers.get('access-control-expose-headers'), 'x-request-id, Server-Timing');
+      t.match(response.headers.get('x-request-id'), /^[0-9a-f-]{36}$/);
+      await response.text();
+    }
+  });
+
+  await t.test("a caller's request id is taken when it is well-formed", async (t) => {
+    const idFor = async (id: string): Promise<string | null> => {
+      const response = await sidecar.post('/chat/completions', {}, { headers: { 'x-request-id': id } });
+      t.equal((await refusalOf(response)).status, 400);
+      return response.headers.get('x-request-id');
+    };
+    t.equal(await idFor('my.Request:1_2-3'), 'my.Request:1_2-3');
+    t.match(await idFor('not this one'), /^[0-9a-f-]{36}$/);
+  });
+
+  await t.test('metrics are on the operators’ listener alone, and count what was done', async (t) => {
+    t.equal((await get(sidecar.port, '/metrics')).status, 404);
+    t.equal((await get(sidecar.operatorsPort, '/v1/models')).status, 404);
+    const page = await get(sidecar.operatorsPort, '/metrics');
+    t.match(page.headers.get('content-type'), /^text\/plain/);
+    const text = await page.text();
+    t.notOk(text.includes(sidecar.key));
+
+    const before = await sidecar.metric('ra_sidecar_tokens_total', { model: CHAT, kind: 'completion' });
+    const answered = await sidecar.metric('ra_sidecar_requests_total', { route: 'chat', status: '200' });
+    await (await sidecar.chat({ messages, max_tokens: 5, temperature: 0 })).text();
+    t.equal(await sidecar.metric('ra_sidecar_tokens_total', { model: CHAT, kind: 'completion' }), before + 5);
+    t.equal(await sidecar.metric('ra_sidecar_requests_total', { route: 'chat', status: '200' }), answered + 1);
+    t.equal(await sidecar.metric('ra_sidecar_seats', { model: CHAT }), 2);
+    for (const gauge of ['seats_busy', 'waiting_requests', 'waiting_bytes', 'streams_running']) {
+      t.equal(await sidecar.metric(`ra_sidecar_${gauge}`), 0, gauge);
+    }
+  });
+
+  await t.test('a stream that runs is counted while it does', async (t) => {
+    const leave = new AbortController();
+    // Rewarded for repeating itself the model goes on to the end of its context.
+    const endless = { messages, stream: true, temperature: 0, frequency_penalty: -2 };
+    const stream = await sidecar.chat(endless, { signal: leave.signal });
+    t.equal(stream.status, 200);
+    t.equal(await sidecar.metric('ra_sidecar_streams_running'), 1);
+    t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 1);
+    leave.abort();
+    await sidecar.logged('request', 1, ({ status }) => status === 499);
+    t.equal(await sidecar.metric('ra_sidecar_streams_running'), 0);
+    t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0);
+  });
+
+  await t.test('SIGTERM ends it with 0', async (t) => {
+    sidecar.child.kill('SIGTERM');
+    t.same(await sidecar.exited(), { code: 0, signal: null });
+  });
+});

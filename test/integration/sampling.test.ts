@@ -1,0 +1,93 @@
+import t from 'tap';
+import { complete, textOf } from '../support/replies.js';
+import { Sidecar } from '../support/sidecar.js';
+
+const sidecar = await Sidecar.start(t);
+
+/** Prompts whose greedy replies differ much; some of them loop. */
+const PROMPTS = ['Hello', 'time time time', 'Say it again and again', 'water', 'My house', 'a b c'];
+
+t.test('the same seed repeats a reply that runs alone; another gives another', async (t) => {
+  const options = { seed: 7, max_tokens: 40 };
+  const first = await textOf(sidecar, 'Hello', options);
+  t.equal(await textOf(sidecar, 'Hello', options), first);
+  t.equal(await textOf(sidecar, 'Hello', { ...options, top_p: 1 }), first, 'top_p 1 is no top_p');
+  t.equal(await textOf(sidecar, 'Hello', { ...options, temperature: 1 }), first, 'and temperature 1 no temperature');
+  for (const seed of [8, 9, -7, 7 + 2 ** 32, 2 ** 53 - 1]) {
+    t.not(await textOf(sidecar, 'Hello', { ...options, seed }), first, `seed ${seed}`);
+  }
+});
+
+t.test('without a seed replies differ', async (t) => {
+  const texts = [
+    await textOf(sidecar, 'Hello', { max_tokens: 40 }),
+    await textOf(sidecar, 'Hello', { max_tokens: 40 }),
+  ];
+  t.not(texts[0], texts[1]);
+});
+
+t.test('temperature 0 takes the likeliest token, whatever the seed', async (t) => {
+  const greedy = await textOf(sidecar, 'Hello', { temperature: 0, max_tokens: 40 });
+  t.equal(await textOf(sidecar, 'Hello', { temperature: 0, max_tokens: 40, seed: 5 }), greedy);
+  t.equal(await textOf(sidecar, 'Hello', { top_p: 0, max_tokens: 40, seed: 6 }), greedy, 'as top_p 0 does');
+});
+
+/** The words of a text and whether one follows itself. */
+function repeatsAtOnce(text: string): boolean {
+  const words = text.split(/\s+/).filter((word) => word !== '');
+  return words.some((word, i) => word === words[i + 1]);
+}
+
+t.test('frequency_penalty 2 breaks the loops of greedy replies', async (t) => {
+  let looped = 0;
+  for (const prompt of PROMPTS) {
+    const options = { temperature: 0, max_tokens: 80 };
+    const plain = await textOf(sidecar, prompt, options);
+    const penalized = await textOf(sidecar, prompt, { ...options, frequency_penalty: 2 });
+    if (repeatsAtOnce(plain)) looped += 1;
+    t.notOk(repeatsAtOnce(penalized), 'no word follows itself');
+    t.not(penalized, plain);
+  }
+  t.ok(looped > 0, 'without it one loops');
+});
+
+t.test('presence_penalty asks for words that were not there; negative ones ask for those that were', async (t) => {
+  const distinct = async (options: Readonly<Record<string, unknown>>): Promise<number> => {
+    const texts = await Promise.all(
+      PROMPTS.map((prompt) => textOf(sidecar, prompt, { temperature: 0, max_tokens: 60, ...options })),
+    );
+    return new Set(texts.flatMap((text) => text.split(/\s+/))).size;
+  };
+  const plain = await distinct({});
+  const penalized = await distinct({ presence_penalty: 2 });
+  const rewarded = await distinct({ presence_penalty: -2 });
+  t.ok(penalized > plain && plain > rewarded, `${penalized} > ${plain} > ${rewarded}`);
+});
+
+t.test('penalties count over the completion alone', async (t) => {
+  const said = await Promise.all(PROMPTS.map((prompt) => textOf(sidecar, prompt, { temperature: 0, max_tokens: 80 })));
+  let inPrompt = 0;
+  for (const prompt of PROMPTS) {
+    // Full of words that the model likes to say: were they counted, the penalties would forbid them.
+    const full = `${said.join('')} ${prompt}`;
+    const wanted = await textOf(sidecar, full, { temperature: 0, max_tokens: 1 });
+    if (full.includes(wanted)) inPrompt += 1;
+    const penalties = { presence_penalty: 2, frequency_penalty: 2 };
+    // As many tokens as the prompt has and more, since no more than these are looked back upon.
+    const penalized = await textOf(sidecar, full, { temperature: 0, max_tokens: 800, ...penalties });
+    t.ok(penalized.startsWith(wanted), prompt);
+  }
+  t.ok(inPrompt > 0, 'for some prompt the first token was in it');
+});
+
+t.test('a higher temperature spreads, a small top_p narrows', async (t) => {
+  const distinct = async (options: Readonly<Record<string, unknown>>): Promise<number> => {
+    const replies = await Promise.all(
+      Array.from({ length: 4 }, (_, seed) => complete(sidecar, 'Hello', { seed, max_tokens: 80, ...options })),
+    );
+    const words = replies.flatMap(({ choices }) => choices[0].message.content.split(/\s+/));
+    return new Set(words).size / words.length;
+  };
+  const [hot, narrow] = [await distinct({ temperature: 2 }), await distinct({ top_p: 0.05 })];
+  t.ok(hot > narrow, `${hot} > ${narrow}`);
+});

@@ -1,0 +1,61 @@
+/**
+ * Loads TypeScript modules from a folder into this process, as often as asked: a mutant of a schema acts while its module
+ * is evaluated, and Node keeps an ES module for good. Transpiled once a file; evaluated anew for each {@link Modules.load}.
+ */
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join, normalize } from 'node:path';
+import { compileFunction } from 'node:vm';
+import ts from 'typescript';
+
+type Evaluate = (exports: object, require: (specifier: string) => unknown) => void;
+
+export class Modules {
+  readonly #root: string;
+  readonly #fresh: (path: string) => boolean;
+  readonly #packages: NodeJS.Require;
+  readonly #code = new Map<string, Evaluate>();
+  readonly #kept = new Map<string, object>();
+
+  /** `root`: where paths begin. `fresh`: whether a module is evaluated anew; others are kept from the first time. */
+  constructor(root: string, fresh: (path: string) => boolean) {
+    this.#root = root;
+    this.#fresh = fresh;
+    this.#packages = createRequire(join(root, 'package.json'));
+  }
+
+  /** Evaluates a module and all it imports. `replaced` stands in for packages by name. */
+  load(path: string, replaced: ReadonlyMap<string, object>): void {
+    const loaded = new Map<string, object>();
+    const evaluate = (file: string): object => {
+      const modules = this.#fresh(file) ? loaded : this.#kept;
+      const done = modules.get(file);
+      if (done !== undefined) return done;
+      const exports = {};
+      modules.set(file, exports);
+      this.#compiled(file)(exports, (specifier) =>
+        specifier.startsWith('.')
+          ? evaluate(normalize(join(dirname(file), specifier)).replace(/\.js$/, '.ts'))
+          : (replaced.get(specifier) ?? this.#packages(specifier)),
+      );
+      return exports;
+    };
+    evaluate(path);
+  }
+
+  #compiled(path: string): Evaluate {
+    const known = this.#code.get(path);
+    if (known !== undefined) return known;
+    const { outputText } = ts.transpileModule(readFileSync(join(this.#root, path), 'utf8'), {
+      fileName: path,
+      compilerOptions: {
+        target: ts.ScriptTarget.ES2022,
+        module: ts.ModuleKind.CommonJS,
+        esModuleInterop: true,
+      },
+    });
+    const evaluate = compileFunction(outputText, ['exports', 'require'], { filename: path }) as Evaluate;
+    this.#code.set(path, evaluate);
+    return evaluate;
+  }
+}

@@ -1,0 +1,23 @@
+/** What tests do to a running sidecar, and how they see what came of it. */
+import { eventually } from './processes.js';
+import { CHAT, type Sidecar } from './sidecar.js';
+
+/** Stops the chat engine's `life`th process, counted from 1, before it can be ready. Returns what lets it go on. */
+export async function holdEngine(sidecar: Sidecar, life: number): Promise<() => void> {
+  const pid = Number((await sidecar.logged('engine forked', life, ({ model }) => model === CHAT))['pid']);
+  process.kill(pid, 'SIGSTOP');
+  return () => process.kill(pid, 'SIGCONT');
+}
+
+/** Waits until a gauge or counter of the chat model is at `value`: scrapes tell nobody when it changes. */
+export async function counted(
+  sidecar: Sidecar,
+  metric: 'seats_busy' | 'waiting_requests' | 'cancels_total',
+  value: number,
+  labels: Readonly<Record<string, string>> = {},
+): Promise<void> {
+  const name = `ra_sidecar_${metric}`;
+  await eventually(`${name} at ${value}`, async () => {
+    return (await sidecar.metric(name, { model: CHAT, ...labels })) === value;
+  });
+}

@@ -1,0 +1,95 @@
+import type { Test } from 'tap';
+import { RawConnection, type RawResponse } from './raw-http.js';
+import { CHAT, type Sidecar } from './sidecar.js';
+
+/**
+ * A request whose reply goes on until `max_tokens` or the context ends it: a reward for repeating makes greedy decoding
+ * say one thing for ever, so that no end token comes.
+ */
+export const ENDLESS = {
+  model: CHAT,
+  messages: [{ role: 'user', content: 'Hello' }],
+  temperature: 0,
+  frequency_penalty: -2,
+} as const;
+
+/** The same, over after four tokens. */
+export const SHORT = { ...ENDLESS, max_tokens: 4 } as const;
+
+/** A chat stream under way, over a connection of its own that shows every byte. */
+export class OpenStream {
+  readonly connection: RawConnection;
+  /** The whole response once it is there; rejects when the connection ends before. */
+  readonly response: Promise<RawResponse>;
+
+  private constructor(connection: RawConnection) {
+    this.connection = connection;
+    this.response = connection.response();
+    // Who does not wait for the response leaves it.
+    this.response.catch(() => undefined);
+  }
+
+  /** Asks for a stream and resolves once `sign` is among its bytes: the first token, unless told otherwise. */
+  static async begin(
+    sidecar: Sidecar,
+    body: Readonly<Record<string, unknown>> = ENDLESS,
+    sign = '"delta"',
+  ): Promise<OpenStream> {
+    const connection = await RawConnection.open(sidecar.port);
+    connection.request(
+      'POST',
+      '/v1/chat/completions',
+      { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json' },
+      JSON.stringify({ ...body, stream: true }),
+    );
+    await connection.until(sign);
+    return new OpenStream(connection);
+  }
+
+  /** The caller goes away. */
+  leave(): void {
+    this.connection.close();
+  }
+}
+
+interface Frame {
+  readonly choices?: readonly { readonly finish_reason: string | null }[];
+  readonly error?: { readonly code: string; readonly type: string };
+}
+
+/** The data of a stream's frames, in order; comments are left out. */
+export function frames({ body }: RawResponse): string[] {
+  const all = body.split('\n\n').filter((frame) => frame.startsWith('data: '));
+  return all.map((frame) => frame.slice('data: '.length));
+}
+
+/** Asserts that a stream that had begun was ended early as contract.md section 4 says. */
+export function endsEarly(t: Test, response: RawResponse, error: { code: string; type: string }): void {
+  const data = frames(response);
+  t.notOk(data.includes('[DONE]'), 'no [DONE]');
+  const parsed = data.map((text) => JSON.parse(text) as Frame);
+  t.equal(parsed.filter((frame) => frame.error).length, 1, 'exactly one error frame');
+  t.match(parsed.at(-1), { error }, 'it is the last');
+  const reasons = parsed.flatMap(({ choices = [] }) => choices.map((choice) => choice.finish_reason));
+  t.ok(reasons.length > 0, 'tokens came before it');
+  t.ok(
+    reasons.every((reason) => reason === null),
+    'no invented finish_reason',
+  );
+  hasTrailer(t, response);
+}
+
+/** Asserts that a stream ended as it should: a finish_reason, `[DONE]`, the trailer, no error. */
+export function endsWell(t: Test, response: RawResponse): void {
+  const data = frames(response);
+  t.equal(data.at(-1), '[DONE]');
+  t.notOk(response.body.includes('"error"'), 'no error');
+  const last = JSON.parse(data.at(-2) ?? '{}') as Frame;
+  t.ok(last.choices?.[0]?.finish_reason, 'a finish_reason');
+  hasTrailer(t, response);
+}
+
+function hasTrailer(t: Test, { trailers }: RawResponse): void {
+  const timing = trailers.find(([name]) => name.toLowerCase() === 'server-timing');
+  t.match(timing?.[1], /^ra-ttft;dur=[0-9.]+$/, 'the trailer follows');
+}

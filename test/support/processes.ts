@@ -1,0 +1,98 @@
+/** Processes as the kernel shows them in /proc, for tests that kill some and count who is left. Linux only. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as wait } from 'node:timers/promises';
+
+/** Long enough for a loaded machine. */
+const SEEN_MS = 60_000;
+const LOOK_MS = 10;
+
+export interface Running {
+  readonly pid: number;
+  /** Its arguments, with spaces between. */
+  readonly command: string;
+}
+
+/** Who runs in a process group; a process that ended and was not yet collected does not. */
+export function groupMembers(group: number): Running[] {
+  return running((status) => status.group === group);
+}
+
+/** Processes that `parent` started and that are still there. */
+export function childrenOf(parent: number): Running[] {
+  return running((status) => status.parent === parent);
+}
+
+/** Bytes of physical memory that a process holds. Throws when there is no such process. */
+export function residentBytes(pid: number): number {
+  const kib = /^VmRSS:\s+([0-9]+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+  if (kib === undefined) throw new Error(`process ${pid} has no memory`);
+  return Number(kib) * 1024;
+}
+
+/** The one member of a group whose command names this module. Throws when there is not exactly one. */
+export function memberNamed(group: number, module: string): number {
+  const found = groupMembers(group).filter(({ command }) => command.includes(module));
+  if (found.length !== 1 || !found[0]) throw new Error(`${found.length} processes run ${module}`);
+  return found[0].pid;
+}
+
+/** Signals every process of a group; one without members is left in peace. */
+export function signalGroup(group: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(-group, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
+export function isRunning(pid: number): boolean {
+  return statusOf(pid) !== undefined;
+}
+
+/** Paths of the files that are mapped into a process, its libraries among them. */
+export function mappedFiles(pid: number): string[] {
+  const lines = readFileSync(`/proc/${pid}/maps`, 'utf8').split('\n');
+  return [...new Set(lines.map((line) => line.slice(line.indexOf('/'))).filter((path) => path.startsWith('/')))];
+}
+
+/** Looks again and again until `seen`: for what tells nobody when it happens. Rejects after {@link SEEN_MS}. */
+export async function eventually(what: string, seen: () => boolean | Promise<boolean>): Promise<void> {
+  const until = performance.now() + SEEN_MS;
+  while (!(await seen())) {
+    if (performance.now() > until) throw new Error(`${what}: not seen`);
+    await wait(LOOK_MS);
+  }
+}
+
+interface Status {
+  readonly parent: number;
+  readonly group: number;
+}
+
+function running(wanted: (status: Status) => boolean): Running[] {
+  return readdirSync('/proc')
+    .filter((name) => /^[0-9]+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      const status = statusOf(pid);
+      return status !== undefined && wanted(status);
+    })
+    .map((pid) => ({ pid, command: read(pid, 'cmdline')?.replaceAll('\0', ' ').trim() ?? '' }));
+}
+
+function statusOf(pid: number): Status | undefined {
+  // After the name, which may hold anything: state, parent, group.
+  const stat = read(pid, 'stat');
+  const [state, parent, group] = stat?.slice(stat.lastIndexOf(')') + 2).split(' ') ?? [];
+  if (state === undefined || state === 'Z' || state === 'X') return undefined;
+  return { parent: Number(parent), group: Number(group) };
+}
+
+/** Undefined when the process is gone. */
+function read(pid: number, file: string): string | undefined {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,104 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { EventEmitter, once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import {
+  PROTOCOL_VERSION as v,
+  type EngineSetup,
+  type FromEngine,
+  type GenerateJob,
+  type Output,
+  type ToEngine,
+} from '../../engine/protocol.js';
+import { embeddedTestModel } from './models.js';
+
+const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
+
+type Kind = Output['kind'];
+type Seen = Output & { readonly step: number };
+
+/** An engine process without a sidecar: jobs go in by hand, and every output is kept with the number of its step. */
+export class RealEngine {
+  readonly outputs: Seen[] = [];
+  /** Jobs that hold a sequence or wait for one, by the last heartbeat; undefined until one came after what was sent last. */
+  live: number | undefined;
+  readonly #child: ChildProcess;
+  readonly #events = new EventEmitter();
+  #ready = false;
+
+  private constructor() {
+    this.#child = fork(ENTRY, { serialization: 'advanced', stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+    this.#child.on('message', (message: FromEngine) => this.#take(message));
+  }
+
+  /** Starts one on the embedded model and waits until it is ready; killed when the test ends. */
+  static async start(
+    t: { teardown(fn: () => Promise<void>): void },
+    setup: Pick<EngineSetup, 'seats' | 'contextPerSeat' | 'prefillTokensPerStep'>,
+  ): Promise<RealEngine> {
+    const file = await embeddedTestModel();
+    const engine = new RealEngine();
+    t.teardown(async () => {
+      const exit = once(engine.#child, 'exit');
+      engine.#child.kill('SIGKILL');
+      await exit;
+    });
+    const kind = 'chat';
+    engine.#send({ v, kind: 'start', setup: { ...setup, file, kind, threads: 1, gpu: false, heartbeatMs: 50 } });
+    await engine.#until(() => engine.#ready);
+    return engine;
+  }
+
+  /** So many tokens of plain text. */
+  prompt(tokens: number): Uint32Array {
+    return new Uint32Array(tokens).fill(LETTER);
+  }
+
+  /** Greedy, and so fond of repeating itself that no end token comes. */
+  generate(id: number, { prompt, maxTokens }: Pick<GenerateJob, 'prompt' | 'maxTokens'>): void {
+    const sampling = { temperature: 0, topP: 1, frequencyPenalty: -2, presencePenalty: 0, seed: 1 };
+    this.#send({ v, kind: 'generate', id, job: { prompt, maxTokens, n: 1, stops: [], ...sampling } });
+  }
+
+  cancel(id: number): void {
+    this.#send({ v, kind: 'cancel', id });
+  }
+
+  /** Waits for an output of a job. */
+  async output(id: number, kind: Kind): Promise<void> {
+    await this.#until(() => this.outputs.some((output) => output.id === id && output.kind === kind));
+  }
+
+  /** The step that brought a job's first output of a kind. Throws when none came. */
+  stepOf(id: number, kind: Kind): number {
+    const output = this.outputs.find((other) => other.id === id && other.kind === kind);
+    if (!output) throw new Error(`no ${kind} of job ${id}`);
+    return output.step;
+  }
+
+  /** Whether no output of one job came after the first of another. */
+  silentAfter(id: number, other: number): boolean {
+    const from = this.outputs.findIndex((output) => output.id === other);
+    return from >= 0 && !this.outputs.slice(from).some((output) => output.id === id);
+  }
+
+  #send(message: ToEngine): void {
+    this.live = undefined;
+    this.#child.send(message);
+  }
+
+  #take(message: FromEngine): void {
+    if (message.kind === 'ready') this.#ready = true;
+    else if (message.kind === 'heartbeat') this.live = message.live;
+    else if (message.kind === 'step') {
+      this.outputs.push(...message.outputs.map((output) => ({ ...output, step: message.step })));
+    } else throw new Error(`the engine cannot serve: ${message.reason}`);
+    this.#events.emit('message');
+  }
+
+  async #until(seen: () => boolean): Promise<void> {
+    while (!seen()) await once(this.#events, 'message');
+  }
+}
+
+/** A byte of the embedded vocabulary, which has one token for each. */
+const LETTER = 97;

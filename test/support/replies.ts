@@ -1,0 +1,108 @@
+/** What tests ask of a chat model and read of its answers. */
+import { validateAnswer, type AnswerKind } from '../../sidecar/contracts/answer-schemas.js';
+import type { Sidecar } from './sidecar.js';
+
+export interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly total_tokens: number;
+}
+
+export interface Choice {
+  readonly index: number;
+  readonly message: { readonly role: string; readonly content: string };
+  readonly finish_reason: string;
+  readonly matched_stop?: string | number;
+}
+
+export interface Completion {
+  readonly id: string;
+  readonly created: number;
+  readonly model: string;
+  readonly choices: readonly [Choice, ...Choice[]];
+  readonly usage: Usage;
+  readonly metadata: {
+    readonly weight_version: string;
+    readonly weight_versions: readonly { readonly version: string; readonly start: number; readonly end: number }[];
+  };
+}
+
+export interface ErrorAnswer {
+  readonly error: {
+    readonly message: string;
+    readonly type: string;
+    readonly code: string;
+    readonly param: string | null;
+  };
+}
+
+/** The answer, parsed. Throws when it breaks the contract. */
+export function checked(kind: AnswerKind, text: string): unknown {
+  const outcome = validateAnswer(kind, JSON.parse(text));
+  if (!outcome.ok) throw new Error(`not a ${kind} of the contract: ${outcome.path} ${outcome.message}`);
+  return outcome.value;
+}
+
+/** One user turn, for a whole reply. */
+export async function complete(
+  sidecar: Sidecar,
+  prompt: string,
+  options: Readonly<Record<string, unknown>> = {},
+): Promise<Completion> {
+  const response = await sidecar.chat({ messages: [{ role: 'user', content: prompt }], ...options });
+  const text = await response.text();
+  if (response.status !== 200) throw new Error(`${response.status} ${text}`);
+  return checked('completion', text) as Completion;
+}
+
+export async function textOf(
+  sidecar: Sidecar,
+  prompt: string,
+  options?: Readonly<Record<string, unknown>>,
+): Promise<string> {
+  return (await complete(sidecar, prompt, options)).choices[0].message.content;
+}
+
+/** A refusal: its status and its error, held to the contract. */
+export async function refusalOf(response: Response): Promise<ErrorAnswer['error'] & { readonly status: number }> {
+  const { error } = checked('error', await response.text()) as ErrorAnswer;
+  return { status: response.status, ...error };
+}
+
+/** One chunk of a stream. */
+export interface Chunk {
+  readonly id: string;
+  readonly created: number;
+  readonly system_fingerprint: string;
+  readonly choices: readonly {
+    readonly index: number;
+    readonly delta: { readonly role?: string; readonly content?: string };
+    readonly finish_reason: string | null;
+  }[];
+  readonly usage?: Usage;
+}
+
+/** The data of each event of a stream, comments left out. Throws on anything that is neither. */
+export function eventsOf(body: string): string[] {
+  if (!body.endsWith('\n\n')) throw new Error('the stream ends within a frame');
+  return body
+    .slice(0, -2)
+    .split('\n\n')
+    .flatMap((frame) => {
+      if (/^: [^\n]*$/.test(frame)) return [];
+      if (!/^data: [^\n]+$/.test(frame)) throw new Error('neither an event nor a comment');
+      return [frame.slice('data: '.length)];
+    });
+}
+
+/** All chunks of a stream that ended well. */
+export function chunksOf(body: string): Chunk[] {
+  const events = eventsOf(body);
+  if (events.pop() !== '[DONE]') throw new Error('the stream does not end with [DONE]');
+  return events.map((event) => checked('chunk', event) as Chunk);
+}
+
+/** A stream's text, of the one choice. */
+export function contentOf(chunks: readonly Chunk[]): string {
+  return chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('');
+}
