@@ -24,21 +24,27 @@ export interface RouteReference {
 /** What any request can meet: a malformed head, a method that the path does not take, a fault of ours. */
 const ANY: readonly ErrorCode[] = ['bad_request', 'internal'];
 
-/** What the key decides. */
+/** What a source of identities may deny with. */
 const KEYED: readonly ErrorCode[] = [
+  'proxy_retired',
   'invalid_api_key',
   'expired_api_key',
   'revoked_api_key',
+  'model_not_entitled',
+  'not_in_cohort',
   'account_frozen',
   'unattributed_key',
+  'insufficient_credit',
   'user_rate_limited',
+  'quota_exceeded',
   'gateway_unavailable',
   'control_plane_overloaded',
+  'credit_gate_unavailable',
 ];
 
 /** What can befall work for a model. Nobody reads the answer to a cancelled request. */
 const WORK = (Object.keys(CATALOGUE) as ErrorCode[]).filter(
-  (code) => !['not_found', 'proxy_retired', 'request_cancelled'].includes(code),
+  (code) => code !== 'not_found' && code !== 'request_cancelled',
 );
 
 export const ROUTES: readonly RouteReference[] = [

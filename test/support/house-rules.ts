@@ -54,7 +54,11 @@ export const rooms: readonly Room[] = [
   { name: 'engine/prompt', path: folder('engine/prompt'), sees: ['engine/protocol'] },
   { name: 'engine/output', path: folder('engine/output'), sees: ['engine/protocol'] },
   { name: 'engine/grammar', path: file('engine', 'grammar'), sees: ['engine/protocol'] },
-  { name: 'engine/runtime', path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences'), sees: ENGINE_PURE },
+  {
+    name: 'engine/runtime',
+    path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences'),
+    sees: ENGINE_PURE,
+  },
   { name: 'engine/jobs', path: file('engine', 'generation|scoring'), sees: ENGINE_RUNTIME },
   { name: 'engine/steps', path: file('engine', 'steps'), sees: ENGINE_JOBS },
   { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
