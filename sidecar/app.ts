@@ -19,6 +19,7 @@ import { createServer, type Routes } from './http/server.js';
 import { InFlight } from './in-flight.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
+import { openApiDocument } from './reference/openapi.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
 import { MeteredSpool } from './usage/metered-spool.js';
@@ -123,8 +124,11 @@ export async function startApp(
       onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     });
   const ops: Routes = { '/healthz': { GET: healthz }, '/readyz': { GET: (exchange) => readyz(exchange, services) } };
+  const openApi = JSON.stringify(openApiDocument());
   const front = serve({
     ...ops,
+    // No key: it holds nothing that a caller may not know.
+    '/v1/openapi.json': { GET: (exchange) => exchange.reply({ status: 200, body: openApi }) },
     '/v1/models': { GET: (exchange) => listModels(exchange, services) },
     '/v1/chat/completions': { POST: (exchange) => inFlight.run(() => chat(exchange, services)) },
     '/v1/completions': { POST: (exchange) => completions(exchange, services) },

@@ -17,6 +17,9 @@ const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
 /** Maps in answers whose names are the caller's: they do not show in a path. */
 const OPEN_MAPS: ReadonlySet<string> = new Set(['answers', 'probabilities', 'legend']);
 
+/** The log's word for an answer that is not as its schema has it. */
+export const BROKEN_ANSWER = 'answer breaks its schema';
+
 /** The frame that ends a stream which went well. */
 const DONE = '[DONE]';
 
@@ -30,7 +33,7 @@ type Report = (problem: string) => void;
 export function checkAnswers(log: Log): (exchange: Exchange) => Exchange {
   return (exchange) =>
     new CheckedExchange(exchange, (problem) =>
-      log.forRequest(exchange.head.requestId).error('answer breaks its schema', { reason: problem }),
+      log.forRequest(exchange.head.requestId).error(BROKEN_ANSWER, { reason: problem }),
     );
 }
 

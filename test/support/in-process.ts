@@ -9,6 +9,7 @@ import type { UsageRecord } from '../../sidecar/ledger.js';
 import type { Log, LogFields } from '../../sidecar/telemetry/logger.js';
 import type { Spool } from '../../sidecar/usage/spool.js';
 import { STUB_ENTRY } from './engine-harness.js';
+import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
 import { RawConnection, type RawResponse } from './raw-http.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
@@ -110,6 +111,7 @@ export class InProcess {
     t.teardown(async () => {
       await app.drain();
       await rm(dir, { recursive: true, force: true });
+      holdAnswers(log.lines);
     });
     if (!models.some(({ cold }) => cold)) await app.ready();
     for (const { id, cold } of models) {
@@ -207,6 +209,8 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
     listen: { port: 0 },
     operators: { port: 0 },
     dataDir: dir,
+    // Whatever a test is about, each answer it causes is held to its schema.
+    development: { validateAnswers: true },
     models: models.map(({ cold: never, ...model }) => ({
       seats: 2,
       contextPerSeat: 1024,
@@ -223,7 +227,7 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
 
 /** Keeps all lines. */
 export class RecordingLog implements Log {
-  readonly #lines: Line[] = [];
+  readonly lines: Line[] = [];
   readonly #news = new EventEmitter().setMaxListeners(0);
   readonly error = this.#writer();
   readonly warn = this.error;
@@ -237,7 +241,7 @@ export class RecordingLog implements Log {
 
   async seen(event: string, fits: (line: Line) => boolean = () => true): Promise<Line> {
     for (;;) {
-      const found = this.#lines.find((line) => line.event === event && fits(line));
+      const found = this.lines.find((line) => line.event === event && fits(line));
       if (found) return found;
       await once(this.#news, 'line');
     }
@@ -245,7 +249,7 @@ export class RecordingLog implements Log {
 
   #writer(requestId?: string): Log['info'] {
     return (event, fields) => {
-      this.#lines.push({ event, ...fields, ...(requestId !== undefined && { requestId }) });
+      this.lines.push({ event, ...fields, ...(requestId !== undefined && { requestId }) });
       this.#news.emit('line');
     };
   }

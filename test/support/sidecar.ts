@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
 import { signalGroup } from './processes.js';
 
@@ -127,7 +128,7 @@ export class Sidecar {
       sidecar.child.kill('SIGKILL');
       if (ownGroup) signalGroup(sidecar.pid, 'SIGKILL');
       await sidecar.exited();
-      sidecar.#holdAnswers();
+      holdAnswers(sidecar.lines);
     });
     return sidecar;
   }
@@ -170,12 +171,6 @@ export class Sidecar {
         );
       });
     }
-  }
-
-  /** Throws, which fails the test, when an answer broke its schema; the log names schema and place. */
-  #holdAnswers(): void {
-    const broken = this.lines.filter(({ event }) => event === 'answer breaks its schema');
-    if (broken.length > 0) throw new Error(`answers broke their schemas: ${JSON.stringify(broken)}`);
   }
 
   #closedCleanly(): boolean {
