@@ -63,14 +63,24 @@ export interface IdempotencyLimits {
   readonly keepMs: number;
 }
 
+/** A completed key, linked in the order of completion, which is that of forgetting. */
+interface Remembered {
+  readonly id: string;
+  readonly fingerprint: string;
+  /** Clock reading. */
+  readonly until: number;
+  next: Remembered | undefined;
+}
+
 /** The keys that were seen. Those in flight come on top of `maxKeys`; each has or waits for a seat, which bounds them. */
 export class IdempotencyKeys {
   readonly #clock: Clock;
   readonly #limits: IdempotencyLimits;
   /** Key -> fingerprint. */
   readonly #inFlight = new Map<string, string>();
-  /** In the order of completion, which is that of forgetting. */
-  readonly #completed = new Map<string, { readonly fingerprint: string; readonly until: number }>();
+  readonly #completed = new Map<string, Remembered>();
+  #oldest: Remembered | undefined;
+  #newest: Remembered | undefined;
 
   constructor(clock: Clock, limits: IdempotencyLimits) {
     this.#clock = clock;
@@ -100,19 +110,28 @@ export class IdempotencyKeys {
       if (over) return;
       over = true;
       this.#inFlight.delete(id);
-      if (!completed) return;
-      this.#completed.set(id, { fingerprint, until: this.#clock.now() + this.#limits.keepMs });
-      this.#forget();
+      if (completed) this.#remember(id, fingerprint);
     };
     return { complete: () => end(true), release: () => end(false) };
+  }
+
+  #remember(id: string, fingerprint: string): void {
+    const until = this.#clock.now() + this.#limits.keepMs;
+    const remembered: Remembered = { id, fingerprint, until, next: undefined };
+    this.#completed.set(id, remembered);
+    if (this.#newest === undefined) this.#oldest = remembered;
+    else this.#newest.next = remembered;
+    this.#newest = remembered;
+    this.#forget();
   }
 
   /** Drops what is too old or too much. Each key is dropped once, so this costs a claim next to nothing. */
   #forget(): void {
     const now = this.#clock.now();
-    for (const [id, { until }] of this.#completed) {
-      if (until > now && this.#completed.size <= this.#limits.maxKeys) return;
-      this.#completed.delete(id);
+    while (this.#oldest && (this.#oldest.until <= now || this.#completed.size > this.#limits.maxKeys)) {
+      this.#completed.delete(this.#oldest.id);
+      this.#oldest = this.#oldest.next;
     }
+    if (this.#oldest === undefined) this.#newest = undefined;
   }
 }

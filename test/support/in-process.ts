@@ -23,14 +23,21 @@ export const ACME: Caller = {
   weight: 4,
 };
 
-/** Whoever sends `Bearer good` is ACME; a test adds others. */
+/** Whoever sends `Bearer good` is ACME; a test adds others. Of those it does not know it asks `behind`, if given. */
 export class FakeIdentity implements Identity {
+  readonly #behind: Identity | undefined;
   /** By Authorization header; an error is thrown. */
   readonly answers = new Map<string | undefined, Caller | Denied | Error>([['Bearer good', ACME]]);
 
-  resolve({ authorization }: Credentials): Promise<Caller | Denied> {
-    const answer = this.answers.get(authorization) ?? { kind: 'denied', code: 'invalid_api_key' };
-    return answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer);
+  constructor(behind?: Identity) {
+    this.#behind = behind;
+  }
+
+  resolve(credentials: Credentials): Promise<Caller | Denied> {
+    const answer = this.answers.get(credentials.authorization);
+    if (answer instanceof Error) return Promise.reject(answer);
+    if (answer) return Promise.resolve(answer);
+    return this.#behind?.resolve(credentials) ?? Promise.resolve({ kind: 'denied', code: 'invalid_api_key' });
   }
 }
 
@@ -61,7 +68,7 @@ export interface Options {
   readonly models: readonly StubModel[];
   /** Sections of the configuration, besides those that this harness sets. */
   readonly config?: Readonly<Record<string, unknown>>;
-  readonly identity?: Identity;
+  readonly identity?: FakeIdentity;
 }
 
 interface Owner {
@@ -93,12 +100,11 @@ export class InProcess {
   }
 
   /** Resolves once all models but the cold ones take work. */
-  static async start(t: Owner, { models, config = {}, identity }: Options): Promise<InProcess> {
+  static async start(t: Owner, { models, config = {}, identity = new FakeIdentity() }: Options): Promise<InProcess> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-in-process-'));
-    const fake = new FakeIdentity();
     const spool = new FakeSpool();
     const log = new RecordingLog();
-    const app = await startApp(await configure(dir, models, config), identity ?? fake, log, {
+    const app = await startApp(await configure(dir, models, config), identity, log, {
       spool,
       engineEntry: STUB_ENTRY,
     });
@@ -111,7 +117,7 @@ export class InProcess {
     for (const { id, cold } of models) {
       if (cold !== true) await log.seen('engine ready', ({ model }) => model === id);
     }
-    return new InProcess(app, t, fake, spool, log);
+    return new InProcess(app, t, identity, spool, log);
   }
 
   get port(): number {
