@@ -93,14 +93,20 @@ const CALL_PIECE = {
   ],
 } as const;
 
-const CHUNK_FIELDS = closed(['id', 'object', 'created', 'model', 'system_fingerprint', 'choices'], {
+/** What every frame of one stream has, chunks and the usage chunk alike. */
+const CHUNK_HEAD = {
   id: { type: 'string', minLength: 1, maxLength: 256 },
   object: { const: 'chat.completion.chunk' },
   created: COUNT,
   model: MODEL,
   system_fingerprint: FINGERPRINT,
+} as const;
+
+const CHUNK = closed([...Object.keys(CHUNK_HEAD), 'choices'], {
+  ...CHUNK_HEAD,
   choices: {
     type: 'array',
+    minItems: 1,
     maxItems: 1,
     items: closed(['index', 'delta', 'finish_reason'], {
       index: { type: 'integer', minimum: 0, maximum: 15 },
@@ -113,16 +119,14 @@ const CHUNK_FIELDS = closed(['id', 'object', 'created', 'model', 'system_fingerp
       finish_reason: { enum: [...FINISH_REASON.enum, null] },
     }),
   },
-  usage: USAGE,
 });
 
-/** The usage chunk has no choice; every other chunk has one and no usage. */
-const CHUNK = {
-  ...CHUNK_FIELDS,
-  if: { properties: { choices: { maxItems: 0 } } },
-  then: { required: ['usage'] },
-  else: { not: { required: ['usage'] }, 'x-message': 'must not have usage beside choices' },
-} as const;
+/** Sent once, before the stream's end, when asked for. */
+const USAGE_CHUNK = closed([...Object.keys(CHUNK_HEAD), 'choices', 'usage'], {
+  ...CHUNK_HEAD,
+  choices: { type: 'array', maxItems: 0 },
+  usage: USAGE,
+});
 
 const MODEL_LIST = closed(['object', 'data'], {
   object: { const: 'list' },
@@ -213,6 +217,7 @@ const READINESS = {
 export const ANSWER_SCHEMAS = {
   completion: COMPLETION,
   chunk: CHUNK,
+  usageChunk: USAGE_CHUNK,
   models: MODEL_LIST,
   decisions: DECISIONS,
   systemone: SYSTEMONE,

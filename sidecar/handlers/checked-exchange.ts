@@ -107,7 +107,9 @@ class CheckedStream implements EventStream {
 }
 
 function kindOf(frame: string): AnswerKind {
-  return frame.startsWith('{"error":') ? 'error' : 'chunk';
+  if (frame.startsWith('{"error":')) return 'error';
+  // Quotes inside a text are escaped, so that no text can look like this.
+  return frame.includes('"choices":[]') ? 'usageChunk' : 'chunk';
 }
 
 function check(kind: AnswerKind, text: string, report: Report): AnswerKind {

@@ -52,7 +52,7 @@ function routeText(route: RouteReference): string {
   const lines = [
     ...(request === undefined ? [] : [`- Body: ${link(request)}.`]),
     ...(answer === undefined || answer === 'OpenApi' ? [] : [`- 200: ${link(answer)}.`]),
-    ...(frames === undefined ? [] : [`- 200, streamed: frames of ${link(frames)}.`]),
+    ...(frames === undefined ? [] : [`- 200, streamed: frames of ${frames.map(link).join(', ')}.`]),
     ...[...refusalsOf(route)].map(
       ([status, codes]) => `- ${status}: ${codes.map((each) => `\`${each}\``).join(', ')}.`,
     ),

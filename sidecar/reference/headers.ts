@@ -25,8 +25,9 @@ export const REQUEST_HEADERS: readonly RequestHeader[] = [
     name: 'Idempotency-Key',
     description:
       'A key of the caller’s for this request alone: sent again with it, a request that ran or runs is refused and not ' +
-      'run twice. Visible ASCII, bare or in double quotes; per account; remembered for 24 hours.',
-    schema: { type: 'string', minLength: 1, maxLength: 257 },
+      'run twice. 1 to 255 visible ASCII characters, bare or in double quotes; per account; remembered for 24 hours ' +
+      'unless the operator sets another time.',
+    schema: { type: 'string', minLength: 1 },
     withBody: true,
   },
 ];

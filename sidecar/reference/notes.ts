@@ -20,7 +20,8 @@ export const SHAPES: Readonly<Record<string, string>> = {
   ChatCompletion: 'A whole reply.',
   CompletionToolCall: 'A call that the model asks for. `arguments` is the text of a JSON object.',
   Usage: 'Tokens of one request: the prompt once, the completions of all choices together.',
-  ChatCompletionChunk: 'One frame of a stream. The usage chunk has no choices; every other chunk has one.',
+  ChatCompletionChunk: 'One frame of a stream.',
+  UsageChunk: 'The frame that `stream_options.include_usage` asks for, once, before `[DONE]`.',
   ModelList: 'The chat models that the key may call in this environment. Decision models are not listed.',
   DecisionsRequest: 'The body of POST /v1/decisions. Closed.',
   Question: 'One question, by its `type`. Each is scored on its own: the others and their order change nothing.',
@@ -187,7 +188,15 @@ export const NOTES: Readonly<Record<string, Readonly<Record<string, Note>>>> = {
       description:
         'One reply’s next piece. `delta.role` comes on its first chunk; `finish_reason` on its last, whose delta is empty. A tool call’s `id`, `type` and name come on its first piece alone.',
     },
-    usage: { description: 'On the usage chunk alone.' },
+  },
+  UsageChunk: {
+    id: { description: 'The reply’s id, the same in every chunk.' },
+    object: { description: 'The kind of object.' },
+    created: { description: 'Unix time in seconds, the same in every chunk.' },
+    model: MODEL,
+    system_fingerprint: { description: 'Names the weights.' },
+    choices: { description: 'None.' },
+    usage: { description: 'Tokens.' },
   },
   ModelList: {
     object: { description: 'The kind of object.' },

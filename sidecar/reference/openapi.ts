@@ -85,7 +85,7 @@ function success({ request, frames }: RouteReference, answer: string): object {
     headers: headers(request === undefined ? [] : ['Server-Timing']),
     content: {
       ...json(answer),
-      ...(frames !== undefined && { 'text/event-stream': { schema: reference(frames) } }),
+      ...(frames !== undefined && { 'text/event-stream': { schema: { oneOf: frames.map(reference) } } }),
     },
   };
 }

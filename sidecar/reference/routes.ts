@@ -14,8 +14,8 @@ export interface RouteReference {
   readonly request?: string;
   /** Named schema of the 200's body, its media type where that is not `application/json`; absent: it only refuses. */
   readonly answer?: string;
-  /** Named schema of the frames of a streamed 200. */
-  readonly frames?: string;
+  /** Named schemas of the frames of a streamed 200. */
+  readonly frames?: readonly string[];
   /** A status other than 200 that carries no error: its named schema. */
   readonly other?: readonly [status: number, schema: string, description: string];
   readonly errors: readonly ErrorCode[];
@@ -64,7 +64,7 @@ export const ROUTES: readonly RouteReference[] = [
     key: true,
     request: 'ChatCompletionRequest',
     answer: 'ChatCompletion',
-    frames: 'ChatCompletionChunk',
+    frames: ['ChatCompletionChunk', 'UsageChunk', 'Error'],
     errors: WORK,
   },
   {

@@ -41,6 +41,7 @@ const TESTS = [
   'json-text',
   'urls',
   'paths',
+  'completions',
   'chat',
   'decisions',
   'systemone',

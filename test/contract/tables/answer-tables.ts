@@ -225,7 +225,6 @@ const CHUNK: AnswerTable = {
     model: 'm',
     system_fingerprint: 'f',
     choices: [frame],
-    usage,
   },
   rules: [
     object([]),
@@ -234,7 +233,13 @@ const CHUNK: AnswerTable = {
     count(['created']),
     text(['model'], 1, 128),
     fingerprint,
-    { ...list(['choices'], 0, 1, () => frame), bad: [[[frame, frame], 'must have at most 1 item']] },
+    {
+      ...list(['choices'], 1, 1, () => frame),
+      bad: [
+        [[], 'must have at least 1 item'],
+        [[frame, frame], 'must have at most 1 item'],
+      ],
+    },
     object(['choices', 0]),
     count(['choices', 0, 'index'], 15),
     object(['choices', 0, 'delta'], [{}]),
@@ -248,22 +253,40 @@ const CHUNK: AnswerTable = {
       good: [...REASONS, null],
       bad: [['STOP', `must be one of ${REASONS.join(', ')}, null`]],
     },
-    ...usageRules,
   ],
   objects: [
-    {
-      at: [],
-      fields: ['id', 'object', 'created', 'model', 'system_fingerprint', 'choices', 'usage'],
-      required: ['id', 'object', 'created', 'model', 'system_fingerprint', 'choices'],
-    },
+    all([], ['id', 'object', 'created', 'model', 'system_fingerprint', 'choices']),
     all(['choices', 0], ['index', 'delta', 'finish_reason']),
     {
       at: ['choices', 0, 'delta'],
       fields: ['role', 'content', 'reasoning_content', 'tool_calls'],
       required: [],
     },
-    ...usageObjects,
   ],
+};
+
+const USAGE_CHUNK: AnswerTable = {
+  kind: 'usageChunk',
+  base: {
+    id: 'chatcmpl-1',
+    object: 'chat.completion.chunk',
+    created: 1,
+    model: 'm',
+    system_fingerprint: 'f',
+    choices: [],
+    usage,
+  },
+  rules: [
+    object([]),
+    text(['id'], 1, 256),
+    constant(['object'], 'chat.completion.chunk'),
+    count(['created']),
+    text(['model'], 1, 128),
+    fingerprint,
+    { ...list(['choices'], 0, 0, () => frame), bad: [[[frame], 'must have at most 0 items']] },
+    ...usageRules,
+  ],
+  objects: [all([], ['id', 'object', 'created', 'model', 'system_fingerprint', 'choices', 'usage']), ...usageObjects],
 };
 
 const MODELS: AnswerTable = {
@@ -420,4 +443,12 @@ const ERROR: AnswerTable = {
   objects: [all([], ['error']), all(['error'], ['message', 'type', 'code', 'param'])],
 };
 
-export const ANSWER_TABLES: readonly AnswerTable[] = [COMPLETION, CHUNK, MODELS, DECISIONS, SYSTEMONE, ERROR];
+export const ANSWER_TABLES: readonly AnswerTable[] = [
+  COMPLETION,
+  CHUNK,
+  USAGE_CHUNK,
+  MODELS,
+  DECISIONS,
+  SYSTEMONE,
+  ERROR,
+];

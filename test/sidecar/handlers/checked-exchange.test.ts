@@ -95,12 +95,14 @@ t.test('streams', async (t) => {
     [[TEXT, failure], []],
     [[failure], []],
     [[TEXT.replace('"created":1', '"created":-1'), '[DONE]'], ['chunk: created must be at least 0']],
-    [[USAGE.replace(/"usage".*/, '"usage":{}}'), '[DONE]'], ['chunk: usage.prompt_tokens is required']],
+    [[USAGE.replace(/"usage".*/, '"usage":{}}'), '[DONE]'], ['usageChunk: usage.prompt_tokens is required']],
     [
       [LAST.replace('}]}', `}],${USAGE.slice(USAGE.indexOf('"usage"'))}`), '[DONE]'],
-      ['chunk: the body must not have usage beside choices'],
+      [
+        'chunk: the body has a field outside the contract; its fields are id, object, created, model, system_fingerprint, choices',
+      ],
     ],
-    [[USAGE.replace(/,"usage".*/, '}'), '[DONE]'], ['chunk: usage is required']],
+    [[USAGE.replace(/,"usage".*/, '}'), '[DONE]'], ['usageChunk: usage is required']],
     [[`{${SECRET}`, '[DONE]'], ['chunk: is not JSON']],
     [['{"error":{}}'], ['error: error.message is required']],
     [[TEXT], ['stream: it ends without [DONE] or an error frame']],
