@@ -74,13 +74,16 @@ const NO_LOGITS = new Uint32Array(0);
 /** llama.cpp has one state per position here: positions may be cut off at the end, one by one, at no cost. */
 export class BatchDecoder implements Decoder {
   readonly #context: AddonContext;
-  readonly #newSampler: () => AddonSampler;
+  readonly #samplers: SamplerPool;
+  readonly #scorer: AddonSampler;
   /** Positions each sequence holds. */
   readonly #length: number[];
 
   private constructor({ context, newSampler }: Internals, sequences: number) {
     this.#context = context;
-    this.#newSampler = newSampler;
+    this.#samplers = new SamplerPool(newSampler);
+    this.#scorer = newSampler();
+    this.#scorer.applyConfig({ temperature: 0 });
     this.#length = new Array<number>(sequences).fill(0);
   }
 
@@ -117,7 +120,7 @@ export class BatchDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new BatchSampler(this.#newSampler(), sampling);
+    return new BatchSampler(this.#samplers, sampling);
   }
 
   /** Puts all parts into one batch; returns where each one's logits will be. */
@@ -145,27 +148,22 @@ export class BatchDecoder implements Decoder {
 
   /** As in iterator-decoder.ts: Σ exp(l − max) over the vocabulary, and the argmax beside the labels for that max. */
   async #score(logitIndex: number, labels: Uint32Array): Promise<Float64Array> {
-    const sampler = this.#newSampler();
-    try {
-      sampler.applyConfig({ temperature: 0 });
-      const filter = [Array.from(labels), false, false, true, 0] as const;
-      const [, , , pairs, total] = await this.#context.sampleToken(logitIndex, sampler, false, false, filter, true);
-      const logits = new Map<number, number>();
-      let max = -Infinity;
-      for (let i = 0; i + 1 < pairs.length; i += 2) {
-        const logit = pairs[i + 1] ?? NaN;
-        logits.set(pairs[i] ?? -1, logit);
-        max = Math.max(max, logit);
-      }
-      const logTotal = max + Math.log(total);
-      return Float64Array.from(labels, (label) => {
-        const logit = logits.get(label);
-        if (logit === undefined) throw new Error('a label has no logit');
-        return logit - logTotal;
-      });
-    } finally {
-      sampler.dispose();
+    const filter = [Array.from(labels), false, false, true, 0] as const;
+    const scored = await this.#context.sampleToken(logitIndex, this.#scorer, false, false, filter, true);
+    const [, , , pairs, total] = scored;
+    const logits = new Map<number, number>();
+    let max = -Infinity;
+    for (let i = 0; i + 1 < pairs.length; i += 2) {
+      const logit = pairs[i + 1] ?? NaN;
+      logits.set(pairs[i] ?? -1, logit);
+      max = Math.max(max, logit);
     }
+    const logTotal = max + Math.log(total);
+    return Float64Array.from(labels, (label) => {
+      const logit = logits.get(label);
+      if (logit === undefined) throw new Error('a label has no logit');
+      return logit - logTotal;
+    });
   }
 }
 
@@ -173,7 +171,30 @@ function asFault(error: unknown): PartResult {
   return { kind: 'fault', reason: error instanceof Error ? error.name : 'unknown' };
 }
 
+/**
+ * Native samplers, used again and again. Each holds a candidate for every token of the vocabulary (2 MB at 150 k), which
+ * is freed only when the garbage collector comes to its wrapper, and the collector does not see that memory. No more are
+ * ever made than replies run at once.
+ */
+class SamplerPool {
+  readonly #make: () => AddonSampler;
+  readonly #idle: AddonSampler[] = [];
+
+  constructor(make: () => AddonSampler) {
+    this.#make = make;
+  }
+
+  take(): AddonSampler {
+    return this.#idle.pop() ?? this.#make();
+  }
+
+  give(sampler: AddonSampler): void {
+    this.#idle.push(sampler);
+  }
+}
+
 class BatchSampler implements Sampler {
+  readonly #pool: SamplerPool;
   readonly #sampler: AddonSampler;
   readonly #sampling: Sampling;
   /** The completion so far, kept only when penalties count over it. */
@@ -181,9 +202,12 @@ class BatchSampler implements Sampler {
   #tokens = 0;
   #disposed = false;
 
-  constructor(sampler: AddonSampler, sampling: Sampling) {
-    this.#sampler = sampler;
+  constructor(pool: SamplerPool, sampling: Sampling) {
+    this.#pool = pool;
+    this.#sampler = pool.take();
     this.#sampling = sampling;
+    // The addon begins its random numbers anew only when the seed changes, and the reply before may have had this one.
+    this.#sampler.applyConfig({ temperature: 1, seed: (sampling.seed ^ 1) >>> 0 });
     const penalized = sampling.frequencyPenalty !== 0 || sampling.presencePenalty !== 0;
     if (penalized) this.#completion = new Uint32Array(sampling.maxTokens);
     else this.#configure();
@@ -201,7 +225,7 @@ class BatchSampler implements Sampler {
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    this.#sampler.dispose();
+    this.#pool.give(this.#sampler);
   }
 
   #configure(): void {

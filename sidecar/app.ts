@@ -1,6 +1,7 @@
 /** The composition root: the one place where parts are wired. */
 import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
 import { createFifoQueue } from './admission/fifo-queue.js';
 import { systemClock } from './clock.js';
@@ -8,6 +9,8 @@ import type { Config, ModelConfig } from './config.js';
 import { embeddedModel } from './engine-client/embedded-model.js';
 import { EngineProcess } from './engine-client/supervisor.js';
 import { chat } from './handlers/chat.js';
+import { checkAnswers } from './handlers/checked-exchange.js';
+import { completions } from './handlers/completions.js';
 import { decide } from './handlers/decisions.js';
 import { listModels } from './handlers/models.js';
 import { healthz, metrics, readyz } from './handlers/ops.js';
@@ -16,9 +19,11 @@ import { createServer, type Routes } from './http/server.js';
 import { InFlight } from './in-flight.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
+import { openApiDocument } from './reference/openapi.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
 import { MeteredSpool } from './usage/metered-spool.js';
+import type { Spool } from './usage/spool.js';
 
 /** What readiness calls the prompt host; a model's id cannot hold a space. */
 const PROMPTS = 'prompt host';
@@ -47,8 +52,20 @@ interface Hosted extends HostedModel {
   readonly file: string;
 }
 
+/** Parts that a test puts in the place of the real ones. */
+export interface StandIns {
+  readonly spool?: Spool;
+  /** Path of the module that engines are forked from. */
+  readonly engineEntry?: string;
+}
+
 /** Starts everything. Rejects when an address or a file cannot be had; then nothing is left running. */
-export async function startApp(config: Config, identity: Identity, log: Log): Promise<App> {
+export async function startApp(
+  config: Config,
+  identity: Identity,
+  log: Log,
+  { spool, engineEntry = ENGINE }: StandIns = {},
+): Promise<App> {
   const registry = new Metrics(config.models.map(({ id }) => id));
   const files = await modelFiles(config);
   const readiness = new Readiness([PROMPTS, ...config.models.map(({ id }) => id)]);
@@ -74,7 +91,7 @@ export async function startApp(config: Config, identity: Identity, log: Log): Pr
   const models = new Map(
     config.models.map((model) => [
       model.id,
-      host(config, { ...model, file: files.get(model.file) ?? model.file }, { registry, readiness, log }),
+      host(config, { ...model, file: files.get(model.file) ?? model.file }, engineEntry, { registry, readiness, log }),
     ]),
   );
   const services: Services = {
@@ -84,10 +101,15 @@ export async function startApp(config: Config, identity: Identity, log: Log): Pr
     identity,
     prompts,
     models,
-    spool: new MeteredSpool((kind) => registry.usageRecorded(kind)),
+    spool: spool ?? new MeteredSpool((kind) => registry.usageRecorded(kind)),
     metrics: registry,
     log,
-    limits: { chatBytes: config.bodies.chatBytes, keepAliveMs: config.stream.keepAliveMs },
+    idempotency: new IdempotencyKeys(systemClock, config.idempotency),
+    limits: {
+      chatBytes: config.bodies.chatBytes,
+      keepAliveMs: config.stream.keepAliveMs,
+      timeoutMs: config.request.timeoutMs,
+    },
     draining: () => draining,
   };
 
@@ -98,13 +120,18 @@ export async function startApp(config: Config, identity: Identity, log: Log): Pr
       origins: config.cors.origins,
       clock: systemClock,
       limits: { totalBytes: config.bodies.totalBytes },
+      ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
       onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     });
   const ops: Routes = { '/healthz': { GET: healthz }, '/readyz': { GET: (exchange) => readyz(exchange, services) } };
+  const openApi = JSON.stringify(openApiDocument());
   const front = serve({
     ...ops,
+    // No key: it holds nothing that a caller may not know.
+    '/v1/openapi.json': { GET: (exchange) => exchange.reply({ status: 200, body: openApi }) },
     '/v1/models': { GET: (exchange) => listModels(exchange, services) },
     '/v1/chat/completions': { POST: (exchange) => inFlight.run(() => chat(exchange, services)) },
+    '/v1/completions': { POST: (exchange) => completions(exchange, services) },
     '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
     '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
   });
@@ -188,13 +215,13 @@ function unservable(id: string, file: string, why: string): string {
 }
 
 /** One model: its engine process and its queue, which is closed whenever the engine is not there. */
-function host(config: Config, model: ModelConfig, { registry, readiness, log }: Listeners): Hosted {
+function host(config: Config, model: ModelConfig, entry: string, { registry, readiness, log }: Listeners): Hosted {
   const { id, kind, file, seats, contextPerSeat, threads, gpu, prefillTokensPerStep, ownedBy } = model;
   const queue = createFifoQueue({ clock: systemClock, random: Math.random, config: config.queue, seats });
   queue.pause();
   registry.watchQueue(id, () => queue.snapshot());
   const engine = new EngineProcess({
-    entry: ENGINE,
+    entry,
     setup: {
       file,
       kind,

@@ -56,6 +56,7 @@ function standard(schema: SettingSchema): string {
 
 function allowed(schema: SettingSchema): string {
   if (schema.enum) return schema.enum.map(code).join(', ');
+  if (schema.type === 'boolean') return '`true`, `false`';
   if (schema.type === 'integer') return bounds(schema);
   if (schema.type === 'array') return `at most ${schema.maxItems ?? 'any number of'} items`;
   return schema.pattern === undefined ? 'text' : code(schema.pattern);

@@ -7,7 +7,7 @@
 /** One setting, or a section of settings. All but `unit` and `defaultText` are JSON schema. */
 export interface SettingSchema {
   /** Absent where `enum` mixes types. */
-  readonly type?: 'object' | 'array' | 'string' | 'integer';
+  readonly type?: 'object' | 'array' | 'string' | 'integer' | 'boolean';
   readonly description?: string;
   readonly default?: unknown;
   /** What a number counts: `ms`, `bytes`, `tokens`, `seats`. */
@@ -143,6 +143,7 @@ export const configSchema: SettingSchema = section({
   bodies: section({
     chatBytes: bytes('The longest chat body.', { default: 80 * MIB, minimum: 1 }),
     totalBytes: bytes('All bodies held at once.', { default: 512 * MIB, minimum: 1 }),
+    // Measured: bench/results/inline-size.md.
     inlineBytes: bytes('Up to this length a body is parsed on the sidecar’s own event loop, a longer one beside it.', {
       default: 16 * KIB,
     }),
@@ -152,6 +153,21 @@ export const configSchema: SettingSchema = section({
       default: 15_000,
       minimum: 100,
     }),
+  }),
+  request: section({
+    timeoutMs: milliseconds(
+      'How long a request may take, waiting and running, from the last byte of its body; then it is ended with `timeout`. 0: no limit.',
+      { default: 0 },
+    ),
+  }),
+  idempotency: section({
+    maxKeys: integer('Completed `Idempotency-Key`s that are remembered; past that the oldest is forgotten.', {
+      default: 100_000,
+      minimum: 0,
+      maximum: 10_000_000,
+      unit: 'keys',
+    }),
+    keepMs: milliseconds('How long a completed `Idempotency-Key` is remembered.', { default: DAY_MS }),
   }),
   drain: section({
     timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),
@@ -197,6 +213,14 @@ export const configSchema: SettingSchema = section({
       maxItems: 256,
       items: text('', { pattern: '^(\\*|https?://[^/\\s]+)$', maxLength: 300 }),
       default: [],
+    },
+  }),
+  development: section({
+    validateAnswers: {
+      type: 'boolean',
+      description:
+        'Hold every answer and every frame of a stream to its schema, and log each that breaks it; callers see no difference. It costs time on each answer: leave it off in production.',
+      default: false,
     },
   }),
   log: section({

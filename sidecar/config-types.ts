@@ -22,6 +22,9 @@ export interface Config {
     readonly inlineBytes: number;
   };
   readonly stream: { readonly keepAliveMs: number };
+  /** From the body's last byte; then a request is ended, waiting or running. 0: never. */
+  readonly request: { readonly timeoutMs: number };
+  readonly idempotency: { readonly maxKeys: number; readonly keepMs: number };
   /** How long running requests may go on after SIGTERM. */
   readonly drain: { readonly timeoutMs: number };
   readonly engine: {
@@ -40,6 +43,11 @@ export interface Config {
     readonly maxQueued: number;
   };
   readonly cors: { readonly origins: readonly string[] };
+  /** For those who work on the sidecar itself. */
+  readonly development: {
+    /** Log each answer that breaks its own schema. */
+    readonly validateAnswers: boolean;
+  };
   readonly log: { readonly level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent' };
 }
 

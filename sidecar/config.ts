@@ -73,9 +73,10 @@ function readFile(file: string): { value: object } | { problem: string } {
     : { problem: 'must hold one object' };
 }
 
-/** Lists are JSON, numbers decimal; what does not parse stays text, for the schema to refuse. */
+/** Lists are JSON, numbers decimal, switches true or false; what does not parse stays text, for the schema to refuse. */
 function fromText({ schema }: Setting, text = ''): unknown {
   if (schema.type === 'integer') return /^-?\d{1,16}$/.test(text) ? Number(text) : text;
+  if (schema.type === 'boolean') return text === 'true' || (text === 'false' ? false : text);
   if (schema.type !== 'array') return text;
   const errors: ParseError[] = [];
   const value: unknown = parse(text, errors);

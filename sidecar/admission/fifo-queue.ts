@@ -172,7 +172,9 @@ class FifoQueue implements SeatQueue, Desk, Bank {
 
   #obstacle(entry: Entry): RefusalReason | undefined {
     if (this.#draining) return 'drain';
-    if (this.#room.size >= this.#config.waitingPerSeat * this.#seats) return 'full';
+    // Whoever will find a free seat does not wait for one: it only passes through the room.
+    const free = this.#paused ? 0 : Math.max(0, this.#seats - this.#busy);
+    if (this.#room.size >= this.#config.waitingPerSeat * this.#seats + free) return 'full';
     if (this.#room.bytes + entry.bytes > this.#config.waitingBytes) return 'bytes';
     if (entry.deadlineAt !== undefined && entry.deadlineAt <= this.#clock.now()) return 'deadline';
     return undefined;

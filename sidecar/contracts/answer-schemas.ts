@@ -1,5 +1,5 @@
 /** A schema for everything we send. Tests, and a switch in development, hold every answer to its own. */
-import { CATALOGUE } from '../errors.js';
+import { CATALOGUE } from '../error-catalogue.js';
 import { CALL_ID, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
 import { PROMPT_FORMAT_VERSION } from './decision-rules.js';
 import { type Check, type Outcome, compile } from './validator.js';
@@ -93,14 +93,20 @@ const CALL_PIECE = {
   ],
 } as const;
 
-const CHUNK = closed(['id', 'object', 'created', 'model', 'system_fingerprint', 'choices'], {
+/** What every frame of one stream has, chunks and the usage chunk alike. */
+const CHUNK_HEAD = {
   id: { type: 'string', minLength: 1, maxLength: 256 },
   object: { const: 'chat.completion.chunk' },
   created: COUNT,
   model: MODEL,
   system_fingerprint: FINGERPRINT,
+} as const;
+
+const CHUNK = closed([...Object.keys(CHUNK_HEAD), 'choices'], {
+  ...CHUNK_HEAD,
   choices: {
     type: 'array',
+    minItems: 1,
     maxItems: 1,
     items: closed(['index', 'delta', 'finish_reason'], {
       index: { type: 'integer', minimum: 0, maximum: 15 },
@@ -113,6 +119,12 @@ const CHUNK = closed(['id', 'object', 'created', 'model', 'system_fingerprint', 
       finish_reason: { enum: [...FINISH_REASON.enum, null] },
     }),
   },
+});
+
+/** Sent once, before the stream's end, when asked for. */
+const USAGE_CHUNK = closed([...Object.keys(CHUNK_HEAD), 'choices', 'usage'], {
+  ...CHUNK_HEAD,
+  choices: { type: 'array', maxItems: 0 },
   usage: USAGE,
 });
 
@@ -190,14 +202,28 @@ const ERROR = closed(['error'], {
   }),
 });
 
+const HEALTH = closed(['status'], { status: { const: 'ok' } });
+
+const READINESS = {
+  ...closed(['status'], {
+    status: { enum: ['ready', 'not ready'] },
+    reasons: { type: 'array', items: { type: 'string' } },
+  }),
+  if: { properties: { status: { const: 'not ready' } } },
+  then: { required: ['reasons'], properties: { reasons: { minItems: 1 } } },
+} as const;
+
 /** The schemas by kind of answer. */
 export const ANSWER_SCHEMAS = {
   completion: COMPLETION,
   chunk: CHUNK,
+  usageChunk: USAGE_CHUNK,
   models: MODEL_LIST,
   decisions: DECISIONS,
   systemone: SYSTEMONE,
   error: ERROR,
+  health: HEALTH,
+  readiness: READINESS,
 } as const;
 
 export type AnswerKind = keyof typeof ANSWER_SCHEMAS;

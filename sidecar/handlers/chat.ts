@@ -38,10 +38,12 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
     const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd) =>
       arrival.model.engine.generate(seated.job, sink(visit, reply, counts, jobEnd)),
     );
+    if (end.kind === 'done') arrival.claim.complete();
     await finish(visit, reply, counts, usage, end, services);
   } finally {
     writer?.close();
     arrival.release();
+    arrival.claim.release();
   }
 }
 
@@ -167,7 +169,7 @@ async function finish(
       return;
     case 'failed':
       visit.fail(end.error);
-      await usage.close('failed');
+      await usage.close(end.outcome);
       return;
     case 'answered':
       await usage.close('refused');

@@ -26,9 +26,11 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
     const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd) =>
       model.engine.score(seated.job, sink(visit, results, jobEnd)),
     );
+    if (end.kind === 'done') arrival.claim.complete();
     await finish(visit, params, results, usage, end, services);
   } finally {
     arrival.release();
+    arrival.claim.release();
   }
 }
 
@@ -81,7 +83,7 @@ async function finish(
       return;
     case 'failed':
       visit.fail(end.error);
-      await usage.close('failed');
+      await usage.close(end.outcome);
       return;
     case 'answered':
       await usage.close('refused');

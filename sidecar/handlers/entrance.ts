@@ -3,6 +3,7 @@
  * first, down to a place in the model's queue, and from there to a seat. A refusal on the way answers the caller, gives
  * back what was taken and returns undefined.
  */
+import { fingerprint, NO_CLAIM, parseIdempotencyKey, type Claim } from '../access/idempotency.js';
 import { mayCall, mayUse, type Caller } from '../access/identity.js';
 import type { Lease, Work } from '../admission/seat-queue.js';
 import type { Params, Route } from '../contracts/requests.js';
@@ -14,7 +15,7 @@ import type { HostedModel, Services } from './services.js';
 import type { Visit } from './visit.js';
 
 /** Whole request bodies on both decision routes (spec.md, Limits). */
-const DECISION_BODY_BYTES = 1024 * 1024;
+export const DECISION_BODY_BYTES = 1024 * 1024;
 
 /** A request that may run: its caller, its model, and its body, still open. */
 export interface Arrival<P extends Params> {
@@ -24,6 +25,8 @@ export interface Arrival<P extends Params> {
   readonly prompt: OpenPrompt;
   /** Body bytes. */
   readonly bytes: number;
+  /** What its Idempotency-Key holds; the caller ends it. */
+  readonly claim: Claim;
   /** Lets go of the body, which nothing needs once it is tokens. Idempotent; the caller sees to it. */
   release(): void;
 }
@@ -59,15 +62,16 @@ export async function arrive<P extends Params>(
     body.release();
   };
   const fit = await check<P>(visit, route, services, caller, prompt);
-  if (!fit) {
+  const claim = fit && (await claimKey(visit, route, services, caller, body.bytes));
+  if (!claim) {
     release();
     return undefined;
   }
-  return { ...fit, caller, prompt, bytes: body.bytes.byteLength, release };
+  return { ...fit, caller, prompt, bytes: body.bytes.byteLength, claim, release };
 }
 
 /** Why no work is taken at all now. */
-function closed(services: Services): ContractError | undefined {
+export function closed(services: Services): ContractError | undefined {
   if (services.draining()) return refusals.draining(refusals.DRAIN_RETRY_MS);
   return services.spool.health.ok ? undefined : refusals.spoolUnhealthy();
 }
@@ -96,6 +100,8 @@ async function readBody(visit: Visit, route: Route, services: Services): Promise
   const body = await exchange.body(limit);
   if (body.kind === 'body') {
     visit.receivedAt = body.receivedAt;
+    const { timeoutMs } = services.limits;
+    if (timeoutMs > 0) visit.deadlineAt = body.receivedAt + timeoutMs;
     return body;
   }
   if (body.kind === 'gone') visit.left('waiting');
@@ -135,6 +141,30 @@ function unfit(caller: Caller, route: Route, model: HostedModel | undefined): Co
 }
 
 /**
+ * The Idempotency-Key, last before the place in the queue: a request that is refused for what it is never takes its key,
+ * and one that was run already is told so however full the queue is.
+ */
+async function claimKey(
+  visit: Visit,
+  route: Route,
+  services: Services,
+  caller: Caller,
+  body: Uint8Array,
+): Promise<Claim | undefined> {
+  const header = visit.exchange.head.header('idempotency-key');
+  if (header === undefined) return NO_CLAIM;
+  const key = parseIdempotencyKey(header);
+  if (key === undefined) {
+    visit.fail(refusals.malformedIdempotencyKey());
+    return undefined;
+  }
+  const claimed = services.idempotency.claim(caller.account, key, await fingerprint(route, body));
+  if (claimed.kind === 'claimed') return claimed.claim;
+  visit.fail(refusals.keyReused(claimed.kind));
+  return undefined;
+}
+
+/**
  * From a place to a seat. The place is taken before anything is tokenized and cannot be dispatched until `plan` has
  * passed the last check. The lease returned is the caller's to end.
  */
@@ -150,6 +180,7 @@ export async function takeSeat<P extends Params, T>(
     ...('user' in params && { user: params.user }),
     weight: caller.weight,
     bytes,
+    ...(visit.deadlineAt !== undefined && { deadlineAt: visit.deadlineAt }),
     seatsWanted,
   });
   if ('kind' in ticket) {
@@ -157,42 +188,43 @@ export async function takeSeat<P extends Params, T>(
     return undefined;
   }
   // For as long as the request lives: a place that was given back waits a second time. Once seated it does nothing.
-  visit.exchange.gone.addEventListener('abort', () => ticket.cancel(), { once: true });
-  const job = await prepare(visit, prompt, plan);
-  if (!job) {
+  const { gone } = visit.exchange;
+  if (gone.aborted) ticket.cancel();
+  else gone.addEventListener('abort', () => ticket.cancel(), { once: true });
+  // A place can be lost before it is ready: its deadline, a drain, a caller that left. Then its prompt is wanted no more.
+  const over = new AbortController();
+  void ticket.outcome.then(() => over.abort());
+  const planned = await prepare(prompt, over.signal, plan);
+  if ('status' in planned) {
+    visit.fail(planned);
     ticket.cancel();
     return undefined;
   }
-  ticket.ready(job.work);
+  if ('job' in planned) ticket.ready(planned.work);
+  else ticket.cancel();
   const lease = await visit.awaitSeat(ticket.outcome);
-  return lease && { lease, job: job.job };
+  return lease && 'job' in planned ? { lease, job: planned.job } : undefined;
 }
 
+/** The prompt as a job, why there is none, or `aborted`: the signal fired. */
 async function prepare<T>(
-  visit: Visit,
   prompt: OpenPrompt,
+  signal: AbortSignal,
   plan: (tokens: Tokens) => Planned<T> | ContractError,
-): Promise<Planned<T> | undefined> {
-  const tokens = await prompt.tokenize(visit.exchange.gone);
+): Promise<Planned<T> | ContractError | { readonly kind: 'aborted' }> {
+  const tokens = await prompt.tokenize(signal);
   switch (tokens.kind) {
     case 'aborted':
-      visit.left('waiting');
-      return undefined;
+      return tokens;
     case 'failed':
-      visit.fail(refusals.internal());
-      return undefined;
+      return refusals.internal();
     case 'invalid':
-      visit.fail(tokens.error);
-      return undefined;
-    default: {
-      const planned = plan(tokens);
-      if ('job' in planned) return planned;
-      visit.fail(planned);
-      return undefined;
-    }
+      return tokens.error;
+    default:
+      return plan(tokens);
   }
 }
 
-function isJson(contentType: string | undefined): boolean {
+export function isJson(contentType: string | undefined): boolean {
   return contentType !== undefined && /^application\/json\s*(;|$)/i.test(contentType.trim());
 }

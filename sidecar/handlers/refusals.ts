@@ -1,18 +1,28 @@
 /** What callers are told, in one place: each refusal that handlers raise, with a message that says what to do. */
+import type { Claimed } from '../access/idempotency.js';
 import type { Denied } from '../access/identity.js';
 import type { Refused } from '../admission/seat-queue.js';
 import type { EngineFault } from '../engine-client/engine.js';
 import { contractError, type ContractError, type ErrorCode } from '../errors.js';
 
+const NOT_ENTITLED = 'This key may not call this model here. GET /v1/models lists the chat models it may call.';
+
+/** What an identity source denies with. */
 const DENIALS: Partial<Record<ErrorCode, string>> = {
   invalid_api_key: 'The API key is missing, malformed or unknown. Send it as `Authorization: Bearer <API_KEY>`.',
   expired_api_key: 'The API key has expired. Use a current one.',
   revoked_api_key: 'The API key was revoked. Use another one.',
   account_frozen: 'The account is frozen. Contact the operator of this service.',
   unattributed_key: 'The API key belongs to no account. Contact the operator of this service.',
+  insufficient_credit: 'The balance of the account cannot cover this request. Add credit, then send it again.',
+  model_not_entitled: NOT_ENTITLED,
   not_in_cohort: 'The model is open to a cohort that this key is not part of.',
+  user_rate_limited: 'This key has too many requests in flight or in this minute. Try again after the time given.',
+  quota_exceeded: 'The quota of this entitlement is used up. Try again after the time given.',
+  proxy_retired: 'This route or version was retired. See the documentation for what took its place.',
   gateway_unavailable: 'The identity source cannot answer now. Try again shortly.',
   control_plane_overloaded: 'The identity source is overloaded. Try again shortly.',
+  credit_gate_unavailable: 'The credit of the account cannot be checked now. Try again shortly.',
 };
 
 export function denied({ code, retryAfterMs }: Denied): ContractError {
@@ -40,6 +50,10 @@ export function wrongContentType(): ContractError {
   return contractError('bad_request', 'The content type must be application/json.', { status: 415 });
 }
 
+export function noTextCompletion(): ContractError {
+  return contractError('not_found', 'Text completion is not served. Send messages to /v1/chat/completions.');
+}
+
 export function tooLarge(limitBytes: number): ContractError {
   return contractError('payload_too_large', `The body is larger than the ${limitBytes} bytes that this route takes.`);
 }
@@ -50,11 +64,7 @@ export function noRoom(): ContractError {
 
 /** Not entitled and not hosted read the same on purpose: a caller cannot tell which models exist. */
 export function notEntitled(): ContractError {
-  return contractError(
-    'model_not_entitled',
-    'This key may not call this model here. GET /v1/models lists the chat models it may call.',
-    { param: 'model' },
-  );
+  return contractError('model_not_entitled', NOT_ENTITLED, { param: 'model' });
 }
 
 export function routeNotEntitled(): ContractError {
@@ -71,6 +81,25 @@ export function wrongEndpoint(kind: 'chat' | 'decision'): ContractError {
 
 export function cold(retryAfterMs: number): ContractError {
   return contractError('cold', 'The model is still loading. Try again after the time given.', { retryAfterMs });
+}
+
+export function malformedIdempotencyKey(): ContractError {
+  return contractError(
+    'bad_request',
+    'The header Idempotency-Key must be 1 to 255 visible ASCII characters, bare or in double quotes.',
+  );
+}
+
+const REUSED: Record<Exclude<Claimed['kind'], 'claimed'>, string> = {
+  'in-flight': 'A request with this Idempotency-Key is under way. It is not run a second time.',
+  completed:
+    'The request with this Idempotency-Key was completed. It is not run again and its reply is not kept: ' +
+    'send a new key to run it anew.',
+  'other-body': 'This Idempotency-Key was used with another body or route. Send a new key.',
+};
+
+export function keyReused(kind: keyof typeof REUSED): ContractError {
+  return contractError('idempotency_key_reused', REUSED[kind], kind === 'other-body' ? { status: 422 } : {});
 }
 
 const QUEUE: Record<Exclude<Refused['reason'], 'engine-lost'>, string> = {
@@ -117,6 +146,10 @@ export function engineFault({ kind }: EngineFault): ContractError {
         'The engine broke its protocol and was restarted. Try again shortly.',
       )
     : contractError('bad_gateway', 'The engine failed while it worked on this request. Try again shortly.');
+}
+
+export function timedOut(): ContractError {
+  return contractError('timeout', 'The deadline of the request passed while the model worked on it.');
 }
 
 export function internal(): ContractError {

@@ -14,7 +14,7 @@ export type RunEnd =
   | { readonly kind: 'done' }
   /** The caller left; the job is cancelled. */
   | { readonly kind: 'left' }
-  | { readonly kind: 'failed'; readonly error: ContractError }
+  | { readonly kind: 'failed'; readonly outcome: 'failed' | 'timeout'; readonly error: ContractError }
   /** Refused while waiting a second time; the caller is answered. */
   | { readonly kind: 'answered' };
 
@@ -31,16 +31,20 @@ export async function runOnSeat(
   let lease = first;
   for (;;) {
     visit.handedOver();
-    const end = await run(visit.exchange.gone, start);
+    const end = await run(visit, start);
     if (end === 'done' || end === 'left') {
       lease.release(end === 'done' ? 'done' : 'cancelled');
       return { kind: end };
+    }
+    if (end === 'late') {
+      lease.release('deadline');
+      return { kind: 'failed', outcome: 'timeout', error: refusals.timedOut() };
     }
     if (end.kind !== 'lost' || end.started) {
       lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
       // The drain's time is over: we took the engine away ourselves.
       const error = draining() ? refusals.draining(refusals.DRAIN_RETRY_MS) : refusals.engineFault(end);
-      return { kind: 'failed', error };
+      return { kind: 'failed', outcome: 'failed', error };
     }
     const again = await visit.awaitSeat(lease.giveBack());
     if (!again) return { kind: 'answered' };
@@ -48,21 +52,26 @@ export async function runOnSeat(
   }
 }
 
-function run(gone: AbortSignal, start: (end: JobEnd) => Cancel): Promise<'done' | 'left' | EngineFault> {
+/** One try: until the job ends, its caller leaves or its deadline passes, whichever comes first. */
+function run(visit: Visit, start: (end: JobEnd) => Cancel): Promise<'done' | 'left' | 'late' | EngineFault> {
+  const { gone } = visit.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
       resolve('left');
       return;
     }
-    const leave = (): void => {
-      cancel();
-      resolve('left');
-    };
-    const end = (how: 'done' | EngineFault): void => {
+    const end = (how: 'done' | 'left' | 'late' | EngineFault): void => {
       gone.removeEventListener('abort', leave);
+      cancelTimer();
       resolve(how);
     };
-    const cancel = start({ done: () => end('done'), failed: end });
+    const stop = (how: 'left' | 'late'): void => {
+      cancelJob();
+      end(how);
+    };
+    const leave = (): void => stop('left');
+    const cancelJob = start({ done: () => end('done'), failed: end });
+    const cancelTimer = visit.atDeadline(() => stop('late'));
     gone.addEventListener('abort', leave, { once: true });
   });
 }

@@ -1,3 +1,4 @@
+import type { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
 import type { SeatQueue } from '../admission/seat-queue.js';
 import type { Clock } from '../clock.js';
@@ -31,7 +32,13 @@ export interface Services {
   readonly spool: Spool;
   readonly metrics: Metrics;
   readonly log: Log;
-  readonly limits: { readonly chatBytes: number; readonly keepAliveMs: number };
+  readonly idempotency: IdempotencyKeys;
+  readonly limits: {
+    readonly chatBytes: number;
+    readonly keepAliveMs: number;
+    /** From a body's last byte to the end of its answer, ms; 0: none. */
+    readonly timeoutMs: number;
+  };
   /** True from SIGTERM on. */
   readonly draining: () => boolean;
 }

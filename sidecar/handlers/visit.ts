@@ -28,6 +28,8 @@ export class Visit {
   authorizeMs: number | undefined;
   /** Clock reading at the body's last byte. */
   receivedAt: number | undefined;
+  /** Clock reading past which the request is ended with `timeout`; undefined: never. */
+  deadlineAt: number | undefined;
   /** Milliseconds between the last check and a seat. */
   queueMs = 0;
   /** Clock reading when the job went to the engine. */
@@ -66,6 +68,12 @@ export class Visit {
   /** The Server-Timing trailer, once there was a first token. */
   timingTrailer(): string | undefined {
     return this.ttftMs === undefined ? undefined : `ra-ttft;dur=${ms(this.ttftMs)}`;
+  }
+
+  /** Calls `fn` once the deadline has passed, if there is one and nobody calls what is returned before that. */
+  atDeadline(fn: () => void): () => void {
+    const { clock } = this.#services;
+    return this.deadlineAt === undefined ? () => undefined : clock.after(this.deadlineAt - clock.now(), fn);
   }
 
   /** The job goes to the engine now. */

@@ -32,6 +32,8 @@ export interface ServerOptions {
     /** From a body's first chunk to its last; then its connection is closed. Default {@link BODY_MS}. */
     readonly bodyMs?: number;
   };
+  /** Put around each exchange before anything is answered. A handler's fault is answered on the exchange itself. */
+  readonly wrap?: (exchange: Exchange) => Exchange;
   /** Told of what a handler threw. */
   readonly onFault: (fault: unknown, requestId: string) => void;
   /** Told once of each exchange. */
@@ -71,13 +73,15 @@ export function createServer(options: ServerOptions): Server {
 class UwsServer implements Server {
   readonly #app = App();
   readonly #routes: ReadonlyMap<string, Route>;
+  readonly #wrap: (exchange: Exchange) => Exchange;
   readonly #onFault: ServerOptions['onFault'];
   readonly #edge: Edge & { closing: boolean };
   #socket: us_listen_socket | undefined;
   #closed = false;
 
-  constructor({ routes, origins, clock, limits, onFault, onExchangeEnd }: ServerOptions) {
+  constructor({ routes, origins, clock, limits, wrap, onFault, onExchangeEnd }: ServerOptions) {
     this.#routes = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
+    this.#wrap = wrap ?? ((exchange) => exchange);
     this.#onFault = onFault;
     this.#edge = {
       cors: new Cors(origins),
@@ -126,10 +130,11 @@ class UwsServer implements Server {
   #take(res: HttpResponse, req: HttpRequest): void {
     const taken = snapshot(req);
     const known = this.#routes.get(taken.head.path);
-    const exchange = new UwsExchange(res, taken, known?.path, this.#edge);
+    const edge = new UwsExchange(res, taken, known?.path, this.#edge);
+    const exchange = this.#wrap(edge);
     const { refusal } = taken;
     if (refusal === undefined) {
-      this.#answer(exchange, known);
+      this.#answer(exchange, known, () => edge.crash());
     } else {
       // Later, not now: uWS goes on to a second request in the same packet when the first was answered at once, even
       // if its connection was to be closed. While the first is unanswered it cuts the connection instead.
@@ -137,7 +142,7 @@ class UwsServer implements Server {
     }
   }
 
-  #answer(exchange: UwsExchange, known: Route | undefined): void {
+  #answer(exchange: Exchange, known: Route | undefined, crash: () => void): void {
     const { method } = exchange.head;
     if (known === undefined) {
       exchange.fail(contractError('not_found', 'There is nothing at this path.'));
@@ -145,7 +150,7 @@ class UwsServer implements Server {
     }
     const handler = known.handlers.get(method === 'HEAD' ? 'GET' : method);
     if (handler !== undefined) {
-      this.#run(handler, exchange);
+      this.#run(handler, exchange, crash);
     } else if (method === 'OPTIONS') {
       const preflight = this.#edge.cors.preflight(exchange.head, known.allow);
       exchange.reply({ status: 204, headers: { Allow: known.allow, ...preflight } });
@@ -155,10 +160,10 @@ class UwsServer implements Server {
     }
   }
 
-  #run(handler: Handler, exchange: UwsExchange): void {
+  #run(handler: Handler, exchange: Exchange, crash: () => void): void {
     const fault = (reason: unknown): void => {
       this.#onFault(reason, exchange.head.requestId);
-      exchange.crash();
+      crash();
     };
     try {
       handler(exchange)?.catch(fault);

@@ -62,35 +62,33 @@ t.test('a caller that leaves gives its place or seat to the next', async (t) => 
 });
 
 t.test('the engine gives a cancelled sequence to the next job within one step', async (t) => {
-  const engine = await RealEngine.start(t, { seats: 1, contextPerSeat: 32_768, prefillTokensPerStep: 32 });
+  const engine = await RealEngine.start(t, { seats: 2, contextPerSeat: 32_768, prefillTokensPerStep: 32 });
 
-  await t.test('while decoding', async (t) => {
-    engine.generate(1, { prompt: engine.prompt(8), maxTokens: 30_000 });
-    await engine.output(1, 'piece');
-    engine.cancel(1);
-    engine.generate(2, { prompt: engine.prompt(8), maxTokens: 1 });
-    await engine.output(2, 'done');
+  /** Cancels a job at its first output of a kind. A marker takes the free seat, the next job the one that was freed. */
+  const replaces = async (
+    t: Test,
+    old: number,
+    job: Parameters<RealEngine['generate']>[1],
+    at: 'started' | 'piece',
+  ) => {
+    const [marker, next] = [old + 1, old + 2];
+    engine.generate(old, job);
+    await engine.output(old, at);
+    engine.cancel(old);
+    engine.generate(marker, { prompt: engine.prompt(8), maxTokens: 30_000 });
+    engine.generate(next, { prompt: engine.prompt(8), maxTokens: 1 });
+    await engine.output(next, 'done');
 
-    const last = engine.stepOf(1, 'piece', 'last');
-    const started = engine.stepOf(2, 'started', 'first');
-    t.ok(started - last <= 1, 'at most the step that was under way was lost');
-    t.equal(engine.stepOf(2, 'finished', 'first'), started + 1, 'the very next step is the new job’s');
-    t.ok(engine.silentAfter(1, 2), 'nothing more came of the old one');
-  });
+    // The marker needed nothing but to be heard, so it begins with the step after these messages came.
+    const heard = engine.stepOf(marker, 'started');
+    const started = engine.stepOf(next, 'started');
+    t.ok(started - heard <= 1, 'the seat was there with the next step');
+    t.equal(engine.stepOf(next, 'finished'), started + 1, 'and that step brought its first token');
+    t.ok(engine.silentAfter(old, marker), 'nothing more came of the old one');
+    engine.cancel(marker);
+    await eventually('nothing is live', () => engine.live === 0);
+  };
 
-  await t.test('while prefilling', async (t) => {
-    const tokens = 20_000;
-    engine.generate(3, { prompt: engine.prompt(tokens), maxTokens: 1 });
-    await engine.output(3, 'started');
-    engine.cancel(3);
-    engine.generate(4, { prompt: engine.prompt(8), maxTokens: 1 });
-    await engine.output(4, 'done');
-
-    const started = engine.stepOf(4, 'started', 'first');
-    t.ok(started - engine.stepOf(3, 'started', 'first') < tokens / 32, 'not after its whole prompt');
-    t.equal(engine.stepOf(4, 'finished', 'first'), started + 1, 'the very next step is the new job’s');
-    t.ok(engine.silentAfter(3, 4), 'nothing more came of the old one');
-  });
-
-  await eventually('nothing is live', () => engine.live === 0);
+  await t.test('decoding', (t) => replaces(t, 1, { prompt: engine.prompt(8), maxTokens: 30_000 }, 'piece'));
+  await t.test('prefilling', (t) => replaces(t, 4, { prompt: engine.prompt(20_000), maxTokens: 1 }, 'started'));
 });

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { LONG_CHARACTERS } from '../../engine/models/vocabulary-words.js';
 import { chunksOf, complete, contentOf, refusalOf, textOf } from '../support/replies.js';
 import { CHAT, Sidecar } from '../support/sidecar.js';
 
@@ -110,7 +111,12 @@ t.test('text of more than one byte a character arrives whole', async (t) => {
       pieces.every((piece) => !/[\p{Cs}\ufffd]/u.test(piece)),
       'no piece ends within a character',
     );
-    long += whole.match(/[^\x00-\x7f]/gu)?.length ?? 0;
+    const characters = whole.match(/[^\x00-\x7f]/gu) ?? [];
+    t.ok(
+      characters.every((character) => LONG_CHARACTERS.includes(character)),
+      'they are those of the vocabulary',
+    );
+    long += characters.length;
   }
   t.ok(long > 0, 'there were such characters');
 });

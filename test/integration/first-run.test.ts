@@ -114,7 +114,7 @@ t.test('what is wrong with the configuration is said in one line', async (t) => 
 
 t.test('an address that is taken is said in one line', async (t) => {
   const sidecar = await Sidecar.startWith(t, environment, { early: true });
-  const { code, stderr } = await serve({ RA_LISTEN_PORT: String(sidecar.port), RA_DATA_DIR: join(dir, 'other') });
+  const { code, stderr } = await serve({ RA_LISTEN_PORT: String(sidecar.port) });
   t.equal(code, 1);
   t.match(stderr, new RegExp(`^ra-sidecar: [^\\n]*${sidecar.port}[^\\n]*\\n$`));
 });

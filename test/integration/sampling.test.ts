@@ -13,7 +13,7 @@ t.test('the same seed repeats a reply that runs alone; another gives another', a
   t.equal(await textOf(sidecar, 'Hello', options), first);
   t.equal(await textOf(sidecar, 'Hello', { ...options, top_p: 1 }), first, 'top_p 1 is no top_p');
   t.equal(await textOf(sidecar, 'Hello', { ...options, temperature: 1 }), first, 'and temperature 1 no temperature');
-  for (const seed of [8, -7, 7 + 2 ** 32, 2 ** 53 - 1]) {
+  for (const seed of [8, 9, -7, 7 + 2 ** 32, 2 ** 53 - 1]) {
     t.not(await textOf(sidecar, 'Hello', { ...options, seed }), first, `seed ${seed}`);
   }
 });

@@ -31,7 +31,7 @@ export class QuickTap {
   readonly same = (actual: unknown, expected: unknown): void => deepEqual(actual, expected);
   readonly strictSame = (actual: unknown, expected: unknown): void => deepStrictEqual(actual, expected);
   readonly type = (value: unknown, type: string): void => strictEqual(typeof value, type);
-  readonly throws = (call: () => unknown, expected: new () => Error): void => throws(call, expected);
+  readonly throws = (call: () => unknown, expected: Readonly<Record<string, string>>): void => throws(call, expected);
   readonly match = (actual: unknown, pattern: unknown): void => ok(matches(actual, pattern));
   readonly notMatch = (actual: unknown, pattern: unknown): void => ok(!matches(actual, pattern));
 }

@@ -6,7 +6,9 @@ import { SYSTEMONE_SCHEMA } from '../../sidecar/contracts/systemone.js';
 import { type Check, compile } from '../../sidecar/contracts/validator.js';
 import { type Json, withAt } from '../support/bodies.js';
 import { type Lacking, lackingOneRule } from '../support/schema-rules.js';
-import { ANSWER_TABLES, PIECES, chunkWith } from '../contract/tables/answer-tables.js';
+import type { AnswerTable } from '../contract/tables/answer-builders.js';
+import { ANSWER_TABLES } from '../contract/tables/answer-tables.js';
+import { PIECES, chunkWith } from '../contract/tables/chunk-tables.js';
 import { HEAVY_CASES, LIGHT_CASES } from '../contract/tables/cases.js';
 import { verdictsOfClosed, verdictsOfRule } from '../contract/tables/rule.js';
 
@@ -25,17 +27,20 @@ const SUBJECTS: readonly Subject[] = [
     schema: REQUESTS[name],
     bodies: [...LIGHT_CASES, ...HEAVY_CASES].flatMap(({ route, value }) => (route === name && value ? [value()] : [])),
   })),
-  ...ANSWER_TABLES.map(({ kind, base, rules, objects }) => ({
-    name: kind,
-    schema: ANSWER_SCHEMAS[kind],
+  ...Object.entries(ANSWER_SCHEMAS).map(([kind, schema]) => ({
+    name: `${kind} answer`,
+    schema,
     bodies: [
-      ...[...rules.flatMap(verdictsOfRule), ...objects.flatMap(verdictsOfClosed)].map(({ at, value }) =>
-        withAt(base, at, value),
-      ),
+      ...ANSWER_TABLES.filter((table) => table.kind === kind).flatMap(bodiesOf),
       ...(kind === 'chunk' ? [...PIECES.good, ...PIECES.bad].map(chunkWith) : []),
     ],
   })),
 ];
+
+function bodiesOf({ base, rules, objects }: AnswerTable): Json[] {
+  const verdicts = [...rules.flatMap(verdictsOfRule), ...objects.flatMap(verdictsOfClosed)];
+  return [base, ...verdicts.map(({ at, value }) => withAt(base, at, value))];
+}
 
 /** What a check says of a body, for comparison. */
 function said(check: Check<unknown>, body: Json): string {

@@ -24,10 +24,13 @@ t.test('nothing set: every default', async (t) => {
     queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864 },
     bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, inlineBytes: 16_384 },
     stream: { keepAliveMs: 15_000 },
+    request: { timeoutMs: 0 },
+    idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
     drain: { timeoutMs: 30_000 },
     engine: { startTimeoutMs: 600_000, heartbeatMs: 500, hangMs: 30_000, backoffMinMs: 250, backoffMaxMs: 30_000 },
     prompts: { workers: 1, silenceMs: 2000, maxQueued: 1024 },
     cors: { origins: [] },
+    development: { validateAnswers: false },
     log: { level: 'info' },
   });
   const common = { file: 'embedded', threads: 0, gpu: 'auto', prefillTokensPerStep: 256, ownedBy: 'local' };
@@ -51,6 +54,14 @@ t.test('a file with comments, and variables over it', async (t) => {
   t.strictSame(config.listen, { host: '0.0.0.0', port: 8081 });
   t.equal(config.queue.maxWaitMs, 5);
   t.equal(config.keys.file, '/var/ra/keys.json');
+});
+
+t.test('switches are true or false', async (t) => {
+  const variable = 'RA_DEVELOPMENT_VALIDATE_ANSWERS';
+  t.equal(loaded({ [variable]: 'true' }).development.validateAnswers, true);
+  t.equal(loaded({ [variable]: 'false' }).development.validateAnswers, false);
+  const problem = `development.validateAnswers must be a boolean (environment variable ${variable})`;
+  for (const value of ['1', 'yes', 'TRUE', '']) t.equal(line({ [variable]: value }), `config: ${problem}`, value);
 });
 
 t.test('lists come as JSON', async (t) => {

@@ -1,5 +1,6 @@
 /** A stand-in for the engine's child process: speaks engine/protocol.ts, does what a {@link StubScript} and its jobs say. */
 import { connect } from 'node:net';
+import { basename } from 'node:path';
 import {
   PROTOCOL_VERSION as v,
   type EngineFacts,
@@ -27,7 +28,7 @@ function emit(...outputs: Output[]): void {
 }
 
 function start(setup: EngineSetup): void {
-  script = JSON.parse(setup.file) as StubScript;
+  script = JSON.parse(basename(setup.file)) as StubScript;
   if (script.lifeline !== undefined) connect(script.lifeline, '127.0.0.1').on('error', () => undefined);
   setInterval(() => send({ v, kind: 'heartbeat', step, live: live.size }), setup.heartbeatMs);
   setInterval(tick, 5);
@@ -123,7 +124,7 @@ function score(id: number, job: ScoreJob): void {
 }
 
 function generate(id: number, job: GenerateJob): void {
-  switch (job.prompt[0]) {
+  switch (script.bySeed === true ? job.seed : job.prompt[0]) {
     case STUB_JOB.late:
       late.add(id);
       live.set(id, 'hold');
@@ -147,6 +148,15 @@ function generate(id: number, job: GenerateJob): void {
       break;
     case STUB_JOB.nonsense:
       send({ v, kind: 'nonsense' });
+      break;
+    case STUB_JOB.breach:
+      started(id);
+      send({ v, kind: 'nonsense' });
+      break;
+    case STUB_JOB.begun:
+      live.set(id, 'hold');
+      started(id);
+      emit(piece(id, 0, 'begun', 1));
       break;
     case STUB_JOB.stranger:
       emit({ id: id + 1000, kind: 'done' });

@@ -27,7 +27,7 @@ const ENGINE_RUNTIME = [...ENGINE_PURE, 'engine/runtime'];
 const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
 
 export const rooms: readonly Room[] = [
-  { name: 'errors', path: file('sidecar', 'errors'), sees: [] },
+  { name: 'errors', path: file('sidecar', 'errors|error-catalogue'), sees: [] },
   { name: 'clock', path: file('sidecar', 'clock'), sees: [] },
   { name: 'ledger', path: file('sidecar', 'ledger'), sees: [] },
   { name: 'contracts', path: folder('sidecar/contracts'), sees: GROUND },
@@ -37,6 +37,7 @@ export const rooms: readonly Room[] = [
     path: file('sidecar', 'config|config-checks|config-docs|config-schema|config-settings|config-types'),
     sees: [...GROUND, 'contracts', 'telemetry'],
   },
+  { name: 'reference', path: folder('sidecar/reference'), sees: [...GROUND, 'contracts'] },
   { name: 'access', path: folder('sidecar/access'), sees: FIRST },
   { name: 'admission', path: folder('sidecar/admission'), sees: FIRST },
   { name: 'usage', path: folder('sidecar/usage'), sees: FIRST },
@@ -44,7 +45,7 @@ export const rooms: readonly Room[] = [
   { name: 'engine-client', path: folder('sidecar/engine-client'), sees: [...FIRST, 'engine/protocol'] },
   { name: 'http', path: folder('sidecar/http'), sees: FIRST },
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
-  { name: 'app', path: file('sidecar', 'app|in-flight|readiness'), sees: [...HANDLERS, 'handlers'] },
+  { name: 'app', path: file('sidecar', 'app|in-flight|readiness'), sees: [...HANDLERS, 'handlers', 'reference'] },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
   { name: 'cli', path: file('sidecar', 'cli'), sees: [...HANDLERS, 'handlers', 'app', 'commands'] },
 
@@ -53,7 +54,11 @@ export const rooms: readonly Room[] = [
   { name: 'engine/prompt', path: folder('engine/prompt'), sees: ['engine/protocol'] },
   { name: 'engine/output', path: folder('engine/output'), sees: ['engine/protocol'] },
   { name: 'engine/grammar', path: file('engine', 'grammar'), sees: ['engine/protocol'] },
-  { name: 'engine/runtime', path: file('engine', 'runtime|iterator-decoder|sequences'), sees: ENGINE_PURE },
+  {
+    name: 'engine/runtime',
+    path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences'),
+    sees: ENGINE_PURE,
+  },
   { name: 'engine/jobs', path: file('engine', 'generation|scoring'), sees: ENGINE_RUNTIME },
   { name: 'engine/steps', path: file('engine', 'steps'), sees: ENGINE_JOBS },
   { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },

@@ -19,8 +19,8 @@ type Seen = Output & { readonly step: number };
 /** An engine process without a sidecar: jobs go in by hand, and every output is kept with the number of its step. */
 export class RealEngine {
   readonly outputs: Seen[] = [];
-  /** Jobs that hold a sequence or wait for one, by the last heartbeat. */
-  live = 0;
+  /** Jobs that hold a sequence or wait for one, by the last heartbeat; undefined until one came after what was sent last. */
+  live: number | undefined;
   readonly #child: ChildProcess;
   readonly #events = new EventEmitter();
   #ready = false;
@@ -68,10 +68,9 @@ export class RealEngine {
     await this.#until(() => this.outputs.some((output) => output.id === id && output.kind === kind));
   }
 
-  /** The step that brought a job's first or last output of a kind. Throws when none came. */
-  stepOf(id: number, kind: Kind, which: 'first' | 'last'): number {
-    const found = this.outputs.filter((output) => output.id === id && output.kind === kind);
-    const output = which === 'first' ? found[0] : found.at(-1);
+  /** The step that brought a job's first output of a kind. Throws when none came. */
+  stepOf(id: number, kind: Kind): number {
+    const output = this.outputs.find((other) => other.id === id && other.kind === kind);
     if (!output) throw new Error(`no ${kind} of job ${id}`);
     return output.step;
   }
@@ -83,6 +82,7 @@ export class RealEngine {
   }
 
   #send(message: ToEngine): void {
+    this.live = undefined;
     this.#child.send(message);
   }
 

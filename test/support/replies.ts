@@ -99,7 +99,7 @@ export function eventsOf(body: string): string[] {
 export function chunksOf(body: string): Chunk[] {
   const events = eventsOf(body);
   if (events.pop() !== '[DONE]') throw new Error('the stream does not end with [DONE]');
-  return events.map((event) => checked('chunk', event) as Chunk);
+  return events.map((event) => checked(event.includes('"choices":[]') ? 'usageChunk' : 'chunk', event) as Chunk);
 }
 
 /** A stream's text, of the one choice. */

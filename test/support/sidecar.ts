@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
 import { signalGroup } from './processes.js';
 
@@ -110,6 +111,8 @@ export class Sidecar {
         },
         { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
       ],
+      // Whatever a test is about, each answer it causes is held to its schema.
+      development: { validateAnswers: true },
       ...options.config,
     };
     const configFile = join(dir, 'config.json');
@@ -125,6 +128,7 @@ export class Sidecar {
       sidecar.child.kill('SIGKILL');
       if (ownGroup) signalGroup(sidecar.pid, 'SIGKILL');
       await sidecar.exited();
+      holdAnswers(sidecar.lines);
     });
     return sidecar;
   }

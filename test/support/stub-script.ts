@@ -1,4 +1,7 @@
-/** How the stand-in engine (engine-stub.ts) is told what to do: its setup's `file` is a {@link StubScript} as JSON. */
+/**
+ * How the stand-in engine (engine-stub.ts) is told what to do: the name of its setup's `file` is a {@link StubScript} as
+ * JSON. Behind a whole sidecar that file is a link to a real model, for the prompt host reads it too.
+ */
 export interface StubScript {
   readonly start?:
     | 'ready'
@@ -10,13 +13,15 @@ export interface StubScript {
     | 'step-first'
     /** Leaves with code 3. */
     | 'exit';
+  /** A generate job's seed says what it does, not the first token of its prompt. */
+  readonly bySeed?: boolean;
   /** Goes on after `shutdown`. */
   readonly deaf?: boolean;
   /** A port on 127.0.0.1 to connect to: the connection closes when the stub dies, however it dies. */
   readonly lifeline?: number;
 }
 
-/** What a job makes the stub do: the first token of its prompt or input. */
+/** What a generate job makes the stub do: the first token of its prompt, or its seed. Any other: `echo`. */
 export const STUB_JOB = {
   /** Started; per choice one piece `p<token>` a step for each further token, then finished; done. */
   echo: 0,
@@ -41,4 +46,8 @@ export const STUB_JOB = {
   late: 10,
   /** Started, then as many steps without outputs as the prompt's second token says, one every 5 ms; finished; done. */
   slow: 11,
+  /** Started, then a message of an unknown kind. */
+  breach: 12,
+  /** Started, one piece, then steps without outputs until cancelled. */
+  begun: 13,
 } as const;

@@ -121,5 +121,12 @@ export const DECISION_CASES: readonly ContractCase[] = [
   ),
   changed(DECISIONS, ['questions', 1, 'options'], [{ name: 'a b' }, { name: 'a  b' }]),
   refused([], { [CANARY]: 1, temperature: 0 }, 'model is required', 'model'),
+  // The first in the schema's order, whatever is wrong further on.
+  refused(
+    [],
+    { model: '', input: ' ', questions: [asked(0)], temperature: 0, prompt_format_version: 2 },
+    'model must not be empty',
+    'model',
+  ),
   refused(['questions'], [asked(0), { type: 'yes_no' }, CANARY], 'questions[1].id is required', 'questions[1].id'),
 ];

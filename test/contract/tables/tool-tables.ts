@@ -254,4 +254,8 @@ export const TOOL_CASES: readonly ContractCase[] = [
     IN_PROPERTIES,
   ),
   changed(SURFACE, property('pattern'), '^(a+)+$(('),
+  changed(SURFACE, ['tools', 1], {
+    type: 'function',
+    function: { name: 'second', parameters: { type: 'object', properties: {} } },
+  }),
 ];

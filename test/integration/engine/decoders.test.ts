@@ -84,6 +84,18 @@ t.test('both decoders make the same reply, greedy and by seed, penalized or not'
   }
 });
 
+t.test('a reply leaves nothing of its random numbers or penalties to the next', async (t) => {
+  const seeded: Sampling = { ...GREEDY, temperature: 1, seed: 7 };
+  for (const before of [seeded, { ...seeded, frequencyPenalty: 2 }, GREEDY]) {
+    const { batches } = await both(async (decoder) => {
+      const first = await reply(decoder, 0, seeded, 20);
+      await reply(decoder, 0, before, 20);
+      return { first, again: await reply(decoder, 0, seeded, 20) };
+    });
+    t.same(batches?.again, batches?.first, JSON.stringify(before));
+  }
+});
+
 t.test('penalties count over the completion alone', async (t) => {
   const { batches: plain = [] } = await both((decoder) => reply(decoder, 0, GREEDY, 30));
   const { batches: penalized = [] } = await both((decoder) =>

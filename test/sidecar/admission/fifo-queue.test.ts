@@ -96,6 +96,19 @@ t.test('full: the request is refused with a wait that follows from the line', as
   t.same(queue.snapshot().refused, { full: 1 });
 });
 
+t.test('no place to wait at all still lets those pass who find a seat', async (t) => {
+  const { queue } = setup(2, { waitingPerSeat: 0 });
+  const first = await seated(enterReady(queue).outcome);
+  const second = enter(queue);
+  t.match(tryEnter(queue), { kind: 'refused', reason: 'full' }, 'the last seat is spoken for');
+  second.ready(WORK);
+  t.match(tryEnter(queue), { kind: 'refused', reason: 'full' });
+  first.release('done');
+  await seated(enterReady(queue).outcome);
+  queue.pause();
+  t.match(tryEnter(queue), { kind: 'refused', reason: 'full' }, 'a lost engine has no free seats');
+});
+
 t.test('bytes: waiting bodies are bounded, running ones are not counted', async (t) => {
   const { queue } = setup(1);
   await seated(enterReady(queue, { bytes: 1000 }).outcome);

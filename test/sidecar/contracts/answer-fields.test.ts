@@ -1,7 +1,8 @@
 /** The schemas of our own answers, field by field, as the requests' are. */
 import t from 'tap';
 import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
-import { ANSWER_TABLES, PIECES, chunkWith } from '../../contract/tables/answer-tables.js';
+import { ANSWER_TABLES } from '../../contract/tables/answer-tables.js';
+import { PIECES, chunkWith } from '../../contract/tables/chunk-tables.js';
 import { isLong, verdictsOfClosed, verdictsOfRule } from '../../contract/tables/rule.js';
 import { type Json, pathText, shown, withAt } from '../../support/bodies.js';
 

@@ -90,7 +90,7 @@ t.test('chunks', (t) => {
     valid('chunk', toolCallChunk(head, 0, { index: 1, arguments: '{"a"' })),
     chunk({ delta: { tool_calls: [{ index: 1, function: { arguments: '{"a"' } }] } }),
   );
-  t.same(valid('chunk', usageChunk(head, USAGE)), {
+  t.same(valid('usageChunk', usageChunk(head, USAGE)), {
     ...chunk({}),
     choices: [],
     usage: { prompt_tokens: 10, completion_tokens: 6, total_tokens: 16, prompt_tokens_details: { cached_tokens: 4 } },

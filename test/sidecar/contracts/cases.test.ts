@@ -11,6 +11,7 @@ t.equal(new Set(LIGHT_CASES.map(({ name }) => name)).size, LIGHT_CASES.length, '
 for (const { route, name, body, refusal } of LIGHT_CASES) {
   const parsed = parseBody(route, body());
   t.same(verdictOf(parsed), refusal === undefined ? 'ok' : { code: 'bad_request', status: 400, ...refusal }, name);
+  t.equal(parsed.kind, refusal === undefined ? 'ok' : 'invalid');
   if (parsed.kind === 'invalid' && JSON.stringify(parsed.error).includes(CANARY)) {
     t.fail(`${name} repeats what it refuses`);
   }

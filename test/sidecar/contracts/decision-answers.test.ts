@@ -95,11 +95,18 @@ t.test('confidence', (t) => {
 
 t.test('an engine that breaks its word is a fault, not an answer', (t) => {
   const usage = { promptTokens: 1 };
-  t.throws(() => decisionAnswer(PARAMS, RESULTS.slice(1), usage), RangeError);
-  t.throws(() => decisionAnswer(PARAMS, [result(1), ...RESULTS.slice(1)], usage), RangeError);
-  t.throws(() => decisionAnswer(PARAMS, [result(NaN, 1), ...RESULTS.slice(1)], usage), RangeError);
   const one = { ...PARAMS, questions: PARAMS.questions.slice(0, 1) };
-  t.throws(() => decisionAnswer(one, [{ ...result(0.5, 0.5), labelMass: NaN }], usage), RangeError);
+  for (const [results, message] of [
+    [[], 'as many results as questions'],
+    [[result(0.5, 0.5), result(0.5, 0.5)], 'as many results as questions'],
+    [[result(1)], 'a probability per answer'],
+    [[result(0.5, 0.25, 0.25)], 'a probability per answer'],
+    [[result(NaN, 1)], 'a finite number'],
+    [[result(Infinity, 1)], 'a finite number'],
+    [[{ ...result(0.5, 0.5), labelMass: NaN }], 'a finite number'],
+  ] as const) {
+    t.throws(() => decisionAnswer(one, results, usage), { name: 'RangeError', message });
+  }
   t.match(decisionAnswer(one, [{ ...result(0.5, 0.5), labelMass: 1 + 2e-16 + 1e-9 }], usage), '"label_mass":1}');
   t.end();
 });

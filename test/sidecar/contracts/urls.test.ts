@@ -9,6 +9,8 @@ t.test('https URLs', (t) => {
     'https://user:pw@host:443/',
     'https://[2001:db8::1]/x',
     'https://münchen.de/ö',
+    `https://${'a'.repeat(512)}`,
+    `https://${'a'.repeat(512)}/${'b'.repeat(600)}`,
     'https://a?b',
   ]) {
     t.equal(isImageUrl(url), true, url);
@@ -53,6 +55,7 @@ t.test('data URLs', (t) => {
     'data:;BASE64,AAAA',
     'data:image/svg+xml;charset=utf-8,%3Csvg%3E',
     'data:text/plain;a=b;c=d;base64,AA%3D%3D',
+    'data:;base64,%41AA',
     "data:,a-_.!~*'();/?:@&=+$,b",
   ]) {
     t.equal(isImageUrl(url), true, url);

@@ -82,3 +82,42 @@ t.test('lengths count code points on both sides of every bound', (t) => {
   }
   t.end();
 });
+
+t.test('each rule in words', (t) => {
+  for (const [schema, value, message] of [
+    [{ type: 'string', minLength: 1 }, '', 'must not be empty'],
+    [{ type: 'string', minLength: 2 }, 'a', 'must have at least 2 characters'],
+    [{ type: 'object', minProperties: 1 }, {}, 'must have at least 1 entry'],
+    [{ type: 'object', minProperties: 2 }, {}, 'must have at least 2 entries'],
+    [{ type: 'object', maxProperties: 1 }, { a: 1, b: 2 }, 'must have at most 1 entry'],
+    [{ type: 'object', maxProperties: 2 }, { a: 1, b: 2, c: 3 }, 'must have at most 2 entries'],
+    [{ type: 'number', exclusiveMaximum: 1 }, 1, 'must be below 1'],
+    [{ type: 'number', exclusiveMinimum: 1 }, 1, 'must be above 1'],
+    [{ type: 'number', multipleOf: 2 }, 1, 'is not valid'],
+    [{ type: ['array', 'object', 'null'] }, 1, 'must be an array or an object or null'],
+    [{ not: { const: 1 } }, 1, 'is not valid'],
+    [{ not: { const: 1 }, 'x-message': 'must be something else' }, 1, 'must be something else'],
+  ] as const) {
+    t.same(compile(schema)(value), { ok: false, path: '', message, segments: [] });
+  }
+  t.end();
+});
+
+t.test('a number where a text may stand is no text of that length', (t) => {
+  const check = compile({ type: ['string', 'number'], minLength: 2, maxLength: 3 });
+  for (const value of [1, 12345]) t.same(check(value), { ok: true, value });
+  t.end();
+});
+
+t.test('a schema that says what this ajv does not know is refused', (t) => {
+  t.throws(() => compile({ minLenght: 1 }), { message: 'strict mode: unknown keyword: "minLenght"' });
+  t.throws(() => compile({ type: 'string', minLength: '1' }), { name: 'Error' });
+  t.end();
+});
+
+t.test('a value is not kept', (t) => {
+  const check = compile({ type: 'object', properties: { a: { type: 'number' } } });
+  const outcome = check({ a: 'zcanary' });
+  t.notMatch(JSON.stringify(outcome), /zcanary/);
+  t.end();
+});

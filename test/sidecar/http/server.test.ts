@@ -410,3 +410,37 @@ t.test('an address can be had again at once, though its old connections linger',
     await server.close();
   }
 });
+
+t.test('what is wrapped around an exchange sees all that is answered, the server’s own refusals too', async (t) => {
+  const seen: unknown[] = [];
+  const { connect } = await serve(
+    t,
+    { '/': { GET: hello } },
+    {
+      wrap: (exchange) => ({
+        head: exchange.head,
+        gone: exchange.gone,
+        body: (limit) => exchange.body(limit),
+        stream: (headers) => exchange.stream(headers),
+        reply: (reply) => {
+          seen.push(reply.status);
+          exchange.reply(reply);
+        },
+        fail: (error, headers) => {
+          seen.push(error.status);
+          exchange.fail(error, headers);
+        },
+      }),
+    },
+  );
+  const caller = await connect();
+  for (const [method, path] of [
+    ['GET', '/'],
+    ['POST', '/'],
+    ['GET', '/nowhere'],
+  ] as const) {
+    await caller.request(method, path).response();
+  }
+  await caller.send('GET / HTTP/1.1\r\nHost: a\r\nAuthorization: b\r\nAuthorization: c\r\n\r\n').response();
+  t.strictSame(seen, [200, 405, 404, 400]);
+});

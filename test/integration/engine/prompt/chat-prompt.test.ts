@@ -1,8 +1,8 @@
 import t from 'tap';
-import { chatPrompt, type PromptParts } from '../../../engine/prompt/chat-prompt.js';
-import type { PromptConversation } from '../../../engine/prompt/conversation.js';
-import { fakeVocabulary } from '../../support/fake-vocabulary.js';
-import { partsOf, promptParts } from '../../support/prompt-models.js';
+import { chatPrompt, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
+import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
+import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
+import { partsOf, promptParts } from '../../../support/prompt-models.js';
 
 const ANSWER = { addGenerationPrompt: true };
 const MANY = 1_000_000;

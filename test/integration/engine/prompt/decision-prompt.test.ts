@@ -3,12 +3,12 @@ import {
   DECISION_PROMPT_TOKENS,
   makeDecisionPrompt,
   type DecisionPrompt,
-} from '../../../engine/prompt/decision-prompt.js';
-import { YES_NO } from '../../../engine/prompt/labels.js';
-import { questionText, type Question } from '../../../engine/prompt/question-text.js';
-import type { PromptParts } from '../../../engine/prompt/chat-prompt.js';
-import { fakeVocabulary } from '../../support/fake-vocabulary.js';
-import { partsOf, promptParts } from '../../support/prompt-models.js';
+} from '../../../../engine/prompt/decision-prompt.js';
+import { YES_NO } from '../../../../engine/prompt/labels.js';
+import { questionText, type Question } from '../../../../engine/prompt/question-text.js';
+import type { PromptParts } from '../../../../engine/prompt/chat-prompt.js';
+import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
+import { partsOf, promptParts } from '../../../support/prompt-models.js';
 
 const CHATML =
   '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant{{ "\\n" }}';

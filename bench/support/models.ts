@@ -1,0 +1,34 @@
+/** Model files that benches run on, made at the first call and kept in bench/.cache. */
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { ensureModel } from '../../engine/models/embedded.js';
+import { planFor } from '../../engine/models/recipes.js';
+import { copyVocabulary } from '../../engine/models/vocabulary-copy.js';
+import { ownVocabulary } from '../../engine/models/vocabulary-own.js';
+import type { Vocabulary } from '../../engine/models/vocabulary.js';
+import { bundleCheckout } from '../../test/support/models.js';
+
+/** From dist/bench/support. */
+const CACHE = fileURLToPath(new URL('../../../bench/.cache/', import.meta.url));
+
+/** As rare as a token can be made. */
+const NEVER = -25;
+
+/** The shape and cost of the embedded model, but its replies do not end before their last allowed token. */
+export async function endlessEmbedded(): Promise<string> {
+  const own = ownVocabulary();
+  const plan = planFor('embedded', { vocabulary: withoutEnd(own) });
+  return await ensureModel(CACHE, { ...plan, name: 'ra-embedded-endless' });
+}
+
+/** The `13m` recipe with GPT-2's vocabulary of 50,257 tokens from the llama.cpp inside node-llama-cpp. Needs git. */
+export async function random13m(): Promise<string> {
+  const vocabulary = await copyVocabulary(join(await bundleCheckout(), 'models', 'ggml-vocab-gpt-2.gguf'));
+  return await ensureModel(CACHE, planFor('13m', { vocabulary }));
+}
+
+function withoutEnd(vocabulary: Vocabulary): Vocabulary {
+  const end = vocabulary.metadata.get('tokenizer.ggml.eos_token_id')?.value;
+  const logFrequencies = vocabulary.logFrequencies?.map((log, token) => (token === end ? NEVER : log));
+  return { ...vocabulary, ...(logFrequencies && { logFrequencies }) };
+}

@@ -1,0 +1,60 @@
+/** Results are kept beside the benches, with where and how they came to be: for people as Markdown, for tools as JSON. */
+import { mkdir, writeFile } from 'node:fs/promises';
+import { cpus, loadavg } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { shown } from './stats.js';
+
+/** From dist/bench/support. */
+const RESULTS = new URL('../../../bench/results/', import.meta.url);
+
+export type Row = Readonly<Record<string, number | string>>;
+
+export interface Results {
+  readonly title: string;
+  /** What was done and what the columns mean, a paragraph each. */
+  readonly about: readonly string[];
+  /** All with the same columns. */
+  readonly rows: readonly Row[];
+  /** What follows from them, a paragraph each. */
+  readonly conclusions?: readonly string[];
+}
+
+/** The load of the machine before the bench adds its own, and from where on the figures are said to be rough. */
+const loadBefore = loadavg()[0] ?? NaN;
+const BUSY = 0.5;
+
+/** Writes `bench/results/<name>.md` and `.json`, and shows the table. */
+export async function keep(name: string, { title, about, rows, conclusions = [] }: Results): Promise<void> {
+  const where = {
+    date: new Date().toISOString(),
+    machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores`,
+    node: process.version,
+    command: `node dist/${process.argv[1]?.split('/dist/')[1] ?? ''}`,
+    loadBefore: Number(loadBefore.toFixed(2)),
+  };
+  const table = markdown(rows);
+  const facts = `${where.machine}; Node ${where.node}; ${where.date}; load average before: ${where.loadBefore}.`;
+  const busy = loadBefore > BUSY ? ['**The machine was busy with other work: the figures are rough.**'] : [];
+  const text = [`# ${title}`, ...busy, ...about, table, ...conclusions, `${facts} Command: \`${where.command}\``].join(
+    '\n\n',
+  );
+  const file = fileURLToPath(new URL(name, RESULTS));
+  await mkdir(RESULTS, { recursive: true });
+  await writeFile(`${file}.md`, `${text}\n`);
+  await writeFile(`${file}.json`, `${JSON.stringify({ title, ...where, rows, conclusions }, null, 2)}\n`);
+  process.stdout.write(`${table}\n${conclusions.join('\n')}\n`);
+}
+
+function markdown(rows: readonly Row[]): string {
+  const columns = Object.keys(rows[0] ?? {});
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+  const body = rows.map((row) =>
+    line(
+      columns.map((column) => {
+        const value = row[column] ?? '';
+        return typeof value === 'number' ? shown(value) : value;
+      }),
+    ),
+  );
+  return [line(columns), line(columns.map(() => '---')), ...body].join('\n');
+}

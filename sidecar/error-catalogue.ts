@@ -1,0 +1,249 @@
+/**
+ * The one catalogue of errors that a caller can see: code -> status, type, whether a retry can mend it, and what to say of
+ * it. contract.md section 1 is its source; a test compares both ways. docs/errors.md and the OpenAPI document are made
+ * from it.
+ */
+
+/** `error.type` on the wire. */
+export type ErrorType =
+  | 'invalid_request_error'
+  | 'authentication_error'
+  | 'permission_error'
+  | 'rate_limit_error'
+  | 'quota'
+  | 'capacity'
+  | 'server_error'
+  | 'timeout';
+
+export interface CatalogueRow {
+  /** The usual status; a few codes allow others (405 and 415 of bad_request, 422 of idempotency_key_reused). */
+  readonly status: number;
+  readonly type: ErrorType;
+  /** Whether sending the same request again can succeed. When false the response says `x-should-retry: false`. */
+  readonly retryable: boolean;
+  /** Other statuses that this code may carry. */
+  readonly also?: readonly number[];
+  /** When it is raised, for whoever reads the documentation. */
+  readonly meaning: string;
+  /** What the caller should do. */
+  readonly advice: string;
+}
+
+export const CATALOGUE = {
+  bad_request: {
+    status: 400,
+    type: 'invalid_request_error',
+    retryable: false,
+    also: [405, 415],
+    meaning:
+      'The body is not JSON, has a field outside the contract or breaks a bound; the prompt is over its token bound; or an image is sent to a model without vision. 405: the path does not take this method. 415: the content type is not application/json.',
+    advice: 'Change what `message` and `param` point at, then send it again.',
+  },
+  unsupported_endpoint: {
+    status: 400,
+    type: 'invalid_request_error',
+    retryable: false,
+    meaning: 'A decision model was asked to chat or to complete text, or a chat model to decide.',
+    advice: 'Send it to the endpoint that serves this kind of model.',
+  },
+  not_found: {
+    status: 404,
+    type: 'invalid_request_error',
+    retryable: false,
+    meaning: 'Nothing is at this path. POST /v1/completions is not served.',
+    advice: 'Correct the path.',
+  },
+  payload_too_large: {
+    status: 413,
+    type: 'invalid_request_error',
+    retryable: false,
+    meaning: 'The body is longer than its route takes: 1 MiB for decisions, `bodies.chatBytes` for chat.',
+    advice: 'Send less: shorten the content or split the request.',
+  },
+  unprocessable: {
+    status: 422,
+    type: 'invalid_request_error',
+    retryable: false,
+    meaning: 'The request is well-formed, but this model cannot do what it asks, for example call tools.',
+    advice: 'Leave out what `param` names, or choose another model.',
+  },
+  proxy_retired: {
+    status: 410,
+    type: 'invalid_request_error',
+    retryable: false,
+    meaning: 'The route or this version of it was retired.',
+    advice: 'Move to the route that replaced it.',
+  },
+  invalid_api_key: {
+    status: 401,
+    type: 'authentication_error',
+    retryable: false,
+    meaning: 'The API key is missing, malformed or unknown.',
+    advice: 'Send a valid key as `Authorization: Bearer <API_KEY>`.',
+  },
+  expired_api_key: {
+    status: 401,
+    type: 'authentication_error',
+    retryable: false,
+    meaning: 'The API key is past its expiry.',
+    advice: 'Use a current key.',
+  },
+  revoked_api_key: {
+    status: 401,
+    type: 'authentication_error',
+    retryable: false,
+    meaning: 'The API key was revoked.',
+    advice: 'Use another key.',
+  },
+  model_not_entitled: {
+    status: 403,
+    type: 'permission_error',
+    retryable: false,
+    meaning:
+      'The key may not call this model or this route in this environment, or the model is not hosted; the two are not told apart.',
+    advice: 'Use a model that GET /v1/models lists for this key, or have the key entitled.',
+  },
+  not_in_cohort: {
+    status: 403,
+    type: 'permission_error',
+    retryable: false,
+    meaning: 'The model is open to a cohort that the key is not part of.',
+    advice: 'Ask the operator to be let in, or use another model.',
+  },
+  account_frozen: {
+    status: 403,
+    type: 'permission_error',
+    retryable: false,
+    meaning: 'The account is frozen.',
+    advice: 'Contact the operator.',
+  },
+  unattributed_key: {
+    status: 403,
+    type: 'permission_error',
+    retryable: false,
+    meaning: 'The key belongs to no account.',
+    advice: 'Contact the operator.',
+  },
+  insufficient_credit: {
+    status: 402,
+    type: 'quota',
+    retryable: false,
+    meaning: 'The account’s balance does not cover what the request may cost.',
+    advice: 'Add credit, or ask for fewer tokens.',
+  },
+  user_rate_limited: {
+    status: 429,
+    type: 'rate_limit_error',
+    retryable: true,
+    meaning: 'The key has too many requests in flight, or sent too many within a minute.',
+    advice: 'Wait as long as Retry-After says; send fewer at once.',
+  },
+  quota_exceeded: {
+    status: 429,
+    type: 'quota',
+    retryable: true,
+    meaning: 'A quota of the entitlement is used up, for example its tokens for the day.',
+    advice: 'Wait as long as Retry-After says, or have the quota raised.',
+  },
+  capacity_exceeded: {
+    status: 429,
+    type: 'capacity',
+    retryable: true,
+    meaning:
+      'All seats of the model are busy and the queue refuses the request, or no seat came free within the longest wait.',
+    advice: 'Wait as long as Retry-After says, then send it again.',
+  },
+  request_cancelled: {
+    status: 499,
+    type: 'server_error',
+    retryable: true,
+    meaning:
+      'The caller went away before the answer was complete. Seen in logs, metrics and usage; nobody reads the body.',
+    advice: 'Send it again if the answer is still wanted.',
+  },
+  idempotency_key_reused: {
+    status: 409,
+    type: 'invalid_request_error',
+    retryable: false,
+    also: [422],
+    meaning:
+      'The Idempotency-Key was seen before. 409: its request is in flight or was completed. 422: it came with another body.',
+    advice: 'Do not repeat what was completed; give each new request a key of its own.',
+  },
+  internal: {
+    status: 500,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'A fault in this server.',
+    advice: 'Send it again; report it with its x-request-id when it stays.',
+  },
+  bad_gateway: {
+    status: 502,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The engine died or failed while it worked on the request.',
+    advice: 'Send it again: the engine is started anew.',
+  },
+  upstream_contract_violation: {
+    status: 502,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The engine broke its protocol.',
+    advice: 'Send it again: the engine is started anew.',
+  },
+  cold: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The model is still loading.',
+    advice: 'Wait as long as Retry-After says, then send it again.',
+  },
+  draining: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'This server is shutting down.',
+    advice: 'Send it again: another server will take it.',
+  },
+  spool_unhealthy: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'Usage cannot be recorded durably, so no work is taken.',
+    advice: 'Wait as long as Retry-After says, then send it again.',
+  },
+  gateway_unavailable: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The source of identities cannot answer.',
+    advice: 'Wait as long as Retry-After says, then send it again.',
+  },
+  control_plane_overloaded: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The source of identities is overloaded.',
+    advice: 'Wait as long as Retry-After says, then send it again.',
+  },
+  credit_gate_unavailable: {
+    status: 503,
+    type: 'server_error',
+    retryable: true,
+    meaning: 'The store of credits cannot answer.',
+    advice: 'Wait as long as Retry-After says, then send it again.',
+  },
+  timeout: {
+    status: 504,
+    type: 'timeout',
+    retryable: true,
+    meaning: 'The request’s own deadline passed, while it waited or while it ran.',
+    advice: 'Send it again with a later deadline, or ask for fewer tokens.',
+  },
+} as const satisfies Record<string, CatalogueRow>;
+
+/** `error.code` on the wire. */
+export type ErrorCode = keyof typeof CATALOGUE;
+
+/** Statuses whose responses carry Retry-After and retry-after-ms. */
+export const WAIT_STATUSES: ReadonlySet<number> = new Set([429, 503, 504]);

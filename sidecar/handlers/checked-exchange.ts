@@ -1,0 +1,129 @@
+import { type AnswerKind, validateAnswer } from '../contracts/answer-schemas.js';
+import { placeOf } from '../contracts/paths.js';
+import { errorBody, type ContractError } from '../errors.js';
+import type { Body, EventStream, Exchange, Reply, RequestHead } from '../http/exchange.js';
+import type { Log } from '../telemetry/logger.js';
+
+/** What each path answers when it does not refuse. Paths that are not here answer something else than JSON of ours. */
+const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
+  ['/v1/chat/completions', 'completion'],
+  ['/v1/models', 'models'],
+  ['/v1/decisions', 'decisions'],
+  ['/v1/systemone', 'systemone'],
+  ['/healthz', 'health'],
+  ['/readyz', 'readiness'],
+]);
+
+/** Maps in answers whose names are the caller's: they do not show in a path. */
+const OPEN_MAPS: ReadonlySet<string> = new Set(['answers', 'probabilities', 'legend']);
+
+/** The log's word for an answer that is not as its schema has it. */
+export const BROKEN_ANSWER = 'answer breaks its schema';
+
+/** The frame that ends a stream which went well. */
+const DONE = '[DONE]';
+
+/** Told of an answer that breaks its schema: which schema, where in it, and how. Holds no content. */
+type Report = (problem: string) => void;
+
+/**
+ * The switch `development.validateAnswers`: holds every body and every frame to its own schema and logs each that breaks
+ * it. What the caller gets is the same. Tests run with it and fail when such a line was logged.
+ */
+export function checkAnswers(log: Log): (exchange: Exchange) => Exchange {
+  return (exchange) =>
+    new CheckedExchange(exchange, (problem) =>
+      log.forRequest(exchange.head.requestId).error(BROKEN_ANSWER, { reason: problem }),
+    );
+}
+
+class CheckedExchange implements Exchange {
+  readonly #inner: Exchange;
+  readonly #report: Report;
+
+  constructor(inner: Exchange, report: Report) {
+    this.#inner = inner;
+    this.#report = report;
+  }
+
+  get head(): RequestHead {
+    return this.#inner.head;
+  }
+
+  get gone(): AbortSignal {
+    return this.#inner.gone;
+  }
+
+  body(limitBytes: number): Promise<Body> {
+    return this.#inner.body(limitBytes);
+  }
+
+  reply(reply: Reply): void {
+    const kind = ANSWERS.get(this.head.path);
+    if (kind !== undefined && typeof reply.body === 'string') check(kind, reply.body, this.#report);
+    this.#inner.reply(reply);
+  }
+
+  fail(error: ContractError, headers?: Readonly<Record<string, string>>): void {
+    check('error', errorBody(error), this.#report);
+    this.#inner.fail(error, headers);
+  }
+
+  stream(headers?: Readonly<Record<string, string>>): EventStream {
+    return new CheckedStream(this.#inner.stream(headers), this.#report);
+  }
+}
+
+/** Chunks, then either `[DONE]` or one error frame, then nothing. */
+class CheckedStream implements EventStream {
+  readonly #inner: EventStream;
+  readonly #report: Report;
+  #over = false;
+
+  constructor(inner: EventStream, report: Report) {
+    this.#inner = inner;
+    this.#report = report;
+  }
+
+  get bytes(): number {
+    return this.#inner.bytes;
+  }
+
+  event(text: string): void {
+    if (this.#over) this.#report('stream: a frame follows the last one');
+    this.#over ||= text === DONE || check(kindOf(text), text, this.#report) === 'error';
+    this.#inner.event(text);
+  }
+
+  comment(text: string): void {
+    this.#inner.comment(text);
+  }
+
+  end(serverTiming?: string): void {
+    if (!this.#over) this.#report('stream: it ends without [DONE] or an error frame');
+    this.#over = true;
+    this.#inner.end(serverTiming);
+  }
+}
+
+function kindOf(frame: string): AnswerKind {
+  if (frame.startsWith('{"error":')) return 'error';
+  // Quotes inside a text are escaped, so that no text can look like this.
+  return frame.includes('"choices":[]') ? 'usageChunk' : 'chunk';
+}
+
+function check(kind: AnswerKind, text: string, report: Report): AnswerKind {
+  const value = parsed(text);
+  const outcome = value && validateAnswer(kind, value.json);
+  if (outcome === undefined) report(`${kind}: is not JSON`);
+  else if (!outcome.ok) report(`${kind}: ${placeOf(outcome.segments, OPEN_MAPS).subject} ${outcome.message}`);
+  return kind;
+}
+
+function parsed(text: string): { readonly json: unknown } | undefined {
+  try {
+    return { json: JSON.parse(text) as unknown };
+  } catch {
+    return undefined;
+  }
+}

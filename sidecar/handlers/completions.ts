@@ -1,0 +1,40 @@
+import { mayCall, type Caller } from '../access/identity.js';
+import { modelNamedBy } from '../contracts/completions.js';
+import type { Exchange } from '../http/exchange.js';
+import { closed, DECISION_BODY_BYTES, identify, isJson } from './entrance.js';
+import * as refusals from './refusals.js';
+import type { Services } from './services.js';
+import { Visit } from './visit.js';
+
+/**
+ * POST /v1/completions: there is no text completion, so 404; a decision model that the key may call is told apart, since
+ * its caller has mistaken what it can do. A body too long to be a request on that model is not read to its end.
+ */
+export async function completions(exchange: Exchange, services: Services): Promise<void> {
+  const visit = new Visit(exchange, 'other', services);
+  const shut = closed(services);
+  if (shut) {
+    visit.fail(shut);
+    return;
+  }
+  const caller = await identify(visit, services);
+  if (!caller) return;
+  const named = await namedModel(exchange);
+  if (exchange.gone.aborted) visit.left('waiting');
+  else
+    visit.fail(
+      isDecisionModel(named, caller, services) ? refusals.wrongEndpoint('decision') : refusals.noTextCompletion(),
+    );
+}
+
+async function namedModel(exchange: Exchange): Promise<string | undefined> {
+  if (!isJson(exchange.head.header('content-type'))) return undefined;
+  const body = await exchange.body(DECISION_BODY_BYTES);
+  return body.kind === 'body' ? modelNamedBy(body.bytes) : undefined;
+}
+
+/** One that the key may not call reads as none: a caller cannot tell which models exist. */
+function isDecisionModel(named: string | undefined, caller: Caller, services: Services): boolean {
+  const model = named === undefined ? undefined : services.models.get(named);
+  return model?.kind === 'decision' && mayCall(caller.models, model.id);
+}

@@ -1,0 +1,152 @@
+/** The public listener's routes, as the documentation tells them. A test holds that the server answers just these. */
+import { CATALOGUE, type ErrorCode } from '../error-catalogue.js';
+
+export interface RouteReference {
+  readonly path: string;
+  readonly method: 'get' | 'post';
+  readonly id: string;
+  readonly tag: 'chat' | 'decisions' | 'service';
+  readonly summary: string;
+  readonly description: string;
+  /** Whether it asks for an API key. */
+  readonly key: boolean;
+  /** Named schema of the body. */
+  readonly request?: string;
+  /** Named schema of the 200's body, its media type where that is not `application/json`; absent: it only refuses. */
+  readonly answer?: string;
+  /** Named schemas of the frames of a streamed 200. */
+  readonly frames?: readonly string[];
+  /** A status other than 200 that carries no error: its named schema. */
+  readonly other?: readonly [status: number, schema: string, description: string];
+  readonly errors: readonly ErrorCode[];
+}
+
+/** What any request can meet: a malformed head, a method that the path does not take, a fault of ours. */
+const ANY: readonly ErrorCode[] = ['bad_request', 'internal'];
+
+/** What a source of identities may deny with. */
+const KEYED: readonly ErrorCode[] = [
+  'proxy_retired',
+  'invalid_api_key',
+  'expired_api_key',
+  'revoked_api_key',
+  'model_not_entitled',
+  'not_in_cohort',
+  'account_frozen',
+  'unattributed_key',
+  'insufficient_credit',
+  'user_rate_limited',
+  'quota_exceeded',
+  'gateway_unavailable',
+  'control_plane_overloaded',
+  'credit_gate_unavailable',
+];
+
+/** What can befall work for a model. Nobody reads the answer to a cancelled request. */
+const WORK = (Object.keys(CATALOGUE) as ErrorCode[]).filter(
+  (code) => code !== 'not_found' && code !== 'request_cancelled',
+);
+
+export const ROUTES: readonly RouteReference[] = [
+  {
+    path: '/v1/chat/completions',
+    method: 'post',
+    id: 'createChatCompletion',
+    tag: 'chat',
+    summary: 'Continue a conversation',
+    description:
+      'One completion object, or with `stream: true` server-sent events: each frame is `data: ` and one chunk as JSON. ' +
+      'A stream that went well ends with `data: [DONE]`; one that ends early ends with exactly one error object and no ' +
+      '`[DONE]`. Comments (`: keep-alive`) may come between frames. The 200 goes out with the first token, or after one ' +
+      'keep-alive interval without one; until then a failure is an ordinary error response. After the last frame of a ' +
+      'stream the trailer field `Server-Timing: ra-ttft;dur=<milliseconds>` says how long after the request’s last byte ' +
+      'its first token came; it is left out when no token was generated, and clients may ignore it.',
+    key: true,
+    request: 'ChatCompletionRequest',
+    answer: 'ChatCompletion',
+    frames: ['ChatCompletionChunk', 'UsageChunk', 'Error'],
+    errors: WORK,
+  },
+  {
+    path: '/v1/completions',
+    method: 'post',
+    id: 'createCompletion',
+    tag: 'chat',
+    summary: 'Text completion, which is not served',
+    description:
+      'Always refuses: 404, or 400 `unsupported_endpoint` when the body names a decision model that the key may call.',
+    key: true,
+    errors: [...ANY, ...KEYED, 'not_found', 'unsupported_endpoint', 'draining', 'spool_unhealthy'],
+  },
+  {
+    path: '/v1/models',
+    method: 'get',
+    id: 'listModels',
+    tag: 'chat',
+    summary: 'List the chat models that the key may call',
+    description: 'The authority on what may be called with this key in this environment.',
+    key: true,
+    answer: 'ModelList',
+    errors: [...ANY, ...KEYED],
+  },
+  {
+    path: '/v1/decisions',
+    method: 'post',
+    id: 'decide',
+    tag: 'decisions',
+    summary: 'Answer questions about an input',
+    description:
+      'Yes/no, choice and score questions, each answered with a probability per answer. Nothing is generated. ' +
+      'The body has at most 1 MiB.',
+    key: true,
+    request: 'DecisionsRequest',
+    answer: 'Decisions',
+    errors: WORK,
+  },
+  {
+    path: '/v1/systemone',
+    method: 'post',
+    id: 'systemOne',
+    tag: 'decisions',
+    summary: 'The same in the shape of System One',
+    description: 'Same models, limits and billing as /v1/decisions. The body has at most 1 MiB.',
+    key: true,
+    request: 'SystemOneRequest',
+    answer: 'SystemOne',
+    errors: WORK,
+  },
+  {
+    path: '/v1/openapi.json',
+    method: 'get',
+    id: 'openapi',
+    tag: 'service',
+    summary: 'This description',
+    description: 'OpenAPI 3.1, made from the schemas that requests are checked against.',
+    key: false,
+    answer: 'OpenApi',
+    errors: ANY,
+  },
+  {
+    path: '/healthz',
+    method: 'get',
+    id: 'health',
+    tag: 'service',
+    summary: 'Whether the process is alive',
+    description: 'Its event loop turns.',
+    key: false,
+    answer: 'Health',
+    errors: ANY,
+  },
+  {
+    path: '/readyz',
+    method: 'get',
+    id: 'readiness',
+    tag: 'service',
+    summary: 'Whether the server takes work',
+    description: 'It does not drain, usage can be recorded and every model is loaded.',
+    key: false,
+    answer: 'Readiness',
+    other: [503, 'Readiness', 'Not ready.'],
+    errors: ANY,
+  },
+];

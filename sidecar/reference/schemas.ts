@@ -1,0 +1,155 @@
+/**
+ * The contract's schemas as named parts of an OpenAPI document. They are the very objects that requests and answers are
+ * checked against; what is added is names for their parts, and words. What only our validator reads is left out.
+ */
+import { ANSWER_SCHEMAS } from '../contracts/answer-schemas.js';
+import { CHAT_SCHEMA } from '../contracts/chat-schema.js';
+import { DECISIONS_SCHEMA } from '../contracts/decisions.js';
+import { SYSTEMONE_SCHEMA } from '../contracts/systemone.js';
+import { NOTES, SHAPES } from './notes.js';
+
+/** A JSON schema, or a part of one. */
+export type Schema = Readonly<Record<string, unknown>>;
+
+/** Keywords of our validator's own, and where it keeps its definitions. */
+const PRIVATE: ReadonlySet<string> = new Set(['x-message', '$defs', 'discriminator']);
+
+/** Formats that no one else knows; the field's description says what they ask. */
+const PRIVATE_FORMAT = 'image-url';
+
+/** Where the contract's own references point to. */
+const PROPERTY_REFERENCE = '#/$defs/property';
+
+const request = CHAT_SCHEMA as Schema;
+const message = at(request, 'properties', 'messages', 'items');
+const userMessage = at(message, 'oneOf', '1');
+const part = at(userMessage, 'properties', 'content', 'items');
+const tool = at(request, 'properties', 'tools', 'items');
+const question = at(DECISIONS_SCHEMA as Schema, 'properties', 'questions', 'items');
+const systemOneQuestion = at(SYSTEMONE_SCHEMA, 'properties', 'questions', 'additionalProperties');
+const choice = at(ANSWER_SCHEMAS.completion as Schema, 'properties', 'choices', 'items');
+const decision = at(ANSWER_SCHEMAS.decisions as Schema, 'properties', 'answers', 'additionalProperties');
+const systemOneAnswer = at(ANSWER_SCHEMAS.systemone as Schema, 'properties', 'answers', 'additionalProperties');
+
+/** Every part that has a name, in the order of the documentation. */
+const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
+  ['ChatCompletionRequest', request],
+  ['Message', message],
+  ['SystemMessage', at(message, 'oneOf', '0')],
+  ['UserMessage', userMessage],
+  ['AssistantMessage', at(message, 'oneOf', '2')],
+  ['ToolMessage', at(message, 'oneOf', '3')],
+  ['ContentPart', part],
+  ['TextPart', at(part, 'oneOf', '0')],
+  ['ImagePart', at(part, 'oneOf', '1')],
+  ['ToolCall', at(message, 'oneOf', '2', 'properties', 'tool_calls', 'items')],
+  ['Tool', tool],
+  ['ToolParameters', at(tool, 'properties', 'function', 'properties', 'parameters')],
+  ['PropertySchema', at(request, '$defs', 'property')],
+  ['ChatCompletion', ANSWER_SCHEMAS.completion as Schema],
+  ['CompletionChoice', choice],
+  ['CompletionToolCall', at(choice, 'properties', 'message', 'properties', 'tool_calls', 'items')],
+  ['Usage', at(ANSWER_SCHEMAS.completion as Schema, 'properties', 'usage')],
+  ['ChatCompletionChunk', ANSWER_SCHEMAS.chunk as Schema],
+  ['UsageChunk', ANSWER_SCHEMAS.usageChunk as Schema],
+  ['ModelList', ANSWER_SCHEMAS.models as Schema],
+  ['DecisionsRequest', DECISIONS_SCHEMA as Schema],
+  ['Question', question],
+  ['YesNoQuestion', at(question, 'oneOf', '0')],
+  ['ChoiceQuestion', at(question, 'oneOf', '1')],
+  ['ScoreQuestion', at(question, 'oneOf', '2')],
+  ['Decisions', ANSWER_SCHEMAS.decisions as Schema],
+  ['DecisionAnswer', decision],
+  ['YesNoAnswer', at(decision, 'oneOf', '0')],
+  ['ChoiceAnswer', at(decision, 'oneOf', '1')],
+  ['ScoreAnswer', at(decision, 'oneOf', '2')],
+  ['SystemOneRequest', SYSTEMONE_SCHEMA],
+  ['SystemOneQuestion', systemOneQuestion],
+  ['NoulQuestion', at(systemOneQuestion, 'oneOf', '0')],
+  ['SystemOneChoiceQuestion', at(systemOneQuestion, 'oneOf', '1')],
+  ['SystemOneScoreQuestion', at(systemOneQuestion, 'oneOf', '2')],
+  ['SystemOne', ANSWER_SCHEMAS.systemone as Schema],
+  ['SystemOneAnswer', systemOneAnswer],
+  ['NoulAnswer', at(systemOneAnswer, 'oneOf', '0')],
+  ['SystemOneChoiceAnswer', at(systemOneAnswer, 'oneOf', '1')],
+  ['SystemOneScoreAnswer', at(systemOneAnswer, 'oneOf', '2')],
+  ['Error', ANSWER_SCHEMAS.error as Schema],
+  ['Health', ANSWER_SCHEMAS.health as Schema],
+  ['Readiness', ANSWER_SCHEMAS.readiness],
+];
+
+const names: ReadonlyMap<unknown, string> = new Map(PARTS.map(([name, schema]) => [schema, name]));
+
+/** `components.schemas`: each named part, with references in place of the named parts inside it. */
+export function componentSchemas(): Readonly<Record<string, Schema>> {
+  return Object.fromEntries(PARTS.map(([name, schema]) => [name, described(name, copied(schema))]));
+}
+
+/** A reference to a named part. */
+export function reference(name: string): Schema {
+  return { $ref: `#/components/schemas/${name}` };
+}
+
+/** The name in a reference; undefined for any other schema. */
+export function referenced(schema: Schema): string | undefined {
+  const target = schema['$ref'];
+  return typeof target === 'string' ? target.slice(target.lastIndexOf('/') + 1) : undefined;
+}
+
+/** A part of a schema. Throws when there is none: then the contract has changed and the list above must follow. */
+function at(schema: Schema, ...keys: string[]): Schema {
+  let found: unknown = schema;
+  for (const key of keys) found = (found as Schema)[key];
+  if (typeof found !== 'object' || found === null) throw new Error(`the contract has no ${keys.join('.')}`);
+  return found as Schema;
+}
+
+/** A copy for readers; named parts inside become references. */
+function copied(schema: Schema): Schema {
+  const copy: Record<string, unknown> = {};
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (PRIVATE.has(keyword) || value === PRIVATE_FORMAT) continue;
+    copy[keyword] = keyword === 'const' || keyword === 'enum' ? value : inner(value);
+  }
+  if ('discriminator' in schema) copy['discriminator'] = discriminatorOf(schema as unknown as Tagged);
+  return copy;
+}
+
+/** A schema whose branches are told apart by one field; all its branches are named parts. */
+interface Tagged {
+  readonly discriminator: { readonly propertyName: string };
+  readonly oneOf: readonly { readonly properties: Readonly<Record<string, { readonly const: string }>> }[];
+}
+
+function discriminatorOf({ discriminator: { propertyName }, oneOf }: Tagged): object {
+  const mapping = oneOf.map((branch) => [
+    branch.properties[propertyName]?.const,
+    reference(names.get(branch) ?? '')['$ref'],
+  ]);
+  return { propertyName, mapping: Object.fromEntries(mapping) as object };
+}
+
+function inner(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(inner);
+  if (typeof value !== 'object' || value === null) return value;
+  const name = names.get(value);
+  if (name !== undefined) return reference(name);
+  const schema = value as Schema;
+  return schema['$ref'] === PROPERTY_REFERENCE ? reference('PropertySchema') : copied(schema);
+}
+
+/** With the words of notes.ts on the schema and on its own fields. */
+function described(name: string, schema: Schema): Schema {
+  const words = SHAPES[name];
+  const notes = NOTES[name] ?? {};
+  const fields = schema['properties'] as Readonly<Record<string, Schema>> | undefined;
+  return {
+    ...(words !== undefined && { description: words }),
+    ...schema,
+    ...(fields && {
+      properties: Object.fromEntries(
+        Object.entries(fields).map(([field, rule]) => [field, { ...rule, ...notes[field] }]),
+      ),
+    }),
+  };
+}

@@ -1,0 +1,66 @@
+/** POST /v1/completions, which is not served, over raw HTTP. */
+import { join } from 'node:path';
+import t from 'tap';
+import { writeKeyFile } from '../../sidecar/access/key-file.js';
+import { makeKey } from '../support/keys.js';
+import { RawConnection, type RawResponse } from '../support/raw-http.js';
+import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+
+const PATH = '/v1/completions';
+
+t.test('text completion', async (t) => {
+  const file = join(t.testdir({}), 'keys.json');
+  const chatOnly = makeKey({ entitlements: { development: { models: [CHAT] } } });
+  await writeKeyFile(file, { version: 1, keys: [chatOnly.stored] });
+  const sidecar = await Sidecar.start(t, { config: { keys: { file } } });
+  const connection = await RawConnection.open(sidecar.port);
+  t.teardown(() => connection.close());
+  const headers = { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json' };
+  const post = (body: string, given: Record<string, string> = headers): Promise<RawResponse> =>
+    connection.request('POST', PATH, given, body).response();
+  const codeOf = async (answer: Promise<RawResponse>): Promise<unknown> => {
+    const { status, body } = await answer;
+    const { error } = JSON.parse(body) as { error: { code: string; param: string | null; type: string } };
+    return [status, error.code, error.param, error.type];
+  };
+  const notFound = [404, 'not_found', null, 'invalid_request_error'];
+  const unsupported = [400, 'unsupported_endpoint', 'model', 'invalid_request_error'];
+
+  t.strictSame(await codeOf(post(JSON.stringify({ model: DECIDE, prompt: 'x' }))), unsupported, 'a decision model');
+  t.strictSame(await codeOf(post(JSON.stringify({ model: DECIDE }))), unsupported, 'whatever else is in the body');
+  t.strictSame(await codeOf(post(JSON.stringify({ model: CHAT, prompt: 'x' }))), notFound, 'a chat model');
+  t.strictSame(await codeOf(post('{"model":"nobody-hosts-this"}')), notFound, 'no model of ours');
+  for (const body of ['', '{', '7', 'null', '[]', '{}', '{"model":7}', `{"model":"${DECIDE}","model":"${DECIDE}"}`]) {
+    t.strictSame(await codeOf(post(body)), notFound, `a body that names none: ${body}`);
+  }
+  const text = { ...headers, 'Content-Type': 'text/plain' };
+  t.strictSame(await codeOf(post(JSON.stringify({ model: DECIDE }), text)), notFound, 'another content type');
+
+  const other = { ...headers, Authorization: `Bearer ${chatOnly.key}` };
+  t.strictSame(
+    await codeOf(post(JSON.stringify({ model: DECIDE }), other)),
+    notFound,
+    'a decision model that the key may not call is no model',
+  );
+
+  const response = await post('{}');
+  t.equal(response.field('x-should-retry'), 'false');
+  t.match(response.field('x-request-id'), /./);
+
+  const noKey = { 'Content-Type': 'application/json' };
+  t.strictSame(
+    await codeOf(post(JSON.stringify({ model: DECIDE }), noKey)),
+    [401, 'invalid_api_key', null, 'authentication_error'],
+    'the key comes first',
+  );
+  t.equal((await connection.request('GET', PATH, headers).response()).status, 405, 'the method comes before the key');
+
+  // Declared over the bound: answered before it is sent.
+  const big = await RawConnection.open(sidecar.port);
+  t.teardown(() => big.close());
+  big.request('POST', PATH, { ...headers, 'Content-Length': String(1024 * 1024 + 1) }, `{"model":"${DECIDE}"`);
+  t.strictSame(await codeOf(big.response()), notFound, 'a body over the bound');
+
+  sidecar.child.kill('SIGTERM');
+  await sidecar.exited();
+});

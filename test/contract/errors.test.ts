@@ -1,0 +1,284 @@
+/** Every code of the error catalogue over HTTP, as contract.md section 1 has it. */
+import t, { type Test } from 'tap';
+import { CATALOGUE, type ErrorCode } from '../../sidecar/error-catalogue.js';
+import { childrenRunning } from '../support/children.js';
+import { errorOf, holdError, type Expected } from '../support/error-answer.js';
+import { chatBody, decisionBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
+import type { RawResponse } from '../support/raw-http.js';
+
+const CHAT = '/v1/chat/completions';
+const ORIGIN = 'https://app.example';
+const reached = new Set<string>();
+
+/** contract.md, by hand: status, type, whether a retry can mend it. */
+const TABLE: Record<ErrorCode, readonly [status: number, type: string, retry: boolean]> = {
+  bad_request: [400, 'invalid_request_error', false],
+  unsupported_endpoint: [400, 'invalid_request_error', false],
+  not_found: [404, 'invalid_request_error', false],
+  payload_too_large: [413, 'invalid_request_error', false],
+  unprocessable: [422, 'invalid_request_error', false],
+  proxy_retired: [410, 'invalid_request_error', false],
+  invalid_api_key: [401, 'authentication_error', false],
+  expired_api_key: [401, 'authentication_error', false],
+  revoked_api_key: [401, 'authentication_error', false],
+  model_not_entitled: [403, 'permission_error', false],
+  not_in_cohort: [403, 'permission_error', false],
+  account_frozen: [403, 'permission_error', false],
+  unattributed_key: [403, 'permission_error', false],
+  insufficient_credit: [402, 'quota', false],
+  user_rate_limited: [429, 'rate_limit_error', true],
+  quota_exceeded: [429, 'quota', true],
+  capacity_exceeded: [429, 'capacity', true],
+  request_cancelled: [499, 'server_error', true],
+  idempotency_key_reused: [409, 'invalid_request_error', false],
+  internal: [500, 'server_error', true],
+  bad_gateway: [502, 'server_error', true],
+  upstream_contract_violation: [502, 'server_error', true],
+  cold: [503, 'server_error', true],
+  draining: [503, 'server_error', true],
+  spool_unhealthy: [503, 'server_error', true],
+  gateway_unavailable: [503, 'server_error', true],
+  control_plane_overloaded: [503, 'server_error', true],
+  credit_gate_unavailable: [503, 'server_error', true],
+  timeout: [504, 'timeout', true],
+};
+
+/** What other sources of identity than the keys file, or a gateway, deny with. */
+const DENIALS = [
+  'invalid_api_key',
+  'expired_api_key',
+  'revoked_api_key',
+  'model_not_entitled',
+  'not_in_cohort',
+  'account_frozen',
+  'unattributed_key',
+  'insufficient_credit',
+  'user_rate_limited',
+  'quota_exceeded',
+  'proxy_retired',
+  'gateway_unavailable',
+  'control_plane_overloaded',
+  'credit_gate_unavailable',
+] as const satisfies readonly ErrorCode[];
+
+function expect(code: ErrorCode, changes: Partial<Expected> = {}): Expected {
+  const [status, type, retry] = TABLE[code];
+  reached.add(code);
+  return { status, type, code, retry, ...changes };
+}
+
+t.test('the catalogue is the table', async (t) => {
+  const rows = Object.entries(CATALOGUE).map(([code, { status, type, retryable }]) => [
+    code,
+    [status, type, retryable],
+  ]);
+  t.strictSame(Object.fromEntries(rows), TABLE);
+});
+
+t.test('errors', async (t) => {
+  const sidecar = await InProcess.start(t, {
+    models: [
+      { id: 'chat', kind: 'chat' },
+      { id: 'narrow', kind: 'chat', seats: 1 },
+      { id: 'mortal', kind: 'chat' },
+      { id: 'cold', kind: 'chat', cold: true },
+      { id: 'decide', kind: 'decision' },
+    ],
+    config: { queue: { waitingPerSeat: 1 }, bodies: { chatBytes: 2000 }, cors: { origins: [ORIGIN] } },
+  });
+  const origin = { Origin: ORIGIN };
+  const post = (path: string, body: unknown, headers = {}): Promise<RawResponse> =>
+    sidecar.post(path, body, { ...origin, ...headers });
+  const hold = (t: Test, name: string, response: RawResponse, expected: Expected): void => {
+    holdError(t, name, response, expected);
+    t.equal(response.field('access-control-allow-origin'), ORIGIN, `${name}: readable from a browser`);
+  };
+
+  await t.test('what an identity source denies', async (t) => {
+    for (const code of DENIALS) {
+      sidecar.identity.answers.set(`Bearer ${code}`, { kind: 'denied', code, retryAfterMs: 1500 });
+      sidecar.identity.answers.set(`Bearer ${code}, in a while`, { kind: 'denied', code });
+      const id = `denied-${code}`;
+      const answer = await post(CHAT, chatBody('chat', 'echo'), {
+        Authorization: `Bearer ${code}`,
+        'X-Request-Id': id,
+      });
+      hold(t, code, answer, expect(code, { param: null }));
+      t.equal(answer.field('x-request-id'), id, `${code}: the caller’s own id`);
+      t.not(errorOf(answer).message, 'The request is not allowed.', `${code}: says what to do`);
+      const waits = TABLE[code][2];
+      t.equal(answer.field('retry-after-ms'), waits ? '1500' : undefined, `${code}: the source’s own wait`);
+      hold(t, code, await post(CHAT, {}, { Authorization: `Bearer ${code}, in a while` }), expect(code));
+      const models = await sidecar.ask('GET', '/v1/models', { ...origin, Authorization: `Bearer ${code}` });
+      hold(t, `${code} of /models`, models, expect(code));
+    }
+    const nobody = await sidecar.ask('POST', CHAT, { ...origin, 'Content-Type': 'application/json' }, '{}');
+    hold(t, 'no key', nobody, expect('invalid_api_key'));
+  });
+
+  await t.test('requests that are wrong in themselves', async (t) => {
+    hold(t, 'a field too many', await post(CHAT, chatBody('chat', 'echo', { x: 1 })), expect('bad_request'));
+    hold(
+      t,
+      'wrong method',
+      await sidecar.ask('PUT', CHAT, { ...origin, ...JSON_HEADERS }, '{}'),
+      expect('bad_request', { status: 405 }),
+    );
+    hold(
+      t,
+      'wrong type',
+      await post(CHAT, {}, { 'Content-Type': 'text/plain' }),
+      expect('bad_request', { status: 415 }),
+    );
+    hold(t, 'an unknown path', await post('/v1/embeddings', {}), expect('not_found'));
+    hold(
+      t,
+      'too large',
+      await post(CHAT, chatBody('chat', 'echo', { user: 'u'.repeat(2000) })),
+      expect('payload_too_large'),
+    );
+    const broken = {
+      role: 'assistant',
+      tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{' } }],
+    };
+    hold(
+      t,
+      'what the template cannot express',
+      await post(CHAT, chatBody('chat', 'echo', { messages: [{ role: 'user', content: 'Hi.' }, broken] })),
+      expect('unprocessable', { param: 'messages' }),
+    );
+    hold(
+      t,
+      'an unknown model',
+      await post(CHAT, chatBody('none', 'echo')),
+      expect('model_not_entitled', { param: 'model' }),
+    );
+    hold(
+      t,
+      'chat on a decision model',
+      await post(CHAT, chatBody('decide', 'echo')),
+      expect('unsupported_endpoint', { param: 'model' }),
+    );
+    hold(
+      t,
+      'decisions on a chat model',
+      await post('/v1/decisions', decisionBody('chat')),
+      expect('unsupported_endpoint'),
+    );
+  });
+
+  await t.test('Idempotency-Key', async (t) => {
+    const key = { 'Idempotency-Key': 'k' };
+    t.equal((await post(CHAT, chatBody('chat', 'echo'), key)).status, 200);
+    hold(
+      t,
+      'completed',
+      await post(CHAT, chatBody('chat', 'echo'), key),
+      expect('idempotency_key_reused', { param: null }),
+    );
+    hold(
+      t,
+      'other body',
+      await post(CHAT, chatBody('chat', 'hold'), key),
+      expect('idempotency_key_reused', { status: 422 }),
+    );
+    hold(
+      t,
+      'malformed',
+      await post(CHAT, chatBody('chat', 'echo'), { 'Idempotency-Key': '"' }),
+      expect('bad_request', { param: null }),
+    );
+  });
+
+  await t.test('capacity', async (t) => {
+    hold(t, 'cold', await post(CHAT, chatBody('cold', 'echo')), expect('cold'));
+    const running = await sidecar.begin(CHAT, chatBody('narrow', 'hold'));
+    await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
+    const waiting = await sidecar.begin(CHAT, chatBody('narrow', 'echo'));
+    await sidecar.until('ra_sidecar_waiting_requests{model="narrow"}', 1);
+    const refused = await post(CHAT, chatBody('narrow', 'echo'));
+    hold(t, 'queue full', refused, expect('capacity_exceeded'));
+    t.match(refused.field('server-timing'), /^authorize;dur=[\d.]+, ra-queue;dur=0, ra-admit;dur=[\d.]+$/);
+    running.close();
+    t.equal((await waiting.response()).status, 200);
+    const left = 'ra_sidecar_requests_total{route="chat",status="499",code="request_cancelled"}';
+    await sidecar.until(left, 1);
+    expect('request_cancelled');
+    t.match(await sidecar.seen('request', ({ status }) => status === 499), { event: 'request', model: 'narrow' });
+  });
+
+  await t.test('faults', async (t) => {
+    sidecar.identity.answers.set('Bearer fault', new Error('a fault'));
+    const fault = await post(CHAT, {}, { Authorization: 'Bearer fault' });
+    hold(t, 'a handler that throws', fault, expect('internal'));
+    t.notMatch(fault.body, /a fault/, 'and keeps it to itself');
+    hold(t, 'the engine failed the job', await post(CHAT, chatBody('mortal', 'fail')), expect('bad_gateway'));
+    hold(
+      t,
+      'the engine broke its protocol',
+      await post(CHAT, chatBody('mortal', 'breach')),
+      expect('upstream_contract_violation'),
+    );
+    sidecar.spool.health = { ok: false, why: 'a test' };
+    for (const [path, body] of [
+      [CHAT, chatBody('chat', 'echo')],
+      ['/v1/decisions', decisionBody('decide')],
+    ] as const) {
+      hold(t, `spool, ${path}`, await post(path, body), expect('spool_unhealthy'));
+    }
+    sidecar.spool.health = { ok: true };
+  });
+
+  await t.test('draining', async (t) => {
+    const running = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }));
+    await running.until('begun');
+    const drained = sidecar.app.drain();
+    hold(t, 'draining', await post(CHAT, chatBody('chat', 'echo')), expect('draining'));
+    running.close();
+    await drained;
+  });
+});
+
+t.test('deadlines', async (t) => {
+  const sidecar = await InProcess.start(t, {
+    models: [{ id: 'chat', kind: 'chat', seats: 3 }],
+    // Long enough for an ordinary answer on a busy machine.
+    config: { request: { timeoutMs: 2000 }, prompts: { silenceMs: 60_000 } },
+  });
+
+  await t.test('running', async (t) => {
+    const [whole, silent, begun] = await Promise.all([
+      sidecar.post(CHAT, chatBody('chat', 'hold')),
+      sidecar.post(CHAT, chatBody('chat', 'hold', { stream: true })),
+      sidecar.post(CHAT, chatBody('chat', 'begun', { stream: true })),
+    ]);
+    holdError(t, 'whole', whole, expect('timeout'));
+    holdError(t, 'a stream without a token', silent, expect('timeout'));
+    t.equal(begun.status, 200);
+    const frames = begun.body.split('\n\n').filter((frame) => frame.startsWith('data: '));
+    t.match(frames.at(-1), /^data: \{"error":\{"message":"[^"]+","type":"timeout","code":"timeout","param":null\}\}$/);
+    t.equal(frames.filter((frame) => frame.includes('"error"')).length, 1, 'exactly one error frame');
+    t.notMatch(begun.body, /\[DONE\]|"finish_reason":"/);
+    t.match(begun.trailers[0]?.join(': '), /^Server-Timing: ra-ttft;dur=/);
+    const outcomes = sidecar.spool.records.filter(({ kind }) => kind === 'close').map(({ outcome }) => outcome);
+    t.strictSame(outcomes, ['timeout', 'timeout', 'timeout'], 'usage says why');
+    t.equal(await sidecar.metric('ra_sidecar_seats_busy{model="chat"}'), 0);
+  });
+
+  await t.test('waiting', async (t) => {
+    // A prompt host that stands still keeps any request from being ready for its seat.
+    const hosts = await childrenRunning('prompts/host.js');
+    t.equal(hosts.length, 1);
+    for (const pid of hosts) process.kill(pid, 'SIGSTOP');
+    const answer = await sidecar.post(CHAT, chatBody('chat', 'echo'));
+    for (const pid of hosts) process.kill(pid, 'SIGCONT');
+    holdError(t, 'waiting', answer, expect('timeout'));
+    t.match(errorOf(answer).message, /while it waited/);
+    t.equal(await sidecar.metric('ra_sidecar_refusals_total{model="chat",reason="deadline"}'), 1);
+    t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'))).status, 200, 'and all is well again');
+  });
+});
+
+t.test('every code was reached', async (t) => {
+  t.strictSame([...reached].sort(), Object.keys(CATALOGUE).sort());
+});

@@ -1,0 +1,81 @@
+/** Image parts: in the contract, refused by a model without vision, and never fetched. */
+import { once } from 'node:events';
+import { connect, createServer, type AddressInfo } from 'node:net';
+import t from 'tap';
+import { errorOf, holdError } from '../support/error-answer.js';
+import { chatBody, InProcess } from '../support/in-process.js';
+
+const BAD_REQUEST = { status: 400, type: 'invalid_request_error', code: 'bad_request', retry: false } as const;
+
+t.test('images', async (t) => {
+  const sidecar = await InProcess.start(t, { models: [{ id: 'chat', kind: 'chat', contextPerSeat: 65_536 }] });
+  let callers = 0;
+  const host = createServer((socket) => {
+    callers += 1;
+    socket.destroy();
+  }).listen(0, '127.0.0.1');
+  t.teardown(() => void host.close());
+  await once(host, 'listening');
+  const { port } = host.address() as AddressInfo;
+  const at = `127.0.0.1:${port}`;
+
+  const text = { type: 'text', text: 'What is this?' };
+  const image = (url: string, detail?: string): object => ({
+    type: 'image_url',
+    image_url: { url, ...(detail !== undefined && { detail }) },
+  });
+  const ask = (content: readonly object[], more = {}): ReturnType<InProcess['post']> =>
+    sidecar.post(
+      '/v1/chat/completions',
+      chatBody('chat', 'echo', {
+        messages: [
+          { role: 'user', content: 'Hello.' },
+          { role: 'user', content },
+        ],
+        ...more,
+      }),
+    );
+
+  for (const url of [
+    `https://${at}/a.png`,
+    `HTTPS://${at}/a.png?b=c#d`,
+    `https://user:password@${at}/`,
+    `https://localhost:${port}/${'a'.repeat(50_000)}`,
+    'data:image/png;base64,iVBORw0KGgo=',
+    `data:image/png;base64,${'A'.repeat(50_000)}`,
+    'data:,hello',
+  ]) {
+    for (const stream of [false, true]) {
+      const name = `${url.slice(0, 40)}, ${stream ? 'streamed' : 'whole'}`;
+      const answer = await ask([text, image(url), image(url, 'low')], { stream });
+      holdError(t, name, answer, { ...BAD_REQUEST, param: 'messages[1].content[1].image_url' });
+      t.match(
+        errorOf(answer).message,
+        /^messages\[1\]\.content\[1\]\.image_url is an image, and this model has no vision\./,
+        name,
+      );
+    }
+  }
+
+  for (const url of [
+    `http://${at}/a.png`,
+    `ftp://${at}/a`,
+    `//${at}/a`,
+    'file:///etc/passwd',
+    `https:/${at}`,
+    'data:image/png',
+    '',
+  ]) {
+    const answer = await ask([text, image(url)]);
+    holdError(t, url, answer, { ...BAD_REQUEST, param: 'messages[1].content[1].image_url.url' });
+    t.notMatch(answer.body, at, 'and it is not echoed');
+  }
+  const detail = await ask([image(`https://${at}/a.png`, 'most')]);
+  holdError(t, 'detail', detail, { ...BAD_REQUEST, param: 'messages[1].content[0].image_url.detail' });
+
+  t.equal((await ask([text, text])).status, 200, 'text parts alone are served');
+  t.equal(callers, 0, 'nobody called the image’s host');
+  const ourselves = connect(port, '127.0.0.1');
+  await once(ourselves, 'close');
+  t.equal(callers, 1, 'which would have been seen');
+});

@@ -1,0 +1,29 @@
+/** The published description, over raw HTTP, against the server that publishes it. */
+import t from 'tap';
+import { openApiDocument } from '../../sidecar/reference/openapi.js';
+import { ROUTES } from '../../sidecar/reference/routes.js';
+import { RawConnection } from '../support/raw-http.js';
+import { Sidecar } from '../support/sidecar.js';
+
+t.test('GET /v1/openapi.json', async (t) => {
+  const sidecar = await Sidecar.start(t);
+  const connection = await RawConnection.open(sidecar.port);
+  t.teardown(() => connection.close());
+
+  const response = await connection.request('GET', '/v1/openapi.json').response();
+  t.equal(response.status, 200, 'without a key');
+  t.equal(response.field('content-type'), 'application/json');
+  t.equal(response.body, JSON.stringify(openApiDocument()));
+
+  for (const { path, method } of ROUTES) {
+    const options = await connection.request('OPTIONS', path).response();
+    t.equal(options.status, 204, path);
+    const allowed = options.field('allow')?.split(', ');
+    const expected = method === 'get' ? ['GET', 'HEAD', 'OPTIONS'] : ['POST', 'OPTIONS'];
+    t.strictSame(allowed, expected, `${path} takes what is described and nothing else`);
+  }
+  for (const { path, method, key } of ROUTES) {
+    const { status } = await connection.request(method.toUpperCase(), path).response();
+    t.equal(status === 401, key, `${path} ${key ? 'asks' : 'does not ask'} for a key`);
+  }
+});

@@ -1,0 +1,133 @@
+import t, { type Test } from 'tap';
+import { chatChunk, chunkHead, finishChunk, modelList, usageChunk } from '../../../sidecar/contracts/answers.js';
+import { contractError, errorBody } from '../../../sidecar/errors.js';
+import { checkAnswers } from '../../../sidecar/handlers/checked-exchange.js';
+import type { EventStream, Exchange, Reply } from '../../../sidecar/http/exchange.js';
+import type { Log } from '../../../sidecar/telemetry/logger.js';
+
+const SECRET = 'c4nary';
+const HEAD = chunkHead({ id: 'chatcmpl-1', created: 1, model: 'm', fingerprint: 'fp' });
+const TEXT = chatChunk(HEAD, 0, 'content', SECRET);
+const LAST = finishChunk(HEAD, 0, 'stop');
+const USAGE = usageChunk(HEAD, { promptTokens: 1, cachedTokens: 0, completionTokens: 1, reasoningTokens: 0 });
+
+/** A checked exchange on `path`, what went through it, and what was logged. */
+function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: unknown[] } {
+  const sent: unknown[] = [];
+  const logged: unknown[] = [];
+  const stream: EventStream = {
+    bytes: 7,
+    event: (text) => sent.push(text),
+    comment: (text) => sent.push(`: ${text}`),
+    end: (timing) => sent.push({ timing }),
+  };
+  const inner: Exchange = {
+    head: { method: 'POST', path, requestId: 'r1', header: () => undefined },
+    gone: AbortSignal.abort(),
+    body: () => Promise.resolve({ kind: 'gone' }),
+    reply: (reply) => sent.push(reply),
+    fail: (error, headers) => sent.push({ error, headers }),
+    stream: (headers) => (sent.push({ headers }), stream),
+  };
+  const error: Log['error'] = (event, fields) => logged.push({ event, ...fields });
+  const none = (): void => void t.fail('only errors are logged');
+  const log: Log = { error, warn: none, info: none, debug: none, forRequest: () => log };
+  return { exchange: checkAnswers(log)(inner), sent, logged };
+}
+
+/** `reply` goes through unchanged; what is logged of it. */
+function reasonOf(t: Test, path: string, reply: Reply): unknown {
+  const { exchange, sent, logged } = checked(path);
+  exchange.reply(reply);
+  t.strictSame(sent, [reply], 'the caller gets the same');
+  t.notMatch(JSON.stringify(logged), SECRET, 'no content');
+  t.ok(logged.every((line) => (line as { event: string }).event === 'answer breaks its schema'));
+  return logged.map((line) => (line as { reason: string }).reason);
+}
+
+t.test('whole answers', async (t) => {
+  const models = modelList([{ id: 'm', created: 1, ownedBy: 'us' }]);
+  t.strictSame(reasonOf(t, '/v1/models', { status: 200, body: models }), []);
+  t.strictSame(reasonOf(t, '/v1/models', { status: 200, body: models.replace('"us"', '7') }), [
+    'models: data[0].owned_by must be a string',
+  ]);
+  t.strictSame(reasonOf(t, '/v1/models', { status: 200, body: SECRET }), ['models: is not JSON']);
+  t.strictSame(reasonOf(t, '/v1/chat/completions', { status: 200, body: `{"${SECRET}":1}` }), [
+    'completion: id is required',
+  ]);
+  const answers = { [SECRET]: { type: 'choice', probabilities: { [SECRET]: 2, b: 0 }, label_mass: 1, choice: 'b' } };
+  const usage = { prompt_tokens: 1, completion_tokens: 0, total_tokens: 1 };
+  const decisions = { object: 'decisions', model: 'm', prompt_format_version: 1, answers, usage };
+  t.strictSame(reasonOf(t, '/v1/decisions', { status: 200, body: JSON.stringify(decisions) }), [
+    'decisions: answers has an entry whose probabilities has an entry that must be at most 1',
+  ]);
+  t.strictSame(reasonOf(t, '/v1/systemone', { status: 200, body: '{}' }), ['systemone: id is required']);
+  t.strictSame(reasonOf(t, '/healthz', { status: 200, body: '{"status":"ok"}' }), []);
+  t.strictSame(reasonOf(t, '/healthz', { status: 200, body: '{"status":"fine"}' }), ['health: status must be ok']);
+  t.strictSame(reasonOf(t, '/readyz', { status: 200, body: '{"status":"ready"}' }), []);
+  t.strictSame(reasonOf(t, '/readyz', { status: 503, body: '{"status":"not ready"}' }), [
+    'readiness: reasons is required',
+  ]);
+  t.strictSame(reasonOf(t, '/metrics', { status: 200, body: '# HELP' }), [], 'not ours to check');
+  t.strictSame(reasonOf(t, '/v1/models', { status: 204 }), [], 'no body, nothing to check');
+});
+
+t.test('errors', async (t) => {
+  const { exchange, sent, logged } = checked('/v1/models');
+  const good = contractError('cold', 'Loading.');
+  exchange.fail(good, { Allow: 'GET' });
+  t.strictSame(logged, []);
+  const bad = contractError('bad_request', '', { param: 'p' });
+  exchange.fail(bad);
+  t.strictSame(logged, [{ event: 'answer breaks its schema', reason: 'error: error.message must not be empty' }]);
+  t.strictSame(sent, [
+    { error: good, headers: { Allow: 'GET' } },
+    { error: bad, headers: undefined },
+  ]);
+});
+
+t.test('streams', async (t) => {
+  const failure = errorBody(contractError('bad_gateway', 'The engine failed.'));
+  const after = 'stream: a frame follows the last one';
+  const cases: [frames: string[], reasons: string[]][] = [
+    [[TEXT, LAST, '[DONE]'], []],
+    [[TEXT, LAST, USAGE, '[DONE]'], []],
+    [[TEXT, failure], []],
+    [[failure], []],
+    [[TEXT.replace('"created":1', '"created":-1'), '[DONE]'], ['chunk: created must be at least 0']],
+    [[USAGE.replace(/"usage".*/, '"usage":{}}'), '[DONE]'], ['usageChunk: usage.prompt_tokens is required']],
+    [
+      [LAST.replace('}]}', `}],${USAGE.slice(USAGE.indexOf('"usage"'))}`), '[DONE]'],
+      [
+        'chunk: the body has a field outside the contract; its fields are id, object, created, model, system_fingerprint, choices',
+      ],
+    ],
+    [[USAGE.replace(/,"usage".*/, '}'), '[DONE]'], ['usageChunk: usage is required']],
+    [[`{${SECRET}`, '[DONE]'], ['chunk: is not JSON']],
+    [['{"error":{}}'], ['error: error.message is required']],
+    [[TEXT], ['stream: it ends without [DONE] or an error frame']],
+    [['[DONE]', LAST], [after]],
+    [[failure, '[DONE]'], [after]],
+  ];
+  for (const [frames, reasons] of cases) {
+    const { exchange, sent, logged } = checked('/v1/chat/completions');
+    const stream = exchange.stream({ a: 'b' });
+    stream.comment('keep-alive');
+    for (const frame of frames) stream.event(frame);
+    t.equal(stream.bytes, 7);
+    stream.end('ra-ttft;dur=1');
+    t.strictSame(sent, [{ headers: { a: 'b' } }, ': keep-alive', ...frames, { timing: 'ra-ttft;dur=1' }]);
+    t.strictSame(
+      logged,
+      reasons.map((reason) => ({ event: 'answer breaks its schema', reason })),
+      frames.join('\n'),
+    );
+  }
+});
+
+t.test('the rest is the exchange’s own', async (t) => {
+  const { exchange } = checked('/');
+  t.equal(exchange.head.requestId, 'r1');
+  t.equal(exchange.gone.aborted, true);
+  t.strictSame(await exchange.body(1), { kind: 'gone' });
+});

@@ -1,0 +1,123 @@
+import t from 'tap';
+import { IdempotencyKeys } from '../../../sidecar/access/idempotency.js';
+import type { Lease } from '../../../sidecar/admission/seat-queue.js';
+import { createFifoQueue } from '../../../sidecar/admission/fifo-queue.js';
+import type { GenerationSink } from '../../../sidecar/engine-client/engine.js';
+import { runOnSeat, type JobEnd, type RunEnd } from '../../../sidecar/handlers/seat.js';
+import { Visit } from '../../../sidecar/handlers/visit.js';
+import type { Exchange } from '../../../sidecar/http/exchange.js';
+import { Metrics } from '../../../sidecar/telemetry/metrics.js';
+import { stubJob } from '../../support/engine-harness.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { FakeEngine } from '../../support/fake-engine.js';
+import { FakeIdentity, FakeSpool, RecordingLog } from '../../support/in-process.js';
+
+const unused = (): never => {
+  throw new Error('not to be called here');
+};
+
+function sinkOf(end: JobEnd): GenerationSink {
+  return {
+    started: () => undefined,
+    piece: () => undefined,
+    finished: () => undefined,
+    done: () => end.done(),
+    failed: (fault) => end.failed(fault),
+  };
+}
+
+/** A request that has just got its seat. */
+class Seated {
+  readonly clock = new FakeClock();
+  readonly engine = new FakeEngine();
+  readonly queue = createFifoQueue({
+    clock: this.clock,
+    random: () => 0,
+    config: { maxWaitMs: 1000, waitingPerSeat: 1, waitingBytes: 1000 },
+    seats: 1,
+  });
+  readonly leaving = new AbortController();
+  readonly visit: Visit;
+
+  constructor(deadlineAt?: number) {
+    const exchange: Exchange = {
+      head: { method: 'POST', path: '/', requestId: 'r', header: () => undefined },
+      gone: this.leaving.signal,
+      body: unused,
+      reply: unused,
+      fail: unused,
+      stream: unused,
+    };
+    this.visit = new Visit(exchange, 'chat', {
+      clock: this.clock,
+      date: () => new Date(0),
+      random: () => 0,
+      identity: new FakeIdentity(),
+      prompts: { open: unused },
+      models: new Map(),
+      spool: new FakeSpool(),
+      metrics: new Metrics([]),
+      log: new RecordingLog(),
+      idempotency: new IdempotencyKeys(this.clock, { maxKeys: 1, keepMs: 1 }),
+      limits: { chatBytes: 1, keepAliveMs: 1, timeoutMs: 0 },
+      draining: () => false,
+    });
+    this.visit.deadlineAt = deadlineAt;
+  }
+
+  async run(): Promise<RunEnd> {
+    const lease = await this.#lease();
+    return runOnSeat(
+      this.visit,
+      lease,
+      () => false,
+      (end) => this.engine.generate(stubJob('hold'), sinkOf(end)),
+    );
+  }
+
+  async #lease(): Promise<Lease> {
+    const ticket = this.queue.enter({ tenant: 'acme', weight: 4, bytes: 1, seatsWanted: 1 });
+    if ('kind' in ticket) throw new Error(ticket.reason);
+    ticket.ready({ promptTokens: 1, maxTokens: 1 });
+    const outcome = await ticket.outcome;
+    if (outcome.kind !== 'seated') throw new Error(outcome.kind);
+    return outcome.lease;
+  }
+}
+
+t.test('past its deadline a job is cancelled and its seat free', async (t) => {
+  const seated = new Seated(500);
+  const end = seated.run();
+  const job = (await seated.engine.generation(0)).started();
+  seated.clock.advance(499);
+  t.ok(job.live);
+  seated.clock.advance(1);
+  await job.cancelled;
+  t.match(await end, { kind: 'failed', outcome: 'timeout', error: { code: 'timeout', status: 504 } });
+  t.match(seated.queue.snapshot(), { busy: 0, released: { deadline: 1 } });
+});
+
+t.test('what ends before its deadline leaves no timer', async (t) => {
+  for (const [how, finish, released] of [
+    ['done', (seated: Seated) => seated.engine.generations[0]?.done(), 'done'],
+    ['left', (seated: Seated) => seated.leaving.abort(), 'cancelled'],
+    ['failed', (seated: Seated) => seated.engine.generations[0]?.failed('failed'), 'failed'],
+  ] as const) {
+    const seated = new Seated(500);
+    const end = seated.run();
+    await seated.engine.generation(0);
+    finish(seated);
+    t.equal((await end).kind, how);
+    t.equal(seated.clock.pending, 0, how);
+    t.strictSame(seated.queue.snapshot().released, { [released]: 1 });
+  }
+});
+
+t.test('without a deadline there is no timer at all', async (t) => {
+  const seated = new Seated();
+  const end = seated.run();
+  const job = await seated.engine.generation(0);
+  t.equal(seated.clock.pending, 0);
+  job.done();
+  t.equal((await end).kind, 'done');
+});

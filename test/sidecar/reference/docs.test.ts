@@ -1,0 +1,73 @@
+import { readFileSync } from 'node:fs';
+import t from 'tap';
+import { CATALOGUE } from '../../../sidecar/error-catalogue.js';
+import { apiDocs } from '../../../sidecar/reference/api-docs.js';
+import { errorDocs } from '../../../sidecar/reference/error-docs.js';
+import { componentSchemas } from '../../../sidecar/reference/schemas.js';
+import { ROUTES } from '../../../sidecar/reference/routes.js';
+import { boundsOf, typeOf } from '../../../sidecar/reference/schema-text.js';
+import { sourceRoot } from '../../support/source-root.js';
+
+t.test('the generated pages are what the code says today (`make docs` writes them)', async (t) => {
+  t.equal(readFileSync(`${sourceRoot}/docs/errors.md`, 'utf8'), errorDocs());
+  t.equal(readFileSync(`${sourceRoot}/docs/api.md`, 'utf8'), apiDocs());
+});
+
+t.test('errors.md has one row for each code', async (t) => {
+  const codes = [...errorDocs().matchAll(/^\| `(\w+)` \|/gm)].map(([, code]) => code);
+  t.strictSame(codes, Object.keys(CATALOGUE));
+  for (const line of errorDocs().split('\n')) {
+    if (line.startsWith('|')) t.equal(line.split(/(?<!\\)\|/).length, 9, 'seven columns');
+  }
+});
+
+t.test('api.md has every route and shape, and its links lead somewhere', async (t) => {
+  const text = apiDocs();
+  const anchors = new Set([...text.matchAll(/^#+ (.*)$/gm)].map(([, title = '']) => anchorOf(title)));
+  for (const { method, path } of ROUTES) t.ok(anchors.has(anchorOf(`${method} ${path}`)), path);
+  for (const name of Object.keys(componentSchemas())) t.ok(anchors.has(name.toLowerCase()), name);
+  const links = [...text.matchAll(/\]\(#([^)]*)\)/g)].map(([, anchor = '']) => anchor);
+  t.ok(links.length > 50);
+  t.strictSame(
+    links.filter((anchor) => !anchors.has(anchor)),
+    [],
+  );
+});
+
+t.test('schemas in words', async (t) => {
+  for (const [schema, type, bounds] of [
+    [{ type: 'string', minLength: 1, maxLength: 1 }, 'string', '1 to 1 character'],
+    [{ type: ['string', 'null'], maxLength: 120 }, 'string or null', 'at most 120 characters'],
+    [{ type: 'integer', minimum: 0 }, 'integer', 'at least 0'],
+    [{ type: 'number', exclusiveMinimum: 0, maximum: 100 }, 'number', 'above 0, at most 100'],
+    [{ enum: ['a', null] }, 'string or null', '`"a"`, `null`'],
+    [{ const: 1 }, 'integer', '`1`'],
+    [{}, 'any', ''],
+    [{ $ref: '#/components/schemas/Tool' }, '[Tool](#tool)', ''],
+    [
+      { type: 'array', minItems: 1, uniqueItems: true, items: { type: 'string', allOf: [{ pattern: '\\S' }] } },
+      'array of string',
+      'at least 1 item; no item twice; each: not blank',
+    ],
+    [
+      {
+        type: 'object',
+        maxProperties: 2,
+        propertyNames: { not: { const: '__proto__' } },
+        additionalProperties: { $ref: '#/components/schemas/PropertySchema' },
+      },
+      'map to [PropertySchema](#propertyschema)',
+      'at most 2 entries; names: not `"__proto__"`',
+    ],
+  ] as const) {
+    t.equal(typeOf(schema), type);
+    t.equal(boundsOf(schema), bounds);
+  }
+});
+
+function anchorOf(title: string): string {
+  return title
+    .toLowerCase()
+    .replaceAll(' ', '-')
+    .replace(/[^\w-]/g, '');
+}

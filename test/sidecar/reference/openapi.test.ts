@@ -1,0 +1,138 @@
+import { createConfig, lintFromString } from '@redocly/openapi-core';
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
+import t from 'tap';
+import { ANSWER_SCHEMAS } from '../../../sidecar/contracts/answer-schemas.js';
+import { CHAT_SCHEMA } from '../../../sidecar/contracts/chat-schema.js';
+import { DECISIONS_SCHEMA } from '../../../sidecar/contracts/decisions.js';
+import { SYSTEMONE_SCHEMA } from '../../../sidecar/contracts/systemone.js';
+import { toChatRequest } from '../../../sidecar/contracts/chat.js';
+import { toDecisionRequest } from '../../../sidecar/contracts/decisions.js';
+import { NOTES, SHAPES } from '../../../sidecar/reference/notes.js';
+import { openApiDocument } from '../../../sidecar/reference/openapi.js';
+import { ROUTES } from '../../../sidecar/reference/routes.js';
+import { componentSchemas, type Schema } from '../../../sidecar/reference/schemas.js';
+import { FULL_CHAT, objectsIn, shown, withAt, type At } from '../../support/bodies.js';
+
+async function problemsOf(document: object): Promise<{ ruleId: string; severity: string; at: string | undefined }[]> {
+  const config = await createConfig({ extends: ['recommended'] });
+  const source = JSON.stringify(document);
+  const problems = await lintFromString({ source, absoluteRef: 'openapi.json', config });
+  return problems.map(({ ruleId, severity, location }) => ({ ruleId, severity, at: location[0]?.pointer }));
+}
+
+t.test('Redocly’s recommended rules find no error', async (t) => {
+  const problems = await problemsOf(openApiDocument());
+  t.strictSame(
+    problems.filter(({ severity }) => severity === 'error'),
+    [],
+  );
+  t.strictSame(
+    problems.map(({ at }) => at).sort(),
+    [
+      // The rule does not look for the field in the schema around the condition.
+      '#/components/schemas/AssistantMessage/allOf/0/anyOf/1/required/0',
+      // It has no answer but a refusal.
+      '#/paths/~1v1~1completions/post/responses',
+    ],
+    'warnings that are false alarms',
+  );
+  const broken = { ...openApiDocument(), paths: { '/x': { get: { responses: { 200: { $ref: '#/nowhere' } } } } } };
+  t.ok(
+    (await problemsOf(broken)).some(({ severity }) => severity === 'error'),
+    'the linter does look',
+  );
+});
+
+t.test('the same every time, and JSON', async (t) => {
+  const text = JSON.stringify(openApiDocument());
+  t.equal(JSON.stringify(openApiDocument()), text);
+  t.strictSame(JSON.parse(text), openApiDocument());
+  t.notMatch(text, 'x-message');
+  t.notMatch(text, '#/$defs/');
+});
+
+/** Checks against the published schema, as a reader of the document would. */
+const published = new Ajv2020({ strict: false, validateFormats: false, logger: false }).addSchema(
+  openApiDocument(),
+  'openapi',
+);
+
+function publishedCheck(name: string): ValidateFunction {
+  return published.compile({ $ref: `openapi#/components/schemas/${name}` });
+}
+
+t.test('what is published says what is checked', async (t) => {
+  const check = publishedCheck('ChatCompletionRequest');
+  t.ok(check(FULL_CHAT), 'a full body');
+  const changed: [At, Parameters<typeof withAt>[2]][] = [
+    ...objectsIn(FULL_CHAT).map((at): [At, 1] => [[...at, 'outside'], 1]),
+    [['temperature'], 2.1],
+    [['messages'], []],
+    [['messages', 0, 'role'], 'robot'],
+    [['messages', 0, 'content'], ''],
+    [['model'], undefined],
+    [['model'], '-x'],
+    [['stop'], ['a', 'b', 'c', 'd', 'e']],
+    [['n'], 17],
+  ];
+  for (const [at, value] of changed) {
+    const body = withAt(FULL_CHAT, at, value);
+    t.equal(check(body), toChatRequest(body).kind === 'ok', shown([...at, value ?? 'nothing']));
+  }
+  const decisions = publishedCheck('DecisionsRequest');
+  const question = { id: 'q', type: 'yes_no', question: 'Is it?' };
+  for (const body of [
+    { model: 'm', input: 'x', questions: [question] },
+    { model: 'm', input: ' ', questions: [question] },
+    { model: 'm', input: 'x', questions: [{ ...question, type: 'choice' }] },
+    { model: 'm', input: 'x', questions: [question], temperature: 0 },
+    { model: 'm', input: 'x', questions: [question], prompt_format_version: 2 },
+  ]) {
+    t.equal(decisions(body), toDecisionRequest(body).kind === 'ok', shown(body));
+  }
+  for (const name of Object.keys(componentSchemas())) t.type(publishedCheck(name), 'function', `${name} compiles`);
+});
+
+t.test('each schema of the contract is published', async (t) => {
+  const components = componentSchemas();
+  const bodies = new Set(ROUTES.flatMap(({ request, answer, frames }) => [request, answer, ...(frames ?? [])]));
+  bodies.delete(undefined);
+  bodies.delete('OpenApi');
+  for (const name of bodies) t.ok(name !== undefined && components[name], String(name));
+  t.equal(bodies.size, Object.keys(ANSWER_SCHEMAS).length + 3, 'and the three requests');
+  for (const [name, schema] of [
+    ['ChatCompletionRequest', CHAT_SCHEMA],
+    ['DecisionsRequest', DECISIONS_SCHEMA],
+    ['SystemOneRequest', SYSTEMONE_SCHEMA],
+  ] as const) {
+    t.strictSame(fieldsOf(components[name] ?? {}), fieldsOf(schema as Schema), name);
+  }
+});
+
+t.test('every field is described, and only fields that exist', async (t) => {
+  const components = componentSchemas();
+  for (const [name, schema] of Object.entries(components)) {
+    t.strictSame(Object.keys(NOTES[name] ?? {}).sort(), fieldsOf(schema).sort(), `the fields of ${name}`);
+  }
+  for (const name of [...Object.keys(NOTES), ...Object.keys(SHAPES)]) t.ok(components[name], `${name} is a shape`);
+});
+
+t.test('the defaults that are published are those that hold', async (t) => {
+  const model = 'm';
+  const required = { model, messages: [{ role: 'user', content: 'x' }] };
+  const plain = toChatRequest(required);
+  t.equal(plain.kind, 'ok');
+  for (const [field, { default: standard }] of Object.entries(NOTES['ChatCompletionRequest'] ?? {})) {
+    if (standard !== undefined) t.strictSame(toChatRequest({ ...required, [field]: standard }), plain, field);
+  }
+  const questions = [{ id: 'q', type: 'yes_no', question: 'Is it?' }];
+  const temperature = NOTES['DecisionsRequest']?.['temperature']?.default;
+  t.strictSame(
+    toDecisionRequest({ model, input: 'x', questions, temperature }),
+    toDecisionRequest({ model, input: 'x', questions }),
+  );
+});
+
+function fieldsOf(schema: Schema): string[] {
+  return Object.keys((schema['properties'] as object | undefined) ?? {});
+}

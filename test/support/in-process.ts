@@ -1,0 +1,256 @@
+import { EventEmitter, once } from 'node:events';
+import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Caller, Credentials, Denied, Identity } from '../../sidecar/access/identity.js';
+import { startApp, type App } from '../../sidecar/app.js';
+import { loadConfig, type Config } from '../../sidecar/config.js';
+import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { Log, LogFields } from '../../sidecar/telemetry/logger.js';
+import type { Spool } from '../../sidecar/usage/spool.js';
+import { STUB_ENTRY } from './engine-harness.js';
+import { holdAnswers } from './hold-answers.js';
+import { embeddedTestModel } from './models.js';
+import { RawConnection, type RawResponse } from './raw-http.js';
+import { STUB_JOB, type StubScript } from './stub-script.js';
+
+export const ACME: Caller = {
+  kind: 'caller',
+  account: 'acme',
+  keyId: 'key-1',
+  environment: 'development',
+  models: 'all',
+  weight: 4,
+};
+
+/** Whoever sends `Bearer good` is ACME; a test adds others. Of those it does not know it asks `behind`, if given. */
+export class FakeIdentity implements Identity {
+  readonly #behind: Identity | undefined;
+  /** By Authorization header; an error is thrown. */
+  readonly answers = new Map<string | undefined, Caller | Denied | Error>([['Bearer good', ACME]]);
+
+  constructor(behind?: Identity) {
+    this.#behind = behind;
+  }
+
+  resolve(credentials: Credentials): Promise<Caller | Denied> {
+    const answer = this.answers.get(credentials.authorization);
+    if (answer instanceof Error) return Promise.reject(answer);
+    if (answer) return Promise.resolve(answer);
+    return this.#behind?.resolve(credentials) ?? Promise.resolve({ kind: 'denied', code: 'invalid_api_key' });
+  }
+}
+
+/** Keeps all records; a test says how it feels. */
+export class FakeSpool implements Spool {
+  health: Spool['health'] = { ok: true };
+  readonly records: UsageRecord[] = [];
+
+  append(record: UsageRecord): void {
+    this.records.push(record);
+  }
+
+  sync(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+export interface StubModel {
+  readonly id: string;
+  readonly kind: 'chat' | 'decision';
+  readonly seats?: number;
+  readonly contextPerSeat?: number;
+  /** Never gets ready. */
+  readonly cold?: boolean;
+}
+
+export interface Options {
+  readonly models: readonly StubModel[];
+  /** Sections of the configuration, besides those that this harness sets. */
+  readonly config?: Readonly<Record<string, unknown>>;
+  readonly identity?: FakeIdentity;
+}
+
+interface Owner {
+  teardown(fn: () => Promise<void> | void): void;
+}
+
+export interface Line extends LogFields {
+  readonly event: string;
+  readonly requestId?: string;
+}
+
+/**
+ * The sidecar as startApp() wires it, in this process, over real sockets and a real prompt host. Only its engines are
+ * stand-ins: a chat job does what its `seed` says (STUB_JOB), a decision always answers.
+ */
+export class InProcess {
+  readonly app: App;
+  readonly identity: FakeIdentity;
+  readonly spool: FakeSpool;
+  readonly #owner: Owner;
+  readonly #log: RecordingLog;
+
+  private constructor(app: App, owner: Owner, identity: FakeIdentity, spool: FakeSpool, log: RecordingLog) {
+    this.app = app;
+    this.#owner = owner;
+    this.identity = identity;
+    this.spool = spool;
+    this.#log = log;
+  }
+
+  /** Resolves once all models but the cold ones take work. */
+  static async start(t: Owner, { models, config = {}, identity = new FakeIdentity() }: Options): Promise<InProcess> {
+    const dir = await mkdtemp(join(tmpdir(), 'ra-in-process-'));
+    const spool = new FakeSpool();
+    const log = new RecordingLog();
+    const app = await startApp(await configure(dir, models, config), identity, log, {
+      spool,
+      engineEntry: STUB_ENTRY,
+    });
+    t.teardown(async () => {
+      await app.drain();
+      await rm(dir, { recursive: true, force: true });
+      holdAnswers(log.lines);
+    });
+    if (!models.some(({ cold }) => cold)) await app.ready();
+    for (const { id, cold } of models) {
+      if (cold !== true) await log.seen('engine ready', ({ model }) => model === id);
+    }
+    return new InProcess(app, t, identity, spool, log);
+  }
+
+  get port(): number {
+    return this.app.publicPort;
+  }
+
+  /** A connection that is closed with the test at the latest. */
+  async connect(): Promise<RawConnection> {
+    const connection = await RawConnection.open(this.port);
+    this.#owner.teardown(() => connection.close());
+    return connection;
+  }
+
+  /** One request on a connection of its own, and its answer. */
+  async ask(
+    method: string,
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    body?: string,
+  ): Promise<RawResponse> {
+    const connection = await this.connect();
+    const response = await connection.request(method, path, headers, body).response({ head: method === 'HEAD' });
+    connection.close();
+    return response;
+  }
+
+  /** POSTs JSON with the good key, `headers` over it. */
+  post(path: string, body: unknown, headers: Readonly<Record<string, string>> = {}): Promise<RawResponse> {
+    return this.ask('POST', path, { ...JSON_HEADERS, ...headers }, JSON.stringify(body));
+  }
+
+  /** Starts a request and leaves it open; `body` as for {@link post}. */
+  async begin(path: string, body: unknown, headers: Readonly<Record<string, string>> = {}): Promise<RawConnection> {
+    const connection = await this.connect();
+    return connection.request('POST', path, { ...JSON_HEADERS, ...headers }, JSON.stringify(body));
+  }
+
+  /** Resolves with the first log line that fits, come or yet to come. */
+  seen(event: string, fits?: (line: Line) => boolean): Promise<Line> {
+    return this.#log.seen(event, fits);
+  }
+
+  /** One sample of the operators' metrics, 0 when it is not there. */
+  async metric(sample: string): Promise<number> {
+    const page = await (await fetch(`http://127.0.0.1:${this.app.operatorsPort}/metrics`)).text();
+    const line = page.split('\n').find((text) => text.startsWith(`${sample} `));
+    return line === undefined ? 0 : Number(line.slice(sample.length));
+  }
+
+  /** Resolves once a sample has a value. Nothing tells of a queue's length, so it is asked again and again. */
+  async until(sample: string, value: number): Promise<void> {
+    while ((await this.metric(sample)) !== value) await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+export const JSON_HEADERS = { Authorization: 'Bearer good', 'Content-Type': 'application/json' } as const;
+
+/** A chat body that makes a stub behave as named. */
+export function chatBody(
+  model: string,
+  act: keyof typeof STUB_JOB,
+  more: Readonly<Record<string, unknown>> = {},
+): object {
+  return { model, seed: STUB_JOB[act], messages: [{ role: 'user', content: 'Hello.' }], ...more };
+}
+
+/** A body for POST /v1/decisions. */
+export function decisionBody(model: string, more: Readonly<Record<string, unknown>> = {}): object {
+  return { model, input: 'It rains.', questions: [{ id: 'a', type: 'yes_no', question: 'Is it wet?' }], ...more };
+}
+
+/** A body for POST /v1/systemone. */
+export function systemOneBody(model: string, more: Readonly<Record<string, unknown>> = {}): object {
+  return { model, state: 'It rains.', questions: { a: { type: 'noul', instructions: 'Is it wet?' } }, ...more };
+}
+
+async function configure(dir: string, models: readonly StubModel[], config: object): Promise<Config> {
+  const real = await embeddedTestModel();
+  // The stand-in reads its script from the name, the prompt host the model behind it.
+  const link = async (script: StubScript): Promise<string> => {
+    const path = join(dir, JSON.stringify(script));
+    await symlink(real, path);
+    return path;
+  };
+  const ready = await link({ bySeed: true });
+  const cold = await link({ start: 'silent' });
+  const file = join(dir, 'config.json');
+  const settings = {
+    listen: { port: 0 },
+    operators: { port: 0 },
+    dataDir: dir,
+    // Whatever a test is about, each answer it causes is held to its schema.
+    development: { validateAnswers: true },
+    models: models.map(({ cold: never, ...model }) => ({
+      seats: 2,
+      contextPerSeat: 1024,
+      ...model,
+      file: never === true ? cold : ready,
+    })),
+    ...config,
+  };
+  await writeFile(file, JSON.stringify(settings));
+  const loaded = loadConfig({ RA_CONFIG: file });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  return loaded.config;
+}
+
+/** Keeps all lines. */
+export class RecordingLog implements Log {
+  readonly lines: Line[] = [];
+  readonly #news = new EventEmitter().setMaxListeners(0);
+  readonly error = this.#writer();
+  readonly warn = this.error;
+  readonly info = this.error;
+  readonly debug = this.error;
+
+  forRequest(requestId: string): Log {
+    const write = this.#writer(requestId);
+    return { error: write, warn: write, info: write, debug: write, forRequest: (id) => this.forRequest(id) };
+  }
+
+  async seen(event: string, fits: (line: Line) => boolean = () => true): Promise<Line> {
+    for (;;) {
+      const found = this.lines.find((line) => line.event === event && fits(line));
+      if (found) return found;
+      await once(this.#news, 'line');
+    }
+  }
+
+  #writer(requestId?: string): Log['info'] {
+    return (event, fields) => {
+      this.lines.push({ event, ...fields, ...(requestId !== undefined && { requestId }) });
+      this.#news.emit('line');
+    };
+  }
+}
