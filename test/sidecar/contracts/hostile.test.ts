@@ -114,7 +114,10 @@ function counted(value: unknown, count: () => void): unknown {
 /** Reads of a chat body's parts on the way to its verdict. */
 function readsOf(body: string): number {
   let reads = 0;
-  toChatRequest(counted(JSON.parse(body), () => void reads++));
+  const count = (): void => {
+    reads++;
+  };
+  toChatRequest(counted(JSON.parse(body), count));
   return reads;
 }
 
