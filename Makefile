@@ -1,4 +1,4 @@
-# make run | test | check | bench | docs | clean
+# make run | test | check | bench | fuzz | mutation | docs | clean
 
 # The package's native binaries come with npm; nothing is to be downloaded or compiled beside them.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
@@ -12,7 +12,7 @@ BENCHES := $(patsubst %.ts,dist/%.js,$(filter %.bench.ts,$(SOURCES)))
 
 INSTALLED := node_modules/.package-lock.stamp
 
-.PHONY: run test check bench docs clean build install lint
+.PHONY: run test check bench fuzz mutation docs clean build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
@@ -28,6 +28,15 @@ lint: install
 
 bench: build
 	@for bench in $(BENCHES); do echo "$$bench"; node $$bench || exit 1; done
+
+# 100,000 bodies at random, a tenth of them over HTTP. A run is told to wait: tap's own limit is for a hang.
+fuzz: build
+	@TAP_TIMEOUT=3600 node dist/test/sidecar/contracts/fuzz.test.js 90000
+	@TAP_TIMEOUT=3600 node dist/test/contract/fuzz.test.js 10000
+
+# Mutants of sidecar/contracts, and each rule of the schemas left out in turn; the result is bench/results/mutation.md.
+mutation: build
+	npm run --silent mutation
 
 docs: build
 	npm run --silent docs

@@ -6,8 +6,10 @@
  * which is what the code costs; the loop's longest delay holds all else that the machine does as well.
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { setImmediate } from 'node:timers/promises';
 import { systemClock } from '../../sidecar/clock.js';
 import { parseBody } from '../../sidecar/contracts/parse.js';
+import type { Route } from '../../sidecar/contracts/requests.js';
 import { PromptHostClient } from '../../sidecar/prompts/client.js';
 import { HOSTILE, type Hostile } from '../../test/support/hostile.js';
 import { machine } from './machine.js';
@@ -17,6 +19,9 @@ const INLINE_BYTES = 16 * 1024;
 
 /** The longest decisions body, and a chat body as long as one message may be. */
 const LARGE = { decisions: 2 ** 20 - 64, systemone: 2 ** 20 - 64, chat: 16 * 2 ** 20 } as const;
+
+/** The default of `bodies.chatBytes`. */
+const LONGEST_BYTES = 80 * 2 ** 20;
 
 const RUNS = 5;
 
@@ -41,18 +46,20 @@ function inlineMs({ route, body }: Hostile): number {
 }
 
 /** A large body through the prompt host: the loop's own part, the longest delay while it is checked, and how long that takes. */
-async function besideMs({ route, body }: Hostile): Promise<{ handOver: number; delay: number; check: number }> {
-  const bytes = new TextEncoder().encode(body(LARGE[route]));
+async function besideMs(route: Route, body: string): Promise<{ handOver: number; delay: number; check: number }> {
+  const bytes = new TextEncoder().encode(body);
   const runs: { handOver: number; delay: number; check: number }[] = [];
   for (let i = 0; i < RUNS; i++) {
     const delays = monitorEventLoopDelay({ resolution: 1 });
     delays.enable();
+    await setImmediate();
     const prompt = prompts.open(route, bytes);
     const start = performance.now();
     const checked = prompt.check(new AbortController().signal);
     const handOver = performance.now() - start;
     await checked;
     const check = performance.now() - start;
+    await setImmediate();
     delays.disable();
     prompt.close();
     runs.push({ handOver, delay: delays.max / 1e6, check });
@@ -75,10 +82,16 @@ which the prompt host parses. The quickest of ${RUNS} runs (inline: ${10 * RUNS}
 let longest = 0;
 for (const hostile of HOSTILE) {
   const inline = inlineMs(hostile);
-  const { handOver, delay, check } = await besideMs(hostile);
-  longest = Math.max(longest, inline, delay);
+  const { handOver, delay, check } = await besideMs(hostile.route, hostile.body(LARGE[hostile.route]));
+  longest = Math.max(longest, inline, handOver, delay);
   const cells = [inline.toFixed(2), handOver.toFixed(1), delay.toFixed(1), check.toFixed(0)];
   process.stdout.write(`| ${[hostile.name, ...cells].join(' | ')} |\n`);
 }
+const longText = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'a'.repeat(LONGEST_BYTES - 60) }] });
+const { handOver, delay, check } = await besideMs('chat', longText);
+longest = Math.max(longest, handOver, delay);
+process.stdout.write(
+  `| a text of 80 MiB, the longest body | | ${handOver.toFixed(1)} | ${delay.toFixed(1)} | ${check.toFixed(0)} |\n`,
+);
 process.stdout.write(`\nThe longest block: ${longest.toFixed(1)} ms.\n`);
 prompts.close();

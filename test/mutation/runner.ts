@@ -4,8 +4,8 @@
  */
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { type StrykerOptions, INSTRUMENTER_CONSTANTS } from '@stryker-mutator/api/core';
-import { PluginKind, commonTokens, declareFactoryPlugin, tokens } from '@stryker-mutator/api/plugin';
+import { INSTRUMENTER_CONSTANTS } from '@stryker-mutator/api/core';
+import { PluginKind, declareClassPlugin } from '@stryker-mutator/api/plugin';
 import {
   DryRunStatus,
   TestStatus,
@@ -103,9 +103,4 @@ class InProcessRunner implements TestRunner {
   }
 }
 
-function inProcessRunner(_options: StrykerOptions): TestRunner {
-  return new InProcessRunner();
-}
-inProcessRunner.inject = tokens(commonTokens.options);
-
-export const strykerPlugins = [declareFactoryPlugin(PluginKind.TestRunner, 'in-process', inProcessRunner)];
+export const strykerPlugins = [declareClassPlugin(PluginKind.TestRunner, 'in-process', InProcessRunner)];

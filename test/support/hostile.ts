@@ -5,7 +5,7 @@ export interface Hostile {
   readonly name: string;
   readonly route: Route;
   /** A body of about so many bytes. */
-  body(bytes: number): string;
+  readonly body: (bytes: number) => string;
 }
 
 /** `unit` repeated to fill so many bytes, between a beginning and an end. */

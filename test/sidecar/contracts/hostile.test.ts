@@ -4,9 +4,14 @@
  */
 import t from 'tap';
 import { parseBody, parseChat, parseDecisions } from '../../../sidecar/contracts/parse.js';
+import { toChatRequest } from '../../../sidecar/contracts/chat.js';
 import { type Json, bytesOf, withAt } from '../../support/bodies.js';
+import { HOSTILE } from '../../support/hostile.js';
 
 const USER: Json = [{ role: 'user', content: 'x' }];
+
+/** Refused as text, before there is a value. */
+const UNPARSED = new Set(['parameters: one schema in another, past the 64 levels', 'brackets']);
 
 function withParameters(properties: Json): Json {
   const parameters = { type: 'object', properties };
@@ -88,5 +93,41 @@ t.test('very many names', (t) => {
   const names = Array.from({ length: 100_000 }, (_, i) => `"k${i}":0`).join(',');
   t.match(parseChat(bytesOf(`{${names}}`)), { error: { message: 'model is required' } });
   t.match(parseChat(bytesOf(`{${names},"k0":1}`)), { error: { message: /must not repeat a name/ } });
+  t.end();
+});
+
+/** A value that counts how often any part of it is read. */
+function counted(value: unknown, count: () => void): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  return new Proxy(value, {
+    get(target, name) {
+      count();
+      return counted(Reflect.get(target, name), count);
+    },
+    ownKeys(target) {
+      count();
+      return Reflect.ownKeys(target);
+    },
+  });
+}
+
+/** Reads of a chat body's parts on the way to its verdict. */
+function readsOf(body: string): number {
+  let reads = 0;
+  const count = (): void => {
+    reads++;
+  };
+  toChatRequest(counted(JSON.parse(body), count));
+  return reads;
+}
+
+t.test('what a check looks at grows with the body and no faster', (t) => {
+  const valued = HOSTILE.filter(({ route, name }) => route === 'chat' && !UNPARSED.has(name));
+  t.ok(valued.length > 5);
+  for (const { name, body } of valued) {
+    const small = readsOf(body(20_000));
+    const large = readsOf(body(200_000));
+    t.ok(large <= 11 * small + 1000, `${name}: ${small} reads, ${large} for ten times the bytes`);
+  }
   t.end();
 });

@@ -1,0 +1,25 @@
+/** Only short bodies are parsed on the event loop: what a hostile one can hold it for is bounded by `bodies.inlineBytes`. */
+import t from 'tap';
+import { systemClock } from '../../../../sidecar/clock.js';
+import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
+
+const INLINE_BYTES = 1000;
+const NEVER = new AbortController().signal;
+
+t.test('a body of one byte more waits for the host', async (t) => {
+  const client = new PromptHostClient({
+    models: [],
+    workers: 1,
+    silenceMs: 30_000,
+    maxQueued: 10,
+    inlineBytes: INLINE_BYTES,
+    clock: systemClock,
+  });
+  const check = (bytes: number) => client.open('chat', Buffer.from('['.repeat(bytes))).check(NEVER);
+  const short = check(INLINE_BYTES);
+  const long = check(INLINE_BYTES + 1);
+  t.equal(client.stats().queued, 1, 'one is queued for the host');
+  client.close();
+  t.match(await short, { kind: 'invalid' }, 'the short one was parsed at once');
+  t.same(await long, { kind: 'failed' }, 'the long one was not: the host was closed before it was up');
+});
