@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { CompletionHead, CompletionUsage } from '../contracts/answers.js';
+import type { CompletionHead } from '../contracts/answers.js';
 import type { ChatParams } from '../contracts/requests.js';
 import { contractError, type ContractError } from '../errors.js';
 import type { EngineFacts, GenerateJob, GenerationSink } from '../engine-client/engine.js';
@@ -7,7 +7,7 @@ import type { Exchange } from '../http/exchange.js';
 import { arrive, takeSeat, type Arrival, type Planned, type Tokens } from './entrance.js';
 import * as refusals from './refusals.js';
 import { StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
-import { runOnSeat, type JobEnd, type RunEnd } from './seat.js';
+import { endUnfinished, runOnSeat, type JobEnd, type RunEnd } from './seat.js';
 import type { Services } from './services.js';
 import { UsageLog } from './usage-log.js';
 import { Visit } from './visit.js';
@@ -155,23 +155,8 @@ async function finish(
   if (visit.model !== undefined) {
     services.metrics.tokens(visit.model, { prompt: promptTokens, cached: cachedTokens, completion: completionTokens });
   }
-  switch (end.kind) {
-    case 'done': {
-      await usage.close('done');
-      const { reasoningTokens } = counts;
-      const total: CompletionUsage = { promptTokens, cachedTokens, completionTokens, reasoningTokens };
-      writer.done(total);
-      return;
-    }
-    case 'left':
-      visit.left(visit.phase);
-      await usage.close('cancelled');
-      return;
-    case 'failed':
-      visit.fail(end.error);
-      await usage.close(end.outcome);
-      return;
-    case 'answered':
-      await usage.close('refused');
-  }
+  if (end.kind !== 'done') return endUnfinished(visit, usage, end);
+  await usage.close('done');
+  const { reasoningTokens } = counts;
+  writer.done({ promptTokens, cachedTokens, completionTokens, reasoningTokens });
 }

@@ -5,7 +5,7 @@ import { contractError, type ContractError } from '../errors.js';
 import type { ScoreJob, ScoreSink } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
 import { arrive, takeSeat, type Planned, type Tokens } from './entrance.js';
-import { runOnSeat, type JobEnd, type RunEnd } from './seat.js';
+import { endUnfinished, runOnSeat, type JobEnd, type RunEnd } from './seat.js';
 import type { Services } from './services.js';
 import { UsageLog } from './usage-log.js';
 import { Visit } from './visit.js';
@@ -65,27 +65,13 @@ async function finish(
   end: RunEnd,
   services: Services,
 ): Promise<void> {
-  switch (end.kind) {
-    case 'done': {
-      const { promptTokens } = visit;
-      services.metrics.tokens(params.model, { prompt: promptTokens, cached: 0, completion: 0 });
-      await usage.close('done');
-      const body =
-        params.route === 'decisions'
-          ? decisionAnswer(params, results, { promptTokens })
-          : systemOneAnswer(params, results, { promptTokens }, randomUUID());
-      visit.reply({ status: 200, headers: { 'Server-Timing': visit.serverTiming() }, body });
-      return;
-    }
-    case 'left':
-      visit.left(visit.phase);
-      await usage.close('cancelled');
-      return;
-    case 'failed':
-      visit.fail(end.error);
-      await usage.close(end.outcome);
-      return;
-    case 'answered':
-      await usage.close('refused');
-  }
+  if (end.kind !== 'done') return endUnfinished(visit, usage, end);
+  const { promptTokens } = visit;
+  services.metrics.tokens(params.model, { prompt: promptTokens, cached: 0, completion: 0 });
+  await usage.close('done');
+  const body =
+    params.route === 'decisions'
+      ? decisionAnswer(params, results, { promptTokens })
+      : systemOneAnswer(params, results, { promptTokens }, randomUUID());
+  visit.reply({ status: 200, headers: { 'Server-Timing': visit.serverTiming() }, body });
 }

@@ -2,6 +2,7 @@ import type { Lease } from '../admission/seat-queue.js';
 import type { Cancel, EngineFault } from '../engine-client/engine.js';
 import type { ContractError } from '../errors.js';
 import * as refusals from './refusals.js';
+import type { UsageLog } from './usage-log.js';
 import type { Visit } from './visit.js';
 
 /** The end of a sink: what every job tells when it is over. */
@@ -49,6 +50,26 @@ export async function runOnSeat(
     const again = await visit.awaitSeat(lease.giveBack());
     if (!again) return { kind: 'answered' };
     lease = again;
+  }
+}
+
+/** Answers and records what every route ends alike: all but `done`. */
+export async function endUnfinished(
+  visit: Visit,
+  usage: UsageLog,
+  end: Exclude<RunEnd, { readonly kind: 'done' }>,
+): Promise<void> {
+  switch (end.kind) {
+    case 'left':
+      visit.left(visit.phase);
+      await usage.close('cancelled');
+      return;
+    case 'failed':
+      visit.fail(end.error);
+      await usage.close(end.outcome);
+      return;
+    case 'answered':
+      await usage.close('refused');
   }
 }
 
