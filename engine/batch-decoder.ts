@@ -4,7 +4,7 @@ import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js'
 /**
  * The decoder on the layer below node-llama-cpp's iterators: the addon's own context, where a step is what it is in
  * llama.cpp, one batch filled in sequence order, one decode, and all sampling awaited together. It saves the promises and
- * copies that the iterators spend on every token (bench/results/steps.md).
+ * copies that the iterators spend on every token (bench/results/decoders.md).
  *
  * That layer is no public API. So it is used with the exact version it was read in, when the object looks as it did
  * there; otherwise the iterators serve (runtime.ts).

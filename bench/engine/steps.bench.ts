@@ -41,7 +41,7 @@ await keep('engine-steps', {
   title: 'The engine process alone',
   about: [
     `Our engine process over the messages of engine/protocol.ts: ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated per sequence, temperature 1, one compute thread. A run is ${REPLIES} replies, so many at once as there are sequences, the next ones when all have ended. Tokens generated over the time from the first job sent to the last one done, prefill included; medians of ${RUNS} runs after one to warm up.`,
-    "The main thread is where the engine's JavaScript runs (the step loop, node-llama-cpp's iterators, the messages); llama.cpp computes and samples on other threads. CPU time as Linux counts it per thread, so it includes no waiting.",
+    "The main thread is where the engine's JavaScript runs (the step loop, the decoder, the messages); llama.cpp computes and samples on other threads. CPU time as Linux counts it per thread, so it includes no waiting.",
     'embedded: the default model with an end token that never comes up. 13m: the recipe of engine/models/recipes.ts, random weights.',
   ],
   rows,
