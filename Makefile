@@ -10,7 +10,8 @@ SLOW := test/contract/% test/integration/% test/fault/% test/regression/%
 UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
 BENCHES := $(patsubst %.ts,dist/%.js,$(filter %.bench.ts,$(SOURCES)))
 
-INSTALLED := node_modules/.package-lock.stamp
+# Named by Node's ABI: npm installs the native binaries of the Node that it runs on, so another Node installs anew.
+INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
 
 .PHONY: run test check bench fuzz mutation docs clean build install lint
 
@@ -50,6 +51,6 @@ build: install
 	  { rm -rf dist; mkdir dist; printf '%s\n' $(SOURCES) > dist/.sources; }
 	@npx tsc -p tsconfig.json
 
-# Installed again only when the lock's content is not that of the last install.
+# Installed again only when the lock's content, or Node's ABI, is not that of the last install.
 install:
 	@cmp -s package-lock.json $(INSTALLED) || { npm ci && cp package-lock.json $(INSTALLED); }
