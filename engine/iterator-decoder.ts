@@ -79,8 +79,8 @@ function orderKey(sequence: number): EvaluationPriority {
 }
 
 /**
- * node-llama-cpp's default top-k of 40 has no public "off": 0 sorts the whole vocabulary for every token (several ms at
- * 150 k). null is dropped before it reaches llama.cpp, so that no top-k sampler is made at all.
+ * node-llama-cpp's default top-k of 40 has no public "off": 0 sorts the whole vocabulary for every token. null is
+ * dropped before it reaches llama.cpp, so that no top-k sampler is made at all.
  */
 const NO_TOP_K = null as unknown as number;
 
