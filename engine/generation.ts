@@ -1,6 +1,6 @@
-import type { Decoder, Part, PartResult, Sampler } from './decoder.js';
-import { ReplyText } from './output/reply-text.js';
-import type { FinishReason, GenerateJob, Output } from './protocol.js';
+import type { Decoder, Part, PartResult } from './decoder.js';
+import type { GenerateJob, Output } from './protocol.js';
+import { Reply } from './reply.js';
 import type { ModelTokens, Task } from './task.js';
 
 /**
@@ -52,34 +52,8 @@ export class Generation implements Task {
 
   accept(result: Exclude<PartResult, { kind: 'fault' }>, out: Output[]): void {
     if (result.kind !== 'token') return;
-    const reply = this.#reply;
-    const { id } = this;
-    reply.last = result.token;
-    reply.tokens += 1;
-
-    let end: { reason: FinishReason; matchedStop?: string | number } | undefined;
-    let text = '';
-    if (this.#model.isEnd(result.token)) {
-      end = { reason: 'stop', matchedStop: result.token };
-    } else {
-      text = reply.text.push(this.#model.bytes(result.token));
-      if (reply.text.matchedStop !== undefined) end = { reason: 'stop', matchedStop: reply.text.matchedStop };
-      else if (reply.tokens >= this.#job.maxTokens) end = { reason: 'length' };
-    }
-    if (end) text += reply.text.end();
-    if (text !== '') {
-      out.push({ id, kind: 'piece', choice: this.#choice, channel: 'content', text, tokens: reply.tokens });
-    }
-    if (!end) return;
-    out.push({
-      id,
-      kind: 'finished',
-      choice: this.#choice,
-      ...end,
-      completionTokens: reply.tokens,
-      reasoningTokens: 0,
-    });
-    this.#nextReply();
+    this.#reply.accept(result.token, out);
+    if (this.#reply.over) this.#nextReply();
   }
 
   async rewind(decoder: Decoder): Promise<void> {
@@ -89,11 +63,11 @@ export class Generation implements Task {
   }
 
   dispose(): void {
-    this.#reply.sampler.dispose();
+    this.#reply.dispose();
   }
 
   #nextReply(): void {
-    this.#reply.sampler.dispose();
+    this.#reply.dispose();
     this.#choice += 1;
     if (this.done) return;
     this.#filled = this.#job.prompt.length - 1;
@@ -102,21 +76,6 @@ export class Generation implements Task {
   }
 
   #newReply(): Reply {
-    const job = this.#job;
-    return {
-      sampler: this.#decoder.sampler({ ...job, seed: (job.seed + this.#choice) >>> 0 }),
-      text: new ReplyText(job.stops),
-      tokens: 0,
-      last: 0,
-    };
+    return new Reply(this.id, this.#choice, this.#job, this.#model, this.#decoder);
   }
-}
-
-interface Reply {
-  readonly sampler: Sampler;
-  readonly text: ReplyText;
-  /** Completion tokens sampled, the end token among them. */
-  tokens: number;
-  /** The token sampled last: the next one to be evaluated. */
-  last: number;
 }

@@ -59,7 +59,7 @@ export const rooms: readonly Room[] = [
     path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences'),
     sees: ENGINE_PURE,
   },
-  { name: 'engine/jobs', path: file('engine', 'generation|scoring'), sees: ENGINE_RUNTIME },
+  { name: 'engine/jobs', path: file('engine', 'generation|reply|scoring'), sees: ENGINE_RUNTIME },
   { name: 'engine/steps', path: file('engine', 'steps'), sees: ENGINE_JOBS },
   { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
   { name: 'engine/models', path: folder('engine/models'), sees: [] },
