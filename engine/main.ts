@@ -28,7 +28,7 @@ async function start(setup: EngineSetup): Promise<void> {
   try {
     runtime = await loadRuntime(setup);
     loop = new StepLoop(runtime.decoder, runtime.tokens, setup, (step, outputs) =>
-      send({ kind: 'step', step, outputs }),
+      send({ kind: 'step', step, outputs, held: [] }),
     );
     send({ kind: 'ready', facts: facts(setup, runtime) });
   } catch (error) {

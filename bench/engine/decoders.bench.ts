@@ -37,7 +37,7 @@ async function rate(decoder: Decoder, sequences: number): Promise<number> {
 function job(id: number): GenerateJob {
   const prompt = Uint32Array.from({ length: PROMPT_TOKENS }, (_, i) => 60 + ((i * 7 + id) % 90));
   const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: id };
-  return { prompt, n: 1, maxTokens: TOKENS, stops: [], ...sampling };
+  return { prompt, n: 1, seats: 1, maxTokens: TOKENS, stops: [], ...sampling };
 }
 
 const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: THREADS });

@@ -50,6 +50,7 @@ function job(prompt: number, more: Partial<GenerateJob> = {}): GenerateJob {
   return {
     prompt: new Uint32Array(prompt).fill(1),
     n: 1,
+    seats: 1,
     maxTokens: 4,
     temperature: 0,
     topP: 1,
@@ -262,5 +263,7 @@ function questions([input = 0]: number[], tails: number[]): ScoreJob {
     input: new Uint32Array(input).fill(1),
     questions: tails.map((length) => ({ tail: new Uint32Array(length).fill(2), labels: Uint32Array.of(5, 6) })),
     temperature: 1,
+    isolate: true,
+    seats: 1,
   };
 }
