@@ -14,7 +14,7 @@ const PROMPT_TOKENS = 16;
 const TOKENS = 64;
 const RUNS = 5;
 const THREADS = 1;
-const LIMITS = { seats: Math.max(...SEQUENCES), contextPerSeat: 256, prefillTokensPerStep: 512 };
+const LIMITS = { seats: Math.max(...SEQUENCES), contextPerSeat: 256, prefillTokensPerStep: 512, prefillShare: 100, prefixReuse: 'off' } as const;
 
 /** Tokens a second of `sequences` replies side by side, on a loop of their own over the decoder. */
 async function rate(decoder: Decoder, sequences: number): Promise<number> {
@@ -56,7 +56,7 @@ for (const [name, file] of [
       batching: { itemPrioritizationStrategy: sequenceOrder },
     });
   const contexts = [await context(), await context()] as const;
-  const iterators = new IteratorDecoder(contexts[0]);
+  const iterators = new IteratorDecoder(contexts[0], true);
   const batches = await BatchDecoder.over(contexts[1], THREADS);
   if (!batches) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
   for (const sequences of SEQUENCES) {

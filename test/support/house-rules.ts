@@ -62,17 +62,17 @@ export const rooms: readonly Room[] = [
 
   { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
   { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
-  { name: 'engine/task', path: file('engine', 'task|decoder'), sees: ['engine/protocol'] },
+  { name: 'engine/task', path: file('engine', 'task|decoder|plan|held'), sees: ['engine/protocol'] },
   { name: 'engine/prompt', path: folder('engine/prompt'), sees: ['engine/protocol'] },
   { name: 'engine/output', path: folder('engine/output'), sees: ['engine/protocol'] },
   { name: 'engine/grammar', path: file('engine', 'grammar'), sees: ['engine/protocol'] },
   {
     name: 'engine/runtime',
-    path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences'),
+    path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences|choice'),
     sees: ENGINE_PURE,
   },
   { name: 'engine/jobs', path: file('engine', 'generation|reply|scoring'), sees: ENGINE_RUNTIME },
-  { name: 'engine/steps', path: file('engine', 'steps'), sees: ENGINE_JOBS },
+  { name: 'engine/steps', path: file('engine', 'steps|pace|round'), sees: ENGINE_JOBS },
   { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
   { name: 'engine/models', path: folder('engine/models'), sees: [] },
 ];
