@@ -118,7 +118,8 @@ export class StepLoop {
   /** Ends a job before the next step. Nothing more is emitted of it from now on. */
   cancel(id: number): void {
     if (this.#pending.delete(id)) return;
-    if (this.#tasks.has(id)) this.#cancelled.add(id);
+    // Also one that has just ended: what it said may not be out yet.
+    if (this.#running) this.#cancelled.add(id);
   }
 
   /** Stops after the step under way; resolves when nothing decodes any more. */
@@ -164,7 +165,6 @@ export class StepLoop {
       if (task) this.#retire(task);
     }
     this.#cancelled.clear();
-    this.#flush([]);
   }
 
   async #admit(): Promise<void> {
@@ -262,16 +262,14 @@ export class StepLoop {
     this.#retire(task);
   }
 
-  /** Runs a step of a job's life; what it throws ends that job alone, and what it says after a cancel is not said. */
+  /** Runs a step of a job's life; what it throws ends that job alone. */
   async #guard(task: Task, out: Output[], act: () => void | Promise<void>): Promise<void> {
-    const said = out.length;
     try {
       await act();
     } catch (error) {
       out.push({ id: task.id, kind: 'failed', reason: error instanceof Error ? error.message : 'unknown' });
       this.#retire(task);
     }
-    if (this.#cancelled.has(task.id)) out.length = said;
   }
 
   #goesOn(task: Task): boolean {
@@ -284,7 +282,8 @@ export class StepLoop {
     for (const { sequence } of task.branches) this.#sequences.free(sequence);
   }
 
-  #flush(out: readonly Output[]): void {
+  #flush(outputs: readonly Output[]): void {
+    const out = outputs.filter(({ id }) => !this.#cancelled.has(id));
     const changes = this.#sequences.changes();
     const held = this.#limits.prefixReuse === 'off' ? [] : changes;
     if (out.length > 0 || held.length > 0) this.#emit(this.#step, out, held);
