@@ -256,10 +256,12 @@ export class StepLoop {
     }
     await this.#spread(task);
     if (this.#cancelled.has(task.id)) return;
+    if (task.done) {
+      out.push({ id: task.id, kind: 'done' });
+      this.#retire(task);
+      return;
+    }
     for (let spare = task.spare(); spare > 0; spare--) out.push({ id: task.id, kind: 'freed' });
-    if (!task.done) return;
-    out.push({ id: task.id, kind: 'done' });
-    this.#retire(task);
   }
 
   /** Runs a step of a job's life; what it throws ends that job alone. */

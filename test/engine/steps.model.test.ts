@@ -44,9 +44,7 @@ interface Fault {
 }
 
 type Act =
-  | Sent
-  | { readonly at: number; readonly kind: 'cancel'; readonly which: number; readonly inCopy: boolean }
-  | Fault;
+  Sent | { readonly at: number; readonly kind: 'cancel'; readonly which: number; readonly inCopy: boolean } | Fault;
 
 /** Rounds of the event loop between one act and the next. */
 const at = fc.nat(12);
@@ -66,7 +64,10 @@ const act: fc.Arbitrary<Act> = fc.oneof(
       isolate: fc.boolean(),
     }),
   },
-  { weight: 2, arbitrary: fc.record({ at, kind: fc.constant('cancel' as const), which: fc.nat(9), inCopy: fc.boolean() }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ at, kind: fc.constant('cancel' as const), which: fc.nat(9), inCopy: fc.boolean() }),
+  },
   {
     weight: 1,
     arbitrary: fc.record({ at, kind: fc.constantFrom('fault' as const, 'bad-copy' as const), sequence: fc.nat(4) }),
@@ -179,7 +180,17 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
   decoder.onCopy = (): void => undefined;
   // Whatever went before: every sequence is to be had, and good.
   for (let i = 0; i < options.seats; i += 1) {
-    send({ at: 0, kind: 'generate', base: i % 3, shared: 120, own: [1], items: 1, seats: 1, maxTokens: 6, isolate: false });
+    send({
+      at: 0,
+      kind: 'generate',
+      base: i % 3,
+      shared: 120,
+      own: [1],
+      items: 1,
+      seats: 1,
+      maxTokens: 6,
+      isolate: false,
+    });
   }
   await settled(bench);
 
@@ -213,7 +224,10 @@ async function settled({ loop }: Bench): Promise<void> {
   for (let i = 0; i < MAX_ROUNDS && loop.live > 0; i += 1) await new Promise(setImmediate);
 }
 
-function wrongs({ sink: { calls, fault }, texts, answers, seats, cancelledAfter }: Expected, mayFail: boolean): string[] {
+function wrongs(
+  { sink: { calls, fault }, texts, answers, seats, cancelledAfter }: Expected,
+  mayFail: boolean,
+): string[] {
   if (cancelledAfter !== undefined) return calls.length > cancelledAfter ? ['spoke after its cancel'] : [];
   if (fault) return mayFail ? [] : ['failed without a fault'];
   if (calls.at(-1) !== 'done') return ['never ended'];
@@ -227,7 +241,9 @@ function wrongs({ sink: { calls, fault }, texts, answers, seats, cancelledAfter 
   const freed = calls.filter((call) => call === 'freed').length;
   return [
     ...texts.flatMap((text, i) => (told[i] === text ? [] : [`choice ${i} is ${told[i]}, not ${text}`])),
-    ...(found.toSorted().join() === answers.toSorted().join() ? [] : [`answers ${found.join()}, not ${answers.join()}`]),
+    ...(found.toSorted().join() === answers.toSorted().join()
+      ? []
+      : [`answers ${found.join()}, not ${answers.join()}`]),
     ...(freed < seats ? [] : ['gave its last seat back']),
   ];
 }

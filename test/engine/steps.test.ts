@@ -194,4 +194,3 @@ t.test('close stops after the step under way', async (t) => {
   await closed;
   t.equal(bench.decoder.steps.length, 3);
 });
-

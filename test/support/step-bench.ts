@@ -36,7 +36,13 @@ export class Bench {
     { now = () => 0, ...options }: BenchOptions = {},
   ) {
     this.decoder = new FakeDecoder(next, options);
-    const limits = { seats, contextPerSeat: 64, prefillTokensPerStep: 8, prefillShare: 100, prefixReuse: 'auto' } as const;
+    const limits = {
+      seats,
+      contextPerSeat: 64,
+      prefillTokensPerStep: 8,
+      prefillShare: 100,
+      prefixReuse: 'auto',
+    } as const;
     this.loop = new StepLoop(
       this.decoder,
       model,
@@ -66,7 +72,7 @@ export class Bench {
     return this.of(id).find((output) => output.kind === 'started')?.cachedTokens;
   }
 
-  async ends(id: number, kind: 'done' | 'failed' = 'done'): Promise<void> {
+  async ends(id: number, kind: 'done' | 'failed' | 'freed' = 'done'): Promise<void> {
     if (!this.of(id).some((output) => output.kind === kind)) await once(this.#events, `${id}:${kind}`);
   }
 
