@@ -14,7 +14,11 @@ export const CHAT_NOTES: Notes = {
       description:
         'The longest completion, in tokens. Absent: what the prompt leaves of the context. Prompt and completion over the context: 400.',
     },
-    n: { description: 'Replies. The prompt is counted once, every completion in full.', default: 1 },
+    n: {
+      description:
+        'Replies. The prompt is counted once, every completion in full. They run side by side on seats that nobody waits for, the others in turn.',
+      default: 1,
+    },
     parallel_tool_calls: { description: 'Whether one reply may call several tools.' },
     reasoning_effort: { description: 'Reaches the model’s template, which may ignore it.' },
     response_format: { description: '`json_object`: the reply is one valid JSON object.' },
