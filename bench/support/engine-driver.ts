@@ -74,6 +74,9 @@ export class EngineDriver {
         threads: 1,
         gpu: false,
         prefillTokensPerStep: 512,
+        prefillShare: 100,
+        // Each round sends the same prompts again, and the figures are of runs that evaluate them.
+        prefixReuse: 'off',
         heartbeatMs: 1000,
         ...setup,
       },
@@ -180,6 +183,7 @@ export function randomJob(i: number, { promptTokens, tokens, temperature = 1 }: 
   return {
     prompt: Uint32Array.from({ length: promptTokens }, (_, at) => 300 + ((i * 31 + at * 7 + (at >> 4)) % 700)),
     n: 1,
+    seats: 1,
     maxTokens: tokens,
     temperature,
     topP: 1,

@@ -24,7 +24,7 @@ function send(message: FromEngine | Record<string, unknown>): void {
 
 function emit(...outputs: Output[]): void {
   step += 1;
-  send({ v, kind: 'step', step, outputs });
+  send({ v, kind: 'step', step, outputs, held: [] });
 }
 
 function start(setup: EngineSetup): void {

@@ -22,12 +22,20 @@ export class FakeDecoder implements Decoder {
   readonly samplers: FakeSampler[] = [];
   /** Sequences whose next part is to fail. */
   readonly failing = new Set<number>();
+  /** Sequences that the next copy to is to fail. */
+  readonly failingCopies = new Set<number>();
+  /** Copies made, as [target, source]. */
+  readonly copies: [target: number, source: number][] = [];
+  readonly cuttable: boolean;
+  readonly copyable: boolean;
   /** Called before a step resolves, with its number from 1 on. */
   onStep: (step: number) => void | Promise<void> = () => undefined;
   readonly #next: (held: readonly number[], sampling: Sampling) => number;
   #inStep = false;
 
-  constructor(next: (held: readonly number[], sampling: Sampling) => number) {
+  constructor(next: (held: readonly number[], sampling: Sampling) => number, { cuttable = true, copyable = true } = {}) {
+    this.cuttable = cuttable;
+    this.copyable = copyable;
     this.#next = next;
   }
 
@@ -44,8 +52,22 @@ export class FakeDecoder implements Decoder {
 
   truncate(sequence: number, length: number): Promise<void> {
     if (this.#inStep) throw new Error('cut during a step');
-    this.held.set(sequence, (this.held.get(sequence) ?? []).slice(0, length));
+    const held = this.held.get(sequence) ?? [];
+    if (!this.cuttable && length > 0 && length < held.length) return Promise.reject(new Error('cannot be cut'));
+    // After a fault what is held is unknown, so whoever keeps any of it is wrong.
+    if (length > held.length) throw new Error('kept what is not there');
+    this.held.set(sequence, held.slice(0, length));
     return Promise.resolve();
+  }
+
+  async copy(target: number, source: number): Promise<void> {
+    if (this.#inStep) throw new Error('copied during a step');
+    if (!this.copyable || target === source) throw new Error('cannot be copied');
+    await new Promise(setImmediate);
+    this.held.set(target, [NaN]);
+    if (this.failingCopies.delete(target)) throw new Error('scripted');
+    this.held.set(target, [...(this.held.get(source) ?? [])]);
+    this.copies.push([target, source]);
   }
 
   sampler(sampling: Sampling): Sampler {
@@ -61,7 +83,10 @@ export class FakeDecoder implements Decoder {
   }
 
   #run(part: Part): PartResult {
-    if (this.failing.delete(part.sequence)) return { kind: 'fault', reason: 'scripted' };
+    if (this.failing.delete(part.sequence)) {
+      this.held.set(part.sequence, [NaN]);
+      return { kind: 'fault', reason: 'scripted' };
+    }
     const held = [...(this.held.get(part.sequence) ?? []), ...part.tokens];
     this.held.set(part.sequence, held);
     switch (part.kind) {

@@ -22,7 +22,14 @@ const FIRST = [...GROUND, 'contracts', 'telemetry', 'config'];
 const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
 const HANDLERS = [...FIRST, ...SECOND];
 
-const ENGINE_PURE = ['engine/protocol', 'engine/task', 'engine/prompt', 'engine/output', 'engine/grammar'];
+const ENGINE_PURE = [
+  'engine/protocol',
+  'engine/prefix-hash',
+  'engine/task',
+  'engine/prompt',
+  'engine/output',
+  'engine/grammar',
+];
 const ENGINE_RUNTIME = [...ENGINE_PURE, 'engine/runtime'];
 const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
 
@@ -42,7 +49,11 @@ export const rooms: readonly Room[] = [
   { name: 'admission', path: folder('sidecar/admission'), sees: FIRST },
   { name: 'usage', path: folder('sidecar/usage'), sees: FIRST },
   { name: 'prompts', path: folder('sidecar/prompts'), sees: [...FIRST, 'engine/prompt'] },
-  { name: 'engine-client', path: folder('sidecar/engine-client'), sees: [...FIRST, 'engine/protocol'] },
+  {
+    name: 'engine-client',
+    path: folder('sidecar/engine-client'),
+    sees: [...FIRST, 'engine/protocol', 'engine/prefix-hash'],
+  },
   { name: 'http', path: folder('sidecar/http'), sees: FIRST },
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
   { name: 'app', path: file('sidecar', 'app|in-flight|readiness'), sees: [...HANDLERS, 'handlers', 'reference'] },
@@ -50,17 +61,18 @@ export const rooms: readonly Room[] = [
   { name: 'cli', path: file('sidecar', 'cli'), sees: [...HANDLERS, 'handlers', 'app', 'commands'] },
 
   { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
-  { name: 'engine/task', path: file('engine', 'task|decoder'), sees: ['engine/protocol'] },
+  { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
+  { name: 'engine/task', path: file('engine', 'task|decoder|plan|held'), sees: ['engine/protocol'] },
   { name: 'engine/prompt', path: folder('engine/prompt'), sees: ['engine/protocol'] },
   { name: 'engine/output', path: folder('engine/output'), sees: ['engine/protocol'] },
   { name: 'engine/grammar', path: file('engine', 'grammar'), sees: ['engine/protocol'] },
   {
     name: 'engine/runtime',
-    path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences'),
+    path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences|choice'),
     sees: ENGINE_PURE,
   },
   { name: 'engine/jobs', path: file('engine', 'generation|reply|scoring'), sees: ENGINE_RUNTIME },
-  { name: 'engine/steps', path: file('engine', 'steps'), sees: ENGINE_JOBS },
+  { name: 'engine/steps', path: file('engine', 'steps|pace|round'), sees: ENGINE_JOBS },
   { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
   { name: 'engine/models', path: folder('engine/models'), sees: [] },
 ];

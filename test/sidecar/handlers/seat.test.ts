@@ -21,6 +21,7 @@ function sinkOf(end: JobEnd): GenerationSink {
     started: () => undefined,
     piece: () => undefined,
     finished: () => undefined,
+    freed: () => end.freed(),
     done: () => end.done(),
     failed: (fault) => end.failed(fault),
   };
@@ -60,6 +61,7 @@ class Seated {
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(this.clock, { maxKeys: 1, keepMs: 1 }),
       limits: { chatBytes: 1, keepAliveMs: 1, timeoutMs: 0 },
+      isolateDecisions: true,
       draining: () => false,
     });
     this.visit.deadlineAt = deadlineAt;

@@ -78,7 +78,13 @@ t.test('jobs reach their sinks, many at once, each in order', async (t) => {
   });
   const scored = new RecordingSink();
   const question = { tail: Uint32Array.of(1), labels: Uint32Array.of(1, 2) };
-  const job: ScoreJob = { input: Uint32Array.of(1), questions: [question, question], temperature: 1 };
+  const job: ScoreJob = {
+    input: Uint32Array.of(1),
+    questions: [question, question],
+    temperature: 1,
+    isolate: true,
+    seats: 1,
+  };
   engine.score(job, scored);
   await Promise.all([...sinks, scored].map((sink) => sink.ended));
   sinks.forEach(({ calls }, i) => {
