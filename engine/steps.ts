@@ -65,6 +65,7 @@ export class StepLoop {
   readonly #pending = new Map<number, Pending>();
   readonly #tasks = new Map<number, Task>();
   readonly #cancelled = new Set<number>();
+  #unsent: Output[] = [];
   #running: Promise<void> | undefined;
   #closed = false;
   #step = 0;
@@ -143,6 +144,7 @@ export class StepLoop {
       this.#dropCancelled();
       await this.#admit();
       if (this.#tasks.size === 0) {
+        this.#flush();
         if (this.#pending.size === 0) break;
         continue;
       }
@@ -163,8 +165,9 @@ export class StepLoop {
       const task = this.#tasks.get(id);
       if (task) this.#retire(task);
     }
+    if (this.#cancelled.size === 0) return;
+    this.#flush();
     this.#cancelled.clear();
-    this.#flush([]);
   }
 
   async #admit(): Promise<void> {
@@ -181,7 +184,7 @@ export class StepLoop {
         await this.#spread(task);
       });
     }
-    this.#flush(out);
+    this.#say(out);
   }
 
   /** How far a job may build on what other jobs left; `byItself`: no other one runs. */
@@ -214,7 +217,10 @@ export class StepLoop {
     if (stepping.length === 0) return;
     const parts = stepping.map(({ branch, count }): Part => branch.part(count));
     const from = this.#now();
-    const results = await this.#decoder.step(parts);
+    const decoding = this.#decoder.step(parts);
+    // Sent while llama.cpp computes on another thread: what the step before brought costs no time of its own.
+    this.#flush();
+    const results = await decoding;
     const ms = this.#now() - from;
     this.#step += 1;
     const prompt = stepping.reduce((sum, { count }) => sum + count, 0);
@@ -237,7 +243,7 @@ export class StepLoop {
     for (const task of new Set(stepping.map((each) => each.task))) {
       if (this.#goesOn(task)) await this.#guard(task, out, () => this.#goOn(task, out));
     }
-    this.#flush(out);
+    this.#say(out);
   }
 
   /** What is over makes room for what has not begun. */
@@ -284,9 +290,16 @@ export class StepLoop {
     for (const { sequence } of task.branches) this.#sequences.free(sequence);
   }
 
-  #flush(out: readonly Output[]): void {
+  /** Keeps what is to be sent with the next flush. */
+  #say(out: readonly Output[]): void {
+    for (const output of out) this.#unsent.push(output);
+  }
+
+  #flush(): void {
     const changes = this.#sequences.changes();
     const held = this.#limits.prefixReuse === 'off' ? [] : changes;
+    const out = this.#cancelled.size === 0 ? this.#unsent : this.#unsent.filter(({ id }) => !this.#cancelled.has(id));
+    this.#unsent = [];
     if (out.length > 0 || held.length > 0) this.#emit(this.#step, out, held);
   }
 }
