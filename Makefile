@@ -8,7 +8,8 @@ TESTS := $(filter %.test.ts,$(SOURCES))
 # Tests that fork engines, open sockets or load models live in these folders; all others are unit tests.
 SLOW := test/contract/% test/integration/% test/fault/% test/regression/%
 UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
-BENCHES := $(patsubst %.ts,dist/%.js,$(filter %.bench.ts,$(SOURCES)))
+# bench/gpu needs a GPU and says how to run it.
+BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.ts,$(SOURCES))))
 
 # Named by Node's ABI: npm installs the native binaries of the Node that it runs on, so another Node installs anew.
 INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
@@ -27,7 +28,7 @@ check: lint build
 lint: install
 	npm run --silent lint
 
-bench: build
+bench: build peers
 	@for bench in $(BENCHES); do echo "$$bench"; node $$bench || exit 1; done
 
 # llama.cpp's own server and benches, from the very source that the adapter runs; the benches that need them say so.

@@ -14,7 +14,13 @@ const PROMPT_TOKENS = 16;
 const TOKENS = 64;
 const RUNS = 5;
 const THREADS = 1;
-const LIMITS = { seats: Math.max(...SEQUENCES), contextPerSeat: 256, prefillTokensPerStep: 512, prefillShare: 100, prefixReuse: 'off' } as const;
+const LIMITS = {
+  seats: Math.max(...SEQUENCES),
+  contextPerSeat: 256,
+  prefillTokensPerStep: 512,
+  prefillShare: 100,
+  prefixReuse: 'off',
+} as const;
 
 /** Tokens a second of `sequences` replies side by side, on a loop of their own over the decoder. */
 async function rate(decoder: Decoder, sequences: number): Promise<number> {

@@ -85,15 +85,22 @@ export class EngineDriver {
     return driver;
   }
 
-  /** Runs jobs side by side until all are done; `heard` is shown every output of theirs. A job that fails rejects. */
-  async run(jobs: readonly Job[], heard: (heard: Heard) => void): Promise<void> {
+  /**
+   * Runs jobs side by side until all are done, or until `heard`, which is shown every output of theirs, says `enough`: then
+   * the others are cancelled. What `heard` returns as a list is started as well. A job that fails rejects.
+   */
+  async run(jobs: readonly Job[], heard: (heard: Heard) => readonly Job[] | 'enough' | undefined): Promise<void> {
     const open = new Map<number, number>();
     const from = performance.now();
-    for (const [index, job] of jobs.entries()) {
-      const id = this.#nextId++;
-      open.set(id, index);
-      this.#send({ ...job, id });
-    }
+    let started = 0;
+    const start = (more: readonly Job[]): void => {
+      for (const job of more) {
+        const id = this.#nextId++;
+        open.set(id, started++);
+        this.#send({ ...job, id });
+      }
+    };
+    start(jobs);
     await this.#hear((message) => {
       if (message.kind !== 'step') return false;
       const atMs = performance.now() - from;
@@ -101,8 +108,13 @@ export class EngineDriver {
         const index = open.get(output.id);
         if (index === undefined) continue;
         if (output.kind === 'failed') throw new Error(output.reason);
-        heard({ index, output, atMs });
         if (output.kind === 'done') open.delete(output.id);
+        const next = heard({ index, output, atMs });
+        if (next === 'enough') {
+          for (const id of open.keys()) this.#send({ kind: 'cancel', id });
+          return true;
+        }
+        if (next) start(next);
       }
       return open.size === 0;
     });
@@ -116,6 +128,7 @@ export class EngineDriver {
     const jobs = Array.from({ length: sequences }, (_, i) => ({ kind: 'generate', job: randomJob(i, load) }) as const);
     await this.run(jobs, ({ output }) => {
       if (output.kind === 'finished') tokens += output.completionTokens;
+      return undefined;
     });
     const seconds = (performance.now() - from) / 1000;
     const after = await this.cpu();

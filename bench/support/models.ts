@@ -31,6 +31,12 @@ export function random150m(): Promise<string> {
   return withGpt2Vocabulary('150m');
 }
 
+/** The 8 billion weights of `8b` or `8b-f16` with Llama 3's vocabulary of 128,256 tokens: 8.5 or 16 GB. */
+export async function random8b(recipe: '8b' | '8b-f16'): Promise<string> {
+  const vocabulary = await copyVocabulary(join(await bundleCheckout(), 'models', 'ggml-vocab-llama-bpe.gguf'));
+  return await ensureModel(CACHE, planFor(recipe, { vocabulary }));
+}
+
 async function withGpt2Vocabulary(recipe: RecipeName): Promise<string> {
   const vocabulary = await copyVocabulary(join(await bundleCheckout(), 'models', 'ggml-vocab-gpt-2.gguf'));
   return await ensureModel(CACHE, planFor(recipe, { vocabulary }));

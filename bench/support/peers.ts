@@ -42,7 +42,8 @@ export interface BatchedOptions {
 /** One run of llama-batched-bench: prefill and generation of `sequences` at once, with nothing sampled. */
 export async function batchedBench(file: string, options: BatchedOptions): Promise<BatchedRun[]> {
   const { threads, promptTokens, tokens, sequences, more = [] } = options;
-  const context = Math.max(...sequences) * 256;
+  // llama.cpp rounds each sequence's share up to 256 cells.
+  const context = Math.max(...sequences) * Math.ceil((promptTokens + tokens) / 256) * 256;
   const { stdout } = await run(
     peer('llama-batched-bench'),
     [
