@@ -70,7 +70,7 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
     seed: i,
   });
   await closedLoop(ours, 1, 1, body(0));
-  const promptTokens = Number(sidecar.lines.findLast(({ event }) => event === 'request')?.['promptTokens']);
+  const promptTokens = Number((await sidecar.logged('request'))['promptTokens']);
 
   const rows: Row[] = [];
   const add = (load: string, temperature: number, pairs: readonly Pair[]): void => {
