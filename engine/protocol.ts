@@ -55,8 +55,34 @@ export interface GenerateJob {
   readonly presencePenalty: number;
   /** 32 unsigned bits; reply i uses seed + i. */
   readonly seed: number;
-  /** Stop strings, none empty. */
+  /** Stop strings, none empty. They end the content; in a thought they are text like any other. */
   readonly stops: readonly string[];
+  /** How the model's replies to this prompt are taken apart; absent: all text is content. */
+  readonly format?: ReplyFormat;
+}
+
+/** The form that a model gives its replies, as far as it matters for the prompt at hand. */
+export interface ReplyFormat {
+  readonly thought?: ThoughtFormat;
+  /** Texts of control tokens that count as text in this reply, because marks are made of them. All others have no text. */
+  readonly markers: readonly string[];
+}
+
+/**
+ * How a thought that leads a reply is told from its content. No mark is empty or begins with white space. White space before a
+ * mark, behind it, and between a thought and the content belongs to neither.
+ */
+export interface ThoughtFormat {
+  /** The prompt has begun the thought already: the reply's first text is thought. */
+  readonly open: boolean;
+  readonly starts: readonly string[];
+  readonly ends: readonly string[];
+  /** Texts that end a thought which was not ended properly, and are themselves content (the opening of a tool call). */
+  readonly breaks: readonly string[];
+  /** Texts that the format puts before the content, with or without a thought in front; dropped. */
+  readonly headers: readonly string[];
+  /** The content ends here, and what is behind it is dropped; absent: at the reply's end. */
+  readonly close?: string;
 }
 
 /** One decision request: every question scored on its own after the shared input, none with another in its decode. */
