@@ -59,6 +59,38 @@ export interface GenerateJob {
   readonly stops: readonly string[];
 }
 
+/**
+ * How a model writes calls, as the texts around their parts:
+ *
+ *     open NAME between ARGUMENTS ( next NAME between ARGUMENTS )* close
+ *
+ * ARGUMENTS is one JSON object. White space in the texts counts for nothing, U+0000 stands for an id of letters and digits.
+ */
+export interface CallSyntax {
+  /** The beginning of `open` that no other text of the model has. '': calls are told by their `{` at the reply's beginning. */
+  readonly mark: string;
+  readonly open: string;
+  readonly between: string;
+  /** Absent: a reply has one call at most. */
+  readonly next?: string;
+  readonly close: string;
+  /** What stands before an answer that is no call and is wrapped in a JSON string. Absent: such an answer stands as it is. */
+  readonly answer?: string;
+}
+
+/** The calls that a reply may hold. */
+export interface CallFormat {
+  readonly syntax: CallSyntax;
+  /** Names that may be called, at least one. */
+  readonly functions: readonly string[];
+  /** One call at most; the reply ends with it. */
+  readonly single: boolean;
+  /** always: the reply is held to `gbnf` from its first content on; opened: from the mark of a call to that call's end. */
+  readonly held: 'always' | 'opened';
+  /** GBNF rules, of which `calls` is the start; it has no `root`. */
+  readonly gbnf: string;
+}
+
 /** One decision request: every question scored on its own after the shared input, none with another in its decode. */
 export interface ScoreJob {
   /** Template head and input. */

@@ -1,5 +1,7 @@
 import { Template } from '@huggingface/jinja';
+import type { CallSyntax } from '../protocol.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
+import { callSyntaxOf } from './call-syntax.js';
 import { probeShape } from './template-probe.js';
 
 /** Texts that templates ask for by name. */
@@ -31,12 +33,15 @@ export interface TemplateCapabilities {
 /** A model's chat template, and the form of conversation that it was found to cope with. */
 export class ChatTemplate {
   readonly capabilities: TemplateCapabilities;
+  /** How its model writes calls; absent: the template has no tools. */
+  readonly calls: CallSyntax | undefined;
   readonly #template: Template;
   readonly #tokens: TemplateTokens;
   readonly #shape: Shape;
 
-  constructor(template: Template, tokens: TemplateTokens, shape: Shape, tools: boolean) {
-    this.capabilities = { tools, system: shape.system };
+  constructor(template: Template, tokens: TemplateTokens, shape: Shape, calls: CallSyntax | undefined) {
+    this.capabilities = { tools: calls !== undefined, system: shape.system };
+    this.calls = calls;
     this.#template = template;
     this.#tokens = tokens;
     this.#shape = shape;
@@ -77,11 +82,13 @@ export function makeTemplate(
   } catch (error) {
     return { kind: 'bad', problem: `the chat template does not parse: ${lineOf(error)}` };
   }
-  const probed = probeShape((conversation, shape) =>
-    renderWith(template, tokens, shapeConversation(conversation, shape), { addGenerationPrompt: true }),
-  );
+  const render = (conversation: PromptConversation, shape: Shape) =>
+    renderWith(template, tokens, shapeConversation(conversation, shape), { addGenerationPrompt: true });
+  const probed = probeShape(render);
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
-  return { kind: 'ok', template: new ChatTemplate(template, tokens, probed.shape, probed.tools) };
+  const { shape, tools } = probed;
+  const calls = tools ? callSyntaxOf((conversation) => render(conversation, shape)) : undefined;
+  return { kind: 'ok', template: new ChatTemplate(template, tokens, shape, calls) };
 }
 
 /** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
