@@ -57,6 +57,21 @@ export interface GenerateJob {
   readonly seed: number;
   /** Stop strings, none empty. */
   readonly stops: readonly string[];
+  /** Absent: the reply is plain text, written as the model likes. */
+  readonly format?: ReplyFormat;
+}
+
+/** What a reply is written in. */
+export interface ReplyFormat {
+  /** The reply is held by this grammar: no token is sampled that it does not allow. */
+  readonly grammar?: ReplyGrammar;
+}
+
+export interface ReplyGrammar {
+  /** GBNF made by engine/grammar, its root rule on the first line. */
+  readonly gbnf: string;
+  /** The reply is free up to this text, which must come, and held from behind it on. Absent: from its first token. */
+  readonly after?: string;
 }
 
 /**
