@@ -63,6 +63,8 @@ export interface GenerateJob {
 
 /** What a reply is written in. */
 export interface ReplyFormat {
+  /** Absent: the reply calls nothing, and what looks like a call is text. */
+  readonly calls?: CallFormat;
   /** The reply is held by this grammar: no token is sampled that it does not allow. */
   readonly grammar?: ReplyGrammar;
 }
@@ -100,10 +102,11 @@ export interface CallFormat {
   readonly functions: readonly string[];
   /** One call at most; the reply ends with it. */
   readonly single: boolean;
-  /** always: the reply is held to `gbnf` from its first content on; opened: from the mark of a call to that call's end. */
-  readonly held: 'always' | 'opened';
-  /** GBNF rules, of which `calls` is the start; it has no `root`. */
-  readonly gbnf: string;
+  /**
+   * What holds the reply from a call's mark to the calls' end: GBNF rules of which `calls` is the start, without a `root`.
+   * Absent: the reply's own grammar holds all of it.
+   */
+  readonly gbnf?: string;
 }
 
 /** One decision request: every question scored on its own after the shared input, none with another in its decode. */
@@ -147,6 +150,17 @@ export type Output =
       readonly choice: number;
       readonly channel: Channel;
       readonly text: string;
+      readonly tokens: number;
+    }
+  /** A part of a call's arguments, JSON text. The call's first part names it and has no arguments yet. */
+  | {
+      readonly id: number;
+      readonly kind: 'call';
+      readonly choice: number;
+      /** The call's place among the reply's calls. */
+      readonly index: number;
+      readonly name?: string;
+      readonly arguments: string;
       readonly tokens: number;
     }
   | {

@@ -135,7 +135,7 @@ function textOf(text: string, probes: readonly Probe[]): string {
 
 function givesBack(syntax: CallSyntax, reply: string, probes: readonly Probe[]): boolean {
   const functions = probes.map(({ name }) => name);
-  const parser = new CallParser({ syntax, functions, single: false, held: 'opened', gbnf: '' }, () => true);
+  const parser = new CallParser({ syntax, functions, single: false }, () => true);
   const texts = callsOf(parser.push(reply.replace(THOUGHT, '')));
   return (
     texts.length === probes.length &&

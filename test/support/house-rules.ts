@@ -51,7 +51,11 @@ export const rooms: readonly Room[] = [
 
   { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
   { name: 'engine/task', path: file('engine', 'task|decoder'), sees: ['engine/protocol'] },
-  { name: 'engine/prompt', path: folder('engine/prompt'), sees: ['engine/protocol'] },
+  {
+    name: 'engine/prompt',
+    path: folder('engine/prompt'),
+    sees: ['engine/protocol', 'engine/output', 'engine/grammar'],
+  },
   { name: 'engine/output', path: folder('engine/output'), sees: ['engine/protocol'] },
   { name: 'engine/grammar', path: folder('engine/grammar'), sees: ['engine/protocol'] },
   {
