@@ -55,18 +55,21 @@ export interface GenerateJob {
   readonly presencePenalty: number;
   /** 32 unsigned bits; reply i uses seed + i. */
   readonly seed: number;
-  /** Stop strings, none empty. */
+  /** Stop strings, none empty. They end the content; in a thought they are text like any other. */
   readonly stops: readonly string[];
-  /** Absent: the reply is plain text, written as the model likes. */
+  /** How the reply is held and taken apart. Absent: all text is content, written as the model likes. */
   readonly format?: ReplyFormat;
 }
 
-/** What a reply is written in. */
+/** The form of a reply, as far as it matters for the prompt at hand. */
 export interface ReplyFormat {
+  readonly thought?: ThoughtFormat;
   /** Absent: the reply calls nothing, and what looks like a call is text. */
   readonly calls?: CallFormat;
   /** The reply is held by this grammar: no token is sampled that it does not allow. */
   readonly grammar?: ReplyGrammar;
+  /** Texts of control tokens that count as text in this reply, because marks are made of them. All others have no text. */
+  readonly markers: readonly string[];
 }
 
 export interface ReplyGrammar {
@@ -107,6 +110,23 @@ export interface CallFormat {
    * Absent: the reply's own grammar holds all of it.
    */
   readonly gbnf?: string;
+}
+
+/**
+ * How a thought that leads a reply is told from its content. No mark is empty or begins with white space. White space before a
+ * mark, behind it, and between a thought and the content belongs to neither.
+ */
+export interface ThoughtFormat {
+  /** The prompt has begun the thought already: the reply's first text is thought. */
+  readonly open: boolean;
+  readonly starts: readonly string[];
+  readonly ends: readonly string[];
+  /** Texts that end a thought which was not ended properly, and are themselves content (the opening of a tool call). */
+  readonly breaks: readonly string[];
+  /** Texts that the format puts before the content, with or without a thought in front; dropped. */
+  readonly headers: readonly string[];
+  /** The content ends here, and what is behind it is dropped; absent: at the reply's end. */
+  readonly close?: string;
 }
 
 /** One decision request: every question scored on its own after the shared input, none with another in its decode. */

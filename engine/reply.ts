@@ -1,7 +1,10 @@
 import type { Decoder, Sampler } from './decoder.js';
 import { ReplyText } from './output/reply-text.js';
+import type { ReplyPiece } from './output/thought.js';
 import type { FinishReason, GenerateJob, Output } from './protocol.js';
 import type { ModelTokens } from './task.js';
+
+const NOTHING: ReplyPiece = { reasoning: '', content: '' };
 
 /** What ended a reply. */
 interface End {
@@ -17,8 +20,12 @@ export class Reply {
   readonly #maxTokens: number;
   readonly #model: ModelTokens;
   readonly #text: ReplyText;
+  /** Control tokens that have text in this reply. */
+  readonly #markers: ReadonlySet<string>;
   /** Completion tokens sampled, the end token among them. */
   #tokens = 0;
+  /** Of these, those up to the end of the last thought, its marks among them. */
+  #reasoningTokens = 0;
   #last = 0;
   #over = false;
 
@@ -28,7 +35,8 @@ export class Reply {
     this.#choice = choice;
     this.#maxTokens = job.maxTokens;
     this.#model = model;
-    this.#text = new ReplyText(job.stops);
+    this.#text = new ReplyText(job.stops, job.format?.thought);
+    this.#markers = new Set(job.format?.markers);
   }
 
   /** The token sampled last: the next one to be evaluated. */
@@ -46,20 +54,39 @@ export class Reply {
     this.#last = token;
     this.#tokens += 1;
     let end: End | undefined;
-    let text = '';
+    let piece = NOTHING;
+    const thinking = this.#text.isThinking();
     if (this.#model.isEnd(token)) {
       end = { reason: 'stop', matchedStop: token };
     } else {
-      text = this.#text.push(this.#model.bytes(token));
+      piece = this.#text.push(this.#bytes(token));
       if (this.#text.matchedStop !== undefined) end = { reason: 'stop', matchedStop: this.#text.matchedStop };
       else if (this.#tokens >= this.#maxTokens) end = { reason: 'length' };
     }
-    if (end) text += this.#text.end();
-    const common = { id: this.#id, choice: this.#choice };
-    if (text !== '') out.push({ ...common, kind: 'piece', channel: 'content', text, tokens: this.#tokens });
+    if (thinking || this.#text.isThinking()) this.#reasoningTokens = this.#tokens;
+    if (end) {
+      const last = this.#text.end();
+      piece = { reasoning: piece.reasoning + last.reasoning, content: piece.content + last.content };
+    }
+    this.#emit(piece, out);
     if (!end) return;
     this.#over = true;
-    out.push({ ...common, kind: 'finished', ...end, completionTokens: this.#tokens, reasoningTokens: 0 });
+    const counts = { completionTokens: this.#tokens, reasoningTokens: this.#reasoningTokens };
+    out.push({ id: this.#id, choice: this.#choice, kind: 'finished', ...end, ...counts });
+  }
+
+  #emit({ reasoning, content }: ReplyPiece, out: Output[]): void {
+    const common = { id: this.#id, choice: this.#choice, kind: 'piece', tokens: this.#tokens } as const;
+    if (reasoning !== '') out.push({ ...common, channel: 'reasoning', text: reasoning });
+    if (content !== '') out.push({ ...common, channel: 'content', text: content });
+  }
+
+  #bytes(token: number): Uint8Array {
+    if (this.#markers.size > 0) {
+      const name = this.#model.control(token);
+      if (name !== undefined && this.#markers.has(name)) return Buffer.from(name);
+    }
+    return this.#model.bytes(token);
   }
 
   /** Lets go of the sampler. Idempotent. */

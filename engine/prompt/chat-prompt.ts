@@ -1,6 +1,8 @@
 import type { PromptConversation } from './conversation.js';
 import { guard, type SpecialTexts } from './data-text.js';
+import type { ReplyFormat } from '../protocol.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
+import type { Thoughts } from './thought-format.js';
 import { tokenizePrompt, type Vocabulary } from './tokens.js';
 
 /** What renders and tokenizes for one model. */
@@ -8,10 +10,13 @@ export interface PromptParts {
   readonly template: ChatTemplate;
   readonly vocabulary: Vocabulary;
   readonly specials: SpecialTexts;
+  /** Absent: the model does not think. */
+  readonly thoughts?: Thoughts;
 }
 
 export type ChatPrompt =
-  | { readonly kind: 'tokens'; readonly tokens: Uint32Array }
+  /** Without `format` all of a reply's text is content. */
+  | { readonly kind: 'tokens'; readonly tokens: Uint32Array; readonly format?: ReplyFormat }
   | RenderFailure
   /** Not tokenized: even of the longest tokens it would take this many. */
   | { readonly kind: 'too-long'; readonly atLeast: number };
@@ -35,7 +40,8 @@ export function chatPrompt(
   const atLeast = fewestTokens(parts.vocabulary, rendered.text);
   if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
   const pieces = guarded.mark === undefined ? [rendered.text] : rendered.text.split(guarded.mark);
-  return { kind: 'tokens', tokens: tokenizePrompt(parts.vocabulary, pieces) };
+  const format = parts.thoughts?.replyFormat(rendered.text);
+  return { kind: 'tokens', tokens: tokenizePrompt(parts.vocabulary, pieces), ...(format && { format }) };
 }
 
 /** A lower bound of the text's tokens, from its length. */

@@ -3,6 +3,7 @@ import type { CallSyntax } from '../protocol.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
 import { callSyntaxOf } from './call-syntax.js';
 import { probeShape } from './template-probe.js';
+import { thinks } from './thought-format.js';
 
 /** Texts that templates ask for by name. */
 export interface TemplateTokens {
@@ -12,7 +13,10 @@ export interface TemplateTokens {
 
 export interface RenderOptions {
   readonly addGenerationPrompt: boolean;
-  /** `none` turns thinking off (`enable_thinking` false); absent: the template's own default. */
+  /**
+   * `none` turns thinking off (`enable_thinking` false), any other turns it on; it also reaches the template as it is, unless that
+   * throws at it. Absent: a model that thinks does, as with llama.cpp.
+   */
   readonly reasoningEffort?: string;
 }
 
@@ -30,20 +34,25 @@ export interface TemplateCapabilities {
   readonly system: boolean;
 }
 
+/** A parsed template with what does not change between renderings. */
+interface TemplateSource {
+  readonly template: Template;
+  readonly tokens: TemplateTokens;
+  readonly thinks: boolean;
+}
+
 /** A model's chat template, and the form of conversation that it was found to cope with. */
 export class ChatTemplate {
   readonly capabilities: TemplateCapabilities;
   /** How its model writes calls; absent: the template has no tools. */
   readonly calls: CallSyntax | undefined;
-  readonly #template: Template;
-  readonly #tokens: TemplateTokens;
+  readonly #template: TemplateSource;
   readonly #shape: Shape;
 
-  constructor(template: Template, tokens: TemplateTokens, shape: Shape, calls: CallSyntax | undefined) {
+  constructor(template: TemplateSource, shape: Shape, calls: CallSyntax | undefined) {
     this.capabilities = { tools: calls !== undefined, system: shape.system };
     this.calls = calls;
     this.#template = template;
-    this.#tokens = tokens;
     this.#shape = shape;
   }
 
@@ -66,7 +75,7 @@ export class ChatTemplate {
 
   /** The second half of `render`. */
   renderShaped(shaped: Shaped, options: RenderOptions): Rendered {
-    const text = renderWith(this.#template, this.#tokens, shaped, options);
+    const text = renderWith(this.#template, shaped, options);
     return text === undefined ? { kind: 'failed', why: 'conversation' } : { kind: 'text', text };
   }
 }
@@ -76,37 +85,40 @@ export function makeTemplate(
   source: string,
   tokens: TemplateTokens,
 ): { readonly kind: 'ok'; readonly template: ChatTemplate } | { readonly kind: 'bad'; readonly problem: string } {
-  let template: Template;
+  let template: TemplateSource;
   try {
-    template = new Template(source);
+    template = { template: new Template(source), tokens, thinks: thinks(source) };
   } catch (error) {
     return { kind: 'bad', problem: `the chat template does not parse: ${lineOf(error)}` };
   }
   const render = (conversation: PromptConversation, shape: Shape) =>
-    renderWith(template, tokens, shapeConversation(conversation, shape), { addGenerationPrompt: true });
+    renderWith(template, shapeConversation(conversation, shape), { addGenerationPrompt: true });
   const probed = probeShape(render);
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
   const { shape, tools } = probed;
   const calls = tools ? callSyntaxOf((conversation) => render(conversation, shape)) : undefined;
-  return { kind: 'ok', template: new ChatTemplate(template, tokens, shape, calls) };
+  return { kind: 'ok', template: new ChatTemplate(template, shape, calls) };
 }
 
 /** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
-function renderWith(
-  template: Template,
-  tokens: TemplateTokens,
-  shaped: Shaped,
-  options: RenderOptions,
-): string | undefined {
-  const effort = options.reasoningEffort;
+function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptions): string | undefined {
+  const { reasoningEffort: effort, addGenerationPrompt } = options;
+  const items = {
+    ...shaped,
+    bos_token: source.tokens.bos,
+    eos_token: source.tokens.eos,
+    add_generation_prompt: addGenerationPrompt,
+    enable_thinking: effort === undefined ? source.thinks : effort !== 'none',
+  };
+  if (effort === undefined) return tryRender(source.template, items);
+  // Some templates throw at an effort that is not among theirs. `reasoning_strength` is another name for it.
+  const withEffort = { ...items, reasoning_effort: effort, reasoning_strength: effort };
+  return tryRender(source.template, withEffort) ?? tryRender(source.template, items);
+}
+
+function tryRender(template: Template, items: Record<string, unknown>): string | undefined {
   try {
-    return template.render({
-      ...shaped,
-      bos_token: tokens.bos,
-      eos_token: tokens.eos,
-      add_generation_prompt: options.addGenerationPrompt,
-      ...(effort === undefined ? {} : { enable_thinking: effort !== 'none', reasoning_effort: effort }),
-    });
+    return template.render(items);
   } catch {
     return undefined;
   }

@@ -74,9 +74,11 @@ function plan(
   visit.promptTokens = promptTokens;
   const { n, temperature, topP, frequencyPenalty, presencePenalty, stops } = params;
   const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
+  const sampling = { temperature, topP, frequencyPenalty, presencePenalty, seed };
+  const format = tokens.format && { format: tokens.format };
   return {
     work: { promptTokens, maxTokens: maxTokens * n },
-    job: { prompt: tokens.tokens, n, maxTokens, temperature, topP, frequencyPenalty, presencePenalty, seed, stops },
+    job: { prompt: tokens.tokens, n, maxTokens, ...sampling, stops, ...format },
   };
 }
 

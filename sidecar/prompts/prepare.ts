@@ -37,7 +37,7 @@ function chat(model: LoadedModel & { kind: 'chat' }, { params, conversation }: C
     },
     limit,
   );
-  if (prompt.kind === 'tokens') return { kind: 'chat', tokens: prompt.tokens };
+  if (prompt.kind === 'tokens') return { ...prompt, kind: 'chat' };
   if (prompt.kind === 'failed') return cannotRender(prompt.why);
   return refusal(
     'bad_request',

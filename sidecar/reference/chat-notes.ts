@@ -16,13 +16,18 @@ export const CHAT_NOTES: Notes = {
     },
     n: { description: 'Replies. The prompt is counted once, every completion in full.', default: 1 },
     parallel_tool_calls: { description: 'Whether one reply may call several tools.' },
-    reasoning_effort: { description: 'Reaches the model’s template, which may ignore it.' },
+    reasoning_effort: {
+      description:
+        'Reaches the model’s template, which may ignore it; `none` asks it for no thought. Absent: a model that can think does.',
+    },
     response_format: { description: '`json_object`: the reply is one valid JSON object.' },
     seed: {
       description:
         'Fixes the random numbers of the reply; reply i uses seed + i. Past 2^53 it is rounded to the nearest double. A reply repeats for certain only when it ran alone.',
     },
-    stop: { description: 'Texts that end the reply; they are not part of it.' },
+    stop: {
+      description: 'Texts that end the reply; they are not part of it. Looked for in the content, not in thoughts.',
+    },
     store: { description: 'Accepted; nothing is stored.', default: false },
     stream: { description: 'Answer as server-sent events.', default: false },
     stream_options: { description: '`include_usage`: send a usage chunk before `[DONE]`.' },
@@ -127,7 +132,7 @@ export const CHAT_NOTES: Notes = {
     prompt_tokens: { description: 'Of the prompt, reused or not.' },
     completion_tokens: { description: 'Generated, over all choices.' },
     total_tokens: { description: 'Both.' },
-    reasoning_tokens: { description: 'Of the completion tokens, those of thought.' },
+    reasoning_tokens: { description: 'Of the completion tokens, those of thought, its marks among them.' },
     completion_tokens_details: { description: 'What the completion tokens were.' },
     prompt_tokens_details: { description: '`cached_tokens`: prompt tokens whose state was reused.' },
   },
