@@ -34,7 +34,8 @@ export function callRules(
   }
   const call = functions.map(({ name }, i) => `${literal(name)} call-between ${parts[i]?.rule ?? ''}`).join(' | ');
   const further = single || syntax.next === undefined ? '' : ` (${spaced(syntax.next)} call-one)*`;
-  const answers = answer && syntax.answer !== undefined ? ` | ${spaced(syntax.answer)} call-answer-unit* "\\"" call-gap "}"` : '';
+  const answers =
+    answer && syntax.answer !== undefined ? ` | ${spaced(syntax.answer)} call-answer-unit* "\\"" call-gap "}"` : '';
   const rules = [
     `${START} ::= ${spaced(syntax.open)} call-one${further} ${spaced(syntax.close)}${answers}`,
     `call-one ::= ${call}`,

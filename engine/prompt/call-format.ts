@@ -42,7 +42,8 @@ export function instructed(conversation: PromptConversation, syntax: CallSyntax)
   if (syntax.answer === undefined) return conversation;
   const [first, ...rest] = conversation.messages;
   if (first?.role !== 'system') return withMessages(conversation, [SYSTEM, ...conversation.messages]);
-  const content = typeof first.content === 'string' ? `${first.content}\n\n${WRAPPED_INSTRUCTION}` : WRAPPED_INSTRUCTION;
+  const content =
+    typeof first.content === 'string' ? `${first.content}\n\n${WRAPPED_INSTRUCTION}` : WRAPPED_INSTRUCTION;
   return withMessages(conversation, [{ ...first, content }, ...rest]);
 }
 

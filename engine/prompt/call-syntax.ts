@@ -2,7 +2,7 @@
  * Finds how a model writes calls, by rendering a turn with two of them and looking at what stands around their parts. What was
  * found is tried on the rendered turn itself: a syntax that does not give the two calls back is not used.
  */
-import { CallParser, type CallEvent } from '../output/calls/call-parser.js';
+import { CallParser, type CallPiece } from '../output/calls/call-parser.js';
 import { ID } from '../output/calls/expected-text.js';
 import type { CallSyntax } from '../protocol.js';
 import type { PromptConversation, PromptMessage } from './conversation.js';
@@ -105,7 +105,8 @@ function syntaxIn(reply: string, probes: readonly Probe[], end: string | undefin
   const open = textOf(reply.slice(0, first.name).replace(THOUGHT, ''), probes);
   const mark = MARK.exec(open)?.[0] ?? '';
   // Words between the mark and the JSON belong to another turn or to the model's prose; a mark that ends turns is none.
-  if (!/^\s*(?:[{[]|$)/.test(open.slice(mark.length)) || (mark === '' && open[0] !== '{') || mark === end) return undefined;
+  if (!/^\s*(?:[{[]|$)/.test(open.slice(mark.length)) || (mark === '' && open[0] !== '{') || mark === end)
+    return undefined;
   const behind = reply.slice((second ?? first).end);
   const ended = end === undefined ? -1 : behind.indexOf(end);
   // Some end a turn with calls otherwise than one with words.
@@ -135,20 +136,18 @@ function textOf(text: string, probes: readonly Probe[]): string {
 
 function givesBack(syntax: CallSyntax, reply: string, probes: readonly Probe[]): boolean {
   const functions = probes.map(({ name }) => name);
-  const parser = new CallParser({ syntax, functions, single: false }, () => true);
-  const texts = callsOf(parser.push(reply.replace(THOUGHT, '')));
+  const parser = new CallParser({ syntax, functions, single: false });
+  const calls = callsOf(parser.push(reply.replace(THOUGHT, '')).calls);
   return (
-    texts.length === probes.length &&
-    probes.every(({ name, value }, i) => texts[i]?.name === name && texts[i].arguments.includes(`"${value}"`))
+    calls.length === probes.length &&
+    probes.every(({ name, value }, i) => calls[i]?.name === name && calls[i].arguments.includes(`"${value}"`))
   );
 }
 
-function callsOf(events: readonly CallEvent[]): { readonly name: string; readonly arguments: string }[] {
-  const calls: { name: string; arguments: string }[] = [];
-  for (const event of events) {
-    if (event.kind === 'call') calls.push({ name: event.name, arguments: '' });
-    const last = calls.at(-1);
-    if (event.kind === 'arguments' && last) last.arguments += event.text;
-  }
-  return calls;
+function callsOf(pieces: readonly CallPiece[]): { readonly name: string; readonly arguments: string }[] {
+  return pieces.flatMap(({ index, name }) => {
+    if (name === undefined) return [];
+    const parts = pieces.filter((piece) => piece.index === index);
+    return [{ name, arguments: parts.map((piece) => piece.arguments).join('') }];
+  });
 }

@@ -1,3 +1,4 @@
+import { callsFormat, instructed, type CallChoice, type CallsFormat } from './call-format.js';
 import type { PromptConversation } from './conversation.js';
 import { guard, type SpecialTexts } from './data-text.js';
 import type { ReplyFormat } from '../protocol.js';
@@ -14,10 +15,18 @@ export interface PromptParts {
   readonly thoughts?: Thoughts;
 }
 
+/** How a reply is wanted. */
+export interface ReplyOptions extends RenderOptions {
+  /** Given when the conversation offers tools. */
+  readonly calls?: CallChoice;
+}
+
 export type ChatPrompt =
   /** Without `format` all of a reply's text is content. */
   | { readonly kind: 'tokens'; readonly tokens: Uint32Array; readonly format?: ReplyFormat }
   | RenderFailure
+  /** The tools cannot be held to; `why` is one sentence for the caller. */
+  | (CallsFormat & { readonly kind: 'unservable' })
   /** Not tokenized: even of the longest tokens it would take this many. */
   | { readonly kind: 'too-long'; readonly atLeast: number };
 
@@ -28,11 +37,16 @@ export type ChatPrompt =
 export function chatPrompt(
   parts: PromptParts,
   conversation: PromptConversation,
-  options: RenderOptions,
+  options: ReplyOptions,
   maxTokens: number,
 ): ChatPrompt {
-  const shaped = parts.template.shape(conversation);
+  const { calls: syntax } = parts.template;
+  const { tools = [] } = conversation;
+  const offer = options.calls && syntax && tools.length > 0 ? { syntax, choice: options.calls } : undefined;
+  const shaped = parts.template.shape(offer ? instructed(conversation, offer.syntax) : conversation);
   if (shaped.kind === 'failed') return shaped;
+  const calls = offer && callsFormat(offer.syntax, tools, offer.choice);
+  if (calls?.kind === 'unservable') return calls;
   const guarded = guard(shaped.shaped, parts.specials);
   if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
   const rendered = parts.template.renderShaped(guarded.value, options);
@@ -40,8 +54,29 @@ export function chatPrompt(
   const atLeast = fewestTokens(parts.vocabulary, rendered.text);
   if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
   const pieces = guarded.mark === undefined ? [rendered.text] : rendered.text.split(guarded.mark);
-  const format = parts.thoughts?.replyFormat(rendered.text);
+  const format = replyFormat(parts, rendered.text, calls);
   return { kind: 'tokens', tokens: tokenizePrompt(parts.vocabulary, pieces), ...(format && { format }) };
+}
+
+function replyFormat(
+  { thoughts, vocabulary }: PromptParts,
+  prompt: string,
+  offered: (CallsFormat & { readonly kind: 'ok' }) | undefined,
+): ReplyFormat | undefined {
+  const thinking = thoughts?.replyFormat(prompt);
+  if (offered === undefined) return thinking;
+  const { calls, grammar } = offered;
+  const { open, between, next = '', close } = calls.syntax;
+  const marks = vocabulary.specialTexts.filter(
+    (text) => text !== '' && [open, between, next, close].some((part) => part.includes(text)),
+  );
+  const after = thinking?.thought.open === true ? thinking.thought.ends[0] : undefined;
+  return {
+    ...thinking,
+    calls,
+    ...(grammar && { grammar: { ...grammar, ...(after !== undefined && { after }) } }),
+    markers: [...new Set([...(thinking?.markers ?? []), ...marks])],
+  };
 }
 
 /** A lower bound of the text's tokens, from its length. */

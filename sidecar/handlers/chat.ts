@@ -48,9 +48,8 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
 }
 
 /** What this sidecar cannot serve yet is refused with a reason, never quietly ignored. */
-function unserved({ firstImage, usesTools, jsonObject }: ChatParams): ContractError | undefined {
+function unserved({ firstImage, jsonObject }: ChatParams): ContractError | undefined {
   if (firstImage !== undefined) return refusals.noVision(firstImage);
-  if (usesTools) return refusals.notServed('tools', 'Tool calls');
   if (jsonObject) return refusals.notServed('response_format', 'JSON mode');
   return undefined;
 }
@@ -134,6 +133,10 @@ function sink(visit: Visit, writer: ReplyWriter, counts: Counts, end: JobEnd): G
     piece: (piece) => {
       counts.set(piece.choice, piece.tokens);
       writer.piece(piece);
+    },
+    call: (piece) => {
+      counts.set(piece.choice, piece.tokens);
+      writer.call(piece);
     },
     finished: (finished) => {
       counts.set(finished.choice, finished.completionTokens);

@@ -20,19 +20,36 @@ const MAX_SPACE = 64;
 
 const MAX_NAME = 64;
 
-export type CallEvent =
-  | { readonly kind: 'content'; readonly text: string }
-  /** A call's name; its arguments follow, as JSON text. */
-  | { readonly kind: 'call'; readonly index: number; readonly name: string }
-  | { readonly kind: 'arguments'; readonly index: number; readonly text: string }
+/** A part of a call's arguments, JSON text. The call's first part names it and has no arguments yet. */
+export interface CallPiece {
+  /** The call's place among the reply's calls. */
+  readonly index: number;
+  readonly name?: string;
+  readonly arguments: string;
+}
+
+/** What became certain of a reply. */
+export interface CallText {
+  readonly content: string;
+  readonly calls: readonly CallPiece[];
+}
+
+/** What holds a reply to a call's syntax while one is being written. */
+export interface CallHold {
+  /** A call begins with `text`, the last that was pushed but for what followed it. False: nothing holds it, so it is no call. */
+  begin(text: string): boolean;
   /** The calls' closing text came out. */
-  | { readonly kind: 'closed' };
+  end(): void;
+}
+
+/** The reply's own grammar holds all of it. */
+const HELD: CallHold = { begin: () => true, end: () => undefined };
 
 type State = 'start' | 'content' | 'head' | 'name' | 'between' | 'arguments' | 'tail' | 'answer' | 'plain' | 'over';
 
 export class CallParser {
   readonly #format: CallFormat;
-  readonly #hold: () => boolean;
+  readonly #hold: CallHold;
   #state: State;
   /** Content not yet passed on: white space, and what may be the beginning of a mark. */
   #held = '';
@@ -46,8 +63,8 @@ export class CallParser {
   #object = new ObjectEnd();
   #string = new StringText();
 
-  /** `hold` is asked when a call can be told: true when a grammar holds the reply to it, from the mark on. */
-  constructor(format: CallFormat, hold: () => boolean) {
+  /** `hold` is asked as soon as a call can be told. */
+  constructor(format: CallFormat, hold: CallHold = HELD) {
     this.#format = format;
     this.#hold = hold;
     this.#state = format.syntax.mark === '' ? 'start' : 'content';
@@ -58,22 +75,22 @@ export class CallParser {
     return this.#calls;
   }
 
-  /** Takes whole characters; returns what became certain, in order. */
-  push(text: string): CallEvent[] {
-    const out: CallEvent[] = [];
-    for (let rest = text; rest !== ''; ) rest = this.#take(rest, out);
+  /** Takes whole characters; returns what became certain. */
+  push(text: string): CallText {
+    const out = new Out();
+    for (let rest = text; rest !== '';) rest = this.#take(rest, out);
     return out;
   }
 
   /** The reply is over: returns content held back. Of a call cut short nothing more comes. */
-  end(): CallEvent[] {
-    const text = this.#held + (this.#certain ? '' : this.#spaces + this.#raw);
+  end(): CallText {
+    const content = this.#held + (this.#certain ? '' : this.#spaces + this.#raw);
     this.#held = this.#spaces = this.#raw = '';
-    return text === '' || (this.#calls > 0 && text.trim() === '') ? [] : [{ kind: 'content', text }];
+    return { content: this.#calls > 0 && content.trim() === '' ? '' : content, calls: [] };
   }
 
   /** Takes some of the text as the present state wants it; returns the rest. */
-  #take(text: string, out: CallEvent[]): string {
+  #take(text: string, out: Out): string {
     switch (this.#state) {
       case 'start':
         return this.#start(text, out);
@@ -90,39 +107,38 @@ export class CallParser {
       case 'answer':
         return this.#readAnswer(text, out);
       case 'plain':
-        out.push({ kind: 'content', text });
-        return '';
+        return this.#emit(text, out);
       case 'over':
         return '';
     }
   }
 
   /** Without a mark a reply is a call when it begins as one, and content otherwise. */
-  #start(text: string, out: CallEvent[]): string {
+  #start(text: string, out: Out): string {
     const all = this.#held + text;
     const begin = all.search(/\S/);
     this.#held = begin < 0 ? all : '';
     if (begin < 0 && all.length <= MAX_SPACE) return '';
-    if (begin >= 0 && all[begin] === '{') return this.#begin(all, begin);
+    if (begin >= 0 && begin <= MAX_SPACE && all[begin] === '{') return this.#begin(all, begin);
     this.#held = '';
     this.#state = 'plain';
     return this.#emit(all, out);
   }
 
-  #content(text: string, out: CallEvent[]): string {
+  #content(text: string, out: Out): string {
     const { mark } = this.#format.syntax;
     const all = this.#held + text;
     this.#held = '';
     const at = all.indexOf(mark);
     if (at >= 0) {
-      const shown = all.slice(0, at).trimEnd();
-      this.#emit(shown, out);
-      return this.#begin(all.slice(shown.length), at - shown.length);
+      const spaces = spacesBefore(all, at);
+      this.#emit(all.slice(0, at - spaces), out);
+      return this.#begin(all.slice(at - spaces), spaces);
     }
     const begun = all.length - beginning(mark, all);
-    const spaces = Math.min(begun - all.slice(0, begun).trimEnd().length, MAX_SPACE);
-    this.#held = all.slice(begun - spaces);
-    return this.#emit(all.slice(0, begun - spaces), out);
+    const shown = begun - spacesBefore(all, begun);
+    this.#held = all.slice(shown);
+    return this.#emit(all.slice(0, shown), out);
   }
 
   #begin(text: string, at: number): string {
@@ -139,7 +155,7 @@ export class CallParser {
     this.#expected = new ExpectedText(texts);
   }
 
-  #expect(text: string, out: CallEvent[]): string {
+  #expect(text: string, out: Out): string {
     for (let i = 0; i < text.length; i++) {
       const unit = text[i] ?? '';
       this.#raw += unit;
@@ -157,13 +173,13 @@ export class CallParser {
   }
 
   #ask(): boolean {
-    this.#certain = this.#hold();
+    this.#certain = this.#hold.begin(this.#raw);
     return this.#certain;
   }
 
-  #matched(which: number, out: CallEvent[]): void {
+  #matched(which: number, out: Out): void {
     if (this.#state === 'between') this.#beginArguments(out);
-    else if (this.#state === 'tail' && which === 0) this.#close(out);
+    else if (this.#state === 'tail' && which === 0) this.#close();
     else if (this.#state === 'head' && which === 1) this.#state = 'answer';
     else {
       this.#name = '';
@@ -171,7 +187,7 @@ export class CallParser {
     }
   }
 
-  #readName(text: string, out: CallEvent[]): string {
+  #readName(text: string, out: Out): string {
     const end = text.search(/[^A-Za-z0-9_-]/);
     const part = end < 0 ? text : text.slice(0, end);
     this.#raw += part;
@@ -184,40 +200,39 @@ export class CallParser {
     return text.slice(part.length);
   }
 
-  #beginArguments(out: CallEvent[]): void {
+  #beginArguments(out: Out): void {
     if (!this.#certain && !this.#ask()) {
       this.#giveUp(out);
       return;
     }
-    out.push({ kind: 'call', index: this.#calls, name: this.#name });
+    out.calls.push({ index: this.#calls, name: this.#name, arguments: '' });
     this.#object = new ObjectEnd();
     this.#state = 'arguments';
   }
 
-  #readArguments(text: string, out: CallEvent[]): string {
+  #readArguments(text: string, out: Out): string {
     const lead = this.#object.begun ? 0 : text.length - text.trimStart().length;
     if (lead > 0) return text.slice(lead);
     const used = this.#object.take(text);
-    const index = this.#calls;
-    out.push({ kind: 'arguments', index, text: text.slice(0, used) });
+    out.calls.push({ index: this.#calls, arguments: text.slice(0, used) });
     if (this.#object.complete) {
       this.#calls += 1;
       const { close, next } = this.#format.syntax;
       this.#raw = '';
       this.#await('tail', next === undefined ? [close] : [close, next]);
-      if (this.#expected.progress === 0) this.#close(out);
+      if (this.#expected.progress === 0) this.#close();
     }
     return text.slice(used);
   }
 
-  #close(out: CallEvent[]): void {
-    out.push({ kind: 'closed' });
+  #close(): void {
+    this.#hold.end();
     this.#spaces = this.#raw = '';
     this.#certain = false;
     this.#state = this.#format.syntax.mark === '' ? 'over' : 'content';
   }
 
-  #readAnswer(text: string, out: CallEvent[]): string {
+  #readAnswer(text: string, out: Out): string {
     // Whatever follows, the reply will not be given back as it was written.
     this.#spaces = this.#raw = '';
     const { text: shown, used } = this.#string.take(text);
@@ -227,17 +242,27 @@ export class CallParser {
   }
 
   /** No call after all. */
-  #giveUp(out: CallEvent[]): void {
+  #giveUp(out: Out): void {
     this.#emit(this.#spaces + this.#raw, out);
     this.#spaces = this.#raw = '';
     this.#certain = false;
     this.#state = this.#format.syntax.mark === '' ? 'plain' : 'content';
   }
 
-  #emit(text: string, out: CallEvent[]): '' {
-    if (text !== '') out.push({ kind: 'content', text });
+  #emit(text: string, out: Out): '' {
+    out.content += text;
     return '';
   }
+}
+
+class Out implements CallText {
+  content = '';
+  readonly calls: CallPiece[] = [];
+}
+
+/** How much of the white space before `at` is held back. */
+function spacesBefore(text: string, at: number): number {
+  return Math.min(at - text.slice(0, at).trimEnd().length, MAX_SPACE);
 }
 
 /** How much of `text`'s end may be the beginning of `mark`, white space before it not counted. */
