@@ -1,5 +1,5 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
-import { MAX_GRAMMAR_CHARACTERS } from './grammar/gbnf.js';
+import { MAX_GRAMMAR_CHARACTERS, MAX_REPETITIONS, repetitions } from './grammar/gbnf.js';
 
 /**
  * Grammars on the addon's own classes (node-llama-cpp's bindings/AddonTypes.d.ts, not exported), which both decoders use:
@@ -32,6 +32,8 @@ interface Bindings {
 
 /** Grammars kept compiled, the last ones used. */
 export const MAX_GRAMMARS = 64;
+/** The largest grammar that is compiled: a little more than the largest one made, which heldBehind lengthens. */
+const MAX_HELD_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;
 
 type Taken =
   | { readonly kind: 'state'; readonly state: GrammarState }
@@ -99,7 +101,7 @@ export class Grammars {
   }
 
   #compile(gbnf: string): GrammarState | undefined {
-    if (gbnf.length > MAX_GRAMMAR_CHARACTERS) return undefined;
+    if (gbnf.length > MAX_HELD_CHARACTERS || repetitions(gbnf) > MAX_REPETITIONS) return undefined;
     const { AddonGrammar, AddonGrammarEvaluationState: State } = this.#bindings;
     try {
       const grammar = new AddonGrammar(gbnf, { addonExports: this.#bindings, rootRuleName: 'root' });

@@ -1,4 +1,5 @@
 import type { Decoder, Sampler } from './decoder.js';
+import { heldBehind } from './grammar/gbnf.js';
 import { ReplyText } from './output/reply-text.js';
 import type { FinishReason, GenerateJob, Output } from './protocol.js';
 import type { ModelTokens } from './task.js';
@@ -24,6 +25,8 @@ export class Reply {
 
   constructor(id: number, choice: number, job: GenerateJob, model: ModelTokens, decoder: Decoder) {
     this.sampler = decoder.sampler({ ...job, seed: (job.seed + choice) >>> 0 });
+    const held = job.format?.grammar;
+    if (held) this.sampler.hold(held.after === undefined ? held.gbnf : heldBehind(held.after, held.gbnf), []);
     this.#id = id;
     this.#choice = choice;
     this.#maxTokens = job.maxTokens;

@@ -48,10 +48,9 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
 }
 
 /** What this sidecar cannot serve yet is refused with a reason, never quietly ignored. */
-function unserved({ firstImage, usesTools, jsonObject }: ChatParams): ContractError | undefined {
+function unserved({ firstImage, usesTools }: ChatParams): ContractError | undefined {
   if (firstImage !== undefined) return refusals.noVision(firstImage);
   if (usesTools) return refusals.notServed('tools', 'Tool calls');
-  if (jsonObject) return refusals.notServed('response_format', 'JSON mode');
   return undefined;
 }
 
@@ -74,9 +73,11 @@ function plan(
   visit.promptTokens = promptTokens;
   const { n, temperature, topP, frequencyPenalty, presencePenalty, stops } = params;
   const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
+  const sampling = { temperature, topP, frequencyPenalty, presencePenalty, seed };
+  const { tokens: prompt, format } = tokens;
   return {
     work: { promptTokens, maxTokens: maxTokens * n },
-    job: { prompt: tokens.tokens, n, maxTokens, temperature, topP, frequencyPenalty, presencePenalty, seed, stops },
+    job: { prompt, n, maxTokens, ...sampling, stops, ...(format && { format }) },
   };
 }
 

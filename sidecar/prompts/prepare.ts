@@ -1,7 +1,9 @@
+import { dataGrammar } from '../../engine/grammar/json.js';
 import { chatPrompt, type ChatPrompt } from '../../engine/prompt/chat-prompt.js';
 import { DECISION_PROMPT_TOKENS, type DecisionTokens } from '../../engine/prompt/decision-prompt.js';
+import type { ReplyFormat } from '../../engine/protocol.js';
 import { parseBody } from '../contracts/parse.js';
-import type { ChatRequest, DecisionRequest, Route } from '../contracts/requests.js';
+import type { ChatParams, ChatRequest, DecisionRequest, Route } from '../contracts/requests.js';
 import { contractError, type ErrorCode } from '../errors.js';
 import type { LoadedModel } from './models.js';
 import type { Checked, Refusal, Tokenized } from './prompt-host.js';
@@ -37,13 +39,18 @@ function chat(model: LoadedModel & { kind: 'chat' }, { params, conversation }: C
     },
     limit,
   );
-  if (prompt.kind === 'tokens') return { kind: 'chat', tokens: prompt.tokens };
+  if (prompt.kind === 'tokens') return { kind: 'chat', tokens: prompt.tokens, ...formatOf(params) };
   if (prompt.kind === 'failed') return cannotRender(prompt.why);
   return refusal(
     'bad_request',
     `The prompt has at least ${prompt.atLeast} tokens; the context holds ${limit}.`,
     'messages',
   );
+}
+
+/** What the reply is to be written in, where that is not plain text. */
+function formatOf({ jsonObject }: ChatParams): { format?: ReplyFormat } {
+  return jsonObject ? { format: { grammar: { gbnf: dataGrammar } } } : {};
 }
 
 function cannotRender(why: (ChatPrompt & { kind: 'failed' })['why']): Refusal {
