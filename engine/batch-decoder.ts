@@ -126,7 +126,7 @@ export class BatchDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new BatchSampler(this.#samplers, sampling, new Held(this.#grammars));
+    return new BatchSampler(this.#samplers, sampling, new Held(this.#grammars, sampling.markers));
   }
 
   /** Puts all parts into one batch; returns where each one's logits will be. */

@@ -12,6 +12,8 @@ export interface Sampling {
   readonly presencePenalty: number;
   /** 32 unsigned bits. */
   readonly seed: number;
+  /** Control tokens, by name, that may come while a grammar holds the reply: its texts are made of them. All others may not. */
+  readonly markers?: readonly string[];
   /** The longest completion, in tokens: bounds the penalties' memory. */
   readonly maxTokens: number;
 }

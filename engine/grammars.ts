@@ -1,5 +1,5 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
-import { MAX_GRAMMAR_CHARACTERS } from './grammar/gbnf.js';
+import { MAX_GRAMMAR_CHARACTERS, MAX_REPETITIONS, repetitions } from './grammar/gbnf.js';
 
 /**
  * Grammars on the addon's own classes (node-llama-cpp's bindings/AddonTypes.d.ts, not exported), which both decoders use:
@@ -32,6 +32,8 @@ interface Bindings {
 
 /** Grammars kept compiled, the last ones used. */
 export const MAX_GRAMMARS = 64;
+/** The largest grammar that is compiled: a little more than the largest one made, which heldBehind lengthens. */
+const MAX_HELD_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;
 
 type Taken =
   | { readonly kind: 'state'; readonly state: GrammarState }
@@ -43,7 +45,7 @@ type Taken =
 /** One model's grammars, compiled once. */
 export class Grammars {
   /** Tokens without a text of their own, which do not end a reply: what they would say in a grammar's eyes nobody reads. */
-  readonly controlTokens: Uint32Array;
+  readonly #controlTokens: Uint32Array;
   readonly #bindings: Bindings;
   readonly #model: LlamaModel;
   readonly #addonModel: unknown;
@@ -54,7 +56,14 @@ export class Grammars {
     this.#bindings = bindings;
     this.#model = model;
     this.#addonModel = addonModel;
-    this.controlTokens = controlTokens(model);
+    this.#controlTokens = controlTokens(model);
+  }
+
+  /** The control tokens that may not come in a reply with these markers. */
+  controlTokensBut(markers: readonly string[]): Uint32Array {
+    if (markers.length === 0) return this.#controlTokens;
+    const names = this.#model.fileInfo.metadata.tokenizer.ggml.tokens;
+    return this.#controlTokens.filter((token) => !markers.includes(names[token] ?? ''));
   }
 
   /** Undefined: this version of the addon does not look as the one known here. */
@@ -99,7 +108,7 @@ export class Grammars {
   }
 
   #compile(gbnf: string): GrammarState | undefined {
-    if (gbnf.length > MAX_GRAMMAR_CHARACTERS) return undefined;
+    if (gbnf.length > MAX_HELD_CHARACTERS || repetitions(gbnf) > MAX_REPETITIONS) return undefined;
     const { AddonGrammar, AddonGrammarEvaluationState: State } = this.#bindings;
     try {
       const grammar = new AddonGrammar(gbnf, { addonExports: this.#bindings, rootRuleName: 'root' });
@@ -113,22 +122,20 @@ export class Grammars {
 /** What holds one reply now. */
 export class Held {
   readonly #grammars: Grammars | undefined;
+  /** What may not be sampled while held. */
+  readonly controlTokens: Uint32Array;
   #state: GrammarState | undefined;
   #unusable = false;
 
-  /** Without `grammars` no grammar can be used. */
-  constructor(grammars: Grammars | undefined) {
+  /** Without `grammars` no grammar can be used. `markers`: as {@link Sampling.markers}. */
+  constructor(grammars: Grammars | undefined, markers: readonly string[] = []) {
     this.#grammars = grammars;
+    this.controlTokens = grammars?.controlTokensBut(markers) ?? new Uint32Array(0);
   }
 
   /** Undefined: nothing. */
   get state(): GrammarState | undefined {
     return this.#state;
-  }
-
-  /** What may not be sampled while held. */
-  get controlTokens(): Uint32Array {
-    return this.#grammars?.controlTokens ?? new Uint32Array(0);
   }
 
   /** As {@link Sampler.hold}. */

@@ -42,7 +42,7 @@ export class IteratorDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new IteratorSampler(sampling, this.#model, new Held(this.#grammars));
+    return new IteratorSampler(sampling, this.#model, new Held(this.#grammars, sampling.markers));
   }
 
   #at(sequence: number): LlamaContextSequence {

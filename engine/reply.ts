@@ -1,5 +1,6 @@
 import type { Decoder, Sampler } from './decoder.js';
 import { callGrammar } from './grammar/calls.js';
+import { heldBehind } from './grammar/gbnf.js';
 import { MAX_CALLS, type CallHold } from './output/calls/call-parser.js';
 import { RecentTokens } from './output/calls/recent-tokens.js';
 import { ReplyText, type ReplyParts } from './output/reply-text.js';
@@ -36,7 +37,13 @@ export class Reply {
   #over = false;
 
   constructor(id: number, choice: number, job: GenerateJob, model: ModelTokens, decoder: Decoder) {
-    this.sampler = decoder.sampler({ ...job, seed: (job.seed + choice) >>> 0 });
+    this.sampler = decoder.sampler({
+      ...job,
+      seed: (job.seed + choice) >>> 0,
+      ...(job.format && { markers: job.format.markers }),
+    });
+    const held = job.format?.grammar;
+    if (held) this.sampler.hold(held.after === undefined ? held.gbnf : heldBehind(held.after, held.gbnf), []);
     this.#id = id;
     this.#choice = choice;
     this.#maxTokens = job.maxTokens;
@@ -46,7 +53,6 @@ export class Reply {
     this.#maxCalls = format?.calls?.single === true ? 1 : MAX_CALLS;
     this.#recent = format?.calls?.gbnf === undefined ? undefined : new RecentTokens();
     this.#text = new ReplyText(job.stops, format, format?.calls && this.#callHold(format.calls));
-    if (format?.grammar) this.sampler.hold(format.grammar.gbnf, []);
   }
 
   /** The token sampled last: the next one to be evaluated. */
@@ -106,7 +112,7 @@ export class Reply {
     return {
       begin: (text) => {
         const since = this.#recent?.since(text);
-        return since !== undefined && this.sampler.hold(callGrammar(gbnf, since.before), since.tokens);
+        return since !== undefined && this.sampler.hold(callGrammar(gbnf, { before: since.before }), since.tokens);
       },
       end: () => this.sampler.release(),
     };

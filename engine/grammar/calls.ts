@@ -1,5 +1,6 @@
 import type { CallSyntax } from '../protocol.js';
 import { grammarText, literal, type GrammarPart, type GrammarText } from './gbnf.js';
+import { anyObject } from './json.js';
 import { schemaGrammar } from './schema.js';
 
 /** A function that may be called; `parameters` is the JSON schema of its arguments. */
@@ -45,9 +46,13 @@ export function callRules(
   return withoutRoot(grammarText(START, [...parts, { rule: START, rules }]));
 }
 
-/** A grammar whose root is these rules' start, behind `before`: text that is there already. */
-export function callGrammar(rules: string, before = ''): string {
-  return `root ::= ${before === '' ? '' : `${literal(before)} `}${START}\n${rules}`;
+/**
+ * A grammar whose root is these rules' start, behind `before`: text that is there already. `orObject`: any JSON object may
+ * come in place of calls.
+ */
+export function callGrammar(rules: string, { before = '', orObject = false } = {}): string {
+  const root = `${before === '' ? '' : `${literal(before)} `}${START}`;
+  return `root ::= ${orObject ? `${root} | ${anyObject.rule}` : root}\n${rules}`;
 }
 
 function withoutRoot(text: GrammarText): GrammarText {

@@ -1,5 +1,5 @@
 import { callGrammar, callRules, type Callable } from '../grammar/calls.js';
-import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol.js';
+import type { CallFormat, CallSyntax } from '../protocol.js';
 import { WRAPPED_INSTRUCTION } from './call-syntax.js';
 import type { PromptConversation, PromptMessage } from './conversation.js';
 
@@ -18,23 +18,28 @@ export type CallsFormat =
       readonly kind: 'ok';
       readonly calls: CallFormat;
       /** Holds all of the reply. Absent: the reply is free until a call begins. */
-      readonly grammar?: Pick<ReplyGrammar, 'gbnf'>;
+      readonly grammar?: string;
     }
   /** `why`: one sentence for the caller, without any of the caller's text. */
   | { readonly kind: 'unservable'; readonly why: string };
 
-/** How the reply's calls are told and held. `tools` are the conversation's, at least one. */
-export function callsFormat(syntax: CallSyntax, tools: readonly object[], choice: CallChoice): CallsFormat {
+/** How the reply's calls are told and held. `tools`: the conversation's, at least one. `json`: content is a JSON object. */
+export function callsFormat(
+  syntax: CallSyntax,
+  tools: readonly object[],
+  choice: CallChoice,
+  json: boolean,
+): CallsFormat {
   const callable = (tools as readonly { readonly function: Callable }[])
     .map((tool) => tool.function)
     .filter(({ name }) => choice.name === undefined || choice.name === name);
   const single = !choice.parallel || syntax.next === undefined;
-  const rules = callRules(syntax, callable, { single, answer: !choice.required });
+  const rules = callRules(syntax, callable, { single, answer: !choice.required && !json });
   if (rules.kind === 'unservable') return rules;
   const calls = { syntax, functions: callable.map(({ name }) => name), single };
-  const whole = choice.required || syntax.answer !== undefined;
+  const whole = choice.required || json || syntax.answer !== undefined;
   if (!whole) return { kind: 'ok', calls: { ...calls, gbnf: rules.gbnf } };
-  return { kind: 'ok', calls, grammar: { gbnf: callGrammar(rules.gbnf) } };
+  return { kind: 'ok', calls, grammar: callGrammar(rules.gbnf, { orObject: json && !choice.required }) };
 }
 
 /** The conversation as a model must see it that does not know the syntax: the first system message says so. */

@@ -1,7 +1,8 @@
 import { callsFormat, instructed, type CallChoice, type CallsFormat } from './call-format.js';
 import type { PromptConversation } from './conversation.js';
 import { guard, type SpecialTexts } from './data-text.js';
-import type { ReplyFormat } from '../protocol.js';
+import { dataGrammar } from '../grammar/json.js';
+import type { CallFormat, ReplyFormat } from '../protocol.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
 import type { Thoughts } from './thought-format.js';
 import { tokenizePrompt, type Vocabulary } from './tokens.js';
@@ -19,6 +20,8 @@ export interface PromptParts {
 export interface ReplyOptions extends RenderOptions {
   /** Given when the conversation offers tools. */
   readonly calls?: CallChoice;
+  /** The content is one JSON object. */
+  readonly jsonObject?: boolean;
 }
 
 export type ChatPrompt =
@@ -45,7 +48,7 @@ export function chatPrompt(
   const offer = options.calls && syntax && tools.length > 0 ? { syntax, choice: options.calls } : undefined;
   const shaped = parts.template.shape(offer ? instructed(conversation, offer.syntax) : conversation);
   if (shaped.kind === 'failed') return shaped;
-  const calls = offer && callsFormat(offer.syntax, tools, offer.choice);
+  const calls = offer && callsFormat(offer.syntax, tools, offer.choice, options.jsonObject ?? false);
   if (calls?.kind === 'unservable') return calls;
   const guarded = guard(shaped.shaped, parts.specials);
   if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
@@ -54,27 +57,30 @@ export function chatPrompt(
   const atLeast = fewestTokens(parts.vocabulary, rendered.text);
   if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
   const pieces = guarded.mark === undefined ? [rendered.text] : rendered.text.split(guarded.mark);
-  const format = replyFormat(parts, rendered.text, calls);
+  const grammar = calls ? calls.grammar : options.jsonObject === true ? dataGrammar : undefined;
+  const format = replyFormat(parts, rendered.text, calls?.calls, grammar);
   return { kind: 'tokens', tokens: tokenizePrompt(parts.vocabulary, pieces), ...(format && { format }) };
 }
 
+/** `grammar` holds the content of the whole reply. */
 function replyFormat(
   { thoughts, vocabulary }: PromptParts,
   prompt: string,
-  offered: (CallsFormat & { readonly kind: 'ok' }) | undefined,
+  calls: CallFormat | undefined,
+  grammar: string | undefined,
 ): ReplyFormat | undefined {
   const thinking = thoughts?.replyFormat(prompt);
-  if (offered === undefined) return thinking;
-  const { calls, grammar } = offered;
-  const { open, between, next = '', close } = calls.syntax;
+  if (calls === undefined && grammar === undefined) return thinking;
+  const { open = '', between = '', next = '', close = '' } = calls?.syntax ?? {};
   const marks = vocabulary.specialTexts.filter(
     (text) => text !== '' && [open, between, next, close].some((part) => part.includes(text)),
   );
+  // A thought that the prompt has begun comes first; one that it has not begun is not to come.
   const after = thinking?.thought.open === true ? thinking.thought.ends[0] : undefined;
   return {
     ...thinking,
-    calls,
-    ...(grammar && { grammar: { ...grammar, ...(after !== undefined && { after }) } }),
+    ...(calls && { calls }),
+    ...(grammar !== undefined && { grammar: { gbnf: grammar, ...(after !== undefined && { after }) } }),
     markers: [...new Set([...(thinking?.markers ?? []), ...marks])],
   };
 }

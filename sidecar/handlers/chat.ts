@@ -48,9 +48,8 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
 }
 
 /** What this sidecar cannot serve yet is refused with a reason, never quietly ignored. */
-function unserved({ firstImage, jsonObject }: ChatParams): ContractError | undefined {
+function unserved({ firstImage }: ChatParams): ContractError | undefined {
   if (firstImage !== undefined) return refusals.noVision(firstImage);
-  if (jsonObject) return refusals.notServed('response_format', 'JSON mode');
   return undefined;
 }
 
@@ -74,10 +73,10 @@ function plan(
   const { n, temperature, topP, frequencyPenalty, presencePenalty, stops } = params;
   const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
   const sampling = { temperature, topP, frequencyPenalty, presencePenalty, seed };
-  const format = tokens.format && { format: tokens.format };
+  const { tokens: prompt, format } = tokens;
   return {
     work: { promptTokens, maxTokens: maxTokens * n },
-    job: { prompt: tokens.tokens, n, maxTokens, ...sampling, stops, ...format },
+    job: { prompt, n, maxTokens, ...sampling, stops, ...(format && { format }) },
   };
 }
 

@@ -35,6 +35,7 @@ function chat(model: LoadedModel & { kind: 'chat' }, { params, conversation }: C
       addGenerationPrompt: true,
       ...(params.reasoningEffort === undefined ? {} : { reasoningEffort: params.reasoningEffort }),
       ...(params.calls && { calls: params.calls }),
+      jsonObject: params.jsonObject,
     },
     limit,
   );

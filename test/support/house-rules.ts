@@ -41,7 +41,11 @@ export const rooms: readonly Room[] = [
   { name: 'access', path: folder('sidecar/access'), sees: FIRST },
   { name: 'admission', path: folder('sidecar/admission'), sees: FIRST },
   { name: 'usage', path: folder('sidecar/usage'), sees: FIRST },
-  { name: 'prompts', path: folder('sidecar/prompts'), sees: [...FIRST, 'engine/protocol', 'engine/prompt', 'engine/grammar'] },
+  {
+    name: 'prompts',
+    path: folder('sidecar/prompts'),
+    sees: [...FIRST, 'engine/protocol', 'engine/prompt', 'engine/grammar'],
+  },
   { name: 'engine-client', path: folder('sidecar/engine-client'), sees: [...FIRST, 'engine/protocol'] },
   { name: 'http', path: folder('sidecar/http'), sees: FIRST },
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
