@@ -195,7 +195,9 @@ function misplaced(pending: Pending, output: Output): string | undefined {
     default:
       if (pending.kind !== 'generate') return 'wrong-kind';
       if (output.choice >= expected || pending.ended.has(output.choice)) return 'wrong-choice';
-      return output.kind === 'call' && !inTurn(output, pending.calls.get(output.choice) ?? 0) ? 'wrong-call' : undefined;
+      return output.kind === 'call' && !inTurn(output, pending.calls.get(output.choice) ?? 0)
+        ? 'wrong-call'
+        : undefined;
   }
 }
 

@@ -20,9 +20,11 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
   let writer: ReplyWriter | undefined;
   try {
     const { facts } = arrival.model.engine;
-    const missing = unserved(arrival.params);
-    if (missing || !facts) {
-      visit.fail(missing ?? refusals.cold(arrival.model.engine.readyInMs));
+    const { firstImage } = arrival.params;
+    if (firstImage !== undefined || !facts) {
+      visit.fail(
+        firstImage === undefined ? refusals.cold(arrival.model.engine.readyInMs) : refusals.noVision(firstImage),
+      );
       return;
     }
     // Before the wait for a seat, since a stream is kept alive through that too.
@@ -45,12 +47,6 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
     arrival.release();
     arrival.claim.release();
   }
-}
-
-/** What this sidecar cannot serve yet is refused with a reason, never quietly ignored. */
-function unserved({ firstImage }: ChatParams): ContractError | undefined {
-  if (firstImage !== undefined) return refusals.noVision(firstImage);
-  return undefined;
 }
 
 /** The last checks, now that the prompt's length is known, and the job for the engine. */
