@@ -119,7 +119,7 @@ export class CallParser {
     const begin = all.search(/\S/);
     this.#held = begin < 0 ? all : '';
     if (begin < 0 && all.length <= MAX_SPACE) return '';
-    if (begin >= 0 && begin <= MAX_SPACE && all[begin] === '{') return this.#begin(all, begin);
+    if (begin >= 0 && begin <= MAX_SPACE && all[begin] === '{') return this.#begin(all, begin, out);
     this.#held = '';
     this.#state = 'plain';
     return this.#emit(all, out);
@@ -133,7 +133,7 @@ export class CallParser {
     if (at >= 0) {
       const spaces = spacesBefore(all, at);
       this.#emit(all.slice(0, at - spaces), out);
-      return this.#begin(all.slice(at - spaces), spaces);
+      return this.#begin(all.slice(at - spaces), spaces, out);
     }
     const begun = all.length - beginning(mark, all);
     const shown = begun - spacesBefore(all, begun);
@@ -141,18 +141,21 @@ export class CallParser {
     return this.#emit(all.slice(0, shown), out);
   }
 
-  #begin(text: string, at: number): string {
+  #begin(text: string, at: number, out: Out): string {
     const { open, answer } = this.#format.syntax;
     this.#spaces = text.slice(0, at);
     this.#raw = '';
     this.#certain = false;
-    this.#await('head', answer === undefined ? [open] : [open, answer]);
+    this.#await('head', answer === undefined ? [open] : [open, answer], out);
     return text.slice(at);
   }
 
-  #await(state: 'head' | 'between' | 'tail', texts: readonly string[]): void {
+  /** Goes on to a state that one of these texts leads out of; an empty one does so at once. */
+  #await(state: 'head' | 'between' | 'tail', texts: readonly string[], out: Out): void {
     this.#state = state;
     this.#expected = new ExpectedText(texts);
+    const { progress } = this.#expected;
+    if (typeof progress === 'number') this.#matched(progress, out);
   }
 
   #expect(text: string, out: Out): string {
@@ -196,7 +199,7 @@ export class CallParser {
       this.#giveUp(out);
       return text.slice(part.length);
     }
-    if (end >= 0) this.#await('between', [this.#format.syntax.between]);
+    if (end >= 0) this.#await('between', [this.#format.syntax.between], out);
     return text.slice(part.length);
   }
 
@@ -219,8 +222,7 @@ export class CallParser {
       this.#calls += 1;
       const { close, next } = this.#format.syntax;
       this.#raw = '';
-      this.#await('tail', next === undefined ? [close] : [close, next]);
-      if (this.#expected.progress === 0) this.#close();
+      this.#await('tail', next === undefined ? [close] : [close, next], out);
     }
     return text.slice(used);
   }
