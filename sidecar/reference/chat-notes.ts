@@ -17,7 +17,10 @@ export const CHAT_NOTES: Notes = {
     n: { description: 'Replies. The prompt is counted once, every completion in full.', default: 1 },
     parallel_tool_calls: { description: 'Whether one reply may call several tools.' },
     reasoning_effort: { description: 'Reaches the model’s template, which may ignore it.' },
-    response_format: { description: '`json_object`: the reply is one valid JSON object.' },
+    response_format: {
+      description:
+        '`json_object`: the reply is one valid JSON object and nothing else, held by a grammar whatever the model wants. A reply that the longest completion cut (`length`), or a stop string, is the beginning of one.',
+    },
     seed: {
       description:
         'Fixes the random numbers of the reply; reply i uses seed + i. Past 2^53 it is rounded to the nearest double. A reply repeats for certain only when it ran alone.',

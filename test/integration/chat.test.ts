@@ -147,11 +147,6 @@ t.test('what cannot be is refused before it runs', async (t) => {
       { status: 400, code: 'bad_request', param: 'messages[1].content[1]' },
     ],
     ['tools', { messages: [user('the')], tools: [tool] }, { status: 422, code: 'unprocessable', param: 'tools' }],
-    [
-      'JSON mode',
-      { messages: [user('the')], response_format: { type: 'json_object' } },
-      { status: 422, code: 'unprocessable', param: 'response_format' },
-    ],
     ['a field of another contract', { messages: [user('the')], top_k: 3 }, { status: 400, code: 'bad_request' }],
   ] as const;
   for (const [what, body, error] of cases) t.match(await refusalOf(await sidecar.chat(body)), error, what);

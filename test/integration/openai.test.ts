@@ -4,6 +4,7 @@ import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const sidecar = await Sidecar.start(t, { seats: 2, contextPerSeat: 16_000 });
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
+const TAKES_NONE = { type: 'object', properties: {} };
 const request = {
   model: CHAT,
   temperature: 0,
@@ -74,8 +75,12 @@ t.test('errors arrive as their typed exceptions', async (t) => {
       UnprocessableEntityError,
       422,
       'unprocessable',
-      'response_format',
-      () => completions.create({ ...request, response_format: { type: 'json_object' } }),
+      'tools',
+      () =>
+        completions.create({
+          ...request,
+          tools: [{ type: 'function', function: { name: 'f', parameters: TAKES_NONE } }],
+        }),
     ],
   ] as const;
   for (const [type, status, code, param, call] of cases) {

@@ -190,6 +190,5 @@ export function otherRefusals(): readonly Refusal[] {
     { status: 413, path: '/systemone', body: systemOneBody({ state: `${canary()} `.repeat(60_000) }) },
     { status: 422, path: CHATS, body: chatBody(toolFields()) },
     { status: 422, path: CHATS, body: chatBody({ messages: toolMessages(), ...toolFields(), tool_choice: 'auto' }) },
-    { status: 422, path: CHATS, body: chatBody({ response_format: { type: 'json_object' } }) },
   ];
 }

@@ -41,7 +41,7 @@ export class Gbnf {
   reads(text: string): Verdict {
     const characters = Array.from(text, (character) => character.codePointAt(0) ?? 0);
     const known = new Map<Node, Map<number, ReadonlySet<number>>>();
-    let hungry = false;
+    const seen = { end: false };
     const ends = (node: Node, from: number): ReadonlySet<number> => {
       const before = known.get(node)?.get(from);
       if (before) return before;
@@ -58,7 +58,7 @@ export class Gbnf {
           return ends(this.#rule(node.name), from);
         case 'class': {
           const character = characters[from];
-          if (character === undefined) hungry = true;
+          if (character === undefined) seen.end = true;
           return new Set(character !== undefined && allows(node, character) ? [from + 1] : []);
         }
         case 'all':
@@ -77,7 +77,7 @@ export class Gbnf {
       }
     };
     const whole = ends(this.#rule('root'), 0).has(characters.length);
-    return whole ? 'whole' : hungry ? 'begun' : 'no';
+    return whole ? 'whole' : seen.end ? 'begun' : 'no';
   }
 
   #rule(name: string): Node {

@@ -51,9 +51,10 @@ t.test('behind a text the reply is held, before it free', (t) => {
     ['</think>a', 'whole'],
     ['free\n<</think>b', 'whole'],
     ['</thi</think>a', 'whole'],
+    ['</think>\n\nb', 'whole'],
     ['</think>', 'begun'],
     ['a', 'begun'],
-    ['</think> a', 'no'],
+    ['</think>\n\n\na', 'no'],
     ['</think></think>a', 'no'],
   ] as const) {
     t.equal(held.reads(text), verdict, text);
