@@ -77,6 +77,11 @@ export class Grammars {
     return new Grammars(bindings, model, inner._model);
   }
 
+  /** Grammars kept now. */
+  get size(): number {
+    return this.#compiled.size;
+  }
+
   /** A state of its own for one reply, in which the grammar's root has read `tokens`. */
   take(gbnf: string, tokens: readonly number[]): Taken {
     const fresh = this.#fresh(gbnf);

@@ -75,7 +75,7 @@ export interface ReplyFormat {
 export interface ReplyGrammar {
   /** GBNF made by engine/grammar, its root rule on the first line. */
   readonly gbnf: string;
-  /** The reply is free up to this text, which must come, and held from behind it on. Absent: from its first token. */
+  /** The reply is free up to this text, which must come, and held from behind it on (heldBehind). Absent: at once. */
   readonly after?: string;
 }
 

@@ -29,7 +29,8 @@ export function grammarText(root: string, parts: readonly GrammarPart[]): Gramma
 
 /**
  * The grammar of any text up to and including `after`, at its first place, and from there on of what `gbnf` allows: an
- * automaton (Knuth-Morris-Pratt) whose states are rules. `gbnf` as {@link grammarText} makes it, `after` not empty.
+ * automaton (Knuth-Morris-Pratt) whose states are rules. `gbnf` as {@link grammarText} makes it, `after` not empty. Between
+ * the two a blank or two lines may end, since models know their markers together with those as one token.
  */
 export function heldBehind(after: string, gbnf: string): string {
   const characters = Array.from(after);
@@ -42,7 +43,7 @@ export function heldBehind(after: string, gbnf: string): string {
     const alternatives = [...onward.map(({ next, reached }) => `${literal(next)} ${state(reached)}`), other];
     return `${state(matched)} ::= ${alternatives.join(' | ')}`;
   });
-  return [`root ::= ${state(0)}`, ...rules, gbnf.replace(/^root/, 'held')].join('\n');
+  return [`root ::= ${state(0)}`, ...rules, gbnf.replace(/^root ::= (.*)/, 'held ::= [ \\n]{0,2} ($1)')].join('\n');
 }
 
 /** Length of the longest beginning of `wanted` that `read` ends with. */

@@ -23,7 +23,10 @@ export const CHAT_NOTES: Notes = {
       description:
         'Reaches the model’s template, which may ignore it; `none` asks it for no thought. Absent: a model that can think does.',
     },
-    response_format: { description: '`json_object`: the reply is one valid JSON object.' },
+    response_format: {
+      description:
+        '`json_object`: the reply is one valid JSON object and nothing else, held by a grammar whatever the model wants. A reply that the longest completion cut (`length`), or a stop string, is the beginning of one.',
+    },
     seed: {
       description:
         'Fixes the random numbers of the reply; reply i uses seed + i. Past 2^53 it is rounded to the nearest double. A reply repeats for certain only when it ran alone.',
