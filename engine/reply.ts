@@ -1,10 +1,13 @@
 import type { Decoder, Sampler } from './decoder.js';
-import { ReplyText } from './output/reply-text.js';
-import type { ReplyPiece } from './output/thought.js';
-import type { FinishReason, GenerateJob, Output } from './protocol.js';
+import { callGrammar } from './grammar/calls.js';
+import { heldBehind } from './grammar/gbnf.js';
+import { MAX_CALLS, type CallHold } from './output/calls/call-parser.js';
+import { RecentTokens } from './output/calls/recent-tokens.js';
+import { ReplyText, type ReplyParts } from './output/reply-text.js';
+import type { CallFormat, FinishReason, GenerateJob, Output } from './protocol.js';
 import type { ModelTokens } from './task.js';
 
-const NOTHING: ReplyPiece = { reasoning: '', content: '' };
+const NOTHING: ReplyParts = { reasoning: '', content: '', calls: [] };
 
 /** What ended a reply. */
 interface End {
@@ -22,6 +25,10 @@ export class Reply {
   readonly #text: ReplyText;
   /** Control tokens that have text in this reply. */
   readonly #markers: ReadonlySet<string>;
+  /** Calls that end the reply. */
+  readonly #maxCalls: number;
+  /** Kept where a call may have to be held from its mark on. */
+  readonly #recent: RecentTokens | undefined;
   /** Completion tokens sampled, the end token among them. */
   #tokens = 0;
   /** Of these, those up to the end of the last thought, its marks among them. */
@@ -30,13 +37,22 @@ export class Reply {
   #over = false;
 
   constructor(id: number, choice: number, job: GenerateJob, model: ModelTokens, decoder: Decoder) {
-    this.sampler = decoder.sampler({ ...job, seed: (job.seed + choice) >>> 0 });
+    this.sampler = decoder.sampler({
+      ...job,
+      seed: (job.seed + choice) >>> 0,
+      ...(job.format && { markers: job.format.markers }),
+    });
+    const held = job.format?.grammar;
+    if (held) this.sampler.hold(held.after === undefined ? held.gbnf : heldBehind(held.after, held.gbnf), []);
     this.#id = id;
     this.#choice = choice;
     this.#maxTokens = job.maxTokens;
     this.#model = model;
-    this.#text = new ReplyText(job.stops, job.format?.thought);
-    this.#markers = new Set(job.format?.markers);
+    const { format } = job;
+    this.#markers = new Set(format?.markers);
+    this.#maxCalls = format?.calls?.single === true ? 1 : MAX_CALLS;
+    this.#recent = format?.calls?.gbnf === undefined ? undefined : new RecentTokens();
+    this.#text = new ReplyText(job.stops, format, format?.calls && this.#callHold(format.calls));
   }
 
   /** The token sampled last: the next one to be evaluated. */
@@ -59,26 +75,47 @@ export class Reply {
     if (this.#model.isEnd(token)) {
       end = { reason: 'stop', matchedStop: token };
     } else {
-      piece = this.#text.push(this.#bytes(token));
-      if (this.#text.matchedStop !== undefined) end = { reason: 'stop', matchedStop: this.#text.matchedStop };
+      const bytes = this.#bytes(token);
+      this.#recent?.push(token, bytes);
+      piece = this.#text.push(bytes);
+      if (this.#text.calls >= this.#maxCalls) end = { reason: 'tool_calls' };
+      else if (this.#text.matchedStop !== undefined) end = { reason: 'stop', matchedStop: this.#text.matchedStop };
       else if (this.#tokens >= this.#maxTokens) end = { reason: 'length' };
     }
     if (thinking || this.#text.isThinking()) this.#reasoningTokens = this.#tokens;
     if (end) {
       const last = this.#text.end();
-      piece = { reasoning: piece.reasoning + last.reasoning, content: piece.content + last.content };
+      piece = {
+        reasoning: piece.reasoning + last.reasoning,
+        content: piece.content + last.content,
+        calls: [...piece.calls, ...last.calls],
+      };
     }
     this.#emit(piece, out);
     if (!end) return;
+    if (end.reason === 'stop' && this.#text.calls > 0) end = { ...end, reason: 'tool_calls' };
     this.#over = true;
     const counts = { completionTokens: this.#tokens, reasoningTokens: this.#reasoningTokens };
     out.push({ id: this.#id, choice: this.#choice, kind: 'finished', ...end, ...counts });
   }
 
-  #emit({ reasoning, content }: ReplyPiece, out: Output[]): void {
-    const common = { id: this.#id, choice: this.#choice, kind: 'piece', tokens: this.#tokens } as const;
-    if (reasoning !== '') out.push({ ...common, channel: 'reasoning', text: reasoning });
-    if (content !== '') out.push({ ...common, channel: 'content', text: content });
+  #emit({ reasoning, content, calls }: ReplyParts, out: Output[]): void {
+    const common = { id: this.#id, choice: this.#choice, tokens: this.#tokens };
+    if (reasoning !== '') out.push({ ...common, kind: 'piece', channel: 'reasoning', text: reasoning });
+    if (content !== '') out.push({ ...common, kind: 'piece', channel: 'content', text: content });
+    for (const call of calls) out.push({ ...common, kind: 'call', ...call });
+  }
+
+  /** Holds a call from the token that its text begins in; absent where the reply's own grammar does. */
+  #callHold({ gbnf }: CallFormat): CallHold | undefined {
+    if (gbnf === undefined) return undefined;
+    return {
+      begin: (text) => {
+        const since = this.#recent?.since(text);
+        return since !== undefined && this.sampler.hold(callGrammar(gbnf, { before: since.before }), since.tokens);
+      },
+      end: () => this.sampler.release(),
+    };
   }
 
   #bytes(token: number): Uint8Array {

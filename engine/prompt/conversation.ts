@@ -98,7 +98,9 @@ function shapeContent(text: string | undefined, shape: Shape): unknown {
   return shape.content === 'string' ? text : [{ type: 'text', text }];
 }
 
-function shapeCall(call: PromptToolCall, shape: Shape): object {
+/** Of a call no more than templates know: some write down whatever they are given. */
+function shapeCall({ id, type, function: called }: PromptToolCall, shape: Shape): object {
+  const call = { id, type, function: called };
   if (shape.arguments === 'string') return call;
   const text = call.function.arguments;
   // Callers send no text at all for a call without arguments.

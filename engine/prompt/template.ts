@@ -1,5 +1,7 @@
-import { formatDate } from './dates.js';
+import type { CallSyntax } from '../protocol.js';
+import { callSyntaxOf } from './call-syntax.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
+import { formatDate } from './dates.js';
 import { JinjaTemplate } from './jinja.js';
 import { probeShape } from './template-probe.js';
 import { thoughtsOf } from './thought-format.js';
@@ -57,11 +59,14 @@ interface TemplateSource {
 /** A model's chat template, and the form of conversation that it was found to cope with. */
 export class ChatTemplate {
   readonly capabilities: TemplateCapabilities;
+  /** How its model writes calls; absent: the template has no tools. */
+  readonly calls: CallSyntax | undefined;
   readonly #template: TemplateSource;
   readonly #shape: Shape;
 
-  constructor(template: TemplateSource, shape: Shape, tools: boolean) {
-    this.capabilities = { tools, system: shape.system };
+  constructor(template: TemplateSource, shape: Shape, calls: CallSyntax | undefined) {
+    this.capabilities = { tools: calls !== undefined, system: shape.system };
+    this.calls = calls;
     this.#template = template;
     this.#shape = shape;
   }
@@ -101,11 +106,13 @@ export function makeTemplate(
   } catch (error) {
     return { kind: 'bad', problem: `the chat template does not parse: ${lineOf(error)}` };
   }
-  const probed = probeShape((conversation, shape) =>
-    renderWith(template, shapeConversation(conversation, shape), { addGenerationPrompt: true }),
-  );
+  const render = (conversation: PromptConversation, shape: Shape) =>
+    renderWith(template, shapeConversation(conversation, shape), { addGenerationPrompt: true });
+  const probed = probeShape(render);
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
-  return { kind: 'ok', template: new ChatTemplate(template, probed.shape, probed.tools) };
+  const { shape, tools } = probed;
+  const calls = tools ? callSyntaxOf((conversation) => render(conversation, shape)) : undefined;
+  return { kind: 'ok', template: new ChatTemplate(template, shape, calls) };
 }
 
 /** Throws a SyntaxError. */

@@ -10,7 +10,7 @@ export type NoResult = { readonly kind: 'failed' } | { readonly kind: 'aborted' 
 /** A body checked against its contract. */
 export type Checked = { readonly kind: 'checked'; readonly params: Params } | Refusal | NoResult;
 
-/** A prompt as tokens, and how the replies to it are taken apart. `tails[i]` and `labels[i]` belong to question i. */
+/** A prompt as tokens, and how its replies are held and taken apart. `tails[i]` and `labels[i]` belong to question i. */
 export type Tokenized =
   | { readonly kind: 'chat'; readonly tokens: Uint32Array; readonly format?: ReplyFormat }
   | {

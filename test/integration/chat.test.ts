@@ -146,7 +146,9 @@ t.test('thought goes to reasoning_content, is counted, and is not looked through
 });
 
 t.test('what cannot be is refused before it runs', async (t) => {
-  const tool = { type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } };
+  const nothing = { allOf: [{ enum: [1] }, { enum: [2] }] };
+  const parameters = { type: 'object', properties: { x: nothing }, required: ['x'] };
+  const tool = { type: 'function', function: { name: 'f', parameters } };
   const image = { type: 'image_url', image_url: { url: 'https://pictures.example/one.png' } };
   const { usage } = await complete(sidecar, 'the', { max_tokens: 1 });
   const cases = [
@@ -170,11 +172,10 @@ t.test('what cannot be is refused before it runs', async (t) => {
       { messages: [user('the'), user([{ type: 'text', text: 'see' }, image])] },
       { status: 400, code: 'bad_request', param: 'messages[1].content[1]' },
     ],
-    ['tools', { messages: [user('the')], tools: [tool] }, { status: 422, code: 'unprocessable', param: 'tools' }],
     [
-      'JSON mode',
-      { messages: [user('the')], response_format: { type: 'json_object' } },
-      { status: 422, code: 'unprocessable', param: 'response_format' },
+      'a tool that nothing can be passed to',
+      { messages: [user('the')], tools: [tool] },
+      { status: 422, code: 'unprocessable', param: 'tools' },
     ],
     ['a field of another contract', { messages: [user('the')], top_k: 3 }, { status: 400, code: 'bad_request' }],
   ] as const;

@@ -52,6 +52,8 @@ export class FakeDecoder implements Decoder {
     const made: FakeSampler = {
       sampling,
       disposed: false,
+      hold: () => true,
+      release: () => undefined,
       dispose() {
         this.disposed = true;
       },

@@ -41,7 +41,11 @@ export const rooms: readonly Room[] = [
   { name: 'access', path: folder('sidecar/access'), sees: FIRST },
   { name: 'admission', path: folder('sidecar/admission'), sees: FIRST },
   { name: 'usage', path: folder('sidecar/usage'), sees: FIRST },
-  { name: 'prompts', path: folder('sidecar/prompts'), sees: [...FIRST, 'engine/protocol', 'engine/prompt'] },
+  {
+    name: 'prompts',
+    path: folder('sidecar/prompts'),
+    sees: [...FIRST, 'engine/protocol', 'engine/prompt', 'engine/grammar'],
+  },
   { name: 'engine-client', path: folder('sidecar/engine-client'), sees: [...FIRST, 'engine/protocol'] },
   { name: 'http', path: folder('sidecar/http'), sees: FIRST },
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
@@ -51,12 +55,16 @@ export const rooms: readonly Room[] = [
 
   { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
   { name: 'engine/task', path: file('engine', 'task|decoder'), sees: ['engine/protocol'] },
-  { name: 'engine/prompt', path: folder('engine/prompt'), sees: ['engine/protocol'] },
+  {
+    name: 'engine/prompt',
+    path: folder('engine/prompt'),
+    sees: ['engine/protocol', 'engine/output', 'engine/grammar'],
+  },
   { name: 'engine/output', path: folder('engine/output'), sees: ['engine/protocol'] },
-  { name: 'engine/grammar', path: file('engine', 'grammar'), sees: ['engine/protocol'] },
+  { name: 'engine/grammar', path: folder('engine/grammar'), sees: ['engine/protocol'] },
   {
     name: 'engine/runtime',
-    path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences'),
+    path: file('engine', 'runtime|batch-decoder|grammars|iterator-decoder|sequences'),
     sees: ENGINE_PURE,
   },
   { name: 'engine/jobs', path: file('engine', 'generation|reply|scoring'), sees: ENGINE_RUNTIME },

@@ -32,14 +32,14 @@ t.test('finds a stop across tokens', (t) => {
 });
 
 t.test('a stop string counts in the content alone', (t) => {
-  const format = { open: true, starts: ['<think>'], ends: ['</think>'], breaks: [], headers: [] };
-  const reply = new ReplyText(['.'], format);
-  t.same(reply.push(Buffer.from('Hm. Hm')), { reasoning: 'Hm. Hm', content: '' });
+  const thought = { open: true, starts: ['<think>'], ends: ['</think>'], breaks: [], headers: [] };
+  const reply = new ReplyText(['.'], { thought });
+  t.same(reply.push(Buffer.from('Hm. Hm')), { reasoning: 'Hm. Hm', content: '', calls: [] });
   t.equal(reply.isThinking(), true);
   t.equal(reply.matchedStop, undefined);
-  t.same(reply.push(Buffer.from('</think>Yes. No')), { reasoning: '', content: 'Yes' });
+  t.same(reply.push(Buffer.from('</think>Yes. No')), { reasoning: '', content: 'Yes', calls: [] });
   t.equal(reply.isThinking(), false);
   t.equal(reply.matchedStop, '.');
-  t.same(reply.end(), { reasoning: '', content: '' });
+  t.same(reply.end(), { reasoning: '', content: '', calls: [] });
   t.end();
 });
