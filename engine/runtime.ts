@@ -13,7 +13,7 @@ import {
 import type { Decoder } from './decoder.js';
 import { BatchDecoder } from './batch-decoder.js';
 import { IteratorDecoder, sequenceOrder } from './iterator-decoder.js';
-import { tokenBytes } from './output/token-bytes.js';
+import { controlText, tokenBytes } from './output/token-bytes.js';
 import { makeDecisionPrompt } from './prompt/decision-prompt.js';
 import { makePromptParts } from './prompt/prompt-parts.js';
 import { vocabularyOf } from './prompt/vocabulary.js';
@@ -74,7 +74,11 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   const texts = vocabularyTexts(info, model);
   return {
     decoder,
-    tokens: { isEnd: (token) => model.isEogToken(token as Token), bytes: tokenBytes(texts) },
+    tokens: {
+      isEnd: (token) => model.isEogToken(token as Token),
+      bytes: tokenBytes(texts),
+      control: controlText(texts),
+    },
     name: info.metadata.general.name ?? info.metadata.general.architecture,
     vocabulary: texts.tokens.length,
     weightVersion,

@@ -12,6 +12,7 @@ const LETTER_A = 97;
 const model: ModelTokens = {
   isEnd: (token) => token === END,
   bytes: (token) => (token === END ? new Uint8Array() : Uint8Array.of(token)),
+  control: () => undefined,
 };
 
 /** Says the alphabet, one letter further with every token the sequence holds beyond its first. */
@@ -25,10 +26,15 @@ class Bench {
 
   constructor(seats: number, next: ConstructorParameters<typeof FakeDecoder>[0] = alphabet, prefillTokensPerStep = 8) {
     this.decoder = new FakeDecoder(next);
-    this.loop = new StepLoop(this.decoder, model, { seats, contextPerSeat: 64, prefillTokensPerStep, prefillShare: 100, prefixReuse: 'auto' }, (_, outputs) => {
-      this.outputs.push(...outputs);
-      for (const output of outputs) this.#events.emit(`${output.id}:${output.kind}`, output);
-    });
+    this.loop = new StepLoop(
+      this.decoder,
+      model,
+      { seats, contextPerSeat: 64, prefillTokensPerStep, prefillShare: 100, prefixReuse: 'auto' },
+      (_, outputs) => {
+        this.outputs.push(...outputs);
+        for (const output of outputs) this.#events.emit(`${output.id}:${output.kind}`, output);
+      },
+    );
   }
 
   of(id: number): Output[] {
@@ -88,6 +94,60 @@ t.test('an end token and a stop string end the reply and say so', async (t) => {
   await stops.ends(1);
   t.match(stops.of(1).at(-2), { kind: 'finished', reason: 'stop', matchedStop: 'cd', completionTokens: 4 });
   t.equal(stops.text(1), 'ab');
+});
+
+t.test('a thought goes out on its own channel and is counted, its marks included', async (t) => {
+  const [THINK, ENOUGH] = [1000, 1001];
+  const named = { ...model, control: (token: number) => ({ [THINK]: '<t>', [ENOUGH]: '</t>' })[token] };
+  const said = [THINK, 97, 98, ENOUGH, 99, 46];
+  const thought = { open: false, starts: ['<t>'], ends: ['</t>'], breaks: [], headers: [] };
+  const run = async (more: Partial<GenerateJob>): Promise<Output[]> => {
+    const outputs: Output[] = [];
+    await new Promise<void>((done) => {
+      const decoder = new FakeDecoder((held) => said[held.length - 1] ?? END);
+      const limits = {
+        seats: 1,
+        contextPerSeat: 64,
+        prefillTokensPerStep: 8,
+        prefillShare: 100,
+        prefixReuse: 'off',
+      } as const;
+      const loop = new StepLoop(decoder, named, limits, (_, outs) => {
+        outputs.push(...outs);
+        if (outs.some(({ kind }) => kind === 'done')) done();
+      });
+      loop.generate(1, job(1, { maxTokens: 9, ...more }));
+    });
+    return outputs.filter(({ kind }) => kind !== 'started' && kind !== 'done');
+  };
+  const markers = ['<t>', '</t>'];
+  const piece = { id: 1, kind: 'piece', choice: 0 };
+  const ab = [
+    { ...piece, channel: 'reasoning', text: 'a', tokens: 2 },
+    { ...piece, channel: 'reasoning', text: 'b', tokens: 3 },
+  ];
+  const finished = { id: 1, kind: 'finished', choice: 0 };
+  t.same(await run({ format: { thought, markers } }), [
+    ...ab,
+    { ...piece, channel: 'content', text: 'c', tokens: 5 },
+    { ...piece, channel: 'content', text: '.', tokens: 6 },
+    { ...finished, reason: 'stop', matchedStop: END, completionTokens: 7, reasoningTokens: 4 },
+  ]);
+  t.same(
+    await run({ format: { thought, markers }, maxTokens: 3 }),
+    [...ab, { ...finished, reason: 'length', completionTokens: 3, reasoningTokens: 3 }],
+    'cut within its thought it has no content',
+  );
+  t.match(
+    await run({ format: { thought, markers }, maxTokens: 1 }),
+    [{ ...finished, completionTokens: 1, reasoningTokens: 1 }],
+    'cut at its first mark it is a thought all the same',
+  );
+  t.match(
+    (await run({ format: { thought, markers: [] } })).at(-1),
+    { completionTokens: 7, reasoningTokens: 0 },
+    'control tokens that the format does not name have no text',
+  );
 });
 
 t.test('n replies run in turn over one prefill, each with its own seed', async (t) => {

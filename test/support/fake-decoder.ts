@@ -33,7 +33,10 @@ export class FakeDecoder implements Decoder {
   readonly #next: (held: readonly number[], sampling: Sampling) => number;
   #inStep = false;
 
-  constructor(next: (held: readonly number[], sampling: Sampling) => number, { cuttable = true, copyable = true } = {}) {
+  constructor(
+    next: (held: readonly number[], sampling: Sampling) => number,
+    { cuttable = true, copyable = true } = {},
+  ) {
     this.cuttable = cuttable;
     this.copyable = copyable;
     this.#next = next;
@@ -74,6 +77,8 @@ export class FakeDecoder implements Decoder {
     const made: FakeSampler = {
       sampling,
       disposed: false,
+      hold: () => true,
+      release: () => undefined,
       dispose() {
         this.disposed = true;
       },

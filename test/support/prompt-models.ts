@@ -4,8 +4,7 @@ import { ensureModel } from '../../engine/models/embedded.js';
 import { planFor } from '../../engine/models/recipes.js';
 import { copyVocabulary } from '../../engine/models/vocabulary-copy.js';
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
-import { SpecialTexts } from '../../engine/prompt/data-text.js';
-import { makeTemplate } from '../../engine/prompt/template.js';
+import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/prompt/vocabulary.js';
 import { bundleCheckout, CACHE } from './models.js';
@@ -34,9 +33,9 @@ export async function promptParts(
 
 /** Any vocabulary with any template. Throws when the template is bad. */
 export function partsOf(vocabulary: Vocabulary, source: string): PromptParts {
-  const made = makeTemplate(source, { bos: vocabulary.bos?.text ?? '', eos: vocabulary.eosText });
+  const made = makePromptParts(vocabulary, source);
   if (made.kind === 'bad') throw new Error(made.problem);
-  return { template: made.template, vocabulary, specials: new SpecialTexts(vocabulary.specialTexts) };
+  return made.parts;
 }
 
 /**
