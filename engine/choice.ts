@@ -43,23 +43,23 @@ export function choose(
   const keeps = slots.map(({ held }, id) => held.reusable(plan, rules.reuse(id)));
   const source = rules.copyable ? keeps.indexOf(Math.max(...keeps)) : -1;
   const copied = keeps[source] ?? 0;
-  let best: (Choice & { readonly score: number; readonly slot: Slot }) | undefined;
+  let best: Ranked | undefined;
   for (const [sequence, slot] of slots.entries()) {
     if (slot.live) continue;
     const own = keeps[sequence] ?? 0;
     const copies = copied - COPY_TOKENS > own;
     const score = (copies ? copied - COPY_TOKENS : own) - GAP_TOKENS * newRuns(slots, sequence);
-    if (best && !better({ score, slot }, best)) continue;
-    best = copies ? { sequence, source, keep: copied, score, slot } : { sequence, keep: own, score, slot };
+    const choice = copies ? { sequence, source, keep: copied } : { sequence, keep: own };
+    const ranked = { choice, slot, score };
+    if (!best || better(ranked, best)) best = ranked;
   }
-  if (!best) return undefined;
-  const { score: _score, slot: _slot, ...choice } = best;
-  return choice;
+  return best?.choice;
 }
 
 interface Ranked {
-  readonly score: number;
+  readonly choice: Choice;
   readonly slot: Slot;
+  readonly score: number;
 }
 
 /** Whether `a` goes before `b`, which has the lower id. */

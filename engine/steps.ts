@@ -119,7 +119,8 @@ export class StepLoop {
   /** Ends a job before the next step. Nothing more is emitted of it from now on. */
   cancel(id: number): void {
     if (this.#pending.delete(id)) return;
-    if (this.#tasks.has(id)) this.#cancelled.add(id);
+    // Also one that has just ended: what it said may not be out yet.
+    if (this.#running) this.#cancelled.add(id);
   }
 
   /** Stops after the step under way; resolves when nothing decodes any more. */
@@ -262,22 +263,22 @@ export class StepLoop {
     }
     await this.#spread(task);
     if (this.#cancelled.has(task.id)) return;
+    if (task.done) {
+      out.push({ id: task.id, kind: 'done' });
+      this.#retire(task);
+      return;
+    }
     for (let spare = task.spare(); spare > 0; spare--) out.push({ id: task.id, kind: 'freed' });
-    if (!task.done) return;
-    out.push({ id: task.id, kind: 'done' });
-    this.#retire(task);
   }
 
-  /** Runs a step of a job's life; what it throws ends that job alone, and what it says after a cancel is not said. */
+  /** Runs a step of a job's life; what it throws ends that job alone. */
   async #guard(task: Task, out: Output[], act: () => void | Promise<void>): Promise<void> {
-    const said = out.length;
     try {
       await act();
     } catch (error) {
       out.push({ id: task.id, kind: 'failed', reason: error instanceof Error ? error.message : 'unknown' });
       this.#retire(task);
     }
-    if (this.#cancelled.has(task.id)) out.length = said;
   }
 
   #goesOn(task: Task): boolean {

@@ -89,10 +89,9 @@ export class Task {
     this.#ended += 1;
   }
 
-  /** Gives up the seats that it will not need again, but the last, and returns how many. */
+  /** Gives up the seats that it will not need again and returns how many. Not when it is done: that gives up all. */
   spare(): number {
-    const needed = Math.max(1, this.work.items - this.#ended);
-    const spare = Math.max(0, this.#seats - needed);
+    const spare = Math.max(0, this.#seats - (this.work.items - this.#ended));
     this.#seats -= spare;
     return spare;
   }

@@ -7,6 +7,13 @@ export interface SeenPart {
   readonly tokens: readonly number[];
 }
 
+export interface FakeDecoderOptions {
+  readonly cuttable?: boolean;
+  readonly copyable?: boolean;
+  /** Minus the first label's log-probability, by what the sequence holds: unless given, how many tokens. */
+  readonly score?: (held: readonly number[]) => number;
+}
+
 interface FakeSampler extends Sampler {
   readonly sampling: Sampling;
   disposed: boolean;
@@ -26,48 +33,55 @@ export class FakeDecoder implements Decoder {
   readonly failingCopies = new Set<number>();
   /** Copies made, as [target, source]. */
   readonly copies: [target: number, source: number][] = [];
+  /** What the loop did that no decoder allows; it is thrown too, but the loop may live through that. */
+  readonly violations: string[] = [];
   readonly cuttable: boolean;
   readonly copyable: boolean;
   /** Called before a step resolves, with its number from 1 on. */
   onStep: (step: number) => void | Promise<void> = () => undefined;
+  /** Called while a copy is under way. */
+  onCopy: () => void = () => undefined;
+  readonly #score: (held: readonly number[]) => number;
   readonly #next: (held: readonly number[], sampling: Sampling) => number;
   #inStep = false;
 
   constructor(
     next: (held: readonly number[], sampling: Sampling) => number,
-    { cuttable = true, copyable = true } = {},
+    { cuttable = true, copyable = true, score = (held) => held.length }: FakeDecoderOptions = {},
   ) {
+    this.#score = score;
     this.cuttable = cuttable;
     this.copyable = copyable;
     this.#next = next;
   }
 
   async step(parts: readonly Part[]): Promise<PartResult[]> {
-    if (this.#inStep) throw new Error('two steps at once');
+    if (this.#inStep) throw this.#violation('two steps at once');
     this.#inStep = true;
     this.steps.push(parts.map((part) => ({ kind: part.kind, sequence: part.sequence, tokens: [...part.tokens] })));
     const ids = parts.map((part) => part.sequence);
-    if (ids.some((id, i) => i > 0 && id <= (ids[i - 1] ?? -1))) throw new Error('parts out of order');
+    if (ids.some((id, i) => i > 0 && id <= (ids[i - 1] ?? -1))) throw this.#violation('parts out of order');
     await this.onStep(this.steps.length);
     this.#inStep = false;
     return parts.map((part) => this.#run(part));
   }
 
   truncate(sequence: number, length: number): Promise<void> {
-    if (this.#inStep) throw new Error('cut during a step');
+    if (this.#inStep) throw this.#violation('cut during a step');
     const held = this.held.get(sequence) ?? [];
     if (!this.cuttable && length > 0 && length < held.length) return Promise.reject(new Error('cannot be cut'));
     // After a fault what is held is unknown, so whoever keeps any of it is wrong.
-    if (length > held.length) throw new Error('kept what is not there');
+    if (length > held.length) throw this.#violation('kept what is not there');
     this.held.set(sequence, held.slice(0, length));
     return Promise.resolve();
   }
 
   async copy(target: number, source: number): Promise<void> {
-    if (this.#inStep) throw new Error('copied during a step');
-    if (!this.copyable || target === source) throw new Error('cannot be copied');
-    await new Promise(setImmediate);
+    if (this.#inStep) throw this.#violation('copied during a step');
+    if (!this.copyable || target === source) throw this.#violation('cannot be copied');
     this.held.set(target, [NaN]);
+    await new Promise(setImmediate);
+    this.onCopy();
     if (this.failingCopies.delete(target)) throw new Error('scripted');
     this.held.set(target, [...(this.held.get(source) ?? [])]);
     this.copies.push([target, source]);
@@ -87,6 +101,11 @@ export class FakeDecoder implements Decoder {
     return made;
   }
 
+  #violation(what: string): Error {
+    this.violations.push(what);
+    return new Error(what);
+  }
+
   #run(part: Part): PartResult {
     if (this.failing.delete(part.sequence)) {
       this.held.set(part.sequence, [NaN]);
@@ -101,7 +120,7 @@ export class FakeDecoder implements Decoder {
         return { kind: 'token', token: this.#next(held, (part.sampler as FakeSampler).sampling) };
       case 'score':
         // The first label gets what the sequence's length says, so that leftovers of another question would show.
-        return { kind: 'scores', logprobs: Float64Array.from(part.labels, (_, i) => -(i + 1) * held.length) };
+        return { kind: 'scores', logprobs: Float64Array.from(part.labels, (_, i) => -(i + 1) * this.#score(held)) };
     }
   }
 }
