@@ -245,6 +245,8 @@ export class StepLoop {
       if (this.#goesOn(task)) await this.#guard(task, out, () => this.#goOn(task, out));
     }
     this.#say(out);
+    // No decode is sure to follow.
+    if (this.#tasks.size === 0) this.#flush();
   }
 
   /** What is over makes room for what has not begun. */
