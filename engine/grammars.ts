@@ -1,5 +1,5 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
-import { MAX_GRAMMAR_CHARACTERS, MAX_REPETITIONS, repetitions } from './grammar/gbnf.js';
+import { isBounded, MAX_GRAMMAR_CHARACTERS } from './grammar/gbnf.js';
 
 /**
  * Grammars on the addon's own classes (node-llama-cpp's bindings/AddonTypes.d.ts, not exported), which both decoders use:
@@ -106,7 +106,7 @@ export class Grammars {
   }
 
   #compile(gbnf: string): GrammarState | undefined {
-    if (gbnf.length > MAX_HELD_CHARACTERS || repetitions(gbnf) > MAX_REPETITIONS) return undefined;
+    if (gbnf.length > MAX_HELD_CHARACTERS || !isBounded(gbnf)) return undefined;
     const { AddonGrammar, AddonGrammarEvaluationState: State } = this.#bindings;
     try {
       const grammar = new AddonGrammar(gbnf, { addonExports: this.#bindings, rootRuleName: 'root' });
