@@ -9,7 +9,7 @@ import { isBounded, MAX_GRAMMAR_CHARACTERS } from './grammar/gbnf.js';
  * token that may not come, it aborts the process. So a state that once refused a token is never used again.
  */
 
-/** Where one reply stands in its grammar. The addon frees it once nothing refers to it. */
+/** Where one reply stands in its grammar. Freed by the garbage collector, whom each step of a reply gives cause to run. */
 export interface GrammarState {
   readonly __grammarState: never;
 }
