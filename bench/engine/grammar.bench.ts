@@ -60,7 +60,7 @@ if (!decoder) throw new Error('this version of node-llama-cpp is not the one tha
 const used = decoder;
 const tokens = { isEnd: (token: number) => model.isEogToken(token as Token), bytes: () => new Uint8Array() };
 
-/** Milliseconds a step and tokens a step, over replies that may end at different times. */
+/** Milliseconds a token, over replies that may end at different times. */
 async function run(sequences: number, gbnf: string | undefined): Promise<number> {
   let made = 0;
   const from = performance.now();
