@@ -141,6 +141,20 @@ t.test('streamed: id, type and name on the first piece alone, and the arguments 
   }
 });
 
+t.test('a reply cut off within its call', async (t) => {
+  const cut = { ...NAMED, max_completion_tokens: 12, seed: 1 };
+  const whole = only((await client.chat.completions.create(cut)).choices);
+  t.equal(whole.finish_reason, 'length');
+  t.equal(whole.message.tool_calls, undefined, 'half a call can only mislead');
+  t.equal(whole.message.content, '', 'and its marks are no content');
+  let reason: string | null = null;
+  for await (const { choices } of await client.chat.completions.create({ ...cut, stream: true })) {
+    reason = choices[0]?.finish_reason ?? reason;
+    t.equal(choices[0]?.delta.content ?? '', '');
+  }
+  t.equal(reason, 'length');
+});
+
 t.test('several choices each have their calls', async (t) => {
   const { choices } = await client.chat.completions.create({ ...NAMED, n: 3, seed: 1 });
   t.equal(choices.length, 3);
@@ -179,4 +193,29 @@ t.test('the whole loop: calls go back with their results', async (t) => {
     messages: [...request.messages, message, { role: 'tool', tool_call_id: call?.id ?? '', content: 'done' }],
   });
   t.equal(answered.choices.length, 1);
+});
+
+t.test("the client's own loop runs the function that it named", async (t) => {
+  const switched: unknown[] = [];
+  const runner = client.chat.completions.runTools({
+    ...NAMED,
+    seed: 1,
+    tools: [
+      {
+        type: 'function',
+        function: {
+          name: 'switch',
+          description: 'Turns it on or off',
+          parameters: TOOLS[1]?.function.parameters ?? {},
+          parse: (text: string) => JSON.parse(text) as { on: boolean },
+          function: (given: { on: boolean }) => {
+            switched.push(given);
+            return 'done';
+          },
+        },
+      },
+    ],
+  });
+  await runner.done();
+  t.match(switched, [{ on: Boolean }]);
 });

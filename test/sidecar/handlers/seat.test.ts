@@ -20,7 +20,7 @@ function sinkOf(end: JobEnd): GenerationSink {
   return {
     started: () => undefined,
     piece: () => undefined,
-  call: () => undefined,
+    call: () => undefined,
     finished: () => undefined,
     done: () => end.done(),
     failed: (fault) => end.failed(fault),

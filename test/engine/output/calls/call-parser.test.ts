@@ -212,7 +212,10 @@ for (const [name, syntax] of Object.entries(SYNTAXES)) {
   });
 
   t.test(`${name}: calls come back as they were written`, (t) => {
-    const call = fc.record({ name: fc.constantFrom('look', 'go'), arguments: argumentsText }, { noNullPrototype: true });
+    const call = fc.record(
+      { name: fc.constantFrom('look', 'go'), arguments: argumentsText },
+      { noNullPrototype: true },
+    );
     const maxLength = syntax.next === undefined ? 1 : 4;
     fc.assert(
       fc.property(fc.array(call, { minLength: 1, maxLength }), sizes, (calls, sizes) => {
