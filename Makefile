@@ -1,4 +1,4 @@
-# make run | test | check | bench | fuzz | mutation | docs | clean
+# make run | test | check | bench | fuzz | mutation | goldens | docs | clean
 
 # The package's native binaries come with npm; nothing is to be downloaded or compiled beside them.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
@@ -13,7 +13,7 @@ BENCHES := $(patsubst %.ts,dist/%.js,$(filter %.bench.ts,$(SOURCES)))
 # Named by Node's ABI: npm installs the native binaries of the Node that it runs on, so another Node installs anew.
 INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
 
-.PHONY: run test check bench fuzz mutation docs clean build install lint
+.PHONY: run test check bench fuzz mutation goldens docs clean build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
@@ -38,6 +38,10 @@ fuzz: build
 # Mutants of sidecar/contracts, and each rule of the schemas left out in turn; the result is bench/results/mutation.md.
 mutation: build
 	npm run --silent mutation
+
+# What llama-server makes of the bundle's templates. RA_LLAMA_SERVER names another than the one that `make peers` builds.
+goldens: build
+	@node dist/test/goldens/record.js
 
 docs: build
 	npm run --silent docs

@@ -1,9 +1,10 @@
-import { Template } from '@huggingface/jinja';
 import type { CallSyntax } from '../protocol.js';
-import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
 import { callSyntaxOf } from './call-syntax.js';
+import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
+import { formatDate } from './dates.js';
+import { JinjaTemplate } from './jinja.js';
 import { probeShape } from './template-probe.js';
-import { thinks } from './thought-format.js';
+import { thoughtsOf } from './thought-format.js';
 
 /** Texts that templates ask for by name. */
 export interface TemplateTokens {
@@ -14,8 +15,8 @@ export interface TemplateTokens {
 export interface RenderOptions {
   readonly addGenerationPrompt: boolean;
   /**
-   * `none` turns thinking off (`enable_thinking` false), any other turns it on; it also reaches the template as it is, unless that
-   * throws at it. Absent: a model that thinks does, as with llama.cpp.
+   * `none` turns thinking off (`enable_thinking` false), any other turns it on and reaches the template as it is, unless that
+   * throws at it. Absent: a model that thinks does. All as llama.cpp has it.
    */
   readonly reasoningEffort?: string;
 }
@@ -34,11 +35,25 @@ export interface TemplateCapabilities {
   readonly system: boolean;
 }
 
+/**
+ * Thoughts of earlier turns stay in the prompt, by the names that templates have for it. As llama-server does: a conversation's
+ * prompt then begins with the one before, and its state is reused.
+ */
+const KEEP_THOUGHTS = {
+  preserve_thinking: true,
+  clear_thinking: false,
+  truncate_history_thinking: false,
+  drop_thinking: false,
+};
+
 /** A parsed template with what does not change between renderings. */
 interface TemplateSource {
-  readonly template: Template;
+  readonly template: JinjaTemplate;
   readonly tokens: TemplateTokens;
+  /** The model thinks when no effort is named. */
   readonly thinks: boolean;
+  /** The effort `none` reaches the template by its name: that, and not `enable_thinking` alone, keeps the model from thinking. */
+  readonly namesNone: boolean;
 }
 
 /** A model's chat template, and the form of conversation that it was found to cope with. */
@@ -87,7 +102,7 @@ export function makeTemplate(
 ): { readonly kind: 'ok'; readonly template: ChatTemplate } | { readonly kind: 'bad'; readonly problem: string } {
   let template: TemplateSource;
   try {
-    template = { template: new Template(source), tokens, thinks: thinks(source) };
+    template = parseTemplate(source, tokens);
   } catch (error) {
     return { kind: 'bad', problem: `the chat template does not parse: ${lineOf(error)}` };
   }
@@ -100,23 +115,44 @@ export function makeTemplate(
   return { kind: 'ok', template: new ChatTemplate(template, shape, calls) };
 }
 
+/** Throws a SyntaxError. */
+function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
+  const thoughts = thoughtsOf(source, []);
+  const template = {
+    template: new JinjaTemplate(source),
+    tokens,
+    thinks: thoughts?.unasked ?? false,
+    namesNone: false,
+  };
+  const skips = (namesNone: boolean): boolean => {
+    const options = { addGenerationPrompt: true, reasoningEffort: 'none' };
+    const text = renderWith({ ...template, namesNone }, { messages: [{ role: 'user', content: 'Hello' }] }, options);
+    return text !== undefined && (thoughts?.skipped(text) ?? false);
+  };
+  return { ...template, namesNone: !skips(false) && skips(true) };
+}
+
 /** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
 function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptions): string | undefined {
   const { reasoningEffort: effort, addGenerationPrompt } = options;
+  const now = new Date();
   const items = {
     ...shaped,
     bos_token: source.tokens.bos,
     eos_token: source.tokens.eos,
     add_generation_prompt: addGenerationPrompt,
     enable_thinking: effort === undefined ? source.thinks : effort !== 'none',
+    ...KEEP_THOUGHTS,
+    date_string: formatDate(now, '%d %b %Y'),
+    datetime: formatDate(now, '%b %d %Y'),
   };
-  if (effort === undefined) return tryRender(source.template, items);
+  if (effort === undefined || (effort === 'none' && !source.namesNone)) return tryRender(source.template, items);
   // Some templates throw at an effort that is not among theirs. `reasoning_strength` is another name for it.
   const withEffort = { ...items, reasoning_effort: effort, reasoning_strength: effort };
   return tryRender(source.template, withEffort) ?? tryRender(source.template, items);
 }
 
-function tryRender(template: Template, items: Record<string, unknown>): string | undefined {
+function tryRender(template: JinjaTemplate, items: Record<string, unknown>): string | undefined {
   try {
     return template.render(items);
   } catch {

@@ -13,6 +13,8 @@ interface Family extends Partial<Pick<ThoughtFormat, 'breaks' | 'headers' | 'clo
   readonly end: string;
   /** What stands in front of the start where a thought follows another. */
   readonly turn?: string;
+  /** The model thinks only when an effort is asked for, and llama.cpp does not know that it can. */
+  readonly onDemand?: boolean;
 }
 
 /** In the order of asking. */
@@ -51,7 +53,7 @@ const FAMILIES: readonly Family[] = [
   { sign: '[BEGIN FINAL RESPONSE]', start: 'Here are my reasoning steps:', end: '[BEGIN FINAL RESPONSE]' },
   { sign: '[/THINK]', start: '[THINK]', end: '[/THINK]' },
   { sign: '<|END_THINKING|>', start: '<|START_THINKING|>', end: '<|END_THINKING|>' },
-  { sign: '<|inner_suffix|>', start: '<|inner_prefix|>', end: '<|inner_suffix|>' },
+  { sign: '<|inner_suffix|>', start: '<|inner_prefix|>', end: '<|inner_suffix|>', onDemand: true },
   { sign: '</seed:think>', start: '<seed:think>', end: '</seed:think>' },
   { sign: '</mm:think>', start: '<mm:think>', end: '</mm:think>' },
   { sign: 'think>', start: '<think>', end: '</think>' },
@@ -59,11 +61,14 @@ const FAMILIES: readonly Family[] = [
 
 /** The thoughts of one model. */
 export class Thoughts {
+  /** Whether the model thinks when nothing is said of it. */
+  readonly unasked: boolean;
   readonly #format: ThoughtFormat;
   readonly #markers: readonly string[];
 
   /** `specials`: the vocabulary's special texts. */
   constructor(family: Family, specials: readonly string[]) {
+    this.unasked = family.onDemand !== true;
     const { start, end, turn, breaks = [], headers = [], close } = family;
     const starts = turn === undefined ? [start] : [start, turn + start];
     this.#format = { open: false, starts, ends: [end], breaks, headers, ...(close !== undefined && { close }) };
@@ -81,6 +86,12 @@ export class Thoughts {
     return this.#opened(tail) ? `${tail}\n${this.#format.ends[0] ?? ''}\n\n` : tail;
   }
 
+  /** Whether a prompt ends with a thought that is over: the model is to answer at once. */
+  skipped(prompt: string): boolean {
+    const end = prompt.trimEnd();
+    return this.#format.ends.some((mark) => end.endsWith(mark));
+  }
+
   #opened(prompt: string): boolean {
     const end = prompt.trimEnd();
     return this.#format.starts.some((start) => end.endsWith(start));
@@ -89,15 +100,6 @@ export class Thoughts {
 
 /** undefined: the template's model does not think, or in no way that is known. */
 export function thoughtsOf(source: string, specials: readonly string[]): Thoughts | undefined {
-  const family = familyOf(source);
+  const family = FAMILIES.find(({ sign }) => source.includes(sign));
   return family && new Thoughts(family, specials);
-}
-
-/** Whether a template's model thinks. */
-export function thinks(source: string): boolean {
-  return familyOf(source) !== undefined;
-}
-
-function familyOf(source: string): Family | undefined {
-  return FAMILIES.find(({ sign }) => source.includes(sign));
 }

@@ -127,6 +127,11 @@ t.test('a thought goes out on its own channel and is counted, its marks included
     'cut within its thought it has no content',
   );
   t.match(
+    await run({ format: { thought, markers }, maxTokens: 1 }),
+    [{ ...finished, completionTokens: 1, reasoningTokens: 1 }],
+    'cut at its first mark it is a thought all the same',
+  );
+  t.match(
     (await run({ format: { thought, markers: [] } })).at(-1),
     { completionTokens: 7, reasoningTokens: 0 },
     'control tokens that the format does not name have no text',

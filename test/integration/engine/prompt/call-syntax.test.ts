@@ -17,7 +17,10 @@ const WRAPPED_LOOK = 'wrapped';
 /** What calls look like, with spaces left out, or that replies are wrapped; by template of the bundle that has tools. */
 const EXPECTED: Readonly<Record<string, string>> = {
   'Apertus-8B-Instruct': '<|tools_prefix|>[{"NAME": ARGS … }, {" … }]',
+  'Apriel-1.6-15b-Thinker-fixed':
+    '<tool_calls>[{"name": "NAME", "arguments": ARGS … , "id": "ID"}, {"name": " … , "id": "ID"}]</tool_calls>',
   'Bielik-11B-v3.0-Instruct': HERMES,
+  'ByteDance-Seed-OSS': WRAPPED_LOOK,
   Cohere2MoE:
     '<|START_ACTION|>[ {"tool_call_id": "ID", "tool_name": "NAME", "parameters": ARGS … }, {"tool_call_id": "ID", "tool_name": " … } ]',
   'CohereForAI-c4ai-command-r-plus-tool_use': WRAPPED_LOOK,
@@ -27,8 +30,10 @@ const EXPECTED: Readonly<Record<string, string>> = {
   'GLM-4.7-Flash': WRAPPED_LOOK,
   'GigaChat3-10B-A1.8B': WRAPPED_LOOK,
   'GigaChat3.1-10B-A1.8B': '<|function_call|>{"name": "NAME", "arguments": ARGS … }',
-  'Kimi-K2-Instruct': WRAPPED_LOOK,
-  'Kimi-K2-Thinking': WRAPPED_LOOK,
+  'Kimi-K2-Instruct':
+    '<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:ID<|tool_call_argument_begin|>ARGS … <|tool_call_end|><|tool_call_begin|>functions. … <|tool_call_end|><|tool_calls_section_end|>',
+  'Kimi-K2-Thinking':
+    '<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:ID<|tool_call_argument_begin|>ARGS … <|tool_call_end|><|tool_call_begin|>functions. … <|tool_call_end|><|tool_calls_section_end|>',
   'Kimi-K3': WRAPPED_LOOK,
   'LFM2-8B-A1B': WRAPPED_LOOK,
   'LFM2.5-8B-A1B': WRAPPED_LOOK,
@@ -62,6 +67,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
   'llama-cpp-deepseek-r1':
     '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME ```json ARGS … ```<｜tool▁call▁end｜> <｜tool▁call▁begin｜>function<｜tool▁sep｜> … ```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
   'meetkai-functionary-medium-v3.1': '<function=NAME>ARGS … </function><function= … </function>',
+  'meetkai-functionary-medium-v3.2': WRAPPED_LOOK,
   'meta-llama-Llama-3.1-8B-Instruct': LLAMA,
   'meta-llama-Llama-3.2-3B-Instruct': LLAMA,
   'meta-llama-Llama-3.3-70B-Instruct': LLAMA,
@@ -76,6 +82,9 @@ const EXPECTED: Readonly<Record<string, string>> = {
   'poolside-Laguna-S-2.1': WRAPPED_LOOK,
   'poolside-Laguna-XS-2.1': WRAPPED_LOOK,
   'poolside-Laguna-XS.2': WRAPPED_LOOK,
+  'tencent-Hy3': WRAPPED_LOOK,
+  'unsloth-Apriel-1.5':
+    '<tool_calls>[{"name": "NAME", "arguments": ARGS … , "id": "ID"}, {"name": " … , "id": "ID"}]</tool_calls>',
   'unsloth-mistral-Devstral-Small-2507': '[TOOL_CALLS]NAME[ARGS]ARGS … [TOOL_CALLS] …',
   'upstage-Solar-Open-100B': WRAPPED_LOOK,
 };
