@@ -73,7 +73,8 @@ t.test('calls as the model writes them, with arguments that fit', (t) => {
 });
 
 t.test('one call and no more', (t) => {
-  const { next: _next, ...alone } = HERMES;
+  const { mark, open, between, close } = HERMES;
+  const alone = { mark, open, between, close };
   for (const gbnf of [rules(HERMES, { single: true }), rules(alone)]) {
     verdicts(t, callGrammar(gbnf), { [LOOK]: 'whole', [`${LOOK}\n`]: 'no' });
   }
@@ -100,8 +101,6 @@ t.test('what no grammar can be made of', (t) => {
   t.match(callRules(HERMES, [never], { single: true, answer: false }), { kind: 'unservable' });
   const properties = Object.fromEntries(Array.from({ length: 200 }, (_, i) => [`${i}${'x'.repeat(200)}`, {}]));
   const large = Array.from({ length: 128 }, (_, i) => ({ name: `f${i}`, parameters: { type: 'object', properties } }));
-  const from = performance.now();
   t.match(callRules(HERMES, large, { single: true, answer: false }), { kind: 'unservable', why: /too large/ });
-  t.ok(performance.now() - from < 5000, 'and not all of it is looked at');
   t.end();
 });
