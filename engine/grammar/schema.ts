@@ -1,9 +1,10 @@
-import { literal, type GrammarPart } from './gbnf.js';
+import { choice } from './choice.js';
+import type { GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
-import { objectRules, extraKeyRules } from './object-rules.js';
+import { extraKeyRules, objectRules, type Property } from './object-rules.js';
 import { Rules, type Alternative, type Item } from './rules.js';
 import { saysNothing, Shapes, Unservable, type All, type Range, type Schema, type Shape, type Type } from './shapes.js';
-import { stacks } from './stacks.js';
+import { stacks, type Container } from './stacks.js';
 
 export type SchemaGrammar =
   | ({ readonly kind: 'ok' } & GrammarPart)
@@ -15,7 +16,9 @@ export const MAX_COUNTED = 256;
 /** Rules made for one schema before those that match nothing are left out. */
 export const MAX_RULES = 10_000;
 /** Places in a grammar that one text can be at, all at once; each costs at every token. */
-export const MAX_STACKS = 512;
+export const MAX_STACKS = 256;
+/** Values of one enum. */
+export const MAX_VALUES = 2048;
 
 /**
  * The rules for a JSON text that is valid against a JSON schema; their names begin with `prefix` (letters, digits, `-`),
@@ -50,8 +53,7 @@ class Compiler {
   readonly #names = new Map<string, string>();
   readonly #ids = new Map<unknown, number>();
   readonly #open: { readonly name: string; readonly all: All }[] = [];
-  /** Per rule and kind of container: what each alternative of that kind goes on with. */
-  readonly #inner = new Map<string, readonly (readonly string[])[][]>();
+  readonly #containers = new Map<string, readonly (readonly Container[])[]>();
   #made = 0;
 
   constructor(root: unknown, prefix: string) {
@@ -62,7 +64,8 @@ class Compiler {
   compile(schema: Schema): SchemaGrammar {
     const root = this.#value([schema]);
     for (let next = this.#open.shift(); next; next = this.#open.shift()) this.#define(next.name, next.all);
-    if (stacks(root, this.#inner) > MAX_STACKS) throw new Unservable('has too many alternatives that begin alike.');
+    if (stacks(root, this.#containers) > MAX_STACKS)
+      throw new Unservable('has too many alternatives, or optional properties in a row, that begin alike.');
     const lines = this.#rules.lines(root);
     if (!lines) throw new Unservable('allows no value.');
     return { kind: 'ok', rule: root, rules: [...JSON_RULES, ...lines] };
@@ -87,24 +90,28 @@ class Compiler {
 
   #define(name: string, all: All): void {
     const alternatives: Alternative[] = [];
-    const inner = { object: [] as string[][], array: [] as string[][] };
+    const values = new Set<string>();
+    const objects: Container[] = [];
+    const arrays: Container[] = [];
     for (const shape of this.#shapes.of(all)) {
       if (shape.values) {
-        alternatives.push(...shape.values.filter((value) => fits(value, shape)).map((value) => [spelled(value)]));
+        for (const value of shape.values) if (fits(value, shape)) values.add(JSON.stringify(value));
         continue;
       }
       for (const type of shape.types) {
-        if (type === 'object') alternatives.push(this.#object(shape, inner.object));
-        else if (type === 'array') alternatives.push(...this.#array(shape, inner.array));
+        if (type === 'object') alternatives.push(this.#object(shape, objects));
+        else if (type === 'array') alternatives.push(...this.#array(shape, arrays));
         else if (type === 'string') alternatives.push(...stringOf(shape.length));
         else alternatives.push([SCALARS[type] ?? '']);
       }
     }
+    if (values.size > MAX_VALUES) throw new Unservable(`has an enum of over ${MAX_VALUES} values.`);
+    if (values.size > 0) alternatives.push([choice([...values], (rest) => this.#newRule(rest))]);
     this.#rules.set(name, alternatives);
-    this.#inner.set(name, [inner.object, inner.array]);
+    this.#containers.set(name, [objects, arrays]);
   }
 
-  #object({ objects, required }: Shape, inner: string[][]): Alternative {
+  #object({ objects, required }: Shape, containers: Container[]): Alternative {
     const declared = new Set([...objects.flatMap(({ properties }) => [...properties.keys()]), ...required]);
     const properties = [...declared].map((name) => ({
       name,
@@ -112,7 +119,7 @@ class Compiler {
       rule: this.#value(objects.map(({ properties, additional }) => properties.get(name) ?? additional)),
     }));
     const others = this.#value(objects.map(({ additional }) => additional));
-    inner.push([...properties.map(({ rule }) => rule), others]);
+    containers.push({ places: placesOf(properties), values: [...properties.map(({ rule }) => rule), others] });
     const newRule = (alternatives: readonly Alternative[]): string => this.#newRule(alternatives);
     const extraKey = extraKeyRules([...declared], newRule);
     return [
@@ -123,14 +130,14 @@ class Compiler {
   }
 
   /** Written from the last item to the first: each rule goes on with the one behind it. */
-  #array({ arrays, items }: Shape, inner: string[][]): Alternative[] {
+  #array({ arrays, items }: Shape, containers: Container[]): Alternative[] {
     if (items.least > MAX_COUNTED) throw new Unservable(`asks for more than ${MAX_COUNTED} items.`);
     if (items.least > items.most) return [];
     const most = items.most > MAX_COUNTED ? Infinity : items.most;
     const prefix = Math.max(0, ...arrays.map(({ prefix }) => prefix.length));
     const at = (i: number): string => this.#value(arrays.map(({ prefix, rest }) => prefix[i] ?? rest));
     const rules = Array.from({ length: prefix + 1 }, (_, i) => at(i));
-    inner.push(rules);
+    containers.push({ places: 1, values: rules });
     const counted = (i: number): Item[] => {
       const more = this.#newRule([['"," json-ws', { rule: rules[prefix] ?? '' }, 'json-ws']]);
       return [{ rule: more, least: Math.max(0, items.least - i), most: most - i }];
@@ -166,9 +173,15 @@ class Compiler {
   }
 }
 
-/** GBNF for exactly this value. */
-function spelled(value: unknown): string {
-  return literal(JSON.stringify(value));
+/** Where the properties in order can go on at once: with the next one that is required or any before it. */
+function placesOf(properties: readonly Property[]): number {
+  let most = 1;
+  let row = 1;
+  for (const { required } of properties) {
+    row = required ? 1 : row + 1;
+    most = Math.max(most, row);
+  }
+  return most;
 }
 
 function stringOf({ least, most }: Range): Alternative[] {

@@ -2,7 +2,7 @@ import { Ajv } from 'ajv';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { grammarText } from '../../../engine/grammar/gbnf.js';
-import { MAX_COUNTED, schemaGrammar } from '../../../engine/grammar/schema.js';
+import { MAX_COUNTED, MAX_STACKS, MAX_VALUES, schemaGrammar } from '../../../engine/grammar/schema.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas, valueOf, type TestSchema } from '../../support/json-schemas.js';
 
@@ -28,6 +28,12 @@ const CASES: readonly (readonly [string, unknown, readonly string[], readonly st
   ['number', { type: 'number' }, ['0', '-1.5e-3', '10'], ['.5', '--1', 'NaN']],
   ['boolean, null', { type: ['boolean', 'null'] }, ['true', 'false', 'null'], ['0', '"true"']],
   ['enum', { enum: ['a"b\n', 'é', 1, null, '\ud83c'] }, ['"a\\"b\\n"', '"é"', '1', 'null', '"\\ud83c"'], ['"a"', '2']],
+  [
+    'an enum whose values begin alike',
+    { enum: ['a', 'ab', 'abc', '🎉', '🎊', '', 1, 12, 1.5, true] },
+    ['"a"', '"ab"', '"abc"', '"🎉"', '"🎊"', '""', '1', '12', '1.5', 'true'],
+    ['"abcd"', '"b"', '"', '1.', '2', '"🎉🎊"'],
+  ],
   ['enum of a type', { type: 'string', enum: ['1', 1] }, ['"1"'], ['1']],
   ['enum of a length', { enum: ['a', 'bb', '🎉'], maxLength: 1 }, ['"a"', '"🎉"'], ['"bb"']],
   ['const', { const: { a: [1] } }, ['{"a":[1]}'], ['{"a": [1]}', '{}']],
@@ -170,8 +176,16 @@ t.test('what cannot be served says why', (t) => {
   ] as const) {
     t.match(schemaGrammar(schema), { kind: 'unservable', why }, what);
   }
-  const wide = object(Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`p${i}`, {}])));
-  t.match(schemaGrammar(wide), { kind: 'unservable', why: /too large/ });
+  const wide = (length: number, required = false): object => {
+    const names = Array.from({ length }, (_, i) => `p${i}`);
+    return object(Object.fromEntries(names.map((name) => [name, {}])), required ? { required: names } : {});
+  };
+  t.match(schemaGrammar(wide(5000, true)), { kind: 'unservable', why: /too large/ });
+  t.match(schemaGrammar(wide(MAX_STACKS)), { kind: 'unservable', why: /in a row/ });
+  t.ok(grammarOf(wide(MAX_STACKS - 1)));
+  const values = (length: number): object => ({ enum: Array.from({ length }, (_, i) => i) });
+  t.match(schemaGrammar(values(MAX_VALUES + 1)), { kind: 'unservable', why: /enum/ });
+  t.equal(grammarOf(values(MAX_VALUES))?.reads(`${MAX_VALUES - 1}`), 'whole');
   t.ok(grammarOf(alike(5)), 'and what is within the bounds is served');
   t.end();
 });
