@@ -29,6 +29,8 @@ interface AddonContext {
   ): Promise<[token: number, probabilities: undefined, confidence: undefined, logits: number[], total: number]>;
   disposeSequence(sequence: number): void;
   removeTokenCellsFromSequence(sequence: number, from: number, to: number): boolean;
+  /** Copies on llama.cpp's next decode, before it computes. Resolves with the last position copied, 0 also for none. */
+  copySequenceStateFromOtherSequence(target: number, source: number): Promise<number>;
   setThreads(threads: number): void;
 }
 
@@ -50,6 +52,7 @@ const METHODS = [
   'sampleToken',
   'disposeSequence',
   'removeTokenCellsFromSequence',
+  'copySequenceStateFromOtherSequence',
   'setThreads',
 ] as const;
 
@@ -77,6 +80,8 @@ const NO_LOGITS = new Uint32Array(0);
 
 /** llama.cpp has one state per position here: positions may be cut off at the end, one by one, at no cost. */
 export class BatchDecoder implements Decoder {
+  readonly cuttable = true;
+  readonly copyable = true;
   readonly #context: AddonContext;
   readonly #samplers: SamplerPool;
   readonly #grammars: Grammars;
@@ -123,6 +128,15 @@ export class BatchDecoder implements Decoder {
     }
     this.#length[sequence] = Math.min(length, held);
     return Promise.resolve();
+  }
+
+  async copy(target: number, source: number): Promise<void> {
+    const held = this.#length[source] ?? 0;
+    this.#length[target] = 0;
+    // llama.cpp copies all that a sequence could hold, whatever it holds; the target's own is gone.
+    const last = await this.#context.copySequenceStateFromOtherSequence(target, source);
+    if (last !== Math.max(0, held - 1)) throw new Error('the sequence was not copied');
+    this.#length[target] = held;
   }
 
   sampler(sampling: Sampling): Sampler {

@@ -55,7 +55,16 @@ export interface Decoder {
    * The parts' tokens together fit the context's batch. Never rejects. No second step before the first resolved.
    */
   step(parts: readonly Part[]): Promise<PartResult[]>;
+  /** Whether `truncate` can cut anywhere; otherwise only to nothing, or at a cost that no one should pay. */
+  readonly cuttable: boolean;
+  /** Whether `copy` works. */
+  readonly copyable: boolean;
   /** Forgets what a sequence holds from token `length` on. Not during a step. Rejects when the state cannot be cut. */
   truncate(sequence: number, length: number): Promise<void>;
+  /**
+   * Makes `target` hold what `source` holds, which is another. Not during a step. Rejects when it cannot; what `target`
+   * holds is then unknown.
+   */
+  copy(target: number, source: number): Promise<void>;
   sampler(sampling: Sampling): Sampler;
 }

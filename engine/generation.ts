@@ -1,81 +1,74 @@
 import type { Decoder, Part, PartResult } from './decoder.js';
+import { Feed, Plan } from './plan.js';
 import type { GenerateJob, Output } from './protocol.js';
 import { Reply } from './reply.js';
-import type { ModelTokens, Task } from './task.js';
+import type { Branch, ModelTokens, Work } from './task.js';
 
 /**
- * A chat completion: `n` replies to one prompt, one after the other on one sequence. The prompt is evaluated once; for
- * each further reply the sequence is cut back to it, and its last token evaluated again for its logits.
+ * A chat completion: `n` replies to one prompt. The prompt is evaluated once; each further reply starts from a copy of
+ * that state, or from a sequence cut back to it, and evaluates the last token again for its logits.
  */
-export class Generation implements Task {
-  readonly id: number;
-  readonly sequence: number;
+export class Generation implements Work {
+  readonly items: number;
   readonly alone = false;
+  readonly reuse = 'any';
+  readonly #id: number;
   readonly #job: GenerateJob;
+  readonly #plan: Plan;
   readonly #model: ModelTokens;
   readonly #decoder: Decoder;
-  /** Prompt tokens evaluated. */
-  #filled = 0;
-  #choice = 0;
-  #reply: Reply;
-  #rewind = false;
 
-  constructor(id: number, sequence: number, job: GenerateJob, model: ModelTokens, decoder: Decoder) {
-    this.id = id;
-    this.sequence = sequence;
+  /** `chunk`: tokens of a decode. */
+  constructor(id: number, job: GenerateJob, chunk: number, model: ModelTokens, decoder: Decoder) {
+    this.items = job.n;
+    this.#id = id;
     this.#job = job;
+    this.#plan = new Plan([job.prompt], chunk);
     this.#model = model;
     this.#decoder = decoder;
-    this.#reply = this.#newReply();
   }
 
-  get prefillLeft(): number {
-    return this.#job.prompt.length - this.#filled;
+  plan(): Plan {
+    return this.#plan;
   }
 
-  get done(): boolean {
-    return this.#choice >= this.#job.n;
+  branch(item: number, sequence: number, held: number): Branch {
+    const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder);
+    return new ReplyBranch(sequence, new Feed(this.#plan, held), reply);
   }
 
-  part(budget: number): Part {
-    const { sequence } = this;
-    const left = this.prefillLeft;
-    if (left > budget) {
-      const tokens = this.#job.prompt.subarray(this.#filled, this.#filled + budget);
-      this.#filled += budget;
-      return { kind: 'prefill', sequence, tokens };
-    }
-    const tokens = left > 0 ? this.#job.prompt.subarray(this.#filled) : Uint32Array.of(this.#reply.last);
-    this.#filled += left;
+  shareable({ feed }: Branch): boolean {
+    return feed.left === 0;
+  }
+}
+
+class ReplyBranch implements Branch {
+  readonly sequence: number;
+  readonly feed: Feed;
+  readonly #reply: Reply;
+
+  constructor(sequence: number, feed: Feed, reply: Reply) {
+    this.sequence = sequence;
+    this.feed = feed;
+    this.#reply = reply;
+  }
+
+  get over(): boolean {
+    return this.#reply.over;
+  }
+
+  part(count: number): Part {
+    const { sequence, feed } = this;
+    const tokens = feed.left > 0 ? feed.take(count) : Uint32Array.of(this.#reply.last);
+    if (feed.left > 0) return { kind: 'prefill', sequence, tokens };
     return { kind: 'sample', sequence, tokens, sampler: this.#reply.sampler };
   }
 
   accept(result: Exclude<PartResult, { kind: 'fault' }>, out: Output[]): void {
-    if (result.kind !== 'token') return;
-    this.#reply.accept(result.token, out);
-    if (this.#reply.over) this.#nextReply();
-  }
-
-  async rewind(decoder: Decoder): Promise<void> {
-    if (!this.#rewind) return;
-    this.#rewind = false;
-    await decoder.truncate(this.sequence, this.#filled);
+    if (result.kind === 'token') this.#reply.accept(result.token, out);
   }
 
   dispose(): void {
     this.#reply.dispose();
-  }
-
-  #nextReply(): void {
-    this.#reply.dispose();
-    this.#choice += 1;
-    if (this.done) return;
-    this.#filled = this.#job.prompt.length - 1;
-    this.#rewind = true;
-    this.#reply = this.#newReply();
-  }
-
-  #newReply(): Reply {
-    return new Reply(this.id, this.#choice, this.#job, this.#model, this.#decoder);
   }
 }

@@ -19,12 +19,19 @@ import { Grammars, Held } from './grammars.js';
  * llama.cpp (kv_unified=false) packs only sequences whose ids follow one another into one decode (shared/engine.md 1).
  */
 export class IteratorDecoder implements Decoder {
+  readonly cuttable: boolean;
+  /** The public API has no copy. */
+  readonly copyable = false;
   readonly #sequences: readonly LlamaContextSequence[];
   readonly #model: LlamaModel;
   readonly #grammars: Grammars | undefined;
 
-  /** Takes every sequence of `context`; the context stays the caller's to dispose. Make it with {@link sequenceOrder}. */
-  constructor(context: LlamaContext) {
+  /**
+   * Takes every sequence of `context`; the context stays the caller's to dispose. Make it with {@link sequenceOrder}.
+   * `cuttable`: whether the model's state can be cut without evaluating the rest again.
+   */
+  constructor(context: LlamaContext, cuttable: boolean) {
+    this.cuttable = cuttable;
     this.#sequences = Array.from({ length: context.totalSequences }, () => context.getSequence());
     this.#model = context.model;
     this.#grammars = Grammars.of(context.model);
@@ -39,6 +46,10 @@ export class IteratorDecoder implements Decoder {
     if (target.nextTokenIndex > length) {
       await target.eraseContextTokenRanges([{ start: length, end: target.nextTokenIndex }]);
     }
+  }
+
+  copy(): Promise<void> {
+    return Promise.reject(new Error('not supported'));
   }
 
   sampler(sampling: Sampling): Sampler {

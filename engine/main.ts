@@ -27,8 +27,8 @@ async function start(setup: EngineSetup): Promise<void> {
   setInterval(() => send({ kind: 'heartbeat', step: loop?.steps ?? 0, live: loop?.live ?? 0 }), setup.heartbeatMs);
   try {
     runtime = await loadRuntime(setup);
-    loop = new StepLoop(runtime.decoder, runtime.tokens, setup, (step, outputs) =>
-      send({ kind: 'step', step, outputs }),
+    loop = new StepLoop(runtime.decoder, runtime.tokens, setup, (step, outputs, held) =>
+      send({ kind: 'step', step, outputs, held }),
     );
     send({ kind: 'ready', facts: facts(setup, runtime) });
   } catch (error) {

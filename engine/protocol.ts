@@ -21,9 +21,20 @@ export interface EngineSetup {
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
   /** Prompt tokens that all prefilling sequences together may add to one step. */
   readonly prefillTokensPerStep: number;
+  /** Time that a step may spend on prompts beside running replies, in percent of what their next tokens take. */
+  readonly prefillShare: number;
+  /** What of a new prompt is not evaluated again when a sequence still holds it. */
+  readonly prefixReuse: PrefixReuse;
   /** How often the engine says that its event loop turns, in ms. */
   readonly heartbeatMs: number;
 }
+
+/**
+ * auto: a job that runs alone reuses only state that was made exactly as it would make it, so that its result is the same
+ * to the last bit; one with company, whose digits depend on its neighbours anyway, reuses all it can. any: always all it
+ * can. off: nothing.
+ */
+export type PrefixReuse = 'auto' | 'any' | 'off';
 
 /** What an engine says of itself once it can take work. */
 export interface EngineFacts {
@@ -42,10 +53,12 @@ export interface EngineFacts {
   readonly gpu: string | false;
 }
 
-/** One chat completion: `n` replies to one prompt, on one sequence, one after the other. */
+/** One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others in turn. */
 export interface GenerateJob {
   readonly prompt: Uint32Array;
   readonly n: number;
+  /** Sequences that it may hold at once: 1 to n. Each that it needs no more comes back by `freed`, the last by its end. */
+  readonly seats: number;
   /** Completion tokens per reply, at least 1; prompt and completion fit the seat's context together. */
   readonly maxTokens: number;
   /** 0: greedy. */
@@ -129,8 +142,12 @@ export interface ThoughtFormat {
   readonly close?: string;
 }
 
-/** One decision request: every question scored on its own after the shared input, none with another in its decode. */
+/** One decision request: every question scored on its own after the shared input. */
 export interface ScoreJob {
+  /** No other sequence shares a question's decode and prompts are split at fixed places: equal to the last bit. */
+  readonly isolate: boolean;
+  /** As in {@link GenerateJob}, 1 to the number of questions; 1 when isolated. */
+  readonly seats: number;
   /** Template head and input. */
   readonly input: Uint32Array;
   readonly questions: readonly ScoreQuestion[];
@@ -201,17 +218,31 @@ export type Output =
       readonly probabilities: Float64Array;
       readonly labelMass: number;
     }
-  /** All replies or answers are out and the sequence is free. */
+  /** One of the job's sequences is free: it may hold one seat fewer from now on. Never for its last. */
+  | { readonly id: number; readonly kind: 'freed' }
+  /** All replies or answers are out and its sequences are free. */
   | { readonly id: number; readonly kind: 'done' }
-  /** The job cannot go on; the sequence is free. `reason` is the engine's own short text, never content. */
+  /** The job cannot go on; its sequences are free. `reason` is the engine's own short text, never content. */
   | { readonly id: number; readonly kind: 'failed'; readonly reason: string };
+
+/** What a free sequence holds: the chain hashes of its tokens (prefix-hash.ts). None: it holds nothing, or is taken. */
+export interface HeldPrefix {
+  readonly sequence: number;
+  readonly hashes: Uint32Array;
+}
 
 /** Engine to sidecar. */
 export type FromEngine = { readonly v: number } & (
   | { readonly kind: 'ready'; readonly facts: EngineFacts }
   /** The model cannot be served at all; the process exits. `reason` is one clear line. */
   | { readonly kind: 'unable'; readonly reason: string }
-  | { readonly kind: 'step'; readonly step: number; readonly outputs: readonly Output[] }
+  /** `held`: the free sequences whose prefixes are others than the last message said. */
+  | {
+      readonly kind: 'step';
+      readonly step: number;
+      readonly outputs: readonly Output[];
+      readonly held: readonly HeldPrefix[];
+    }
   /** Sent every `heartbeatMs` whatever goes on; `step` counts finished decodes, `live` the jobs that hold a sequence. */
   | { readonly kind: 'heartbeat'; readonly step: number; readonly live: number }
 );

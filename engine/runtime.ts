@@ -99,7 +99,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
 async function makeDecoder(model: LlamaModel, context: LlamaContext, threads: number): Promise<Decoder> {
   const { isRecurrent, isHybrid, swaSize } = model.fileInsights;
   const cuttable = !isRecurrent && !isHybrid && (swaSize ?? 0) === 0;
-  return (cuttable ? await BatchDecoder.over(context, threads) : undefined) ?? new IteratorDecoder(context);
+  return (cuttable ? await BatchDecoder.over(context, threads) : undefined) ?? new IteratorDecoder(context, cuttable);
 }
 
 /** Why the model cannot decide, in one line: its template, or a label that is not one distinct token behind it. */

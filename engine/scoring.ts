@@ -1,72 +1,86 @@
-import type { Decoder, Part, PartResult } from './decoder.js';
+import type { Part, PartResult } from './decoder.js';
+import { Feed, Plan } from './plan.js';
 import type { Output, ScoreJob, ScoreQuestion } from './protocol.js';
-import type { Task } from './task.js';
+import type { Branch, Work } from './task.js';
 
 /**
- * A decision request: its questions scored in turn on one sequence. The input is evaluated once; each question's tail is
- * evaluated after it, scored at its last token, and cut off again. Decodes are shared with nobody and split at fixed
- * places, so that an answer depends on its own question and input alone.
+ * A decision request: questions about one input. The input is evaluated once; each question's tail is evaluated after it
+ * and scored at its last token, then cut off again. Isolated, decodes are shared with nobody and split at fixed places, so
+ * that an answer depends on its own question and input alone; otherwise questions on copies of the input's state are
+ * evaluated together.
  */
-export class Scoring implements Task {
-  readonly id: number;
-  readonly sequence: number;
-  readonly alone = true;
+export class Scoring implements Work {
+  readonly items: number;
+  readonly alone: boolean;
+  readonly reuse: 'any' | 'same-split';
+  readonly #id: number;
   readonly #job: ScoreJob;
   /** Tokens of a decode: where prompts are split is fixed, since it moves the last digits. */
   readonly #chunk: number;
-  #inputFilled = 0;
-  #question = 0;
-  #tailFilled = 0;
-  #rewind = false;
 
-  constructor(id: number, sequence: number, job: ScoreJob, chunk: number) {
-    this.id = id;
-    this.sequence = sequence;
+  constructor(id: number, job: ScoreJob, chunk: number) {
+    this.items = job.questions.length;
+    this.alone = job.isolate;
+    this.reuse = job.isolate ? 'same-split' : 'any';
+    this.#id = id;
     this.#job = job;
     this.#chunk = chunk;
   }
 
-  get prefillLeft(): number {
-    return this.#job.input.length - this.#inputFilled + ((this.#current?.tail.length ?? 0) - this.#tailFilled);
+  plan(item: number): Plan {
+    return new Plan([this.#job.input, this.#question(item).tail], this.#chunk);
   }
 
-  get done(): boolean {
-    return this.#question >= this.#job.questions.length;
+  branch(item: number, sequence: number, held: number): Branch {
+    const feed = new Feed(this.plan(item), held);
+    const answer = (logprobs: Float64Array): Output => {
+      const { probabilities, labelMass } = distribution(logprobs, this.#job.temperature);
+      return { id: this.#id, kind: 'answer', question: item, probabilities, labelMass };
+    };
+    return new QuestionBranch(sequence, feed, this.#question(item).labels, answer);
   }
 
-  get #current(): ScoreQuestion | undefined {
-    return this.#job.questions[this.#question];
+  /** From the input's end on, and not later, so that the questions' tails can go into one decode. */
+  shareable({ feed }: Branch): boolean {
+    return feed.position >= this.#job.input.length;
   }
 
-  part(): Part {
-    const { sequence } = this;
-    const { input } = this.#job;
-    if (this.#inputFilled < input.length) {
-      const tokens = input.subarray(this.#inputFilled, this.#inputFilled + this.#chunk);
-      this.#inputFilled += tokens.length;
-      return { kind: 'prefill', sequence, tokens };
-    }
-    const question = this.#current;
-    if (!question) throw new Error('asked for a part after the last question');
-    const tokens = question.tail.subarray(this.#tailFilled, this.#tailFilled + this.#chunk);
-    this.#tailFilled += tokens.length;
-    if (this.#tailFilled < question.tail.length) return { kind: 'prefill', sequence, tokens };
-    return { kind: 'score', sequence, tokens, labels: question.labels };
+  #question(item: number): ScoreQuestion {
+    const question = this.#job.questions[item];
+    if (!question) throw new RangeError(`no question ${item}`);
+    return question;
+  }
+}
+
+class QuestionBranch implements Branch {
+  readonly sequence: number;
+  readonly feed: Feed;
+  readonly #labels: Uint32Array;
+  readonly #answer: (logprobs: Float64Array) => Output;
+  #over = false;
+
+  constructor(sequence: number, feed: Feed, labels: Uint32Array, answer: (logprobs: Float64Array) => Output) {
+    this.sequence = sequence;
+    this.feed = feed;
+    this.#labels = labels;
+    this.#answer = answer;
+  }
+
+  get over(): boolean {
+    return this.#over;
+  }
+
+  part(count: number): Part {
+    const { sequence, feed } = this;
+    const tokens = feed.take(count);
+    if (feed.left > 0) return { kind: 'prefill', sequence, tokens };
+    return { kind: 'score', sequence, tokens, labels: this.#labels };
   }
 
   accept(result: Exclude<PartResult, { kind: 'fault' }>, out: Output[]): void {
     if (result.kind !== 'scores') return;
-    const { probabilities, labelMass } = distribution(result.logprobs, this.#job.temperature);
-    out.push({ id: this.id, kind: 'answer', question: this.#question, probabilities, labelMass });
-    this.#question += 1;
-    this.#tailFilled = 0;
-    this.#rewind = !this.done;
-  }
-
-  async rewind(decoder: Decoder): Promise<void> {
-    if (!this.#rewind) return;
-    this.#rewind = false;
-    await decoder.truncate(this.sequence, this.#job.input.length);
+    this.#over = true;
+    out.push(this.#answer(result.logprobs));
   }
 
   dispose(): void {

@@ -1,33 +1,132 @@
+import { choose, type Choice, type Slot } from './choice.js';
+import type { Decoder } from './decoder.js';
+import { Held, type Reuse } from './held.js';
+import type { Plan } from './plan.js';
+import { prefixHashes } from './prefix-hash.js';
+import type { HeldPrefix } from './protocol.js';
+
+/** A sequence ready for a prompt: it holds the first `keep` tokens of it and nothing else. */
+export type Berth = Pick<Choice, 'sequence' | 'keep'>;
+
+interface Sequence extends Slot {
+  live: boolean;
+  usedAt: number;
+}
+
 /**
- * Which sequence ids are free. The lowest one is handed out first, so that live ids stay dense: llama.cpp packs only
- * neighbouring ids into one decode (shared/engine.md section 1).
+ * The context's sequences: which are free, what each holds, and the cuts and copies that ready one for a prompt. What is
+ * recorded here and what the decoder holds is always the same, or nothing is recorded.
  */
 export class Sequences {
-  readonly #live: boolean[];
-  #count = 0;
+  readonly #decoder: Pick<Decoder, 'cuttable' | 'copyable' | 'truncate' | 'copy'>;
+  readonly #slots: readonly Sequence[];
+  /** Sequences taken or given back since the last look. */
+  readonly #changed = new Set<number>();
+  #live = 0;
+  #uses = 0;
 
-  constructor(seats: number) {
-    this.#live = new Array<boolean>(seats).fill(false);
+  constructor(decoder: Pick<Decoder, 'cuttable' | 'copyable' | 'truncate' | 'copy'>, seats: number) {
+    this.#decoder = decoder;
+    this.#slots = Array.from({ length: seats }, () => ({ held: new Held(), live: false, usedAt: 0 }));
   }
 
-  /** Sequences handed out. */
+  /** Sequences taken. */
   get live(): number {
-    return this.#count;
+    return this.#live;
   }
 
-  /** The lowest free id, or undefined when all are taken. The caller gives it back with `free`. */
-  take(): number | undefined {
-    const id = this.#live.indexOf(false);
-    if (id < 0) return undefined;
-    this.#live[id] = true;
-    this.#count += 1;
-    return id;
+  /**
+   * Takes a free sequence and readies it; the caller gives it back with `free`. `reuse` says how far each sequence's state
+   * may be built on. Undefined: none is free. Rejects when the decoder cannot even forget; the sequence is then free.
+   */
+  async open(plan: Plan, reuse: (sequence: number) => Reuse): Promise<Berth | undefined> {
+    const { copyable, cuttable } = this.#decoder;
+    const rules = { copyable: copyable && cuttable, reuse: cuttable ? reuse : (): Reuse => 'none' };
+    const choice = choose(this.#slots, plan, rules);
+    if (!choice) return undefined;
+    const { sequence } = choice;
+    this.#mark(sequence, true);
+    try {
+      const copied = choice.source === undefined || (await this.#copy(sequence, choice.source));
+      return { sequence, keep: await this.#cut(sequence, copied ? choice.keep : 0) };
+    } catch (error) {
+      this.free(sequence);
+      throw error;
+    }
   }
 
-  /** Gives an id back. Giving back what is not taken throws (a bug). */
-  free(id: number): void {
-    if (this.#live[id] !== true) throw new Error(`sequence ${id} is not taken`);
-    this.#live[id] = false;
-    this.#count -= 1;
+  /** Readies a sequence that is taken for another prompt. Returns how much of it is kept. Rejects as `open` does. */
+  async reopen(sequence: number, plan: Plan, reuse: Reuse): Promise<number> {
+    const { held } = this.#at(sequence);
+    return this.#cut(sequence, this.#decoder.cuttable ? held.reusable(plan, reuse) : 0);
+  }
+
+  /** What a step added. `alone`: a chunk of a prompt, and nothing else was in its decode. */
+  evaluated(sequence: number, tokens: Uint32Array, alone: boolean): void {
+    this.#at(sequence).held.append(tokens, alone);
+  }
+
+  /** A part failed: what the sequence holds is unknown, so nothing of it is used again. */
+  spoiled(sequence: number): void {
+    this.#at(sequence).held.cut(0);
+  }
+
+  /** Gives one back; it keeps what it holds. Giving back what is not taken throws (a bug). */
+  free(sequence: number): void {
+    if (!this.#at(sequence).live) throw new Error(`sequence ${sequence} is not taken`);
+    this.#mark(sequence, false);
+  }
+
+  /** The sequences taken or given back since the last call, and what the free ones of them hold. */
+  changes(): HeldPrefix[] {
+    const changes = [...this.#changed].map((sequence) => {
+      const { live, held } = this.#at(sequence);
+      const useful = !live && this.#decoder.cuttable;
+      return { sequence, hashes: useful ? prefixHashes(held.tokens) : new Uint32Array(0) };
+    });
+    this.#changed.clear();
+    return changes;
+  }
+
+  #mark(sequence: number, live: boolean): void {
+    const slot = this.#at(sequence);
+    slot.live = live;
+    slot.usedAt = this.#uses++;
+    this.#live += live ? 1 : -1;
+    this.#changed.add(sequence);
+  }
+
+  /** False: it failed, and what the target holds is unknown. */
+  async #copy(target: number, source: number): Promise<boolean> {
+    const { held } = this.#at(target);
+    held.cut(0);
+    try {
+      await this.#decoder.copy(target, source);
+    } catch {
+      return false;
+    }
+    held.become(this.#at(source).held);
+    return true;
+  }
+
+  /** Returns what is left: nothing, where the decoder could not cut at `length`. */
+  async #cut(sequence: number, length: number): Promise<number> {
+    const { held } = this.#at(sequence);
+    held.cut(length);
+    try {
+      await this.#decoder.truncate(sequence, length);
+      return length;
+    } catch (error) {
+      held.cut(0);
+      if (length === 0) throw error;
+    }
+    await this.#decoder.truncate(sequence, 0);
+    return 0;
+  }
+
+  #at(sequence: number): Sequence {
+    const slot = this.#slots[sequence];
+    if (!slot) throw new RangeError(`no sequence ${sequence}`);
+    return slot;
   }
 }

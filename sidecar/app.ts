@@ -110,6 +110,7 @@ export async function startApp(
       keepAliveMs: config.stream.keepAliveMs,
       timeoutMs: config.request.timeoutMs,
     },
+    isolateDecisions: config.decisions.isolate,
     draining: () => draining,
   };
 
@@ -216,22 +217,14 @@ function unservable(id: string, file: string, why: string): string {
 
 /** One model: its engine process and its queue, which is closed whenever the engine is not there. */
 function host(config: Config, model: ModelConfig, entry: string, { registry, readiness, log }: Listeners): Hosted {
-  const { id, kind, file, seats, contextPerSeat, threads, gpu, prefillTokensPerStep, ownedBy } = model;
+  const { id, kind, file, ownedBy, ...sizes } = model;
+  const { seats } = sizes;
   const queue = createFifoQueue({ clock: systemClock, random: Math.random, config: config.queue, seats });
   queue.pause();
   registry.watchQueue(id, () => queue.snapshot());
   const engine = new EngineProcess({
     entry,
-    setup: {
-      file,
-      kind,
-      seats,
-      contextPerSeat,
-      threads,
-      gpu,
-      prefillTokensPerStep,
-      heartbeatMs: config.engine.heartbeatMs,
-    },
+    setup: { file, kind, ...sizes, heartbeatMs: config.engine.heartbeatMs },
     timing: config.engine,
     clock: systemClock,
     random: Math.random,

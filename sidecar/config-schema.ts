@@ -91,6 +91,14 @@ const model: SettingSchema = {
       'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner.',
       { default: 256, minimum: 1, maximum: 65_536, unit: 'tokens' },
     ),
+    prefillShare: integer(
+      'Time that a step may spend on new prompts beside running replies, as a share of what the replies’ next tokens take. The fixed cost of one more decode comes on top.',
+      { default: 100, minimum: 1, maximum: 10_000, unit: '%' },
+    ),
+    prefixReuse: text(
+      'What of a new prompt is not evaluated again when a sequence still holds it. `auto`: a request that runs alone reuses whole prefill steps only, so that its result is the same with and without; one with company reuses all it can. `any`: always all it can, at the cost of the last digits. `off`: nothing.',
+      { enum: ['auto', 'any', 'off'], default: 'auto' },
+    ),
     ownedBy: text('`owned_by` in the model list.', { default: 'local', maxLength: 128 }),
   },
 };
@@ -159,6 +167,14 @@ export const configSchema: SettingSchema = section({
       'How long a request may take, waiting and running, from the last byte of its body; then it is ended with `timeout`. 0: no limit.',
       { default: 0 },
     ),
+  }),
+  decisions: section({
+    isolate: {
+      type: 'boolean',
+      description:
+        'Evaluate each question of a decision alone, so that its answer depends on the question and the input only, to the last bit. `false`: the questions of a request are evaluated together, on as many seats as are free, which is faster on a GPU and moves the last digits.',
+      default: true,
+    },
   }),
   idempotency: section({
     maxKeys: integer('Completed `Idempotency-Key`s that are remembered; past that the oldest is forgotten.', {

@@ -24,6 +24,8 @@ export interface Config {
   readonly stream: { readonly keepAliveMs: number };
   /** From the body's last byte; then a request is ended, waiting or running. 0: never. */
   readonly request: { readonly timeoutMs: number };
+  /** isolate: no question shares a decode with anything else. */
+  readonly decisions: { readonly isolate: boolean };
   readonly idempotency: { readonly maxKeys: number; readonly keepMs: number };
   /** How long running requests may go on after SIGTERM. */
   readonly drain: { readonly timeoutMs: number };
@@ -63,5 +65,8 @@ export interface ModelConfig {
   readonly threads: number;
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
   readonly prefillTokensPerStep: number;
+  /** Percent. */
+  readonly prefillShare: number;
+  readonly prefixReuse: 'auto' | 'any' | 'off';
   readonly ownedBy: string;
 }

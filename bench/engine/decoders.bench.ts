@@ -14,7 +14,13 @@ const PROMPT_TOKENS = 16;
 const TOKENS = 64;
 const RUNS = 5;
 const THREADS = 1;
-const LIMITS = { seats: Math.max(...SEQUENCES), contextPerSeat: 256, prefillTokensPerStep: 512 };
+const LIMITS = {
+  seats: Math.max(...SEQUENCES),
+  contextPerSeat: 256,
+  prefillTokensPerStep: 512,
+  prefillShare: 100,
+  prefixReuse: 'off',
+} as const;
 
 /** Tokens a second of `sequences` replies side by side, on a loop of their own over the decoder. */
 async function rate(decoder: Decoder, sequences: number): Promise<number> {
@@ -37,7 +43,7 @@ async function rate(decoder: Decoder, sequences: number): Promise<number> {
 function job(id: number): GenerateJob {
   const prompt = Uint32Array.from({ length: PROMPT_TOKENS }, (_, i) => 60 + ((i * 7 + id) % 90));
   const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: id };
-  return { prompt, n: 1, maxTokens: TOKENS, stops: [], ...sampling };
+  return { prompt, n: 1, seats: 1, maxTokens: TOKENS, stops: [], ...sampling };
 }
 
 const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: THREADS });
@@ -56,7 +62,7 @@ for (const [name, file] of [
       batching: { itemPrioritizationStrategy: sequenceOrder },
     });
   const contexts = [await context(), await context()] as const;
-  const iterators = new IteratorDecoder(contexts[0]);
+  const iterators = new IteratorDecoder(contexts[0], true);
   const batches = await BatchDecoder.over(contexts[1], THREADS);
   if (!batches) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
   for (const sequences of SEQUENCES) {

@@ -15,7 +15,13 @@ const SEQUENCES = [1, 8];
 const TOKENS = 48;
 const RUNS = 3;
 const THREADS = 1;
-const LIMITS = { seats: Math.max(...SEQUENCES), contextPerSeat: 256, prefillTokensPerStep: 512 };
+const LIMITS = {
+  seats: Math.max(...SEQUENCES),
+  contextPerSeat: 256,
+  prefillTokensPerStep: 512,
+  prefillShare: 100,
+  prefixReuse: 'off',
+} as const;
 
 const WEATHER = {
   type: 'object',
@@ -89,6 +95,7 @@ function job(id: number, gbnf: string | undefined): GenerateJob {
   return {
     prompt,
     n: 1,
+    seats: 1,
     maxTokens: TOKENS,
     stops: [],
     ...sampling,

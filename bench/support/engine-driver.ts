@@ -43,6 +43,9 @@ export class EngineDriver {
         threads: 1,
         gpu: false,
         prefillTokensPerStep: 512,
+        prefillShare: 100,
+        // Each round sends the same prompts again, and the figures are of runs that evaluate them.
+        prefixReuse: 'off',
         heartbeatMs: 1000,
       },
     });
@@ -131,6 +134,7 @@ function job(i: number, promptTokens: number, maxTokens: number): GenerateJob {
     // Some ordinary tokens of any vocabulary, others for each sequence.
     prompt: Uint32Array.from({ length: promptTokens }, (_, at) => 300 + ((i * 31 + at * 7) % 100)),
     n: 1,
+    seats: 1,
     maxTokens,
     temperature: 1,
     topP: 1,

@@ -4,11 +4,13 @@ import {
   type EngineFacts,
   type EngineSetup,
   type FromEngine,
+  type Output,
   type ToEngine,
 } from '../../engine/protocol.js';
 import type { Clock } from '../clock.js';
 import { exitReason, StderrTail, type ExitReason, type StderrHint } from './exit-reason.js';
 import { Mux } from './mux.js';
+import { HeldPrefixes, NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
 import { Watchdog } from './watchdog.js';
 import { readMessage } from './wire.js';
 
@@ -72,6 +74,7 @@ export class EngineChild {
   readonly #stderr = new StderrTail();
   #process: ChildProcess | undefined;
   #watchdog: Watchdog | undefined;
+  #held: HeldPrefixes | undefined;
   #ready = false;
   #over = false;
   #live = 0;
@@ -93,6 +96,11 @@ export class EngineChild {
       // Most failures to fork arrive as an event; a few (no memory) are thrown.
       this.#cancelStart = options.clock.after(0, () => this.#unstartable());
     }
+  }
+
+  /** What its free sequences hold; nothing before `ready`. */
+  get heldPrefixes(): PrefixIndex {
+    return this.#held ?? NO_PREFIXES;
   }
 
   get pid(): number | undefined {
@@ -159,15 +167,21 @@ export class EngineChild {
         break;
       case 'step': {
         this.#watchdog?.heard(message.step, message.outputs.length > 0);
-        const violation = this.#ready ? this.mux.apply(message.outputs) : 'step-before-ready';
+        // What sequences hold comes first: a sink that learns of its end may ask for the next.
+        const violation = this.#held?.apply(message.held) ?? this.#apply(message.outputs);
         if (violation !== undefined) this.#kill('protocol', violation);
       }
     }
   }
 
+  #apply(outputs: readonly Output[]): string | undefined {
+    return this.#ready ? this.mux.apply(outputs) : 'step-before-ready';
+  }
+
   #begin(facts: EngineFacts): void {
     const { clock, timing } = this.#options;
     this.#ready = true;
+    this.#held = new HeldPrefixes(facts.seats, facts.contextPerSeat);
     this.#cancelStart();
     const pending = (): boolean => this.mux.pending > 0 || this.#live > 0;
     this.#watchdog = new Watchdog(clock, timing.hangMs, pending, (hang) => this.#kill('hang', hang));

@@ -1,4 +1,5 @@
 import type { Channel, EngineFacts, FinishReason, GenerateJob, ScoreJob } from '../../engine/protocol.js';
+import type { PrefixIndex } from './prefix-index.js';
 
 export type {
   Channel,
@@ -31,7 +32,9 @@ export interface GenerationSink {
     completionTokens: number;
     reasoningTokens: number;
   }): void;
-  /** All replies are out; the engine's sequence is free. */
+  /** One of the job's seats is free again. Never the last, which goes with `done`. */
+  freed(): void;
+  /** All replies are out; the engine's sequences are free. */
   done(): void;
   failed(fault: EngineFault): void;
 }
@@ -39,6 +42,7 @@ export interface GenerationSink {
 export interface ScoreSink {
   started(cachedTokens: number): void;
   answer(answer: { question: number; probabilities: Float64Array; labelMass: number }): void;
+  freed(): void;
   done(): void;
   failed(fault: EngineFault): void;
 }
@@ -60,4 +64,6 @@ export interface Engine {
   /** Starts a job. When not ready, the sink's `failed` is called (lost, not started) before the next tick ends. */
   generate(job: GenerateJob, sink: GenerationSink): Cancel;
   score(job: ScoreJob, sink: ScoreSink): Cancel;
+  /** What the engine's free sequences hold, as far as it has told; empty while it is not ready. */
+  heldPrefixes(): PrefixIndex;
 }

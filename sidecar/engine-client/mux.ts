@@ -19,6 +19,8 @@ interface Reply {
   readonly kind: 'generate';
   readonly sink: GenerationSink;
   readonly n: number;
+  /** Seats that the job holds. */
+  seats: number;
   /** Choices that are finished. */
   readonly ended: Set<number>;
   /** Calls begun, by choice. */
@@ -32,6 +34,8 @@ interface Scoring {
   readonly sink: ScoreSink;
   /** Labels per question. */
   readonly labels: readonly number[];
+  /** Seats that the job holds. */
+  seats: number;
   /** Questions that are answered. */
   readonly ended: Set<number>;
   started: boolean;
@@ -58,14 +62,16 @@ export class Mux {
 
   generate(job: GenerateJob, sink: GenerationSink): Cancel {
     const id = ++this.#lastId;
-    const pending: Reply = { id, kind: 'generate', sink, n: job.n, ended: new Set(), calls: new Map(), started: false };
+    const { n, seats } = job;
+    const none = { ended: new Set<number>(), calls: new Map<number, number>(), started: false };
+    const pending: Reply = { id, kind: 'generate', sink, n, seats, ...none };
     return this.#open(pending, { v: PROTOCOL_VERSION, kind: 'generate', id, job });
   }
 
   score(job: ScoreJob, sink: ScoreSink): Cancel {
     const id = ++this.#lastId;
     const labels = job.questions.map((question) => question.labels.length);
-    const pending: Scoring = { id, kind: 'score', sink, labels, ended: new Set(), started: false };
+    const pending: Scoring = { id, kind: 'score', sink, labels, seats: job.seats, ended: new Set(), started: false };
     return this.#open(pending, { v: PROTOCOL_VERSION, kind: 'score', id, job });
   }
 
@@ -113,6 +119,10 @@ export class Mux {
         case 'started':
           pending.started = true;
           pending.sink.started(output.cachedTokens);
+          break;
+        case 'freed':
+          pending.seats -= 1;
+          pending.sink.freed();
           break;
         case 'done':
           this.#jobs.delete(pending.id);
@@ -186,6 +196,8 @@ function misplaced(pending: Pending, output: Output): string | undefined {
   if (!pending.started) return 'not-started';
   const expected = pending.kind === 'generate' ? pending.n : pending.labels.length;
   switch (output.kind) {
+    case 'freed':
+      return pending.seats > 1 ? undefined : 'freed-last';
     case 'done':
       return pending.ended.size === expected ? undefined : 'done-early';
     case 'answer':

@@ -5,6 +5,7 @@ import { EngineChild, type ChildEnd, type ChildTiming } from './child.js';
 import type { Cancel, Engine, EngineFacts, GenerateJob, GenerationSink, ScoreJob, ScoreSink } from './engine.js';
 import type { Log } from '../telemetry/logger.js';
 import { failSoon } from './mux.js';
+import { NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
 
 /** How long an engine may take to leave after `shutdown`, ms, unless told otherwise. */
 const CLOSE_MS = 2000;
@@ -111,6 +112,10 @@ export class EngineProcess implements Engine {
   score(job: ScoreJob, sink: ScoreSink): Cancel {
     if (this.#state === 'ready' && this.#child !== undefined) return this.#child.mux.score(job, sink);
     return failSoon(sink, { kind: 'lost', started: false }, this.#threw);
+  }
+
+  heldPrefixes(): PrefixIndex {
+    return (this.#state === 'ready' && this.#child?.heldPrefixes) || NO_PREFIXES;
   }
 
   async #close(): Promise<void> {

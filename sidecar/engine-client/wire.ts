@@ -1,4 +1,10 @@
-import { PROTOCOL_VERSION, type EngineFacts, type FromEngine, type Output } from '../../engine/protocol.js';
+import {
+  PROTOCOL_VERSION,
+  type EngineFacts,
+  type FromEngine,
+  type HeldPrefix,
+  type Output,
+} from '../../engine/protocol.js';
 
 /** What an engine did wrong, as a short constant for logs; never anything that it sent. */
 export interface Violation {
@@ -24,7 +30,13 @@ function isMessage(raw: Fields): raw is Fields & FromEngine {
     case 'unable':
       return typeof raw['reason'] === 'string';
     case 'step':
-      return isCount(raw['step']) && Array.isArray(raw['outputs']) && raw['outputs'].every(isOutput);
+      return (
+        isCount(raw['step']) &&
+        Array.isArray(raw['outputs']) &&
+        raw['outputs'].every(isOutput) &&
+        Array.isArray(raw['held']) &&
+        raw['held'].every(isHeld)
+      );
     case 'heartbeat':
       return isCount(raw['step']) && isCount(raw['live']);
     default:
@@ -64,6 +76,7 @@ function isOutput(raw: unknown): raw is Output {
         raw['probabilities'].every(isShare) &&
         isShare(raw['labelMass'])
       );
+    case 'freed':
     case 'done':
       return true;
     case 'failed':
@@ -71,6 +84,10 @@ function isOutput(raw: unknown): raw is Output {
     default:
       return false;
   }
+}
+
+function isHeld(raw: unknown): raw is HeldPrefix {
+  return isFields(raw) && isCount(raw['sequence']) && raw['hashes'] instanceof Uint32Array;
 }
 
 function isFacts(raw: unknown): raw is EngineFacts {

@@ -7,7 +7,7 @@ import type { Exchange } from '../http/exchange.js';
 import { arrive, takeSeat, type Arrival, type Planned, type Tokens } from './entrance.js';
 import * as refusals from './refusals.js';
 import { StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
-import { endUnfinished, runOnSeat, type JobEnd, type RunEnd } from './seat.js';
+import { endUnfinished, growTo, runOnSeat, type JobEnd, type RunEnd } from './seat.js';
 import type { Services } from './services.js';
 import { UsageLog } from './usage-log.js';
 import { Visit } from './visit.js';
@@ -37,8 +37,11 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
 
     const usage = new UsageLog(services.spool, services.date, visit, arrival.caller, arrival.model.id, 'chat');
     const counts = new Counts(visit);
-    const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd) =>
-      arrival.model.engine.generate(seated.job, sink(visit, reply, counts, jobEnd)),
+    const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) =>
+      arrival.model.engine.generate(
+        { ...seated.job, seats: growTo(lease, seated.job.n) },
+        sink(visit, reply, counts, jobEnd),
+      ),
     );
     if (end.kind === 'done') arrival.claim.complete();
     await finish(visit, reply, counts, usage, end, services);
@@ -56,7 +59,7 @@ function plan(
   facts: EngineFacts,
   tokens: Tokens,
   services: Services,
-): Planned<GenerateJob> | ContractError {
+): Planned<Omit<GenerateJob, 'seats'>> | ContractError {
   if (tokens.kind !== 'chat') return contractError('internal', 'The prompt host answered for another route.');
   const promptTokens = tokens.tokens.length;
   const left = facts.contextPerSeat - promptTokens;
@@ -138,6 +141,7 @@ function sink(visit: Visit, writer: ReplyWriter, counts: Counts, end: JobEnd): G
       counts.reasoningTokens += finished.reasoningTokens;
       writer.finished(finished);
     },
+    freed: () => end.freed(),
     done: () => end.done(),
     failed: (fault) => end.failed(fault),
   };

@@ -5,7 +5,7 @@ import { contractError, type ContractError } from '../errors.js';
 import type { ScoreJob, ScoreSink } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
 import { arrive, takeSeat, type Planned, type Tokens } from './entrance.js';
-import { endUnfinished, runOnSeat, type JobEnd, type RunEnd } from './seat.js';
+import { endUnfinished, growTo, runOnSeat, type JobEnd, type RunEnd } from './seat.js';
 import type { Services } from './services.js';
 import { UsageLog } from './usage-log.js';
 import { Visit } from './visit.js';
@@ -17,14 +17,17 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
   if (!arrival) return;
   try {
     const { params, model } = arrival;
-    const seated = await takeSeat(visit, arrival, params.questions.length, (tokens) => plan(visit, params, tokens));
+    const { isolateDecisions: isolate } = services;
+    // Questions that share no decode gain nothing from a second seat.
+    const seats = isolate ? 1 : params.questions.length;
+    const seated = await takeSeat(visit, arrival, seats, (tokens) => plan(visit, params, tokens));
     arrival.release();
     if (!seated) return;
 
     const usage = new UsageLog(services.spool, services.date, visit, arrival.caller, model.id, route);
     const results: QuestionResult[] = [];
-    const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd) =>
-      model.engine.score(seated.job, sink(visit, results, jobEnd)),
+    const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) =>
+      model.engine.score({ ...seated.job, isolate, seats: growTo(lease, seats) }, sink(visit, results, jobEnd)),
     );
     if (end.kind === 'done') arrival.claim.complete();
     await finish(visit, params, results, usage, end, services);
@@ -34,7 +37,11 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
   }
 }
 
-function plan(visit: Visit, params: DecisionParams, tokens: Tokens): Planned<ScoreJob> | ContractError {
+function plan(
+  visit: Visit,
+  params: DecisionParams,
+  tokens: Tokens,
+): Planned<Omit<ScoreJob, 'isolate' | 'seats'>> | ContractError {
   if (tokens.kind !== 'decision') return contractError('internal', 'The prompt host answered for another route.');
   const { input, questions } = tokens;
   // The input is billed once per question, whatever is reused inside.
@@ -48,10 +55,14 @@ function plan(visit: Visit, params: DecisionParams, tokens: Tokens): Planned<Sco
 
 function sink(visit: Visit, results: QuestionResult[], end: JobEnd): ScoreSink {
   return {
-    started: () => visit.prefilling(),
+    started: (cachedTokens) => {
+      visit.cachedTokens = cachedTokens;
+      visit.prefilling();
+    },
     answer: ({ question, probabilities, labelMass }) => {
       results[question] = { probabilities, labelMass };
     },
+    freed: () => end.freed(),
     done: () => end.done(),
     failed: (fault) => end.failed(fault),
   };
@@ -66,8 +77,8 @@ async function finish(
   services: Services,
 ): Promise<void> {
   if (end.kind !== 'done') return endUnfinished(visit, usage, end);
-  const { promptTokens } = visit;
-  services.metrics.tokens(params.model, { prompt: promptTokens, cached: 0, completion: 0 });
+  const { promptTokens, cachedTokens } = visit;
+  services.metrics.tokens(params.model, { prompt: promptTokens, cached: cachedTokens, completion: 0 });
   await usage.close('done');
   const body =
     params.route === 'decisions'

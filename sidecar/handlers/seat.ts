@@ -7,6 +7,8 @@ import type { Visit } from './visit.js';
 
 /** The end of a sink: what every job tells when it is over. */
 export interface JobEnd {
+  /** One of its seats is not needed any more. */
+  freed(): void;
   done(): void;
   failed(fault: EngineFault): void;
 }
@@ -20,19 +22,20 @@ export type RunEnd =
   | { readonly kind: 'answered' };
 
 /**
- * Runs a job on its seat and ends the lease, whatever happens. A job that the engine lost before it began goes back to
+ * Runs a job on its seats and ends the lease, whatever happens. `start` may grow the lease to the seats that its job is
+ * to use. A job that the engine lost before it began goes back to
  * its place in the queue, once (the queue refuses a second time, which bounds the loop).
  */
 export async function runOnSeat(
   visit: Visit,
   first: Lease,
   draining: () => boolean,
-  start: (end: JobEnd) => Cancel,
+  start: (end: JobEnd, lease: Lease) => Cancel,
 ): Promise<RunEnd> {
   let lease = first;
   for (;;) {
     visit.handedOver();
-    const end = await run(visit, start);
+    const end = await run(visit, lease, start);
     if (end === 'done' || end === 'left') {
       lease.release(end === 'done' ? 'done' : 'cancelled');
       return { kind: end };
@@ -51,6 +54,12 @@ export async function runOnSeat(
     if (!again) return { kind: 'answered' };
     lease = again;
   }
+}
+
+/** Takes up to `wanted` seats in all, as many as are free and nobody waits for. Returns how many it has. */
+export function growTo(lease: Lease, wanted: number): number {
+  while (lease.seats < wanted && lease.grow());
+  return lease.seats;
 }
 
 /** Answers and records what every route ends alike: all but `done`. */
@@ -74,7 +83,11 @@ export async function endUnfinished(
 }
 
 /** One try: until the job ends, its caller leaves or its deadline passes, whichever comes first. */
-function run(visit: Visit, start: (end: JobEnd) => Cancel): Promise<'done' | 'left' | 'late' | EngineFault> {
+function run(
+  visit: Visit,
+  lease: Lease,
+  start: (end: JobEnd, lease: Lease) => Cancel,
+): Promise<'done' | 'left' | 'late' | EngineFault> {
   const { gone } = visit.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
@@ -91,7 +104,7 @@ function run(visit: Visit, start: (end: JobEnd) => Cancel): Promise<'done' | 'le
       end(how);
     };
     const leave = (): void => stop('left');
-    const cancelJob = start({ done: () => end('done'), failed: end });
+    const cancelJob = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
     const cancelTimer = visit.atDeadline(() => stop('late'));
     gone.addEventListener('abort', leave, { once: true });
   });

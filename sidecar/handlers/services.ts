@@ -39,6 +39,8 @@ export interface Services {
     /** From a body's last byte to the end of its answer, ms; 0: none. */
     readonly timeoutMs: number;
   };
+  /** No question of a decision shares a decode with anything else. */
+  readonly isolateDecisions: boolean;
   /** True from SIGTERM on. */
   readonly draining: () => boolean;
 }

@@ -43,7 +43,7 @@ function run(format: ReplyFormat, texts: readonly string[], more: Partial<Genera
       return sampler;
     },
   });
-  const job = { prompt: Uint32Array.of(1), n: 1, maxTokens: 20, temperature: 0, topP: 1, seed: 1, stops: [] };
+  const job = { prompt: Uint32Array.of(1), n: 1, seats: 1, maxTokens: 20, temperature: 0, topP: 1, seed: 1, stops: [] };
   const penalties = { frequencyPenalty: 0, presencePenalty: 0 };
   const reply = new Reply(1, 0, { ...job, ...penalties, format, ...more }, model, decoder);
   const outputs: Output[] = [];

@@ -25,6 +25,7 @@ t.test('nothing set: every default', async (t) => {
     bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, inlineBytes: 16_384 },
     stream: { keepAliveMs: 15_000 },
     request: { timeoutMs: 0 },
+    decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
     drain: { timeoutMs: 30_000 },
     engine: { startTimeoutMs: 600_000, heartbeatMs: 500, hangMs: 30_000, backoffMinMs: 250, backoffMaxMs: 30_000 },
@@ -33,7 +34,15 @@ t.test('nothing set: every default', async (t) => {
     development: { validateAnswers: false },
     log: { level: 'info' },
   });
-  const common = { file: 'embedded', threads: 0, gpu: 'auto', prefillTokensPerStep: 256, ownedBy: 'local' };
+  const common = {
+    file: 'embedded',
+    threads: 0,
+    gpu: 'auto',
+    prefillTokensPerStep: 256,
+    prefillShare: 100,
+    prefixReuse: 'auto',
+    ownedBy: 'local',
+  };
   t.strictSame(models, [
     { ...common, id: 'ra-tiny-chat', kind: 'chat', seats: 8, contextPerSeat: 2048 },
     { ...common, id: 'ra-tiny-decide', kind: 'decision', seats: 2, contextPerSeat: 8192 },
@@ -125,7 +134,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, gpu, prefillTokensPerStep, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, gpu, prefillTokensPerStep, prefillShare, prefixReuse, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },

@@ -33,6 +33,8 @@ export function stubSetup(script: StubScript): EngineSetup {
     threads: 1,
     gpu: false,
     prefillTokensPerStep: 16,
+    prefillShare: 100,
+    prefixReuse: 'auto',
     heartbeatMs: 20,
   };
 }
@@ -42,6 +44,7 @@ export function stubJob(what: keyof typeof STUB_JOB, ...tokens: number[]): Gener
   return {
     prompt: Uint32Array.of(STUB_JOB[what], ...tokens),
     n: 1,
+    seats: 1,
     maxTokens: 8,
     temperature: 1,
     topP: 1,

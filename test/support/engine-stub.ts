@@ -11,6 +11,7 @@ import {
   type ScoreJob,
   type ToEngine,
 } from '../../engine/protocol.js';
+import { prefixHashes } from '../../engine/prefix-hash.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
 
 let step = 0;
@@ -24,7 +25,7 @@ function send(message: FromEngine | Record<string, unknown>): void {
 
 function emit(...outputs: Output[]): void {
   step += 1;
-  send({ v, kind: 'step', step, outputs });
+  send({ v, kind: 'step', step, outputs, held: [] });
 }
 
 function start(setup: EngineSetup): void {
@@ -94,7 +95,9 @@ function echo(id: number, job: GenerateJob): void {
       reasoningTokens: 0,
     });
   }
-  emit({ id, kind: 'done' });
+  step += 1;
+  const held = [{ sequence: 0, hashes: prefixHashes(job.prompt) }];
+  send({ v, kind: 'step', step, outputs: [{ id, kind: 'done' }], held });
 }
 
 function slow(id: number, steps: number): void {

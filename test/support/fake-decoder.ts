@@ -7,6 +7,13 @@ export interface SeenPart {
   readonly tokens: readonly number[];
 }
 
+export interface FakeDecoderOptions {
+  readonly cuttable?: boolean;
+  readonly copyable?: boolean;
+  /** Minus the first label's log-probability, by what the sequence holds: unless given, how many tokens. */
+  readonly score?: (held: readonly number[]) => number;
+}
+
 interface FakeSampler extends Sampler {
   readonly sampling: Sampling;
   disposed: boolean;
@@ -22,30 +29,62 @@ export class FakeDecoder implements Decoder {
   readonly samplers: FakeSampler[] = [];
   /** Sequences whose next part is to fail. */
   readonly failing = new Set<number>();
+  /** Sequences that the next copy to is to fail. */
+  readonly failingCopies = new Set<number>();
+  /** Copies made, as [target, source]. */
+  readonly copies: [target: number, source: number][] = [];
+  /** What the loop did that no decoder allows; it is thrown too, but the loop may live through that. */
+  readonly violations: string[] = [];
+  readonly cuttable: boolean;
+  readonly copyable: boolean;
   /** Called before a step resolves, with its number from 1 on. */
   onStep: (step: number) => void | Promise<void> = () => undefined;
+  /** Called while a copy is under way. */
+  onCopy: () => void = () => undefined;
+  readonly #score: (held: readonly number[]) => number;
   readonly #next: (held: readonly number[], sampling: Sampling) => number;
   #inStep = false;
 
-  constructor(next: (held: readonly number[], sampling: Sampling) => number) {
+  constructor(
+    next: (held: readonly number[], sampling: Sampling) => number,
+    { cuttable = true, copyable = true, score = (held) => held.length }: FakeDecoderOptions = {},
+  ) {
+    this.#score = score;
+    this.cuttable = cuttable;
+    this.copyable = copyable;
     this.#next = next;
   }
 
   async step(parts: readonly Part[]): Promise<PartResult[]> {
-    if (this.#inStep) throw new Error('two steps at once');
+    if (this.#inStep) throw this.#violation('two steps at once');
     this.#inStep = true;
     this.steps.push(parts.map((part) => ({ kind: part.kind, sequence: part.sequence, tokens: [...part.tokens] })));
     const ids = parts.map((part) => part.sequence);
-    if (ids.some((id, i) => i > 0 && id <= (ids[i - 1] ?? -1))) throw new Error('parts out of order');
+    if (ids.some((id, i) => i > 0 && id <= (ids[i - 1] ?? -1))) throw this.#violation('parts out of order');
     await this.onStep(this.steps.length);
     this.#inStep = false;
     return parts.map((part) => this.#run(part));
   }
 
   truncate(sequence: number, length: number): Promise<void> {
-    if (this.#inStep) throw new Error('cut during a step');
-    this.held.set(sequence, (this.held.get(sequence) ?? []).slice(0, length));
+    if (this.#inStep) throw this.#violation('cut during a step');
+    const held = this.held.get(sequence) ?? [];
+    if (!this.cuttable && length > 0 && length < held.length) return Promise.reject(new Error('cannot be cut'));
+    // After a fault what is held is unknown, so whoever keeps any of it is wrong.
+    if (length > held.length) throw this.#violation('kept what is not there');
+    this.held.set(sequence, held.slice(0, length));
     return Promise.resolve();
+  }
+
+  async copy(target: number, source: number): Promise<void> {
+    if (this.#inStep) throw this.#violation('copied during a step');
+    if (!this.copyable || target === source) throw this.#violation('cannot be copied');
+    this.held.set(target, [NaN]);
+    await new Promise(setImmediate);
+    this.onCopy();
+    if (this.failingCopies.delete(target)) throw new Error('scripted');
+    this.held.set(target, [...(this.held.get(source) ?? [])]);
+    this.copies.push([target, source]);
   }
 
   sampler(sampling: Sampling): Sampler {
@@ -62,8 +101,16 @@ export class FakeDecoder implements Decoder {
     return made;
   }
 
+  #violation(what: string): Error {
+    this.violations.push(what);
+    return new Error(what);
+  }
+
   #run(part: Part): PartResult {
-    if (this.failing.delete(part.sequence)) return { kind: 'fault', reason: 'scripted' };
+    if (this.failing.delete(part.sequence)) {
+      this.held.set(part.sequence, [NaN]);
+      return { kind: 'fault', reason: 'scripted' };
+    }
     const held = [...(this.held.get(part.sequence) ?? []), ...part.tokens];
     this.held.set(part.sequence, held);
     switch (part.kind) {
@@ -73,7 +120,7 @@ export class FakeDecoder implements Decoder {
         return { kind: 'token', token: this.#next(held, (part.sampler as FakeSampler).sampling) };
       case 'score':
         // The first label gets what the sequence's length says, so that leftovers of another question would show.
-        return { kind: 'scores', logprobs: Float64Array.from(part.labels, (_, i) => -(i + 1) * held.length) };
+        return { kind: 'scores', logprobs: Float64Array.from(part.labels, (_, i) => -(i + 1) * this.#score(held)) };
     }
   }
 }

@@ -9,6 +9,7 @@ import type {
   ScoreJob,
   ScoreSink,
 } from '../../sidecar/engine-client/engine.js';
+import { NO_PREFIXES, type PrefixIndex } from '../../sidecar/engine-client/prefix-index.js';
 
 export const FAKE_FACTS: EngineFacts = {
   model: 'fake',
@@ -49,6 +50,11 @@ class FakeJob<Job, Sink extends GenerationSink | ScoreSink> {
       this.#started = true;
       sink.started(cachedTokens);
     });
+  }
+
+  /** One of its seats is free again. */
+  freed(): this {
+    return this.say((sink) => sink.freed());
   }
 
   done(): void {
@@ -113,6 +119,7 @@ export class FakeEngine implements Engine {
   facts: EngineFacts | undefined = FAKE_FACTS;
   readyInMs = 0;
   script: FakeScript;
+  prefixes: PrefixIndex = NO_PREFIXES;
   /** All jobs that came, oldest first. */
   readonly generations: FakeGeneration[] = [];
   readonly scorings: FakeScoring[] = [];
@@ -138,6 +145,10 @@ export class FakeEngine implements Engine {
     const fake: FakeScoring = new FakeScoring(job, sink, () => void this.#live.delete(fake));
     this.scorings.push(fake);
     return this.#take(fake, () => this.script.score?.(fake));
+  }
+
+  heldPrefixes(): PrefixIndex {
+    return this.prefixes;
   }
 
   /** Settles with the `index`th generation once it came. */

@@ -22,7 +22,14 @@ const FIRST = [...GROUND, 'contracts', 'telemetry', 'config'];
 const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
 const HANDLERS = [...FIRST, ...SECOND];
 
-const ENGINE_PURE = ['engine/protocol', 'engine/task', 'engine/prompt', 'engine/output', 'engine/grammar'];
+const ENGINE_PURE = [
+  'engine/protocol',
+  'engine/prefix-hash',
+  'engine/task',
+  'engine/prompt',
+  'engine/output',
+  'engine/grammar',
+];
 const ENGINE_RUNTIME = [...ENGINE_PURE, 'engine/runtime'];
 const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
 
@@ -46,7 +53,11 @@ export const rooms: readonly Room[] = [
     path: folder('sidecar/prompts'),
     sees: [...FIRST, 'engine/protocol', 'engine/prompt', 'engine/grammar'],
   },
-  { name: 'engine-client', path: folder('sidecar/engine-client'), sees: [...FIRST, 'engine/protocol'] },
+  {
+    name: 'engine-client',
+    path: folder('sidecar/engine-client'),
+    sees: [...FIRST, 'engine/protocol', 'engine/prefix-hash'],
+  },
   { name: 'http', path: folder('sidecar/http'), sees: FIRST },
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
   { name: 'app', path: file('sidecar', 'app|in-flight|readiness'), sees: [...HANDLERS, 'handlers', 'reference'] },
@@ -54,7 +65,8 @@ export const rooms: readonly Room[] = [
   { name: 'cli', path: file('sidecar', 'cli'), sees: [...HANDLERS, 'handlers', 'app', 'commands'] },
 
   { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
-  { name: 'engine/task', path: file('engine', 'task|decoder'), sees: ['engine/protocol'] },
+  { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
+  { name: 'engine/task', path: file('engine', 'task|decoder|plan|held'), sees: ['engine/protocol'] },
   {
     name: 'engine/prompt',
     path: folder('engine/prompt'),
@@ -64,11 +76,11 @@ export const rooms: readonly Room[] = [
   { name: 'engine/grammar', path: folder('engine/grammar'), sees: ['engine/protocol'] },
   {
     name: 'engine/runtime',
-    path: file('engine', 'runtime|batch-decoder|grammars|iterator-decoder|sequences'),
+    path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences|choice'),
     sees: ENGINE_PURE,
   },
   { name: 'engine/jobs', path: file('engine', 'generation|reply|scoring'), sees: ENGINE_RUNTIME },
-  { name: 'engine/steps', path: file('engine', 'steps'), sees: ENGINE_JOBS },
+  { name: 'engine/steps', path: file('engine', 'steps|pace|round'), sees: ENGINE_JOBS },
   { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
   { name: 'engine/models', path: folder('engine/models'), sees: [] },
 ];

@@ -43,7 +43,8 @@ export class RealEngine {
       await exit;
     });
     const kind = 'chat';
-    engine.#send({ v, kind: 'start', setup: { ...setup, file, kind, threads: 1, gpu: false, heartbeatMs: 50 } });
+    const rest = { threads: 1, gpu: false, prefillShare: 100, prefixReuse: 'auto', heartbeatMs: 50 } as const;
+    engine.#send({ v, kind: 'start', setup: { ...setup, ...rest, file, kind } });
     await engine.#until(() => engine.#ready);
     return engine;
   }
@@ -56,7 +57,7 @@ export class RealEngine {
   /** Greedy, and so fond of repeating itself that no end token comes. */
   generate(id: number, { prompt, maxTokens }: Pick<GenerateJob, 'prompt' | 'maxTokens'>): void {
     const sampling = { temperature: 0, topP: 1, frequencyPenalty: -2, presencePenalty: 0, seed: 1 };
-    this.#send({ v, kind: 'generate', id, job: { prompt, maxTokens, n: 1, stops: [], ...sampling } });
+    this.#send({ v, kind: 'generate', id, job: { prompt, maxTokens, n: 1, seats: 1, stops: [], ...sampling } });
   }
 
   cancel(id: number): void {

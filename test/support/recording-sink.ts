@@ -37,6 +37,10 @@ export class RecordingSink implements GenerationSink, ScoreSink {
     this.calls.push(`answer ${question} ${[...probabilities].join('/')} ${labelMass}`);
   }
 
+  freed(): void {
+    this.calls.push('freed');
+  }
+
   done(): void {
     this.calls.push('done');
     this.#end('done');

@@ -44,6 +44,8 @@ async function start(t: Test, file: string): Promise<Engine> {
     threads: 1,
     gpu: false,
     prefillTokensPerStep: 64,
+    prefillShare: 100,
+    prefixReuse: 'off',
     heartbeatMs: 1000,
   };
   const runtime = await loadRuntime(setup);
@@ -83,7 +85,7 @@ async function start(t: Test, file: string): Promise<Engine> {
       const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed };
       // Another prompt each time: what a random model says first is much the same, whatever the seed.
       const prompt = Uint32Array.from({ length: 8 }, (_, i) => 60 + i * seed);
-      loop.generate(1, { prompt, n: 1, maxTokens: 400, ...sampling, stops: [], ...(format && { format }) });
+      loop.generate(1, { prompt, n: 1, seats: 1, maxTokens: 400, ...sampling, stops: [], ...(format && { format }) });
     });
   const token = (text: string): number => {
     for (let i = 0; i < runtime.vocabulary; i++) if (runtime.tokens.control(i) === text) return i;

@@ -6,6 +6,7 @@ import { RecordingSink } from '../../support/recording-sink.js';
 const job: GenerateJob = {
   prompt: Uint32Array.of(1, 2, 3),
   n: 1,
+  seats: 1,
   maxTokens: 8,
   temperature: 1,
   topP: 1,
@@ -16,6 +17,8 @@ const job: GenerateJob = {
 };
 const scoreJob: ScoreJob = {
   input: Uint32Array.of(1),
+  isolate: true,
+  seats: 1,
   questions: [
     { tail: Uint32Array.of(2), labels: Uint32Array.of(3, 4) },
     { tail: Uint32Array.of(5), labels: Uint32Array.of(3, 4, 6) },
@@ -82,6 +85,15 @@ t.test('jobs go out with ids of their own; outputs come to their sinks in order'
   t.same(a.calls, ['started 0', 'piece 0 x 1', 'finished 0 stop - 1', 'done']);
   t.same(b.calls, ['started 0', 'answer 1 0.2/0.3/0.5 1', 'answer 0 0.5/0.5 1', 'done']);
   t.equal(mux.pending, 0);
+});
+
+t.test('seats come back one by one, all but the last', async (t) => {
+  const { mux } = setup();
+  const sink = new RecordingSink();
+  mux.generate({ ...job, n: 3, seats: 3 }, sink);
+  t.equal(mux.apply([started(1), { id: 1, kind: 'freed' }, { id: 1, kind: 'freed' }]), undefined);
+  t.equal(mux.apply([{ id: 1, kind: 'freed' }]), 'freed-last');
+  t.same(sink.calls, ['started 0', 'freed', 'freed']);
 });
 
 t.test('a cancelled job is told nothing more, and the engine is told once', async (t) => {
@@ -166,6 +178,8 @@ t.test('what the protocol does not allow is reported and not handed on', async (
     ['unknown-job', [done(3)]],
     ['not-started', [piece(1, 'x')]],
     ['not-started', [done(1)]],
+    ['not-started', [{ id: 1, kind: 'freed' }]],
+    ['freed-last', [started(1), { id: 1, kind: 'freed' }]],
     ['started-twice', [started(1), started(1)]],
     ['done-early', [started(1), finished(1, 0), done(1)]],
     ['wrong-choice', [started(1), piece(1, 'x', 2)]],

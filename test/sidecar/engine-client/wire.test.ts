@@ -17,7 +17,7 @@ const call = { id: 1, kind: 'call', choice: 0, index: 0, name: 'f', arguments: '
 const piece = { id: 1, kind: 'piece', choice: 0, channel: 'content', text: 'x', tokens: 1 };
 const finished = { id: 1, kind: 'finished', choice: 0, reason: 'length', completionTokens: 1, reasoningTokens: 0 };
 const answer = { id: 1, kind: 'answer', question: 0, probabilities: Float64Array.of(0.5, 0.5), labelMass: 1 };
-const step = (...outputs: unknown[]): unknown => ({ v, kind: 'step', step: 1, outputs });
+const step = (...outputs: unknown[]): unknown => ({ v, kind: 'step', step: 1, outputs, held: [] });
 
 t.test('every message of the protocol is taken, as the same object', async (t) => {
   const messages = [
@@ -28,6 +28,8 @@ t.test('every message of the protocol is taken, as the same object', async (t) =
     step(),
     step({ id: 1, kind: 'started', cachedTokens: 0 }, piece, call, { ...call, name: undefined }, finished, answer),
     step({ ...finished, matchedStop: 'END' }, { ...finished, matchedStop: 2 }),
+    step({ id: 1, kind: 'freed' }),
+    { v, kind: 'step', step: 1, outputs: [], held: [{ sequence: 0, hashes: Uint32Array.of(7) }] },
     step({ id: 1, kind: 'done' }, { id: 2, kind: 'failed', reason: 'no room' }),
   ];
   for (const message of messages) t.equal(readMessage(message), message);
@@ -45,6 +47,9 @@ t.test('anything else is a violation', async (t) => {
     [{ v, kind: 'ready', facts: { ...facts, seats: 0 } }, 'malformed'],
     [{ v, kind: 'heartbeat', step: -1, live: 0 }, 'malformed'],
     [{ v, kind: 'step', step: 1 }, 'malformed'],
+    [{ v, kind: 'step', step: 1, outputs: [] }, 'malformed'],
+    [{ v, kind: 'step', step: 1, outputs: [], held: [{ sequence: 0, hashes: [7] }] }, 'malformed'],
+    [{ v, kind: 'step', step: 1, outputs: [], held: [{ sequence: -1, hashes: Uint32Array.of(7) }] }, 'malformed'],
     [step(null), 'malformed'],
     [step({ id: 1, kind: 'other' }), 'malformed'],
     [step({ ...call, index: -1 }), 'malformed'],
@@ -69,7 +74,7 @@ t.test('no value makes it throw', async () => {
     fc.property(fc.anything({ withTypedArray: true, withNullPrototype: true }), (raw) => {
       readMessage(raw);
       readMessage(typeof raw === 'object' ? { ...raw, v } : raw);
-      readMessage({ v, kind: 'step', step: 1, outputs: [raw] });
+      readMessage({ v, kind: 'step', step: 1, outputs: [raw], held: [raw] });
     }),
   );
 });

@@ -3,7 +3,7 @@ import { IdempotencyKeys } from '../../../sidecar/access/idempotency.js';
 import type { Lease } from '../../../sidecar/admission/seat-queue.js';
 import { createFifoQueue } from '../../../sidecar/admission/fifo-queue.js';
 import type { GenerationSink } from '../../../sidecar/engine-client/engine.js';
-import { runOnSeat, type JobEnd, type RunEnd } from '../../../sidecar/handlers/seat.js';
+import { growTo, runOnSeat, type JobEnd, type RunEnd } from '../../../sidecar/handlers/seat.js';
 import { Visit } from '../../../sidecar/handlers/visit.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
@@ -22,6 +22,7 @@ function sinkOf(end: JobEnd): GenerationSink {
     piece: () => undefined,
     call: () => undefined,
     finished: () => undefined,
+    freed: () => end.freed(),
     done: () => end.done(),
     failed: (fault) => end.failed(fault),
   };
@@ -40,7 +41,8 @@ class Seated {
   readonly leaving = new AbortController();
   readonly visit: Visit;
 
-  constructor(deadlineAt?: number) {
+  constructor(deadlineAt?: number, seats = 1) {
+    this.queue.resume(seats);
     const exchange: Exchange = {
       head: { method: 'POST', path: '/', requestId: 'r', header: () => undefined },
       gone: this.leaving.signal,
@@ -61,23 +63,25 @@ class Seated {
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(this.clock, { maxKeys: 1, keepMs: 1 }),
       limits: { chatBytes: 1, keepAliveMs: 1, timeoutMs: 0 },
+      isolateDecisions: true,
       draining: () => false,
     });
     this.visit.deadlineAt = deadlineAt;
   }
 
-  async run(): Promise<RunEnd> {
-    const lease = await this.#lease();
+  /** A job that would take `wanted` seats. */
+  async run(wanted = 1): Promise<RunEnd> {
+    const lease = await this.lease(wanted);
     return runOnSeat(
       this.visit,
       lease,
       () => false,
-      (end) => this.engine.generate(stubJob('hold'), sinkOf(end)),
+      (end, held) => this.engine.generate({ ...stubJob('hold'), n: wanted, seats: growTo(held, wanted) }, sinkOf(end)),
     );
   }
 
-  async #lease(): Promise<Lease> {
-    const ticket = this.queue.enter({ tenant: 'acme', weight: 4, bytes: 1, seatsWanted: 1 });
+  async lease(seatsWanted = 1): Promise<Lease> {
+    const ticket = this.queue.enter({ tenant: 'acme', weight: 4, bytes: 1, seatsWanted });
     if ('kind' in ticket) throw new Error(ticket.reason);
     ticket.ready({ promptTokens: 1, maxTokens: 1 });
     const outcome = await ticket.outcome;
@@ -122,3 +126,43 @@ t.test('without a deadline there is no timer at all', async (t) => {
   job.done();
   t.equal((await end).kind, 'done');
 });
+
+t.test('a job takes the seats that are free, and each is the next one’s as soon as it is given back', async (t) => {
+  const seated = new Seated(undefined, 3);
+  const other = await seated.lease();
+  const end = seated.run(16);
+  const job = (await seated.engine.generation(0)).started();
+  t.equal(job.job.seats, 2, 'all but the one taken');
+  t.match(seated.queue.snapshot(), { busy: 3 });
+  const waiting = seated.lease();
+  t.match(seated.queue.snapshot(), { busy: 3, waiting: 1 });
+  job.freed();
+  const next = await waiting;
+  t.match(seated.queue.snapshot(), { busy: 3, waiting: 0 });
+  next.release('done');
+  job.done();
+  t.equal((await end).kind, 'done');
+  t.match(seated.queue.snapshot(), { busy: 1 });
+  other.release('done');
+});
+
+t.test(
+  'an engine that is lost before the start gives all seats back, and the next try takes what is free then',
+  async (t) => {
+    const seated = new Seated(undefined, 3);
+    const end = seated.run(3);
+    const job = await seated.engine.generation(0);
+    t.equal(job.job.seats, 3);
+    seated.queue.pause();
+    seated.engine.lose();
+    seated.engine.revive();
+    await new Promise(setImmediate);
+    t.match(seated.queue.snapshot(), { busy: 0, waiting: 1 });
+    seated.queue.resume(2);
+    const again = await seated.engine.generation(1);
+    t.equal(again.job.seats, 2);
+    again.done();
+    t.equal((await end).kind, 'done');
+    t.match(seated.queue.snapshot(), { busy: 0 });
+  },
+);

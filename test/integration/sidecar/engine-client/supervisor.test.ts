@@ -4,6 +4,7 @@ import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
+import { PREFIX_CHUNK } from '../../../../engine/prefix-hash.js';
 import type { ScoreJob } from '../../../../engine/protocol.js';
 import type { EngineTiming } from '../../../../sidecar/engine-client/supervisor.js';
 import { EngineHarness, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
@@ -78,7 +79,13 @@ t.test('jobs reach their sinks, many at once, each in order', async (t) => {
   });
   const scored = new RecordingSink();
   const question = { tail: Uint32Array.of(1), labels: Uint32Array.of(1, 2) };
-  const job: ScoreJob = { input: Uint32Array.of(1), questions: [question, question], temperature: 1 };
+  const job: ScoreJob = {
+    input: Uint32Array.of(1),
+    questions: [question, question],
+    temperature: 1,
+    isolate: true,
+    seats: 1,
+  };
   engine.score(job, scored);
   await Promise.all([...sinks, scored].map((sink) => sink.ended));
   sinks.forEach(({ calls }, i) => {
@@ -86,6 +93,23 @@ t.test('jobs reach their sinks, many at once, each in order', async (t) => {
     t.same(calls, ['started 0', ...reply(0), ...reply(1), 'done']);
   });
   t.same(scored.calls, ['started 0', 'answer 0 0.5/0.5 0.5', 'answer 1 0.5/0.5 0.5', 'done']);
+});
+
+t.test('what its sequences hold is known until it is lost', async (t) => {
+  const harness = launch(t);
+  const { engine } = harness;
+  const job = stubJob('echo', ...Array.from({ length: PREFIX_CHUNK - 1 }, (_, i) => i));
+  t.equal(engine.heldPrefixes().longest(job.prompt), 0);
+  await harness.ready();
+  const sink = new RecordingSink();
+  engine.generate(job, sink);
+  await sink.ended;
+  t.equal(engine.heldPrefixes().longest(job.prompt), PREFIX_CHUNK);
+  process.kill(engine.pid ?? 0, 'SIGKILL');
+  await harness.loss();
+  t.equal(engine.heldPrefixes().longest(job.prompt), 0);
+  await harness.ready(2);
+  t.equal(engine.heldPrefixes().longest(job.prompt), 0);
 });
 
 t.test('nothing comes after a cancel, even while the engine still speaks of the job', async (t) => {

@@ -1,0 +1,73 @@
+import type { Plan } from './plan.js';
+
+/**
+ * How much of what a sequence holds a plan may build on.
+ * any: every token that they share. same-split: only what was evaluated by itself in the chunks that the plan has too, so
+ * that the state is the one the plan would make, to the last bit. none: nothing.
+ */
+export type Reuse = 'any' | 'same-split' | 'none';
+
+/** What one sequence holds: its tokens in order, and which of them were evaluated in chunks by themselves. */
+export class Held {
+  #buffer = new Uint32Array(0);
+  #length = 0;
+  /** Where chunks that were decoded by themselves end, without a gap from the start on. */
+  #ends: number[] = [];
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** A view, good until the next change. */
+  get tokens(): Uint32Array {
+    return this.#buffer.subarray(0, this.#length);
+  }
+
+  /** `alone`: a chunk of a prompt that shared its decode with nothing else. */
+  append(tokens: Uint32Array, alone: boolean): void {
+    const length = this.#length + tokens.length;
+    if (length > this.#buffer.length) this.#grow(length);
+    this.#buffer.set(tokens, this.#length);
+    if (alone && (this.#ends.at(-1) ?? 0) === this.#length) this.#ends.push(length);
+    this.#length = length;
+  }
+
+  cut(length: number): void {
+    this.#length = Math.min(this.#length, length);
+    while ((this.#ends.at(-1) ?? 0) > this.#length) this.#ends.pop();
+  }
+
+  /** Holds from now on what the other holds now. */
+  become(other: Held): void {
+    this.cut(0);
+    this.append(other.tokens, false);
+    this.#ends = [...other.#ends];
+  }
+
+  /** How many leading tokens of the plan it can give: never all, since the last one's logits are wanted. */
+  reusable(plan: Plan, reuse: Reuse): number {
+    if (reuse === 'none') return 0;
+    const shared = Math.min(this.#shared(plan.tokens), plan.tokens.length - 1);
+    if (reuse === 'any') return shared;
+    let same = 0;
+    for (const [i, end] of this.#ends.entries()) {
+      if (end > shared || end !== plan.ends[i]) break;
+      same = end;
+    }
+    return same;
+  }
+
+  #shared(tokens: Uint32Array): number {
+    const most = Math.min(this.#length, tokens.length);
+    let i = 0;
+    while (i < most && this.#buffer[i] === tokens[i]) i += 1;
+    return i;
+  }
+
+  /** By doubling: most sequences never hold all that their context could. */
+  #grow(length: number): void {
+    const buffer = new Uint32Array(Math.max(length, 2 * this.#buffer.length));
+    buffer.set(this.tokens);
+    this.#buffer = buffer;
+  }
+}

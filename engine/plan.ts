@@ -1,0 +1,77 @@
+/**
+ * A prompt as it is evaluated: all its tokens, split where they are always split. Where a prompt is split moves the last
+ * digits of what comes after it, so two prompts share a state to the last bit only where their splits agree.
+ */
+export class Plan {
+  readonly tokens: Uint32Array;
+  /** Where its chunks end, ascending; the last is the number of tokens. */
+  readonly ends: readonly number[];
+
+  /** Each segment is split from its own start on into chunks of `chunk` tokens, the last of them shorter. None is empty. */
+  constructor(segments: readonly Uint32Array[], chunk: number) {
+    this.tokens = joined(segments);
+    const ends: number[] = [];
+    let start = 0;
+    for (const { length } of segments) {
+      for (let end = chunk; end < length; end += chunk) ends.push(start + end);
+      if (length > 0) ends.push(start + length);
+      start += length;
+    }
+    this.ends = ends;
+  }
+}
+
+/** How far a sequence is with a plan. */
+export class Feed {
+  readonly #plan: Plan;
+  #position: number;
+  /** Index of the first end past the position. */
+  #next = 0;
+
+  /** `held`: leading tokens of the plan that the sequence holds already, fewer than all. */
+  constructor(plan: Plan, held: number) {
+    this.#plan = plan;
+    this.#position = held;
+    this.#catchUp();
+  }
+
+  /** Tokens evaluated. */
+  get position(): number {
+    return this.#position;
+  }
+
+  /** Tokens still to be evaluated. */
+  get left(): number {
+    return this.#plan.tokens.length - this.#position;
+  }
+
+  /** Tokens up to the end of the chunk under way; equal to `left` in the last one. */
+  get chunk(): number {
+    return (this.#plan.ends[this.#next] ?? this.#position) - this.#position;
+  }
+
+  /** The next `count` tokens, which count as evaluated from now on. */
+  take(count: number): Uint32Array {
+    const tokens = this.#plan.tokens.subarray(this.#position, this.#position + count);
+    this.#position += tokens.length;
+    this.#catchUp();
+    return tokens;
+  }
+
+  #catchUp(): void {
+    const { ends } = this.#plan;
+    while ((ends[this.#next] ?? Infinity) <= this.#position) this.#next += 1;
+  }
+}
+
+function joined(segments: readonly Uint32Array[]): Uint32Array {
+  const [first] = segments;
+  if (first && segments.length === 1) return first;
+  const tokens = new Uint32Array(segments.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const segment of segments) {
+    tokens.set(segment, at);
+    at += segment.length;
+  }
+  return tokens;
+}

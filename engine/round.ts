@@ -1,0 +1,106 @@
+import { LEAST_TOKENS, type Pace } from './pace.js';
+import type { Branch, Task } from './task.js';
+
+/** A branch in the coming decode, with so many tokens of its prompt; 0: its reply's next token. */
+export interface Stepping {
+  readonly task: Task;
+  readonly branch: Branch;
+  readonly count: number;
+}
+
+/** A prompt that got nothing for so many rounds goes before shorter ones. */
+const PATIENCE = 8;
+
+interface Waiting {
+  readonly task: Task;
+  readonly branch: Branch;
+}
+
+/**
+ * Who decodes what in one round of the step loop: `isolated`, `together` and `chunk` in this order, each given the jobs
+ * that go on.
+ */
+export class Round {
+  /** Where prompts are split, and the most prompt tokens in one decode. */
+  readonly #whole: number;
+  readonly #pace: Pace;
+  /** The sequence of the isolated job that went last: the next one in order goes first. */
+  #lastIsolated = -1;
+  /** Rounds that prompts got nothing in, in a row. */
+  readonly #satOut = new WeakMap<Branch, number>();
+  /** Prompt tokens that joined the replies in this round. */
+  #joined = 0;
+
+  constructor(whole: number, pace: Pace) {
+    this.#whole = whole;
+    this.#pace = pace;
+  }
+
+  /** One whole chunk of one job that shares its decodes with nobody; they take turns, in sequence order. */
+  isolated(tasks: readonly Task[]): Stepping[] {
+    const all = bySequence(tasks.filter(({ work }) => work.alone));
+    const next = all.find(({ branch }) => branch.sequence > this.#lastIsolated) ?? all[0];
+    if (!next) return [];
+    this.#lastIsolated = next.branch.sequence;
+    return [{ ...next, count: next.branch.feed.chunk }];
+  }
+
+  /** Every reply's next token, and the last chunks of prompts as far as the round's tokens go. */
+  together(tasks: readonly Task[]): Stepping[] {
+    const all = bySequence(tasks.filter(({ work }) => !work.alone));
+    let room = this.#room(all);
+    const joining = new Map<Branch, number>();
+    for (const { branch } of this.#inTurn(all)) {
+      const { left, chunk } = branch.feed;
+      if (left === chunk && left <= room) {
+        joining.set(branch, left);
+        room -= left;
+      } else if (this.#starves(branch)) break;
+    }
+    this.#joined = [...joining.values()].reduce((sum, count) => sum + count, 0);
+    return all
+      .filter(({ branch }) => branch.feed.left === 0 || joining.has(branch))
+      .map((waiting) => ({ ...waiting, count: joining.get(waiting.branch) ?? 0 }));
+  }
+
+  /** A chunk of one prompt: whole when no reply runs, else what the round's tokens leave, if that is worth a decode. */
+  chunk(tasks: readonly Task[]): Stepping[] {
+    const all = bySequence(tasks.filter(({ work }) => !work.alone));
+    const company = all.some(({ branch }) => branch.feed.left === 0);
+    const room = this.#room(all) - (company ? this.#joined : 0);
+    let chosen: Stepping | undefined;
+    for (const { task, branch } of this.#inTurn(all)) {
+      const { left, chunk } = branch.feed;
+      // The last token is for `together`: its logits are wanted there.
+      const count = company ? Math.min(chunk, left - 1, room) : chunk < left ? chunk : 0;
+      const worth = count > 0 && (!company || count >= Math.min(LEAST_TOKENS, this.#whole, chunk, left - 1));
+      if (worth && !chosen) chosen = { task, branch, count };
+      this.#satOut.set(branch, chosen?.branch === branch ? 0 : (this.#satOut.get(branch) ?? 0) + 1);
+    }
+    return chosen ? [chosen] : [];
+  }
+
+  /** Prompt tokens that a round may take. */
+  #room(all: readonly Waiting[]): number {
+    return all.some(({ branch }) => branch.feed.left === 0) ? this.#pace.tokens() : this.#whole;
+  }
+
+  /** Prompts, those that starve first, then the one with least left, so that a short one is not held up by a long one. */
+  #inTurn(all: readonly Waiting[]): Waiting[] {
+    const prompts = all.filter(({ branch }) => branch.feed.left > 0);
+    return prompts.sort(
+      (a, b) =>
+        Number(this.#starves(b.branch)) - Number(this.#starves(a.branch)) || a.branch.feed.left - b.branch.feed.left,
+    );
+  }
+
+  #starves(branch: Branch): boolean {
+    return (this.#satOut.get(branch) ?? 0) >= PATIENCE;
+  }
+}
+
+function bySequence(tasks: readonly Task[]): Waiting[] {
+  return tasks
+    .flatMap((task) => task.branches.map((branch) => ({ task, branch })))
+    .sort((a, b) => a.branch.sequence - b.branch.sequence);
+}

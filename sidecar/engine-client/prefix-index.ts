@@ -1,0 +1,56 @@
+import { PREFIX_CHUNK, prefixHashes } from '../../engine/prefix-hash.js';
+import type { HeldPrefix } from '../../engine/protocol.js';
+
+/** How much of a prompt an engine's free sequences hold. A hint: what a request finds once it has its seat may differ. */
+export interface PrefixIndex {
+  /** Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, that the fittest free sequence holds. */
+  longest(tokens: Uint32Array): number;
+  /** The same by the prompt's chain hashes (engine/prefix-hash.ts), for whoever asks more than once. */
+  longestOf(hashes: Uint32Array): number;
+}
+
+/** The prefixes of one life of an engine, as it tells them. Bounded by its seats and their context. */
+export class HeldPrefixes implements PrefixIndex {
+  readonly #seats: number;
+  readonly #longest: number;
+  readonly #held = new Map<number, Uint32Array>();
+  /** Sequences by the hash of each prefix that they hold: a prompt is looked up once, however many they are. */
+  readonly #holders = new Map<number, number>();
+
+  constructor(seats: number, contextPerSeat: number) {
+    this.#seats = seats;
+    this.#longest = Math.floor(contextPerSeat / PREFIX_CHUNK);
+  }
+
+  /** Takes what changed. Returns undefined, or what broke the protocol. */
+  apply(changes: readonly HeldPrefix[]): string | undefined {
+    for (const { sequence, hashes } of changes) {
+      if (sequence >= this.#seats || hashes.length > this.#longest) return 'held-too-much';
+      for (const hash of this.#held.get(sequence) ?? []) this.#count(hash, -1);
+      for (const hash of hashes) this.#count(hash, 1);
+      if (hashes.length > 0) this.#held.set(sequence, hashes);
+      else this.#held.delete(sequence);
+    }
+    return undefined;
+  }
+
+  longest(tokens: Uint32Array): number {
+    return this.#holders.size === 0 ? 0 : this.longestOf(prefixHashes(tokens));
+  }
+
+  longestOf(hashes: Uint32Array): number {
+    // A chain: whoever holds a prefix holds all shorter ones.
+    let chunks = 0;
+    while (chunks < hashes.length && this.#holders.has(hashes[chunks] ?? 0)) chunks += 1;
+    return chunks * PREFIX_CHUNK;
+  }
+
+  #count(hash: number, by: 1 | -1): void {
+    const holders = (this.#holders.get(hash) ?? 0) + by;
+    if (holders > 0) this.#holders.set(hash, holders);
+    else this.#holders.delete(hash);
+  }
+}
+
+/** Of an engine that is not there. */
+export const NO_PREFIXES: PrefixIndex = { longest: () => 0, longestOf: () => 0 };

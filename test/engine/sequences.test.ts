@@ -1,0 +1,146 @@
+import t from 'tap';
+import { prefixHashes } from '../../engine/prefix-hash.js';
+import { alphabet, Bench, job, questions, type BenchOptions } from '../support/step-bench.js';
+
+const OPTIONS = { contextPerSeat: 400, prefillTokensPerStep: 8 } as const;
+const bench = (seats: number, options: BenchOptions = {}): Bench =>
+  new Bench(seats, alphabet, { ...OPTIONS, ...options });
+
+/** Tokens of a prompt: `shared` of every prompt's, then `own` of this one's alone. */
+function prompt(shared: number, own: number, salt: number): Uint32Array {
+  return Uint32Array.from({ length: shared + own }, (_, i) => (i < shared ? 1 + (i % 5) : 10 + salt));
+}
+
+t.test('alone, whole chunks are kept, and the reply is the same', async (t) => {
+  const one = bench(2);
+  await one.run(1, () => one.loop.generate(1, job(prompt(20, 3, 0))));
+  const steps = await one.run(2, () => one.loop.generate(2, job(prompt(20, 5, 1))));
+  t.same([one.cached(1), one.cached(2)], [0, 16]);
+  t.same(steps[0], [['prefill', 8]]);
+  t.same(steps[1], [['sample', 1]]);
+  const clean = bench(2, { prefixReuse: 'off' });
+  await clean.run(1, () => clean.loop.generate(1, job(prompt(20, 3, 0))));
+  await clean.run(2, () => clean.loop.generate(2, job(prompt(20, 5, 1))));
+  t.equal(clean.cached(2), 0);
+  t.equal(one.text(2), clean.text(2));
+  t.same(one.decoder.violations, []);
+});
+
+t.test('with company, or where that is wanted, all that is shared is kept', async (t) => {
+  const busy = bench(2, { copyable: false });
+  await busy.run(1, () => busy.loop.generate(1, job(prompt(20, 3, 0))));
+  const other = busy.ends(2);
+  busy.loop.generate(2, job(prompt(0, 2, 9), { maxTokens: 60 }));
+  busy.loop.generate(3, job(prompt(20, 5, 1)));
+  await Promise.all([other, busy.ends(3)]);
+  t.equal(busy.cached(3), 20);
+
+  const any = bench(1, { prefixReuse: 'any' });
+  await any.run(1, () => any.loop.generate(1, job(prompt(20, 3, 0))));
+  await any.run(2, () => any.loop.generate(2, job(prompt(20, 5, 1))));
+  t.equal(any.cached(2), 20);
+});
+
+t.test('what company left of a chunk is not what a job alone would make', async (t) => {
+  const one = bench(2, { prefillTokensPerStep: 32, now: clock([30, 30, 300, 10]) });
+  one.loop.generate(1, job(prompt(0, 40, 9), { maxTokens: 60 }));
+  one.decoder.onStep = (step) => {
+    if (step === 6) one.loop.generate(2, job(prompt(100, 3, 0), { maxTokens: 1 }));
+  };
+  await Promise.all([one.ends(1), one.ends(2)]);
+  const sizes = one.decoder.steps.flat().filter(({ sequence, kind }) => sequence === 1 && kind === 'prefill');
+  t.ok(
+    sizes.some(({ tokens }) => tokens.length % 32 !== 0),
+    sizes.map(({ tokens }) => tokens.length).join(),
+  );
+  await one.run(3, () => one.loop.generate(3, job(prompt(100, 5, 1))));
+  t.equal(one.cached(3), 0);
+});
+
+t.test('an idle engine keeps its prefixes while there is an empty sequence', async (t) => {
+  const one = bench(3);
+  for (const salt of [0, 1, 2]) await one.run(salt + 1, () => one.loop.generate(salt + 1, job(prompt(0, 30, salt))));
+  for (const salt of [0, 1, 2]) await one.run(salt + 11, () => one.loop.generate(salt + 11, job(prompt(0, 30, salt))));
+  t.same(
+    [1, 2, 3, 11, 12, 13].map((id) => one.cached(id)),
+    [0, 0, 0, 24, 24, 24],
+  );
+  // Now one goes that was unused longest.
+  await one.run(20, () => one.loop.generate(20, job(prompt(0, 30, 7))));
+  await one.run(21, () => one.loop.generate(21, job(prompt(0, 30, 1))));
+  await one.run(22, () => one.loop.generate(22, job(prompt(0, 30, 0))));
+  t.same([one.cached(21), one.cached(22)], [24, 0]);
+});
+
+t.test('a prefix in use is copied, and evaluated again where the copy fails', async (t) => {
+  for (const failing of [false, true]) {
+    const one = bench(2);
+    one.loop.generate(1, job(prompt(100, 1, 0), { maxTokens: 90 }));
+    one.decoder.onStep = (step) => {
+      if (step === 20) one.loop.generate(2, job(prompt(100, 30, 1)));
+    };
+    if (failing) one.decoder.failingCopies.add(1);
+    await Promise.all([one.ends(1), one.ends(2)]);
+    t.same(one.decoder.copies, failing ? [] : [[1, 0]]);
+    t.equal(one.cached(2), failing ? 0 : 100);
+    t.equal(one.text(2), 'zabc', 'as 130 tokens would have it');
+    t.same(one.decoder.violations, []);
+  }
+});
+
+t.test('a fault leaves nothing to reuse', async (t) => {
+  const one = bench(1);
+  await one.run(1, () => one.loop.generate(1, job(prompt(20, 3, 0))));
+  one.decoder.failing.add(0);
+  one.loop.generate(2, job(prompt(20, 3, 0)));
+  await one.ends(2, 'failed');
+  await one.run(3, () => one.loop.generate(3, job(prompt(20, 3, 0))));
+  t.same(
+    [1, 2, 3].map((id) => one.cached(id)),
+    [0, 16, 0],
+  );
+});
+
+t.test('a state that cannot be cut is made anew', async (t) => {
+  const one = bench(1, { cuttable: false });
+  await one.run(1, () => one.loop.generate(1, job(prompt(20, 3, 0), { n: 2 })));
+  t.equal(one.text(1, 1), one.text(1, 0));
+  await one.run(2, () => one.loop.generate(2, job(prompt(20, 5, 1))));
+  t.same([one.cached(1), one.cached(2)], [0, 0]);
+  await one.run(3, () => one.loop.score(3, questions(10, [3, 9])));
+  const evaluated = one.decoder.steps.flat().filter(({ tokens }) => tokens.includes(2));
+  t.ok(evaluated.length > 0);
+  t.equal(one.held.length, 0 + one.held.filter(({ hashes }) => hashes.length === 0).length);
+  t.same(one.decoder.violations, []);
+});
+
+t.test('the input of a decision is kept to its end, where the next one’s ends there too', async (t) => {
+  const one = bench(1);
+  const input = prompt(20, 0, 0);
+  await one.run(1, () => one.loop.score(1, questions(input, [3, 4])));
+  const steps = await one.run(2, () => one.loop.score(2, questions(input, [5, 2])));
+  t.same([one.cached(1), one.cached(2)], [0, 20]);
+  t.same(steps, [[['score', 5]], [['score', 2]]]);
+  await one.run(3, () => one.loop.score(3, questions(prompt(20, 4, 0), [3])));
+  t.equal(one.cached(3), 16);
+});
+
+t.test('what free sequences hold is told when it changes, and not told when it is not reused', async (t) => {
+  const one = bench(2);
+  const tokens = prompt(150, 1, 0);
+  await one.run(1, () => one.loop.generate(1, job(tokens)));
+  t.same(one.held, [
+    { sequence: 0, hashes: new Uint32Array(0) },
+    { sequence: 0, hashes: prefixHashes(tokens) },
+  ]);
+  t.equal(one.held[1]?.hashes.length, 2);
+  const off = bench(2, { prefixReuse: 'off' });
+  await off.run(1, () => off.loop.generate(1, job(tokens)));
+  t.same(off.held, []);
+});
+
+/** Readings of a clock: the waits between them over and over. */
+function clock(waits: readonly number[]): () => number {
+  let [time, reading] = [0, 0];
+  return () => (time += waits[reading++ % waits.length] ?? 0);
+}

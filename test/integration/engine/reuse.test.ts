@@ -1,0 +1,181 @@
+/** What a request that runs alone gets is the same with and without reuse, token for token and bit for bit. */
+import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
+import t from 'tap';
+import type { GenerateJob, ScoreJob } from '../../../engine/protocol.js';
+import { testModel } from '../../support/models.js';
+import { LAYERS, RealLoop, type Ran, type RealLoopOptions } from '../../support/real-loop.js';
+import { job as plain } from '../../support/step-bench.js';
+
+const CHUNK = 64;
+const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: 1 });
+const model = await llama.loadModel({ modelPath: await testModel() });
+t.teardown(() => llama.dispose());
+
+/** Ordinary tokens, others for each salt. */
+const words = (length: number, salt = 0): number[] =>
+  Array.from({ length }, (_, i) => 60 + ((i * 7 + salt * 13 + ((i * i) % 11)) % 90));
+
+const chat = (prompt: readonly number[], more: Partial<GenerateJob> = {}): GenerateJob =>
+  plain(Uint32Array.from(prompt), { maxTokens: 24, ...more });
+
+const ask = (input: readonly number[], salts: readonly number[], more: Partial<ScoreJob> = {}): ScoreJob => ({
+  input: Uint32Array.from(input),
+  // Some longer than a chunk.
+  questions: salts.map((salt) => ({
+    tail: Uint32Array.from(words(salt % 2 === 0 ? 40 : CHUNK + 9, salt)),
+    labels: Uint32Array.of(70, 71, 72),
+  })),
+  temperature: 1,
+  isolate: true,
+  seats: 1,
+  ...more,
+});
+
+/** A job on a fresh context that reuses nothing. */
+async function clean(job: GenerateJob | ScoreJob, options: RealLoopOptions): Promise<Ran> {
+  const loop = await RealLoop.make(model, { ...options, prefixReuse: 'off' });
+  const ran = await loop.run(job);
+  await loop.dispose();
+  return ran;
+}
+
+for (const layer of LAYERS) {
+  t.test(`${layer}: the turns of a chat`, async (t) => {
+    const loop = await RealLoop.make(model, { layer });
+    let prompt = words(3 * CHUNK + 20);
+    const cached: number[] = [];
+    for (let turn = 0; turn < 4; turn += 1) {
+      const ran = await loop.run(chat(prompt));
+      const { tokens } = await clean(chat(prompt), { layer });
+      t.same(ran.tokens, tokens, `turn ${turn}`);
+      t.equal(ran.evaluated, prompt.length - ran.cached + 23);
+      cached.push(ran.cached);
+      prompt = [...prompt, ...(ran.tokens[0] ?? []), ...words(30, turn + 1)];
+    }
+    // Whole chunks that were prefilled, and no token that was generated.
+    t.same(cached, [0, 3 * CHUNK, 4 * CHUNK, 4 * CHUNK]);
+    await loop.dispose();
+  });
+
+  t.test(`${layer}: a system prompt that requests share, on whatever sequence they land`, async (t) => {
+    const loop = await RealLoop.make(model, { layer });
+    const system = words(2 * CHUNK + 30);
+    const cached: number[] = [];
+    for (let user = 0; user < 6; user += 1) {
+      const job = chat([...system, ...words(10 + 25 * user, user + 5)]);
+      const ran = await loop.run(job);
+      t.same(ran.tokens, (await clean(job, { layer })).tokens, `user ${user}`);
+      cached.push(ran.cached);
+    }
+    t.same(cached, [0, ...new Array<number>(5).fill(2 * CHUNK)]);
+    await loop.dispose();
+  });
+
+  t.test(`${layer}: the same prompt again, also when whole chunks make it up`, async (t) => {
+    for (const length of [3 * CHUNK, 3 * CHUNK + 1]) {
+      const loop = await RealLoop.make(model, { layer });
+      const job = chat(words(length));
+      const first = await loop.run(job);
+      const again = await loop.run(job);
+      t.same(again.tokens, first.tokens);
+      t.equal(again.cached, length > 3 * CHUNK ? 3 * CHUNK : 2 * CHUNK);
+      await loop.dispose();
+    }
+  });
+
+  t.test(`${layer}: decisions on an input that was there before`, async (t) => {
+    const loop = await RealLoop.make(model, { layer });
+    const input = words(5 * CHUNK + 17);
+    const first = await loop.run(ask(input, [1, 2, 3]));
+    const second = await loop.run(ask(input, [4, 3, 1]));
+    t.same([first.cached, second.cached], [0, input.length]);
+    const fresh = await clean(ask(input, [4, 3, 1]), { layer });
+    t.same(second.answers.map(bits), fresh.answers.map(bits));
+    t.same(bits(second.answers[1]), bits(first.answers[2]), 'the same question, in another place');
+    t.not(bits(second.answers[0]), bits(second.answers[1]));
+
+    // A tail's own whole chunk counts as well.
+    t.equal((await loop.run(ask(input, [1]))).cached, input.length + CHUNK);
+
+    // Its end is none of the longer input's, so only whole chunks are.
+    const longer = await loop.run(ask([...input, ...words(30, 9)], [2]));
+    t.equal(longer.cached, 5 * CHUNK);
+    t.same(longer.answers.map(bits), (await clean(ask([...input, ...words(30, 9)], [2]), { layer })).answers.map(bits));
+    await loop.dispose();
+  });
+
+  t.test(`${layer}: several replies to one prompt, each run the same`, async (t) => {
+    const prompt = words(2 * CHUNK + 40);
+    for (const seats of [1, 4]) {
+      const job = chat(prompt, { n: 4, seats, temperature: 1, topP: 0.9 });
+      const loop = await RealLoop.make(model, { layer });
+      const first = await loop.run(job);
+      const again = await loop.run(job);
+      const fresh = await clean(job, { layer });
+      t.same(first.tokens, fresh.tokens);
+      t.same(again.tokens, fresh.tokens, 'with its prompt held');
+      t.equal(new Set(first.tokens.map((tokens) => tokens.join())).size, 4, 'four different ones');
+      t.same(first.tokens[0], (await clean({ ...job, n: 1, seats: 1 }, { layer })).tokens[0]?.slice(0, 24));
+      const once = prompt.length + 3 + 4 * 23;
+      if (layer === 'batches' || seats === 1) t.equal(first.evaluated, once, 'one prefill');
+      else t.equal(first.evaluated, once + 3 * (prompt.length - 1), 'no copy: a prefill each');
+      await loop.dispose();
+    }
+  });
+
+  t.test(`${layer}: beside others, all that is shared`, async (t) => {
+    const loop = await RealLoop.make(model, { layer, prefillTokensPerStep: CHUNK });
+    const system = words(2 * CHUNK + 30);
+    await loop.run(chat(system, { maxTokens: 1 }));
+    const long = loop.start(chat(words(20, 40), { maxTokens: 200 }));
+    await long.speaks;
+    const beside = await loop.run(chat([...system, ...words(15, 3)]));
+    t.equal(beside.cached, system.length, 'past whole chunks');
+    await long.ran;
+    const any = await RealLoop.make(model, { layer, prefixReuse: 'any' });
+    await any.run(chat(system, { maxTokens: 1 }));
+    t.equal((await any.run(chat([...system, ...words(15, 3)]))).cached, system.length, 'or alone, if that is wanted');
+    await Promise.all([loop.dispose(), any.dispose()]);
+  });
+}
+
+t.test('a prefix that another sequence is using is copied', async (t) => {
+  const loop = await RealLoop.make(model);
+  const system = words(3 * CHUNK);
+  const long = loop.start(chat([...system, ...words(5)], { maxTokens: 120 }));
+  await long.speaks;
+  const beside: Ran[] = [];
+  for (let user = 0; user < 3; user += 1) beside.push(await loop.run(chat([...system, ...words(40, user + 3)])));
+  await long.ran;
+  t.ok(
+    beside.every(({ cached }) => cached >= system.length),
+    `cached ${beside.map(({ cached }) => cached).join()}`,
+  );
+  await loop.dispose();
+});
+
+t.test('questions together are near the isolated ones, and evaluate as few tokens', async (t) => {
+  const input = words(8 * CHUNK + 3);
+  const salts = [2, 4, 6, 8, 10, 12];
+  // Room for all tails in one decode.
+  const options = { seats: 6, prefillTokensPerStep: 4 * CHUNK };
+  const isolated = await clean(ask(input, salts), options);
+  const together = await clean(ask(input, salts, { isolate: false, seats: 6 }), options);
+  const tails = 6 * 40;
+  t.equal(isolated.evaluated, input.length + tails);
+  t.equal(together.evaluated, input.length + tails);
+  t.same([isolated.decodes, together.decodes], [3 + 6, 3 + 1]);
+  const spread = Math.max(
+    ...together.answers.flatMap(({ probabilities, labelMass }, i) => [
+      ...probabilities.map((p, j) => Math.abs(p - (isolated.answers[i]?.probabilities[j] ?? NaN))),
+      Math.abs(labelMass - (isolated.answers[i]?.labelMass ?? NaN)),
+    ]),
+  );
+  t.comment(`spread ${spread}`);
+  t.ok(spread < 0.05, `spread ${spread}`);
+});
+
+/** Equal texts are equal numbers. */
+function bits(answer: Ran['answers'][number] | undefined): string {
+  return answer ? [...answer.probabilities, answer.labelMass].join() : 'none';
+}

@@ -1,0 +1,110 @@
+/** What is reused shows in the usage, and in nothing else. */
+import t from 'tap';
+import { chunksOf, complete } from '../support/replies.js';
+import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+import { embeddedTestModel } from '../support/models.js';
+
+/** Prompt tokens of one step: what a request that runs alone can reuse is made of these. */
+const CHUNK = 64;
+
+const file = await embeddedTestModel();
+const models = (more: object): object[] => [
+  { id: CHAT, kind: 'chat', file, seats: 4, contextPerSeat: 2048, prefillTokensPerStep: CHUNK, ...more },
+  { id: DECIDE, kind: 'decision', file, seats: 4, contextPerSeat: 8192, ...more },
+];
+const sidecar = await Sidecar.start(t, { config: { models: models({}) } });
+const clean = await Sidecar.start(t, {
+  config: { models: models({ prefixReuse: 'off' }), decisions: { isolate: false } },
+});
+
+type Messages = { role: string; content: string }[];
+
+interface Answer {
+  readonly text: string;
+  readonly prompt: number;
+  readonly cached: number;
+}
+
+async function say(to: Sidecar, messages: Messages): Promise<Answer> {
+  const response = await to.chat({ messages, temperature: 0, max_tokens: 24 });
+  const { choices, usage } = (await response.json()) as {
+    choices: [{ message: { content: string } }];
+    usage: { prompt_tokens: number; prompt_tokens_details: { cached_tokens: number } };
+  };
+  const { prompt_tokens: prompt, prompt_tokens_details: details } = usage;
+  return { text: choices[0].message.content, prompt, cached: details.cached_tokens };
+}
+
+t.test('the turns of a chat: the same text with and without, and the tokens that were cached', async (t) => {
+  const messages: Messages = [{ role: 'system', content: 'Be brief and kind. '.repeat(40) }];
+  let last = 0;
+  for (let turn = 0; turn < 3; turn += 1) {
+    messages.push({ role: 'user', content: `And what of the ${turn}th? `.repeat(6) });
+    const [reused, fresh] = [await say(sidecar, messages), await say(clean, messages)];
+    t.equal(reused.text, fresh.text);
+    t.same([fresh.cached, fresh.prompt], [0, reused.prompt]);
+    // All whole steps of the turn before.
+    t.equal(reused.cached, Math.floor((last > 0 ? last - 1 : 0) / CHUNK) * CHUNK);
+    last = reused.prompt;
+    messages.push({ role: 'assistant', content: reused.text });
+  }
+  t.ok((await sidecar.metric('ra_sidecar_tokens_total', { model: CHAT, kind: 'cached' })) > 2 * CHUNK);
+});
+
+t.test('a stream tells it as well', async (t) => {
+  const body = { messages: [{ role: 'user', content: 'Once more, please. '.repeat(40) }], max_tokens: 4 };
+  await complete(sidecar, body.messages[0]?.content ?? '', { max_tokens: 4 });
+  const stream = await sidecar.chat({ ...body, stream: true, stream_options: { include_usage: true } });
+  const usage = chunksOf(await stream.text()).at(-1) as unknown as {
+    usage: { prompt_tokens_details: { cached_tokens: number } };
+  };
+  t.ok(usage.usage.prompt_tokens_details.cached_tokens >= CHUNK);
+});
+
+t.test('n replies take what seats are free, and give them back', async (t) => {
+  const { choices, usage } = await complete(sidecar, 'Hello there. '.repeat(60), { n: 16, seed: 3, max_tokens: 12 });
+  t.equal(choices.length, 16);
+  t.ok(new Set(choices.map(({ message }) => message.content)).size > 8, 'each its own');
+  t.ok(usage.completion_tokens <= 16 * 12);
+  // Two of them and others beside, so that seats are handed on in the middle.
+  const mixed = await Promise.all(
+    Array.from({ length: 6 }, (_, i) => complete(sidecar, `Hello ${i}. `, { n: 1 + (i % 3) * 2, max_tokens: 10 + i })),
+  );
+  t.same(
+    mixed.map((reply) => reply.choices.length),
+    [1, 3, 5, 1, 3, 5],
+  );
+  t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0);
+});
+
+t.test('decisions on the same input again, isolated or together', async (t) => {
+  const input = 'I was charged twice. Please send the second payment back. '.repeat(30);
+  const questions = Array.from({ length: 8 }, (_, i) => ({
+    id: `q${i}`,
+    type: 'yes_no',
+    question: `Is this about ${'money '.repeat(i + 1)}?`,
+  }));
+  const ask = async (of: Sidecar, some = questions): Promise<Map<string, [string, number]>> => {
+    const response = await of.post('/decisions', { model: DECIDE, input, questions: some });
+    const { answers } = (await response.json()) as {
+      answers: Record<string, { probabilities: { yes: number }; label_mass: number }>;
+    };
+    return new Map(
+      Object.entries(answers).map(([id, { probabilities, label_mass: mass }]) => [
+        id,
+        [`${probabilities.yes} ${mass}`, probabilities.yes],
+      ]),
+    );
+  };
+  const first = await ask(sidecar);
+  const again = await ask(sidecar, questions.toReversed());
+  for (const [id, [bits]] of first) t.equal(again.get(id)?.[0], bits, id);
+  t.ok((await sidecar.metric('ra_sidecar_tokens_total', { model: DECIDE, kind: 'cached' })) > 100);
+
+  const together = await ask(clean);
+  t.equal(together.size, questions.length);
+  for (const [id, [, yes]] of first) {
+    t.ok(Math.abs((together.get(id)?.[1] ?? NaN) - yes) < 0.05, `${id} is near the isolated one`);
+  }
+  t.equal(await clean.metric('ra_sidecar_seats_busy', { model: DECIDE }), 0);
+});

@@ -1,0 +1,119 @@
+/** The step loop over a real model in this process, for tests of what the engine computes. */
+import { EventEmitter, once } from 'node:events';
+import type { LlamaContext, LlamaModel } from 'node-llama-cpp';
+import { BatchDecoder } from '../../engine/batch-decoder.js';
+import type { Decoder, Part, PartResult } from '../../engine/decoder.js';
+import { IteratorDecoder, sequenceOrder } from '../../engine/iterator-decoder.js';
+import type { GenerateJob, Output, ScoreJob } from '../../engine/protocol.js';
+import { StepLoop, type StepLimits } from '../../engine/steps.js';
+
+const THREADS = 1;
+
+export type Layer = 'iterators' | 'batches';
+export const LAYERS: readonly Layer[] = ['batches', 'iterators'];
+
+export interface RealLoopOptions extends Partial<Omit<StepLimits, 'seats'>> {
+  readonly layer?: Layer;
+  readonly seats?: number;
+}
+
+type Answer = Extract<Output, { kind: 'answer' }>;
+
+/** What one job came to. */
+export interface Ran {
+  readonly cached: number;
+  /** Token ids by choice. */
+  readonly tokens: readonly (readonly number[])[];
+  /** By question. */
+  readonly answers: readonly Answer[];
+  /** Tokens that were evaluated meanwhile, of all jobs. */
+  readonly evaluated: number;
+  /** Decodes that were made meanwhile. */
+  readonly decodes: number;
+}
+
+export class RealLoop {
+  readonly #context: LlamaContext;
+  readonly #loop: StepLoop;
+  readonly #outputs: Output[] = [];
+  readonly #events = new EventEmitter().setMaxListeners(0);
+  #lastId = 0;
+  #evaluated = 0;
+
+  private constructor(context: LlamaContext, decoder: Decoder, limits: StepLimits) {
+    this.#context = context;
+    const step = decoder.step.bind(decoder);
+    decoder.step = (parts: readonly Part[]): Promise<PartResult[]> => {
+      this.#evaluated += parts.reduce((sum, { tokens }) => sum + tokens.length, 0);
+      return step(parts);
+    };
+    // A token's text is its id, so that replies can be compared token for token, and none ends a reply.
+    const bytes = (token: number): Uint8Array => Buffer.from(`${token} `);
+    const tokens = { isEnd: () => false, bytes, control: () => undefined };
+    this.#loop = new StepLoop(decoder, tokens, limits, (_, outputs) => {
+      this.#outputs.push(...outputs);
+      for (const { id, kind } of outputs) this.#events.emit(`${id}:${kind}`);
+    });
+  }
+
+  /** Four sequences of 1,024 tokens, prompts split at 64, unless told otherwise. Dispose it. */
+  static async make(model: LlamaModel, options: RealLoopOptions = {}): Promise<RealLoop> {
+    const { layer = 'batches', ...rest } = options;
+    const limits = {
+      seats: 4,
+      contextPerSeat: 1024,
+      prefillTokensPerStep: 64,
+      prefillShare: 100,
+      prefixReuse: 'auto' as const,
+      ...rest,
+    };
+    const context = await model.createContext({
+      sequences: limits.seats,
+      contextSize: limits.contextPerSeat,
+      batchSize: limits.prefillTokensPerStep + limits.seats,
+      threads: THREADS,
+      batching: { itemPrioritizationStrategy: sequenceOrder },
+    });
+    const decoder =
+      layer === 'iterators' ? new IteratorDecoder(context, true) : await BatchDecoder.over(context, THREADS);
+    if (!decoder) throw new Error('the layer below is not the one that batch-decoder.ts knows');
+    return new RealLoop(context, decoder, limits);
+  }
+
+  /** Starts a job and returns what tells of its first text and of its end. */
+  start(job: GenerateJob | ScoreJob): { readonly speaks: Promise<unknown>; readonly ran: Promise<Ran> } {
+    const id = ++this.#lastId;
+    const before = { evaluated: this.#evaluated, decodes: this.#loop.steps };
+    const speaks = once(this.#events, `${id}:piece`);
+    const ran = Promise.race([
+      once(this.#events, `${id}:done`).then(() => this.#ran(id, before)),
+      once(this.#events, `${id}:failed`).then(() => Promise.reject(new Error('the job failed'))),
+    ]);
+    if ('prompt' in job) this.#loop.generate(id, job);
+    else this.#loop.score(id, job);
+    return { speaks, ran };
+  }
+
+  run(job: GenerateJob | ScoreJob): Promise<Ran> {
+    return this.start(job).ran;
+  }
+
+  async dispose(): Promise<void> {
+    await this.#loop.close();
+    await this.#context.dispose();
+  }
+
+  #ran(id: number, before: Pick<Ran, 'evaluated' | 'decodes'>): Ran {
+    const own = this.#outputs.filter((output) => output.id === id);
+    const texts: string[] = [];
+    const answers: Answer[] = [];
+    for (const output of own) {
+      if (output.kind === 'piece') texts[output.choice] = (texts[output.choice] ?? '') + output.text;
+      if (output.kind === 'answer') answers[output.question] = output;
+    }
+    const cached = own.find((output) => output.kind === 'started')?.cachedTokens ?? -1;
+    const tokens = texts.map((text) => text.trim().split(' ').map(Number));
+    const evaluated = this.#evaluated - before.evaluated;
+    return { cached, tokens, answers, evaluated, decodes: this.#loop.steps - before.decodes };
+  }
+}

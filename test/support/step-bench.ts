@@ -1,0 +1,122 @@
+/** The step loop over a fake decoder, for unit tests of the engine. */
+import { EventEmitter, once } from 'node:events';
+import type { GenerateJob, HeldPrefix, Output, ScoreJob } from '../../engine/protocol.js';
+import { StepLoop, type StepLimits } from '../../engine/steps.js';
+import type { ModelTokens } from '../../engine/task.js';
+import { FakeDecoder, type FakeDecoderOptions } from './fake-decoder.js';
+
+export const END = 0;
+export const LETTER_A = 97;
+
+/** Tokens are ASCII codes; 0 ends a turn. */
+export const model: ModelTokens = {
+  isEnd: (token) => token === END,
+  bytes: (token) => (token === END ? new Uint8Array() : Uint8Array.of(token)),
+  control: () => undefined,
+};
+
+/** Says the alphabet, one letter further with every token the sequence holds beyond its first. */
+export const alphabet = (held: readonly number[]): number => LETTER_A + ((held.length - 1) % 26);
+
+export interface BenchOptions extends FakeDecoderOptions, Partial<StepLimits> {
+  readonly now?: () => number;
+  /** Other tokens than {@link model}'s. */
+  readonly tokens?: ModelTokens;
+}
+
+export class Bench {
+  readonly decoder: FakeDecoder;
+  readonly loop: StepLoop;
+  readonly outputs: Output[] = [];
+  readonly held: HeldPrefix[] = [];
+  onOutputs: (outputs: readonly Output[]) => void = () => undefined;
+  readonly #events = new EventEmitter();
+
+  /** One sequence holds 64 tokens and prompts are split at 8, unless told otherwise; no time passes. */
+  constructor(
+    seats: number,
+    next: ConstructorParameters<typeof FakeDecoder>[0] = alphabet,
+    { now = () => 0, tokens = model, ...options }: BenchOptions = {},
+  ) {
+    this.decoder = new FakeDecoder(next, options);
+    const limits = {
+      seats,
+      contextPerSeat: 64,
+      prefillTokensPerStep: 8,
+      prefillShare: 100,
+      prefixReuse: 'auto',
+    } as const;
+    this.loop = new StepLoop(
+      this.decoder,
+      tokens,
+      { ...limits, ...options },
+      (_, outputs, held) => {
+        this.outputs.push(...outputs);
+        this.held.push(...held);
+        this.onOutputs(outputs);
+        for (const output of outputs) this.#events.emit(`${output.id}:${output.kind}`, output);
+      },
+      now,
+    );
+  }
+
+  of(id: number): Output[] {
+    return this.outputs.filter((output) => output.id === id);
+  }
+
+  text(id: number, choice = 0): string {
+    return this.of(id)
+      .map((output) => (output.kind === 'piece' && output.choice === choice ? output.text : ''))
+      .join('');
+  }
+
+  /** Prompt tokens that were not evaluated. */
+  cached(id: number): number | undefined {
+    return this.of(id).find((output) => output.kind === 'started')?.cachedTokens;
+  }
+
+  async ends(id: number, kind: 'done' | 'failed' | 'freed' = 'done'): Promise<void> {
+    if (!this.of(id).some((output) => output.kind === kind)) await once(this.#events, `${id}:${kind}`);
+  }
+
+  /** Runs a job to its end and returns the steps that it took, as [kind, tokens] of each part. */
+  async run(id: number, start: () => void): Promise<[kind: string, tokens: number][][]> {
+    const from = this.decoder.steps.length;
+    start();
+    await this.ends(id);
+    return this.decoder.steps.slice(from).map((parts) => parts.map(({ kind, tokens }) => [kind, tokens.length]));
+  }
+}
+
+/** `prompt`: its tokens, or how many of them. */
+export function job(prompt: number | Uint32Array, more: Partial<GenerateJob> = {}): GenerateJob {
+  return {
+    prompt: typeof prompt === 'number' ? new Uint32Array(prompt).fill(1) : prompt,
+    n: 1,
+    seats: 1,
+    maxTokens: 4,
+    temperature: 0,
+    topP: 1,
+    frequencyPenalty: 0,
+    presencePenalty: 0,
+    seed: 7,
+    stops: [],
+    ...more,
+  };
+}
+
+/** `input`: its tokens, or how many of them. */
+export function questions(
+  input: number | Uint32Array,
+  tails: readonly number[],
+  more: Partial<ScoreJob> = {},
+): ScoreJob {
+  return {
+    input: typeof input === 'number' ? new Uint32Array(input).fill(1) : input,
+    questions: tails.map((length) => ({ tail: new Uint32Array(length).fill(2), labels: Uint32Array.of(5, 6) })),
+    temperature: 1,
+    isolate: true,
+    seats: 1,
+    ...more,
+  };
+}
