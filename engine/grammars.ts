@@ -1,5 +1,5 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
-import { MAX_GRAMMAR_CHARACTERS, MAX_REPETITIONS, repetitions } from './grammar/gbnf.js';
+import { isBounded, MAX_GRAMMAR_CHARACTERS } from './grammar/gbnf.js';
 
 /**
  * Grammars on the addon's own classes (node-llama-cpp's bindings/AddonTypes.d.ts, not exported), which both decoders use:
@@ -9,7 +9,7 @@ import { MAX_GRAMMAR_CHARACTERS, MAX_REPETITIONS, repetitions } from './grammar/
  * token that may not come, it aborts the process. So a state that once refused a token is never used again.
  */
 
-/** Where one reply stands in its grammar. The addon frees it once nothing refers to it. */
+/** Where one reply stands in its grammar. Freed by the garbage collector, whom each step of a reply gives cause to run. */
 export interface GrammarState {
   readonly __grammarState: never;
 }
@@ -113,7 +113,7 @@ export class Grammars {
   }
 
   #compile(gbnf: string): GrammarState | undefined {
-    if (gbnf.length > MAX_HELD_CHARACTERS || repetitions(gbnf) > MAX_REPETITIONS) return undefined;
+    if (gbnf.length > MAX_HELD_CHARACTERS || !isBounded(gbnf)) return undefined;
     const { AddonGrammar, AddonGrammarEvaluationState: State } = this.#bindings;
     try {
       const grammar = new AddonGrammar(gbnf, { addonExports: this.#bindings, rootRuleName: 'root' });

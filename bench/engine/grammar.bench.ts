@@ -70,7 +70,7 @@ const tokens = {
   control: () => undefined,
 };
 
-/** Milliseconds a step and tokens a step, over replies that may end at different times. */
+/** Milliseconds a token, over replies that may end at different times. */
 async function run(sequences: number, gbnf: string | undefined): Promise<number> {
   let made = 0;
   const from = performance.now();

@@ -4,6 +4,8 @@
 export const MAX_GRAMMAR_CHARACTERS = 131_072;
 /** Counted repetitions (`{2,5}` counts 5) of all rules together: llama.cpp makes a rule of each. */
 export const MAX_REPETITIONS = 16_384;
+/** Brackets within one another. */
+export const MAX_BRACKETS = 32;
 
 /** Rules for one thing, to be put into a grammar beside others. */
 export interface GrammarPart {
@@ -23,7 +25,7 @@ export function grammarText(root: string, parts: readonly GrammarPart[]): Gramma
   const lines = new Set([`root ::= ${root}`]);
   for (const part of parts) for (const rule of part.rules) lines.add(rule);
   const gbnf = [...lines].join('\n');
-  if (gbnf.length <= MAX_GRAMMAR_CHARACTERS && repetitions(gbnf) <= MAX_REPETITIONS) return { kind: 'ok', gbnf };
+  if (gbnf.length <= MAX_GRAMMAR_CHARACTERS && isBounded(gbnf)) return { kind: 'ok', gbnf };
   return { kind: 'unservable', why: 'is too large to hold a reply to.' };
 }
 
@@ -68,10 +70,22 @@ export function inClass(character: string): string {
 
 const LITERALS_AND_CLASSES = /"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]/g;
 
-/** The sum over all counted repetitions. */
-export function repetitions(gbnf: string): number {
-  const counts = gbnf.replace(LITERALS_AND_CLASSES, '').matchAll(/\{(\d+)(?:,(\d*))?\}/g);
-  let sum = 0;
-  for (const [, least, most] of counts) sum += Number(most === undefined || most === '' ? least : most);
-  return sum;
+/**
+ * Whether llama.cpp can be trusted with this text, grammar or not: it makes a rule of each counted repetition, for ever where
+ * the bounds are the wrong way round, and goes down into brackets by recursion.
+ */
+export function isBounded(gbnf: string): boolean {
+  const structure = gbnf.replace(LITERALS_AND_CLASSES, '');
+  let repetitions = 0;
+  for (const [, least, most] of structure.matchAll(/\{(\d+)(?:,(\d*))?\}/g)) {
+    const counted = Number(most === undefined || most === '' ? least : most);
+    repetitions += counted < Number(least) ? Infinity : counted;
+  }
+  let open = 0;
+  let depth = 0;
+  for (const bracket of structure.match(/[()]/g) ?? []) {
+    open += bracket === '(' ? 1 : -1;
+    depth = Math.max(depth, open);
+  }
+  return repetitions <= MAX_REPETITIONS && depth <= MAX_BRACKETS;
 }

@@ -4,6 +4,7 @@ import {
   grammarText,
   heldBehind,
   literal,
+  MAX_BRACKETS,
   MAX_GRAMMAR_CHARACTERS,
   MAX_REPETITIONS,
 } from '../../../engine/grammar/gbnf.js';
@@ -32,7 +33,7 @@ t.test('a grammar is put together with each rule once and its root first', (t) =
   t.end();
 });
 
-t.test('a grammar has at most so many characters and repetitions', (t) => {
+t.test('a grammar has at most so many characters, repetitions and brackets', (t) => {
   const sized = (characters: number): string => grammarText(`"${'x'.repeat(characters - 11)}"`, []).kind;
   t.equal(sized(MAX_GRAMMAR_CHARACTERS), 'ok');
   t.equal(sized(MAX_GRAMMAR_CHARACTERS + 1), 'unservable');
@@ -41,6 +42,9 @@ t.test('a grammar has at most so many characters and repetitions', (t) => {
     grammarText(counts.map((count) => `"x"{${count}}`).join(' '), []).kind;
   t.equal(counted(`0,${half}`, `${half}`), 'ok');
   t.equal(counted(`0,${half}`, `${half},`, '1'), 'unservable');
+  t.equal(counted('5,2'), 'unservable', 'bounds the wrong way round');
+  const nested = (depth: number): string => grammarText(`${'('.repeat(depth)}"x"${')'.repeat(depth)}`, []).kind;
+  t.same([nested(MAX_BRACKETS), nested(MAX_BRACKETS + 1)], ['ok', 'unservable']);
   t.equal(grammarText(`"{${MAX_REPETITIONS + 1}}" [{${MAX_REPETITIONS + 1}}]`, []).kind, 'ok', 'what is only text');
   t.end();
 });

@@ -12,7 +12,7 @@ import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas } from '../../support/json-schemas.js';
 import { testModel } from '../../support/models.js';
 
-const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 256 };
+const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 400 };
 const THREADS = 1;
 /** Two texts of which the model would write neither. */
 const CHOICE = 'root ::= "{\\"verdict\\":" ("true" | "false") "}"';
@@ -189,7 +189,9 @@ t.test('a held reply leaves nothing to the next one', async (t) => {
 t.test('a grammar that is none faults its own reply and no other', async (t) => {
   for (const bad of [
     ...['', 'root ::= "a', 'root ::= x', 'other ::= "a"', 'root ::= root "a" | "b"', 'root ::= "a"{5000}', '\0'],
-    `root ::= ${'('.repeat(9000)}`,
+    `root ::= ${'('.repeat(20)}`,
+    `root ::= ${'('.repeat(MAX_GRAMMAR_CHARACTERS / 2)}`,
+    'root ::= "a"{5,2}',
     `root ::= "${'x'.repeat(2 * MAX_GRAMMAR_CHARACTERS)}"`,
     `a ::= "x"{0,2000}\nroot ::= ${'a{0,2000} '.repeat(2000)}`,
   ]) {
@@ -209,8 +211,12 @@ t.test('a held reply has no tokens without a text of their own', async (t) => {
     (token) => model.getTokenAttributes(token).control && !isEnd(token),
   );
   const text = model.detokenize([control as Token], true);
-  const tokens = await both(t, (decoder) => reply(decoder, GREEDY, 60, from(`root ::= ${JSON.stringify(text)}{3}`)));
-  t.equal(textOf(tokens), text.repeat(3));
+  // Penalized more each time, the tokens that spell it become less likely than it in the end.
+  const penalized = { ...GREEDY, frequencyPenalty: 2, presencePenalty: 2 };
+  const times = 20;
+  const gbnf = `root ::= ${JSON.stringify(text)}{${times}}`;
+  const tokens = await both(t, (decoder) => reply(decoder, penalized, 400, from(gbnf)));
+  t.equal(textOf(tokens), text.repeat(times));
   t.notOk(tokens.includes(control as number));
 });
 
