@@ -1,6 +1,6 @@
 import type { CallSyntax } from '../protocol.js';
-import { grammarText, literal, type GrammarPart, type GrammarText } from './gbnf.js';
-import { anyObject } from './json.js';
+import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, type GrammarText } from './gbnf.js';
+import { anyObject, JSON_RULES } from './json.js';
 import { schemaGrammar } from './schema.js';
 
 /** A function that may be called; `parameters` is the JSON schema of its arguments. */
@@ -11,6 +11,8 @@ export interface Callable {
 
 /** The rule that a calls grammar begins with. */
 const START = 'calls';
+
+const SHARED_RULES: ReadonlySet<string> = new Set(JSON_RULES);
 
 const SHARED = [
   'call-gap ::= | " " | "\\n"{1,2} [ \\t]{0,20}',
@@ -28,10 +30,14 @@ export function callRules(
   { single, answer }: { readonly single: boolean; readonly answer: boolean },
 ): GrammarText {
   const parts: GrammarPart[] = [];
+  let characters = 0;
   for (const [i, { parameters }] of functions.entries()) {
     const part = schemaGrammar(parameters, `call-${i}`);
     if (part.kind === 'unservable') return part;
     parts.push(part);
+    // Told early: a hostile tool list costs no more than one hostile schema.
+    characters += part.rules.reduce((sum, rule) => sum + (SHARED_RULES.has(rule) ? 0 : rule.length), 0);
+    if (characters > MAX_GRAMMAR_CHARACTERS) return { kind: 'unservable', why: 'is too large to hold a reply to.' };
   }
   const call = functions.map(({ name }, i) => `${literal(name)} call-between ${parts[i]?.rule ?? ''}`).join(' | ');
   const further = single || syntax.next === undefined ? '' : ` (${spaced(syntax.next)} call-one)*`;

@@ -20,7 +20,7 @@ export type CallsFormat =
       /** Holds all of the reply. Absent: the reply is free until a call begins. */
       readonly grammar?: string;
     }
-  /** `why`: one sentence for the caller, without any of the caller's text. */
+  /** `why`: what is wrong with what the tools take, to follow its name, without any of the caller's text. */
   | { readonly kind: 'unservable'; readonly why: string };
 
 /** How the reply's calls are told and held. `tools`: the conversation's, at least one. `json`: content is a JSON object. */

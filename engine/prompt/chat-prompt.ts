@@ -28,7 +28,7 @@ export type ChatPrompt =
   /** Without `format` all of a reply's text is content. */
   | { readonly kind: 'tokens'; readonly tokens: Uint32Array; readonly format?: ReplyFormat }
   | RenderFailure
-  /** The tools cannot be held to; `why` is one sentence for the caller. */
+  /** No reply can be held to what the tools take. `why`: what is wrong with that, to follow its name. */
   | (CallsFormat & { readonly kind: 'unservable' })
   /** Not tokenized: even of the longest tokens it would take this many. */
   | { readonly kind: 'too-long'; readonly atLeast: number };

@@ -62,16 +62,9 @@ export class Mux {
 
   generate(job: GenerateJob, sink: GenerationSink): Cancel {
     const id = ++this.#lastId;
-    const pending: Reply = {
-      id,
-      kind: 'generate',
-      sink,
-      n: job.n,
-      seats: job.seats,
-      ended: new Set(),
-      calls: new Map(),
-      started: false,
-    };
+    const { n, seats } = job;
+    const none = { ended: new Set<number>(), calls: new Map<number, number>(), started: false };
+    const pending: Reply = { id, kind: 'generate', sink, n, seats, ...none };
     return this.#open(pending, { v: PROTOCOL_VERSION, kind: 'generate', id, job });
   }
 

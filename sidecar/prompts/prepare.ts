@@ -41,8 +41,7 @@ function chat(model: LoadedModel & { kind: 'chat' }, { params, conversation }: C
   );
   if (prompt.kind === 'tokens') return { ...prompt, kind: 'chat' };
   if (prompt.kind === 'failed') return cannotRender(prompt.why);
-  if (prompt.kind === 'unservable')
-    return refusal('unprocessable', `The tools cannot be held to. ${prompt.why}`, 'tools');
+  if (prompt.kind === 'unservable') return refusal('unprocessable', `What the tools take ${prompt.why}`, 'tools');
   return refusal(
     'bad_request',
     `The prompt has at least ${prompt.atLeast} tokens; the context holds ${limit}.`,

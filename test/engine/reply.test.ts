@@ -147,7 +147,7 @@ t.test('control tokens are text where the format names them', (t) => {
 });
 
 t.test('a reply that is held as a whole needs no more holding for its calls', (t) => {
-  const { gbnf: _, ...held } = calls;
+  const held = { syntax: SYNTAX, functions: calls.functions, single: false };
   const format = { calls: held, grammar: { gbnf: 'root ::= "x"' }, markers: [] };
   const { log, outputs } = run(format, [...LOOK, '']);
   t.same(log, ['hold "root ::= \\"x\\"" ']);

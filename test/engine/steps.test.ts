@@ -1,7 +1,5 @@
 import t from 'tap';
 import type { GenerateJob, Output } from '../../engine/protocol.js';
-import { StepLoop } from '../../engine/steps.js';
-import { FakeDecoder } from '../support/fake-decoder.js';
 import { alphabet, Bench, END, job, LETTER_A, model, questions } from '../support/step-bench.js';
 
 t.test('one reply: started, pieces, finished by length, done', async (t) => {
@@ -38,23 +36,10 @@ t.test('a thought goes out on its own channel and is counted, its marks included
   const said = [THINK, 97, 98, ENOUGH, 99, 46];
   const thought = { open: false, starts: ['<t>'], ends: ['</t>'], breaks: [], headers: [] };
   const run = async (more: Partial<GenerateJob>): Promise<Output[]> => {
-    const outputs: Output[] = [];
-    await new Promise<void>((done) => {
-      const decoder = new FakeDecoder((held) => said[held.length - 1] ?? END);
-      const limits = {
-        seats: 1,
-        contextPerSeat: 64,
-        prefillTokensPerStep: 8,
-        prefillShare: 100,
-        prefixReuse: 'off',
-      } as const;
-      const loop = new StepLoop(decoder, named, limits, (_, outs) => {
-        outputs.push(...outs);
-        if (outs.some(({ kind }) => kind === 'done')) done();
-      });
-      loop.generate(1, job(1, { maxTokens: 9, ...more }));
-    });
-    return outputs.filter(({ kind }) => kind !== 'started' && kind !== 'done');
+    const bench = new Bench(1, (held) => said[held.length - 1] ?? END, { tokens: named });
+    bench.loop.generate(1, job(1, { maxTokens: 9, ...more }));
+    await bench.ends(1);
+    return bench.of(1).filter(({ kind }) => kind !== 'started' && kind !== 'done');
   };
   const markers = ['<t>', '</t>'];
   const piece = { id: 1, kind: 'piece', choice: 0 };

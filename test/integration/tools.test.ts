@@ -49,6 +49,9 @@ const REQUIRED = { ...request, tool_choice: 'required' } as const;
 const NAMED = { ...request, tool_choice: { type: 'function', function: { name: 'switch' } } } as const;
 const SEEDS = [1, 2, 3, 4];
 
+/** The client's types call it deprecated. */
+const seeded = (seed: number) => ({ seed });
+
 const ajv = new Ajv();
 const accepts = new Map(TOOLS.map(({ function: { name, parameters } }) => [name, ajv.compile(parameters)]));
 
@@ -80,7 +83,7 @@ async function streamed(body: OpenAI.ChatCompletionCreateParams) {
 t.test('required: one call or several, with arguments that fit', async (t) => {
   const counts = new Set<number>();
   for (const seed of SEEDS) {
-    const { choices } = await client.chat.completions.create({ ...REQUIRED, seed });
+    const { choices } = await client.chat.completions.create({ ...REQUIRED, ...seeded(seed) });
     const { message, finish_reason: reason } = only(choices);
     const calls = message.tool_calls as Call[];
     t.ok(calls.length > 0);
@@ -98,7 +101,11 @@ t.test('required: one call or several, with arguments that fit', async (t) => {
 
 t.test('parallel_tool_calls false: exactly one', async (t) => {
   for (const seed of SEEDS) {
-    const { choices } = await client.chat.completions.create({ ...REQUIRED, seed, parallel_tool_calls: false });
+    const { choices } = await client.chat.completions.create({
+      ...REQUIRED,
+      ...seeded(seed),
+      parallel_tool_calls: false,
+    });
     const { message, finish_reason: reason } = only(choices);
     t.equal(reason, 'tool_calls');
     t.equal(message.tool_calls?.length, 1);
@@ -108,7 +115,7 @@ t.test('parallel_tool_calls false: exactly one', async (t) => {
 
 t.test('a named function is called, once', async (t) => {
   for (const seed of SEEDS) {
-    const { choices } = await client.chat.completions.create({ ...NAMED, seed });
+    const { choices } = await client.chat.completions.create({ ...NAMED, ...seeded(seed) });
     const calls = choices[0]?.message.tool_calls as Call[];
     t.same(
       calls.map((call) => call.function.name),
@@ -120,8 +127,8 @@ t.test('a named function is called, once', async (t) => {
 
 t.test('streamed: id, type and name on the first piece alone, and the arguments in pieces', async (t) => {
   for (const seed of SEEDS) {
-    const whole = await client.chat.completions.create({ ...REQUIRED, seed });
-    const { choice, pieces } = await streamed({ ...REQUIRED, seed });
+    const whole = await client.chat.completions.create({ ...REQUIRED, ...seeded(seed) });
+    const { choice, pieces } = await streamed({ ...REQUIRED, ...seeded(seed) });
     const calls = choice?.message.tool_calls as Call[];
     t.equal(choice?.finish_reason, whole.choices[0]?.finish_reason);
     const expected = whole.choices[0]?.message.tool_calls as Call[];
@@ -141,15 +148,33 @@ t.test('streamed: id, type and name on the first piece alone, and the arguments 
   }
 });
 
+t.test('a reply cut off within its call', async (t) => {
+  const cut = { ...NAMED, max_completion_tokens: 12, ...seeded(1) };
+  const whole = only((await client.chat.completions.create(cut)).choices);
+  t.equal(whole.finish_reason, 'length');
+  t.equal(whole.message.tool_calls, undefined, 'half a call can only mislead');
+  t.equal(whole.message.content, '', 'and its marks are no content');
+  let reason: string | null = null;
+  for await (const { choices } of await client.chat.completions.create({ ...cut, stream: true })) {
+    reason = choices[0]?.finish_reason ?? reason;
+    t.equal(choices[0]?.delta.content ?? '', '');
+  }
+  t.equal(reason, 'length');
+});
+
 t.test('several choices each have their calls', async (t) => {
-  const { choices } = await client.chat.completions.create({ ...NAMED, n: 3, seed: 1 });
+  const { choices } = await client.chat.completions.create({ ...NAMED, n: 3, ...seeded(1) });
   t.equal(choices.length, 3);
   for (const { message } of choices) checkCalls(t, message.tool_calls as Call[]);
 });
 
 t.test('auto: noise is content or calls that fit', async (t) => {
   for (const seed of SEEDS) {
-    const { choices } = await client.chat.completions.create({ ...request, seed, max_completion_tokens: 200 });
+    const { choices } = await client.chat.completions.create({
+      ...request,
+      ...seeded(seed),
+      max_completion_tokens: 200,
+    });
     const { message } = only(choices);
     checkCalls(t, (message.tool_calls ?? []) as Call[]);
     t.not(message.content ?? message.tool_calls, '');
@@ -157,20 +182,20 @@ t.test('auto: noise is content or calls that fit', async (t) => {
 });
 
 t.test('none: the tools are not shown', async (t) => {
-  const { tools: _, ...without } = request;
-  const plain = await client.chat.completions.create({ ...without, max_completion_tokens: 4, seed: 1 });
+  const { model, messages } = request;
+  const plain = await client.chat.completions.create({ model, messages, max_completion_tokens: 4, ...seeded(1) });
   const none = await client.chat.completions.create({
     ...request,
     tool_choice: 'none',
     max_completion_tokens: 4,
-    seed: 1,
+    ...seeded(1),
   });
   t.equal(none.usage?.prompt_tokens, plain.usage?.prompt_tokens);
   t.equal(none.choices[0]?.message.tool_calls, undefined);
 });
 
 t.test('the whole loop: calls go back with their results', async (t) => {
-  const { choices } = await client.chat.completions.create({ ...NAMED, seed: 1 });
+  const { choices } = await client.chat.completions.create({ ...NAMED, ...seeded(1) });
   const { message } = only(choices);
   const call = (message.tool_calls as Call[])[0];
   const answered = await client.chat.completions.create({
@@ -179,4 +204,29 @@ t.test('the whole loop: calls go back with their results', async (t) => {
     messages: [...request.messages, message, { role: 'tool', tool_call_id: call?.id ?? '', content: 'done' }],
   });
   t.equal(answered.choices.length, 1);
+});
+
+t.test("the client's own loop runs the function that it named", async (t) => {
+  const switched: unknown[] = [];
+  const runner = client.chat.completions.runTools({
+    ...NAMED,
+    ...seeded(1),
+    tools: [
+      {
+        type: 'function',
+        function: {
+          name: 'switch',
+          description: 'Turns it on or off',
+          parameters: TOOLS[1]?.function.parameters ?? {},
+          parse: (text: string) => JSON.parse(text) as { on: boolean },
+          function: (given: { on: boolean }) => {
+            switched.push(given);
+            return 'done';
+          },
+        },
+      },
+    ],
+  });
+  await runner.done();
+  t.match(switched, [{ on: Boolean }]);
 });

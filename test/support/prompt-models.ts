@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureModel } from '../../engine/models/embedded.js';
 import { planFor } from '../../engine/models/recipes.js';
+import { ownVocabulary } from '../../engine/models/vocabulary-own.js';
 import { copyVocabulary } from '../../engine/models/vocabulary-copy.js';
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
@@ -47,4 +48,13 @@ export async function modelWithVocabulary(name: string): Promise<string> {
   const plan = planFor('tiny', { vocabulary });
   const shape = { ...plan.shape, context: 131_072 };
   return ensureModel(join(CACHE, 'models'), { ...plan, name: `ra-${name}`, shape });
+}
+
+/** Path of a model with our own vocabulary and one of the bundle's templates; otherwise like {@link modelWithVocabulary}. */
+export async function modelWithTemplate(name: string): Promise<string> {
+  const own = ownVocabulary();
+  const value = await bundleTemplate(name);
+  const metadata = new Map(own.metadata).set('tokenizer.chat_template', { type: 'string', value });
+  const plan = planFor('tiny', { vocabulary: { ...own, metadata } });
+  return ensureModel(join(CACHE, 'models'), { ...plan, name: `ra-${name}` });
 }

@@ -20,6 +20,8 @@ export const alphabet = (held: readonly number[]): number => LETTER_A + ((held.l
 
 export interface BenchOptions extends FakeDecoderOptions, Partial<StepLimits> {
   readonly now?: () => number;
+  /** Other tokens than {@link model}'s. */
+  readonly tokens?: ModelTokens;
 }
 
 export class Bench {
@@ -34,7 +36,7 @@ export class Bench {
   constructor(
     seats: number,
     next: ConstructorParameters<typeof FakeDecoder>[0] = alphabet,
-    { now = () => 0, ...options }: BenchOptions = {},
+    { now = () => 0, tokens = model, ...options }: BenchOptions = {},
   ) {
     this.decoder = new FakeDecoder(next, options);
     const limits = {
@@ -46,7 +48,7 @@ export class Bench {
     } as const;
     this.loop = new StepLoop(
       this.decoder,
-      model,
+      tokens,
       { ...limits, ...options },
       (_, outputs, held) => {
         this.outputs.push(...outputs);

@@ -145,7 +145,8 @@ export class CallParser {
     const { open, answer } = this.#format.syntax;
     this.#spaces = text.slice(0, at);
     this.#raw = '';
-    this.#certain = false;
+    // Held as a whole the reply can begin like this as a call or an answer alone.
+    this.#certain = this.#format.gbnf === undefined;
     this.#await('head', answer === undefined ? [open] : [open, answer], out);
     return text.slice(at);
   }

@@ -26,12 +26,13 @@ const ALLOWED = /^(look|go) (\{\s*\}|\{\s*"at":\s*("here"|"\\"there\\" \{e\}")\s
 
 interface Engine {
   /** Runs a reply to its end. */
-  run(seed: number, format: GenerateJob['format']): Promise<readonly Output[]>;
+  readonly run: (seed: number, format: GenerateJob['format']) => Promise<readonly Output[]>;
   /** All tokens sampled. */
   readonly sampled: number[];
   /** Grammars held, with whether they took up the text that was there. */
   readonly holds: { readonly gbnf: string; readonly took: boolean }[];
-  token(text: string): number;
+  /** A control token by its name. */
+  readonly token: (text: string) => number;
 }
 
 async function start(t: Test, file: string): Promise<Engine> {

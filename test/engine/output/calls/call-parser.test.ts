@@ -35,8 +35,8 @@ interface Read {
 }
 
 /** What the parser makes of a reply that comes in these pieces. */
-function read(syntax: CallSyntax, pieces: readonly string[], hold?: CallHold): Read {
-  const parser = new CallParser({ syntax, functions: ['look', 'go'], single: false }, hold);
+function read(syntax: CallSyntax, pieces: readonly string[], hold?: CallHold, held = false): Read {
+  const parser = new CallParser({ syntax, functions: ['look', 'go'], single: false, ...(!held && { gbnf: '' }) }, hold);
   let content = '';
   const calls: { name: string; arguments: string }[] = [];
   const add = ({ index, name, arguments: part }: CallPiece): void => {
@@ -125,9 +125,9 @@ t.test('a call that nothing holds is content', (t) => {
   const refused: string[] = [];
   const hold: CallHold = { begin: (text) => (refused.push(text), false), end: () => t.fail('was not held') };
   const call = 'x <tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>';
-  t.same(read(HERMES, [...call], hold), { content: call, calls: [], complete: 0 });
+  t.same(read(HERMES, Array.from(call), hold), { content: call, calls: [], complete: 0 });
   const bare = '{"name": "look", "parameters": {}}';
-  t.same(read(LLAMA, [...bare], hold), { content: bare, calls: [], complete: 0 });
+  t.same(read(LLAMA, Array.from(bare), hold), { content: bare, calls: [], complete: 0 });
   t.same(refused, ['<tool_call>', '{"name": "look", "parameters":']);
   t.end();
 });
@@ -155,6 +155,9 @@ t.test('a reply cut off', (t) => {
     { content: '{"name": "lo', calls: [], complete: 0 },
     'without one nobody knows',
   );
+  const nothing = { content: '', calls: [], complete: 0 };
+  t.same(read(LLAMA, ['{"name": "lo'], undefined, true), nothing, 'unless the reply is held as a whole');
+  t.same(read(WRAPPED, ['{"resp'], undefined, true), nothing);
   t.end();
 });
 
@@ -187,7 +190,7 @@ const argumentsText = fc
 
 /** A text cut anywhere; between code points, as the decoder before it does. */
 function cuts(text: string, seed: readonly number[]): string[] {
-  const characters = [...text];
+  const characters = Array.from(text);
   const pieces: string[] = [];
   for (let at = 0, i = 0; at < characters.length; i++) {
     const size = 1 + ((seed[i % seed.length] ?? 0) % 5);
