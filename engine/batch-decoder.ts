@@ -1,5 +1,6 @@
 import { getModuleVersion, type LlamaContext } from 'node-llama-cpp';
 import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
+import { Grammars, Held, type GrammarState } from './grammars.js';
 
 /**
  * The decoder on the layer below node-llama-cpp's iterators: the addon's own context, where a step is what it is in
@@ -34,13 +35,14 @@ interface AddonContext {
 }
 
 interface AddonSampler {
-  applyConfig(config: Readonly<Record<string, number | Uint32Array>>): void;
+  applyConfig(config: Readonly<Record<string, number | Uint32Array | Float32Array | GrammarState>>): void;
   dispose(): void;
 }
 
 interface Internals {
   readonly context: AddonContext;
   readonly newSampler: () => AddonSampler;
+  readonly grammars: Grammars;
 }
 
 const METHODS = [
@@ -68,8 +70,10 @@ async function internals(context: LlamaContext): Promise<Internals | undefined> 
   };
   const Make = llama?._bindings?.AddonSampler;
   const addonModel = model?._model;
-  if (!inner || !Make || !addonModel || METHODS.some((method) => typeof inner[method] !== 'function')) return undefined;
-  return { context: inner, newSampler: () => new Make(addonModel) };
+  const grammars = Grammars.of(context.model);
+  if (!inner || !Make || !addonModel || !grammars) return undefined;
+  if (METHODS.some((method) => typeof inner[method] !== 'function')) return undefined;
+  return { context: inner, newSampler: () => new Make(addonModel), grammars };
 }
 
 const NO_LOGITS = new Uint32Array(0);
@@ -80,13 +84,15 @@ export class BatchDecoder implements Decoder {
   readonly copyable = true;
   readonly #context: AddonContext;
   readonly #samplers: SamplerPool;
+  readonly #grammars: Grammars;
   /** Greedy ones. A step's scores are read at once on several threads, so each has one to itself. */
   readonly #scorers: SamplerPool;
   /** Positions each sequence holds. */
   readonly #length: number[];
 
-  private constructor({ context, newSampler }: Internals, sequences: number) {
+  private constructor({ context, newSampler, grammars }: Internals, sequences: number) {
     this.#context = context;
+    this.#grammars = grammars;
     this.#samplers = new SamplerPool(newSampler);
     this.#scorers = new SamplerPool(() => {
       const scorer = newSampler();
@@ -138,7 +144,7 @@ export class BatchDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new BatchSampler(this.#samplers, sampling);
+    return new BatchSampler(this.#samplers, sampling, new Held(this.#grammars, sampling.markers));
   }
 
   /** Puts all parts into one batch; returns where each one's logits will be. */
@@ -216,17 +222,19 @@ class BatchSampler implements Sampler {
   readonly #pool: SamplerPool;
   readonly #sampler: AddonSampler;
   readonly #sampling: Sampling;
+  readonly #held: Held;
   /** The completion so far, kept only when penalties count over it. */
   readonly #completion: Uint32Array | undefined;
   #tokens = 0;
   #disposed = false;
 
-  constructor(pool: SamplerPool, sampling: Sampling) {
+  constructor(pool: SamplerPool, sampling: Sampling, held: Held) {
     this.#pool = pool;
     this.#sampler = pool.take();
     this.#sampling = sampling;
+    this.#held = held;
     // The addon begins its random numbers anew only when the seed changes, and the reply before may have had this one.
-    this.#sampler.applyConfig({ temperature: 1, seed: (sampling.seed ^ 1) >>> 0 });
+    this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(sampling) });
     const penalized = sampling.frequencyPenalty !== 0 || sampling.presencePenalty !== 0;
     if (penalized) this.#completion = new Uint32Array(sampling.maxTokens);
     else this.#configure();
@@ -235,20 +243,35 @@ class BatchSampler implements Sampler {
   async next(context: AddonContext, logitIndex: number): Promise<number> {
     // Unpenalized, the sampler stays as it was made: setting it again would only cost.
     if (this.#completion) this.#configure();
+    this.#held.check();
     const token = await context.sampleToken(logitIndex, this.#sampler);
     if (token < 0) throw new Error('no token could be sampled');
     if (this.#completion) this.#completion[this.#tokens++] = token;
     return token;
   }
 
+  hold(gbnf: string, tokens: readonly number[]): boolean {
+    const holds = this.#held.hold(gbnf, tokens);
+    this.#configure();
+    return holds;
+  }
+
+  release(): void {
+    this.#held.release();
+    this.#configure();
+  }
+
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
+    // An idle sampler keeps no grammar state alive, which only the garbage collector could free.
+    this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(this.#sampling) });
     this.#pool.give(this.#sampler);
   }
 
   #configure(): void {
     const { temperature, topP, seed, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
+    const { state, controlTokens } = this.#held;
     this.#sampler.applyConfig({
       temperature,
       topP,
@@ -261,6 +284,15 @@ class BatchSampler implements Sampler {
         repeatPenaltyFrequencyPenalty: frequencyPenalty,
         repeatPenaltyPresencePenalty: presencePenalty,
       }),
+      ...(state && {
+        grammarEvaluationState: state,
+        tokenBiasKeys: controlTokens,
+        tokenBiasValues: new Float32Array(controlTokens.length).fill(-Infinity),
+      }),
     });
   }
+}
+
+function otherSeed({ seed }: Sampling): number {
+  return (seed ^ 1) >>> 0;
 }

@@ -12,12 +12,23 @@ export interface Sampling {
   readonly presencePenalty: number;
   /** 32 unsigned bits. */
   readonly seed: number;
+  /** Control tokens, by name, that may come while a grammar holds the reply: its texts are made of them. All others may not. */
+  readonly markers?: readonly string[];
   /** The longest completion, in tokens: bounds the penalties' memory. */
   readonly maxTokens: number;
 }
 
 /** One reply's sampler: its random state and its memory for penalties. Owned by whoever made it; dispose once. */
 export interface Sampler {
+  /**
+   * From now on the reply is held by this grammar (GBNF, rule `root`), in place of any before: no token comes that it does
+   * not allow, and once it is finished only an end token. The root must first match the text of `tokens`, the last ones
+   * sampled, oldest first, often none. False: they do not match, and the reply goes on unheld. A grammar that cannot be
+   * used holds all the same: the next step of the reply is a fault, since nothing can match it. Not during a step.
+   */
+  hold(gbnf: string, tokens: readonly number[]): boolean;
+  /** The reply is no longer held. Not during a step. */
+  release(): void;
   dispose(): void;
 }
 

@@ -1,13 +1,17 @@
-import type {
-  ControlledEvaluateInputItem,
-  CustomBatchingPrioritizationStrategy,
-  EvaluationPriority,
-  LlamaContext,
-  LlamaContextSequence,
-  SequenceEvaluateOptions,
-  Token,
+import {
+  LlamaGrammarEvaluationState,
+  TokenBias,
+  type ControlledEvaluateInputItem,
+  type CustomBatchingPrioritizationStrategy,
+  type EvaluationPriority,
+  type LlamaContext,
+  type LlamaContextSequence,
+  type LlamaModel,
+  type SequenceEvaluateOptions,
+  type Token,
 } from 'node-llama-cpp';
 import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
+import { Grammars, Held } from './grammars.js';
 
 /**
  * The decoder on node-llama-cpp's public sequence iterators, in lockstep: every part's call is made in one tick, so that
@@ -19,6 +23,8 @@ export class IteratorDecoder implements Decoder {
   /** The public API has no copy. */
   readonly copyable = false;
   readonly #sequences: readonly LlamaContextSequence[];
+  readonly #model: LlamaModel;
+  readonly #grammars: Grammars | undefined;
 
   /**
    * Takes every sequence of `context`; the context stays the caller's to dispose. Make it with {@link sequenceOrder}.
@@ -27,6 +33,8 @@ export class IteratorDecoder implements Decoder {
   constructor(context: LlamaContext, cuttable: boolean) {
     this.cuttable = cuttable;
     this.#sequences = Array.from({ length: context.totalSequences }, () => context.getSequence());
+    this.#model = context.model;
+    this.#grammars = Grammars.of(context.model);
   }
 
   async step(parts: readonly Part[]): Promise<PartResult[]> {
@@ -45,7 +53,7 @@ export class IteratorDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new IteratorSampler(sampling);
+    return new IteratorSampler(sampling, this.#model, new Held(this.#grammars, sampling.markers));
   }
 
   #at(sequence: number): LlamaContextSequence {
@@ -97,16 +105,21 @@ const NO_TOP_K = null as unknown as number;
 
 class IteratorSampler implements Sampler {
   readonly #sampling: Sampling;
+  readonly #model: LlamaModel;
+  readonly #held: Held;
   /** What the completion holds so far: penalties count over it alone, as the contract's fields define. */
   readonly #completion: Token[] = [];
   #iterator: AsyncGenerator<Token, void, Token | Token[] | undefined> | undefined;
 
-  constructor(sampling: Sampling) {
+  constructor(sampling: Sampling, model: LlamaModel, held: Held) {
     this.#sampling = sampling;
+    this.#model = model;
+    this.#held = held;
   }
 
   /** The first call evaluates `tokens`; later ones feed back the token that the one before returned. */
   async next(sequence: LlamaContextSequence, tokens: Token[], evaluationPriority: EvaluationPriority): Promise<number> {
+    this.#held.check();
     this.#iterator ??= sequence.evaluate(tokens, this.#options(evaluationPriority));
     const result = await this.#iterator.next(tokens);
     if (result.done) throw new Error('iterator ended');
@@ -114,12 +127,33 @@ class IteratorSampler implements Sampler {
     return result.value;
   }
 
+  hold(gbnf: string, tokens: readonly number[]): boolean {
+    return this.#held.hold(gbnf, tokens);
+  }
+
+  release(): void {
+    this.#held.release();
+  }
+
   dispose(): void {
+    this.#held.release();
     void this.#iterator?.return();
+  }
+
+  /** The addon's state as the public class wraps it, whose own constructor cannot take up a text. */
+  #publicState(): LlamaGrammarEvaluationState | undefined {
+    const _state = this.#held.state;
+    if (!_state) return undefined;
+    const { _llama } = this.#model as unknown as { readonly _llama: unknown };
+    const wrapper = Object.create(LlamaGrammarEvaluationState.prototype) as LlamaGrammarEvaluationState;
+    return Object.assign(wrapper, { _llama, _state });
   }
 
   #options(evaluationPriority: EvaluationPriority): SequenceEvaluateOptions {
     const s = this.#sampling;
+    const held = this.#held;
+    const never = new TokenBias(this.#model.tokenizer).set(Array.from(held.controlTokens) as Token[], 'never');
+    const nothing = new TokenBias(this.#model.tokenizer);
     const penalized = s.frequencyPenalty !== 0 || s.presencePenalty !== 0;
     return {
       temperature: s.temperature,
@@ -129,6 +163,9 @@ class IteratorSampler implements Sampler {
       seed: s.seed,
       evaluationPriority,
       yieldEogToken: true,
+      // Both are asked for at every token.
+      grammarEvaluationState: () => this.#publicState(),
+      tokenBias: () => (held.state ? never : nothing),
       ...(penalized && {
         repeatPenalty: {
           punishTokens: () => this.#completion,

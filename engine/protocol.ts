@@ -68,8 +68,78 @@ export interface GenerateJob {
   readonly presencePenalty: number;
   /** 32 unsigned bits; reply i uses seed + i. */
   readonly seed: number;
-  /** Stop strings, none empty. */
+  /** Stop strings, none empty. They end the content; in a thought they are text like any other. */
   readonly stops: readonly string[];
+  /** How the reply is held and taken apart. Absent: all text is content, written as the model likes. */
+  readonly format?: ReplyFormat;
+}
+
+/** The form of a reply, as far as it matters for the prompt at hand. */
+export interface ReplyFormat {
+  readonly thought?: ThoughtFormat;
+  /** Absent: the reply calls nothing, and what looks like a call is text. */
+  readonly calls?: CallFormat;
+  /** The reply is held by this grammar: no token is sampled that it does not allow. */
+  readonly grammar?: ReplyGrammar;
+  /** Texts of control tokens that count as text in this reply, because marks are made of them. All others have no text. */
+  readonly markers: readonly string[];
+}
+
+export interface ReplyGrammar {
+  /** GBNF made by engine/grammar, its root rule on the first line. */
+  readonly gbnf: string;
+  /** The reply is free up to this text, which must come, and held from behind it on (heldBehind). Absent: at once. */
+  readonly after?: string;
+}
+
+/**
+ * How a model writes calls, as the texts around their parts:
+ *
+ *     open NAME between ARGUMENTS ( next NAME between ARGUMENTS )* close
+ *
+ * ARGUMENTS is one JSON object. White space in the texts counts for nothing, U+0000 stands for an id of letters and digits.
+ */
+export interface CallSyntax {
+  /** The beginning of `open` that no other text of the model has. '': calls are told by their `{` at the reply's beginning. */
+  readonly mark: string;
+  readonly open: string;
+  readonly between: string;
+  /** Absent: a reply has one call at most. */
+  readonly next?: string;
+  readonly close: string;
+  /** What stands before an answer that is no call and is wrapped in a JSON string. Absent: such an answer stands as it is. */
+  readonly answer?: string;
+}
+
+/** The calls that a reply may hold. */
+export interface CallFormat {
+  readonly syntax: CallSyntax;
+  /** Names that may be called, at least one. */
+  readonly functions: readonly string[];
+  /** One call at most; the reply ends with it. */
+  readonly single: boolean;
+  /**
+   * What holds the reply from a call's mark to the calls' end: GBNF rules of which `calls` is the start, without a `root`.
+   * Absent: the reply's own grammar holds all of it.
+   */
+  readonly gbnf?: string;
+}
+
+/**
+ * How a thought that leads a reply is told from its content. No mark is empty or begins with white space. White space before a
+ * mark, behind it, and between a thought and the content belongs to neither.
+ */
+export interface ThoughtFormat {
+  /** The prompt has begun the thought already: the reply's first text is thought. */
+  readonly open: boolean;
+  readonly starts: readonly string[];
+  readonly ends: readonly string[];
+  /** Texts that end a thought which was not ended properly, and are themselves content (the opening of a tool call). */
+  readonly breaks: readonly string[];
+  /** Texts that the format puts before the content, with or without a thought in front; dropped. */
+  readonly headers: readonly string[];
+  /** The content ends here, and what is behind it is dropped; absent: at the reply's end. */
+  readonly close?: string;
 }
 
 /** One decision request: every question scored on its own after the shared input. */
@@ -117,6 +187,17 @@ export type Output =
       readonly choice: number;
       readonly channel: Channel;
       readonly text: string;
+      readonly tokens: number;
+    }
+  /** A part of a call's arguments, JSON text. The call's first part names it and has no arguments yet. */
+  | {
+      readonly id: number;
+      readonly kind: 'call';
+      readonly choice: number;
+      /** The call's place among the reply's calls. */
+      readonly index: number;
+      readonly name?: string;
+      readonly arguments: string;
       readonly tokens: number;
     }
   | {

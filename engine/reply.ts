@@ -1,7 +1,13 @@
 import type { Decoder, Sampler } from './decoder.js';
-import { ReplyText } from './output/reply-text.js';
-import type { FinishReason, GenerateJob, Output } from './protocol.js';
+import { callGrammar } from './grammar/calls.js';
+import { heldBehind } from './grammar/gbnf.js';
+import { MAX_CALLS, type CallHold } from './output/calls/call-parser.js';
+import { RecentTokens } from './output/calls/recent-tokens.js';
+import { ReplyText, type ReplyParts } from './output/reply-text.js';
+import type { CallFormat, FinishReason, GenerateJob, Output } from './protocol.js';
 import type { ModelTokens } from './task.js';
+
+const NOTHING: ReplyParts = { reasoning: '', content: '', calls: [] };
 
 /** What ended a reply. */
 interface End {
@@ -17,18 +23,36 @@ export class Reply {
   readonly #maxTokens: number;
   readonly #model: ModelTokens;
   readonly #text: ReplyText;
+  /** Control tokens that have text in this reply. */
+  readonly #markers: ReadonlySet<string>;
+  /** Calls that end the reply. */
+  readonly #maxCalls: number;
+  /** Kept where a call may have to be held from its mark on. */
+  readonly #recent: RecentTokens | undefined;
   /** Completion tokens sampled, the end token among them. */
   #tokens = 0;
+  /** Of these, those up to the end of the last thought, its marks among them. */
+  #reasoningTokens = 0;
   #last = 0;
   #over = false;
 
   constructor(id: number, choice: number, job: GenerateJob, model: ModelTokens, decoder: Decoder) {
-    this.sampler = decoder.sampler({ ...job, seed: (job.seed + choice) >>> 0 });
+    this.sampler = decoder.sampler({
+      ...job,
+      seed: (job.seed + choice) >>> 0,
+      ...(job.format && { markers: job.format.markers }),
+    });
+    const held = job.format?.grammar;
+    if (held) this.sampler.hold(held.after === undefined ? held.gbnf : heldBehind(held.after, held.gbnf), []);
     this.#id = id;
     this.#choice = choice;
     this.#maxTokens = job.maxTokens;
     this.#model = model;
-    this.#text = new ReplyText(job.stops);
+    const { format } = job;
+    this.#markers = new Set(format?.markers);
+    this.#maxCalls = format?.calls?.single === true ? 1 : MAX_CALLS;
+    this.#recent = format?.calls?.gbnf === undefined ? undefined : new RecentTokens();
+    this.#text = new ReplyText(job.stops, format, format?.calls && this.#callHold(format.calls));
   }
 
   /** The token sampled last: the next one to be evaluated. */
@@ -46,20 +70,60 @@ export class Reply {
     this.#last = token;
     this.#tokens += 1;
     let end: End | undefined;
-    let text = '';
+    let piece = NOTHING;
+    const thinking = this.#text.isThinking();
     if (this.#model.isEnd(token)) {
       end = { reason: 'stop', matchedStop: token };
     } else {
-      text = this.#text.push(this.#model.bytes(token));
-      if (this.#text.matchedStop !== undefined) end = { reason: 'stop', matchedStop: this.#text.matchedStop };
+      const bytes = this.#bytes(token);
+      this.#recent?.push(token, bytes);
+      piece = this.#text.push(bytes);
+      if (this.#text.calls >= this.#maxCalls) end = { reason: 'tool_calls' };
+      else if (this.#text.matchedStop !== undefined) end = { reason: 'stop', matchedStop: this.#text.matchedStop };
       else if (this.#tokens >= this.#maxTokens) end = { reason: 'length' };
     }
-    if (end) text += this.#text.end();
-    const common = { id: this.#id, choice: this.#choice };
-    if (text !== '') out.push({ ...common, kind: 'piece', channel: 'content', text, tokens: this.#tokens });
+    if (thinking || this.#text.isThinking()) this.#reasoningTokens = this.#tokens;
+    if (end) {
+      const last = this.#text.end();
+      piece = {
+        reasoning: piece.reasoning + last.reasoning,
+        content: piece.content + last.content,
+        calls: [...piece.calls, ...last.calls],
+      };
+    }
+    this.#emit(piece, out);
     if (!end) return;
+    if (end.reason === 'stop' && this.#text.calls > 0) end = { ...end, reason: 'tool_calls' };
     this.#over = true;
-    out.push({ ...common, kind: 'finished', ...end, completionTokens: this.#tokens, reasoningTokens: 0 });
+    const counts = { completionTokens: this.#tokens, reasoningTokens: this.#reasoningTokens };
+    out.push({ id: this.#id, choice: this.#choice, kind: 'finished', ...end, ...counts });
+  }
+
+  #emit({ reasoning, content, calls }: ReplyParts, out: Output[]): void {
+    const common = { id: this.#id, choice: this.#choice, tokens: this.#tokens };
+    if (reasoning !== '') out.push({ ...common, kind: 'piece', channel: 'reasoning', text: reasoning });
+    if (content !== '') out.push({ ...common, kind: 'piece', channel: 'content', text: content });
+    for (const call of calls) out.push({ ...common, kind: 'call', ...call });
+  }
+
+  /** Holds a call from the token that its text begins in; absent where the reply's own grammar does. */
+  #callHold({ gbnf }: CallFormat): CallHold | undefined {
+    if (gbnf === undefined) return undefined;
+    return {
+      begin: (text) => {
+        const since = this.#recent?.since(text);
+        return since !== undefined && this.sampler.hold(callGrammar(gbnf, { before: since.before }), since.tokens);
+      },
+      end: () => this.sampler.release(),
+    };
+  }
+
+  #bytes(token: number): Uint8Array {
+    if (this.#markers.size > 0) {
+      const name = this.#model.control(token);
+      if (name !== undefined && this.#markers.has(name)) return Buffer.from(name);
+    }
+    return this.#model.bytes(token);
   }
 
   /** Lets go of the sampler. Idempotent. */

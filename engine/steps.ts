@@ -55,6 +55,8 @@ export class StepLoop {
   readonly #pace: Pace;
   readonly #round: Round;
   readonly #jobs: Jobs;
+  /** Outputs for the next flush. */
+  #unsent: Output[] = [];
   #running: Promise<void> | undefined;
   #closed = false;
   #step = 0;
@@ -130,10 +132,11 @@ export class StepLoop {
     while (!this.#closed) {
       // Everything that arrived in this turn of the event loop takes part in the coming step.
       await new Promise(setImmediate);
+      if (this.#jobs.cancelling) this.#flush();
       this.#jobs.cleanUp();
-      const out: Output[] = [];
-      await this.#jobs.admit(out);
-      this.#flush(out);
+      await this.#jobs.admit(this.#unsent);
+      // No decode is sure to follow.
+      if (!this.#jobs.busy) this.#flush();
       if (this.#jobs.live === 0) break;
       await this.#decode(this.#round.isolated(this.#jobs.running));
       await this.#decode(this.#round.together(this.#jobs.running));
@@ -146,7 +149,10 @@ export class StepLoop {
     if (stepping.length === 0) return;
     const parts = stepping.map(({ branch, count }): Part => branch.part(count));
     const from = this.#now();
-    const results = await this.#decoder.step(parts);
+    const decoding = this.#decoder.step(parts);
+    // Sent while llama.cpp computes on another thread: what the step before brought costs no time of its own.
+    this.#flush();
+    const results = await decoding;
     const ms = this.#now() - from;
     this.#step += 1;
     const prompt = stepping.reduce((sum, { count }) => sum + count, 0);
@@ -157,7 +163,7 @@ export class StepLoop {
       if (results[i]?.kind === 'fault') this.#sequences.spoiled(sequence);
       else this.#sequences.evaluated(sequence, tokens, parts.length === 1 && kind === 'prefill');
     }
-    const out: Output[] = [];
+    const out = this.#unsent;
     for (const [i, { task, branch }] of stepping.entries()) {
       const result = results[i];
       if (!this.#jobs.runs(task) || result === undefined) continue;
@@ -169,11 +175,13 @@ export class StepLoop {
     for (const task of new Set(stepping.map((each) => each.task))) {
       if (this.#jobs.runs(task)) await this.#jobs.guard(task, out, () => this.#jobs.goOn(task, out));
     }
-    this.#flush(out);
+    // No decode is sure to follow.
+    if (!this.#jobs.busy) this.#flush();
   }
 
-  #flush(outputs: readonly Output[]): void {
-    const out = this.#jobs.said(outputs);
+  #flush(): void {
+    const out = this.#jobs.said(this.#unsent);
+    this.#unsent = [];
     const changes = this.#sequences.changes();
     const held = this.#limits.prefixReuse === 'off' ? [] : changes;
     if (out.length > 0 || held.length > 0) this.#emit(this.#step, out, held);

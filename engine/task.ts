@@ -106,4 +106,6 @@ export interface ModelTokens {
   isEnd(token: number): boolean;
   /** The bytes a token stands for; none for control tokens. */
   bytes(token: number): Uint8Array;
+  /** A control token's name, such as `<|channel|>`; undefined: the token is none. */
+  control(token: number): string | undefined;
 }

@@ -24,7 +24,7 @@ const LIMITS = {
 
 /** Tokens a second of `sequences` replies side by side, on a loop of their own over the decoder. */
 async function rate(decoder: Decoder, sequences: number): Promise<number> {
-  const tokens = { isEnd: () => false, bytes: () => new Uint8Array() };
+  const tokens = { isEnd: () => false, bytes: () => new Uint8Array(), control: () => undefined };
   const from = performance.now();
   await new Promise<void>((resolve, reject) => {
     let running = sequences;

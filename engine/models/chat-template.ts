@@ -1,7 +1,8 @@
 /**
  * The chat template of our own vocabulary: ChatML turns, tools in the Hermes manner (a JSON list in the system turn,
  * calls as JSON in `<tool_call>`, answers in `<tool_response>` within a user turn), thoughts in `<think>`. Thoughts of earlier
- * turns are left out, as they are by the models whose format this is; `enable_thinking` false closes the thought before the reply.
+ * turns are left out, as they are by the models whose format this is; `enable_thinking` false closes the thought before the reply,
+ * and an effort opens it, since noise would not.
  */
 export const CHAT_TEMPLATE = `{%- set tools = tools if tools is defined and tools else [] -%}
 {%- set state = namespace(question=-1) -%}
@@ -42,6 +43,7 @@ export const CHAT_TEMPLATE = `{%- set tools = tools if tools is defined and tool
 {%- endfor -%}
 {%- if add_generation_prompt -%}
   {{- '<|im_start|>assistant\\n' -}}
-  {%- if enable_thinking is defined and enable_thinking is false -%}{{- '<think>\\n\\n</think>\\n\\n' -}}{%- endif -%}
+  {%- if enable_thinking is defined and enable_thinking is false -%}{{- '<think>\\n\\n</think>\\n\\n' -}}
+  {%- elif reasoning_effort is defined -%}{{- '<think>\\n' -}}{%- endif -%}
 {%- endif -%}
 `;

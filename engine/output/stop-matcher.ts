@@ -8,6 +8,7 @@ export class StopMatcher {
   /** Text not yet passed on. */
   #held = '';
   #matched: string | undefined;
+  #rest = '';
 
   /** `stops`: none empty. None at all is allowed: then nothing is ever held. */
   constructor(stops: readonly string[]) {
@@ -17,6 +18,11 @@ export class StopMatcher {
   /** The stop that ended the text, once found. Text pushed after that is dropped. */
   get matched(): string | undefined {
     return this.#matched;
+  }
+
+  /** What came behind the stop in the same piece of text. */
+  get rest(): string {
+    return this.#rest;
   }
 
   /** Takes more text; returns what may be shown now. Of stops that end at the same place the longest wins. */
@@ -33,6 +39,7 @@ export class StopMatcher {
       }
       if (this.#matched !== undefined) {
         const shown = this.#held.slice(0, i + 1 - this.#matched.length);
+        this.#rest = this.#held.slice(i + 1);
         this.#held = '';
         return shown;
       }

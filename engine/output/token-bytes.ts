@@ -34,6 +34,11 @@ export function tokenBytes(vocabulary: VocabularyTexts): (token: number) => Uint
   return (token) => (known[token] ??= bytesOf(token));
 }
 
+/** Token -> the text that a control token goes by; undefined for all others. */
+export function controlText({ tokens, types }: VocabularyTexts): (token: number) => string | undefined {
+  return (token) => (types?.[token] === TOKEN_TYPE.control ? tokens[token] : undefined);
+}
+
 /** GPT-2's printable stand-ins for bytes: printable Latin-1 stands for itself, the other 68 bytes for U+0100 onwards. */
 const BYTE_OF: ReadonlyMap<number, number> = (() => {
   const map = new Map<number, number>();

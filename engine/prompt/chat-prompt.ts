@@ -1,6 +1,10 @@
+import { callsFormat, instructed, type CallChoice, type CallsFormat } from './call-format.js';
 import type { PromptConversation } from './conversation.js';
 import { guard, type SpecialTexts } from './data-text.js';
+import { dataGrammar } from '../grammar/json.js';
+import type { CallFormat, ReplyFormat } from '../protocol.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
+import type { Thoughts } from './thought-format.js';
 import { tokenizePrompt, type Vocabulary } from './tokens.js';
 
 /** What renders and tokenizes for one model. */
@@ -8,11 +12,24 @@ export interface PromptParts {
   readonly template: ChatTemplate;
   readonly vocabulary: Vocabulary;
   readonly specials: SpecialTexts;
+  /** Absent: the model does not think. */
+  readonly thoughts?: Thoughts;
+}
+
+/** How a reply is wanted. */
+export interface ReplyOptions extends RenderOptions {
+  /** Given when the conversation offers tools. */
+  readonly calls?: CallChoice;
+  /** The content is one JSON object. */
+  readonly jsonObject?: boolean;
 }
 
 export type ChatPrompt =
-  | { readonly kind: 'tokens'; readonly tokens: Uint32Array }
+  /** Without `format` all of a reply's text is content. */
+  | { readonly kind: 'tokens'; readonly tokens: Uint32Array; readonly format?: ReplyFormat }
   | RenderFailure
+  /** No reply can be held to what the tools take. `why`: what is wrong with that, to follow its name. */
+  | (CallsFormat & { readonly kind: 'unservable' })
   /** Not tokenized: even of the longest tokens it would take this many. */
   | { readonly kind: 'too-long'; readonly atLeast: number };
 
@@ -23,11 +40,16 @@ export type ChatPrompt =
 export function chatPrompt(
   parts: PromptParts,
   conversation: PromptConversation,
-  options: RenderOptions,
+  options: ReplyOptions,
   maxTokens: number,
 ): ChatPrompt {
-  const shaped = parts.template.shape(conversation);
+  const { calls: syntax } = parts.template;
+  const { tools = [] } = conversation;
+  const offer = options.calls && syntax && tools.length > 0 ? { syntax, choice: options.calls } : undefined;
+  const shaped = parts.template.shape(offer ? instructed(conversation, offer.syntax) : conversation);
   if (shaped.kind === 'failed') return shaped;
+  const calls = offer && callsFormat(offer.syntax, tools, offer.choice, options.jsonObject ?? false);
+  if (calls?.kind === 'unservable') return calls;
   const guarded = guard(shaped.shaped, parts.specials);
   if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
   const rendered = parts.template.renderShaped(guarded.value, options);
@@ -35,7 +57,32 @@ export function chatPrompt(
   const atLeast = fewestTokens(parts.vocabulary, rendered.text);
   if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
   const pieces = guarded.mark === undefined ? [rendered.text] : rendered.text.split(guarded.mark);
-  return { kind: 'tokens', tokens: tokenizePrompt(parts.vocabulary, pieces) };
+  const grammar = calls ? calls.grammar : options.jsonObject === true ? dataGrammar : undefined;
+  const format = replyFormat(parts, rendered.text, calls?.calls, grammar);
+  return { kind: 'tokens', tokens: tokenizePrompt(parts.vocabulary, pieces), ...(format && { format }) };
+}
+
+/** `grammar` holds the content of the whole reply. */
+function replyFormat(
+  { thoughts, vocabulary }: PromptParts,
+  prompt: string,
+  calls: CallFormat | undefined,
+  grammar: string | undefined,
+): ReplyFormat | undefined {
+  const thinking = thoughts?.replyFormat(prompt);
+  if (calls === undefined && grammar === undefined) return thinking;
+  const { open = '', between = '', next = '', close = '' } = calls?.syntax ?? {};
+  const marks = vocabulary.specialTexts.filter(
+    (text) => text !== '' && [open, between, next, close].some((part) => part.includes(text)),
+  );
+  // A thought that the prompt has begun comes first; one that it has not begun is not to come.
+  const after = thinking?.thought.open === true ? thinking.thought.ends[0] : undefined;
+  return {
+    ...thinking,
+    ...(calls && { calls }),
+    ...(grammar !== undefined && { grammar: { gbnf: grammar, ...(after !== undefined && { after }) } }),
+    markers: [...new Set([...(thinking?.markers ?? []), ...marks])],
+  };
 }
 
 /** A lower bound of the text's tokens, from its length. */

@@ -36,6 +36,11 @@ export interface Shape {
   readonly arguments: 'object' | 'string';
   /** What stands for the content of an assistant message that has none. */
   readonly noContent: '' | null;
+  /**
+   * How an assistant's thought is handed over: by one of two names, by the second one without the content that goes with a call, or as
+   * a part of the content.
+   */
+  readonly thought: 'reasoning_content' | 'thinking' | 'thinking-alone' | 'part';
   /** What `tools` is when none are offered: some templates loop over it unasked, some ask only whether it is none. */
   readonly noTools: 'absent' | 'null' | 'empty';
   /** False: the template has no system role, so a leading system message is put before the next one's text, as llama.cpp does. */
@@ -66,9 +71,26 @@ function shapeMessage(message: PromptMessage, shape: Shape): object {
   return {
     ...rest,
     content: shapeContent(textOf(content), shape),
-    ...(reasoning ? { reasoning_content: reasoning } : {}),
     ...(calls && calls.length > 0 ? { tool_calls: calls.map((call) => shapeCall(call, shape)) } : {}),
+    ...(reasoning ? shapeThought(reasoning, message, shape) : {}),
   };
+}
+
+/** Laid over the message. */
+function shapeThought(thought: string, { content, tool_calls: calls }: PromptMessage, shape: Shape): object {
+  const text = textOf(content);
+  switch (shape.thought) {
+    case 'reasoning_content':
+      return { reasoning_content: thought };
+    case 'thinking':
+      return { reasoning_content: thought, thinking: thought };
+    case 'thinking-alone':
+      return { reasoning_content: thought, thinking: thought, ...(calls && calls.length > 0 && { content: '' }) };
+    case 'part':
+      return {
+        content: [{ type: 'thinking', thinking: thought }, ...(text === undefined ? [] : [{ type: 'text', text }])],
+      };
+  }
 }
 
 function shapeContent(text: string | undefined, shape: Shape): unknown {
@@ -76,7 +98,9 @@ function shapeContent(text: string | undefined, shape: Shape): unknown {
   return shape.content === 'string' ? text : [{ type: 'text', text }];
 }
 
-function shapeCall(call: PromptToolCall, shape: Shape): object {
+/** Of a call no more than templates know: some write down whatever they are given. */
+function shapeCall({ id, type, function: called }: PromptToolCall, shape: Shape): object {
+  const call = { id, type, function: called };
   if (shape.arguments === 'string') return call;
   const text = call.function.arguments;
   // Callers send no text at all for a call without arguments.

@@ -10,7 +10,6 @@ import { fewestTokens, type PromptParts } from './chat-prompt.js';
 import type { SpecialTexts } from './data-text.js';
 import { labelTokens, verifyLabels, type Labels } from './labels.js';
 import { GAP, LAST_WORDS, PREFACE, questionText, type Question } from './question-text.js';
-import type { ChatTemplate } from './template.js';
 import { tokenizeParts, tokenizePrompt, type Vocabulary } from './tokens.js';
 
 export const DECISION_PROMPT_VERSION = 1;
@@ -20,9 +19,6 @@ export const DECISION_PROMPT_TOKENS = 8185;
 
 const INPUT_MARK = '\ue000';
 const QUESTION_MARK = '\ue001';
-
-/** A template that opens the model's thoughts and leaves them open: labels belong behind them. */
-const OPEN_THOUGHT = /<([a-z:]*think(?:ing)?)>\s*$/;
 
 export type DecisionTokens =
   | {
@@ -75,7 +71,7 @@ export class DecisionPrompt {
 export function makeDecisionPrompt(
   parts: PromptParts,
 ): { readonly kind: 'ok'; readonly prompt: DecisionPrompt } | { readonly kind: 'bad'; readonly problem: string } {
-  const frame = renderFrame(parts.template);
+  const frame = renderFrame(parts);
   if (frame === undefined) return { kind: 'bad', problem: 'the chat template does not render the decision prompt' };
   const verified = verifyLabels(parts.vocabulary, LAST_WORDS + frame.tail);
   if (verified.kind === 'bad') return verified;
@@ -89,7 +85,7 @@ interface Frame {
   readonly tail: string;
 }
 
-function renderFrame(template: ChatTemplate): Frame | undefined {
+function renderFrame({ template, thoughts }: PromptParts): Frame | undefined {
   const content = PREFACE + INPUT_MARK + GAP + QUESTION_MARK;
   const rendered = template.render(
     { messages: [{ role: 'user', content }] },
@@ -100,10 +96,6 @@ function renderFrame(template: ChatTemplate): Frame | undefined {
   const [between, tail, further] = (rest ?? '').split(QUESTION_MARK);
   if (head === undefined || between === undefined || tail === undefined) return undefined;
   if (more !== undefined || further !== undefined) return undefined;
-  return { head, between, tail: closeThought(tail) };
-}
-
-function closeThought(tail: string): string {
-  const opener = OPEN_THOUGHT.exec(tail)?.[1];
-  return opener === undefined ? tail : `${tail}\n</${opener}>\n\n`;
+  // Labels belong behind a thought that the template has begun.
+  return { head, between, tail: thoughts?.closed(tail) ?? tail };
 }

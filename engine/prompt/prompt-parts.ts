@@ -1,6 +1,7 @@
 import type { PromptParts } from './chat-prompt.js';
 import { SpecialTexts } from './data-text.js';
 import { makeTemplate } from './template.js';
+import { thoughtsOf } from './thought-format.js';
 import type { Vocabulary } from './tokens.js';
 
 /**
@@ -15,8 +16,7 @@ export function makePromptParts(
   if (source === undefined) return { kind: 'bad', problem: 'the file has no chat template' };
   const made = makeTemplate(source, { bos: vocabulary.bos?.text ?? '', eos: vocabulary.eosText });
   if (made.kind === 'bad') return made;
-  return {
-    kind: 'ok',
-    parts: { template: made.template, vocabulary, specials: new SpecialTexts(vocabulary.specialTexts) },
-  };
+  const thoughts = thoughtsOf(source, vocabulary.specialTexts);
+  const specials = new SpecialTexts(vocabulary.specialTexts);
+  return { kind: 'ok', parts: { template: made.template, vocabulary, specials, ...(thoughts && { thoughts }) } };
 }

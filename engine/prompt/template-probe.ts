@@ -16,6 +16,8 @@ const MARK = {
   key: 'probe_key',
   value: 'probe-value',
   result: 'probe-tool-result',
+  said: 'probe-said-text',
+  thought: 'probe-thought-text',
 } as const;
 
 const USER = { role: 'user', content: MARK.user };
@@ -38,31 +40,34 @@ const TOOLS = [
   },
 ];
 
-const TOOL_LOOP: PromptConversation = {
-  messages: [
-    USER,
+const CALLER = {
+  role: 'assistant',
+  content: null,
+  tool_calls: [
     {
-      role: 'assistant',
-      content: null,
-      tool_calls: [
-        {
-          id: CALL_ID,
-          type: 'function',
-          function: { name: MARK.tool, arguments: JSON.stringify({ [MARK.key]: MARK.value }) },
-        },
-      ],
+      id: CALL_ID,
+      type: 'function',
+      function: { name: MARK.tool, arguments: JSON.stringify({ [MARK.key]: MARK.value }) },
     },
-    { role: 'tool', tool_call_id: CALL_ID, content: MARK.result },
   ],
-  tools: TOOLS,
 };
+
+const RESULT = { role: 'tool', tool_call_id: CALL_ID, content: MARK.result };
+
+const TOOL_LOOP: PromptConversation = { messages: [USER, CALLER, RESULT], tools: TOOLS };
+
+/** Most templates leave out the thoughts before the last question, so they are probed behind it. */
+const THOUGHTS: readonly PromptConversation[] = [
+  { messages: [USER, { ...CALLER, content: MARK.said, reasoning_content: MARK.thought }, RESULT], tools: TOOLS },
+  { messages: [USER, { role: 'assistant', content: MARK.said, reasoning_content: MARK.thought }] },
+];
 
 /** The template's form, and whether tools offered to it come out; undefined: it cannot render one user message in any form. */
 export function probeShape(render: Render): { readonly shape: Shape; readonly tools: boolean } | undefined {
   const base = probePlain(render);
   if (base === undefined) return undefined;
   const system = shows(render({ messages: [{ role: 'system', content: MARK.system }, USER] }, base), MARK.system);
-  const shape = probeToolLoop(render, { ...base, system });
+  const shape = probeThought(render, probeToolLoop(render, { ...base, system }));
   const tools = shows(render({ messages: [USER], tools: TOOLS }, shape), MARK.tool, MARK.description);
   return { shape, tools };
 }
@@ -71,7 +76,14 @@ function probePlain(render: Render): Shape | undefined {
   for (const content of ['string', 'parts'] as const) {
     for (const noTools of ['absent', 'null', 'empty'] as const) {
       // A system role is assumed here: without it the one message would be left as it is all the same.
-      const shape: Shape = { content, noTools, arguments: 'object', noContent: '', system: true };
+      const shape: Shape = {
+        content,
+        noTools,
+        arguments: 'object',
+        noContent: '',
+        thought: 'reasoning_content',
+        system: true,
+      };
       if (shows(render({ messages: [USER] }, shape), MARK.user)) return shape;
     }
   }
@@ -91,6 +103,18 @@ function probeToolLoop(render: Render, base: Shape): Shape {
     }
   }
   return renders ?? base;
+}
+
+/** The first form in which a thought comes out; failing that, the usual one, which a template without thoughts ignores. */
+function probeThought(render: Render, base: Shape): Shape {
+  for (const thought of ['reasoning_content', 'thinking', 'thinking-alone', 'part'] as const) {
+    const shape = { ...base, thought };
+    const texts = THOUGHTS.map((conversation) => render(conversation, shape));
+    // Quoted it is not a thought but a list of parts that the template wrote out.
+    const whole = texts.every((text) => text !== undefined && !/["']probe-thought-text["']/.test(text));
+    if (whole && texts.some((text) => shows(text, MARK.thought))) return shape;
+  }
+  return base;
 }
 
 function shows(text: string | undefined, ...marks: readonly string[]): boolean {

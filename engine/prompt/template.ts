@@ -1,6 +1,10 @@
-import { Template } from '@huggingface/jinja';
+import type { CallSyntax } from '../protocol.js';
+import { callSyntaxOf } from './call-syntax.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
+import { formatDate } from './dates.js';
+import { JinjaTemplate } from './jinja.js';
 import { probeShape } from './template-probe.js';
+import { thoughtsOf } from './thought-format.js';
 
 /** Texts that templates ask for by name. */
 export interface TemplateTokens {
@@ -10,7 +14,10 @@ export interface TemplateTokens {
 
 export interface RenderOptions {
   readonly addGenerationPrompt: boolean;
-  /** `none` turns thinking off (`enable_thinking` false); absent: the template's own default. */
+  /**
+   * `none` turns thinking off (`enable_thinking` false), any other turns it on and reaches the template as it is, unless that
+   * throws at it. Absent: a model that thinks does. All as llama.cpp has it.
+   */
   readonly reasoningEffort?: string;
 }
 
@@ -28,17 +35,39 @@ export interface TemplateCapabilities {
   readonly system: boolean;
 }
 
+/**
+ * Thoughts of earlier turns stay in the prompt, by the names that templates have for it. As llama-server does: a conversation's
+ * prompt then begins with the one before, and its state is reused.
+ */
+const KEEP_THOUGHTS = {
+  preserve_thinking: true,
+  clear_thinking: false,
+  truncate_history_thinking: false,
+  drop_thinking: false,
+};
+
+/** A parsed template with what does not change between renderings. */
+interface TemplateSource {
+  readonly template: JinjaTemplate;
+  readonly tokens: TemplateTokens;
+  /** The model thinks when no effort is named. */
+  readonly thinks: boolean;
+  /** The effort `none` reaches the template by its name: that, and not `enable_thinking` alone, keeps the model from thinking. */
+  readonly namesNone: boolean;
+}
+
 /** A model's chat template, and the form of conversation that it was found to cope with. */
 export class ChatTemplate {
   readonly capabilities: TemplateCapabilities;
-  readonly #template: Template;
-  readonly #tokens: TemplateTokens;
+  /** How its model writes calls; absent: the template has no tools. */
+  readonly calls: CallSyntax | undefined;
+  readonly #template: TemplateSource;
   readonly #shape: Shape;
 
-  constructor(template: Template, tokens: TemplateTokens, shape: Shape, tools: boolean) {
-    this.capabilities = { tools, system: shape.system };
+  constructor(template: TemplateSource, shape: Shape, calls: CallSyntax | undefined) {
+    this.capabilities = { tools: calls !== undefined, system: shape.system };
+    this.calls = calls;
     this.#template = template;
-    this.#tokens = tokens;
     this.#shape = shape;
   }
 
@@ -61,7 +90,7 @@ export class ChatTemplate {
 
   /** The second half of `render`. */
   renderShaped(shaped: Shaped, options: RenderOptions): Rendered {
-    const text = renderWith(this.#template, this.#tokens, shaped, options);
+    const text = renderWith(this.#template, shaped, options);
     return text === undefined ? { kind: 'failed', why: 'conversation' } : { kind: 'text', text };
   }
 }
@@ -71,35 +100,61 @@ export function makeTemplate(
   source: string,
   tokens: TemplateTokens,
 ): { readonly kind: 'ok'; readonly template: ChatTemplate } | { readonly kind: 'bad'; readonly problem: string } {
-  let template: Template;
+  let template: TemplateSource;
   try {
-    template = new Template(source);
+    template = parseTemplate(source, tokens);
   } catch (error) {
     return { kind: 'bad', problem: `the chat template does not parse: ${lineOf(error)}` };
   }
-  const probed = probeShape((conversation, shape) =>
-    renderWith(template, tokens, shapeConversation(conversation, shape), { addGenerationPrompt: true }),
-  );
+  const render = (conversation: PromptConversation, shape: Shape) =>
+    renderWith(template, shapeConversation(conversation, shape), { addGenerationPrompt: true });
+  const probed = probeShape(render);
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
-  return { kind: 'ok', template: new ChatTemplate(template, tokens, probed.shape, probed.tools) };
+  const { shape, tools } = probed;
+  const calls = tools ? callSyntaxOf((conversation) => render(conversation, shape)) : undefined;
+  return { kind: 'ok', template: new ChatTemplate(template, shape, calls) };
+}
+
+/** Throws a SyntaxError. */
+function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
+  const thoughts = thoughtsOf(source, []);
+  const template = {
+    template: new JinjaTemplate(source),
+    tokens,
+    thinks: thoughts?.unasked ?? false,
+    namesNone: false,
+  };
+  const skips = (namesNone: boolean): boolean => {
+    const options = { addGenerationPrompt: true, reasoningEffort: 'none' };
+    const text = renderWith({ ...template, namesNone }, { messages: [{ role: 'user', content: 'Hello' }] }, options);
+    return text !== undefined && (thoughts?.skipped(text) ?? false);
+  };
+  return { ...template, namesNone: !skips(false) && skips(true) };
 }
 
 /** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
-function renderWith(
-  template: Template,
-  tokens: TemplateTokens,
-  shaped: Shaped,
-  options: RenderOptions,
-): string | undefined {
-  const effort = options.reasoningEffort;
+function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptions): string | undefined {
+  const { reasoningEffort: effort, addGenerationPrompt } = options;
+  const now = new Date();
+  const items = {
+    ...shaped,
+    bos_token: source.tokens.bos,
+    eos_token: source.tokens.eos,
+    add_generation_prompt: addGenerationPrompt,
+    enable_thinking: effort === undefined ? source.thinks : effort !== 'none',
+    ...KEEP_THOUGHTS,
+    date_string: formatDate(now, '%d %b %Y'),
+    datetime: formatDate(now, '%b %d %Y'),
+  };
+  if (effort === undefined || (effort === 'none' && !source.namesNone)) return tryRender(source.template, items);
+  // Some templates throw at an effort that is not among theirs. `reasoning_strength` is another name for it.
+  const withEffort = { ...items, reasoning_effort: effort, reasoning_strength: effort };
+  return tryRender(source.template, withEffort) ?? tryRender(source.template, items);
+}
+
+function tryRender(template: JinjaTemplate, items: Record<string, unknown>): string | undefined {
   try {
-    return template.render({
-      ...shaped,
-      bos_token: tokens.bos,
-      eos_token: tokens.eos,
-      add_generation_prompt: options.addGenerationPrompt,
-      ...(effort === undefined ? {} : { enable_thinking: effort !== 'none', reasoning_effort: effort }),
-    });
+    return template.render(items);
   } catch {
     return undefined;
   }

@@ -1,6 +1,6 @@
 /** A schema for everything we send. Tests, and a switch in development, hold every answer to its own. */
 import { CATALOGUE } from '../error-catalogue.js';
-import { CALL_ID, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
+import { CALL_ID, CALL_INDEX, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
 import { PROMPT_FORMAT_VERSION } from './decision-rules.js';
 import { type Check, type Outcome, compile } from './validator.js';
 
@@ -10,7 +10,6 @@ const PROBABILITIES = { type: 'object', minProperties: 2, additionalProperties: 
 const MODEL = { type: 'string', minLength: 1, maxLength: 128 } as const;
 const FINGERPRINT = { type: ['string', 'null'], minLength: 1, maxLength: 120 } as const;
 const FINISH_REASON = { enum: ['stop', 'length', 'tool_calls', 'content_filter', 'function_call'] } as const;
-const CALL_INDEX = { type: 'integer', minimum: 0, maximum: 127 } as const;
 const VERSION = { type: 'string', minLength: 1, maxLength: 256 } as const;
 
 function details(names: readonly string[]): object {

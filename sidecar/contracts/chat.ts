@@ -1,4 +1,4 @@
-import type { ChatParams, ChatRequest, Message, ReasoningEffort, Tool } from './requests.js';
+import type { CallChoice, ChatParams, ChatRequest, Message, ReasoningEffort, Tool } from './requests.js';
 import { CHAT_OPEN_MAPS, CHAT_SCHEMA } from './chat-schema.js';
 import { placeOf } from './paths.js';
 import { type Parsed, refuse, refuseAt } from './refusal.js';
@@ -13,6 +13,7 @@ interface ChatBody {
   readonly max_tokens?: number;
   readonly max_completion_tokens?: number;
   readonly n?: number;
+  readonly parallel_tool_calls?: boolean;
   readonly reasoning_effort?: ReasoningEffort;
   readonly response_format?: { readonly type: 'text' | 'json_object' };
   readonly seed?: number;
@@ -40,7 +41,7 @@ export function toChatRequest(value: unknown): Parsed<ChatRequest> {
   return {
     kind: 'ok',
     request: {
-      params: paramsOf(body, tools !== undefined),
+      params: paramsOf(body, tools && callChoiceOf(body)),
       conversation: { messages: body.messages, ...(tools && { tools }) },
     },
   };
@@ -54,7 +55,13 @@ function checkToolChoice({ tool_choice: choice, tools }: ChatBody): Parsed<never
   return refuse('tool_choice.function.name', 'must be the name of one of the tools');
 }
 
-function paramsOf(body: ChatBody, usesTools: boolean): ChatParams {
+function callChoiceOf({ tool_choice: choice, parallel_tool_calls: parallel = true }: ChatBody): CallChoice {
+  // A named function is called once: asked for by name, more of it would say nothing new.
+  if (typeof choice === 'object') return { required: true, name: choice.function.name, parallel: false };
+  return { required: choice === 'required', parallel };
+}
+
+function paramsOf(body: ChatBody, calls: CallChoice | undefined): ChatParams {
   const maxTokens = body.max_completion_tokens ?? body.max_tokens;
   const firstImage = firstImageOf(body.messages);
   return {
@@ -72,7 +79,7 @@ function paramsOf(body: ChatBody, usesTools: boolean): ChatParams {
     stops: typeof body.stop === 'string' ? [body.stop] : (body.stop ?? []),
     jsonObject: body.response_format?.type === 'json_object',
     ...(body.reasoning_effort !== undefined && { reasoningEffort: body.reasoning_effort }),
-    usesTools,
+    ...(calls && { calls }),
     ...(firstImage !== undefined && { firstImage }),
     ...(body.user !== undefined && { user: body.user }),
   };

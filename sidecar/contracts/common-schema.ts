@@ -24,6 +24,9 @@ export const TEXT_OR_NULL = { type: ['string', 'null'], maxLength: MAX_TEXT } as
 /** A function's name, also the name of a participant. */
 export const TOOL_NAME = { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9_-]+$' } as const;
 
+/** A call's place among a message's calls. */
+export const CALL_INDEX = { type: 'integer', minimum: 0, maximum: 127 } as const;
+
 export const CALL_ID = { type: 'string', minLength: 1, maxLength: 256 } as const;
 
 /** Something other than space. A schema of its own, so that the wording is for blank texts alone. */

@@ -24,11 +24,21 @@ export interface ChatParams {
   readonly stops: readonly string[];
   readonly jsonObject: boolean;
   readonly reasoningEffort?: ReasoningEffort;
-  /** Whether tools are offered (`tool_choice` other than `none`). */
-  readonly usesTools: boolean;
+  /** Absent: no tools are offered, or `tool_choice` is `none`. */
+  readonly calls?: CallChoice;
   /** JSON path of the first image part, when there is one. */
   readonly firstImage?: string;
   readonly user?: string;
+}
+
+/** Which calls the caller wants of the tools offered. */
+export interface CallChoice {
+  /** The reply must call. */
+  readonly required: boolean;
+  /** The one function that must be called. */
+  readonly name?: string;
+  /** More than one call may be made. */
+  readonly parallel: boolean;
 }
 
 export type ReasoningEffort = 'none' | 'minimal' | 'low' | 'medium' | 'high';

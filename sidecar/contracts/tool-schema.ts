@@ -3,7 +3,7 @@
  * checked against this contract, never compiled or run, so a hostile `pattern` or `$ref` costs what its characters cost.
  * Depth is bounded by the nesting of the body.
  */
-import { CALL_ID, MAX_TEXT, TEXT, TOOL_NAME, closed } from './common-schema.js';
+import { CALL_ID, CALL_INDEX, MAX_TEXT, TEXT, TOOL_NAME, closed } from './common-schema.js';
 
 const PROPERTY = { $ref: '#/$defs/property' } as const;
 
@@ -69,9 +69,10 @@ export const TOOL = closed(['type', 'function'], {
   }),
 });
 
-/** An assistant's call of a tool, in a request. */
+/** An assistant's call of a tool, in a request. Clients send back what they were answered, `index` and all. */
 export const TOOL_CALL = closed(['id', 'type', 'function'], {
   id: CALL_ID,
   type: { const: 'function' },
   function: closed(['name', 'arguments'], { name: TOOL_NAME, arguments: TEXT }),
+  index: CALL_INDEX,
 });

@@ -1,4 +1,5 @@
 import { fork, type ChildProcess } from 'node:child_process';
+import { availableParallelism } from 'node:os';
 import {
   PROTOCOL_VERSION,
   type EngineFacts,
@@ -65,6 +66,17 @@ export interface ChildEvents {
  * One life of an engine process: fork, handshake, messages, watchdog, end. It is never reused. The child dies with this
  * process because it exits when its channel disconnects.
  */
+/** libuv's own default. */
+const MIN_POOL_THREADS = 4;
+
+/** More would only wait for each other: a step samples at most one token a seat, and they share the memory's bandwidth. */
+const MAX_POOL_THREADS = 64;
+
+/** Threads of the engine's libuv pool, on which the step's tokens are sampled side by side: one a core, within bounds. */
+export function poolThreads(cores: number): number {
+  return Math.min(MAX_POOL_THREADS, Math.max(MIN_POOL_THREADS, cores));
+}
+
 export class EngineChild {
   readonly mux: Mux;
   /** Settles when the process is gone. Never rejects. */
@@ -129,6 +141,8 @@ export class EngineChild {
 
   #fork(): ChildProcess {
     const { entry, setup, timing, clock } = this.#options;
+    // The child reads it when its pool starts; ours has started long ago.
+    process.env['UV_THREADPOOL_SIZE'] = String(poolThreads(availableParallelism()));
     const child = fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
     child.stderr?.setEncoding('utf8').on('data', (chunk: string) => this.#stderr.add(chunk));
     child.on('message', (raw) => this.#receive(raw));

@@ -23,6 +23,8 @@ export interface GenerationSink {
   started(cachedTokens: number): void;
   /** Whole characters of one reply. */
   piece(piece: { choice: number; channel: Channel; text: string; tokens: number }): void;
+  /** A part of a call's arguments; the call's first part names it, and later ones belong to the call of the same index. */
+  call(piece: { choice: number; index: number; name?: string; arguments: string; tokens: number }): void;
   finished(end: {
     choice: number;
     reason: FinishReason;

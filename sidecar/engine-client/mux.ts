@@ -23,6 +23,8 @@ interface Reply {
   seats: number;
   /** Choices that are finished. */
   readonly ended: Set<number>;
+  /** Calls begun, by choice. */
+  readonly calls: Map<number, number>;
   started: boolean;
 }
 
@@ -60,7 +62,9 @@ export class Mux {
 
   generate(job: GenerateJob, sink: GenerationSink): Cancel {
     const id = ++this.#lastId;
-    const pending: Reply = { id, kind: 'generate', sink, n: job.n, seats: job.seats, ended: new Set(), started: false };
+    const { n, seats } = job;
+    const none = { ended: new Set<number>(), calls: new Map<number, number>(), started: false };
+    const pending: Reply = { id, kind: 'generate', sink, n, seats, ...none };
     return this.#open(pending, { v: PROTOCOL_VERSION, kind: 'generate', id, job });
   }
 
@@ -161,7 +165,7 @@ function fail(sink: GenerationSink | ScoreSink, fault: EngineFault, onThrow: OnT
   }
 }
 
-type Result = Extract<Output, { kind: 'piece' | 'finished' | 'answer' }>;
+type Result = Extract<Output, { kind: 'piece' | 'call' | 'finished' | 'answer' }>;
 
 /** The output's fields without id and kind: sinks get what their interface shows. */
 function deliverResult(pending: Pending, output: Result): void {
@@ -173,6 +177,10 @@ function deliverResult(pending: Pending, output: Result): void {
   } else if (output.kind === 'piece') {
     const { choice, channel, text, tokens } = output;
     pending.sink.piece({ choice, channel, text, tokens });
+  } else if (output.kind === 'call') {
+    const { choice, index, name, arguments: part, tokens } = output;
+    pending.calls.set(choice, Math.max(index + 1, pending.calls.get(choice) ?? 0));
+    pending.sink.call({ choice, index, arguments: part, tokens, ...(name !== undefined && { name }) });
   } else if (output.kind === 'finished') {
     const { choice, reason, matchedStop, completionTokens, reasoningTokens } = output;
     pending.ended.add(choice);
@@ -198,6 +206,14 @@ function misplaced(pending: Pending, output: Output): string | undefined {
       return output.probabilities.length === pending.labels[output.question] ? undefined : 'wrong-answer';
     default:
       if (pending.kind !== 'generate') return 'wrong-kind';
-      return output.choice < expected && !pending.ended.has(output.choice) ? undefined : 'wrong-choice';
+      if (output.choice >= expected || pending.ended.has(output.choice)) return 'wrong-choice';
+      return output.kind === 'call' && !inTurn(output, pending.calls.get(output.choice) ?? 0)
+        ? 'wrong-call'
+        : undefined;
   }
+}
+
+/** A part that names its call begins the next one; one that does not goes on with the last. */
+function inTurn({ index, name }: Extract<Output, { kind: 'call' }>, begun: number): boolean {
+  return index === (name === undefined ? begun - 1 : begun);
 }

@@ -53,6 +53,14 @@ function isOutput(raw: unknown): raw is Output {
       return (
         isCount(raw['choice']) && isChannel(raw['channel']) && typeof raw['text'] === 'string' && isCount(raw['tokens'])
       );
+    case 'call':
+      return (
+        isCount(raw['choice']) &&
+        isCount(raw['index']) &&
+        (raw['name'] === undefined || typeof raw['name'] === 'string') &&
+        typeof raw['arguments'] === 'string' &&
+        isCount(raw['tokens'])
+      );
     case 'finished':
       return (
         isCount(raw['choice']) &&

@@ -20,9 +20,11 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
   let writer: ReplyWriter | undefined;
   try {
     const { facts } = arrival.model.engine;
-    const missing = unserved(arrival.params);
-    if (missing || !facts) {
-      visit.fail(missing ?? refusals.cold(arrival.model.engine.readyInMs));
+    const { firstImage } = arrival.params;
+    if (firstImage !== undefined || !facts) {
+      visit.fail(
+        firstImage === undefined ? refusals.cold(arrival.model.engine.readyInMs) : refusals.noVision(firstImage),
+      );
       return;
     }
     // Before the wait for a seat, since a stream is kept alive through that too.
@@ -50,14 +52,6 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
   }
 }
 
-/** What this sidecar cannot serve yet is refused with a reason, never quietly ignored. */
-function unserved({ firstImage, usesTools, jsonObject }: ChatParams): ContractError | undefined {
-  if (firstImage !== undefined) return refusals.noVision(firstImage);
-  if (usesTools) return refusals.notServed('tools', 'Tool calls');
-  if (jsonObject) return refusals.notServed('response_format', 'JSON mode');
-  return undefined;
-}
-
 /** The last checks, now that the prompt's length is known, and the job for the engine. */
 function plan(
   visit: Visit,
@@ -77,9 +71,11 @@ function plan(
   visit.promptTokens = promptTokens;
   const { n, temperature, topP, frequencyPenalty, presencePenalty, stops } = params;
   const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
+  const sampling = { temperature, topP, frequencyPenalty, presencePenalty, seed };
+  const { tokens: prompt, format } = tokens;
   return {
     work: { promptTokens, maxTokens: maxTokens * n },
-    job: { prompt: tokens.tokens, n, maxTokens, temperature, topP, frequencyPenalty, presencePenalty, seed, stops },
+    job: { prompt, n, maxTokens, ...sampling, stops, ...(format && { format }) },
   };
 }
 
@@ -135,6 +131,10 @@ function sink(visit: Visit, writer: ReplyWriter, counts: Counts, end: JobEnd): G
     piece: (piece) => {
       counts.set(piece.choice, piece.tokens);
       writer.piece(piece);
+    },
+    call: (piece) => {
+      counts.set(piece.choice, piece.tokens);
+      writer.call(piece);
     },
     finished: (finished) => {
       counts.set(finished.choice, finished.completionTokens);

@@ -123,13 +123,6 @@ export function noVision(param: string): ContractError {
   });
 }
 
-/** In the contract, but not in this version. */
-export function notServed(param: string, what: string): ContractError {
-  return contractError('unprocessable', `${what} are not served by this version for any model. Leave ${param} out.`, {
-    param,
-  });
-}
-
 export function overContext(promptTokens: number, maxTokens: number, context: number, param: string): ContractError {
   return contractError(
     'bad_request',

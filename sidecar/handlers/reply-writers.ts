@@ -5,6 +5,7 @@ import {
   chunkHead,
   finishChunk,
   roleChunk,
+  toolCallChunk,
   usageChunk,
   type ChunkHead,
   type CompletionChoice,
@@ -12,14 +13,18 @@ import {
   type CompletionUsage,
 } from '../contracts/answers.js';
 import type { Clock } from '../clock.js';
+import type { ToolCall } from '../contracts/requests.js';
 import type { GenerationSink } from '../engine-client/engine.js';
+import { newCallId } from './call-id.js';
 import type { Visit } from './visit.js';
 
 type Piece = Parameters<GenerationSink['piece']>[0];
+type CallPart = Parameters<GenerationSink['call']>[0];
 type Finished = Parameters<GenerationSink['finished']>[0];
 
 export interface ReplyWriter {
   piece(piece: Piece): void;
+  call(part: CallPart): void;
   finished(end: Finished): void;
   /** All replies are out. */
   done(usage: CompletionUsage): void;
@@ -59,6 +64,12 @@ export class StreamWriter implements ReplyWriter {
   piece({ choice, channel, text }: Piece): void {
     this.#begin(choice);
     this.#send(chatChunk(this.#head, choice, channel, text));
+  }
+
+  call({ choice, index, name, arguments: part }: CallPart): void {
+    this.#begin(choice);
+    const piece = { index, arguments: part };
+    this.#send(toolCallChunk(this.#head, choice, name === undefined ? piece : { ...piece, id: newCallId(), name }));
   }
 
   finished({ choice, reason }: Finished): void {
@@ -103,8 +114,7 @@ export class WholeWriter implements ReplyWriter {
   readonly #visit: Visit;
   readonly #head: CompletionHead;
   readonly #weightVersion: string;
-  /** Texts by choice and channel, as pieces. */
-  readonly #content = new Map<number, { content: string[]; reasoning: string[] }>();
+  readonly #drafts = new Map<number, Draft>();
   readonly #choices: CompletionChoice[] = [];
 
   constructor(visit: Visit, head: CompletionHead, weightVersion: string) {
@@ -115,15 +125,24 @@ export class WholeWriter implements ReplyWriter {
 
   piece({ choice, channel, text }: Piece): void {
     this.#visit.firstToken();
-    this.#textOf(choice)[channel].push(text);
+    this.#draft(choice)[channel].push(text);
+  }
+
+  call({ choice, index, name, arguments: part }: CallPart): void {
+    this.#visit.firstToken();
+    const { calls } = this.#draft(choice);
+    if (name !== undefined) calls[index] = { name, arguments: [] };
+    calls[index]?.arguments.push(part);
   }
 
   finished({ choice, reason, matchedStop }: Finished): void {
     this.#visit.firstToken();
-    const { content, reasoning } = this.#textOf(choice);
+    const { content, reasoning, calls } = this.#draft(choice);
+    const toolCalls = calls.flatMap((call) => toolCall(call) ?? []);
     this.#choices[choice] = {
-      content: content.join(''),
+      content: toolCalls.length > 0 && content.length === 0 ? null : content.join(''),
       ...(reasoning.length > 0 && { reasoning: reasoning.join('') }),
+      ...(toolCalls.length > 0 && { toolCalls }),
       finishReason: reason,
       ...(matchedStop !== undefined && { matchedStop }),
     };
@@ -138,9 +157,27 @@ export class WholeWriter implements ReplyWriter {
     // No timers.
   }
 
-  #textOf(choice: number): { content: string[]; reasoning: string[] } {
-    let text = this.#content.get(choice);
-    if (!text) this.#content.set(choice, (text = { content: [], reasoning: [] }));
-    return text;
+  #draft(choice: number): Draft {
+    let draft = this.#drafts.get(choice);
+    if (!draft) this.#drafts.set(choice, (draft = { content: [], reasoning: [], calls: [] }));
+    return draft;
   }
+}
+
+/** A reply so far, as pieces. */
+interface Draft {
+  readonly content: string[];
+  readonly reasoning: string[];
+  readonly calls: { readonly name: string; readonly arguments: string[] }[];
+}
+
+/** Undefined: the reply was cut off within the arguments, which therefore are no JSON and can only mislead. */
+function toolCall({ name, arguments: parts }: Draft['calls'][number]): ToolCall | undefined {
+  const text = parts.join('');
+  try {
+    JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  return { id: newCallId(), type: 'function', function: { name, arguments: text } };
 }

@@ -30,15 +30,18 @@ function chat(model: LoadedModel & { kind: 'chat' }, { params, conversation }: C
   const limit = model.model.contextPerSeat;
   const prompt = chatPrompt(
     model.parts,
-    params.usesTools ? conversation : { messages: conversation.messages },
+    conversation,
     {
       addGenerationPrompt: true,
       ...(params.reasoningEffort === undefined ? {} : { reasoningEffort: params.reasoningEffort }),
+      ...(params.calls && { calls: params.calls }),
+      jsonObject: params.jsonObject,
     },
     limit,
   );
-  if (prompt.kind === 'tokens') return { kind: 'chat', tokens: prompt.tokens };
+  if (prompt.kind === 'tokens') return { ...prompt, kind: 'chat' };
   if (prompt.kind === 'failed') return cannotRender(prompt.why);
+  if (prompt.kind === 'unservable') return refusal('unprocessable', `What the tools take ${prompt.why}`, 'tools');
   return refusal(
     'bad_request',
     `The prompt has at least ${prompt.atLeast} tokens; the context holds ${limit}.`,

@@ -1,3 +1,4 @@
+import type { ReplyFormat } from '../../engine/protocol.js';
 import type { ContractError } from '../errors.js';
 import type { Params, Route } from '../contracts/requests.js';
 
@@ -9,9 +10,9 @@ export type NoResult = { readonly kind: 'failed' } | { readonly kind: 'aborted' 
 /** A body checked against its contract. */
 export type Checked = { readonly kind: 'checked'; readonly params: Params } | Refusal | NoResult;
 
-/** A prompt as tokens. `tails[i]` and `labels[i]` belong to question i. */
+/** A prompt as tokens, and how its replies are held and taken apart. `tails[i]` and `labels[i]` belong to question i. */
 export type Tokenized =
-  | { readonly kind: 'chat'; readonly tokens: Uint32Array }
+  | { readonly kind: 'chat'; readonly tokens: Uint32Array; readonly format?: ReplyFormat }
   | {
       readonly kind: 'decision';
       readonly input: Uint32Array;

@@ -19,14 +19,26 @@ export const CHAT_NOTES: Notes = {
         'Replies. The prompt is counted once, every completion in full. They run side by side on seats that nobody waits for, the others in turn.',
       default: 1,
     },
-    parallel_tool_calls: { description: 'Whether one reply may call several tools.' },
-    reasoning_effort: { description: 'Reaches the model’s template, which may ignore it.' },
-    response_format: { description: '`json_object`: the reply is one valid JSON object.' },
+    parallel_tool_calls: {
+      description: 'Whether one reply may make several calls; false: it ends with the first one.',
+      default: true,
+    },
+    reasoning_effort: {
+      description:
+        'Reaches the model’s template, which may ignore it; `none` asks it for no thought. Absent: a model that can think does.',
+    },
+    response_format: {
+      description:
+        '`json_object`: the reply is one valid JSON object and nothing else, held by a grammar whatever the model wants. A reply that the longest completion cut (`length`), or a stop string, is the beginning of one.',
+    },
     seed: {
       description:
         'Fixes the random numbers of the reply; reply i uses seed + i. Past 2^53 it is rounded to the nearest double. A reply repeats for certain only when it ran alone.',
     },
-    stop: { description: 'Texts that end the reply; they are not part of it.' },
+    stop: {
+      description:
+        'Texts that end the reply; they are not part of it. Looked for in the content, not in thoughts or calls.',
+    },
     store: { description: 'Accepted; nothing is stored.', default: false },
     stream: { description: 'Answer as server-sent events.', default: false },
     stream_options: { description: '`include_usage`: send a usage chunk before `[DONE]`.' },
@@ -34,9 +46,12 @@ export const CHAT_NOTES: Notes = {
     top_p: { description: 'Samples from the most probable tokens that together reach this share.', default: 1 },
     tool_choice: {
       description:
-        'Whether tools may or must be called. A named function must be one of `tools`; `required` needs `tools`.',
+        '`none`: the model is not shown the tools; `required`: it must call one, and needs `tools`. A function that is named here must be one of `tools` and is called once.',
     },
-    tools: { description: 'Functions that the model may call. 422 from a model that has none.' },
+    tools: {
+      description:
+        'Functions that the model may call. Calls are read from what the model writes by its chat template; one that knows no calls in JSON is told of a form of ours. Arguments are held to `parameters` as far as a grammar can (types, enums, required and other members, lengths up to 256; not ranges and patterns). 422 from a model whose template has no tools.',
+    },
     user: { description: 'The end user, for fairness within the account. Never logged in clear.' },
   },
   SystemMessage: {
@@ -73,6 +88,7 @@ export const CHAT_NOTES: Notes = {
     id: { description: 'The call’s id, which the tool’s message names.' },
     type: { description: 'Which tool.' },
     function: { description: 'Its name, and its arguments as text.' },
+    index: { description: 'As it was answered; says nothing.' },
   },
   Tool: {
     type: { description: 'Which tool.' },
@@ -117,7 +133,10 @@ export const CHAT_NOTES: Notes = {
   CompletionChoice: {
     index: { description: 'The reply’s place among the choices.' },
     message: { description: 'The reply.' },
-    finish_reason: { description: 'Why it ended.' },
+    finish_reason: {
+      description:
+        'Why it ended. `length` may end a reply within a call: such a call is left out here, and unfinished in a stream.',
+    },
     logprobs: { description: 'Never given.' },
     matched_stop: { description: 'The stop text, or the id of the end token, that ended it.' },
   },
@@ -131,7 +150,7 @@ export const CHAT_NOTES: Notes = {
     prompt_tokens: { description: 'Of the prompt, reused or not.' },
     completion_tokens: { description: 'Generated, over all choices.' },
     total_tokens: { description: 'Both.' },
-    reasoning_tokens: { description: 'Of the completion tokens, those of thought.' },
+    reasoning_tokens: { description: 'Of the completion tokens, those of thought, its marks among them.' },
     completion_tokens_details: { description: 'What the completion tokens were.' },
     prompt_tokens_details: { description: '`cached_tokens`: prompt tokens whose state was reused.' },
   },

@@ -1,5 +1,6 @@
 import t from 'tap';
-import { alphabet, Bench, END, job, LETTER_A, questions } from '../support/step-bench.js';
+import type { GenerateJob, Output } from '../../engine/protocol.js';
+import { alphabet, Bench, END, job, LETTER_A, model, questions } from '../support/step-bench.js';
 
 t.test('one reply: started, pieces, finished by length, done', async (t) => {
   const bench = new Bench(2);
@@ -27,6 +28,47 @@ t.test('an end token and a stop string end the reply and say so', async (t) => {
   await stops.ends(1);
   t.match(stops.of(1).at(-2), { kind: 'finished', reason: 'stop', matchedStop: 'cd', completionTokens: 4 });
   t.equal(stops.text(1), 'ab');
+});
+
+t.test('a thought goes out on its own channel and is counted, its marks included', async (t) => {
+  const [THINK, ENOUGH] = [1000, 1001];
+  const named = { ...model, control: (token: number) => ({ [THINK]: '<t>', [ENOUGH]: '</t>' })[token] };
+  const said = [THINK, 97, 98, ENOUGH, 99, 46];
+  const thought = { open: false, starts: ['<t>'], ends: ['</t>'], breaks: [], headers: [] };
+  const run = async (more: Partial<GenerateJob>): Promise<Output[]> => {
+    const bench = new Bench(1, (held) => said[held.length - 1] ?? END, { tokens: named });
+    bench.loop.generate(1, job(1, { maxTokens: 9, ...more }));
+    await bench.ends(1);
+    return bench.of(1).filter(({ kind }) => kind !== 'started' && kind !== 'done');
+  };
+  const markers = ['<t>', '</t>'];
+  const piece = { id: 1, kind: 'piece', choice: 0 };
+  const ab = [
+    { ...piece, channel: 'reasoning', text: 'a', tokens: 2 },
+    { ...piece, channel: 'reasoning', text: 'b', tokens: 3 },
+  ];
+  const finished = { id: 1, kind: 'finished', choice: 0 };
+  t.same(await run({ format: { thought, markers } }), [
+    ...ab,
+    { ...piece, channel: 'content', text: 'c', tokens: 5 },
+    { ...piece, channel: 'content', text: '.', tokens: 6 },
+    { ...finished, reason: 'stop', matchedStop: END, completionTokens: 7, reasoningTokens: 4 },
+  ]);
+  t.same(
+    await run({ format: { thought, markers }, maxTokens: 3 }),
+    [...ab, { ...finished, reason: 'length', completionTokens: 3, reasoningTokens: 3 }],
+    'cut within its thought it has no content',
+  );
+  t.match(
+    await run({ format: { thought, markers }, maxTokens: 1 }),
+    [{ ...finished, completionTokens: 1, reasoningTokens: 1 }],
+    'cut at its first mark it is a thought all the same',
+  );
+  t.match(
+    (await run({ format: { thought, markers: [] } })).at(-1),
+    { completionTokens: 7, reasoningTokens: 0 },
+    'control tokens that the format does not name have no text',
+  );
 });
 
 t.test('n replies run in turn over one prefill, each with its own seed', async (t) => {

@@ -121,8 +121,34 @@ t.test('text of more than one byte a character arrives whole', async (t) => {
   t.ok(long > 0, 'there were such characters');
 });
 
+t.test('thought goes to reasoning_content, is counted, and is not looked through for stop strings', async (t) => {
+  // This model's template begins the thought when an effort is named, and noise never ends it.
+  const options = { temperature: 0, max_tokens: 12, reasoning_effort: 'low' };
+  const { choices, usage } = await complete(sidecar, 'Hello', options);
+  const thought = choices[0].message.reasoning_content ?? '';
+  t.ok(thought.length > 12);
+  t.match(choices[0], { message: { content: '' }, finish_reason: 'length' });
+  t.same(usage.completion_tokens_details, { reasoning_tokens: 12 });
+  const stopped = await complete(sidecar, 'Hello', { ...options, stop: thought.slice(4, 9) });
+  t.equal(stopped.choices[0].message.reasoning_content, thought);
+
+  const body = { messages: [user('Hello')], ...options, stream: true, stream_options: { include_usage: true } };
+  const chunks = chunksOf(await (await sidecar.chat(body)).text());
+  const deltas = chunks.flatMap((chunk) => chunk.choices.map(({ delta }) => delta));
+  t.equal(deltas.map(({ reasoning_content: text }) => text ?? '').join(''), thought);
+  t.equal(contentOf(chunks), '');
+  t.same(chunks.at(-1)?.usage?.completion_tokens_details, { reasoning_tokens: 12 });
+
+  const without = await complete(sidecar, 'Hello', { ...options, reasoning_effort: 'none' });
+  t.equal(without.choices[0].message.reasoning_content, undefined);
+  t.ok(without.choices[0].message.content.length > 12);
+  t.equal(without.usage.completion_tokens_details, undefined);
+});
+
 t.test('what cannot be is refused before it runs', async (t) => {
-  const tool = { type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } };
+  const nothing = { allOf: [{ enum: [1] }, { enum: [2] }] };
+  const parameters = { type: 'object', properties: { x: nothing }, required: ['x'] };
+  const tool = { type: 'function', function: { name: 'f', parameters } };
   const image = { type: 'image_url', image_url: { url: 'https://pictures.example/one.png' } };
   const { usage } = await complete(sidecar, 'the', { max_tokens: 1 });
   const cases = [
@@ -146,11 +172,10 @@ t.test('what cannot be is refused before it runs', async (t) => {
       { messages: [user('the'), user([{ type: 'text', text: 'see' }, image])] },
       { status: 400, code: 'bad_request', param: 'messages[1].content[1]' },
     ],
-    ['tools', { messages: [user('the')], tools: [tool] }, { status: 422, code: 'unprocessable', param: 'tools' }],
     [
-      'JSON mode',
-      { messages: [user('the')], response_format: { type: 'json_object' } },
-      { status: 422, code: 'unprocessable', param: 'response_format' },
+      'a tool that nothing can be passed to',
+      { messages: [user('the')], tools: [tool] },
+      { status: 422, code: 'unprocessable', param: 'tools' },
     ],
     ['a field of another contract', { messages: [user('the')], top_k: 3 }, { status: 400, code: 'bad_request' }],
   ] as const;

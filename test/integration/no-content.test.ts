@@ -89,6 +89,9 @@ t.test('no content leaves by another way than the reply', async (t) => {
     const served = [
       await chat(),
       await chat({ stream: true, stream_options: { include_usage: true }, n: 2 }),
+      await chat({ ...canaries.toolFields(), stream: true }),
+      await chat({ ...canaries.toolFields(), messages: canaries.toolMessages(), tool_choice: 'auto' }),
+      await chat({ response_format: { type: 'json_object' } }),
       await chat({ tools: canaries.toolFields()['tools'], tool_choice: 'none', user: 'x'.repeat(20) }),
       await sidecar.post('/decisions', decisionBody()),
       await sidecar.post('/systemone', systemOneBody()),
@@ -98,7 +101,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
       replies.push(await response.text());
     }
     t.ok(completionOf(replies.join('\n')).split(' ').length > 20, 'there are words to look for');
-    t.match(replies[3], MARK, 'a decision is answered by the ids that it was asked with');
+    t.match(replies[6], MARK, 'a decision is answered by the ids that it was asked with');
   });
 
   t.test('what a request alone brings about: 400, 401, 403, 404, 405, 413, 415, 422', async (t) => {

@@ -11,6 +11,12 @@ const request = {
   messages: [{ role: 'user', content: 'Hello' }],
 } satisfies OpenAI.ChatCompletionCreateParams;
 
+/** Arguments that are no JSON, which the template cannot write down. */
+const BROKEN_CALL = {
+  role: 'assistant',
+  tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{' } }],
+} satisfies OpenAI.ChatCompletionMessageParam;
+
 t.test('a whole chat and a streamed one say the same', async (t) => {
   const whole = await client.chat.completions.create(request);
   t.equal(whole.choices[0]?.message.role, 'assistant');
@@ -74,8 +80,8 @@ t.test('errors arrive as their typed exceptions', async (t) => {
       UnprocessableEntityError,
       422,
       'unprocessable',
-      'response_format',
-      () => completions.create({ ...request, response_format: { type: 'json_object' } }),
+      'messages',
+      () => completions.create({ ...request, messages: [...request.messages, BROKEN_CALL] }),
     ],
   ] as const;
   for (const [type, status, code, param, call] of cases) {

@@ -76,7 +76,7 @@ export const FULL_CHAT: Json = {
       content: null,
       name: 'bot',
       reasoning_content: 'Hm.',
-      tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'look', arguments: '{"x":1}' } }],
+      tool_calls: [{ id: 'call_1', type: 'function', function: { name: 'look', arguments: '{"x":1}' }, index: 0 }],
     },
     { role: 'tool', content: 'a cat', tool_call_id: 'call_1' },
   ],

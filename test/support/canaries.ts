@@ -46,13 +46,21 @@ export function toolFields(): Fields {
 }
 
 /** A tool conversation, a turn of each role. */
-export function toolMessages(): readonly Fields[] {
-  const call = { id: canary(), type: 'function', function: { name: canary(), arguments: `{"${canary()}":1}` } };
+export function toolMessages(given = `{"${canary()}":1}`): readonly Fields[] {
+  const call = { id: canary(), type: 'function', function: { name: canary(), arguments: given } };
   return [
     { role: 'user', content: canary() },
     { role: 'assistant', content: null, tool_calls: [call] },
     { role: 'tool', content: canary(), tool_call_id: call.id },
   ];
+}
+
+/** A tool that nothing could ever be passed to. */
+function impossibleTool(): Fields {
+  const never = { allOf: [{ enum: [canary()] }, { enum: [canary()] }] };
+  const parameters = { type: 'object', properties: { [canary()]: never }, required: [] as string[] };
+  parameters.required.push(...Object.keys(parameters.properties));
+  return { tools: [{ type: 'function', function: { name: canary(), parameters } }] };
 }
 
 /** A decisions body that can be served. */
@@ -188,8 +196,7 @@ export function otherRefusals(): readonly Refusal[] {
     { status: 405, path: `/models?${canary()}`, body: chatBody() },
     { status: 413, path: '/decisions', body: decisionBody({ input: `${canary()} `.repeat(60_000) }) },
     { status: 413, path: '/systemone', body: systemOneBody({ state: `${canary()} `.repeat(60_000) }) },
-    { status: 422, path: CHATS, body: chatBody(toolFields()) },
-    { status: 422, path: CHATS, body: chatBody({ messages: toolMessages(), ...toolFields(), tool_choice: 'auto' }) },
-    { status: 422, path: CHATS, body: chatBody({ response_format: { type: 'json_object' } }) },
+    { status: 422, path: CHATS, body: chatBody({ messages: toolMessages(`{"${canary()}`) }) },
+    { status: 422, path: CHATS, body: chatBody(impossibleTool()) },
   ];
 }

@@ -91,6 +91,8 @@ export class FakeDecoder implements Decoder {
     const made: FakeSampler = {
       sampling,
       disposed: false,
+      hold: () => true,
+      release: () => undefined,
       dispose() {
         this.disposed = true;
       },

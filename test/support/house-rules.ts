@@ -48,7 +48,11 @@ export const rooms: readonly Room[] = [
   { name: 'access', path: folder('sidecar/access'), sees: FIRST },
   { name: 'admission', path: folder('sidecar/admission'), sees: FIRST },
   { name: 'usage', path: folder('sidecar/usage'), sees: FIRST },
-  { name: 'prompts', path: folder('sidecar/prompts'), sees: [...FIRST, 'engine/prompt'] },
+  {
+    name: 'prompts',
+    path: folder('sidecar/prompts'),
+    sees: [...FIRST, 'engine/protocol', 'engine/prompt', 'engine/grammar'],
+  },
   {
     name: 'engine-client',
     path: folder('sidecar/engine-client'),
@@ -63,12 +67,16 @@ export const rooms: readonly Room[] = [
   { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
   { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
   { name: 'engine/task', path: file('engine', 'task|decoder|plan|held'), sees: ['engine/protocol'] },
-  { name: 'engine/prompt', path: folder('engine/prompt'), sees: ['engine/protocol'] },
+  {
+    name: 'engine/prompt',
+    path: folder('engine/prompt'),
+    sees: ['engine/protocol', 'engine/output', 'engine/grammar'],
+  },
   { name: 'engine/output', path: folder('engine/output'), sees: ['engine/protocol'] },
-  { name: 'engine/grammar', path: file('engine', 'grammar'), sees: ['engine/protocol'] },
+  { name: 'engine/grammar', path: folder('engine/grammar'), sees: ['engine/protocol'] },
   {
     name: 'engine/runtime',
-    path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences|choice'),
+    path: file('engine', 'runtime|batch-decoder|grammars|iterator-decoder|sequences|choice'),
     sees: ENGINE_PURE,
   },
   { name: 'engine/jobs', path: file('engine', 'generation|reply|scoring'), sees: ENGINE_RUNTIME },

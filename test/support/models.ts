@@ -11,6 +11,8 @@ const run = promisify(execFile);
 /** Kept between runs and shared by test processes: dist/.cache. Whatever lies in it was put there by a rename. */
 export const CACHE = fileURLToPath(new URL('../../.cache/', import.meta.url));
 
+const BUNDLE = fileURLToPath(new URL('../llama/gitRelease.bundle', import.meta.resolve('node-llama-cpp')));
+
 /** Path of the `tiny` model: our vocabulary, two layers. Made on the first call; any number of processes may call at once. */
 export async function testModel(): Promise<string> {
   return await ensureModel(join(CACHE, 'models'), planFor('tiny'));
@@ -31,8 +33,7 @@ export async function bundleCheckout(): Promise<string> {
   if (await exists(folder)) return folder;
   await mkdir(CACHE, { recursive: true });
   const own = await mkdtemp(join(CACHE, 'llama.cpp-'));
-  const bundle = fileURLToPath(new URL('../llama/gitRelease.bundle', import.meta.resolve('node-llama-cpp')));
-  await run('git', ['clone', '--quiet', '--no-checkout', bundle, own]);
+  await run('git', ['clone', '--quiet', '--no-checkout', BUNDLE, own]);
   await run('git', ['-C', own, 'checkout', '--quiet', 'HEAD', '--', 'models']);
   await rm(join(own, '.git'), { recursive: true });
   try {
@@ -43,6 +44,12 @@ export async function bundleCheckout(): Promise<string> {
     if (!(await exists(folder))) throw error;
   }
   return folder;
+}
+
+/** The commit that the bundle holds. Needs git. */
+export async function bundleCommit(): Promise<string> {
+  const { stdout } = await run('git', ['bundle', 'list-heads', BUNDLE, 'HEAD']);
+  return stdout.slice(0, stdout.indexOf(' '));
 }
 
 async function exists(path: string): Promise<boolean> {

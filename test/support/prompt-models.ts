@@ -2,10 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ensureModel } from '../../engine/models/embedded.js';
 import { planFor } from '../../engine/models/recipes.js';
+import { ownVocabulary } from '../../engine/models/vocabulary-own.js';
 import { copyVocabulary } from '../../engine/models/vocabulary-copy.js';
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
-import { SpecialTexts } from '../../engine/prompt/data-text.js';
-import { makeTemplate } from '../../engine/prompt/template.js';
+import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/prompt/vocabulary.js';
 import { bundleCheckout, CACHE } from './models.js';
@@ -34,9 +34,9 @@ export async function promptParts(
 
 /** Any vocabulary with any template. Throws when the template is bad. */
 export function partsOf(vocabulary: Vocabulary, source: string): PromptParts {
-  const made = makeTemplate(source, { bos: vocabulary.bos?.text ?? '', eos: vocabulary.eosText });
+  const made = makePromptParts(vocabulary, source);
   if (made.kind === 'bad') throw new Error(made.problem);
-  return { template: made.template, vocabulary, specials: new SpecialTexts(vocabulary.specialTexts) };
+  return made.parts;
 }
 
 /**
@@ -48,4 +48,13 @@ export async function modelWithVocabulary(name: string): Promise<string> {
   const plan = planFor('tiny', { vocabulary });
   const shape = { ...plan.shape, context: 131_072 };
   return ensureModel(join(CACHE, 'models'), { ...plan, name: `ra-${name}`, shape });
+}
+
+/** Path of a model with our own vocabulary and one of the bundle's templates; otherwise like {@link modelWithVocabulary}. */
+export async function modelWithTemplate(name: string): Promise<string> {
+  const own = ownVocabulary();
+  const value = await bundleTemplate(name);
+  const metadata = new Map(own.metadata).set('tokenizer.chat_template', { type: 'string', value });
+  const plan = planFor('tiny', { vocabulary: { ...own, metadata } });
+  return ensureModel(join(CACHE, 'models'), { ...plan, name: `ra-${name}` });
 }

@@ -48,7 +48,8 @@ export class RealLoop {
       return step(parts);
     };
     // A token's text is its id, so that replies can be compared token for token, and none ends a reply.
-    const tokens = { isEnd: () => false, bytes: (token: number) => Buffer.from(`${token} `) };
+    const bytes = (token: number): Uint8Array => Buffer.from(`${token} `);
+    const tokens = { isEnd: () => false, bytes, control: () => undefined };
     this.#loop = new StepLoop(decoder, tokens, limits, (_, outputs) => {
       this.#outputs.push(...outputs);
       for (const { id, kind } of outputs) this.#events.emit(`${id}:${kind}`);

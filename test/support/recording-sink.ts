@@ -25,6 +25,10 @@ export class RecordingSink implements GenerationSink, ScoreSink {
     this.calls.push(`piece ${choice} ${text} ${tokens}`);
   }
 
+  call({ choice, index, name, arguments: part, tokens }: Parameters<GenerationSink['call']>[0]): void {
+    this.calls.push(`call ${choice} ${index} ${name ?? '-'} ${part} ${tokens}`);
+  }
+
   finished({ choice, reason, matchedStop, completionTokens }: Parameters<GenerationSink['finished']>[0]): void {
     this.calls.push(`finished ${choice} ${reason} ${matchedStop ?? '-'} ${completionTokens}`);
   }

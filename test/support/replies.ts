@@ -6,11 +6,12 @@ export interface Usage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
   readonly total_tokens: number;
+  readonly completion_tokens_details?: { readonly reasoning_tokens: number };
 }
 
 export interface Choice {
   readonly index: number;
-  readonly message: { readonly role: string; readonly content: string };
+  readonly message: { readonly role: string; readonly content: string; readonly reasoning_content?: string };
   readonly finish_reason: string;
   readonly matched_stop?: string | number;
 }
@@ -76,7 +77,7 @@ export interface Chunk {
   readonly system_fingerprint: string;
   readonly choices: readonly {
     readonly index: number;
-    readonly delta: { readonly role?: string; readonly content?: string };
+    readonly delta: { readonly role?: string; readonly content?: string; readonly reasoning_content?: string };
     readonly finish_reason: string | null;
   }[];
   readonly usage?: Usage;

@@ -12,6 +12,7 @@ export const LETTER_A = 97;
 export const model: ModelTokens = {
   isEnd: (token) => token === END,
   bytes: (token) => (token === END ? new Uint8Array() : Uint8Array.of(token)),
+  control: () => undefined,
 };
 
 /** Says the alphabet, one letter further with every token the sequence holds beyond its first. */
@@ -19,6 +20,8 @@ export const alphabet = (held: readonly number[]): number => LETTER_A + ((held.l
 
 export interface BenchOptions extends FakeDecoderOptions, Partial<StepLimits> {
   readonly now?: () => number;
+  /** Other tokens than {@link model}'s. */
+  readonly tokens?: ModelTokens;
 }
 
 export class Bench {
@@ -33,7 +36,7 @@ export class Bench {
   constructor(
     seats: number,
     next: ConstructorParameters<typeof FakeDecoder>[0] = alphabet,
-    { now = () => 0, ...options }: BenchOptions = {},
+    { now = () => 0, tokens = model, ...options }: BenchOptions = {},
   ) {
     this.decoder = new FakeDecoder(next, options);
     const limits = {
@@ -45,7 +48,7 @@ export class Bench {
     } as const;
     this.loop = new StepLoop(
       this.decoder,
-      model,
+      tokens,
       { ...limits, ...options },
       (_, outputs, held) => {
         this.outputs.push(...outputs);

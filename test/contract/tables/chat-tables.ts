@@ -93,6 +93,7 @@ export const CHAT_RULES: readonly Rule[] = [
   object(['messages', 2, 'tool_calls', 0, 'function']),
   toolName(['messages', 2, 'tool_calls', 0, 'function', 'name']),
   longText(['messages', 2, 'tool_calls', 0, 'function', 'arguments'], 0),
+  integer(['messages', 2, 'tool_calls', 0, 'index'], 0, 127),
   longText(['messages', 3, 'content'], 0),
   text(['messages', 3, 'tool_call_id'], 1, 256),
   number(['frequency_penalty'], -2, 2),
@@ -155,7 +156,11 @@ export const CHAT_OBJECTS: readonly Closed[] = [
     fields: ['role', 'content', 'name', 'reasoning_content', 'tool_calls'],
     required: ['role'],
   },
-  { at: ['messages', 2, 'tool_calls', 0], fields: ['id', 'type', 'function'], required: ['id', 'type', 'function'] },
+  {
+    at: ['messages', 2, 'tool_calls', 0],
+    fields: ['id', 'type', 'function', 'index'],
+    required: ['id', 'type', 'function'],
+  },
   { at: ['messages', 2, 'tool_calls', 0, 'function'], fields: ['name', 'arguments'], required: ['name', 'arguments'] },
   {
     at: ['messages', 3],

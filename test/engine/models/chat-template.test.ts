@@ -26,10 +26,12 @@ t.test('turns, and the opening of the reply', (t) => {
   t.end();
 });
 
-t.test('enable_thinking: false closes the thought, true and absent leave it to the model', (t) => {
+t.test('enable_thinking: false closes the thought, an effort opens it, else it is left to the model', (t) => {
   const end = (more: object): string => render([USER], { add_generation_prompt: true, ...more }).slice(-41);
   t.match(end({ enable_thinking: false }), /assistant\n<think>\n\n<\/think>\n\n$/);
   t.match(end({ enable_thinking: true }), /<\|im_start\|>assistant\n$/);
+  t.match(end({ enable_thinking: true, reasoning_effort: 'low' }), /assistant\n<think>\n$/);
+  t.match(end({ enable_thinking: false, reasoning_effort: 'none' }), /assistant\n<think>\n\n<\/think>\n\n$/);
   t.match(end({}), /<\|im_start\|>assistant\n$/);
   t.end();
 });

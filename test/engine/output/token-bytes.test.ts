@@ -1,5 +1,5 @@
 import t from 'tap';
-import { tokenBytes } from '../../../engine/output/token-bytes.js';
+import { controlText, tokenBytes } from '../../../engine/output/token-bytes.js';
 
 const never = (): string => {
   throw new Error('not to be asked');
@@ -33,6 +33,14 @@ t.test('byte-level BPE: words, control and user-defined tokens', (t) => {
     [' hello', '\n\n', '', '<think>', 'é', ''],
   );
   t.equal(bytes(0), bytes(0), 'worked out once');
+  t.end();
+});
+
+t.test('the names of control tokens', (t) => {
+  const texts = { model: 'gpt2', tokens: ['Ġhello', '<|im_end|>', '<think>'], detokenize: never };
+  const names = (types: number[] | undefined) => [0, 1, 2, 3].map(controlText({ ...texts, types }));
+  t.same(names([1, 3, 4]), [undefined, '<|im_end|>', undefined, undefined]);
+  t.same(names(undefined), [undefined, undefined, undefined, undefined]);
   t.end();
 });
 

@@ -26,7 +26,6 @@ t.test('defaults', (t) => {
       presencePenalty: 0,
       stops: [],
       jsonObject: false,
-      usesTools: false,
     },
     conversation: { messages: SMALL.messages },
   });
@@ -50,7 +49,7 @@ t.test('every field reaches its place', (t) => {
     stops: ['END', '\n\n'],
     jsonObject: true,
     reasoningEffort: 'low',
-    usesTools: true,
+    calls: { required: true, name: 'look', parallel: false },
     firstImage: 'messages[1].content[1].image_url',
     user: 'u-1',
   });
@@ -77,16 +76,24 @@ t.test('response_format text asks for nothing', (t) => {
 
 t.test('tool_choice', (t) => {
   const named = { type: 'function', function: { name: 'look' } };
-  for (const choice of [undefined, 'auto', 'required', named]) {
+  const wanted = [
+    [undefined, { required: false, parallel: true }],
+    ['auto', { required: false, parallel: true }],
+    ['required', { required: true, parallel: true }],
+    [named, { required: true, name: 'look', parallel: false }],
+  ] as const;
+  for (const [choice, calls] of wanted) {
     const { params, conversation } = accepted({ ...SMALL, tools: TOOLS, tool_choice: choice });
-    t.equal(params.usesTools, true);
+    t.same(params.calls, calls);
     t.same(conversation.tools, TOOLS);
   }
+  const alone = accepted({ ...SMALL, tools: TOOLS, parallel_tool_calls: false });
+  t.same(alone.params.calls, { required: false, parallel: false });
   const { params, conversation } = accepted({ ...SMALL, tools: TOOLS, tool_choice: 'none' });
-  t.equal(params.usesTools, false);
+  t.equal(params.calls, undefined);
   t.equal(conversation.tools, undefined, 'a template is not shown tools that may not be called');
-  t.equal(accepted({ ...SMALL, tool_choice: 'none' }).params.usesTools, false);
-  t.equal(accepted({ ...SMALL, tool_choice: 'auto' }).params.usesTools, false);
+  t.equal(accepted({ ...SMALL, tool_choice: 'none' }).params.calls, undefined);
+  t.equal(accepted({ ...SMALL, tool_choice: 'auto' }).params.calls, undefined);
   t.match(parseChat(bytesOf({ ...SMALL, tool_choice: 'required' })), {
     error: { message: 'tool_choice must not be required without tools', param: 'tool_choice' },
   });

@@ -37,6 +37,15 @@ function setup(): { mux: Mux; sent: ToEngine[]; thrown: unknown[] } {
 }
 
 const started = (id: number): Output => ({ id, kind: 'started', cachedTokens: 0 });
+const call = (id: number, index: number, name?: string): Output => ({
+  id,
+  kind: 'call',
+  choice: 0,
+  index,
+  arguments: name === undefined ? '{}' : '',
+  tokens: 1,
+  ...(name !== undefined && { name }),
+});
 const piece = (id: number, text: string, choice = 0): Output => ({
   id,
   kind: 'piece',
@@ -147,6 +156,22 @@ t.test('a lost engine fails all jobs, each with its own `started`', async (t) =>
   }
 });
 
+t.test("a reply's calls reach its sink, each named once", (t) => {
+  const { mux } = setup();
+  const sink = new RecordingSink();
+  mux.generate(job, sink);
+  const calls = [call(1, 0, 'f'), call(1, 0), call(1, 0), call(1, 1, 'g'), call(1, 1)];
+  t.equal(mux.apply([started(1), ...calls, finished(1), done(1)]), undefined);
+  t.same(sink.calls.slice(1, -2), [
+    'call 0 0 f  1',
+    'call 0 0 - {} 1',
+    'call 0 0 - {} 1',
+    'call 0 1 g  1',
+    'call 0 1 - {} 1',
+  ]);
+  t.end();
+});
+
 t.test('what the protocol does not allow is reported and not handed on', async (t) => {
   const cases: [string, Output[]][] = [
     ['unknown-job', [done(0)]],
@@ -160,6 +185,11 @@ t.test('what the protocol does not allow is reported and not handed on', async (
     ['wrong-choice', [started(1), piece(1, 'x', 2)]],
     ['wrong-choice', [started(1), finished(1, 1), piece(1, 'x', 1)]],
     ['wrong-choice', [started(1), finished(1, 0), finished(1, 0)]],
+    ['wrong-call', [started(1), call(1, 0)]],
+    ['wrong-call', [started(1), call(1, 1, 'f')]],
+    ['wrong-call', [started(1), call(1, 0, 'f'), call(1, 0, 'f')]],
+    ['wrong-call', [started(1), call(1, 0, 'f'), call(1, 1, 'f'), call(1, 0)]],
+    ['wrong-kind', [started(2), call(2, 0, 'f')]],
     ['wrong-kind', [started(1), answer(1, 0, 1)]],
     ['wrong-kind', [started(2), piece(2, 'x')]],
     ['wrong-answer', [started(2), answer(2, 2, 1)]],

@@ -13,6 +13,7 @@ const facts = {
   threads: 1,
   gpu: false,
 };
+const call = { id: 1, kind: 'call', choice: 0, index: 0, name: 'f', arguments: '', tokens: 1 };
 const piece = { id: 1, kind: 'piece', choice: 0, channel: 'content', text: 'x', tokens: 1 };
 const finished = { id: 1, kind: 'finished', choice: 0, reason: 'length', completionTokens: 1, reasoningTokens: 0 };
 const answer = { id: 1, kind: 'answer', question: 0, probabilities: Float64Array.of(0.5, 0.5), labelMass: 1 };
@@ -25,7 +26,7 @@ t.test('every message of the protocol is taken, as the same object', async (t) =
     { v, kind: 'unable', reason: 'no such file' },
     { v, kind: 'heartbeat', step: 0, live: 0 },
     step(),
-    step({ id: 1, kind: 'started', cachedTokens: 0 }, piece, finished, answer),
+    step({ id: 1, kind: 'started', cachedTokens: 0 }, piece, call, { ...call, name: undefined }, finished, answer),
     step({ ...finished, matchedStop: 'END' }, { ...finished, matchedStop: 2 }),
     step({ id: 1, kind: 'freed' }),
     { v, kind: 'step', step: 1, outputs: [], held: [{ sequence: 0, hashes: Uint32Array.of(7) }] },
@@ -51,6 +52,11 @@ t.test('anything else is a violation', async (t) => {
     [{ v, kind: 'step', step: 1, outputs: [], held: [{ sequence: -1, hashes: Uint32Array.of(7) }] }, 'malformed'],
     [step(null), 'malformed'],
     [step({ id: 1, kind: 'other' }), 'malformed'],
+    [step({ ...call, index: -1 }), 'malformed'],
+    [step({ ...call, name: 1 }), 'malformed'],
+    [step({ ...call, arguments: undefined }), 'malformed'],
+    [step({ ...call, tokens: 0.5 }), 'malformed'],
+    [step({ ...call, choice: '0' }), 'malformed'],
     [step({ ...piece, id: 0.5 }), 'malformed'],
     [step({ ...piece, text: 1 }), 'malformed'],
     [step({ ...piece, channel: 'thought' }), 'malformed'],

@@ -20,6 +20,7 @@ function sinkOf(end: JobEnd): GenerationSink {
   return {
     started: () => undefined,
     piece: () => undefined,
+    call: () => undefined,
     finished: () => undefined,
     freed: () => end.freed(),
     done: () => end.done(),

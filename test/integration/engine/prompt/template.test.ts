@@ -160,9 +160,27 @@ t.test('reasoning effort reaches the template, and its absence too', async (t) =
       { messages: [{ role: 'user', content: 'x' }] },
       { addGenerationPrompt: true, ...(reasoningEffort === undefined ? {} : { reasoningEffort }) },
     );
-  t.match(of('none'), { text: 'x|true|false|none' });
+  t.match(of('none'), { text: 'x|true|false|' });
   t.match(of('high'), { text: 'x|true|true|high' });
-  t.match(of(), { text: /^x\|false\|/ });
+  t.match(of(), { text: 'x|true|false|' }, 'a model that does not think');
+  const thinker = template('{{ messages[0].content }}{{ enable_thinking }}{# <think> #}');
+  t.match(thinker.render({ messages: [{ role: 'user', content: 'x' }] }, ANSWER), { text: 'xtrue' }, 'one that does');
+  const named = template(
+    '{{ messages[0].content }}<think>{% if reasoning_effort == "none" %}</think>{{ reasoning_effort }}</think>{% endif %}',
+  );
+  t.match(
+    named.render({ messages: [{ role: 'user', content: 'x' }] }, { ...ANSWER, reasoningEffort: 'none' }),
+    { text: 'x<think></think>none</think>' },
+    'one that is kept from it by the name of the effort alone',
+  );
+  const picky = template(
+    '{{ messages[0].content }}{% if reasoning_effort == "medium" %}{{ raise_exception("no") }}{% endif %}{{ enable_thinking }}',
+  );
+  t.match(
+    picky.render({ messages: [{ role: 'user', content: 'x' }] }, { ...ANSWER, reasoningEffort: 'medium' }),
+    { text: 'xtrue' },
+    'an effort that the template throws at is left out',
+  );
   const qwen = template(await bundleTemplate('Qwen-Qwen3-0.6B'));
   t.match(qwen.render(OFFER, { addGenerationPrompt: true, reasoningEffort: 'none' }), {
     text: /<think>\n\n<\/think>\n\n$/,

@@ -111,6 +111,40 @@ t.test('bodies become tokens, and what cannot is refused with the reason', async
   t.same(restarts, []);
 });
 
+t.test('what a template cannot express is refused, and says what', async (t) => {
+  const { send } = clientOf(t, [
+    await real('llama', 'chat', 'llama-bpe', 'meta-llama-Llama-3.1-8B-Instruct'),
+    await real('gemma', 'chat', 'llama-bpe', 'google-gemma-2-2b-it'),
+  ]);
+  const call = (args: string) => ({ id: 'call00001', type: 'function', function: { name: 'f', arguments: args } });
+  const called = (...calls: object[]) => [...user('Hello'), { role: 'assistant', tool_calls: calls }];
+  const unprocessable = (param: string, message: RegExp) => ({
+    kind: 'invalid',
+    error: { code: 'unprocessable', status: 422, param, message },
+  });
+  t.match(await send('chat', { model: 'llama', messages: called(call('{}')) }), { kind: 'chat' });
+  const two = await send('chat', { model: 'llama', messages: called(call('{}'), call('{}')) });
+  t.match(two, unprocessable('messages', /cannot express/), 'its template raises at two calls in one turn');
+  const broken = await send('chat', { model: 'llama', messages: called(call('{"a":')) });
+  t.match(broken, unprocessable('messages', /arguments/));
+  const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }];
+  t.match(await send('chat', { model: 'gemma', messages: user('Hello'), tools }), unprocessable('tools', /no tools/));
+  const turns = [...user('Hello'), ...user('Hello')];
+  t.match(await send('chat', { model: 'gemma', messages: turns }), unprocessable('messages', /cannot express/));
+});
+
+t.test('how a reply is taken apart comes with the tokens', async (t) => {
+  const { send } = clientOf(t, [
+    await real('thinker', 'chat', 'qwen2', 'Qwen3.5-4B'),
+    await real('plain', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct'),
+  ]);
+  const ask = (model: string, effort?: string) =>
+    send('chat', { model, messages: user('Hello'), ...(effort !== undefined && { reasoning_effort: effort }) });
+  t.match(await ask('thinker'), { format: { thought: { open: true, starts: ['<think>'], ends: ['</think>'] } } });
+  t.match(await ask('thinker', 'none'), { format: { thought: { open: false } } });
+  t.match(await ask('plain'), { kind: 'chat', format: undefined });
+});
+
 t.test("a model's own template is used", async (t) => {
   const { send } = clientOf(t, [{ id: 'own', kind: 'chat', file: await testModel(), contextPerSeat: 4096 }]);
   t.match(await send('chat', { model: 'own', messages: user('Hello') }), { kind: 'chat' });

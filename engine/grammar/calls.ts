@@ -1,0 +1,75 @@
+import type { CallSyntax } from '../protocol.js';
+import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, type GrammarText } from './gbnf.js';
+import { anyObject, JSON_RULES } from './json.js';
+import { schemaGrammar } from './schema.js';
+
+/** A function that may be called; `parameters` is the JSON schema of its arguments. */
+export interface Callable {
+  readonly name: string;
+  readonly parameters: unknown;
+}
+
+/** The rule that a calls grammar begins with. */
+const START = 'calls';
+
+const SHARED_RULES: ReadonlySet<string> = new Set(JSON_RULES);
+
+const SHARED = [
+  'call-gap ::= | " " | "\\n"{1,2} [ \\t]{0,20}',
+  'call-id ::= [A-Za-z0-9]{1,9}',
+  'call-answer-unit ::= [^"\\\\\\x7F\\x00-\\x1F] | "\\\\" (["\\\\/bfnrt] | "u" [0-9a-fA-F]{4})',
+];
+
+/**
+ * Rules for calls as a model writes them, one or several, with a start named `calls` and no root. `answer`: a wrapped answer
+ * may come in place of them.
+ */
+export function callRules(
+  syntax: CallSyntax,
+  functions: readonly Callable[],
+  { single, answer }: { readonly single: boolean; readonly answer: boolean },
+): GrammarText {
+  const parts: GrammarPart[] = [];
+  let characters = 0;
+  for (const [i, { parameters }] of functions.entries()) {
+    const part = schemaGrammar(parameters, `call-${i}`);
+    if (part.kind === 'unservable') return part;
+    parts.push(part);
+    // Told early: a hostile tool list costs no more than one hostile schema.
+    characters += part.rules.reduce((sum, rule) => sum + (SHARED_RULES.has(rule) ? 0 : rule.length), 0);
+    if (characters > MAX_GRAMMAR_CHARACTERS) return { kind: 'unservable', why: 'is too large to hold a reply to.' };
+  }
+  const call = functions.map(({ name }, i) => `${literal(name)} call-between ${parts[i]?.rule ?? ''}`).join(' | ');
+  const further = single || syntax.next === undefined ? '' : ` (${spaced(syntax.next)} call-one)*`;
+  const answers =
+    answer && syntax.answer !== undefined ? ` | ${spaced(syntax.answer)} call-answer-unit* "\\"" call-gap "}"` : '';
+  const rules = [
+    `${START} ::= ${spaced(syntax.open)} call-one${further} ${spaced(syntax.close)}${answers}`,
+    `call-one ::= ${call}`,
+    `call-between ::= ${spaced(syntax.between)}`,
+    ...SHARED,
+  ];
+  return withoutRoot(grammarText(START, [...parts, { rule: START, rules }]));
+}
+
+/**
+ * A grammar whose root is these rules' start, behind `before`: text that is there already. `orObject`: any JSON object may
+ * come in place of calls.
+ */
+export function callGrammar(rules: string, { before = '', orObject = false } = {}): string {
+  const root = `${before === '' ? '' : `${literal(before)} `}${START}`;
+  return `root ::= ${orObject ? `${root} | ${anyObject.rule}` : root}\n${rules}`;
+}
+
+function withoutRoot(text: GrammarText): GrammarText {
+  return text.kind === 'ok' ? { kind: 'ok', gbnf: text.gbnf.slice(text.gbnf.indexOf('\n') + 1) } : text;
+}
+
+/** A text of a syntax: white space may be there or not, also behind what opens JSON; U+0000 is an id. */
+function spaced(text: string): string {
+  const parts = text.replace(/([{,]|":)(?=["{[])/g, '$1 ').split(/(\s+|\0)/);
+  return parts
+    .filter((part) => part !== '')
+    .map((part) => (part === '\0' ? 'call-id' : part.trim() === '' ? 'call-gap' : literal(part)))
+    .join(' ');
+}

@@ -1,0 +1,35 @@
+import { literal } from './gbnf.js';
+import type { Alternative, Item } from './rules.js';
+
+/**
+ * One of these texts, as a tree: what several begin with is written once, so that llama.cpp, which follows every
+ * alternative at once, has no more of them at a time than characters differ. `texts`: distinct, at least one. Depth of the
+ * recursion: at most their number.
+ */
+export function choice(texts: readonly string[], newRule: (alternatives: readonly Alternative[]) => string): Item {
+  return { rule: newRule(branches(texts, newRule)) };
+}
+
+function branches(texts: readonly string[], newRule: (alternatives: readonly Alternative[]) => string): Alternative[] {
+  const groups = new Map<string, string[]>();
+  for (const text of texts) {
+    const [first = ''] = text;
+    const group = groups.get(first);
+    if (group) group.push(text);
+    else groups.set(first, [text]);
+  }
+  return [...groups.values()].map((group): Alternative => {
+    const [only = ''] = group;
+    if (group.length === 1) return [literal(only)];
+    const common = commonBeginning(group);
+    const rests = group.map((text) => text.slice(common.length));
+    return [literal(common), { rule: newRule(branches(rests, newRule)) }];
+  });
+}
+
+/** Of whole characters. */
+function commonBeginning(texts: readonly string[]): string {
+  const [first = [], ...others] = texts.map((text) => Array.from(text));
+  const differs = first.findIndex((character, i) => others.some((other) => other[i] !== character));
+  return (differs < 0 ? first : first.slice(0, differs)).join('');
+}

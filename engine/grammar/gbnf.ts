@@ -1,0 +1,91 @@
+/** The text of a grammar: GBNF, llama.cpp's notation. */
+
+/** The largest grammar that is made: compiling is linear in it, some 10 ms for this one. */
+export const MAX_GRAMMAR_CHARACTERS = 131_072;
+/** Counted repetitions (`{2,5}` counts 5) of all rules together: llama.cpp makes a rule of each. */
+export const MAX_REPETITIONS = 16_384;
+/** Brackets within one another. */
+export const MAX_BRACKETS = 32;
+
+/** Rules for one thing, to be put into a grammar beside others. */
+export interface GrammarPart {
+  /** The rule that matches it. */
+  readonly rule: string;
+  /** `name ::= …` each, `rule` and all that it refers to; equal lines may be in several parts. */
+  readonly rules: readonly string[];
+}
+
+export type GrammarText =
+  | { readonly kind: 'ok'; readonly gbnf: string }
+  /** `why`: what is wrong with it, to follow its name, without any of the caller's text. */
+  | { readonly kind: 'unservable'; readonly why: string };
+
+/** A grammar of `root` (GBNF, in terms of the parts' rules), with the root rule on its first line. */
+export function grammarText(root: string, parts: readonly GrammarPart[]): GrammarText {
+  const lines = new Set([`root ::= ${root}`]);
+  for (const part of parts) for (const rule of part.rules) lines.add(rule);
+  const gbnf = [...lines].join('\n');
+  if (gbnf.length <= MAX_GRAMMAR_CHARACTERS && isBounded(gbnf)) return { kind: 'ok', gbnf };
+  return { kind: 'unservable', why: 'is too large to hold a reply to.' };
+}
+
+/**
+ * The grammar of any text up to and including `after`, at its first place, and from there on of what `gbnf` allows: an
+ * automaton (Knuth-Morris-Pratt) whose states are rules. `gbnf` as {@link grammarText} makes it, `after` not empty. Between
+ * the two a blank or two lines may end, since models know their markers together with those as one token.
+ */
+export function heldBehind(after: string, gbnf: string): string {
+  const characters = Array.from(after);
+  const state = (matched: number): string => (matched === characters.length ? 'held' : `free-${matched}`);
+  const rules = characters.map((_, matched) => {
+    const onward = [...new Set(characters)]
+      .map((next) => ({ next, reached: overlap([...characters.slice(0, matched), next], characters) }))
+      .filter(({ reached }) => reached > 0);
+    const other = `[^${onward.map(({ next }) => inClass(next)).join('')}] ${state(0)}`;
+    const alternatives = [...onward.map(({ next, reached }) => `${literal(next)} ${state(reached)}`), other];
+    return `${state(matched)} ::= ${alternatives.join(' | ')}`;
+  });
+  return [`root ::= ${state(0)}`, ...rules, gbnf.replace(/^root ::= (.*)/, 'held ::= [ \\n]{0,2} ($1)')].join('\n');
+}
+
+/** Length of the longest beginning of `wanted` that `read` ends with. */
+function overlap(read: readonly string[], wanted: readonly string[]): number {
+  let length = read.length;
+  while (!read.slice(read.length - length).every((character, i) => character === wanted[i])) length -= 1;
+  return length;
+}
+
+const ESCAPES: Readonly<Record<string, string>> = { '"': '\\"', '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' };
+
+/** Exactly this text. A lone surrogate, which UTF-8 does not have, stands for U+FFFD. */
+export function literal(text: string): string {
+  const wellFormed = Buffer.from(text).toString();
+  return `"${wellFormed.replace(/["\\\n\r\t\0]/g, (unit) => ESCAPES[unit] ?? '\\x00')}"`;
+}
+
+/** One character as it is written in a class, whatever it means there otherwise. */
+export function inClass(character: string): string {
+  return `\\U${(character.codePointAt(0) ?? 0).toString(16).padStart(8, '0')}`;
+}
+
+const LITERALS_AND_CLASSES = /"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]/g;
+
+/**
+ * Whether llama.cpp can be trusted with this text, grammar or not: it makes a rule of each counted repetition, for ever where
+ * the bounds are the wrong way round, and goes down into brackets by recursion.
+ */
+export function isBounded(gbnf: string): boolean {
+  const structure = gbnf.replace(LITERALS_AND_CLASSES, '');
+  let repetitions = 0;
+  for (const [, least, most] of structure.matchAll(/\{(\d+)(?:,(\d*))?\}/g)) {
+    const counted = Number(most === undefined || most === '' ? least : most);
+    repetitions += counted < Number(least) ? Infinity : counted;
+  }
+  let open = 0;
+  let depth = 0;
+  for (const bracket of structure.match(/[()]/g) ?? []) {
+    open += bracket === '(' ? 1 : -1;
+    depth = Math.max(depth, open);
+  }
+  return repetitions <= MAX_REPETITIONS && depth <= MAX_BRACKETS;
+}

@@ -1,0 +1,83 @@
+import { inClass, literal } from './gbnf.js';
+import type { Alternative, Item } from './rules.js';
+
+/** A property that the schema names. */
+export interface Property {
+  readonly name: string;
+  readonly required: boolean;
+  /** Of its value. */
+  readonly rule: string;
+}
+
+/** All others: the rule of their keys, quotes included, and of their values. */
+export interface Others {
+  readonly key: string;
+  readonly rule: string;
+}
+
+/** Makes a rule and returns its name. */
+type NewRule = (alternatives: readonly Alternative[]) => string;
+
+/** Characters of one object's declared names over which no other property is offered: each costs a rule. */
+export const MAX_NAME_CHARACTERS = 1024;
+
+const COMMA = '"," json-ws';
+
+/**
+ * What stands between an object's braces: the properties in order, each optional one there or not, then any number of
+ * others. For each place in that order one rule to go on after a property (with a comma), and one for when there is none
+ * yet; written from the last place to the first.
+ */
+export function objectRules(properties: readonly Property[], others: Others | undefined, newRule: NewRule): Item {
+  const member = (key: Item, rule: string): Item[] => [key, '":" json-ws', { rule }, 'json-ws'];
+  const other = others && newRule([member({ rule: others.key }, others.rule)]);
+  const more = other && newRule([[COMMA, { rule: other }]]);
+  const tail: Item[] = more ? [{ rule: more, least: 0 }] : [];
+  let after = newRule([tail]);
+  let first = other ? newRule([[], [{ rule: other }, ...tail]]) : newRule([[]]);
+  for (const { name, required, rule } of [...properties].reverse()) {
+    const written = member(literal(JSON.stringify(name)), rule);
+    const next = { rule: after };
+    const left = required ? [] : [{ after: [next], first: [{ rule: first }] }];
+    after = newRule([[COMMA, ...written, next], ...left.map((skipped) => skipped.after)]);
+    first = newRule([[...written, next], ...left.map((skipped) => skipped.first)]);
+  }
+  return { rule: first };
+}
+
+/** One character of a key that is written as it is. */
+const PLAIN = String.raw`\\"\x00-\x1F\x7F`;
+
+interface Node {
+  /** A declared name ends here. */
+  ends: boolean;
+  readonly next: Map<string, Node>;
+}
+
+/**
+ * The rule of a key, quotes included, that is none of these names: the tree of the names, left at any place where they do
+ * not go on. Such keys hold no escapes, so that no name can be spelled another way. Undefined: the names are too long.
+ */
+export function extraKeyRules(names: readonly string[], newRule: NewRule): string | undefined {
+  const root: Node = { ends: false, next: new Map() };
+  const spelledPlainly = names.filter((name) => JSON.stringify(name) === `"${name}"` && !name.includes('\x7f'));
+  if (spelledPlainly.reduce((sum, name) => sum + name.length, 0) > MAX_NAME_CHARACTERS) return undefined;
+  if (names.length === 0) return 'json-string';
+  for (const name of spelledPlainly) {
+    let node = root;
+    for (const character of name) {
+      let next = node.next.get(character);
+      if (!next) node.next.set(character, (next = { ends: false, next: new Map() }));
+      node = next;
+    }
+    node.ends = true;
+  }
+  return newRule([['"\\""', { rule: keyFrom(root, newRule) }]]);
+}
+
+/** Depth: the longest name, so at most {@link MAX_NAME_CHARACTERS}. */
+function keyFrom(node: Node, newRule: NewRule): string {
+  const onward = [...node.next].map(([character, next]) => [literal(character), { rule: keyFrom(next, newRule) }]);
+  const elsewhere = `[^${PLAIN}${[...node.next.keys()].map(inClass).join('')}] json-plain* "\\""`;
+  return newRule([...onward, [elsewhere], ...(node.ends ? [] : [['"\\""']])]);
+}

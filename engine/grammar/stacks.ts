@@ -1,0 +1,50 @@
+/**
+ * How many places of a grammar one text can be at. llama.cpp follows all of them at once and asks each about every token,
+ * so a schema whose alternatives begin alike again and again, level by level, could take it forever.
+ */
+
+/** An object or an array as one alternative of a rule. */
+export interface Container {
+  /** Places that it has at once itself. */
+  readonly places: number;
+  /** Rules of the values in it. */
+  readonly values: readonly string[];
+}
+
+/** For each rule, its alternatives that are objects, and those that are arrays. */
+export type Containers = ReadonlyMap<string, readonly (readonly Container[])[]>;
+
+/** The most places at once below `root`. Infinity: two alternatives of one rule both come back to it. */
+export function stacks(root: string, inner: Containers): number {
+  const known = new Map<string, number>();
+  const count = (rule: string): number => {
+    const before = known.get(rule);
+    if (before !== undefined) return before;
+    // While it is worked out: one that comes back to itself adds no more than one.
+    known.set(rule, 1);
+    const kinds = inner.get(rule) ?? [];
+    const returning = kinds.map((alternatives) =>
+      alternatives.length < 2 ? 0 : alternatives.filter(({ values }) => reaches(values, rule, inner)).length,
+    );
+    const sums = kinds.map((alternatives) =>
+      alternatives.reduce(
+        (sum, { places, values }) => sum + values.reduce((most, v) => Math.max(most, count(v)), places),
+        0,
+      ),
+    );
+    const most = returning.some((times) => times > 1) ? Infinity : Math.max(1, ...sums);
+    known.set(rule, most);
+    return most;
+  };
+  return count(root);
+}
+
+function reaches(from: readonly string[], rule: string, inner: Containers): boolean {
+  const seen = new Set(from);
+  // A set hands out what is added to it on the way.
+  for (const next of seen) {
+    if (next === rule) return true;
+    for (const { values } of (inner.get(next) ?? []).flat()) values.forEach((value) => seen.add(value));
+  }
+  return false;
+}

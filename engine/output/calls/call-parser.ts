@@ -1,0 +1,277 @@
+/**
+ * Tells the calls in a reply from its content while it is being written.
+ *
+ *     content --mark--> head --open--> name --> between --> arguments --> tail --close--> content
+ *        ^                |              ^                                  |
+ *        +--- no call ----+              +--------------- next -------------+
+ *
+ * Until the arguments begin a call may turn out to be none; its text is then content after all. Where a grammar holds the
+ * reply from the mark on (`hold`), it cannot.
+ */
+import type { CallFormat } from '../../protocol.js';
+import { ExpectedText } from './expected-text.js';
+import { ObjectEnd, StringText } from './json-text.js';
+
+/** Calls that one reply can have: an index in an answer ends at 127. */
+export const MAX_CALLS = 128;
+
+/** White space held back, since it is dropped beside a call; more than this is content. */
+const MAX_SPACE = 64;
+
+const MAX_NAME = 64;
+
+/** A part of a call's arguments, JSON text. The call's first part names it and has no arguments yet. */
+export interface CallPiece {
+  /** The call's place among the reply's calls. */
+  readonly index: number;
+  readonly name?: string;
+  readonly arguments: string;
+}
+
+/** What became certain of a reply. */
+export interface CallText {
+  readonly content: string;
+  readonly calls: readonly CallPiece[];
+}
+
+/** What holds a reply to a call's syntax while one is being written. */
+export interface CallHold {
+  /** A call begins with `text`, the last that was pushed but for what followed it. False: nothing holds it, so it is no call. */
+  begin(text: string): boolean;
+  /** The calls' closing text came out. */
+  end(): void;
+}
+
+/** The reply's own grammar holds all of it. */
+const HELD: CallHold = { begin: () => true, end: () => undefined };
+
+type State = 'start' | 'content' | 'head' | 'name' | 'between' | 'arguments' | 'tail' | 'answer' | 'plain' | 'over';
+
+export class CallParser {
+  readonly #format: CallFormat;
+  readonly #hold: CallHold;
+  #state: State;
+  /** Content not yet passed on: white space, and what may be the beginning of a mark. */
+  #held = '';
+  /** White space before the call under way, and the call's own text so far. */
+  #spaces = '';
+  #raw = '';
+  #certain = false;
+  #name = '';
+  #calls = 0;
+  #expected = new ExpectedText([]);
+  #object = new ObjectEnd();
+  #string = new StringText();
+
+  /** `hold` is asked as soon as a call can be told. */
+  constructor(format: CallFormat, hold: CallHold = HELD) {
+    this.#format = format;
+    this.#hold = hold;
+    this.#state = format.syntax.mark === '' ? 'start' : 'content';
+  }
+
+  /** Calls whose arguments are complete. */
+  get calls(): number {
+    return this.#calls;
+  }
+
+  /** Takes whole characters; returns what became certain. */
+  push(text: string): CallText {
+    const out = new Out();
+    for (let rest = text; rest !== '';) rest = this.#take(rest, out);
+    return out;
+  }
+
+  /** The reply is over: returns content held back. Of a call cut short nothing more comes. */
+  end(): CallText {
+    const content = this.#held + (this.#certain ? '' : this.#spaces + this.#raw);
+    this.#held = this.#spaces = this.#raw = '';
+    return { content: this.#calls > 0 && content.trim() === '' ? '' : content, calls: [] };
+  }
+
+  /** Takes some of the text as the present state wants it; returns the rest. */
+  #take(text: string, out: Out): string {
+    switch (this.#state) {
+      case 'start':
+        return this.#start(text, out);
+      case 'content':
+        return this.#content(text, out);
+      case 'head':
+      case 'between':
+      case 'tail':
+        return this.#expect(text, out);
+      case 'name':
+        return this.#readName(text, out);
+      case 'arguments':
+        return this.#readArguments(text, out);
+      case 'answer':
+        return this.#readAnswer(text, out);
+      case 'plain':
+        return this.#emit(text, out);
+      case 'over':
+        return '';
+    }
+  }
+
+  /** Without a mark a reply is a call when it begins as one, and content otherwise. */
+  #start(text: string, out: Out): string {
+    const all = this.#held + text;
+    const begin = all.search(/\S/);
+    this.#held = begin < 0 ? all : '';
+    if (begin < 0 && all.length <= MAX_SPACE) return '';
+    if (begin >= 0 && begin <= MAX_SPACE && all[begin] === '{') return this.#begin(all, begin, out);
+    this.#held = '';
+    this.#state = 'plain';
+    return this.#emit(all, out);
+  }
+
+  #content(text: string, out: Out): string {
+    const { mark } = this.#format.syntax;
+    const all = this.#held + text;
+    this.#held = '';
+    const at = all.indexOf(mark);
+    if (at >= 0) {
+      const spaces = spacesBefore(all, at);
+      this.#emit(all.slice(0, at - spaces), out);
+      return this.#begin(all.slice(at - spaces), spaces, out);
+    }
+    const begun = all.length - beginning(mark, all);
+    const shown = begun - spacesBefore(all, begun);
+    this.#held = all.slice(shown);
+    return this.#emit(all.slice(0, shown), out);
+  }
+
+  #begin(text: string, at: number, out: Out): string {
+    const { open, answer } = this.#format.syntax;
+    this.#spaces = text.slice(0, at);
+    this.#raw = '';
+    // Held as a whole the reply can begin like this as a call or an answer alone.
+    this.#certain = this.#format.gbnf === undefined;
+    this.#await('head', answer === undefined ? [open] : [open, answer], out);
+    return text.slice(at);
+  }
+
+  /** Goes on to a state that one of these texts leads out of; an empty one does so at once. */
+  #await(state: 'head' | 'between' | 'tail', texts: readonly string[], out: Out): void {
+    this.#state = state;
+    this.#expected = new ExpectedText(texts);
+    const { progress } = this.#expected;
+    if (typeof progress === 'number') this.#matched(progress, out);
+  }
+
+  #expect(text: string, out: Out): string {
+    for (let i = 0; i < text.length; i++) {
+      const unit = text[i] ?? '';
+      this.#raw += unit;
+      const progress = this.#expected.take(unit);
+      const refused = this.#state === 'head' && this.#raw === this.#format.syntax.mark && !this.#ask();
+      if (progress === 'failed' || refused) {
+        this.#giveUp(out);
+        return text.slice(i + 1);
+      }
+      if (progress === 'more') continue;
+      this.#matched(progress, out);
+      return text.slice(i + 1);
+    }
+    return '';
+  }
+
+  #ask(): boolean {
+    this.#certain = this.#hold.begin(this.#raw);
+    return this.#certain;
+  }
+
+  #matched(which: number, out: Out): void {
+    if (this.#state === 'between') this.#beginArguments(out);
+    else if (this.#state === 'tail' && which === 0) this.#close();
+    else if (this.#state === 'head' && which === 1) this.#state = 'answer';
+    else {
+      this.#name = '';
+      this.#state = 'name';
+    }
+  }
+
+  #readName(text: string, out: Out): string {
+    const end = text.search(/[^A-Za-z0-9_-]/);
+    const part = end < 0 ? text : text.slice(0, end);
+    this.#raw += part;
+    this.#name += part;
+    if (this.#name.length > MAX_NAME || (end >= 0 && !this.#format.functions.includes(this.#name))) {
+      this.#giveUp(out);
+      return text.slice(part.length);
+    }
+    if (end >= 0) this.#await('between', [this.#format.syntax.between], out);
+    return text.slice(part.length);
+  }
+
+  #beginArguments(out: Out): void {
+    if (!this.#certain && !this.#ask()) {
+      this.#giveUp(out);
+      return;
+    }
+    out.calls.push({ index: this.#calls, name: this.#name, arguments: '' });
+    this.#object = new ObjectEnd();
+    this.#state = 'arguments';
+  }
+
+  #readArguments(text: string, out: Out): string {
+    const lead = this.#object.begun ? 0 : text.length - text.trimStart().length;
+    if (lead > 0) return text.slice(lead);
+    const used = this.#object.take(text);
+    out.calls.push({ index: this.#calls, arguments: text.slice(0, used) });
+    if (this.#object.complete) {
+      this.#calls += 1;
+      const { close, next } = this.#format.syntax;
+      this.#raw = '';
+      this.#await('tail', next === undefined ? [close] : [close, next], out);
+    }
+    return text.slice(used);
+  }
+
+  #close(): void {
+    this.#hold.end();
+    this.#spaces = this.#raw = '';
+    this.#certain = false;
+    this.#state = this.#format.syntax.mark === '' ? 'over' : 'content';
+  }
+
+  #readAnswer(text: string, out: Out): string {
+    // Whatever follows, the reply will not be given back as it was written.
+    this.#spaces = this.#raw = '';
+    const { text: shown, used } = this.#string.take(text);
+    this.#emit(shown, out);
+    if (this.#string.complete) this.#state = 'over';
+    return text.slice(used);
+  }
+
+  /** No call after all. */
+  #giveUp(out: Out): void {
+    this.#emit(this.#spaces + this.#raw, out);
+    this.#spaces = this.#raw = '';
+    this.#certain = false;
+    this.#state = this.#format.syntax.mark === '' ? 'plain' : 'content';
+  }
+
+  #emit(text: string, out: Out): '' {
+    out.content += text;
+    return '';
+  }
+}
+
+class Out implements CallText {
+  content = '';
+  readonly calls: CallPiece[] = [];
+}
+
+/** How much of the white space before `at` is held back. */
+function spacesBefore(text: string, at: number): number {
+  return Math.min(at - text.slice(0, at).trimEnd().length, MAX_SPACE);
+}
+
+/** How much of `text`'s end may be the beginning of `mark`, white space before it not counted. */
+function beginning(mark: string, text: string): number {
+  for (let length = Math.min(mark.length - 1, text.length); length > 0; length--) {
+    if (text.endsWith(mark.slice(0, length))) return length;
+  }
+  return 0;
+}

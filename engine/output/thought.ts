@@ -1,0 +1,131 @@
+import type { ThoughtFormat } from '../protocol.js';
+import { StopMatcher } from './stop-matcher.js';
+
+/** One piece of a reply's text, told apart. Either may be empty. */
+export interface ReplyPiece {
+  readonly reasoning: string;
+  readonly content: string;
+}
+
+/** White space that is held back in a row, in UTF-16 units; what goes on for longer is shown. */
+const MAX_SPACE = 256;
+
+/**
+ * Tells a reply's thought from its content while the text arrives, wherever it is cut.
+ *
+ *     before --start--> thought --end--> before --anything else--> content
+ *
+ * A thought leads the reply, or follows another one; a mark that comes later is text. White space at a thought's edges is
+ * dropped, and so is what stands between it and the content (llama.cpp's parsers do the same, except for white space in front of
+ * the end mark, which they keep). Without a thought the content is what came, to the last space.
+ */
+export class ThoughtSplitter {
+  readonly #format: ThoughtFormat;
+  /** Marks that can stand where content has not begun. */
+  readonly #marks: readonly string[];
+  readonly #close: StopMatcher;
+  #state: 'before' | 'thought' | 'content' = 'before';
+  /** Before: text that is not yet known to be a mark or content. */
+  #held = '';
+  #end = new StopMatcher([]);
+  /** Thought: white space that is dropped should the thought end behind it. */
+  #space = '';
+  /** The thought under way has shown text. */
+  #begun = false;
+  /** Thoughts ended. */
+  #thoughts = 0;
+
+  constructor(format: ThoughtFormat) {
+    this.#format = format;
+    this.#marks = [...format.starts, ...format.headers];
+    this.#close = new StopMatcher(format.close === undefined ? [] : [format.close]);
+    if (format.open) this.#think();
+  }
+
+  /** The text so far ends within a thought. */
+  get thinking(): boolean {
+    return this.#state === 'thought';
+  }
+
+  /** Takes more text; returns what became certain. */
+  push(text: string): ReplyPiece {
+    let reasoning = '';
+    let content = '';
+    let rest = text;
+    while (rest !== '') {
+      switch (this.#state) {
+        case 'before':
+          rest = this.#before(rest);
+          break;
+        case 'thought':
+          reasoning += this.#visible(this.#end.push(rest));
+          rest = this.#end.matched === undefined ? '' : this.#endThought(this.#end.matched, this.#end.rest);
+          break;
+        case 'content':
+          content += this.#close.push(rest);
+          rest = '';
+      }
+    }
+    return { reasoning, content };
+  }
+
+  /** The reply is over: returns what was held back, but for white space that a thought ends with. */
+  end(): ReplyPiece {
+    if (this.#state === 'thought') return { reasoning: this.#visible(this.#end.end()), content: '' };
+    const held = this.#held;
+    this.#held = '';
+    return {
+      reasoning: '',
+      content: this.#close.push(this.#thoughts > 0 ? held.trimStart() : held) + this.#close.end(),
+    };
+  }
+
+  /** Returns the text that is still to be looked at, in the state that it led to. */
+  #before(text: string): string {
+    const held = this.#held + text;
+    const lead = held.trimStart();
+    const mark = this.#marks.find((own) => lead.startsWith(own));
+    this.#held = '';
+    if (mark !== undefined) {
+      if (this.#format.starts.includes(mark)) this.#think();
+      else this.#state = 'content';
+      return lead.slice(mark.length);
+    }
+    const after = this.#thoughts > 0;
+    if (this.#marks.some((own) => own.startsWith(lead)) && (after || held.length - lead.length <= MAX_SPACE)) {
+      this.#held = after ? lead : held;
+      return '';
+    }
+    this.#state = 'content';
+    return after ? lead : held;
+  }
+
+  #think(): void {
+    this.#state = 'thought';
+    this.#end = new StopMatcher([...this.#format.ends, ...this.#format.breaks]);
+    this.#space = '';
+    this.#begun = false;
+  }
+
+  #endThought(mark: string, rest: string): string {
+    this.#state = 'before';
+    this.#thoughts += 1;
+    return this.#format.ends.includes(mark) ? rest : mark + rest;
+  }
+
+  #visible(thought: string): string {
+    const text = this.#space + (this.#begun ? thought : thought.trimStart());
+    if (text === '') return '';
+    const shown = text.trimEnd();
+    this.#space = text.slice(shown.length);
+    if (this.#space.length > MAX_SPACE) {
+      this.#space = '';
+      return text;
+    }
+    if (shown === '') return '';
+    // Thoughts that follow each other are one text to the caller.
+    const gap = !this.#begun && this.#thoughts > 0 ? '\n' : '';
+    this.#begun = true;
+    return gap + shown;
+  }
+}

@@ -1,0 +1,59 @@
+import { callGrammar, callRules, type Callable } from '../grammar/calls.js';
+import type { CallFormat, CallSyntax } from '../protocol.js';
+import { WRAPPED_INSTRUCTION } from './call-syntax.js';
+import type { PromptConversation, PromptMessage } from './conversation.js';
+
+/** Which calls the caller wants. Structurally the sidecar's checked choice. */
+export interface CallChoice {
+  /** The reply must call. */
+  readonly required: boolean;
+  /** The one function that must be called. */
+  readonly name?: string;
+  /** More than one call may be made. */
+  readonly parallel: boolean;
+}
+
+export type CallsFormat =
+  | {
+      readonly kind: 'ok';
+      readonly calls: CallFormat;
+      /** Holds all of the reply. Absent: the reply is free until a call begins. */
+      readonly grammar?: string;
+    }
+  /** `why`: what is wrong with what the tools take, to follow its name, without any of the caller's text. */
+  | { readonly kind: 'unservable'; readonly why: string };
+
+/** How the reply's calls are told and held. `tools`: the conversation's, at least one. `json`: content is a JSON object. */
+export function callsFormat(
+  syntax: CallSyntax,
+  tools: readonly object[],
+  choice: CallChoice,
+  json: boolean,
+): CallsFormat {
+  const callable = (tools as readonly { readonly function: Callable }[])
+    .map((tool) => tool.function)
+    .filter(({ name }) => choice.name === undefined || choice.name === name);
+  const single = !choice.parallel || syntax.next === undefined;
+  const rules = callRules(syntax, callable, { single, answer: !choice.required && !json });
+  if (rules.kind === 'unservable') return rules;
+  const calls = { syntax, functions: callable.map(({ name }) => name), single };
+  const whole = choice.required || json || syntax.answer !== undefined;
+  if (!whole) return { kind: 'ok', calls: { ...calls, gbnf: rules.gbnf } };
+  return { kind: 'ok', calls, grammar: callGrammar(rules.gbnf, { orObject: json && !choice.required }) };
+}
+
+/** The conversation as a model must see it that does not know the syntax: the first system message says so. */
+export function instructed(conversation: PromptConversation, syntax: CallSyntax): PromptConversation {
+  if (syntax.answer === undefined) return conversation;
+  const [first, ...rest] = conversation.messages;
+  if (first?.role !== 'system') return withMessages(conversation, [SYSTEM, ...conversation.messages]);
+  const content =
+    typeof first.content === 'string' ? `${first.content}\n\n${WRAPPED_INSTRUCTION}` : WRAPPED_INSTRUCTION;
+  return withMessages(conversation, [{ ...first, content }, ...rest]);
+}
+
+const SYSTEM: PromptMessage = { role: 'system', content: WRAPPED_INSTRUCTION };
+
+function withMessages(conversation: PromptConversation, messages: readonly PromptMessage[]): PromptConversation {
+  return { ...conversation, messages };
+}

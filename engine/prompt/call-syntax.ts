@@ -1,0 +1,153 @@
+/**
+ * Finds how a model writes calls, by rendering a turn with two of them and looking at what stands around their parts. What was
+ * found is tried on the rendered turn itself: a syntax that does not give the two calls back is not used.
+ */
+import { CallParser, type CallPiece } from '../output/calls/call-parser.js';
+import { ID } from '../output/calls/expected-text.js';
+import type { CallSyntax } from '../protocol.js';
+import type { PromptConversation, PromptMessage } from './conversation.js';
+
+/**
+ * For models whose template writes calls as something other than JSON, or not at all: the whole reply is one JSON object,
+ * held by a grammar (llama.cpp's generic format).
+ */
+export const WRAPPED: CallSyntax = {
+  mark: '',
+  open: '{"tool_calls": [{"name": "',
+  between: '", "arguments": ',
+  next: '}, {"name": "',
+  close: '}]}',
+  answer: '{"response": "',
+};
+
+/** Goes into the prompt as a system message, since no model knows of {@link WRAPPED} by itself. */
+export const WRAPPED_INSTRUCTION =
+  'Reply with one JSON object and nothing else. To call tools: ' +
+  '{"tool_calls": [{"name": "<name>", "arguments": {<arguments>}}]}. To answer: {"response": "<answer>"}.';
+
+/** Renders with the tools offered and a generation prompt; undefined: the template threw. */
+type Render = (conversation: PromptConversation) => string | undefined;
+
+interface Probe {
+  readonly id: string;
+  readonly name: string;
+  readonly value: string;
+}
+
+const PROBES: readonly [Probe, Probe] = [
+  { id: 'probe0001', name: 'probe_tool', value: 'probe-value' },
+  { id: 'probe0002', name: 'probe_other', value: 'probe-second' },
+];
+const KEY = 'probe_key';
+const ANSWER = 'probe-answer';
+const RESULT = 'probe-result';
+
+const USER: PromptMessage = { role: 'user', content: 'probe-user-text' };
+
+const TOOLS = PROBES.map(({ name }) => ({
+  type: 'function',
+  function: {
+    name,
+    description: 'A tool',
+    parameters: { type: 'object', properties: { [KEY]: { type: 'string', description: 'A text' } }, required: [KEY] },
+  },
+}));
+
+/** The syntax of a template that can be given tools; {@link WRAPPED} when it is none of those known. */
+export function callSyntaxOf(render: Render): CallSyntax {
+  for (const probes of [PROBES, PROBES.slice(0, 1)]) {
+    const reply = callingTurn(render, probes);
+    const syntax = reply === undefined ? undefined : syntaxIn(reply, probes, turnEnd(render));
+    if (reply !== undefined && syntax !== undefined && givesBack(syntax, reply, probes)) return syntax;
+  }
+  return WRAPPED;
+}
+
+/** What a model would have written to make these calls, and whatever the template puts behind that, up to their results. */
+function callingTurn(render: Render, probes: readonly Probe[]): string | undefined {
+  const prompt = render({ messages: [USER], tools: TOOLS });
+  const turn: PromptMessage = {
+    role: 'assistant',
+    content: null,
+    tool_calls: probes.map(({ id, name, value }) => ({
+      id,
+      type: 'function',
+      function: { name, arguments: JSON.stringify({ [KEY]: value }) },
+    })),
+  };
+  const results = probes.map(({ id }) => ({ role: 'tool', tool_call_id: id, content: RESULT }));
+  const whole = render({ messages: [USER, turn, ...results], tools: TOOLS });
+  if (prompt === undefined || whole === undefined) return undefined;
+  let common = 0;
+  while (common < prompt.length && prompt[common] === whole[common]) common += 1;
+  // A tag that both begin alike belongs to the reply.
+  const begin = whole.slice(0, common).replace(/<[^<>]*$/, '').length;
+  const end = whole.indexOf(RESULT, begin);
+  return whole.slice(begin, end < 0 ? undefined : end);
+}
+
+/** The first mark behind an assistant's words. */
+function turnEnd(render: Render): string | undefined {
+  const text = render({ messages: [USER, { role: 'assistant', content: ANSWER }, USER], tools: TOOLS });
+  const at = text?.lastIndexOf(ANSWER) ?? -1;
+  return at < 0 ? undefined : /^\s*(<[^<>\s]+>|\[[^\][\s]+\])/.exec(text?.slice(at + ANSWER.length) ?? '')?.[1];
+}
+
+/** Marks of an empty thought, which templates put before the calls. */
+const THOUGHT = /^\s*(?:(?:<[^<>]*think[^<>]*>|\[\/?THINK\])\s*)*/i;
+
+/** A mark: `<…>`, `<…=` or `[…]`, several in a row, words only between them. White space or JSON ends it. */
+const MARK = /^(?:<(?:[^\s<>{"])+>?|\[[A-Z_]+\])(?:[^\s{["]|\[[A-Z_]+\])*/;
+
+function syntaxIn(reply: string, probes: readonly Probe[], end: string | undefined): CallSyntax | undefined {
+  const [first, second] = probes.map((probe) => locate(reply, probe));
+  if (first === undefined) return undefined;
+  const open = textOf(reply.slice(0, first.name).replace(THOUGHT, ''), probes);
+  const mark = MARK.exec(open)?.[0] ?? '';
+  // Words between the mark and the JSON belong to another turn or to the model's prose; a mark that ends turns is none.
+  if (!/^\s*(?:[{[]|$)/.test(open.slice(mark.length)) || (mark === '' && open[0] !== '{') || mark === end)
+    return undefined;
+  const behind = reply.slice((second ?? first).end);
+  const ended = end === undefined ? -1 : behind.indexOf(end);
+  // Some end a turn with calls otherwise than one with words.
+  const close = ended >= 0 ? behind.slice(0, ended) : (/^[\s\]}]*(?:<\/[^<>]+>)?/.exec(behind)?.[0] ?? '');
+  return {
+    mark,
+    open,
+    between: textOf(reply.slice(first.nameEnd, first.arguments), probes),
+    ...(second && { next: textOf(reply.slice(first.end, second.name), probes) }),
+    close: textOf(close, probes).trimEnd(),
+  };
+}
+
+/** Where a call's parts lie; undefined: its arguments are not JSON, or come before its name. */
+function locate(reply: string, { name, value }: Probe) {
+  const found = new RegExp(`\\{\\s*"${KEY}":\\s*"${value}"\\s*\\}`).exec(reply);
+  if (found === null) return undefined;
+  const at = reply.lastIndexOf(name, found.index);
+  if (at < 0) return undefined;
+  return { name: at, nameEnd: at + name.length, arguments: found.index, end: found.index + found[0].length };
+}
+
+/** Ids, and numbers that count the calls, are different in every call. */
+function textOf(text: string, probes: readonly Probe[]): string {
+  return probes.reduce((out, { id }) => out.replaceAll(id, ID), text).replace(/(?<!\w)[012](?!\w)/g, ID);
+}
+
+function givesBack(syntax: CallSyntax, reply: string, probes: readonly Probe[]): boolean {
+  const functions = probes.map(({ name }) => name);
+  const parser = new CallParser({ syntax, functions, single: false });
+  const calls = callsOf(parser.push(reply.replace(THOUGHT, '')).calls);
+  return (
+    calls.length === probes.length &&
+    probes.every(({ name, value }, i) => calls[i]?.name === name && calls[i].arguments.includes(`"${value}"`))
+  );
+}
+
+function callsOf(pieces: readonly CallPiece[]): { readonly name: string; readonly arguments: string }[] {
+  return pieces.flatMap(({ index, name }) => {
+    if (name === undefined) return [];
+    const parts = pieces.filter((piece) => piece.index === index);
+    return [{ name, arguments: parts.map((piece) => piece.arguments).join('') }];
+  });
+}

@@ -1,0 +1,39 @@
+/**
+ * `@huggingface/jinja` as typed here: its own declarations import files without their endings, which the compiler's NodeNext
+ * resolution does not find, so that all but `Template` arrive without types.
+ */
+import * as library from '@huggingface/jinja';
+
+/** A value at run time: its kind, what it holds (lists: values; objects: a Map of values), and what can be called on it. */
+export interface Value {
+  readonly type: string;
+  readonly value: unknown;
+  readonly builtins: ReadonlyMap<string, Value>;
+  toString(): string;
+}
+
+/** A syntax tree's node, of whatever kind. */
+export interface Statement {
+  readonly type: string;
+  readonly [part: string]: unknown;
+}
+
+export interface Scope {
+  /** Declares a variable from plain JSON values and functions; returns it in the library's form. */
+  set(name: string, value: unknown): Value;
+}
+
+/** Evaluates a tree. Every node goes through `evaluate`, the nodes within it too. */
+export interface Evaluator {
+  run(program: Statement): Value;
+  evaluate(statement: Statement | undefined, scope: Scope): Value;
+}
+
+interface Library {
+  readonly Environment: new () => Scope;
+  readonly Interpreter: new (scope: Scope) => Evaluator;
+  readonly parse: (tokens: unknown) => Statement;
+  readonly tokenize: (source: string, options: { lstrip_blocks: boolean; trim_blocks: boolean }) => unknown;
+}
+
+export const { Environment, Interpreter, parse, tokenize } = library as unknown as Library;

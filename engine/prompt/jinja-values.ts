@@ -1,0 +1,59 @@
+/** The library's values, made and read. */
+import { Environment, type Value } from './jinja-library.js';
+
+/** The library's form of a plain value. */
+export function toValue(value: unknown): Value {
+  return new Environment().set('value', value);
+}
+
+/** Whether it is a list; its items can be changed in place. */
+export function isList(value: Value): value is Value & { value: Value[] } {
+  return Array.isArray(value.value);
+}
+
+/** Whether it is a list or a mapping. */
+export function isNested(value: Value): boolean {
+  return isList(value) || value.type === 'ObjectValue';
+}
+
+/** The members of a mapping whose keys are numbers, as a list of pairs in the keys' order. */
+export function sortedByNumber(object: Value): Value {
+  const members = [...(object.value as ReadonlyMap<string, Value>)].sort(([a], [b]) => Number(a) - Number(b));
+  const list = toValue([]);
+  if (isList(list)) {
+    for (const [key, member] of members) {
+      const pair = toValue([Number(key)]);
+      if (isList(pair)) pair.value.push(member);
+      list.value.push(pair);
+    }
+  }
+  return list;
+}
+
+/** What Python's `str` writes: its own notation for what is nested. */
+export function pythonText(value: Value): string {
+  switch (value.type) {
+    case 'StringValue':
+      return pythonString(value.value as string);
+    case 'BooleanValue':
+      return value.value === true ? 'True' : 'False';
+    case 'NullValue':
+    case 'UndefinedValue':
+      return 'None';
+    case 'ObjectValue':
+      return `{${Array.from(
+        value.value as ReadonlyMap<string, Value>,
+        ([name, member]) => `${pythonString(name)}: ${pythonText(member)}`,
+      ).join(', ')}}`;
+    default:
+      return isList(value) ? `[${value.value.map(pythonText).join(', ')}]` : value.toString();
+  }
+}
+
+function pythonString(text: string): string {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  const escaped = text.replace(/[\\\n\r\t]/g, (char) => ESCAPES[char] ?? char).replaceAll(quote, `\\${quote}`);
+  return quote + escaped + quote;
+}
+
+const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' };

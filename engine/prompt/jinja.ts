@@ -1,0 +1,223 @@
+/**
+ * The renderer that chat templates are run with: `@huggingface/jinja`, and what templates of real models ask of Jinja beyond it. All
+ * additions sit in front of its one public step, `evaluate`: what is not an addition goes on to the library, with the parts that
+ * were evaluated here already put in as values.
+ */
+import { formatDate } from './dates.js';
+import { Environment, Interpreter, parse, tokenize, type Scope, type Statement, type Value } from './jinja-library.js';
+import { isList, isNested, pythonText, sortedByNumber, toValue } from './jinja-values.js';
+
+/** Longest list that `range` makes: nobody's template counts higher. */
+const MAX_RANGE = 100_000;
+
+/** A parsed template. */
+export class JinjaTemplate {
+  readonly #program: Statement;
+
+  /** Throws a SyntaxError when the source does not parse. */
+  constructor(source: string) {
+    this.#program = parse(tokenize(source, { lstrip_blocks: true, trim_blocks: true }));
+  }
+
+  /** `items`: the template's variables, plain JSON values. Throws when the template does, or for what is not known here. */
+  render(items: Readonly<Record<string, unknown>>): string {
+    const scope = new Environment();
+    for (const [name, value] of Object.entries({ ...GLOBALS, ...items })) scope.set(name, value);
+    return new FullInterpreter(scope).run(this.#program).toString();
+  }
+}
+
+const GLOBALS: Readonly<Record<string, unknown>> = {
+  true: true,
+  false: false,
+  none: null,
+  True: true,
+  False: false,
+  None: null,
+  raise_exception: (message: unknown) => {
+    throw new Error(String(message));
+  },
+  range: (first: number, second?: number, step = 1) => {
+    const [from, to] = second === undefined ? [0, first] : [first, second];
+    const length = Math.max(0, Math.ceil((to - from) / step));
+    if (!(length <= MAX_RANGE)) throw new Error('range is too long');
+    return Array.from({ length }, (_, i) => from + i * step);
+  },
+  strftime_now: (format: string) => formatDate(new Date(), format),
+};
+
+/** A node that stands for a value worked out already. */
+type Known = {
+  readonly type: 'Known';
+  readonly known: Value;
+};
+
+/** The library's nodes, as far as they are looked into here. */
+type Node =
+  | Known
+  | { readonly type: 'TupleLiteral'; readonly value: readonly Statement[] }
+  | { readonly type: 'ObjectLiteral'; readonly value: ReadonlyMap<Statement, Statement> }
+  | { readonly type: 'FilterExpression'; readonly operand: Statement; readonly filter: Node }
+  | { readonly type: 'CallExpression'; readonly callee: Node; readonly args: readonly Statement[] }
+  | {
+      readonly type: 'MemberExpression';
+      readonly object: Statement;
+      readonly property: Node;
+      readonly computed: boolean;
+    }
+  | { readonly type: 'SliceExpression' }
+  | { readonly type: 'For'; readonly iterable: Statement }
+  | {
+      readonly type: 'TestExpression';
+      readonly operand: Statement;
+      readonly negate: boolean;
+      readonly test: { readonly value: string };
+    }
+  | {
+      readonly type: 'BinaryExpression';
+      readonly operator: { readonly value: string };
+      readonly left: Statement;
+      readonly right: Statement;
+    }
+  | { readonly type: 'Identifier'; readonly value: string };
+
+class FullInterpreter extends Interpreter {
+  /** Objects written with numbers for keys. */
+  readonly #numbered = new WeakSet<Value>();
+
+  override evaluate(statement: Statement | undefined, scope: Scope): Value {
+    const node = statement as Node | undefined;
+    switch (node?.type) {
+      case 'Known':
+        return node.known;
+      // The library cannot unpack tuples in a loop; as lists it can.
+      case 'TupleLiteral':
+        return super.evaluate({ ...node, type: 'ArrayLiteral' }, scope);
+      case 'ObjectLiteral':
+        return this.#object(node, scope);
+      case 'FilterExpression':
+        return this.#filter(node, scope);
+      case 'CallExpression':
+        return this.#call(node, scope);
+      case 'MemberExpression':
+        return this.#member(node, scope);
+      case 'For':
+        return this.#for(node, scope);
+      case 'TestExpression':
+        return this.#test(node, scope);
+      case 'BinaryExpression':
+        return this.#binary(node, scope);
+      default:
+        return super.evaluate(statement, scope);
+    }
+  }
+
+  /** Keys may be numbers. */
+  #object(node: Node & { type: 'ObjectLiteral' }, scope: Scope): Value {
+    const pairs = Array.from(node.value, ([key, value]): [Known, Statement] => {
+      const known = this.evaluate(key, scope);
+      return [asNode(known.type === 'IntegerValue' ? toValue(known.toString()) : known), value];
+    });
+    const object = super.evaluate({ ...node, value: new Map(pairs) }, scope);
+    if (Array.from(node.value.keys()).some(({ type }) => type === 'IntegerLiteral')) this.#numbered.add(object);
+    return object;
+  }
+
+  #filter(node: Node & { type: 'FilterExpression' }, scope: Scope): Value {
+    const operand = this.evaluate(node.operand, scope);
+    const name = node.filter.type === 'Identifier' ? node.filter.value : undefined;
+    return this.#ownFilter(operand, name) ?? super.evaluate({ ...node, operand: asNode(operand) }, scope);
+  }
+
+  #ownFilter(operand: Value, filter: string | undefined): Value | undefined {
+    switch (filter) {
+      // As in Jinja, where what is not defined is an empty text to them.
+      case 'trim':
+      case 'string':
+        if (operand.type === 'UndefinedValue') return toValue('');
+        return filter === 'string' && isNested(operand) ? toValue(pythonText(operand)) : undefined;
+      case 'min':
+      case 'max': {
+        if (!isList(operand)) return undefined;
+        const numbers = operand.value.map(({ value }) => Number(value));
+        return toValue(filter === 'min' ? Math.min(...numbers) : Math.max(...numbers));
+      }
+      case 'dictsort':
+        return this.#numbered.has(operand) ? sortedByNumber(operand) : undefined;
+      default:
+        return undefined;
+    }
+  }
+
+  #call(node: Node & { type: 'CallExpression' }, scope: Scope): Value {
+    const { callee } = node;
+    if (callee.type !== 'MemberExpression' || callee.computed || callee.property.type !== 'Identifier') {
+      return super.evaluate(node, scope);
+    }
+    const object = this.evaluate(callee.object, scope);
+    const name = callee.property.value;
+    const own = this.#ownMethod(object, name, node.args, scope);
+    if (own !== undefined) return own;
+    // A method wins over a member of its name when it is called: a schema's `properties.items()`.
+    const method = object.type === 'ObjectValue' ? object.builtins.get(name) : undefined;
+    const known = method === undefined ? { ...callee, object: asNode(object) } : asNode(method);
+    return super.evaluate({ ...node, callee: known }, scope);
+  }
+
+  #ownMethod(object: Value, name: string, args: readonly Statement[], scope: Scope): Value | undefined {
+    if (isList(object) && (name === 'append' || name === 'pop')) {
+      const [arg] = args.map((each) => this.evaluate(each, scope));
+      if (name === 'append' && arg !== undefined) {
+        object.value.push(arg);
+        return toValue(null);
+      }
+      const at = name === 'pop' ? Number(arg?.value ?? -1) : NaN;
+      return object.value.splice(at, 1)[0];
+    }
+    if (object.type === 'StringValue' && name === 'format') {
+      const texts = args.map((each) => this.evaluate(each, scope).toString());
+      return toValue((object.value as string).replaceAll('{}', () => texts.shift() ?? ''));
+    }
+    return undefined;
+  }
+
+  #member(node: Node & { type: 'MemberExpression' }, scope: Scope): Value {
+    if (!node.computed || node.property.type === 'SliceExpression') return super.evaluate(node, scope);
+    const object = this.evaluate(node.object, scope);
+    const name = this.evaluate(node.property, scope);
+    // What has no name is not there, and no error.
+    if (name.type === 'UndefinedValue') return name;
+    const property = this.#numbered.has(object) ? toValue(name.toString()) : name;
+    return super.evaluate({ ...node, object: asNode(object), property: asNode(property) }, scope);
+  }
+
+  /** Over what is not defined it goes no round. */
+  #for(node: Node & { type: 'For' }, scope: Scope): Value {
+    // `for x in y if z`: the library looks at the form of the loop's head, so that only `y` is put in.
+    const filtered = node.iterable.type === 'SelectExpression';
+    const list = this.evaluate(filtered ? (node.iterable['lhs'] as Statement) : node.iterable, scope);
+    const lhs = asNode(list.type === 'UndefinedValue' ? toValue([]) : list);
+    return super.evaluate({ ...node, iterable: filtered ? { ...node.iterable, lhs } : lhs }, scope);
+  }
+
+  /** As in Jinja one can go over a mapping, and over what is not defined. */
+  #test(node: Node & { type: 'TestExpression' }, scope: Scope): Value {
+    if (node.test.value !== 'iterable') return super.evaluate(node, scope);
+    const operand = this.evaluate(node.operand, scope);
+    const iterable = isNested(operand) || ['StringValue', 'UndefinedValue'].includes(operand.type);
+    return toValue(iterable !== node.negate);
+  }
+
+  /** Joining takes what is not defined for an empty text, as llama.cpp's interpreter does. */
+  #binary(node: Node & { type: 'BinaryExpression' }, scope: Scope): Value {
+    if (node.operator.value !== '+' && node.operator.value !== '~') return super.evaluate(node, scope);
+    const [left, right] = [this.evaluate(node.left, scope), this.evaluate(node.right, scope)];
+    if (left.type === 'UndefinedValue' && right.type === 'StringValue') return right;
+    if (right.type === 'UndefinedValue' && left.type === 'StringValue') return left;
+    return super.evaluate({ ...node, left: asNode(left), right: asNode(right) }, scope);
+  }
+}
+
+function asNode(known: Value): Known {
+  return { type: 'Known', known };
+}

@@ -1,0 +1,105 @@
+/**
+ * Which marks a model puts around its thoughts, told by its chat template. That cannot be found by rendering alone: many
+ * templates leave the thoughts of earlier turns out, and say nothing of how one begins. llama.cpp's parsers know the same formats
+ * (common/parsers, common/chat-diff-analyzer.cpp).
+ */
+import type { ReplyFormat, ThoughtFormat } from '../protocol.js';
+
+/** The marks of one family of templates. */
+interface Family extends Partial<Pick<ThoughtFormat, 'breaks' | 'headers' | 'close'>> {
+  /** Stands in the source of the family's templates and of no other's further down. */
+  readonly sign: string;
+  readonly start: string;
+  readonly end: string;
+  /** What stands in front of the start where a thought follows another. */
+  readonly turn?: string;
+  /** The model thinks only when an effort is asked for, and llama.cpp does not know that it can. */
+  readonly onDemand?: boolean;
+}
+
+/** In the order of asking. */
+const FAMILIES: readonly Family[] = [
+  {
+    sign: '<|channel|>analysis',
+    start: '<|channel|>analysis<|message|>',
+    end: '<|end|>',
+    turn: '<|start|>assistant',
+    headers: ['<|channel|>final<|message|>', '<|start|>assistant<|channel|>final<|message|>'],
+  },
+  {
+    sign: 'to=self<|message|>',
+    start: 'to=self<|message|>',
+    end: '<|eom|>',
+    turn: '<|start|>assistant ',
+    headers: ['to=user<|message|>', '<|start|>assistant to=user<|message|>'],
+  },
+  {
+    sign: "open_tag('think')",
+    start: '<|open|>think<|sep|>',
+    end: '<|close|>think<|sep|>',
+    breaks: ['<|open|>response<|sep|>'],
+    headers: ['<|open|>response<|sep|>'],
+    close: '<|close|>response<|sep|>',
+  },
+  // Gemma's system turn has a `<|think|>` of its own, so it comes before Solar.
+  { sign: '<|channel>thought', start: '<|channel>thought', end: '<channel|>' },
+  {
+    sign: '<|begin|>assistant<|think|>',
+    start: '<|think|>',
+    end: '<|end|>',
+    turn: '<|begin|>assistant',
+    headers: ['<|content|>', '<|begin|>assistant<|content|>'],
+  },
+  { sign: '[BEGIN FINAL RESPONSE]', start: 'Here are my reasoning steps:', end: '[BEGIN FINAL RESPONSE]' },
+  { sign: '[/THINK]', start: '[THINK]', end: '[/THINK]' },
+  { sign: '<|END_THINKING|>', start: '<|START_THINKING|>', end: '<|END_THINKING|>' },
+  { sign: '<|inner_suffix|>', start: '<|inner_prefix|>', end: '<|inner_suffix|>', onDemand: true },
+  { sign: '</seed:think>', start: '<seed:think>', end: '</seed:think>' },
+  { sign: '</mm:think>', start: '<mm:think>', end: '</mm:think>' },
+  { sign: 'think>', start: '<think>', end: '</think>' },
+];
+
+/** The thoughts of one model. */
+export class Thoughts {
+  /** Whether the model thinks when nothing is said of it. */
+  readonly unasked: boolean;
+  readonly #format: ThoughtFormat;
+  readonly #markers: readonly string[];
+
+  /** `specials`: the vocabulary's special texts. */
+  constructor(family: Family, specials: readonly string[]) {
+    this.unasked = family.onDemand !== true;
+    const { start, end, turn, breaks = [], headers = [], close } = family;
+    const starts = turn === undefined ? [start] : [start, turn + start];
+    this.#format = { open: false, starts, ends: [end], breaks, headers, ...(close !== undefined && { close }) };
+    const marks = [...starts, end, ...headers, ...(close === undefined ? [] : [close])];
+    this.#markers = specials.filter((text) => text !== '' && marks.some((mark) => mark.includes(text)));
+  }
+
+  /** How to take apart the replies to a rendered prompt, whose end says whether it has begun the thought. */
+  replyFormat(prompt: string): ReplyFormat & { readonly thought: ThoughtFormat } {
+    return { thought: { ...this.#format, open: this.#opened(prompt) }, markers: this.#markers };
+  }
+
+  /** A prompt's tail behind which an answer can stand: a thought left open is closed. */
+  closed(tail: string): string {
+    return this.#opened(tail) ? `${tail}\n${this.#format.ends[0] ?? ''}\n\n` : tail;
+  }
+
+  /** Whether a prompt ends with a thought that is over: the model is to answer at once. */
+  skipped(prompt: string): boolean {
+    const end = prompt.trimEnd();
+    return this.#format.ends.some((mark) => end.endsWith(mark));
+  }
+
+  #opened(prompt: string): boolean {
+    const end = prompt.trimEnd();
+    return this.#format.starts.some((start) => end.endsWith(start));
+  }
+}
+
+/** undefined: the template's model does not think, or in no way that is known. */
+export function thoughtsOf(source: string, specials: readonly string[]): Thoughts | undefined {
+  const family = FAMILIES.find(({ sign }) => source.includes(sign));
+  return family && new Thoughts(family, specials);
+}

@@ -1,0 +1,84 @@
+import * as fc from 'fast-check';
+import t from 'tap';
+import {
+  grammarText,
+  heldBehind,
+  literal,
+  MAX_BRACKETS,
+  MAX_GRAMMAR_CHARACTERS,
+  MAX_REPETITIONS,
+} from '../../../engine/grammar/gbnf.js';
+import { Gbnf, seeded } from '../../support/gbnf.js';
+
+t.test('a literal matches its text and no other', (t) => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary', minLength: 1 }), (text) => {
+      const grammar = new Gbnf(`root ::= ${literal(text)}`);
+      return grammar.reads(text) === 'whole' && grammar.reads(text.slice(0, -1)) !== 'whole';
+    }),
+  );
+  for (const text of ['"', '\\', '\n', '\r\n', '\t', '\0', '[]-^', '\\n', '\\"', '🎉', '\u2028']) {
+    t.equal(new Gbnf(`root ::= ${literal(text)}`).reads(text), 'whole', encodeURIComponent(text));
+  }
+  t.equal(literal('\ud83c'), literal('\ufffd'), 'a lone surrogate, which no text of a model holds');
+  t.end();
+});
+
+t.test('a grammar is put together with each rule once and its root first', (t) => {
+  const part = { rule: 'a', rules: ['a ::= "x"'] };
+  t.same(grammarText('a b', [part, part, { rule: 'b', rules: ['a ::= "x"', 'b ::= "y"'] }]), {
+    kind: 'ok',
+    gbnf: 'root ::= a b\na ::= "x"\nb ::= "y"',
+  });
+  t.end();
+});
+
+t.test('a grammar has at most so many characters, repetitions and brackets', (t) => {
+  const sized = (characters: number): string => grammarText(`"${'x'.repeat(characters - 11)}"`, []).kind;
+  t.equal(sized(MAX_GRAMMAR_CHARACTERS), 'ok');
+  t.equal(sized(MAX_GRAMMAR_CHARACTERS + 1), 'unservable');
+  const half = MAX_REPETITIONS / 2;
+  const counted = (...counts: string[]): string =>
+    grammarText(counts.map((count) => `"x"{${count}}`).join(' '), []).kind;
+  t.equal(counted(`0,${half}`, `${half}`), 'ok');
+  t.equal(counted(`0,${half}`, `${half},`, '1'), 'unservable');
+  t.equal(counted('5,2'), 'unservable', 'bounds the wrong way round');
+  const nested = (depth: number): string => grammarText(`${'('.repeat(depth)}"x"${')'.repeat(depth)}`, []).kind;
+  t.same([nested(MAX_BRACKETS), nested(MAX_BRACKETS + 1)], ['ok', 'unservable']);
+  t.equal(grammarText(`"{${MAX_REPETITIONS + 1}}" [{${MAX_REPETITIONS + 1}}]`, []).kind, 'ok', 'what is only text');
+  t.end();
+});
+
+t.test('behind a text the reply is held, before it free', (t) => {
+  const held = new Gbnf(heldBehind('</think>', 'root ::= "a" | "b"'));
+  for (const [text, verdict] of [
+    ['</think>a', 'whole'],
+    ['free\n<</think>b', 'whole'],
+    ['</thi</think>a', 'whole'],
+    ['</think>\n\nb', 'whole'],
+    ['</think>', 'begun'],
+    ['a', 'begun'],
+    ['</think>\n\n\na', 'no'],
+    ['</think></think>a', 'no'],
+  ] as const) {
+    t.equal(held.reads(text), verdict, text);
+  }
+  fc.assert(
+    fc.property(
+      fc.string({ unit: fc.constantFrom('a', 'b'), minLength: 1, maxLength: 6 }),
+      fc.integer(),
+      (after, seed) => {
+        const grammar = new Gbnf(heldBehind(after, 'root ::= "!"'));
+        const free = new Gbnf('root ::= [ab]{0,12}').write(seeded(seed));
+        const first = (free + after).indexOf(after) + after.length;
+        const exact = `${(free + after).slice(0, first)}!`;
+        return (
+          grammar.reads(exact) === 'whole' &&
+          (first === free.length + after.length || grammar.reads(`${free}${after}!`) === 'no')
+        );
+      },
+    ),
+    { numRuns: 500 },
+  );
+  t.end();
+});

@@ -1,0 +1,75 @@
+import * as fc from 'fast-check';
+import t from 'tap';
+import { dataGrammar } from '../../../engine/grammar/json.js';
+import { Gbnf, seeded } from '../../support/gbnf.js';
+
+const grammar = new Gbnf(dataGrammar);
+
+t.test('whatever it allows is one JSON object, well formed, with finite numbers', (t) => {
+  fc.assert(
+    fc.property(fc.integer(), (seed) => {
+      const text = grammar.write(seeded(seed));
+      const parsed: unknown = JSON.parse(text, (_, value: unknown) => {
+        if (typeof value === 'number') t.ok(Number.isFinite(value));
+        return value;
+      });
+      const again = JSON.stringify(parsed);
+      return again.startsWith('{') && !/\\ud[89a-f]/.test(again) && text === text.trim();
+    }),
+    { numRuns: 1000 },
+  );
+  t.end();
+});
+
+t.test('it allows any object, compact or set out in lines', (t) => {
+  fc.assert(
+    fc.property(fc.dictionary(fc.string({ unit: 'binary' }), fc.jsonValue()), (value) => {
+      // Past the bounds on digits and white space lies what no model needs.
+      const written = JSON.stringify(value);
+      const short = !/\d{16}|e[+-]\d{3}/.test(written) && !written.includes('\x7f');
+      fc.pre(short && !/\n {21}/.test(JSON.stringify(value, null, 2)));
+      return grammar.reads(written) === 'whole' && grammar.reads(JSON.stringify(value, null, 2)) === 'whole';
+    }),
+    { numRuns: 300 },
+  );
+  t.end();
+});
+
+t.test('it begins with the object and ends with it', (t) => {
+  for (const text of [
+    '{}',
+    '{"a":{"b":[1,-0.5e+3,null]}}',
+    '{\n\t"a" : 1}'.replace(' :', ':'),
+    '{"\\ud83c\\udf89": true }',
+  ]) {
+    t.equal(grammar.reads(text), 'whole', text);
+  }
+  for (const text of ['', '{', '{"a"', '{"a":1', '{"a":"\\u12', '{"a":[[['])
+    t.equal(grammar.reads(text), 'begun', text);
+  for (const text of [
+    ...[
+      '[]',
+      ' {}',
+      '{} ',
+      '{}{}',
+      '"a"',
+      '1',
+      '{"a":1,}',
+      '{,}',
+      '{a:1}',
+      "{'a':1}",
+      '{"a":01}',
+      '{"a":.5}',
+      '{"a":1.}',
+    ],
+    ...['{"a":+1}', '{"a":NaN}', '{"a":"\n"}', '{"a":"\u0001"}', '{"a":"\\x41"}', '{"a":"\\ud83c"}', '{"a":"\\udf89"}'],
+    `{${'\n'.repeat(2)}`,
+    `{\n${' '.repeat(21)}`,
+    `{"a":${'1'.repeat(17)}`,
+    `{"a":1.${'1'.repeat(17)}`,
+    '{"a":1e100',
+  ]) {
+    t.equal(grammar.reads(text), 'no', JSON.stringify(text));
+  }
+  t.end();
+});

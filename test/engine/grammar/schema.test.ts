@@ -1,0 +1,241 @@
+import { Ajv } from 'ajv';
+import * as fc from 'fast-check';
+import t from 'tap';
+import { grammarText } from '../../../engine/grammar/gbnf.js';
+import { MAX_COUNTED, MAX_STACKS, MAX_VALUES, schemaGrammar } from '../../../engine/grammar/schema.js';
+import { Gbnf, seeded } from '../../support/gbnf.js';
+import { schemas, valueOf, type TestSchema } from '../../support/json-schemas.js';
+
+const ajv = new Ajv({ strict: false });
+
+function grammarOf(schema: unknown): Gbnf | undefined {
+  const made = schemaGrammar(schema);
+  if (made.kind === 'unservable') return undefined;
+  const text = grammarText(made.rule, [made]);
+  return text.kind === 'ok' ? new Gbnf(text.gbnf) : undefined;
+}
+
+const object = (properties: object, rest: object = {}): object => ({ type: 'object', properties, ...rest });
+const NODE = object({ value: { type: 'integer' }, next: { $ref: '#/$defs/node' } }, { required: ['value'] });
+
+/** [what, schema, texts it allows, texts it does not]. */
+const CASES: readonly (readonly [string, unknown, readonly string[], readonly string[]])[] = [
+  ['anything', {}, ['1', '{"a":[null]}', '"x"', 'true'], ['', 'x', '1 ']],
+  ['anything, said otherwise', true, ['{}'], ['x']],
+  ['anything described', { description: 'any', title: 'x', minimum: 3 }, ['1', '[]'], []],
+  ['string', { type: 'string' }, ['""', '"é\\n\\u00e9"'], ['1', '"\n"', 'null']],
+  ['integer', { type: 'integer', minimum: 5 }, ['0', '-12', '3'], ['1.0', '01', '1e3', '"1"']],
+  ['number', { type: 'number' }, ['0', '-1.5e-3', '10'], ['.5', '--1', 'NaN']],
+  ['boolean, null', { type: ['boolean', 'null'] }, ['true', 'false', 'null'], ['0', '"true"']],
+  ['enum', { enum: ['a"b\n', 'é', 1, null, '\ud83c'] }, ['"a\\"b\\n"', '"é"', '1', 'null', '"\\ud83c"'], ['"a"', '2']],
+  [
+    'an enum whose values begin alike',
+    { enum: ['a', 'ab', 'abc', '🎉', '🎊', '', 1, 12, 1.5, true] },
+    ['"a"', '"ab"', '"abc"', '"🎉"', '"🎊"', '""', '1', '12', '1.5', 'true'],
+    ['"abcd"', '"b"', '"', '1.', '2', '"🎉🎊"'],
+  ],
+  ['enum of a type', { type: 'string', enum: ['1', 1] }, ['"1"'], ['1']],
+  ['enum of a length', { enum: ['a', 'bb', '🎉'], maxLength: 1 }, ['"a"', '"🎉"'], ['"bb"']],
+  ['const', { const: { a: [1] } }, ['{"a":[1]}'], ['{"a": [1]}', '{}']],
+  ['lengths', { type: 'string', minLength: 1, maxLength: 3 }, ['"a"', '"🎉\\n\\ud83c\\udf89"'], ['""', '"aaaa"']],
+  ['a least length', { type: 'string', minLength: 2 }, ['"ab"', `"${'a'.repeat(600)}"`], ['"a"']],
+  ['a long length', { type: 'string', maxLength: 1000 }, [`"${'a'.repeat(1001)}"`], []],
+  ['pattern, format', { type: 'string', pattern: '^a+$', format: 'date' }, ['"b"'], ['1']],
+  ['array', { type: 'array', items: { type: 'integer' } }, ['[]', '[1]', '[1,2, 3\n]'], ['[1,]', '["a"]', '[,1]']],
+  ['any array', { type: 'array' }, ['[]', '[{},1]'], ['{}']],
+  ['array by its items', { items: { type: 'null' } }, ['[null]'], ['1', '[1]']],
+  ['items', { type: 'array', minItems: 1, maxItems: 2 }, ['[1]', '[1,2]'], ['[]', '[1,2,3]']],
+  ['one item', { type: 'array', maxItems: 1 }, ['[1]', '[]'], ['[1,2]']],
+  ['no items', { type: 'array', maxItems: 0 }, ['[]', '[ ]'], ['[1]']],
+  ['no possible item', { type: 'array', items: false }, ['[]'], ['[1]']],
+  [
+    'a prefix',
+    { prefixItems: [{ type: 'string' }, { type: 'integer' }], items: { type: 'null' }, minItems: 1, maxItems: 4 },
+    ['["a"]', '["a",1]', '["a",1,null]', '["a",1,null,null]'],
+    ['[]', '[1]', '["a","b"]', '["a",1,null,null,null]'],
+  ],
+  ['a prefix and no more', { prefixItems: [{}], items: false }, ['[]', '[1]'], ['[1,2]']],
+  ['a prefix cut', { prefixItems: [{}, {}, {}], maxItems: 2, minItems: 2 }, ['[1,2]'], ['[1]', '[1,2,3]']],
+  [
+    'object in order, optional or not',
+    object({ a: { type: 'integer' }, b: { type: 'string' }, c: {} }, { required: ['b'], additionalProperties: false }),
+    ['{"b":""}', '{"a":1,"b":""}', '{"b":"","c":[]}', '{\n  "a": 1,\n  "b": "",\n  "c": null\n}'],
+    ['{}', '{"a":1}', '{"b":1}', '{"b":"","a":1}', '{"b":"","d":1}', '{"b":"","b":""}', '{"b":"",}', '{,"b":""}'],
+  ],
+  [
+    'all optional',
+    object({ a: {}, b: {} }, { additionalProperties: false }),
+    ['{}', '{ }', '{"a":1}', '{"b":1}', '{"a":1,"b":2}'],
+    ['{"b":1,"a":2}', '{"a":1 "b":2}'],
+  ],
+  [
+    'others by default, and no declared name twice or spelled otherwise',
+    object({ ab: { type: 'integer' }, abc: { type: 'integer' } }),
+    ['{"ab":1,"x":[]}', '{"x":1}', '{"a":1,"abcd":2,"":3,"b":4}', '{"ab":1,"abc":2,"é":1}'],
+    ['{"ab":""}', '{"x":1,"ab":1}', '{"x":1,"ab":""}', '{"abc":""}', '{"\\u0061b":""}', '{"x":1,}'],
+  ],
+  [
+    'others of a schema',
+    object({ a: {} }, { additionalProperties: { type: 'integer' } }),
+    ['{"b":1,"c":2}', '{"a":"","b":1}'],
+    ['{"b":""}'],
+  ],
+  ['a map', { type: 'object', additionalProperties: { type: 'null' } }, ['{}', '{"a":null,"\\n":null}'], ['{"a":1}']],
+  ['any object', { type: 'object' }, ['{}', '{"a":{}}'], ['[]']],
+  ['required and not declared', object({}, { required: ['a'] }), ['{"a":1}', '{"a":1,"b":2}'], ['{}', '{"b":2}']],
+  [
+    'odd names',
+    object({ 'a"\n\ud83c': {}, '🎉': {} }, { additionalProperties: false }),
+    ['{"a\\"\\n\\ud83c":1,"🎉":1}'],
+    [],
+  ],
+  ['a property that cannot be', object({ a: false, b: {} }), ['{"b":1}', '{}'], ['{"a":1}', '{"b":1,"a":1}']],
+  [
+    'anyOf',
+    { anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'null' } }] },
+    ['""', '[null]'],
+    ['1', '[1]'],
+  ],
+  ['oneOf', { oneOf: [{ const: 'a' }, { const: 'b' }] }, ['"a"', '"b"'], ['"c"']],
+  [
+    'anyOf beside properties',
+    { ...object({ a: {}, b: {} }, { additionalProperties: false }), anyOf: [{ required: ['a'] }, { required: ['b'] }] },
+    ['{"a":1}', '{"b":1}', '{"a":1,"b":1}'],
+    ['{}'],
+  ],
+  [
+    'allOf',
+    { allOf: [object({ a: { type: 'number' } }, { required: ['a'] }), object({ a: { type: 'integer' }, b: {} })] },
+    ['{"a":1,"b":2}', '{"a":1}'],
+    ['{"a":1.5}', '{"b":1}'],
+  ],
+  [
+    'allOf that closes',
+    { allOf: [object({ a: {} }, { additionalProperties: false }), object({ b: {} })] },
+    ['{"a":1}', '{}'],
+    ['{"b":1}', '{"c":1}'],
+  ],
+  [
+    'types in common',
+    { allOf: [{ type: ['integer', 'string'] }, { type: ['number', 'null'] }] },
+    ['1'],
+    ['1.5', '""', 'null'],
+  ],
+  ['values in common', { allOf: [{ enum: [1, 2] }, { enum: [2, 3] }] }, ['2'], ['1', '3']],
+  ['definitions', { $ref: '#/definitions/a~1b', definitions: { 'a/b': { type: 'integer' } } }, ['1'], ['""']],
+  [
+    'a list that refers to itself',
+    { $ref: '#/$defs/node', $defs: { node: NODE } },
+    ['{"value":1}', '{"value":1,"next":{"value":2,"next":{"value":3}}}'],
+    ['{"value":1,"next":{}}', '{"value":1,"next":{"value":2,"next":3}}'],
+  ],
+  ['itself', { type: 'array', items: { $ref: '#' } }, ['[]', '[[],[[]]]'], ['[1]']],
+];
+
+t.test('a schema allows what it says and nothing else', (t) => {
+  for (const [what, schema, allowed, refused] of CASES) {
+    const grammar = grammarOf(schema);
+    for (const text of allowed) t.equal(grammar?.reads(text), 'whole', `${what}: ${encodeURIComponent(text)}`);
+    for (const text of refused) t.not(grammar?.reads(text), 'whole', `${what}: not ${encodeURIComponent(text)}`);
+  }
+  t.end();
+});
+
+t.test('what cannot be served says why', (t) => {
+  const deep = (depth: number): unknown => (depth === 0 ? {} : { allOf: [deep(depth - 1)] });
+  const twice = { anyOf: ['a', 'b'].map((name) => object({ [name]: { $ref: '#' } }, { required: [name] })) };
+  const alike = (depth: number): unknown =>
+    depth === 0
+      ? { type: 'null' }
+      : { anyOf: [1, 2].map((minItems) => ({ type: 'array', minItems, items: alike(depth - 1) })) };
+  for (const [what, schema, why] of [
+    ['nothing', false, /no value/],
+    ['no value at all', { enum: [] }, /no value/],
+    ['no common type', { allOf: [{ type: 'string' }, { type: 'null' }] }, /no value/],
+    ['required and impossible', object({ a: false }, { required: ['a'] }), /no value/],
+    ['required and closed', object({}, { required: ['a'], additionalProperties: false }), /no value/],
+    ['without end', object({ a: { $ref: '#' } }, { required: ['a'] }), /no value/],
+    ['bounds the wrong way', { type: 'string', minLength: 2, maxLength: 1 }, /no value/],
+    ['items the wrong way', { prefixItems: [{}], minItems: 2, maxItems: 1 }, /no value/],
+    ['a reference to nothing', { $ref: '#/$defs/a' }, /refers to/],
+    ['a reference to elsewhere', { $ref: 'https://example.com/a' }, /refers to/],
+    ['a reference to itself', { $ref: '#' }, /too deeply/],
+    ['a reference around', { $ref: '#/$defs/a', $defs: { a: { anyOf: [{ $ref: '#/$defs/a' }] } } }, /too deeply/],
+    ['deep combinations', deep(70), /too deeply/],
+    ['no schema', { items: 3 }, /neither/],
+    ['not even that', null, /neither/],
+    ['many alternatives', { anyOf: Array.from({ length: 300 }, () => ({ type: 'null' })) }, /alternatives/],
+    [
+      'alternatives multiplied',
+      { allOf: Array.from({ length: 20 }, () => ({ anyOf: [{ type: 'null' }, { const: null }] })) },
+      /alternatives/,
+    ],
+    ['two ways back', twice, /begin alike/],
+    ['alike at each level', alike(10), /begin alike/],
+    ['many items', { type: 'array', minItems: MAX_COUNTED + 1 }, /items/],
+  ] as const) {
+    t.match(schemaGrammar(schema), { kind: 'unservable', why }, what);
+  }
+  const wide = (length: number, required = false): object => {
+    const names = Array.from({ length }, (_, i) => `p${i}`);
+    return object(Object.fromEntries(names.map((name) => [name, {}])), required ? { required: names } : {});
+  };
+  t.match(schemaGrammar(wide(5000, true)), { kind: 'unservable', why: /too large/ });
+  t.match(schemaGrammar(wide(MAX_STACKS)), { kind: 'unservable', why: /in a row/ });
+  t.ok(grammarOf(wide(MAX_STACKS - 1)));
+  const values = (length: number): object => ({ enum: Array.from({ length }, (_, i) => i) });
+  t.match(schemaGrammar(values(MAX_VALUES + 1)), { kind: 'unservable', why: /enum/ });
+  t.equal(grammarOf(values(MAX_VALUES))?.reads(`${MAX_VALUES - 1}`), 'whole');
+  t.ok(grammarOf(alike(5)), 'and what is within the bounds is served');
+  t.end();
+});
+
+t.test('names are told apart by their prefix, and what is shared is the same', (t) => {
+  const [a, b] = ['a', 'b'].map((prefix) => schemaGrammar(object({ x: { enum: [prefix] } }), prefix));
+  if (a?.kind !== 'ok' || b?.kind !== 'ok') throw new Error('unservable');
+  const text = grammarText(`${a.rule} "," ${b.rule}`, [a, b]);
+  if (text.kind !== 'ok') throw new Error('unservable');
+  const grammar = new Gbnf(text.gbnf);
+  t.equal(grammar.reads('{"x":"a"},{"x":"b"}'), 'whole');
+  t.equal(grammar.reads('{"x":"a"},{"x":"a"}'), 'no');
+  const names = text.gbnf.split('\n').map((line) => line.split(' ::= ')[0]);
+  t.equal(new Set(names).size, names.length);
+  t.end();
+});
+
+t.test('whatever a schema’s grammar allows is JSON that is valid against it', (t) => {
+  fc.assert(
+    fc.property(schemas, fc.integer(), (schema, seed) => {
+      const grammar = grammarOf(schema);
+      fc.pre(grammar !== undefined);
+      const valid = ajv.compile(schema);
+      const random = seeded(seed);
+      for (let i = 0; i < 5; i++) {
+        const text = grammar.write(random);
+        if (!valid(JSON.parse(text))) throw new Error(text);
+      }
+    }),
+    { numRuns: 400 },
+  );
+  t.end();
+});
+
+t.test('a value that is valid against a schema is allowed by its grammar', (t) => {
+  let values = 0;
+  fc.assert(
+    fc.property(schemas, fc.integer(), (schema: TestSchema, seed) => {
+      const valid = ajv.compile(schema);
+      const random = seeded(seed);
+      for (let i = 0; i < 5; i++) {
+        const value = valueOf(schema, random);
+        if (value === undefined || !valid(value)) continue;
+        values += 1;
+        const text = JSON.stringify(value);
+        if (grammarOf(schema)?.reads(text) !== 'whole') throw new Error(text);
+      }
+    }),
+    { numRuns: 400 },
+  );
+  t.ok(values > 400, `${values} values`);
+  t.end();
+});

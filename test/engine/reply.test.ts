@@ -1,0 +1,156 @@
+import t from 'tap';
+import type { Sampler, Sampling } from '../../engine/decoder.js';
+import type { GenerateJob, Output, ReplyFormat } from '../../engine/protocol.js';
+import { Reply } from '../../engine/reply.js';
+import type { ModelTokens } from '../../engine/task.js';
+import { FakeDecoder } from '../support/fake-decoder.js';
+
+const TEXTS = ['', 'Hi', ' .<', 'call>', '[CALL]', 'look{', '"a":1', '}', '</call>', ' bye', 'go{}', 'zzz', '<call>'];
+const END = 0;
+const CONTROL = TEXTS.indexOf('[CALL]');
+
+const model: ModelTokens = {
+  isEnd: (token) => token === END,
+  bytes: (token) => (token === CONTROL ? new Uint8Array(0) : Buffer.from(TEXTS[token] ?? '')),
+  control: (token) => (token === CONTROL ? '[CALL]' : undefined),
+};
+
+const SYNTAX = { mark: '<call>', open: '<call>', between: '', close: '</call>', next: '</call><call>' };
+const GBNF = 'calls ::= "…"';
+
+interface Run {
+  readonly outputs: readonly Output[];
+  /** What was asked of the sampler. */
+  readonly log: readonly string[];
+  readonly sampling: Sampling | undefined;
+}
+
+/** A reply of these texts, a token each, until it is over. */
+function run(format: ReplyFormat, texts: readonly string[], more: Partial<GenerateJob> = {}, holds = true): Run {
+  const log: string[] = [];
+  let sampling: Sampling | undefined;
+  const sampler: Sampler = {
+    hold: (gbnf, tokens) => {
+      log.push(`hold ${JSON.stringify(gbnf)} ${tokens.join(' ')}`);
+      return holds;
+    },
+    release: () => log.push('release'),
+    dispose: () => undefined,
+  };
+  const decoder = Object.assign(new FakeDecoder(() => END), {
+    sampler: (given: Sampling) => {
+      sampling = given;
+      return sampler;
+    },
+  });
+  const job = { prompt: Uint32Array.of(1), n: 1, seats: 1, maxTokens: 20, temperature: 0, topP: 1, seed: 1, stops: [] };
+  const penalties = { frequencyPenalty: 0, presencePenalty: 0 };
+  const reply = new Reply(1, 0, { ...job, ...penalties, format, ...more }, model, decoder);
+  const outputs: Output[] = [];
+  for (const text of texts) if (!reply.over) reply.accept(TEXTS.indexOf(text), outputs);
+  return { outputs, log, sampling };
+}
+
+const common = { id: 1, choice: 0 };
+const content = (text: string, tokens: number): Output => ({
+  ...common,
+  kind: 'piece',
+  channel: 'content',
+  text,
+  tokens,
+});
+const end = (reason: 'stop' | 'length' | 'tool_calls', completionTokens: number, matchedStop?: number): Output => ({
+  ...common,
+  kind: 'finished',
+  reason,
+  completionTokens,
+  reasoningTokens: 0,
+  ...(matchedStop !== undefined && { matchedStop }),
+});
+const part = (index: number, text: string, tokens: number, name?: string): Output => ({
+  ...common,
+  kind: 'call',
+  index,
+  arguments: text,
+  tokens,
+  ...(name !== undefined && { name }),
+});
+
+const LOOK = ['Hi', ' .<', 'call>', 'look{', '"a":1', '}', '</call>'];
+const calls = { syntax: SYNTAX, functions: ['look', 'go'], single: false, gbnf: GBNF };
+
+t.test('a call is held from the token that its mark begins in to its close', (t) => {
+  const { outputs, log } = run({ calls, markers: [] }, [...LOOK, ' bye', '<call>', 'go{}', '</call>', '']);
+  t.same(outputs, [
+    content('Hi', 1),
+    content(' .', 2),
+    part(0, '', 4, 'look'),
+    part(0, '{', 4),
+    part(0, '"a":1', 5),
+    part(0, '}', 6),
+    content(' bye', 8),
+    part(1, '', 10, 'go'),
+    part(1, '{}', 10),
+    end('tool_calls', 12, END),
+  ]);
+  t.same(log, [
+    `hold ${JSON.stringify(`root ::= " ." calls\n${GBNF}`)} 2 3`,
+    'release',
+    `hold ${JSON.stringify(`root ::= calls\n${GBNF}`)} 12`,
+    'release',
+  ]);
+  t.end();
+});
+
+t.test('a call that the grammar does not take up is text', (t) => {
+  const { outputs, log } = run({ calls, markers: [] }, [...LOOK, ''], {}, false);
+  t.equal(outputs.map((output) => (output.kind === 'piece' ? output.text : '')).join(''), LOOK.join(''));
+  t.same(outputs.at(-1), end('stop', 8, END));
+  t.equal(log.length, 1, 'held once, and never let go');
+  t.end();
+});
+
+t.test('a reply that may call once ends with its call', (t) => {
+  const { outputs } = run({ calls: { ...calls, single: true }, markers: [] }, [...LOOK, ' bye', '']);
+  t.same(outputs.slice(-2), [part(0, '}', 6), end('tool_calls', 6)]);
+  t.end();
+});
+
+t.test('a reply with as many calls as an answer takes ends with the last', (t) => {
+  const many = Array.from({ length: 130 }, () => ['<call>', 'go{}', '</call>']).flat();
+  const { outputs } = run({ calls, markers: [] }, many, { maxTokens: 1000 });
+  t.same(outputs.slice(-2), [part(127, '{}', 383), end('tool_calls', 383)]);
+  t.end();
+});
+
+t.test('a reply cut off within a call says length', (t) => {
+  const { outputs } = run({ calls, markers: [] }, LOOK, { maxTokens: 5 });
+  t.same(outputs.slice(-2), [part(0, '"a":1', 5), end('length', 5)]);
+  t.end();
+});
+
+t.test('stop strings end the content and not a call', (t) => {
+  const { outputs } = run({ calls, markers: [] }, [...LOOK, ' bye', ''], { stops: ['"a"', 'bye'] });
+  t.same(outputs.at(-3), part(0, '}', 6));
+  t.match(outputs.at(-1), { kind: 'finished', reason: 'tool_calls', matchedStop: 'bye' });
+  t.end();
+});
+
+t.test('control tokens are text where the format names them', (t) => {
+  const syntax = { mark: '[CALL]', open: '[CALL]', between: '', close: '' };
+  const format = { calls: { ...calls, syntax }, markers: ['[CALL]'] };
+  const named = run(format, ['[CALL]', 'go{}', '']);
+  t.same(named.outputs[0], part(0, '', 2, 'go'));
+  t.same(named.sampling?.markers, ['[CALL]'], 'and may be sampled while held');
+  t.same(run({ ...format, markers: [] }, ['[CALL]', 'go{}', '']).outputs[0], content('go{}', 2));
+  t.end();
+});
+
+t.test('a reply that is held as a whole needs no more holding for its calls', (t) => {
+  const held = { syntax: SYNTAX, functions: calls.functions, single: false };
+  const format = { calls: held, grammar: { gbnf: 'root ::= "x"' }, markers: [] };
+  const { log, outputs } = run(format, [...LOOK, '']);
+  t.same(log, ['hold "root ::= \\"x\\"" ']);
+  t.match(outputs.at(-1), { reason: 'tool_calls' });
+  t.end();
+});

@@ -1,0 +1,68 @@
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
+import { sourceRoot } from '../support/source-root.js';
+import type { GoldenConversation } from './conversations.js';
+
+/** Where `make goldens` puts its findings. */
+export const GOLDENS_FILE = `${sourceRoot}/test/goldens/templates.json`;
+
+/** Hashes alone: the rendered texts hold the templates' own words, which are not ours to commit. */
+export interface Goldens {
+  /** The commit of the bundle that llama-server and the templates are of. */
+  readonly llama: string;
+  /** By template, then by conversation. */
+  readonly templates: Readonly<Record<string, Readonly<Record<string, Outcome>>>>;
+}
+
+/** A rendered prompt's hash; `none`: it was not rendered. */
+export type Outcome = string;
+
+export async function readGoldens(): Promise<Goldens> {
+  return JSON.parse(await readFile(GOLDENS_FILE, 'utf8')) as Goldens;
+}
+
+/**
+ * What became of it on our side. A template without tools is not given any, since we refuse that; llama-server's must then come out as
+ * if there had been none.
+ */
+export function ourOutcome({ template, vocabulary }: PromptParts, conversation: GoldenConversation): Outcome {
+  const { messages, tools, reasoningEffort } = conversation;
+  const rendered = template.render(
+    { messages, ...(tools && template.capabilities.tools && { tools }) },
+    { addGenerationPrompt: true, ...(reasoningEffort !== undefined && { reasoningEffort }) },
+  );
+  if (rendered.kind === 'failed') return 'none';
+  // llama.cpp leaves a BOS that its tokenizer will add out of the text; tokenizePrompt() does it with the tokens.
+  const { addBos, bos } = vocabulary;
+  const own = addBos && bos !== undefined && rendered.text.startsWith(bos.text) ? bos.text.length : 0;
+  return outcomeOf(rendered.text.slice(own));
+}
+
+/** undefined: it was not rendered. */
+export function outcomeOf(prompt: string | undefined): Outcome {
+  return prompt === undefined ? 'none' : promptHash(prompt, new Date());
+}
+
+const DAY_MS = 86_400_000;
+
+/** SHA-256 of a rendered prompt, in hex, with the dates of today and yesterday in whatever form made equal. `now`: when it was rendered. */
+function promptHash(text: string, now: Date): string {
+  const undated = [now, new Date(now.getTime() - DAY_MS)]
+    .flatMap(datesOf)
+    .reduce((rest, date) => rest.replaceAll(date, 'DATE'), text);
+  return createHash('sha256').update(undated).digest('hex');
+}
+
+/** A day as templates write it: 2026-01-31, January 31, 2026, 31 Jan 2026, Jan 31 2026; in local time, as both renderers. */
+function datesOf(date: Date): string[] {
+  const part = (options: Intl.DateTimeFormatOptions): string => date.toLocaleDateString('en-US', options);
+  const [year, month, day] = [`${date.getFullYear()}`, part({ month: '2-digit' }), part({ day: '2-digit' })];
+  const short = part({ month: 'short' });
+  return [
+    `${year}-${month}-${day}`,
+    `${part({ month: 'long' })} ${day}, ${year}`,
+    `${day} ${short} ${year}`,
+    `${short} ${day} ${year}`,
+  ];
+}

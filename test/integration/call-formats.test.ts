@@ -1,0 +1,113 @@
+/** Calls over HTTP from models that write them otherwise than our own: the templates are real, the weights are noise. */
+import t, { type Test } from 'tap';
+import { modelWithTemplate } from '../support/prompt-models.js';
+import { Sidecar } from '../support/sidecar.js';
+
+const TEMPLATES = {
+  llama: 'meta-llama-Llama-3.1-8B-Instruct',
+  mistral: 'mistralai-Mistral-Nemo-Instruct-2407',
+  named: 'Mistral-Small-3.2-24B-Instruct-2506',
+  wrapped: 'Qwen3-Coder',
+  toolless: 'google-gemma-2-2b-it',
+} as const;
+
+const models = await Promise.all(
+  Object.entries(TEMPLATES).map(async ([id, template]) => ({
+    id,
+    kind: 'chat',
+    file: await modelWithTemplate(template),
+    seats: 1,
+    contextPerSeat: 2048,
+  })),
+);
+const sidecar = await Sidecar.start(t, { config: { models } });
+
+const TOOLS = ['look', 'go'].map((name) => ({
+  type: 'function',
+  function: {
+    name,
+    description: 'A tool',
+    parameters: {
+      type: 'object',
+      properties: { at: { type: 'string', enum: ['here', '"there"'] } },
+      required: ['at'],
+      additionalProperties: false,
+    },
+  },
+}));
+
+interface Completion {
+  readonly choices: readonly {
+    readonly finish_reason: string;
+    readonly message: { readonly content: string | null; readonly tool_calls?: readonly Call[] };
+  }[];
+}
+
+interface Call {
+  readonly id: string;
+  readonly type: string;
+  readonly index?: number;
+  readonly function: { readonly name: string; readonly arguments: string };
+}
+
+async function ask(model: string, more: object): Promise<Response> {
+  return sidecar.post('/chat/completions', {
+    model,
+    messages: [{ role: 'user', content: 'Go.' }],
+    tools: TOOLS,
+    max_completion_tokens: 300,
+    ...more,
+  });
+}
+
+async function reply(t: Test, model: string, more: object): Promise<Completion['choices'][number]> {
+  const response = await ask(model, more);
+  t.equal(response.status, 200);
+  const [choice] = ((await response.json()) as Completion).choices;
+  if (choice === undefined) throw new Error('no choice');
+  for (const call of choice.message.tool_calls ?? []) {
+    t.match(call.function.name, /^(look|go)$/);
+    t.match(JSON.parse(call.function.arguments), { at: /^(here|"there")$/ });
+  }
+  return choice;
+}
+
+for (const model of ['llama', 'mistral', 'named', 'wrapped'] as const) {
+  t.test(`${model}: a call that is required, and the next turn`, async (t) => {
+    const { finish_reason: reason, message } = await reply(t, model, { tool_choice: 'required', seed: 1 });
+    t.match(reason, /^(tool_calls|length)$/, 'noise may go on calling');
+    const calls = message.tool_calls ?? [];
+    t.ok(calls.length > 0);
+    t.equal(message.content, null);
+    const results = calls.map(({ id }) => ({ role: 'tool', tool_call_id: id, content: 'done' }));
+    const messages = [{ role: 'user', content: 'Go.' }, message, ...results];
+    const next = await ask(model, { messages, max_completion_tokens: 4 });
+    t.equal(next.status, 200, 'the calls go back into the template, ids and all');
+    await next.body?.cancel();
+  });
+
+  t.test(`${model}: one call, of the function that was named`, async (t) => {
+    const named = { type: 'function', function: { name: 'go' } };
+    for (const seed of [1, 2]) {
+      const { message } = await reply(t, model, { tool_choice: named, seed });
+      t.same(
+        message.tool_calls?.map((call) => call.function.name),
+        ['go'],
+      );
+    }
+  });
+
+  t.test(`${model}: what is not a call is content`, async (t) => {
+    for (const seed of [1, 2, 3]) {
+      const { message } = await reply(t, model, { seed });
+      t.not(message.content ?? message.tool_calls, '');
+      t.notMatch(message.content ?? '', /"response"|tool_calls/, 'and not what it came wrapped in');
+    }
+  });
+}
+
+t.test('a template without tools', async (t) => {
+  const response = await ask('toolless', {});
+  t.equal(response.status, 422);
+  t.match(await response.json(), { error: { code: 'unprocessable', param: 'tools' } });
+});

@@ -1,0 +1,173 @@
+/** Calls on a real decoder with real grammars, which the noise of a random model drives into whatever they leave open. */
+import t, { type Test } from 'tap';
+import type { Decoder, PartResult, Sampler } from '../../../engine/decoder.js';
+import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
+import type { CallSyntax, EngineSetup, GenerateJob, Output } from '../../../engine/protocol.js';
+import { loadRuntime } from '../../../engine/runtime.js';
+import { StepLoop } from '../../../engine/steps.js';
+import { testModel } from '../../support/models.js';
+import { modelWithVocabulary } from '../../support/prompt-models.js';
+
+const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8];
+
+const FUNCTIONS = [
+  {
+    name: 'look',
+    parameters: {
+      type: 'object',
+      properties: { at: { enum: ['here', '"there" {e}'] }, often: { type: 'boolean' } },
+      required: ['at'],
+      additionalProperties: false,
+    },
+  },
+  { name: 'go', parameters: { type: 'object', properties: {}, additionalProperties: false } },
+];
+const ALLOWED = /^(look|go) (\{\s*\}|\{\s*"at":\s*("here"|"\\"there\\" \{e\}")\s*(,\s*"often":\s*(true|false)\s*)?\})$/;
+
+interface Engine {
+  /** Runs a reply to its end. */
+  readonly run: (seed: number, format: GenerateJob['format']) => Promise<readonly Output[]>;
+  /** All tokens sampled. */
+  readonly sampled: number[];
+  /** Grammars held, with whether they took up the text that was there. */
+  readonly holds: { readonly gbnf: string; readonly took: boolean }[];
+  /** A control token by its name. */
+  readonly token: (text: string) => number;
+}
+
+async function start(t: Test, file: string): Promise<Engine> {
+  const setup: EngineSetup = {
+    file,
+    kind: 'chat',
+    seats: 1,
+    contextPerSeat: 512,
+    threads: 1,
+    gpu: false,
+    prefillTokensPerStep: 64,
+    prefillShare: 100,
+    prefixReuse: 'off',
+    heartbeatMs: 1000,
+  };
+  const runtime = await loadRuntime(setup);
+  t.teardown(() => runtime.dispose());
+  const sampled: number[] = [];
+  const holds: Engine['holds'] = [];
+  const { decoder } = runtime;
+  const watched = Object.create(decoder, {
+    step: {
+      value: async (...given: Parameters<Decoder['step']>): Promise<PartResult[]> => {
+        const results = await decoder.step(...given);
+        for (const result of results) if (result.kind === 'token') sampled.push(result.token);
+        return results;
+      },
+    },
+    truncate: { value: decoder.truncate.bind(decoder) },
+    sampler: {
+      value: (...given: Parameters<Decoder['sampler']>): Sampler => {
+        const sampler = decoder.sampler(...given);
+        const hold = sampler.hold.bind(sampler);
+        sampler.hold = (gbnf, tokens) => {
+          const took = hold(gbnf, tokens);
+          holds.push({ gbnf, took });
+          return took;
+        };
+        return sampler;
+      },
+    },
+  }) as Decoder;
+  const run = (seed: number, format: GenerateJob['format']): Promise<readonly Output[]> =>
+    new Promise((resolve) => {
+      const outputs: Output[] = [];
+      const loop = new StepLoop(watched, runtime.tokens, setup, (_, outs) => {
+        outputs.push(...outs);
+        if (outs.some(({ kind }) => kind === 'done' || kind === 'failed')) resolve(outputs);
+      });
+      const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed };
+      // Another prompt each time: what a random model says first is much the same, whatever the seed.
+      const prompt = Uint32Array.from({ length: 8 }, (_, i) => 60 + i * seed);
+      loop.generate(1, { prompt, n: 1, seats: 1, maxTokens: 400, ...sampling, stops: [], ...(format && { format }) });
+    });
+  const token = (text: string): number => {
+    for (let i = 0; i < runtime.vocabulary; i++) if (runtime.tokens.control(i) === text) return i;
+    throw new Error('no such control token');
+  };
+  return { run, sampled, holds, token };
+}
+
+/** The calls of a reply, as `NAME ARGUMENTS`; the last may be unfinished. */
+function callsOf(outputs: readonly Output[]): string[] {
+  const calls: string[] = [];
+  for (const output of outputs) {
+    if (output.kind !== 'call') continue;
+    if (output.name !== undefined) calls.push(`${output.name} `);
+    calls.push((calls.pop() ?? '') + output.arguments);
+  }
+  return calls;
+}
+
+function rulesOf(syntax: CallSyntax): string {
+  const rules = callRules(syntax, FUNCTIONS, { single: false, answer: false });
+  if (rules.kind !== 'ok') throw new Error(rules.why);
+  return rules.gbnf;
+}
+
+t.test('a reply is free until a call begins, held until it is over, and free again', async (t) => {
+  const { run, holds } = await start(t, await testModel());
+  // A mark that noise writes all the time, in tokens that begin before it and end behind it.
+  const syntax: CallSyntax = {
+    mark: 'e',
+    open: 'e{"name": "',
+    between: '", "arguments": ',
+    next: '}e{"name": "',
+    close: '}',
+  };
+  const functions = FUNCTIONS.map(({ name }) => name);
+  let calls = 0;
+  let goesOn = false;
+  for (const seed of SEEDS) {
+    const outputs = await run(seed, {
+      calls: { syntax, functions, single: false, gbnf: rulesOf(syntax) },
+      markers: [],
+    });
+    const end = outputs.at(-2);
+    const made = callsOf(outputs);
+    if (end?.kind === 'finished' && end.reason === 'length' && !ALLOWED.test(made.at(-1) ?? '')) made.pop();
+    for (const call of made) t.match(call, ALLOWED);
+    calls += made.length;
+    const kinds = outputs.map(({ kind }) => kind);
+    goesOn ||= made.length > 0 && kinds.lastIndexOf('piece') > kinds.indexOf('call');
+  }
+  t.ok(goesOn, 'with content behind a call');
+  const took = holds.filter((hold) => hold.took);
+  t.ok(calls > SEEDS.length, `${calls} calls`);
+  t.ok(
+    took.some(({ gbnf }) => !gbnf.startsWith('root ::= calls')),
+    'some marks begin within a token',
+  );
+  t.ok(
+    holds.some((hold) => !hold.took),
+    'some tokens go on behind the mark as no call does, and stay text',
+  );
+});
+
+t.test('a mark that is one control token may be sampled while held, and no other may', async (t) => {
+  const { run, sampled, token } = await start(t, await modelWithVocabulary('llama-bpe'));
+  const mark = token('<|start_header_id|>');
+  const syntax: CallSyntax = {
+    mark: '<|start_header_id|>',
+    open: '<|start_header_id|>{"name": "',
+    between: '", "parameters": ',
+    close: '}',
+  };
+  const functions = FUNCTIONS.map(({ name }) => name);
+  const format = { calls: { syntax, functions, single: true }, grammar: { gbnf: callGrammar(rulesOf(syntax)) } };
+  for (const markers of [['<|start_header_id|>'], []]) {
+    sampled.length = 0;
+    for (const seed of SEEDS) {
+      const outputs = await run(seed, { ...format, markers });
+      t.match(callsOf(outputs), [ALLOWED]);
+      t.match(outputs.at(-2), { kind: 'finished', reason: 'tool_calls' });
+    }
+    t.equal(sampled.includes(mark), markers.length > 0);
+  }
+});

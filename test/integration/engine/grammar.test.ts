@@ -1,0 +1,258 @@
+import * as fc from 'fast-check';
+import { getLlama, LlamaLogLevel, type LlamaContext, type Token } from 'node-llama-cpp';
+import t, { type Test } from 'tap';
+import { BatchDecoder } from '../../../engine/batch-decoder.js';
+import type { Decoder, Sampler, Sampling } from '../../../engine/decoder.js';
+import { grammarText, heldBehind, MAX_GRAMMAR_CHARACTERS } from '../../../engine/grammar/gbnf.js';
+import { dataGrammar } from '../../../engine/grammar/json.js';
+import { schemaGrammar } from '../../../engine/grammar/schema.js';
+import { Grammars, MAX_GRAMMARS } from '../../../engine/grammars.js';
+import { IteratorDecoder, sequenceOrder } from '../../../engine/iterator-decoder.js';
+import { Gbnf, seeded } from '../../support/gbnf.js';
+import { schemas } from '../../support/json-schemas.js';
+import { testModel } from '../../support/models.js';
+
+const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 400 };
+const THREADS = 1;
+/** Two texts of which the model would write neither. */
+const CHOICE = 'root ::= "{\\"verdict\\":" ("true" | "false") "}"';
+
+const llama = await getLlama({
+  gpu: false,
+  build: 'never',
+  logLevel: LlamaLogLevel.disabled,
+  maxThreads: THREADS,
+});
+const model = await llama.loadModel({ modelPath: await testModel() });
+t.teardown(() => llama.dispose());
+
+const CONTEXT = 512;
+type Make = (context: LlamaContext) => Promise<Decoder>;
+const DECODERS: Readonly<Record<string, Make>> = {
+  iterators: async (context) => new IteratorDecoder(context, true),
+  batches: async (context) => {
+    const made = await BatchDecoder.over(context, THREADS);
+    if (!made) throw new Error('the layer below is not the one that batch-decoder.ts knows');
+    return made;
+  },
+};
+
+/** Runs a script on a fresh context of each decoder, and checks that both make the same of it. */
+async function both<T>(t: Test, script: (decoder: Decoder) => Promise<T>): Promise<T> {
+  const results: T[] = [];
+  for (const make of Object.values(DECODERS)) {
+    const context = await model.createContext({
+      sequences: 2,
+      contextSize: CONTEXT,
+      batchSize: 128,
+      threads: THREADS,
+      batching: { itemPrioritizationStrategy: sequenceOrder },
+    });
+    results.push(await script(await make(context)));
+    await context.dispose();
+  }
+  t.same(results[1], results[0], 'both decoders make the same of it');
+  return results[0]!;
+}
+
+const PROMPT = Uint32Array.from({ length: 20 }, (_, i) => 60 + ((i * 7) % 90));
+
+/** Tokens of one reply, to the end token or `count`; `before(i)` is called before token i. A fault ends it as its reason. */
+async function reply(
+  decoder: Decoder,
+  sampling: Sampling,
+  count: number,
+  before: (sampler: Sampler, i: number) => void = () => undefined,
+): Promise<(number | string)[]> {
+  const sampler = decoder.sampler(sampling);
+  await decoder.truncate(0, 0);
+  const made: (number | string)[] = [];
+  let tokens = PROMPT;
+  while (made.length < count) {
+    before(sampler, made.length);
+    const [result] = await decoder.step([{ kind: 'sample', sequence: 0, tokens, sampler }]);
+    if (result?.kind === 'token') made.push(result.token);
+    if (result?.kind !== 'token') {
+      made.push(result?.kind === 'fault' ? result.reason : 'nothing');
+      break;
+    }
+    if (isEnd(result.token)) break;
+    tokens = Uint32Array.of(result.token);
+  }
+  sampler.dispose();
+  return made;
+}
+
+const isEnd = (token: number | string | undefined): boolean =>
+  typeof token === 'number' && model.isEogToken(token as Token);
+
+/** Their text without the end token, as they are written byte by byte. */
+function textOf(tokens: readonly (number | string)[]): string {
+  return model.detokenize(tokens.filter((token) => !isEnd(token)) as Token[], true);
+}
+
+const from = (gbnf: string) => (sampler: Sampler, i: number) => {
+  if (i === 0) sampler.hold(gbnf, []);
+};
+
+t.test('JSON mode: whatever the model wants, the reply is an object or on its way to one', async (t) => {
+  const grammar = new Gbnf(dataGrammar);
+  const ended: string[] = [];
+  for (const temperature of [0, 1, 2]) {
+    for (const seed of [1, 2, 3]) {
+      const tokens = await both(t, (decoder) =>
+        reply(decoder, { ...GREEDY, temperature, seed }, 150, from(dataGrammar)),
+      );
+      const text = textOf(tokens);
+      const whole = isEnd(tokens.at(-1));
+      t.equal(grammar.reads(text), whole ? 'whole' : 'begun', `temperature ${temperature}, seed ${seed}`);
+      if (whole) ended.push(text);
+    }
+  }
+  for (const text of ended) t.type(JSON.parse(text), 'object');
+});
+
+t.test('a finished grammar lets the reply end and nothing else', async (t) => {
+  for (const sampling of [GREEDY, { ...GREEDY, temperature: 2 }, { ...GREEDY, frequencyPenalty: 2, temperature: 1 }]) {
+    const tokens = await both(t, (decoder) => reply(decoder, sampling, 100, from(CHOICE)));
+    t.ok(isEnd(tokens.at(-1)));
+    t.match(textOf(tokens), /^\{"verdict":(true|false)\}$/);
+  }
+});
+
+t.test('a reply is held behind a text, free before it', async (t) => {
+  const plain = await both(t, (decoder) => reply(decoder, GREEDY, 30));
+  // Of whole tokens, and its first place is the reply's beginning: within a token what follows would be held already.
+  const marker = textOf(plain.slice(0, 3));
+  const tokens = await both(t, (decoder) => reply(decoder, GREEDY, 100, from(heldBehind(marker, CHOICE))));
+  t.ok(isEnd(tokens.at(-1)));
+  t.same(tokens.slice(0, 3), plain.slice(0, 3), 'the same as it would be unheld');
+  t.match(textOf(tokens.slice(3)), /^[ \n]{0,2}\{"verdict":(true|false)\}$/);
+  const never = await both(t, (decoder) => reply(decoder, GREEDY, 30, from(heldBehind('\u2028', CHOICE))));
+  t.same(never, plain, 'and where the text does not come it is not held');
+});
+
+t.test('a grammar takes up what was sampled before', async (t) => {
+  const plain = await both(t, (decoder) => reply(decoder, GREEDY, 40));
+  const begun = textOf(plain.slice(0, 10));
+  const grammar = (text: string): string => `root ::= ${JSON.stringify(text)} "!"`;
+  for (const [what, text, holds] of [
+    ['as a whole', begun, true],
+    ['in part', begun.slice(0, -1), false],
+    ['not at all', 'x', false],
+  ] as const) {
+    let held: boolean | undefined;
+    const tokens = await both(t, (decoder) =>
+      reply(decoder, GREEDY, 40, (sampler, i) => {
+        if (i === 10) held = sampler.hold(grammar(text), plain.slice(0, 10) as number[]);
+      }),
+    );
+    t.equal(held, holds, what);
+    if (holds) t.same([textOf(tokens), isEnd(tokens.at(-1))], [`${begun}!`, true]);
+    else t.same(tokens, plain, 'and goes on unheld');
+  }
+  await both(t, async (decoder) => {
+    const sampler = decoder.sampler(GREEDY);
+    const end = [...model.iterateAllTokens()].find(isEnd) ?? -1;
+    t.equal(sampler.hold('root ::= ""', [end]), false, 'an end token is no text');
+    sampler.dispose();
+  });
+});
+
+t.test('a released reply goes on as it likes, and one may be held anew', async (t) => {
+  const plain = await both(t, (decoder) => reply(decoder, GREEDY, 20));
+  const tokens = await both(t, (decoder) =>
+    reply(decoder, GREEDY, 20, (sampler, i) => {
+      if (i === 0) sampler.hold(CHOICE, []);
+      if (i === 0) sampler.release();
+      if (i === 15) sampler.hold('root ::= "a"', []);
+      if (i === 15) sampler.hold('root ::= "b"', []);
+    }),
+  );
+  t.same(tokens.slice(0, 15), plain.slice(0, 15));
+  t.equal(textOf(tokens.slice(15)), 'b');
+});
+
+t.test('a held reply leaves nothing to the next one', async (t) => {
+  for (const sampling of [GREEDY, { ...GREEDY, temperature: 1 }, { ...GREEDY, frequencyPenalty: 1 }]) {
+    await both(t, async (decoder) => {
+      const first = await reply(decoder, sampling, 20);
+      await reply(decoder, sampling, 5, from(CHOICE));
+      t.same(await reply(decoder, sampling, 20), first);
+      const held = await reply(decoder, sampling, 20, from(CHOICE));
+      t.same(await reply(decoder, sampling, 20, from(CHOICE)), held, 'nor to the next one held alike');
+      return held;
+    });
+  }
+});
+
+t.test('a grammar that is none faults its own reply and no other', async (t) => {
+  for (const bad of [
+    ...['', 'root ::= "a', 'root ::= x', 'other ::= "a"', 'root ::= root "a" | "b"', 'root ::= "a"{5000}', '\0'],
+    `root ::= ${'('.repeat(20)}`,
+    `root ::= ${'('.repeat(MAX_GRAMMAR_CHARACTERS / 2)}`,
+    'root ::= "a"{5,2}',
+    `root ::= "${'x'.repeat(2 * MAX_GRAMMAR_CHARACTERS)}"`,
+    `a ::= "x"{0,2000}\nroot ::= ${'a{0,2000} '.repeat(2000)}`,
+  ]) {
+    const results = await both(t, async (decoder) => {
+      const failed = await reply(decoder, GREEDY, 3, (sampler, i) => {
+        if (i === 1) t.ok(sampler.hold(bad, []));
+      });
+      return { failed, next: await reply(decoder, GREEDY, 3) };
+    });
+    t.same(results.failed, [results.next[0], 'GrammarError'], encodeURIComponent(bad.slice(0, 30)));
+    t.equal(results.next.length, 3);
+  }
+});
+
+t.test('a held reply has no tokens without a text of their own', async (t) => {
+  const control = [...model.iterateAllTokens()].find(
+    (token) => model.getTokenAttributes(token).control && !isEnd(token),
+  );
+  const text = model.detokenize([control as Token], true);
+  // Penalized more each time, the tokens that spell it become less likely than it in the end.
+  const penalized = { ...GREEDY, frequencyPenalty: 2, presencePenalty: 2 };
+  const times = 20;
+  const gbnf = `root ::= ${JSON.stringify(text)}{${times}}`;
+  const tokens = await both(t, (decoder) => reply(decoder, penalized, 400, from(gbnf)));
+  t.equal(textOf(tokens), text.repeat(times));
+  t.notOk(tokens.includes(control as number));
+});
+
+t.test('so many grammars are kept compiled, and an older one is compiled again', (t) => {
+  const grammars = Grammars.of(model);
+  for (let i = 0; i < MAX_GRAMMARS + 5; i++) t.equal(grammars?.take(`root ::= "${i}"`, []).kind, 'state');
+  t.equal(grammars?.size, MAX_GRAMMARS);
+  t.equal(grammars?.take('root ::= "0"', []).kind, 'state');
+  t.equal(grammars?.take('none', []).kind, 'invalid');
+  t.equal(grammars?.size, MAX_GRAMMARS);
+  t.end();
+});
+
+t.test('llama.cpp reads the grammars as our reader does', (t) => {
+  const { _bindings: bindings } = llama as unknown as {
+    _bindings: { AddonGrammar: new (gbnf: string, options: object) => { isTextCompatible(text: string): boolean } };
+  };
+  const open = (gbnf: string): { isTextCompatible(text: string): boolean } =>
+    new bindings.AddonGrammar(gbnf, { addonExports: bindings, rootRuleName: 'root' });
+  fc.assert(
+    fc.property(schemas, fc.integer(), (schema, seed) => {
+      const made = schemaGrammar(schema);
+      fc.pre(made.kind === 'ok');
+      const text = grammarText(made.rule, [made]);
+      fc.pre(text.kind === 'ok');
+      const [ours, theirs] = [new Gbnf(text.gbnf), open(text.gbnf)];
+      const random = seeded(seed);
+      for (let i = 0; i < 3; i++) {
+        const written = ours.write(random);
+        const cut = Math.floor(random() * written.length);
+        const changed = `${written.slice(0, cut)}${'"x,}'.charAt(cut % 4)}${written.slice(cut + (i % 2))}`;
+        if (!theirs.isTextCompatible(written)) throw new Error(written);
+        if (theirs.isTextCompatible(changed) !== (ours.reads(changed) === 'whole')) throw new Error(changed);
+      }
+    }),
+    { numRuns: 200 },
+  );
+  t.end();
+});

@@ -1,0 +1,93 @@
+import t from 'tap';
+import { chatPrompt } from '../../../../engine/prompt/chat-prompt.js';
+import { ThoughtSplitter } from '../../../../engine/output/thought.js';
+import type { ReplyFormat } from '../../../../engine/protocol.js';
+import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
+import { bundleTemplate, partsOf } from '../../../support/prompt-models.js';
+
+const SPECIALS = ['<s>', '<|channel|>', '<|message|>', '<|end|>', '[THINK]', '[/THINK]'];
+
+async function formatOf(template: string, reasoningEffort?: string): Promise<ReplyFormat | undefined> {
+  const parts = partsOf(fakeVocabulary({ specials: SPECIALS, bos: '<s>' }), await bundleTemplate(template));
+  const made = chatPrompt(
+    parts,
+    { messages: [{ role: 'user', content: 'Hello' }] },
+    { addGenerationPrompt: true, ...(reasoningEffort !== undefined && { reasoningEffort }) },
+    100_000,
+  );
+  if (made.kind !== 'tokens') throw new Error(made.kind);
+  return made.format;
+}
+
+/** Template; a reply in its format, as it follows the prompt of an effort `high`; whether that prompt, and that of `none`, is open. */
+const REPLIES: readonly (readonly [string, string, boolean, boolean])[] = [
+  ['Qwen-Qwen3-0.6B', '<think>\nHm.\n</think>\n\nYes.', false, false],
+  ['Qwen3.5-4B', 'Hm.\n</think>\n\nYes.', true, false],
+  ['Qwen-QwQ-32B', 'Hm.\n</think>\n\nYes.', true, false],
+  ['deepseek-ai-DeepSeek-V3.1', 'Hm.</think>Yes.', true, false],
+  ['deepseek-ai-DeepSeek-V3.2', 'Hm.</think>Yes.', true, false],
+  ['llama-cpp-deepseek-r1', 'Hm.\n</think>\n\nYes.', true, true],
+  ['GLM-4.6', '\n<think>Hm.</think>\nYes.', false, false],
+  ['GLM-4.7-Flash', 'Hm.</think>Yes.', true, false],
+  ['MiniMax-M2', 'Hm.\n</think>\n\nYes.', true, true],
+  ['MiniMax-M3', '<mm:think>Hm.</mm:think>Yes.', false, false],
+  ['ByteDance-Seed-OSS', '<seed:think>Hm.</seed:think>Yes.', false, false],
+  ['HuggingFaceTB-SmolLM3-3B', '<think>\nHm.\n</think>\nYes.', false, false],
+  ['LFM2.5-Instruct', '<think>Hm.</think>Yes.', false, false],
+  ['llama-cpp-rwkv-world', ' Hm.</think>Yes.', true, false],
+  ['Reka-Edge', 'Hm.</think>\n\nYes.', true, false],
+  ['poolside-Laguna-XS.2', 'Hm.\n</think>\nYes.', true, false],
+  ['inclusionai-ling-3.0-flash', 'Hm.</think>Yes.', true, false],
+  ['Cohere2MoE', 'Hm.<|END_THINKING|>Yes.', true, false],
+  ['CohereForAI-c4ai-command-r7b-12-2024-tool_use', '<|START_THINKING|>Hm.<|END_THINKING|>Yes.', false, false],
+  ['Apriel-1.6-15b-Thinker-fixed', 'Hm.\n[BEGIN FINAL RESPONSE]\nYes.', true, true],
+  ['mistralai-Ministral-3-14B-Reasoning-2512', '[THINK]Hm.[/THINK]Yes.', false, false],
+  ['google-gemma-4-31B-it', '<|channel>thought\nHm.\n<channel|>Yes.', false, false],
+  [
+    'openai-gpt-oss-120b',
+    '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.',
+    false,
+    false,
+  ],
+  ['upstage-Solar-Open-100B', '<|think|>Hm.<|end|><|begin|>assistant<|content|>Yes.', false, false],
+  ['muse-glimmer', ' to=self<|message|>Hm.<|eom|><|start|>assistant to=user<|message|>Yes.', false, false],
+  [
+    'Kimi-K3',
+    'Hm.<|close|>think<|sep|><|open|>response<|sep|>Yes.<|close|>response<|sep|><|close|>message<|sep|>',
+    true,
+    true,
+  ],
+];
+
+t.test('thoughts in the formats of real templates', async (t) => {
+  for (const [name, reply, open, openWithout] of REPLIES) {
+    const format = await formatOf(name, 'high');
+    if (format?.thought === undefined) {
+      t.fail(`${name} has no thoughts`);
+      continue;
+    }
+    t.equal(format.thought.open, open, `${name}, open`);
+    t.equal((await formatOf(name, 'none'))?.thought?.open, openWithout, `${name}, open without effort`);
+    const splitter = new ThoughtSplitter(format.thought);
+    const [given, end] = [splitter.push(reply), splitter.end()];
+    t.equal(given.reasoning + end.reasoning, 'Hm.', `${name}, thought`);
+    t.equal((given.content + end.content).trim(), 'Yes.', `${name}, content`);
+  }
+});
+
+t.test('templates without thoughts', async (t) => {
+  for (const name of [
+    'Qwen-Qwen2.5-7B-Instruct',
+    'fireworks-ai-llama-3-firefunction-v2',
+    'meta-llama-Llama-3.1-8B-Instruct',
+    'google-gemma-2-2b-it',
+  ]) {
+    t.equal(await formatOf(name), undefined, name);
+  }
+});
+
+t.test('control tokens that marks are made of are named', async (t) => {
+  t.same((await formatOf('openai-gpt-oss-120b'))?.markers, ['<|channel|>', '<|message|>', '<|end|>']);
+  t.same((await formatOf('mistralai-Ministral-3-14B-Reasoning-2512'))?.markers, ['[THINK]', '[/THINK]']);
+  t.same((await formatOf('Qwen-Qwen3-0.6B'))?.markers, []);
+});

@@ -1,0 +1,91 @@
+import OpenAI from 'openai';
+import t from 'tap';
+import { dataGrammar } from '../../engine/grammar/json.js';
+import { Gbnf } from '../support/gbnf.js';
+import { chunksOf, complete, contentOf, textOf } from '../support/replies.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+
+const sidecar = await Sidecar.start(t, { config: await chatOnly(4) });
+const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
+const grammar = new Gbnf(dataGrammar);
+/** With some of them the noise that the embedded model writes comes to an end soon. */
+const SEEDS = [1, 2, 14, 23];
+const request = {
+  model: CHAT,
+  max_completion_tokens: 120,
+  messages: [{ role: 'user', content: 'Answer as JSON.' }],
+  response_format: { type: 'json_object' },
+} satisfies OpenAI.ChatCompletionCreateParams;
+const by = (temperature: number, seed: number): object => ({ temperature, seed });
+
+t.test('the reply is one JSON object, whatever the model wants, or the beginning of one', async (t) => {
+  const reasons: string[] = [];
+  for (const temperature of [0, 1, 2]) {
+    for (const seed of SEEDS) {
+      const { choices } = await client.chat.completions.create({ ...request, ...by(temperature, seed) });
+      const { message, finish_reason: reason } = choices[0]!;
+      const text = message.content ?? '';
+      reasons.push(reason);
+      t.equal(grammar.reads(text), reason === 'stop' ? 'whole' : 'begun', `${temperature}, ${seed}: ${reason}`);
+      if (reason === 'stop') t.type(JSON.parse(text), 'object');
+    }
+  }
+  t.ok(reasons.includes('stop'), 'some were finished');
+  t.ok(reasons.every((reason) => reason === 'stop' || reason === 'length'));
+});
+
+t.test('streamed it is the same', async (t) => {
+  for (const seed of SEEDS) {
+    const asked = { ...request, ...by(2, seed) };
+    const whole = await client.chat.completions.create(asked);
+    let streamed = '';
+    let reason: string | null = null;
+    for await (const { choices } of await client.chat.completions.create({ ...asked, stream: true })) {
+      streamed += choices[0]?.delta.content ?? '';
+      reason = choices[0]?.finish_reason ?? reason;
+    }
+    t.equal(streamed, whole.choices[0]?.message.content);
+    t.equal(reason, whole.choices[0]?.finish_reason);
+  }
+});
+
+t.test('every reply of several is held from its beginning, beside others that are not', async (t) => {
+  const free = { temperature: 1, seed: 5, max_tokens: 60 };
+  const alone = await textOf(sidecar, 'Hello', free);
+  const [{ choices }, ...plain] = await Promise.all([
+    client.chat.completions.create({ ...request, n: 3, frequency_penalty: 1, ...by(1, 5) }),
+    ...[1, 2].map(() => complete(sidecar, 'Hello', free)),
+  ]);
+  t.equal(choices.length, 3);
+  for (const { message, finish_reason: reason } of choices) {
+    t.equal(grammar.reads(message.content ?? ''), reason === 'stop' ? 'whole' : 'begun');
+  }
+  for (const { choices } of plain) t.not(choices[0].message.content.charAt(0), '{');
+  t.equal(await textOf(sidecar, 'Hello', free), alone, 'and a reply after them is as it was before');
+});
+
+t.test('a finished object ends the reply by an end token', async (t) => {
+  for (let seed = 0; ; seed++) {
+    const options = { response_format: { type: 'json_object' }, temperature: 2, seed, max_tokens: 200 };
+    const { choices, usage } = await complete(sidecar, 'Hello', options);
+    if (choices[0].finish_reason !== 'stop') continue;
+    t.type(choices[0].matched_stop, 'number');
+    const exact = { ...options, max_tokens: usage.completion_tokens - 1 };
+    const cut = (await complete(sidecar, 'Hello', exact)).choices[0];
+    t.match(cut, { message: { content: choices[0].message.content }, finish_reason: 'length' }, 'which counts');
+    break;
+  }
+});
+
+t.test('a stop string cuts the object', async (t) => {
+  const stream = await sidecar.chat({ ...request, temperature: 0, stop: '{', stream: true });
+  t.equal(contentOf(chunksOf(await stream.text())), '');
+});
+
+t.test('text asked for is text', async (t) => {
+  const options = { temperature: 0, max_tokens: 10 };
+  t.equal(
+    await textOf(sidecar, 'Hello', { ...options, response_format: { type: 'text' } }),
+    await textOf(sidecar, 'Hello', options),
+  );
+});

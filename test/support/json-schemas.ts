@@ -1,0 +1,83 @@
+/** Schemas as the contract takes them for a tool's parameters, with the keywords that say of what a value is made. */
+import * as fc from 'fast-check';
+
+export interface TestSchema {
+  readonly type?: string;
+  readonly enum?: readonly (string | number | boolean | null)[];
+  readonly const?: string | number | boolean | null;
+  readonly items?: TestSchema;
+  readonly properties?: Readonly<Record<string, TestSchema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: boolean | TestSchema;
+  readonly anyOf?: readonly TestSchema[];
+  readonly allOf?: readonly TestSchema[];
+  readonly minLength?: number;
+  readonly maxLength?: number;
+}
+
+/** A few, so that names begin alike and meet in allOf. */
+const NAMES = ['a', 'ab', 'abc', 'b', 'x y', 'é"\n', ''];
+const name = fc.constantFrom(...NAMES);
+const scalar = fc.oneof(fc.string({ maxLength: 3 }), fc.integer({ min: -3, max: 3 }), fc.boolean(), fc.constant(null));
+
+export const schemas: fc.Arbitrary<TestSchema> = fc.letrec<{ schema: TestSchema }>((tie) => ({
+  schema: fc.oneof(
+    { depthSize: 'small', withCrossShrink: true },
+    fc.constantFrom<TestSchema>(
+      ...['string', 'number', 'integer', 'boolean', 'null', 'array', 'object'].map((type) => ({ type })),
+    ),
+    fc.constant({}),
+    fc.record({
+      type: fc.constant('string'),
+      minLength: fc.nat({ max: 2 }),
+      maxLength: fc.integer({ min: 2, max: 4 }),
+    }),
+    fc.record({ enum: fc.uniqueArray(scalar, { minLength: 1, maxLength: 4 }) }),
+    fc.record({ const: scalar }),
+    fc.record({ type: fc.constant('array'), items: tie('schema') }),
+    fc.record(
+      {
+        type: fc.constant('object'),
+        properties: fc.dictionary(name, tie('schema'), { maxKeys: 4, noNullPrototype: true }),
+        required: fc.uniqueArray(name, { maxLength: 2 }),
+        additionalProperties: fc.oneof(fc.boolean(), tie('schema')),
+      },
+      { requiredKeys: ['type', 'properties'] },
+    ),
+    fc.record({ anyOf: fc.array(tie('schema'), { minLength: 1, maxLength: 3 }) }),
+    fc.record({ allOf: fc.array(tie('schema'), { minLength: 1, maxLength: 2 }) }),
+  ),
+})).schema;
+
+/** A value that is likely to be valid against the schema, its properties in the schema's order; undefined: none found. */
+export function valueOf(schema: TestSchema, random: () => number): unknown {
+  const below = (count: number): number => Math.floor(random() * count);
+  const pick = <T>(from: readonly T[]): T | undefined => from[below(from.length)];
+  const { anyOf, allOf, items, properties = {}, required = [], additionalProperties: others = true } = schema;
+  if (schema.const !== undefined) return schema.const;
+  if (schema.enum) return pick(schema.enum);
+  if (anyOf) return valueOf(pick(anyOf) ?? {}, random);
+  if (allOf) return valueOf(allOf[0] ?? {}, random);
+  switch (schema.type ?? pick(['string', 'integer', 'null', 'array'])) {
+    case 'string':
+      return 'xy"z'.slice(0, Math.max(schema.minLength ?? 0, below((schema.maxLength ?? 3) + 1)));
+    case 'number':
+      return below(100) / 8;
+    case 'integer':
+      return below(100) - 50;
+    case 'boolean':
+      return below(2) === 0;
+    case 'null':
+      return null;
+    case 'array':
+      return Array.from({ length: below(3) }, () => valueOf(items ?? {}, random)).filter((item) => item !== undefined);
+    default: {
+      const names = [...new Set([...Object.keys(properties), ...required])].filter(
+        (name) => required.includes(name) || below(2) === 0,
+      );
+      if (others !== false && below(2) === 0) names.push('other');
+      const schemaOf = (name: string): TestSchema => properties[name] ?? (typeof others === 'object' ? others : {});
+      return Object.fromEntries(names.map((name) => [name, valueOf(schemaOf(name), random)]));
+    }
+  }
+}
