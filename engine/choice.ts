@@ -9,8 +9,8 @@ const GAP_TOKENS = 256;
 
 /**
  * What a copy costs at most, in prompt tokens. It moves all that a sequence could hold, whatever it holds: at 8,192 tokens
- * of context as long as 2 and 39 prompt tokens take (bench/results/reuse.md), on models so small that their tokens are
- * cheap beside their state.
+ * of context that took as long as 20 prompt tokens (bench/results/reuse.md) on models so small that their tokens are cheap
+ * beside their state, and up to 39 on a busy machine.
  */
 export const COPY_TOKENS = 64;
 
