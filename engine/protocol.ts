@@ -7,6 +7,16 @@
  */
 export const PROTOCOL_VERSION = 1;
 
+/** What an engine process exits with by itself. */
+export const ENGINE_EXIT = {
+  /** Told to, or its channel closed. */
+  done: 0,
+  /** After `unable`. */
+  unable: 3,
+  /** A message that is not of this protocol came. */
+  protocol: 4,
+} as const;
+
 /** How an engine is to be set up. */
 export interface EngineSetup {
   /** Absolute path of a GGUF file. */
@@ -23,6 +33,11 @@ export interface EngineSetup {
   readonly prefillTokensPerStep: number;
   /** How often the engine says that its event loop turns, in ms. */
   readonly heartbeatMs: number;
+  /** Refuse to load what does not fit into memory. Undefined: try it. */
+  readonly memory?: {
+    /** Bytes of other engines' weights: mapped from their files, so the kernel counts them as free. */
+    readonly mappedElsewhere: number;
+  };
 }
 
 /** What an engine says of itself once it can take work. */
@@ -128,8 +143,8 @@ export type Output =
 /** Engine to sidecar. */
 export type FromEngine = { readonly v: number } & (
   | { readonly kind: 'ready'; readonly facts: EngineFacts }
-  /** The model cannot be served at all; the process exits. `reason` is one clear line. */
-  | { readonly kind: 'unable'; readonly reason: string }
+  /** The model cannot be served; the process exits. `reason` is one clear line; `mayMend`: a later try may do better. */
+  | { readonly kind: 'unable'; readonly reason: string; readonly mayMend: boolean }
   | { readonly kind: 'step'; readonly step: number; readonly outputs: readonly Output[] }
   /** Sent every `heartbeatMs` whatever goes on; `step` counts finished decodes, `live` the jobs that hold a sequence. */
   | { readonly kind: 'heartbeat'; readonly step: number; readonly live: number }

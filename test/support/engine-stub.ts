@@ -46,7 +46,10 @@ function start(setup: EngineSetup): void {
     case 'silent':
       return;
     case 'unable':
-      send({ v, kind: 'unable', reason: 'the file\nis not a model' });
+      send({ v, kind: 'unable', reason: 'the file\nis not a model', mayMend: false });
+      return;
+    case 'unable-now':
+      send({ v, kind: 'unable', reason: 'no memory', mayMend: true });
       return;
     case 'wrong-version':
       send({ v: v + 1, kind: 'ready', facts });

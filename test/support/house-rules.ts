@@ -22,7 +22,7 @@ const FIRST = [...GROUND, 'contracts', 'telemetry', 'config'];
 const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
 const HANDLERS = [...FIRST, ...SECOND];
 
-const ENGINE_PURE = ['engine/protocol', 'engine/task', 'engine/prompt', 'engine/output', 'engine/grammar'];
+const ENGINE_PURE = ['engine/protocol', 'engine/file', 'engine/task', 'engine/prompt', 'engine/output', 'engine/grammar'];
 const ENGINE_RUNTIME = [...ENGINE_PURE, 'engine/runtime'];
 const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
 
@@ -51,15 +51,17 @@ export const rooms: readonly Room[] = [
 
   { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
   { name: 'engine/task', path: file('engine', 'task|decoder'), sees: ['engine/protocol'] },
-  { name: 'engine/prompt', path: folder('engine/prompt'), sees: ['engine/protocol'] },
+  { name: 'engine/file', path: file('engine', 'gguf-head|model-file|load-failure'), sees: [] },
+  { name: 'engine/prompt', path: folder('engine/prompt'), sees: ['engine/protocol', 'engine/file'] },
   { name: 'engine/output', path: folder('engine/output'), sees: ['engine/protocol'] },
   { name: 'engine/grammar', path: file('engine', 'grammar'), sees: ['engine/protocol'] },
+  { name: 'engine/memory', path: folder('engine/memory'), sees: ['engine/protocol', 'engine/file'] },
   {
     name: 'engine/runtime',
-    path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences'),
-    sees: ENGINE_PURE,
+    path: file('engine', 'runtime|batch-decoder|iterator-decoder|llama-log|sequences'),
+    sees: [...ENGINE_PURE, 'engine/memory'],
   },
-  { name: 'engine/jobs', path: file('engine', 'generation|reply|scoring'), sees: ENGINE_RUNTIME },
+  { name: 'engine/jobs', path: file('engine', 'generation|job-check|reply|scoring'), sees: ENGINE_RUNTIME },
   { name: 'engine/steps', path: file('engine', 'steps'), sees: ENGINE_JOBS },
   { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
   { name: 'engine/models', path: folder('engine/models'), sees: [] },

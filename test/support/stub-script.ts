@@ -6,6 +6,8 @@ export interface StubScript {
   readonly start?:
     | 'ready'
     | 'unable'
+    /** The same, and a later try may do better. */
+    | 'unable-now'
     /** Takes the start and never answers it. */
     | 'silent'
     | 'wrong-version'
