@@ -34,6 +34,8 @@ export interface Config {
     readonly hangMs: number;
     readonly backoffMinMs: number;
     readonly backoffMaxMs: number;
+    /** Refuse what does not fit into memory; engines then load one after another. */
+    readonly checkMemory: boolean;
   };
   readonly prompts: {
     readonly workers: number;
@@ -63,5 +65,8 @@ export interface ModelConfig {
   readonly threads: number;
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
   readonly prefillTokensPerStep: number;
+  readonly load: 'eager' | 'lazy';
+  /** Without a request for this long it is unloaded. 0: never. */
+  readonly idleUnloadMs: number;
   readonly ownedBy: string;
 }

@@ -27,13 +27,28 @@ t.test('nothing set: every default', async (t) => {
     request: { timeoutMs: 0 },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
     drain: { timeoutMs: 30_000 },
-    engine: { startTimeoutMs: 600_000, heartbeatMs: 500, hangMs: 30_000, backoffMinMs: 250, backoffMaxMs: 30_000 },
+    engine: {
+      startTimeoutMs: 600_000,
+      heartbeatMs: 500,
+      hangMs: 30_000,
+      backoffMinMs: 250,
+      backoffMaxMs: 30_000,
+      checkMemory: true,
+    },
     prompts: { workers: 1, silenceMs: 2000, maxQueued: 1024 },
     cors: { origins: [] },
     development: { validateAnswers: false },
     log: { level: 'info' },
   });
-  const common = { file: 'embedded', threads: 0, gpu: 'auto', prefillTokensPerStep: 256, ownedBy: 'local' };
+  const common = {
+    file: 'embedded',
+    threads: 0,
+    gpu: 'auto',
+    prefillTokensPerStep: 256,
+    load: 'eager',
+    idleUnloadMs: 0,
+    ownedBy: 'local',
+  };
   t.strictSame(models, [
     { ...common, id: 'ra-tiny-chat', kind: 'chat', seats: 8, contextPerSeat: 2048 },
     { ...common, id: 'ra-tiny-decide', kind: 'decision', seats: 2, contextPerSeat: 8192 },
@@ -125,7 +140,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, gpu, prefillTokensPerStep, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, gpu, prefillTokensPerStep, load, idleUnloadMs, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },

@@ -2,6 +2,7 @@
 import { connect } from 'node:net';
 import { basename } from 'node:path';
 import {
+  ENGINE_EXIT,
   PROTOCOL_VERSION as v,
   type EngineFacts,
   type EngineSetup,
@@ -59,6 +60,10 @@ function start(setup: EngineSetup): void {
       return;
     case 'exit':
       process.exit(3);
+      break;
+    case 'abort':
+      process.stderr.write('GGML_ASSERT(n > 0) failed\n');
+      process.abort();
       break;
     case 'ready-twice':
       send({ v, kind: 'ready', facts });
@@ -160,6 +165,9 @@ function generate(id: number, job: GenerateJob): void {
       live.set(id, 'hold');
       started(id);
       emit(piece(id, 0, 'begun', 1));
+      break;
+    case STUB_JOB.refuse:
+      process.exit(ENGINE_EXIT.protocol);
       break;
     case STUB_JOB.stranger:
       emit({ id: id + 1000, kind: 'done' });

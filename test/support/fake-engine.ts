@@ -112,6 +112,10 @@ export class FakeEngine implements Engine {
   state: Engine['state'] = 'ready';
   facts: EngineFacts | undefined = FAKE_FACTS;
   readyInMs = 0;
+  problem: string | undefined;
+  onDemand = false;
+  /** How often it was woken. */
+  woken = 0;
   script: FakeScript;
   /** All jobs that came, oldest first. */
   readonly generations: FakeGeneration[] = [];
@@ -126,6 +130,10 @@ export class FakeEngine implements Engine {
   /** Jobs that hold a sequence now. */
   get live(): number {
     return this.#live.size;
+  }
+
+  wake(): void {
+    this.woken += 1;
   }
 
   generate(job: GenerateJob, sink: GenerationSink): Cancel {

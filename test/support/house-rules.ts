@@ -45,7 +45,7 @@ export const rooms: readonly Room[] = [
   { name: 'engine-client', path: folder('sidecar/engine-client'), sees: [...FIRST, 'engine/protocol'] },
   { name: 'http', path: folder('sidecar/http'), sees: FIRST },
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
-  { name: 'app', path: file('sidecar', 'app|in-flight|readiness'), sees: [...HANDLERS, 'handlers', 'reference'] },
+  { name: 'app', path: file('sidecar', 'app|hosting|in-flight|readiness'), sees: [...HANDLERS, 'handlers', 'reference'] },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
   { name: 'cli', path: file('sidecar', 'cli'), sees: [...HANDLERS, 'handlers', 'app', 'commands'] },
 
