@@ -165,6 +165,8 @@ class Cursor {
 
   #holds(bytes: number): void {
     if (this.offset + bytes <= this.#file.size) return;
-    throw new Damage(`is cut off or damaged: its head goes past its ${this.#file.size} bytes. Copy or download it again`);
+    throw new Damage(
+      `is cut off or damaged: its head goes past its ${this.#file.size} bytes. Copy or download it again`,
+    );
   }
 }

@@ -102,7 +102,7 @@ async function load(
   const batchSize = setup.prefillTokensPerStep + seats;
   const insights = await GgufInsights.from(info, llama);
   const { architecture } = info.metadata.general;
-  if (insights.isSupportedByLlamaCpp === false) {
+  if (!insights.isSupportedByLlamaCpp) {
     throw new LoadFailure(`this llama.cpp does not know the architecture ${architecture}`);
   }
   const fitContext = { contextSize: contextPerSeat * seats };

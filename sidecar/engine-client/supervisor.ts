@@ -1,5 +1,14 @@
 import { EngineChild, type ChildEnd } from './child.js';
-import type { Cancel, Engine, EngineFacts, EngineState, GenerateJob, GenerationSink, ScoreJob, ScoreSink } from './engine.js';
+import type {
+  Cancel,
+  Engine,
+  EngineFacts,
+  EngineState,
+  GenerateJob,
+  GenerationSink,
+  ScoreJob,
+  ScoreSink,
+} from './engine.js';
 import { IdleWatch } from './idle-watch.js';
 import { failSoon } from './mux.js';
 import { RestartPolicy } from './restart-policy.js';
@@ -164,7 +173,6 @@ export class EngineProcess implements Engine {
 
   #ready(facts: EngineFacts): void {
     const { clock, log, model, events, onDemand } = this.#options;
-    this.#leaveGate();
     this.#readyAt = clock.now();
     this.#lastStartMs = this.#readyAt - this.#forkAt;
     this.#facts = facts;
@@ -174,6 +182,8 @@ export class EngineProcess implements Engine {
     }
     log.info('engine ready', { model, seats: facts.seats, durationMs: Math.round(this.#lastStartMs) });
     events.onReady(facts);
+    // Last: the next one counts what this one has.
+    this.#leaveGate();
   }
 
   /** Nobody waits and no job runs, so whoever comes from now on finds it unloaded and wakes it. */
@@ -190,7 +200,6 @@ export class EngineProcess implements Engine {
 
   #ended(child: EngineChild, end: ChildEnd): void {
     const { clock, log, model, events } = this.#options;
-    this.#leaveGate();
     this.#idle?.stop();
     const now = clock.now();
     const next = this.#policy.after(end, this.#readyAt === undefined ? undefined : now - this.#readyAt);
@@ -210,6 +219,8 @@ export class EngineProcess implements Engine {
     });
     events.onLost({ ...end, ...(final && { detail: next.why }), final });
     child.mux.lost(end.reason === 'protocol' ? 'protocol' : 'lost');
+    // Not before its memory is free again.
+    void child.gone.then(this.#leaveGate);
     if (next.kind === 'final') return;
     if (waits) this.#leave(child.gone);
     else void child.gone.then(() => this.#restartIn(next.waitMs));

@@ -22,7 +22,7 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
     const { facts } = arrival.model.engine;
     const missing = unserved(arrival.params);
     if (missing || !facts) {
-      visit.fail(missing ?? refusals.cold(arrival.model.engine.readyInMs));
+      visit.fail(missing ?? refusals.cold(arrival.model.engine));
       return;
     }
     // Before the wait for a seat, since a stream is kept alive through that too.

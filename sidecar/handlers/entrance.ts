@@ -138,7 +138,7 @@ function unfit(caller: Caller, route: Route, model: HostedModel | undefined): Co
   if ((route === 'chat') !== (model.kind === 'chat')) return refusals.wrongEndpoint(model.kind);
   if (model.engine.state === 'ready') return undefined;
   model.engine.wake();
-  return refusals.cold(model.engine.readyInMs);
+  return refusals.cold(model.engine);
 }
 
 /**

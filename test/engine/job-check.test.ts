@@ -6,7 +6,16 @@ const SIZE = 100;
 const BAD = 'a token outside the vocabulary';
 
 function generate(...prompt: number[]): GenerateJob {
-  const rest = { n: 1, maxTokens: 1, temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, stops: [] };
+  const rest = {
+    n: 1,
+    maxTokens: 1,
+    temperature: 0,
+    topP: 1,
+    frequencyPenalty: 0,
+    presencePenalty: 0,
+    seed: 1,
+    stops: [],
+  };
   return { prompt: Uint32Array.from(prompt), ...rest };
 }
 

@@ -57,11 +57,13 @@ t.test('a lazy model: ready without it, loaded by the first request, unloaded wh
 
 t.test('an idle time does not end a stream that outlasts it', async (t) => {
   const sidecar = await Sidecar.start(t, {
-    config: await models({ id: CHAT, contextPerSeat: 8192, idleUnloadMs: 500 }),
+    config: await models({ id: CHAT, contextPerSeat: 4096, load: 'lazy', idleUnloadMs: 400 }),
   });
-  const stream = await OpenStream.begin(sidecar);
-  const { response } = stream;
-  endsWell(t, await response, 'length');
+  t.equal((await sidecar.chat(SHORT)).status, 503);
+  await sidecar.logged('engine ready');
+  const begun = performance.now();
+  endsWell(t, await (await OpenStream.begin(sidecar)).response);
+  t.ok(performance.now() - begun > 400, 'it took longer than the idle time');
   await sidecar.logged('engine unloaded');
 });
 
@@ -73,10 +75,11 @@ t.test('two chat models and a decision model at once, each on its own', async (t
       { id: DECIDE, kind: 'decision', contextPerSeat: 8192 },
     ),
   });
+  await sidecar.logged('engine ready', 3);
   const pids = [CHAT, OTHER, DECIDE].map((id) => sidecar.enginePid(id));
   t.equal(new Set(pids).size, 3);
   const loads = sidecar.lines.filter(({ event }) => event === 'engine forked' || event === 'engine ready');
-  t.same(
+  t.strictSame(
     loads.map(({ event }) => event),
     Array.from({ length: 3 }, () => ['engine forked', 'engine ready']).flat(),
     'they loaded one after another',
@@ -87,7 +90,7 @@ t.test('two chat models and a decision model at once, each on its own', async (t
     OpenStream.begin(sidecar, { ...ENDLESS, model: OTHER }),
   ]);
   process.kill(sidecar.enginePid(OTHER), 'SIGKILL');
-  endsEarly(t, await cut.response, { code: 'bad_gateway' });
+  endsEarly(t, await cut.response, { code: 'bad_gateway', type: 'server_error' });
   const question = { id: 'a', type: 'yes_no', question: 'Is it wet?' };
   const decided = await sidecar.post('/decisions', { model: DECIDE, input: 'It rains.', questions: [question] });
   t.equal(decided.status, 200);

@@ -48,13 +48,13 @@ const DAMAGES = {
   // llama.cpp asserts on these two.
   'with no heads': (file: Buffer) => setKey(file, 'llama.attention.head_count', 0),
   'with absurdly many layers': (file: Buffer) => setKey(file, 'llama.block_count', 0x7fffffff),
-} satisfies Record<string, (file: Buffer) => Buffer | void>;
+} satisfies Record<string, (file: Buffer) => unknown>;
 
 /** Path of a damaged copy of the test model in `dir`. */
 export async function brokenModel(dir: string, damage: Damage): Promise<string> {
   const file = await readFile(await testModel());
   const made = DAMAGES[damage](file);
   const path = join(dir, `${damage.replaceAll(' ', '-')}.gguf`);
-  await writeFile(path, made ?? file);
+  await writeFile(path, made instanceof Buffer ? made : file);
   return path;
 }

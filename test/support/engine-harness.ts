@@ -2,7 +2,12 @@ import type { Log } from '../../sidecar/telemetry/logger.js';
 import { fileURLToPath } from 'node:url';
 import type { EngineSetup, GenerateJob } from '../../engine/protocol.js';
 import type { Clock } from '../../sidecar/clock.js';
-import { EngineProcess, type EngineEvents, type EngineProcessOptions, type EngineTiming } from '../../sidecar/engine-client/supervisor.js';
+import {
+  EngineProcess,
+  type EngineEvents,
+  type EngineProcessOptions,
+  type EngineTiming,
+} from '../../sidecar/engine-client/supervisor.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
 
 /** A real clock whose timers keep the process alive, as the service's listeners do. */

@@ -22,7 +22,14 @@ const FIRST = [...GROUND, 'contracts', 'telemetry', 'config'];
 const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
 const HANDLERS = [...FIRST, ...SECOND];
 
-const ENGINE_PURE = ['engine/protocol', 'engine/file', 'engine/task', 'engine/prompt', 'engine/output', 'engine/grammar'];
+const ENGINE_PURE = [
+  'engine/protocol',
+  'engine/file',
+  'engine/task',
+  'engine/prompt',
+  'engine/output',
+  'engine/grammar',
+];
 const ENGINE_RUNTIME = [...ENGINE_PURE, 'engine/runtime'];
 const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
 
@@ -45,7 +52,11 @@ export const rooms: readonly Room[] = [
   { name: 'engine-client', path: folder('sidecar/engine-client'), sees: [...FIRST, 'engine/protocol'] },
   { name: 'http', path: folder('sidecar/http'), sees: FIRST },
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
-  { name: 'app', path: file('sidecar', 'app|hosting|in-flight|readiness'), sees: [...HANDLERS, 'handlers', 'reference'] },
+  {
+    name: 'app',
+    path: file('sidecar', 'app|hosting|in-flight|readiness'),
+    sees: [...HANDLERS, 'handlers', 'reference'],
+  },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
   { name: 'cli', path: file('sidecar', 'cli'), sees: [...HANDLERS, 'handlers', 'app', 'commands'] },
 

@@ -13,9 +13,9 @@ const GREEDY = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 
 interface Bench {
   readonly decoder: BatchDecoder;
   /** One step over these parts, in the order given. */
-  step(...parts: Part[]): Promise<PartResult[]>;
-  fill(sequence: number, tokens: number): Part;
-  sample(sequence: number, token?: number): Part;
+  readonly step: (...parts: Part[]) => Promise<PartResult[]>;
+  readonly fill: (sequence: number, tokens: number) => Part;
+  readonly sample: (sequence: number, token?: number) => Part;
 }
 
 async function bench(t: Test): Promise<Bench> {

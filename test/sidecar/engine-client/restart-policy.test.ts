@@ -46,7 +46,10 @@ t.test('a load that crashes again and again is given up', (t) => {
     const p = policy(true);
     const dies = end(reason, { hint: 'assertion' });
     t.same([p.after(dies, undefined), p.after(dies, undefined)], [again(10), again(20)]);
-    t.match(p.after(dies, undefined), { kind: 'final', why: new RegExp(`each of 3 loads .* \\(${reason}: assertion\\)`) });
+    t.match(p.after(dies, undefined), {
+      kind: 'final',
+      why: new RegExp(`each of 3 loads .* \\(${reason}: assertion\\)`),
+    });
   }
   t.end();
 });
