@@ -178,7 +178,8 @@ export class EngineProcess implements Engine {
     this.#facts = facts;
     this.#state = 'ready';
     if (onDemand && onDemand.idleUnloadMs > 0) {
-      this.#idle = new IdleWatch(clock, onDemand.idleUnloadMs, onDemand.wanted, () => this.#unload());
+      const busy = (): boolean => (this.#child?.mux.pending ?? 0) > 0 || onDemand.wanted();
+      this.#idle = new IdleWatch(clock, onDemand.idleUnloadMs, busy, () => this.#unload());
     }
     log.info('engine ready', { model, seats: facts.seats, durationMs: Math.round(this.#lastStartMs) });
     events.onReady(facts);

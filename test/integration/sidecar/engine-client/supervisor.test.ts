@@ -306,8 +306,10 @@ t.test('lazy: no process until it is woken', async (t) => {
 });
 
 t.test('idle: shut down, its process gone, and back when it is woken, even while it leaves', async (t) => {
+  let looks = 0;
   let wanted = true;
-  const onDemand = demand({ idleUnloadMs: 80, wanted: () => wanted });
+  // Five idle times with somebody waiting, then nobody.
+  const onDemand = demand({ idleUnloadMs: 80, wanted: () => wanted && (wanted = ++looks < 40) });
   const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand });
   const { engine } = harness;
   t.equal(engine.onDemand, false, 'eager until then');
@@ -317,8 +319,8 @@ t.test('idle: shut down, its process gone, and back when it is woken, even while
   engine.generate(stubJob('slow', 60), sink);
   t.equal(await sink.ended, 'done', 'nothing is unloaded under a job');
   t.equal(harness.unloads, 0);
-  wanted = false;
   await harness.unloaded();
+  t.equal(looks, 40, 'nor while somebody waits');
   t.match(engine, { state: 'unloaded', onDemand: true });
   t.ok(engine.facts, 'what it is stays known');
   engine.wake();
@@ -329,6 +331,16 @@ t.test('idle: shut down, its process gone, and back when it is woken, even while
   await reaped(engine.pid!);
   t.same(harness.lost, [], 'none of it is a loss');
   t.same(harness.restarts, []);
+});
+
+t.test('idle: never under a job, whatever the queue says', async (t) => {
+  const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ idleUnloadMs: 100 }) });
+  await harness.ready();
+  const sink = new RecordingSink();
+  harness.engine.generate(stubJob('slow', 80), sink);
+  t.equal(await sink.ended, 'done');
+  t.equal(harness.unloads, 0);
+  await harness.unloaded();
 });
 
 t.test('close while unloaded, and while a woken engine waits for the one that leaves', async (t) => {
