@@ -87,7 +87,7 @@ export const rooms: readonly Room[] = [
     sees: [...ENGINE_PURE, 'engine/memory'],
   },
   { name: 'engine/jobs', path: file('engine', 'generation|job-check|reply|scoring'), sees: ENGINE_RUNTIME },
-  { name: 'engine/steps', path: file('engine', 'steps|pace|round'), sees: ENGINE_JOBS },
+  { name: 'engine/steps', path: file('engine', 'steps|jobs|pace|round'), sees: ENGINE_JOBS },
   { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
   { name: 'engine/models', path: folder('engine/models'), sees: [] },
 ];
