@@ -85,7 +85,8 @@ export class BatchDecoder implements Decoder {
   readonly #context: AddonContext;
   readonly #samplers: SamplerPool;
   readonly #grammars: Grammars;
-  readonly #scorer: AddonSampler;
+  /** Greedy ones. A step's scores are read at once on several threads, so each has one to itself. */
+  readonly #scorers: SamplerPool;
   /** Positions each sequence holds. */
   readonly #length: number[];
 
@@ -93,8 +94,11 @@ export class BatchDecoder implements Decoder {
     this.#context = context;
     this.#grammars = grammars;
     this.#samplers = new SamplerPool(newSampler);
-    this.#scorer = newSampler();
-    this.#scorer.applyConfig({ temperature: 0 });
+    this.#scorers = new SamplerPool(() => {
+      const scorer = newSampler();
+      scorer.applyConfig({ temperature: 0 });
+      return scorer;
+    });
     this.#length = new Array<number>(sequences).fill(0);
   }
 
@@ -169,8 +173,9 @@ export class BatchDecoder implements Decoder {
   /** As in iterator-decoder.ts: Σ exp(l − max) over the vocabulary, and the argmax beside the labels for that max. */
   async #score(logitIndex: number, labels: Uint32Array): Promise<Float64Array> {
     const filter = [Array.from(labels), false, false, true, 0] as const;
-    const scored = await this.#context.sampleToken(logitIndex, this.#scorer, false, false, filter, true);
-    const [, , , pairs, total] = scored;
+    const scorer = this.#scorers.take();
+    const scored = this.#context.sampleToken(logitIndex, scorer, false, false, filter, true);
+    const [, , , pairs, total] = await scored.finally(() => this.#scorers.give(scorer));
     const logits = new Map<number, number>();
     let max = -Infinity;
     for (let i = 0; i + 1 < pairs.length; i += 2) {

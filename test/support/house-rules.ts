@@ -76,7 +76,7 @@ export const rooms: readonly Room[] = [
   { name: 'engine/grammar', path: folder('engine/grammar'), sees: ['engine/protocol'] },
   {
     name: 'engine/runtime',
-    path: file('engine', 'runtime|batch-decoder|iterator-decoder|sequences|choice'),
+    path: file('engine', 'runtime|batch-decoder|grammars|iterator-decoder|sequences|choice'),
     sees: ENGINE_PURE,
   },
   { name: 'engine/jobs', path: file('engine', 'generation|reply|scoring'), sees: ENGINE_RUNTIME },

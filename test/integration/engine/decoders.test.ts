@@ -151,3 +151,76 @@ t.test('sequences step together and do not mix', async (t) => {
   t.same(batches, iterators);
   t.equal(batches?.[0], alone['batches']?.[0]);
 });
+
+t.test('questions scored in one step are read each by itself', async (t) => {
+  const labels = Uint32Array.of(70, 71, 72);
+  const score = (sequence: number): Part => ({ kind: 'score', sequence, tokens: prompt(9, sequence), labels });
+  const first = (results: readonly PartResult[]): number[] => {
+    const [result] = results;
+    if (result?.kind !== 'scores') throw new Error('no scores');
+    return [...result.logprobs];
+  };
+  const { iterators, batches } = await both(async (decoder) => {
+    const alone: number[][] = [];
+    for (const sequence of [0, 1, 2, 3]) {
+      alone.push(first(await decoder.step([score(sequence)])));
+      await decoder.truncate(sequence, 0);
+    }
+    // Again and again, since those that share what they write with meet by chance.
+    const together: number[][] = [];
+    for (let round = 0; round < 20; round++) {
+      const results = await decoder.step([0, 1, 2, 3].map(score));
+      together.push(...results.map((result) => first([result])));
+      for (const sequence of [0, 1, 2, 3]) await decoder.truncate(sequence, 0);
+    }
+    return { alone, together };
+  });
+  for (const { alone, together } of [iterators, batches].filter((made) => made !== undefined)) {
+    for (const [i, logprobs] of together.entries()) {
+      for (const [j, logprob] of logprobs.entries()) {
+        t.ok(Math.abs(logprob - (alone[i % 4]?.[j] ?? NaN)) < 0.1, `question ${i}, label ${j}`);
+      }
+    }
+  }
+});
+
+t.test('a copy holds what its source held, and each goes its own way', async (t) => {
+  const { batches } = await both(async (decoder) => {
+    if (!decoder.copyable) return undefined;
+    const fresh = await reply(decoder, 0, GREEDY, 10);
+    await decoder.truncate(0, 0);
+    const tokens = prompt(20);
+    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: tokens.subarray(0, 12) }]);
+    await decoder.copy(3, 0);
+    // Before the copy is made, at the next decode, its source goes on.
+    await decoder.truncate(0, 6);
+    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: prompt(30, 5) }]);
+    await decoder.truncate(1, 0);
+    await decoder.copy(1, 3);
+    const replies: number[][] = [];
+    for (const sequence of [3, 1]) {
+      const sampler = decoder.sampler(GREEDY);
+      const made: number[] = [];
+      let next = tokens.subarray(12);
+      while (made.length < 10) {
+        const [result] = await decoder.step([{ kind: 'sample', sequence, tokens: next, sampler }]);
+        made.push(tokenOf(result));
+        next = Uint32Array.of(tokenOf(result));
+      }
+      sampler.dispose();
+      replies.push(made);
+    }
+    await decoder.copy(2, 1);
+    await decoder.truncate(1, 0);
+    await decoder.copy(2, 1);
+    const [empty] = await decoder.step([
+      { kind: 'score', sequence: 2, tokens: prompt(5), labels: Uint32Array.of(70, 71) },
+    ]);
+    const [clean] = await decoder.step([
+      { kind: 'score', sequence: 1, tokens: prompt(5), labels: Uint32Array.of(70, 71) },
+    ]);
+    return { fresh, replies, empty, clean };
+  });
+  t.same(batches?.replies, [batches?.fresh, batches?.fresh]);
+  t.same(batches?.empty, batches?.clean, 'a copy of nothing is nothing');
+});
