@@ -35,16 +35,6 @@ export class Jobs {
     return this.#tasks.size + this.#pending.size;
   }
 
-  /** Whether any job holds a sequence. */
-  get busy(): boolean {
-    return this.#tasks.size > 0;
-  }
-
-  /** Whether any was cancelled since the last clean-up. */
-  get cancelling(): boolean {
-    return this.#cancelled.size > 0;
-  }
-
   /** Those that hold sequences and go on. */
   get running(): Task[] {
     return [...this.#tasks.values()].filter((task) => this.runs(task));
@@ -75,7 +65,7 @@ export class Jobs {
 
   /** What of `outputs` may be told. */
   said(outputs: readonly Output[]): Output[] {
-    return this.cancelling ? outputs.filter(({ id }) => !this.#cancelled.has(id)) : [...outputs];
+    return outputs.filter(({ id }) => !this.#cancelled.has(id));
   }
 
   /** Starts those that wait, as far as there are sequences. */

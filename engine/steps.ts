@@ -55,7 +55,7 @@ export class StepLoop {
   readonly #pace: Pace;
   readonly #round: Round;
   readonly #jobs: Jobs;
-  /** Outputs for the next flush. */
+  /** What jobs said since the last message. */
   #unsent: Output[] = [];
   #running: Promise<void> | undefined;
   #closed = false;
@@ -132,16 +132,15 @@ export class StepLoop {
     while (!this.#closed) {
       // Everything that arrived in this turn of the event loop takes part in the coming step.
       await new Promise(setImmediate);
-      if (this.#jobs.cancelling) this.#flush();
+      this.#unsent = this.#jobs.said(this.#unsent);
       this.#jobs.cleanUp();
       await this.#jobs.admit(this.#unsent);
-      // No decode is sure to follow.
-      if (!this.#jobs.busy) this.#flush();
       if (this.#jobs.live === 0) break;
       await this.#decode(this.#round.isolated(this.#jobs.running));
       await this.#decode(this.#round.together(this.#jobs.running));
       await this.#decode(this.#round.chunk(this.#jobs.running));
     }
+    this.#flush();
     this.#running = undefined;
   }
 
@@ -176,7 +175,7 @@ export class StepLoop {
       if (this.#jobs.runs(task)) await this.#jobs.guard(task, out, () => this.#jobs.goOn(task, out));
     }
     // No decode is sure to follow.
-    if (!this.#jobs.busy) this.#flush();
+    if (this.#jobs.live === 0) this.#flush();
   }
 
   #flush(): void {

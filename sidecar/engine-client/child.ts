@@ -9,7 +9,7 @@ import {
   type ToEngine,
 } from '../../engine/protocol.js';
 import type { Clock } from '../clock.js';
-import { exitReason, StderrTail, type ExitReason, type StderrHint } from './exit-reason.js';
+import { exitDetail, exitReason, StderrTail, type ExitReason, type StderrHint } from './exit-reason.js';
 import { Mux } from './mux.js';
 import { HeldPrefixes, NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
 import { Watchdog } from './watchdog.js';
@@ -44,6 +44,8 @@ export interface ChildEnd {
   readonly reason: ExitReason;
   /** protocol: what was broken; hang: silent or stuck; unable: the engine's one line; never content. */
   readonly detail?: string;
+  /** unable: a later try may do better. */
+  readonly mayMend?: boolean;
   /** What a dying engine printed, if it is a known phrase. */
   readonly hint?: StderrHint;
   readonly code: number | null;
@@ -60,6 +62,8 @@ export interface ChildEvents {
   ended(end: ChildEnd): void;
   /** A sink threw. */
   threw(error: unknown): void;
+  /** One job failed alone; `reason` is one short line of the engine's own. */
+  failed(reason: string): void;
 }
 
 /**
@@ -100,6 +104,7 @@ export class EngineChild {
     this.mux = new Mux(
       (message) => this.#send(message),
       (error) => events.threw(error),
+      (reason) => events.failed(oneLine(reason)),
     );
     this.gone = new Promise((resolve) => (this.#markGone = resolve));
     try {
@@ -173,7 +178,7 @@ export class EngineChild {
         else this.#begin(message.facts);
         break;
       case 'unable':
-        this.#kill('unable', oneLine(message.reason));
+        this.#kill('unable', oneLine(message.reason), message.mayMend);
         break;
       case 'heartbeat':
         this.#live = message.live;
@@ -207,7 +212,7 @@ export class EngineChild {
     this.#markGone();
     const end = (): void => {
       cancel();
-      this.#end({ reason: exitReason(signal), code, signal });
+      this.#end({ reason: exitReason(signal), code, signal, ...exitDetail(code) });
     };
     const cancel = this.#options.clock.after(LAST_WORDS_MS, end);
     child.once('close', end);
@@ -218,9 +223,9 @@ export class EngineChild {
     this.#end({ reason: 'unstartable', code: null, signal: null });
   }
 
-  #kill(reason: ExitReason, detail?: string): void {
+  #kill(reason: ExitReason, detail?: string, mayMend = false): void {
     this.#process?.kill('SIGKILL');
-    this.#end({ reason, code: null, signal: null, ...(detail === undefined ? {} : { detail }) });
+    this.#end({ reason, code: null, signal: null, mayMend, ...(detail === undefined ? {} : { detail }) });
   }
 
   #end(end: ChildEnd): void {

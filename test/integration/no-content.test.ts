@@ -155,9 +155,11 @@ t.test('no content leaves by another way than the reply', async (t) => {
   });
 
   t.test('502 and 503: the engine is killed, and its model loads again', async (t) => {
-    const whole = chat({ n: 16, max_tokens: 256 });
-    await sidecar.reaches('ra_sidecar_seats_busy', 1);
-    const stream = await chat({ n: 16, max_tokens: 256, stream: true });
+    // Rewarded for repeating itself the model goes on as long as it may.
+    const long = { max_tokens: 1500, temperature: 0, frequency_penalty: -2 };
+    const stream = await chat({ ...long, stream: true });
+    const whole = chat(long);
+    await sidecar.reaches('ra_sidecar_seats_busy', 2);
     signalEngine('SIGKILL');
     const frames = await stream.text();
     replies.push(frames.slice(0, frames.indexOf('data: {"error"')));
