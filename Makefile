@@ -1,4 +1,4 @@
-# make run | test | check | bench | fuzz | mutation | goldens | docs | clean
+# make run | test | check | bench | peers | engine-native | fuzz | mutation | goldens | docs | clean
 
 # The package's native binaries come with npm; nothing is to be downloaded or compiled beside them.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
@@ -8,12 +8,13 @@ TESTS := $(filter %.test.ts,$(SOURCES))
 # Tests that fork engines, open sockets or load models live in these folders; all others are unit tests.
 SLOW := test/contract/% test/integration/% test/fault/% test/regression/%
 UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
-BENCHES := $(patsubst %.ts,dist/%.js,$(filter %.bench.ts,$(SOURCES)))
+# bench/gpu needs a GPU and says how to run it.
+BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.ts,$(SOURCES))))
 
 # Named by Node's ABI: npm installs the native binaries of the Node that it runs on, so another Node installs anew.
 INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
 
-.PHONY: run test check bench fuzz mutation goldens docs clean build install lint
+.PHONY: run test check bench peers engine-native fuzz mutation goldens docs clean build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
@@ -27,8 +28,27 @@ check: lint build
 lint: install
 	npm run --silent lint
 
-bench: build
+bench: build peers
 	@for bench in $(BENCHES); do echo "$$bench"; node $$bench || exit 1; done
+
+# llama.cpp's own server and benches, from the very source that the adapter runs; the benches that need them say so.
+# Needs git, cmake, ninja and a C++ compiler; 5 to 10 minutes on 2 cores. CMake's options: make peers PEER_OPTIONS=-DGGML_CUDA=ON
+PEERS := bench/.cache/peers
+peers: $(PEERS)/build/bin/llama-server
+
+$(PEERS)/build/bin/llama-server: node_modules/node-llama-cpp/llama/gitRelease.bundle
+	rm -rf $(PEERS); mkdir -p $(PEERS)
+	git clone --quiet $< $(PEERS)/src
+	cmake -S $(PEERS)/src -B $(PEERS)/build -G Ninja -DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF \
+	  -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF $(PEER_OPTIONS)
+	ninja -C $(PEERS)/build llama-server llama-bench llama-batched-bench
+
+node_modules/node-llama-cpp/llama/gitRelease.bundle: | install
+
+# The addon built on this machine for this machine (all its instructions, OpenMP), from the source that comes with the
+# package; node-llama-cpp prefers it to its prebuilt one from then on. Undone by: npx node-llama-cpp source clear
+engine-native: install
+	npx --no node-llama-cpp source download --gpu $(or $(GPU),false)
 
 # 100,000 bodies at random, a tenth of them over HTTP. A run is told to wait: tap's own limit is for a hang.
 fuzz: build

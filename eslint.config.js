@@ -1,7 +1,7 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['dist/', 'node_modules/', '.tap/', '.ra/', 'coverage/', '.ci/'] },
+  { ignores: ['dist/', 'bench/.cache/', 'node_modules/', '.tap/', '.ra/', 'coverage/', '.ci/'] },
   ...tseslint.configs.strictTypeChecked,
   {
     languageOptions: {

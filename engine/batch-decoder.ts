@@ -78,6 +78,11 @@ async function internals(context: LlamaContext): Promise<Internals | undefined> 
 
 const NO_LOGITS = new Uint32Array(0);
 
+type Attempt =
+  | { readonly kind: 'decoded'; readonly results: PartResult[] }
+  /** `undone`: for each part, whether its sequence holds again what it held before. */
+  | { readonly kind: 'failed'; readonly fault: PartResult; readonly undone: readonly boolean[] };
+
 /** llama.cpp has one state per position here: positions may be cut off at the end, one by one, at no cost. */
 export class BatchDecoder implements Decoder {
   readonly cuttable = true;
@@ -112,15 +117,20 @@ export class BatchDecoder implements Decoder {
     return found && new BatchDecoder(found, context.totalSequences);
   }
 
+  /**
+   * A batch that llama.cpp refuses is undone and tried again part by part, once: the sequence that has no room left, or
+   * whatever else spoils it for all, fails alone and the others live on.
+   */
   async step(parts: readonly Part[]): Promise<PartResult[]> {
-    try {
-      const logitIndexes = this.#fill(parts);
-      await this.#context.decodeBatch();
-      return await Promise.all(parts.map((part, i) => this.#read(part, logitIndexes[i] ?? -1).catch(asFault)));
-    } catch (error) {
-      const fault = asFault(error);
-      return parts.map(() => fault);
+    const together = await this.#attempt(parts);
+    if (together.kind === 'decoded') return together.results;
+    if (parts.length === 1) return [together.fault];
+    const results: PartResult[] = [];
+    for (const [i, part] of parts.entries()) {
+      const alone = together.undone[i] === true ? await this.#attempt([part]) : together;
+      results.push(alone.kind === 'decoded' ? (alone.results[0] ?? together.fault) : alone.fault);
     }
+    return results;
   }
 
   truncate(sequence: number, length: number): Promise<void> {
@@ -145,6 +155,28 @@ export class BatchDecoder implements Decoder {
 
   sampler(sampling: Sampling): Sampler {
     return new BatchSampler(this.#samplers, sampling, new Held(this.#grammars, sampling.markers));
+  }
+
+  async #attempt(parts: readonly Part[]): Promise<Attempt> {
+    const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
+    try {
+      const logitIndexes = this.#fill(parts);
+      await this.#context.decodeBatch();
+      const results = parts.map((part, i) => this.#read(part, logitIndexes[i] ?? -1).catch(asFault));
+      return { kind: 'decoded', results: await Promise.all(results) };
+    } catch (error) {
+      const undone = parts.map((part, i) => this.#undo(part, before[i] ?? 0));
+      return { kind: 'failed', fault: asFault(error), undone };
+    }
+  }
+
+  /**
+   * Takes back what a failed decode may have left of a part: llama.h promises untouched memory only where it found no room
+   * or refused the batch; after any other error the pieces that were done remain. False: it cannot be taken back.
+   */
+  #undo({ sequence, tokens }: Part, before: number): boolean {
+    this.#length[sequence] = before;
+    return this.#context.removeTokenCellsFromSequence(sequence, before, before + tokens.length);
   }
 
   /** Puts all parts into one batch; returns where each one's logits will be. */
@@ -192,8 +224,16 @@ export class BatchDecoder implements Decoder {
   }
 }
 
+/** The addon's words for a decode that failed, and ours. Other messages are not known to hold no content. */
+const FAULTS = [
+  ['could not find a KV slot', 'no room left in the KV cache'],
+  ['Eval has failed', 'llama.cpp could not decode'],
+] as const;
+
 function asFault(error: unknown): PartResult {
-  return { kind: 'fault', reason: error instanceof Error ? error.name : 'unknown' };
+  if (!(error instanceof Error)) return { kind: 'fault', reason: 'unknown' };
+  const known = FAULTS.find(([phrase]) => error.message.startsWith(phrase));
+  return { kind: 'fault', reason: known?.[1] ?? error.name };
 }
 
 /**

@@ -8,8 +8,9 @@ import type { Plan } from './plan.js';
 const GAP_TOKENS = 256;
 
 /**
- * What a copy costs, in prompt tokens. It moves all that a sequence could hold, whatever it holds: at 8,192 tokens a few
- * milliseconds on a CPU and well under one on a GPU, where 64 prompt tokens take as much or more.
+ * What a copy costs at most, in prompt tokens. It moves all that a sequence could hold, whatever it holds: at 8,192 tokens
+ * of context as long as 2 and 39 prompt tokens take (bench/results/reuse.md), on models so small that their tokens are
+ * cheap beside their state.
  */
 export const COPY_TOKENS = 64;
 

@@ -2,12 +2,20 @@
  * The engine process: one model, driven over the messages of protocol.ts. Forked by the sidecar's supervisor; leaves when
  * told to, when the channel closes, or when a message is not of its protocol.
  */
-import { PROTOCOL_VERSION, type EngineFacts, type EngineSetup, type FromEngine, type ToEngine } from './protocol.js';
+import { jobProblem } from './job-check.js';
+import { LoadFailure } from './load-failure.js';
+import {
+  ENGINE_EXIT,
+  PROTOCOL_VERSION,
+  type EngineFacts,
+  type EngineSetup,
+  type FromEngine,
+  type GenerateJob,
+  type ScoreJob,
+  type ToEngine,
+} from './protocol.js';
 import { loadRuntime, type Runtime } from './runtime.js';
 import { StepLoop } from './steps.js';
-
-/** Exit codes that the supervisor can read in its logs. */
-const EXIT = { done: 0, unable: 3, protocol: 4 } as const;
 
 type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
 
@@ -33,7 +41,8 @@ async function start(setup: EngineSetup): Promise<void> {
     send({ kind: 'ready', facts: facts(setup, runtime) });
   } catch (error) {
     const reason = error instanceof Error ? error.message : 'unknown failure';
-    send({ kind: 'unable', reason }, () => process.exit(EXIT.unable));
+    const mayMend = error instanceof LoadFailure && error.mayMend;
+    send({ kind: 'unable', reason, mayMend }, () => process.exit(ENGINE_EXIT.unable));
   }
 }
 
@@ -54,22 +63,31 @@ function facts(setup: EngineSetup, loaded: Runtime): EngineFacts {
 async function shutdown(): Promise<void> {
   await loop?.close();
   await runtime?.dispose();
-  process.exit(EXIT.done);
+  process.exit(ENGINE_EXIT.done);
 }
 
-function receive(message: ToEngine): void {
-  if (message.v !== PROTOCOL_VERSION) process.exit(EXIT.protocol);
+/** The loop that takes a job; a job that would bring llama.cpp down fails alone. */
+function loopFor(id: number, job: GenerateJob | ScoreJob): StepLoop | undefined {
+  if (!loop || !runtime) process.exit(ENGINE_EXIT.protocol);
+  const problem = jobProblem(job, runtime.vocabulary);
+  if (problem === undefined) return loop;
+  send({ kind: 'step', step: loop.steps, outputs: [{ id, kind: 'failed', reason: problem }], held: [] });
+  return undefined;
+}
+
+function receive(message: ToEngine | null | undefined): void {
+  if (message?.v !== PROTOCOL_VERSION) process.exit(ENGINE_EXIT.protocol);
   switch (message.kind) {
     case 'start':
-      if (started) process.exit(EXIT.protocol);
+      if (started) process.exit(ENGINE_EXIT.protocol);
       started = true;
       void start(message.setup);
       return;
     case 'generate':
-      loop?.generate(message.id, message.job);
+      loopFor(message.id, message.job)?.generate(message.id, message.job);
       return;
     case 'score':
-      loop?.score(message.id, message.job);
+      loopFor(message.id, message.job)?.score(message.id, message.job);
       return;
     case 'cancel':
       loop?.cancel(message.id);
@@ -79,13 +97,13 @@ function receive(message: ToEngine): void {
       return;
     default:
       message satisfies never;
-      process.exit(EXIT.protocol);
+      process.exit(ENGINE_EXIT.protocol);
   }
 }
 
 process.on('message', receive);
 // The sidecar is gone: nobody is left to answer.
-process.on('disconnect', () => process.exit(EXIT.done));
+process.on('disconnect', () => process.exit(ENGINE_EXIT.done));
 // Ctrl-C reaches the whole process group; the sidecar drains first and then tells us.
 process.on('SIGINT', () => undefined);
 process.on('SIGTERM', () => undefined);

@@ -7,6 +7,16 @@
  */
 export const PROTOCOL_VERSION = 1;
 
+/** What an engine process exits with by itself. */
+export const ENGINE_EXIT = {
+  /** Told to, or its channel closed. */
+  done: 0,
+  /** After `unable`. */
+  unable: 3,
+  /** A message that is not of this protocol came. */
+  protocol: 4,
+} as const;
+
 /** How an engine is to be set up. */
 export interface EngineSetup {
   /** Absolute path of a GGUF file. */
@@ -27,6 +37,11 @@ export interface EngineSetup {
   readonly prefixReuse: PrefixReuse;
   /** How often the engine says that its event loop turns, in ms. */
   readonly heartbeatMs: number;
+  /** Refuse to load what does not fit into memory. Undefined: try it. */
+  readonly memory?: {
+    /** Bytes of other engines' weights: mapped from their files, so the kernel counts them as free. */
+    readonly mappedElsewhere: number;
+  };
 }
 
 /**
@@ -239,8 +254,8 @@ export interface HeldPrefix {
 /** Engine to sidecar. */
 export type FromEngine = { readonly v: number } & (
   | { readonly kind: 'ready'; readonly facts: EngineFacts }
-  /** The model cannot be served at all; the process exits. `reason` is one clear line. */
-  | { readonly kind: 'unable'; readonly reason: string }
+  /** The model cannot be served; the process exits. `reason` is one clear line; `mayMend`: a later try may do better. */
+  | { readonly kind: 'unable'; readonly reason: string; readonly mayMend: boolean }
   /** `held`: the free sequences whose prefixes are others than the last message said. */
   | {
       readonly kind: 'step';

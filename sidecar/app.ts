@@ -1,20 +1,17 @@
 /** The composition root: the one place where parts are wired. */
-import { resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
-import { createFifoQueue } from './admission/fifo-queue.js';
 import { systemClock } from './clock.js';
-import type { Config, ModelConfig } from './config.js';
-import { embeddedModel } from './engine-client/embedded-model.js';
-import { EngineProcess } from './engine-client/supervisor.js';
+import type { Config } from './config.js';
 import { chat } from './handlers/chat.js';
 import { checkAnswers } from './handlers/checked-exchange.js';
 import { completions } from './handlers/completions.js';
 import { decide } from './handlers/decisions.js';
 import { listModels } from './handlers/models.js';
 import { healthz, metrics, readyz } from './handlers/ops.js';
-import type { HostedModel, Services } from './handlers/services.js';
+import type { Services } from './handlers/services.js';
+import { hostModels, modelFiles, reportPrompts } from './hosting.js';
 import { createServer, type Routes } from './http/server.js';
 import { InFlight } from './in-flight.js';
 import { PromptHostClient } from './prompts/client.js';
@@ -46,12 +43,6 @@ export interface App {
   drain(): Promise<void>;
 }
 
-interface Hosted extends HostedModel {
-  readonly engine: EngineProcess;
-  /** Path of its weights. */
-  readonly file: string;
-}
-
 /** Parts that a test puts in the place of the real ones. */
 export interface StandIns {
   readonly spool?: Spool;
@@ -68,7 +59,10 @@ export async function startApp(
 ): Promise<App> {
   const registry = new Metrics(config.models.map(({ id }) => id));
   const files = await modelFiles(config);
-  const readiness = new Readiness([PROMPTS, ...config.models.map(({ id }) => id)]);
+  const readiness = new Readiness([
+    PROMPTS,
+    ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
+  ]);
   let draining = false;
 
   const prompts = new PromptHostClient({
@@ -88,12 +82,7 @@ export async function startApp(
       },
     },
   });
-  const models = new Map(
-    config.models.map((model) => [
-      model.id,
-      host(config, { ...model, file: files.get(model.file) ?? model.file }, engineEntry, { registry, readiness, log }),
-    ]),
-  );
+  const models = hostModels(config, files, engineEntry, { registry, readiness, log });
   const services: Services = {
     clock: systemClock,
     date: () => new Date(),
@@ -151,7 +140,11 @@ export async function startApp(
     log.info('listening', { host: config.listen.host, port: publicAt.port });
     log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
     for (const { engine } of models.values()) engine.start();
-    void prompts.ready().then((found) => reportPrompts(found, models, readiness));
+    void prompts.ready().then(async (found) => {
+      const problem = await reportPrompts(found, models, log);
+      if (problem === undefined) readiness.up(PROMPTS);
+      else readiness.never(problem);
+    });
     let drained: Promise<void> | undefined;
     return {
       publicPort: publicAt.port,
@@ -177,70 +170,4 @@ export async function startApp(
     await close();
     throw error;
   }
-}
-
-/** Each configured file's path; `embedded` is made first if need be. */
-async function modelFiles({ models, dataDir }: Config): Promise<Map<string, string>> {
-  const files = new Map<string, string>();
-  for (const { file } of models) {
-    if (files.has(file)) continue;
-    files.set(file, file === 'embedded' ? await embeddedModel(resolve(dataDir, 'models')) : resolve(file));
-  }
-  return files;
-}
-
-interface Listeners {
-  readonly registry: Metrics;
-  readonly readiness: Readiness;
-  readonly log: Log;
-}
-
-/** A model whose prompts cannot be rendered cannot be served either. */
-function reportPrompts(
-  found: Awaited<ReturnType<PromptHostClient['ready']>>,
-  models: ReadonlyMap<string, Hosted>,
-  readiness: Readiness,
-): void {
-  if (found.kind === 'unable') {
-    readiness.never('the prompt host could not be started');
-    return;
-  }
-  const bad = found.models.find(({ problem }) => problem !== undefined);
-  if (bad) readiness.never(unservable(bad.id, models.get(bad.id)?.file ?? '', bad.problem ?? ''));
-  else readiness.up(PROMPTS);
-}
-
-/** The line that ends a start: what llama.cpp says of a file never names it. */
-function unservable(id: string, file: string, why: string): string {
-  return `model ${id} cannot be served from ${file}: ${why}`;
-}
-
-/** One model: its engine process and its queue, which is closed whenever the engine is not there. */
-function host(config: Config, model: ModelConfig, entry: string, { registry, readiness, log }: Listeners): Hosted {
-  const { id, kind, file, ownedBy, ...sizes } = model;
-  const { seats } = sizes;
-  const queue = createFifoQueue({ clock: systemClock, random: Math.random, config: config.queue, seats });
-  queue.pause();
-  registry.watchQueue(id, () => queue.snapshot());
-  const engine = new EngineProcess({
-    entry,
-    setup: { file, kind, ...sizes, heartbeatMs: config.engine.heartbeatMs },
-    timing: config.engine,
-    clock: systemClock,
-    random: Math.random,
-    log,
-    model: id,
-    events: {
-      onReady: (facts) => {
-        queue.resume(facts.seats);
-        readiness.up(id);
-      },
-      onLost: ({ final, detail }) => {
-        queue.pause();
-        if (final) readiness.never(unservable(id, file, detail ?? 'no reason given'));
-      },
-      onRestart: () => registry.engineRestarted(id),
-    },
-  });
-  return { id, kind, ownedBy, created: Math.floor(Date.now() / 1000), queue, engine, file };
 }

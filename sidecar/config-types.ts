@@ -36,6 +36,8 @@ export interface Config {
     readonly hangMs: number;
     readonly backoffMinMs: number;
     readonly backoffMaxMs: number;
+    /** Refuse what does not fit into memory; engines then load one after another. */
+    readonly checkMemory: boolean;
   };
   readonly prompts: {
     readonly workers: number;
@@ -68,5 +70,8 @@ export interface ModelConfig {
   /** Percent. */
   readonly prefillShare: number;
   readonly prefixReuse: 'auto' | 'any' | 'off';
+  readonly load: 'eager' | 'lazy';
+  /** Without a request for this long it is unloaded. 0: never. */
+  readonly idleUnloadMs: number;
   readonly ownedBy: string;
 }

@@ -4,9 +4,8 @@ import { endlessEmbedded, random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 
-const SEQUENCES = [1, 8, 32];
-const PROMPT_TOKENS = 16;
-const TOKENS = 64;
+const SEQUENCES = [1, 8, 32, 64];
+const LOAD = { promptTokens: 16, tokens: 64 };
 const RUNS = 5;
 /** Of one run, so many at a time as there are sequences. */
 const REPLIES = 64;
@@ -18,9 +17,9 @@ for (const [model, file] of [
 ] as const) {
   const engine = await EngineDriver.start(file, Math.max(...SEQUENCES));
   for (const sequences of SEQUENCES) {
-    await engine.rounds(REPLIES, sequences, PROMPT_TOKENS, TOKENS);
+    await engine.rounds(REPLIES, sequences, LOAD);
     const rounds: Round[] = [];
-    for (let i = 0; i < RUNS; i++) rounds.push(await engine.rounds(REPLIES, sequences, PROMPT_TOKENS, TOKENS));
+    for (let i = 0; i < RUNS; i++) rounds.push(await engine.rounds(REPLIES, sequences, LOAD));
     const perToken = (spent: (round: Round) => number): number =>
       median(rounds.map((round) => (spent(round) / round.tokens) * 1e6));
     rows.push({
@@ -40,7 +39,7 @@ for (const [model, file] of [
 await keep('engine-steps', {
   title: 'The engine process alone',
   about: [
-    `Our engine process over the messages of engine/protocol.ts: ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated per sequence, temperature 1, one compute thread. A run is ${REPLIES} replies, so many at once as there are sequences, the next ones when all have ended. Tokens generated over the time from the first job sent to the last one done, prefill included; medians of ${RUNS} runs after one to warm up.`,
+    `Our engine process over the messages of engine/protocol.ts: ${LOAD.promptTokens} prompt tokens and ${LOAD.tokens} generated per sequence, temperature 1, one compute thread. A run is ${REPLIES} replies, so many at once as there are sequences, the next ones when all have ended. Tokens generated over the time from the first job sent to the last one done, prefill included; medians of ${RUNS} runs after one to warm up.`,
     "The main thread is where the engine's JavaScript runs (the step loop, the decoder, the messages); llama.cpp computes and samples on other threads. CPU time as Linux counts it per thread, so it includes no waiting.",
     'embedded: the default model with an end token that never comes up. 13m: the recipe of engine/models/recipes.ts, random weights.',
   ],

@@ -5,7 +5,7 @@ import { EngineDriver } from '../support/engine-driver.js';
 import { endlessEmbedded } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
-import { stream, type Streamed } from '../support/streaming.js';
+import { stream, type Streamed, type Target } from '../support/streaming.js';
 
 const STREAMS = [1, 8, 32];
 const SEATS = 32;
@@ -28,7 +28,7 @@ const sidecar = await Sidecar.start(
     },
   },
 );
-const agent = new Agent({ keepAlive: true });
+const target: Target = { agent: new Agent({ keepAlive: true }), port: sidecar.port, key: sidecar.key };
 const engine = await EngineDriver.start(file, SEATS);
 
 /** REPLIES streams, so many at a time, and what they came to in tokens a second. */
@@ -38,14 +38,14 @@ async function overHttp(streams: number): Promise<{ replies: Streamed[]; rate: n
   while (replies.length < REPLIES) {
     const at = replies.length;
     const bodies = Array.from({ length: streams }, (_, i) => ({ ...BODY, seed: at + i }));
-    replies.push(...(await Promise.all(bodies.map((body) => stream(agent, sidecar.port, sidecar.key, body)))));
+    replies.push(...(await Promise.all(bodies.map((body) => stream(target, body)))));
   }
   const seconds = (performance.now() - from) / 1000;
   return { replies, rate: replies.reduce((sum, { completionTokens }) => sum + completionTokens, 0) / seconds };
 }
 
 async function alone(sequences: number): Promise<number> {
-  const { tokens, seconds } = await engine.rounds(REPLIES, sequences, promptTokens, TOKENS);
+  const { tokens, seconds } = await engine.rounds(REPLIES, sequences, { promptTokens, tokens: TOKENS });
   return tokens / seconds;
 }
 
@@ -76,7 +76,7 @@ for (const streams of STREAMS) {
     'pieces a reply': median(replies.map(({ pieces }) => pieces)),
   });
 }
-agent.destroy();
+target.agent.destroy();
 await engine.close();
 for (const teardown of teardowns) await teardown();
 

@@ -1,16 +1,37 @@
 /** An engine process driven over its protocol, with no sidecar and no HTTP between. */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { readdir, readFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
-import { PROTOCOL_VERSION, type FromEngine, type GenerateJob, type ToEngine } from '../../engine/protocol.js';
+import {
+  PROTOCOL_VERSION,
+  type EngineSetup,
+  type FromEngine,
+  type GenerateJob,
+  type Output,
+  type ScoreJob,
+  type ToEngine,
+} from '../../engine/protocol.js';
+import { poolThreads } from '../../sidecar/engine-client/child.js';
+import { cpuOf, type Cpu } from './cpu.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
 /** Nothing longer is waited for: a bench that hangs should say so. */
-const TIMEOUT_MS = 120_000;
+const TIMEOUT_MS = 300_000;
 
 type Order = ToEngine extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
+
+/** A job of a bench: an id is given to it. */
+export type Job =
+  { readonly kind: 'generate'; readonly job: GenerateJob } | { readonly kind: 'score'; readonly job: ScoreJob };
+
+/** One output of a job, and when it came, ms from the jobs' start. `index`: of the job in its list. */
+export interface Heard {
+  readonly index: number;
+  readonly output: Output;
+  readonly atMs: number;
+}
 
 /** What some sequences at once came to. */
 export interface Round {
@@ -21,7 +42,15 @@ export interface Round {
   readonly cpuSeconds: number;
 }
 
-/** A loaded engine on one compute thread. Whoever started it closes it. */
+/** What each sequence of a round does. */
+export interface Load {
+  readonly promptTokens: number;
+  readonly tokens: number;
+  /** 1 by default. */
+  readonly temperature?: number;
+}
+
+/** A loaded engine, by default on one compute thread. Whoever started it closes it. */
 export class EngineDriver {
   readonly #child: ChildProcess;
   #nextId = 1;
@@ -30,7 +59,9 @@ export class EngineDriver {
     this.#child = child;
   }
 
-  static async start(file: string, seats: number): Promise<EngineDriver> {
+  /** Starts an engine process; rejects when it cannot serve the file. */
+  static async start(file: string, seats: number, setup: Partial<EngineSetup> = {}): Promise<EngineDriver> {
+    process.env['UV_THREADPOOL_SIZE'] = String(poolThreads(availableParallelism()));
     const child = fork(ENTRY, { serialization: 'advanced', stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
     const driver = new EngineDriver(child);
     driver.#send({
@@ -47,53 +78,84 @@ export class EngineDriver {
         // Each round sends the same prompts again, and the figures are of runs that evaluate them.
         prefixReuse: 'off',
         heartbeatMs: 1000,
+        ...setup,
       },
     });
     await driver.#hear((message) => message.kind === 'ready');
     return driver;
   }
 
-  /** Runs `sequences` replies side by side, each of exactly `tokens` tokens if the model never ends one before. */
-  async round(sequences: number, promptTokens: number, tokens: number): Promise<Round> {
-    const open = new Set<number>();
-    let generated = 0;
-    const cpuBefore = await cpuOf(Number(this.#child.pid));
+  /**
+   * Runs jobs side by side until all are done, or until `heard`, which is shown every output of theirs, says `enough`: then
+   * the others are cancelled. What `heard` returns as a list is started as well. A job that fails rejects.
+   */
+  async run(jobs: readonly Job[], heard: (heard: Heard) => readonly Job[] | 'enough' | undefined): Promise<void> {
+    const open = new Map<number, number>();
     const from = performance.now();
-    for (let i = 0; i < sequences; i++) {
-      const id = this.#nextId++;
-      open.add(id);
-      this.#send({ kind: 'generate', id, job: job(i, promptTokens, tokens) });
-    }
+    let started = 0;
+    const start = (more: readonly Job[]): void => {
+      for (const job of more) {
+        const id = this.#nextId++;
+        open.set(id, started++);
+        this.#send({ ...job, id });
+      }
+    };
+    start(jobs);
     await this.#hear((message) => {
       if (message.kind !== 'step') return false;
+      const atMs = performance.now() - from;
       for (const output of message.outputs) {
+        const index = open.get(output.id);
+        if (index === undefined) continue;
         if (output.kind === 'failed') throw new Error(output.reason);
-        if (output.kind === 'finished') generated += output.completionTokens;
         if (output.kind === 'done') open.delete(output.id);
+        const next = heard({ index, output, atMs });
+        if (next === 'enough') {
+          for (const id of open.keys()) this.#send({ kind: 'cancel', id });
+          return true;
+        }
+        if (next) start(next);
       }
       return open.size === 0;
     });
+  }
+
+  /** Runs `sequences` replies side by side, each of exactly `tokens` tokens if the model never ends one before. */
+  async round(sequences: number, load: Load): Promise<Round> {
+    let tokens = 0;
+    const before = await this.cpu();
+    const from = performance.now();
+    const jobs = Array.from({ length: sequences }, (_, i) => ({ kind: 'generate', job: randomJob(i, load) }) as const);
+    await this.run(jobs, ({ output }) => {
+      if (output.kind === 'finished') tokens += output.completionTokens;
+      return undefined;
+    });
     const seconds = (performance.now() - from) / 1000;
-    const cpu = await cpuOf(Number(this.#child.pid));
+    const after = await this.cpu();
     return {
-      tokens: generated,
+      tokens,
       seconds,
-      mainThreadSeconds: cpu.mainThread - cpuBefore.mainThread,
-      cpuSeconds: cpu.all - cpuBefore.all,
+      mainThreadSeconds: after.mainThread - before.mainThread,
+      cpuSeconds: after.all - before.all,
     };
   }
 
   /** As many rounds one after another as make `replies` replies, as one: at few sequences a single round is too short. */
-  async rounds(replies: number, sequences: number, promptTokens: number, tokens: number): Promise<Round> {
+  async rounds(replies: number, sequences: number, load: Load): Promise<Round> {
     const sum = { tokens: 0, seconds: 0, mainThreadSeconds: 0, cpuSeconds: 0 };
     for (let made = 0; made < replies; made += sequences) {
-      const round = await this.round(sequences, promptTokens, tokens);
+      const round = await this.round(sequences, load);
       sum.tokens += round.tokens;
       sum.seconds += round.seconds;
       sum.mainThreadSeconds += round.mainThreadSeconds;
       sum.cpuSeconds += round.cpuSeconds;
     }
     return sum;
+  }
+
+  /** CPU time that the process has spent. */
+  cpu(): Promise<Cpu> {
+    return cpuOf(Number(this.#child.pid));
   }
 
   async close(): Promise<void> {
@@ -129,30 +191,18 @@ export class EngineDriver {
   }
 }
 
-function job(i: number, promptTokens: number, maxTokens: number): GenerateJob {
+/** A reply to some ordinary tokens of any vocabulary, others for each `i`. */
+export function randomJob(i: number, { promptTokens, tokens, temperature = 1 }: Load): GenerateJob {
   return {
-    // Some ordinary tokens of any vocabulary, others for each sequence.
-    prompt: Uint32Array.from({ length: promptTokens }, (_, at) => 300 + ((i * 31 + at * 7) % 100)),
+    prompt: Uint32Array.from({ length: promptTokens }, (_, at) => 300 + ((i * 31 + at * 7 + (at >> 4)) % 700)),
     n: 1,
     seats: 1,
-    maxTokens,
-    temperature: 1,
+    maxTokens: tokens,
+    temperature,
     topP: 1,
     frequencyPenalty: 0,
     presencePenalty: 0,
     seed: i,
     stops: [],
-  };
-}
-
-/** Seconds on a processor so far, as Linux counts them for each thread. */
-async function cpuOf(pid: number): Promise<{ mainThread: number; all: number }> {
-  const threads = await readdir(`/proc/${pid}/task`);
-  const seconds = async (thread: string): Promise<number> =>
-    Number((await readFile(`/proc/${pid}/task/${thread}/schedstat`, 'utf8')).split(' ')[0]) / 1e9;
-  const each = await Promise.all(threads.map(async (thread) => [thread, await seconds(thread)] as const));
-  return {
-    mainThread: each.find(([thread]) => Number(thread) === pid)?.[1] ?? NaN,
-    all: each.reduce((sum, [, spent]) => sum + spent, 0),
   };
 }

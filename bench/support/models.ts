@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ensureModel } from '../../engine/models/embedded.js';
-import { planFor } from '../../engine/models/recipes.js';
+import { planFor, type RecipeName } from '../../engine/models/recipes.js';
 import { copyVocabulary } from '../../engine/models/vocabulary-copy.js';
 import { ownVocabulary } from '../../engine/models/vocabulary-own.js';
 import type { Vocabulary } from '../../engine/models/vocabulary.js';
@@ -22,9 +22,24 @@ export async function endlessEmbedded(): Promise<string> {
 }
 
 /** The `13m` recipe with GPT-2's vocabulary of 50,257 tokens from the llama.cpp inside node-llama-cpp. Needs git. */
-export async function random13m(): Promise<string> {
+export function random13m(): Promise<string> {
+  return withGpt2Vocabulary('13m');
+}
+
+/** The `150m` recipe with the same vocabulary. */
+export function random150m(): Promise<string> {
+  return withGpt2Vocabulary('150m');
+}
+
+/** The 8 billion weights of `8b` or `8b-f16` with Llama 3's vocabulary of 128,256 tokens: 8.5 or 16 GB. */
+export async function random8b(recipe: '8b' | '8b-f16'): Promise<string> {
+  const vocabulary = await copyVocabulary(join(await bundleCheckout(), 'models', 'ggml-vocab-llama-bpe.gguf'));
+  return await ensureModel(CACHE, planFor(recipe, { vocabulary }));
+}
+
+async function withGpt2Vocabulary(recipe: RecipeName): Promise<string> {
   const vocabulary = await copyVocabulary(join(await bundleCheckout(), 'models', 'ggml-vocab-gpt-2.gguf'));
-  return await ensureModel(CACHE, planFor('13m', { vocabulary }));
+  return await ensureModel(CACHE, planFor(recipe, { vocabulary }));
 }
 
 function withoutEnd(vocabulary: Vocabulary): Vocabulary {

@@ -1,6 +1,16 @@
 /** A caller who streams chat completions over HTTP and notes when each piece came. */
 import { request, type Agent } from 'node:http';
 
+/** Who is called: a server that speaks the chat completions of OpenAI's clients. */
+export interface Target {
+  readonly agent: Agent;
+  readonly port: number;
+  /** Sent as the bearer key, if there is one. */
+  readonly key?: string;
+  /** Fields of every body that this server needs and others do not know. */
+  readonly extras?: Readonly<Record<string, unknown>>;
+}
+
 export interface Streamed {
   /** Pieces with text; a token that ends inside a character gives none. */
   readonly pieces: number;
@@ -8,16 +18,19 @@ export interface Streamed {
   readonly ttftMs: number;
   /** Between one piece and the next, ms. */
   readonly gapsMs: readonly number[];
-  /** As the sidecar counts them. */
+  /** As the server counts them. */
   readonly completionTokens: number;
 }
 
 /** Streams one completion to its end. Rejects on anything but a 200 that ends with [DONE]. */
-export function stream(agent: Agent, port: number, key: string, body: object): Promise<Streamed> {
+export function stream({ agent, port, key, extras }: Target, body: object): Promise<Streamed> {
   return new Promise((resolve, reject) => {
-    const headers = { 'content-type': 'application/json', authorization: `Bearer ${key}` };
+    const headers = {
+      'content-type': 'application/json',
+      ...(key !== undefined && { authorization: `Bearer ${key}` }),
+    };
     const sent = request({ agent, port, host: '127.0.0.1', method: 'POST', path: '/v1/chat/completions', headers });
-    const text = JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } });
+    const text = JSON.stringify({ ...body, ...extras, stream: true, stream_options: { include_usage: true } });
     const times: number[] = [];
     let rest = '';
     let completionTokens = 0;

@@ -3,7 +3,7 @@ import type { ModelShape, ModelPlan } from './random-model.js';
 import { ownVocabulary } from './vocabulary-own.js';
 import type { Vocabulary } from './vocabulary.js';
 
-export const RECIPE_NAMES = ['embedded', 'tiny', '13m', '150m'] as const;
+export const RECIPE_NAMES = ['embedded', 'tiny', '13m', '150m', '8b', '8b-f16'] as const;
 
 export type RecipeName = (typeof RECIPE_NAMES)[number];
 
@@ -19,6 +19,9 @@ interface Recipe {
    */
   readonly seed: number;
 }
+
+/** Llama 3.1 8B's shape. */
+const SHAPE_8B = { width: 4096, layers: 32, heads: 32, kvHeads: 8, feedForward: 14_336, context: 131_072 } as const;
 
 const RECIPES: Readonly<Record<RecipeName, Recipe>> = {
   /** Served when no model is configured: small enough to be made at first run, fast on two cores. */
@@ -49,6 +52,10 @@ const RECIPES: Readonly<Record<RecipeName, Recipe>> = {
     vocabulary: 'none',
     seed: 1,
   },
+  /** For GPUs: with Llama 3's 128,256 tokens 8.5 GB, a minute or two to write. */
+  '8b': { title: 'ra-random-8b', shape: { ...SHAPE_8B, weights: 'Q8_0' }, vocabulary: 'none', seed: 1 },
+  /** The same in half precision: 16 GB. */
+  '8b-f16': { title: 'ra-random-8b-f16', shape: { ...SHAPE_8B, weights: 'F16' }, vocabulary: 'none', seed: 1 },
 };
 
 export function isRecipeName(name: string): name is RecipeName {

@@ -1,15 +1,18 @@
 import { getLlama, LlamaLogLevel, LlamaVocabularyType, type Llama, type LlamaModel, type Token } from 'node-llama-cpp';
+import { checkModelFile } from '../model-file.js';
 import type { Vocabulary } from './tokens.js';
 
 /** Starting the backend takes about as long as loading a vocabulary, so a thread does it once, and keeps it. */
 let backend: Promise<Llama> | undefined;
 
 /**
- * Loads a GGUF's tokenizer and nothing else of it. Works in worker threads, several at once. Throws when the file cannot be
- * read as a model. The caller owns the result.
+ * Loads a GGUF's tokenizer and nothing else of it. Works in worker threads, several at once. Throws, with a line fit for an
+ * operator, when the file cannot be read as a model. The caller owns the result.
  */
 export async function loadVocabulary(file: string): Promise<Vocabulary> {
-  // Nothing native may write to the console: what it has to say of a failed load is in the error that is thrown.
+  const checked = checkModelFile(file);
+  if (checked.kind === 'bad') throw new Error(checked.problem);
+  // Nothing native may write to the console. The engine says why llama.cpp refuses a file.
   backend ??= getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled });
   const llama = await backend;
   const model = await llama.loadModel({ modelPath: file, vocabOnly: true });

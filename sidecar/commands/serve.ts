@@ -49,7 +49,10 @@ function welcome(config: Config, app: App, key: string | undefined): string {
     '',
     `ra-sidecar is ready at ${base}`,
     `operators' listener:  http://${config.operators.host}:${app.operatorsPort}/metrics`,
-    ...config.models.map(({ id, kind, seats }) => `model:                ${id} (${kind}, ${seats} seats)`),
+    ...config.models.map(
+      ({ id, kind, seats, load }) =>
+        `model:                ${id} (${kind}, ${seats} seats${load === 'lazy' ? ', loaded at the first request' : ''})`,
+    ),
   ];
   if (key === undefined) return [...lines, ''].join('\n');
   const chat = config.models.find(({ kind }) => kind === 'chat')?.id;

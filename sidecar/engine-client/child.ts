@@ -1,4 +1,5 @@
 import { fork, type ChildProcess } from 'node:child_process';
+import { availableParallelism } from 'node:os';
 import {
   PROTOCOL_VERSION,
   type EngineFacts,
@@ -8,7 +9,7 @@ import {
   type ToEngine,
 } from '../../engine/protocol.js';
 import type { Clock } from '../clock.js';
-import { exitReason, StderrTail, type ExitReason, type StderrHint } from './exit-reason.js';
+import { exitDetail, exitReason, StderrTail, type ExitReason, type StderrHint } from './exit-reason.js';
 import { Mux } from './mux.js';
 import { HeldPrefixes, NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
 import { Watchdog } from './watchdog.js';
@@ -43,6 +44,8 @@ export interface ChildEnd {
   readonly reason: ExitReason;
   /** protocol: what was broken; hang: silent or stuck; unable: the engine's one line; never content. */
   readonly detail?: string;
+  /** unable: a later try may do better. */
+  readonly mayMend?: boolean;
   /** What a dying engine printed, if it is a known phrase. */
   readonly hint?: StderrHint;
   readonly code: number | null;
@@ -59,12 +62,25 @@ export interface ChildEvents {
   ended(end: ChildEnd): void;
   /** A sink threw. */
   threw(error: unknown): void;
+  /** One job failed alone; `reason` is one short line of the engine's own. */
+  failed(reason: string): void;
 }
 
 /**
  * One life of an engine process: fork, handshake, messages, watchdog, end. It is never reused. The child dies with this
  * process because it exits when its channel disconnects.
  */
+/** libuv's own default. */
+const MIN_POOL_THREADS = 4;
+
+/** More would only wait for each other: a step samples at most one token a seat, and they share the memory's bandwidth. */
+const MAX_POOL_THREADS = 64;
+
+/** Threads of the engine's libuv pool, on which the step's tokens are sampled side by side: one a core, within bounds. */
+export function poolThreads(cores: number): number {
+  return Math.min(MAX_POOL_THREADS, Math.max(MIN_POOL_THREADS, cores));
+}
+
 export class EngineChild {
   readonly mux: Mux;
   /** Settles when the process is gone. Never rejects. */
@@ -88,6 +104,7 @@ export class EngineChild {
     this.mux = new Mux(
       (message) => this.#send(message),
       (error) => events.threw(error),
+      (reason) => events.failed(oneLine(reason)),
     );
     this.gone = new Promise((resolve) => (this.#markGone = resolve));
     try {
@@ -129,6 +146,8 @@ export class EngineChild {
 
   #fork(): ChildProcess {
     const { entry, setup, timing, clock } = this.#options;
+    // The child reads it when its pool starts; ours has started long ago.
+    process.env['UV_THREADPOOL_SIZE'] = String(poolThreads(availableParallelism()));
     const child = fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
     child.stderr?.setEncoding('utf8').on('data', (chunk: string) => this.#stderr.add(chunk));
     child.on('message', (raw) => this.#receive(raw));
@@ -159,7 +178,7 @@ export class EngineChild {
         else this.#begin(message.facts);
         break;
       case 'unable':
-        this.#kill('unable', oneLine(message.reason));
+        this.#kill('unable', oneLine(message.reason), message.mayMend);
         break;
       case 'heartbeat':
         this.#live = message.live;
@@ -193,7 +212,7 @@ export class EngineChild {
     this.#markGone();
     const end = (): void => {
       cancel();
-      this.#end({ reason: exitReason(signal), code, signal });
+      this.#end({ reason: exitReason(signal), code, signal, ...exitDetail(code) });
     };
     const cancel = this.#options.clock.after(LAST_WORDS_MS, end);
     child.once('close', end);
@@ -204,9 +223,9 @@ export class EngineChild {
     this.#end({ reason: 'unstartable', code: null, signal: null });
   }
 
-  #kill(reason: ExitReason, detail?: string): void {
+  #kill(reason: ExitReason, detail?: string, mayMend = false): void {
     this.#process?.kill('SIGKILL');
-    this.#end({ reason, code: null, signal: null, ...(detail === undefined ? {} : { detail }) });
+    this.#end({ reason, code: null, signal: null, mayMend, ...(detail === undefined ? {} : { detail }) });
   }
 
   #end(end: ChildEnd): void {

@@ -50,17 +50,28 @@ export interface ScoreSink {
 /** Stops a job at the engine's next step; nothing more is called on its sink. Idempotent, harmless after the end. */
 export type Cancel = () => void;
 
+export type EngineState = 'unloaded' | 'cold' | 'ready' | 'lost';
+
 /**
  * One engine process as handlers see it. It takes no Lease (interfaces.md drew one in): the caller holds the lease, and
  * since a cancel and the next job travel in order on one channel, a lease may be released as soon as cancel was called.
  */
 export interface Engine {
-  /** cold: loading, or between two lives; ready: takes jobs; lost: given up (closed, or the model cannot be served). */
-  readonly state: 'cold' | 'ready' | 'lost';
+  /**
+   * unloaded: it has no process until it is woken; cold: loading, or between two lives; ready: takes jobs; lost: given up
+   * (closed, or the model cannot be served).
+   */
+  readonly state: EngineState;
+  /** Why it was given up, in one line for the operator; undefined otherwise. */
+  readonly problem: string | undefined;
+  /** It is loaded when somebody wants it: the sidecar is ready without it. */
+  readonly onDemand: boolean;
   /** Set from the first `ready` on, and kept while a restart is under way. */
   readonly facts: EngineFacts | undefined;
-  /** While cold: a guess of when it will be ready, ms from now. */
+  /** While cold or unloaded: a guess of when it will be ready, ms from now, were it woken now. */
   readonly readyInMs: number;
+  /** Somebody wants it: an unloaded one begins to load. Otherwise it does nothing. */
+  wake(): void;
   /** Starts a job. When not ready, the sink's `failed` is called (lost, not started) before the next tick ends. */
   generate(job: GenerateJob, sink: GenerationSink): Cancel;
   score(job: ScoreJob, sink: ScoreSink): Cancel;

@@ -1,3 +1,5 @@
+import { ENGINE_EXIT } from '../../engine/protocol.js';
+
 /** Why a life of an engine process ended, as one word for logs and metrics. */
 export type ExitReason =
   /** It could not be forked. */
@@ -24,6 +26,11 @@ export function exitReason(signal: string | null): ExitReason {
   if (signal === null) return 'exited';
   if (signal === 'SIGABRT') return 'aborted';
   return CRASHES.has(signal) ? 'crashed' : 'killed';
+}
+
+/** What the engine's own exit codes mean, for the log. */
+export function exitDetail(code: number | null): { detail?: string } {
+  return code === ENGINE_EXIT.protocol ? { detail: 'it was sent a message that it does not know' } : {};
 }
 
 /** What is known to be said on stderr by a process about to die, and the word for it. The first that is found counts. */

@@ -46,13 +46,22 @@ type Pending = Reply | Scoring;
 export class Mux {
   readonly #send: (message: ToEngine) => void;
   readonly #onThrow: OnThrow;
+  readonly #onFailed: (reason: string) => void;
   readonly #jobs = new Map<number, Pending>();
   #lastId = 0;
 
-  /** `onThrow` hears of a sink that threw: a bug of its owner, whose job ends as failed while the others go on. */
-  constructor(send: (message: ToEngine) => void, onThrow: OnThrow) {
+  /**
+   * `onThrow` hears of a sink that threw: a bug of its owner, whose job ends as failed while the others go on. `onFailed`
+   * hears why the engine could not go on with a job.
+   */
+  constructor(
+    send: (message: ToEngine) => void,
+    onThrow: OnThrow,
+    onFailed: (reason: string) => void = () => undefined,
+  ) {
     this.#send = send;
     this.#onThrow = onThrow;
+    this.#onFailed = onFailed;
   }
 
   /** Jobs that have not ended. */
@@ -130,6 +139,7 @@ export class Mux {
           break;
         case 'failed':
           this.#jobs.delete(pending.id);
+          this.#onFailed(output.reason);
           pending.sink.failed({ kind: 'failed', started: pending.started });
           break;
         default:

@@ -1,11 +1,22 @@
-import type { EngineSetup } from '../../engine/protocol.js';
-import type { Clock } from '../clock.js';
-import { Backoff } from './backoff.js';
-import { EngineChild, type ChildEnd, type ChildTiming } from './child.js';
-import type { Cancel, Engine, EngineFacts, GenerateJob, GenerationSink, ScoreJob, ScoreSink } from './engine.js';
-import type { Log } from '../telemetry/logger.js';
+import { EngineChild, type ChildEnd } from './child.js';
+import type {
+  Cancel,
+  Engine,
+  EngineFacts,
+  EngineState,
+  GenerateJob,
+  GenerationSink,
+  ScoreJob,
+  ScoreSink,
+} from './engine.js';
+import { IdleWatch } from './idle-watch.js';
 import { failSoon } from './mux.js';
 import { NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
+import { RestartPolicy } from './restart-policy.js';
+import { StartGate } from './start-gate.js';
+import type { EngineProcessOptions } from './supervisor-options.js';
+
+export type { EngineEvents, EngineProcessOptions, EngineTiming, OnDemand } from './supervisor-options.js';
 
 /** How long an engine may take to leave after `shutdown`, ms, unless told otherwise. */
 const CLOSE_MS = 2000;
@@ -16,67 +27,58 @@ const FIRST_START_MS = 5000;
 /** What `readyInMs` says at least while cold: loading may outlast its guess. */
 const MIN_READY_IN_MS = 500;
 
-export interface EngineTiming extends ChildTiming {
-  /** The wait before a restart, from the first to the longest; a life that was ready for the longest resets it. */
-  readonly backoffMinMs: number;
-  readonly backoffMaxMs: number;
-  /** From `shutdown` to SIGKILL when closing; 2,000 unless given. */
-  readonly closeMs?: number;
-}
-
-/** Called on the event loop, never from inside start(), generate() or score(). They must not throw. */
-export interface EngineEvents {
-  /** It takes jobs from now on; also after each restart. `resume` the queue here. */
-  onReady(facts: EngineFacts): void;
-  /**
-   * It died or was killed. Called before the sinks of its jobs fail, so that a queue paused here does not seat what they
-   * give back. `final`: it stays lost, because the model cannot be served.
-   */
-  onLost(end: ChildEnd & { readonly final: boolean }): void;
-  /** It will be forked again in so many ms. */
-  onRestart?(inMs: number): void;
-}
-
-export interface EngineProcessOptions {
-  /** Path of the engine's entry module, for fork. */
-  readonly entry: string;
-  readonly setup: EngineSetup;
-  readonly timing: EngineTiming;
-  readonly clock: Clock;
-  /** From 0 to 1, for the spread of restarts. */
-  readonly random: () => number;
-  readonly log: Log;
-  /** The model's id, for the log. */
-  readonly model: string;
-  readonly events: EngineEvents;
-}
-
 /**
  * An engine that is kept alive: its process is forked, watched, and forked again after it died, until close() or until
- * it says that its model cannot be served. One process at a time: the next is forked only when the last is gone.
+ * its model turns out not to be served. One process at a time: the next is forked only when the last is gone.
+ *
+ *                    start, wake          ready
+ *      unloaded ----------------> cold ----------> ready
+ *         ^  (lazy, or idle)      |  ^               |
+ *         |                       |  '--- it died ---|
+ *         '---- nobody wants it --|------------------'
+ *                                 '--> lost: no further try would do better
  */
 export class EngineProcess implements Engine {
   readonly #options: EngineProcessOptions;
-  readonly #backoff: Backoff;
-  #state: Engine['state'] = 'cold';
+  readonly #policy: RestartPolicy;
+  readonly #gate: StartGate;
+  #state: EngineState;
+  #problem: string | undefined;
+  #onDemand: boolean;
   #facts: EngineFacts | undefined;
   #child: EngineChild | undefined;
+  /** Settles when an unloaded process is gone. */
+  #leaving: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
+  #started = false;
   #cancelRestart: () => void = () => undefined;
+  #leaveGate: () => void = () => undefined;
+  #idle: IdleWatch | undefined;
   /** When the life now running, or the next one, was or will be forked. */
   #forkAt = 0;
   #readyAt: number | undefined;
   #lastStartMs: number;
 
   constructor(options: EngineProcessOptions) {
-    const { backoffMinMs, backoffMaxMs, startTimeoutMs } = options.timing;
+    const { timing, random, onDemand } = options;
     this.#options = options;
-    this.#backoff = new Backoff(backoffMinMs, backoffMaxMs, options.random);
-    this.#lastStartMs = Math.min(FIRST_START_MS, startTimeoutMs);
+    this.#gate = options.gate ?? new StartGate();
+    this.#onDemand = onDemand?.lazy ?? false;
+    this.#state = this.#onDemand ? 'unloaded' : 'cold';
+    this.#policy = new RestartPolicy(timing, random, this.#onDemand);
+    this.#lastStartMs = Math.min(FIRST_START_MS, timing.startTimeoutMs);
   }
 
-  get state(): Engine['state'] {
+  get state(): EngineState {
     return this.#state;
+  }
+
+  get problem(): string | undefined {
+    return this.#problem;
+  }
+
+  get onDemand(): boolean {
+    return this.#onDemand;
   }
 
   get facts(): EngineFacts | undefined {
@@ -84,8 +86,10 @@ export class EngineProcess implements Engine {
   }
 
   get readyInMs(): number {
-    if (this.#state !== 'cold') return 0;
-    return Math.max(this.#forkAt + this.#lastStartMs - this.#options.clock.now(), MIN_READY_IN_MS);
+    if (this.#state === 'ready' || this.#state === 'lost') return 0;
+    const now = this.#options.clock.now();
+    const forkAt = this.#state === 'unloaded' ? Math.max(this.#forkAt, now) : this.#forkAt;
+    return Math.max(forkAt + this.#lastStartMs - now, MIN_READY_IN_MS);
   }
 
   /** Of the process now running. */
@@ -93,9 +97,20 @@ export class EngineProcess implements Engine {
     return this.#child?.pid;
   }
 
-  /** Forks the engine for the first time. Again, or after close(), it does nothing. */
+  /** Forks the engine for the first time, unless it is lazy. Again, or after close(), it does nothing. */
   start(): void {
-    if (this.#child === undefined && this.#closed === undefined) this.#fork();
+    if (this.#started) return;
+    this.#started = true;
+    if (this.#state === 'cold') this.#load();
+  }
+
+  wake(): void {
+    // After a load that failed the next one waits its turn: callers come again.
+    if (this.#state !== 'unloaded' || this.#options.clock.now() < this.#forkAt) return;
+    this.#state = 'cold';
+    this.#forkAt = this.#options.clock.now();
+    if (this.#leaving === undefined) this.#load();
+    else void this.#leaving.then(() => this.#load());
   }
 
   /** Ends the process and fails its jobs as lost. Settles when it is gone; may be called at any time and again. */
@@ -105,13 +120,19 @@ export class EngineProcess implements Engine {
   }
 
   generate(job: GenerateJob, sink: GenerationSink): Cancel {
-    if (this.#state === 'ready' && this.#child !== undefined) return this.#child.mux.generate(job, sink);
-    return failSoon(sink, { kind: 'lost', started: false }, this.#threw);
+    const child = this.#taking();
+    return child ? child.mux.generate(job, sink) : failSoon(sink, NOT_READY, this.#threw);
   }
 
   score(job: ScoreJob, sink: ScoreSink): Cancel {
-    if (this.#state === 'ready' && this.#child !== undefined) return this.#child.mux.score(job, sink);
-    return failSoon(sink, { kind: 'lost', started: false }, this.#threw);
+    const child = this.#taking();
+    return child ? child.mux.score(job, sink) : failSoon(sink, NOT_READY, this.#threw);
+  }
+
+  /** The process that takes a job now. */
+  #taking(): EngineChild | undefined {
+    this.#idle?.touch();
+    return this.#state === 'ready' ? this.#child : undefined;
   }
 
   heldPrefixes(): PrefixIndex {
@@ -121,20 +142,34 @@ export class EngineProcess implements Engine {
   async #close(): Promise<void> {
     this.#state = 'lost';
     this.#cancelRestart();
+    this.#leaveGate();
+    this.#idle?.stop();
     this.#child?.mux.lost('lost');
-    await this.#child?.close(this.#options.timing.closeMs ?? CLOSE_MS);
+    await this.#child?.close(this.#closeMs);
+  }
+
+  get #closeMs(): number {
+    return this.#options.timing.closeMs ?? CLOSE_MS;
+  }
+
+  /** Forks as soon as no other engine loads. */
+  #load(): void {
+    if (this.#closed !== undefined) return;
+    this.#leaveGate = this.#gate.enter(() => this.#fork());
   }
 
   #fork(): void {
-    const { entry, setup, timing, clock, log, model } = this.#options;
+    const { entry, setup, timing, clock, log, model, mappedElsewhere } = this.#options;
     this.#forkAt = clock.now();
     this.#readyAt = undefined;
+    const memory = mappedElsewhere && { mappedElsewhere: mappedElsewhere() };
     const child = new EngineChild(
-      { entry, setup, timing, clock },
+      { entry, setup: memory ? { ...setup, memory } : setup, timing, clock },
       {
         ready: (facts) => this.#ready(facts),
         ended: (end) => this.#ended(child, end),
         threw: this.#threw,
+        failed: (reason) => log.warn('job failed', { model, reason }),
       },
     );
     this.#child = child;
@@ -142,22 +177,44 @@ export class EngineProcess implements Engine {
   }
 
   #ready(facts: EngineFacts): void {
-    const { clock, log, model, events } = this.#options;
+    const { clock, log, model, events, onDemand } = this.#options;
     this.#readyAt = clock.now();
     this.#lastStartMs = this.#readyAt - this.#forkAt;
     this.#facts = facts;
     this.#state = 'ready';
+    if (onDemand && onDemand.idleUnloadMs > 0) {
+      const busy = (): boolean => (this.#child?.mux.pending ?? 0) > 0 || onDemand.wanted();
+      this.#idle = new IdleWatch(clock, onDemand.idleUnloadMs, busy, () => this.#unload());
+    }
     log.info('engine ready', { model, seats: facts.seats, durationMs: Math.round(this.#lastStartMs) });
     events.onReady(facts);
+    // Last: the next one counts what this one has.
+    this.#leaveGate();
+  }
+
+  /** Nobody waits and no job runs, so whoever comes from now on finds it unloaded and wakes it. */
+  #unload(): void {
+    const { log, model, events } = this.#options;
+    const child = this.#child;
+    if (this.#state !== 'ready' || child === undefined) return;
+    this.#onDemand = true;
+    this.#state = 'unloaded';
+    log.info('engine unloaded', { model, ...pidOf(child) });
+    events.onUnload?.();
+    this.#leave(child.close(this.#closeMs));
   }
 
   #ended(child: EngineChild, end: ChildEnd): void {
-    const { clock, timing, log, model, events } = this.#options;
-    const final = end.reason === 'unable';
-    this.#state = final ? 'lost' : 'cold';
-    if (this.#readyAt !== undefined && clock.now() - this.#readyAt >= timing.backoffMaxMs) this.#backoff.reset();
-    const waitMs = this.#backoff.next();
-    this.#forkAt = clock.now() + waitMs;
+    const { clock, log, model, events } = this.#options;
+    this.#idle?.stop();
+    const now = clock.now();
+    const next = this.#policy.after(end, this.#readyAt === undefined ? undefined : now - this.#readyAt);
+    const final = next.kind === 'final';
+    this.#problem = final ? next.why : undefined;
+    // A lazy engine that found no room is tried again when somebody asks.
+    const waits = this.#onDemand && end.reason === 'unable';
+    this.#state = final ? 'lost' : waits ? 'unloaded' : 'cold';
+    this.#forkAt = now + (final ? 0 : next.waitMs);
     log.error(final ? 'engine cannot serve its model' : 'engine lost', {
       model,
       reason: [end.reason, end.detail, end.hint].filter(Boolean).join(': '),
@@ -166,16 +223,27 @@ export class EngineProcess implements Engine {
       ...(end.code !== null && { exitCode: end.code }),
       ...(end.signal !== null && { signal: end.signal }),
     });
-    events.onLost({ ...end, final });
+    events.onLost({ ...end, ...(final && { detail: next.why }), final });
     child.mux.lost(end.reason === 'protocol' ? 'protocol' : 'lost');
-    if (!final) void child.gone.then(() => this.#restartIn(waitMs));
+    // Not before its memory is free again.
+    void child.gone.then(this.#leaveGate);
+    if (next.kind === 'final') return;
+    if (waits) this.#leave(child.gone);
+    else void child.gone.then(() => this.#restartIn(next.waitMs));
+  }
+
+  #leave(gone: Promise<void>): void {
+    this.#leaving = gone.then(() => {
+      this.#leaving = undefined;
+      this.#child = undefined;
+    });
   }
 
   #restartIn(waitMs: number): void {
     if (this.#closed !== undefined) return;
     const { clock, events } = this.#options;
     this.#forkAt = clock.now() + waitMs;
-    this.#cancelRestart = clock.after(waitMs, () => this.#fork());
+    this.#cancelRestart = clock.after(waitMs, () => this.#load());
     events.onRestart?.(waitMs);
   }
 
@@ -183,6 +251,8 @@ export class EngineProcess implements Engine {
     this.#options.log.error('an engine sink threw', { model: this.#options.model, fault });
   };
 }
+
+const NOT_READY = { kind: 'lost', started: false } as const;
 
 function pidOf({ pid }: EngineChild): { pid?: number } {
   return pid === undefined ? {} : { pid };

@@ -28,7 +28,7 @@ function isMessage(raw: Fields): raw is Fields & FromEngine {
     case 'ready':
       return isFacts(raw['facts']);
     case 'unable':
-      return typeof raw['reason'] === 'string';
+      return typeof raw['reason'] === 'string' && typeof raw['mayMend'] === 'boolean';
     case 'step':
       return (
         isCount(raw['step']) &&

@@ -22,9 +22,7 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
     const { facts } = arrival.model.engine;
     const { firstImage } = arrival.params;
     if (firstImage !== undefined || !facts) {
-      visit.fail(
-        firstImage === undefined ? refusals.cold(arrival.model.engine.readyInMs) : refusals.noVision(firstImage),
-      );
+      visit.fail(firstImage === undefined ? refusals.cold(arrival.model.engine) : refusals.noVision(firstImage));
       return;
     }
     // Before the wait for a seat, since a stream is kept alive through that too.

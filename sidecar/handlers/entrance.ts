@@ -109,7 +109,7 @@ async function readBody(visit: Visit, route: Route, services: Services): Promise
   return undefined;
 }
 
-/** Schema, entitlement, endpoint against the model's kind, cold. */
+/** Schema, entitlement, endpoint against the model's kind, cold. An unloaded model is woken by who may call it. */
 async function check<P extends Params>(
   visit: Visit,
   route: P['route'],
@@ -136,8 +136,9 @@ function unfit(caller: Caller, route: Route, model: HostedModel | undefined): Co
   if (!model || !mayCall(caller.models, model.id)) return refusals.notEntitled();
   if (!mayUse(caller, route)) return refusals.routeNotEntitled();
   if ((route === 'chat') !== (model.kind === 'chat')) return refusals.wrongEndpoint(model.kind);
-  if (model.engine.state !== 'ready') return refusals.cold(model.engine.readyInMs);
-  return undefined;
+  if (model.engine.state === 'ready') return undefined;
+  model.engine.wake();
+  return refusals.cold(model.engine);
 }
 
 /**

@@ -7,8 +7,8 @@ export function healthz(exchange: Exchange): void {
 }
 
 /**
- * GET /readyz: this sidecar can take work: it does not drain, usage can be recorded, and every model it hosts is loaded.
- * 503 otherwise, with the reasons.
+ * GET /readyz: this sidecar can take work: it does not drain, usage can be recorded, and every model it hosts is loaded,
+ * but for those that are loaded when they are wanted. 503 otherwise, with the reasons.
  */
 export function readyz(exchange: Exchange, services: Pick<Services, 'draining' | 'spool' | 'models'>): void {
   const reasons = [
@@ -16,8 +16,8 @@ export function readyz(exchange: Exchange, services: Pick<Services, 'draining' |
     ...(services.spool.health.ok ? [] : ['spool_unhealthy']),
     ...(services.models.size === 0 ? ['cold'] : []),
     ...[...services.models.values()]
-      .filter(({ engine }) => engine.state !== 'ready')
-      .map(({ id, engine }) => `${engine.state}: ${id}`),
+      .filter(({ engine }) => engine.state !== 'ready' && !engine.onDemand)
+      .map(({ id, engine }) => `${engine.state}: ${id}${engine.problem === undefined ? '' : `: ${engine.problem}`}`),
   ];
   exchange.reply({
     status: reasons.length === 0 ? 200 : 503,

@@ -2,7 +2,7 @@
 import type { Claimed } from '../access/idempotency.js';
 import type { Denied } from '../access/identity.js';
 import type { Refused } from '../admission/seat-queue.js';
-import type { EngineFault } from '../engine-client/engine.js';
+import type { Engine, EngineFault } from '../engine-client/engine.js';
 import { contractError, type ContractError, type ErrorCode } from '../errors.js';
 
 const NOT_ENTITLED = 'This key may not call this model here. GET /v1/models lists the chat models it may call.';
@@ -79,7 +79,12 @@ export function wrongEndpoint(kind: 'chat' | 'decision'): ContractError {
   return contractError('unsupported_endpoint', message, { param: 'model' });
 }
 
-export function cold(retryAfterMs: number): ContractError {
+/** A model that was given up needs its operator first: callers are not to ask every second for it, ms. */
+const LOST_RETRY_MS = 60_000;
+
+/** The model takes no requests now. */
+export function cold({ state, readyInMs }: Pick<Engine, 'state' | 'readyInMs'>): ContractError {
+  const retryAfterMs = state === 'lost' ? LOST_RETRY_MS : readyInMs;
   return contractError('cold', 'The model is still loading. Try again after the time given.', { retryAfterMs });
 }
 

@@ -25,7 +25,7 @@ export function loadModels(models: readonly PromptModel[]): Promise<LoadedModel[
       try {
         return prepareModel(model, await vocabulary);
       } catch (error) {
-        return broken(model, `the file cannot be loaded: ${error instanceof Error ? error.message : 'unknown'}`);
+        return broken(model, error instanceof Error ? error.message : 'the file cannot be loaded');
       }
     }),
   );

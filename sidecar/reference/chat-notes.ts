@@ -14,7 +14,11 @@ export const CHAT_NOTES: Notes = {
       description:
         'The longest completion, in tokens. Absent: what the prompt leaves of the context. Prompt and completion over the context: 400.',
     },
-    n: { description: 'Replies. The prompt is counted once, every completion in full.', default: 1 },
+    n: {
+      description:
+        'Replies. The prompt is counted once, every completion in full. They run side by side on seats that nobody waits for, the others in turn.',
+      default: 1,
+    },
     parallel_tool_calls: {
       description: 'Whether one reply may make several calls; false: it ends with the first one.',
       default: true,

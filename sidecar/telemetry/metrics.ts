@@ -16,6 +16,10 @@ export type RefusalLabel = (typeof REASONS)[number];
 const PHASES = ['waiting', 'prefilling', 'decoding'] as const;
 export type CancelPhase = (typeof PHASES)[number];
 
+/** What an engine can be, as in engine-client/engine.ts. */
+const ENGINE_STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
+export type EngineStateLabel = (typeof ENGINE_STATES)[number];
+
 const KINDS = ['prompt', 'cached', 'completion'] as const;
 
 /** One model's queue at the moment of a scrape. */
@@ -34,6 +38,7 @@ const DURATION_SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 export class Metrics {
   readonly #registry = new Registry();
   readonly #queues = new Map<string, () => QueueReading>();
+  readonly #engines = new Map<string, () => EngineStateLabel>();
   readonly #models: ReadonlySet<string>;
 
   readonly #requests = this.#counter('requests_total', 'Requests answered.', ['route', 'status', 'code']);
@@ -49,6 +54,10 @@ export class Metrics {
   readonly #cancels = this.#counter('cancels_total', 'Requests whose caller left.', ['model', 'phase']);
   readonly #tokens = this.#counter('tokens_total', 'Tokens of finished requests.', ['model', 'kind']);
   readonly #engineRestarts = this.#counter('engine_restarts_total', 'Engine processes started again.', ['model']);
+  readonly #engineState = this.#gauge('engine_state', 'What the engine is: 1 for one state, 0 for the others.', [
+    'model',
+    'state',
+  ]);
   readonly #promptRestarts = this.#counter('prompt_host_restarts_total', 'Prompt hosts started again.');
   readonly #usage = this.#counter('usage_records_total', 'Usage records, by kind.', ['kind']);
   readonly #streams = this.#gauge('streams_running', 'Event streams open.');
@@ -120,6 +129,11 @@ export class Metrics {
     this.#queues.set(this.#known(model), read);
   }
 
+  /** The same for the state of a model's engine. */
+  watchEngine(model: string, read: () => EngineStateLabel): void {
+    this.#engines.set(this.#known(model), read);
+  }
+
   /** The page, in Prometheus' text format. */
   async render(): Promise<{ readonly contentType: string; readonly text: string }> {
     for (const [model, read] of this.#queues) {
@@ -128,6 +142,10 @@ export class Metrics {
       this.#busy.set({ model }, busy);
       this.#waiting.set({ model }, waiting);
       this.#waitingBytes.set({ model }, waitingBytes);
+    }
+    for (const [model, read] of this.#engines) {
+      const now = read();
+      for (const state of ENGINE_STATES) this.#engineState.set({ model, state }, state === now ? 1 : 0);
     }
     return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
   }

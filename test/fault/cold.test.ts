@@ -1,11 +1,12 @@
-import { mkdtemp, open, rm, truncate, writeFile, copyFile } from 'node:fs/promises';
+import { mkdtemp, open, rename, rm, truncate, writeFile, copyFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { writeKeyFile } from '../../sidecar/access/key-file.js';
+import { brokenModel } from '../support/broken-models.js';
 import { holdEngine } from '../support/faults.js';
 import { makeKey } from '../support/keys.js';
-import { embeddedTestModel } from '../support/models.js';
+import { embeddedTestModel, testModel } from '../support/models.js';
 import { SHORT } from '../support/open-stream.js';
 import { eventually, groupMembers } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
@@ -65,4 +66,85 @@ t.test('a model that cannot be served ends the start with one clear line', async
       await eventually('nothing left running', () => groupMembers(sidecar.pid).length === 0);
     });
   }
+});
+
+t.test('models that need more than there is', async (t) => {
+  const file = await embeddedTestModel();
+  const big = { kind: 'chat', file, seats: 256, contextPerSeat: 1_048_576 };
+  const numbers =
+    /it needs [\d.,]+ GiB of memory \(weights .* for 256 seats of 1,048,576 tokens.*\) and .* GiB are free/;
+
+  await t.test('one that is loaded at the start ends it with the numbers', async (t) => {
+    const sidecar = await Sidecar.launch(t, { ownGroup: true, config: { models: [{ id: CHAT, ...big }] } });
+    t.strictSame(await sidecar.exited(), { code: 1, signal: null });
+    t.match(sidecar.printed, numbers);
+    t.match(sidecar.printed, /at most \d+ seats/);
+    t.equal(sidecar.printed.trim().split('\n').length, 1, sidecar.printed);
+    t.equal(sidecar.lines.filter(({ event }) => event === 'engine forked').length, 1, 'no second try');
+    await eventually('nothing left running', () => groupMembers(sidecar.pid).length === 0);
+  });
+
+  await t.test('a lazy one is refused alone, and not tried again for every request', async (t) => {
+    const [small] = (await chatOnly(1)).models;
+    const models = [small, { id: 'big', ...big, load: 'lazy' }];
+    const sidecar = await Sidecar.start(t, { config: { models } });
+    const ask = (): Promise<Response> => sidecar.post('/chat/completions', { ...SHORT, model: 'big' });
+    t.equal((await ask()).status, 503);
+    const line = await sidecar.logged('engine lost', 1, ({ model }) => model === 'big');
+    t.match(line['reason'], numbers);
+    for (let i = 0; i < 3; i += 1) t.equal((await ask()).status, 503);
+    const tries = sidecar.lines.filter(({ event, model }) => event === 'engine forked' && model === 'big').length;
+    t.ok(tries <= 2, `${tries} tries`);
+    t.equal((await sidecar.readyz()).status, 200);
+    t.equal((await sidecar.chat(SHORT)).status, 200, 'the other model serves');
+  });
+});
+
+t.test('a model that llama.cpp itself aborts on is given up after three loads', async (t) => {
+  const file = await brokenModel(await folder(t), 'with absurdly many layers');
+  const models = [{ id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 256 }];
+  const sidecar = await Sidecar.launch(t, { ownGroup: true, config: { models, engine: { backoffMinMs: 10 } } });
+  t.strictSame(await sidecar.exited(), { code: 1, signal: null });
+  // Before it there may be the assertion: the prompt host's own stderr is ours.
+  t.match(sidecar.printed, /^ra-sidecar: model .* llama\.cpp ended each of 3 loads by a fault of its own \(aborted: /m);
+  t.equal(sidecar.lines.filter(({ event }) => event === 'engine forked').length, 3);
+  t.match(await sidecar.logged('engine lost'), { signal: 'SIGABRT', reason: 'aborted: assertion' });
+});
+
+t.test('a file that goes bad while it is served: cold, then lost with its reason, and no crash loop', async (t) => {
+  const dir = await folder(t);
+  const file = join(dir, 'model.gguf');
+  await copyFile(await embeddedTestModel(), file);
+  const models = [{ id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 2048 }];
+  const sidecar = await Sidecar.start(t, { config: { models } });
+  // In its place, not in it: the engine has the old one mapped.
+  await copyFile(await brokenModel(dir, 'cut in the tensor data'), `${file}.new`);
+  await rename(`${file}.new`, file);
+  process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+  t.match(await sidecar.logged('engine cannot serve its model'), {
+    model: CHAT,
+    reason: /^unable: the file is cut off: /,
+  });
+  t.match(await sidecar.readyz(), {
+    status: 503,
+    body: { reasons: [new RegExp(`^lost: ${CHAT}: the file is cut off: `)] },
+  });
+  const refused = await sidecar.chat(SHORT);
+  t.equal(refused.status, 503);
+  t.match(await refused.json(), { error: { code: 'cold' } });
+  t.match(refused.headers.get('retry-after'), /^[1-9][0-9]*$/);
+  t.equal(sidecar.lines.filter(({ event }) => event === 'engine forked').length, 2);
+});
+
+t.test('a file that is cut under its engine: the crash is a lost engine, and then the file’s fault', async (t) => {
+  const file = join(await folder(t), 'model.gguf');
+  await copyFile(await testModel(), file);
+  const models = [{ id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 2048 }];
+  const sidecar = await Sidecar.start(t, { config: { models } });
+  await truncate(file, 4096);
+  const response = await sidecar.chat(SHORT);
+  // Reading what is no longer there is a SIGBUS, before or after the reply has begun.
+  t.ok([502, 503, 429].includes(response.status), `${response.status}`);
+  t.match(await sidecar.logged('engine lost'), { reason: 'crashed', signal: 'SIGBUS' });
+  t.match(await sidecar.logged('engine cannot serve its model'), { reason: /^unable: the file is / });
 });

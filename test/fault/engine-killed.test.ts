@@ -52,6 +52,24 @@ t.test('an engine killed under eight streams and two whole requests', async (t) 
   t.equal(sidecar.child.exitCode, null, 'the sidecar went on all the while');
 });
 
+t.test('an engine that aborts under streams, as an assertion of llama.cpp makes it', async (t) => {
+  const queue = { maxWaitMs: 600_000 };
+  const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2, 8192)), queue } });
+  const pid = sidecar.enginePid(CHAT);
+  const stream = await OpenStream.begin(sidecar);
+  const whole = sidecar.chat(ENDLESS);
+  await counted(sidecar, 'seats_busy', 2);
+  const waiting = sidecar.chat(SHORT);
+  await counted(sidecar, 'waiting_requests', 1);
+  // Whether the whole one had begun is not to be seen from here: it is lost or given back, and ends either way.
+  process.kill(pid, 'SIGABRT');
+  endsEarly(t, await stream.response, BAD_GATEWAY);
+  t.match(await sidecar.logged('engine lost'), { model: CHAT, reason: 'aborted', signal: 'SIGABRT', count: 2 });
+  t.equal((await waiting).status, 200, 'who had no seat yet is served by the next engine');
+  t.ok([200, 502].includes((await whole).status));
+  await counted(sidecar, 'seats_busy', 0);
+});
+
 t.test('requests that wait when the engine dies', async (t) => {
   const queue = { maxWaitMs: 600_000 };
   const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(1, 8192)), queue } });

@@ -28,7 +28,14 @@ t.test('nothing set: every default', async (t) => {
     decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
     drain: { timeoutMs: 30_000 },
-    engine: { startTimeoutMs: 600_000, heartbeatMs: 500, hangMs: 30_000, backoffMinMs: 250, backoffMaxMs: 30_000 },
+    engine: {
+      startTimeoutMs: 600_000,
+      heartbeatMs: 500,
+      hangMs: 30_000,
+      backoffMinMs: 250,
+      backoffMaxMs: 30_000,
+      checkMemory: true,
+    },
     prompts: { workers: 1, silenceMs: 2000, maxQueued: 1024 },
     cors: { origins: [] },
     development: { validateAnswers: false },
@@ -41,6 +48,8 @@ t.test('nothing set: every default', async (t) => {
     prefillTokensPerStep: 256,
     prefillShare: 100,
     prefixReuse: 'auto',
+    load: 'eager',
+    idleUnloadMs: 0,
     ownedBy: 'local',
   };
   t.strictSame(models, [
@@ -134,7 +143,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, gpu, prefillTokensPerStep, prefillShare, prefixReuse, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, gpu, prefillTokensPerStep, prefillShare, prefixReuse, load, idleUnloadMs, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },

@@ -21,7 +21,7 @@ export async function cruise(root: string): Promise<{ files: string[]; violation
       ruleSet: houseRules,
       tsPreCompilationDeps: true,
       doNotFollow: { path: 'node_modules' },
-      exclude: { path: '^dist/' },
+      exclude: { path: '^dist/|/\\.cache/' },
       combinedDependencies: true,
     },
     { extensions: ['.ts', '.js'], conditionNames: ['types', 'import', 'node'], exportsFields: ['exports'] },

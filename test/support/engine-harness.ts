@@ -2,7 +2,12 @@ import type { Log } from '../../sidecar/telemetry/logger.js';
 import { fileURLToPath } from 'node:url';
 import type { EngineSetup, GenerateJob } from '../../engine/protocol.js';
 import type { Clock } from '../../sidecar/clock.js';
-import { EngineProcess, type EngineEvents, type EngineTiming } from '../../sidecar/engine-client/supervisor.js';
+import {
+  EngineProcess,
+  type EngineEvents,
+  type EngineProcessOptions,
+  type EngineTiming,
+} from '../../sidecar/engine-client/supervisor.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
 
 /** A real clock whose timers keep the process alive, as the service's listeners do. */
@@ -64,9 +69,15 @@ export class EngineHarness {
   readonly restarts: number[] = [];
   readonly logs: string[] = [];
   readyCount = 0;
+  unloads = 0;
   #waiters: (() => void)[] = [];
 
-  constructor(script: StubScript = {}, timing: Partial<EngineTiming> = {}, entry = STUB_ENTRY) {
+  constructor(
+    script: StubScript = {},
+    timing: Partial<EngineTiming> = {},
+    entry = STUB_ENTRY,
+    more: Pick<EngineProcessOptions, 'onDemand' | 'gate' | 'mappedElsewhere'> = {},
+  ) {
     const line = (event: string, fields?: object): void => void this.logs.push(`${event} ${JSON.stringify(fields)}`);
     const log: Log = { info: line, warn: line, error: line, debug: line, forRequest: () => log };
     this.engine = new EngineProcess({
@@ -77,6 +88,7 @@ export class EngineHarness {
       random: () => 1,
       log,
       model: 'stub',
+      ...more,
       events: {
         onReady: () => {
           this.readyCount += 1;
@@ -84,6 +96,10 @@ export class EngineHarness {
         },
         onLost: (lost) => {
           this.lost.push(lost);
+          this.#wake();
+        },
+        onUnload: () => {
+          this.unloads += 1;
           this.#wake();
         },
         onRestart: (inMs) => {
@@ -97,6 +113,11 @@ export class EngineHarness {
   /** Settles once it was ready `count` times. */
   async ready(count = 1): Promise<void> {
     while (this.readyCount < count) await this.#event();
+  }
+
+  /** Settles once it was unloaded `count` times. */
+  async unloaded(count = 1): Promise<void> {
+    while (this.unloads < count) await this.#event();
   }
 
   /** Settles with the `count`th loss. */

@@ -2,6 +2,7 @@
 import { connect } from 'node:net';
 import { basename } from 'node:path';
 import {
+  ENGINE_EXIT,
   PROTOCOL_VERSION as v,
   type EngineFacts,
   type EngineSetup,
@@ -47,7 +48,10 @@ function start(setup: EngineSetup): void {
     case 'silent':
       return;
     case 'unable':
-      send({ v, kind: 'unable', reason: 'the file\nis not a model' });
+      send({ v, kind: 'unable', reason: 'the file\nis not a model', mayMend: false });
+      return;
+    case 'unable-now':
+      send({ v, kind: 'unable', reason: 'no memory', mayMend: true });
       return;
     case 'wrong-version':
       send({ v: v + 1, kind: 'ready', facts });
@@ -57,6 +61,10 @@ function start(setup: EngineSetup): void {
       return;
     case 'exit':
       process.exit(3);
+      break;
+    case 'abort':
+      process.stderr.write('GGML_ASSERT(n > 0) failed\n');
+      process.abort();
       break;
     case 'ready-twice':
       send({ v, kind: 'ready', facts });
@@ -160,6 +168,9 @@ function generate(id: number, job: GenerateJob): void {
       live.set(id, 'hold');
       started(id);
       emit(piece(id, 0, 'begun', 1));
+      break;
+    case STUB_JOB.refuse:
+      process.exit(ENGINE_EXIT.protocol);
       break;
     case STUB_JOB.stranger:
       emit({ id: id + 1000, kind: 'done' });

@@ -118,6 +118,10 @@ export class FakeEngine implements Engine {
   state: Engine['state'] = 'ready';
   facts: EngineFacts | undefined = FAKE_FACTS;
   readyInMs = 0;
+  problem: string | undefined;
+  onDemand = false;
+  /** How often it was woken. */
+  woken = 0;
   script: FakeScript;
   prefixes: PrefixIndex = NO_PREFIXES;
   /** All jobs that came, oldest first. */
@@ -133,6 +137,10 @@ export class FakeEngine implements Engine {
   /** Jobs that hold a sequence now. */
   get live(): number {
     return this.#live.size;
+  }
+
+  wake(): void {
+    this.woken += 1;
   }
 
   generate(job: GenerateJob, sink: GenerationSink): Cancel {

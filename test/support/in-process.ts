@@ -218,6 +218,8 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
       file: never === true ? cold : ready,
     })),
     ...config,
+    // Stand-ins need no memory, and one that never gets ready is not to hold up the others.
+    engine: { checkMemory: false, ...(config as { engine?: object }).engine },
   };
   await writeFile(file, JSON.stringify(settings));
   const loaded = loadConfig({ RA_CONFIG: file });

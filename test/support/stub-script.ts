@@ -6,13 +6,17 @@ export interface StubScript {
   readonly start?:
     | 'ready'
     | 'unable'
+    /** The same, and a later try may do better. */
+    | 'unable-now'
     /** Takes the start and never answers it. */
     | 'silent'
     | 'wrong-version'
     | 'ready-twice'
     | 'step-first'
     /** Leaves with code 3. */
-    | 'exit';
+    | 'exit'
+    /** Prints an assertion and aborts. */
+    | 'abort';
   /** A generate job's seed says what it does, not the first token of its prompt. */
   readonly bySeed?: boolean;
   /** Goes on after `shutdown`. */
@@ -50,4 +54,6 @@ export const STUB_JOB = {
   breach: 12,
   /** Started, one piece, then steps without outputs until cancelled. */
   begun: 13,
+  /** Leaves as an engine that was sent a message it does not know. */
+  refuse: 14,
 } as const;

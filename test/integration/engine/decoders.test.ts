@@ -153,35 +153,33 @@ t.test('sequences step together and do not mix', async (t) => {
 });
 
 t.test('questions scored in one step are read each by itself', async (t) => {
-  const labels = Uint32Array.of(70, 71, 72);
+  // All of them, so that reading takes long enough for the four to meet.
+  const labels = Uint32Array.from(
+    { length: model.fileInfo.metadata.tokenizer.ggml.tokens.length },
+    (_, token) => token,
+  );
   const score = (sequence: number): Part => ({ kind: 'score', sequence, tokens: prompt(9, sequence), labels });
-  const first = (results: readonly PartResult[]): number[] => {
-    const [result] = results;
+  const read = (result: PartResult | undefined): Float64Array => {
     if (result?.kind !== 'scores') throw new Error('no scores');
-    return [...result.logprobs];
+    return result.logprobs;
   };
   const { iterators, batches } = await both(async (decoder) => {
-    const alone: number[][] = [];
+    const alone: Float64Array[] = [];
     for (const sequence of [0, 1, 2, 3]) {
-      alone.push(first(await decoder.step([score(sequence)])));
+      alone.push(read((await decoder.step([score(sequence)]))[0]));
       await decoder.truncate(sequence, 0);
     }
-    // Again and again, since those that share what they write with meet by chance.
-    const together: number[][] = [];
-    for (let round = 0; round < 20; round++) {
-      const results = await decoder.step([0, 1, 2, 3].map(score));
-      together.push(...results.map((result) => first([result])));
+    let furthest = 0;
+    for (let round = 0; round < 10; round++) {
+      const together = (await decoder.step([0, 1, 2, 3].map(score))).map(read);
+      for (const [i, logprobs] of together.entries()) {
+        furthest = Math.max(furthest, ...logprobs.map((logprob, j) => Math.abs(logprob - (alone[i]?.[j] ?? NaN))));
+      }
       for (const sequence of [0, 1, 2, 3]) await decoder.truncate(sequence, 0);
     }
-    return { alone, together };
+    return furthest;
   });
-  for (const { alone, together } of [iterators, batches].filter((made) => made !== undefined)) {
-    for (const [i, logprobs] of together.entries()) {
-      for (const [j, logprob] of logprobs.entries()) {
-        t.ok(Math.abs(logprob - (alone[i % 4]?.[j] ?? NaN)) < 0.1, `question ${i}, label ${j}`);
-      }
-    }
-  }
+  t.ok((iterators ?? 1) < 0.1 && (batches ?? 1) < 0.1, `off by ${iterators} and ${batches}`);
 });
 
 t.test('a copy holds what its source held, and each goes its own way', async (t) => {

@@ -23,7 +23,7 @@ t.test('every message of the protocol is taken, as the same object', async (t) =
   const messages = [
     { v, kind: 'ready', facts },
     { v, kind: 'ready', facts: { ...facts, gpu: 'cuda' } },
-    { v, kind: 'unable', reason: 'no such file' },
+    { v, kind: 'unable', reason: 'no such file', mayMend: false },
     { v, kind: 'heartbeat', step: 0, live: 0 },
     step(),
     step({ id: 1, kind: 'started', cachedTokens: 0 }, piece, call, { ...call, name: undefined }, finished, answer),

@@ -87,6 +87,21 @@ t.test('queues are read at each scrape', async (t) => {
   t.strictSame(await lines(metrics, 'waiting'), ['waiting_requests{model="m"} 2', 'waiting_bytes{model="m"} 300']);
 });
 
+t.test('an engine is in one state', async (t) => {
+  const metrics = new Metrics(['m']);
+  let state: 'unloaded' | 'ready' = 'unloaded';
+  metrics.watchEngine('m', () => state);
+  const page = (unloaded: number, ready: number): string[] => [
+    `engine_state{model="m",state="unloaded"} ${unloaded}`,
+    'engine_state{model="m",state="cold"} 0',
+    `engine_state{model="m",state="ready"} ${ready}`,
+    'engine_state{model="m",state="lost"} 0',
+  ];
+  t.strictSame(await lines(metrics, 'engine_state'), page(1, 0));
+  state = 'ready';
+  t.strictSame(await lines(metrics, 'engine_state'), page(0, 1));
+});
+
 t.test('streams come and go', async (t) => {
   const metrics = new Metrics([]);
   metrics.streamOpened();

@@ -6,7 +6,8 @@ import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { PREFIX_CHUNK } from '../../../../engine/prefix-hash.js';
 import type { ScoreJob } from '../../../../engine/protocol.js';
-import type { EngineTiming } from '../../../../sidecar/engine-client/supervisor.js';
+import { StartGate } from '../../../../sidecar/engine-client/start-gate.js';
+import type { EngineTiming, OnDemand } from '../../../../sidecar/engine-client/supervisor.js';
 import { EngineHarness, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
 import { RecordingSink } from '../../../support/recording-sink.js';
 import type { StubScript } from '../../../support/stub-script.js';
@@ -16,11 +17,16 @@ function launch(
   script: StubScript = {},
   timing: Partial<EngineTiming> = {},
   entry = STUB_ENTRY,
+  more: ConstructorParameters<typeof EngineHarness>[3] = {},
 ): EngineHarness {
-  const harness = new EngineHarness(script, timing, entry);
+  const harness = new EngineHarness(script, timing, entry, more);
   t.teardown(() => harness.engine.close());
   harness.engine.start();
   return harness;
+}
+
+function demand(more: Partial<OnDemand>): OnDemand {
+  return { lazy: false, idleUnloadMs: 0, wanted: () => false, ...more };
 }
 
 /** A port that a stub connects to; its connection closes when the stub is dead. */
@@ -134,6 +140,7 @@ t.test('a job that fails alone leaves the engine as it is', async (t) => {
   harness.engine.generate(stubJob('fail'), sink);
   t.same(await sink.ended, { kind: 'failed', started: true });
   t.equal(harness.engine.state, 'ready');
+  t.match(harness.logs.at(-1), /^job failed .*"reason":"no room"/);
 });
 
 t.test('kill -9 under running jobs: each fails with its own `started`, then the engine is back', async (t) => {
@@ -251,6 +258,123 @@ t.test('an engine that never says ready is killed', async (t) => {
   const harness = launch(t, { start: 'silent' }, { startTimeoutMs: 300 });
   t.match(await harness.loss(), { reason: 'start-timeout' });
   t.match(await harness.loss(2), { reason: 'start-timeout' });
+});
+
+t.test('a first load that ends by its own fault, three times, is given up', async (t) => {
+  const harness = launch(t, { start: 'abort' });
+  for (const life of [1, 2]) t.match(await harness.loss(life), { reason: 'aborted', hint: 'assertion', final: false });
+  t.match(await harness.loss(3), { final: true, detail: /^llama\.cpp ended each of 3 loads by a fault of its own/ });
+  t.equal(harness.engine.state, 'lost');
+  t.match(harness.engine.problem, /may be damaged$/);
+});
+
+t.test('memory that was short at the first load: final; later, or for a lazy engine: tried again', async (t) => {
+  const eager = launch(t, { start: 'unable-now' });
+  t.match(await eager.loss(), { final: true, detail: 'no memory' });
+
+  const lazy = launch(t, { start: 'unable-now' }, { backoffMinMs: 60_000, backoffMaxMs: 60_000 }, STUB_ENTRY, {
+    onDemand: demand({ lazy: true }),
+  });
+  lazy.engine.wake();
+  t.match(await lazy.loss(), { final: false });
+  t.equal(lazy.engine.state, 'unloaded');
+  t.ok(lazy.engine.readyInMs > 50_000, 'whoever asks now learns to come later');
+  lazy.engine.wake();
+  t.equal(lazy.engine.state, 'unloaded', 'and does not make it load in vain');
+  t.same(lazy.restarts, []);
+});
+
+t.test('a message that the engine does not know ends it, and the log says so', async (t) => {
+  const harness = launch(t);
+  await harness.ready();
+  const sink = new RecordingSink();
+  harness.engine.generate(stubJob('refuse'), sink);
+  t.same(await sink.ended, { kind: 'lost', started: false });
+  t.match(await harness.loss(), { reason: 'exited', code: 4, detail: 'it was sent a message that it does not know' });
+  await harness.ready(2);
+});
+
+t.test('engines that share a gate load one after another, and each is told what is mapped by then', async (t) => {
+  const gate = new StartGate();
+  const first = launch(t, { start: 'silent' }, { startTimeoutMs: 60_000 }, STUB_ENTRY, { gate });
+  let asked = 0;
+  const second = launch(t, {}, {}, STUB_ENTRY, { gate, mappedElsewhere: () => (asked += 1) });
+  t.ok(first.engine.pid);
+  t.equal(second.engine.pid, undefined);
+  t.equal(second.engine.state, 'cold');
+  t.equal(asked, 0);
+  await first.engine.close();
+  await second.ready();
+  t.equal(asked, 1);
+  const third = launch(t, {}, {}, STUB_ENTRY, { gate });
+  await third.ready();
+});
+
+t.test('lazy: no process until it is woken', async (t) => {
+  const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ lazy: true }) });
+  const { engine } = harness;
+  t.equal(engine.pid, undefined);
+  t.match(engine, { state: 'unloaded', onDemand: true, facts: undefined });
+  t.ok(engine.readyInMs > 0);
+  const early = new RecordingSink();
+  engine.generate(stubJob('echo', 1), early);
+  t.same(await early.ended, { kind: 'lost', started: false });
+  engine.wake();
+  engine.wake();
+  t.equal(engine.state, 'cold');
+  await harness.ready();
+  t.equal(harness.logs.filter((line) => line.startsWith('engine forked')).length, 1);
+  const sink = new RecordingSink();
+  engine.generate(stubJob('echo', 1), sink);
+  t.equal(await sink.ended, 'done');
+});
+
+t.test('idle: shut down, its process gone, and back when it is woken, even while it leaves', async (t) => {
+  let looks = 0;
+  let wanted = true;
+  // Five idle times with somebody waiting, then nobody.
+  const onDemand = demand({ idleUnloadMs: 80, wanted: () => wanted && (wanted = ++looks < 40) });
+  const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand });
+  const { engine } = harness;
+  t.equal(engine.onDemand, false, 'eager until then');
+  await harness.ready();
+  const pid = engine.pid!;
+  const sink = new RecordingSink();
+  engine.generate(stubJob('slow', 60), sink);
+  t.equal(await sink.ended, 'done', 'nothing is unloaded under a job');
+  t.equal(harness.unloads, 0);
+  await harness.unloaded();
+  t.equal(looks, 40, 'nor while somebody waits');
+  t.match(engine, { state: 'unloaded', onDemand: true });
+  t.ok(engine.facts, 'what it is stays known');
+  engine.wake();
+  await harness.ready(2);
+  t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, 'the first is gone before the second is there');
+  t.not(engine.pid, pid);
+  await harness.unloaded(2);
+  await reaped(engine.pid!);
+  t.same(harness.lost, [], 'none of it is a loss');
+  t.same(harness.restarts, []);
+});
+
+t.test('idle: never under a job, whatever the queue says', async (t) => {
+  const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ idleUnloadMs: 100 }) });
+  await harness.ready();
+  const sink = new RecordingSink();
+  harness.engine.generate(stubJob('slow', 80), sink);
+  t.equal(await sink.ended, 'done');
+  t.equal(harness.unloads, 0);
+  await harness.unloaded();
+});
+
+t.test('close while unloaded, and while a woken engine waits for the one that leaves', async (t) => {
+  const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ idleUnloadMs: 10 }) });
+  await harness.unloaded();
+  harness.engine.wake();
+  await harness.engine.close();
+  t.equal(harness.engine.state, 'lost');
+  harness.engine.wake();
+  t.equal(harness.readyCount, 1);
 });
 
 t.test('an entry that does not exist', async (t) => {

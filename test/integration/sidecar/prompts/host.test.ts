@@ -71,7 +71,7 @@ t.test('bodies become tokens, and what cannot is refused with the reason', async
       { id: 'r1', tools: false },
       { id: 'judge' },
       { id: 'mute', problem: /is not one token/ },
-      { id: 'lost', problem: /cannot be loaded/ },
+      { id: 'lost', problem: /does not exist/ },
     ],
   });
 

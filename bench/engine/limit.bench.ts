@@ -1,0 +1,33 @@
+/** Our engine process against llama-batched-bench on a CPU. */
+import { limitRows } from '../support/limit.js';
+import { random13m, random150m } from '../support/models.js';
+import { keep, type Row } from '../support/results.js';
+
+const SEQUENCES = [1, 8, 32];
+const PROMPT_TOKENS = 16;
+const TOKENS = 64;
+const RUNS = 5;
+
+/** `native`: the addon of `make engine-native` is in place; the results are kept beside those of the prebuilt one. */
+const build = process.argv[2] === 'native' ? 'native' : 'prebuilt';
+
+const rows: Row[] = [];
+for (const [model, file] of [
+  ['150m', await random150m()],
+  ['13m', await random13m()],
+] as const) {
+  for (const threads of [1, 2]) {
+    const shape = { sequences: SEQUENCES, promptTokens: PROMPT_TOKENS, tokens: TOKENS, runs: RUNS, replies: 8 };
+    rows.push(...(await limitRows({ model, file, threads, gpu: false, ...shape })));
+  }
+}
+
+await keep(build === 'native' ? 'engine-limit-native' : 'engine-limit', {
+  title: `The engine process against llama-batched-bench, ${build} addon`,
+  about: [
+    `Tokens generated a second, prefill included: ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated per sequence. Medians of ${RUNS} runs, each of ours right after one of the peer's; the ratio is the median of these pairs.`,
+    `llama-batched-bench (built from the bundled source by \`make peers\`, with native instructions and OpenMP) decodes and never samples or turns a token into text; our engine process (the ${build} addon) samples every token, finds stops, makes text and sends messages. Greedy: temperature 0. Temperature 1 with no top-k, the default of the API, is exp() over the whole vocabulary of 50,257 for every token, in llama.cpp’s own sampler.`,
+    'Random weights, Q8_0, GPT-2’s vocabulary: `150m` and `13m` of engine/models/recipes.ts. In the 13m model the output layer and the sampling of 50,257 logits are nearly all of the work.',
+  ],
+  rows,
+});

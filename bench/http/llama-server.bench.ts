@@ -1,0 +1,61 @@
+/** The whole sidecar over HTTP beside llama-server, on a CPU. */
+import { besideRows } from '../support/beside.js';
+import { random13m, random150m } from '../support/models.js';
+import { keep, type Row } from '../support/results.js';
+
+const SEATS = 32;
+const CONTEXT = 512;
+const TOKENS = 64;
+const RUNS = 5;
+const THREADS = 1;
+const OPEN = [0.5, 0.8];
+const OPEN_SECONDS = 15;
+
+const rows: Row[] = [];
+for (const [model, file, closed] of [
+  [
+    '150m',
+    await random150m(),
+    new Map([
+      [1, 4],
+      [8, 16],
+      [32, 64],
+    ]),
+  ],
+  [
+    '13m',
+    await random13m(),
+    new Map([
+      [1, 16],
+      [8, 64],
+      [32, 128],
+    ]),
+  ],
+] as const) {
+  rows.push(
+    ...(await besideRows({
+      model,
+      file,
+      threads: THREADS,
+      gpu: false,
+      seats: SEATS,
+      context: CONTEXT,
+      tokens: TOKENS,
+      closed,
+      open: OPEN,
+      openSeconds: OPEN_SECONDS,
+      runs: RUNS,
+      prompt: (i) => `Tell me about the sea, part ${i}`,
+    })),
+  );
+}
+
+await keep('llama-server', {
+  title: 'The whole sidecar beside llama-server',
+  about: [
+    `Streaming chat over HTTP: ${TOKENS} tokens a reply, ${SEATS} seats or slots of ${CONTEXT} tokens, ${THREADS} compute thread each, the same model, the same bodies, no prompt reuse on either side. Closed: so many callers, each sends when its last reply ended; medians of ${RUNS} runs, ours and theirs in turn. Open: Poisson arrivals at ${OPEN.join(' and ')} of the rate of our closed loop of 32, ${OPEN_SECONDS} s each.`,
+    'llama-server is told to sample as our API does by default (no top-k, no min-p). It is the native build with OpenMP of `make peers`; ours runs the prebuilt addon. The caller is one Node process on the same two cores, so its work is in the figures of both. TTFT: request written to first text; gap: between two pieces of text of one stream.',
+    'Our engine alone: prompts of the same length, as many at once, over the engine protocol, in the same round.',
+  ],
+  rows,
+});

@@ -1,0 +1,128 @@
+/** The whole sidecar over HTTP beside llama-server of the same commit, streaming chat, in one run on one machine. */
+import { Agent } from 'node:http';
+import type { EngineSetup } from '../../engine/protocol.js';
+import { CHAT, Sidecar } from '../../test/support/sidecar.js';
+import { EngineDriver } from './engine-driver.js';
+import { closedLoop, latencies, openLoop, seeded, tokensPerSecond, type Outcome } from './load.js';
+import { LlamaServer } from './peers.js';
+import type { Row } from './results.js';
+import { median } from './stats.js';
+import type { Target } from './streaming.js';
+
+/** What our API does by default is said to llama-server; left alone it would cut to its top 40 and reuse prompts. */
+const SAME = { top_k: 0, top_p: 1, min_p: 0, cache_prompt: false };
+
+/** Nobody is refused for waiting: the bench is about speed. */
+const PATIENCE_MS = 600_000;
+
+export interface BesideCase {
+  /** For the table. */
+  readonly model: string;
+  readonly file: string;
+  readonly threads: number;
+  readonly gpu: EngineSetup['gpu'];
+  readonly seats: number;
+  /** Tokens a seat or slot holds. */
+  readonly context: number;
+  readonly tokens: number;
+  /** Callers at once, and how many replies a closed run of them is. */
+  readonly closed: ReadonlyMap<number, number>;
+  /** Shares of the rate that our closed loop with the most callers reached. */
+  readonly open: readonly number[];
+  readonly openSeconds: number;
+  readonly runs: number;
+  readonly prompt: (i: number) => string;
+}
+
+interface Pair {
+  readonly ours: Outcome;
+  readonly theirs: Outcome;
+  /** Tokens a second of our engine alone, on prompts of the same length. */
+  readonly engine?: number;
+}
+
+/** A row for each load and temperature (0 and 1). Starts and ends its own sidecar, engine and llama-server. */
+export async function besideRows(options: BesideCase): Promise<Row[]> {
+  const { file, threads, gpu, seats, context, tokens } = options;
+  const teardowns: (() => Promise<void>)[] = [];
+  const sidecar = await Sidecar.start(
+    { teardown: (fn) => void teardowns.push(fn) },
+    {
+      config: {
+        models: [{ id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads, gpu, prefixReuse: 'off' }],
+        development: { validateAnswers: false },
+        queue: { maxWaitMs: PATIENCE_MS },
+      },
+    },
+  );
+  const more = gpu === false ? ['-ngl', '0'] : ['-ngl', '99'];
+  const server = await LlamaServer.start(file, { threads, slots: seats, contextPerSlot: context, more });
+  const engine = await EngineDriver.start(file, seats, { threads, gpu, contextPerSeat: context, prefixReuse: 'off' });
+  // A connection a request: llama-server closes idle ones, just when the next request is on its way.
+  const agent = new Agent({ keepAlive: false });
+  const ours: Target = { agent, port: sidecar.port, key: sidecar.key };
+  const theirs: Target = { agent, port: server.port, extras: SAME };
+  const body = (temperature: number) => (i: number) => ({
+    model: CHAT,
+    messages: [{ role: 'user', content: options.prompt(i) }],
+    max_tokens: tokens,
+    temperature,
+    seed: i,
+  });
+  await closedLoop(ours, 1, 1, body(0));
+  const promptTokens = Number((await sidecar.logged('request'))['promptTokens']);
+
+  const rows: Row[] = [];
+  const add = (load: string, temperature: number, pairs: readonly Pair[]): void => {
+    rows.push(rowOf(options.model, load, temperature, pairs));
+    process.stdout.write(`${JSON.stringify(rows.at(-1))}\n`);
+  };
+  for (const temperature of [0, 1]) {
+    let capacity = 0;
+    for (const [callers, replies] of options.closed) {
+      const once = async (): Promise<Pair> => {
+        const mine = await closedLoop(ours, callers, replies, body(temperature));
+        const other = await closedLoop(theirs, callers, replies, body(temperature));
+        const alone = await engine.rounds(replies, callers, { promptTokens, tokens, temperature });
+        return { ours: mine, theirs: other, engine: alone.tokens / alone.seconds };
+      };
+      // The first one warms up.
+      await once();
+      const pairs: Pair[] = [];
+      for (let i = 0; i < options.runs; i++) pairs.push(await once());
+      add(`closed, ${callers}`, temperature, pairs);
+      capacity = median(pairs.map((pair) => pair.ours.replies.length / pair.ours.seconds));
+    }
+    for (const share of options.open) {
+      const rate = capacity * share;
+      const mine = await openLoop(ours, rate, options.openSeconds, seeded(1), body(temperature));
+      const other = await openLoop(theirs, rate, options.openSeconds, seeded(1), body(temperature));
+      add(`open, ${rate.toPrecision(2)} a second`, temperature, [{ ours: mine, theirs: other }]);
+    }
+  }
+  agent.destroy();
+  await engine.close();
+  await server.close();
+  for (const teardown of teardowns) await teardown();
+  return rows;
+}
+
+function rowOf(model: string, load: string, temperature: number, pairs: readonly Pair[]): Row {
+  const mine = latencies(pairs.map((pair) => pair.ours));
+  const other = latencies(pairs.map((pair) => pair.theirs));
+  const engines = pairs.flatMap(({ engine, ours }) => (engine === undefined ? [] : [tokensPerSecond(ours) / engine]));
+  const both = (a: number, b: number): string => `${a.toFixed(1)} / ${b.toFixed(1)}`;
+  return {
+    model,
+    load,
+    temperature,
+    'tokens/s, ours': median(pairs.map((pair) => tokensPerSecond(pair.ours))),
+    'tokens/s, llama-server': median(pairs.map((pair) => tokensPerSecond(pair.theirs))),
+    ratio: median(pairs.map((pair) => tokensPerSecond(pair.ours) / tokensPerSecond(pair.theirs))),
+    'ours over our engine alone': engines.length > 0 ? median(engines) : '',
+    'TTFT p50/p99 ms, ours': both(mine.ttft, mine.ttft99),
+    'TTFT p50/p99 ms, llama-server': both(other.ttft, other.ttft99),
+    'gap p50/p99 ms, ours': both(mine.gap, mine.gap99),
+    'gap p50/p99 ms, llama-server': both(other.gap, other.gap99),
+  };
+}

@@ -1,0 +1,130 @@
+/** llama.cpp's own programs, built by `make peers` from the very source that the adapter runs. */
+import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** From dist/bench/support. */
+const BIN = fileURLToPath(new URL('../../../bench/.cache/peers/build/bin/', import.meta.url));
+
+/** A model loads in seconds; past this it never will. */
+const START_MS = 120_000;
+
+/** Path of a peer's program. Throws with what to do when it is not there. */
+export function peer(name: 'llama-server' | 'llama-bench' | 'llama-batched-bench'): string {
+  const path = join(BIN, name);
+  if (!existsSync(path)) throw new Error(`${path} is not there: run "make peers" first (5 to 10 minutes)`);
+  return path;
+}
+
+export interface BatchedRun {
+  readonly sequences: number;
+  /** Generated tokens over prefill and generation together. */
+  readonly tokensPerSecond: number;
+  /** Generated tokens over generation alone. */
+  readonly generating: number;
+}
+
+export interface BatchedOptions {
+  readonly threads: number;
+  readonly promptTokens: number;
+  readonly tokens: number;
+  readonly sequences: readonly number[];
+  /** More arguments, such as `-ngl 99`. */
+  readonly more?: readonly string[];
+}
+
+/** One run of llama-batched-bench: prefill and generation of `sequences` at once, with nothing sampled. */
+export async function batchedBench(file: string, options: BatchedOptions): Promise<BatchedRun[]> {
+  const { threads, promptTokens, tokens, sequences, more = [] } = options;
+  // llama.cpp rounds each sequence's share up to 256 cells.
+  const context = Math.max(...sequences) * Math.ceil((promptTokens + tokens) / 256) * 256;
+  const { stdout } = await run(
+    peer('llama-batched-bench'),
+    [
+      ...['-m', file, '-c', `${context}`, '-b', '2048', '-ub', '512', '-npp', `${promptTokens}`, '-ntg', `${tokens}`],
+      ...['-npl', sequences.join(','), '-t', `${threads}`, '-tb', `${threads}`, '--output-format', 'jsonl', ...more],
+    ],
+    { maxBuffer: 1 << 24 },
+  );
+  return stdout
+    .split('\n')
+    .filter((line) => line.startsWith('{'))
+    .map((line) => {
+      const row = JSON.parse(line) as { pl: number; tg: number; t_pp: number; t_tg: number };
+      const generated = row.tg * row.pl;
+      return {
+        sequences: row.pl,
+        tokensPerSecond: generated / (row.t_pp + row.t_tg),
+        generating: generated / row.t_tg,
+      };
+    });
+}
+
+/** A running llama-server on a free port. Whoever started it closes it. */
+export class LlamaServer {
+  readonly port: number;
+  readonly #child: ChildProcess;
+
+  private constructor(child: ChildProcess, port: number) {
+    this.#child = child;
+    this.port = port;
+  }
+
+  /** `slots` sequences of `contextPerSlot` tokens. Resolves once it answers /health with 200. */
+  static async start(
+    file: string,
+    options: { threads: number; slots: number; contextPerSlot: number; more?: readonly string[] },
+  ): Promise<LlamaServer> {
+    const { threads, slots, contextPerSlot, more = [] } = options;
+    const port = await freePort();
+    const child = spawn(
+      peer('llama-server'),
+      [
+        ...['-m', file, '--host', '127.0.0.1', '--port', `${port}`, '-np', `${slots}`],
+        ...['-c', `${slots * contextPerSlot}`, '-t', `${threads}`, '-tb', `${threads}`, '--no-webui', '--log-disable'],
+        ...more,
+      ],
+      { stdio: ['ignore', 'ignore', 'ignore'] },
+    );
+    const server = new LlamaServer(child, port);
+    const until = performance.now() + START_MS;
+    while (!(await server.#healthy())) {
+      if (child.exitCode !== null || performance.now() > until) throw new Error('llama-server did not start');
+      await new Promise((again) => setTimeout(again, 100));
+    }
+    return server;
+  }
+
+  get pid(): number {
+    return Number(this.#child.pid);
+  }
+
+  async close(): Promise<void> {
+    if (this.#child.exitCode !== null) return;
+    const gone = once(this.#child, 'exit');
+    this.#child.kill('SIGKILL');
+    await gone;
+  }
+
+  async #healthy(): Promise<boolean> {
+    return await fetch(`http://127.0.0.1:${this.port}/health`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  }
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address() as AddressInfo;
+  probe.close();
+  await once(probe, 'close');
+  return port;
+}

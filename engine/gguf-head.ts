@@ -1,0 +1,172 @@
+/**
+ * Walks the head of a GGUF file (ggml's docs/gguf.md) before any other reader meets it, and says what is wrong with it.
+ *
+ * llama.cpp refuses most damage by itself, in words of its own. This walk is for what the readers in front of it do not
+ * bear: they take counts and lengths at their word and read zeros past the end of a file. Every count and every length
+ * is held to the file's size here, so the walk ends whatever the bytes are.
+ */
+
+/** A file's bytes. `read` gives `length` bytes from `offset`; the caller keeps both inside the file. */
+export interface FileBytes {
+  readonly size: number;
+  read(offset: number, length: number): Buffer;
+}
+
+export type Head =
+  /** `tensors`: how many it holds; 0 in a file that has a vocabulary alone. */
+  | { readonly kind: 'head'; readonly architecture: string; readonly tensors: number }
+  /** `problem`: one line that goes on after "the file". */
+  | { readonly kind: 'bad'; readonly problem: string };
+
+const MAGIC = 'GGUF';
+const VERSIONS: readonly number[] = [2, 3];
+/** Magic, version and the two counts. */
+const FIXED_BYTES = 24;
+/** A key's length, its type and one byte of value; a tensor's name length, dimension count, type and offset. */
+const LEAST_ENTRY_BYTES = 13;
+const LEAST_TENSOR_BYTES = 24;
+const MAX_DIMENSIONS = 4;
+/** Longer names of architectures there are none, and it is quoted in a message. */
+const MAX_NAME = 64;
+
+/** Bytes of the value types that have a fixed size, by code. */
+const VALUE_BYTES = new Map([1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8].map((bytes, code) => [code, bytes]));
+const STRING = 8;
+const ARRAY = 9;
+
+/** Reads no tensor data. Rejects nothing and throws only what `read` throws. */
+export function readHead(file: FileBytes): Head {
+  try {
+    return walk(file);
+  } catch (error) {
+    if (error instanceof Damage) return { kind: 'bad', problem: error.message };
+    throw error;
+  }
+}
+
+function walk(file: FileBytes): Head {
+  const at = new Cursor(file);
+  if (file.size < FIXED_BYTES) throw new Damage(`is no model: it has ${file.size} bytes`);
+  if (at.text(MAGIC.length) !== MAGIC) throw new Damage('is no GGUF model');
+  const version = at.uint32();
+  if (!VERSIONS.includes(version)) throw new Damage(`is of GGUF version ${version}; versions 2 and 3 can be read`);
+  const tensors = at.count(LEAST_TENSOR_BYTES);
+  const entries = at.count(LEAST_ENTRY_BYTES);
+  let architecture = '';
+  let alignment = 32;
+  for (let i = 0; i < entries; i += 1) {
+    const key = at.string();
+    const type = at.uint32();
+    if (key === 'general.architecture' && type === STRING) architecture = at.string().slice(0, MAX_NAME);
+    else if (key === 'general.alignment' && VALUE_BYTES.get(type) === 4) alignment = at.uint32();
+    else skipValue(at, type);
+  }
+  if (architecture === '') throw new Damage('is damaged: it names no architecture');
+  if (alignment === 0) throw new Damage('is damaged: its tensors are aligned to 0 bytes');
+  const furthest = furthestTensor(at, tensors);
+  const end = Math.ceil(at.offset / alignment) * alignment + furthest;
+  if (tensors > 0 && end >= file.size) {
+    throw new Damage(`is cut off: it has ${file.size} bytes and a tensor at byte ${end}. Copy or download it again`);
+  }
+  return { kind: 'head', architecture, tensors };
+}
+
+function skipValue(at: Cursor, type: number): void {
+  if (type === STRING) at.skip(at.uint64());
+  else if (type === ARRAY) skipArray(at);
+  else at.skip(valueBytes(type));
+}
+
+/** Arrays of arrays are allowed by the format and refused by llama.cpp. */
+function skipArray(at: Cursor): void {
+  const type = at.uint32();
+  if (type !== STRING) {
+    at.skip(at.uint64() * valueBytes(type));
+    return;
+  }
+  const strings = at.count(8);
+  for (let i = 0; i < strings; i += 1) at.skip(at.uint64());
+}
+
+function valueBytes(type: number): number {
+  const bytes = VALUE_BYTES.get(type) ?? 0;
+  if (bytes === 0) throw new Damage('is damaged: it holds a value of a type that GGUF does not have');
+  return bytes;
+}
+
+/** Where the last tensor's data begins, counted from where tensor data begins. */
+function furthestTensor(at: Cursor, tensors: number): number {
+  let furthest = 0;
+  for (let i = 0; i < tensors; i += 1) {
+    at.skip(at.uint64());
+    const dimensions = at.uint32();
+    if (dimensions > MAX_DIMENSIONS) throw new Damage('is damaged: a tensor has more than 4 dimensions');
+    at.skip(dimensions * 8 + 4);
+    furthest = Math.max(furthest, at.uint64());
+  }
+  return furthest;
+}
+
+class Damage extends Error {}
+
+/** Bytes read from the file at a time. */
+const WINDOW = 1 << 20;
+
+/** Where the walk is. Whatever would lead past the end of the file is damage. */
+class Cursor {
+  readonly #file: FileBytes;
+  #window: Buffer = Buffer.alloc(0);
+  #windowAt = 0;
+  offset = 0;
+
+  constructor(file: FileBytes) {
+    this.#file = file;
+  }
+
+  uint32(): number {
+    return this.#take(4).readUInt32LE();
+  }
+
+  /** As a double: exact below 2^53, and far past any file above it. */
+  uint64(): number {
+    return Number(this.#take(8).readBigUInt64LE());
+  }
+
+  /** A number of things that take at least `bytes` each. */
+  count(bytes: number): number {
+    const count = this.uint64();
+    if (count * bytes > this.#file.size) throw new Damage('is damaged: its head counts more than the file can hold');
+    return count;
+  }
+
+  string(): string {
+    return this.text(this.uint64());
+  }
+
+  text(length: number): string {
+    return this.#take(length).toString('utf8');
+  }
+
+  skip(bytes: number): void {
+    this.#holds(bytes);
+    this.offset += bytes;
+  }
+
+  #take(length: number): Buffer {
+    this.#holds(length);
+    const from = this.offset - this.#windowAt;
+    this.offset += length;
+    if (from >= 0 && from + length <= this.#window.length) return this.#window.subarray(from, from + length);
+    this.#windowAt = this.offset - length;
+    const bytes = Math.min(Math.max(length, WINDOW), this.#file.size - this.#windowAt);
+    this.#window = this.#file.read(this.#windowAt, bytes);
+    return this.#window.subarray(0, length);
+  }
+
+  #holds(bytes: number): void {
+    if (this.offset + bytes <= this.#file.size) return;
+    throw new Damage(
+      `is cut off or damaged: its head goes past its ${this.#file.size} bytes. Copy or download it again`,
+    );
+  }
+}

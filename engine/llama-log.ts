@@ -1,0 +1,46 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { LlamaLogLevel } from 'node-llama-cpp';
+
+/** Lines reach this thread's event loop a little after the call that caused them has failed, ms. */
+const LATE_MS = 50;
+
+/** The longest line that is kept, in characters. */
+const MAX_LINE = 120;
+
+/** Whom llama.cpp's lines name first, once or several times, and words that only repeat that loading failed. */
+const LEAD = /^(?:\w+: |error loading model(?: \w+)?: )+/;
+
+/**
+ * What llama.cpp says of a load that fails: the addon's own error says no more than that it did. Only its first error is
+ * kept, which is the cause of the others, and only until `close`: lines of later work may quote it.
+ */
+export class LlamaLog {
+  #first: string | undefined;
+  #open = true;
+
+  /** To be handed to getLlama. */
+  readonly logger = (level: LlamaLogLevel, message: string): void => {
+    if (!this.#open || this.#first !== undefined) return;
+    if (level === LlamaLogLevel.error || level === LlamaLogLevel.fatal) this.#first = clean(message);
+  };
+
+  /** The first error so far, without its line's end; undefined: none came. */
+  async firstError(): Promise<string | undefined> {
+    await wait(LATE_MS);
+    return this.#first;
+  }
+
+  /** Nothing more is kept. */
+  close(): void {
+    this.#open = false;
+  }
+}
+
+function clean(message: string): string {
+  return message
+    .replace(/\p{Cc}+/gu, ' ')
+    .replace(/ {2,}/g, ' ')
+    .trim()
+    .replace(LEAD, '')
+    .slice(0, MAX_LINE);
+}

@@ -1,0 +1,57 @@
+import type { EngineSetup } from '../../engine/protocol.js';
+import type { Clock } from '../clock.js';
+import type { Log } from '../telemetry/logger.js';
+import type { ChildEnd, ChildTiming } from './child.js';
+import type { EngineFacts } from './engine.js';
+import type { RestartTiming } from './restart-policy.js';
+import type { StartGate } from './start-gate.js';
+
+export interface EngineTiming extends ChildTiming, RestartTiming {
+  /** From `shutdown` to SIGKILL when closing; 2,000 unless given. */
+  readonly closeMs?: number;
+}
+
+/** Called on the event loop, never from inside start(), generate() or score(). They must not throw. */
+export interface EngineEvents {
+  /** It takes jobs from now on; also after each restart. `resume` the queue here. */
+  onReady(facts: EngineFacts): void;
+  /**
+   * It died or was killed. Called before the sinks of its jobs fail, so that a queue paused here does not seat what they
+   * give back. `final`: it stays lost, because the model cannot be served.
+   */
+  onLost(end: ChildEnd & { readonly final: boolean }): void;
+  /** It will be forked again in so many ms. */
+  onRestart?(inMs: number): void;
+  /** It is about to leave because nobody wants it; it has no jobs. `pause` the queue here. */
+  onUnload?(): void;
+}
+
+/** An engine that is there only while it is wanted. */
+export interface OnDemand {
+  /** Forked when it is first woken, and not by start(). */
+  readonly lazy: boolean;
+  /** Without a job for this long it is shut down and waits to be woken; 0: never. */
+  readonly idleUnloadMs: number;
+  /** Whether anybody holds or waits for a seat; then it stays. */
+  readonly wanted: () => boolean;
+}
+
+export interface EngineProcessOptions {
+  /** Path of the engine's entry module, for fork. */
+  readonly entry: string;
+  readonly setup: EngineSetup;
+  readonly timing: EngineTiming;
+  readonly clock: Clock;
+  /** From 0 to 1, for the spread of restarts. */
+  readonly random: () => number;
+  readonly log: Log;
+  /** The model's id, for the log. */
+  readonly model: string;
+  readonly events: EngineEvents;
+  /** Undefined: forked by start(), and never unloaded. */
+  readonly onDemand?: OnDemand;
+  /** Engines that share one load in turn. */
+  readonly gate?: StartGate;
+  /** Asked at each fork for what EngineSetup.memory holds; without it nothing is checked. */
+  readonly mappedElsewhere?: () => number;
+}

@@ -1,0 +1,158 @@
+/** The models: each an engine process with the queue for its seats, and what is said when one cannot be served. */
+import { statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { createFifoQueue } from './admission/fifo-queue.js';
+import { systemClock } from './clock.js';
+import type { Config, ModelConfig } from './config.js';
+import { embeddedModel } from './engine-client/embedded-model.js';
+import { StartGate } from './engine-client/start-gate.js';
+import { EngineProcess } from './engine-client/supervisor.js';
+import type { HostedModel } from './handlers/services.js';
+import type { PromptHostClient } from './prompts/client.js';
+import type { Readiness } from './readiness.js';
+import type { Log } from './telemetry/logger.js';
+import type { Metrics } from './telemetry/metrics.js';
+
+/** How long an engine may take to say why its model cannot be served before the prompt host's own word counts, ms. */
+const VERDICT_MS = 10_000;
+
+export interface Hosted extends HostedModel {
+  readonly engine: EngineProcess;
+  /** Path of its weights. */
+  readonly file: string;
+  /** Settles once its engine was ready or turned out never to be; at once for a lazy one. */
+  readonly settled: Promise<void>;
+}
+
+export interface Listeners {
+  readonly registry: Metrics;
+  readonly readiness: Readiness;
+  readonly log: Log;
+}
+
+/** Each configured file's path; `embedded` is made first if need be. */
+export async function modelFiles({ models, dataDir }: Config): Promise<Map<string, string>> {
+  const files = new Map<string, string>();
+  for (const { file } of models) {
+    if (files.has(file)) continue;
+    files.set(file, file === 'embedded' ? await embeddedModel(resolve(dataDir, 'models')) : resolve(file));
+  }
+  return files;
+}
+
+/** All models by id, none started yet. `files`: as {@link modelFiles} gave them. */
+export function hostModels(
+  config: Config,
+  files: ReadonlyMap<string, string>,
+  entry: string,
+  listeners: Listeners,
+): ReadonlyMap<string, Hosted> {
+  const models = new Map<string, Hosted>();
+  const gate = config.engine.checkMemory ? new StartGate() : undefined;
+  for (const model of config.models) {
+    const file = files.get(model.file) ?? model.file;
+    const memory = gate && { gate, mappedElsewhere: () => mappedBeside(file, models.values()) };
+    models.set(model.id, host(config, { ...model, file }, entry, memory, listeners));
+  }
+  return models;
+}
+
+/**
+ * What keeps the models' prompts from being made, in the line that ends the start; undefined: nothing. Where the engine
+ * has something to say of the same model, its word is waited for: it knows more of a file.
+ */
+export async function reportPrompts(
+  found: Awaited<ReturnType<PromptHostClient['ready']>>,
+  models: ReadonlyMap<string, Hosted>,
+  log: Log,
+): Promise<string | undefined> {
+  if (found.kind === 'unable') {
+    await soon([...models.values()].map(({ settled }) => settled));
+    return 'the prompt host could not be started';
+  }
+  const bad = found.models.find(({ problem }) => problem !== undefined);
+  if (!bad) return undefined;
+  const problem = bad.problem ?? '';
+  log.error('prompt host cannot serve a model', { model: bad.id, reason: problem });
+  const model = models.get(bad.id);
+  if (model) await soon([model.settled]);
+  return unservable(bad.id, model?.file ?? '', problem);
+}
+
+async function soon(all: readonly Promise<void>[]): Promise<void> {
+  let cancel = (): void => undefined;
+  const late = new Promise<void>((settle) => (cancel = systemClock.after(VERDICT_MS, settle)));
+  await Promise.race([Promise.all(all), late]);
+  cancel();
+}
+
+/** The line that ends a start: what llama.cpp says of a file never names it. */
+function unservable(id: string, file: string, why: string): string {
+  return `model ${id} cannot be served from ${file}: ${why}`;
+}
+
+/**
+ * Bytes of weights that other engines have mapped on a CPU from other files. The kernel counts them as free, though each
+ * step needs them; those of the same file are there once, whoever maps them. Asked only while no other engine loads.
+ */
+function mappedBeside(file: string, models: Iterable<Hosted>): number {
+  const others = new Set<string>();
+  for (const { engine, file: other } of models) {
+    if (other !== file && engine.state === 'ready' && engine.facts?.gpu === false) others.add(other);
+  }
+  return [...others].reduce((sum, other) => sum + (statSync(other, { throwIfNoEntry: false })?.size ?? 0), 0);
+}
+
+/** One model: its engine process and its queue, which is closed whenever the engine is not there. */
+function host(
+  config: Config,
+  model: ModelConfig,
+  entry: string,
+  memory: { readonly gate: StartGate; readonly mappedElsewhere: () => number } | undefined,
+  { registry, readiness, log }: Listeners,
+): Hosted {
+  const { id, kind, file, ownedBy, load, idleUnloadMs, ...sizes } = model;
+  const { seats } = sizes;
+  const lazy = load === 'lazy';
+  const queue = createFifoQueue({ clock: systemClock, random: Math.random, config: config.queue, seats });
+  queue.pause();
+  registry.watchQueue(id, () => queue.snapshot());
+  let settle = (): void => undefined;
+  const settled = lazy ? Promise.resolve() : new Promise<void>((done) => (settle = done));
+  const engine = new EngineProcess({
+    entry,
+    setup: { file, kind, ...sizes, heartbeatMs: config.engine.heartbeatMs },
+    timing: config.engine,
+    clock: systemClock,
+    random: Math.random,
+    log,
+    model: id,
+    onDemand: {
+      lazy,
+      idleUnloadMs,
+      wanted: () => {
+        const { busy, waiting } = queue.snapshot();
+        return busy + waiting > 0;
+      },
+    },
+    ...memory,
+    events: {
+      onReady: (facts) => {
+        queue.resume(facts.seats);
+        readiness.up(id);
+        settle();
+      },
+      onLost: ({ final, detail }) => {
+        queue.pause();
+        if (!final) return;
+        // The start does not wait for a lazy model, so it does not fail with it either.
+        if (!lazy) readiness.never(unservable(id, file, detail ?? 'no reason given'));
+        settle();
+      },
+      onRestart: () => registry.engineRestarted(id),
+      onUnload: () => queue.pause(),
+    },
+  });
+  registry.watchEngine(id, () => engine.state);
+  return { id, kind, ownedBy, created: Math.floor(Date.now() / 1000), queue, engine, file, settled };
+}

@@ -1,0 +1,82 @@
+/** What llama.cpp refuses in one step, for real, and who lives on. */
+import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
+import t, { type Test } from 'tap';
+import { BatchDecoder } from '../../../engine/batch-decoder.js';
+import type { Part, PartResult } from '../../../engine/decoder.js';
+import { testModel } from '../../support/models.js';
+
+/** llama.cpp rounds a sequence's cells up to this. */
+const CELLS = 256;
+const LETTER = 97;
+const GREEDY = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 8 };
+
+interface Bench {
+  readonly decoder: BatchDecoder;
+  /** One step over these parts, in the order given. */
+  readonly step: (...parts: Part[]) => Promise<PartResult[]>;
+  readonly fill: (sequence: number, tokens: number) => Part;
+  readonly sample: (sequence: number, token?: number) => Part;
+}
+
+async function bench(t: Test): Promise<Bench> {
+  const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled });
+  const model = await llama.loadModel({ modelPath: await testModel() });
+  const context = await model.createContext({ sequences: 3, contextSize: CELLS, batchSize: 2 * CELLS });
+  t.teardown(async () => {
+    await context.dispose();
+    await model.dispose();
+    await llama.dispose();
+  });
+  const decoder = await BatchDecoder.over(context, 1);
+  if (!decoder) throw new Error('not the version that the decoder knows');
+  return {
+    decoder,
+    step: (...parts) => decoder.step(parts),
+    fill: (sequence, tokens) => ({ kind: 'prefill', sequence, tokens: new Uint32Array(tokens).fill(LETTER) }),
+    sample: (sequence, token = LETTER) => ({
+      kind: 'sample',
+      sequence,
+      tokens: Uint32Array.of(token),
+      sampler: decoder.sampler(GREEDY),
+    }),
+  };
+}
+
+const FILLED = { kind: 'filled' } as const;
+const FULL = { kind: 'fault', reason: 'no room left in the KV cache' } as const;
+const REFUSED = { kind: 'fault', reason: 'llama.cpp could not decode' } as const;
+
+t.test('a sequence without room fails alone, and the others give what they give without it', async (t) => {
+  const { decoder, step, fill, sample } = await bench(t);
+  t.same(await step(fill(0, 20), fill(1, CELLS), fill(2, 30)), [FILLED, FILLED, FILLED]);
+  const results = await step(sample(0), sample(1), sample(2));
+  t.same(results[1], FULL);
+
+  await decoder.truncate(0, 0);
+  await decoder.truncate(1, 0);
+  await decoder.truncate(2, 0);
+  await step(fill(0, 20), fill(2, 30));
+  // Alone, as they were tried again: batches change the last digits.
+  t.same([...(await step(sample(0))), ...(await step(sample(2)))], [results[0], results[2]]);
+
+  t.same(await step(fill(1, 40)), [FILLED], 'the full one serves the next job');
+});
+
+t.test('the same for a batch that llama.cpp refuses as it stands', async (t) => {
+  const { step, fill, sample } = await bench(t);
+  await step(fill(0, 20), fill(1, 20), fill(2, 20));
+  const results = await step(sample(0), sample(1, 0x7fffffff), sample(2));
+  t.same(results[1], REFUSED);
+  t.equal(results[0]?.kind, 'token');
+  t.same(results[0], results[2], 'equal sequences go on equally');
+  t.same(await step(sample(1, 0x7fffffff)), [REFUSED]);
+  t.match(await step(sample(1)), [{ kind: 'token' }], 'what it held before is still there');
+});
+
+t.test('a full sequence can be cut back and goes on', async (t) => {
+  const { decoder, step, fill, sample } = await bench(t);
+  await step(fill(0, CELLS));
+  t.same(await step(sample(0)), [FULL]);
+  await decoder.truncate(0, 100);
+  t.match(await step(sample(0)), [{ kind: 'token' }]);
+});

@@ -1,0 +1,8 @@
+import t from 'tap';
+import { poolThreads } from '../../../sidecar/engine-client/child.js';
+
+void t.test('the pool has a thread for each core, within libuv’s default and a bound', async (t) => {
+  t.equal(poolThreads(1), 4);
+  t.equal(poolThreads(16), 16);
+  t.equal(poolThreads(256), 64);
+});

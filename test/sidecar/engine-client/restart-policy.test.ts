@@ -1,0 +1,66 @@
+import t from 'tap';
+import type { ChildEnd } from '../../../sidecar/engine-client/child.js';
+import { RestartPolicy } from '../../../sidecar/engine-client/restart-policy.js';
+
+const TIMING = { backoffMinMs: 10, backoffMaxMs: 80 };
+
+function policy(patient = false): RestartPolicy {
+  return new RestartPolicy(TIMING, () => 1, patient);
+}
+
+function end(reason: ChildEnd['reason'], more: Partial<ChildEnd> = {}): ChildEnd {
+  return { reason, code: null, signal: null, ...more };
+}
+
+const again = (waitMs: number): object => ({ kind: 'again', waitMs });
+
+t.test('deaths are answered by ever longer waits, and a long life begins them anew', (t) => {
+  const p = policy();
+  const dies = end('killed');
+  t.same([p.after(dies, undefined), p.after(dies, undefined), p.after(dies, 79)], [again(10), again(20), again(40)]);
+  t.same([p.after(dies, 80), p.after(dies, 1)], [again(10), again(20)]);
+  t.end();
+});
+
+t.test('a model that cannot be served stays so, however often it was ready', (t) => {
+  const unable = end('unable', { detail: 'the file is cut off', mayMend: false });
+  t.same(policy().after(unable, undefined), { kind: 'final', why: 'the file is cut off' });
+  const p = policy(true);
+  p.after(end('killed'), 100);
+  t.same(p.after(unable, undefined), { kind: 'final', why: 'the file is cut off' });
+  t.end();
+});
+
+t.test('what may mend is final at a first start alone', (t) => {
+  const unable = end('unable', { detail: 'no memory', mayMend: true });
+  t.same(policy().after(unable, undefined), { kind: 'final', why: 'no memory' });
+  t.same(policy(true).after(unable, undefined), again(10), 'lazy: somebody will ask again');
+  const p = policy();
+  p.after(end('killed'), 1);
+  t.same(p.after(unable, undefined), again(20), 'it was ready before');
+  t.end();
+});
+
+t.test('a load that crashes again and again is given up', (t) => {
+  for (const reason of ['aborted', 'crashed'] as const) {
+    const p = policy(true);
+    const dies = end(reason, { hint: 'assertion' });
+    t.same([p.after(dies, undefined), p.after(dies, undefined)], [again(10), again(20)]);
+    t.match(p.after(dies, undefined), {
+      kind: 'final',
+      why: new RegExp(`each of 3 loads .* \\(${reason}: assertion\\)`),
+    });
+  }
+  t.end();
+});
+
+t.test('not when it was ready before, and not for deaths that are not its own', (t) => {
+  const p = policy();
+  p.after(end('aborted'), 5);
+  for (let i = 0; i < 10; i += 1) t.equal(p.after(end('aborted'), undefined).kind, 'again');
+  const other = policy();
+  for (const reason of ['killed', 'hang', 'start-timeout', 'exited', 'protocol', 'unstartable'] as const) {
+    for (let i = 0; i < 4; i += 1) t.equal(other.after(end(reason), undefined).kind, 'again', reason);
+  }
+  t.end();
+});
