@@ -118,11 +118,16 @@ export interface CallSyntax {
   /** The beginning of `open` that no other text of the model has. '': calls are told by their `{` at the reply's beginning. */
   readonly mark: string;
   readonly open: string;
+  /** What the model is known to write in place of `open`, whatever its template says. */
+  readonly alsoOpen?: string;
   readonly between: string;
   /** Absent: a reply has one call at most. */
   readonly next?: string;
   readonly close: string;
-  /** What stands before an answer that is no call and is wrapped in a JSON string. Absent: such an answer stands as it is. */
+  /**
+   * What stands before an answer that is no call and is wrapped in a JSON string. Absent: such an answer stands as it is. Not
+   * with `alsoOpen`.
+   */
   readonly answer?: string;
 }
 

@@ -43,8 +43,9 @@ export function callRules(
   const further = single || syntax.next === undefined ? '' : ` (${spaced(syntax.next)} call-one)*`;
   const answers =
     answer && syntax.answer !== undefined ? ` | ${spaced(syntax.answer)} call-answer-unit* "\\"" call-gap "}"` : '';
+  const opens = [syntax.open, ...(syntax.alsoOpen === undefined ? [] : [syntax.alsoOpen])].map(spaced);
   const rules = [
-    `${START} ::= ${spaced(syntax.open)} call-one${further} ${spaced(syntax.close)}${answers}`,
+    `${START} ::= (${opens.join(' | ')}) call-one${further} ${spaced(syntax.close)}${answers}`,
     `call-one ::= ${call}`,
     `call-between ::= ${spaced(syntax.between)}`,
     ...SHARED,

@@ -114,6 +114,8 @@ function syntaxIn(reply: string, probes: readonly Probe[], end: string | undefin
   return {
     mark,
     open,
+    // Llama 3.1 writes the kind of tool before the name now and then.
+    ...(/^\{\s*"name"/.test(open) && { alsoOpen: `{"type": "function", ${open.slice(1)}` }),
     between: textOf(reply.slice(first.nameEnd, first.arguments), probes),
     ...(second && { next: textOf(reply.slice(first.end, second.name), probes) }),
     close: textOf(close, probes).trimEnd(),

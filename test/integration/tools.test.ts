@@ -141,7 +141,7 @@ t.test('streamed: id, type and name on the first piece alone, and the arguments 
     for (const index of calls.keys()) {
       const [first, ...rest] = pieces.filter((piece) => piece.index === index);
       t.match(first, { id: String, type: 'function', function: { name: String, arguments: '' } });
-      t.ok(rest.length > 1, 'in more than one piece');
+      if (index < expected.length) t.ok(rest.length > 1, 'in more than one piece');
       for (const piece of rest) t.same(Object.keys(piece), ['index', 'function']);
       for (const piece of rest) t.same(Object.keys(piece.function ?? {}), ['arguments']);
     }

@@ -20,6 +20,9 @@ const MAX_SPACE = 64;
 
 const MAX_NAME = 64;
 
+/** A call's text up to its arguments is no longer than this, white space included, or it is content. */
+const MAX_HEAD = 1024;
+
 /** A part of a call's arguments, JSON text. The call's first part names it and has no arguments yet. */
 export interface CallPiece {
   /** The call's place among the reply's calls. */
@@ -142,12 +145,13 @@ export class CallParser {
   }
 
   #begin(text: string, at: number, out: Out): string {
-    const { open, answer } = this.#format.syntax;
+    const { open, alsoOpen, answer } = this.#format.syntax;
     this.#spaces = text.slice(0, at);
     this.#raw = '';
     // Held as a whole the reply can begin like this as a call or an answer alone.
     this.#certain = this.#format.gbnf === undefined;
-    this.#await('head', answer === undefined ? [open] : [open, answer], out);
+    const texts = [open, answer ?? alsoOpen].filter((text) => text !== undefined);
+    this.#await('head', texts, out);
     return text.slice(at);
   }
 
@@ -165,7 +169,7 @@ export class CallParser {
       this.#raw += unit;
       const progress = this.#expected.take(unit);
       const refused = this.#state === 'head' && this.#raw === this.#format.syntax.mark && !this.#ask();
-      if (progress === 'failed' || refused) {
+      if (progress === 'failed' || refused || this.#raw.length > MAX_HEAD) {
         this.#giveUp(out);
         return text.slice(i + 1);
       }
@@ -184,7 +188,7 @@ export class CallParser {
   #matched(which: number, out: Out): void {
     if (this.#state === 'between') this.#beginArguments(out);
     else if (this.#state === 'tail' && which === 0) this.#close();
-    else if (this.#state === 'head' && which === 1) this.#state = 'answer';
+    else if (this.#state === 'head' && which === 1 && this.#format.syntax.answer !== undefined) this.#state = 'answer';
     else {
       this.#name = '';
       this.#state = 'name';

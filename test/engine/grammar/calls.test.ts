@@ -69,6 +69,17 @@ t.test('calls as the model writes them, with arguments that fit', (t) => {
     '[TOOL_CALLS][{"name": "go", "arguments": {}, "id": "abc"}, {"name": "go", "arguments": {}, "id": "x"}]': 'whole',
     '[TOOL_CALLS][{"name": "go", "arguments": {}, "id": "a-b': 'no',
   });
+  const llama = {
+    mark: '',
+    open: '{"name": "',
+    alsoOpen: '{"type": "function", "name": "',
+    between: '", "parameters": ',
+  };
+  verdicts(t, callGrammar(rules({ ...llama, close: '}' })), {
+    '{"name": "go", "parameters": {}}': 'whole',
+    '{"type": "function", "name": "go", "parameters": {}}': 'whole',
+    '{"type": "name"': 'no',
+  });
   t.end();
 });
 

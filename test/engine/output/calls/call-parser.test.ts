@@ -11,7 +11,13 @@ const HERMES: CallSyntax = {
   next: '}\n</tool_call>\n<tool_call>\n{"name": "',
   close: '}\n</tool_call>',
 };
-const LLAMA: CallSyntax = { mark: '', open: '{"name": "', between: '", "parameters": ', close: '}' };
+const LLAMA: CallSyntax = {
+  mark: '',
+  open: '{"name": "',
+  alsoOpen: '{"type": "function", "name": "',
+  between: '", "parameters": ',
+  close: '}',
+};
 const MISTRAL: CallSyntax = {
   mark: '[TOOL_CALLS]',
   open: '[TOOL_CALLS][{"name": "',
@@ -76,6 +82,7 @@ t.test('calls as models write them', (t) => {
       { content: ' done', calls: [one('go', '{"s": "}</tool_call>\\"{", "n": [{}]}')] },
     ],
     ['LLAMA', ' {"name": "look", "parameters": {"a": {}}}', { content: '', calls: [one('look', '{"a": {}}')] }],
+    ['LLAMA', '{"type": "function", "name": "look", "parameters": {}}', { content: '', calls: [one('look', '{}')] }],
     [
       'MISTRAL',
       '[TOOL_CALLS][{"name": "look", "arguments": {"a": "]"}, "id": "abcdefghi"}, {"name": "go", "arguments": {}, "id": "1"}]',
@@ -110,6 +117,8 @@ t.test('what is no call is content, to the last space', (t) => {
     ['HERMES', 'x\n<tool_call>look</tool_call>  '],
     ['LLAMA', '{"name": "Paris", "population": 2}'],
     ['LLAMA', '{"name": "look", "population": 2}'],
+    ['LLAMA', '{"type": "text", "name": "look", "parameters": {}}'],
+    ['LLAMA', `{${' '.repeat(1100)}"name": "look", "parameters": {}}`],
     ['LLAMA', '{"a": 1}'],
     ['LLAMA', 'Look: {"name": "look", "parameters": {}}'],
     ['LLAMA', '\n\n'],

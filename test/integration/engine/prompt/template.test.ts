@@ -186,3 +186,11 @@ t.test('reasoning effort reaches the template, and its absence too', async (t) =
     text: /<think>\n\n<\/think>\n\n$/,
   });
 });
+
+t.test('of a call no more reaches a template than templates know', async (t) => {
+  const all = template('{% for m in messages %}{{ m.content }}{{ m.tool_calls | tojson }}{% endfor %}');
+  const call = { id: 'a', type: 'function', function: { name: 'f', arguments: '{}' }, index: 0 };
+  const rendered = all.render({ messages: [{ role: 'assistant', tool_calls: [call] }] }, ANSWER);
+  t.match(rendered, { kind: 'text', text: /"name": "f"/ });
+  t.notMatch(rendered, { text: /index/ });
+});
