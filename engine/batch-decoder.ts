@@ -1,80 +1,8 @@
-import { getModuleVersion, type LlamaContext } from 'node-llama-cpp';
+import type { LlamaContext } from 'node-llama-cpp';
+import { internals, type AddonContext, type Internals } from './addon.js';
+import { BatchSampler, SamplerPool } from './batch-sampler.js';
 import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
-import { Grammars, Held, type GrammarState } from './grammars.js';
-
-/**
- * The decoder on the layer below node-llama-cpp's iterators: the addon's own context, where a step is what it is in
- * llama.cpp, one batch filled in sequence order, one decode, and all sampling awaited together. It saves the promises and
- * copies that the iterators spend on every token (bench/results/decoders.md).
- *
- * That layer is no public API. So it is used with the exact version it was read in, when the object looks as it did
- * there; otherwise the iterators serve (runtime.ts).
- */
-const KNOWN_VERSION = '3.22.1';
-
-/** The addon's context, as far as it is used here (node-llama-cpp's bindings/AddonTypes.d.ts, not exported). */
-interface AddonContext {
-  initBatch(size: number): void;
-  /** Returns the batch's logit indexes of the tokens that `logitIndexes` names. */
-  addToBatch(sequence: number, firstPosition: number, tokens: Uint32Array, logitIndexes: Uint32Array): Uint32Array;
-  decodeBatch(): Promise<void>;
-  sampleToken(logitIndex: number, sampler: AddonSampler): Promise<number>;
-  sampleToken(
-    logitIndex: number,
-    sampler: AddonSampler,
-    probabilities: false,
-    confidence: false,
-    logits: readonly [tokens: number[], max: boolean, min: boolean, selected: boolean, top: number],
-    totalLogitWeight: true,
-  ): Promise<[token: number, probabilities: undefined, confidence: undefined, logits: number[], total: number]>;
-  disposeSequence(sequence: number): void;
-  removeTokenCellsFromSequence(sequence: number, from: number, to: number): boolean;
-  /** Copies on llama.cpp's next decode, before it computes. Resolves with the last position copied, 0 also for none. */
-  copySequenceStateFromOtherSequence(target: number, source: number): Promise<number>;
-  setThreads(threads: number): void;
-}
-
-interface AddonSampler {
-  applyConfig(config: Readonly<Record<string, number | Uint32Array | Float32Array | GrammarState>>): void;
-  dispose(): void;
-}
-
-interface Internals {
-  readonly context: AddonContext;
-  readonly newSampler: () => AddonSampler;
-  readonly grammars: Grammars;
-}
-
-const METHODS = [
-  'initBatch',
-  'addToBatch',
-  'decodeBatch',
-  'sampleToken',
-  'disposeSequence',
-  'removeTokenCellsFromSequence',
-  'copySequenceStateFromOtherSequence',
-  'setThreads',
-] as const;
-
-/** The layer below `context`, or undefined when this is not the version it was read in. */
-async function internals(context: LlamaContext): Promise<Internals | undefined> {
-  if ((await getModuleVersion()) !== KNOWN_VERSION) return undefined;
-  const {
-    _ctx: inner,
-    _llama: llama,
-    _model: model,
-  } = context as unknown as {
-    readonly _ctx?: AddonContext;
-    readonly _llama?: { readonly _bindings?: { readonly AddonSampler?: new (model: unknown) => AddonSampler } };
-    readonly _model?: { readonly _model?: unknown };
-  };
-  const Make = llama?._bindings?.AddonSampler;
-  const addonModel = model?._model;
-  const grammars = Grammars.of(context.model);
-  if (!inner || !Make || !addonModel || !grammars) return undefined;
-  if (METHODS.some((method) => typeof inner[method] !== 'function')) return undefined;
-  return { context: inner, newSampler: () => new Make(addonModel), grammars };
-}
+import { GrammarHold, type Grammars } from './grammars.js';
 
 const NO_LOGITS = new Uint32Array(0);
 
@@ -83,7 +11,13 @@ type Attempt =
   /** `undone`: for each part, whether its sequence holds again what it held before. */
   | { readonly kind: 'failed'; readonly fault: PartResult; readonly undone: readonly boolean[] };
 
-/** llama.cpp has one state per position here: positions may be cut off at the end, one by one, at no cost. */
+/**
+ * The decoder on the layer below node-llama-cpp's iterators (addon.ts), where a step is what it is in llama.cpp: one batch
+ * filled in sequence order, one decode, and all sampling awaited together. It saves the promises and copies that the
+ * iterators spend on every token (bench/results/decoders.md).
+ *
+ * llama.cpp has one state per position here: positions may be cut off at the end, one by one, at no cost.
+ */
 export class BatchDecoder implements Decoder {
   readonly cuttable = true;
   readonly copyable = true;
@@ -154,7 +88,7 @@ export class BatchDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new BatchSampler(this.#samplers, sampling, new Held(this.#grammars, sampling.markers));
+    return new BatchSampler(this.#samplers, sampling, new GrammarHold(this.#grammars, sampling.markers));
   }
 
   async #attempt(parts: readonly Part[]): Promise<Attempt> {
@@ -234,105 +168,4 @@ function asFault(error: unknown): PartResult {
   if (!(error instanceof Error)) return { kind: 'fault', reason: 'unknown' };
   const known = FAULTS.find(([phrase]) => error.message.startsWith(phrase));
   return { kind: 'fault', reason: known?.[1] ?? error.name };
-}
-
-/**
- * Native samplers, used again and again. Each holds a candidate for every token of the vocabulary (2 MB at 150 k), which
- * is freed only when the garbage collector comes to its wrapper, and the collector does not see that memory. No more are
- * ever made than replies run at once.
- */
-class SamplerPool {
-  readonly #make: () => AddonSampler;
-  readonly #idle: AddonSampler[] = [];
-
-  constructor(make: () => AddonSampler) {
-    this.#make = make;
-  }
-
-  take(): AddonSampler {
-    return this.#idle.pop() ?? this.#make();
-  }
-
-  give(sampler: AddonSampler): void {
-    this.#idle.push(sampler);
-  }
-}
-
-class BatchSampler implements Sampler {
-  readonly #pool: SamplerPool;
-  readonly #sampler: AddonSampler;
-  readonly #sampling: Sampling;
-  readonly #held: Held;
-  /** The completion so far, kept only when penalties count over it. */
-  readonly #completion: Uint32Array | undefined;
-  #tokens = 0;
-  #disposed = false;
-
-  constructor(pool: SamplerPool, sampling: Sampling, held: Held) {
-    this.#pool = pool;
-    this.#sampler = pool.take();
-    this.#sampling = sampling;
-    this.#held = held;
-    // The addon begins its random numbers anew only when the seed changes, and the reply before may have had this one.
-    this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(sampling) });
-    const penalized = sampling.frequencyPenalty !== 0 || sampling.presencePenalty !== 0;
-    if (penalized) this.#completion = new Uint32Array(sampling.maxTokens);
-    else this.#configure();
-  }
-
-  async next(context: AddonContext, logitIndex: number): Promise<number> {
-    // Unpenalized, the sampler stays as it was made: setting it again would only cost.
-    if (this.#completion) this.#configure();
-    this.#held.check();
-    const token = await context.sampleToken(logitIndex, this.#sampler);
-    if (token < 0) throw new Error('no token could be sampled');
-    if (this.#completion) this.#completion[this.#tokens++] = token;
-    return token;
-  }
-
-  hold(gbnf: string, tokens: readonly number[]): boolean {
-    const holds = this.#held.hold(gbnf, tokens);
-    this.#configure();
-    return holds;
-  }
-
-  release(): void {
-    this.#held.release();
-    this.#configure();
-  }
-
-  dispose(): void {
-    if (this.#disposed) return;
-    this.#disposed = true;
-    // An idle sampler keeps no grammar state alive, which only the garbage collector could free.
-    this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(this.#sampling) });
-    this.#pool.give(this.#sampler);
-  }
-
-  #configure(): void {
-    const { temperature, topP, seed, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
-    const { state, controlTokens } = this.#held;
-    this.#sampler.applyConfig({
-      temperature,
-      topP,
-      seed,
-      // No topK and no minP at all: the contract has none.
-      ...(this.#completion && {
-        repeatPenalty: 1,
-        repeatPenaltyMaxTokens: maxTokens,
-        repeatPenaltyTokens: this.#completion.subarray(0, this.#tokens),
-        repeatPenaltyFrequencyPenalty: frequencyPenalty,
-        repeatPenaltyPresencePenalty: presencePenalty,
-      }),
-      ...(state && {
-        grammarEvaluationState: state,
-        tokenBiasKeys: controlTokens,
-        tokenBiasValues: new Float32Array(controlTokens.length).fill(-Infinity),
-      }),
-    });
-  }
-}
-
-function otherSeed({ seed }: Sampling): number {
-  return (seed ^ 1) >>> 0;
 }

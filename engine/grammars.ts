@@ -125,7 +125,7 @@ export class Grammars {
 }
 
 /** What holds one reply now. */
-export class Held {
+export class GrammarHold {
   readonly #grammars: Grammars | undefined;
   /** What may not be sampled while held. */
   readonly controlTokens: Uint32Array;

@@ -11,7 +11,7 @@ import {
   type Token,
 } from 'node-llama-cpp';
 import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
-import { Grammars, Held } from './grammars.js';
+import { Grammars, GrammarHold } from './grammars.js';
 
 /**
  * The decoder on node-llama-cpp's public sequence iterators, in lockstep: every part's call is made in one tick, so that
@@ -53,7 +53,7 @@ export class IteratorDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new IteratorSampler(sampling, this.#model, new Held(this.#grammars, sampling.markers));
+    return new IteratorSampler(sampling, this.#model, new GrammarHold(this.#grammars, sampling.markers));
   }
 
   #at(sequence: number): LlamaContextSequence {
@@ -106,12 +106,12 @@ const NO_TOP_K = null as unknown as number;
 class IteratorSampler implements Sampler {
   readonly #sampling: Sampling;
   readonly #model: LlamaModel;
-  readonly #held: Held;
+  readonly #held: GrammarHold;
   /** What the completion holds so far: penalties count over it alone, as the contract's fields define. */
   readonly #completion: Token[] = [];
   #iterator: AsyncGenerator<Token, void, Token | Token[] | undefined> | undefined;
 
-  constructor(sampling: Sampling, model: LlamaModel, held: Held) {
+  constructor(sampling: Sampling, model: LlamaModel, held: GrammarHold) {
     this.#sampling = sampling;
     this.#model = model;
     this.#held = held;
