@@ -52,11 +52,14 @@ t.test('frequency_penalty 2 breaks the loops of greedy replies', async (t) => {
 });
 
 t.test('presence_penalty asks for words that were not there; negative ones ask for those that were', async (t) => {
+  // Of each reply's own words, since penalties count over it alone; as a share, since replies differ in length.
   const distinct = async (options: Readonly<Record<string, unknown>>): Promise<number> => {
     const texts = await Promise.all(
       PROMPTS.map((prompt) => textOf(sidecar, prompt, { temperature: 0, max_tokens: 60, ...options })),
     );
-    return new Set(texts.flatMap((text) => text.split(/\s+/))).size;
+    const words = texts.map((text) => text.split(/\s+/));
+    const sum = (counts: readonly number[]): number => counts.reduce((total, count) => total + count, 0);
+    return sum(words.map((each) => new Set(each).size)) / sum(words.map(({ length }) => length));
   };
   const plain = await distinct({});
   const penalized = await distinct({ presence_penalty: 2 });
