@@ -29,6 +29,8 @@ export interface EngineSetup {
   /** Compute threads; 0: all cores but one (at least one) on a CPU. */
   readonly threads: number;
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
+  /** auto: where it is the faster one, and where the backend has it. */
+  readonly flashAttention: 'auto' | boolean;
   /** Prompt tokens that all prefilling sequences together may add to one step. */
   readonly prefillTokensPerStep: number;
   /** Time that a step may spend on prompts beside running replies, in percent of what their next tokens take. */

@@ -87,6 +87,12 @@ const model: SettingSchema = {
       description: 'Backend. `auto`: a GPU where there is one; `false`: CPU alone.',
       default: 'auto',
     },
+    flashAttention: {
+      enum: ['auto', true, false],
+      description:
+        'Flash attention. `auto`: on, but for a decision model on a CPU, where short questions behind a long input are slower with it.',
+      default: 'auto',
+    },
     prefillTokensPerStep: integer(
       'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner.',
       { default: 256, minimum: 1, maximum: 65_536, unit: 'tokens' },

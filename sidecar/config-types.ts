@@ -66,6 +66,7 @@ export interface ModelConfig {
   /** 0: all cores but one. */
   readonly threads: number;
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
+  readonly flashAttention: 'auto' | boolean;
   readonly prefillTokensPerStep: number;
   /** Percent. */
   readonly prefillShare: number;

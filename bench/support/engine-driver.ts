@@ -73,6 +73,7 @@ export class EngineDriver {
         contextPerSeat: 256,
         threads: 1,
         gpu: false,
+        flashAttention: 'auto',
         prefillTokensPerStep: 512,
         prefillShare: 100,
         // Each round sends the same prompts again, and the figures are of runs that evaluate them.

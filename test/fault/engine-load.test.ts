@@ -51,6 +51,7 @@ function start(file: string, more: Partial<EngineSetup> = {}): ToEngine {
     contextPerSeat: 256,
     threads: 1,
     gpu: false,
+    flashAttention: 'auto',
     prefillTokensPerStep: 64,
     prefillShare: 100,
     prefixReuse: 'auto',

@@ -45,6 +45,7 @@ t.test('nothing set: every default', async (t) => {
     file: 'embedded',
     threads: 0,
     gpu: 'auto',
+    flashAttention: 'auto',
     prefillTokensPerStep: 256,
     prefillShare: 100,
     prefixReuse: 'auto',
@@ -143,7 +144,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, gpu, prefillTokensPerStep, prefillShare, prefixReuse, load, idleUnloadMs, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, load, idleUnloadMs, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },

@@ -37,6 +37,7 @@ export function stubSetup(script: StubScript): EngineSetup {
     contextPerSeat: 64,
     threads: 1,
     gpu: false,
+    flashAttention: 'auto',
     prefillTokensPerStep: 16,
     prefillShare: 100,
     prefixReuse: 'auto',

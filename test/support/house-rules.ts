@@ -83,7 +83,10 @@ export const rooms: readonly Room[] = [
   { name: 'engine/memory', path: folder('engine/memory'), sees: ['engine/protocol', 'engine/file'] },
   {
     name: 'engine/runtime',
-    path: file('engine', 'runtime|addon|batch-decoder|batch-sampler|grammars|iterator-decoder|llama-log|sequences|choice'),
+    path: file(
+      'engine',
+      'runtime|addon|batch-decoder|batch-sampler|grammars|iterator-decoder|llama-log|sequences|choice',
+    ),
     sees: [...ENGINE_PURE, 'engine/memory'],
   },
   { name: 'engine/jobs', path: file('engine', 'generation|job-check|reply|scoring'), sees: ENGINE_RUNTIME },

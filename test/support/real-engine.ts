@@ -43,7 +43,14 @@ export class RealEngine {
       await exit;
     });
     const kind = 'chat';
-    const rest = { threads: 1, gpu: false, prefillShare: 100, prefixReuse: 'auto', heartbeatMs: 50 } as const;
+    const rest = {
+      threads: 1,
+      gpu: false,
+      flashAttention: 'auto',
+      prefillShare: 100,
+      prefixReuse: 'auto',
+      heartbeatMs: 50,
+    } as const;
     engine.#send({ v, kind: 'start', setup: { ...setup, ...rest, file, kind } });
     await engine.#until(() => engine.#ready);
     return engine;

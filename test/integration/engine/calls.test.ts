@@ -43,6 +43,7 @@ async function start(t: Test, file: string): Promise<Engine> {
     contextPerSeat: 512,
     threads: 1,
     gpu: false,
+    flashAttention: 'auto',
     prefillTokensPerStep: 64,
     prefillShare: 100,
     prefixReuse: 'off',
