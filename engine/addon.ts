@@ -24,6 +24,8 @@ export interface AddonContext {
   ): Promise<[token: number, probabilities: undefined, confidence: undefined, logits: number[], total: number]>;
   disposeSequence(sequence: number): void;
   removeTokenCellsFromSequence(sequence: number, from: number, to: number): boolean;
+  /** The first position that every layer still has; -1: the sequence is empty. */
+  getSequenceKvCacheMinPosition(sequence: number): number;
   /** Copies on llama.cpp's next decode, before it computes. Resolves with the last position copied, 0 also for none. */
   copySequenceStateFromOtherSequence(target: number, source: number): Promise<number>;
   setThreads(threads: number): void;
@@ -47,6 +49,7 @@ const METHODS = [
   'sampleToken',
   'disposeSequence',
   'removeTokenCellsFromSequence',
+  'getSequenceKvCacheMinPosition',
   'copySequenceStateFromOtherSequence',
   'setThreads',
 ] as const;

@@ -16,7 +16,9 @@ type Attempt =
  * filled in sequence order, one decode, and all sampling awaited together. It saves the promises and copies that the
  * iterators spend on every token (bench/results/decoders.md).
  *
- * llama.cpp has one state per position here: positions may be cut off at the end, one by one, at no cost.
+ * llama.cpp has one state per position here: positions may be cut off at the end, one by one, at no cost. Where a layer's
+ * window has dropped the oldest all the same (llama.cpp gives some architectures one that their files do not name), what
+ * comes before a cut may lack what it attends to, so nothing is cut any more.
  */
 export class BatchDecoder implements Decoder {
   readonly cuttable = true;
@@ -71,7 +73,7 @@ export class BatchDecoder implements Decoder {
     const held = this.#length[sequence] ?? 0;
     // Also when nothing was counted: after a fault, what the sequence holds is unknown.
     if (length === 0) this.#context.disposeSequence(sequence);
-    else if (length < held && !this.#context.removeTokenCellsFromSequence(sequence, length, held)) {
+    else if (length < held && !this.#remove(sequence, length, held)) {
       return Promise.reject(new Error('the sequence cannot be cut'));
     }
     this.#length[sequence] = Math.min(length, held);
@@ -110,7 +112,13 @@ export class BatchDecoder implements Decoder {
    */
   #undo({ sequence, tokens }: Part, before: number): boolean {
     this.#length[sequence] = before;
-    return this.#context.removeTokenCellsFromSequence(sequence, before, before + tokens.length);
+    return this.#remove(sequence, before, before + tokens.length);
+  }
+
+  /** Cuts positions off the end. False: what is left could not be gone on from. */
+  #remove(sequence: number, from: number, to: number): boolean {
+    const whole = from === 0 || this.#context.getSequenceKvCacheMinPosition(sequence) <= 0;
+    return whole && this.#context.removeTokenCellsFromSequence(sequence, from, to);
   }
 
   /** Puts all parts into one batch; returns where each one's logits will be. */

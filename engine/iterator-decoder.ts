@@ -22,28 +22,46 @@ export class IteratorDecoder implements Decoder {
   readonly cuttable: boolean;
   /** The public API has no copy. */
   readonly copyable = false;
-  readonly #sequences: readonly LlamaContextSequence[];
+  readonly #context: LlamaContext;
+  readonly #sequences: LlamaContextSequence[];
   readonly #model: LlamaModel;
   readonly #grammars: Grammars | undefined;
+  /** Those that a fault befell: node-llama-cpp may not have counted what llama.cpp evaluated. */
+  readonly #spoiled = new Set<number>();
 
   /**
    * Takes every sequence of `context`; the context stays the caller's to dispose. Make it with {@link sequenceOrder}.
-   * `cuttable`: whether the model's state can be cut without evaluating the rest again.
+   * `cuttable`: whether the model's state can be cut without evaluating the rest again. A sequence holds one token less
+   * than the context has room for.
    */
   constructor(context: LlamaContext, cuttable: boolean) {
     this.cuttable = cuttable;
-    this.#sequences = Array.from({ length: context.totalSequences }, () => context.getSequence());
+    this.#context = context;
+    this.#sequences = Array.from({ length: context.totalSequences }, () => context.getSequence(SEQUENCE));
     this.#model = context.model;
     this.#grammars = Grammars.of(context.model);
   }
 
   async step(parts: readonly Part[]): Promise<PartResult[]> {
-    return Promise.all(parts.map((part) => this.#run(part).catch(asFault)));
+    return Promise.all(
+      parts.map((part) =>
+        this.#run(part).catch((error: unknown) => {
+          this.#spoiled.add(part.sequence);
+          return asFault(error);
+        }),
+      ),
+    );
   }
 
   async truncate(sequence: number, length: number): Promise<void> {
     const target = this.#at(sequence);
-    if (target.nextTokenIndex > length) {
+    if (length === 0 && this.#spoiled.delete(sequence)) {
+      await target.dispose();
+      // The only id that is free, so the same one.
+      this.#sequences[sequence] = this.#context.getSequence(SEQUENCE);
+    } else if (target.nextTokenIndex > length) {
+      // It would evaluate what is left again, in chunks of its own.
+      if (length > 0 && target.stateCellsStartIndex > 0) throw new Error('the sequence cannot be cut');
       await target.eraseContextTokenRanges([{ start: length, end: target.nextTokenIndex }]);
     }
   }
@@ -78,6 +96,19 @@ export class IteratorDecoder implements Decoder {
     }
   }
 }
+
+/**
+ * Nothing behind our back: no checkpoints, which nobody would go back to and no memory check counts, and a full sequence
+ * is a fault rather than one that has silently lost its beginning.
+ */
+const SEQUENCE = {
+  checkpoints: { max: 0, interval: false },
+  contextShift: {
+    strategy: (): never => {
+      throw new Error('no room left in the KV cache');
+    },
+  },
+} as const;
 
 function asFault(error: unknown): PartResult {
   return { kind: 'fault', reason: error instanceof Error ? error.name : 'unknown' };

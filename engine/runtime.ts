@@ -111,13 +111,15 @@ async function load(
   setup: EngineSetup,
   threads: number,
 ): Promise<{ model: LlamaModel; context: LlamaContext }> {
-  const { seats, contextPerSeat } = setup;
+  const { seats } = setup;
   const batchSize = setup.prefillTokensPerStep + seats;
   const insights = await GgufInsights.from(info, llama);
   const { architecture } = info.metadata.general;
   if (!insights.isSupportedByLlamaCpp) {
     throw new LoadFailure(`this llama.cpp does not know the architecture ${architecture}`);
   }
+  // The iterators leave a sequence's last place empty.
+  const contextPerSeat = setup.contextPerSeat + (cutsAnywhere(insights) ? 0 : 1);
   const fitContext = { contextSize: contextPerSeat * seats };
   const { gpuLayers } = await insights.configurationResolver.resolveModelGpuLayersV2({ fitContext });
   const check = setup.memory && (await MemoryCheck.begin(llama, insights, setup.memory.mappedElsewhere));
@@ -151,9 +153,12 @@ function refusal(error: unknown, line: string | undefined): LoadFailure {
  * (recurrent, hybrid, sliding window) keep to the iterators, which know how to evaluate such a sequence again.
  */
 async function makeDecoder(model: LlamaModel, context: LlamaContext, threads: number): Promise<Decoder> {
-  const { isRecurrent, isHybrid, swaSize } = model.fileInsights;
-  const cuttable = !isRecurrent && !isHybrid && (swaSize ?? 0) === 0;
+  const cuttable = cutsAnywhere(model.fileInsights);
   return (cuttable ? await BatchDecoder.over(context, threads) : undefined) ?? new IteratorDecoder(context, cuttable);
+}
+
+function cutsAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights): boolean {
+  return !isRecurrent && !isHybrid && swaSize === undefined;
 }
 
 /** Why the model cannot decide, in one line: its template, or a label that is not one distinct token behind it. */

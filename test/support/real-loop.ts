@@ -5,9 +5,18 @@ import { BatchDecoder } from '../../engine/batch-decoder.js';
 import type { Decoder, Part, PartResult } from '../../engine/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../engine/iterator-decoder.js';
 import type { GenerateJob, Output, ScoreJob } from '../../engine/protocol.js';
+import { loadRuntime } from '../../engine/runtime.js';
 import { StepLoop, type StepLimits } from '../../engine/steps.js';
 
 const THREADS = 1;
+
+const LIMITS = {
+  seats: 4,
+  contextPerSeat: 1024,
+  prefillTokensPerStep: 64,
+  prefillShare: 100,
+  prefixReuse: 'auto',
+} as const satisfies StepLimits;
 
 export type Layer = 'iterators' | 'batches';
 export const LAYERS: readonly Layer[] = ['batches', 'iterators'];
@@ -33,15 +42,18 @@ export interface Ran {
 }
 
 export class RealLoop {
-  readonly #context: LlamaContext;
+  readonly decoder: Decoder;
+  /** What lies under the loop. */
+  readonly #below: Pick<LlamaContext, 'dispose'>;
   readonly #loop: StepLoop;
   readonly #outputs: Output[] = [];
   readonly #events = new EventEmitter().setMaxListeners(0);
   #lastId = 0;
   #evaluated = 0;
 
-  private constructor(context: LlamaContext, decoder: Decoder, limits: StepLimits) {
-    this.#context = context;
+  private constructor(below: Pick<LlamaContext, 'dispose'>, decoder: Decoder, limits: StepLimits) {
+    this.#below = below;
+    this.decoder = decoder;
     const step = decoder.step.bind(decoder);
     decoder.step = (parts: readonly Part[]): Promise<PartResult[]> => {
       this.#evaluated += parts.reduce((sum, { tokens }) => sum + tokens.length, 0);
@@ -59,14 +71,7 @@ export class RealLoop {
   /** Four sequences of 1,024 tokens, prompts split at 64, unless told otherwise. Dispose it. */
   static async make(model: LlamaModel, options: RealLoopOptions = {}): Promise<RealLoop> {
     const { layer = 'batches', ...rest } = options;
-    const limits = {
-      seats: 4,
-      contextPerSeat: 1024,
-      prefillTokensPerStep: 64,
-      prefillShare: 100,
-      prefixReuse: 'auto' as const,
-      ...rest,
-    };
+    const limits = { ...LIMITS, ...rest };
     const context = await model.createContext({
       sequences: limits.seats,
       contextSize: limits.contextPerSeat,
@@ -78,6 +83,14 @@ export class RealLoop {
       layer === 'iterators' ? new IteratorDecoder(context, true) : await BatchDecoder.over(context, THREADS);
     if (!decoder) throw new Error('the layer below is not the one that batch-decoder.ts knows');
     return new RealLoop(context, decoder, limits);
+  }
+
+  /** The same over a file as an engine process loads it, with the decoder that it picks. Dispose it. */
+  static async load(file: string, options: Omit<RealLoopOptions, 'layer'> = {}): Promise<RealLoop> {
+    const limits = { ...LIMITS, ...options };
+    const setup = { ...limits, file, kind: 'chat', threads: THREADS, gpu: false, heartbeatMs: 1000 } as const;
+    const runtime = await loadRuntime(setup);
+    return new RealLoop(runtime, runtime.decoder, limits);
   }
 
   /** Starts a job and returns what tells of its first text and of its end. */
@@ -100,7 +113,7 @@ export class RealLoop {
 
   async dispose(): Promise<void> {
     await this.#loop.close();
-    await this.#context.dispose();
+    await this.#below.dispose();
   }
 
   #ran(id: number, before: Pick<Ran, 'evaluated' | 'decodes'>): Ran {
