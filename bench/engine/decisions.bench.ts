@@ -73,7 +73,13 @@ async function complete(server: LlamaServer, { input, questions }: Case): Promis
 
 const file = await random150m();
 // As the engine of a decision model on a CPU has it.
-const setup = { contextPerSeat: CONTEXT, threads: THREADS, prefillTokensPerStep: 256, flashAttention: false } as const;
+const setup = {
+  contextPerSeat: CONTEXT,
+  threads: THREADS,
+  prefillTokensPerStep: 256,
+  flashAttention: false,
+  prefixReuse: 'auto',
+} as const;
 const ours = await EngineDriver.start(file, QUESTIONS, setup);
 const bare = await EngineDriver.start(file, 1, { ...setup, prefixReuse: 'off' });
 const server = await LlamaServer.start(file, { threads: THREADS, slots: 1, contextPerSlot: CONTEXT });

@@ -88,7 +88,15 @@ export class RealLoop {
   /** The same over a file as an engine process loads it, with the decoder that it picks. Dispose it. */
   static async load(file: string, options: Omit<RealLoopOptions, 'layer'> = {}): Promise<RealLoop> {
     const limits = { ...LIMITS, ...options };
-    const setup = { ...limits, file, kind: 'chat', threads: THREADS, gpu: false, heartbeatMs: 1000 } as const;
+    const setup = {
+      ...limits,
+      file,
+      kind: 'chat',
+      threads: THREADS,
+      gpu: false,
+      flashAttention: 'auto',
+      heartbeatMs: 1000,
+    } as const;
     const runtime = await loadRuntime(setup);
     return new RealLoop(runtime, runtime.decoder, limits);
   }
