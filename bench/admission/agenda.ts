@@ -48,7 +48,7 @@ export class Agenda implements Clock {
   }
 
   #rise(from: number): void {
-    for (let at = from; at > 0; ) {
+    for (let at = from; at > 0;) {
       const parent = (at - 1) >> 1;
       if (!this.#swapUnless(parent, at)) return;
       at = parent;
@@ -56,7 +56,7 @@ export class Agenda implements Clock {
   }
 
   #sink(): void {
-    for (let at = 0; ; ) {
+    for (let at = 0; ;) {
       const left = 2 * at + 1;
       const right = left + 1;
       const child = this.#before(right, left) ? right : left;

@@ -40,11 +40,17 @@ export function measure(all: readonly Visit[], tenants: readonly Tenant[], windo
   return {
     goodput: sum(useful.map((visit) => seatMs(visit, window))) / capacity,
     lightServed: lightInTime.length / light.length,
-    jain: jain(backlogged.map(({ name }) => sum(all.map((visit) => (visit.tenant === name ? seatMs(visit, window) : 0))))),
+    jain: jain(
+      backlogged.map(({ name }) => sum(all.map((visit) => (visit.tenant === name ? seatMs(visit, window) : 0)))),
+    ),
     timedOut: letIn.filter((visit) => timedOut(visit, patienceMs)).length / letIn.length,
     refused: (visits.length - letIn.length) / visits.length,
     pushedOut: letIn.filter((visit) => pushedOut(visit, patienceMs)).length / visits.length,
-    lightWait99: quantile(lightInTime.map(({ atMs, settledAt }) => settledAt - atMs), 0.99) / 1000,
+    lightWait99:
+      quantile(
+        lightInTime.map(({ atMs, settledAt }) => settledAt - atMs),
+        0.99,
+      ) / 1000,
   };
 }
 

@@ -38,14 +38,19 @@ export async function keep(name: string, { title, about, rows, conclusions = [] 
   const text = [`# ${title}`, ...busy, ...about, table, ...conclusions, `${facts} Command: \`${where.command}\``].join(
     '\n\n',
   );
-  const file = fileURLToPath(new URL(name, RESULTS));
-  await mkdir(RESULTS, { recursive: true });
-  await writeFile(`${file}.md`, `${text}\n`);
-  await writeFile(`${file}.json`, `${JSON.stringify({ title, ...where, rows, conclusions }, null, 2)}\n`);
+  await keepFile(`${name}.md`, `${text}\n`);
+  await keepFile(`${name}.json`, `${JSON.stringify({ title, ...where, rows, conclusions }, null, 2)}\n`);
   process.stdout.write(`${table}\n${conclusions.join('\n')}\n`);
 }
 
-function markdown(rows: readonly Row[]): string {
+/** Writes `bench/results/<name>`. */
+export async function keepFile(name: string, text: string): Promise<void> {
+  await mkdir(RESULTS, { recursive: true });
+  await writeFile(fileURLToPath(new URL(name, RESULTS)), text);
+}
+
+/** A table. */
+export function markdown(rows: readonly Row[]): string {
   const columns = Object.keys(rows[0] ?? {});
   const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
   const body = rows.map((row) =>

@@ -10,8 +10,7 @@ export const fifoUnbounded: Policy = {
 /** So many wait that the last of them can just be served in time; whoever left is not served. */
 export const fifoWithCap: Policy = {
   name: 'FIFO with cap',
-  open: (setting) =>
-    new ReferenceQueue(setting, new Fifo(), { waiting: 8 * setting.seats, ttlMs: setting.patienceMs }),
+  open: (setting) => new ReferenceQueue(setting, new Fifo(), { waiting: 8 * setting.seats, ttlMs: setting.patienceMs }),
 };
 
 class Fifo implements Discipline {

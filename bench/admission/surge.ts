@@ -1,0 +1,93 @@
+/** How soon all is well again after a surge, and whether Retry-After told the truth. */
+import { quantile } from '../support/stats.js';
+import { turnedAway } from './measures.js';
+import type { Policy } from './policies/door.js';
+import { ONE_LENGTH, PATIENCE_MS, SEATS } from './scenarios.js';
+import { inTime, simulate, type Visit } from './simulate.js';
+import { arrivals, oneHeavy, type Arrival } from './traffic.js';
+
+const SURGE_MS = 60_000;
+const SURGE_LOAD = 2;
+const CALM_LOAD = 0.5;
+/** An unbounded queue of a minute's surplus needs two minutes. */
+const UNTIL_MS = SURGE_MS + 240_000;
+const RUNS = 20;
+
+export interface Recovery {
+  /** From the end of the surge until nobody is turned away or leaves with nothing any more, s. */
+  readonly median: number;
+  readonly worst: number;
+}
+
+export interface Truth {
+  /** Retries made. */
+  readonly retries: number;
+  /** Of these: let in. */
+  readonly letIn: number;
+  /** Of these: seated in time. */
+  readonly served: number;
+}
+
+/** A minute at twice the load, then half the load. */
+export async function recovery(policy: Policy): Promise<Recovery> {
+  const seconds: number[] = [];
+  for (let seed = 1; seed <= RUNS; seed++) {
+    const visits = await surge(policy, seed, () => false);
+    const last = Math.max(SURGE_MS, ...visits.filter((visit) => !inTime(visit, PATIENCE_MS)).map(gaveUpAt));
+    seconds.push((last - SURGE_MS) / 1000);
+  }
+  return { median: quantile(seconds, 0.5), worst: Math.max(...seconds) };
+}
+
+/** Of those refused in the surge whose Retry-After ends after it, one in ten comes back as told. */
+export async function truthAfterSurge(policy: Policy): Promise<Truth> {
+  const retries: Visit[] = [];
+  for (let seed = 1; seed <= RUNS; seed++) {
+    const sample = oneIn(10);
+    const visits = await surge(
+      policy,
+      seed,
+      ({ settledAt, retryAfterMs }) => settledAt < SURGE_MS && settledAt + retryAfterMs > SURGE_MS && sample(),
+    );
+    retries.push(...visits.filter((visit) => visit.retries !== undefined));
+  }
+  return truth(retries);
+}
+
+/** The load stays: of all who are refused one in a hundred comes back as told, once. */
+export async function truthUnderLoad(policy: Policy, load: number): Promise<Truth> {
+  const untilMs = 1_800_000;
+  const sample = oneIn(100);
+  const traffic = arrivals(oneHeavy(load, ONE_LENGTH.light, ONE_LENGTH.lengths), SEATS, untilMs, 1);
+  const visits = await simulate(policy, traffic, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs, comesBack: sample });
+  return truth(visits.filter(({ retries, atMs }) => retries !== undefined && atMs < untilMs - PATIENCE_MS));
+}
+
+function truth(retries: readonly Visit[]): Truth {
+  const share = (visits: readonly Visit[]): number => visits.length / retries.length;
+  return {
+    retries: retries.length,
+    letIn: share(retries.filter((visit) => !turnedAway(visit, PATIENCE_MS))),
+    served: share(retries.filter((visit) => inTime(visit, PATIENCE_MS))),
+  };
+}
+
+function surge(policy: Policy, seed: number, comesBack: (visit: Visit) => boolean): Promise<Visit[]> {
+  const during = traffic(SURGE_LOAD, SURGE_MS, seed);
+  const after = traffic(CALM_LOAD, UNTIL_MS - SURGE_MS, RUNS + seed);
+  const list = [...during, ...after.map((arrival) => ({ ...arrival, atMs: arrival.atMs + SURGE_MS }))];
+  return simulate(policy, list, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs: UNTIL_MS, comesBack });
+}
+
+function traffic(load: number, ms: number, seed: number): Arrival[] {
+  return arrivals(oneHeavy(load, ONE_LENGTH.light, ONE_LENGTH.lengths), SEATS, ms, seed);
+}
+
+function gaveUpAt({ fate, atMs, settledAt }: Visit): number {
+  return fate === 'refused' ? atMs : Math.min(settledAt, atMs + PATIENCE_MS);
+}
+
+function oneIn(n: number): () => boolean {
+  let count = 0;
+  return () => count++ % n === 0;
+}
