@@ -85,12 +85,7 @@ await keepFile(
         oneLength,
         ({ timedOut }) => timedOut,
       ),
-      panel(
-        'Fairness',
-        'Jain index of seat time, all tenants over their share, half of them with long requests',
-        allOver,
-        ({ jain }) => jain,
-      ),
+      panel('Fairness', 'Jain index of seat time, all tenants over their share', allOver, ({ jain }) => jain),
     ],
   ),
 );
