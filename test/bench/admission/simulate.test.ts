@@ -103,6 +103,21 @@ t.test('the cap refuses at once, and the time to live drops at its end', async (
   );
 });
 
+t.test('who was seated does not time out, and leaves its place to another', async (t) => {
+  const list = [...burst('a', 9, 0, 9000), ...burst('a', 1, 15_000, 1000)];
+  const visits = await simulate(fifoWithCap, list, { seats: 1, patienceMs: 10_000, untilMs: 60_000 });
+  t.strictSame(
+    visits.map(({ fate, settledAt }) => `${fate} ${settledAt}`),
+    ['seated 0', 'seated 9000', ...Array<string>(7).fill('dropped 10000'), 'seated 18000'],
+  );
+  const full = [...burst('a', 2, 0, 9000), ...burst('a', 9, 15_000, 1000)];
+  const late = await simulate(fifoWithCap, full, { seats: 1, patienceMs: 10_000, untilMs: 15_001 });
+  t.strictSame(
+    late.map(({ fate }) => fate),
+    ['seated', 'seated', ...Array<string>(8).fill('waiting'), 'refused'],
+  );
+});
+
 t.test('round robin gives requests in turn, VTC seat time', async (t) => {
   const list = [...burst('long', 200, 0, 4000), ...burst('short', 800, 0, 1000)].map((arrival, i) => ({
     ...arrival,
@@ -136,13 +151,13 @@ t.test('a refused client comes back once, when it was told to, if it comes back 
   const simulation = { seats: 1, patienceMs: 10_000, untilMs: 60_000 };
   const list = burst('a', 2, 1000, 500);
   t.equal((await simulate(always, list, simulation)).length, 2);
-  let asked = 0;
-  const visits = await simulate(always, list, { ...simulation, comesBack: () => asked++ === 0 });
+  const visits = await simulate(always, list, { ...simulation, comesBack: () => true });
   t.strictSame(
     visits.map(({ atMs, retries }) => [atMs, retries?.atMs]),
     [
       [1000, undefined],
       [1000, undefined],
+      [4000, 1000],
       [4000, 1000],
     ],
   );
