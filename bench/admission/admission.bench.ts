@@ -3,6 +3,7 @@ import { keep, keepFile, markdown, type Row } from '../support/results.js';
 import { shown } from '../support/stats.js';
 import { chart, type Panel } from './chart.js';
 import { goals } from './goals.js';
+import { predictionErrors } from './measures.js';
 import { ours } from './policies/ours.js';
 import {
   ALL_OVER,
@@ -14,9 +15,11 @@ import {
   SEATS,
   TWO_LENGTHS,
   results,
+  run,
   type Result,
 } from './scenarios.js';
 import { recovery, truthAfterSurge, truthUnderLoad } from './surge.js';
+import { HEAVY } from './traffic.js';
 
 const CHART = 'admission.svg';
 
@@ -66,6 +69,20 @@ for (const [when, truth] of [
   truths.push({ when, retries, 'let in': letIn.toFixed(3), 'served in time': served.toFixed(3) });
 }
 
+const forecasts: Row[] = [];
+for (const mix of [ONE_LENGTH, TWO_LENGTHS, ALL_OVER])
+  for (const load of [1.5, 4, 10]) {
+    const visits = await run(ours, mix, load);
+    for (const [who, of] of [
+      ['heavy', visits.filter(({ tenant }) => tenant === HEAVY)],
+      ['light', visits.filter(({ tenant }) => tenant !== HEAVY)],
+    ] as const) {
+      const { foretold, wait, bias, off50, off90 } = predictionErrors(of);
+      const figures = { 'mean wait, s': wait, 'bias, s': bias, 'half within, s': off50, '9 of 10 within, s': off90 };
+      forecasts.push({ mix: mix.name, load, who, foretold, ...figures });
+    }
+  }
+
 await keepFile(
   CHART,
   chart(
@@ -110,6 +127,9 @@ await keep('admission', {
     '## Recovery',
     `From the end of a minute at twice the load, with half the load from then on, until nobody is turned away or leaves with nothing any more. Twenty runs each.`,
     markdown(recoveries),
+    '## Whether predicted waits are true',
+    'What ra-sidecar took the wait to be when the request came, against what it was, over the seated who had to wait. Bias: predicted less actual, on average.',
+    markdown(forecasts),
     '## Whether Retry-After is true',
     'Of those whom ra-sidecar refused, some come back once, when they were told to. While the load stays, most of them meet a queue as full as they left it: what they are told is when it has room for one more, and others come first.',
     markdown(truths),

@@ -54,6 +54,36 @@ export function measure(all: readonly Visit[], tenants: readonly Tenant[], windo
   };
 }
 
+/** Predicted waits beside what they were, s, over the seated who had to wait and were told how long. */
+export interface Errors {
+  readonly foretold: number;
+  /** Mean wait. */
+  readonly wait: number;
+  /** Mean of predicted less actual: above 0 it is a pessimist. */
+  readonly bias: number;
+  /** Of the difference, whichever way: what half of them do not pass, and nine of ten. */
+  readonly off50: number;
+  readonly off90: number;
+}
+
+export function predictionErrors(visits: readonly Visit[]): Errors {
+  const waits: number[] = [];
+  const errors: number[] = [];
+  for (const { fate, predictedMs, atMs, settledAt } of visits) {
+    if (fate !== 'seated' || predictedMs === undefined || settledAt === atMs) continue;
+    waits.push((settledAt - atMs) / 1000);
+    errors.push((predictedMs - (settledAt - atMs)) / 1000);
+  }
+  const off = errors.map(Math.abs);
+  return {
+    foretold: errors.length,
+    wait: sum(waits) / waits.length,
+    bias: sum(errors) / errors.length,
+    off50: quantile(off, 0.5),
+    off90: quantile(off, 0.9),
+  };
+}
+
 /** Let in, and its client left with nothing. */
 export function timedOut(visit: Visit, patienceMs: number): boolean {
   return visit.fate !== 'refused' && !inTime(visit, patienceMs) && !pushedOut(visit, patienceMs);

@@ -5,17 +5,18 @@ import { ours } from './policies/ours.js';
 import type { Policy } from './policies/door.js';
 import { roundRobin } from './policies/round-robin.js';
 import { vtc } from './policies/vtc.js';
-import { simulate } from './simulate.js';
-import { arrivals, oneHeavy, type Lengths } from './traffic.js';
+import { simulate, type Visit } from './simulate.js';
+import { arrivals, oneHeavy, type Lengths, type Tenant } from './traffic.js';
 
 export const SEATS = 8;
 export const PATIENCE_MS = 10_000;
 export const LOADS = [0.9, 1.5, 2, 4, 10] as const;
 export const POLICIES: readonly Policy[] = [fifoUnbounded, fifoWithCap, roundRobin, vtc, ours];
 
-/** Queues fill up before anything is counted. */
-export const WARM_UP_MS = 60_000;
 export const MEASURED_MS = 1_800_000;
+/** Queues fill up before anything is counted. */
+const WARM_UP_MS = 60_000;
+const WINDOW = { fromMs: WARM_UP_MS, toMs: WARM_UP_MS + MEASURED_MS, seats: SEATS, patienceMs: PATIENCE_MS };
 const SEED = 20_240_710;
 
 export interface Mix {
@@ -49,16 +50,21 @@ export interface Result extends Figures {
 /** Every policy meets the same arrivals. Loads that the light tenants alone would exceed are left out. */
 export async function results(mix: Mix): Promise<Result[]> {
   const list: Result[] = [];
-  for (const load of LOADS.filter((load) => load > 9 * mix.light)) {
-    const tenants = oneHeavy(load, mix.light, mix.lengths);
-    const window = { fromMs: WARM_UP_MS, toMs: WARM_UP_MS + MEASURED_MS, seats: SEATS, patienceMs: PATIENCE_MS };
-    // Who comes at the end of the window is followed until its patience ends.
-    const untilMs = window.toMs + PATIENCE_MS + 1;
-    const traffic = arrivals(tenants, SEATS, untilMs, SEED);
+  for (const load of LOADS.filter((load) => load > 9 * mix.light))
     for (const policy of POLICIES) {
-      const visits = await simulate(policy, traffic, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs });
-      list.push({ mix, load, policy, ...measure(visits, tenants, window) });
+      const visits = await run(policy, mix, load);
+      list.push({ mix, load, policy, ...measure(visits, tenantsOf(mix, load), WINDOW) });
     }
-  }
   return list;
+}
+
+/** Who comes at the end of the window is followed until its patience ends. */
+export function run(policy: Policy, mix: Mix, load: number): Promise<Visit[]> {
+  const untilMs = WINDOW.toMs + PATIENCE_MS + 1;
+  const traffic = arrivals(tenantsOf(mix, load), SEATS, untilMs, SEED);
+  return simulate(policy, traffic, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs });
+}
+
+function tenantsOf(mix: Mix, load: number): Tenant[] {
+  return oneHeavy(load, mix.light, mix.lengths);
 }

@@ -18,6 +18,8 @@ export interface Visit extends Arrival {
   settledAt: number;
   /** Of a refusal. */
   retryAfterMs: number;
+  /** What the policy took the wait to be, if it said so: known of the seated. */
+  predictedMs: number | undefined;
   /** The visit that this one tries again, and which would not be here by itself. */
   readonly retries: Visit | undefined;
 }
@@ -77,7 +79,16 @@ class Run {
 
   #arrive({ tenant, holdMs }: Arrival, retries: Visit | undefined): void {
     const atMs = this.#agenda.now();
-    const visit: Visit = { atMs, tenant, holdMs, fate: 'waiting', settledAt: Infinity, retryAfterMs: 0, retries };
+    const visit: Visit = {
+      atMs,
+      tenant,
+      holdMs,
+      fate: 'waiting',
+      settledAt: Infinity,
+      retryAfterMs: 0,
+      predictedMs: undefined,
+      retries,
+    };
     this.visits.push(visit);
     const pass = this.#door.enter({ tenant, weight: 4, bytes: BODY_BYTES, seatsWanted: 1 });
     if ('kind' in pass) {
@@ -93,6 +104,7 @@ class Run {
 
   #sit(visit: Visit, { lease }: Seated): void {
     visit.fate = 'seated';
+    visit.predictedMs = lease.predictedMs;
     visit.settledAt = this.#agenda.now();
     this.#agenda.after(visit.holdMs, () => lease.release('done'));
   }

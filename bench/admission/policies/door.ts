@@ -12,7 +12,10 @@ export interface Pass extends Pick<Ticket, 'ready'> {
 
 export interface Seated {
   readonly kind: 'seated';
-  readonly lease: Pick<Lease, 'release'>;
+  readonly lease: Pick<Lease, 'release'> & {
+    /** What the wait was taken to be on arrival, ms; undefined: nothing was foretold. */
+    readonly predictedMs?: number | undefined;
+  };
 }
 
 /** What each policy is given. */

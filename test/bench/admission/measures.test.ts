@@ -1,12 +1,12 @@
 import t from 'tap';
-import { jain, measure, timedOut, turnedAway } from '../../../bench/admission/measures.js';
+import { jain, measure, predictionErrors, timedOut, turnedAway } from '../../../bench/admission/measures.js';
 import type { Visit } from '../../../bench/admission/simulate.js';
 
 const PATIENCE_MS = 10_000;
 const WINDOW = { fromMs: 10_000, toMs: 30_000, seats: 2, patienceMs: PATIENCE_MS };
 
 function visit(tenant: string, atMs: number, fate: Visit['fate'], settledAt: number, holdMs = 1000): Visit {
-  return { tenant, atMs, holdMs, fate, settledAt, retryAfterMs: 0, retries: undefined };
+  return { tenant, atMs, holdMs, fate, settledAt, retryAfterMs: 0, predictedMs: undefined, retries: undefined };
 }
 
 t.test('seats are looked at inside the window, whoever took them and when', async (t) => {
@@ -60,4 +60,16 @@ t.test('Jain: 1 for all alike, 1/n for one alone, nothing to say about one', asy
   t.equal(jain([3, 3, 3]), 1);
   t.equal(jain([5, 0, 0, 0]), 0.25);
   t.ok(Number.isNaN(jain([5])));
+});
+
+t.test('predictions are held against waits, of those seated who waited and were told', async (t) => {
+  const told = (predictedMs: number, made: Visit): Visit => ({ ...made, predictedMs });
+  const { foretold, wait, bias, off50, off90 } = predictionErrors([
+    told(3000, visit('a', 0, 'seated', 2000)),
+    told(1000, visit('a', 1000, 'seated', 5000)),
+    told(0, visit('a', 5000, 'seated', 5000)),
+    told(9000, visit('a', 0, 'dropped', 10_000)),
+    visit('a', 0, 'seated', 9000),
+  ]);
+  t.strictSame([foretold, wait, bias, off50, off90], [2, 3, -1, 3, 3]);
 });
