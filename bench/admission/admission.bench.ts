@@ -18,7 +18,7 @@ import {
   run,
   type Result,
 } from './scenarios.js';
-import { recovery, truthAfterSurge, truthUnderLoad } from './surge.js';
+import { recovery, truthInSilence, truthUnderLoad } from './surge.js';
 import { HEAVY } from './traffic.js';
 
 const CHART = 'admission.svg';
@@ -60,7 +60,7 @@ for (const policy of POLICIES) {
 }
 const truths: Row[] = [];
 for (const [when, truth] of [
-  ['the surge is over', await truthAfterSurge(ours)],
+  ['nobody else of its tenant comes', await truthInSilence(ours)],
   ...(await Promise.all(
     [2, 4, 10].map(async (load) => [`the load stays at ${load}`, await truthUnderLoad(ours, load)] as const),
   )),
@@ -131,7 +131,7 @@ await keep('admission', {
     'What ra-sidecar took the wait to be when the request came, against what it was, over the seated who had to wait. Bias: predicted less actual, on average.',
     markdown(forecasts),
     '## Whether Retry-After is true',
-    'Of those whom ra-sidecar refused, some come back once, when they were told to. While the load stays, most of them meet a queue as full as they left it: what they are told is when it has room for one more, and others come first.',
+    'Of those whom ra-sidecar refused, some come back once, when they were told to. Retry-After says when there is room for one more of the same tenant. While its load stays, others of it come first and find that room.',
     markdown(truths),
   ],
 });
