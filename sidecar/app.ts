@@ -4,6 +4,7 @@ import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
+import { admission } from './handlers/admission.js';
 import { chat } from './handlers/chat.js';
 import { checkAnswers } from './handlers/checked-exchange.js';
 import { completions } from './handlers/completions.js';
@@ -98,6 +99,7 @@ export async function startApp(
       chatBytes: config.bodies.chatBytes,
       keepAliveMs: config.stream.keepAliveMs,
       timeoutMs: config.request.timeoutMs,
+      trustDeadlineHeader: config.request.trustDeadlineHeader,
     },
     isolateDecisions: config.decisions.isolate,
     draining: () => draining,
@@ -125,7 +127,11 @@ export async function startApp(
     '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
     '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
   });
-  const back = serve({ ...ops, '/metrics': { GET: (exchange) => metrics(exchange, services) } });
+  const back = serve({
+    ...ops,
+    '/metrics': { GET: (exchange) => metrics(exchange, services) },
+    '/admission': { GET: (exchange) => admission(exchange, services) },
+  });
 
   const close = async (): Promise<void> => {
     prompts.close();

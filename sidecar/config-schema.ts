@@ -144,7 +144,7 @@ export const configSchema: SettingSchema = section({
     ],
   },
   queue: section({
-    maxWaitMs: milliseconds('A request waits at most this long for a seat, then it is refused.', { default: 10_000 }),
+    maxWaitMs: milliseconds('A request waits at most this long for a seat, its checks included. One that would wait longer is refused at once.', { default: 10_000 }),
     waitingPerSeat: integer('Requests that may wait, for each seat of the model.', {
       default: 8,
       minimum: 0,
@@ -174,6 +174,12 @@ export const configSchema: SettingSchema = section({
       'How long a request may take, waiting and running, from the last byte of its body; then it is ended with `timeout`. 0: no limit.',
       { default: 0 },
     ),
+    trustDeadlineHeader: {
+      type: 'boolean',
+      description:
+        'Heed the header `x-ra-deadline-ms`: milliseconds from the last byte of the body after which nobody waits for the answer. Together with `timeoutMs` the shorter one counts. Only behind a gateway that sets it: requests that are in a hurry go before others of their account.',
+      default: false,
+    },
   }),
   decisions: section({
     isolate: {

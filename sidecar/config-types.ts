@@ -22,8 +22,12 @@ export interface Config {
     readonly inlineBytes: number;
   };
   readonly stream: { readonly keepAliveMs: number };
-  /** From the body's last byte; then a request is ended, waiting or running. 0: never. */
-  readonly request: { readonly timeoutMs: number };
+  readonly request: {
+    /** From the body's last byte; then a request is ended, waiting or running. 0: never. */
+    readonly timeoutMs: number;
+    /** Callers may name a shorter time in `x-ra-deadline-ms`. */
+    readonly trustDeadlineHeader: boolean;
+  };
   /** isolate: no question shares a decode with anything else. */
   readonly decisions: { readonly isolate: boolean };
   readonly idempotency: { readonly maxKeys: number; readonly keepMs: number };

@@ -1,7 +1,7 @@
 /** The models: each an engine process with the queue for its seats, and what is said when one cannot be served. */
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { createFifoQueue } from './admission/fifo-queue.js';
+import { createFairQueue } from './admission/fair-queue.js';
 import { systemClock } from './clock.js';
 import type { Config, ModelConfig } from './config.js';
 import { embeddedModel } from './engine-client/embedded-model.js';
@@ -114,9 +114,15 @@ function host(
   const { id, kind, file, ownedBy, load, idleUnloadMs, ...sizes } = model;
   const { seats } = sizes;
   const lazy = load === 'lazy';
-  const queue = createFifoQueue({ clock: systemClock, random: Math.random, config: config.queue, seats });
+  const queue = createFairQueue({
+    clock: systemClock,
+    random: Math.random,
+    config: config.queue,
+    seats,
+    shares: (prefix) => engine.heldPrefixes().longestOf(prefix),
+  });
   queue.pause();
-  registry.watchQueue(id, () => queue.snapshot());
+  registry.watchQueue(id, (tenants) => queue.report(tenants));
   let settle = (): void => undefined;
   const settled = lazy ? Promise.resolve() : new Promise<void>((done) => (settle = done));
   const engine = new EngineProcess({

@@ -7,7 +7,7 @@ import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { compile } from '../contracts/validator.js';
 import type { Route } from '../contracts/requests.js';
-import type { Limits } from './identity.js';
+import { CLASS_WEIGHTS, type Limits, type ServiceClass } from './identity.js';
 
 export interface KeyFile {
   readonly version: 1;
@@ -28,7 +28,9 @@ export interface StoredKey {
   readonly expires?: string;
   /** When it was revoked. A revoked key works no more, whatever time this is. */
   readonly revoked?: string;
-  /** Share of the account's class in the seat queue. Default 4. */
+  /** Share of the seats that its requests have against other accounts' (identity.ts). Default `standard`. */
+  readonly class?: ServiceClass;
+  /** The same as a number; a key has one of the two. */
   readonly weight?: 16 | 4 | 1;
   readonly limits?: Limits;
   /** By environment; an environment that is not named is one in which the key may call nothing. */
@@ -72,7 +74,8 @@ const storedKey = closed(['id', 'hash', 'created', 'entitlements'], {
   created: time,
   expires: time,
   revoked: time,
-  weight: { enum: [16, 4, 1] },
+  class: { enum: Object.keys(CLASS_WEIGHTS) },
+  weight: { enum: Object.values(CLASS_WEIGHTS) },
   limits: closed(['inFlight', 'perMinute'], { inFlight: count, perMinute: count }),
   entitlements: { type: 'object', additionalProperties: entitlement },
   development: { const: true },
@@ -102,7 +105,10 @@ export async function readKeyFile(file: string): Promise<KeyFile> {
   if (new Set(checked.value.keys.map(({ id }) => id)).size < checked.value.keys.length) {
     throw new KeyFileError(`keys: two keys have one id (file ${file})`);
   }
-  for (const { id, created, expires, revoked } of checked.value.keys) {
+  for (const { id, created, expires, revoked, ...key } of checked.value.keys) {
+    if (key.class !== undefined && key.weight !== undefined) {
+      throw new KeyFileError(`keys: ${id} has a class and a weight, which are the same thing (file ${file})`);
+    }
     if ([created, expires, revoked].some((at) => at !== undefined && Number.isNaN(Date.parse(at)))) {
       throw new KeyFileError(`keys: ${id} names a time that does not exist (file ${file})`);
     }

@@ -1,13 +1,11 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import type { ErrorCode } from '../errors.js';
-import type { Caller, Credentials, Denied, Identity, ModelSet } from './identity.js';
+import { CLASS_WEIGHTS, type Caller, type Credentials, type Denied, type Identity, type ModelSet } from './identity.js';
 import type { KeyFile, StoredKey } from './key-file.js';
 import { hashKey } from './keys.js';
 
 /** `Bearer`, one or more spaces, and the key: visible ASCII, with a bound so that hashing costs nothing. */
 const BEARER = /^bearer +([\x21-\x7e]{1,256})$/i;
-
-const DEFAULT_WEIGHT = 4;
 
 interface Entry {
   readonly key: StoredKey;
@@ -74,7 +72,7 @@ function callerOf(key: StoredKey, account: string, environment: string): Caller 
     models,
     ...(entitlement?.routes ? { routes: new Set(entitlement.routes) } : {}),
     ...(key.limits ? { limits: key.limits } : {}),
-    weight: key.weight ?? DEFAULT_WEIGHT,
+    weight: key.weight ?? CLASS_WEIGHTS[key.class ?? 'standard'],
   });
 }
 

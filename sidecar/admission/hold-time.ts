@@ -14,6 +14,11 @@ const JITTER = 0.25;
 export class HoldTime {
   #meanMs: number | undefined;
 
+  /** undefined: no lease has ended. */
+  get meanMs(): number | undefined {
+    return this.#meanMs;
+  }
+
   /** Counts a lease that ended after `ms`. */
   observe(ms: number): void {
     this.#meanMs = this.#meanMs === undefined ? ms : this.#meanMs + ALPHA * (ms - this.#meanMs);

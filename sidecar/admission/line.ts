@@ -25,6 +25,10 @@ export class Line<T extends Linked<T>> {
     return this.#head;
   }
 
+  get last(): T | undefined {
+    return this.#tail;
+  }
+
   /** Puts a member of no line into its place. */
   insert(member: T): void {
     let before = this.#tail;

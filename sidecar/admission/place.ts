@@ -1,5 +1,6 @@
+import { HeapNode } from './heap.js';
 import type { Line, Linked } from './line.js';
-import type { Entry, Ticket, TicketOutcome } from './seat-queue.js';
+import type { Entry, Ticket, TicketOutcome, Work } from './seat-queue.js';
 
 /**
  * unready -> ready -> granted -> leased -> over, and from leased once back to ready.
@@ -18,11 +19,25 @@ export class Place implements Ticket, Linked<Place> {
   line: Line<Place> | undefined;
   prev: Place | undefined;
   next: Place | undefined;
+  /** Where it stands among its user's, once it may be seated. */
+  readonly turn: HeapNode<Place> = new HeapNode<Place>(this);
   phase: Phase = 'unready';
+  /** What the wait was taken to be when it entered, ms; undefined: nothing was foretold. */
+  predictedMs: number | undefined;
+  /** What is known of its prompt, from `ready` on. */
+  work: Work | undefined;
   /** When the wait now running began. */
   readyAt = 0;
   /** Waiting done before that, ms. */
   waitedMs = 0;
+  /** When its stay in the queue now running began, checks included. */
+  queuedAt = 0;
+  /** Stays done before that, ms. */
+  queuedMs = 0;
+  /** Seats held now, since when, and seat-milliseconds held before that. */
+  seats = 0;
+  seatsSince = 0;
+  seatMs = 0;
   /** Its engine was lost once already. */
   returned = false;
   /** Cancels its timer. */
@@ -49,8 +64,8 @@ export class Place implements Ticket, Linked<Place> {
     this.#settle(outcome);
   }
 
-  /** First come, first served does not ask how long a prompt is. */
-  ready(): void {
+  ready(work: Work): void {
+    this.work ??= work;
     this.#desk.ready(this);
   }
 

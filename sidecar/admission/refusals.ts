@@ -4,6 +4,8 @@ import type { Refused, RefusalReason } from './seat-queue.js';
 /** What a reason is called on the wire. A second lost engine is answered 502 by handlers, whatever this says. */
 const CODES = {
   full: 'capacity_exceeded',
+  predicted: 'capacity_exceeded',
+  dropped: 'capacity_exceeded',
   bytes: 'capacity_exceeded',
   wait: 'capacity_exceeded',
   deadline: 'timeout',

@@ -16,6 +16,7 @@ export interface Bank {
 /** The seats of one running request. It alone knows how many they are, so they can be given back only once. */
 export class SeatLease implements Lease {
   readonly waitedMs: number;
+  readonly predictedMs: number | undefined;
   readonly #bank: Bank;
   readonly #place: Place;
   readonly #grantedAt: number;
@@ -27,6 +28,7 @@ export class SeatLease implements Lease {
     this.#place = place;
     this.#grantedAt = grantedAt;
     this.waitedMs = place.waitedMs;
+    this.predictedMs = place.predictedMs;
   }
 
   get seats(): number {

@@ -15,7 +15,11 @@ export interface Refused {
   readonly retryAfterMs: number;
 }
 
-export type RefusalReason = 'full' | 'bytes' | 'wait' | 'deadline' | 'drain' | 'engine-lost';
+/**
+ * full, bytes: there is no room to wait. predicted: the wait would be too long. dropped: it waited, and made room for one
+ * of a tenant with less waiting. wait: no seat came within the longest wait. deadline: its own time was over.
+ */
+export type RefusalReason = 'full' | 'bytes' | 'predicted' | 'dropped' | 'wait' | 'deadline' | 'drain' | 'engine-lost';
 
 export interface Entry {
   /** The account: fairness is between tenants. */
@@ -37,7 +41,7 @@ export interface Work {
   readonly promptTokens: number;
   readonly maxTokens: number;
   /** Hashes of the prompt's leading chunks, longest last, for prefix affinity. */
-  readonly prefix?: readonly number[];
+  readonly prefix?: Uint32Array;
 }
 
 export type TicketOutcome =
@@ -63,7 +67,9 @@ export interface Lease {
   readonly seats: number;
   /** Milliseconds from `ready` to the grant. */
   readonly waitedMs: number;
-  /** Takes a further seat if one is free and nobody else waits for it. */
+  /** What the wait was taken to be when the request entered, ms; undefined: nothing was foretold. */
+  readonly predictedMs?: number | undefined;
+  /** Takes a further seat if one is free and nobody with a better claim waits. */
   grow(): boolean;
   /** Gives one seat back; the last one only goes with `release`. */
   shrink(): void;
@@ -99,4 +105,45 @@ export interface SeatQueue {
   /** Refuses everyone who waits and everyone who comes; leases run on. */
   drain(): void;
   snapshot(): QueueSnapshot;
+}
+
+/** One tenant as operators see it. Times in ms. */
+export interface TenantReport {
+  readonly tenant: string;
+  /** Of its newest request. */
+  readonly weight: number;
+  readonly waiting: number;
+  /** Seats held. */
+  readonly running: number;
+  /** Seat time over weight: the lowest goes next. */
+  readonly virtualMs: number;
+  /** Seat time since it was first seen here. */
+  readonly seatMs: number;
+  /** What one of its requests takes; null: none has ended. */
+  readonly holdMs: number | null;
+  /** What its predictions are multiplied by. */
+  readonly calibration: number;
+  /** How long one more request of it would wait. */
+  readonly predictedWaitMs: number;
+}
+
+/** The queue in full. */
+export interface QueueReport extends Omit<QueueSnapshot, 'tenants'> {
+  /** Jain's index of weighted seat time in the last minute, over tenants that always had somebody to seat; null: fewer than two. */
+  readonly fairness: number | null;
+  /** Those with the most seat time, most first. */
+  readonly tenants: readonly TenantReport[];
+  /** All others that are remembered, together. */
+  readonly others: {
+    readonly tenants: number;
+    readonly waiting: number;
+    readonly running: number;
+    readonly seatMs: number;
+  };
+}
+
+/** A seat queue that shares seats between tenants and can account for it. */
+export interface FairSeatQueue extends SeatQueue {
+  /** Names the `most` tenants that held seats longest. Costlier than a snapshot: for pages, not for decisions. */
+  report(most: number): QueueReport;
 }

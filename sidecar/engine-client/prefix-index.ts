@@ -1,6 +1,11 @@
 import { PREFIX_CHUNK, prefixHashes } from '../../engine/prefix-hash.js';
 import type { HeldPrefix } from '../../engine/protocol.js';
 
+/** A prompt's chain hashes, by which an index is asked for it. */
+export function prefixOf(tokens: Uint32Array): Uint32Array {
+  return prefixHashes(tokens);
+}
+
 /** How much of a prompt an engine's free sequences hold. A hint: what a request finds once it has its seat may differ. */
 export interface PrefixIndex {
   /** Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, that the fittest free sequence holds. */

@@ -3,6 +3,7 @@ import type { CompletionHead } from '../contracts/answers.js';
 import type { ChatParams } from '../contracts/requests.js';
 import { contractError, type ContractError } from '../errors.js';
 import type { EngineFacts, GenerateJob, GenerationSink } from '../engine-client/engine.js';
+import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { arrive, takeSeat, type Arrival, type Planned, type Tokens } from './entrance.js';
 import * as refusals from './refusals.js';
@@ -72,7 +73,7 @@ function plan(
   const sampling = { temperature, topP, frequencyPenalty, presencePenalty, seed };
   const { tokens: prompt, format } = tokens;
   return {
-    work: { promptTokens, maxTokens: maxTokens * n },
+    work: { promptTokens, maxTokens: maxTokens * n, prefix: prefixOf(prompt) },
     job: { prompt, n, maxTokens, ...sampling, stops, ...(format && { format }) },
   };
 }

@@ -3,6 +3,7 @@ import { decisionAnswer, systemOneAnswer, type QuestionResult } from '../contrac
 import type { DecisionParams } from '../contracts/requests.js';
 import { contractError, type ContractError } from '../errors.js';
 import type { ScoreJob, ScoreSink } from '../engine-client/engine.js';
+import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { arrive, takeSeat, type Planned, type Tokens } from './entrance.js';
 import { endUnfinished, growTo, runOnSeat, type JobEnd, type RunEnd } from './seat.js';
@@ -45,10 +46,11 @@ function plan(
   if (tokens.kind !== 'decision') return contractError('internal', 'The prompt host answered for another route.');
   const { input, questions } = tokens;
   // The input is billed once per question, whatever is reused inside.
-  const promptTokens = questions.reduce((sum, { tail }) => sum + input.length + tail.length, 0);
+  const tails = questions.reduce((sum, { tail }) => sum + tail.length, 0);
+  const promptTokens = questions.length * input.length + tails;
   visit.promptTokens = promptTokens;
   return {
-    work: { promptTokens, maxTokens: 0 },
+    work: { promptTokens: input.length + tails, maxTokens: 0, prefix: prefixOf(input) },
     job: { input, questions, temperature: params.temperature },
   };
 }

@@ -10,6 +10,7 @@ import type { Params, Route } from '../contracts/requests.js';
 import type { ContractError } from '../errors.js';
 import type { Body } from '../http/exchange.js';
 import type { NoResult, OpenPrompt, Refusal, Tokenized } from '../prompts/prompt-host.js';
+import { timeAllowed } from './deadline.js';
 import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
 import type { Visit } from './visit.js';
@@ -100,8 +101,8 @@ async function readBody(visit: Visit, route: Route, services: Services): Promise
   const body = await exchange.body(limit);
   if (body.kind === 'body') {
     visit.receivedAt = body.receivedAt;
-    const { timeoutMs } = services.limits;
-    if (timeoutMs > 0) visit.deadlineAt = body.receivedAt + timeoutMs;
+    const timeMs = timeAllowed(exchange.head, services.limits);
+    if (timeMs !== undefined) visit.deadlineAt = body.receivedAt + timeMs;
     return body;
   }
   if (body.kind === 'gone') visit.left('waiting');

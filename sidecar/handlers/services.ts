@@ -1,6 +1,6 @@
 import type { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
-import type { SeatQueue } from '../admission/seat-queue.js';
+import type { FairSeatQueue } from '../admission/seat-queue.js';
 import type { Clock } from '../clock.js';
 import type { Engine } from '../engine-client/engine.js';
 import type { PromptHost } from '../prompts/prompt-host.js';
@@ -16,7 +16,7 @@ export interface HostedModel {
   /** When this sidecar began to host it, Unix seconds. */
   readonly created: number;
   readonly engine: Engine;
-  readonly queue: SeatQueue;
+  readonly queue: FairSeatQueue;
 }
 
 /** What handlers work with; wired once, in app.ts. */
@@ -38,6 +38,8 @@ export interface Services {
     readonly keepAliveMs: number;
     /** From a body's last byte to the end of its answer, ms; 0: none. */
     readonly timeoutMs: number;
+    /** Whether callers may name a deadline of their own, as a gateway in front does. */
+    readonly trustDeadlineHeader: boolean;
   };
   /** No question of a decision shares a decode with anything else. */
   readonly isolateDecisions: boolean;

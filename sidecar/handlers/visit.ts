@@ -1,4 +1,4 @@
-import type { Caller } from '../access/identity.js';
+import { classOf, type Caller } from '../access/identity.js';
 import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
 import { errorBody, type ContractError } from '../errors.js';
 import type { EventStream, Exchange, Reply } from '../http/exchange.js';
@@ -134,12 +134,21 @@ export class Visit {
     if (outcome.kind === 'seated') {
       this.#waitingSince = undefined;
       this.queueMs = outcome.lease.waitedMs;
-      if (this.model !== undefined) this.#services.metrics.seated(this.model, this.queueMs);
+      this.#seated(outcome.lease);
       return outcome.lease;
     }
     if (outcome.kind === 'refused') this.refused(outcome);
     else this.left('waiting');
     return undefined;
+  }
+
+  #seated({ predictedMs }: Lease): void {
+    if (this.model === undefined || !this.caller) return;
+    this.#services.metrics.seated(this.model, {
+      waitedMs: this.queueMs,
+      predictedMs,
+      class: classOf(this.caller.weight),
+    });
   }
 
   /** The caller left. */

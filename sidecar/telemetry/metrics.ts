@@ -1,16 +1,14 @@
 /**
- * What the operators' listener serves at /metrics. prom-client is known here alone. Every label has few values: routes,
- * codes and reasons are closed unions, models come from the configuration; no account, key or user is ever a label.
+ * What the operators' listener serves at /metrics. prom-client is known here and in queue-metrics.ts alone. Every label
+ * has few values: routes, codes and reasons are closed unions, models come from the configuration; no key or user is ever
+ * a label, accounts only where queue-metrics.ts says so.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ErrorCode } from '../errors.js';
 import type { UsageRecord } from '../ledger.js';
+import { QueueMetrics, WAIT_SECONDS, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
 
 export type RouteLabel = 'chat' | 'decisions' | 'systemone' | 'models' | 'ops' | 'other';
-
-/** Why the seat queue refused, as in admission/seat-queue.ts. */
-const REASONS = ['full', 'bytes', 'wait', 'deadline', 'drain', 'engine-lost'] as const;
-export type RefusalLabel = (typeof REASONS)[number];
 
 /** Where a request was when its caller left. */
 const PHASES = ['waiting', 'prefilling', 'decoding'] as const;
@@ -22,22 +20,13 @@ export type EngineStateLabel = (typeof ENGINE_STATES)[number];
 
 const KINDS = ['prompt', 'cached', 'completion'] as const;
 
-/** One model's queue at the moment of a scrape. */
-export interface QueueReading {
-  readonly seats: number;
-  readonly busy: number;
-  readonly waiting: number;
-  readonly waitingBytes: number;
-}
-
 const PREFIX = 'ra_sidecar_';
-const WAIT_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const DURATION_SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 
 /** The process's metrics: a registry of its own, so that two in one process (tests) do not meet. */
 export class Metrics {
   readonly #registry = new Registry();
-  readonly #queues = new Map<string, () => QueueReading>();
+  readonly #queues: QueueMetrics;
   readonly #engines = new Map<string, () => EngineStateLabel>();
   readonly #models: ReadonlySet<string>;
 
@@ -48,9 +37,7 @@ export class Metrics {
     DURATION_SECONDS,
     ['route'],
   );
-  readonly #queueWaits = this.#histogram('queue_wait_seconds', 'Wait for a seat, seated requests.', WAIT_SECONDS);
   readonly #ttfts = this.#histogram('ttft_seconds', 'Last byte received to first token.', WAIT_SECONDS);
-  readonly #refusals = this.#counter('refusals_total', 'Requests the seat queue refused.', ['model', 'reason']);
   readonly #cancels = this.#counter('cancels_total', 'Requests whose caller left.', ['model', 'phase']);
   readonly #tokens = this.#counter('tokens_total', 'Tokens of finished requests.', ['model', 'kind']);
   readonly #engineRestarts = this.#counter('engine_restarts_total', 'Engine processes started again.', ['model']);
@@ -61,17 +48,13 @@ export class Metrics {
   readonly #promptRestarts = this.#counter('prompt_host_restarts_total', 'Prompt hosts started again.');
   readonly #usage = this.#counter('usage_records_total', 'Usage records, by kind.', ['kind']);
   readonly #streams = this.#gauge('streams_running', 'Event streams open.');
-  readonly #seats = this.#gauge('seats', 'Seats of the engine.', ['model']);
-  readonly #busy = this.#gauge('seats_busy', 'Seats that requests hold.', ['model']);
-  readonly #waiting = this.#gauge('waiting_requests', 'Requests in the queue.', ['model']);
-  readonly #waitingBytes = this.#gauge('waiting_bytes', 'Body bytes that waiting requests hold.', ['model']);
 
   /** `models`: the configured ids; any other is counted as `other`. */
   constructor(models: readonly string[]) {
     this.#models = new Set(models);
+    this.#queues = new QueueMetrics(this.#registry, PREFIX, models);
     collectDefaultMetrics({ register: this.#registry });
     for (const model of models) {
-      for (const reason of REASONS) this.#refusals.inc({ model, reason }, 0);
       for (const phase of PHASES) this.#cancels.inc({ model, phase }, 0);
       this.#engineRestarts.inc({ model }, 0);
     }
@@ -83,12 +66,12 @@ export class Metrics {
     this.#durations.observe({ route }, durationMs / 1000);
   }
 
-  seated(model: string, waitedMs: number): void {
-    this.#queueWaits.observe({ model: this.#known(model) }, waitedMs / 1000);
+  seated(model: string, seating: Seating): void {
+    this.#queues.seated(this.#known(model), seating);
   }
 
   refused(model: string, reason: RefusalLabel): void {
-    this.#refusals.inc({ model: this.#known(model), reason });
+    this.#queues.refused(this.#known(model), reason);
   }
 
   cancelled(model: string, phase: CancelPhase): void {
@@ -124,9 +107,9 @@ export class Metrics {
     this.#streams.dec();
   }
 
-  /** `read` is asked at each scrape, for as long as this object lives. */
-  watchQueue(model: string, read: () => QueueReading): void {
-    this.#queues.set(this.#known(model), read);
+  /** `read` is asked at each scrape, for as long as this object lives, with how many accounts it is to name. */
+  watchQueue(model: string, read: (named: number) => QueueReading): void {
+    this.#queues.watch(this.#known(model), read);
   }
 
   /** The same for the state of a model's engine. */
@@ -136,13 +119,7 @@ export class Metrics {
 
   /** The page, in Prometheus' text format. */
   async render(): Promise<{ readonly contentType: string; readonly text: string }> {
-    for (const [model, read] of this.#queues) {
-      const { seats, busy, waiting, waitingBytes } = read();
-      this.#seats.set({ model }, seats);
-      this.#busy.set({ model }, busy);
-      this.#waiting.set({ model }, waiting);
-      this.#waitingBytes.set({ model }, waitingBytes);
-    }
+    this.#queues.read();
     for (const [model, read] of this.#engines) {
       const now = read();
       for (const state of ENGINE_STATES) this.#engineState.set({ model, state }, state === now ? 1 : 0);

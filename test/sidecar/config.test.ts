@@ -24,7 +24,7 @@ t.test('nothing set: every default', async (t) => {
     queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864 },
     bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, inlineBytes: 16_384 },
     stream: { keepAliveMs: 15_000 },
-    request: { timeoutMs: 0 },
+    request: { timeoutMs: 0, trustDeadlineHeader: false },
     decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
     drain: { timeoutMs: 30_000 },

@@ -101,7 +101,7 @@ export const walls: Readonly<Record<string, string>> = {
   'jsonc-parser': file('sidecar', 'config'),
   piscina: file('sidecar/prompts', 'host|worker'),
   pino: file('sidecar/telemetry', 'logger'),
-  'prom-client': file('sidecar/telemetry', 'metrics'),
+  'prom-client': file('sidecar/telemetry', 'metrics|queue-metrics'),
 };
 
 const OURS = '^(sidecar|engine|bench|test)/';

@@ -1,4 +1,4 @@
-import { createFifoQueue } from '../../sidecar/admission/fifo-queue.js';
+import type { FairQueueOptions } from '../../sidecar/admission/fair-queue.js';
 import type {
   Lease,
   Refused,
@@ -11,6 +11,7 @@ import { FakeClock } from './fake-clock.js';
 
 const CONFIG = { maxWaitMs: 200, waitingPerSeat: 4, waitingBytes: 150 };
 const TENANTS = ['a', 'b', 'c'];
+const WEIGHTS = [16, 4, 1];
 const REASONS: readonly ReleaseReason[] = ['done', 'cancelled', 'failed', 'engine-lost', 'deadline'];
 
 interface Request {
@@ -54,9 +55,9 @@ export class QueueWalk {
   #refusals = 0;
   #ended = 0;
 
-  constructor(seats: number) {
+  constructor(make: (options: FairQueueOptions) => SeatQueue, seats: number) {
     this.#seats = seats;
-    this.#queue = createFifoQueue({ clock: this.#clock, random: () => 0.5, config: CONFIG, seats });
+    this.#queue = make({ clock: this.#clock, random: () => 0.5, config: CONFIG, seats, shares: (prefix) => prefix[0] ?? 0 });
   }
 
   /** Returns what to wait for, if anything: without a promise the next event comes before any outcome is delivered. */
@@ -82,7 +83,7 @@ export class QueueWalk {
   #act(dice: Dice): void {
     const what = dice.roll(100);
     if (what < 30) this.#enter(dice);
-    else if (what < 50) this.#pick(this.#waiting, dice, (request) => this.#ready(request));
+    else if (what < 50) this.#pick(this.#waiting, dice, (request) => this.#ready(request, dice));
     else if (what < 57) this.#pick(this.#waiting, dice, ({ ticket }) => ticket.cancel());
     else if (what < 75) this.#pick(this.#running, dice, (request) => this.#release(request, REASONS[dice.roll(5)]!));
     else if (what < 80) this.#pick(this.#running, dice, (request) => this.#giveBack(request));
@@ -100,7 +101,8 @@ export class QueueWalk {
     const deadline = dice.roll(4);
     const ticket = this.#queue.enter({
       tenant: TENANTS[dice.roll(3)]!,
-      weight: 1,
+      weight: WEIGHTS[dice.roll(3)]!,
+      user: `user ${dice.roll(3)}`,
       bytes,
       seatsWanted: 1 + dice.roll(3),
       ...(deadline === 0 ? { deadlineAt: this.#clock.now() + dice.roll(300) } : {}),
@@ -114,9 +116,9 @@ export class QueueWalk {
     this.#expect(request, ticket.outcome, false);
   }
 
-  #ready(request: Request): void {
+  #ready(request: Request, dice: Dice): void {
     request.ready = true;
-    request.ticket.ready({ promptTokens: 1, maxTokens: 1 });
+    request.ticket.ready({ promptTokens: 300, maxTokens: 1, prefix: Uint32Array.of(200 + dice.roll(200)) });
   }
 
   #release(request: Request, reason: ReleaseReason): void {

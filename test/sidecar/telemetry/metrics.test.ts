@@ -1,4 +1,5 @@
 import t from 'tap';
+import type { QueueReading } from '../../../sidecar/telemetry/queue-metrics.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 
 /** The lines of the page that begin with `name`, without the prefix that all of ours share. */
@@ -33,7 +34,7 @@ t.test('requests by route, status and code', async (t) => {
 
 t.test('refusals, cancels and restarts are there from the start, at zero', async (t) => {
   const metrics = new Metrics(['m']);
-  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 6);
+  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 8);
   t.equal((await lines(metrics, 'cancels_total{model="m"')).length, 3);
   t.strictSame(await lines(metrics, 'engine_restarts_total'), ['engine_restarts_total{model="m"} 0']);
   metrics.refused('m', 'wait');
@@ -56,12 +57,12 @@ t.test('refusals, cancels and restarts are there from the start, at zero', async
 
 t.test('times are seconds in buckets', async (t) => {
   const metrics = new Metrics(['m']);
-  metrics.seated('m', 0);
-  metrics.seated('m', 300);
+  metrics.seated('m', { waitedMs: 0, class: 'standard' });
+  metrics.seated('m', { waitedMs: 300, class: 'standard' });
   metrics.firstToken('m', 40);
   const waits = await lines(metrics, 'queue_wait_seconds');
-  t.ok(waits.includes('queue_wait_seconds_bucket{le="0.001",model="m"} 1'));
-  t.ok(waits.includes('queue_wait_seconds_bucket{le="0.5",model="m"} 2'));
+  t.ok(waits.includes('queue_wait_seconds_bucket{le="0.001",model="m",class="standard"} 1'));
+  t.ok(waits.includes('queue_wait_seconds_bucket{le="0.5",model="m",class="standard"} 2'));
   t.ok((await lines(metrics, 'ttft_seconds_sum')).includes('ttft_seconds_sum{model="m"} 0.04'));
 });
 
@@ -80,7 +81,9 @@ t.test('tokens by kind; a model that is not configured has no label of its own',
 t.test('queues are read at each scrape', async (t) => {
   const metrics = new Metrics(['m']);
   let busy = 1;
-  metrics.watchQueue('m', () => ({ seats: 8, busy, waiting: 2, waitingBytes: 300 }));
+  const others = { tenants: 0, waiting: 0, running: 0, seatMs: 0 };
+  const read = (): QueueReading => ({ seats: 8, busy, waiting: 2, waitingBytes: 300, fairness: null, tenants: [], others });
+  metrics.watchQueue('m', read);
   t.strictSame(await lines(metrics, 'seats'), ['seats{model="m"} 8', 'seats_busy{model="m"} 1']);
   busy = 5;
   t.strictSame(await lines(metrics, 'seats_busy'), ['seats_busy{model="m"} 5']);

@@ -1,0 +1,117 @@
+import { Line } from './line.js';
+import type { Place } from './place.js';
+import type { Tenant } from './tenant.js';
+import { Tenants } from './tenants.js';
+
+/**
+ * Who waits and who holds seats, entered for the queue and for the tenant at once, so that the two never differ. A place
+ * that moves from waiting to a seat or back is entered where it goes before it is struck out where it was: its tenant is
+ * not idle in between, so it is not lifted.
+ */
+export class Books {
+  readonly tenants = new Tenants();
+  /** Their engine was lost: before all others, in the order of entering. */
+  readonly #returned = new Line<Place>();
+  #waiting = 0;
+  #bytes = 0;
+  #busy = 0;
+  #now = 0;
+
+  /** Requests that wait. */
+  get waiting(): number {
+    return this.#waiting;
+  }
+
+  /** Body bytes that they hold. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Seats held. */
+  get busy(): number {
+    return this.#busy;
+  }
+
+  /** The first of the returned. */
+  get returned(): Place | undefined {
+    return this.#returned.first;
+  }
+
+  /** Someone who waits, seatable or not; undefined once all are gone. */
+  get anyone(): Place | undefined {
+    const { first } = this.#returned;
+    if (first !== undefined || this.#waiting === 0) return first;
+    let found: Place | undefined;
+    this.tenants.active.each(({ line }) => (found ??= line.first));
+    return found;
+  }
+
+  tenantOf({ entry }: Place): Tenant {
+    return this.tenants.known(entry.tenant);
+  }
+
+  /** Charges seat time up to `now`. */
+  accrue(now: number): void {
+    this.#now = now;
+    this.tenants.accrue(now);
+  }
+
+  /** A newcomer. It cannot be seated yet. */
+  enter(place: Place): void {
+    const tenant = this.tenantOf(place);
+    tenant.line.insert(place);
+    this.#wait(place, tenant, 1);
+  }
+
+  /** It may be seated. */
+  ready(place: Place): void {
+    const tenant = this.tenantOf(place);
+    tenant.turns.add(place);
+    this.tenants.stir(tenant);
+  }
+
+  /** One that had a seat waits again. */
+  comeBack(place: Place): void {
+    const tenant = this.tenantOf(place);
+    this.#returned.insert(place);
+    tenant.returned += 1;
+    this.#wait(place, tenant, 1);
+  }
+
+  /** One that waited waits no more: for a seat, or for good. */
+  leave(place: Place, to: 'seat' | 'nowhere'): void {
+    const tenant = this.tenantOf(place);
+    if (place.line === this.#returned) tenant.returned -= 1;
+    if (to === 'seat') tenant.turns.serve(place);
+    else tenant.turns.remove(place);
+    place.line?.remove(place);
+    this.#wait(place, tenant, -1);
+  }
+
+  /** `place` holds so many seats more, or less. */
+  hold(place: Place, seats: number): void {
+    place.seatMs += place.seats * (this.#now - place.seatsSince);
+    place.seatsSince = this.#now;
+    place.seats += seats;
+    this.#busy += seats;
+    this.tenants.hold(this.tenantOf(place), seats, place.entry.weight);
+  }
+
+  /** Whether somebody of another tenant waits, ready or not, whose claim to a seat is better than that of `place`. */
+  claimedBefore(place: Place): boolean {
+    if (this.#waiting === 0) return false;
+    const own = this.tenantOf(place);
+    let claimed = false;
+    this.tenants.active.each((other) => {
+      claimed ||= other !== own && other.waiting > 0 && other.virtualMs < own.virtualMs;
+    });
+    return claimed;
+  }
+
+  #wait(place: Place, tenant: Tenant, sign: 1 | -1): void {
+    this.#waiting += sign;
+    this.#bytes += sign * place.entry.bytes;
+    tenant.bytes += sign * place.entry.bytes;
+    this.tenants.stir(tenant);
+  }
+}

@@ -1,0 +1,291 @@
+/**
+ * Who gets the next seat. Fair between tenants, honest about waits, bounded.
+ *
+ * Fair queuing (A. Demers, S. Keshav, S. Shenker, 1989; for seats: Kubernetes API Priority and Fairness) by a counter
+ * that is charged as service happens (VTC: Y. Sheng et al., OSDI 2024). A tenant's virtual time V grows by
+ * seats held x time / weight; the lowest V is served next. Seat time charges long prompts and long replies without
+ * guessing a price. One that comes back from being idle is lifted to the lowest V of the active, so idleness saves up
+ * nothing. Between tenants that always have somebody waiting, V differs by no more than 2 x seats x the longest hold
+ * time, plus what prefix affinity may take out of turn (affinity.ts), whatever the load.
+ *
+ * A request is refused on arrival when it would wait for nothing: the predicted wait Ŵ (forecast.ts) is held against
+ * B = min(longest wait, deadline - now - H), with H what a request of its tenant takes (early rejection: Mooncake, FAST
+ * 2025). Each tenant's prediction is corrected by its own hits and misses, so that about 3 in 100 of those let in wait in
+ * vain. Where a seat is free for the newcomer Ŵ is 0 and nobody is refused, however wrong H may be; nor is anybody
+ * before the first lease has ended, since nothing can be foretold then.
+ *
+ * A full room makes place by dropping the newest request of whoever has most waiting (longest-queue drop: P. McKenney,
+ * 1991), so a tenant that floods it pushes out itself. Within a tenant: turns.ts.
+ *
+ *     enter ─> unready ──ready()──> ready ──a seat──> granted ──next microtask──> leased ──release()──> over
+ *                                     ^                  │ pause()                   │
+ *                                     └──── returned <───┴──────── giveBack() ───────┘  (once; stands before all others)
+ *
+ * Only the ready are in line for seats, so one whose checks take long, or that turns out too large, blocks nobody. State
+ * changes at once, outcomes are told one microtask later; a cancel or a lost engine in between takes the seat back and no
+ * lease ever comes to be. From delivery on, whoever awaits the outcome holds the lease and must end it: await the outcome
+ * itself and never race it, since cancel() makes it settle.
+ *
+ * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may
+ * pass both, for they were let in before); one timer a waiting request; MAX_TENANTS tenants. Operations are O(log n) but
+ * for the prediction and the drop, which pass once over the active tenants (bench/results/admission.md).
+ */
+import type { Clock } from '../clock.js';
+import { choose, type Shares } from './affinity.js';
+import { Books } from './books.js';
+import { Gate, type FairQueueConfig, type Seats } from './gate.js';
+import { Place, type Desk } from './place.js';
+import { reportOf } from './report.js';
+import { SeatLease, type Bank } from './seat-lease.js';
+import type {
+  Entry,
+  FairSeatQueue,
+  QueueReport,
+  QueueSnapshot,
+  Refused,
+  RefusalReason,
+  ReleaseReason,
+  Ticket,
+  TicketOutcome,
+} from './seat-queue.js';
+
+export interface FairQueueOptions {
+  readonly clock: Clock;
+  /** From 0 to 1, for the spread of retries. */
+  readonly random: () => number;
+  readonly config: FairQueueConfig;
+  /** Seats to begin with; `pause` at once when the engine is not there yet. */
+  readonly seats: number;
+  /** What the engine's free sequences hold of a prompt; absent: affinity plays no part. */
+  readonly shares?: Shares;
+}
+
+/** Makes an empty queue that is fair between tenants. */
+export function createFairQueue(options: FairQueueOptions): FairSeatQueue {
+  return new FairQueue(options);
+}
+
+/** Leases that say how long a request holds a seat; the others ended before their time. */
+const TELLING: ReadonlySet<ReleaseReason> = new Set(['done', 'cancelled', 'deadline']);
+
+class FairQueue implements FairSeatQueue, Desk, Bank {
+  readonly #clock: Clock;
+  readonly #maxWaitMs: number;
+  readonly #shares: Shares | undefined;
+  readonly #books = new Books();
+  readonly #gate: Gate;
+  readonly #released: Partial<Record<ReleaseReason | 'given-back', number>> = {};
+  #seats: number;
+  #entered = 0;
+  #paused = false;
+  #draining = false;
+
+  constructor({ clock, random, config, seats, shares }: FairQueueOptions) {
+    this.#clock = clock;
+    this.#maxWaitMs = config.maxWaitMs;
+    this.#gate = new Gate(this.#books, config, random);
+    this.#seats = seats;
+    this.#shares = shares;
+  }
+
+  enter(entry: Entry): Ticket | Refused {
+    const now = this.#accrue();
+    const tenant = this.#books.tenants.arriving(entry.tenant, entry.weight);
+    if (this.#draining) return this.#gate.refuse('drain', tenant, this.#stand);
+    const verdict = this.#gate.judge(entry, tenant, this.#stand, now);
+    if (verdict.kind === 'refused') return verdict;
+    for (const place of verdict.dropped) this.#refuse(place, 'dropped');
+    this.#entered += 1;
+    const place = new Place(this, entry, this.#entered);
+    place.predictedMs = verdict.predictedMs;
+    place.queuedAt = now;
+    this.#books.enter(place);
+    this.#arm(place);
+    return place;
+  }
+
+  pause(): void {
+    this.#accrue();
+    this.#paused = true;
+  }
+
+  resume(seats: number): void {
+    this.#accrue();
+    this.#seats = seats;
+    this.#paused = false;
+    this.#dispatch();
+  }
+
+  drain(): void {
+    this.#accrue();
+    this.#draining = true;
+    for (let place = this.#books.anyone; place !== undefined; place = this.#books.anyone) this.#refuse(place, 'drain');
+  }
+
+  snapshot(): QueueSnapshot {
+    const { busy, waiting, bytes, tenants } = this.#books;
+    return {
+      seats: this.#seats,
+      busy,
+      waiting,
+      waitingBytes: bytes,
+      paused: this.#paused,
+      tenants: Array.from(tenants.active, (tenant) => {
+        return { tenant: tenant.name, waiting: tenant.waiting, running: tenant.running };
+      }),
+      refused: this.#gate.refused,
+      released: { ...this.#released },
+    };
+  }
+
+  report(most: number): QueueReport {
+    this.#accrue();
+    const { tenants } = this.#books;
+    return reportOf(this.snapshot(), tenants, most, (tenant) => this.#gate.predict(tenant, tenant.weight, this.#stand));
+  }
+
+  // Desk: what tickets ask for.
+
+  ready(place: Place): void {
+    if (place.phase !== 'unready') return;
+    place.readyAt = this.#accrue();
+    place.phase = 'ready';
+    this.#books.ready(place);
+    this.#dispatch();
+  }
+
+  cancel(place: Place): void {
+    this.#accrue();
+    if (place.phase === 'unready' || place.phase === 'ready') this.#leave(place, 'nowhere');
+    else if (place.phase === 'granted') this.#books.hold(place, -1);
+    else return;
+    this.#settle(place, { kind: 'cancelled' });
+    this.#dispatch();
+  }
+
+  // Bank: what leases ask for.
+
+  take(place: Place): boolean {
+    this.#accrue();
+    if (this.#free < 1 || this.#books.claimedBefore(place)) return false;
+    this.#books.hold(place, 1);
+    return true;
+  }
+
+  put(place: Place): void {
+    this.#accrue();
+    this.#books.hold(place, -1);
+    this.#dispatch();
+  }
+
+  end(place: Place, seats: number, _grantedAt: number, reason: ReleaseReason): void {
+    this.#accrue();
+    const tenant = this.#books.tenantOf(place);
+    place.phase = 'over';
+    this.#books.hold(place, -seats);
+    this.#count(reason);
+    if (TELLING.has(reason)) this.#gate.forecast.ended(tenant, place.seatMs);
+    this.#dispatch();
+  }
+
+  takeBack(place: Place, seats: number): Promise<TicketOutcome> {
+    this.#accrue();
+    const outcome = place.promise();
+    this.#count('given-back');
+    const lost = place.returned ? 'engine-lost' : undefined;
+    place.returned = true;
+    this.#comeBack(place, seats, lost);
+    this.#dispatch();
+    return outcome;
+  }
+
+  get #free(): number {
+    return this.#paused ? 0 : Math.max(0, this.#seats - this.#books.busy);
+  }
+
+  get #stand(): Seats {
+    return { all: this.#seats, free: this.#free };
+  }
+
+  #accrue(): number {
+    const now = this.#clock.now();
+    this.#books.accrue(now);
+    return now;
+  }
+
+  #dispatch(): void {
+    const { tenants } = this.#books;
+    while (this.#free > 0) {
+      const place = this.#books.returned ?? choose(tenants.seatable, this.#gate.forecast.usualMs, this.#shares);
+      if (place === undefined) return;
+      place.phase = 'granted';
+      place.waitedMs += this.#clock.now() - place.readyAt;
+      place.seatMs = 0;
+      this.#books.hold(place, 1);
+      this.#leave(place, 'seat');
+      this.#gate.forecast.waited(place, this.#books.tenantOf(place), false);
+      queueMicrotask(() => this.#deliver(place));
+    }
+  }
+
+  #deliver(place: Place): void {
+    if (place.phase !== 'granted') return;
+    const now = this.#accrue();
+    if (this.#paused) {
+      this.#comeBack(place, 1);
+      return;
+    }
+    place.phase = 'leased';
+    place.settle({ kind: 'seated', lease: new SeatLease(this, place, now) });
+  }
+
+  /** Its seats back, and it to the head of the line, with its deadline and the time already waited kept. */
+  #comeBack(place: Place, seats: number, lost?: RefusalReason): void {
+    const now = this.#clock.now();
+    const late = (place.entry.deadlineAt ?? Infinity) <= now ? 'deadline' : undefined;
+    const refused = lost ?? late ?? (this.#draining ? 'drain' : undefined);
+    if (refused === undefined) {
+      place.phase = 'ready';
+      place.readyAt = now;
+      place.queuedAt = now;
+      this.#books.comeBack(place);
+      this.#arm(place);
+    } else this.#settle(place, this.#gate.refuse(refused, this.#books.tenantOf(place), this.#stand));
+    this.#books.hold(place, -seats);
+  }
+
+  #leave(place: Place, to: 'seat' | 'nowhere'): void {
+    place.disarm?.();
+    place.disarm = undefined;
+    place.queuedMs += this.#clock.now() - place.queuedAt;
+    this.#books.leave(place, to);
+  }
+
+  /** One timer for what comes first: the end of the longest wait or the request's own deadline. */
+  #arm(place: Place): void {
+    const deadlineIn = (place.entry.deadlineAt ?? Infinity) - this.#clock.now();
+    const waitIn = this.#maxWaitMs - place.queuedMs;
+    const reason = deadlineIn <= waitIn ? 'deadline' : 'wait';
+    place.disarm = this.#clock.after(Math.min(deadlineIn, waitIn), () => {
+      this.#accrue();
+      // A wait that a lost engine or slow checks made too long says nothing of predictions.
+      if (place.phase === 'ready' && !this.#paused) this.#gate.forecast.waited(place, this.#books.tenantOf(place), true);
+      this.#refuse(place, reason);
+    });
+  }
+
+  #refuse(place: Place, reason: RefusalReason): void {
+    const tenant = this.#books.tenantOf(place);
+    this.#leave(place, 'nowhere');
+    this.#settle(place, this.#gate.refuse(reason, tenant, this.#stand));
+  }
+
+  #settle(place: Place, outcome: TicketOutcome): void {
+    place.phase = 'over';
+    place.settle(outcome);
+  }
+
+  #count(reason: ReleaseReason | 'given-back'): void {
+    this.#released[reason] = (this.#released[reason] ?? 0) + 1;
+  }
+}

@@ -1,0 +1,39 @@
+import type { Heap } from './heap.js';
+import type { Tenant } from './tenant.js';
+
+/** Long enough that the turns of a few seats even out. */
+const WINDOW_MS = 60_000;
+
+/**
+ * How evenly seat time went to those who wanted more of it, window by window: Jain's index (R. Jain, D. Chiu, W. Hawe,
+ * 1984) of seat-milliseconds over weight, over the tenants that had somebody to seat all through the window. 1: all got
+ * the same; 1/n: one of n got everything.
+ */
+export class FairnessWindow {
+  #from = 0;
+  #index: number | undefined;
+
+  /** Of the last window that ended. */
+  get index(): number | undefined {
+    return this.#index;
+  }
+
+  /** Ends the window if its time is over. `active`: whoever waits or runs, charged up to `now`. */
+  roll(now: number, active: Heap<Tenant>): void {
+    if (now - this.#from < WINDOW_MS) return;
+    const shares: number[] = [];
+    active.each((tenant) => {
+      if (tenant.backloggedSince !== undefined && tenant.backloggedSince <= this.#from) shares.push(tenant.windowMs);
+      tenant.windowMs = 0;
+    });
+    this.#index = shares.length > 1 ? jain(shares) : undefined;
+    this.#from = now;
+  }
+}
+
+/** Jain's index of shares; 1 where all are 0. */
+export function jain(shares: readonly number[]): number {
+  const sum = shares.reduce((total, share) => total + share, 0);
+  const squares = shares.reduce((total, share) => total + share * share, 0);
+  return squares === 0 ? 1 : (sum * sum) / (shares.length * squares);
+}

@@ -1,0 +1,73 @@
+import { HoldTime } from './hold-time.js';
+import type { Place } from './place.js';
+import type { Tenant } from './tenant.js';
+import type { Tenants } from './tenants.js';
+
+/** Taken for what a request needs before any has ended, ms. Only for Retry-After: nobody is refused by it. */
+const FIRST_GUESS_MS = 1000;
+
+/** Says how long a request would wait, how long it may, and when to come back. Learns from those that end. */
+export class Forecast {
+  readonly #tenants: Tenants;
+  readonly #maxWaitMs: number;
+  /** Of all tenants together, for those that are not known yet. */
+  readonly #hold = new HoldTime();
+
+  constructor(tenants: Tenants, maxWaitMs: number) {
+    this.#tenants = tenants;
+    this.#maxWaitMs = maxWaitMs;
+  }
+
+  /** Whether anything can be foretold: a lease has ended. */
+  get knows(): boolean {
+    return this.#hold.meanMs !== undefined;
+  }
+
+  /** What a request takes of a tenant that is not known yet, ms. */
+  get usualMs(): number {
+    return this.#hold.meanMs ?? FIRST_GUESS_MS;
+  }
+
+  /** A request of `tenant` ended after so much seat time. */
+  ended(tenant: Tenant, seatMs: number): void {
+    tenant.hold.observe(seatMs);
+    this.#hold.observe(seatMs);
+  }
+
+  /**
+   * How long one more request of `tenant` would wait were it to come now, ms, where no seat is free for it (Ŵ).
+   *
+   * Before it come its own tenant's requests and, of every other tenant, what that is owed until then: no more than it
+   * has waiting, and no more than its weight's share while the newcomer's tenant is served its own. All that is worked
+   * off by the seats at once, the first of which comes free when one of those who run ends. O(active tenants).
+   */
+  waitMs(tenant: Tenant, weight: number, seats: number): number {
+    const { usualMs } = this;
+    const hold = tenant.hold.meanMs ?? usualMs;
+    const own = tenant.waiting * hold;
+    let ahead = own;
+    let running = 0;
+    this.#tenants.active.each((other) => {
+      const otherHold = other.hold.meanMs ?? usualMs;
+      running += other.running * otherHold;
+      if (other === tenant || other.waiting === 0) return;
+      const lead = Math.max(0, tenant.virtualMs - other.virtualMs);
+      ahead += Math.min(other.waiting * otherHold, other.weight * ((own + hold) / weight + lead));
+    });
+    const atOnce = Math.max(1, seats);
+    return (tenant.calibration * (ahead + running / atOnce)) / atOnce;
+  }
+
+  /** How long a request may wait and still be of use, ms (B). */
+  budgetMs(tenant: Tenant, now: number, deadlineAt = Infinity): number {
+    const untilTooLate = deadlineAt - now - (tenant.hold.meanMs ?? this.#hold.meanMs ?? 0);
+    return Math.max(0, Math.min(this.#maxWaitMs, untilTooLate));
+  }
+
+  /** A wait of `place` ended with a seat, or in vain. What nobody had to wait for says nothing of predictions. */
+  waited(place: Place, tenant: Tenant, inVain: boolean): void {
+    if (place.predictedMs === undefined) return;
+    if (inVain) tenant.waitedInVain();
+    else if (place.waitedMs > 0) tenant.waitedWell();
+  }
+}

@@ -1,0 +1,92 @@
+import type { Books } from './books.js';
+import { victims } from './drop.js';
+import { Forecast } from './forecast.js';
+import type { Place } from './place.js';
+import { Refusals } from './refusals.js';
+import type { Entry, Refused, RefusalReason } from './seat-queue.js';
+import type { Tenant } from './tenant.js';
+
+export interface FairQueueConfig {
+  /** The longest wait from `enter` to a seat, ms. */
+  readonly maxWaitMs: number;
+  /** Requests that may wait, per seat. */
+  readonly waitingPerSeat: number;
+  /** Body bytes that all waiting requests may hold together. */
+  readonly waitingBytes: number;
+}
+
+/** The engine's seats now: all, and those that nobody holds (0 while it is away). */
+export interface Seats {
+  readonly all: number;
+  readonly free: number;
+}
+
+export interface Admitted {
+  readonly kind: 'admitted';
+  /** Undefined: nothing could be foretold. */
+  readonly predictedMs: number | undefined;
+  /** Who is to be refused as `dropped`, to make room. */
+  readonly dropped: readonly Place[];
+}
+
+/** Who is let in, whom that costs the place, and when the refused are to come back. */
+export class Gate {
+  readonly forecast: Forecast;
+  readonly #books: Books;
+  readonly #config: FairQueueConfig;
+  readonly #refusals: Refusals;
+
+  constructor(books: Books, config: FairQueueConfig, random: () => number) {
+    this.#books = books;
+    this.#config = config;
+    this.#refusals = new Refusals(random);
+    this.forecast = new Forecast(books.tenants, config.maxWaitMs);
+  }
+
+  /** Refusals so far. */
+  get refused(): Readonly<Partial<Record<RefusalReason, number>>> {
+    return this.#refusals.counts;
+  }
+
+  /** Judges a newcomer of `tenant`, which is charged up to `now`. */
+  judge(entry: Entry, tenant: Tenant, seats: Seats, now: number): Admitted | Refused {
+    if (entry.deadlineAt !== undefined && entry.deadlineAt <= now) return this.refuse('deadline', tenant, seats);
+    const predictedMs = this.forecast.knows ? this.predict(tenant, entry.weight, seats) : undefined;
+    const budgetMs = this.forecast.budgetMs(tenant, now, entry.deadlineAt);
+    // A retry has a time of its own, as long as this one had.
+    if (predictedMs !== undefined && predictedMs > budgetMs) return this.refuse('predicted', tenant, seats, budgetMs);
+    // Whoever will find a free seat does not wait for one: it only passes through the room.
+    const places = this.#books.waiting + 1 - (this.#config.waitingPerSeat * seats.all + seats.free);
+    const bytes = this.#books.bytes + entry.bytes - this.#config.waitingBytes;
+    // One comes, one goes: those past the bound were let in when there was more room.
+    const lack = { places: Math.min(places, 1), bytes };
+    const dropped = victims(this.#books.tenants.active, tenant, entry.bytes, lack);
+    if (dropped === undefined) return this.refuse(places > 0 ? 'full' : 'bytes', tenant, seats);
+    return { kind: 'admitted', predictedMs, dropped };
+  }
+
+  /** How long a newcomer of `tenant` would wait, ms (Ŵ): not at all where a seat is free for it and all who wait. */
+  predict(tenant: Tenant, weight: number, seats: Seats): number {
+    return seats.free > this.#books.waiting ? 0 : this.forecast.waitMs(tenant, weight, seats.all);
+  }
+
+  /** A refusal. `budgetMs`: how long the next try may wait. */
+  refuse(reason: RefusalReason, tenant: Tenant, seats: Seats, budgetMs = this.#config.maxWaitMs): Refused {
+    return this.#refusals.make(reason, this.#retryMs(reason, tenant, seats, budgetMs));
+  }
+
+  #retryMs(reason: RefusalReason, tenant: Tenant, seats: Seats, budgetMs: number): number {
+    const waitMs = this.predict(tenant, tenant.weight, seats);
+    switch (reason) {
+      case 'drain':
+        return 0;
+      case 'full':
+      case 'bytes':
+      case 'dropped':
+        // The tenant has its share of the room: there is a place once one of its own is seated.
+        return waitMs / (tenant.waiting + 1);
+      default:
+        return waitMs - budgetMs;
+    }
+  }
+}

@@ -1,0 +1,113 @@
+/** A member's seat in one {@link Heap}: a thing that stands in two heaps has two of them. */
+export class HeapNode<T> {
+  readonly item: T;
+  /** Written by the heap alone; -1: in none. */
+  at = -1;
+
+  constructor(item: T) {
+    this.item = item;
+  }
+}
+
+/**
+ * A binary heap whose members know where they stand, so that one whose rank changed is moved and not searched. Adding,
+ * removing and moving are O(log n); looking at the first is O(1).
+ */
+export class Heap<T> {
+  readonly #nodes: HeapNode<T>[] = [];
+  readonly #before: (a: T, b: T) => boolean;
+
+  /** `before`: a strict order; equals stand in any order. */
+  constructor(before: (a: T, b: T) => boolean) {
+    this.#before = before;
+  }
+
+  get size(): number {
+    return this.#nodes.length;
+  }
+
+  get first(): T | undefined {
+    return this.#nodes[0]?.item;
+  }
+
+  /** Adds one that stands in no heap. */
+  add(node: HeapNode<T>): void {
+    node.at = this.#nodes.length;
+    this.#nodes.push(node);
+    this.#up(node);
+  }
+
+  /** Takes one out; one that is not in is left alone. */
+  remove(node: HeapNode<T>): void {
+    const { at } = node;
+    if (at < 0) return;
+    node.at = -1;
+    const last = this.#nodes.pop();
+    if (last === undefined || last === node) return;
+    this.#put(last, at);
+    this.moved(last);
+  }
+
+  /** The rank of a member changed; one that is not in is left alone. */
+  moved(node: HeapNode<T>): void {
+    if (node.at < 0) return;
+    this.#up(node);
+    this.#down(node);
+  }
+
+  /** All members, the first one first, the others in no order. */
+  *[Symbol.iterator](): Generator<T> {
+    for (const { item } of this.#nodes) yield item;
+  }
+
+  /** Calls `fn` with each member, the first one first: the quick way through all of them. */
+  each(fn: (item: T) => void): void {
+    for (const { item } of this.#nodes) fn(item);
+  }
+
+  /** Up to `most` members that `near` holds for, which must hold for all that stand before one that it holds for. */
+  front(near: (item: T) => boolean, most: number): T[] {
+    const found: T[] = [];
+    const open = [0];
+    for (let next = 0; next < open.length && found.length < most; next += 1) {
+      const at = open[next] ?? 0;
+      const node = this.#nodes[at];
+      if (node === undefined || !near(node.item)) continue;
+      found.push(node.item);
+      open.push(2 * at + 1, 2 * at + 2);
+    }
+    return found;
+  }
+
+  #up(node: HeapNode<T>): void {
+    let { at } = node;
+    while (at > 0) {
+      const above = (at - 1) >> 1;
+      const parent = this.#nodes[above];
+      if (parent === undefined || !this.#before(node.item, parent.item)) break;
+      this.#put(parent, at);
+      at = above;
+    }
+    this.#put(node, at);
+  }
+
+  #down(node: HeapNode<T>): void {
+    let { at } = node;
+    for (;;) {
+      const left = this.#nodes[2 * at + 1];
+      if (left === undefined) break;
+      const right = this.#nodes[2 * at + 2];
+      const child = right !== undefined && this.#before(right.item, left.item) ? right : left;
+      if (!this.#before(child.item, node.item)) break;
+      const below = child.at;
+      this.#put(child, at);
+      at = below;
+    }
+    this.#put(node, at);
+  }
+
+  #put(node: HeapNode<T>, at: number): void {
+    this.#nodes[at] = node;
+    node.at = at;
+  }
+}

@@ -1,0 +1,41 @@
+import type { QueueReport, QueueSnapshot, TenantReport } from './seat-queue.js';
+import type { Tenant } from './tenant.js';
+import type { Tenants } from './tenants.js';
+
+/** The queue in full, with the `most` tenants that held seats longest by name. */
+export function reportOf(
+  snapshot: QueueSnapshot,
+  tenants: Tenants,
+  most: number,
+  waitMs: (tenant: Tenant) => number,
+): QueueReport {
+  const all = [...tenants.all()].sort((a, b) => b.seatMs - a.seatMs || b.waiting - a.waiting);
+  const others = { tenants: 0, waiting: 0, running: 0, seatMs: 0 };
+  for (const { waiting, running, seatMs } of all.slice(most)) {
+    others.tenants += 1;
+    others.waiting += waiting;
+    others.running += running;
+    others.seatMs += seatMs;
+  }
+  return {
+    ...snapshot,
+    fairness: tenants.fairness ?? null,
+    tenants: all.slice(0, most).map((tenant) => tenantReport(tenant, waitMs(tenant))),
+    others,
+  };
+}
+
+function tenantReport(tenant: Tenant, predictedWaitMs: number): TenantReport {
+  const { name, weight, waiting, running, virtualMs, seatMs, hold, calibration } = tenant;
+  return {
+    tenant: name,
+    weight,
+    waiting,
+    running,
+    virtualMs,
+    seatMs,
+    holdMs: hold.meanMs ?? null,
+    calibration,
+    predictedWaitMs,
+  };
+}

@@ -1,0 +1,72 @@
+import { HeapNode } from './heap.js';
+import { HoldTime } from './hold-time.js';
+import { Line } from './line.js';
+import type { Place } from './place.js';
+import { Turns } from './turns.js';
+
+/** How far a tenant's predictions may be corrected. */
+const MIN_CALIBRATION = 0.5;
+const MAX_CALIBRATION = 4;
+
+/** After one that waited in vain predictions are this much longer. */
+const STEP = 0.08;
+
+/** The share of admitted requests that may wait in vain: where the steps up and the steps down cancel out. */
+const TIMEOUT_SHARE = 0.03;
+
+/** What the queue knows of one tenant. Plain state: the ledger and the queue keep it. */
+export class Tenant {
+  readonly name: string;
+  /** Seat-milliseconds over weight, charged as they pass, lifted when it comes back from being idle. */
+  virtualMs = 0;
+  /** How fast that grows now: the sum of 1/weight over the seats that it holds. */
+  rate = 0;
+  /** Of its newest request. */
+  weight = 1;
+  /** Seats held. */
+  running = 0;
+  /** Seat-milliseconds in all, without weights. */
+  seatMs = 0;
+  /** Seat-milliseconds over weight since the fairness window began. */
+  windowMs = 0;
+  /** Clock reading since which it has had somebody to seat without a break; undefined: it has nobody. */
+  backloggedSince: number | undefined;
+  /** All who wait, seatable or not, in the order of entering; the returned stand elsewhere. */
+  readonly line = new Line<Place>();
+  /** Those who may be seated, in the order of their turns. */
+  readonly turns = new Turns();
+  /** Waiting requests whose engine was lost. */
+  returned = 0;
+  /** Body bytes of those in `line`. */
+  bytes = 0;
+  /** Seat-milliseconds that one request takes. */
+  readonly hold = new HoldTime();
+  /** Among those who wait or run. */
+  readonly active: HeapNode<Tenant> = new HeapNode<Tenant>(this);
+  /** Among those who have somebody to seat. */
+  readonly seatable: HeapNode<Tenant> = new HeapNode<Tenant>(this);
+  #calibration = 1;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  get waiting(): number {
+    return this.line.length + this.returned;
+  }
+
+  /** What predictions are multiplied by. */
+  get calibration(): number {
+    return this.#calibration;
+  }
+
+  /** One of its requests waited in vain. */
+  waitedInVain(): void {
+    this.#calibration = Math.min(MAX_CALIBRATION, this.#calibration * (1 + STEP));
+  }
+
+  /** One of its requests waited and got its seat. */
+  waitedWell(): void {
+    this.#calibration = Math.max(MIN_CALIBRATION, this.#calibration * (1 - STEP * TIMEOUT_SHARE));
+  }
+}

@@ -1,0 +1,129 @@
+import { FairnessWindow } from './fairness-window.js';
+import { Heap } from './heap.js';
+import { Tenant } from './tenant.js';
+
+/** Tenants that are remembered; past that the one that has been idle longest is forgotten, never one that waits or runs. */
+export const MAX_TENANTS = 10_000;
+
+/**
+ * The tenants' accounts: who is active, what each has been charged. A tenant is active while it waits or runs. When it
+ * comes back from being idle it is lifted to the lowest of the active, or to whoever became idle last: nobody saves up
+ * a claim to seats by staying away, and nobody loses what it was charged.
+ */
+export class Tenants {
+  readonly #byName = new Map<string, Tenant>();
+  /** In the order in which they became idle. */
+  readonly #idle = new Set<Tenant>();
+  readonly #running = new Set<Tenant>();
+  readonly #window = new FairnessWindow();
+  #accruedAt = 0;
+  #lastIdleMs = 0;
+
+  /** Those who wait or run, lowest virtual time first. */
+  readonly active = new Heap<Tenant>(lower);
+  /** Those with somebody to seat, likewise. */
+  readonly seatable = new Heap<Tenant>(lower);
+
+  /** Tenants remembered. */
+  get size(): number {
+    return this.#byName.size;
+  }
+
+  /** Jain's index of the last whole window; undefined: fewer than two tenants had a backlog all through it. */
+  get fairness(): number | undefined {
+    return this.#window.index;
+  }
+
+  all(): Iterable<Tenant> {
+    return this.#byName.values();
+  }
+
+  /** The tenant of a request that comes, made if need be and lifted if it was idle. Whatever it asks for is accrued. */
+  arriving(name: string, weight: number): Tenant {
+    let tenant = this.#byName.get(name);
+    if (tenant === undefined) {
+      this.#forgetOne();
+      this.#byName.set(name, (tenant = new Tenant(name)));
+      this.#idle.add(tenant);
+    }
+    tenant.weight = weight;
+    if (tenant.active.at < 0) this.#lift(tenant);
+    return tenant;
+  }
+
+  /** A tenant that waits or runs, which is never forgotten. */
+  known(name: string): Tenant {
+    const tenant = this.#byName.get(name);
+    if (tenant === undefined) throw new Error('a tenant was forgotten that waits or runs');
+    return tenant;
+  }
+
+  /** Charges everybody for the seats held since the last call. Comes before every decision. */
+  accrue(now: number): void {
+    const passed = now - this.#accruedAt;
+    this.#accruedAt = now;
+    if (passed <= 0) return;
+    for (const tenant of this.#running) {
+      const charge = tenant.rate * passed;
+      tenant.virtualMs += charge;
+      tenant.windowMs += charge;
+      tenant.seatMs += tenant.running * passed;
+      this.active.moved(tenant.active);
+      this.seatable.moved(tenant.seatable);
+    }
+    this.#window.roll(now, this.active);
+  }
+
+  /** `tenant` holds so many seats more or less, each of this weight. */
+  hold(tenant: Tenant, seats: number, weight: number): void {
+    tenant.running += seats;
+    // Of no seats the rate is exactly none, whatever the sums before lost.
+    tenant.rate = tenant.running === 0 ? 0 : tenant.rate + seats / weight;
+    if (tenant.running > 0) this.#running.add(tenant);
+    else this.#running.delete(tenant);
+    this.active.moved(tenant.active);
+    this.seatable.moved(tenant.seatable);
+    this.stir(tenant);
+  }
+
+  /** Who waits or runs of `tenant` changed. */
+  stir(tenant: Tenant): void {
+    const active = tenant.waiting + tenant.running > 0;
+    if (active && tenant.active.at < 0) {
+      this.#idle.delete(tenant);
+      this.#lift(tenant);
+      this.active.add(tenant.active);
+    } else if (!active && tenant.active.at >= 0) {
+      this.active.remove(tenant.active);
+      this.#lastIdleMs = tenant.virtualMs;
+      this.#idle.add(tenant);
+    }
+    const seatable = tenant.turns.head !== undefined;
+    if (seatable && tenant.seatable.at < 0) {
+      this.seatable.add(tenant.seatable);
+      tenant.backloggedSince = this.#accruedAt;
+    } else if (!seatable && tenant.seatable.at >= 0) {
+      this.seatable.remove(tenant.seatable);
+      tenant.backloggedSince = undefined;
+    }
+  }
+
+  #lift(tenant: Tenant): void {
+    const floor = this.active.first?.virtualMs ?? this.#lastIdleMs;
+    tenant.virtualMs = Math.max(tenant.virtualMs, floor);
+  }
+
+  #forgetOne(): void {
+    if (this.#byName.size < MAX_TENANTS) return;
+    for (const tenant of this.#idle) {
+      this.#idle.delete(tenant);
+      this.#byName.delete(tenant.name);
+      return;
+    }
+  }
+}
+
+/** Of two that were charged alike, whoever holds less now. */
+function lower(a: Tenant, b: Tenant): boolean {
+  return a.virtualMs === b.virtualMs ? a.rate < b.rate : a.virtualMs < b.virtualMs;
+}

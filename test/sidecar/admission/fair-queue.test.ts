@@ -1,0 +1,381 @@
+import t from 'tap';
+import { createFairQueue, type FairQueueConfig } from '../../../sidecar/admission/fair-queue.js';
+import type { Entry, Lease, Refused, SeatQueue, Ticket, TicketOutcome } from '../../../sidecar/admission/seat-queue.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+const WORK = { promptTokens: 1, maxTokens: 1 };
+const MAX_WAIT_MS = 10_000;
+
+function setup(seats = 1, config: Partial<FairQueueConfig> = {}): { clock: FakeClock; queue: SeatQueue } {
+  const clock = new FakeClock();
+  const full = { maxWaitMs: MAX_WAIT_MS, waitingPerSeat: 8, waitingBytes: 1000, ...config };
+  return { clock, queue: createFairQueue({ clock, random: () => 0, config: full, seats }) };
+}
+
+function enter(queue: SeatQueue, entry: Partial<Entry> = {}): Ticket {
+  const ticket = tryEnter(queue, entry);
+  if ('kind' in ticket) throw new Error(`refused: ${ticket.reason}`);
+  return ticket;
+}
+
+function tryEnter(queue: SeatQueue, entry: Partial<Entry> = {}): Ticket | Refused {
+  return queue.enter({ tenant: 'a', weight: 1, bytes: 10, seatsWanted: 1, ...entry });
+}
+
+function enterReady(queue: SeatQueue, entry: Partial<Entry> = {}): Ticket {
+  const ticket = enter(queue, entry);
+  ticket.ready(WORK);
+  return ticket;
+}
+
+async function seated(outcome: Promise<TicketOutcome>): Promise<Lease> {
+  const settled = await outcome;
+  if (settled.kind !== 'seated') throw new Error(settled.kind === 'refused' ? settled.reason : settled.kind);
+  return settled.lease;
+}
+
+/** Labels in the order in which their outcomes settled as seated. */
+function record(tickets: Record<string, Ticket>): string[] {
+  const order: string[] = [];
+  for (const [name, ticket] of Object.entries(tickets)) {
+    void ticket.outcome.then(({ kind }) => kind === 'seated' && order.push(name));
+  }
+  return order;
+}
+
+t.test('a free seat is given at once, and counted at once', async (t) => {
+  const { queue } = setup();
+  const ticket = enter(queue);
+  t.match(queue.snapshot(), { busy: 0, waiting: 1, waitingBytes: 10 }, 'not before it is ready');
+  ticket.ready(WORK);
+  ticket.ready(WORK);
+  t.match(queue.snapshot(), {
+    busy: 1,
+    waiting: 0,
+    waitingBytes: 0,
+    tenants: [{ tenant: 'a', waiting: 0, running: 1 }],
+  });
+  const lease = await seated(ticket.outcome);
+  t.equal(lease.seats, 1);
+  t.equal(lease.waitedMs, 0);
+  lease.release('done');
+  lease.release('failed');
+  t.equal(lease.seats, 0);
+  t.match(queue.snapshot(), { busy: 0, tenants: [], released: { done: 1 } });
+  t.notOk('failed' in queue.snapshot().released);
+});
+
+t.test('seats go in the order of entering, past those that are not ready', async (t) => {
+  const { clock, queue } = setup();
+  const first = await seated(enterReady(queue).outcome);
+  const [b, c, d, e] = [enter(queue), enter(queue), enter(queue), enter(queue)];
+  const order = record({ b, c, d, e });
+  d.ready(WORK);
+  c.ready(WORK);
+  e.ready(WORK);
+  clock.advance(250);
+  first.release('done');
+  const second = await seated(c.outcome);
+  t.equal(second.waitedMs, 250);
+  b.ready(WORK);
+  second.release('done');
+  (await seated(b.outcome)).release('done');
+  (await seated(d.outcome)).release('done');
+  (await seated(e.outcome)).release('done');
+  t.same(order, ['c', 'b', 'd', 'e']);
+});
+
+t.test('full: the request is refused with a wait that follows from the line', async (t) => {
+  const { clock, queue } = setup(2, { waitingPerSeat: 2 });
+  const leases = [await seated(enterReady(queue).outcome), await seated(enterReady(queue).outcome)];
+  clock.advance(6000);
+  leases[0]!.release('done');
+  await seated(enterReady(queue).outcome);
+  for (let i = 0; i < 4; i += 1) enter(queue);
+  t.same(tryEnter(queue), { kind: 'refused', code: 'capacity_exceeded', reason: 'full', retryAfterMs: 15_000 });
+  t.same(queue.snapshot().refused, { full: 1 });
+});
+
+t.test('no place to wait at all still lets those pass who find a seat', async (t) => {
+  const { queue } = setup(2, { waitingPerSeat: 0 });
+  const first = await seated(enterReady(queue).outcome);
+  const second = enter(queue);
+  t.match(tryEnter(queue), { kind: 'refused', reason: 'full' }, 'the last seat is spoken for');
+  second.ready(WORK);
+  t.match(tryEnter(queue), { kind: 'refused', reason: 'full' });
+  first.release('done');
+  await seated(enterReady(queue).outcome);
+  queue.pause();
+  t.match(tryEnter(queue), { kind: 'refused', reason: 'full' }, 'a lost engine has no free seats');
+});
+
+t.test('bytes: waiting bodies are bounded, running ones are not counted', async (t) => {
+  const { queue } = setup(1);
+  await seated(enterReady(queue, { bytes: 1000 }).outcome);
+  const waiting = enter(queue, { bytes: 600 });
+  t.match(tryEnter(queue, { bytes: 401 }), { code: 'capacity_exceeded', reason: 'bytes' });
+  enter(queue, { bytes: 400 });
+  waiting.cancel();
+  enter(queue, { bytes: 600 });
+});
+
+t.test('the longest wait counts from ready and is 429; a deadline counts from entering and is 504', async (t) => {
+  const { clock, queue } = setup();
+  await seated(enterReady(queue).outcome);
+  const slow = enter(queue);
+  const dated = enter(queue, { deadlineAt: clock.now() + 3000 });
+  const both = enterReady(queue, { deadlineAt: clock.now() + 4000 });
+  const late = enterReady(queue, { deadlineAt: clock.now() + 60_000 });
+  clock.advance(5000);
+  slow.ready(WORK);
+  t.match(await dated.outcome, { code: 'timeout', reason: 'deadline' });
+  t.match(await both.outcome, { code: 'timeout', reason: 'deadline' });
+  clock.advance(5000);
+  t.match(await late.outcome, { code: 'capacity_exceeded', reason: 'wait' });
+  t.equal(queue.snapshot().waiting, 1);
+  clock.advance(4999);
+  t.equal(queue.snapshot().waiting, 1);
+  clock.advance(1);
+  t.match(await slow.outcome, { code: 'capacity_exceeded', reason: 'wait' });
+  t.equal(clock.pending, 0);
+  t.match(tryEnter(queue, { deadlineAt: clock.now() }), { code: 'timeout', reason: 'deadline' });
+  t.same(queue.snapshot().refused, { deadline: 3, wait: 2 });
+});
+
+t.test('no timer is left behind by those who are seated or gone', async (t) => {
+  const { clock, queue } = setup();
+  const lease = await seated(enterReady(queue, { deadlineAt: 5000 }).outcome);
+  t.equal(clock.pending, 0);
+  const gone = enterReady(queue);
+  t.equal(clock.pending, 1);
+  gone.cancel();
+  t.equal(clock.pending, 0);
+  clock.advance(60_000);
+  t.equal(lease.seats, 1, 'a running request’s deadline is its owner’s to watch');
+});
+
+t.test('cancel: before ready, while waiting, after the end', async (t) => {
+  const { queue } = setup();
+  const unready = enter(queue);
+  unready.cancel();
+  unready.cancel();
+  unready.ready(WORK);
+  t.same(await unready.outcome, { kind: 'cancelled' });
+  const lease = await seated(enterReady(queue).outcome);
+  const waiting = enterReady(queue);
+  waiting.cancel();
+  t.same(await waiting.outcome, { kind: 'cancelled' });
+  lease.release('done');
+  t.match(queue.snapshot(), { busy: 0, waiting: 0, waitingBytes: 0, tenants: [] });
+});
+
+t.test('a cancel between grant and delivery takes the seat back for the next', async (t) => {
+  const { queue } = setup();
+  const [a, b] = [enterReady(queue), enterReady(queue)];
+  t.equal(queue.snapshot().busy, 1);
+  a.cancel();
+  t.match(queue.snapshot(), { busy: 1, waiting: 0 });
+  t.same(await a.outcome, { kind: 'cancelled' });
+  await seated(b.outcome);
+});
+
+t.test('a cancel, then a lost engine between grant and delivery: the seat is taken back once', async (t) => {
+  const { queue } = setup();
+  const ticket = enterReady(queue);
+  ticket.cancel();
+  queue.pause();
+  t.same(await ticket.outcome, { kind: 'cancelled' });
+  t.match(queue.snapshot(), { busy: 0, waiting: 0, tenants: [] });
+});
+
+t.test('a cancel after delivery changes nothing: the lease is its holder’s', async (t) => {
+  const { queue } = setup();
+  const ticket = enterReady(queue);
+  const lease = await seated(ticket.outcome);
+  ticket.cancel();
+  t.equal(lease.seats, 1);
+  t.equal(queue.snapshot().busy, 1);
+});
+
+t.test('a paused queue seats nobody; places and timers stay; resume brings its own seats', async (t) => {
+  const { clock, queue } = setup();
+  queue.pause();
+  const [a, b, c] = [enterReady(queue), enterReady(queue), enterReady(queue)];
+  t.match(queue.snapshot(), { busy: 0, waiting: 3, paused: true });
+  clock.advance(1000);
+  queue.resume(2);
+  t.equal((await seated(a.outcome)).waitedMs, 1000);
+  await seated(b.outcome);
+  t.match(queue.snapshot(), { seats: 2, busy: 2, waiting: 1, paused: false });
+  clock.advance(MAX_WAIT_MS - 1000);
+  t.match(await c.outcome, { reason: 'wait' });
+});
+
+t.test('an engine lost between grant and delivery: the request just goes on waiting', async (t) => {
+  const { clock, queue } = setup();
+  const a = enterReady(queue);
+  queue.pause();
+  const late = enterReady(queue);
+  await Promise.resolve();
+  t.match(queue.snapshot(), { busy: 0, waiting: 2 });
+  t.equal(clock.pending, 2);
+  queue.resume(1);
+  const lease = await seated(a.outcome);
+  queue.pause();
+  const again = lease.giveBack();
+  queue.resume(1);
+  (await seated(again)).release('done');
+  await seated(late.outcome);
+});
+
+t.test('giveBack: to the head of the line, in the old order, once', async (t) => {
+  const { clock, queue } = setup(2);
+  const unready = enter(queue);
+  const [a, b] = [enterReady(queue), enterReady(queue)];
+  const [la, lb] = [await seated(a.outcome), await seated(b.outcome)];
+  const c = enterReady(queue);
+  unready.ready(WORK);
+  clock.advance(100);
+  queue.pause();
+  const backB = lb.giveBack();
+  const backA = la.giveBack();
+  t.equal(la.giveBack(), backA, 'twice is once');
+  la.release('done');
+  t.match(queue.snapshot(), { busy: 0, waiting: 4, released: { 'given-back': 2 } });
+  clock.advance(200);
+  queue.resume(1);
+  const second = await seated(backA);
+  t.equal(second.waitedMs, 200, 'running does not count as waiting');
+  t.equal(queue.snapshot().waiting, 3);
+  queue.pause();
+  t.match(await second.giveBack(), { kind: 'refused', reason: 'engine-lost' });
+  queue.resume(1);
+  (await seated(backB)).release('done');
+  (await seated(unready.outcome)).release('done');
+  (await seated(c.outcome)).release('done');
+  t.match(queue.snapshot(), { busy: 0, waiting: 0, waitingBytes: 0, tenants: [] });
+});
+
+t.test('giveBack keeps the time already waited and the deadline', async (t) => {
+  const { clock, queue } = setup();
+  const first = await seated(enterReady(queue).outcome);
+  const [slow, dated] = [enterReady(queue), enterReady(queue, { deadlineAt: 9000 })];
+  clock.advance(6000);
+  first.release('done');
+  const lease = await seated(slow.outcome);
+  clock.advance(1000);
+  queue.pause();
+  const back = lease.giveBack();
+  clock.advance(2000);
+  t.match(await dated.outcome, { reason: 'deadline' });
+  clock.advance(1999);
+  t.equal(queue.snapshot().waiting, 1);
+  clock.advance(1);
+  t.match(await back, { code: 'capacity_exceeded', reason: 'wait' });
+
+  queue.resume(1);
+  const expired = await seated(enterReady(queue, { deadlineAt: clock.now() + 10 }).outcome);
+  clock.advance(10);
+  t.match(await expired.giveBack(), { code: 'timeout', reason: 'deadline' });
+  t.equal(clock.pending, 0);
+});
+
+t.test('the waits of both lives add up', async (t) => {
+  const { clock, queue } = setup();
+  const first = await seated(enterReady(queue).outcome);
+  const ticket = enterReady(queue);
+  clock.advance(100);
+  first.release('done');
+  const lease = await seated(ticket.outcome);
+  clock.advance(50);
+  queue.pause();
+  const back = lease.giveBack();
+  clock.advance(30);
+  queue.resume(1);
+  t.equal((await seated(back)).waitedMs, 130);
+});
+
+t.test('the caller of a request that was given back can still leave', async (t) => {
+  const { queue } = setup();
+  const ticket = enterReady(queue);
+  const lease = await seated(ticket.outcome);
+  queue.pause();
+  const back = lease.giveBack();
+  ticket.cancel();
+  t.same(await back, { kind: 'cancelled' });
+  t.match(queue.snapshot(), { busy: 0, waiting: 0 });
+});
+
+t.test('giveBack of a lease that has ended', async (t) => {
+  const { queue } = setup();
+  const lease = await seated(enterReady(queue).outcome);
+  lease.release('failed');
+  t.same(await lease.giveBack(), { kind: 'cancelled' });
+  t.equal(queue.snapshot().busy, 0);
+});
+
+t.test('a lease grows while seats are free that nobody waits for, and shrinks to one', async (t) => {
+  const { queue } = setup(3);
+  const lease = await seated(enterReady(queue, { seatsWanted: 3 }).outcome);
+  t.equal(lease.grow(), true);
+  t.match(queue.snapshot(), { busy: 2, tenants: [{ running: 2 }] });
+  queue.pause();
+  t.equal(lease.grow(), false, 'no engine');
+  const waiting = enterReady(queue, { tenant: 'b' });
+  queue.resume(2);
+  t.equal(lease.grow(), false, 'someone waits');
+  lease.shrink();
+  t.equal(lease.seats, 1);
+  const other = await seated(waiting.outcome);
+  other.release('done');
+  queue.resume(4);
+  t.same([lease.grow(), lease.grow(), lease.grow()], [true, true, false], 'never more than it wants');
+  t.equal(lease.seats, 3);
+  lease.shrink();
+  lease.shrink();
+  lease.shrink();
+  t.equal(lease.seats, 1, 'the last one goes with release');
+  lease.grow();
+  lease.release('done');
+  lease.shrink();
+  t.equal(lease.grow(), false);
+  t.match(queue.snapshot(), { busy: 0, tenants: [], released: { done: 2 } });
+});
+
+t.test('fewer seats after a restart: nobody is seated until they are free', async (t) => {
+  const { queue } = setup(2);
+  const leases = [await seated(enterReady(queue).outcome), await seated(enterReady(queue).outcome)];
+  queue.pause();
+  queue.resume(1);
+  const waiting = enterReady(queue);
+  leases[0]!.release('engine-lost');
+  t.match(queue.snapshot(), { seats: 1, busy: 1, waiting: 1 });
+  leases[1]!.release('engine-lost');
+  await seated(waiting.outcome);
+});
+
+t.test('drain refuses everyone who waits, comes, or comes back; leases run on', async (t) => {
+  const { clock, queue } = setup();
+  const lease = await seated(enterReady(queue).outcome);
+  const [unready, ready] = [enter(queue), enterReady(queue)];
+  queue.drain();
+  queue.drain();
+  const refusal = { kind: 'refused', code: 'draining', reason: 'drain', retryAfterMs: 1000 };
+  t.same(await unready.outcome, refusal);
+  t.same(await ready.outcome, refusal);
+  t.same(tryEnter(queue), refusal);
+  t.match(queue.snapshot(), { busy: 1, waiting: 0, waitingBytes: 0, refused: { drain: 3 } });
+  t.equal(clock.pending, 0);
+  queue.pause();
+  t.same(await lease.giveBack(), refusal);
+  t.match(queue.snapshot(), { busy: 0, waiting: 0 });
+});
+
+t.test('drain and a lost engine between grant and delivery', async (t) => {
+  const { queue } = setup();
+  const ticket = enterReady(queue);
+  queue.pause();
+  queue.drain();
+  t.match(await ticket.outcome, { reason: 'drain' });
+  t.match(queue.snapshot(), { busy: 0, waiting: 0 });
+});
