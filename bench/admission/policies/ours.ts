@@ -1,11 +1,11 @@
-import { createFifoQueue } from '../../../sidecar/admission/fifo-queue.js';
+import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { Policy } from './door.js';
 
 /** What the sidecar ships, with the config that it ships with. */
 export const ours: Policy = {
   name: 'ra-sidecar',
   open: ({ clock, random, seats, patienceMs }) =>
-    createFifoQueue({
+    createFairQueue({
       clock,
       random,
       seats,
