@@ -9,6 +9,7 @@ import {
   ALL_OVER,
   LOADS,
   MEASURED_MS,
+  NEAR_SHARE,
   ONE_LENGTH,
   PATIENCE_MS,
   POLICIES,
@@ -18,7 +19,7 @@ import {
   run,
   type Result,
 } from './scenarios.js';
-import { recovery, truthInSilence, truthUnderLoad } from './surge.js';
+import { BY_MILLISECONDS, BY_SECONDS, recovery, truthInSilence, truthUnderLoad, type Truth } from './surge.js';
 import { HEAVY } from './traffic.js';
 
 const CHART = 'admission.svg';
@@ -43,6 +44,7 @@ function row({ mix, load, policy, ...figures }: Result): Row {
     'light served': cell(figures.lightServed),
     Jain: cell(figures.jain),
     'timed out': cell(figures.timedOut),
+    'of heavy’s': cell(figures.heavyTimedOut),
     refused: cell(figures.refused),
     'pushed out': cell(figures.pushedOut),
     'light p99 wait, s': Number.isNaN(figures.lightWait99) ? '–' : shown(figures.lightWait99),
@@ -51,26 +53,29 @@ function row({ mix, load, policy, ...figures }: Result): Row {
 
 const oneLength = await results(ONE_LENGTH);
 const allOver = await results(ALL_OVER);
-const all = [...oneLength, ...(await results(TWO_LENGTHS)), ...allOver];
+const all = [...oneLength, ...(await results(NEAR_SHARE)), ...(await results(TWO_LENGTHS)), ...allOver];
 
 const recoveries: Row[] = [];
 for (const policy of POLICIES) {
   const { median, worst } = await recovery(policy);
   recoveries.push({ policy: policy.name, 'median recovery, s': median.toFixed(1), 'worst, s': worst.toFixed(1) });
 }
+
 const truths: Row[] = [];
-for (const [when, truth] of [
-  ['nobody else of its tenant comes', await truthInSilence(ours)],
-  ...(await Promise.all(
-    [2, 4, 10].map(async (load) => [`the load stays at ${load}`, await truthUnderLoad(ours, load)] as const),
-  )),
+for (const [header, told] of [
+  ['Retry-After, whole seconds', BY_SECONDS],
+  ['retry-after-ms', BY_MILLISECONDS],
 ] as const) {
-  const { retries, letIn, served } = truth;
-  truths.push({ when, retries, 'let in': letIn.toFixed(3), 'served in time': served.toFixed(3) });
+  const add = (meanwhile: string, { retries, letIn, served }: Truth): void => {
+    const shares = { 'let in': letIn.toFixed(3), 'served in time': served.toFixed(3) };
+    truths.push({ header, 'its tenant meanwhile': meanwhile, retries, ...shares });
+  };
+  add('sends nothing', await truthInSilence(ours, told));
+  for (const load of [2, 4, 10]) add(`goes on, load ${load}`, await truthUnderLoad(ours, told, load));
 }
 
 const forecasts: Row[] = [];
-for (const mix of [ONE_LENGTH, TWO_LENGTHS, ALL_OVER])
+for (const mix of [ONE_LENGTH, NEAR_SHARE, TWO_LENGTHS, ALL_OVER])
   for (const load of [1.5, 4, 10]) {
     const visits = await run(ours, mix, load);
     for (const [who, of] of [
@@ -108,12 +113,13 @@ await keepFile(
 );
 await keep('admission', {
   title: 'The admission discipline beside others',
+  simulated: true,
   about: [
     `![Goodput, light tenants’ service, requests let in for nothing and fairness against the load](${CHART})`,
     `A simulation on a clock that jumps: ${SEATS} seats, Poisson arrivals that wait for nothing and never retry, log-normal hold times of 1 s on average, ten tenants of equal weight, clients that wait ${PATIENCE_MS / 1000} s for their seat. Each figure is over ${MEASURED_MS / 60_000} simulated minutes after one of warming up, all policies with the same arrivals. Deterministic.`,
-    `*One heavy*: nine light tenants ask for half their equal share each, the heavy one for the rest of the load (${LOADS.join(', ')} times what the seats can serve). *Two lengths*: the same, with one request in five 8.5 times as long as the others. *All over their share*: the light ones ask for 1.25 times their share each; half of the tenants, the heavy one too, send requests four times as long as the others’.`,
+    `*One heavy*: nine light tenants ask for half their equal share each, the heavy one for the rest of the load (${LOADS.join(', ')} times what the seats can serve). *Near their share*: the light ones ask for 0.8 of it each, so most seats that the heavy one has are lent. *Two lengths*: as one heavy, with one request in five 8.5 times as long as the others. *All over their share*: the light ones ask for 1.25 times their share each; half of the tenants, the heavy one too, send requests four times as long as the others’.`,
     '*FIFO*: no bound and no cancel, so whoever left is served all the same. *FIFO with cap*: 8 waiting a seat. *Round robin* takes requests in turn over tenants; *VTC* is the virtual token counter of OSDI 2024, with exact prices, which flatters it. All but the first drop whoever waited as long as its client does (TTL). *ra-sidecar*: the queue of `sidecar/admission` with the config that it ships with.',
-    'Goodput: seat time of replies that began while their client was there, over all seat time. Light served: of the light tenants’ requests. Jain: of seat time, over the tenants that ask for more than their share. Timed out: of those let in, the clients that waited to the end and had nothing. Refused: at once. Pushed out: let in, and dropped for another before the client’s patience ended.',
+    'Goodput: seat time of replies that began while their client was there, over all seat time. Light served: of the light tenants’ requests. Jain: of seat time, over the tenants that ask for more than their share. Timed out: of those let in, the clients that waited to the end and had nothing; then the same of the heavy tenant’s alone. Refused: at once. Pushed out: let in, and dropped for another before the client’s patience ended.',
   ],
   rows: all.map(row),
   conclusions: [

@@ -97,7 +97,8 @@ function curve({ points }: Line, style: number, x: (load: number) => number): st
 function labels(lines: readonly Line[], x: (load: number) => number): string[] {
   const ends = lines
     .map(({ name, points }, style) => ({ name, style, end: points.at(-1) ?? { load: 1, share: 0 } }))
-    .sort((a, b) => b.end.share - a.end.share || b.style - a.style);
+    // Those that fall together in the drawing: the last line first.
+    .sort((a, b) => Math.round(100 * b.end.share) - Math.round(100 * a.end.share) || b.style - a.style);
   const heights = spread(ends.map(({ end }) => y(end.share)));
   return ends.map(({ name, style, end }, i) => {
     const from = x(end.load) + 6;

@@ -1,6 +1,6 @@
 /** What shared/admission.md asks of the discipline, beside what came out. */
 import type { Row } from '../support/results.js';
-import { ALL_OVER, ONE_LENGTH, TWO_LENGTHS, type Mix, type Result } from './scenarios.js';
+import { ALL_OVER, NEAR_SHARE, ONE_LENGTH, TWO_LENGTHS, type Mix, type Result } from './scenarios.js';
 import type { Recovery } from './surge.js';
 
 interface Goal {
@@ -27,7 +27,7 @@ export function goals(results: readonly Result[], { worst }: Recovery): Row[] {
       ),
     },
     { what: 'Jain index of seat time, backlogged tenants', least: 0.99, ...lowest(of(overloaded, ALL_OVER), 'jain') },
-    ...[ONE_LENGTH, TWO_LENGTHS, ALL_OVER].map((mix) => ({
+    ...[ONE_LENGTH, NEAR_SHARE, TWO_LENGTHS, ALL_OVER].map((mix) => ({
       what: `let in, then timed out in the queue: ${mix.name}`,
       most: 0.03,
       ...highest(of(results, mix), 'timedOut'),

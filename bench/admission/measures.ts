@@ -20,6 +20,8 @@ export interface Figures {
   readonly jain: number;
   /** Of those let in: their client waited to the end of its patience and had nothing. */
   readonly timedOut: number;
+  /** The same, of the heavy tenant's alone, which the others' would hide. */
+  readonly heavyTimedOut: number;
   /** Of all: refused at once. */
   readonly refused: number;
   /** Of all: let in, then dropped before the client's patience ended. */
@@ -43,7 +45,11 @@ export function measure(all: readonly Visit[], tenants: readonly Tenant[], windo
     jain: jain(
       backlogged.map(({ name }) => sum(all.map((visit) => (visit.tenant === name ? seatMs(visit, window) : 0)))),
     ),
-    timedOut: letIn.filter((visit) => timedOut(visit, patienceMs)).length / letIn.length,
+    timedOut: shareTimedOut(letIn, patienceMs),
+    heavyTimedOut: shareTimedOut(
+      letIn.filter(({ tenant }) => tenant === HEAVY),
+      patienceMs,
+    ),
     refused: (visits.length - letIn.length) / visits.length,
     pushedOut: letIn.filter((visit) => pushedOut(visit, patienceMs)).length / visits.length,
     lightWait99:
@@ -97,6 +103,10 @@ export function turnedAway(visit: Visit, patienceMs: number): boolean {
 /** (Σx)² / (n·Σx²): 1 when all have the same, 1/n when one has all. */
 export function jain(shares: readonly number[]): number {
   return shares.length < 2 ? NaN : sum(shares) ** 2 / (shares.length * sum(shares.map((share) => share ** 2)));
+}
+
+function shareTimedOut(letIn: readonly Visit[], patienceMs: number): number {
+  return letIn.filter((visit) => timedOut(visit, patienceMs)).length / letIn.length;
 }
 
 function pushedOut({ fate, settledAt, atMs }: Visit, patienceMs: number): boolean {

@@ -28,6 +28,9 @@ export interface Mix {
 
 export const ONE_LENGTH: Mix = { name: 'one heavy', light: 0.05, lengths: () => ({ meanMs: 1000 }) };
 
+/** Hard to foretell for the heavy tenant: what the light ones leave it is little, and varies. */
+export const NEAR_SHARE: Mix = { name: 'near their share', light: 0.08, lengths: () => ({ meanMs: 1000 }) };
+
 export const TWO_LENGTHS: Mix = {
   name: 'two lengths',
   light: 0.05,

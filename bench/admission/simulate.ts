@@ -28,8 +28,8 @@ export interface Simulation {
   readonly seats: number;
   readonly patienceMs: number;
   readonly untilMs: number;
-  /** Whether the client of this refused visit comes once more, when Retry-After told it to. Nobody does by default. */
-  readonly comesBack?: (visit: Visit) => boolean;
+  /** After how many ms the client of this refused visit comes once more; undefined: never, which is the default. */
+  readonly comesBack?: (visit: Visit) => number | undefined;
 }
 
 /** All alike: nobody knows beforehand how long a reply will be. */
@@ -113,8 +113,8 @@ class Run {
     visit.fate = fate;
     visit.settledAt = this.#agenda.now();
     visit.retryAfterMs = retryAfterMs;
-    if (visit.retries !== undefined || this.#simulation.comesBack?.(visit) !== true) return;
-    this.#agenda.after(retryAfterMs, () => this.#arrive(visit, visit));
+    const afterMs = visit.retries === undefined ? this.#simulation.comesBack?.(visit) : undefined;
+    if (afterMs !== undefined) this.#agenda.after(afterMs, () => this.#arrive(visit, visit));
   }
 }
 

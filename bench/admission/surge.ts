@@ -31,6 +31,12 @@ export interface Truth {
   readonly served: number;
 }
 
+/** When a refused client comes back, ms after it was refused. */
+export type Told = (visit: Visit) => number;
+
+export const BY_MILLISECONDS: Told = ({ retryAfterMs }) => retryAfterMs;
+export const BY_SECONDS: Told = ({ retryAfterMs }) => Math.ceil(retryAfterMs / 1000) * 1000;
+
 /** A minute at twice the load, then half the load. */
 export async function recovery(policy: Policy): Promise<Recovery> {
   const seconds: number[] = [];
@@ -46,7 +52,7 @@ export async function recovery(policy: Policy): Promise<Recovery> {
  * Of those of the heavy tenant who are refused under twice the load, each in a run of its own: all else of its tenant
  * stops with the refusal, and it comes back as told. Whether there is room then is what Retry-After foretold.
  */
-export async function truthInSilence(policy: Policy): Promise<Truth> {
+export async function truthInSilence(policy: Policy, told: Told): Promise<Truth> {
   const found: Visit[] = [];
   for (let seed = 1; seed <= RUNS; seed++) {
     const list = traffic(SURGE_LOAD, 2 * SURGE_MS, seed);
@@ -57,7 +63,8 @@ export async function truthInSilence(policy: Policy): Promise<Truth> {
     for (const { atMs } of refused.filter((_, i) => i % Math.ceil(refused.length / REFUSALS_A_RUN) === 0)) {
       const alone = list.filter((arrival) => arrival.tenant !== HEAVY || arrival.atMs <= atMs);
       const untilMs = atMs + MAX_RETRY_MS + PATIENCE_MS;
-      const comesBack = (visit: Visit): boolean => visit.fate === 'refused' && visit.atMs === atMs;
+      const comesBack = (visit: Visit): number | undefined =>
+        visit.fate === 'refused' && visit.atMs === atMs ? told(visit) : undefined;
       const again = await simulate(policy, alone, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs, comesBack });
       found.push(...again.filter(({ retries }) => retries !== undefined));
     }
@@ -66,11 +73,12 @@ export async function truthInSilence(policy: Policy): Promise<Truth> {
 }
 
 /** The load stays: of all who are refused one in a hundred comes back as told, once. */
-export async function truthUnderLoad(policy: Policy, load: number): Promise<Truth> {
+export async function truthUnderLoad(policy: Policy, told: Told, load: number): Promise<Truth> {
   const untilMs = 1_800_000;
-  const sample = oneIn(100);
+  let refusals = 0;
+  const comesBack = (visit: Visit): number | undefined => (refusals++ % 100 === 0 ? told(visit) : undefined);
   const traffic = arrivals(oneHeavy(load, ONE_LENGTH.light, ONE_LENGTH.lengths), SEATS, untilMs, 1);
-  const visits = await simulate(policy, traffic, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs, comesBack: sample });
+  const visits = await simulate(policy, traffic, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs, comesBack });
   return truth(visits.filter(({ retries, atMs }) => retries !== undefined && atMs < untilMs - PATIENCE_MS));
 }
 
@@ -96,9 +104,4 @@ function traffic(load: number, ms: number, seed: number): Arrival[] {
 
 function gaveUpAt({ fate, atMs, settledAt }: Visit): number {
   return fate === 'refused' ? atMs : Math.min(settledAt, atMs + PATIENCE_MS);
-}
-
-function oneIn(n: number): () => boolean {
-  let count = 0;
-  return () => count++ % n === 0;
 }

@@ -42,6 +42,7 @@ t.test('requests are counted by their arrival in the window, retries not at all'
   const figures = measure(visits, [], WINDOW);
   t.equal(figures.lightServed, 1 / 3);
   t.equal(figures.timedOut, 3 / 6, 'waiting, dropped at the end, seated late');
+  t.equal(figures.heavyTimedOut, 2 / 3);
   t.equal(figures.refused, 1 / 7);
   t.equal(figures.pushedOut, 1 / 7);
   t.equal(figures.lightWait99, 2);

@@ -151,7 +151,7 @@ t.test('a refused client comes back once, when it was told to, if it comes back 
   const simulation = { seats: 1, patienceMs: 10_000, untilMs: 60_000 };
   const list = burst('a', 2, 1000, 500);
   t.equal((await simulate(always, list, simulation)).length, 2);
-  const visits = await simulate(always, list, { ...simulation, comesBack: () => true });
+  const visits = await simulate(always, list, { ...simulation, comesBack: ({ retryAfterMs }) => retryAfterMs });
   t.strictSame(
     visits.map(({ atMs, retries }) => [atMs, retries?.atMs]),
     [
