@@ -82,8 +82,11 @@ export class Books {
   leave(place: Place, to: 'seat' | 'nowhere'): void {
     const tenant = this.tenantOf(place);
     if (place.line === this.#returned) tenant.returned -= 1;
-    if (to === 'seat') tenant.turns.serve(place);
-    else tenant.turns.remove(place);
+    if (to === 'nowhere') tenant.turns.remove(place);
+    else if (place.turn.at >= 0) {
+      this.tenants.turn();
+      tenant.turns.serve(place);
+    }
     place.line?.remove(place);
     this.#wait(place, tenant, -1);
   }

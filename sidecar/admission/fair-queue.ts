@@ -65,9 +65,6 @@ export function createFairQueue(options: FairQueueOptions): FairSeatQueue {
   return new FairQueue(options);
 }
 
-/** Leases that say how long a request holds a seat; the others ended before their time. */
-const TELLING: ReadonlySet<ReleaseReason> = new Set(['done', 'cancelled', 'deadline']);
-
 class FairQueue implements FairSeatQueue, Desk, Bank {
   readonly #clock: Clock;
   readonly #maxWaitMs: number;
@@ -184,7 +181,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
     place.phase = 'over';
     this.#books.hold(place, -seats);
     this.#count(reason);
-    if (TELLING.has(reason)) this.#gate.forecast.ended(tenant, place.seatMs);
+    this.#gate.forecast.ended(place, tenant, reason);
     this.#dispatch();
   }
 

@@ -1,10 +1,14 @@
 import { HoldTime } from './hold-time.js';
 import type { Place } from './place.js';
+import type { ReleaseReason } from './seat-queue.js';
 import type { Tenant } from './tenant.js';
 import type { Tenants } from './tenants.js';
 
 /** Taken for what a request needs before any has ended, ms. Only for Retry-After: nobody is refused by it. */
 const FIRST_GUESS_MS = 1000;
+
+/** Leases that say how long a request holds a seat; the others ended before their time. */
+const TELLING: ReadonlySet<ReleaseReason> = new Set(['done', 'cancelled', 'deadline']);
 
 /** Says how long a request would wait, how long it may, and when to come back. Learns from those that end. */
 export class Forecast {
@@ -28,10 +32,17 @@ export class Forecast {
     return this.#hold.meanMs ?? FIRST_GUESS_MS;
   }
 
-  /** A request of `tenant` ended after so much seat time. */
-  ended(tenant: Tenant, seatMs: number): void {
-    tenant.hold.observe(seatMs);
-    this.#hold.observe(seatMs);
+  /**
+   * A lease of `tenant` ended. One that had waited until its deadline cut it short was let in for nothing. It counts as
+   * two that waited in vain: it took its seat from others besides.
+   */
+  ended(place: Place, tenant: Tenant, reason: ReleaseReason): void {
+    if (!TELLING.has(reason)) return;
+    tenant.hold.observe(place.seatMs);
+    this.#hold.observe(place.seatMs);
+    if (reason !== 'deadline' || place.waitedMs === 0) return;
+    this.waited(place, tenant, true);
+    this.waited(place, tenant, true);
   }
 
   /**

@@ -30,6 +30,13 @@ export class Heap<T> {
     return this.#nodes[0]?.item;
   }
 
+  /** The first of all but this one. */
+  firstBut(node: HeapNode<T>): T | undefined {
+    if (node.at !== 0) return this.first;
+    const [, left, right] = this.#nodes;
+    return right !== undefined && left !== undefined && this.#before(right.item, left.item) ? right.item : left?.item;
+  }
+
   /** Adds one that stands in no heap. */
   add(node: HeapNode<T>): void {
     node.at = this.#nodes.length;

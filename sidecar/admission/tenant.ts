@@ -11,8 +11,8 @@ const MAX_CALIBRATION = 4;
 /** After one that waited in vain predictions are this much longer. */
 const STEP = 0.08;
 
-/** The share of admitted requests that may wait in vain: where the steps up and the steps down cancel out. */
-const TIMEOUT_SHARE = 0.03;
+/** The share of admitted requests that may wait in vain, where steps up and down cancel out: below the 0.03 to be kept. */
+const TIMEOUT_SHARE = 0.02;
 
 /** What the queue knows of one tenant. Plain state: the ledger and the queue keep it. */
 export class Tenant {

@@ -6,9 +6,14 @@ import { Tenant } from './tenant.js';
 export const MAX_TENANTS = 10_000;
 
 /**
- * The tenants' accounts: who is active, what each has been charged. A tenant is active while it waits or runs. When it
- * comes back from being idle it is lifted to the lowest of the active, or to whoever became idle last: nobody saves up
- * a claim to seats by staying away, and nobody loses what it was charged.
+ * The tenants' accounts: who is active (waits or runs), what each has been charged.
+ *
+ * Nobody saves up a claim to seats: a tenant that begins to wait is lifted to where the queue stands. VTC lifts to the
+ * lowest of those who wait; that alone leaves gaps while nobody waits, so this takes the highest of three: the lowest of
+ * the others that are active; the virtual time of the last that was seated in its turn (start-time fair queuing, P. Goyal
+ * et al., 1996), which a tenant that only ever runs a little would else fall behind; and, once all were idle, the highest
+ * there was, so that no debt outlives the contention that it came from. None of the three is above the lowest of those
+ * who wait already, so a lift puts nobody behind its turn.
  */
 export class Tenants {
   readonly #byName = new Map<string, Tenant>();
@@ -17,7 +22,10 @@ export class Tenants {
   readonly #running = new Set<Tenant>();
   readonly #window = new FairnessWindow();
   #accruedAt = 0;
-  #lastIdleMs = 0;
+  /** No newcomer starts below it. */
+  #floorMs = 0;
+  /** Of those that became idle. */
+  #highestMs = 0;
 
   /** Those who wait or run, lowest virtual time first. */
   readonly active = new Heap<Tenant>(lower);
@@ -47,7 +55,7 @@ export class Tenants {
       this.#idle.add(tenant);
     }
     tenant.weight = weight;
-    if (tenant.active.at < 0) this.#lift(tenant);
+    if (tenant.waiting === 0) this.#lift(tenant);
     return tenant;
   }
 
@@ -74,6 +82,11 @@ export class Tenants {
     this.#window.roll(now, this.active);
   }
 
+  /** One of those with somebody to seat gets a seat. */
+  turn(): void {
+    this.#floorMs = Math.max(this.#floorMs, this.seatable.first?.virtualMs ?? 0);
+  }
+
   /** `tenant` holds so many seats more or less, each of this weight. */
   hold(tenant: Tenant, seats: number, weight: number): void {
     tenant.running += seats;
@@ -91,11 +104,11 @@ export class Tenants {
     const active = tenant.waiting + tenant.running > 0;
     if (active && tenant.active.at < 0) {
       this.#idle.delete(tenant);
-      this.#lift(tenant);
       this.active.add(tenant.active);
     } else if (!active && tenant.active.at >= 0) {
       this.active.remove(tenant.active);
-      this.#lastIdleMs = tenant.virtualMs;
+      this.#highestMs = Math.max(this.#highestMs, tenant.virtualMs);
+      if (this.active.size === 0) this.#floorMs = this.#highestMs;
       this.#idle.add(tenant);
     }
     const seatable = tenant.turns.head !== undefined;
@@ -109,8 +122,9 @@ export class Tenants {
   }
 
   #lift(tenant: Tenant): void {
-    const floor = this.active.first?.virtualMs ?? this.#lastIdleMs;
-    tenant.virtualMs = Math.max(tenant.virtualMs, floor);
+    const lowest = this.active.firstBut(tenant.active)?.virtualMs ?? 0;
+    tenant.virtualMs = Math.max(tenant.virtualMs, lowest, this.#floorMs);
+    this.active.moved(tenant.active);
   }
 
   #forgetOne(): void {

@@ -36,6 +36,15 @@ export class FakeClock implements Clock {
     this.#now = end;
   }
 
+  /** Moves time on to the next timer that is due by `end` and fires it alone. False: there is none, and it is `end`. */
+  step(end: number): boolean {
+    const timer = this.#next(end);
+    this.#now = Math.max(this.#now, timer?.at ?? end);
+    if (timer) this.#timers.delete(timer);
+    timer?.fn();
+    return timer !== undefined;
+  }
+
   #next(end: number): Timer | undefined {
     let first: Timer | undefined;
     for (const timer of this.#timers) if (timer.at <= end && (!first || timer.at < first.at)) first = timer;

@@ -1,0 +1,141 @@
+import { createFairQueue, type FairQueueOptions } from '../../sidecar/admission/fair-queue.js';
+import type { FairSeatQueue, Lease, QueueReport, Refused } from '../../sidecar/admission/seat-queue.js';
+import { FakeClock } from './fake-clock.js';
+
+/** A tenant's stream of requests. Times in ms. */
+export interface Load {
+  readonly tenant: string;
+  readonly weight?: number;
+  /** Users' labels, in turn. */
+  readonly users?: readonly string[];
+  /** Mean time between two arrivals, which come at random (Poisson). */
+  readonly everyMs: number;
+  /** Seat time of a request: between half and one and a half of it, evenly. */
+  readonly holdMs: number;
+  /** From arrival to when nobody waits for the answer any more. */
+  readonly deadlineMs?: number;
+  /** When it begins and ends. */
+  readonly fromMs?: number;
+  readonly untilMs?: number;
+}
+
+/** What became of one request. */
+export interface Fate {
+  readonly tenant: string;
+  readonly at: number;
+  readonly user: string | undefined;
+  /** `done`: inside its deadline; `late`: cut at it while it ran. */
+  end: 'done' | 'late' | Refused['reason'] | undefined;
+  waitedMs: number;
+  seatMs: number;
+}
+
+export const SEATS = 4;
+const CONFIG = { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1e9 };
+
+/** Random loads against a queue in fake time: who asked, who was served, how long seats were held and for what. */
+export class SeatWorld {
+  readonly clock = new FakeClock();
+  readonly queue: FairSeatQueue;
+  readonly fates: Fate[] = [];
+  readonly #random: () => number;
+  readonly #seats: number;
+
+  constructor(seed: number, options: Partial<FairQueueOptions> = {}) {
+    this.#random = mulberry32(seed);
+    this.#seats = options.seats ?? SEATS;
+    this.queue = createFairQueue({
+      clock: this.clock,
+      random: this.#random,
+      config: CONFIG,
+      seats: this.#seats,
+      ...options,
+    });
+  }
+
+  offer(load: Load): void {
+    const gap = -Math.log(1 - this.#random()) * load.everyMs;
+    const from = Math.max(0, (load.fromMs ?? 0) - this.clock.now());
+    let turn = 0;
+    const again = (): void => {
+      if (this.clock.now() >= (load.untilMs ?? Infinity)) return;
+      this.#arrive(load, turn++);
+      this.clock.after(-Math.log(1 - this.#random()) * load.everyMs, again);
+    };
+    this.clock.after(from + gap, again);
+  }
+
+  /** Lets time pass, event by event, so that outcomes are told in between. `watch` sees the queue after each. */
+  async run(ms: number, watch?: (report: QueueReport) => void): Promise<void> {
+    const end = this.clock.now() + ms;
+    while (this.clock.step(end)) {
+      for (let i = 0; i < 4; i += 1) await Promise.resolve();
+      watch?.(this.queue.report(100));
+    }
+  }
+
+  /** Of requests that came between two times. */
+  of(tenant: string | undefined, from = 0, until = Infinity): Fate[] {
+    return this.fates.filter((fate) => {
+      return (tenant === undefined || fate.tenant === tenant) && fate.at >= from && fate.at < until;
+    });
+  }
+
+  /** Seat time of a tenant that served somebody, ms. */
+  usefulMs(tenant?: string): number {
+    return this.of(tenant).reduce((sum, { end, seatMs }) => sum + (end === 'late' ? 0 : seatMs), 0);
+  }
+
+  #arrive({ tenant, weight = 4, users, holdMs, deadlineMs }: Load, turn: number): void {
+    const at = this.clock.now();
+    const user = users?.[turn % users.length];
+    const fate: Fate = { tenant, at, user, end: undefined, waitedMs: 0, seatMs: 0 };
+    this.fates.push(fate);
+    const needMs = holdMs * (0.5 + this.#random());
+    const deadlineAt = deadlineMs === undefined ? undefined : at + deadlineMs;
+    const ticket = this.queue.enter({
+      tenant,
+      weight,
+      bytes: 1,
+      seatsWanted: 1,
+      ...(user !== undefined && { user }),
+      ...(deadlineAt !== undefined && { deadlineAt }),
+    });
+    if ('kind' in ticket) {
+      fate.end = ticket.reason;
+      return;
+    }
+    ticket.ready({ promptTokens: 1, maxTokens: 1 });
+    void ticket.outcome.then((outcome) => {
+      if (outcome.kind === 'refused') fate.end = outcome.reason;
+      if (outcome.kind === 'seated') this.#serve(fate, outcome.lease, needMs, deadlineAt);
+    });
+  }
+
+  #serve(fate: Fate, lease: Lease, needMs: number, deadlineAt = Infinity): void {
+    const startedAt = this.clock.now();
+    fate.waitedMs = startedAt - fate.at;
+    const late = startedAt + needMs > deadlineAt;
+    this.clock.after(late ? deadlineAt - startedAt : needMs, () => {
+      fate.end = late ? 'late' : 'done';
+      fate.seatMs = this.clock.now() - startedAt;
+      lease.release(late ? 'deadline' : 'done');
+    });
+  }
+}
+
+/** The share of fates that ended so. */
+export function share(fates: readonly Fate[], ...ends: readonly Fate['end'][]): number {
+  return fates.filter(({ end }) => ends.includes(end)).length / fates.length;
+}
+
+/** A small generator of random numbers that can be repeated (T. Ettinger). */
+export function mulberry32(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let z = Math.imul(state ^ (state >>> 15), state | 1);
+    z ^= z + Math.imul(z ^ (z >>> 7), z | 61);
+    return ((z ^ (z >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
