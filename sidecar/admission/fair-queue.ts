@@ -266,7 +266,8 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
     place.disarm = this.#clock.after(Math.min(deadlineIn, waitIn), () => {
       this.#accrue();
       // A wait that a lost engine or slow checks made too long says nothing of predictions.
-      if (place.phase === 'ready' && !this.#paused) this.#gate.forecast.waited(place, this.#books.tenantOf(place), true);
+      if (place.phase === 'ready' && !this.#paused)
+        this.#gate.forecast.waited(place, this.#books.tenantOf(place), true);
       this.#refuse(place, reason);
     });
   }

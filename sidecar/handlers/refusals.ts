@@ -110,7 +110,8 @@ export function keyReused(kind: keyof typeof REUSED): ContractError {
 const QUEUE: Record<Exclude<Refused['reason'], 'engine-lost'>, string> = {
   full: 'All seats are busy and the queue is full. Try again after the time given.',
   predicted: 'All seats are busy and the wait would be too long. Try again after the time given.',
-  dropped: 'The request made room in the full queue for one of an account that has less waiting. Try again after the time given.',
+  dropped:
+    'The request made room in the full queue for one of an account that has less waiting. Try again after the time given.',
   bytes: 'All seats are busy and the queue holds too many bytes. Try again after the time given.',
   wait: 'No seat came free within the longest wait. Try again after the time given.',
   deadline: 'The deadline of the request passed while it waited for a seat.',

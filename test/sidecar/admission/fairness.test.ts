@@ -43,7 +43,9 @@ for (const times of [1.5, 2, 4, 10]) {
     const useful = world.usefulMs() / (SEATS * 15 * MINUTE);
     t.ok(useful >= 0.98, `useful ${useful}`);
     // Without the first minute: nothing can be foretold before something has ended.
-    const admitted = world.of(undefined, MINUTE, 14 * MINUTE).filter(({ end }) => end !== 'full' && end !== 'predicted');
+    const admitted = world
+      .of(undefined, MINUTE, 14 * MINUTE)
+      .filter(({ end }) => end !== 'full' && end !== 'predicted');
     const vain = share(admitted, 'wait', 'deadline');
     t.ok(vain <= 0.03, `waited in vain ${vain}`);
   });
@@ -59,7 +61,10 @@ t.test('a minute at twice the load is forgotten ten seconds later', async (t) =>
   await world.run(4 * MINUTE);
   const after = world.of(undefined, MINUTE + 10_000, 3.5 * MINUTE);
   t.equal(share(after, 'done'), 1);
-  t.ok(world.of(undefined, MINUTE + 30_000).every(({ waitedMs }) => waitedMs < 3000), 'and its backlog is gone');
+  t.ok(
+    world.of(undefined, MINUTE + 30_000).every(({ waitedMs }) => waitedMs < 3000),
+    'and its backlog is gone',
+  );
 });
 
 t.test('weights: each tenant’s share is the max-min one that can be worked out', async (t) => {

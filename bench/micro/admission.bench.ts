@@ -1,0 +1,88 @@
+/**
+ * What one operation of the seat queue takes with 1,000 tenants waiting: `node dist/bench/micro/admission.bench.js`, part
+ * of `make bench`. Prints a table; the goal is 50 µs at p99.
+ */
+import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
+import type { Lease, Ticket } from '../../sidecar/admission/seat-queue.js';
+import { quantile, shown } from '../support/stats.js';
+import { machine } from './machine.js';
+
+const TENANTS = 1000;
+const ROUNDS = 20_000;
+const WARM_UP = 5000;
+const CHUNKS = 32;
+const GOAL_US = 50;
+
+type Operation = 'enter' | 'ready' | 'cancel' | 'release and seat the next' | 'refuse';
+
+/** Each operation's times, µs, on a full queue that is kept full. */
+async function measure(seats: number): Promise<Map<Operation, number[]>> {
+  const start = performance.now();
+  const queue = createFairQueue({
+    // A hundred times real time, so that requests hold seats for a while.
+    clock: { now: () => (performance.now() - start) * 100, after: () => () => undefined },
+    random: () => 0.5,
+    config: { maxWaitMs: 1e9, waitingPerSeat: Math.ceil((2 * TENANTS) / seats), waitingBytes: 1e12 },
+    seats,
+    // A third of the prompts share enough.
+    shares: (prefix) => ((prefix[0] ?? 0) % 3 === 0 ? 64 * prefix.length : 0),
+  });
+  const times = new Map<Operation, number[]>();
+  const timed = <T>(operation: Operation, run: () => T): T => {
+    const from = performance.now();
+    const result = run();
+    const took = (performance.now() - from) * 1000;
+    const list = times.get(operation);
+    if (list) list.push(took);
+    else times.set(operation, [took]);
+    return result;
+  };
+  const leases: Lease[] = [];
+  const waiting: Ticket[] = [];
+  let next = 0;
+  const arrive = (tenant = next++ % TENANTS): void => {
+    const entry = { tenant: `tenant ${tenant}`, weight: [16, 4, 1][tenant % 3] ?? 1, bytes: 1000, seatsWanted: 1 };
+    const ticket = timed('enter', () => queue.enter(entry));
+    if ('kind' in ticket) return;
+    waiting.push(ticket);
+    const prefix = new Uint32Array(CHUNKS).fill(next);
+    timed('ready', () => ticket.ready({ promptTokens: 4000, maxTokens: 100, prefix }));
+    void ticket.outcome.then((outcome) => {
+      if (outcome.kind === 'seated') leases.push(outcome.lease);
+    });
+  };
+  for (let i = 0; i < 2 * TENANTS; i += 1) arrive();
+  await Promise.resolve();
+  for (let round = 0; round < WARM_UP + ROUNDS; round += 1) {
+    if (round === WARM_UP) times.clear();
+    const lease = leases.shift();
+    if (lease) timed('release and seat the next', () => lease.release('done'));
+    arrive();
+    arrive();
+    timed('cancel', () => waiting[(round * 7919) % waiting.length]?.cancel());
+    timed('refuse', () => queue.enter({ tenant: 'late', weight: 4, bytes: 1, deadlineAt: 1, seatsWanted: 1 }));
+    if (waiting.length > 4 * TENANTS) waiting.splice(0, TENANTS);
+    await Promise.resolve();
+    await Promise.resolve();
+  }
+  const { waiting: left, tenants } = queue.snapshot();
+  if (left < TENANTS || tenants.length < TENANTS / 2)
+    throw new Error(`only ${left} wait, of ${tenants.length} tenants`);
+  return times;
+}
+
+process.stdout.write(`# One operation of the seat queue with ${TENANTS.toLocaleString('en')} tenants
+
+\`node dist/bench/micro/admission.bench.js\`. ${machine()}
+About two requests a tenant wait; classes mixed; prefix affinity on; ${ROUNDS.toLocaleString('en')} rounds. Goal: p99 at most ${GOAL_US} µs.
+
+| seats | operation | median, µs | p99, µs |
+| ---: | --- | ---: | ---: |
+`);
+for (const seats of [8, 64, 256]) {
+  for (const [operation, list] of await measure(seats)) {
+    process.stdout.write(
+      `| ${seats} | ${operation} | ${shown(quantile(list, 0.5))} | ${shown(quantile(list, 0.99))} |\n`,
+    );
+  }
+}

@@ -1,0 +1,363 @@
+/** Each rule of the discipline, alone: without it one of these fails. */
+import t from 'tap';
+import { createFairQueue, type FairQueueOptions } from '../../../sidecar/admission/fair-queue.js';
+import type { FairQueueConfig } from '../../../sidecar/admission/gate.js';
+import type { Entry, FairSeatQueue, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+const WORK = { promptTokens: 1000, maxTokens: 1 };
+
+class Desk {
+  readonly clock = new FakeClock();
+  readonly queue: FairSeatQueue;
+
+  constructor(seats = 1, config: Partial<FairQueueConfig> = {}, options: Partial<FairQueueOptions> = {}) {
+    this.queue = createFairQueue({
+      clock: this.clock,
+      random: () => 0,
+      config: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1000, ...config },
+      seats,
+      ...options,
+    });
+  }
+
+  ask(tenant: string, entry: Partial<Entry> = {}): Ticket | Refused {
+    return this.queue.enter({ tenant, weight: 1, bytes: 10, seatsWanted: 1, ...entry });
+  }
+
+  enter(tenant: string, entry: Partial<Entry> = {}): Ticket {
+    const ticket = this.ask(tenant, entry);
+    if ('kind' in ticket) throw new Error(`refused: ${ticket.reason}`);
+    return ticket;
+  }
+
+  wait(tenant: string, entry: Partial<Entry> = {}, prefix?: number): Ticket {
+    const ticket = this.enter(tenant, entry);
+    ticket.ready({ ...WORK, ...(prefix !== undefined && { prefix: Uint32Array.of(prefix) }) });
+    return ticket;
+  }
+
+  async seat(ticket: Ticket): Promise<Lease> {
+    const outcome = await ticket.outcome;
+    if (outcome.kind !== 'seated') throw new Error(outcome.kind === 'refused' ? outcome.reason : outcome.kind);
+    return outcome.lease;
+  }
+
+  /** A request of `tenant` that takes `ms`, from start to end, on a queue with a free seat. */
+  async serve(tenant: string, ms: number, entry: Partial<Entry> = {}): Promise<void> {
+    const lease = await this.seat(this.wait(tenant, entry));
+    this.clock.advance(ms);
+    lease.release('done');
+  }
+
+  /** Ends whoever is seated, `count` times over, after `ms` each; names who it was in turn. */
+  async turns(first: Lease, waiting: Readonly<Record<string, Ticket>>, ms: number): Promise<string[]> {
+    const order: string[] = [];
+    const leases: Lease[] = [first];
+    for (const [name, ticket] of Object.entries(waiting)) {
+      void ticket.outcome.then((outcome) => {
+        if (outcome.kind !== 'seated') return;
+        order.push(name);
+        leases.push(outcome.lease);
+      });
+    }
+    for (let lease = leases.shift(); lease !== undefined; lease = leases.shift()) {
+      this.clock.advance(ms);
+      lease.release('done');
+      for (let i = 0; i < 4; i += 1) await Promise.resolve();
+    }
+    return order;
+  }
+
+  virtual(tenant: string): number | undefined {
+    return this.queue.report(100).tenants.find((found) => found.tenant === tenant)?.virtualMs;
+  }
+}
+
+t.test('accrue: seats held, over time, over weight', async (t) => {
+  const desk = new Desk(3);
+  const lease = await desk.seat(desk.wait('a', { weight: 4, seatsWanted: 2 }));
+  desk.clock.advance(100);
+  t.equal(lease.grow(), true);
+  desk.clock.advance(100);
+  lease.shrink();
+  desk.clock.advance(100);
+  t.equal(desk.virtual('a'), 100);
+  t.equal(desk.queue.report(1).tenants[0]?.seatMs, 400);
+  lease.release('done');
+  desk.clock.advance(100);
+  t.equal(desk.virtual('a'), 100);
+  t.equal(desk.queue.report(1).tenants[0]?.holdMs, 400, 'what it took, in seat time');
+});
+
+t.test('the lowest V goes next, so tenants take turns whatever each has waiting', async (t) => {
+  const desk = new Desk();
+  const first = await desk.seat(desk.wait('a'));
+  const [a1, a2, b1, b2] = [desk.wait('a'), desk.wait('a'), desk.wait('b'), desk.wait('b')];
+  t.same(await desk.turns(first, { a1, a2, b1, b2 }, 100), ['b1', 'a1', 'b2', 'a2']);
+});
+
+t.test('of two with one V, whoever holds fewer seats goes first', async () => {
+  const desk = new Desk(2);
+  desk.queue.pause();
+  const tickets = { a1: desk.wait('a'), a2: desk.wait('a'), b1: desk.wait('b'), b2: desk.wait('b') };
+  desk.queue.resume(2);
+  await desk.seat(tickets.a1);
+  await desk.seat(tickets.b1);
+});
+
+t.test('lift: being idle saves up nothing', async (t) => {
+  const desk = new Desk(1, { maxWaitMs: 100_000 });
+  await desk.serve('b', 10);
+  await desk.serve('a', 5000);
+  const first = await desk.seat(desk.wait('a'));
+  desk.clock.advance(5000);
+  const [a1, a2] = [desk.wait('a'), desk.wait('a')];
+  const [b1, b2] = [desk.wait('b'), desk.wait('b')];
+  t.equal(desk.virtual('b'), desk.virtual('a'));
+  t.same(await desk.turns(first, { a1, a2, b1, b2 }, 100), ['b1', 'a1', 'b2', 'a2']);
+});
+
+t.test('lift: nor does running a little while others run much', async (t) => {
+  const desk = new Desk(4, { maxWaitMs: 100_000 });
+  await desk.seat(desk.wait('b'));
+  const leases = [await desk.seat(desk.wait('a')), await desk.seat(desk.wait('a')), await desk.seat(desk.wait('a'))];
+  desk.clock.advance(60_000);
+  leases.pop()?.release('done');
+  leases.push(await desk.seat(desk.wait('a')));
+  desk.wait('b');
+  t.equal(desk.virtual('b'), desk.virtual('a'));
+});
+
+t.test('lift: no debt outlives the contention that it came from', async (t) => {
+  const desk = new Desk(1, { maxWaitMs: 100_000 });
+  await desk.serve('a', 50_000);
+  await desk.serve('b', 10);
+  desk.wait('c');
+  desk.wait('a');
+  t.equal(desk.virtual('c'), desk.virtual('a'));
+});
+
+t.test('inside a tenant: users take turns, the earliest deadline of a user goes first, then first come', async (t) => {
+  const desk = new Desk();
+  const first = await desk.seat(desk.wait('a', { user: 'x' }));
+  const x1 = desk.wait('a', { user: 'x' });
+  const x2 = desk.wait('a', { user: 'x' });
+  const x3 = desk.wait('a', { user: 'x', deadlineAt: 9000 });
+  const x4 = desk.wait('a', { user: 'x', deadlineAt: 8000 });
+  const y1 = desk.wait('a', { user: 'y' });
+  const none = desk.wait('a');
+  const gone = desk.wait('a', { user: 'z' });
+  gone.cancel();
+  const found = await desk.turns(first, { x1, x2, x3, x4, y1, none }, 100);
+  t.same(found, ['x4', 'y1', 'none', 'x3', 'x1', 'x2']);
+});
+
+t.test(
+  'predicted: refused at once when the wait would be longer than the longest, with the rest of it as Retry-After',
+  async (t) => {
+    const desk = new Desk(2);
+    await desk.serve('a', 4000);
+    await desk.seat(desk.wait('a'));
+    await desk.seat(desk.wait('a'));
+    for (let i = 0; i < 4; i += 1) desk.wait('a');
+    // Ahead of it (4 · 4 s + 2 · 4 s / 2) / 2 = 10 s.
+    const last = desk.wait('a');
+    t.match(desk.ask('a'), { code: 'capacity_exceeded', reason: 'predicted', retryAfterMs: 2000 });
+    last.cancel();
+    t.notOk('kind' in desk.ask('a'), 'not by less');
+  },
+);
+
+t.test('predicted: other tenants count with what they are owed until then, by weight', async (t) => {
+  const desk = new Desk(1, { maxWaitMs: 20_000 });
+  await desk.serve('a', 1000);
+  await desk.seat(desk.wait('a'));
+  for (let i = 0; i < 7; i += 1) desk.wait('a', { weight: 1 });
+  const predicted = (entry: Partial<Entry>): number | undefined => {
+    const ticket = desk.enter('b', entry);
+    const found = desk.queue.report(10).tenants.find(({ tenant }) => tenant === 'b')?.predictedWaitMs;
+    ticket.cancel();
+    return found;
+  };
+  // As if one more came: its own 1 s, of the other 2 s by weight, and 1 s until the seat is free.
+  t.equal(predicted({ weight: 1 }), 4000);
+  t.equal(predicted({ weight: 4 }), 2500);
+});
+
+t.test('predicted: the deadline counts, less what a request takes; not where a seat is free', async (t) => {
+  const desk = new Desk();
+  await desk.serve('a', 3000);
+  const deadlineAt = (ms: number): number => desk.clock.now() + ms;
+  const lease = await desk.seat(desk.wait('a', { deadlineAt: deadlineAt(1000) }));
+  t.match(desk.ask('a', { deadlineAt: deadlineAt(5900) }), { reason: 'predicted', retryAfterMs: 1000 });
+  desk.enter('a', { deadlineAt: deadlineAt(6000) }).cancel();
+  lease.release('failed');
+  desk.enter('a', { deadlineAt: deadlineAt(1) });
+});
+
+t.test(
+  'nothing is foretold before a first lease has ended; then a new tenant is taken for the usual one',
+  async (t) => {
+    const desk = new Desk(1, { maxWaitMs: 1500 });
+    const lease = await desk.seat(desk.wait('a'));
+    for (let i = 0; i < 7; i += 1) desk.wait('a');
+    desk.wait('b').cancel();
+    desk.clock.advance(1400);
+    lease.release('done');
+    t.match(desk.ask('new'), { reason: 'predicted' });
+  },
+);
+
+t.test(
+  'calibration: longer after a wait in vain, a little shorter after a good one, twice longer for a seat in vain',
+  async (t) => {
+    const desk = new Desk(1, { maxWaitMs: 5000 });
+    const calibration = (): number | undefined => desk.queue.report(1).tenants[0]?.calibration;
+    await desk.serve('a', 100);
+    const lease = await desk.seat(desk.wait('a'));
+    t.equal(calibration(), 1, 'no wait, no lesson');
+    const vain = desk.wait('a');
+    const unready = desk.enter('a');
+    desk.clock.advance(5000);
+    t.match([await vain.outcome, await unready.outcome], [{ reason: 'wait' }, { reason: 'wait' }]);
+    t.equal(calibration(), 1.08, 'the checks of one that was not ready took too long, not the queue');
+    const well = desk.wait('a');
+    desk.clock.advance(1);
+    lease.release('engine-lost');
+    const second = await desk.seat(well);
+    const after = 1.08 * (1 - 0.08 * 0.02);
+    t.equal(calibration(), after);
+    second.release('deadline');
+    t.equal(calibration(), after * 1.08 * 1.08);
+  },
+);
+
+t.test('calibration: what a lost engine made wait in vain says nothing', async (t) => {
+  const desk = new Desk();
+  await desk.serve('a', 100);
+  desk.queue.pause();
+  const vain = desk.wait('a');
+  desk.clock.advance(10_000);
+  t.match(await vain.outcome, { reason: 'wait' });
+  t.equal(desk.queue.report(1).tenants[0]?.calibration, 1);
+});
+
+t.test(
+  'full: the newest of the longest queue makes room, but not for its own tenant or one with as much',
+  async (t) => {
+    const desk = new Desk(1, { waitingPerSeat: 6 });
+    const lease = await desk.seat(desk.wait('a'));
+    desk.clock.advance(500);
+    lease.release('done');
+    await desk.seat(desk.wait('a'));
+    const [a1, a2, a3, a4] = [desk.wait('a'), desk.wait('a'), desk.wait('a'), desk.enter('a')];
+    const [b1, b2] = [desk.wait('b'), desk.wait('b')];
+    t.match(desk.ask('a'), { reason: 'full' }, 'its own is the longest');
+    const b3 = desk.enter('b');
+    t.match(await a4.outcome, { kind: 'refused', code: 'capacity_exceeded', reason: 'dropped', retryAfterMs: 1000 });
+    t.match(desk.ask('b'), { reason: 'full' }, 'as long');
+    const c1 = desk.enter('c');
+    t.match(desk.queue.snapshot(), { waiting: 6, refused: { full: 2, dropped: 2 } });
+    t.match(desk.ask('c', { deadlineAt: desk.clock.now() }), { reason: 'deadline' }, 'a doomed one pushes nobody out');
+    for (const ticket of [a1, a2, a3, b1, b2, b3, c1]) ticket.cancel();
+    t.match(desk.queue.snapshot(), { waiting: 0, waitingBytes: 0 });
+  },
+);
+
+t.test('full: the dropped come back once one of their own is seated', async (t) => {
+  const desk = new Desk(1, { waitingPerSeat: 3 });
+  await desk.serve('a', 2800);
+  await desk.seat(desk.wait('a'));
+  desk.wait('a');
+  desk.wait('a');
+  const newest = desk.wait('a');
+  desk.wait('b');
+  // Two of its own that still wait and one until a seat is free, over three places.
+  t.match(await newest.outcome, { reason: 'dropped', retryAfterMs: 2800 });
+});
+
+t.test('bytes: likewise, and nobody is dropped when that does not help', async (t) => {
+  const desk = new Desk();
+  await desk.seat(desk.wait('a'));
+  const big = [300, 200, 300].map((bytes) => desk.wait('a', { bytes }));
+  desk.wait('b', { bytes: 150 });
+  t.match(desk.ask('b', { bytes: 700 }), { reason: 'bytes' });
+  t.match(desk.ask('a', { bytes: 60 }), { reason: 'bytes' });
+  t.equal(desk.queue.snapshot().waiting, 4);
+  desk.wait('b', { bytes: 250 });
+  t.match(await big[2]?.outcome, { reason: 'dropped' });
+  t.match(desk.queue.snapshot(), { waiting: 4, waitingBytes: 900 });
+});
+
+t.test('Retry-After is spread over a quarter more', async (t) => {
+  const desk = new Desk(1, {}, { random: () => 1 });
+  await desk.serve('a', 9000);
+  await desk.seat(desk.wait('a'));
+  desk.wait('a');
+  t.match(desk.ask('a'), { reason: 'predicted', retryAfterMs: 10_000 });
+});
+
+t.test('affinity: a head close behind goes first when a free sequence holds enough of its prompt', async (t) => {
+  const shares = ([tokens]: Uint32Array): number => tokens ?? 0;
+  const after = async (aheadMs: number, a: number, b: number): Promise<string[]> => {
+    const desk = new Desk(1, {}, { shares });
+    await desk.serve('b', 1000);
+    const lease = await desk.seat(desk.wait('b'));
+    const waiting = { a: desk.wait('a', {}, a), b: desk.wait('b', {}, b) };
+    desk.clock.advance(aheadMs);
+    return desk.turns(lease, waiting, 0);
+  };
+  t.same(await after(200, 0, 256), ['b', 'a']);
+  t.same(await after(200, 0, 255), ['a', 'b'], 'too few tokens');
+  t.same(await after(200, 300, 256), ['a', 'b'], 'the other shares more');
+  t.same(await after(400, 0, 256), ['a', 'b'], 'too far behind');
+});
+
+t.test('affinity: a tenth of the prompt at least', async (t) => {
+  const desk = new Desk(1, {}, { shares: () => 300 });
+  const lease = await desk.seat(desk.wait('b'));
+  const [a, b] = [desk.wait('a'), desk.enter('b')];
+  b.ready({ promptTokens: 3001, maxTokens: 1, prefix: Uint32Array.of(1) });
+  desk.clock.advance(10);
+  t.same(await desk.turns(lease, { a, b }, 0), ['a', 'b']);
+});
+
+t.test('a request that is still checked, or turns out too large, blocks nobody', async (t) => {
+  const desk = new Desk();
+  const first = await desk.seat(desk.wait('b'));
+  const oversize = desk.enter('a', { deadlineAt: 1 });
+  const second = desk.wait('b');
+  desk.clock.advance(1);
+  first.release('done');
+  const lease = await desk.seat(second);
+  oversize.cancel();
+  t.match(desk.queue.snapshot(), { busy: 1, waiting: 0 });
+  lease.release('done');
+});
+
+t.test('grow: not while somebody with a lower V waits, ready or not', async (t) => {
+  const desk = new Desk(4);
+  const a = await desk.seat(desk.wait('a', { seatsWanted: 4 }));
+  const b = await desk.seat(desk.wait('b', { seatsWanted: 4 }));
+  desk.clock.advance(10);
+  t.equal(b.grow(), true);
+  desk.clock.advance(10);
+  const unready = desk.enter('c');
+  t.equal(b.grow(), false, 'the one who waits has the better claim');
+  t.equal(a.grow(), true, 'not a better one than this');
+  a.shrink();
+  unready.cancel();
+  t.equal(b.grow(), true);
+});
+
+t.test('tenants: ten thousand are remembered, and none who waits or runs is forgotten', async (t) => {
+  const desk = new Desk(1, { maxWaitMs: 1e9 });
+  const lease = await desk.seat(desk.wait('running'));
+  for (let i = 0; i < 10_050; i += 1) desk.wait(`idle ${i}`).cancel();
+  const { tenants, others } = desk.queue.report(1);
+  t.equal(tenants.length + others.tenants, 10_000);
+  desk.clock.advance(5);
+  lease.release('done');
+  t.match(desk.queue.report(1).tenants, [{ tenant: 'running', seatMs: 5 }]);
+});
