@@ -17,6 +17,8 @@ export interface Results {
   readonly rows: readonly Row[];
   /** What follows from them, a paragraph each. */
   readonly conclusions?: readonly string[];
+  /** Figures of a simulation: whatever else the machine does, they come out the same. */
+  readonly simulated?: boolean;
 }
 
 /** The load of the machine before the bench adds its own, and from where on the figures are said to be rough. */
@@ -24,7 +26,10 @@ const loadBefore = loadavg()[0] ?? NaN;
 const BUSY = 0.5;
 
 /** Writes `bench/results/<name>.md` and `.json`, and shows the table. */
-export async function keep(name: string, { title, about, rows, conclusions = [] }: Results): Promise<void> {
+export async function keep(
+  name: string,
+  { title, about, rows, conclusions = [], simulated = false }: Results,
+): Promise<void> {
   const where = {
     date: new Date().toISOString(),
     machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores`,
@@ -34,18 +39,24 @@ export async function keep(name: string, { title, about, rows, conclusions = [] 
   };
   const table = markdown(rows);
   const facts = `${where.machine}; Node ${where.node}; ${where.date}; load average before: ${where.loadBefore}.`;
-  const busy = loadBefore > BUSY ? ['**The machine was busy with other work: the figures are rough.**'] : [];
+  const busy =
+    loadBefore > BUSY && !simulated ? ['**The machine was busy with other work: the figures are rough.**'] : [];
   const text = [`# ${title}`, ...busy, ...about, table, ...conclusions, `${facts} Command: \`${where.command}\``].join(
     '\n\n',
   );
-  const file = fileURLToPath(new URL(name, RESULTS));
-  await mkdir(RESULTS, { recursive: true });
-  await writeFile(`${file}.md`, `${text}\n`);
-  await writeFile(`${file}.json`, `${JSON.stringify({ title, ...where, rows, conclusions }, null, 2)}\n`);
+  await keepFile(`${name}.md`, `${text}\n`);
+  await keepFile(`${name}.json`, `${JSON.stringify({ title, ...where, rows, conclusions }, null, 2)}\n`);
   process.stdout.write(`${table}\n${conclusions.join('\n')}\n`);
 }
 
-function markdown(rows: readonly Row[]): string {
+/** Writes `bench/results/<name>`. */
+export async function keepFile(name: string, text: string): Promise<void> {
+  await mkdir(RESULTS, { recursive: true });
+  await writeFile(fileURLToPath(new URL(name, RESULTS)), text);
+}
+
+/** A table. */
+export function markdown(rows: readonly Row[]): string {
   const columns = Object.keys(rows[0] ?? {});
   const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
   const body = rows.map((row) =>

@@ -1,0 +1,124 @@
+/** What came of a simulation. Shares are from 0 to 1, NaN where there is nothing to share. */
+import { quantile } from '../support/stats.js';
+import { inTime, type Visit } from './simulate.js';
+import { HEAVY, type Tenant } from './traffic.js';
+
+/** Who arrives in it is followed to the end; seats are looked at from its begin to its end. */
+export interface Window {
+  readonly fromMs: number;
+  readonly toMs: number;
+  readonly seats: number;
+  readonly patienceMs: number;
+}
+
+export interface Figures {
+  /** Seat time of replies whose client was there when they began, over all seat time. */
+  readonly goodput: number;
+  /** Light tenants' requests that got a seat in time, of all that they sent. */
+  readonly lightServed: number;
+  /** Jain's index of seat time over the tenants that ask for more than their equal share. */
+  readonly jain: number;
+  /** Of those let in: their client waited to the end of its patience and had nothing. */
+  readonly timedOut: number;
+  /** The same, of the heavy tenant's alone, which the others' would hide. */
+  readonly heavyTimedOut: number;
+  /** Of all: refused at once. */
+  readonly refused: number;
+  /** Of all: let in, then dropped before the client's patience ended. */
+  readonly pushedOut: number;
+  /** The light tenants' wait for a seat that 99 of 100 did not pass, of those served in time, s. */
+  readonly lightWait99: number;
+}
+
+export function measure(all: readonly Visit[], tenants: readonly Tenant[], window: Window): Figures {
+  const { fromMs, toMs, seats, patienceMs } = window;
+  const capacity = seats * (toMs - fromMs);
+  const visits = all.filter(({ atMs, retries }) => atMs >= fromMs && atMs < toMs && retries === undefined);
+  const light = visits.filter(({ tenant }) => tenant !== HEAVY);
+  const lightInTime = light.filter((visit) => inTime(visit, patienceMs));
+  const letIn = visits.filter(({ fate }) => fate !== 'refused');
+  const useful = all.filter((visit) => inTime(visit, patienceMs));
+  const backlogged = tenants.filter(({ demand }) => demand > 1 / tenants.length);
+  return {
+    goodput: sum(useful.map((visit) => seatMs(visit, window))) / capacity,
+    lightServed: lightInTime.length / light.length,
+    jain: jain(
+      backlogged.map(({ name }) => sum(all.map((visit) => (visit.tenant === name ? seatMs(visit, window) : 0)))),
+    ),
+    timedOut: shareTimedOut(letIn, patienceMs),
+    heavyTimedOut: shareTimedOut(
+      letIn.filter(({ tenant }) => tenant === HEAVY),
+      patienceMs,
+    ),
+    refused: (visits.length - letIn.length) / visits.length,
+    pushedOut: letIn.filter((visit) => pushedOut(visit, patienceMs)).length / visits.length,
+    lightWait99:
+      quantile(
+        lightInTime.map(({ atMs, settledAt }) => settledAt - atMs),
+        0.99,
+      ) / 1000,
+  };
+}
+
+/** Predicted waits beside what they were, s, over the seated who had to wait and were told how long. */
+export interface Errors {
+  readonly foretold: number;
+  /** Mean wait. */
+  readonly wait: number;
+  /** Mean of predicted less actual: above 0 it is a pessimist. */
+  readonly bias: number;
+  /** Of the difference, whichever way: what half of them do not pass, and nine of ten. */
+  readonly off50: number;
+  readonly off90: number;
+}
+
+export function predictionErrors(visits: readonly Visit[]): Errors {
+  const waits: number[] = [];
+  const errors: number[] = [];
+  for (const { fate, predictedMs, atMs, settledAt } of visits) {
+    if (fate !== 'seated' || predictedMs === undefined || settledAt === atMs) continue;
+    waits.push((settledAt - atMs) / 1000);
+    errors.push((predictedMs - (settledAt - atMs)) / 1000);
+  }
+  const off = errors.map(Math.abs);
+  return {
+    foretold: errors.length,
+    wait: sum(waits) / waits.length,
+    bias: sum(errors) / errors.length,
+    off50: quantile(off, 0.5),
+    off90: quantile(off, 0.9),
+  };
+}
+
+/** Let in, and its client left with nothing. */
+export function timedOut(visit: Visit, patienceMs: number): boolean {
+  return visit.fate !== 'refused' && !inTime(visit, patienceMs) && !pushedOut(visit, patienceMs);
+}
+
+/** Refused or dropped while its client could still have gone elsewhere. */
+export function turnedAway(visit: Visit, patienceMs: number): boolean {
+  return visit.fate === 'refused' || pushedOut(visit, patienceMs);
+}
+
+/** (Σx)² / (n·Σx²): 1 when all have the same, 1/n when one has all. */
+export function jain(shares: readonly number[]): number {
+  return shares.length < 2 ? NaN : sum(shares) ** 2 / (shares.length * sum(shares.map((share) => share ** 2)));
+}
+
+function shareTimedOut(letIn: readonly Visit[], patienceMs: number): number {
+  return letIn.filter((visit) => timedOut(visit, patienceMs)).length / letIn.length;
+}
+
+function pushedOut({ fate, settledAt, atMs }: Visit, patienceMs: number): boolean {
+  return fate === 'dropped' && settledAt - atMs < patienceMs - 1e-6;
+}
+
+/** How long the visit held a seat inside the window. */
+function seatMs({ fate, settledAt, holdMs }: Visit, { fromMs, toMs }: Window): number {
+  if (fate !== 'seated') return 0;
+  return Math.max(0, Math.min(settledAt + holdMs, toMs) - Math.max(settledAt, fromMs));
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}

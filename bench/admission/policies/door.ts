@@ -1,0 +1,33 @@
+import type { Clock } from '../../../sidecar/clock.js';
+import type { Entry, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
+
+/** The part of a SeatQueue that a request needs when nothing fails: what the simulator drives. */
+export interface Door {
+  enter(entry: Entry): Pass | Refused;
+}
+
+export interface Pass extends Pick<Ticket, 'ready'> {
+  readonly outcome: Promise<Seated | Refused | { readonly kind: 'cancelled' }>;
+}
+
+export interface Seated {
+  readonly kind: 'seated';
+  readonly lease: Pick<Lease, 'release'> & {
+    /** What the wait was taken to be on arrival, ms; undefined: nothing was foretold. */
+    readonly predictedMs?: number | undefined;
+  };
+}
+
+/** What each policy is given. */
+export interface Setting {
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly seats: number;
+  /** How long a client waits for its seat, ms. Policies with a time to live drop whoever waited so long. */
+  readonly patienceMs: number;
+}
+
+export interface Policy {
+  readonly name: string;
+  open(setting: Setting): Door;
+}

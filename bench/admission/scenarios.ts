@@ -1,0 +1,73 @@
+/** What the policies are put to. One tenant of ten is heavy; the others' demand stays the same, whatever the load. */
+import { measure, type Figures } from './measures.js';
+import { fifoUnbounded, fifoWithCap } from './policies/fifo.js';
+import { ours } from './policies/ours.js';
+import type { Policy } from './policies/door.js';
+import { roundRobin } from './policies/round-robin.js';
+import { vtc } from './policies/vtc.js';
+import { simulate, type Visit } from './simulate.js';
+import { arrivals, oneHeavy, type Lengths, type Tenant } from './traffic.js';
+
+export const SEATS = 8;
+export const PATIENCE_MS = 10_000;
+export const LOADS = [0.9, 1.5, 2, 4, 10] as const;
+export const POLICIES: readonly Policy[] = [fifoUnbounded, fifoWithCap, roundRobin, vtc, ours];
+
+export const MEASURED_MS = 1_800_000;
+/** Queues fill up before anything is counted. */
+const WARM_UP_MS = 60_000;
+const WINDOW = { fromMs: WARM_UP_MS, toMs: WARM_UP_MS + MEASURED_MS, seats: SEATS, patienceMs: PATIENCE_MS };
+const SEED = 20_240_710;
+
+export interface Mix {
+  readonly name: string;
+  /** What one light tenant asks for, of all seats. The equal share is a tenth. */
+  readonly light: number;
+  readonly lengths: (tenant: number) => Lengths;
+}
+
+export const ONE_LENGTH: Mix = { name: 'one heavy', light: 0.05, lengths: () => ({ meanMs: 1000 }) };
+
+/** Hard to foretell for the heavy tenant: what the light ones leave it is little, and varies. */
+export const NEAR_SHARE: Mix = { name: 'near their share', light: 0.08, lengths: () => ({ meanMs: 1000 }) };
+
+export const TWO_LENGTHS: Mix = {
+  name: 'two lengths',
+  light: 0.05,
+  lengths: () => ({ meanMs: 400, long: { share: 0.2, meanMs: 3400 } }),
+};
+
+/** The heavy tenant and four light ones send requests four times as long as the other five. */
+export const ALL_OVER: Mix = {
+  name: 'all over their share',
+  light: 0.125,
+  lengths: (tenant) => ({ meanMs: tenant % 2 === 0 ? 1600 : 400 }),
+};
+
+export interface Result extends Figures {
+  readonly mix: Mix;
+  readonly load: number;
+  readonly policy: Policy;
+}
+
+/** Every policy meets the same arrivals. Loads that the light tenants alone would exceed are left out. */
+export async function results(mix: Mix): Promise<Result[]> {
+  const list: Result[] = [];
+  for (const load of LOADS.filter((load) => load > 9 * mix.light))
+    for (const policy of POLICIES) {
+      const visits = await run(policy, mix, load);
+      list.push({ mix, load, policy, ...measure(visits, tenantsOf(mix, load), WINDOW) });
+    }
+  return list;
+}
+
+/** Who comes at the end of the window is followed until its patience ends. */
+export function run(policy: Policy, mix: Mix, load: number): Promise<Visit[]> {
+  const untilMs = WINDOW.toMs + PATIENCE_MS + 1;
+  const traffic = arrivals(tenantsOf(mix, load), SEATS, untilMs, SEED);
+  return simulate(policy, traffic, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs });
+}
+
+function tenantsOf(mix: Mix, load: number): Tenant[] {
+  return oneHeavy(load, mix.light, mix.lengths);
+}

@@ -1,0 +1,107 @@
+/** How soon all is well again after a surge, and whether Retry-After told the truth. */
+import { quantile } from '../support/stats.js';
+import { turnedAway } from './measures.js';
+import type { Policy } from './policies/door.js';
+import { ONE_LENGTH, PATIENCE_MS, SEATS } from './scenarios.js';
+import { inTime, simulate, type Visit } from './simulate.js';
+import { HEAVY, arrivals, oneHeavy, type Arrival } from './traffic.js';
+
+const SURGE_MS = 60_000;
+const SURGE_LOAD = 2;
+const CALM_LOAD = 0.5;
+/** An unbounded queue of a minute's surplus needs two minutes. */
+const UNTIL_MS = SURGE_MS + 240_000;
+const RUNS = 20;
+const REFUSALS_A_RUN = 10;
+/** No Retry-After is longer. */
+const MAX_RETRY_MS = 60_000;
+
+export interface Recovery {
+  /** From the end of the surge until nobody is turned away or leaves with nothing any more, s. */
+  readonly median: number;
+  readonly worst: number;
+}
+
+export interface Truth {
+  /** Retries made. */
+  readonly retries: number;
+  /** Of these: let in. */
+  readonly letIn: number;
+  /** Of these: seated in time. */
+  readonly served: number;
+}
+
+/** When a refused client comes back, ms after it was refused. */
+export type Told = (visit: Visit) => number;
+
+export const BY_MILLISECONDS: Told = ({ retryAfterMs }) => retryAfterMs;
+export const BY_SECONDS: Told = ({ retryAfterMs }) => Math.ceil(retryAfterMs / 1000) * 1000;
+
+/** A minute at twice the load, then half the load. */
+export async function recovery(policy: Policy): Promise<Recovery> {
+  const seconds: number[] = [];
+  for (let seed = 1; seed <= RUNS; seed++) {
+    const visits = await surge(policy, seed);
+    const last = Math.max(SURGE_MS, ...visits.filter((visit) => !inTime(visit, PATIENCE_MS)).map(gaveUpAt));
+    seconds.push((last - SURGE_MS) / 1000);
+  }
+  return { median: quantile(seconds, 0.5), worst: Math.max(...seconds) };
+}
+
+/**
+ * Of those of the heavy tenant who are refused under twice the load, each in a run of its own: all else of its tenant
+ * stops with the refusal, and it comes back as told. Whether there is room then is what Retry-After foretold.
+ */
+export async function truthInSilence(policy: Policy, told: Told): Promise<Truth> {
+  const found: Visit[] = [];
+  for (let seed = 1; seed <= RUNS; seed++) {
+    const list = traffic(SURGE_LOAD, 2 * SURGE_MS, seed);
+    const visits = await simulate(policy, list, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs: 2 * SURGE_MS });
+    const refused = visits.filter(
+      ({ fate, tenant, atMs }) => fate === 'refused' && tenant === HEAVY && atMs > SURGE_MS,
+    );
+    for (const { atMs } of refused.filter((_, i) => i % Math.ceil(refused.length / REFUSALS_A_RUN) === 0)) {
+      const alone = list.filter((arrival) => arrival.tenant !== HEAVY || arrival.atMs <= atMs);
+      const untilMs = atMs + MAX_RETRY_MS + PATIENCE_MS;
+      const comesBack = (visit: Visit): number | undefined =>
+        visit.fate === 'refused' && visit.atMs === atMs ? told(visit) : undefined;
+      const again = await simulate(policy, alone, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs, comesBack });
+      found.push(...again.filter(({ retries }) => retries !== undefined));
+    }
+  }
+  return truth(found);
+}
+
+/** The load stays: of all who are refused one in a hundred comes back as told, once. */
+export async function truthUnderLoad(policy: Policy, told: Told, load: number): Promise<Truth> {
+  const untilMs = 1_800_000;
+  let refusals = 0;
+  const comesBack = (visit: Visit): number | undefined => (refusals++ % 100 === 0 ? told(visit) : undefined);
+  const traffic = arrivals(oneHeavy(load, ONE_LENGTH.light, ONE_LENGTH.lengths), SEATS, untilMs, 1);
+  const visits = await simulate(policy, traffic, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs, comesBack });
+  return truth(visits.filter(({ retries, atMs }) => retries !== undefined && atMs < untilMs - PATIENCE_MS));
+}
+
+function truth(retries: readonly Visit[]): Truth {
+  const share = (visits: readonly Visit[]): number => visits.length / retries.length;
+  return {
+    retries: retries.length,
+    letIn: share(retries.filter((visit) => !turnedAway(visit, PATIENCE_MS))),
+    served: share(retries.filter((visit) => inTime(visit, PATIENCE_MS))),
+  };
+}
+
+function surge(policy: Policy, seed: number): Promise<Visit[]> {
+  const during = traffic(SURGE_LOAD, SURGE_MS, seed);
+  const after = traffic(CALM_LOAD, UNTIL_MS - SURGE_MS, RUNS + seed);
+  const list = [...during, ...after.map((arrival) => ({ ...arrival, atMs: arrival.atMs + SURGE_MS }))];
+  return simulate(policy, list, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs: UNTIL_MS });
+}
+
+function traffic(load: number, ms: number, seed: number): Arrival[] {
+  return arrivals(oneHeavy(load, ONE_LENGTH.light, ONE_LENGTH.lengths), SEATS, ms, seed);
+}
+
+function gaveUpAt({ fate, atMs, settledAt }: Visit): number {
+  return fate === 'refused' ? atMs : Math.min(settledAt, atMs + PATIENCE_MS);
+}

@@ -1,0 +1,66 @@
+/** Who comes when, and for how long: open-loop Poisson arrivals, so that nobody waits for an answer to send the next. */
+import { seeded } from '../support/load.js';
+
+export interface Arrival {
+  readonly atMs: number;
+  readonly tenant: string;
+  /** How long it will hold its seat, ms. No policy knows it before the end. */
+  readonly holdMs: number;
+}
+
+/** Hold times of a tenant: log-normal of this mean; of two such classes when `long` says how often and how long. */
+export interface Lengths {
+  readonly meanMs: number;
+  readonly long?: { readonly share: number; readonly meanMs: number };
+}
+
+export interface Tenant {
+  readonly name: string;
+  /** Seat time asked for over seat time there is: 1 fills all seats alone. */
+  readonly demand: number;
+  readonly lengths: Lengths;
+}
+
+/** Spread of the log-normal: the coefficient of variation is 0.95, close to that of chat replies. 0 makes all alike. */
+const SIGMA = 0.8;
+
+/** Arrivals from 0 to `untilMs`, the same for the same seed, so that every policy meets the same ones. */
+export function arrivals(tenants: readonly Tenant[], seats: number, untilMs: number, seed: number): Arrival[] {
+  const random = seeded(seed);
+  const rates = tenants.map(({ demand, lengths }) => (demand * seats) / mean(lengths));
+  const total = rates.reduce((sum, rate) => sum + rate, 0);
+  const list: Arrival[] = [];
+  for (let atMs = exponential(random) / total; atMs < untilMs; atMs += exponential(random) / total) {
+    let left = random() * total;
+    const tenant = tenants.find((_, i) => (left -= rates[i] ?? 0) < 0) ?? tenants[0];
+    if (tenant !== undefined) list.push({ atMs, tenant: tenant.name, holdMs: hold(tenant.lengths, random) });
+  }
+  return list;
+}
+
+/** The one heavy tenant, and nine light ones. */
+export const HEAVY = 'heavy';
+const LIGHT = Array.from({ length: 9 }, (_, i) => `light-${i + 1}`);
+
+/** All ask for `load` together: each light one for `light`, the heavy one for the rest. */
+export function oneHeavy(load: number, light: number, lengths: (tenant: number) => Lengths): Tenant[] {
+  const heavy = { name: HEAVY, demand: load - LIGHT.length * light, lengths: lengths(0) };
+  return [heavy, ...LIGHT.map((name, i) => ({ name, demand: light, lengths: lengths(i + 1) }))];
+}
+
+function mean({ meanMs, long }: Lengths): number {
+  return long === undefined ? meanMs : meanMs * (1 - long.share) + long.meanMs * long.share;
+}
+
+function hold({ meanMs, long }: Lengths, random: () => number): number {
+  const of = long !== undefined && random() < long.share ? long.meanMs : meanMs;
+  return of * Math.exp(SIGMA * normal(random) - SIGMA ** 2 / 2);
+}
+
+function exponential(random: () => number): number {
+  return -Math.log(1 - random());
+}
+
+function normal(random: () => number): number {
+  return Math.sqrt(2 * exponential(random)) * Math.cos(2 * Math.PI * random());
+}

@@ -1,0 +1,76 @@
+import t from 'tap';
+import { jain, measure, predictionErrors, timedOut, turnedAway } from '../../../bench/admission/measures.js';
+import type { Visit } from '../../../bench/admission/simulate.js';
+
+const PATIENCE_MS = 10_000;
+const WINDOW = { fromMs: 10_000, toMs: 30_000, seats: 2, patienceMs: PATIENCE_MS };
+
+function visit(tenant: string, atMs: number, fate: Visit['fate'], settledAt: number, holdMs = 1000): Visit {
+  return { tenant, atMs, holdMs, fate, settledAt, retryAfterMs: 0, predictedMs: undefined, retries: undefined };
+}
+
+t.test('seats are looked at inside the window, whoever took them and when', async (t) => {
+  const visits = [
+    visit('heavy', 0, 'seated', 5000, 10_000), // 5 s of it inside
+    visit('heavy', 12_000, 'seated', 12_000, 4000),
+    visit('light-1', 13_000, 'seated', 24_000, 3000), // its client has left
+    visit('light-1', 29_000, 'seated', 29_000, 9000), // 1 s inside
+  ];
+  const tenants = ['heavy', 'light-1', 'light-2'].map((name, i) => ({
+    name,
+    demand: i < 2 ? 1 : 0.1,
+    lengths: { meanMs: 1000 },
+  }));
+  const { goodput, jain: fairness } = measure(visits, tenants, WINDOW);
+  t.equal(goodput, (5 + 4 + 1) / 40);
+  t.equal(fairness, jain([9, 4]), 'wasted seat time counts too, who asks for little does not');
+});
+
+t.test('requests are counted by their arrival in the window, retries not at all', async (t) => {
+  const visits = [
+    visit('light-1', 9999, 'refused', 9999),
+    visit('light-1', 10_000, 'seated', 12_000),
+    visit('light-2', 20_000, 'waiting', Infinity),
+    visit('light-2', 20_000, 'dropped', 24_000),
+    visit('heavy', 20_000, 'dropped', 30_000),
+    visit('heavy', 21_000, 'seated', 31_001),
+    visit('heavy', 21_000, 'seated', 31_000),
+    visit('heavy', 22_000, 'refused', 22_000),
+    visit('heavy', 30_000, 'refused', 30_000),
+    { ...visit('light-1', 25_000, 'refused', 25_000), retries: visit('light-1', 11_000, 'refused', 11_000) },
+  ];
+  const figures = measure(visits, [], WINDOW);
+  t.equal(figures.lightServed, 1 / 3);
+  t.equal(figures.timedOut, 3 / 6, 'waiting, dropped at the end, seated late');
+  t.equal(figures.heavyTimedOut, 2 / 3);
+  t.equal(figures.refused, 1 / 7);
+  t.equal(figures.pushedOut, 1 / 7);
+  t.equal(figures.lightWait99, 2);
+});
+
+t.test('turned away in time, or left with nothing', async (t) => {
+  const early = visit('a', 0, 'dropped', 9000);
+  const late = visit('a', 0, 'dropped', 10_000);
+  t.strictSame([turnedAway(early, PATIENCE_MS), timedOut(early, PATIENCE_MS)], [true, false]);
+  t.strictSame([turnedAway(late, PATIENCE_MS), timedOut(late, PATIENCE_MS)], [false, true]);
+  t.equal(turnedAway(visit('a', 0, 'refused', 0), PATIENCE_MS), true);
+  t.equal(timedOut(visit('a', 0, 'seated', 10_000), PATIENCE_MS), false);
+});
+
+t.test('Jain: 1 for all alike, 1/n for one alone, nothing to say about one', async (t) => {
+  t.equal(jain([3, 3, 3]), 1);
+  t.equal(jain([5, 0, 0, 0]), 0.25);
+  t.ok(Number.isNaN(jain([5])));
+});
+
+t.test('predictions are held against waits, of those seated who waited and were told', async (t) => {
+  const told = (predictedMs: number, made: Visit): Visit => ({ ...made, predictedMs });
+  const { foretold, wait, bias, off50, off90 } = predictionErrors([
+    told(3000, visit('a', 0, 'seated', 2000)),
+    told(1000, visit('a', 1000, 'seated', 5000)),
+    told(0, visit('a', 5000, 'seated', 5000)),
+    told(9000, visit('a', 0, 'dropped', 10_000)),
+    visit('a', 0, 'seated', 9000),
+  ]);
+  t.strictSame([foretold, wait, bias, off50, off90], [2, 3, -1, 3, 3]);
+});

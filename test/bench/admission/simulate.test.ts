@@ -1,0 +1,173 @@
+/** The simulator against cases whose answers are known beforehand. */
+import t from 'tap';
+import { measure } from '../../../bench/admission/measures.js';
+import type { Policy } from '../../../bench/admission/policies/door.js';
+import { fifoUnbounded, fifoWithCap } from '../../../bench/admission/policies/fifo.js';
+import { ours } from '../../../bench/admission/policies/ours.js';
+import { roundRobin } from '../../../bench/admission/policies/round-robin.js';
+import { vtc } from '../../../bench/admission/policies/vtc.js';
+import { inTime, simulate } from '../../../bench/admission/simulate.js';
+import { arrivals, type Arrival } from '../../../bench/admission/traffic.js';
+
+const ALL: readonly Policy[] = [fifoUnbounded, fifoWithCap, roundRobin, vtc, ours];
+const HOUR_MS = 3_600_000;
+const ALONE = { name: 'heavy', lengths: { meanMs: 1000 } };
+
+/** `count` requests of a tenant at the same moment. */
+function burst(tenant: string, count: number, atMs: number, holdMs: number): Arrival[] {
+  return Array.from({ length: count }, () => ({ tenant, atMs, holdMs }));
+}
+
+t.test('arrivals are as many, as long and as irregular as asked for', async (t) => {
+  const list = arrivals([{ ...ALONE, demand: 0.5 }], 8, 2 * HOUR_MS, 1);
+  const gaps = list.map(({ atMs }, i) => atMs - (list[i - 1]?.atMs ?? 0));
+  t.ok(near(list.length, 4 * 7200, 0.02), `${list.length} arrivals`);
+  t.ok(near(mean(list.map(({ holdMs }) => holdMs)), 1000, 0.02), 'mean hold time');
+  t.ok(near(Math.sqrt(mean(gaps.map((gap) => (gap - 250) ** 2))), 250, 0.03), 'gaps spread as those of Poisson');
+  t.strictSame(arrivals([{ ...ALONE, demand: 0.5 }], 8, HOUR_MS, 1).slice(0, 99), list.slice(0, 99), 'same seed');
+});
+
+t.test('two classes of lengths and two tenants share the demand as told', async (t) => {
+  const lengths = { meanMs: 400, long: { share: 0.2, meanMs: 3400 } };
+  const tenants = [
+    { name: 'a', demand: 0.6, lengths },
+    { name: 'b', demand: 0.2, lengths: { meanMs: 500 } },
+  ];
+  const list = arrivals(tenants, 4, 4 * HOUR_MS, 3);
+  const seatShare = (name: string): number =>
+    list.filter(({ tenant }) => tenant === name).reduce((sum, { holdMs }) => sum + holdMs, 0) / (4 * 4 * HOUR_MS);
+  t.ok(near(seatShare('a'), 0.6, 0.03), `${seatShare('a')}`);
+  t.ok(near(seatShare('b'), 0.2, 0.03), `${seatShare('b')}`);
+});
+
+t.test(
+  'M/D/1 at half load: half the time busy, and a mean wait of half a service (Pollaczek and Khinchine)',
+  async (t) => {
+    const untilMs = 20 * HOUR_MS;
+    const list = arrivals([{ ...ALONE, demand: 0.5 }], 1, untilMs, 1).map((arrival) => ({ ...arrival, holdMs: 1000 }));
+    const visits = await simulate(fifoUnbounded, list, { seats: 1, patienceMs: Infinity, untilMs: untilMs + 60_000 });
+    const window = { fromMs: 0, toMs: untilMs, seats: 1, patienceMs: Infinity };
+    const { goodput, timedOut, refused } = measure(visits, [], window);
+    t.ok(near(goodput, 0.5, 0.02), `busy ${goodput}`);
+    const wait = mean(visits.map(({ atMs, settledAt }) => settledAt - atMs));
+    t.ok(near(wait, 500, 0.05), `waits ${wait} ms`);
+    t.strictSame([timedOut, refused], [0, 0]);
+  },
+);
+
+for (const policy of ALL) {
+  t.test(`${policy.name}: one tenant alone under a light load is served all it asks`, async (t) => {
+    const list = arrivals([{ ...ALONE, demand: 0.5 }], 8, HOUR_MS, 2);
+    const visits = await simulate(policy, list, { seats: 8, patienceMs: 10_000, untilMs: HOUR_MS + 10_000 });
+    t.equal(visits.length, list.length);
+    t.ok(visits.every((visit) => inTime(visit, 10_000)));
+  });
+
+  t.test(`${policy.name}: never more seats taken than there are, and none idle while someone waits`, async (t) => {
+    const list = [...burst('a', 12, 0, 1000), ...burst('b', 3, 500, 700)];
+    const visits = await simulate(policy, list, { seats: 3, patienceMs: 60_000, untilMs: 60_000 });
+    const starts = visits.map(({ settledAt }) => settledAt);
+    t.ok(visits.every(({ fate }) => fate === 'seated'));
+    for (const at of starts) {
+      const busy = visits.filter(({ settledAt, holdMs }) => settledAt <= at && settledAt + holdMs > at).length;
+      t.equal(busy, 3, `at ${at}`);
+    }
+  });
+
+  t.test(`${policy.name}: the same run twice`, async (t) => {
+    const list = arrivals([{ ...ALONE, demand: 3 }], 4, 120_000, 5);
+    const run = () => simulate(policy, list, { seats: 4, patienceMs: 10_000, untilMs: 120_000 });
+    t.strictSame(await run(), await run());
+  });
+}
+
+t.test('FIFO under overload serves only clients who have left; a time to live spares that', async (t) => {
+  const list = arrivals([{ ...ALONE, demand: 2 }], 4, 600_000, 4);
+  const window = { fromMs: 60_000, toMs: 600_000, seats: 4, patienceMs: 10_000 };
+  const goodput = async (policy: Policy): Promise<number> =>
+    measure(await simulate(policy, list, { seats: 4, patienceMs: 10_000, untilMs: 610_000 }), [], window).goodput;
+  t.equal(await goodput(fifoUnbounded), 0);
+  t.ok((await goodput(fifoWithCap)) > 0.99);
+  t.ok((await goodput(roundRobin)) > 0.99);
+});
+
+t.test('the cap refuses at once, and the time to live drops at its end', async (t) => {
+  const visits = await simulate(fifoWithCap, burst('a', 10, 0, 30_000), {
+    seats: 1,
+    patienceMs: 10_000,
+    untilMs: 60_000,
+  });
+  t.strictSame(
+    visits.map(({ fate, settledAt }) => `${fate} ${settledAt}`),
+    ['seated 0', ...Array<string>(8).fill('dropped 10000'), 'refused 0'],
+  );
+});
+
+t.test('who was seated does not time out, and leaves its place to another', async (t) => {
+  const list = [...burst('a', 9, 0, 9000), ...burst('a', 1, 15_000, 1000)];
+  const visits = await simulate(fifoWithCap, list, { seats: 1, patienceMs: 10_000, untilMs: 60_000 });
+  t.strictSame(
+    visits.map(({ fate, settledAt }) => `${fate} ${settledAt}`),
+    ['seated 0', 'seated 9000', ...Array<string>(7).fill('dropped 10000'), 'seated 18000'],
+  );
+  const full = [...burst('a', 2, 0, 9000), ...burst('a', 9, 15_000, 1000)];
+  const late = await simulate(fifoWithCap, full, { seats: 1, patienceMs: 10_000, untilMs: 15_001 });
+  t.strictSame(
+    late.map(({ fate }) => fate),
+    ['seated', 'seated', ...Array<string>(8).fill('waiting'), 'refused'],
+  );
+});
+
+t.test('round robin gives requests in turn, VTC seat time', async (t) => {
+  const list = [...burst('long', 200, 0, 4000), ...burst('short', 800, 0, 1000)].map((arrival, i) => ({
+    ...arrival,
+    atMs: i / 1e3,
+  }));
+  const shares = async (policy: Policy): Promise<number> => {
+    const visits = await simulate(policy, list, { seats: 2, patienceMs: Infinity, untilMs: 300_000 });
+    const count = (name: string): number =>
+      visits.filter(({ tenant, fate, settledAt }) => tenant === name && fate === 'seated' && settledAt < 300_000)
+        .length;
+    return count('short') / count('long');
+  };
+  t.ok(near(await shares(roundRobin), 1, 0.1));
+  t.ok(near(await shares(vtc), 4, 0.1));
+});
+
+t.test('VTC lifts a tenant who comes late to the others, so that it cannot claim the past', async (t) => {
+  const list = [...burst('early', 100, 0, 1000), ...burst('late', 100, 20_500, 1000)];
+  const visits = await simulate(vtc, list, { seats: 1, patienceMs: Infinity, untilMs: 40_500 });
+  const served = visits.filter(({ tenant, settledAt }) => tenant === 'late' && settledAt <= 40_500).length;
+  t.ok(served >= 9 && served <= 11, `${served} of 20`);
+});
+
+t.test('a refused client comes back once, when it was told to, if it comes back at all', async (t) => {
+  const always: Policy = {
+    name: 'nobody',
+    open: () => ({
+      enter: () => ({ kind: 'refused', code: 'capacity_exceeded', reason: 'full', retryAfterMs: 3000 }),
+    }),
+  };
+  const simulation = { seats: 1, patienceMs: 10_000, untilMs: 60_000 };
+  const list = burst('a', 2, 1000, 500);
+  t.equal((await simulate(always, list, simulation)).length, 2);
+  const visits = await simulate(always, list, { ...simulation, comesBack: ({ retryAfterMs }) => retryAfterMs });
+  t.strictSame(
+    visits.map(({ atMs, retries }) => [atMs, retries?.atMs]),
+    [
+      [1000, undefined],
+      [1000, undefined],
+      [4000, 1000],
+      [4000, 1000],
+    ],
+  );
+  t.strictSame(measure(visits, [], { fromMs: 0, toMs: 60_000, seats: 1, patienceMs: 10_000 }).refused, 1);
+});
+
+function near(value: number, wanted: number, tolerance: number): boolean {
+  return Math.abs(value - wanted) <= tolerance * wanted;
+}
+
+function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
