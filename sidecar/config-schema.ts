@@ -150,7 +150,10 @@ export const configSchema: SettingSchema = section({
     ],
   },
   queue: section({
-    maxWaitMs: milliseconds('A request waits at most this long for a seat, its checks included. One that would wait longer is refused at once.', { default: 10_000 }),
+    maxWaitMs: milliseconds(
+      'A request waits at most this long for a seat, its checks included. One that would wait longer is refused at once.',
+      { default: 10_000 },
+    ),
     waitingPerSeat: integer('Requests that may wait, for each seat of the model.', {
       default: 8,
       minimum: 0,

@@ -4,13 +4,13 @@
  * Fair queuing (A. Demers, S. Keshav, S. Shenker, 1989; for seats: Kubernetes API Priority and Fairness) by a counter
  * that is charged as service happens (VTC: Y. Sheng et al., OSDI 2024). A tenant's virtual time V grows by
  * seats held x time / weight; the lowest V is served next. Seat time charges long prompts and long replies without
- * guessing a price. One that comes back from being idle is lifted to the lowest V of the active, so idleness saves up
- * nothing. Between tenants that always have somebody waiting, V differs by no more than 2 x seats x the longest hold
- * time, plus what prefix affinity may take out of turn (affinity.ts), whatever the load.
+ * guessing a price. One that begins to wait is lifted to where the queue stands (tenants.ts), so nothing is saved up by
+ * staying away. Between tenants that always have somebody waiting, V differs by no more than 2 x seats x the longest hold
+ * time / weight, plus what prefix affinity may take out of turn (affinity.ts), whatever the load.
  *
  * A request is refused on arrival when it would wait for nothing: the predicted wait Ŵ (forecast.ts) is held against
  * B = min(longest wait, deadline - now - H), with H what a request of its tenant takes (early rejection: Mooncake, FAST
- * 2025). Each tenant's prediction is corrected by its own hits and misses, so that about 3 in 100 of those let in wait in
+ * 2025). Each tenant's prediction is corrected by its own hits and misses, so that about 2 in 100 of those let in wait in
  * vain. Where a seat is free for the newcomer Ŵ is 0 and nobody is refused, however wrong H may be; nor is anybody
  * before the first lease has ended, since nothing can be foretold then.
  *
@@ -27,8 +27,8 @@
  * itself and never race it, since cancel() makes it settle.
  *
  * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may
- * pass both, for they were let in before); one timer a waiting request; MAX_TENANTS tenants. Operations are O(log n) but
- * for the prediction and the drop, which pass once over the active tenants (bench/results/admission.md).
+ * pass both, for they were let in before); one timer a waiting request; MAX_TENANTS tenants. Operations are O(log n + seats)
+ * but for prediction, drop and affinity, which pass over the active tenants (bench/results/admission.md).
  */
 import type { Clock } from '../clock.js';
 import { choose, type Shares } from './affinity.js';
@@ -50,7 +50,7 @@ import type {
   TicketOutcome,
 } from './seat-queue.js';
 
-/** Makes an empty queue that is fair between tenants. */
+/** Makes an empty queue. */
 export function createFairQueue(options: FairQueueOptions): FairSeatQueue {
   return new FairQueue(options);
 }
@@ -112,8 +112,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
 
   report(most: number): QueueReport {
     this.#accrue();
-    const { tenants } = this.#books;
-    return reportOf(this.snapshot(), tenants, most, (tenant) => this.#gate.predict(tenant, tenant.weight));
+    return reportOf(this.snapshot(), this.#books.tenants, most, (tenant) => this.#gate.predict(tenant, tenant.weight));
   }
 
   // Desk: what tickets ask for.
@@ -178,9 +177,9 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   }
 
   #dispatch(): void {
-    const { tenants } = this.#books;
+    const { seatable } = this.#books.tenants;
     while (this.#books.free > 0) {
-      const place = this.#books.returned ?? choose(tenants.seatable, this.#gate.forecast.usualMs, this.#shares);
+      const place = this.#books.returned ?? choose(seatable, this.#gate.forecast.usualMs, this.#shares);
       if (place === undefined) return;
       place.phase = 'granted';
       place.waitedMs += this.#clock.now() - place.readyAt;
@@ -233,8 +232,8 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
     place.disarm = this.#clock.after(Math.min(deadlineIn, waitIn), () => {
       this.#accrue();
       // A wait that a lost engine or slow checks made too long says nothing of predictions.
-      if (place.phase === 'ready' && !this.#books.paused)
-        this.#gate.forecast.waited(place, this.#books.tenantOf(place), true);
+      const telling = place.phase === 'ready' && !this.#books.paused;
+      if (telling) this.#gate.forecast.waited(place, this.#books.tenantOf(place), true);
       this.#refuse(place, reason);
     });
   }

@@ -129,6 +129,16 @@ t.test('lift: nor does running a little while others run much', async (t) => {
   t.equal(desk.virtual('b'), desk.virtual('a'));
 });
 
+t.test('lift: nor is it to the level of one that only ever runs', async (t) => {
+  const desk = new Desk(3, { maxWaitMs: 100_000 });
+  await desk.seat(desk.wait('ever', { weight: 16 }));
+  for (let i = 0; i < 3; i += 1) await desk.serve('a', 5000);
+  await desk.seat(desk.wait('a'));
+  desk.wait('b');
+  t.equal(desk.virtual('a'), 15_000);
+  t.equal(desk.virtual('b'), 15_000);
+});
+
 t.test('lift: no debt outlives the contention that it came from', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 100_000 });
   await desk.serve('a', 50_000);
@@ -194,6 +204,21 @@ t.test('predicted: the deadline counts, less what a request takes; not where a s
   desk.enter('a', { deadlineAt: deadlineAt(6000) }).cancel();
   lease.release('failed');
   desk.enter('a', { deadlineAt: deadlineAt(1) });
+
+  const wide = new Desk(2);
+  await wide.serve('a', 60_000);
+  await wide.seat(wide.wait('a'));
+  wide.enter('a', { deadlineAt: wide.clock.now() + 1 });
+});
+
+t.test('predicted: who was charged more waits for others to catch up', async (t) => {
+  const desk = new Desk();
+  await desk.serve('a', 1000);
+  await desk.seat(desk.wait('a'));
+  for (let i = 0; i < 4; i += 1) desk.wait('b');
+  desk.clock.advance(1500);
+  // Of b's 4 s what it is owed: a's next 1 s and the 1.5 s that a is ahead; and 1 s until the seat is free.
+  t.match(desk.queue.report(1).tenants, [{ tenant: 'a', predictedWaitMs: 3500 }]);
 });
 
 t.test(
@@ -206,6 +231,12 @@ t.test(
     desk.clock.advance(1400);
     lease.release('done');
     t.match(desk.ask('new'), { reason: 'predicted' });
+
+    const other = new Desk();
+    await other.serve('a', 3000);
+    await other.seat(other.wait('a'));
+    other.wait('new');
+    t.match(other.queue.report(2).tenants[1], { tenant: 'new', holdMs: null, predictedWaitMs: 6000 });
   },
 );
 
@@ -315,12 +346,18 @@ t.test('affinity: a head close behind goes first when a free sequence holds enou
 });
 
 t.test('affinity: a tenth of the prompt at least', async (t) => {
-  const desk = new Desk(1, {}, { shares: () => 300 });
-  const lease = await desk.seat(desk.wait('b'));
-  const [a, b] = [desk.wait('a'), desk.enter('b')];
-  b.ready({ promptTokens: 3001, maxTokens: 1, prefix: Uint32Array.of(1) });
-  desk.clock.advance(10);
-  t.same(await desk.turns(lease, { a, b }, 0), ['a', 'b']);
+  for (const [promptTokens, order] of [
+    [3000, ['b', 'a']],
+    [3001, ['a', 'b']],
+  ] as const) {
+    const desk = new Desk(1, {}, { shares: () => 300 });
+    await desk.serve('b', 1000);
+    const lease = await desk.seat(desk.wait('b'));
+    const [a, b] = [desk.wait('a'), desk.enter('b')];
+    b.ready({ promptTokens, maxTokens: 1, prefix: Uint32Array.of(1) });
+    desk.clock.advance(10);
+    t.same(await desk.turns(lease, { a, b }, 0), order);
+  }
 });
 
 t.test('a request that is still checked, or turns out too large, blocks nobody', async (t) => {

@@ -24,6 +24,21 @@ t.test('backlogged tenants get the same seat time, however long their requests a
   t.ok(fairness !== null && fairness >= 0.99, `as told to operators: ${fairness}`);
 });
 
+t.test('the fairness index leaves out those that had nobody to seat', async (t) => {
+  const world = new SeatWorld(7, { seats: 3 });
+  t.equal(world.queue.report(1).fairness, null);
+  const entry = { tenant: 'alone', weight: 4, bytes: 1, seatsWanted: 2 };
+  const ticket = world.queue.enter(entry);
+  if ('kind' in ticket) throw new Error(ticket.reason);
+  ticket.ready({ promptTokens: 1, maxTokens: 1 });
+  const outcome = await ticket.outcome;
+  t.ok(outcome.kind === 'seated' && outcome.lease.grow(), 'two seats all the time');
+  for (const tenant of ['a', 'b']) world.offer({ tenant, holdMs: 200, everyMs: everyMs(200, 2, 1) });
+  await world.run(4 * MINUTE);
+  const { fairness } = world.queue.report(1);
+  t.ok(fairness !== null && fairness > 0.99, `${fairness}`);
+});
+
 t.test('light tenants are served inside their budget beside one at four times the load', async (t) => {
   const world = new SeatWorld(2);
   world.offer({ tenant: 'heavy', holdMs: 1500, everyMs: everyMs(1500, 4), deadlineMs: 8000 });
