@@ -1,5 +1,6 @@
 import { Line } from './line.js';
 import type { Place } from './place.js';
+import type { ReleaseReason } from './seat-queue.js';
 import type { Tenant } from './tenant.js';
 import { Tenants } from './tenants.js';
 
@@ -10,12 +11,21 @@ import { Tenants } from './tenants.js';
  */
 export class Books {
   readonly tenants = new Tenants();
+  /** Seats of the engine, and whether it is away. */
+  seats: number;
+  paused = false;
+  /** Leases ended, by how. */
+  readonly released: Partial<Record<ReleaseReason | 'given-back', number>> = {};
   /** Their engine was lost: before all others, in the order of entering. */
   readonly #returned = new Line<Place>();
   #waiting = 0;
   #bytes = 0;
   #busy = 0;
   #now = 0;
+
+  constructor(seats: number) {
+    this.seats = seats;
+  }
 
   /** Requests that wait. */
   get waiting(): number {
@@ -30,6 +40,11 @@ export class Books {
   /** Seats held. */
   get busy(): number {
     return this.#busy;
+  }
+
+  /** Seats that nobody holds; none while the engine is away. */
+  get free(): number {
+    return this.paused ? 0 : Math.max(0, this.seats - this.#busy);
   }
 
   /** The first of the returned. */
@@ -48,6 +63,11 @@ export class Books {
 
   tenantOf({ entry }: Place): Tenant {
     return this.tenants.known(entry.tenant);
+  }
+
+  /** A lease ended. */
+  count(how: ReleaseReason | 'given-back'): void {
+    this.released[how] = (this.released[how] ?? 0) + 1;
   }
 
   /** Charges seat time up to `now`. */

@@ -33,9 +33,10 @@
 import type { Clock } from '../clock.js';
 import { choose, type Shares } from './affinity.js';
 import { Books } from './books.js';
-import { Gate, type FairQueueConfig, type Seats } from './gate.js';
+import type { FairQueueOptions } from './fair-queue-options.js';
+import { Gate } from './gate.js';
 import { Place, type Desk } from './place.js';
-import { reportOf } from './report.js';
+import { reportOf, snapshotOf } from './report.js';
 import { SeatLease, type Bank } from './seat-lease.js';
 import type {
   Entry,
@@ -49,17 +50,6 @@ import type {
   TicketOutcome,
 } from './seat-queue.js';
 
-export interface FairQueueOptions {
-  readonly clock: Clock;
-  /** From 0 to 1, for the spread of retries. */
-  readonly random: () => number;
-  readonly config: FairQueueConfig;
-  /** Seats to begin with; `pause` at once when the engine is not there yet. */
-  readonly seats: number;
-  /** What the engine's free sequences hold of a prompt; absent: affinity plays no part. */
-  readonly shares?: Shares;
-}
-
 /** Makes an empty queue that is fair between tenants. */
 export function createFairQueue(options: FairQueueOptions): FairSeatQueue {
   return new FairQueue(options);
@@ -69,27 +59,24 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   readonly #clock: Clock;
   readonly #maxWaitMs: number;
   readonly #shares: Shares | undefined;
-  readonly #books = new Books();
+  readonly #books: Books;
   readonly #gate: Gate;
-  readonly #released: Partial<Record<ReleaseReason | 'given-back', number>> = {};
-  #seats: number;
   #entered = 0;
-  #paused = false;
   #draining = false;
 
   constructor({ clock, random, config, seats, shares }: FairQueueOptions) {
     this.#clock = clock;
     this.#maxWaitMs = config.maxWaitMs;
+    this.#books = new Books(seats);
     this.#gate = new Gate(this.#books, config, random);
-    this.#seats = seats;
     this.#shares = shares;
   }
 
   enter(entry: Entry): Ticket | Refused {
     const now = this.#accrue();
     const tenant = this.#books.tenants.arriving(entry.tenant, entry.weight);
-    if (this.#draining) return this.#gate.refuse('drain', tenant, this.#stand);
-    const verdict = this.#gate.judge(entry, tenant, this.#stand, now);
+    if (this.#draining) return this.#gate.refuse('drain', tenant);
+    const verdict = this.#gate.judge(entry, tenant, now);
     if (verdict.kind === 'refused') return verdict;
     for (const place of verdict.dropped) this.#refuse(place, 'dropped');
     this.#entered += 1;
@@ -103,13 +90,13 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
 
   pause(): void {
     this.#accrue();
-    this.#paused = true;
+    this.#books.paused = true;
   }
 
   resume(seats: number): void {
     this.#accrue();
-    this.#seats = seats;
-    this.#paused = false;
+    this.#books.seats = seats;
+    this.#books.paused = false;
     this.#dispatch();
   }
 
@@ -120,25 +107,13 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   }
 
   snapshot(): QueueSnapshot {
-    const { busy, waiting, bytes, tenants } = this.#books;
-    return {
-      seats: this.#seats,
-      busy,
-      waiting,
-      waitingBytes: bytes,
-      paused: this.#paused,
-      tenants: Array.from(tenants.active, (tenant) => {
-        return { tenant: tenant.name, waiting: tenant.waiting, running: tenant.running };
-      }),
-      refused: this.#gate.refused,
-      released: { ...this.#released },
-    };
+    return snapshotOf(this.#books, this.#gate.refused);
   }
 
   report(most: number): QueueReport {
     this.#accrue();
     const { tenants } = this.#books;
-    return reportOf(this.snapshot(), tenants, most, (tenant) => this.#gate.predict(tenant, tenant.weight, this.#stand));
+    return reportOf(this.snapshot(), tenants, most, (tenant) => this.#gate.predict(tenant, tenant.weight));
   }
 
   // Desk: what tickets ask for.
@@ -164,7 +139,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
 
   take(place: Place): boolean {
     this.#accrue();
-    if (this.#free < 1 || this.#books.claimedBefore(place)) return false;
+    if (this.#books.free < 1 || this.#books.claimedBefore(place)) return false;
     this.#books.hold(place, 1);
     return true;
   }
@@ -180,7 +155,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
     const tenant = this.#books.tenantOf(place);
     place.phase = 'over';
     this.#books.hold(place, -seats);
-    this.#count(reason);
+    this.#books.count(reason);
     this.#gate.forecast.ended(place, tenant, reason);
     this.#dispatch();
   }
@@ -188,20 +163,12 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   takeBack(place: Place, seats: number): Promise<TicketOutcome> {
     this.#accrue();
     const outcome = place.promise();
-    this.#count('given-back');
+    this.#books.count('given-back');
     const lost = place.returned ? 'engine-lost' : undefined;
     place.returned = true;
     this.#comeBack(place, seats, lost);
     this.#dispatch();
     return outcome;
-  }
-
-  get #free(): number {
-    return this.#paused ? 0 : Math.max(0, this.#seats - this.#books.busy);
-  }
-
-  get #stand(): Seats {
-    return { all: this.#seats, free: this.#free };
   }
 
   #accrue(): number {
@@ -212,7 +179,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
 
   #dispatch(): void {
     const { tenants } = this.#books;
-    while (this.#free > 0) {
+    while (this.#books.free > 0) {
       const place = this.#books.returned ?? choose(tenants.seatable, this.#gate.forecast.usualMs, this.#shares);
       if (place === undefined) return;
       place.phase = 'granted';
@@ -228,7 +195,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   #deliver(place: Place): void {
     if (place.phase !== 'granted') return;
     const now = this.#accrue();
-    if (this.#paused) {
+    if (this.#books.paused) {
       this.#comeBack(place, 1);
       return;
     }
@@ -247,7 +214,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
       place.queuedAt = now;
       this.#books.comeBack(place);
       this.#arm(place);
-    } else this.#settle(place, this.#gate.refuse(refused, this.#books.tenantOf(place), this.#stand));
+    } else this.#settle(place, this.#gate.refuse(refused, this.#books.tenantOf(place)));
     this.#books.hold(place, -seats);
   }
 
@@ -266,7 +233,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
     place.disarm = this.#clock.after(Math.min(deadlineIn, waitIn), () => {
       this.#accrue();
       // A wait that a lost engine or slow checks made too long says nothing of predictions.
-      if (place.phase === 'ready' && !this.#paused)
+      if (place.phase === 'ready' && !this.#books.paused)
         this.#gate.forecast.waited(place, this.#books.tenantOf(place), true);
       this.#refuse(place, reason);
     });
@@ -275,15 +242,11 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   #refuse(place: Place, reason: RefusalReason): void {
     const tenant = this.#books.tenantOf(place);
     this.#leave(place, 'nowhere');
-    this.#settle(place, this.#gate.refuse(reason, tenant, this.#stand));
+    this.#settle(place, this.#gate.refuse(reason, tenant));
   }
 
   #settle(place: Place, outcome: TicketOutcome): void {
     place.phase = 'over';
     place.settle(outcome);
-  }
-
-  #count(reason: ReleaseReason | 'given-back'): void {
-    this.#released[reason] = (this.#released[reason] ?? 0) + 1;
   }
 }

@@ -1,25 +1,11 @@
 import type { Books } from './books.js';
 import { victims } from './drop.js';
+import type { FairQueueConfig } from './fair-queue-options.js';
 import { Forecast } from './forecast.js';
 import type { Place } from './place.js';
 import { Refusals } from './refusals.js';
 import type { Entry, Refused, RefusalReason } from './seat-queue.js';
 import type { Tenant } from './tenant.js';
-
-export interface FairQueueConfig {
-  /** The longest wait from `enter` to a seat, ms. */
-  readonly maxWaitMs: number;
-  /** Requests that may wait, per seat. */
-  readonly waitingPerSeat: number;
-  /** Body bytes that all waiting requests may hold together. */
-  readonly waitingBytes: number;
-}
-
-/** The engine's seats now: all, and those that nobody holds (0 while it is away). */
-export interface Seats {
-  readonly all: number;
-  readonly free: number;
-}
 
 export interface Admitted {
   readonly kind: 'admitted';
@@ -49,37 +35,38 @@ export class Gate {
   }
 
   /** Judges a newcomer of `tenant`, which is charged up to `now`. */
-  judge(entry: Entry, tenant: Tenant, seats: Seats, now: number): Admitted | Refused {
-    if (entry.deadlineAt !== undefined && entry.deadlineAt <= now) return this.refuse('deadline', tenant, seats);
-    const predictedMs = this.forecast.knows ? this.predict(tenant, entry.weight, seats) : undefined;
+  judge(entry: Entry, tenant: Tenant, now: number): Admitted | Refused {
+    if (entry.deadlineAt !== undefined && entry.deadlineAt <= now) return this.refuse('deadline', tenant);
+    const predictedMs = this.forecast.knows ? this.predict(tenant, entry.weight) : undefined;
     const budgetMs = this.forecast.budgetMs(tenant, now, entry.deadlineAt);
     // A retry has a time of its own, as long as this one had.
-    if (predictedMs !== undefined && predictedMs > budgetMs) return this.refuse('predicted', tenant, seats, budgetMs);
+    if (predictedMs !== undefined && predictedMs > budgetMs) return this.refuse('predicted', tenant, budgetMs);
     // Whoever will find a free seat does not wait for one: it only passes through the room.
-    const places = this.#books.waiting + 1 - (this.#config.waitingPerSeat * seats.all + seats.free);
+    const { waiting, seats, free } = this.#books;
+    const places = waiting + 1 - (this.#config.waitingPerSeat * seats + free);
     const bytes = this.#books.bytes + entry.bytes - this.#config.waitingBytes;
     // One comes, one goes: those past the bound were let in when there was more room.
     const lack = { places: Math.min(places, 1), bytes };
     const dropped = victims(this.#books.tenants.active, tenant, entry.bytes, lack);
-    if (dropped === undefined) return this.refuse(places > 0 ? 'full' : 'bytes', tenant, seats);
+    if (dropped === undefined) return this.refuse(places > 0 ? 'full' : 'bytes', tenant);
     return { kind: 'admitted', predictedMs, dropped };
   }
 
   /** How long a newcomer of `tenant` would wait, ms (Ŵ): not at all where a seat is free for it and all who wait. */
-  predict(tenant: Tenant, weight: number, seats: Seats): number {
-    return seats.free > this.#books.waiting ? 0 : this.forecast.waitMs(tenant, weight, seats.all);
+  predict(tenant: Tenant, weight: number): number {
+    const { waiting, seats, free } = this.#books;
+    return free > waiting ? 0 : this.forecast.waitMs(tenant, weight, seats);
   }
 
   /** A refusal. `budgetMs`: how long the next try may wait. */
-  refuse(reason: RefusalReason, tenant: Tenant, seats: Seats, budgetMs = this.#config.maxWaitMs): Refused {
-    return this.#refusals.make(reason, this.#retryMs(reason, tenant, seats, budgetMs));
+  refuse(reason: RefusalReason, tenant: Tenant, budgetMs = this.#config.maxWaitMs): Refused {
+    return this.#refusals.make(reason, this.#retryMs(reason, tenant, budgetMs));
   }
 
-  #retryMs(reason: RefusalReason, tenant: Tenant, seats: Seats, budgetMs: number): number {
-    const waitMs = this.predict(tenant, tenant.weight, seats);
+  #retryMs(reason: RefusalReason, tenant: Tenant, budgetMs: number): number {
+    if (reason === 'drain') return 0;
+    const waitMs = this.predict(tenant, tenant.weight);
     switch (reason) {
-      case 'drain':
-        return 0;
       case 'full':
       case 'bytes':
       case 'dropped':

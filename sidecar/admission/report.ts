@@ -1,6 +1,18 @@
+import type { Books } from './books.js';
 import type { QueueReport, QueueSnapshot, TenantReport } from './seat-queue.js';
 import type { Tenant } from './tenant.js';
 import type { Tenants } from './tenants.js';
+
+/** What decisions are made by. */
+export function snapshotOf(
+  { seats, busy, waiting, bytes, paused, tenants, released }: Books,
+  refused: QueueSnapshot['refused'],
+): QueueSnapshot {
+  const active = Array.from(tenants.active, (tenant) => {
+    return { tenant: tenant.name, waiting: tenant.waiting, running: tenant.running };
+  });
+  return { seats, busy, waiting, waitingBytes: bytes, paused, tenants: active, refused, released: { ...released } };
+}
 
 /** The queue in full, with the `most` tenants that held seats longest by name. */
 export function reportOf(

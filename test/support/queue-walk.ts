@@ -1,4 +1,4 @@
-import type { FairQueueOptions } from '../../sidecar/admission/fair-queue.js';
+import type { FairQueueOptions } from '../../sidecar/admission/fair-queue-options.js';
 import type {
   Lease,
   Refused,
@@ -57,7 +57,13 @@ export class QueueWalk {
 
   constructor(make: (options: FairQueueOptions) => SeatQueue, seats: number) {
     this.#seats = seats;
-    this.#queue = make({ clock: this.#clock, random: () => 0.5, config: CONFIG, seats, shares: (prefix) => prefix[0] ?? 0 });
+    this.#queue = make({
+      clock: this.#clock,
+      random: () => 0.5,
+      config: CONFIG,
+      seats,
+      shares: (prefix) => prefix[0] ?? 0,
+    });
   }
 
   /** Returns what to wait for, if anything: without a promise the next event comes before any outcome is delivered. */

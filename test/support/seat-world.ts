@@ -1,4 +1,5 @@
-import { createFairQueue, type FairQueueOptions } from '../../sidecar/admission/fair-queue.js';
+import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
+import type { FairQueueOptions } from '../../sidecar/admission/fair-queue-options.js';
 import type { FairSeatQueue, Lease, QueueReport, Refused } from '../../sidecar/admission/seat-queue.js';
 import { FakeClock } from './fake-clock.js';
 

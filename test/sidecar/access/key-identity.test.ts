@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { KeyFile, StoredKey } from '../../../sidecar/access/key-file.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
-import { mayCall, mayUse, type Caller, type Denied } from '../../../sidecar/access/identity.js';
+import { classOf, mayCall, mayUse, type Caller, type Denied } from '../../../sidecar/access/identity.js';
 import { makeKey } from '../../support/keys.js';
 
 const NOW = Date.parse('2026-06-01T00:00:00Z');
@@ -33,6 +33,13 @@ t.test('a good key names its account, models and weight', async (t) => {
     weight: 4,
   });
   t.match(await ask({ weight: 16 }), { weight: 16 });
+  t.match(await ask({ class: 'interactive' }), { weight: 16 });
+  t.match(await ask({ class: 'standard' }), { weight: 4 });
+  t.match(await ask({ class: 'batch' }), { weight: 1 });
+});
+
+t.test('a weight has the name of the highest class that it reaches', async (t) => {
+  t.same([1, 3, 4, 16, 20].map(classOf), ['batch', 'batch', 'standard', 'interactive', 'interactive']);
 });
 
 t.test('each of several keys is its own', async (t) => {

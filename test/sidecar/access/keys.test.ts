@@ -61,6 +61,8 @@ t.test('a file that cannot be used says why in one line', async (t) => {
     hashless: [JSON.stringify({ version: 1, keys: [hashless] }), /^keys: keys\[0\]/],
     hash: [content({ hash: 'short' }), /^keys: keys\[0\]\.hash /],
     weight: [content({ weight: 5 }), /^keys: keys\[0\]\.weight /],
+    class: [content({ class: 'gold' }), /^keys: keys\[0\]\.class /],
+    both: [content({ class: 'batch', weight: 1 }), /^keys: .* has a class and a weight/],
     zone: [content({ expires: '2026-01-01T00:00:00' }), /^keys: keys\[0\]\.expires /],
     month: [content({ expires: '2026-13-01T00:00:00Z' }), /^keys: k names a time that does not exist/],
     twins: [JSON.stringify({ version: 1, keys: [stored, stored] }), /^keys: two keys have one id/],

@@ -1,7 +1,7 @@
 /** Each rule of the discipline, alone: without it one of these fails. */
 import t from 'tap';
-import { createFairQueue, type FairQueueOptions } from '../../../sidecar/admission/fair-queue.js';
-import type { FairQueueConfig } from '../../../sidecar/admission/gate.js';
+import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
+import type { FairQueueConfig, FairQueueOptions } from '../../../sidecar/admission/fair-queue-options.js';
 import type { Entry, FairSeatQueue, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
 

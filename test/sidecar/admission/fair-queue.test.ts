@@ -1,6 +1,6 @@
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { FairQueueConfig } from '../../../sidecar/admission/gate.js';
+import type { FairQueueConfig } from '../../../sidecar/admission/fair-queue-options.js';
 import type { Entry, Lease, Refused, SeatQueue, Ticket, TicketOutcome } from '../../../sidecar/admission/seat-queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
 

@@ -82,7 +82,15 @@ t.test('queues are read at each scrape', async (t) => {
   const metrics = new Metrics(['m']);
   let busy = 1;
   const others = { tenants: 0, waiting: 0, running: 0, seatMs: 0 };
-  const read = (): QueueReading => ({ seats: 8, busy, waiting: 2, waitingBytes: 300, fairness: null, tenants: [], others });
+  const read = (): QueueReading => ({
+    seats: 8,
+    busy,
+    waiting: 2,
+    waitingBytes: 300,
+    fairness: null,
+    tenants: [],
+    others,
+  });
   metrics.watchQueue('m', read);
   t.strictSame(await lines(metrics, 'seats'), ['seats{model="m"} 8', 'seats_busy{model="m"} 1']);
   busy = 5;

@@ -1,0 +1,34 @@
+/** Overload as callers and operators see it. */
+import t from 'tap';
+import { errorOf } from '../support/error-answer.js';
+import { ACME, chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
+
+const CHAT = '/v1/chat/completions';
+
+t.test('a trusted caller’s deadline ends its wait', async (t) => {
+  const models = [{ id: 'm', kind: 'chat', seats: 1 }] as const;
+  const config = { request: { trustDeadlineHeader: true } };
+  const sidecar = await InProcess.start(t, { models, config });
+  await sidecar.begin(CHAT, chatBody('m', 'hold'));
+  await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
+  const answer = await sidecar.post(CHAT, chatBody('m', 'echo'), { 'x-ra-deadline-ms': '50' });
+  t.equal(answer.status, 504);
+  t.equal(errorOf(answer).code, 'timeout');
+  t.ok(Number(answer.field('Retry-After')) >= 1);
+});
+
+t.test('the operators’ page shows who waits and who runs', async (t) => {
+  const sidecar = await InProcess.start(t, { models: [{ id: 'm', kind: 'chat', seats: 1 }] });
+  await sidecar.begin(CHAT, chatBody('m', 'hold'));
+  await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
+  await sidecar.begin(CHAT, chatBody('m', 'hold'), { 'x-ra-deadline-ms': '1' });
+  await sidecar.until('ra_sidecar_waiting_requests{model="m"}', 1);
+  const page = await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/admission`);
+  t.equal(page.status, 200);
+  t.match(await page.json(), {
+    models: [
+      { model: 'm', seats: 1, busy: 1, waiting: 1, accounts: [{ account: ACME.account, waiting: 1, running: 1 }] },
+    ],
+  });
+  t.equal((await sidecar.ask('GET', '/admission', JSON_HEADERS)).status, 404, 'it is not public');
+});

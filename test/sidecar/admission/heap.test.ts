@@ -1,0 +1,67 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { Heap, HeapNode } from '../../../sidecar/admission/heap.js';
+
+interface Member {
+  rank: number;
+  readonly node: HeapNode<Member>;
+}
+
+function member(rank: number): Member {
+  const made: { rank: number; node?: HeapNode<Member> } = { rank };
+  return Object.assign(made, { node: new HeapNode<Member>(made as Member) });
+}
+
+t.test('whatever comes, goes and moves, the first is the lowest', async () => {
+  const move = fc.tuple(fc.nat({ max: 15 }), fc.nat({ max: 99 }), fc.boolean());
+  fc.assert(
+    fc.property(fc.array(move, { maxLength: 200 }), (moves) => {
+      const heap = new Heap<Member>((a, b) => a.rank < b.rank);
+      const model = new Map<number, Member>();
+      for (const [who, rank, goes] of moves) {
+        const found = model.get(who);
+        if (found === undefined) {
+          const fresh = member(rank);
+          model.set(who, fresh);
+          heap.add(fresh.node);
+        } else if (goes) {
+          model.delete(who);
+          heap.remove(found.node);
+          heap.remove(found.node);
+        } else {
+          found.rank = rank;
+          heap.moved(found.node);
+        }
+        check(heap, [...model.values()]);
+      }
+    }),
+    { numRuns: 500 },
+  );
+});
+
+function check(heap: Heap<Member>, members: readonly Member[]): void {
+  const ranks = (found: Iterable<Member>): string =>
+    Array.from(found, ({ rank }) => rank)
+      .sort()
+      .join();
+  if (heap.size !== members.length || ranks(heap) !== ranks(members)) throw new Error('other members');
+  const lowest = (of: readonly Member[]): number | undefined =>
+    of.length ? Math.min(...of.map((m) => m.rank)) : undefined;
+  if (heap.first?.rank !== lowest(members)) throw new Error('not the lowest first');
+  for (const one of members) {
+    const rest = members.filter((other) => other !== one);
+    if (heap.firstBut(one.node)?.rank !== lowest(rest)) throw new Error('not the lowest of the others');
+  }
+  const near = (limit: number): Member[] => members.filter(({ rank }) => rank <= limit);
+  if (ranks(heap.front(({ rank }) => rank <= 50, 99)) !== ranks(near(50))) throw new Error('not all that are near');
+  if (heap.front(() => true, 3).length !== Math.min(3, members.length)) throw new Error('not as many as asked');
+}
+
+t.test('one that stands in no heap is left alone', async (t) => {
+  const heap = new Heap<Member>((a, b) => a.rank < b.rank);
+  const { node } = member(1);
+  heap.remove(node);
+  heap.moved(node);
+  t.equal(heap.size, 0);
+  t.equal(heap.firstBut(node), undefined);
+});

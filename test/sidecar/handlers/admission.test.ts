@@ -1,0 +1,63 @@
+import t from 'tap';
+import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
+import { admission } from '../../../sidecar/handlers/admission.js';
+import type { HostedModel } from '../../../sidecar/handlers/services.js';
+import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { FakeEngine } from '../../support/fake-engine.js';
+
+t.test('the page names the busiest hundred accounts of each model and adds up the others', async (t) => {
+  const clock = new FakeClock();
+  const config = { maxWaitMs: 1e9, waitingPerSeat: 1000, waitingBytes: 10_000 };
+  const queue = createFairQueue({ clock, random: () => 0, config, seats: 1 });
+  const enter = (tenant: string): void => {
+    const ticket = queue.enter({ tenant, weight: 4, bytes: 7, seatsWanted: 1, user: 'secret' });
+    if ('kind' in ticket) throw new Error(ticket.reason);
+    ticket.ready({ promptTokens: 1, maxTokens: 1 });
+    void ticket.outcome.then((outcome) => {
+      if (outcome.kind !== 'seated') return;
+      clock.advance(1000);
+      outcome.lease.release('done');
+    });
+  };
+  enter('acme');
+  for (let i = 0; i < 4; i += 1) await Promise.resolve();
+  queue.pause();
+  for (let i = 0; i < 101; i += 1) enter(`t${i}`);
+  enter('acme');
+
+  const model: HostedModel = { id: 'm', kind: 'chat', ownedBy: 'x', created: 1, engine: new FakeEngine(), queue };
+  let reply: Reply | undefined;
+  const exchange = { reply: (given: Reply) => (reply = given) };
+  admission(exchange as Pick<Exchange, 'reply'> as Exchange, { models: new Map([['m', model]]) });
+  t.equal(reply?.status, 200);
+  const page = JSON.parse(String(reply?.body)) as { models: { accounts: object[] }[] };
+  const [first, ...more] = page.models;
+  t.equal(more.length, 0);
+  const { accounts = [], ...rest } = first ?? {};
+  t.strictSame(rest, {
+    model: 'm',
+    seats: 1,
+    busy: 0,
+    waiting: 102,
+    waitingBytes: 714,
+    paused: true,
+    fairness: null,
+    refused: {},
+    released: { done: 1 },
+    others: { accounts: 2, waiting: 2, running: 0, seatMs: 0 },
+  });
+  t.equal(accounts.length, 100);
+  t.strictSame(accounts[0], {
+    account: 'acme',
+    weight: 4,
+    waiting: 1,
+    running: 0,
+    virtualMs: 250,
+    seatMs: 1000,
+    holdMs: 1000,
+    calibration: 1,
+    predictedWaitMs: 102_000,
+  });
+  t.notMatch(reply?.body, 'secret');
+});

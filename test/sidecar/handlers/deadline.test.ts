@@ -1,0 +1,26 @@
+import t from 'tap';
+import { timeAllowed } from '../../../sidecar/handlers/deadline.js';
+
+function allowed(header: string | undefined, timeoutMs: number, trustDeadlineHeader: boolean): number | undefined {
+  const head = { header: (name: string) => (name === 'x-ra-deadline-ms' ? header : undefined) };
+  return timeAllowed(head, { timeoutMs, trustDeadlineHeader });
+}
+
+t.test('the header of a caller that is not trusted says nothing', async (t) => {
+  t.equal(allowed('50', 0, false), undefined);
+  t.equal(allowed('50', 1000, false), 1000);
+});
+
+t.test('of two times the shorter one counts', async (t) => {
+  t.equal(allowed(undefined, 0, true), undefined);
+  t.equal(allowed(undefined, 1000, true), 1000);
+  t.equal(allowed('50', 0, true), 50);
+  t.equal(allowed('50', 1000, true), 50);
+  t.equal(allowed('5000', 1000, true), 1000);
+});
+
+t.test('what is no whole number of milliseconds is taken for none', async (t) => {
+  for (const header of ['', '0', '-5', '1.5', '1e3', ' 50', '50, 60', 'soon', '123456789']) {
+    t.equal(allowed(header, 1000, true), 1000, header);
+  }
+});
