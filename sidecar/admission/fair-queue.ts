@@ -28,7 +28,7 @@
  *
  * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may
  * pass both, for they were let in before); one timer a waiting request; MAX_TENANTS tenants. Operations are O(log n + seats)
- * but for prediction, drop and affinity, which pass over the active tenants (bench/results/admission.md).
+ * but for prediction, drop and affinity, which pass over the active tenants (bench/results/admission-operations.md).
  */
 import type { Clock } from '../clock.js';
 import { choose, type Shares } from './affinity.js';
