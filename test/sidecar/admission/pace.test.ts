@@ -1,6 +1,6 @@
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { Lease } from '../../../sidecar/admission/seat-queue.js';
+import type { Lease, Ticket } from '../../../sidecar/admission/seat-queue.js';
 import { Pace } from '../../../sidecar/admission/pace.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
@@ -33,30 +33,61 @@ t.test('it follows a change of pace', async (t) => {
   t.ok(pace.waitMs(9) > 2950 && pace.waitMs(9) <= 3000);
 });
 
-t.test('the time in which the engine was away is not taken for a slow pace', async (t) => {
+/** A queue of one seat, each request of `a` holding it for 100 ms. */
+function oneSeat() {
   const clock = new FakeClock();
   const config = { maxWaitMs: 600_000, waitingPerSeat: 100, waitingBytes: 1e6 };
   const queue = createFairQueue({ clock, random: () => 0.5, config, seats: 1 });
   const leases: Lease[] = [];
-  for (let i = 0; i < 20; i += 1) {
-    const ticket = queue.enter({ tenant: 'a', weight: 1, bytes: 1, seatsWanted: 1 });
-    if ('kind' in ticket) throw new Error('refused');
-    void ticket.outcome.then((outcome) => outcome.kind === 'seated' && leases.push(outcome.lease));
-    ticket.ready({ promptTokens: 1, maxTokens: 1 });
-  }
-  const serve = async (): Promise<void> => {
-    await new Promise((resolve) => setImmediate(resolve));
-    clock.advance(100);
-    leases.shift()?.release('done');
+  const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  return {
+    clock,
+    queue,
+    leases,
+    settled,
+    enter: (): Ticket => {
+      const ticket = queue.enter({ tenant: 'a', weight: 1, bytes: 1, seatsWanted: 1 });
+      if ('kind' in ticket) throw new Error('refused');
+      void ticket.outcome.then((outcome) => outcome.kind === 'seated' && leases.push(outcome.lease));
+      ticket.ready({ promptTokens: 1, maxTokens: 1 });
+      return ticket;
+    },
+    serve: async (times: number): Promise<void> => {
+      for (let i = 0; i < times; i += 1) {
+        await settled();
+        clock.advance(100);
+        leases.shift()?.release('done');
+      }
+      await settled();
+    },
+    predicted: (): number => queue.report(1).tenants[0]!.predictedWaitMs,
   };
-  for (let i = 0; i < 5; i += 1) await serve();
-  await new Promise((resolve) => setImmediate(resolve));
+}
+
+t.test('the time in which the engine was away is not taken for a slow pace', async (t) => {
+  const { clock, queue, leases, enter, serve, predicted } = oneSeat();
+  for (let i = 0; i < 20; i += 1) enter();
+  await serve(5);
   queue.pause();
   leases.shift()?.release('engine-lost');
   clock.advance(60_000);
   queue.resume(1);
-  for (let i = 0; i < 5; i += 1) await serve();
-  const waiting = queue.snapshot().waiting;
+  await serve(5);
+  const { waiting } = queue.snapshot();
   t.ok(waiting > 5);
-  t.ok(queue.report(1).tenants[0]!.predictedWaitMs < 150 * (waiting + 2));
+  t.ok(predicted() < 150 * (waiting + 2), `${predicted()} ms`);
+});
+
+t.test('nor is the time after those who waited left', async (t) => {
+  const { clock, enter, serve, predicted } = oneSeat();
+  enter();
+  enter();
+  const left = enter();
+  await serve(1);
+  left.cancel();
+  await serve(1);
+  clock.advance(60_000);
+  for (let i = 0; i < 10; i += 1) enter();
+  await serve(2);
+  t.ok(predicted() < 150 * 9, `${predicted()} ms`);
 });
