@@ -91,6 +91,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   pause(): void {
     this.#accrue();
     this.#books.paused = true;
+    this.#books.tenants.active.each((tenant) => tenant.pace.rest());
   }
 
   resume(seats: number): void {
@@ -186,7 +187,9 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
       place.seatMs = 0;
       this.#books.hold(place, 1);
       this.#leave(place, 'seat');
-      this.#gate.forecast.waited(place, this.#books.tenantOf(place), false);
+      const tenant = this.#books.tenantOf(place);
+      tenant.pace.seated(this.#clock.now(), tenant.waiting);
+      this.#gate.forecast.waited(place, tenant, false);
       queueMicrotask(() => this.#deliver(place));
     }
   }

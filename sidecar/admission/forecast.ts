@@ -50,7 +50,8 @@ export class Forecast {
    *
    * Before it come its own tenant's requests and, of every other tenant, what that is owed until then: no more than it
    * has waiting, and no more than its weight's share while the newcomer's tenant is served its own. All that is worked
-   * off by the seats at once, the first of which comes free when one of those who run ends. O(active tenants).
+   * off by the seats at once, the first of which comes free when one of those who run ends. But no less than the pace at
+   * which its tenant is given seats now: others will come who do not wait yet. O(active tenants).
    */
   waitMs(tenant: Tenant, weight: number, seats: number): number {
     const { usualMs } = this;
@@ -66,7 +67,8 @@ export class Forecast {
       ahead += Math.min(other.waiting * otherHold, other.weight * ((own + hold) / weight + lead));
     });
     const atOnce = Math.max(1, seats);
-    return (tenant.calibration * (ahead + running / atOnce)) / atOnce;
+    const foretold = (ahead + running / atOnce) / atOnce;
+    return tenant.calibration * Math.max(foretold, tenant.pace.waitMs(tenant.waiting));
   }
 
   /** How long a request may wait and still be of use, ms (B). */

@@ -1,6 +1,7 @@
 import { HeapNode } from './heap.js';
 import { HoldTime } from './hold-time.js';
 import { Line } from './line.js';
+import { Pace } from './pace.js';
 import type { Place } from './place.js';
 import { Turns } from './turns.js';
 
@@ -41,6 +42,8 @@ export class Tenant {
   bytes = 0;
   /** Seat-milliseconds that one request takes. */
   readonly hold = new HoldTime();
+  /** How fast it is given seats while it waits. */
+  readonly pace = new Pace();
   /** Among those who wait or run. */
   readonly active: HeapNode<Tenant> = new HeapNode<Tenant>(this);
   /** Among those who have somebody to seat. */

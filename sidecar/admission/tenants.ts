@@ -118,6 +118,7 @@ export class Tenants {
     } else if (!seatable && tenant.seatable.at >= 0) {
       this.seatable.remove(tenant.seatable);
       tenant.backloggedSince = undefined;
+      tenant.pace.rest();
     }
   }
 

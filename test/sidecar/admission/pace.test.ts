@@ -1,0 +1,93 @@
+import t from 'tap';
+import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
+import type { Lease, Ticket } from '../../../sidecar/admission/seat-queue.js';
+import { Pace } from '../../../sidecar/admission/pace.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+t.test('nothing is known before two seats were given in a row to a tenant that waits', async (t) => {
+  const pace = new Pace();
+  t.equal(pace.waitMs(5), 0);
+  pace.seated(1000, 1);
+  t.equal(pace.waitMs(5), 0);
+  pace.seated(1200, 0);
+  t.equal(pace.waitMs(5), 6 * 200);
+  t.equal(pace.waitMs(0), 0, 'who finds nobody waiting of its own does not follow its pace');
+});
+
+t.test('a pause in waiting is no gap', async (t) => {
+  const pace = new Pace();
+  pace.seated(0, 3);
+  pace.seated(100, 0);
+  pace.seated(50_000, 3);
+  pace.seated(50_100, 3);
+  pace.rest();
+  pace.seated(90_000, 3);
+  t.equal(pace.waitMs(1), 200);
+});
+
+t.test('it follows a change of pace', async (t) => {
+  const pace = new Pace();
+  let now = 0;
+  for (let i = 0; i < 100; i += 1) pace.seated((now += 100), 9);
+  for (let i = 0; i < 100; i += 1) pace.seated((now += 300), 9);
+  t.ok(pace.waitMs(9) > 2950 && pace.waitMs(9) <= 3000);
+});
+
+/** A queue of one seat, each request of `a` holding it for 100 ms. */
+function oneSeat() {
+  const clock = new FakeClock();
+  const config = { maxWaitMs: 600_000, waitingPerSeat: 100, waitingBytes: 1e6 };
+  const queue = createFairQueue({ clock, random: () => 0.5, config, seats: 1 });
+  const leases: Lease[] = [];
+  const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  return {
+    clock,
+    queue,
+    leases,
+    settled,
+    enter: (): Ticket => {
+      const ticket = queue.enter({ tenant: 'a', weight: 1, bytes: 1, seatsWanted: 1 });
+      if ('kind' in ticket) throw new Error('refused');
+      void ticket.outcome.then((outcome) => outcome.kind === 'seated' && leases.push(outcome.lease));
+      ticket.ready({ promptTokens: 1, maxTokens: 1 });
+      return ticket;
+    },
+    serve: async (times: number): Promise<void> => {
+      for (let i = 0; i < times; i += 1) {
+        await settled();
+        clock.advance(100);
+        leases.shift()?.release('done');
+      }
+      await settled();
+    },
+    predicted: (): number => queue.report(1).tenants[0]!.predictedWaitMs,
+  };
+}
+
+t.test('the time in which the engine was away is not taken for a slow pace', async (t) => {
+  const { clock, queue, leases, enter, serve, predicted } = oneSeat();
+  for (let i = 0; i < 20; i += 1) enter();
+  await serve(5);
+  queue.pause();
+  leases.shift()?.release('engine-lost');
+  clock.advance(60_000);
+  queue.resume(1);
+  await serve(5);
+  const { waiting } = queue.snapshot();
+  t.ok(waiting > 5);
+  t.ok(predicted() < 150 * (waiting + 2), `${predicted()} ms`);
+});
+
+t.test('nor is the time after those who waited left', async (t) => {
+  const { clock, enter, serve, predicted } = oneSeat();
+  enter();
+  enter();
+  const left = enter();
+  await serve(1);
+  left.cancel();
+  await serve(1);
+  clock.advance(60_000);
+  for (let i = 0; i < 10; i += 1) enter();
+  await serve(2);
+  t.ok(predicted() < 150 * 9, `${predicted()} ms`);
+});
