@@ -9,27 +9,29 @@ const TOKENS = 64;
 const RUNS = 5;
 const THREADS = 1;
 const OPEN = [0.5, 0.8];
-const OPEN_SECONDS = 15;
+const OPEN_SECONDS = 10;
 
 const rows: Row[] = [];
-for (const [model, file, closed] of [
+for (const [model, file, closed, temperatures] of [
   [
     '150m',
     await random150m(),
-    new Map([
+    [
       [1, 4],
       [8, 16],
-      [32, 64],
-    ]),
+      [32, 32],
+    ],
+    [0],
   ],
   [
     '13m',
     await random13m(),
-    new Map([
+    [
       [1, 16],
       [8, 64],
       [32, 128],
-    ]),
+    ],
+    [0, 1],
   ],
 ] as const) {
   rows.push(
@@ -41,7 +43,8 @@ for (const [model, file, closed] of [
       seats: SEATS,
       context: CONTEXT,
       tokens: TOKENS,
-      closed,
+      closed: new Map(closed),
+      temperatures,
       open: OPEN,
       openSeconds: OPEN_SECONDS,
       runs: RUNS,

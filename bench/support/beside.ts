@@ -31,6 +31,7 @@ export interface BesideCase {
   readonly open: readonly number[];
   readonly openSeconds: number;
   readonly runs: number;
+  readonly temperatures: readonly number[];
   readonly prompt: (i: number) => string;
 }
 
@@ -41,7 +42,7 @@ interface Pair {
   readonly engine?: number;
 }
 
-/** A row for each load and temperature (0 and 1). Starts and ends its own sidecar, engine and llama-server. */
+/** A row for each load and temperature. Starts and ends its own sidecar, engine and llama-server. */
 export async function besideRows(options: BesideCase): Promise<Row[]> {
   const { file, threads, gpu, seats, context, tokens } = options;
   const teardowns: (() => Promise<void>)[] = [];
@@ -77,7 +78,7 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
     rows.push(rowOf(options.model, load, temperature, pairs));
     process.stdout.write(`${JSON.stringify(rows.at(-1))}\n`);
   };
-  for (const temperature of [0, 1]) {
+  for (const temperature of options.temperatures) {
     let capacity = 0;
     for (const [callers, replies] of options.closed) {
       const once = async (): Promise<Pair> => {
