@@ -117,6 +117,19 @@ function echo(id: number, job: GenerateJob): void {
   send({ v, kind: 'step', step, outputs: [{ id, kind: 'done' }], held });
 }
 
+function clocked(id: number, holdMs: number): void {
+  const came = process.hrtime.bigint();
+  started(id);
+  const end = (): void =>
+    emit(
+      piece(id, 0, String(came), 1),
+      { id, kind: 'finished', choice: 0, reason: 'stop', completionTokens: 1, reasoningTokens: 0 },
+      { id, kind: 'done' },
+    );
+  if (holdMs === 0) end();
+  else setTimeout(end, holdMs);
+}
+
 function slow(id: number, steps: number): void {
   started(id);
   let left = steps;
@@ -153,6 +166,12 @@ function generate(id: number, job: GenerateJob): void {
     case STUB_JOB.hold:
       live.set(id, 'hold');
       started(id);
+      break;
+    case STUB_JOB.clocked:
+      clocked(id, 0);
+      break;
+    case STUB_JOB.clockedSlow:
+      clocked(id, 5);
       break;
     case STUB_JOB.flood:
       floods.add(id);
