@@ -14,5 +14,9 @@ const sidecar = await InProcess.start(
 );
 process.send?.(sidecar.port);
 process.once('disconnect', () => {
-  void Promise.all(teardowns.map((teardown) => teardown())).then(() => process.exit(0));
+  const end = async (): Promise<void> => {
+    for (const teardown of teardowns) await teardown();
+    process.exit(0);
+  };
+  void end();
 });

@@ -82,19 +82,18 @@ export function beginAsking(res: AskedResponse): void {
   res.writeHeader(`${ASKING.toString(16)}\r\n`, '');
 }
 
-/** Hands over as much of `bytes` as there is room for; `last`: the response ends with them. `res` must be corked. */
-export function tryChunks(
-  res: AskedResponse,
-  bytes: Uint8Array,
-  last: boolean,
-): {
+/** What became of bytes that were handed over. */
+export interface Taken {
   /** So many bytes were taken. */
   readonly taken: number;
   /** There is no room for more until uWS says so. */
   readonly full: boolean;
   /** The response is over. */
   readonly done: boolean;
-} {
+}
+
+/** Hands over as much of `bytes` as there is room for; `last`: the response ends with them. `res` must be corked. */
+export function tryChunks(res: AskedResponse, bytes: Uint8Array, last: boolean): Taken {
   const before = res.getWriteOffset();
   const [ok, done] = res.tryEnd(bytes, last ? before + bytes.length : ENDLESS);
   return { taken: ok || done ? bytes.length : res.getWriteOffset() - before, full: !ok, done };

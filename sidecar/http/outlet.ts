@@ -1,6 +1,6 @@
 import type { Backlog, Backlogged, CutReason } from './backlog.js';
 import { beginAsking, chunk, endChunked, lastBytes, openChunked, tryChunks, wireText, writeChunk } from './chunked.js';
-import type { AskedResponse, Chunk, ChunkedResponse } from './chunked.js';
+import type { AskedResponse, Chunk, ChunkedResponse, Taken } from './chunked.js';
 
 export type OutletResponse = ChunkedResponse & AskedResponse;
 
@@ -136,17 +136,19 @@ export class Outlet implements Backlogged {
   #release(): void {
     const bytes = this.#held.length === 1 ? this.#held[0] : Buffer.concat(this.#held);
     if (bytes === undefined || bytes.length === 0) return;
-    let done = false;
-    this.#res.cork(() => {
-      const outcome = tryChunks(this.#res, bytes, this.#last);
-      done = outcome.done;
-      this.#full = outcome.full;
-      this.#held = outcome.taken < bytes.length ? [bytes.subarray(outcome.taken)] : [];
-      this.#heldBytes = bytes.length - outcome.taken;
-    });
+    const { taken, full, done } = this.#try(bytes);
+    this.#full = full;
+    this.#held = taken < bytes.length ? [bytes.subarray(taken)] : [];
+    this.#heldBytes = bytes.length - taken;
     // uWS takes new bytes only once it has got rid of all that it had. (Of these it may keep 16 KiB, its cork's size.)
     if (!this.#full) this.#unproven = 0;
     if (done) this.#finish();
+  }
+
+  #try(bytes: Uint8Array): Taken {
+    let outcome: Taken = { taken: 0, full: true, done: false };
+    this.#res.cork(() => (outcome = tryChunks(this.#res, bytes, this.#last)));
+    return outcome;
   }
 
   #roomAgain(): void {
