@@ -111,7 +111,14 @@ export async function startApp(
       routes,
       origins: config.cors.origins,
       clock: systemClock,
-      limits: { totalBytes: config.bodies.totalBytes },
+      limits: {
+        totalBytes: config.bodies.totalBytes,
+        backlog: { streamBytes: config.stream.maxBufferedBytes, totalBytes: config.stream.totalBufferedBytes },
+      },
+      onReaderCut: ({ requestId, reason, bytes }) => {
+        registry.readerCut(reason);
+        log.forRequest(requestId).warn('reader cut off', { reason, bytes });
+      },
       ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
       onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     });
@@ -127,6 +134,7 @@ export async function startApp(
     '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
     '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
   });
+  registry.watchStreams(() => front.bufferedBytes);
   const back = serve({
     ...ops,
     '/metrics': { GET: (exchange) => metrics(exchange, services) },

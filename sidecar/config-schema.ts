@@ -177,6 +177,15 @@ export const configSchema: SettingSchema = section({
       default: 15_000,
       minimum: 100,
     }),
+    // Some 2,000 tokens are asked about, some 4,000 wait; below 64 KiB every stream would be asked.
+    maxBufferedBytes: bytes(
+      'What may wait for the reader of one stream who is behind, besides what the system’s sockets hold; past that the reader is cut off and its request cancelled. From half of it on a stream asks for signs of reading (docs/http.md).',
+      { default: MIB, minimum: 64 * KIB },
+    ),
+    totalBufferedBytes: bytes(
+      'The same for all streams together: past that the reader who is furthest behind is cut off.',
+      { default: 64 * MIB, minimum: 64 * KIB },
+    ),
   }),
   request: section({
     timeoutMs: milliseconds(

@@ -21,7 +21,11 @@ export interface Config {
     /** Up to this many bytes a body is parsed on the sidecar's own event loop. */
     readonly inlineBytes: number;
   };
-  readonly stream: { readonly keepAliveMs: number };
+  readonly stream: {
+    readonly keepAliveMs: number;
+    readonly maxBufferedBytes: number;
+    readonly totalBufferedBytes: number;
+  };
   readonly request: {
     /** From the body's last byte; then a request is ended, waiting or running. 0: never. */
     readonly timeoutMs: number;

@@ -19,9 +19,32 @@ import type { HttpResponse } from './uws.js';
  * ends without a trailer takes its `0\r\n` along with the last chunk's value.
  *
  * Two things follow. The length is counted here, in bytes of UTF-8. And uWS tells of no backpressure in this mode:
- * what a reader does not take is buffered, so whoever writes counts the bytes.
+ * what a reader does not take is buffered, without a bound.
+ *
+ * Asking. uWS's `tryEnd(bytes, total)` takes no more than the socket has room for and says how much, and it goes on
+ * for as long as `total` is not reached. At its first call it closes the header block with fields of its own, which
+ * is no harm inside a chunk: they become a comment and two fields that no event stream knows, which its readers are
+ * bound to ignore (HTML, "server-sent events", 9.2.6).
+ *
+ *     4b\r\n: \r\n                             writeHeader('4b\r\n', '')
+ *     Date: …\r\n                              tryEnd(bytes, ENDLESS), the first time
+ *     Content-Length: 9007199254740991\r\n
+ *     \r\n
+ *     8\r\ndata: a\n\n\r\n                    and what is handed to it, from now on framed by us
+ *     0\r\nServer-Timing: ra-ttft;dur=1\r\n\r\n
+ *
+ * So it is done only where a reader may be behind.
  */
 export type ChunkedResponse = Pick<HttpResponse, 'writeHeader' | 'endWithoutBody'>;
+
+/** What asking takes. */
+export type AskedResponse = Pick<HttpResponse, 'writeHeader' | 'tryEnd' | 'getWriteOffset' | 'onWritable' | 'cork'>;
+
+/** A total that no stream reaches. */
+const ENDLESS = Number.MAX_SAFE_INTEGER;
+
+/** Bytes of the line of ours and the two of uWS (`Date` always has 29 characters) in the chunk that takes them in. */
+const ASKING = ': \r\n'.length + 'Date: \r\n'.length + 29 + `Content-Length: ${ENDLESS}\r\n`.length;
 
 /** One chunk, made ready for {@link writeChunk}. */
 export interface Chunk {
@@ -52,4 +75,36 @@ export function writeChunk(res: ChunkedResponse, { key, value }: Chunk, final = 
 export function endChunked(res: ChunkedResponse, trailer?: readonly [name: string, value: string]): void {
   if (trailer !== undefined) res.writeHeader(`0\r\n${trailer[0]}`, trailer[1]);
   res.endWithoutBody();
+}
+
+/** Turns to asking. {@link tryChunks} must follow, and nothing else is written from then on. */
+export function beginAsking(res: AskedResponse): void {
+  res.writeHeader(`${ASKING.toString(16)}\r\n`, '');
+}
+
+/** What became of bytes that were handed over. */
+export interface Taken {
+  /** So many bytes were taken. */
+  readonly taken: number;
+  /** There is no room for more until uWS says so. */
+  readonly full: boolean;
+  /** The response is over. */
+  readonly done: boolean;
+}
+
+/** Hands over as much of `bytes` as there is room for; `last`: the response ends with them. `res` must be corked. */
+export function tryChunks(res: AskedResponse, bytes: Uint8Array, last: boolean): Taken {
+  const before = res.getWriteOffset();
+  const [ok, done] = res.tryEnd(bytes, last ? before + bytes.length : ENDLESS);
+  return { taken: ok || done ? bytes.length : res.getWriteOffset() - before, full: !ok, done };
+}
+
+/** What {@link writeChunk} puts on the wire. */
+export function wireText({ key, value }: Chunk): string {
+  return `${key}: ${value}\r\n`;
+}
+
+/** What {@link endChunked} puts there. */
+export function lastBytes(trailer?: readonly [name: string, value: string]): string {
+  return trailer === undefined ? '0\r\n\r\n' : `0\r\n${trailer[0]}: ${trailer[1]}\r\n\r\n`;
 }

@@ -1,5 +1,6 @@
 import type { Clock } from '../clock.js';
 import { contractError } from '../errors.js';
+import { Backlog, type BacklogLimits } from './backlog.js';
 import { BodyBudget } from './body.js';
 import { Cors } from './cors.js';
 import type { Exchange } from './exchange.js';
@@ -7,7 +8,7 @@ import { snapshot } from './head.js';
 import { App, EXCLUSIVE_PORT, us_listen_socket_close, us_socket_local_port } from './uws.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from './uws.js';
 import { UwsExchange } from './uws-exchange.js';
-import type { Edge, ExchangeEnd } from './uws-exchange.js';
+import type { Edge, ExchangeEnd, ReaderCut } from './uws-exchange.js';
 
 /**
  * Answers one exchange, then or later. What it throws or rejects with is a fault: the caller gets a 500 or, mid-stream,
@@ -31,6 +32,8 @@ export interface ServerOptions {
     readonly totalBytes: number;
     /** From a body's first chunk to its last; then its connection is closed. Default {@link BODY_MS}. */
     readonly bodyMs?: number;
+    /** What streams may hold for readers who are behind. Default {@link BACKLOG}. */
+    readonly backlog?: BacklogLimits;
   };
   /** Put around each exchange before anything is answered. A handler's fault is answered on the exchange itself. */
   readonly wrap?: (exchange: Exchange) => Exchange;
@@ -38,6 +41,8 @@ export interface ServerOptions {
   readonly onFault: (fault: unknown, requestId: string) => void;
   /** Told once of each exchange. */
   readonly onExchangeEnd?: (end: ExchangeEnd) => void;
+  /** Told once of each reader that was cut off for being too far behind. */
+  readonly onReaderCut?: (cut: ReaderCut) => void;
 }
 
 export interface Server {
@@ -49,10 +54,15 @@ export interface Server {
   close(): Promise<void>;
   /** Memory held by request bodies, in bytes. */
   readonly bodyBytes: number;
+  /** What open streams may hold for their readers, in bytes: never too few. */
+  readonly bufferedBytes: number;
 }
 
 /** As Node's own requestTimeout: five minutes bring 80 MiB over 2.3 Mbit/s. */
 export const BODY_MS = 300_000;
+
+/** As the settings `stream.maxBufferedBytes` and `stream.totalBufferedBytes` have it. */
+export const BACKLOG: BacklogLimits = { streamBytes: 1 << 20, totalBytes: 64 << 20 };
 
 interface Route {
   readonly path: string;
@@ -79,7 +89,7 @@ class UwsServer implements Server {
   #socket: us_listen_socket | undefined;
   #closed = false;
 
-  constructor({ routes, origins, clock, limits, wrap, onFault, onExchangeEnd }: ServerOptions) {
+  constructor({ routes, origins, clock, limits, wrap, onFault, onExchangeEnd, onReaderCut }: ServerOptions) {
     this.#routes = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
     this.#wrap = wrap ?? ((exchange) => exchange);
     this.#onFault = onFault;
@@ -88,7 +98,9 @@ class UwsServer implements Server {
       clock,
       bodies: new BodyBudget(limits.totalBytes),
       bodyMs: limits.bodyMs ?? BODY_MS,
+      backlog: new Backlog(limits.backlog ?? BACKLOG),
       closing: false,
+      ...(onReaderCut === undefined ? {} : { onReaderCut }),
       ...(onExchangeEnd === undefined ? {} : { onExchangeEnd }),
     };
     this.#app.any('/*', (res, req) => this.#take(res, req));
@@ -96,6 +108,10 @@ class UwsServer implements Server {
 
   get bodyBytes(): number {
     return this.#edge.bodies.held;
+  }
+
+  get bufferedBytes(): number {
+    return this.#edge.backlog.bytes;
   }
 
   listen(host: string, port: number): Promise<{ port: number }> {

@@ -1,15 +1,13 @@
-import { chunk, endChunked, openChunked, writeChunk } from './chunked.js';
-import type { Chunk, ChunkedResponse } from './chunked.js';
+import { chunk } from './chunked.js';
+import type { Chunk } from './chunked.js';
 import type { EventStream } from './exchange.js';
 
-/** What a stream needs of the response that it is the body of. */
+/** Where a stream's chunks go. */
 export interface StreamTarget {
-  /** Runs `write` so that all it writes leaves in one packet. */
-  cork(write: (res: ChunkedResponse) => void): void;
-  /** Writes the status line and all fields but Transfer-Encoding. */
-  writeHead(): void;
-  /** The last byte was handed to uWS. */
-  ended(bytes: number): void;
+  /** Takes what leaves in one packet; the first call, maybe without chunks, sends the head too. */
+  send(chunks: readonly Chunk[]): void;
+  /** The same, and the end. Without a trailer there is at least one chunk. */
+  end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void;
 }
 
 const LINE_BREAK = /[\r\n]/;
@@ -21,7 +19,6 @@ const LINE_BREAK = /[\r\n]/;
 export class SseStream implements EventStream {
   readonly #target: StreamTarget;
   #waiting: Chunk[] = [];
-  #headWritten = false;
   #flushPlanned = false;
   #open = true;
   #bytes = 0;
@@ -49,11 +46,7 @@ export class SseStream implements EventStream {
     // Without a trailer the body's end travels with a last chunk; when all was sent already, that is an empty comment.
     else if (this.#waiting.length === 0) this.comment('');
     this.#open = false;
-    this.#target.cork((res) => {
-      this.#writeWaiting(res, serverTiming === undefined);
-      endChunked(res, serverTiming === undefined ? undefined : ['Server-Timing', serverTiming]);
-    });
-    this.#target.ended(this.#bytes);
+    this.#target.end(this.#taken(), serverTiming === undefined ? undefined : ['Server-Timing', serverTiming]);
   }
 
   /** The caller left: nothing is written any more. */
@@ -76,19 +69,14 @@ export class SseStream implements EventStream {
     this.#flushPlanned = true;
     queueMicrotask(() => {
       this.#flushPlanned = false;
-      if (this.#open) this.#target.cork((res) => this.#writeWaiting(res, false));
+      if (this.#open) this.#target.send(this.#taken());
     });
   }
 
-  #writeWaiting(res: ChunkedResponse, final: boolean): void {
-    if (!this.#headWritten) {
-      this.#headWritten = true;
-      this.#target.writeHead();
-      openChunked(res);
-    }
+  #taken(): readonly Chunk[] {
     const chunks = this.#waiting;
     this.#waiting = [];
-    chunks.forEach((made, i) => writeChunk(res, made, final && i === chunks.length - 1));
+    return chunks;
   }
 }
 

@@ -1,13 +1,16 @@
 import type { Clock } from '../clock.js';
 import { contractError, errorBody } from '../errors.js';
 import type { ContractError } from '../errors.js';
+import type { Backlog, CutReason } from './backlog.js';
 import { BodyReader } from './body.js';
 import type { BodyBudget } from './body.js';
 import type { Cors, Field } from './cors.js';
 import type { Body, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
 import { errorFields, responseFields, statusLine } from './fields.js';
 import type { Snapshot } from './head.js';
+import { Outlet } from './outlet.js';
 import { SseStream } from './sse.js';
+import type { StreamTarget } from './sse.js';
 import type { HttpResponse } from './uws.js';
 
 /** How one exchange ended, for logs and metrics. Holds no content. */
@@ -25,6 +28,14 @@ export interface ExchangeEnd {
   readonly outcome: 'complete' | 'gone';
 }
 
+/** A reader who was so far behind that its connection was closed. */
+export interface ReaderCut {
+  readonly requestId: string;
+  readonly reason: CutReason;
+  /** What waited for it. */
+  readonly bytes: number;
+}
+
 /** What all exchanges of one server share. */
 export interface Edge {
   readonly cors: Cors;
@@ -32,12 +43,17 @@ export interface Edge {
   readonly bodies: BodyBudget;
   /** The longest that one body may take. */
   readonly bodyMs: number;
+  readonly backlog: Backlog;
   /** No new connections are taken, and responses ask callers to leave. */
   readonly closing: boolean;
   readonly onExchangeEnd?: (end: ExchangeEnd) => void;
+  readonly onReaderCut?: (cut: ReaderCut) => void;
 }
 
 const NO_BYTES = new Uint8Array(0);
+
+/** For streams that nobody reads. */
+const NOWHERE: StreamTarget = { send: () => undefined, end: () => undefined };
 
 /** An exchange over uWS. Made synchronously in uWS's handler; owns `res` until the reply is complete or the caller left. */
 export class UwsExchange implements Exchange {
@@ -54,6 +70,7 @@ export class UwsExchange implements Exchange {
   #state: 'open' | 'streaming' | 'complete' | 'gone' = 'open';
   #status = 499;
   #stream: SseStream | undefined;
+  #outlet: Outlet | undefined;
   #leaving: AbortController | undefined;
 
   constructor(res: HttpResponse, { head, bodyLength, refusal }: Snapshot, route: string | undefined, edge: Edge) {
@@ -123,33 +140,40 @@ export class UwsExchange implements Exchange {
       Trailer: 'Server-Timing',
       ...(this.#mustClose ? { Connection: 'close' } : {}),
     });
-    const stream = new SseStream({
-      cork: (write) => this.#res.cork(() => write(this.#res)),
-      writeHead: () => {
-        this.#writeHead(200, fields);
-        // uWS writes its own only at the end, where this body's trailer is.
-        this.#res.writeHeader('Date', new Date().toUTCString());
-      },
-      ended: (bytes) => this.#finish('complete', bytes),
-    });
     if (this.#state !== 'open') {
-      stream.abandon();
-      return stream;
+      const none = new SseStream(NOWHERE);
+      none.abandon();
+      return none;
     }
     // The prompt was read long ago; a stream may go on for minutes.
     this.#reader?.close();
     if (this.head.method === 'HEAD') {
-      stream.abandon();
       this.#res.cork(() => {
         this.#writeHead(200, fields);
         this.#res.endWithoutBody();
       });
       this.#finish('complete', 0);
-    } else {
-      this.#state = 'streaming';
-      this.#stream = stream;
+      const none = new SseStream(NOWHERE);
+      none.abandon();
+      return none;
     }
-    return stream;
+    const outlet = new Outlet(
+      this.#res,
+      {
+        writeHead: () => {
+          this.#writeHead(200, fields);
+          // uWS writes its own only at the end, where this body's trailer is.
+          this.#res.writeHeader('Date', new Date().toUTCString());
+        },
+        ended: () => this.#finish('complete', this.#stream?.bytes ?? 0),
+        cut: (reason, bytes) => this.#cutReader(reason, bytes),
+      },
+      this.#edge.backlog,
+    );
+    this.#state = 'streaming';
+    this.#outlet = outlet;
+    this.#stream = new SseStream(outlet);
+    return this.#stream;
   }
 
   /** A handler failed: answers 500, or ends an open stream with one error frame. After the end it does nothing. */
@@ -183,9 +207,16 @@ export class UwsExchange implements Exchange {
     for (const [name, value] of fields) this.#res.writeHeader(name, value);
   }
 
+  /** For the request it is as if the caller had left. */
+  #cutReader(reason: CutReason, bytes: number): void {
+    this.#edge.onReaderCut?.({ requestId: this.head.requestId, reason, bytes });
+    this.#res.close();
+  }
+
   #callerLeft(): void {
     if (this.#state === 'complete' || this.#state === 'gone') return;
     this.#stream?.abandon();
+    this.#outlet?.abandon();
     this.#reader?.abandon();
     this.#finish('gone', this.#stream?.bytes ?? 0);
     this.#leaving?.abort();

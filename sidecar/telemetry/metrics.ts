@@ -14,6 +14,10 @@ export type RouteLabel = 'chat' | 'decisions' | 'systemone' | 'models' | 'ops' |
 const PHASES = ['waiting', 'prefilling', 'decoding'] as const;
 export type CancelPhase = (typeof PHASES)[number];
 
+/** Why a reader was cut off, as in http/backlog.ts. */
+const CUTS = ['stream', 'total'] as const;
+export type CutLabel = (typeof CUTS)[number];
+
 /** What an engine can be, as in engine-client/engine.ts. */
 const ENGINE_STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
 export type EngineStateLabel = (typeof ENGINE_STATES)[number];
@@ -49,11 +53,19 @@ export class Metrics {
   readonly #usage = this.#counter('usage_records_total', 'Usage records, by kind.', ['kind']);
   readonly #streams = this.#gauge('streams_running', 'Event streams open.');
 
+  readonly #buffered = this.#gauge(
+    'stream_buffered_bytes',
+    'What open streams may hold for readers who are behind, at most.',
+  );
+  readonly #cuts = this.#counter('readers_cut_total', 'Readers cut off because too much waited for them.', ['reason']);
+  #readBuffered: (() => number) | undefined;
+
   /** `models`: the configured ids; any other is counted as `other`. */
   constructor(models: readonly string[]) {
     this.#models = new Set(models);
     this.#queues = new QueueMetrics(this.#registry, PREFIX, models);
     collectDefaultMetrics({ register: this.#registry });
+    for (const reason of CUTS) this.#cuts.inc({ reason }, 0);
     for (const model of models) {
       for (const phase of PHASES) this.#cancels.inc({ model, phase }, 0);
       this.#engineRestarts.inc({ model }, 0);
@@ -107,6 +119,16 @@ export class Metrics {
     this.#streams.dec();
   }
 
+  /** `reason`: its own stream's share was used up, or that of all. */
+  readerCut(reason: CutLabel): void {
+    this.#cuts.inc({ reason });
+  }
+
+  /** `read` is asked at each scrape for the bytes that streams hold. */
+  watchStreams(read: () => number): void {
+    this.#readBuffered = read;
+  }
+
   /** `read` is asked at each scrape, for as long as this object lives, with how many accounts it is to name. */
   watchQueue(model: string, read: (named: number) => QueueReading): void {
     this.#queues.watch(this.#known(model), read);
@@ -120,6 +142,7 @@ export class Metrics {
   /** The page, in Prometheus' text format. */
   async render(): Promise<{ readonly contentType: string; readonly text: string }> {
     this.#queues.read();
+    this.#buffered.set(this.#readBuffered?.() ?? 0);
     for (const [model, read] of this.#engines) {
       const now = read();
       for (const state of ENGINE_STATES) this.#engineState.set({ model, state }, state === now ? 1 : 0);

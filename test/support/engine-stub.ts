@@ -13,12 +13,16 @@ import {
   type ToEngine,
 } from '../../engine/protocol.js';
 import { prefixHashes } from '../../engine/prefix-hash.js';
-import { STUB_JOB, type StubScript } from './stub-script.js';
+import { FLOOD_BYTES, STUB_JOB, type StubScript } from './stub-script.js';
 
 let step = 0;
 let script: StubScript = {};
 const live = new Map<number, 'hold' | 'queued' | 'stuck'>();
 const late = new Set<number>();
+/** Jobs that flood, who was served longest ago first. */
+const floods = new Set<number>();
+const FLOODS_A_TICK = 8;
+const FLOOD = 'x'.repeat(FLOOD_BYTES);
 
 function send(message: FromEngine | Record<string, unknown>): void {
   process.send?.(message);
@@ -76,7 +80,12 @@ function start(setup: EngineSetup): void {
 
 function tick(): void {
   const moving = [...live.values()].some((how) => how !== 'stuck');
-  const outputs = [...late].map((id) => piece(id, 0, 'late', 1));
+  const served = [...floods].slice(0, FLOODS_A_TICK);
+  for (const id of served) {
+    floods.delete(id);
+    floods.add(id);
+  }
+  const outputs = [...[...late].map((id) => piece(id, 0, 'late', 1)), ...served.map((id) => piece(id, 0, FLOOD, 1))];
   if (moving || outputs.length > 0) emit(...outputs);
 }
 
@@ -106,6 +115,19 @@ function echo(id: number, job: GenerateJob): void {
   step += 1;
   const held = [{ sequence: 0, hashes: prefixHashes(job.prompt) }];
   send({ v, kind: 'step', step, outputs: [{ id, kind: 'done' }], held });
+}
+
+function clocked(id: number, holdMs: number): void {
+  const came = process.hrtime.bigint();
+  started(id);
+  const end = (): void =>
+    emit(
+      piece(id, 0, String(came), 1),
+      { id, kind: 'finished', choice: 0, reason: 'stop', completionTokens: 1, reasoningTokens: 0 },
+      { id, kind: 'done' },
+    );
+  if (holdMs === 0) end();
+  else setTimeout(end, holdMs);
 }
 
 function slow(id: number, steps: number): void {
@@ -142,6 +164,17 @@ function generate(id: number, job: GenerateJob): void {
       started(id);
       break;
     case STUB_JOB.hold:
+      live.set(id, 'hold');
+      started(id);
+      break;
+    case STUB_JOB.clocked:
+      clocked(id, 0);
+      break;
+    case STUB_JOB.clockedSlow:
+      clocked(id, 5);
+      break;
+    case STUB_JOB.flood:
+      floods.add(id);
       live.set(id, 'hold');
       started(id);
       break;
@@ -207,6 +240,7 @@ process.on('message', (message: ToEngine) => {
       break;
     case 'cancel':
       live.delete(message.id);
+      floods.delete(message.id);
       break;
     case 'shutdown':
       if (script.deaf !== true) process.exit(0);

@@ -20,7 +20,7 @@ export interface RunningServer {
 export async function serve(
   t: Test,
   routes: Routes | Handler,
-  options: Partial<Pick<ServerOptions, 'origins' | 'limits' | 'clock' | 'wrap'>> = {},
+  options: Partial<Pick<ServerOptions, 'origins' | 'limits' | 'clock' | 'wrap' | 'onReaderCut'>> = {},
 ): Promise<RunningServer> {
   const ends: ExchangeEnd[] = [];
   const faults: unknown[] = [];

@@ -56,4 +56,13 @@ export const STUB_JOB = {
   begun: 13,
   /** Leaves as an engine that was sent a message it does not know. */
   refuse: 14,
+  /** Started, then pieces of {@link FLOOD_BYTES} until cancelled, as fast as all who flood share some 100 MB/s. */
+  flood: 15,
+  /** Started, one piece that says when the job came, in ns of the system's monotonic clock; finished; done. */
+  clocked: 16,
+  /** The same, and it holds its seat for 5 ms. */
+  clockedSlow: 17,
 } as const;
+
+/** Of one piece of a job that floods. */
+export const FLOOD_BYTES = 65_536;

@@ -1,5 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
+import { Backlog } from '../../../sidecar/http/backlog.js';
+import { Outlet, type OutletResponse } from '../../../sidecar/http/outlet.js';
 import { SseStream } from '../../../sidecar/http/sse.js';
 import { parse } from '../../support/raw-http.js';
 
@@ -18,15 +20,24 @@ function setup() {
       return res;
     },
   };
-  const stream = new SseStream({
-    cork: (write) => {
+  const asked = {
+    onWritable: () => res,
+    cork: (write: () => void) => {
       packet = '';
-      write(res as unknown as Parameters<typeof write>[0]);
+      write();
       packets.push(packet);
     },
-    writeHead: () => (packet += 'HTTP/1.1 200 OK\r\n'),
-    ended: (bytes) => ends.push(bytes),
-  });
+  };
+  const outlet = new Outlet(
+    { ...res, ...asked } as unknown as OutletResponse,
+    {
+      writeHead: () => (packet += 'HTTP/1.1 200 OK\r\n'),
+      ended: () => ends.push(stream.bytes),
+      cut: () => t.fail('nobody is behind'),
+    },
+    new Backlog({ streamBytes: 1 << 30, totalBytes: 1 << 30 }),
+  );
+  const stream = new SseStream(outlet);
   return { stream, packets, ends };
 }
 

@@ -1,0 +1,119 @@
+/** Whether Server-Timing is true: `ra-queue` and `ra-admit` against a clock outside the sidecar, on stand-in engines. */
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { chatBody } from '../../test/support/in-process.js';
+import { keep, type Row } from '../support/results.js';
+import { median, quantile } from '../support/stats.js';
+import { TimedCaller, type Timed } from '../support/timed-caller.js';
+
+const PER_SECOND = 1000;
+const SECONDS = 4;
+/** More than are ever under way at that rate, unless the sidecar falls behind; then arrivals wait and are counted. */
+const CONNECTIONS = 64;
+const WARM_UP = 300;
+/** Callers in turn for two seats that are held 5 ms each. */
+const QUEUED_CALLERS = 8;
+const QUEUED = 600;
+
+const sidecar = fork(fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url)));
+const [port] = (await once(sidecar, 'message')) as [number];
+
+function callers(model: string, act: 'clocked' | 'clockedSlow', count: number): Promise<TimedCaller[]> {
+  const body = JSON.stringify(chatBody(model, act));
+  return Promise.all(Array.from({ length: count }, () => TimedCaller.open(port, body)));
+}
+
+/** `count` requests, each caller its next when its last was answered. */
+async function inTurn(all: readonly TimedCaller[], count: number): Promise<Timed[]> {
+  const done: Timed[] = [];
+  let sent = 0;
+  const run = async (caller: TimedCaller): Promise<void> => {
+    while (sent < count) {
+      sent += 1;
+      done.push(await caller.ask());
+    }
+  };
+  await Promise.all(all.map(run));
+  return done;
+}
+
+/** Requests by the clock, on whichever connection is free. `late`: how many had to wait for one. */
+async function byTheClock(all: readonly TimedCaller[]): Promise<{ done: Timed[]; late: number; perSecond: number }> {
+  const free = [...all];
+  const done: Timed[] = [];
+  const open = new Set<Promise<void>>();
+  const total = PER_SECOND * SECONDS;
+  const from = performance.now();
+  let late = 0;
+  for (let sent = 0; sent < total;) {
+    const due = Math.min(total, Math.floor(((performance.now() - from) * PER_SECOND) / 1000));
+    while (sent < due) {
+      const caller = free.pop();
+      if (caller === undefined) {
+        late += 1;
+        break;
+      }
+      sent += 1;
+      const asked: Promise<void> = caller.ask().then((timed) => {
+        done.push(timed);
+        free.push(caller);
+        open.delete(asked);
+      });
+      open.add(asked);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  await Promise.all(open);
+  return { done, late, perSecond: total / ((performance.now() - from) / 1000) };
+}
+
+function row(what: string, perSecond: number, done: readonly Timed[]): Row {
+  const errors = done.map(({ queueMs, admitMs, outsideMs }) => Math.abs(outsideMs - queueMs - admitMs));
+  const admits = done.map(({ admitMs }) => admitMs);
+  const queues = done.map(({ queueMs }) => queueMs);
+  return {
+    load: what,
+    'requests/s': perSecond,
+    'ra-queue p50 ms': median(queues),
+    'ra-queue p99 ms': quantile(queues, 0.99),
+    'ra-admit p50 ms': median(admits),
+    'ra-admit p99 ms': quantile(admits, 0.99),
+    'off p50 ms': median(errors),
+    'off p99 ms': quantile(errors, 0.99),
+  };
+}
+
+const wide = await callers('wide', 'clocked', CONNECTIONS);
+await inTurn(wide.slice(0, 4), WARM_UP);
+const alone = await inTurn(wide.slice(0, 1), WARM_UP);
+const { done, late, perSecond } = await byTheClock(wide);
+const narrow = await callers('narrow', 'clockedSlow', QUEUED_CALLERS);
+const from = performance.now();
+const queued = await inTurn(narrow, QUEUED);
+const queuedPerSecond = QUEUED / ((performance.now() - from) / 1000);
+for (const caller of [...wide, ...narrow]) caller.close();
+sidecar.disconnect();
+await once(sidecar, 'exit');
+
+const meanMs = alone.reduce((sum, { outsideMs }) => sum + outsideMs, 0) / alone.length;
+const rows = [
+  row('one at a time', 1000 / meanMs, alone),
+  row(`${PER_SECOND}/s by the clock`, perSecond, done),
+  row(`${QUEUED_CALLERS} callers for 2 seats of 5 ms`, queuedPerSecond, queued),
+];
+const off = Math.max(...rows.map((each) => Number(each['off p99 ms'])));
+const admit = Number(rows[1]?.['ra-admit p99 ms']);
+
+await keep('server-timing', {
+  title: 'Server-Timing against a clock outside',
+  about: [
+    'Whole chat replies of a small body through the real HTTP server, prompt host and queue; the engines are stand-ins that answer at once and say in their reply when the job came. Caller, sidecar, prompt host and engines are processes of one machine and read one monotonic clock.',
+    'Off: the time from the request’s last byte written by the caller to the job’s coming at the engine, less `ra-queue` and `ra-admit` as the response says them; so the loopback and the pipe to the engine count against the header. Requests/s of the first row: what its time to the engine would allow.',
+  ],
+  rows,
+  conclusions: [
+    `${off <= 2 ? 'Held' : 'Missed'}: within 2 ms of the outside clock at p99 (${off.toFixed(2)} ms at worst).`,
+    `${admit <= 1 ? 'Held' : 'Missed'}: \`ra-admit\` p99 at most 1 ms at ${PER_SECOND} requests a second (${admit.toFixed(2)} ms${late > 0 ? `; the caller found no free connection ${late} times` : ''}).`,
+  ],
+});

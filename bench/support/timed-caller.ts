@@ -1,0 +1,66 @@
+import { connect, type Socket } from 'node:net';
+
+/** One answered request: what the sidecar says of its times, and what a clock outside says, in ms. */
+export interface Timed {
+  readonly queueMs: number;
+  readonly admitMs: number;
+  /** From the request's last byte written to the job's coming at the engine. */
+  readonly outsideMs: number;
+}
+
+const TIMING = /\r\nserver-timing: [^\r\n]*ra-queue;dur=([0-9.]+), ra-admit;dur=([0-9.]+)\r\n/i;
+
+/** A kept-alive connection with one request at a time, as bare as can be, so that the caller's work is small. */
+export class TimedCaller {
+  readonly #socket: Socket;
+  readonly #request: string;
+  #received = '';
+  #answered: ((response: string) => void) | undefined;
+
+  private constructor(socket: Socket, request: string) {
+    this.#socket = socket;
+    this.#request = request;
+    socket.setNoDelay(true);
+    socket.setEncoding('latin1').on('data', (text: string) => this.#take(text));
+  }
+
+  /** `body`: of every request; the engine's reply must say when its job came (STUB_JOB.clocked). */
+  static async open(port: number, body: string): Promise<TimedCaller> {
+    const socket = connect(port, '127.0.0.1');
+    await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));
+    const fields = `Host: bench\r\nAuthorization: Bearer good\r\nContent-Type: application/json\r\n`;
+    const head = `POST /v1/chat/completions HTTP/1.1\r\n${fields}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n`;
+    return new TimedCaller(socket, head + body);
+  }
+
+  /** Rejects on anything but a 200 that tells its times. */
+  ask(): Promise<Timed> {
+    return new Promise((resolve, reject) => {
+      const from = process.hrtime.bigint();
+      this.#answered = (response) => {
+        const [, queueMs, admitMs] = TIMING.exec(response) ?? [];
+        const came = /"content":"([0-9]+)"/.exec(response)?.[1];
+        if (came === undefined || queueMs === undefined) reject(new Error(`answered ${response.slice(0, 12)}`));
+        else {
+          const outsideMs = Number(BigInt(came) - from) / 1e6;
+          resolve({ queueMs: Number(queueMs), admitMs: Number(admitMs), outsideMs });
+        }
+      };
+      this.#socket.write(this.#request);
+    });
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+
+  #take(text: string): void {
+    this.#received += text;
+    const head = this.#received.indexOf('\r\n\r\n');
+    const length = /\r\ncontent-length: ([0-9]+)/i.exec(this.#received)?.[1];
+    if (head < 0 || length === undefined || this.#received.length < head + 4 + Number(length)) return;
+    const response = this.#received;
+    this.#received = '';
+    this.#answered?.(response);
+  }
+}

@@ -1,0 +1,22 @@
+/** A sidecar with stand-in engines in a process of its own, for server-timing.bench: tells its port and ends with its parent. */
+import { InProcess, type StubModel } from '../../test/support/in-process.js';
+
+/** Seats that are never all taken, and few that always are. */
+const MODELS: readonly StubModel[] = [
+  { id: 'wide', kind: 'chat', seats: 64 },
+  { id: 'narrow', kind: 'chat', seats: 2 },
+];
+
+const teardowns: (() => Promise<void> | void)[] = [];
+const sidecar = await InProcess.start(
+  { teardown: (fn) => void teardowns.push(fn) },
+  { models: MODELS, config: { development: { validateAnswers: false } } },
+);
+process.send?.(sidecar.port);
+process.once('disconnect', () => {
+  const end = async (): Promise<void> => {
+    for (const teardown of teardowns) await teardown();
+    process.exit(0);
+  };
+  void end();
+});

@@ -1,0 +1,174 @@
+import type { Backlog, Backlogged, CutReason } from './backlog.js';
+import { beginAsking, chunk, endChunked, lastBytes, openChunked, tryChunks, wireText, writeChunk } from './chunked.js';
+import type { AskedResponse, Chunk, ChunkedResponse, Taken } from './chunked.js';
+
+export type OutletResponse = ChunkedResponse & AskedResponse;
+
+/** What an outlet needs of the exchange whose body goes out here. */
+export interface OutletOwner {
+  /** Writes the status line and all fields but Transfer-Encoding. */
+  writeHead(): void;
+  /** The last byte was handed to uWS; the response must not be touched any more. */
+  ended(): void;
+  /** The reader is too far behind, by so many bytes: its connection must be closed. */
+  cut(reason: CutReason, bytes: number): void;
+}
+
+/**
+ * Where the chunks of one stream leave, and where they wait for a reader who is behind.
+ *
+ * It begins raw: whatever comes is handed to uWS, which says nothing, so all of it may be waiting. Once told to ask, it
+ * hands over what uWS takes and holds the rest until the socket has room (chunked.ts has how that is done). uWS closes a
+ * connection whose held bytes find no room for 10 s.
+ */
+export class Outlet implements Backlogged {
+  readonly #res: OutletResponse;
+  readonly #owner: OutletOwner;
+  readonly #backlog: Backlog;
+  #headWritten = false;
+  #asked = false;
+  #over = false;
+  /** Handed to uWS and not known to have left. */
+  #unproven = 0;
+  #held: Buffer[] = [];
+  #heldBytes = 0;
+  /** The socket had no room; it will tell when it has. */
+  #full = false;
+  /** What is held ends the body. */
+  #last = false;
+  #counted = 0;
+
+  constructor(res: OutletResponse, owner: OutletOwner, backlog: Backlog) {
+    this.#res = res;
+    this.#owner = owner;
+    this.#backlog = backlog;
+    // In raw mode too: without a handler uWS starts its clock of 10 s at every sign of room and never stops it, so that
+    // a stream which was behind once and then has nothing to say is closed.
+    res.onWritable(() => {
+      this.#roomAgain();
+      return true;
+    });
+  }
+
+  get buffered(): number {
+    return this.#unproven + this.#heldBytes;
+  }
+
+  get asked(): boolean {
+    return this.#asked;
+  }
+
+  /** Writes in one packet. */
+  send(chunks: readonly Chunk[]): void {
+    if (this.#over) return;
+    if (this.#asked) this.#hold(chunks.map(wireText).join(''));
+    else this.#sendRaw(chunks);
+    this.#recount();
+  }
+
+  /**
+   * The same, and the end of the body: at once, or once the reader took what is held. Without a trailer there must be a
+   * chunk.
+   */
+  end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void {
+    if (this.#over || this.#last) return;
+    if (this.#asked) {
+      this.#last = true;
+      this.#hold(chunks.map(wireText).join('') + lastBytes(trailer));
+      this.#recount();
+      return;
+    }
+    this.#res.cork(() => {
+      this.#writeRaw(chunks, trailer === undefined);
+      endChunked(this.#res, trailer);
+    });
+    this.#finish();
+  }
+
+  ask(): void {
+    if (this.#asked || this.#over) return;
+    this.#asked = true;
+    this.#res.cork(() => beginAsking(this.#res));
+    // Any bytes will do to learn whether uWS still has some.
+    this.#hold(wireText(chunk('', '')));
+    this.#recount();
+  }
+
+  cut(reason: CutReason): void {
+    if (this.#over) return;
+    const bytes = this.buffered;
+    this.abandon();
+    this.#owner.cut(reason, bytes);
+  }
+
+  /** The caller left: what is held is dropped, and nothing is written any more. Idempotent. */
+  abandon(): void {
+    this.#over = true;
+    this.#held = [];
+    this.#heldBytes = 0;
+    this.#unproven = 0;
+    this.#recount();
+  }
+
+  #sendRaw(chunks: readonly Chunk[]): void {
+    this.#res.cork(() => this.#writeRaw(chunks, false));
+    for (const { bytes } of chunks) this.#unproven += bytes;
+  }
+
+  #writeRaw(chunks: readonly Chunk[], final: boolean): void {
+    if (!this.#headWritten) {
+      this.#headWritten = true;
+      this.#owner.writeHead();
+      openChunked(this.#res);
+    }
+    chunks.forEach((made, i) => writeChunk(this.#res, made, final && i === chunks.length - 1));
+  }
+
+  #hold(text: string): void {
+    if (text === '') return;
+    const bytes = Buffer.from(text);
+    this.#held.push(bytes);
+    this.#heldBytes += bytes.length;
+    if (!this.#full) this.#release();
+  }
+
+  /** Hands over what uWS takes. */
+  #release(): void {
+    const bytes = this.#held.length === 1 ? this.#held[0] : Buffer.concat(this.#held);
+    if (bytes === undefined || bytes.length === 0) return;
+    const { taken, full, done } = this.#try(bytes);
+    this.#full = full;
+    this.#held = taken < bytes.length ? [bytes.subarray(taken)] : [];
+    this.#heldBytes = bytes.length - taken;
+    // uWS takes new bytes only once it has got rid of all that it had. (Of these it may keep 16 KiB, its cork's size.)
+    if (!this.#full) this.#unproven = 0;
+    if (done) this.#finish();
+  }
+
+  #try(bytes: Uint8Array): Taken {
+    let outcome: Taken = { taken: 0, full: true, done: false };
+    this.#res.cork(() => (outcome = tryChunks(this.#res, bytes, this.#last)));
+    return outcome;
+  }
+
+  #roomAgain(): void {
+    if (this.#over) return;
+    this.#full = false;
+    // With a handler of ours uWS leaves it to us to write what it still has: an empty cork does that.
+    if (this.#heldBytes === 0) this.#res.cork(() => undefined);
+    else this.#release();
+    this.#recount();
+  }
+
+  #finish(): void {
+    this.abandon();
+    this.#owner.ended();
+  }
+
+  #recount(): void {
+    const delta = this.buffered - this.#counted;
+    if (delta === 0) return;
+    this.#counted += delta;
+    this.#backlog.changed(this, delta);
+  }
+}

@@ -1,0 +1,141 @@
+import t from 'tap';
+import { IdempotencyKeys } from '../../../sidecar/access/idempotency.js';
+import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
+import type { ChatParams } from '../../../sidecar/contracts/requests.js';
+import { chat } from '../../../sidecar/handlers/chat.js';
+import type { Services } from '../../../sidecar/handlers/services.js';
+import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
+import type { OpenPrompt } from '../../../sidecar/prompts/prompt-host.js';
+import { Metrics } from '../../../sidecar/telemetry/metrics.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { FakeEngine } from '../../support/fake-engine.js';
+import { deferred } from '../../support/http-server.js';
+import { ACME, FakeSpool, RecordingLog } from '../../support/in-process.js';
+
+const PARAMS: ChatParams = {
+  route: 'chat',
+  model: 'fake',
+  stream: false,
+  includeUsage: false,
+  n: 1,
+  temperature: 0,
+  topP: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  stops: [],
+  jsonObject: false,
+};
+
+/** What each part of the way in takes, in ms of the fake clock. */
+interface Takes {
+  /** The key's check, while the body, as of its last byte, is there. */
+  readonly authorize: number;
+  readonly check: number;
+  readonly tokenize: number;
+}
+
+/** One model with one seat, behind parts that take the time they are told to. */
+class World {
+  readonly clock = new FakeClock();
+  readonly engine = new FakeEngine();
+  readonly #queue = createFairQueue({
+    clock: this.clock,
+    random: () => 0,
+    config: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1000 },
+    seats: 1,
+  });
+
+  constructor() {
+    this.#queue.resume(1);
+  }
+
+  /** A whole chat reply, resolved once it is written. The body's last byte comes with the head, now. */
+  ask(takes: Takes): Promise<Reply> {
+    const replied = deferred<Reply>();
+    const receivedAt = this.clock.now();
+    const exchange: Exchange = {
+      head: { method: 'POST', path: '/', requestId: 'r', header: (name) => HEADERS.get(name) },
+      gone: new AbortController().signal,
+      body: () => Promise.resolve({ kind: 'body', bytes: new Uint8Array(2), receivedAt, release: () => undefined }),
+      reply: replied.resolve,
+      fail: ({ status }, headers) => replied.resolve({ status, ...(headers && { headers }) }),
+      stream: () => {
+        throw new Error('nobody asked for a stream');
+      },
+    };
+    chat(exchange, this.#services(takes)).catch((fault: unknown) => t.fail(String(fault)));
+    return replied.promise;
+  }
+
+  #services({ authorize, check, tokenize }: Takes): Services {
+    const { clock } = this;
+    /** The clock moves on before the step ends, as if it had taken so long. */
+    const after = <T>(ms: number, value: T): Promise<T> => {
+      clock.advance(ms);
+      return Promise.resolve(value);
+    };
+    const prompt: OpenPrompt = {
+      check: () => after(check, { kind: 'checked', params: PARAMS }),
+      tokenize: () => after(tokenize, { kind: 'chat', tokens: Uint32Array.of(1, 2, 3) }),
+      close: () => undefined,
+    };
+    const model = {
+      id: 'fake',
+      kind: 'chat',
+      ownedBy: 'test',
+      created: 0,
+      engine: this.engine,
+      queue: this.#queue,
+    } as const;
+    return {
+      clock,
+      date: () => new Date(0),
+      random: () => 0,
+      identity: { resolve: () => after(authorize, ACME) },
+      prompts: { open: () => prompt },
+      models: new Map([['fake', model]]),
+      spool: new FakeSpool(),
+      metrics: new Metrics(['fake']),
+      log: new RecordingLog(),
+      idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
+      limits: { chatBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0, trustDeadlineHeader: false },
+      isolateDecisions: true,
+      draining: () => false,
+    };
+  }
+}
+
+const HEADERS = new Map([['content-type', 'application/json']]);
+
+t.test('ra-queue and ra-admit are what passed before the hand-over, each its own part', async (t) => {
+  const world = new World();
+  const first = world.ask({ authorize: 2, check: 0.25, tokenize: 1.5 });
+  const running = await world.engine.generation(0);
+  // What the model takes is in neither, though the header of a whole reply is written after it.
+  world.clock.advance(100);
+
+  const second = world.ask({ authorize: 1, check: 0.5, tokenize: 3 });
+  // Its turn comes once its last check passed and the first is over; the macrotask lets all its steps pass.
+  await new Promise((resolve) => setImmediate(resolve));
+  t.equal(world.engine.generations.length, 1, 'it waits');
+  world.clock.advance(40);
+  running.started().pieces('a').finished().done();
+  const served = await world.engine.generation(1);
+  world.clock.advance(7);
+  served.started().pieces('b').finished().done();
+
+  t.equal((await first).headers?.['Server-Timing'], 'authorize;dur=2, ra-queue;dur=0, ra-admit;dur=3.75');
+  t.equal((await second).headers?.['Server-Timing'], 'authorize;dur=1, ra-queue;dur=40, ra-admit;dur=4.5');
+});
+
+t.test('who waited in vain is told how long, and the sidecar’s own work beside it', async (t) => {
+  const world = new World();
+  void world.ask({ authorize: 0, check: 0, tokenize: 0 });
+  await world.engine.generation(0);
+  const refused = world.ask({ authorize: 1, check: 2, tokenize: 4 });
+  await new Promise((resolve) => setImmediate(resolve));
+  world.clock.advance(10_000);
+  const { status, headers } = await refused;
+  t.equal(status, 429);
+  t.equal(headers?.['Server-Timing'], 'authorize;dur=1, ra-queue;dur=10000, ra-admit;dur=7');
+});

@@ -1,0 +1,88 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { Backlog, type Backlogged, type CutReason } from '../../../sidecar/http/backlog.js';
+
+/** A stream whose reader took all but `unread` bytes, which shows once it is asked. */
+class Stream implements Backlogged {
+  buffered = 0;
+  asked = false;
+  cutFor: CutReason | undefined;
+  readonly #book: Backlog;
+  readonly #unread: number;
+
+  constructor(book: Backlog, unread = Infinity) {
+    this.#book = book;
+    this.#unread = unread;
+  }
+
+  write(bytes: number): this {
+    return this.#set(this.buffered + bytes);
+  }
+
+  ask(): void {
+    this.asked = true;
+    this.#set(Math.min(this.buffered, this.#unread));
+  }
+
+  cut(reason: CutReason): void {
+    this.cutFor = reason;
+    this.#set(0);
+  }
+
+  #set(bytes: number): this {
+    const delta = bytes - this.buffered;
+    this.buffered = bytes;
+    if (delta !== 0) this.#book.changed(this, delta);
+    return this;
+  }
+}
+
+t.test('a stream is asked past half of its share, and cut past all of it', (t) => {
+  const book = new Backlog({ streamBytes: 100, totalBytes: 1000 });
+  const stream = new Stream(book).write(50);
+  t.notOk(stream.asked);
+  stream.write(1);
+  t.ok(stream.asked);
+  stream.write(49);
+  t.equal(stream.cutFor, undefined);
+  t.equal(book.bytes, 100);
+  stream.write(1);
+  t.equal(stream.cutFor, 'stream');
+  t.equal(book.bytes, 0);
+  t.end();
+});
+
+t.test('past the total, who only seems to be behind is asked, and the worst who is behind is cut', (t) => {
+  const book = new Backlog({ streamBytes: 100, totalBytes: 100 });
+  const reading = new Stream(book, 0).write(45);
+  const behind = new Stream(book).write(40);
+  const other = new Stream(book).write(16);
+  t.ok(reading.asked, 'the most bytes, but all were read');
+  t.notOk(behind.asked, 'that was enough');
+  t.equal(book.bytes, 56);
+  other.write(30);
+  const third = new Stream(book).write(30);
+  t.equal(other.cutFor, 'total');
+  t.same([reading.cutFor, behind.cutFor, third.cutFor], [undefined, undefined, undefined]);
+  t.equal(book.bytes, 70);
+  t.end();
+});
+
+t.test('whatever is written, the bounds hold and nobody who reads is cut', (t) => {
+  const writes = fc.array(fc.tuple(fc.nat(7), fc.integer({ min: 1, max: 60 })), { maxLength: 200 });
+  fc.assert(
+    fc.property(writes, (writes) => {
+      const book = new Backlog({ streamBytes: 100, totalBytes: 300 });
+      const streams = Array.from({ length: 8 }, (_, i) => new Stream(book, i % 2 === 0 ? 0 : Infinity));
+      return writes.every(([i, bytes]) => {
+        const stream = streams[i]!;
+        // Once asked, a reader who reads leaves nothing.
+        if (stream.cutFor === undefined && !(stream.asked && i % 2 === 0)) stream.write(bytes);
+        const all = streams.reduce((sum, { buffered }) => sum + buffered, 0);
+        const fit = streams.every(({ buffered }) => buffered <= 100);
+        return book.bytes === all && all <= 300 && fit && streams.every(({ cutFor }, j) => j % 2 === 1 || !cutFor);
+      });
+    }),
+  );
+  t.end();
+});

@@ -1,0 +1,116 @@
+/** Readers who are behind, over real sockets. What the system's own buffers take comes first: some MiB. */
+import t from 'tap';
+import type { EventStream } from '../../../sidecar/http/exchange.js';
+import type { ReaderCut } from '../../../sidecar/http/uws-exchange.js';
+import { deferred, serve } from '../../support/http-server.js';
+import type { RawConnection } from '../../support/raw-http.js';
+
+const KIB = 1024;
+const LIMITS = { totalBytes: 1 << 30, backlog: { streamBytes: 256 * KIB, totalBytes: 512 * KIB } };
+const FRAME = 'x'.repeat(4 * KIB);
+const ASKING = /^: \r\nDate: [^\r\n]{29}\r\nContent-Length: 9007199254740991\r\n$/;
+
+/** A server that hands out each stream it opens. */
+async function streams(t: Parameters<typeof serve>[0]) {
+  let next = deferred<{ stream: EventStream; gone: AbortSignal }>();
+  const cuts: ReaderCut[] = [];
+  const running = await serve(t, (exchange) => next.resolve({ stream: exchange.stream(), gone: exchange.gone }), {
+    limits: LIMITS,
+    onReaderCut: (cut) => cuts.push(cut),
+  });
+  const open = async (): Promise<{ caller: RawConnection; stream: EventStream; gone: AbortSignal }> => {
+    next = deferred();
+    const caller = await running.connect();
+    caller.request('GET', '/');
+    return { caller, ...(await next.promise) };
+  };
+  return { ...running, open, cuts };
+}
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+t.test('who reads gets all of a long stream, be it ever so long, and the connection goes on', async (t) => {
+  const { open, server, cuts } = await streams(t);
+  const { caller, stream } = await open();
+  const count = 250;
+  for (let i = 0; i < count; i++) {
+    stream.event(`${i}${FRAME}`);
+    await turn();
+  }
+  stream.end('x;dur=1');
+  const response = await caller.response();
+  const frames = response.chunks.filter((text) => text.startsWith('data: '));
+  t.same(
+    frames,
+    Array.from({ length: count }, (_, i) => `data: ${i}${FRAME}\n\n`),
+  );
+  const [asking, ...comments] = response.chunks.filter((text) => !text.startsWith('data: '));
+  t.match(asking, ASKING, 'what asking costs, once');
+  t.same(comments, [': \n\n']);
+  t.same(response.trailers, [['Server-Timing', 'x;dur=1']]);
+  t.same(cuts, []);
+  t.equal(server.bufferedBytes, 0);
+  caller.request('OPTIONS', '/');
+  t.equal((await caller.response()).status, 204);
+});
+
+t.test('who stops reading and goes on finds nothing missing', async (t) => {
+  const { open, server, cuts, ended } = await streams(t);
+  const { caller, stream } = await open();
+  caller.socket.pause();
+  let count = 0;
+  // Half of its share makes it ask, and by then nothing says that it is behind; a little more shows that it is.
+  while (server.bufferedBytes < 192 * KIB) {
+    stream.event(`${count++}${FRAME}`);
+    await turn();
+  }
+  stream.end('x;dur=1');
+  stream.event('late');
+  await turn();
+  t.ok(server.bufferedBytes >= 128 * KIB, 'an end that nobody reads is held too');
+  caller.socket.resume();
+  const response = await caller.response();
+  const frames = response.chunks.filter((text) => text.startsWith('data: '));
+  t.equal(frames.length, count);
+  t.ok(frames.every((text, i) => text === `data: ${i}${FRAME}\n\n`));
+  t.same(response.trailers, [['Server-Timing', 'x;dur=1']]);
+  await ended(1);
+  t.equal(server.bufferedBytes, 0);
+  t.same(cuts, []);
+});
+
+t.test('who is further behind than its share is cut off, and others are not', async (t) => {
+  const { open, server, cuts, ends } = await streams(t);
+  const [stalled, reading] = [await open(), await open()];
+  stalled.caller.socket.pause();
+  let most = 0;
+  while (!stalled.gone.aborted) {
+    stalled.stream.event(FRAME);
+    reading.stream.event(FRAME);
+    await turn();
+    most = Math.max(most, server.bufferedBytes);
+  }
+  t.match(cuts, [{ reason: 'stream' }]);
+  t.ok(cuts[0]!.bytes > 256 * KIB && cuts[0]!.bytes < 270 * KIB, `${cuts[0]?.bytes} bytes`);
+  t.match(ends, [{ outcome: 'gone' }]);
+  t.ok(most <= 512 * KIB);
+  reading.stream.end();
+  t.equal((await reading.caller.response()).status, 200);
+});
+
+t.test('past the total the one that is furthest behind is cut off', async (t) => {
+  const { open, server, cuts } = await streams(t);
+  const all = [await open(), await open(), await open(), await open()];
+  for (const { caller } of all) caller.socket.pause();
+  let most = 0;
+  while (cuts.length === 0) {
+    all.forEach(({ stream }, i) => stream.event(i === 0 ? FRAME + FRAME.slice(0, 100) : FRAME));
+    await turn();
+    most = Math.max(most, server.bufferedBytes);
+  }
+  t.ok(most <= 512 * KIB, `${most} at most`);
+  t.match(cuts, [{ reason: 'total' }]);
+  t.equal(all.filter(({ gone }) => gone.aborted).length, 1);
+});
