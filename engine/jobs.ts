@@ -106,7 +106,7 @@ export class Jobs {
       }
       const keep = await this.#sequences.reopen(sequence, next, task.work.reuse);
       task.end(branch);
-      task.begin(sequence, keep);
+      this.#take(task, sequence, keep);
     }
     await this.#spread(task);
     if (task.done) {
@@ -128,8 +128,18 @@ export class Jobs {
   async #begin(task: Task, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
     const { next } = task;
     const berth = next && (await this.#sequences.open(next, reuse));
-    if (berth) task.begin(berth.sequence, berth.keep);
+    if (berth) this.#take(task, berth.sequence, berth.keep);
     return berth?.keep;
+  }
+
+  /** A sequence that no branch took over would be nobody's. */
+  #take(task: Task, sequence: number, keep: number): void {
+    try {
+      task.begin(sequence, keep);
+    } catch (error) {
+      this.#sequences.free(sequence);
+      throw error;
+    }
   }
 
   /** Starts further items beside those under way, while there are seats and sequences. */

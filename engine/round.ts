@@ -11,6 +11,12 @@ export interface Stepping {
 /** A prompt that got nothing for so many rounds goes before shorter ones. */
 const PATIENCE = 8;
 
+/**
+ * So many tokens of prompts' ends join a step whatever it takes: waiting would hold up most chats' first token by several
+ * steps, and costs running replies one longer gap an arrival.
+ */
+export const SHORT_TOKENS = 64;
+
 interface Waiting {
   readonly task: Task;
   readonly branch: Branch;
@@ -48,7 +54,7 @@ export class Round {
   /** Every reply's next token, and the last chunks of prompts as far as the round's tokens go. */
   together(tasks: readonly Task[]): Stepping[] {
     const all = bySequence(tasks.filter(({ work }) => !work.alone));
-    let room = this.#room(all);
+    let room = Math.max(this.#room(all), Math.min(SHORT_TOKENS, this.#whole));
     const joining = new Map<Branch, number>();
     for (const { branch } of this.#inTurn(all)) {
       const { left, chunk } = branch.feed;

@@ -100,7 +100,16 @@ function mappedBeside(file: string, models: Iterable<Hosted>): number {
   for (const { engine, file: other } of models) {
     if (other !== file && engine.state === 'ready' && engine.facts?.gpu === false) others.add(other);
   }
-  return [...others].reduce((sum, other) => sum + (statSync(other, { throwIfNoEntry: false })?.size ?? 0), 0);
+  return [...others].reduce((sum, other) => sum + sizeOf(other), 0);
+}
+
+/** 0 for what cannot be looked at: a share that is away must not end the process. */
+function sizeOf(file: string): number {
+  try {
+    return statSync(file).size;
+  } catch {
+    return 0;
+  }
 }
 
 /** One model: its engine process and its queue, which is closed whenever the engine is not there. */

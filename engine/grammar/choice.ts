@@ -29,7 +29,14 @@ function branches(texts: readonly string[], newRule: (alternatives: readonly Alt
 
 /** Of whole characters. */
 function commonBeginning(texts: readonly string[]): string {
-  const [first = [], ...others] = texts.map((text) => Array.from(text));
-  const differs = first.findIndex((character, i) => others.some((other) => other[i] !== character));
-  return (differs < 0 ? first : first.slice(0, differs)).join('');
+  const [first = '', ...others] = texts;
+  let units = first.length;
+  for (const other of others) {
+    let same = 0;
+    while (same < units && first[same] === other[same]) same += 1;
+    units = same;
+  }
+  // Not between the halves of a character.
+  const lead = first.charCodeAt(units - 1);
+  return first.slice(0, units < first.length && lead >= 0xd800 && lead <= 0xdbff ? units - 1 : units);
 }

@@ -19,6 +19,10 @@ export const MAX_RULES = 10_000;
 export const MAX_STACKS = 256;
 /** Values of one enum. */
 export const MAX_VALUES = 2048;
+/** Characters of one enum: its tree is made by looking at each of them once a level. */
+export const MAX_ENUM_CHARACTERS = 65_536;
+/** Properties times objects that declare them, of one combination. */
+export const MAX_LOOKUPS = 16_384;
 
 /**
  * The rules for a JSON text that is valid against a JSON schema; their names begin with `prefix` (letters, digits, `-`),
@@ -106,6 +110,10 @@ class Compiler {
       }
     }
     if (values.size > MAX_VALUES) throw new Unservable(`has an enum of over ${MAX_VALUES} values.`);
+    let characters = 0;
+    for (const value of values) characters += value.length;
+    if (characters > MAX_ENUM_CHARACTERS)
+      throw new Unservable(`has an enum of over ${MAX_ENUM_CHARACTERS} characters.`);
     if (values.size > 0) alternatives.push([choice([...values], (rest) => this.#newRule(rest))]);
     this.#rules.set(name, alternatives);
     this.#containers.set(name, [objects, arrays]);
@@ -113,6 +121,9 @@ class Compiler {
 
   #object({ objects, required }: Shape, containers: Container[]): Alternative {
     const declared = new Set([...objects.flatMap(({ properties }) => [...properties.keys()]), ...required]);
+    // Before the work: each declared property is looked up in each of the objects that are one.
+    if (declared.size * objects.length > MAX_LOOKUPS)
+      throw new Unservable('combines too many objects with too many properties.');
     const properties = [...declared].map((name) => ({
       name,
       required: required.has(name),

@@ -142,8 +142,7 @@ function plain(schema: Readonly<Record<string, unknown>>): Shape {
   const saysObject = [properties, additionalProperties, required].some((keyword) => keyword !== undefined);
   const saysArray = [items, prefixItems, schema.minItems, schema.maxItems].some((keyword) => keyword !== undefined);
   const values = 'const' in schema ? [schema.const] : schema.enum;
-  const only =
-    'const' in schema && Array.isArray(schema.enum) ? schema.enum.filter((v) => same(v, schema.const)) : values;
+  const only = 'const' in schema && Array.isArray(schema.enum) ? inBoth(schema.enum, [schema.const]) : values;
   return {
     types: typesOf(schema.type) ?? (saysObject ? ['object'] : saysArray ? ['array'] : TYPES),
     ...(Array.isArray(only) && { values: only }),
@@ -178,8 +177,7 @@ function range(least: unknown, most: unknown): Range {
 function both(a: Shape, b: Shape): Shape {
   if (a === ANY) return b;
   if (b === ANY) return a;
-  const values =
-    a.values && b.values ? a.values.filter((v) => b.values?.some((w) => same(v, w))) : (a.values ?? b.values);
+  const values = a.values && b.values ? inBoth(a.values, b.values) : (a.values ?? b.values);
   return {
     types: commonTypes(a.types, b.types),
     ...(values && { values }),
@@ -205,8 +203,9 @@ function narrower(a: Range, b: Range): Range {
   return { least: Math.max(a.least, b.least), most: Math.min(a.most, b.most) };
 }
 
-function same(a: unknown, b: unknown): boolean {
-  return JSON.stringify(a) === JSON.stringify(b);
+function inBoth(a: readonly unknown[], b: readonly unknown[]): unknown[] {
+  const texts = new Set(b.map((value) => JSON.stringify(value)));
+  return a.filter((value) => texts.has(JSON.stringify(value)));
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -1,6 +1,6 @@
 import { callGrammar, callRules, type Callable } from '../grammar/calls.js';
 import type { CallFormat, CallSyntax } from '../protocol.js';
-import { WRAPPED_INSTRUCTION } from './call-syntax.js';
+import { WRAPPED_INSTRUCTION, WRAPPED_JSON_INSTRUCTION } from './call-syntax.js';
 import type { PromptConversation, PromptMessage } from './conversation.js';
 
 /** Which calls the caller wants. Structurally the sidecar's checked choice. */
@@ -36,23 +36,29 @@ export function callsFormat(
   const single = !choice.parallel || syntax.next === undefined;
   const rules = callRules(syntax, callable, { single, answer: !choice.required && !json });
   if (rules.kind === 'unservable') return rules;
-  const calls = { syntax, functions: callable.map(({ name }) => name), single };
+  const { answer, ...bare } = syntax;
+  // In JSON mode an answer is an object of the model's own, which may begin as the wrapping does; a required call is none.
+  const calls = {
+    syntax: answer === undefined || json || choice.required ? bare : syntax,
+    functions: callable.map(({ name }) => name),
+    single,
+  };
   const whole = choice.required || json || syntax.answer !== undefined;
   if (!whole) return { kind: 'ok', calls: { ...calls, gbnf: rules.gbnf } };
   return { kind: 'ok', calls, grammar: callGrammar(rules.gbnf, { orObject: json && !choice.required }) };
 }
 
 /** The conversation as a model must see it that does not know the syntax: the first system message says so. */
-export function instructed(conversation: PromptConversation, syntax: CallSyntax): PromptConversation {
+export function instructed(conversation: PromptConversation, syntax: CallSyntax, json: boolean): PromptConversation {
   if (syntax.answer === undefined) return conversation;
+  const instruction = json ? WRAPPED_JSON_INSTRUCTION : WRAPPED_INSTRUCTION;
   const [first, ...rest] = conversation.messages;
-  if (first?.role !== 'system') return withMessages(conversation, [SYSTEM, ...conversation.messages]);
-  const content =
-    typeof first.content === 'string' ? `${first.content}\n\n${WRAPPED_INSTRUCTION}` : WRAPPED_INSTRUCTION;
+  if (first?.role !== 'system') {
+    return withMessages(conversation, [{ role: 'system', content: instruction }, ...conversation.messages]);
+  }
+  const content = typeof first.content === 'string' ? `${first.content}\n\n${instruction}` : instruction;
   return withMessages(conversation, [{ ...first, content }, ...rest]);
 }
-
-const SYSTEM: PromptMessage = { role: 'system', content: WRAPPED_INSTRUCTION };
 
 function withMessages(conversation: PromptConversation, messages: readonly PromptMessage[]): PromptConversation {
   return { ...conversation, messages };

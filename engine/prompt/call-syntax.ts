@@ -25,6 +25,11 @@ export const WRAPPED_INSTRUCTION =
   'Reply with one JSON object and nothing else. To call tools: ' +
   '{"tool_calls": [{"name": "<name>", "arguments": {<arguments>}}]}. To answer: {"response": "<answer>"}.';
 
+/** The same where the answer itself is to be a JSON object, which then stands as it is. */
+export const WRAPPED_JSON_INSTRUCTION =
+  'Reply with one JSON object and nothing else. To call tools: ' +
+  '{"tool_calls": [{"name": "<name>", "arguments": {<arguments>}}]}. To answer: the answer as a JSON object.';
+
 /** Renders with the tools offered and a generation prompt; undefined: the template threw. */
 type Render = (conversation: PromptConversation) => string | undefined;
 

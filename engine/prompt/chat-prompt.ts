@@ -46,7 +46,9 @@ export function chatPrompt(
   const { calls: syntax } = parts.template;
   const { tools = [] } = conversation;
   const offer = options.calls && syntax && tools.length > 0 ? { syntax, choice: options.calls } : undefined;
-  const shaped = parts.template.shape(offer ? instructed(conversation, offer.syntax) : conversation);
+  const shaped = parts.template.shape(
+    offer ? instructed(conversation, offer.syntax, options.jsonObject === true) : conversation,
+  );
   if (shaped.kind === 'failed') return shaped;
   const calls = offer && callsFormat(offer.syntax, tools, offer.choice, options.jsonObject ?? false);
   if (calls?.kind === 'unservable') return calls;

@@ -66,10 +66,6 @@ export interface ChildEvents {
   failed(reason: string): void;
 }
 
-/**
- * One life of an engine process: fork, handshake, messages, watchdog, end. It is never reused. The child dies with this
- * process because it exits when its channel disconnects.
- */
 /** libuv's own default. */
 const MIN_POOL_THREADS = 4;
 
@@ -81,6 +77,10 @@ export function poolThreads(cores: number): number {
   return Math.min(MAX_POOL_THREADS, Math.max(MIN_POOL_THREADS, cores));
 }
 
+/**
+ * One life of an engine process: fork, handshake, messages, watchdog, end. It is never reused. The child dies with this
+ * process because it exits when its channel disconnects.
+ */
 export class EngineChild {
   readonly mux: Mux;
   /** Settles when the process is gone. Never rejects. */

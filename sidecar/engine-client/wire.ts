@@ -30,12 +30,13 @@ function isMessage(raw: Fields): raw is Fields & FromEngine {
     case 'unable':
       return typeof raw['reason'] === 'string' && typeof raw['mayMend'] === 'boolean';
     case 'step':
+      // Copied, since `every` passes over the holes of a sparse array.
       return (
         isCount(raw['step']) &&
         Array.isArray(raw['outputs']) &&
-        raw['outputs'].every(isOutput) &&
+        Array.from<unknown>(raw['outputs']).every(isOutput) &&
         Array.isArray(raw['held']) &&
-        raw['held'].every(isHeld)
+        Array.from<unknown>(raw['held']).every(isHeld)
       );
     case 'heartbeat':
       return isCount(raw['step']) && isCount(raw['live']);

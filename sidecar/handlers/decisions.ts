@@ -7,6 +7,7 @@ import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { arrive, takeSeat, type Planned, type Tokens } from './entrance.js';
 import { endUnfinished, growTo, runOnSeat, type JobEnd, type RunEnd } from './seat.js';
+import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 import { UsageLog } from './usage-log.js';
 import { Visit } from './visit.js';
@@ -21,7 +22,9 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
     const { isolateDecisions: isolate } = services;
     // Questions that share no decode gain nothing from a second seat.
     const seats = isolate ? 1 : params.questions.length;
-    const seated = await takeSeat(visit, arrival, seats, (tokens) => plan(visit, params, tokens));
+    const seated = await takeSeat(visit, arrival, seats, (tokens) =>
+      plan(visit, params, tokens, model.engine.facts?.contextPerSeat ?? Infinity),
+    );
     arrival.release();
     if (!seated) return;
 
@@ -42,6 +45,7 @@ function plan(
   visit: Visit,
   params: DecisionParams,
   tokens: Tokens,
+  context: number,
 ): Planned<Omit<ScoreJob, 'isolate' | 'seats'>> | ContractError {
   if (tokens.kind !== 'decision') return contractError('internal', 'The prompt host answered for another route.');
   const { input, questions } = tokens;
@@ -49,6 +53,17 @@ function plan(
   const tails = questions.reduce((sum, { tail }) => sum + tail.length, 0);
   const promptTokens = questions.length * input.length + tails;
   visit.promptTokens = promptTokens;
+  const over = questions.findIndex(({ tail }) => input.length + tail.length > context);
+  if (over >= 0) {
+    const tokens = input.length + (questions[over]?.tail.length ?? 0);
+    // systemone's questions are named by the caller, so its path stops before the name.
+    return refusals.questionOverContext(
+      over,
+      tokens,
+      context,
+      params.route === 'decisions' ? `questions[${over}]` : 'questions',
+    );
+  }
   return {
     work: { promptTokens: input.length + tails, maxTokens: 0, prefix: prefixOf(input) },
     job: { input, questions, temperature: params.temperature },

@@ -140,6 +140,15 @@ export function overContext(promptTokens: number, maxTokens: number, context: nu
   );
 }
 
+export function questionOverContext(question: number, tokens: number, context: number, param: string): ContractError {
+  return contractError(
+    'bad_request',
+    `The prompt of question ${question} (input, question and template) has ${tokens} tokens, ` +
+      `more than the ${context} that this model holds. Shorten the input or the question.`,
+    { param },
+  );
+}
+
 export function engineFault({ kind }: EngineFault): ContractError {
   return kind === 'protocol'
     ? contractError(

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { embeddedTestModel } from '../support/models.js';
 import { checked, refusalOf } from '../support/replies.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
@@ -197,4 +198,18 @@ t.test('each kind of model has its endpoints', async (t) => {
     sidecar.post('/chat/completions', { model: DECIDE, messages, stream: true }),
   ];
   for (const response of await Promise.all(wrong)) t.match(await refusalOf(response), refused);
+});
+
+t.test('a prompt that a seat cannot hold is the caller’s to shorten, whatever its bound', async (t) => {
+  const file = await embeddedTestModel();
+  const small = await Sidecar.start(t, {
+    config: { models: [{ id: DECIDE, kind: 'decision', file, seats: 1, contextPerSeat: 256 }] },
+  });
+  const input = 'word '.repeat(400);
+  const response = await small.post('/decisions', { model: DECIDE, input, questions: [REFUND] });
+  t.equal(response.status, 400);
+  const { error } = (await response.json()) as { error: { message: string; param: string } };
+  t.equal(error.param, 'questions[0]');
+  t.match(error.message, /has \d+ tokens, more than the 256 that this model holds/);
+  t.equal((await small.post('/decisions', { model: DECIDE, input: 'x', questions: [REFUND] })).status, 200);
 });

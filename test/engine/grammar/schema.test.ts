@@ -239,3 +239,25 @@ t.test('a value that is valid against a schema is allowed by its grammar', (t) =
   t.ok(values > 400, `${values} values`);
   t.end();
 });
+
+/** Each holds a prompt worker for seconds if it is taken at its word, and an answer is owed in 2 s (prompts.silenceMs). */
+t.test('schemas that are dear to compile are refused before the work, or cheap', (t) => {
+  const numbers = (from: number): number[] => Array.from({ length: 5000 }, (_, i) => from + i);
+  const disjoint = { allOf: [{ enum: numbers(0) }, { enum: numbers(5000) }] };
+  const stairs = { enum: Array.from({ length: 2000 }, (_, i) => 'a'.repeat(i + 1)) };
+  const crossed = {
+    allOf: Array.from({ length: 400 }, (_, i) =>
+      object(Object.fromEntries(Array.from({ length: 50 }, (_, j) => [`p${i}_${j}`, {}]))),
+    ),
+  };
+  t.match(schemaGrammar(stairs), { kind: 'unservable', why: /characters/ });
+  t.match(schemaGrammar(crossed), { kind: 'unservable', why: /too many/ });
+  t.match(schemaGrammar({ enum: numbers(0).slice(0, 2) }), { kind: 'ok' });
+  // Counted, not timed: what is left of 25 million pairs is one look at each value.
+  let looks = 0;
+  const counted = { toJSON: () => (looks += 1) };
+  schemaGrammar({ allOf: [{ enum: numbers(0).map(() => counted) }, { enum: numbers(5000) }] });
+  t.ok(looks <= 2 * 5000, `${looks} looks`);
+  t.equal(schemaGrammar(disjoint).kind, 'unservable');
+  t.end();
+});

@@ -1,0 +1,31 @@
+import t from 'tap';
+import { callsFormat, instructed } from '../../../engine/prompt/call-format.js';
+import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
+import { CallParser } from '../../../engine/output/calls/call-parser.js';
+
+const TOOLS = [{ type: 'function', function: { name: 'find', parameters: { type: 'object', properties: {} } } }];
+const AUTO = { required: false, parallel: true };
+
+/** What a whole reply comes to as content. */
+function contentOf(reply: string, json: boolean): string {
+  const made = callsFormat(WRAPPED, TOOLS, AUTO, json);
+  if (made.kind === 'unservable') throw new Error(made.why);
+  const parser = new CallParser(made.calls);
+  return parser.push(reply).content + parser.end().content;
+}
+
+t.test('in JSON mode an object that looks like a wrapped answer stands as it is', (t) => {
+  const reply = '{"response": "hi", "n": 1}';
+  t.equal(contentOf(reply, true), reply);
+  t.equal(contentOf('{"response": "hi"}', false), 'hi');
+  t.end();
+});
+
+t.test('a model that does not know the syntax is told it, with the answer’s form', (t) => {
+  const conversation = { messages: [{ role: 'user', content: 'x' }], tools: TOOLS };
+  const told = (json: boolean): unknown => instructed(conversation, WRAPPED, json).messages[0]?.content;
+  t.match(told(false), /"response"/);
+  t.match(told(true), /the answer as a JSON object/);
+  t.notMatch(told(true), /"response"/);
+  t.end();
+});
