@@ -179,8 +179,9 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
 
   #dispatch(): void {
     const { seatable } = this.#books.tenants;
+    const measures = { usualMs: this.#gate.forecast.usualMs, maxWaitMs: this.#maxWaitMs };
     while (this.#books.free > 0) {
-      const place = this.#books.returned ?? choose(seatable, this.#gate.forecast.usualMs, this.#shares);
+      const place = this.#books.returned ?? choose(seatable, measures, this.#shares);
       if (place === undefined) return;
       place.phase = 'granted';
       place.waitedMs += this.#clock.now() - place.readyAt;

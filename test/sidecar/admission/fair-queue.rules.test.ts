@@ -345,6 +345,35 @@ t.test('affinity: a head close behind goes first when a free sequence holds enou
   t.same(await after(400, 0, 256), ['a', 'b'], 'too far behind');
 });
 
+/** Seats that `x` with a prompt in the cache got, one request after another, before `a`, which waits all the time. */
+async function passes(weight: number, takesMs: number, usualMs: number, maxWaitMs = 1e6): Promise<number> {
+  const desk = new Desk(1, { maxWaitMs }, { shares: ([tokens]) => tokens ?? 0 });
+  await desk.serve('a', usualMs);
+  let lease = await desk.seat(desk.wait('other'));
+  let seated = false;
+  const waiting = desk.wait('a');
+  void waiting.outcome.then(() => (seated = true));
+  for (let passed = 0; ; passed += 1) {
+    const next = desk.wait('x', { weight }, 900);
+    lease.release('done');
+    const outcome = await Promise.race([desk.seat(waiting), desk.seat(next)]);
+    if (seated || passed > 100) return passed;
+    lease = outcome;
+    desk.clock.advance(takesMs);
+  }
+}
+
+t.test('affinity: repeated requests pass one that waits by a quarter of a request’s seat time, of any weight', async (t) => {
+  for (const weight of [1, 4, 16]) {
+    t.equal(await passes(weight, 1000, 1000), 1, `one request crosses the line, weight ${weight}`);
+    t.equal(await passes(weight, 100, 1000), 3, `100, 200, 300 ms, weight ${weight}`);
+  }
+});
+
+t.test('affinity: nor by more than a tenth of the longest wait', async (t) => {
+  t.equal(await passes(1, 400, 60_000, 10_000), 3);
+});
+
 t.test('affinity: a tenth of the prompt at least', async (t) => {
   for (const [promptTokens, order] of [
     [3000, ['b', 'a']],
