@@ -105,6 +105,7 @@ export class Books {
   /** It may be seated. */
   ready(place: Place): void {
     const tenant = this.tenantOf(place);
+    if (!tenant.inLine) this.tenants.lift(tenant);
     tenant.turns.add(place);
     this.tenants.stir(tenant);
   }
@@ -140,17 +141,6 @@ export class Books {
     if (place.seats === 0) tenant.leases -= 1;
     this.#busy += seats;
     this.tenants.hold(tenant, seats, place.entry.weight);
-  }
-
-  /** Whether somebody of another tenant waits, ready or not, whose claim to a seat is better than that of `place`. */
-  claimedBefore(place: Place): boolean {
-    if (this.#waiting === 0) return false;
-    const own = this.tenantOf(place);
-    let claimed = false;
-    this.tenants.active.each((other) => {
-      claimed ||= other !== own && other.waiting > 0 && other.virtualMs < own.virtualMs;
-    });
-    return claimed;
   }
 
   #wait(place: Place, tenant: Tenant, sign: 1 | -1): void {

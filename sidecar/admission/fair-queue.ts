@@ -139,7 +139,8 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
 
   take(place: Place): boolean {
     this.#accrue();
-    if (this.#books.free < 1 || this.#books.claimedBefore(place)) return false;
+    // Nobody in line is passed: while a seat is free, whoever could take it has been given one.
+    if (this.#books.free < 1) return false;
     this.#books.hold(place, 1);
     return true;
   }

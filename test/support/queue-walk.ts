@@ -10,6 +10,8 @@ import type {
 import { FakeClock } from './fake-clock.js';
 
 const CONFIG = { maxWaitMs: 200, waitingPerSeat: 4, waitingBytes: 150 };
+/** Of one body: more than all that wait may hold. */
+const MAX_BYTES = 160;
 const TENANTS = ['a', 'b', 'c'];
 const WEIGHTS = [16, 4, 1];
 const REASONS: readonly ReleaseReason[] = ['done', 'cancelled', 'failed', 'engine-lost', 'deadline'];
@@ -48,6 +50,8 @@ export class QueueWalk {
   readonly #running: Request[] = [];
   #seats: number;
   #busyAtResume = 0;
+  /** The most places that there were since anybody waited, and body bytes of those put back. */
+  #places = 0;
   #returnedWaiting = 0;
   #paused = false;
   #drained = false;
@@ -103,7 +107,7 @@ export class QueueWalk {
   }
 
   #enter(dice: Dice): void {
-    const bytes = dice.roll(20);
+    const bytes = dice.roll(20) === 0 ? MAX_BYTES : dice.roll(20);
     const deadline = dice.roll(4);
     const ticket = this.#queue.enter({
       tenant: TENANTS[dice.roll(3)]!,
@@ -187,10 +191,15 @@ export class QueueWalk {
 
   /** True at any moment. */
   #bounds(): void {
-    const { busy, waiting, tenants } = this.#queue.snapshot();
+    const { busy, waiting, waitingBytes, tenants } = this.#queue.snapshot();
     if (busy > Math.max(this.#seats, this.#busyAtResume)) throw new Error(`${busy} busy of ${this.#seats}`);
-    // Entered while it had the most seats that there are, or put back.
-    if (waiting > CONFIG.waitingPerSeat * 5 + this.#returnedWaiting + 5) throw new Error(`${waiting} wait`);
+    // Entered while it had as many seats as it has now, or more than that and still there, or put back; or seats were free.
+    const places = CONFIG.waitingPerSeat * this.#seats + this.#seats + this.#returnedWaiting;
+    this.#places = Math.max(places, Math.min(this.#places, waiting));
+    if (waiting > this.#places) throw new Error(`${waiting} wait in ${this.#places} places`);
+    // One may have come to an empty room, whatever it weighs; those put back, at most one a lease, pass the cap too.
+    const bytes = CONFIG.waitingBytes + MAX_BYTES * (this.#returnedWaiting + 1);
+    if (waitingBytes > bytes) throw new Error(`${waitingBytes} bytes wait, more than ${bytes}`);
     this.#same(
       'seats of tenants',
       sum(tenants, (tenant) => tenant.running),
@@ -201,7 +210,7 @@ export class QueueWalk {
       sum(tenants, (tenant) => tenant.waiting),
       waiting,
     );
-    if (this.#clock.pending > waiting) throw new Error(`${this.#clock.pending} timers for ${waiting} who wait`);
+    this.#same('timers', this.#clock.pending, waiting);
     if (this.#drained && waiting > 0) throw new Error(`${waiting} wait in a drained queue`);
   }
 

@@ -314,7 +314,8 @@ t.test('calibration: a wait that is short beside what the seat was held did not 
     const cut = await desk.seat(next);
     desk.clock.advance(heldMs);
     cut.release('deadline');
-    t.equal(desk.queue.report(1).tenants[0]?.calibration, (1 - 0.08 * 0.02) * 1.08 ** steps);
+    const found = desk.queue.report(1).tenants[0]?.calibration ?? 0;
+    t.ok(Math.abs(found - (1 - 0.08 * 0.02) * 1.08 ** steps) < 1e-9, `${found}`);
   }
 });
 
@@ -327,14 +328,20 @@ t.test(
     await desk.serve('b', 4000);
     await desk.serve('a', 4000);
     const lease = await desk.seat(desk.wait('b'));
-    for (let i = 0; i < 5; i += 1) {
+    for (let i = 0; i < 3; i += 1) {
       const vain = desk.wait('a');
       desk.clock.advance(5000);
       t.match(await vain.outcome, { reason: 'wait' });
-      if (i < 4) continue;
-      t.match(desk.ask('a'), { reason: 'predicted' });
     }
-    t.equal(calibration(), 0);
+    // 4 s until the seat is free are taken for more than the 5 s that it may wait.
+    t.ok((calibration() ?? 0) > 1.25);
+    let refused = 0;
+    for (; 'kind' in desk.ask('a'); refused += 1);
+    t.equal(refused, 5);
+    t.match(desk.ask('a'), { reason: 'predicted' });
+    const kept = calibration();
+    t.match(desk.ask('a'), { reason: 'predicted' });
+    t.equal(calibration(), kept, 'not where it would be refused without it too');
     lease.release('failed');
   },
 );
@@ -348,15 +355,13 @@ t.test('pace: a tenant that is alone is not kept to an old one', async (t) => {
   const waiting = [1, 2, 3, 4].map(() => desk.wait('a'));
   for (const next of waiting.slice(0, 2)) {
     desk.clock.advance(1000);
-    const other = desk.wait('b');
     lease.release('failed');
     lease = await desk.seat(next);
-    other.cancel();
-    desk.clock.advance(19_000);
+    desk.clock.advance(19_000); // 20 s between two of its seats
   }
-  t.equal(predicted(), 3000, 'two that wait and one that runs, of 1 s each');
+  t.ok((predicted() ?? 9e9) <= 3000, 'two that wait and one that runs, of 1 s each');
   const beside = desk.enter('b');
-  t.ok((predicted() ?? 0) >= 60_000, 'beside another its pace of 20 s counts');
+  t.ok((predicted() ?? 0) >= 59_000, 'beside another its pace of 20 s counts');
   beside.cancel();
 });
 
@@ -544,19 +549,37 @@ t.test('a request that is still checked, or turns out too large, blocks nobody',
   lease.release('done');
 });
 
-t.test('grow: not while somebody with a lower V waits, ready or not', async (t) => {
-  const desk = new Desk(4);
+t.test('grow: takes what is free, which nobody in line waits for; the unready hold up nothing', async (t) => {
+  const desk = new Desk(3);
   const a = await desk.seat(desk.wait('a', { seatsWanted: 4 }));
-  const b = await desk.seat(desk.wait('b', { seatsWanted: 4 }));
   desk.clock.advance(10);
-  t.equal(b.grow(), true);
-  desk.clock.advance(10);
-  const unready = desk.enter('c');
-  t.equal(b.grow(), false, 'the one who waits has the better claim');
-  t.equal(a.grow(), true, 'not a better one than this');
+  const unready = desk.enter('b');
+  t.equal(a.grow(), true);
+  unready.ready(WORK);
+  t.equal(a.grow(), false, 'it took the last seat');
+  const next = desk.wait('b');
   a.shrink();
-  unready.cancel();
-  t.equal(b.grow(), true);
+  t.equal(a.grow(), false, 'given back, a seat is for who waits');
+  await desk.seat(next);
+});
+
+t.test('lift: bodies that overlap and never become ready save up nothing', async (t) => {
+  const desk = new Desk(1, { maxWaitMs: 1e6 });
+  let body = desk.enter('b');
+  let lease = await desk.seat(desk.wait('a'));
+  for (let i = 0; i < 10; i += 1) {
+    const next = desk.wait('a');
+    desk.clock.advance(1000);
+    lease.release('failed');
+    lease = await desk.seat(next);
+    const overlapping = desk.enter('b');
+    body.cancel();
+    body = overlapping;
+  }
+  const first = desk.wait('a');
+  const b = [desk.wait('b'), desk.wait('b')];
+  body.cancel();
+  t.same(await desk.turns(lease, { b1: b[0]!, b2: b[1]!, a1: first }, 1000), ['b1', 'a1', 'b2']);
 });
 
 t.test('tenants: ten thousand are remembered, and none who waits or runs is forgotten', async (t) => {
