@@ -76,18 +76,16 @@ export class Forecast {
     const own = tenant.waiting * hold;
     let ahead = own;
     let running = 0;
-    let alone = true;
     this.#tenants.active.each((other) => {
       const otherHold = other.hold.meanMs ?? usualMs;
       running += other.leases * otherHold;
-      if (other === tenant) return;
-      alone = false;
-      if (other.waiting === 0) return;
+      if (other === tenant || other.waiting === 0) return;
       const lead = Math.max(0, tenant.virtualMs - other.virtualMs);
       ahead += Math.min(other.waiting * otherHold, other.weight * ((own + hold) / weight + lead));
     });
     const atOnce = Math.max(1, seats);
     const foretold = (ahead + running / atOnce) / atOnce;
+    const alone = this.#tenants.active.firstBut(tenant.active) === undefined;
     const paced = alone ? 0 : tenant.pace.waitMs(tenant.waiting);
     return tenant.calibration * Math.max(foretold, paced);
   }

@@ -49,7 +49,7 @@ export class QueueWalk {
   readonly #queue: SeatQueue;
   readonly #waiting: Request[] = [];
   readonly #running: Request[] = [];
-  /** Whether each who waits has a timer, or only those who are ready. */
+  /** Whether each who waits has a timer, or only those whose wait can end of itself. */
   readonly #timed: 'all' | 'some';
   #seats: number;
   #busyAtResume = 0;
