@@ -8,8 +8,11 @@ const MIN_TOKENS = 256;
 /** Nor is less than this share of the prompt. */
 const MIN_SHARE = 0.1;
 
-/** How far behind the lowest virtual time a tenant may stand and still go first, as a share of the longest hold time. */
+/** How much seat time a tenant may be ahead by and still go first, as a share of what the one who is passed takes. */
 const ALLOWANCE = 0.25;
+
+/** And as a share of the longest wait: who takes seats for minutes must not be passed for minutes. */
+const ALLOWANCE_OF_WAIT = 0.1;
 
 /** Tenants whose heads are looked at for one seat. */
 const CANDIDATES = 16;
@@ -17,20 +20,29 @@ const CANDIDATES = 16;
 /** Tokens of a prompt, given by the hashes of its chunks, that a free sequence of the engine holds already. */
 export type Shares = (prefix: Uint32Array) => number;
 
+/** Times that the allowance is measured by, ms: what a request takes of a tenant not known yet, and the longest wait. */
+export interface Measures {
+  readonly usualMs: number;
+  readonly maxWaitMs: number;
+}
+
 /**
  * Whose turn it is. The tenant with the lowest virtual time; but another's head goes first when that tenant stands close
- * behind and a free sequence holds much of its prompt. Its tenant is charged as ever, so this moves turns, not shares.
+ * behind and a free sequence holds much of its prompt. Its tenant is charged as ever, so this moves turns, not shares:
+ * each tenant passes another by a quarter of a request's seat time at most, and by the request that crosses that line.
  */
-export function choose(seatable: Heap<Tenant>, usualMs: number, shares: Shares | undefined): Place | undefined {
+export function choose(seatable: Heap<Tenant>, measures: Measures, shares: Shares | undefined): Place | undefined {
   const lowest = seatable.first;
   const head = lowest?.turns.head;
   if (!lowest || shares === undefined || seatable.size === 1) return head;
-  let longest = 0;
-  seatable.each(({ hold }) => (longest = Math.max(longest, hold.meanMs ?? usualMs)));
-  const limit = lowest.virtualMs + ALLOWANCE * longest;
+  const { usualMs, maxWaitMs } = measures;
+  const allowedMs = Math.min(ALLOWANCE * (lowest.hold.meanMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
+  // Virtual time is seat time over weight. No weight is below 1, so this leaves out nobody that the next line lets in.
+  const near = seatable.front(({ virtualMs }) => virtualMs - lowest.virtualMs <= allowedMs, CANDIDATES);
   let best = head;
   let most = 0;
-  for (const { turns } of seatable.front(({ virtualMs }) => virtualMs <= limit, CANDIDATES)) {
+  for (const { turns, virtualMs, weight } of near) {
+    if ((virtualMs - lowest.virtualMs) * weight > allowedMs) continue;
     const place = turns.head;
     const shared = place ? worth(place, shares) : 0;
     if (shared <= most) continue;

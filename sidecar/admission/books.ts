@@ -14,6 +14,8 @@ export class Books {
   /** Seats of the engine, and whether it is away. */
   seats: number;
   paused = false;
+  /** How often the engine went away or came back. */
+  breaks = 0;
   /** Leases ended, by how. */
   readonly released: Partial<Record<ReleaseReason | 'given-back', number>> = {};
   /** Their engine was lost: before all others, in the order of entering. */
@@ -25,6 +27,11 @@ export class Books {
 
   constructor(seats: number) {
     this.seats = seats;
+  }
+
+  /** The time up to which all is charged: that of the operation under way, from its first step to its last. */
+  get now(): number {
+    return this.#now;
   }
 
   /** Requests that wait. */
@@ -76,8 +83,20 @@ export class Books {
     this.tenants.accrue(now);
   }
 
+  /** The engine went away, or came back. */
+  pause(paused: boolean): void {
+    this.paused = paused;
+    this.breaks += 1;
+  }
+
+  /** Whether the engine was there all the time since `place` entered. */
+  unbroken(place: Place): boolean {
+    return !this.paused && place.breaks === this.breaks;
+  }
+
   /** A newcomer. It cannot be seated yet. */
   enter(place: Place): void {
+    place.breaks = this.breaks;
     const tenant = this.tenantOf(place);
     tenant.line.insert(place);
     this.#wait(place, tenant, 1);
@@ -86,6 +105,7 @@ export class Books {
   /** It may be seated. */
   ready(place: Place): void {
     const tenant = this.tenantOf(place);
+    if (!tenant.inLine) this.tenants.lift(tenant);
     tenant.turns.add(place);
     this.tenants.stir(tenant);
   }
@@ -115,20 +135,12 @@ export class Books {
   hold(place: Place, seats: number): void {
     place.seatMs += place.seats * (this.#now - place.seatsSince);
     place.seatsSince = this.#now;
+    const tenant = this.tenantOf(place);
+    if (place.seats === 0) tenant.leases += 1;
     place.seats += seats;
+    if (place.seats === 0) tenant.leases -= 1;
     this.#busy += seats;
-    this.tenants.hold(this.tenantOf(place), seats, place.entry.weight);
-  }
-
-  /** Whether somebody of another tenant waits, ready or not, whose claim to a seat is better than that of `place`. */
-  claimedBefore(place: Place): boolean {
-    if (this.#waiting === 0) return false;
-    const own = this.tenantOf(place);
-    let claimed = false;
-    this.tenants.active.each((other) => {
-      claimed ||= other !== own && other.waiting > 0 && other.virtualMs < own.virtualMs;
-    });
-    return claimed;
+    this.tenants.hold(tenant, seats, place.entry.weight);
   }
 
   #wait(place: Place, tenant: Tenant, sign: 1 | -1): void {

@@ -27,7 +27,7 @@
  * itself and never race it, since cancel() makes it settle.
  *
  * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may
- * pass both, for they were let in before); one timer a waiting request; MAX_TENANTS tenants. Operations are O(log n + seats)
+ * pass both, for they were let in before; a body over the cap may wait alone, so bytes pass it by one body); one timer a waiting request; MAX_TENANTS tenants. Operations are O(log n + seats)
  * but for prediction, drop and affinity, which pass over the active tenants (bench/results/admission-operations.md).
  */
 import type { Clock } from '../clock.js';
@@ -90,14 +90,14 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
 
   pause(): void {
     this.#accrue();
-    this.#books.paused = true;
+    this.#books.pause(true);
     this.#books.tenants.active.each((tenant) => tenant.pace.rest());
   }
 
   resume(seats: number): void {
     this.#accrue();
     this.#books.seats = seats;
-    this.#books.paused = false;
+    this.#books.pause(false);
     this.#dispatch();
   }
 
@@ -139,7 +139,8 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
 
   take(place: Place): boolean {
     this.#accrue();
-    if (this.#books.free < 1 || this.#books.claimedBefore(place)) return false;
+    // Nobody in line is passed: while a seat is free, whoever could take it has been given one.
+    if (this.#books.free < 1) return false;
     this.#books.hold(place, 1);
     return true;
   }
@@ -150,13 +151,13 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
     this.#dispatch();
   }
 
-  end(place: Place, seats: number, _grantedAt: number, reason: ReleaseReason): void {
-    this.#accrue();
+  end(place: Place, seats: number, grantedAt: number, reason: ReleaseReason): void {
+    const heldMs = this.#accrue() - grantedAt;
     const tenant = this.#books.tenantOf(place);
     place.phase = 'over';
     this.#books.hold(place, -seats);
     this.#books.count(reason);
-    this.#gate.forecast.ended(place, tenant, reason);
+    this.#gate.forecast.ended(place, tenant, { reason, heldMs, unbroken: this.#books.unbroken(place) });
     this.#dispatch();
   }
 
@@ -171,6 +172,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
     return outcome;
   }
 
+  /** The clock is read here alone, once in an operation: what happens in it happens at one time. */
   #accrue(): number {
     const now = this.#clock.now();
     this.#books.accrue(now);
@@ -178,17 +180,19 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   }
 
   #dispatch(): void {
-    const { seatable } = this.#books.tenants;
+    const { now, tenants } = this.#books;
+    const { seatable } = tenants;
+    const measures = { usualMs: this.#gate.forecast.usualMs, maxWaitMs: this.#maxWaitMs };
     while (this.#books.free > 0) {
-      const place = this.#books.returned ?? choose(seatable, this.#gate.forecast.usualMs, this.#shares);
+      const place = this.#books.returned ?? choose(seatable, measures, this.#shares);
       if (place === undefined) return;
       place.phase = 'granted';
-      place.waitedMs += this.#clock.now() - place.readyAt;
+      place.waitedMs += now - place.readyAt;
       place.seatMs = 0;
       this.#books.hold(place, 1);
       this.#leave(place, 'seat');
       const tenant = this.#books.tenantOf(place);
-      tenant.pace.seated(this.#clock.now(), tenant.waiting);
+      tenant.pace.seated(now, now - place.readyAt, tenant.turns.head !== undefined);
       this.#gate.forecast.waited(place, tenant, false);
       queueMicrotask(() => this.#deliver(place));
     }
@@ -207,7 +211,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
 
   /** Its seats back, and it to the head of the line, with its deadline and the time already waited kept. */
   #comeBack(place: Place, seats: number, lost?: RefusalReason): void {
-    const now = this.#clock.now();
+    const { now } = this.#books;
     const late = (place.entry.deadlineAt ?? Infinity) <= now ? 'deadline' : undefined;
     const refused = lost ?? late ?? (this.#draining ? 'drain' : undefined);
     if (refused === undefined) {
@@ -223,19 +227,19 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   #leave(place: Place, to: 'seat' | 'nowhere'): void {
     place.disarm?.();
     place.disarm = undefined;
-    place.queuedMs += this.#clock.now() - place.queuedAt;
+    place.queuedMs += this.#books.now - place.queuedAt;
     this.#books.leave(place, to);
   }
 
   /** One timer for what comes first: the end of the longest wait or the request's own deadline. */
   #arm(place: Place): void {
-    const deadlineIn = (place.entry.deadlineAt ?? Infinity) - this.#clock.now();
+    const deadlineIn = (place.entry.deadlineAt ?? Infinity) - this.#books.now;
     const waitIn = this.#maxWaitMs - place.queuedMs;
     const reason = deadlineIn <= waitIn ? 'deadline' : 'wait';
     place.disarm = this.#clock.after(Math.min(deadlineIn, waitIn), () => {
       this.#accrue();
       // A wait that a lost engine or slow checks made too long says nothing of predictions.
-      const telling = place.phase === 'ready' && !this.#books.paused;
+      const telling = place.phase === 'ready' && this.#books.unbroken(place);
       if (telling) this.#gate.forecast.waited(place, this.#books.tenantOf(place), true);
       this.#refuse(place, reason);
     });

@@ -40,11 +40,16 @@ export class Gate {
     const predictedMs = this.forecast.knows ? this.predict(tenant, entry.weight) : undefined;
     const budgetMs = this.forecast.budgetMs(tenant, now, entry.deadlineAt);
     // A retry has a time of its own, as long as this one had.
-    if (predictedMs !== undefined && predictedMs > budgetMs) return this.refuse('predicted', tenant, budgetMs);
+    if (predictedMs !== undefined && predictedMs > budgetMs) {
+      const byCalibration = predictedMs <= budgetMs * tenant.calibration;
+      if (byCalibration && !tenant.inLine) tenant.refusedByCalibration();
+      return this.refuse('predicted', tenant, budgetMs);
+    }
     // Whoever will find a free seat does not wait for one: it only passes through the room.
     const { waiting, seats, free } = this.#books;
     const places = waiting + 1 - (this.#config.waitingPerSeat * seats + free);
-    const bytes = this.#books.bytes + entry.bytes - this.#config.waitingBytes;
+    // Alone any body may wait, though it be over the cap: else it would be refused for ever. The limit on bodies bounds it.
+    const bytes = waiting === 0 ? 0 : this.#books.bytes + entry.bytes - this.#config.waitingBytes;
     // One comes, one goes: those past the bound were let in when there was more room.
     const lack = { places: Math.min(places, 1), bytes };
     const dropped = victims(this.#books.tenants.active, tenant, entry.bytes, lack);

@@ -10,13 +10,16 @@ export class Pace {
   /** When it was last given one, if somebody waited on. */
   #lastAt: number | undefined;
 
-  /** Counts a seat given at `now`; `waiting`: how many wait on. */
-  seated(now: number, waiting: number): void {
-    if (this.#lastAt !== undefined) {
-      const gapMs = now - this.#lastAt;
-      this.#gapMs = this.#gapMs === undefined ? gapMs : this.#gapMs + ALPHA * (gapMs - this.#gapMs);
-    }
-    this.#lastAt = waiting > 0 ? now : undefined;
+  /**
+   * Counts a seat given at `now` to one that waited so long; `more`: somebody else of the tenant could take one. A tenant
+   * that has but one waiting at a time shows no gaps. A wait shorter than the gap then says that the gap is out of date:
+   * without that one slow hour would keep it at one waiting for ever.
+   */
+  seated(now: number, waitedMs: number, more: boolean): void {
+    const gapMs = this.#lastAt === undefined ? Math.min(waitedMs, this.#gapMs ?? Infinity) : now - this.#lastAt;
+    if (this.#gapMs !== undefined) this.#gapMs += ALPHA * (gapMs - this.#gapMs);
+    else if (this.#lastAt !== undefined) this.#gapMs = gapMs;
+    this.#lastAt = more ? now : undefined;
   }
 
   /** Nobody waits any more, or there are no seats: the time until the next one says nothing. */

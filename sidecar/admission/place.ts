@@ -30,6 +30,8 @@ export class Place implements Ticket, Linked<Place> {
   readyAt = 0;
   /** Waiting done before that, ms. */
   waitedMs = 0;
+  /** How often the engine had gone or come when it entered (Books.breaks). */
+  breaks = 0;
   /** When its stay in the queue now running began, checks included. */
   queuedAt = 0;
   /** Stays done before that, ms. */

@@ -15,6 +15,9 @@ const STEP = 0.08;
 /** The share of admitted requests that may wait in vain, where steps up and down cancel out: below the 0.03 to be kept. */
 const TIMEOUT_SHARE = 0.02;
 
+/** After one that did not they are this much shorter. */
+const DOWN = 1 - STEP * TIMEOUT_SHARE;
+
 /** What the queue knows of one tenant. Plain state: the ledger and the queue keep it. */
 export class Tenant {
   readonly name: string;
@@ -26,6 +29,8 @@ export class Tenant {
   weight = 1;
   /** Seats held. */
   running = 0;
+  /** Requests that hold them. */
+  leases = 0;
   /** Seat-milliseconds in all, without weights. */
   seatMs = 0;
   /** Seat-milliseconds over weight since the fairness window began. */
@@ -42,6 +47,8 @@ export class Tenant {
   bytes = 0;
   /** Seat-milliseconds that one request takes. */
   readonly hold = new HoldTime();
+  /** Milliseconds from its first seat to its end, however many it holds in between. */
+  readonly wall = new HoldTime();
   /** How fast it is given seats while it waits. */
   readonly pace = new Pace();
   /** Among those who wait or run. */
@@ -58,6 +65,11 @@ export class Tenant {
     return this.line.length + this.returned;
   }
 
+  /** Whether somebody of it would be given a seat now. */
+  get inLine(): boolean {
+    return this.turns.head !== undefined || this.returned > 0;
+  }
+
   /** What predictions are multiplied by. */
   get calibration(): number {
     return this.#calibration;
@@ -70,6 +82,11 @@ export class Tenant {
 
   /** One of its requests waited and got its seat. */
   waitedWell(): void {
-    this.#calibration = Math.max(MIN_CALIBRATION, this.#calibration * (1 - STEP * TIMEOUT_SHARE));
+    this.#calibration = Math.max(MIN_CALIBRATION, this.#calibration * DOWN);
+  }
+
+  /** One was refused for the correction alone while none is in line to teach a better one. */
+  refusedByCalibration(): void {
+    this.#calibration = Math.max(1, this.#calibration * DOWN);
   }
 }

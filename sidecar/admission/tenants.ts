@@ -8,7 +8,8 @@ export const MAX_TENANTS = 10_000;
 /**
  * The tenants' accounts: who is active (waits or runs), what each has been charged.
  *
- * Nobody saves up a claim to seats: a tenant that begins to wait is lifted to where the queue stands. VTC lifts to the
+ * Nobody saves up a claim to seats: a tenant that gets in line is lifted to where the queue stands, and those that
+ * cannot be seated yet are not in line. VTC lifts to the
  * lowest of those who wait; that alone leaves gaps while nobody waits, so this takes the highest of three: the lowest of
  * the others that are active; the virtual time of the last that was seated in its turn (start-time fair queuing, P. Goyal
  * et al., 1996), which a tenant that only ever runs a little would else fall behind; and, once all were idle, the highest
@@ -55,7 +56,7 @@ export class Tenants {
       this.#idle.add(tenant);
     }
     tenant.weight = weight;
-    if (tenant.waiting === 0) this.#lift(tenant);
+    if (!tenant.inLine) this.lift(tenant);
     return tenant;
   }
 
@@ -122,7 +123,8 @@ export class Tenants {
     }
   }
 
-  #lift(tenant: Tenant): void {
+  /** To where the queue stands: before one of it gets in line, where none of it was. */
+  lift(tenant: Tenant): void {
     const lowest = this.active.firstBut(tenant.active)?.virtualMs ?? 0;
     tenant.virtualMs = Math.max(tenant.virtualMs, lowest, this.#floorMs);
     this.active.moved(tenant.active);

@@ -1,8 +1,8 @@
 import type { RequestHead } from '../http/exchange.js';
 import type { Services } from './services.js';
 
-/** Whole milliseconds, a little over a day at most. */
-const MILLISECONDS = /^[1-9][0-9]{0,7}$/;
+/** Whole milliseconds, a little over a day at most; 0: it is late already. */
+const MILLISECONDS = /^(?:0|[1-9][0-9]{0,7})$/;
 
 /**
  * How long a request may take from its body's last byte on, ms: what the operator allows, or what a caller that is

@@ -33,26 +33,31 @@ export async function runOnSeat(
   start: (end: JobEnd, lease: Lease) => Cancel,
 ): Promise<RunEnd> {
   let lease = first;
-  for (;;) {
-    visit.handedOver();
-    const end = await run(visit, lease, start);
-    if (end === 'done' || end === 'left') {
-      lease.release(end === 'done' ? 'done' : 'cancelled');
-      return { kind: end };
+  try {
+    for (;;) {
+      visit.handedOver();
+      const end = await run(visit, lease, start);
+      if (end === 'done' || end === 'left') {
+        lease.release(end === 'done' ? 'done' : 'cancelled');
+        return { kind: end };
+      }
+      if (end === 'late') {
+        lease.release('deadline');
+        return { kind: 'failed', outcome: 'timeout', error: refusals.timedOut() };
+      }
+      if (end.kind !== 'lost' || end.started) {
+        lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
+        // The drain's time is over: we took the engine away ourselves.
+        const error = draining() ? refusals.draining(refusals.DRAIN_RETRY_MS) : refusals.engineFault(end);
+        return { kind: 'failed', outcome: 'failed', error };
+      }
+      const again = await visit.awaitSeat(lease.giveBack());
+      if (!again) return { kind: 'answered' };
+      lease = again;
     }
-    if (end === 'late') {
-      lease.release('deadline');
-      return { kind: 'failed', outcome: 'timeout', error: refusals.timedOut() };
-    }
-    if (end.kind !== 'lost' || end.started) {
-      lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
-      // The drain's time is over: we took the engine away ourselves.
-      const error = draining() ? refusals.draining(refusals.DRAIN_RETRY_MS) : refusals.engineFault(end);
-      return { kind: 'failed', outcome: 'failed', error };
-    }
-    const again = await visit.awaitSeat(lease.giveBack());
-    if (!again) return { kind: 'answered' };
-    lease = again;
+  } finally {
+    // Only after a fault is it still held.
+    lease.release('failed');
   }
 }
 
@@ -94,9 +99,12 @@ function run(
       resolve('left');
       return;
     }
-    const end = (how: 'done' | 'left' | 'late' | EngineFault): void => {
+    const clear = (): void => {
       gone.removeEventListener('abort', leave);
       cancelTimer();
+    };
+    const end = (how: 'done' | 'left' | 'late' | EngineFault): void => {
+      clear();
       resolve(how);
     };
     const stop = (how: 'left' | 'late'): void => {
@@ -104,8 +112,15 @@ function run(
       end(how);
     };
     const leave = (): void => stop('left');
-    const cancelJob = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
+    let cancelJob: Cancel = () => undefined;
+    // Before the start, which may end the job at once.
     const cancelTimer = visit.atDeadline(() => stop('late'));
     gone.addEventListener('abort', leave, { once: true });
+    try {
+      cancelJob = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
+    } catch (fault) {
+      clear();
+      throw fault;
+    }
   });
 }

@@ -58,11 +58,16 @@ export class Visit {
   /** The Server-Timing header: what came before the model. `ra-admit` leaves the wait for a seat out. */
   serverTiming(): string {
     const now = this.#services.clock.now();
-    const queueMs = this.queueMs + (now - (this.#waitingSince ?? now));
+    const queueMs = this.#queuedMs(now);
     const until = this.handedOverAt ?? now;
     const admitMs = Math.max(0, until - (this.receivedAt ?? until) - queueMs);
     const authorize = this.authorizeMs === undefined ? '' : `authorize;dur=${ms(this.authorizeMs)}, `;
     return `${authorize}ra-queue;dur=${ms(queueMs)}, ra-admit;dur=${ms(admitMs)}`;
+  }
+
+  /** Milliseconds of waiting for a seat, those that were or are in vain included. */
+  #queuedMs(now: number): number {
+    return this.queueMs + (now - (this.#waitingSince ?? now));
   }
 
   /** The Server-Timing trailer, once there was a first token. */
@@ -173,7 +178,7 @@ export class Visit {
       route: this.#route,
       status,
       durationMs: Math.round(durationMs),
-      queueMs: Math.round(this.queueMs),
+      queueMs: Math.round(this.#queuedMs(this.#services.clock.now())),
       promptTokens: this.promptTokens,
       cachedTokens: this.cachedTokens,
       completionTokens: this.completionTokens,

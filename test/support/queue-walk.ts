@@ -10,6 +10,9 @@ import type {
 import { FakeClock } from './fake-clock.js';
 
 const CONFIG = { maxWaitMs: 200, waitingPerSeat: 4, waitingBytes: 150 };
+/** Of one body: more than all that wait may hold. */
+const MAX_BYTES = 160;
+const MAX_SEATS = 5;
 const TENANTS = ['a', 'b', 'c'];
 const WEIGHTS = [16, 4, 1];
 const REASONS: readonly ReleaseReason[] = ['done', 'cancelled', 'failed', 'engine-lost', 'deadline'];
@@ -46,8 +49,12 @@ export class QueueWalk {
   readonly #queue: SeatQueue;
   readonly #waiting: Request[] = [];
   readonly #running: Request[] = [];
+  /** Whether each who waits has a timer, or only those whose wait can end of itself. */
+  readonly #timed: 'all' | 'some';
   #seats: number;
   #busyAtResume = 0;
+  /** Places that there are, or that were there when those came who still wait. */
+  #places = 0;
   #returnedWaiting = 0;
   #paused = false;
   #drained = false;
@@ -55,7 +62,8 @@ export class QueueWalk {
   #refusals = 0;
   #ended = 0;
 
-  constructor(make: (options: FairQueueOptions) => SeatQueue, seats: number) {
+  constructor(make: (options: FairQueueOptions) => SeatQueue, seats: number, timed: 'all' | 'some') {
+    this.#timed = timed;
     this.#seats = seats;
     this.#queue = make({
       clock: this.#clock,
@@ -97,13 +105,13 @@ export class QueueWalk {
     else if (what < 86) this.#pick(this.#running, dice, ({ lease }) => lease?.shrink());
     else if (what < 87) this.#pick(this.#running, dice, ({ ticket }) => ticket.cancel());
     else if (what < 89) this.#pause();
-    else if (what < 93) this.#resume(1 + dice.roll(5));
+    else if (what < 93) this.#resume(1 + dice.roll(MAX_SEATS));
     else if (what < 94 && dice.roll(20) === 0) this.#drain();
     else this.#clock.advance(dice.roll(60));
   }
 
   #enter(dice: Dice): void {
-    const bytes = dice.roll(20);
+    const bytes = dice.roll(20) === 0 ? MAX_BYTES : dice.roll(20);
     const deadline = dice.roll(4);
     const ticket = this.#queue.enter({
       tenant: TENANTS[dice.roll(3)]!,
@@ -187,10 +195,17 @@ export class QueueWalk {
 
   /** True at any moment. */
   #bounds(): void {
-    const { busy, waiting, tenants } = this.#queue.snapshot();
+    const { busy, waiting, waitingBytes, tenants } = this.#queue.snapshot();
     if (busy > Math.max(this.#seats, this.#busyAtResume)) throw new Error(`${busy} busy of ${this.#seats}`);
-    // Entered while it had the most seats that there are, or put back.
-    if (waiting > CONFIG.waitingPerSeat * 5 + this.#returnedWaiting + 5) throw new Error(`${waiting} wait`);
+    // By the seats in force, or by more that were when those came who still wait. A seat may be free for each besides.
+    const places = (CONFIG.waitingPerSeat + 1) * this.#seats;
+    this.#places = waiting > places ? Math.max(this.#places, places) : places;
+    // Put back, or given a seat and not told yet when the engine went away.
+    const most = this.#places + this.#returnedWaiting + MAX_SEATS;
+    if (waiting > most) throw new Error(`${waiting} wait, more than ${most}`);
+    // One may have come to an empty room, whatever it weighs; those put back, at most one a lease, pass the cap too.
+    const bytes = CONFIG.waitingBytes + MAX_BYTES * (this.#returnedWaiting + 1);
+    if (waitingBytes > bytes) throw new Error(`${waitingBytes} bytes wait, more than ${bytes}`);
     this.#same(
       'seats of tenants',
       sum(tenants, (tenant) => tenant.running),
@@ -201,7 +216,8 @@ export class QueueWalk {
       sum(tenants, (tenant) => tenant.waiting),
       waiting,
     );
-    if (this.#clock.pending > waiting) throw new Error(`${this.#clock.pending} timers for ${waiting} who wait`);
+    if (this.#timed === 'all') this.#same('timers', this.#clock.pending, waiting);
+    else if (this.#clock.pending > waiting) throw new Error(`${this.#clock.pending} timers for ${waiting} who wait`);
     if (this.#drained && waiting > 0) throw new Error(`${waiting} wait in a drained queue`);
   }
 

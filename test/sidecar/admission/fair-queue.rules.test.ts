@@ -274,6 +274,136 @@ t.test('calibration: what a lost engine made wait in vain says nothing', async (
   t.equal(desk.queue.report(1).tenants[0]?.calibration, 1);
 });
 
+t.test('calibration: nor does what waited while the engine was away for a part of it', async (t) => {
+  const desk = new Desk();
+  const calibration = (): number | undefined => desk.queue.report(1).tenants[0]?.calibration;
+  await desk.serve('a', 100);
+  const lease = await desk.seat(desk.wait('a'));
+  const vain = desk.wait('a');
+  desk.queue.pause();
+  desk.clock.advance(9000);
+  const during = desk.wait('a');
+  desk.queue.resume(1);
+  desk.clock.advance(1000);
+  t.match(await vain.outcome, { reason: 'wait' });
+  desk.clock.advance(9000);
+  t.match(await during.outcome, { reason: 'wait' });
+  t.equal(calibration(), 1);
+  const cut = desk.wait('a');
+  desk.queue.pause();
+  desk.clock.advance(1000);
+  desk.queue.resume(1);
+  lease.release('failed');
+  (await desk.seat(cut)).release('deadline');
+  t.ok((calibration() ?? 9) <= 1);
+});
+
+t.test('calibration: a wait that is short beside what the seat was held did not make the reply late', async (t) => {
+  for (const [heldMs, steps] of [
+    [1001, 0],
+    [1000, 2],
+  ] as const) {
+    const desk = new Desk();
+    const lease = await desk.seat(desk.wait('a'));
+    desk.clock.advance(100);
+    lease.release('done');
+    const first = await desk.seat(desk.wait('a'));
+    const next = desk.wait('a');
+    desk.clock.advance(100);
+    first.release('failed');
+    const cut = await desk.seat(next);
+    desk.clock.advance(heldMs);
+    cut.release('deadline');
+    const found = desk.queue.report(1).tenants[0]?.calibration ?? 0;
+    t.ok(Math.abs(found - (1 - 0.08 * 0.02) * 1.08 ** steps) < 1e-9, `${found}`);
+  }
+});
+
+t.test(
+  'calibration: it locks nobody out, for each refusal that it alone caused makes it a little smaller',
+  async (t) => {
+    const desk = new Desk(1, { maxWaitMs: 5000 });
+    const calibration = (): number | undefined =>
+      desk.queue.report(9).tenants.find(({ tenant }) => tenant === 'a')?.calibration;
+    await desk.serve('b', 4000);
+    await desk.serve('a', 4000);
+    const lease = await desk.seat(desk.wait('b'));
+    for (let i = 0; i < 3; i += 1) {
+      const vain = desk.wait('a');
+      desk.clock.advance(5000);
+      t.match(await vain.outcome, { reason: 'wait' });
+    }
+    // 4 s until the seat is free are taken for more than the 5 s that it may wait.
+    t.ok((calibration() ?? 0) > 1.25);
+    let refused = 0;
+    for (; 'kind' in desk.ask('a'); refused += 1);
+    t.equal(refused, 5);
+    t.match(desk.ask('a'), { reason: 'predicted' });
+    const kept = calibration();
+    t.match(desk.ask('a'), { reason: 'predicted' });
+    t.equal(calibration(), kept, 'not where it would be refused without it too');
+    lease.release('failed');
+  },
+);
+
+t.test('pace: a tenant that is alone is not kept to an old one', async (t) => {
+  const desk = new Desk(1, { maxWaitMs: 1e6 });
+  await desk.serve('a', 1000);
+  const predicted = (): number | undefined =>
+    desk.queue.report(9).tenants.find(({ tenant }) => tenant === 'a')?.predictedWaitMs;
+  let lease = await desk.seat(desk.wait('b'));
+  const waiting = [1, 2, 3, 4].map(() => desk.wait('a'));
+  for (const next of waiting.slice(0, 2)) {
+    desk.clock.advance(1000);
+    lease.release('failed');
+    lease = await desk.seat(next);
+    desk.clock.advance(19_000); // 20 s between two of its seats
+  }
+  t.ok((predicted() ?? 9e9) <= 3000, 'two that wait and one that runs, of 1 s each');
+  const beside = desk.enter('b');
+  t.ok((predicted() ?? 0) >= 59_000, 'beside another its pace of 20 s counts');
+  beside.cancel();
+});
+
+t.test('predicted: several seats of one request are counted once, as one lease', async (t) => {
+  const desk = new Desk(8, { maxWaitMs: 1e6 });
+  const grown = async (ms: number): Promise<Lease> => {
+    const lease = await desk.seat(desk.wait('a', { seatsWanted: 8 }));
+    while (lease.grow());
+    desk.clock.advance(ms);
+    return lease;
+  };
+  (await grown(1000)).release('done');
+  const lease = await grown(0);
+  t.match(desk.queue.report(1).tenants, [{ running: 8, holdMs: 8000, predictedWaitMs: 8000 / 8 / 8 }]);
+  const deadlineAt = (ms: number): number => desk.clock.now() + ms;
+  // It takes 8 s of seat time, but 1 s by the clock.
+  desk.enter('a', { deadlineAt: deadlineAt(1125) }).cancel();
+  t.match(desk.ask('a', { deadlineAt: deadlineAt(1124) }), { reason: 'predicted' });
+  lease.release('done');
+});
+
+t.test(
+  'who is seated in the step in which it became ready has not waited, on a clock that never stands still',
+  async (t) => {
+    const time = new FakeClock();
+    let reads = 0;
+    const clock = { now: () => (reads += 0.003), after: (ms: number, fn: () => void) => time.after(ms, fn) };
+    const desk = new Desk(1, {}, { clock });
+    const first = await desk.seat(desk.wait('a'));
+    t.equal(first.waitedMs, 0);
+    const next = desk.wait('a');
+    first.release('done');
+    const lease = await desk.seat(next);
+    t.ok(lease.waitedMs > 0);
+    lease.release('deadline');
+    (await desk.seat(desk.wait('a'))).release('deadline');
+    const before = desk.queue.report(1).tenants[0]?.calibration;
+    (await desk.seat(desk.wait('a'))).release('deadline');
+    t.equal(desk.queue.report(1).tenants[0]?.calibration, before);
+  },
+);
+
 t.test(
   'full: the newest of the longest queue makes room, but not for its own tenant or one with as much',
   async (t) => {
@@ -321,6 +451,19 @@ t.test('bytes: likewise, and nobody is dropped when that does not help', async (
   t.match(desk.queue.snapshot(), { waiting: 4, waitingBytes: 900 });
 });
 
+t.test('bytes: a body over the cap may wait alone, and only alone', async (t) => {
+  const desk = new Desk();
+  await desk.seat(desk.wait('a'));
+  const small = desk.wait('b');
+  t.match(desk.ask('a', { bytes: 1200 }), { reason: 'bytes' });
+  small.cancel();
+  const big = desk.wait('a', { bytes: 1200 });
+  t.match(desk.ask('a', { bytes: 1200 }), { reason: 'bytes' });
+  t.match(desk.queue.snapshot(), { waiting: 1, waitingBytes: 1200 });
+  desk.wait('b');
+  t.match(await big.outcome, { reason: 'dropped' }, 'it makes room like any other');
+});
+
 t.test('Retry-After is spread over a quarter more', async (t) => {
   const desk = new Desk(1, {}, { random: () => 1 });
   await desk.serve('a', 9000);
@@ -343,6 +486,38 @@ t.test('affinity: a head close behind goes first when a free sequence holds enou
   t.same(await after(200, 0, 255), ['a', 'b'], 'too few tokens');
   t.same(await after(200, 300, 256), ['a', 'b'], 'the other shares more');
   t.same(await after(400, 0, 256), ['a', 'b'], 'too far behind');
+});
+
+/** Seats that `x` with a prompt in the cache got, one request after another, before `a`, which waits all the time. */
+async function passes(weight: number, takesMs: number, usualMs: number, maxWaitMs = 1e6): Promise<number> {
+  const desk = new Desk(1, { maxWaitMs }, { shares: ([tokens]) => tokens ?? 0 });
+  await desk.serve('x', takesMs);
+  await desk.serve('a', usualMs);
+  let lease = await desk.seat(desk.wait('other'));
+  const waiting = desk.wait('a');
+  for (let passed = 0; ; passed += 1) {
+    const next = desk.wait('x', { weight }, 900);
+    lease.release('done');
+    const own = desk.seat(waiting).then(() => undefined);
+    const outcome = await Promise.race([desk.seat(next), own]);
+    if (outcome === undefined || passed > 100) return passed;
+    lease = outcome;
+    desk.clock.advance(takesMs);
+  }
+}
+
+t.test(
+  'affinity: repeated requests pass one that waits by a quarter of a request’s seat time, of any weight',
+  async (t) => {
+    for (const weight of [1, 4, 16]) {
+      t.equal(await passes(weight, 1000, 1000), 1, `one request crosses the line, weight ${weight}`);
+      t.equal(await passes(weight, 100, 1000), 3, `100, 200, 300 ms, weight ${weight}`);
+    }
+  },
+);
+
+t.test('affinity: nor by more than a tenth of the longest wait', async (t) => {
+  t.equal(await passes(1, 4000, 60_000, 100_000), 3);
 });
 
 t.test('affinity: a tenth of the prompt at least', async (t) => {
@@ -373,19 +548,37 @@ t.test('a request that is still checked, or turns out too large, blocks nobody',
   lease.release('done');
 });
 
-t.test('grow: not while somebody with a lower V waits, ready or not', async (t) => {
-  const desk = new Desk(4);
+t.test('grow: takes what is free, which nobody in line waits for; the unready hold up nothing', async (t) => {
+  const desk = new Desk(3);
   const a = await desk.seat(desk.wait('a', { seatsWanted: 4 }));
-  const b = await desk.seat(desk.wait('b', { seatsWanted: 4 }));
   desk.clock.advance(10);
-  t.equal(b.grow(), true);
-  desk.clock.advance(10);
-  const unready = desk.enter('c');
-  t.equal(b.grow(), false, 'the one who waits has the better claim');
-  t.equal(a.grow(), true, 'not a better one than this');
+  const unready = desk.enter('b');
+  t.equal(a.grow(), true);
+  unready.ready(WORK);
+  t.equal(a.grow(), false, 'it took the last seat');
+  const next = desk.wait('b');
   a.shrink();
-  unready.cancel();
-  t.equal(b.grow(), true);
+  t.equal(a.grow(), false, 'given back, a seat is for who waits');
+  await desk.seat(next);
+});
+
+t.test('lift: bodies that overlap and never become ready save up nothing', async (t) => {
+  const desk = new Desk(1, { maxWaitMs: 1e6 });
+  let body = desk.enter('b');
+  let lease = await desk.seat(desk.wait('a'));
+  for (let i = 0; i < 10; i += 1) {
+    const next = desk.wait('a');
+    desk.clock.advance(1000);
+    lease.release('failed');
+    lease = await desk.seat(next);
+    const overlapping = desk.enter('b');
+    body.cancel();
+    body = overlapping;
+  }
+  const first = desk.wait('a');
+  const b = [desk.wait('b'), desk.wait('b')];
+  body.cancel();
+  t.same(await desk.turns(lease, { b1: b[0]!, b2: b[1]!, a1: first }, 1000), ['b1', 'a1', 'b2']);
 });
 
 t.test('tenants: ten thousand are remembered, and none who waits or runs is forgotten', async (t) => {

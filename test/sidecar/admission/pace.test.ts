@@ -7,30 +7,39 @@ import { FakeClock } from '../../support/fake-clock.js';
 t.test('nothing is known before two seats were given in a row to a tenant that waits', async (t) => {
   const pace = new Pace();
   t.equal(pace.waitMs(5), 0);
-  pace.seated(1000, 1);
+  pace.seated(1000, 1e6, true);
   t.equal(pace.waitMs(5), 0);
-  pace.seated(1200, 0);
+  pace.seated(1200, 1e6, false);
   t.equal(pace.waitMs(5), 6 * 200);
   t.equal(pace.waitMs(0), 0, 'who finds nobody waiting of its own does not follow its pace');
 });
 
 t.test('a pause in waiting is no gap', async (t) => {
   const pace = new Pace();
-  pace.seated(0, 3);
-  pace.seated(100, 0);
-  pace.seated(50_000, 3);
-  pace.seated(50_100, 3);
+  pace.seated(0, 1e6, true);
+  pace.seated(100, 1e6, false);
+  pace.seated(50_000, 1e6, true);
+  pace.seated(50_100, 1e6, true);
   pace.rest();
-  pace.seated(90_000, 3);
+  pace.seated(90_000, 1e6, true);
   t.equal(pace.waitMs(1), 200);
 });
 
 t.test('it follows a change of pace', async (t) => {
   const pace = new Pace();
   let now = 0;
-  for (let i = 0; i < 100; i += 1) pace.seated((now += 100), 9);
-  for (let i = 0; i < 100; i += 1) pace.seated((now += 300), 9);
+  for (let i = 0; i < 100; i += 1) pace.seated((now += 100), 1e6, true);
+  for (let i = 0; i < 100; i += 1) pace.seated((now += 300), 1e6, true);
   t.ok(pace.waitMs(9) > 2950 && pace.waitMs(9) <= 3000);
+});
+
+t.test('a gap that is out of date is forgotten by a tenant that has one waiting at a time', async (t) => {
+  const pace = new Pace();
+  pace.seated(0, 0, true);
+  pace.seated(5000, 5000, false);
+  t.equal(pace.waitMs(1), 10_000);
+  for (let i = 1; i <= 100; i += 1) pace.seated(5000 + 300 * i, 100, false);
+  t.ok(pace.waitMs(1) < 300, `${pace.waitMs(1)} ms`);
 });
 
 /** A queue of one seat, each request of `a` holding it for 100 ms. */

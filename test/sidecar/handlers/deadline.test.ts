@@ -19,8 +19,14 @@ t.test('of two times the shorter one counts', async (t) => {
   t.equal(allowed('5000', 1000, true), 1000);
 });
 
+t.test('a gateway whose time is over says 0, and that is no time', async (t) => {
+  t.equal(allowed('0', 1000, true), 0);
+  t.equal(allowed('0', 0, true), 0);
+  t.equal(allowed('0', 0, false), undefined);
+});
+
 t.test('what is no whole number of milliseconds is taken for none', async (t) => {
-  for (const header of ['', '0', '-5', '1.5', '1e3', ' 50', '50, 60', 'soon', '123456789']) {
+  for (const header of ['', '00', '-5', '-0', '1.5', '1e3', ' 50', '50, 60', 'soon', '123456789']) {
     t.equal(allowed(header, 1000, true), 1000, header);
   }
 });

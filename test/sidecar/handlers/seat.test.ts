@@ -166,3 +166,42 @@ t.test(
     t.match(seated.queue.snapshot(), { busy: 0 });
   },
 );
+
+t.test('a start that throws leaves no seat, timer or listener behind', async (t) => {
+  const seated = new Seated(500);
+  const lease = await seated.lease();
+  const end = runOnSeat(
+    seated.visit,
+    lease,
+    () => false,
+    () => {
+      throw new Error('no engine');
+    },
+  );
+  await t.rejects(end, { message: 'no engine' });
+  t.match(seated.queue.snapshot(), { busy: 0, released: { failed: 1 } });
+  t.equal(seated.clock.pending, 0);
+});
+
+t.test('a job may end before its start returns', async (t) => {
+  for (const [finish, kind] of [
+    [(end: JobEnd) => end.done(), 'done'],
+    [(end: JobEnd) => end.failed({ kind: 'failed', started: false }), 'failed'],
+  ] as const) {
+    const seated = new Seated(500);
+    const lease = await seated.lease();
+    const end = runOnSeat(
+      seated.visit,
+      lease,
+      () => false,
+      (jobEnd) => {
+        finish(jobEnd);
+        return () => t.fail('cancelled, though it was over');
+      },
+    );
+    t.equal((await end).kind, kind);
+    t.equal(seated.clock.pending, 0);
+    seated.leaving.abort();
+    t.match(seated.queue.snapshot(), { busy: 0 });
+  }
+});
