@@ -6,10 +6,10 @@ import { keep, type Row } from '../support/results.js';
 const SEATS = 32;
 const CONTEXT = 512;
 const TOKENS = 64;
-const RUNS = 5;
+const RUNS = 3;
 const THREADS = 1;
 const OPEN = [0.5, 0.8];
-const OPEN_SECONDS = 10;
+const OPEN_SECONDS = 8;
 
 const rows: Row[] = [];
 for (const [model, file, closed, temperatures] of [
@@ -19,7 +19,7 @@ for (const [model, file, closed, temperatures] of [
     [
       [1, 4],
       [8, 16],
-      [32, 32],
+      [32, 64],
     ],
     [0],
   ],
