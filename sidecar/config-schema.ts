@@ -90,7 +90,7 @@ const model: SettingSchema = {
     flashAttention: {
       enum: ['auto', true, false],
       description:
-        'Flash attention. `auto`: on, but for a decision model on a CPU, where short questions behind a long input are slower with it.',
+        'Flash attention. `auto`: with a GPU. On a CPU it makes next tokens some 8 % faster and a long prompt beside them many times slower.',
       default: 'auto',
     },
     prefillTokensPerStep: integer(
