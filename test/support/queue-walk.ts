@@ -49,8 +49,6 @@ export class QueueWalk {
   readonly #queue: SeatQueue;
   readonly #waiting: Request[] = [];
   readonly #running: Request[] = [];
-  /** Whether each who waits has a timer, or only those whose wait can end of itself. */
-  readonly #timed: 'all' | 'some';
   #seats: number;
   #busyAtResume = 0;
   /** Places that there are, or that were there when those came who still wait. */
@@ -62,8 +60,7 @@ export class QueueWalk {
   #refusals = 0;
   #ended = 0;
 
-  constructor(make: (options: FairQueueOptions) => SeatQueue, seats: number, timed: 'all' | 'some') {
-    this.#timed = timed;
+  constructor(make: (options: FairQueueOptions) => SeatQueue, seats: number) {
     this.#seats = seats;
     this.#queue = make({
       clock: this.#clock,
@@ -216,8 +213,7 @@ export class QueueWalk {
       sum(tenants, (tenant) => tenant.waiting),
       waiting,
     );
-    if (this.#timed === 'all') this.#same('timers', this.#clock.pending, waiting);
-    else if (this.#clock.pending > waiting) throw new Error(`${this.#clock.pending} timers for ${waiting} who wait`);
+    this.#same('timers', this.#clock.pending, waiting);
     if (this.#drained && waiting > 0) throw new Error(`${waiting} wait in a drained queue`);
   }
 

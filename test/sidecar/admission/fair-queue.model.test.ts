@@ -12,7 +12,7 @@ t.test('a million random events leak no seat, byte, timer or outcome', { timeout
   const walk = fc.array(fc.nat({ max: 2 ** 46 }), { minLength: EVENTS, maxLength: EVENTS });
   await fc.assert(
     fc.asyncProperty(fc.integer({ min: 1, max: 5 }), walk, async (seats, values) => {
-      const queue = new QueueWalk(createFairQueue, seats, 'all');
+      const queue = new QueueWalk(createFairQueue, seats);
       for (const value of values) {
         const settling = queue.event(value);
         if (settling !== undefined) await settling;

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { IdempotencyKeys } from '../../../sidecar/access/idempotency.js';
 import type { Lease } from '../../../sidecar/admission/seat-queue.js';
-import { createFifoQueue } from '../../../sidecar/admission/fifo-queue.js';
+import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { GenerationSink } from '../../../sidecar/engine-client/engine.js';
 import { growTo, runOnSeat, type JobEnd, type RunEnd } from '../../../sidecar/handlers/seat.js';
 import { Visit } from '../../../sidecar/handlers/visit.js';
@@ -32,7 +32,7 @@ function sinkOf(end: JobEnd): GenerationSink {
 class Seated {
   readonly clock = new FakeClock();
   readonly engine = new FakeEngine();
-  readonly queue = createFifoQueue({
+  readonly queue = createFairQueue({
     clock: this.clock,
     random: () => 0,
     config: { maxWaitMs: 1000, waitingPerSeat: 1, waitingBytes: 1000 },
