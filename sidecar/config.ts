@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parse, type ParseError } from 'jsonc-parser';
-import { contradiction, hints } from './config-checks.js';
-import { settings, validationSchema, type Setting } from './config-settings.js';
-import type { Config } from './config-types.js';
+import { contradiction, hints } from './config/checks.js';
+import { settings, validationSchema, type Setting } from './config/settings.js';
+import type { Config } from './config/types.js';
 import { compile } from './contracts/validator.js';
 
-export type { Config, ModelConfig } from './config-types.js';
+export type { Config, ModelConfig } from './config/types.js';
 
 export type Loaded =
   /** `hints`: lines worth a warning in the log. */

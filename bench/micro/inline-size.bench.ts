@@ -2,7 +2,7 @@
  * Up to which length should a body be parsed on the sidecar's own event loop (`bodies.inlineBytes`)? Inline parsing holds
  * the loop; handing the body over costs a round trip to the prompt host, and some work on the loop as well.
  */
-import { configSchema } from '../../sidecar/config-schema.js';
+import { configSchema } from '../../sidecar/config/schema.js';
 import { parseBody } from '../../sidecar/contracts/parse.js';
 import { PromptHostClient } from '../../sidecar/prompts/client.js';
 import { keepingClock } from '../../test/support/engine-harness.js';

@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { configDocs } from '../../sidecar/config-docs.js';
-import { configSchema, type SettingSchema } from '../../sidecar/config-schema.js';
-import { settings } from '../../sidecar/config-settings.js';
+import { configDocs } from '../../sidecar/config/docs.js';
+import type { SettingSchema } from '../../sidecar/config/kinds.js';
+import { configSchema } from '../../sidecar/config/schema.js';
+import { settings } from '../../sidecar/config/settings.js';
 import { sourceRoot } from '../support/source-root.js';
 
 t.test('docs/config.md is what the schema says today (`make docs` writes it)', async (t) => {

@@ -42,7 +42,7 @@ export const rooms: readonly Room[] = [
   { name: 'telemetry', path: folder('sidecar/telemetry'), sees: [...GROUND, 'contracts'] },
   {
     name: 'config',
-    path: file('sidecar', 'config|config-checks|config-docs|config-schema|config-settings|config-types'),
+    path: '^sidecar/config(/|\\.ts$)',
     sees: [...GROUND, 'contracts', 'telemetry'],
   },
   { name: 'reference', path: folder('sidecar/reference'), sees: [...GROUND, 'contracts'] },

@@ -1,6 +1,6 @@
 /** `make docs`: writes what is generated from the code. */
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { configDocs } from '../../sidecar/config-docs.js';
+import { configDocs } from '../../sidecar/config/docs.js';
 import { apiDocs } from '../../sidecar/reference/api-docs.js';
 import { errorDocs } from '../../sidecar/reference/error-docs.js';
 import { sourceRoot } from './source-root.js';

@@ -1,120 +1,10 @@
 /**
  * The settings: a JSON schema with defaults, bounds, units and descriptions, and the one source of docs/config.md. What
- * the schema cannot say (one setting against another) is in config-checks.ts; how paths, variables and messages are made
- * from it, in config-settings.ts.
+ * the schema cannot say (one setting against another) is in checks.ts; how paths, variables and messages are made from
+ * it, in settings.ts. A part of the house with many settings has its section in a file of its own.
  */
-
-/** One setting, or a section of settings. All but `unit` and `defaultText` are JSON schema. */
-export interface SettingSchema {
-  /** Absent where `enum` mixes types. */
-  readonly type?: 'object' | 'array' | 'string' | 'integer' | 'boolean';
-  readonly description?: string;
-  readonly default?: unknown;
-  /** What a number counts: `ms`, `bytes`, `tokens`, `seats`. */
-  readonly unit?: string;
-  /** Said in the documentation in place of a default that is worked out at the start. */
-  readonly defaultText?: string;
-  readonly minimum?: number;
-  readonly maximum?: number;
-  readonly minLength?: number;
-  readonly maxLength?: number;
-  readonly minItems?: number;
-  readonly maxItems?: number;
-  readonly pattern?: string;
-  readonly enum?: readonly unknown[];
-  readonly items?: SettingSchema;
-  readonly properties?: Readonly<Record<string, SettingSchema>>;
-  readonly required?: readonly string[];
-  readonly additionalProperties?: false;
-}
-
-const KIB = 1024;
-const MIB = 1024 * KIB;
-/** The longest time that a setting can name: a day. Anything longer is a slip of the hand. */
-const DAY_MS = 86_400_000;
-
-function section(properties: Readonly<Record<string, SettingSchema>>): SettingSchema {
-  return { type: 'object', additionalProperties: false, properties, default: {} };
-}
-
-function integer(
-  description: string,
-  rule: { default: number; minimum: number; maximum: number; unit?: string },
-): SettingSchema {
-  return { type: 'integer', description, ...rule };
-}
-
-function milliseconds(description: string, rule: { default: number; minimum?: number }): SettingSchema {
-  return integer(description, { minimum: 0, maximum: DAY_MS, unit: 'ms', ...rule });
-}
-
-function bytes(description: string, rule: { default: number; minimum?: number }): SettingSchema {
-  return integer(description, { minimum: 0, maximum: Number.MAX_SAFE_INTEGER, unit: 'bytes', ...rule });
-}
-
-function text(description: string, rule: Partial<SettingSchema>): SettingSchema {
-  return { type: 'string', minLength: 1, maxLength: 4096, description, ...rule };
-}
-
-function port(description: string, value: number): SettingSchema {
-  return integer(description, { default: value, minimum: 0, maximum: 65_535 });
-}
-
-const model: SettingSchema = {
-  type: 'object',
-  additionalProperties: false,
-  required: ['id', 'kind', 'file'],
-  properties: {
-    id: text('What callers name in `model`.', { maxLength: 128, pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$' }),
-    kind: text('Whether the model chats or answers decisions.', { enum: ['chat', 'decision'] }),
-    file: text(
-      'Path of a GGUF file, from the working directory, or `embedded` for the small one made at the first start.',
-      {},
-    ),
-    seats: integer('Sequences that the engine runs at once.', { default: 8, minimum: 1, maximum: 256, unit: 'seats' }),
-    contextPerSeat: integer(
-      'What one sequence can hold, prompt and completion together. A decision prompt may have 8,185 tokens, so give a decision model 8,192 where memory allows.',
-      { default: 8192, minimum: 64, maximum: 1_048_576, unit: 'tokens' },
-    ),
-    threads: integer('Compute threads. 0: all cores but one.', {
-      default: 0,
-      minimum: 0,
-      maximum: 1024,
-      unit: 'threads',
-    }),
-    gpu: {
-      enum: ['auto', 'cuda', 'vulkan', 'metal', false],
-      description: 'Backend. `auto`: a GPU where there is one; `false`: CPU alone.',
-      default: 'auto',
-    },
-    flashAttention: {
-      enum: ['auto', true, false],
-      description:
-        'Flash attention. `auto`: with a GPU. On a CPU it makes next tokens some 8 % faster and a long prompt beside them many times slower.',
-      default: 'auto',
-    },
-    prefillTokensPerStep: integer(
-      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner.',
-      { default: 256, minimum: 1, maximum: 65_536, unit: 'tokens' },
-    ),
-    prefillShare: integer(
-      'Time that a step may spend on new prompts beside running replies, as a share of what the replies’ next tokens take. The fixed cost of one more decode comes on top.',
-      { default: 100, minimum: 1, maximum: 10_000, unit: '%' },
-    ),
-    prefixReuse: text(
-      'What of a new prompt is not evaluated again when a sequence still holds it. `auto`: a request that runs alone reuses whole prefill steps only, so that its result is the same with and without; one with company reuses all it can. `any`: always all it can, at the cost of the last digits. `off`: nothing.',
-      { enum: ['auto', 'any', 'off'], default: 'auto' },
-    ),
-    load: text(
-      '`eager`: loaded at the start, and the sidecar is ready only with it. `lazy`: loaded at the first request for it, which is answered `cold`.',
-      { enum: ['eager', 'lazy'], default: 'eager' },
-    ),
-    idleUnloadMs: milliseconds('Unloaded after this long without a request, as if it had been lazy. 0: never.', {
-      default: 0,
-    }),
-    ownedBy: text('`owned_by` in the model list.', { default: 'local', maxLength: 128 }),
-  },
-};
+import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
+import { modelSchema } from './model-schema.js';
 
 /** The whole configuration. */
 export const configSchema: SettingSchema = section({
@@ -143,7 +33,7 @@ export const configSchema: SettingSchema = section({
     description: 'The models that are served, each by an engine process of its own.',
     minItems: 1,
     maxItems: 16,
-    items: model,
+    items: modelSchema,
     default: [
       { id: 'ra-tiny-chat', kind: 'chat', file: 'embedded', seats: 8, contextPerSeat: 2048 },
       { id: 'ra-tiny-decide', kind: 'decision', file: 'embedded', seats: 2, contextPerSeat: 8192 },

@@ -1,4 +1,5 @@
-import { configSchema, type SettingSchema } from './config-schema.js';
+import type { SettingSchema } from './kinds.js';
+import { configSchema } from './schema.js';
 
 /** One setting that a file or an environment variable can name. */
 export interface Setting {

@@ -1,4 +1,4 @@
-import type { Config } from './config-types.js';
+import type { Config } from './types.js';
 
 /** Tokens that a decision prompt may have, and a few to spare for the sequence's own bookkeeping. */
 const DECISION_CONTEXT = 8192;

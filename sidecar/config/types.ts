@@ -1,4 +1,4 @@
-/** How long, how much, where: checked once at the start and frozen, lists included. config-schema.ts says what each means. */
+/** How long, how much, where: checked once at the start and frozen, lists included. schema.ts says what each means. */
 export interface Config {
   /** The public listener. */
   readonly listen: { readonly host: string; readonly port: number };

@@ -1,0 +1,57 @@
+/** What settings are made of, and short ways to write them down. */
+
+/** One setting, or a section of settings. All but `unit` and `defaultText` are JSON schema. */
+export interface SettingSchema {
+  /** Absent where `enum` mixes types. */
+  readonly type?: 'object' | 'array' | 'string' | 'integer' | 'boolean';
+  readonly description?: string;
+  readonly default?: unknown;
+  /** What a number counts: `ms`, `bytes`, `tokens`, `seats`. */
+  readonly unit?: string;
+  /** Said in the documentation in place of a default that is worked out at the start. */
+  readonly defaultText?: string;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+  readonly pattern?: string;
+  readonly enum?: readonly unknown[];
+  readonly items?: SettingSchema;
+  readonly properties?: Readonly<Record<string, SettingSchema>>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: false;
+}
+
+export const KIB = 1024;
+export const MIB = 1024 * KIB;
+/** The longest time that a setting can name: a day. Anything longer is a slip of the hand. */
+export const DAY_MS = 86_400_000;
+
+export function section(properties: Readonly<Record<string, SettingSchema>>): SettingSchema {
+  return { type: 'object', additionalProperties: false, properties, default: {} };
+}
+
+export function integer(
+  description: string,
+  rule: { default: number; minimum: number; maximum: number; unit?: string },
+): SettingSchema {
+  return { type: 'integer', description, ...rule };
+}
+
+export function milliseconds(description: string, rule: { default: number; minimum?: number }): SettingSchema {
+  return integer(description, { minimum: 0, maximum: DAY_MS, unit: 'ms', ...rule });
+}
+
+export function bytes(description: string, rule: { default: number; minimum?: number }): SettingSchema {
+  return integer(description, { minimum: 0, maximum: Number.MAX_SAFE_INTEGER, unit: 'bytes', ...rule });
+}
+
+export function text(description: string, rule: Partial<SettingSchema>): SettingSchema {
+  return { type: 'string', minLength: 1, maxLength: 4096, description, ...rule };
+}
+
+export function port(description: string, value: number): SettingSchema {
+  return integer(description, { default: value, minimum: 0, maximum: 65_535 });
+}

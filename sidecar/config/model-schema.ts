@@ -1,0 +1,58 @@
+import { integer, milliseconds, text, type SettingSchema } from './kinds.js';
+
+/** One item of `models`. */
+export const modelSchema: SettingSchema = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['id', 'kind', 'file'],
+  properties: {
+    id: text('What callers name in `model`.', { maxLength: 128, pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$' }),
+    kind: text('Whether the model chats or answers decisions.', { enum: ['chat', 'decision'] }),
+    file: text(
+      'Path of a GGUF file, from the working directory, or `embedded` for the small one made at the first start.',
+      {},
+    ),
+    seats: integer('Sequences that the engine runs at once.', { default: 8, minimum: 1, maximum: 256, unit: 'seats' }),
+    contextPerSeat: integer(
+      'What one sequence can hold, prompt and completion together. A decision prompt may have 8,185 tokens, so give a decision model 8,192 where memory allows.',
+      { default: 8192, minimum: 64, maximum: 1_048_576, unit: 'tokens' },
+    ),
+    threads: integer('Compute threads. 0: all cores but one.', {
+      default: 0,
+      minimum: 0,
+      maximum: 1024,
+      unit: 'threads',
+    }),
+    gpu: {
+      enum: ['auto', 'cuda', 'vulkan', 'metal', false],
+      description: 'Backend. `auto`: a GPU where there is one; `false`: CPU alone.',
+      default: 'auto',
+    },
+    flashAttention: {
+      enum: ['auto', true, false],
+      description:
+        'Flash attention. `auto`: with a GPU. On a CPU it makes next tokens some 8 % faster and a long prompt beside them many times slower.',
+      default: 'auto',
+    },
+    prefillTokensPerStep: integer(
+      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner.',
+      { default: 256, minimum: 1, maximum: 65_536, unit: 'tokens' },
+    ),
+    prefillShare: integer(
+      'Time that a step may spend on new prompts beside running replies, as a share of what the replies’ next tokens take. The fixed cost of one more decode comes on top.',
+      { default: 100, minimum: 1, maximum: 10_000, unit: '%' },
+    ),
+    prefixReuse: text(
+      'What of a new prompt is not evaluated again when a sequence still holds it. `auto`: a request that runs alone reuses whole prefill steps only, so that its result is the same with and without; one with company reuses all it can. `any`: always all it can, at the cost of the last digits. `off`: nothing.',
+      { enum: ['auto', 'any', 'off'], default: 'auto' },
+    ),
+    load: text(
+      '`eager`: loaded at the start, and the sidecar is ready only with it. `lazy`: loaded at the first request for it, which is answered `cold`.',
+      { enum: ['eager', 'lazy'], default: 'eager' },
+    ),
+    idleUnloadMs: milliseconds('Unloaded after this long without a request, as if it had been lazy. 0: never.', {
+      default: 0,
+    }),
+    ownedBy: text('`owned_by` in the model list.', { default: 'local', maxLength: 128 }),
+  },
+};
