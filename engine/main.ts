@@ -15,6 +15,7 @@ import {
   type ToEngine,
 } from './protocol.js';
 import { loadRuntime, type Runtime } from './runtime.js';
+import { LEAST_TOKENS } from './pace.js';
 import { StepLoop } from './steps.js';
 
 type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
@@ -35,7 +36,8 @@ async function start(setup: EngineSetup): Promise<void> {
   setInterval(() => send({ kind: 'heartbeat', step: loop?.steps ?? 0, live: loop?.live ?? 0 }), setup.heartbeatMs);
   try {
     runtime = await loadRuntime(setup);
-    loop = new StepLoop(runtime.decoder, runtime.tokens, setup, (step, outputs, held) =>
+    const leastPrefillTokens = LEAST_TOKENS[runtime.gpu === false ? 'cpu' : 'gpu'];
+    loop = new StepLoop(runtime.decoder, runtime.tokens, { ...setup, leastPrefillTokens }, (step, outputs, held) =>
       send({ kind: 'step', step, outputs, held }),
     );
     send({ kind: 'ready', facts: facts(setup, runtime) });

@@ -1,4 +1,4 @@
-import { LEAST_TOKENS, type Pace } from './pace.js';
+import type { Pace } from './pace.js';
 import type { Branch, Task } from './task.js';
 
 /** A branch in the coming decode, with so many tokens of its prompt; 0: its reply's next token. */
@@ -79,7 +79,7 @@ export class Round {
       const { left, chunk } = branch.feed;
       // The last token is for `together`: its logits are wanted there.
       const count = company ? Math.min(chunk, left - 1, room) : chunk < left ? chunk : 0;
-      const worth = count > 0 && (!company || count >= Math.min(LEAST_TOKENS, this.#whole, chunk, left - 1));
+      const worth = count > 0 && (!company || count >= Math.min(this.#pace.least, chunk, left - 1));
       if (worth && !chosen) chosen = { task, branch, count };
       this.#satOut.set(branch, chosen?.branch === branch ? 0 : (this.#satOut.get(branch) ?? 0) + 1);
     }

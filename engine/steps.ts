@@ -20,7 +20,7 @@
 import type { Decoder, Part } from './decoder.js';
 import { Generation } from './generation.js';
 import { Jobs } from './jobs.js';
-import { Pace } from './pace.js';
+import { LEAST_TOKENS, Pace } from './pace.js';
 import type { GenerateJob, HeldPrefix, Output, PrefixReuse, ScoreJob } from './protocol.js';
 import { Round, type Stepping } from './round.js';
 import { Scoring } from './scoring.js';
@@ -35,6 +35,8 @@ export interface StepLimits {
   readonly prefillTokensPerStep: number;
   /** Time for prompts beside running replies, in percent of what their next tokens take. */
   readonly prefillShare: number;
+  /** Prompt tokens beside running replies that are worth a decode, whatever their share of time. Absent: a CPU's. */
+  readonly leastPrefillTokens?: number;
   readonly prefixReuse: PrefixReuse;
 }
 
@@ -75,7 +77,7 @@ export class StepLoop {
     this.#now = now;
     this.#sequences = new Sequences(decoder, limits.seats);
     this.#jobs = new Jobs(this.#sequences, limits.seats, limits.prefixReuse);
-    this.#pace = new Pace(limits.prefillShare / 100, limits.prefillTokensPerStep);
+    this.#pace = new Pace(limits.prefillShare / 100, limits.prefillTokensPerStep, limits.leastPrefillTokens ?? LEAST_TOKENS.cpu);
     this.#round = new Round(limits.prefillTokensPerStep, this.#pace);
   }
 

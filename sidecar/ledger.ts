@@ -5,8 +5,10 @@ export type Outcome = 'done' | 'cancelled' | 'failed' | 'timeout' | 'refused';
 
 /** One line of the usage spool. Token counts are cumulative for the request. */
 export interface UsageRecord {
-  /** The request's id (x-request-id). */
+  /** Ours, one per request: what billing counts by. A caller may send one x-request-id twice. */
   readonly id: string;
+  /** The request's x-request-id, for support. */
+  readonly requestId: string;
   readonly kind: 'open' | 'progress' | 'close';
   /** ISO 8601, UTC. */
   readonly at: string;

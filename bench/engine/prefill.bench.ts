@@ -20,7 +20,7 @@ const rows: Row[] = [];
 for (const [model, file, shares, times] of [
   ['13m', await random13m(), [25, 50, 100, 200, 400], 3],
   // A long prompt takes half a minute here.
-  ['150m', await random150m(), [100, 400], 1],
+  ['150m', await random150m(), [50, 100, 400], 1],
 ] as const) {
   for (const prefillShare of shares) {
     const engine = await EngineDriver.start(file, STREAMS + 1, {

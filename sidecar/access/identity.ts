@@ -1,10 +1,12 @@
 import type { Route } from '../contracts/requests.js';
 import type { ErrorCode } from '../errors.js';
 
-/** The parts of a request's head that say who is calling. Values are secrets: never logged. */
+/** What of a request says who is calling. Values are secrets: never logged. */
 export interface Credentials {
-  /** The Authorization header as sent, or undefined. */
-  readonly authorization: string | undefined;
+  /** A header by its lower-case name, as sent. */
+  header(name: string): string | undefined;
+  /** The address that the connection comes from, as text; empty on a Unix socket. A proxy's, behind one. */
+  readonly address: string;
 }
 
 /** Which model ids a key may call: a list, or everything that is hosted. */
@@ -40,6 +42,8 @@ export interface Caller {
   readonly limits?: Limits;
   /** Share of the account's class in the seat queue: 16, 4 or 1. */
   readonly weight: number;
+  /** A gateway vouches for it, and has seen to limits and credit; the deadline that it names counts. */
+  readonly vouched?: true;
 }
 
 export interface Denied {

@@ -33,7 +33,7 @@ export class KeyFileIdentity implements Identity {
   }
 
   resolve(credentials: Credentials): Promise<Caller | Denied> {
-    const key = BEARER.exec(credentials.authorization ?? '')?.[1];
+    const key = BEARER.exec(credentials.header('authorization') ?? '')?.[1];
     const entry = key === undefined ? undefined : this.#entries.get(this.#index(hashKey(key)));
     return Promise.resolve(entry ? this.#judge(entry) : denied('invalid_api_key'));
   }

@@ -80,7 +80,7 @@ export function closed(services: Services): ContractError | undefined {
 /** Checks the key. Undefined: refused and answered. */
 export async function identify(visit: Visit, services: Services): Promise<Caller | undefined> {
   const from = services.clock.now();
-  const found = await services.identity.resolve({ authorization: visit.exchange.head.header('authorization') });
+  const found = await services.identity.resolve(visit.exchange.head);
   visit.authorizeMs = services.clock.now() - from;
   if (found.kind === 'denied') {
     visit.fail(refusals.denied(found));

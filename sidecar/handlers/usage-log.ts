@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Caller } from '../access/identity.js';
 import type { Outcome, UsageRecord } from '../ledger.js';
 import type { Spool } from '../usage/spool.js';
@@ -8,7 +9,7 @@ export class UsageLog {
   readonly #spool: Spool;
   readonly #date: () => Date;
   readonly #visit: Visit;
-  readonly #fixed: Pick<UsageRecord, 'id' | 'account' | 'keyId' | 'model' | 'route'>;
+  readonly #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route'>;
   #closed = false;
 
   constructor(spool: Spool, date: () => Date, visit: Visit, caller: Caller, model: string, route: string) {
@@ -16,7 +17,7 @@ export class UsageLog {
     this.#date = date;
     this.#visit = visit;
     const { account, keyId } = caller;
-    this.#fixed = { id: visit.exchange.head.requestId, account, keyId, model, route };
+    this.#fixed = { id: randomUUID(), requestId: visit.exchange.head.requestId, account, keyId, model, route };
     this.#spool.append(this.#record('open'));
   }
 

@@ -8,6 +8,8 @@ export interface RequestHead {
   readonly path: string;
   /** The caller's x-request-id when it is well-formed, else a fresh UUID. */
   readonly requestId: string;
+  /** The address that the connection comes from, as text; empty on a Unix socket. */
+  readonly address: string;
   /** A header by its lower-case name. */
   header(name: string): string | undefined;
 }

@@ -33,11 +33,13 @@ class Head implements RequestHead {
   readonly method: string;
   readonly path: string;
   readonly requestId: string;
+  readonly address: string;
   readonly #fields: ReadonlyMap<string, string>;
 
-  constructor(method: string, path: string, fields: ReadonlyMap<string, string>) {
+  constructor(method: string, path: string, address: string, fields: ReadonlyMap<string, string>) {
     this.method = method;
     this.path = path;
+    this.address = address;
     this.#fields = fields;
     const given = fields.get('x-request-id');
     this.requestId = given !== undefined && REQUEST_ID.test(given) ? given : randomUUID();
@@ -50,9 +52,12 @@ class Head implements RequestHead {
 
 /**
  * Copies a request's head out of uWS, whose `req` is only valid until the first await. Repeated fields are joined by
- * `, `. uWS bounds them: 4 KiB and about 100 fields.
+ * `, `. uWS bounds them: 4 KiB and about 100 fields. `address`: where the connection comes from.
  */
-export function snapshot(req: Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'>): Snapshot {
+export function snapshot(
+  req: Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'>,
+  address: string,
+): Snapshot {
   const fields = new Map<string, string>();
   let refusal: string | undefined;
   req.forEach((name, value) => {
@@ -75,7 +80,7 @@ export function snapshot(req: Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getU
   if (length !== undefined && transfer !== undefined)
     refusal ??= 'Content-Length and Transfer-Encoding exclude each other.';
 
-  const head = new Head(req.getCaseSensitiveMethod(), req.getUrl(), fields);
+  const head = new Head(req.getCaseSensitiveMethod(), req.getUrl(), address, fields);
   if (refusal !== undefined) return { head, bodyLength: 0, refusal };
   return { head, bodyLength: transfer !== undefined ? 'chunked' : Number(length ?? 0) };
 }

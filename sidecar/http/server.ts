@@ -144,7 +144,7 @@ class UwsServer implements Server {
 
   /** All that reads `req` happens here, before anything is awaited. */
   #take(res: HttpResponse, req: HttpRequest): void {
-    const taken = snapshot(req);
+    const taken = snapshot(req, Buffer.from(res.getRemoteAddressAsText()).toString('latin1'));
     const known = this.#routes.get(taken.head.path);
     const edge = new UwsExchange(res, taken, known?.path, this.#edge);
     const exchange = this.#wrap(edge);

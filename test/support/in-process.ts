@@ -34,7 +34,7 @@ export class FakeIdentity implements Identity {
   }
 
   resolve(credentials: Credentials): Promise<Caller | Denied> {
-    const answer = this.answers.get(credentials.authorization);
+    const answer = this.answers.get(credentials.header('authorization'));
     if (answer instanceof Error) return Promise.reject(answer);
     if (answer) return Promise.resolve(answer);
     return this.#behind?.resolve(credentials) ?? Promise.resolve({ kind: 'denied', code: 'invalid_api_key' });

@@ -1,4 +1,5 @@
 import type { StoredKey } from '../../sidecar/access/key-file.js';
+import type { Credentials } from '../../sidecar/access/identity.js';
 import { createKey } from '../../sidecar/access/keys.js';
 
 /** A good key for everything in `development`, and its entry in the keys file with `changes` over it. */
@@ -14,4 +15,9 @@ export function makeKey(changes: Partial<StoredKey> = {}): { readonly key: strin
       ...changes,
     },
   };
+}
+
+/** A request's head with this Authorization header, from `address`. */
+export function sends(authorization: string | undefined, address = '127.0.0.1'): Credentials {
+  return { address, header: (name) => (name === 'authorization' ? authorization : undefined) };
 }

@@ -2,7 +2,7 @@ import t from 'tap';
 import type { KeyFile, StoredKey } from '../../../sidecar/access/key-file.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
 import { classOf, mayCall, mayUse, type Caller, type Denied } from '../../../sidecar/access/identity.js';
-import { makeKey } from '../../support/keys.js';
+import { makeKey, sends } from '../../support/keys.js';
 
 const NOW = Date.parse('2026-06-01T00:00:00Z');
 
@@ -13,7 +13,7 @@ function ask(
 ): Promise<Caller | Denied> {
   const { key, stored } = makeKey(changes);
   const identity = new KeyFileIdentity({ version: 1, keys: [stored], ...more }, environment, () => NOW);
-  return identity.resolve({ authorization: `Bearer ${key}` });
+  return identity.resolve(sends(`Bearer ${key}`));
 }
 
 async function code(...args: Parameters<typeof ask>): Promise<string> {
@@ -46,7 +46,7 @@ t.test('each of several keys is its own', async (t) => {
   const keys = [makeKey({ id: 'a' }), makeKey({ id: 'b' }), makeKey({ id: 'c' })];
   const identity = new KeyFileIdentity({ version: 1, keys: keys.map(({ stored }) => stored) }, 'development');
   for (const { key, stored } of keys) {
-    t.match(await identity.resolve({ authorization: `Bearer ${key}` }), { keyId: stored.id });
+    t.match(await identity.resolve(sends(`Bearer ${key}`)), { keyId: stored.id });
   }
 });
 
@@ -67,9 +67,9 @@ t.test('whatever is not a known key after Bearer is invalid', async (t) => {
     `Bearer ${stored.hash}`,
     `Bearer ${'x'.repeat(100_000)}`,
   ]) {
-    t.strictSame(await identity.resolve({ authorization }), { kind: 'denied', code: 'invalid_api_key' });
+    t.strictSame(await identity.resolve(sends(authorization)), { kind: 'denied', code: 'invalid_api_key' });
   }
-  t.match(await identity.resolve({ authorization: `bearer   ${key}` }), { kind: 'caller' }, 'the scheme has no case');
+  t.match(await identity.resolve(sends(`bearer   ${key}`)), { kind: 'caller' }, 'the scheme has no case');
 });
 
 t.test('what else keeps a key out', async (t) => {
@@ -86,7 +86,7 @@ t.test('what else keeps a key out', async (t) => {
     'development',
     () => NOW,
   );
-  t.match(await identity.resolve({ authorization: `Bearer ${key}` }), { code: 'unattributed_key' });
+  t.match(await identity.resolve(sends(`Bearer ${key}`)), { code: 'unattributed_key' });
 });
 
 t.test('entitlements are those of the environment alone', async (t) => {

@@ -4,7 +4,7 @@ import t from 'tap';
 import { KeyFileError, readKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
 import { createKey, hashKey, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
-import { makeKey } from '../../support/keys.js';
+import { makeKey, sends } from '../../support/keys.js';
 
 t.test('the development key works, only its hash is stored, and for its owner alone', async (t) => {
   const file = join(t.testdir(), 'data', 'keys.json');
@@ -18,9 +18,9 @@ t.test('the development key works, only its hash is stored, and for its owner al
   t.strictSame(readdirSync(join(file, '..')), ['keys.json'], 'no draft is left');
 
   const identity = new KeyFileIdentity(await readKeyFile(file), 'development');
-  t.match(await identity.resolve({ authorization: `Bearer ${key}` }), { account: 'development', models: 'all' });
+  t.match(await identity.resolve(sends(`Bearer ${key}`)), { account: 'development', models: 'all' });
   const production = new KeyFileIdentity(await readKeyFile(file), 'production');
-  t.match(await production.resolve({ authorization: `Bearer ${key}` }), { models: new Set() });
+  t.match(await production.resolve(sends(`Bearer ${key}`)), { models: new Set() });
 });
 
 t.test('a second start replaces its own key and no other', async (t) => {
@@ -37,7 +37,7 @@ t.test('a second start replaces its own key and no other', async (t) => {
     [stored.hash, hashKey(second)],
   );
   const identity = new KeyFileIdentity(content, 'development');
-  t.match(await identity.resolve({ authorization: `Bearer ${first}` }), { code: 'invalid_api_key' });
+  t.match(await identity.resolve(sends(`Bearer ${first}`)), { code: 'invalid_api_key' });
 });
 
 t.test('keys differ', async (t) => {

@@ -22,7 +22,7 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
     end: (timing) => sent.push({ timing }),
   };
   const inner: Exchange = {
-    head: { method: 'POST', path, requestId: 'r1', header: () => undefined },
+    head: { method: 'POST', path, requestId: 'r1', address: '', header: () => undefined },
     gone: AbortSignal.abort(),
     body: () => Promise.resolve({ kind: 'gone' }),
     reply: (reply) => sent.push(reply),

@@ -54,7 +54,7 @@ class World {
     const replied = deferred<Reply>();
     const receivedAt = this.clock.now();
     const exchange: Exchange = {
-      head: { method: 'POST', path: '/', requestId: 'r', header: (name) => HEADERS.get(name) },
+      head: { method: 'POST', path: '/', requestId: 'r', address: '', header: (name) => HEADERS.get(name) },
       gone: new AbortController().signal,
       body: () => Promise.resolve({ kind: 'body', bytes: new Uint8Array(2), receivedAt, release: () => undefined }),
       reply: replied.resolve,

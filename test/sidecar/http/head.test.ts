@@ -3,18 +3,21 @@ import { snapshot } from '../../../sidecar/http/head.js';
 import type { Snapshot } from '../../../sidecar/http/head.js';
 
 function take(...fields: [name: string, value: string][]): Snapshot {
-  return snapshot({
-    getCaseSensitiveMethod: () => 'POST',
-    getUrl: () => '/v1/models',
-    forEach: (each) => {
-      for (const [name, value] of fields) each(name, value);
+  return snapshot(
+    {
+      getCaseSensitiveMethod: () => 'POST',
+      getUrl: () => '/v1/models',
+      forEach: (each) => {
+        for (const [name, value] of fields) each(name, value);
+      },
     },
-  });
+    '192.0.2.7',
+  );
 }
 
 t.test('what a head says', async (t) => {
   const { head, bodyLength, refusal } = take(['content-length', '12'], ['accept', 'a'], ['accept', 'b'], ['x', '']);
-  t.match(head, { method: 'POST', path: '/v1/models' });
+  t.match(head, { method: 'POST', path: '/v1/models', address: '192.0.2.7' });
   t.equal(head.header('accept'), 'a, b');
   t.equal(head.header('x'), '');
   t.equal(head.header('toString'), undefined);
