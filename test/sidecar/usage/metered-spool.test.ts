@@ -6,7 +6,8 @@ t.test('counts each record by its kind and is always well', async (t) => {
   const seen: string[] = [];
   const spool = new MeteredSpool((kind) => void seen.push(kind));
   const record: UsageRecord = {
-    id: 'r',
+    id: 'u',
+    requestId: 'r',
     kind: 'open',
     at: '2026-01-01T00:00:00Z',
     account: 'a',
