@@ -8,7 +8,7 @@ const TELLING_SPREAD = 0.2;
  * Fewer prompt tokens than this are never worth a decode. On a GPU a decode reads all weights whatever its size, so that
  * some dozens of tokens take hardly longer than one: smaller chunks would save the replies beside them nothing.
  */
-export const LEAST_TOKENS = { cpu: 2, gpu: 64 } as const;
+export const LEAST_TOKENS = { cpu: 8, gpu: 64 } as const;
 
 /**
  * How many prompt tokens a step may take beside running replies. What a prompt token costs is the slope of the time of
