@@ -1,7 +1,7 @@
-import { choose, type Choice, type Slot } from './choice.js';
-import type { Decoder } from './decoder.js';
-import { Held, type Reuse } from './held.js';
-import type { Plan } from './plan.js';
+import { choose, type Choice, type Slot } from './loop/choice.js';
+import type { Decoder } from './decode/decoder.js';
+import { Held, type Reuse } from './loop/held.js';
+import type { Plan } from './loop/plan.js';
 import { prefixHashes } from './prefix-hash.js';
 import type { HeldPrefix } from './protocol.js';
 

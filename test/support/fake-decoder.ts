@@ -1,4 +1,4 @@
-import type { Decoder, Part, PartResult, Sampler, Sampling } from '../../engine/decoder.js';
+import type { Decoder, Part, PartResult, Sampler, Sampling } from '../../engine/decode/decoder.js';
 
 /** What one step was asked to do, for assertions. */
 export interface SeenPart {

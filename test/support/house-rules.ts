@@ -42,7 +42,7 @@ export const rooms: readonly Room[] = [
   { name: 'telemetry', path: folder('sidecar/telemetry'), sees: [...GROUND, 'contracts'] },
   {
     name: 'config',
-    path: '^sidecar/config(/|\\.ts$)',
+    path: file('sidecar', 'config|config/[a-z-]+'),
     sees: [...GROUND, 'contracts', 'telemetry'],
   },
   { name: 'reference', path: folder('sidecar/reference'), sees: [...GROUND, 'contracts'] },
@@ -71,8 +71,8 @@ export const rooms: readonly Room[] = [
 
   { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
   { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
-  { name: 'engine/task', path: file('engine', 'task|decoder|plan|held'), sees: ['engine/protocol'] },
-  { name: 'engine/file', path: file('engine', 'gguf-head|model-file|load-failure'), sees: [] },
+  { name: 'engine/task', path: file('engine', 'decode/decoder|loop/(task|plan|held)'), sees: ['engine/protocol'] },
+  { name: 'engine/file', path: file('engine/load', 'gguf-head|model-file|load-failure'), sees: [] },
   {
     name: 'engine/prompt',
     path: folder('engine/prompt'),
@@ -85,12 +85,12 @@ export const rooms: readonly Room[] = [
     name: 'engine/runtime',
     path: file(
       'engine',
-      'runtime|addon|batch-decoder|batch-sampler|grammars|iterator-decoder|llama-log|sequences|choice',
+      'runtime|sequences|load/(addon|llama-log)|decode/(batch-decoder|batch-sampler|grammars|iterator-decoder)|loop/choice',
     ),
     sees: [...ENGINE_PURE, 'engine/memory'],
   },
   { name: 'engine/jobs', path: file('engine', 'generation|job-check|reply|scoring'), sees: ENGINE_RUNTIME },
-  { name: 'engine/steps', path: file('engine', 'steps|jobs|pace|round'), sees: ENGINE_JOBS },
+  { name: 'engine/steps', path: file('engine', 'steps|loop/(jobs|pace|round)'), sees: ENGINE_JOBS },
   { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
   { name: 'engine/models', path: folder('engine/models'), sees: [] },
 ];

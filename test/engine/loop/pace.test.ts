@@ -1,5 +1,5 @@
 import t from 'tap';
-import { LEAST_TOKENS, Pace } from '../../engine/pace.js';
+import { LEAST_TOKENS, Pace } from '../../../engine/loop/pace.js';
 
 /** Prompts cost `fixed` and `each` ms a token, next tokens `decode` ms; so many of each were seen. */
 function paced(share: number, { fixed = 0, each = 1, decode = 50, seen = 40 }): Pace {

@@ -1,5 +1,5 @@
 import { getModuleVersion, type LlamaContext } from 'node-llama-cpp';
-import { Grammars, type GrammarState } from './grammars.js';
+import { Grammars, type GrammarState } from '../decode/grammars.js';
 
 /**
  * The layer below node-llama-cpp's iterators: the addon's own context and samplers. It is no public API. So it is used with

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import t from 'tap';
-import { readHead, type Head } from '../../engine/gguf-head.js';
-import { testModel } from '../support/models.js';
+import { readHead, type Head } from '../../../engine/load/gguf-head.js';
+import { testModel } from '../../support/models.js';
 
 const model = await readFile(await testModel());
 

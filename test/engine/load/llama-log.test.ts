@@ -1,6 +1,6 @@
 import { LlamaLogLevel } from 'node-llama-cpp';
 import t from 'tap';
-import { LlamaLog } from '../../engine/llama-log.js';
+import { LlamaLog } from '../../../engine/load/llama-log.js';
 
 t.test('the first error, without who says it and that loading failed', async (t) => {
   const log = new LlamaLog();

@@ -1,9 +1,9 @@
 import { getLlama, LlamaLogLevel, type LlamaContext } from 'node-llama-cpp';
 import t from 'tap';
-import { BatchDecoder } from '../../../engine/batch-decoder.js';
-import type { Decoder, Part, PartResult, Sampling } from '../../../engine/decoder.js';
-import { IteratorDecoder, sequenceOrder } from '../../../engine/iterator-decoder.js';
-import { testModel } from '../../support/models.js';
+import { BatchDecoder } from '../../../../engine/decode/batch-decoder.js';
+import type { Decoder, Part, PartResult, Sampling } from '../../../../engine/decode/decoder.js';
+import { IteratorDecoder, sequenceOrder } from '../../../../engine/decode/iterator-decoder.js';
+import { testModel } from '../../../support/models.js';
 
 const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 64 };
 const THREADS = 1;

@@ -1,5 +1,5 @@
 import type { LlamaContext } from 'node-llama-cpp';
-import { internals, type AddonContext, type Internals } from './addon.js';
+import { internals, type AddonContext, type Internals } from '../load/addon.js';
 import { BatchSampler, SamplerPool } from './batch-sampler.js';
 import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
 import { GrammarHold, type Grammars } from './grammars.js';

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { SHORT_TOKENS } from '../../engine/round.js';
-import { Bench, job } from '../support/step-bench.js';
+import { SHORT_TOKENS } from '../../../engine/loop/round.js';
+import { Bench, job } from '../../support/step-bench.js';
 
 const CHUNK = 64;
 const EACH = 1;

@@ -1,4 +1,4 @@
-import type { AddonContext, AddonSampler } from './addon.js';
+import type { AddonContext, AddonSampler } from '../load/addon.js';
 import type { Sampler, Sampling } from './decoder.js';
 import type { GrammarHold } from './grammars.js';
 

@@ -1,6 +1,6 @@
 import type { Reuse } from './held.js';
-import type { Output, PrefixReuse } from './protocol.js';
-import type { Sequences } from './sequences.js';
+import type { Output, PrefixReuse } from '../protocol.js';
+import type { Sequences } from '../sequences.js';
 import { Task, type Work } from './task.js';
 
 /** A job that waits for a sequence. */

@@ -1,5 +1,5 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
-import { isBounded, MAX_GRAMMAR_CHARACTERS } from './grammar/gbnf.js';
+import { isBounded, MAX_GRAMMAR_CHARACTERS } from '../grammar/gbnf.js';
 
 /**
  * Grammars on the addon's own classes (node-llama-cpp's bindings/AddonTypes.d.ts, not exported), which both decoders use:

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Bench, job, LETTER_A, questions, type BenchOptions } from '../support/step-bench.js';
+import { Bench, job, LETTER_A, questions, type BenchOptions } from '../../support/step-bench.js';
 
 const PROMPT = 100;
 
