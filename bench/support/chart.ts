@@ -15,7 +15,7 @@ export interface Panel {
   readonly title: string;
   readonly unit: string;
   readonly percent: boolean;
-  /** As many as there are styles, in the same order in each panel; the last is the one that the chart is about. */
+  /** At most as many as there are styles, in the same order in each panel; the last is the one that the chart is about. */
   readonly lines: readonly Line[];
 }
 
@@ -78,9 +78,14 @@ function drawn({ title, unit, percent, lines }: Panel): string {
     ]),
     text(PLOT.left + PLOT.width / 2, y(0) + 36, 'note middle', 'load, times what the seats can serve'),
     // The last line lies under the others, for it is broad: lines that fall together can all be seen.
-    ...lines.map((line, i) => curve(line, i, x)).reverse(),
+    ...lines.map((line, i) => curve(line, styleOf(i, lines.length), x)).reverse(),
     ...labels(lines, x),
   ].join('\n');
+}
+
+/** The last line has the last style, however many there are. */
+function styleOf(i: number, lines: number): number {
+  return STYLES.length - lines + i;
 }
 
 function curve({ points }: Line, style: number, x: (load: number) => number): string {
@@ -96,7 +101,11 @@ function curve({ points }: Line, style: number, x: (load: number) => number): st
 /** At the height of the line's end, or as near to it as the other names let it. */
 function labels(lines: readonly Line[], x: (load: number) => number): string[] {
   const ends = lines
-    .map(({ name, points }, style) => ({ name, style, end: points.at(-1) ?? { load: 1, share: 0 } }))
+    .map(({ name, points }, i) => ({
+      name,
+      style: styleOf(i, lines.length),
+      end: points.at(-1) ?? { load: 1, share: 0 },
+    }))
     // Those that fall together in the drawing: the last line first.
     .sort((a, b) => Math.round(100 * b.end.share) - Math.round(100 * a.end.share) || b.style - a.style);
   const heights = spread(ends.map(({ end }) => y(end.share)));

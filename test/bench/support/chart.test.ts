@@ -1,5 +1,5 @@
 import t from 'tap';
-import { chart, type Panel } from '../../../bench/admission/chart.js';
+import { chart, type Panel } from '../../../bench/support/chart.js';
 
 function panel(title: string, ends: readonly number[]): Panel {
   const lines = ends.map((share, i) => ({
