@@ -18,6 +18,7 @@
  * was doing.
  */
 import type { Decoder, Part } from './decode/decoder.js';
+import { EngineFault } from './decode/faults.js';
 import { Generation } from './generation.js';
 import { Jobs } from './loop/jobs.js';
 import { LEAST_TOKENS, Pace } from './loop/pace.js';
@@ -173,7 +174,7 @@ export class StepLoop {
       const result = results[i];
       if (!this.#jobs.runs(task) || result === undefined) continue;
       await this.#jobs.guard(task, out, () => {
-        if (result.kind === 'fault') throw new Error(result.reason);
+        if (result.kind === 'fault') throw new EngineFault(result.reason);
         branch.accept(result, out);
       });
     }

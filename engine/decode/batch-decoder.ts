@@ -2,6 +2,7 @@ import type { LlamaContext } from 'node-llama-cpp';
 import { internals, type AddonContext, type Internals } from '../load/addon.js';
 import { BatchSampler, SamplerPool } from './batch-sampler.js';
 import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
+import { asFault, EngineFault } from './faults.js';
 import { GrammarHold, type Grammars } from './grammars.js';
 
 const NO_LOGITS = new Uint32Array(0);
@@ -85,7 +86,7 @@ export class BatchDecoder implements Decoder {
     this.#length[target] = 0;
     // llama.cpp copies all that a sequence could hold, whatever it holds; the target's own is gone.
     const last = await this.#context.copySequenceStateFromOtherSequence(target, source);
-    if (last !== Math.max(0, held - 1)) throw new Error('the sequence was not copied');
+    if (last !== Math.max(0, held - 1)) throw new EngineFault('the sequence was not copied');
     this.#length[target] = held;
   }
 
@@ -160,20 +161,8 @@ export class BatchDecoder implements Decoder {
     const logTotal = max + Math.log(total);
     return Float64Array.from(labels, (label) => {
       const logit = logits.get(label);
-      if (logit === undefined) throw new Error('a label has no logit');
+      if (logit === undefined) throw new EngineFault('a label has no logit');
       return logit - logTotal;
     });
   }
-}
-
-/** The addon's words for a decode that failed, and ours. Other messages are not known to hold no content. */
-const FAULTS = [
-  ['could not find a KV slot', 'no room left in the KV cache'],
-  ['Eval has failed', 'llama.cpp could not decode'],
-] as const;
-
-function asFault(error: unknown): PartResult {
-  if (!(error instanceof Error)) return { kind: 'fault', reason: 'unknown' };
-  const known = FAULTS.find(([phrase]) => error.message.startsWith(phrase));
-  return { kind: 'fault', reason: known?.[1] ?? error.name };
 }

@@ -1,5 +1,6 @@
 import type { AddonContext, AddonSampler } from '../load/addon.js';
 import type { Sampler, Sampling } from './decoder.js';
+import { EngineFault } from './faults.js';
 import type { GrammarHold } from './grammars.js';
 
 /**
@@ -52,7 +53,7 @@ export class BatchSampler implements Sampler {
     if (this.#completion) this.#configure();
     this.#held.check();
     const token = await context.sampleToken(logitIndex, this.#sampler);
-    if (token < 0) throw new Error('no token could be sampled');
+    if (token < 0) throw new EngineFault('no token could be sampled');
     if (this.#completion) this.#completion[this.#tokens++] = token;
     return token;
   }

@@ -11,6 +11,7 @@ import {
   type Token,
 } from 'node-llama-cpp';
 import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
+import { asFault, EngineFault } from './faults.js';
 import { Grammars, GrammarHold } from './grammars.js';
 
 /**
@@ -61,7 +62,7 @@ export class IteratorDecoder implements Decoder {
       this.#sequences[sequence] = this.#context.getSequence(SEQUENCE);
     } else if (target.nextTokenIndex > length) {
       // It would evaluate what is left again, in chunks of its own.
-      if (length > 0 && target.stateCellsStartIndex > 0) throw new Error('the sequence cannot be cut');
+      if (length > 0 && target.stateCellsStartIndex > 0) throw new EngineFault('the sequence cannot be cut');
       await target.eraseContextTokenRanges([{ start: length, end: target.nextTokenIndex }]);
     }
   }
@@ -105,14 +106,10 @@ const SEQUENCE = {
   checkpoints: { max: 0, interval: false },
   contextShift: {
     strategy: (): never => {
-      throw new Error('no room left in the KV cache');
+      throw new EngineFault('no room left in the KV cache');
     },
   },
 } as const;
-
-function asFault(error: unknown): PartResult {
-  return { kind: 'fault', reason: error instanceof Error ? error.name : 'unknown' };
-}
 
 /**
  * The batching strategy to make the context with. The public batch items do not name their sequence, so it travels in
@@ -153,7 +150,7 @@ class IteratorSampler implements Sampler {
     this.#held.check();
     this.#iterator ??= sequence.evaluate(tokens, this.#options(evaluationPriority));
     const result = await this.#iterator.next(tokens);
-    if (result.done) throw new Error('iterator ended');
+    if (result.done) throw new EngineFault('iterator ended');
     this.#completion.push(result.value);
     return result.value;
   }
@@ -237,14 +234,14 @@ async function score(
   ];
   const results = await sequence.controlledEvaluate(scored, { evaluationPriority });
   const next = results[last]?.next;
-  if (next?.logits === undefined || next.totalLogitWeight === undefined) throw new Error('no logits');
+  if (next?.logits === undefined || next.totalLogitWeight === undefined) throw new EngineFault('no logits');
   let max = -Infinity;
   for (const logit of next.logits.values()) max = Math.max(max, logit);
   const logTotal = max + Math.log(next.totalLogitWeight);
   const { logits } = next;
   return Float64Array.from(labels, (label) => {
     const logit = logits.get(label as Token);
-    if (logit === undefined) throw new Error('a label has no logit');
+    if (logit === undefined) throw new EngineFault('a label has no logit');
     return logit - logTotal;
   });
 }

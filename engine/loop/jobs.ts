@@ -1,3 +1,4 @@
+import { faultReason } from '../decode/faults.js';
 import type { Reuse } from './held.js';
 import type { Output, PrefixReuse } from '../protocol.js';
 import type { Sequences } from '../sequences.js';
@@ -89,7 +90,7 @@ export class Jobs {
     try {
       await act();
     } catch (error) {
-      out.push({ id: task.id, kind: 'failed', reason: error instanceof Error ? error.message : 'unknown' });
+      out.push({ id: task.id, kind: 'failed', reason: faultReason(error) });
       this.#retire(task);
     }
   }

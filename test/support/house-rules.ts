@@ -71,7 +71,7 @@ export const rooms: readonly Room[] = [
 
   { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
   { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
-  { name: 'engine/task', path: file('engine', 'decode/decoder|loop/(task|plan|held)'), sees: ['engine/protocol'] },
+  { name: 'engine/task', path: file('engine', 'decode/decoder|decode/faults|loop/task|loop/plan|loop/held'), sees: ['engine/protocol'] },
   { name: 'engine/file', path: file('engine/load', 'gguf-head|model-file|load-failure'), sees: [] },
   {
     name: 'engine/prompt',
