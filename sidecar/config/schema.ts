@@ -4,6 +4,7 @@
  * it, in settings.ts. A part of the house with many settings has its section in a file of its own.
  */
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
+import { creditSchema, pricingSchema } from './credit-schema.js';
 import { modelSchema } from './model-schema.js';
 
 /** The whole configuration. */
@@ -106,6 +107,8 @@ export const configSchema: SettingSchema = section({
     }),
     keepMs: milliseconds('How long a completed `Idempotency-Key` is remembered.', { default: DAY_MS }),
   }),
+  pricing: pricingSchema,
+  credit: creditSchema,
   drain: section({
     timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),
   }),

@@ -35,6 +35,16 @@ export interface Config {
   /** isolate: no question shares a decode with anything else. */
   readonly decisions: { readonly isolate: boolean };
   readonly idempotency: { readonly maxKeys: number; readonly keepMs: number };
+  /** file: the price list; absent: the built-in one. */
+  readonly pricing: { readonly file?: string };
+  readonly credit: {
+    /** What accounts were granted; absent: no credit is checked. */
+    readonly file?: string;
+    readonly pollMs: number;
+    readonly snapshotMs: number;
+    readonly snapshotCloses: number;
+    readonly onLostBalances: 'refuse' | 'begin';
+  };
   /** How long running requests may go on after SIGTERM. */
   readonly drain: { readonly timeoutMs: number };
   readonly engine: {

@@ -22,6 +22,10 @@ export type CutLabel = (typeof CUTS)[number];
 const ENGINE_STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
 export type EngineStateLabel = (typeof ENGINE_STATES)[number];
 
+/** Why credit refused, as in access/credit.ts. */
+const CREDIT = ['insufficient', 'unavailable'] as const;
+export type CreditLabel = (typeof CREDIT)[number];
+
 const KINDS = ['prompt', 'cached', 'completion'] as const;
 
 const PREFIX = 'ra_sidecar_';
@@ -51,6 +55,9 @@ export class Metrics {
   ]);
   readonly #promptRestarts = this.#counter('prompt_host_restarts_total', 'Prompt hosts started again.');
   readonly #usage = this.#counter('usage_records_total', 'Usage records, by kind.', ['kind']);
+  readonly #creditRefusals = this.#counter('credit_refusals_total', 'Requests refused for want of credit.', ['reason']);
+  readonly #reservations = this.#gauge('credit_reservations', 'Requests that hold credit.');
+  #readReservations: (() => number) | undefined;
   readonly #streams = this.#gauge('streams_running', 'Event streams open.');
 
   readonly #buffered = this.#gauge(
@@ -66,6 +73,7 @@ export class Metrics {
     this.#queues = new QueueMetrics(this.#registry, PREFIX, models);
     collectDefaultMetrics({ register: this.#registry });
     for (const reason of CUTS) this.#cuts.inc({ reason }, 0);
+    for (const reason of CREDIT) this.#creditRefusals.inc({ reason }, 0);
     for (const model of models) {
       for (const phase of PHASES) this.#cancels.inc({ model, phase }, 0);
       this.#engineRestarts.inc({ model }, 0);
@@ -111,6 +119,11 @@ export class Metrics {
     this.#usage.inc({ kind });
   }
 
+  /** `insufficient`: the balance is smaller; `unavailable`: it was not known. */
+  creditRefused(reason: CreditLabel): void {
+    this.#creditRefusals.inc({ reason });
+  }
+
   streamOpened(): void {
     this.#streams.inc();
   }
@@ -129,6 +142,11 @@ export class Metrics {
     this.#readBuffered = read;
   }
 
+  /** `read` is asked at each scrape for the requests that hold credit. */
+  watchReservations(read: () => number): void {
+    this.#readReservations = read;
+  }
+
   /** `read` is asked at each scrape, for as long as this object lives, with how many accounts it is to name. */
   watchQueue(model: string, read: (named: number) => QueueReading): void {
     this.#queues.watch(this.#known(model), read);
@@ -143,6 +161,7 @@ export class Metrics {
   async render(): Promise<{ readonly contentType: string; readonly text: string }> {
     this.#queues.read();
     this.#buffered.set(this.#readBuffered?.() ?? 0);
+    this.#reservations.set(this.#readReservations?.() ?? 0);
     for (const [model, read] of this.#engines) {
       const now = read();
       for (const state of ENGINE_STATES) this.#engineState.set({ model, state }, state === now ? 1 : 0);

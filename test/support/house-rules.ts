@@ -17,7 +17,7 @@ export interface Room {
 const file = (folder: string, names: string): string => `^${folder}/(${names})\\.ts$`;
 const folder = (path: string): string => `^${path}/`;
 
-const GROUND = ['errors', 'clock', 'ledger'];
+const GROUND = ['errors', 'clock', 'ledger', 'money'];
 const FIRST = [...GROUND, 'contracts', 'telemetry', 'config'];
 const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
 const HANDLERS = [...FIRST, ...SECOND];
@@ -38,6 +38,7 @@ export const rooms: readonly Room[] = [
   { name: 'errors', path: file('sidecar', 'errors|error-catalogue'), sees: [] },
   { name: 'clock', path: file('sidecar', 'clock'), sees: [] },
   { name: 'ledger', path: file('sidecar', 'ledger'), sees: [] },
+  { name: 'money', path: file('sidecar', 'money'), sees: [] },
   { name: 'contracts', path: folder('sidecar/contracts'), sees: GROUND },
   { name: 'telemetry', path: folder('sidecar/telemetry'), sees: [...GROUND, 'contracts'] },
   {
