@@ -2,6 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
+import { openBilling } from './billing.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import { admission } from './handlers/admission.js';
@@ -23,8 +24,9 @@ import { Metrics } from './telemetry/metrics.js';
 import { MeteredSpool } from './usage/metered-spool.js';
 import type { Spool } from './usage/spool.js';
 
-/** What readiness calls the prompt host; a model's id cannot hold a space. */
+/** What readiness calls the prompt host and credit; a model's id cannot hold a space. */
 const PROMPTS = 'prompt host';
+const CREDIT = 'prepaid credit';
 
 const ENGINE = fileURLToPath(new URL('../engine/main.js', import.meta.url));
 
@@ -62,10 +64,12 @@ export async function startApp(
   const files = await modelFiles(config);
   const readiness = new Readiness([
     PROMPTS,
+    CREDIT,
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
   ]);
   let draining = false;
 
+  const billing = await openBilling({ config, clock: systemClock, registry, log });
   const prompts = new PromptHostClient({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
@@ -92,6 +96,8 @@ export async function startApp(
     prompts,
     models,
     spool: spool ?? new MeteredSpool((kind) => registry.usageRecorded(kind)),
+    pricing: billing.pricing,
+    credit: billing.credit,
     metrics: registry,
     log,
     idempotency: new IdempotencyKeys(systemClock, config.idempotency),
@@ -143,6 +149,7 @@ export async function startApp(
 
   const close = async (): Promise<void> => {
     prompts.close();
+    await billing.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
     await Promise.all([front.close(), back.close()]);
   };
@@ -154,6 +161,10 @@ export async function startApp(
     log.info('listening', { host: config.listen.host, port: publicAt.port });
     log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
     for (const { engine } of models.values()) engine.start();
+    void billing.begin(undefined).then((problem) => {
+      if (problem === undefined) readiness.up(CREDIT);
+      else readiness.never(problem);
+    });
     void prompts.ready().then(async (found) => {
       const problem = await reportPrompts(found, models, log);
       if (problem === undefined) readiness.up(PROMPTS);

@@ -46,13 +46,15 @@ interface Entry {
  */
 export class CreditLedger implements Credit {
   readonly #entries = new Map<string, Entry>();
+  readonly #onSettled: () => void;
   #granted: ReadonlyMap<string, bigint>;
   #open = false;
   #outstanding = 0;
 
-  /** `granted`: by account; one that is not in it has nothing. */
-  constructor(granted: ReadonlyMap<string, bigint>) {
+  /** `granted`: by account; one that is not in it has nothing. `onSettled` is told of each reservation that ended. */
+  constructor(granted: ReadonlyMap<string, bigint>, onSettled: () => void = () => undefined) {
     this.#granted = granted;
+    this.#onSettled = onSettled;
   }
 
   /** Reservations that have not ended. */
@@ -88,6 +90,7 @@ export class CreditLedger implements Credit {
       this.#outstanding -= 1;
       entry.reserved -= picodollars;
       entry.settled += actual;
+      this.#onSettled();
     };
     return { kind: 'reserved', reservation: { settle } };
   }
