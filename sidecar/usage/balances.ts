@@ -8,12 +8,15 @@
  *                                                             └─ every so many closes or ms: read on, write the next
  */
 import type { Clock } from '../clock.js';
+import type { UsageRecord } from '../ledger.js';
 import { parsePicodollars } from '../money.js';
 import { readSnapshot, writeSnapshot } from './balance-file.js';
 import { comparePositions, START, type Position, type Read } from './segments.js';
 
 /** What of the spool is needed here. */
 export interface SpoolReader {
+  /** Closes that recovery appended for requests that had none. They may not be durable yet. */
+  readonly estimated: readonly UsageRecord[];
   /** Up to where records are durable. */
   readonly position: Position;
   /** Where the oldest records begin that are left; START while none was ever pruned. */
@@ -88,8 +91,11 @@ export class Balances {
     }
     const start = why === undefined ? from : oldest;
     const balances = new Balances(options, new Map(whole?.settled), start, start);
-    await balances.#readOn();
-    return { kind: 'rebuilt', balances, settled: new Map(balances.#sums) };
+    const estimated = new Map(spool.estimated.map((record) => [record.id, record]));
+    await balances.#readOn((id) => estimated.delete(id));
+    const settled = new Map(balances.#sums);
+    for (const record of estimated.values()) add(settled, record);
+    return { kind: 'rebuilt', balances, settled };
   }
 
   /** The spool must keep its records from here on: a start needs them. */
@@ -140,7 +146,7 @@ export class Balances {
   }
 
   /** Counts what became durable since. A record is counted together with its place, so a fault on the way loses none. */
-  async #readOn(): Promise<void> {
+  async #readOn(onClose: (id: string) => void = () => undefined): Promise<void> {
     const { spool, listener } = this.#options;
     for await (const read of spool.read(this.#position, spool.position)) {
       if (read.kind === 'damage') {
@@ -149,10 +155,15 @@ export class Balances {
         continue;
       }
       this.#position = read.after;
-      const { kind, prepaid, price, account } = read.record;
-      if (kind !== 'close' || prepaid !== true || !price) continue;
-      const sum = (this.#sums.get(account) ?? 0n) + (parsePicodollars(price.picodollars) ?? 0n);
-      this.#sums.set(account, sum);
+      if (read.record.kind !== 'close') continue;
+      onClose(read.record.id);
+      add(this.#sums, read.record);
     }
   }
+}
+
+/** Adds what a closing line bills to its account, if it was paid from credit kept here. */
+function add(sums: Map<string, bigint>, { account, prepaid, price }: UsageRecord): void {
+  if (prepaid !== true || !price) return;
+  sums.set(account, (sums.get(account) ?? 0n) + (parsePicodollars(price.picodollars) ?? 0n));
 }
