@@ -5,6 +5,7 @@
  */
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
 import { modelSchema } from './model-schema.js';
+import { usageSchema } from './usage-schema.js';
 
 /** The whole configuration. */
 export const configSchema: SettingSchema = section({
@@ -106,6 +107,7 @@ export const configSchema: SettingSchema = section({
     }),
     keepMs: milliseconds('How long a completed `Idempotency-Key` is remembered.', { default: DAY_MS }),
   }),
+  usage: usageSchema,
   drain: section({
     timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),
   }),
