@@ -19,9 +19,9 @@ import { InFlight } from './in-flight.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
 import { openApiDocument } from './reference/openapi.js';
+import { openSpool } from './spooling.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
-import { MeteredSpool } from './usage/metered-spool.js';
 import type { Spool } from './usage/spool.js';
 
 /** What readiness calls the prompt host and credit; a model's id cannot hold a space. */
@@ -58,10 +58,19 @@ export async function startApp(
   config: Config,
   identity: Identity,
   log: Log,
-  { spool, engineEntry = ENGINE }: StandIns = {},
+  { spool: spoolStandIn, engineEntry = ENGINE }: StandIns = {},
 ): Promise<App> {
   const registry = new Metrics(config.models.map(({ id }) => id));
   const files = await modelFiles(config);
+  const { spool, reader, closeSpool } = spoolStandIn
+    ? { spool: spoolStandIn, reader: undefined, closeSpool: () => Promise.resolve() }
+    : await openSpool(config, registry.spool, log);
+  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log }).catch(
+    async (error: unknown) => {
+      await closeSpool();
+      throw error;
+    },
+  );
   const readiness = new Readiness([
     PROMPTS,
     CREDIT,
@@ -69,7 +78,6 @@ export async function startApp(
   ]);
   let draining = false;
 
-  const billing = await openBilling({ config, clock: systemClock, registry, log });
   const prompts = new PromptHostClient({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
@@ -95,7 +103,7 @@ export async function startApp(
     identity,
     prompts,
     models,
-    spool: spool ?? new MeteredSpool((kind) => registry.usageRecorded(kind)),
+    spool,
     pricing: billing.pricing,
     credit: billing.credit,
     metrics: registry,
@@ -149,9 +157,11 @@ export async function startApp(
 
   const close = async (): Promise<void> => {
     prompts.close();
-    await billing.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
     await Promise.all([front.close(), back.close()]);
+    // While the spool is still ours: no other process may write the balances.
+    await billing.close();
+    await closeSpool();
   };
   try {
     const [publicAt, operatorsAt] = await Promise.all([
@@ -161,7 +171,7 @@ export async function startApp(
     log.info('listening', { host: config.listen.host, port: publicAt.port });
     log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
     for (const { engine } of models.values()) engine.start();
-    void billing.begin(undefined).then((problem) => {
+    void billing.begin(reader).then((problem) => {
       if (problem === undefined) readiness.up(CREDIT);
       else readiness.never(problem);
     });

@@ -5,7 +5,7 @@ import { CreditWatch } from './access/credit-watch.js';
 import type { Clock } from './clock.js';
 import type { Config } from './config.js';
 import type { Log } from './telemetry/logger.js';
-import type { Metrics } from './telemetry/metrics.js';
+import type { CreditMetrics } from './telemetry/credit-metrics.js';
 import { Balances, type SpoolReader } from './usage/balances.js';
 import { readPriceFile } from './usage/price-file.js';
 import { BUILT_IN_PRICES, type PriceList } from './usage/price-list.js';
@@ -14,7 +14,7 @@ import { START, type Position } from './usage/segments.js';
 export interface BillingOptions {
   readonly config: Pick<Config, 'models' | 'pricing' | 'credit' | 'dataDir'>;
   readonly clock: Clock;
-  readonly registry: Metrics;
+  readonly metrics: CreditMetrics;
   readonly log: Log;
 }
 
@@ -36,10 +36,9 @@ export interface Billing {
 }
 
 /** Reads the files that the configuration names. Rejects when one cannot be used; then nothing is left open. */
-export async function openBilling({ config, clock, registry, log }: BillingOptions): Promise<Billing> {
+export async function openBilling({ config, clock, metrics, log }: BillingOptions): Promise<Billing> {
   const { models, pricing: prices, credit, dataDir } = config;
-  const pricing =
-    prices.file === undefined ? BUILT_IN_PRICES : await readPriceFile(prices.file, models, Date.now());
+  const pricing = prices.file === undefined ? BUILT_IN_PRICES : await readPriceFile(prices.file, models, Date.now());
   if (credit.file === undefined) {
     return {
       pricing,
@@ -63,7 +62,7 @@ export async function openBilling({ config, clock, registry, log }: BillingOptio
     onBad: (reason) => log.error('credit file cannot be used, the grants of before hold', { reason }),
   });
   const ledger = new CreditLedger(granted, () => balances?.settled());
-  registry.watchReservations(() => ledger.outstanding);
+  metrics.watch(() => ledger.outstanding);
 
   const rebuild = async (spool: SpoolReader): Promise<string | undefined> => {
     const rebuilt = await Balances.rebuild({

@@ -6,6 +6,7 @@
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
 import { creditSchema, pricingSchema } from './credit-schema.js';
 import { modelSchema } from './model-schema.js';
+import { usageSchema } from './usage-schema.js';
 
 /** The whole configuration. */
 export const configSchema: SettingSchema = section({
@@ -109,6 +110,7 @@ export const configSchema: SettingSchema = section({
   }),
   pricing: pricingSchema,
   credit: creditSchema,
+  usage: usageSchema,
   drain: section({
     timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),
   }),

@@ -56,7 +56,7 @@ export class UsageLog {
       this.#bill = new Bill(tariff, held.reservation);
       return undefined;
     }
-    metrics.creditRefused(held.kind);
+    metrics.credit.refused(held.kind);
     return held.kind === 'insufficient' ? refusals.insufficientCredit() : refusals.creditUnavailable();
   }
 

@@ -1,12 +1,13 @@
 /**
- * What the operators' listener serves at /metrics. prom-client is known here and in queue-metrics.ts alone. Every label
+ * What the operators' listener serves at /metrics. prom-client is known here and in the other `-metrics.ts` alone. Every label
  * has few values: routes, codes and reasons are closed unions, models come from the configuration; no key or user is ever
  * a label, accounts only where queue-metrics.ts says so.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ErrorCode } from '../errors.js';
-import type { UsageRecord } from '../ledger.js';
 import { QueueMetrics, WAIT_SECONDS, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
+import { CreditMetrics } from './credit-metrics.js';
+import { SpoolMetrics } from './spool-metrics.js';
 
 export type RouteLabel = 'chat' | 'decisions' | 'systemone' | 'models' | 'ops' | 'other';
 
@@ -22,10 +23,6 @@ export type CutLabel = (typeof CUTS)[number];
 const ENGINE_STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
 export type EngineStateLabel = (typeof ENGINE_STATES)[number];
 
-/** Why credit refused, as in access/credit.ts. */
-const CREDIT = ['insufficient', 'unavailable'] as const;
-export type CreditLabel = (typeof CREDIT)[number];
-
 const KINDS = ['prompt', 'cached', 'completion'] as const;
 
 const PREFIX = 'ra_sidecar_';
@@ -35,6 +32,10 @@ const DURATION_SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 export class Metrics {
   readonly #registry = new Registry();
   readonly #queues: QueueMetrics;
+  /** What the usage spool tells. */
+  readonly spool: SpoolMetrics;
+  /** What prepaid credit tells. */
+  readonly credit: CreditMetrics;
   readonly #engines = new Map<string, () => EngineStateLabel>();
   readonly #models: ReadonlySet<string>;
 
@@ -54,10 +55,6 @@ export class Metrics {
     'state',
   ]);
   readonly #promptRestarts = this.#counter('prompt_host_restarts_total', 'Prompt hosts started again.');
-  readonly #usage = this.#counter('usage_records_total', 'Usage records, by kind.', ['kind']);
-  readonly #creditRefusals = this.#counter('credit_refusals_total', 'Requests refused for want of credit.', ['reason']);
-  readonly #reservations = this.#gauge('credit_reservations', 'Requests that hold credit.');
-  #readReservations: (() => number) | undefined;
   readonly #streams = this.#gauge('streams_running', 'Event streams open.');
 
   readonly #buffered = this.#gauge(
@@ -71,9 +68,10 @@ export class Metrics {
   constructor(models: readonly string[]) {
     this.#models = new Set(models);
     this.#queues = new QueueMetrics(this.#registry, PREFIX, models);
+    this.spool = new SpoolMetrics(this.#registry, PREFIX);
+    this.credit = new CreditMetrics(this.#registry, PREFIX);
     collectDefaultMetrics({ register: this.#registry });
     for (const reason of CUTS) this.#cuts.inc({ reason }, 0);
-    for (const reason of CREDIT) this.#creditRefusals.inc({ reason }, 0);
     for (const model of models) {
       for (const phase of PHASES) this.#cancels.inc({ model, phase }, 0);
       this.#engineRestarts.inc({ model }, 0);
@@ -115,15 +113,6 @@ export class Metrics {
     this.#promptRestarts.inc();
   }
 
-  usageRecorded(kind: UsageRecord['kind']): void {
-    this.#usage.inc({ kind });
-  }
-
-  /** `insufficient`: the balance is smaller; `unavailable`: it was not known. */
-  creditRefused(reason: CreditLabel): void {
-    this.#creditRefusals.inc({ reason });
-  }
-
   streamOpened(): void {
     this.#streams.inc();
   }
@@ -142,11 +131,6 @@ export class Metrics {
     this.#readBuffered = read;
   }
 
-  /** `read` is asked at each scrape for the requests that hold credit. */
-  watchReservations(read: () => number): void {
-    this.#readReservations = read;
-  }
-
   /** `read` is asked at each scrape, for as long as this object lives, with how many accounts it is to name. */
   watchQueue(model: string, read: (named: number) => QueueReading): void {
     this.#queues.watch(this.#known(model), read);
@@ -160,8 +144,9 @@ export class Metrics {
   /** The page, in Prometheus' text format. */
   async render(): Promise<{ readonly contentType: string; readonly text: string }> {
     this.#queues.read();
+    this.spool.read();
     this.#buffered.set(this.#readBuffered?.() ?? 0);
-    this.#reservations.set(this.#readReservations?.() ?? 0);
+    this.credit.read();
     for (const [model, read] of this.#engines) {
       const now = read();
       for (const state of ENGINE_STATES) this.#engineState.set({ model, state }, state === now ? 1 : 0);

@@ -10,7 +10,7 @@
 import type { Clock } from '../clock.js';
 import type { UsageRecord } from '../ledger.js';
 import { parsePicodollars } from '../money.js';
-import { readSnapshot, writeSnapshot } from './balance-file.js';
+import { readSnapshot, writeSnapshot, type Snapshot } from './balance-file.js';
 import { comparePositions, START, type Position, type Read } from './segments.js';
 
 /** What of the spool is needed here. */
@@ -79,14 +79,9 @@ export class Balances {
     const oldest = await spool.oldest();
     const whole = typeof found === 'object' ? found : undefined;
     const from = whole?.position ?? START;
-    let why: string | undefined;
-    if (comparePositions(from, oldest) < 0) {
-      why = whole
-        ? `records are missing between ${file} and the oldest segment of the spool`
-        : `${file} is ${String(found)} and the oldest segments of the spool are gone`;
-    } else if (comparePositions(from, spool.position) > 0) why = `${file} counts more than the spool holds`;
+    const why = gap(found, from, oldest, spool.position);
     if (why !== undefined) {
-      if (!beginAnew) return { kind: 'lost', why };
+      if (!beginAnew) return { kind: 'lost', why: `${file} ${why}` };
       listener.begunAnew(why);
     }
     const start = why === undefined ? from : oldest;
@@ -160,6 +155,20 @@ export class Balances {
       add(this.#sums, read.record);
     }
   }
+}
+
+/** What keeps the records from `from` on from being all, as a predicate of the snapshot; undefined: nothing. */
+function gap(
+  found: Snapshot | 'missing' | 'damaged',
+  from: Position,
+  oldest: Position,
+  newest: Position,
+): string | undefined {
+  if (comparePositions(from, newest) > 0) return 'counts more than the spool holds';
+  if (comparePositions(from, oldest) >= 0) return undefined;
+  return typeof found === 'string'
+    ? `is ${found}, and the oldest segments of the spool are gone`
+    : 'is older than the oldest segment of the spool';
 }
 
 /** Adds what a closing line bills to its account, if it was paid from credit kept here. */

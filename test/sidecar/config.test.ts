@@ -27,6 +27,16 @@ t.test('nothing set: every default', async (t) => {
     request: { timeoutMs: 0, trustDeadlineHeader: false },
     decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
+    usage: {
+      segmentBytes: 16 << 20,
+      groupMs: 5,
+      groupRecords: 64,
+      maxUnsyncedMs: 2000,
+      minFreeBytes: 64 << 20,
+      maxBacklogBytes: 4096 * 2 ** 20,
+      probeMs: 1000,
+      closeWaitMs: 10_000,
+    },
     drain: { timeoutMs: 30_000 },
     engine: {
       startTimeoutMs: 600_000,

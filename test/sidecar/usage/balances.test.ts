@@ -218,12 +218,12 @@ t.test('balances that cannot be known are refused, unless they are to begin anew
   spool.flush();
   spool.prune({ segment: 2, offset: 3 });
   for (const [what, make, why, settled] of [
-    ['none', () => rm(file, { force: true }), /is missing and the oldest segments of the spool are gone/, 15n],
-    ['damaged', () => writeFile(file, '{'), /is damaged and the oldest segments of the spool are gone/, 15n],
+    ['none', () => rm(file, { force: true }), /is missing, and the oldest segments of the spool are gone/, 15n],
+    ['damaged', () => writeFile(file, '{'), /is damaged, and the oldest segments of the spool are gone/, 15n],
     [
       'too old',
       () => writeSnapshot(file, { position: { segment: 1, offset: 2 }, settled: new Map([['acme', 2n]]) }),
-      /records are missing between/,
+      /is older than the oldest segment/,
       17n,
     ],
   ] as const) {
