@@ -73,7 +73,8 @@ export async function readCreditFile(file: string): Promise<ReadonlyMap<string, 
     for (const { id, usd } of grants) {
       if (ids.has(id)) refuse(`two grants have the id ${id}`);
       ids.add(id);
-      sum += parseUsd(usd) ?? refuse(`grant ${id}: usd must be dollars as decimal text, with at most 12 decimal places`);
+      sum +=
+        parseUsd(usd) ?? refuse(`grant ${id}: usd must be dollars as decimal text, with at most 12 decimal places`);
     }
     granted.set(account, sum);
   }

@@ -40,7 +40,14 @@ export class UsageLog {
     this.#caller = caller;
     this.#model = model;
     const { account, keyId } = caller;
-    this.#fixed = { id: randomUUID(), requestId: visit.exchange.head.requestId, account, keyId, model: model.id, route };
+    this.#fixed = {
+      id: randomUUID(),
+      requestId: visit.exchange.head.requestId,
+      account,
+      keyId,
+      model: model.id,
+      route,
+    };
   }
 
   /** Fixes the prices and holds what so many tokens cost at most. Returns why not. A vouched caller's gateway did it. */

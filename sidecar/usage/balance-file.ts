@@ -90,5 +90,7 @@ export async function writeSnapshot(file: string, { position, settled }: Snapsho
 /** In an order of its own: objects move keys that look like numbers. */
 function checksumOf({ segment, offset }: Position, entries: readonly (readonly [string, string])[]): string {
   const sorted = [...entries].sort(([a], [b]) => (a < b ? -1 : Number(a > b)));
-  return createHash('sha256').update(JSON.stringify([segment, offset, sorted])).digest('hex');
+  return createHash('sha256')
+    .update(JSON.stringify([segment, offset, sorted]))
+    .digest('hex');
 }

@@ -43,7 +43,11 @@ const check = compile<PriceFile>(
       maxItems: 1000,
       items: closed(['version', 'effective', 'decisions', 'chat'], {
         version: { type: 'string', maxLength: 64, pattern: '^[0-9A-Za-z][0-9A-Za-z._-]*$' },
-        effective: { type: 'string', maxLength: 32, pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$' },
+        effective: {
+          type: 'string',
+          maxLength: 32,
+          pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$',
+        },
         decisions: rate,
         chat: {
           type: 'object',
@@ -77,7 +81,9 @@ export async function readPriceFile(file: string, models: readonly PricedModel[]
   }
   const checked = check(value);
   if (!checked.ok) return refuse(`${checked.path} ${checked.message}`);
-  const versions = checked.value.prices.map((prices, i) => parsed(prices, (where, what) => refuse(`prices[${i}].${where} ${what}`)));
+  const versions = checked.value.prices.map((prices, i) =>
+    parsed(prices, (where, what) => refuse(`prices[${i}].${where} ${what}`)),
+  );
   for (const field of ['version', 'effective'] as const) {
     if (new Set(versions.map((version) => version[field])).size < versions.length) {
       return refuse(`two of prices have one ${field}`);

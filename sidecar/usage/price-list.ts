@@ -58,7 +58,10 @@ export class PriceList {
   }
 
   /** The first of `models` that a version which is in force now, or will be, has no price for. */
-  unpriced(models: readonly PricedModel[], now: number): { readonly model: string; readonly version: string } | undefined {
+  unpriced(
+    models: readonly PricedModel[],
+    now: number,
+  ): { readonly model: string; readonly version: string } | undefined {
     if (this.#unlistedChat) return undefined;
     const current = this.#versions.findIndex(({ effective }) => effective <= now);
     const counting = current < 0 ? this.#versions : this.#versions.slice(0, current + 1);

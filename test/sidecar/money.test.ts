@@ -26,7 +26,22 @@ t.test('rates are picodollars a token, exactly', async (t) => {
 });
 
 t.test('what is no whole number of picodollars a token, or no number, is no rate', async (t) => {
-  for (const text of ['0.0000001', '0.0420001', '-1', '', '.5', '1.', '1e3', '0x1', ' 1', '1 ', '1,5', 'NaN', '1234567890123', '+1']) {
+  for (const text of [
+    '0.0000001',
+    '0.0420001',
+    '-1',
+    '',
+    '.5',
+    '1.',
+    '1e3',
+    '0x1',
+    ' 1',
+    '1 ',
+    '1,5',
+    'NaN',
+    '1234567890123',
+    '+1',
+  ]) {
     t.equal(parseRate(text), undefined, text);
   }
 });
@@ -54,7 +69,8 @@ t.test('text and picodollars are the same amount, whichever comes first', async 
 });
 
 t.test('picodollars in text are an integer', async (t) => {
-  for (const text of ['', '1.0', '0x1', ' 1', '1_000', '1'.repeat(41)]) t.equal(parsePicodollars(text), undefined, text);
+  for (const text of ['', '1.0', '0x1', ' 1', '1_000', '1'.repeat(41)])
+    t.equal(parsePicodollars(text), undefined, text);
 });
 
 t.test('the cost of tokens, cached ones at their own rate', async (t) => {

@@ -116,8 +116,7 @@ export class BilledWorld {
       },
     };
     const services = this.#services(asking);
-    const running =
-      route === 'chat' ? chat(exchange, services) : decide(route, exchange, services);
+    const running = route === 'chat' ? chat(exchange, services) : decide(route, exchange, services);
     return { leave: () => leaving.abort(), over: running.then(() => answer), events };
   }
 
@@ -193,5 +192,9 @@ function paramsOf({ route = 'chat', stream = false, n = 1, maxTokens = 100, ques
 function tokensOf({ route = 'chat', prompt = 10, questions = 1 }: Asking): Tokenized {
   if (route === 'chat') return { kind: 'chat', tokens: new Uint32Array(prompt) };
   const question = { tail: new Uint32Array(2), labels: Uint32Array.of(1, 2) };
-  return { kind: 'decision', input: new Uint32Array(prompt), questions: Array.from({ length: questions }, () => question) };
+  return {
+    kind: 'decision',
+    input: new Uint32Array(prompt),
+    questions: Array.from({ length: questions }, () => question),
+  };
 }

@@ -62,9 +62,17 @@ t.test('grants change under way', async (t) => {
 /** Requests of three accounts in any order: each reserves, and settles for no more than it reserved, maybe twice. */
 const STEPS = fc.array(
   fc.oneof(
-    fc.record({ act: fc.constant('reserve' as const), account: fc.nat({ max: 2 }), amount: fc.bigInt({ min: 0n, max: 60n }) }),
+    fc.record({
+      act: fc.constant('reserve' as const),
+      account: fc.nat({ max: 2 }),
+      amount: fc.bigInt({ min: 0n, max: 60n }),
+    }),
     fc.record({ act: fc.constant('settle' as const), which: fc.nat(), percent: fc.bigInt({ min: 0n, max: 100n }) }),
-    fc.record({ act: fc.constant('grant' as const), account: fc.nat({ max: 2 }), amount: fc.bigInt({ min: 0n, max: 100n }) }),
+    fc.record({
+      act: fc.constant('grant' as const),
+      account: fc.nat({ max: 2 }),
+      amount: fc.bigInt({ min: 0n, max: 100n }),
+    }),
   ),
   { maxLength: 200 },
 );
@@ -89,8 +97,9 @@ t.test('however requests overlap: nothing is overspent, nothing leaks', async ()
           const before = ledger.balance(account);
           const left = before.granted - before.settled - before.reserved;
           const reserved = ledger.reserve(account, step.amount);
-          if ((reserved.kind === 'reserved') !== (step.amount <= left)) return false;
-          if (reserved.kind === 'reserved') running.push({ account, amount: step.amount, reservation: reserved.reservation });
+          if ((reserved.kind === 'reserved') !== step.amount <= left) return false;
+          if (reserved.kind === 'reserved')
+            running.push({ account, amount: step.amount, reservation: reserved.reservation });
         } else if (running.length > 0) {
           const [one] = running.splice(step.which % running.length, 1);
           if (!one) return false;

@@ -119,8 +119,7 @@ const ENDS: readonly {
   ...(['failed', 'protocol', 'lost'] as const).flatMap((fault) => [
     {
       name: `the engine fails (${fault}) a whole reply after three tokens`,
-      end: (world: BilledWorld) =>
-        world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
+      end: (world: BilledWorld) => world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
       answer: fault === 'protocol' ? 'upstream_contract_violation' : 'bad_gateway',
       outcome: 'failed',
       cost: 0n,
@@ -136,8 +135,7 @@ const ENDS: readonly {
     {
       name: `the engine fails (${fault}) a stream after three tokens`,
       stream: true,
-      end: (world: BilledWorld) =>
-        world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
+      end: (world: BilledWorld) => world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
       answer: 200,
       outcome: 'failed',
       cost: SERVED,
@@ -351,7 +349,12 @@ t.test('progress of a whole reply tells its tokens, and would cost nothing', asy
   const asked = world.ask();
   (await world.chatEngine.generation(0)).started().pieces('a', 'b');
   world.clock.advance(PROGRESS_MS);
-  t.match(world.spool.records[1], { kind: 'progress', completionTokens: 2, price: { picodollars: '0' }, prepaid: true });
+  t.match(world.spool.records[1], {
+    kind: 'progress',
+    completionTokens: 2,
+    price: { picodollars: '0' },
+    prepaid: true,
+  });
   asked.leave();
   await asked.over;
 });

@@ -9,7 +9,12 @@ const NOW = Date.parse('2026-11-01T00:00:00Z');
 const CHAT = { id: 'large', kind: 'chat' } as const;
 const DECIDE = { id: 'decide', kind: 'decision' } as const;
 const LARGE = { input: '0.15', cachedInput: '0.075', output: '0.60' };
-const CURRENT = { version: '2026-10-03.4', effective: '2026-10-03T00:00:00Z', decisions: '0.042', chat: { large: LARGE } };
+const CURRENT = {
+  version: '2026-10-03.4',
+  effective: '2026-10-03T00:00:00Z',
+  decisions: '0.042',
+  chat: { large: LARGE },
+};
 const NEXT = { ...CURRENT, version: '2027-01-01.1', effective: '2027-01-01T00:00:00Z', decisions: '0.05' };
 const OLD = { ...CURRENT, version: '2026-01-01.1', effective: '2026-01-01T00:00:00Z', chat: {} };
 
@@ -61,7 +66,10 @@ t.test('what cannot be charged exactly as written is refused, and said where', a
     [priced({ rate: '1' }), /prices\[0\]\.rate is not a known field/],
     [priced({ effective: '2026-13-01T00:00:00Z' }), /prices\[0\]\.effective is a time that does not exist/],
     [priced({ effective: NEXT.effective }), /no version is in force yet/],
-    [{ version: 1, prices: [CURRENT, { ...NEXT, chat: {} }] }, /version 2027-01-01\.1 has no price for the chat model large/],
+    [
+      { version: 1, prices: [CURRENT, { ...NEXT, chat: {} }] },
+      /version 2027-01-01\.1 has no price for the chat model large/,
+    ],
     [{ version: 1, prices: [CURRENT, { ...NEXT, version: CURRENT.version }] }, /two of prices have one version/],
     [{ version: 1, prices: [CURRENT, { ...NEXT, effective: CURRENT.effective }] }, /two of prices have one effective/],
   ] as const) {
