@@ -26,7 +26,7 @@ export const creditSchema: SettingSchema = section({
     unit: 'requests',
   }),
   onLostBalances: text(
-    'What to do when `usage/balances.json` in `dataDir` is missing or damaged and the spool no longer holds all records from the first on. `refuse`: stop the start. `begin`: count from the oldest record that is left; what was spent before is forgotten.',
+    'What to do at a start when what accounts have spent cannot be known, because records are missing between `usage/balances.json` in `dataDir` and what the spool still holds. `refuse`: stop. `begin`: count from the oldest record that is left, on top of what the file says if it is whole.',
     { enum: ['refuse', 'begin'], default: 'refuse' },
   ),
 });

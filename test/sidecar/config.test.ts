@@ -37,6 +37,8 @@ t.test('nothing set: every default', async (t) => {
       probeMs: 1000,
       closeWaitMs: 10_000,
     },
+    pricing: {},
+    credit: { pollMs: 2000, snapshotMs: 10_000, snapshotCloses: 1000, onLostBalances: 'refuse' },
     drain: { timeoutMs: 30_000 },
     engine: {
       startTimeoutMs: 600_000,
@@ -91,6 +93,12 @@ t.test('switches are true or false', async (t) => {
   t.equal(loaded({ [variable]: 'false' }).development.validateAnswers, false);
   const problem = `development.validateAnswers must be a boolean (environment variable ${variable})`;
   for (const value of ['1', 'yes', 'TRUE', '']) t.equal(line({ [variable]: value }), `config: ${problem}`, value);
+});
+
+t.test('paths of the operator’s files are taken from the working directory', async (t) => {
+  const { pricing, credit } = loaded({ RA_PRICING_FILE: 'prices.json', RA_CREDIT_FILE: '/etc/credit.json' });
+  t.equal(pricing.file, join(process.cwd(), 'prices.json'));
+  t.equal(credit.file, '/etc/credit.json');
 });
 
 t.test('lists come as JSON', async (t) => {
