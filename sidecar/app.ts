@@ -19,9 +19,10 @@ import { InFlight } from './in-flight.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
 import { openApiDocument } from './reference/openapi.js';
-import { openSpool } from './spooling.js';
+import { openSpool, spoolReader } from './spooling.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
+import { DurableSpool } from './usage/durable-spool.js';
 import type { Spool } from './usage/spool.js';
 
 /** What readiness calls the prompt host and credit; a model's id cannot hold a space. */
@@ -62,15 +63,13 @@ export async function startApp(
 ): Promise<App> {
   const registry = new Metrics(config.models.map(({ id }) => id));
   const files = await modelFiles(config);
-  const { spool, reader, closeSpool } = spoolStandIn
-    ? { spool: spoolStandIn, reader: undefined, closeSpool: () => Promise.resolve() }
-    : await openSpool(config, registry.spool, log);
-  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log }).catch(
-    async (error: unknown) => {
-      await closeSpool();
-      throw error;
-    },
-  );
+  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
+  const { spool, closeSpool } = spoolStandIn
+    ? { spool: spoolStandIn, closeSpool: () => Promise.resolve() }
+    : await openSpool(config, registry.spool, log).catch(async (error: unknown) => {
+        await billing.close();
+        throw error;
+      });
   const readiness = new Readiness([
     PROMPTS,
     CREDIT,
@@ -171,7 +170,7 @@ export async function startApp(
     log.info('listening', { host: config.listen.host, port: publicAt.port });
     log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
     for (const { engine } of models.values()) engine.start();
-    void billing.begin(reader).then((problem) => {
+    void billing.begin(spool instanceof DurableSpool ? spoolReader(config, spool) : undefined).then((problem) => {
       if (problem === undefined) readiness.up(CREDIT);
       else readiness.never(problem);
     });

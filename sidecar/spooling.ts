@@ -7,7 +7,7 @@ import type { SpoolMetrics } from './telemetry/spool-metrics.js';
 import { DurableSpool, type SpoolHooks } from './usage/durable-spool.js';
 import type { SpoolReader } from './usage/balances.js';
 import type { Recovered } from './usage/recovery.js';
-import { listSegments, readFrom } from './usage/segments.js';
+import { listSegments, readFrom, START } from './usage/segments.js';
 
 /** Where the spool of a data folder lies. */
 export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {
@@ -21,8 +21,6 @@ export async function openSpool(
   log: Log,
 ): Promise<{
   readonly spool: DurableSpool;
-  /** Its records, for whoever adds them up. */
-  readonly reader: SpoolReader;
   /** Writes what is left, within its bound, and lets go of the spool. Idempotent. */
   readonly closeSpool: () => Promise<void>;
 }> {
@@ -44,21 +42,26 @@ export async function openSpool(
   metrics.watch(() => spool.reading);
   return {
     spool,
-    reader: {
-      get position() {
-        return spool.position;
-      },
-      estimated: opened.recovered.estimated,
-      oldest: async () => {
-        const [segment = 1] = await listSegments(dir);
-        return { segment, offset: 0 };
-      },
-      read: (from, until) => readFrom(dir, from, { until }),
-    },
     closeSpool: async () => {
       const lost = await spool.close();
       if (lost > 0) log.error('usage records lost', { count: lost });
     },
+  };
+}
+
+/** The records of an open spool, for whoever adds them up. */
+export function spoolReader(config: Config, spool: DurableSpool): SpoolReader {
+  const dir = spoolDir(config);
+  return {
+    get position() {
+      return spool.position;
+    },
+    estimated: spool.estimated,
+    oldest: async () => {
+      const [segment = START.segment] = await listSegments(dir);
+      return { segment, offset: 0 };
+    },
+    read: (from, until) => readFrom(dir, from, { until }),
   };
 }
 

@@ -80,6 +80,8 @@ const PROBE = 'probe';
 const PROBE_BYTES = Buffer.alloc(4096, '.');
 
 export class DurableSpool implements Spool {
+  /** The closes that recovery appended. They may not be durable yet. */
+  readonly estimated: readonly UsageRecord[];
   readonly #clock: Clock;
   readonly #disk: Disk;
   readonly #dir: string;
@@ -115,7 +117,8 @@ export class DurableSpool implements Spool {
     this.#open = new Map(recovered.open);
     this.#writer = new SegmentWriter(disk, dir, options.segmentBytes, recovered);
     this.#health = new SpoolHealth((health) => hooks.health?.(health));
-    for (const record of recovered.estimated) this.append(record);
+    this.estimated = recovered.estimated;
+    for (const record of this.estimated) this.append(record);
     this.#probeLater();
   }
 
