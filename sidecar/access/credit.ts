@@ -24,6 +24,8 @@ export type Reserved =
 
 /** Where credit is held. Never throws, never waits. */
 export interface Credit {
+  /** Whether balances are known; until then whatever costs something is refused as `unavailable`. */
+  readonly known: boolean;
   /** What costs nothing needs no credit and is always let through. */
   reserve(account: string, picodollars: bigint): Reserved;
 }
@@ -55,6 +57,10 @@ export class CreditLedger implements Credit {
   constructor(granted: ReadonlyMap<string, bigint>, onSettled: () => void = () => undefined) {
     this.#granted = granted;
     this.#onSettled = onSettled;
+  }
+
+  get known(): boolean {
+    return this.#open;
   }
 
   /** Reservations that have not ended. */

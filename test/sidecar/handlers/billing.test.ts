@@ -1,6 +1,8 @@
 /** What each end of a request costs, and that nothing of it stays held. docs/billing.md has the same as a table. */
+import fc from 'fast-check';
 import t from 'tap';
 import { PROGRESS_MS, PROGRESS_TOKENS } from '../../../sidecar/handlers/usage-log.js';
+import { FakeGeneration, FakeScoring } from '../../support/fake-engine.js';
 import { ACME } from '../../support/in-process.js';
 import { BilledWorld, DECISION, RATES, type Asked } from '../../support/billed-world.js';
 
@@ -372,3 +374,100 @@ t.test('a fault of the handler’s own leaves no seat, credit, timer or open lin
     t.match(world.queue('chat').snapshot(), { busy: 0, waiting: 0 });
   }
 });
+
+const EVENT = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      act: fc.constant('ask' as const),
+      route: fc.constantFrom('chat' as const, 'decisions' as const),
+      stream: fc.boolean(),
+      n: fc.integer({ min: 1, max: 3 }),
+      maxTokens: fc.integer({ min: 1, max: 900 }),
+      prompt: fc.integer({ min: 4, max: 100 }),
+      questions: fc.integer({ min: 1, max: 5 }),
+      vouched: fc.boolean(),
+      timeoutMs: fc.constantFrom(0, 3000),
+    }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      act: fc.constantFrom('start' as const, 'say' as const, 'end' as const, 'fail' as const),
+      job: fc.nat(),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ act: fc.constant('leave' as const), asked: fc.nat() }) },
+  { weight: 2, arbitrary: fc.record({ act: fc.constant('wait' as const), ms: fc.integer({ min: 1, max: 4000 }) }) },
+  { weight: 1, arbitrary: fc.constant({ act: 'lose' as const }) },
+);
+
+t.test(
+  'whatever happens to requests: balances are what the records say, and nothing is overspent or kept',
+  async (t) => {
+    const seen = new Set<string>();
+    await fc.assert(
+      fc.asyncProperty(fc.array(EVENT, { minLength: 10, maxLength: 60 }), async (events) => {
+        // Some three chat requests' worth, so that credit runs out.
+        const granted = 1_500_000_000n;
+        const world = new BilledWorld(granted, { seats: 3 });
+        const all: Asked[] = [];
+        for (const event of events) {
+          const jobs = [...world.chatEngine.generations, ...world.decisionEngine.scorings].filter(({ live }) => live);
+          if (event.act === 'ask') {
+            const { vouched, ...asking } = event;
+            all.push(world.ask({ ...asking, ...(vouched && { caller: { ...ACME, vouched: true } }) }));
+          } else if (event.act === 'leave') all[event.asked % Math.max(1, all.length)]?.leave();
+          else if (event.act === 'wait') world.clock.advance(event.ms);
+          else if (event.act === 'lose') {
+            world.chatEngine.lose();
+            world.chatEngine.revive();
+          } else play(event.act, jobs[event.job % Math.max(1, jobs.length)]);
+          await settled();
+          const { settled: spent, reserved } = world.ledger.balance('acme');
+          if (spent !== billed(world) || spent + reserved > granted) return false;
+        }
+        for (const asked of all) asked.leave();
+        for (const outcome of await Promise.all(all.map(({ over }) => over))) seen.add(String(outcome));
+        for (const { outcome } of world.closes) seen.add(String(outcome));
+        const { settled: spent, reserved } = world.ledger.balance('acme');
+        const opens = world.spool.records.filter(({ kind }) => kind === 'open');
+        return (
+          spent === billed(world) &&
+          reserved === 0n &&
+          world.ledger.outstanding === 0 &&
+          world.clock.pending === 0 &&
+          opens.length === world.closes.length &&
+          new Set(world.closes.map(({ id }) => id)).size === opens.length
+        );
+      }),
+      { numRuns: 150 },
+    );
+    for (const end of ['200', 'insufficient_credit', 'timeout', 'bad_gateway', 'done', 'cancelled', 'failed']) {
+      t.ok(seen.has(end), `${end} happened`);
+    }
+  },
+);
+
+/** What the closing lines of acme's own requests come to. */
+function billed({ closes }: BilledWorld): bigint {
+  return closes.filter(({ prepaid }) => prepaid).reduce((sum, { price }) => sum + BigInt(price?.picodollars ?? 0), 0n);
+}
+
+/** Plays a job one step further, as its engine might. */
+function play(act: 'start' | 'say' | 'end' | 'fail', job: FakeGeneration | FakeScoring | undefined): void {
+  if (!job) return;
+  if (act === 'fail') job.failed('failed');
+  else if (!job.begun) job.started(2);
+  else if (job instanceof FakeGeneration) {
+    const left = job.job.maxTokens - job.said;
+    if (act === 'say') job.pieces(...Array.from({ length: Math.min(left, 300) }, () => 'x'));
+    else {
+      for (let choice = 0; choice < job.job.n; choice += 1) job.finished(choice);
+      job.done();
+    }
+  } else if (act === 'end') {
+    job.job.questions.forEach((_, question) => job.answer(question, [0.5, 0.5]));
+    job.done();
+  }
+}
