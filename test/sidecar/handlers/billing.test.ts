@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { PROGRESS_MS, PROGRESS_TOKENS } from '../../../sidecar/handlers/usage-log.js';
-import { FakeGeneration, FakeScoring } from '../../support/fake-engine.js';
+import type { FakeScoring } from '../../support/fake-engine.js';
+import { FakeGeneration } from '../../support/fake-engine.js';
 import { ACME } from '../../support/in-process.js';
 import { BilledWorld, DECISION, RATES, type Asked } from '../../support/billed-world.js';
 
