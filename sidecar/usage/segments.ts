@@ -128,9 +128,10 @@ export async function endOf(
   for (const later of segments.slice(index + 1)) {
     const head = await headOf(dir, later, disk);
     if (!head) continue;
-    if (head.after === null || head.after.segment > segment) return undefined;
+    const after = head.after ?? { segment: 0, offset: 0 };
+    if (after.segment > segment) return undefined;
     // An older one: nothing in this segment was ever acknowledged, and all of it was written again.
-    return head.after.segment === segment ? head.after.offset : 0;
+    return after.segment === segment ? after.offset : 0;
   }
   return undefined;
 }
