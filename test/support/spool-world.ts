@@ -42,6 +42,14 @@ export class SpoolWorld {
     this.options = { ...OPTIONS, ...options };
   }
 
+  /** On a disk that holds these files. */
+  static async on(files: Iterable<readonly [string, Buffer]>): Promise<SpoolWorld> {
+    const world = new SpoolWorld({});
+    for (const [path, bytes] of files) world.disk.put(path, bytes);
+    await world.open();
+    return world;
+  }
+
   static async start(options: Partial<SpoolOptions> = {}): Promise<SpoolWorld> {
     const world = new SpoolWorld(options);
     await world.open();

@@ -39,12 +39,13 @@ async function names(disk: FakeDisk): Promise<string[]> {
 
 /** Damages one file, and says what is wrong with what verify, recovery and reading make of it. */
 async function afterDamage(files: Files, path: string, damaged: Buffer, hit: ReadonlySet<string>): Promise<string[]> {
-  const world = await SpoolWorld.start();
-  for (const [each, bytes] of files) world.disk.put(each, each === path ? damaged : bytes);
+  const disk = new FakeDisk();
+  const changed = new Map(files).set(path, damaged);
+  for (const [each, bytes] of changed) disk.put(each, bytes);
   const wrong: string[] = [];
-  const { findings } = await verify(DIR, false, world.disk);
+  const { findings } = await verify(DIR, false, disk);
   if (findings.length === 0) wrong.push('verify finds nothing');
-  await world.open();
+  const world = await SpoolWorld.on(changed);
   await world.spool.close();
   const all = [...files.values()].flatMap((bytes) => [...touched(bytes, 0, Infinity)]);
   const found = await names(world.disk);
