@@ -2,6 +2,7 @@
 import { fileURLToPath } from 'node:url';
 import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
+import { openBilling } from './billing.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import { admission } from './handlers/admission.js';
@@ -18,13 +19,15 @@ import { InFlight } from './in-flight.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
 import { openApiDocument } from './reference/openapi.js';
+import { openSpool, spoolReader } from './spooling.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
-import { MeteredSpool } from './usage/metered-spool.js';
+import { DurableSpool } from './usage/durable-spool.js';
 import type { Spool } from './usage/spool.js';
 
-/** What readiness calls the prompt host; a model's id cannot hold a space. */
+/** What readiness calls the prompt host and credit; a model's id cannot hold a space. */
 const PROMPTS = 'prompt host';
+const CREDIT = 'prepaid credit';
 
 const ENGINE = fileURLToPath(new URL('../engine/main.js', import.meta.url));
 
@@ -56,12 +59,20 @@ export async function startApp(
   config: Config,
   identity: Identity,
   log: Log,
-  { spool, engineEntry = ENGINE }: StandIns = {},
+  { spool: spoolStandIn, engineEntry = ENGINE }: StandIns = {},
 ): Promise<App> {
   const registry = new Metrics(config.models.map(({ id }) => id));
   const files = await modelFiles(config);
+  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
+  const { spool, closeSpool } = spoolStandIn
+    ? { spool: spoolStandIn, closeSpool: () => Promise.resolve() }
+    : await openSpool(config, registry.spool, log).catch(async (error: unknown) => {
+        await billing.close();
+        throw error;
+      });
   const readiness = new Readiness([
     PROMPTS,
+    CREDIT,
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
   ]);
   let draining = false;
@@ -91,7 +102,9 @@ export async function startApp(
     identity,
     prompts,
     models,
-    spool: spool ?? new MeteredSpool((kind) => registry.usageRecorded(kind)),
+    spool,
+    pricing: billing.pricing,
+    credit: billing.credit,
     metrics: registry,
     log,
     idempotency: new IdempotencyKeys(systemClock, config.idempotency),
@@ -145,6 +158,9 @@ export async function startApp(
     prompts.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
     await Promise.all([front.close(), back.close()]);
+    // While the spool is still ours: no other process may write the balances.
+    await billing.close();
+    await closeSpool();
   };
   try {
     const [publicAt, operatorsAt] = await Promise.all([
@@ -154,6 +170,10 @@ export async function startApp(
     log.info('listening', { host: config.listen.host, port: publicAt.port });
     log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
     for (const { engine } of models.values()) engine.start();
+    void billing.begin(spool instanceof DurableSpool ? spoolReader(config, spool) : undefined).then((problem) => {
+      if (problem === undefined) readiness.up(CREDIT);
+      else readiness.never(problem);
+    });
     void prompts.ready().then(async (found) => {
       const problem = await reportPrompts(found, models, log);
       if (problem === undefined) readiness.up(PROMPTS);

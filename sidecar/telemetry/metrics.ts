@@ -1,12 +1,13 @@
 /**
- * What the operators' listener serves at /metrics. prom-client is known here and in queue-metrics.ts alone. Every label
+ * What the operators' listener serves at /metrics. prom-client is known here and in the other `-metrics.ts` alone. Every label
  * has few values: routes, codes and reasons are closed unions, models come from the configuration; no key or user is ever
  * a label, accounts only where queue-metrics.ts says so.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ErrorCode } from '../errors.js';
-import type { UsageRecord } from '../ledger.js';
 import { QueueMetrics, WAIT_SECONDS, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
+import { CreditMetrics } from './credit-metrics.js';
+import { SpoolMetrics } from './spool-metrics.js';
 
 export type RouteLabel = 'chat' | 'decisions' | 'systemone' | 'models' | 'ops' | 'other';
 
@@ -31,6 +32,10 @@ const DURATION_SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 export class Metrics {
   readonly #registry = new Registry();
   readonly #queues: QueueMetrics;
+  /** What the usage spool tells. */
+  readonly spool: SpoolMetrics;
+  /** What prepaid credit tells. */
+  readonly credit: CreditMetrics;
   readonly #engines = new Map<string, () => EngineStateLabel>();
   readonly #models: ReadonlySet<string>;
 
@@ -50,7 +55,6 @@ export class Metrics {
     'state',
   ]);
   readonly #promptRestarts = this.#counter('prompt_host_restarts_total', 'Prompt hosts started again.');
-  readonly #usage = this.#counter('usage_records_total', 'Usage records, by kind.', ['kind']);
   readonly #streams = this.#gauge('streams_running', 'Event streams open.');
 
   readonly #buffered = this.#gauge(
@@ -64,6 +68,8 @@ export class Metrics {
   constructor(models: readonly string[]) {
     this.#models = new Set(models);
     this.#queues = new QueueMetrics(this.#registry, PREFIX, models);
+    this.spool = new SpoolMetrics(this.#registry, PREFIX);
+    this.credit = new CreditMetrics(this.#registry, PREFIX);
     collectDefaultMetrics({ register: this.#registry });
     for (const reason of CUTS) this.#cuts.inc({ reason }, 0);
     for (const model of models) {
@@ -107,10 +113,6 @@ export class Metrics {
     this.#promptRestarts.inc();
   }
 
-  usageRecorded(kind: UsageRecord['kind']): void {
-    this.#usage.inc({ kind });
-  }
-
   streamOpened(): void {
     this.#streams.inc();
   }
@@ -142,7 +144,9 @@ export class Metrics {
   /** The page, in Prometheus' text format. */
   async render(): Promise<{ readonly contentType: string; readonly text: string }> {
     this.#queues.read();
+    this.spool.read();
     this.#buffered.set(this.#readBuffered?.() ?? 0);
+    this.credit.read();
     for (const [model, read] of this.#engines) {
       const now = read();
       for (const state of ENGINE_STATES) this.#engineState.set({ model, state }, state === now ? 1 : 0);

@@ -27,6 +27,18 @@ t.test('nothing set: every default', async (t) => {
     request: { timeoutMs: 0, trustDeadlineHeader: false },
     decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
+    usage: {
+      segmentBytes: 16 << 20,
+      groupMs: 5,
+      groupRecords: 64,
+      maxUnsyncedMs: 2000,
+      minFreeBytes: 64 << 20,
+      maxBacklogBytes: 4096 * 2 ** 20,
+      probeMs: 1000,
+      closeWaitMs: 10_000,
+    },
+    pricing: {},
+    credit: { pollMs: 2000, snapshotMs: 10_000, snapshotCloses: 1000, onLostBalances: 'refuse' },
     drain: { timeoutMs: 30_000 },
     engine: {
       startTimeoutMs: 600_000,
@@ -81,6 +93,12 @@ t.test('switches are true or false', async (t) => {
   t.equal(loaded({ [variable]: 'false' }).development.validateAnswers, false);
   const problem = `development.validateAnswers must be a boolean (environment variable ${variable})`;
   for (const value of ['1', 'yes', 'TRUE', '']) t.equal(line({ [variable]: value }), `config: ${problem}`, value);
+});
+
+t.test('paths of the operator’s files are taken from the working directory', async (t) => {
+  const { pricing, credit } = loaded({ RA_PRICING_FILE: 'prices.json', RA_CREDIT_FILE: '/etc/credit.json' });
+  t.equal(pricing.file, join(process.cwd(), 'prices.json'));
+  t.equal(credit.file, '/etc/credit.json');
 });
 
 t.test('lists come as JSON', async (t) => {
@@ -158,6 +176,10 @@ t.test('what stops the start, in one line', async (t) => {
     [
       { RA_ENGINE_HANG_MS: '999' },
       'engine.hangMs must be at least twice engine.heartbeatMs (environment variable RA_ENGINE_HANG_MS)',
+    ],
+    [
+      { RA_USAGE_MAX_BACKLOG_BYTES: '20000000' },
+      'usage.maxBacklogBytes must be at least twice usage.segmentBytes (environment variable RA_USAGE_MAX_BACKLOG_BYTES)',
     ],
     [{ RA_ENGINE_BACKOFF_MIN_MS: '30001' }, 'engine.backoffMaxMs must be at least engine.backoffMinMs'],
   ];

@@ -17,7 +17,7 @@ export interface Room {
 const file = (folder: string, names: string): string => `^${folder}/(${names})\\.ts$`;
 const folder = (path: string): string => `^${path}/`;
 
-const GROUND = ['errors', 'clock', 'ledger'];
+const GROUND = ['errors', 'clock', 'ledger', 'money'];
 const FIRST = [...GROUND, 'contracts', 'telemetry', 'config'];
 const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
 const HANDLERS = [...FIRST, ...SECOND];
@@ -38,6 +38,7 @@ export const rooms: readonly Room[] = [
   { name: 'errors', path: file('sidecar', 'errors|error-catalogue'), sees: [] },
   { name: 'clock', path: file('sidecar', 'clock'), sees: [] },
   { name: 'ledger', path: file('sidecar', 'ledger'), sees: [] },
+  { name: 'money', path: file('sidecar', 'money'), sees: [] },
   { name: 'contracts', path: folder('sidecar/contracts'), sees: GROUND },
   { name: 'telemetry', path: folder('sidecar/telemetry'), sees: [...GROUND, 'contracts'] },
   {
@@ -63,7 +64,7 @@ export const rooms: readonly Room[] = [
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
   {
     name: 'app',
-    path: file('sidecar', 'app|hosting|in-flight|readiness'),
+    path: file('sidecar', 'app|billing|hosting|in-flight|readiness|spooling'),
     sees: [...HANDLERS, 'handlers', 'reference'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
@@ -104,7 +105,7 @@ export const walls: Readonly<Record<string, string>> = {
   'jsonc-parser': file('sidecar', 'config'),
   piscina: file('sidecar/prompts', 'host|worker'),
   pino: file('sidecar/telemetry', 'logger'),
-  'prom-client': file('sidecar/telemetry', 'metrics|queue-metrics'),
+  'prom-client': file('sidecar/telemetry', 'metrics|credit-metrics|queue-metrics|spool-metrics'),
 };
 
 const OURS = '^(sidecar|engine|bench|test)/';
