@@ -108,6 +108,10 @@ function resolved(config: Unresolved): Config {
     ...config,
     dataDir,
     keys: { file: config.keys.file === undefined ? join(dataDir, 'keys.json') : resolve(config.keys.file) },
+    delivery: {
+      ...config.delivery,
+      ...(config.delivery.secretFile !== undefined && { secretFile: resolve(config.delivery.secretFile) }),
+    },
     models: config.models.map((model) => ({
       ...model,
       file: model.file === 'embedded' ? model.file : resolve(model.file),

@@ -35,6 +35,7 @@ export interface Config {
   /** isolate: no question shares a decode with anything else. */
   readonly decisions: { readonly isolate: boolean };
   readonly idempotency: { readonly maxKeys: number; readonly keepMs: number };
+  readonly delivery: DeliveryConfig;
   /** How long running requests may go on after SIGTERM. */
   readonly drain: { readonly timeoutMs: number };
   readonly engine: {
@@ -61,6 +62,25 @@ export interface Config {
     readonly validateAnswers: boolean;
   };
   readonly log: { readonly level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent' };
+}
+
+/** Where usage goes; without `url` it stays in the spool, as long as the retention says. */
+export interface DeliveryConfig {
+  readonly url?: string;
+  readonly secretFile?: string;
+  readonly source: string;
+  readonly maxEvents: number;
+  readonly maxBytes: number;
+  readonly maxAgeMs: number;
+  readonly timeoutMs: number;
+  readonly backoffMinMs: number;
+  readonly backoffMaxMs: number;
+  readonly stopMs: number;
+  readonly deadLetterBytes: number;
+  /** 0: for ever. */
+  readonly retentionDays: number;
+  /** 0: no bound. */
+  readonly retentionBytes: number;
 }
 
 export interface ModelConfig {

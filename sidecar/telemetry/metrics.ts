@@ -1,11 +1,13 @@
 /**
- * What the operators' listener serves at /metrics. prom-client is known here and in queue-metrics.ts alone. Every label
+ * What the operators' listener serves at /metrics. prom-client is known here and in the files for
+ * queues and delivery beside it alone. Every label
  * has few values: routes, codes and reasons are closed unions, models come from the configuration; no key or user is ever
  * a label, accounts only where queue-metrics.ts says so.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ErrorCode } from '../errors.js';
 import type { UsageRecord } from '../ledger.js';
+import { DeliveryMetrics } from './delivery-metrics.js';
 import { QueueMetrics, WAIT_SECONDS, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
 
 export type RouteLabel = 'chat' | 'decisions' | 'systemone' | 'models' | 'ops' | 'other';
@@ -31,6 +33,8 @@ const DURATION_SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 export class Metrics {
   readonly #registry = new Registry();
   readonly #queues: QueueMetrics;
+  /** Of the usage that leaves for its sink. */
+  readonly delivery = new DeliveryMetrics(this.#registry, PREFIX);
   readonly #engines = new Map<string, () => EngineStateLabel>();
   readonly #models: ReadonlySet<string>;
 
@@ -142,6 +146,7 @@ export class Metrics {
   /** The page, in Prometheus' text format. */
   async render(): Promise<{ readonly contentType: string; readonly text: string }> {
     this.#queues.read();
+    this.delivery.read();
     this.#buffered.set(this.#readBuffered?.() ?? 0);
     for (const [model, read] of this.#engines) {
       const now = read();
