@@ -1,6 +1,7 @@
 import type { UsageRecord } from '../../ledger.js';
+import type { Position } from '../segments.js';
 import { usageEvent, type CloseRecord, type UsageEvent } from './cloud-event.js';
-import type { Position, UsageSource } from './source.js';
+import type { UsageSource } from './source.js';
 
 /** What one batch may hold. A single event goes out however long it is. */
 export interface BatchLimits {

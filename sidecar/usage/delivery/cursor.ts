@@ -1,6 +1,7 @@
-import { mkdir, open, readFile, rename } from 'node:fs/promises';
+import { open, readFile, rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import type { Position } from './source.js';
+import { systemDisk } from '../disk.js';
+import type { Position } from '../segments.js';
 
 /** Where delivery stands in the spool, kept over restarts. */
 export interface CursorStore {
@@ -36,12 +37,12 @@ export class CursorFile implements CursorStore {
 
   async save({ segment, offset }: Position): Promise<void> {
     const folder = dirname(this.#file);
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await systemDisk.makeDir(folder);
     // One writer, so one draft: what a crash leaves of it is overwritten by the next save.
     const draft = `${this.#file}.tmp`;
     await written(draft, `${JSON.stringify({ version: 1, segment, offset })}\n`);
     await rename(draft, this.#file);
-    await synced(folder);
+    await systemDisk.syncDir(folder);
   }
 }
 
@@ -62,16 +63,6 @@ async function written(file: string, text: string): Promise<void> {
   const handle = await open(file, 'w', 0o600);
   try {
     await handle.writeFile(text);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
-/** Makes the names in a folder durable. */
-export async function synced(folder: string): Promise<void> {
-  const handle = await open(folder, 'r');
-  try {
     await handle.sync();
   } finally {
     await handle.close();

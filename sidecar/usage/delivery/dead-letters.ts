@@ -1,7 +1,7 @@
-import { mkdir, open, type FileHandle } from 'node:fs/promises';
+import { open, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { systemDisk } from '../disk.js';
 import type { UsageEvent } from './cloud-event.js';
-import { synced } from './cursor.js';
 
 /** An event that the sink will never take. */
 export interface DeadLetter {
@@ -35,7 +35,7 @@ export class DeadLetterFile implements DeadLetters {
 
   async append(letters: readonly DeadLetter[]): Promise<boolean> {
     const folder = dirname(this.#file);
-    await mkdir(folder, { recursive: true, mode: 0o700 });
+    await systemDisk.makeDir(folder);
     const handle = await open(this.#file, 'a+', 0o600);
     try {
       const { size } = await handle.stat();
@@ -48,7 +48,7 @@ export class DeadLetterFile implements DeadLetters {
     } finally {
       await handle.close();
     }
-    await synced(folder);
+    await systemDisk.syncDir(folder);
     return true;
   }
 }

@@ -11,15 +11,14 @@
 import { Backoff } from '../../backoff.js';
 import type { Clock } from '../../clock.js';
 import type { Log } from '../../telemetry/logger.js';
+import { comparePositions, START, type Position } from '../segments.js';
 import { nextBatch, type Batch, type BatchLimits } from './batch.js';
 import type { UsageEvent } from './cloud-event.js';
 import type { CursorStore } from './cursor.js';
 import type { DeadLetters } from './dead-letters.js';
 import { settle } from './settle.js';
 import type { DeliverySink } from './sink.js';
-import { isBefore, type Position, type UsageSource } from './source.js';
-
-const START: Position = { segment: 1, offset: 0 };
+import type { UsageSource } from './source.js';
 
 export interface DeliveryLimits extends BatchLimits {
   /** From the first event that waits to its being sent, ms; sooner when the backlog fills a batch. */
@@ -113,13 +112,13 @@ export class Delivery {
   }
 
   get #behind(): boolean {
-    return isBefore(this.#position, this.#options.source.end);
+    return comparePositions(this.#position, this.#options.source.end) < 0;
   }
 
   async #start(): Promise<void> {
     const { cursor, source, log } = this.#options;
     const found = await cursor.load();
-    const lost = found.kind === 'lost' || (found.kind === 'at' && isBefore(source.end, found.position));
+    const lost = found.kind === 'lost' || (found.kind === 'at' && comparePositions(found.position, source.end) > 0);
     // Ids make a second delivery harmless; a close that is skipped is never billed.
     if (lost) log.error('usage cursor lost', { reason: found.kind === 'lost' ? found.why : 'past the end' });
     else if (found.kind === 'at') this.#position = found.position;
@@ -226,7 +225,7 @@ export class Delivery {
     await cursor.save(position);
     this.#unsaved = false;
     const others = keepFrom();
-    const before = isBefore(others, position) ? others : position;
+    const before = comparePositions(others, position) < 0 ? others : position;
     if (before.segment <= this.#pruned) return;
     try {
       await source.prune(before);
@@ -255,5 +254,6 @@ export class Delivery {
 }
 
 function timeOf(event: UsageEvent | undefined): number | undefined {
-  return event && Date.parse(event.time);
+  // A day that no calendar has passes for a time in the spool, and is none.
+  return (event && Date.parse(event.time)) || undefined;
 }

@@ -6,7 +6,7 @@ type Later = Extract<SinkAnswer, { kind: 'later' }>;
 export interface Settled {
   /** Events from the batch's beginning on, without a gap, that are the sink's or were refused for good. */
   readonly settled: number;
-  /** Events that the sink accepted, behind a gap too. */
+  /** Events that the sink accepted, all of them among the settled. */
   readonly accepted: number;
   /** Present: not all is settled, and the rest is to be sent again. */
   readonly later?: Later;
