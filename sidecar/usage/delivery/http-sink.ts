@@ -18,7 +18,7 @@ const NOT_NOW: ReadonlySet<number> = new Set([408, 425, 429]);
  * 4xx that are about the address, the credentials or the media type: no event is at fault, and dead letters would be all
  * that is left of the usage of a day on which someone mistyped a secret. They wait for an operator.
  */
-const NOT_THE_EVENTS: ReadonlySet<number> = new Set([401, 403, 404, 405, 406, 407, 410, 415, 421, 426]);
+const NOT_THE_EVENTS: ReadonlySet<number> = new Set([401, 403, 404, 405, 406, 410, 415, 421, 426]);
 
 export interface HttpSinkOptions {
   readonly clock: Clock;

@@ -5,6 +5,7 @@ import { DeliveryWorld, MemorySource, turn } from '../../../support/memory-deliv
 import { usageRecord } from '../../../support/usage-records.js';
 
 const close = (id: string): ReturnType<typeof usageRecord> => usageRecord(id, 'close');
+const closes = (ids: string): ReturnType<typeof close>[] => ids.split('').map(close);
 const LATER: SinkAnswer = { kind: 'later', why: 'status 503' };
 
 t.test('closes alone are sent, after they waited for company, and the cursor passes all', async (t) => {
@@ -41,7 +42,7 @@ t.test('what is not durable is not sent', async (t) => {
 
 t.test('a batch has at most so many events and bytes, and a backlog goes out batch after batch', async (t) => {
   const world = new DeliveryWorld();
-  world.append(...[...'abcdefg'].map(close));
+  world.append(...closes('abcdefg'));
   const delivery = await world.start();
   await world.pass(100);
   t.strictSame(world.ids, [
@@ -51,7 +52,7 @@ t.test('a batch has at most so many events and bytes, and a backlog goes out bat
   await delivery.stop();
 
   const small = new DeliveryWorld();
-  small.append(...[...'abc'].map(close));
+  small.append(...closes('abc'));
   const bytes = JSON.stringify(world.batches[0]?.[0]).length;
   const careful = await small.start({ maxBytes: 2 * bytes + 2 });
   await small.pass(100);
@@ -59,7 +60,7 @@ t.test('a batch has at most so many events and bytes, and a backlog goes out bat
   await careful.stop();
 
   const tiny = new DeliveryWorld();
-  tiny.append(...[...'ab'].map(close));
+  tiny.append(...closes('ab'));
   const alone = await tiny.start({ maxBytes: 1 });
   await turn();
   t.strictSame(tiny.ids, [['a'], ['b']], 'an event that is too long goes alone; a full backlog does not wait');
@@ -145,7 +146,7 @@ t.test('waits are drawn, and a Retry-After that is longer wins', async (t) => {
 
 t.test('the event that is refused is found, kept and passed; the others arrive in order', async (t) => {
   const world = new DeliveryWorld();
-  world.append(...[...'abcde'].map(close));
+  world.append(...closes('abcde'));
   world.answer = (batch) => {
     if (world.letters.length === 0) t.equal(world.savedCount, 0, 'the cursor stays before a refused event');
     return batch.some(({ id }) => id === 'd') ? { kind: 'refused', status: 400 } : { kind: 'accepted' };
@@ -163,7 +164,7 @@ t.test('the event that is refused is found, kept and passed; the others arrive i
 
 t.test('a sink that names the refused ones is believed, unless it names none that exist', async (t) => {
   const world = new DeliveryWorld();
-  world.append(...[...'abcd'].map(close));
+  world.append(...closes('abcd'));
   world.answer = (batch) => {
     const indices = batch.flatMap(({ id }, i) => ('bc'.includes(id) ? [i] : []));
     return indices.length > 0 ? { kind: 'refused', status: 422, indices } : { kind: 'accepted' };
@@ -190,7 +191,7 @@ t.test('a sink that names the refused ones is believed, unless it names none tha
 
 t.test('a sink that goes down while a batch is halved gets only the rest again', async (t) => {
   const world = new DeliveryWorld();
-  world.append(...[...'abcd'].map(close));
+  world.append(...closes('abcd'));
   const answers: SinkAnswer[] = [{ kind: 'refused', status: 400 }, { kind: 'accepted' }, LATER];
   world.answer = () => answers[world.batches.length - 1] ?? { kind: 'accepted' };
   const delivery = await world.start({ maxAgeMs: 0 });
