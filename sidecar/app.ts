@@ -18,9 +18,9 @@ import { InFlight } from './in-flight.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
 import { openApiDocument } from './reference/openapi.js';
+import { openSpool } from './spooling.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
-import { MeteredSpool } from './usage/metered-spool.js';
 import type { Spool } from './usage/spool.js';
 
 /** What readiness calls the prompt host; a model's id cannot hold a space. */
@@ -56,10 +56,13 @@ export async function startApp(
   config: Config,
   identity: Identity,
   log: Log,
-  { spool, engineEntry = ENGINE }: StandIns = {},
+  { spool: spoolStandIn, engineEntry = ENGINE }: StandIns = {},
 ): Promise<App> {
   const registry = new Metrics(config.models.map(({ id }) => id));
   const files = await modelFiles(config);
+  const { spool, closeSpool } = spoolStandIn
+    ? { spool: spoolStandIn, closeSpool: () => Promise.resolve() }
+    : await openSpool(config, registry.spool, log);
   const readiness = new Readiness([
     PROMPTS,
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
@@ -91,7 +94,7 @@ export async function startApp(
     identity,
     prompts,
     models,
-    spool: spool ?? new MeteredSpool((kind) => registry.usageRecorded(kind)),
+    spool,
     metrics: registry,
     log,
     idempotency: new IdempotencyKeys(systemClock, config.idempotency),
@@ -145,6 +148,7 @@ export async function startApp(
     prompts.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
     await Promise.all([front.close(), back.close()]);
+    await closeSpool();
   };
   try {
     const [publicAt, operatorsAt] = await Promise.all([

@@ -1,25 +1,48 @@
 #!/usr/bin/env node
 import { serve } from './commands/serve.js';
-import { loadConfig } from './config.js';
-import { openLog } from './telemetry/logger.js';
+import { usage } from './commands/usage.js';
+import { loadConfig, type Loaded } from './config.js';
+import { openLog, type Log } from './telemetry/logger.js';
 
 /** Exit codes: a start that the configuration or the machine prevents, and a wrong command line. */
 const EXIT = { failed: 1, usage: 2 } as const;
 
-const HELP = `usage: ra-sidecar serve
+const HELP = `usage: ra-sidecar <command>
 
-  serve    run the sidecar until SIGTERM or SIGINT
+  serve                  run the sidecar until SIGTERM or SIGINT
+  usage verify [--json]  look for damage in the usage spool
 
 Settings come from the JSON or JSONC file that RA_CONFIG names and from RA_ variables; docs/config.md lists them.
 `;
 
+/** One command: its own arguments and the settings go in, its exit code comes out. Thrown: it could not be done. */
+type Command = (args: readonly string[], settings: Settings, log: Log) => Promise<number>;
+
+type Settings = Extract<Loaded, { readonly kind: 'config' }>;
+
+const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
+  ['serve', serveCommand],
+  ['usage', (args, { config }) => usage(args, config, (text) => process.stdout.write(text))],
+]);
+
+function serveCommand(args: readonly string[], { config, hints }: Settings, log: Log): Promise<number> {
+  if (args.length > 0) {
+    process.stderr.write(HELP);
+    return Promise.resolve(EXIT.usage);
+  }
+  for (const reason of hints) log.warn('config', { reason });
+  // Lines for people go to stderr: stdout is the log, one JSON object a line.
+  return serve(config, log, (line) => process.stderr.write(`${line}\n`));
+}
+
 async function main(args: readonly string[]): Promise<number> {
-  const [command, ...rest] = args;
-  if (command === '--help' || command === '-h') {
+  const [name = '', ...rest] = args;
+  if (name === '--help' || name === '-h') {
     process.stdout.write(HELP);
     return 0;
   }
-  if (command !== 'serve' || rest.length > 0) {
+  const command = COMMANDS.get(name);
+  if (!command) {
     process.stderr.write(HELP);
     return EXIT.usage;
   }
@@ -30,10 +53,8 @@ async function main(args: readonly string[]): Promise<number> {
   }
   const logging = openLog(loaded.config.log.level);
   const { log } = logging;
-  for (const reason of loaded.hints) log.warn('config', { reason });
   try {
-    // Lines for people go to stderr: stdout is the log, one JSON object a line.
-    return await serve(loaded.config, log, (line) => process.stderr.write(`${line}\n`));
+    return await command(rest, loaded, log);
   } catch (error) {
     process.stderr.write(`ra-sidecar: ${error instanceof Error ? error.message : 'could not start'}\n`);
     return EXIT.failed;

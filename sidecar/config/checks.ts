@@ -5,7 +5,7 @@ const DECISION_CONTEXT = 8192;
 
 /** What one setting demands of another: the first that is broken, as `path must …`; undefined when all hold. */
 export function contradiction(config: Config): string | undefined {
-  const { listen, operators, models, bodies, stream, engine, delivery } = config;
+  const { listen, operators, models, bodies, stream, usage, engine, delivery } = config;
   const seen = new Set<string>();
   for (const [i, { id }] of models.entries()) {
     if (seen.has(id)) return `models[${i}].id must differ from every other model’s id`;
@@ -16,6 +16,8 @@ export function contradiction(config: Config): string | undefined {
   if (bodies.totalBytes < bodies.chatBytes) return 'bodies.totalBytes must be at least bodies.chatBytes';
   if (stream.totalBufferedBytes < stream.maxBufferedBytes)
     return 'stream.totalBufferedBytes must be at least stream.maxBufferedBytes';
+  if (usage.maxBacklogBytes < 2 * usage.segmentBytes)
+    return 'usage.maxBacklogBytes must be at least twice usage.segmentBytes';
   if (engine.hangMs < 2 * engine.heartbeatMs) return 'engine.hangMs must be at least twice engine.heartbeatMs';
   if (engine.backoffMaxMs < engine.backoffMinMs) return 'engine.backoffMaxMs must be at least engine.backoffMinMs';
   if (delivery.backoffMaxMs < delivery.backoffMinMs)

@@ -6,6 +6,7 @@
 import { deliverySchema } from './delivery-schema.js';
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
 import { modelSchema } from './model-schema.js';
+import { usageSchema } from './usage-schema.js';
 
 /** The whole configuration. */
 export const configSchema: SettingSchema = section({
@@ -108,6 +109,7 @@ export const configSchema: SettingSchema = section({
     keepMs: milliseconds('How long a completed `Idempotency-Key` is remembered.', { default: DAY_MS }),
   }),
   delivery: deliverySchema,
+  usage: usageSchema,
   drain: section({
     timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),
   }),

@@ -37,6 +37,19 @@ export interface Config {
   readonly idempotency: { readonly maxKeys: number; readonly keepMs: number };
   readonly delivery: DeliveryConfig;
   /** How long running requests may go on after SIGTERM. */
+  /** The spool of usage records. */
+  readonly usage: {
+    readonly segmentBytes: number;
+    readonly groupMs: number;
+    readonly groupRecords: number;
+    /** A record older than this that is not durable makes the spool unhealthy. */
+    readonly maxUnsyncedMs: number;
+    readonly minFreeBytes: number;
+    readonly maxBacklogBytes: number;
+    readonly probeMs: number;
+    /** The longest that a reply's end waits for its usage to be durable. */
+    readonly closeWaitMs: number;
+  };
   readonly drain: { readonly timeoutMs: number };
   readonly engine: {
     readonly startTimeoutMs: number;

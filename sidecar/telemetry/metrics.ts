@@ -1,14 +1,13 @@
 /**
- * What the operators' listener serves at /metrics. prom-client is known here and in the files for
- * queues and delivery beside it alone. Every label
+ * What the operators' listener serves at /metrics. prom-client is known here and in the other `-metrics.ts` alone. Every label
  * has few values: routes, codes and reasons are closed unions, models come from the configuration; no key or user is ever
  * a label, accounts only where queue-metrics.ts says so.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ErrorCode } from '../errors.js';
-import type { UsageRecord } from '../ledger.js';
 import { DeliveryMetrics } from './delivery-metrics.js';
 import { QueueMetrics, WAIT_SECONDS, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
+import { SpoolMetrics } from './spool-metrics.js';
 
 export type RouteLabel = 'chat' | 'decisions' | 'systemone' | 'models' | 'ops' | 'other';
 
@@ -35,6 +34,8 @@ export class Metrics {
   readonly #queues: QueueMetrics;
   /** Of the usage that leaves for its sink. */
   readonly delivery = new DeliveryMetrics(this.#registry, PREFIX);
+  /** What the usage spool tells. */
+  readonly spool: SpoolMetrics;
   readonly #engines = new Map<string, () => EngineStateLabel>();
   readonly #models: ReadonlySet<string>;
 
@@ -54,7 +55,6 @@ export class Metrics {
     'state',
   ]);
   readonly #promptRestarts = this.#counter('prompt_host_restarts_total', 'Prompt hosts started again.');
-  readonly #usage = this.#counter('usage_records_total', 'Usage records, by kind.', ['kind']);
   readonly #streams = this.#gauge('streams_running', 'Event streams open.');
 
   readonly #buffered = this.#gauge(
@@ -68,6 +68,7 @@ export class Metrics {
   constructor(models: readonly string[]) {
     this.#models = new Set(models);
     this.#queues = new QueueMetrics(this.#registry, PREFIX, models);
+    this.spool = new SpoolMetrics(this.#registry, PREFIX);
     collectDefaultMetrics({ register: this.#registry });
     for (const reason of CUTS) this.#cuts.inc({ reason }, 0);
     for (const model of models) {
@@ -111,10 +112,6 @@ export class Metrics {
     this.#promptRestarts.inc();
   }
 
-  usageRecorded(kind: UsageRecord['kind']): void {
-    this.#usage.inc({ kind });
-  }
-
   streamOpened(): void {
     this.#streams.inc();
   }
@@ -147,6 +144,7 @@ export class Metrics {
   async render(): Promise<{ readonly contentType: string; readonly text: string }> {
     this.#queues.read();
     this.delivery.read();
+    this.spool.read();
     this.#buffered.set(this.#readBuffered?.() ?? 0);
     for (const [model, read] of this.#engines) {
       const now = read();

@@ -40,6 +40,16 @@ t.test('nothing set: every default', async (t) => {
       retentionDays: 90,
       retentionBytes: 10 * 1024 ** 3,
     },
+    usage: {
+      segmentBytes: 16 << 20,
+      groupMs: 5,
+      groupRecords: 64,
+      maxUnsyncedMs: 2000,
+      minFreeBytes: 64 << 20,
+      maxBacklogBytes: 4096 * 2 ** 20,
+      probeMs: 1000,
+      closeWaitMs: 10_000,
+    },
     drain: { timeoutMs: 30_000 },
     engine: {
       startTimeoutMs: 600_000,

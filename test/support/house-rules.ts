@@ -63,7 +63,7 @@ export const rooms: readonly Room[] = [
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
   {
     name: 'app',
-    path: file('sidecar', 'app|hosting|in-flight|readiness'),
+    path: file('sidecar', 'app|hosting|in-flight|readiness|spooling|delivering'),
     sees: [...HANDLERS, 'handlers', 'reference'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
@@ -104,7 +104,7 @@ export const walls: Readonly<Record<string, string>> = {
   'jsonc-parser': file('sidecar', 'config'),
   piscina: file('sidecar/prompts', 'host|worker'),
   pino: file('sidecar/telemetry', 'logger'),
-  'prom-client': file('sidecar/telemetry', 'metrics|queue-metrics|delivery-metrics'),
+  'prom-client': file('sidecar/telemetry', 'metrics|queue-metrics|spool-metrics|delivery-metrics'),
 };
 
 const OURS = '^(sidecar|engine|bench|test)/';

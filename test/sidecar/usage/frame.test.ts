@@ -23,7 +23,7 @@ t.test('a frame is one line: length, checksum, JSON', async (t) => {
   t.strictSame(decode(encode(record)), { kind: 'record', record, bytes: text.length - 1 });
 });
 
-t.test('what is written is read again, whatever its texts hold', async () => {
+t.test('what is written is read again, whatever its texts hold', async (t) => {
   await fc.assert(
     fc.asyncProperty(fc.string({ unit: 'binary', maxLength: 40 }), fc.maxSafeNat(), async (name, tokens) => {
       const record = usageRecord(`i${name}`, 'close', { account: name, promptTokens: tokens });
