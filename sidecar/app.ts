@@ -4,6 +4,7 @@ import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
+import { openUsage } from './delivering.js';
 import { admission } from './handlers/admission.js';
 import { chat } from './handlers/chat.js';
 import { checkAnswers } from './handlers/checked-exchange.js';
@@ -18,7 +19,6 @@ import { InFlight } from './in-flight.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
 import { openApiDocument } from './reference/openapi.js';
-import { openSpool } from './spooling.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
 import type { Spool } from './usage/spool.js';
@@ -62,7 +62,7 @@ export async function startApp(
   const files = await modelFiles(config);
   const { spool, closeSpool } = spoolStandIn
     ? { spool: spoolStandIn, closeSpool: () => Promise.resolve() }
-    : await openSpool(config, registry.spool, log);
+    : await openUsage(config, registry, log);
   const readiness = new Readiness([
     PROMPTS,
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),

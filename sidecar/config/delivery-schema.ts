@@ -47,7 +47,8 @@ export const deliverySchema: SettingSchema = section({
     maximum: 36_500,
     unit: 'days',
   }),
-  retentionBytes: bytes('Without `url`: what spool files may hold together; the oldest go first. 0: no bound.', {
-    default: 10 * KIB * MIB,
-  }),
+  retentionBytes: bytes(
+    'Without `url`: what spool files may hold together; the oldest go first. Two segments less than `usage.maxBacklogBytes` is the most that counts, so that what is kept never makes the spool unhealthy.',
+    { default: 2048 * MIB },
+  ),
 });

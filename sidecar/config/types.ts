@@ -92,7 +92,6 @@ export interface DeliveryConfig {
   readonly deadLetterBytes: number;
   /** 0: for ever. */
   readonly retentionDays: number;
-  /** 0: no bound. */
   readonly retentionBytes: number;
 }
 

@@ -38,7 +38,7 @@ t.test('nothing set: every default', async (t) => {
       stopMs: 5000,
       deadLetterBytes: 64 << 20,
       retentionDays: 90,
-      retentionBytes: 10 * 1024 ** 3,
+      retentionBytes: 2 * 1024 ** 3,
     },
     usage: {
       segmentBytes: 16 << 20,
