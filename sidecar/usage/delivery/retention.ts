@@ -25,6 +25,7 @@ export class Retention {
   readonly #options: RetentionOptions;
   #seen = 0;
   #running: Promise<void> | undefined;
+  #stopped = false;
 
   constructor(options: RetentionOptions) {
     this.#options = options;
@@ -33,7 +34,7 @@ export class Retention {
   /** More of the spool is durable. Cheap: may be called at each sync. */
   notify(): void {
     const { segment } = this.#options.spool.position;
-    if (segment === this.#seen || this.#running) return;
+    if (segment === this.#seen || this.#running || this.#stopped) return;
     this.#seen = segment;
     this.#running = this.#prune().then(() => {
       this.#running = undefined;
@@ -42,8 +43,9 @@ export class Retention {
     });
   }
 
-  /** Settles when nothing is being deleted any more. */
+  /** Settles when nothing is being deleted any more, nor will be. */
   async stop(): Promise<void> {
+    this.#stopped = true;
     await this.#running;
   }
 
