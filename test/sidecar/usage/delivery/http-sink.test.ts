@@ -130,7 +130,9 @@ t.test('a sink that hangs is left after the timeout, in the head and in the body
   for (const begin of [false, true]) {
     const server = await UsageSink.start(t);
     const clock = new FakeClock();
-    server.answer = ({ response }) => void (begin && response.writeHead(200).write('...'));
+    server.answer = ({ response }) => {
+      if (begin) response.writeHead(200).write('...');
+    };
     const answer = sinkTo(server.url, { clock, timeoutMs: 1000 }).deliver(EVENTS, new AbortController().signal);
     await server.came(1);
     const closed = once(server.requests[0]!.response, 'close');
