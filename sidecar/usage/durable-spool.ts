@@ -218,8 +218,10 @@ export class DurableSpool implements Spool {
       while (!over && this.#unsynced.count > 0) if (!(await this.#write())) return;
       if (!over) await this.#writer.finish();
     };
-    const timeUp = new Promise<void>((resolve) => this.#clock.after(this.#options.closeWaitMs, resolve));
-    await Promise.race([finish(), timeUp]);
+    await new Promise<void>((resolve, reject) => {
+      const cancel = this.#clock.after(this.#options.closeWaitMs, resolve);
+      finish().finally(cancel).then(resolve, reject);
+    });
     over = true;
     await this.#release();
     return this.#unsynced.count;

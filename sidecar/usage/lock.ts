@@ -4,7 +4,7 @@
  * two of those must not share a data folder.
  */
 import { randomUUID } from 'node:crypto';
-import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** A process, as far as this system can tell it from all others. */
@@ -22,23 +22,57 @@ export type Locked =
 /** Takes the lock of a folder, which must exist. One whose owner is gone is taken over. */
 export async function lockDir(dir: string): Promise<Locked> {
   const path = lockPath(dir);
-  const mine = JSON.stringify(await ownerOf(process.pid));
   // Linked into place whole: a lock is never seen half written.
   const draft = `${path}.${randomUUID()}`;
-  await writeFile(draft, mine, { mode: 0o600, flag: 'wx' });
+  await writeFile(draft, JSON.stringify(await ownerOf(process.pid)), { mode: 0o600, flag: 'wx' });
   try {
-    // Twice: once more after a dead owner's lock was put aside.
-    for (let tries = 0; tries < 2; tries++) {
-      if (await linked(draft, path)) return { kind: 'locked', release: () => release(path, mine) };
-      const pid = await liveOwner(path);
-      if (pid !== undefined) return { kind: 'held', pid };
-      await putAside(path);
-    }
-    // Others are faster.
-    return { kind: 'held', pid: (await liveOwner(path)) ?? 0 };
+    if (await linked(draft, path)) return locked(path);
+    return (await heldBy(path)) ?? (await takeOver(draft, path));
   } finally {
     await rm(draft, { force: true });
   }
+}
+
+/**
+ * Replaces a dead owner's lock. Only who holds the claim removes one, so that nobody removes the lock of one who was
+ * faster.
+ */
+async function takeOver(draft: string, path: string): Promise<Locked> {
+  const claim = `${path}.claim`;
+  if (!(await linked(draft, claim))) {
+    const claimed = await heldBy(claim);
+    if (claimed) return claimed;
+    // Its owner died within the few system calls below.
+    await rm(claim, { force: true });
+    if (!(await linked(draft, claim))) return (await heldBy(claim)) ?? UNKNOWN;
+  }
+  try {
+    const held = await heldBy(path);
+    if (held) return held;
+    await rm(path, { force: true });
+    return (await linked(draft, path)) ? locked(path) : ((await heldBy(path)) ?? UNKNOWN);
+  } finally {
+    await rm(claim, { force: true });
+  }
+}
+
+/** Held a moment ago by a process that is gone by now: whoever starts again finds out. */
+const UNKNOWN: Locked = { kind: 'held', pid: 0 };
+
+function locked(path: string): Locked {
+  let mine = true;
+  return {
+    kind: 'locked',
+    release: async () => {
+      if (mine) await rm(path, { force: true });
+      mine = false;
+    },
+  };
+}
+
+async function heldBy(path: string): Promise<Locked | undefined> {
+  const pid = await liveOwner(path);
+  return pid === undefined ? undefined : { kind: 'held', pid };
 }
 
 /** The process that holds the lock of a folder now; undefined: none that lives. */
@@ -58,22 +92,6 @@ async function linked(from: string, to: string): Promise<boolean> {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
     throw error;
   }
-}
-
-/** Removes a dead owner's lock. A rename has one winner; one that caught a live lock meanwhile puts it back. */
-async function putAside(path: string): Promise<void> {
-  const aside = `${path}.${randomUUID()}`;
-  try {
-    await rename(path, aside);
-  } catch {
-    return;
-  }
-  if ((await liveOwner(aside)) !== undefined) await linked(aside, path);
-  await rm(aside, { force: true });
-}
-
-async function release(path: string, mine: string): Promise<void> {
-  if ((await readFile(path, 'utf8').catch(() => '')) === mine) await rm(path, { force: true });
 }
 
 async function liveOwner(path: string): Promise<number | undefined> {

@@ -57,11 +57,11 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
 
   for (const [i, segment] of segments.entries()) {
     const isEnd = segment >= last;
-    const limit = isEnd ? undefined : await endOf(dir, segment, segments[i + 1], disk);
+    const limit = isEnd ? undefined : await endOf(dir, segments, i, disk);
     const file = await disk.open(segmentPath(dir, segment), isEnd ? 'change' : 'read');
     try {
       let size = await file.size();
-      if (segment <= last) ended = false;
+      ended = false;
       for await (const found of foundIn(file, 0, limit)) {
         if (found.kind === 'record') take(unclosed, found.record, segment);
         else if (found.kind === 'mark') ended = found.mark.kind === 'end';

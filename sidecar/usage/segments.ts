@@ -59,7 +59,7 @@ export async function* readFrom(
     if (segment < position.segment) continue;
     if (until && segment > until.segment) return;
     const from = segment === position.segment ? position.offset : 0;
-    const end = until?.segment === segment ? until.offset : await endOf(dir, segment, segments[i + 1], disk);
+    const end = until?.segment === segment ? until.offset : await endOf(dir, segments, i, disk);
     yield* readSegment(dir, segment, from, end, disk);
   }
 }
@@ -114,18 +114,26 @@ export async function openSegment(dir: string, segment: number, disk: Disk): Pro
   }
 }
 
-/** Where a segment ends as the head of the next one has it. Undefined: nothing says so. */
+/**
+ * Where the segment at `index` ends, as the next head has it: those without a head were begun and came to nothing, or are
+ * damaged. Undefined: nothing says so.
+ */
 export async function endOf(
   dir: string,
-  segment: number,
-  next: number | undefined,
+  segments: readonly number[],
+  index: number,
   disk: Disk,
 ): Promise<number | undefined> {
-  const head = next === undefined ? undefined : await headOf(dir, next, disk);
-  if (!head?.after) return undefined;
-  if (head.after.segment === segment) return head.after.offset;
-  // Nothing in it was ever acknowledged: all of it was written again in the next.
-  return head.after.segment < segment ? 0 : undefined;
+  const segment = segments[index] ?? 0;
+  for (const later of segments.slice(index + 1)) {
+    const head = await headOf(dir, later, disk);
+    if (!head) continue;
+    const after = head.after ?? { segment: 0, offset: 0 };
+    if (after.segment > segment) return undefined;
+    // An older one: nothing in this segment was ever acknowledged, and all of it was written again.
+    return after.segment === segment ? after.offset : 0;
+  }
+  return undefined;
 }
 
 /** The first line of a segment. Undefined: there is none, or it is damaged. */

@@ -28,7 +28,7 @@ export async function verify(dir: string, live: boolean, disk: Disk = systemDisk
     const next = segments[i + 1];
     const gap = await missingBefore(dir, segments[i - 1], segment, disk);
     if (gap !== undefined) findings.push({ kind: 'missing', segment: gap });
-    const end = await endOf(dir, segment, next, disk);
+    const end = await endOf(dir, segments, i, disk);
     const file = await openSegment(dir, segment, disk);
     if (!file) continue;
     try {

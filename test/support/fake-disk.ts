@@ -44,56 +44,79 @@ export class FakeDisk implements Disk {
   /** Set by a crash: descriptors of before are of no use. */
   #life = 0;
 
-  async makeDir(dir: string): Promise<void> {
-    await this.#enter('makeDir', dir);
+  makeDir(dir: string): Promise<void> {
+    return this.mount().makeDir(dir);
   }
 
-  async list(dir: string): Promise<string[]> {
-    await this.#enter('list', dir);
-    return [...this.files.keys()].filter((path) => dirname(path) === dir).map((path) => basename(path));
+  list(dir: string): Promise<string[]> {
+    return this.mount().list(dir);
   }
 
-  async open(path: string, how: 'create' | 'change' | 'read'): Promise<DiskFile> {
-    await this.#enter('open', path);
-    const known = this.files.get(path);
-    if (how === 'create' && known) throw systemError('EEXIST');
-    if (how !== 'create' && !known) throw systemError('ENOENT');
-    const file = known ?? { bytes: Buffer.alloc(0), durable: Buffer.alloc(0), named: false };
-    this.files.set(path, file);
-    return this.#opened(path, file);
+  open(path: string, how: 'create' | 'change' | 'read'): Promise<DiskFile> {
+    return this.mount().open(path, how);
   }
 
-  async remove(path: string): Promise<void> {
-    await this.#enter('remove', path);
-    this.files.delete(path);
+  remove(path: string): Promise<void> {
+    return this.mount().remove(path);
   }
 
-  async syncDir(dir: string): Promise<void> {
-    await this.#enter('syncDir', dir);
-    for (const [path, file] of this.files) if (dirname(path) === dir) file.named = true;
+  syncDir(dir: string): Promise<void> {
+    return this.mount().syncDir(dir);
   }
 
-  async free(dir: string): Promise<number> {
-    await this.#enter('free', dir);
-    return this.freeBytes;
+  free(dir: string): Promise<number> {
+    return this.mount().free(dir);
+  }
+
+  /** The disk as a process sees it until the next crash; from then on every call of that process fails. */
+  mount(): Disk {
+    const life = this.#life;
+    return {
+      makeDir: (dir) => this.#enter('makeDir', dir, life),
+      list: async (dir) => {
+        await this.#enter('list', dir, life);
+        return [...this.files.keys()].filter((path) => dirname(path) === dir).map((path) => basename(path));
+      },
+      open: async (path, how) => {
+        await this.#enter('open', path, life);
+        const known = this.files.get(path);
+        if (how === 'create' && known) throw systemError('EEXIST');
+        if (how !== 'create' && !known) throw systemError('ENOENT');
+        const file = known ?? { bytes: Buffer.alloc(0), durable: Buffer.alloc(0), named: false };
+        this.files.set(path, file);
+        return this.#opened(path, file, life);
+      },
+      remove: async (path) => {
+        await this.#enter('remove', path, life);
+        this.files.delete(path);
+      },
+      syncDir: async (dir) => {
+        await this.#enter('syncDir', dir, life);
+        for (const [path, file] of this.files) if (dirname(path) === dir) file.named = true;
+      },
+      free: async (dir) => {
+        await this.#enter('free', dir, life);
+        return this.freeBytes;
+      },
+    };
   }
 
   /**
-   * The machine goes down. `kept` says of each file how many of its unsynced bytes are left, and whether a file whose
-   * name was not synced is.
+   * The machine goes down. `left` says of each file what is left of the bytes at its end that were not synced, and `named`
+   * whether a file is whose name was not.
    */
-  crash(kept: (path: string, unsynced: number) => number, named: (path: string) => boolean = () => true): void {
+  crash(left: (unsynced: Buffer) => Buffer, named: () => boolean = () => true): void {
     this.#life++;
     for (const [path, file] of this.files) {
-      if (!file.named && !named(path)) {
+      if (!file.named && !named()) {
         this.files.delete(path);
         continue;
       }
       const { bytes, durable } = file;
-      const left = bytes.length <= durable.length ? 0 : kept(path, bytes.length - durable.length);
-      const base = bytes.length < durable.length && kept(path, 1) > 0 ? bytes : durable;
-      file.bytes = Buffer.concat([base, bytes.subarray(durable.length, durable.length + left)]);
-      file.durable = file.bytes;
+      const tail = left(bytes.subarray(durable.length));
+      // A cut may have reached the disk or not.
+      const base = bytes.length < durable.length && named() ? bytes : durable;
+      file.bytes = file.durable = Buffer.concat([base, tail]);
       file.named = true;
     }
   }
@@ -110,8 +133,7 @@ export class FakeDisk implements Disk {
     this.files.set(path, { bytes, durable: bytes, named: true });
   }
 
-  #opened(path: string, file: FakeFile): DiskFile {
-    const life = this.#life;
+  #opened(path: string, file: FakeFile, life: number): DiskFile {
     const enter = (call: DiskCall): Promise<void> => this.#enter(call, path, life);
     return {
       size: async () => {
@@ -148,7 +170,7 @@ export class FakeDisk implements Disk {
     };
   }
 
-  async #enter(call: DiskCall, name: string, life = this.#life): Promise<void> {
+  async #enter(call: DiskCall, name: string, life: number): Promise<void> {
     this.calls.push({ call, name: basename(name) });
     await this.wait(call, basename(name));
     if (life !== this.#life) throw systemError('EIO', 'the machine went down');
