@@ -1,4 +1,5 @@
-import { existsSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { loadConfig, type Config } from '../../sidecar/config.js';
@@ -32,6 +33,13 @@ function configure(environment: Readonly<Record<string, string>>): Config {
   });
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
   return loaded.config;
+}
+
+/** An empty folder. Teardowns run last in, first out: by the time it is removed its spool is closed. */
+function folder(t: Test): string {
+  const dir = mkdtempSync(join(tmpdir(), 'ra-delivering-'));
+  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
 }
 
 /** The spool and its delivery as the sidecar has them, in `dir`. Closed with the test. */
@@ -70,7 +78,8 @@ async function arrived(sink: UsageSink, ...ids: readonly string[]): Promise<void
 
 t.test('what is billed arrives, and a restart goes on behind it', async (t) => {
   const sink = await UsageSink.start(t);
-  const dir = t.testdir({ secret: `${SECRET}\n` });
+  const dir = folder(t);
+  writeFileSync(join(dir, 'secret'), `${SECRET}\n`);
   const environment = { RA_DELIVERY_URL: sink.url, RA_DELIVERY_SECRET_FILE: join(dir, 'secret') };
   const first = await open(t, dir, environment);
   await first.bill('a', 'b');
@@ -96,7 +105,7 @@ t.test('what is billed arrives, and a restart goes on behind it', async (t) => {
 
 t.test('a crash between the answer and the cursor sends the same events again', async (t) => {
   const sink = await UsageSink.start(t);
-  const dir = t.testdir();
+  const dir = folder(t);
   const first = await open(t, dir, { RA_DELIVERY_URL: sink.url });
   await first.bill('a', 'b');
   await arrived(sink, 'a', 'b');
@@ -117,7 +126,7 @@ t.test('a crash between the answer and the cursor sends the same events again', 
 
 t.test('a sink that is down at the start is waited for', async (t) => {
   const port = await deadPort();
-  const world = await open(t, t.testdir(), { RA_DELIVERY_URL: `http://127.0.0.1:${port}/usage` });
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: `http://127.0.0.1:${port}/usage` });
   await world.bill('a');
   t.match(await world.log.seen('usage delivery waits'), { reason: 'ECONNREFUSED' });
   t.ok((await world.metric('usage_backlog_bytes')) > 0);
@@ -142,7 +151,7 @@ t.test('a sink that fails in every way gets it in the end', async (t) => {
     if (fail) fail(request);
     else request.response.writeHead(202).end();
   };
-  const world = await open(t, t.testdir(), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_TIMEOUT_MS: '100' });
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_TIMEOUT_MS: '100' });
   await world.bill('a');
   await world.log.seen('usage delivery resumed');
   t.strictSame(sink.ids, new Array(7).fill(['a']));
@@ -159,7 +168,7 @@ t.test('Retry-After is waited for', async (t) => {
     if (times.length === 1) response.writeHead(503, { 'retry-after': '1' }).end();
     else response.writeHead(204).end();
   };
-  const world = await open(t, t.testdir(), { RA_DELIVERY_URL: sink.url });
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url });
   await world.bill('a');
   t.match(await world.log.seen('usage delivery waits'), { reason: 'status 503', retryAfterMs: 1000 });
   await sink.came(2);
@@ -172,7 +181,7 @@ t.test('the one event that the sink refuses is a dead letter, and the rest arriv
   sink.answer = ({ body, response }) => {
     response.writeHead(body.includes('"bad"') ? 400 : 204).end('because of <secret reasons>');
   };
-  const world = await open(t, t.testdir(), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_MAX_AGE_MS: '60000' });
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_MAX_AGE_MS: '60000' });
   await world.bill('a', 'b', 'bad', 'c');
   await world.stop();
   const taken = sink.ids.filter((batch) => !batch.includes('bad')).flat();
@@ -188,7 +197,7 @@ t.test('the one event that the sink refuses is a dead letter, and the rest arriv
 t.test('a stop does not wait for a sink that hangs longer than its bound', async (t) => {
   const sink = await UsageSink.start(t);
   sink.answer = () => undefined;
-  const world = await open(t, t.testdir(), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
   await world.bill('a');
   await sink.came(1);
   await Promise.all([world.stop(), world.stop()]);
@@ -197,7 +206,7 @@ t.test('a stop does not wait for a sink that hangs longer than its bound', async
 
 t.test('delivered segments are deleted', async (t) => {
   const sink = await UsageSink.start(t);
-  const world = await open(t, t.testdir(), { RA_DELIVERY_URL: sink.url, RA_USAGE_SEGMENT_BYTES: '1024' });
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_USAGE_SEGMENT_BYTES: '1024' });
   const ids = Array.from({ length: 30 }, (_, i) => `n${i}`);
   await world.bill(...ids);
   await arrived(sink, ...ids);
@@ -207,7 +216,7 @@ t.test('delivered segments are deleted', async (t) => {
 });
 
 t.test('without a sink segments are kept, as long as the retention says', async (t) => {
-  const dir = t.testdir();
+  const dir = folder(t);
   const small = { RA_USAGE_SEGMENT_BYTES: '1024' };
   const first = await open(t, dir, small);
   await first.bill(...Array.from({ length: 30 }, (_, i) => `n${i}`));
@@ -235,7 +244,7 @@ t.test('without a sink segments are kept, as long as the retention says', async 
 });
 
 t.test('a start that cannot read its secret says so and lets go of the spool', async (t) => {
-  const dir = t.testdir();
+  const dir = folder(t);
   const environment = { RA_DELIVERY_URL: 'http://127.0.0.1:9/', RA_DELIVERY_SECRET_FILE: join(dir, 'none') };
   await t.rejects(open(t, dir, environment), { message: /^delivery\.secretFile cannot be read: ENOENT/ });
   const world = await open(t, dir, {});
