@@ -1,5 +1,6 @@
 import type { UsageRecord } from '../../sidecar/ledger.js';
-import { Delivery, type DeliveryLimits } from '../../sidecar/usage/delivery/delivery.js';
+import { Delivery } from '../../sidecar/usage/delivery/delivery.js';
+import type { DeliveryLimits } from '../../sidecar/usage/delivery/delivery-options.js';
 import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
 import type { CursorStore } from '../../sidecar/usage/delivery/cursor.js';
 import type { DeadLetter, DeadLetters } from '../../sidecar/usage/delivery/dead-letters.js';

@@ -9,53 +9,13 @@
  * flight at a time, which keeps the order of the spool, and with it that of each account.
  */
 import { Backoff } from '../../backoff.js';
-import type { Clock } from '../../clock.js';
-import type { Log } from '../../telemetry/logger.js';
 import { comparePositions, START, type Position } from '../segments.js';
-import { nextBatch, type Batch, type BatchLimits } from './batch.js';
+import { nextBatch, type Batch } from './batch.js';
 import type { UsageEvent } from './cloud-event.js';
-import type { CursorStore } from './cursor.js';
-import type { DeadLetters } from './dead-letters.js';
+import type { DeliveryOptions } from './delivery-options.js';
 import { settle } from './settle.js';
-import type { DeliverySink } from './sink.js';
-import type { UsageSource } from './source.js';
 
-export interface DeliveryLimits extends BatchLimits {
-  /** From the first event that waits to its being sent, ms; sooner when the backlog fills a batch. */
-  readonly maxAgeMs: number;
-  /** Waits after a failure, doubling from the first to the longest, ms. */
-  readonly backoffMinMs: number;
-  readonly backoffMaxMs: number;
-  /** What stop() leaves for the events that wait, ms. */
-  readonly stopMs: number;
-}
-
-/** Told what happens, for the metrics. */
-export interface DeliveryEvents {
-  delivered(events: number): void;
-  refused(events: number): void;
-  retried(): void;
-}
-
-export interface DeliveryOptions {
-  readonly clock: Clock;
-  /** Milliseconds since 1970. */
-  readonly date: () => number;
-  /** Numbers from 0 to 1. */
-  readonly random: () => number;
-  readonly source: UsageSource;
-  readonly sink: DeliverySink;
-  readonly cursor: CursorStore;
-  readonly deadLetters: DeadLetters;
-  /** What others still read of the spool: nothing from here on is pruned. */
-  readonly keepFrom: () => Position;
-  /** `source` of the events. */
-  readonly eventSource: string;
-  readonly limits: DeliveryLimits;
-  readonly log: Log;
-  readonly events: DeliveryEvents;
-}
-
+/** Delivers one spool to one sink, from start() to stop(). */
 export class Delivery {
   readonly #options: DeliveryOptions;
   readonly #backoff: Backoff;
