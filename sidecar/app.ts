@@ -5,6 +5,7 @@ import type { Identity } from './access/identity.js';
 import { openBilling } from './billing.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
+import { openUsage } from './delivering.js';
 import { admission } from './handlers/admission.js';
 import { chat } from './handlers/chat.js';
 import { checkAnswers } from './handlers/checked-exchange.js';
@@ -19,7 +20,7 @@ import { InFlight } from './in-flight.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
 import { openApiDocument } from './reference/openapi.js';
-import { openSpool, spoolReader } from './spooling.js';
+import { spoolReader } from './spooling.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
 import { DurableSpool } from './usage/durable-spool.js';
@@ -66,7 +67,7 @@ export async function startApp(
   const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
   const { spool, closeSpool } = spoolStandIn
     ? { spool: spoolStandIn, closeSpool: () => Promise.resolve() }
-    : await openSpool(config, registry.spool, log).catch(async (error: unknown) => {
+    : await openUsage(config, registry, log, () => billing.keepFrom()).catch(async (error: unknown) => {
         await billing.close();
         throw error;
       });

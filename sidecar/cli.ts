@@ -1,7 +1,9 @@
 #!/usr/bin/env node
 import { serve } from './commands/serve.js';
+import { usageExport } from './commands/usage-export.js';
 import { usage } from './commands/usage.js';
 import { loadConfig, type Loaded } from './config.js';
+import { spoolDir } from './spooling.js';
 import { openLog, type Log } from './telemetry/logger.js';
 
 /** Exit codes: a start that the configuration or the machine prevents, and a wrong command line. */
@@ -11,6 +13,7 @@ const HELP = `usage: ra-sidecar <command>
 
   serve                  run the sidecar until SIGTERM or SIGINT
   usage verify [--json]  look for damage in the usage spool
+  usage export           write what was billed to stdout (--from, --to, --account, --format)
 
 Settings come from the JSON or JSONC file that RA_CONFIG names and from RA_ variables; docs/config.md lists them.
 `;
@@ -22,8 +25,15 @@ type Settings = Extract<Loaded, { readonly kind: 'config' }>;
 
 const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
   ['serve', serveCommand],
-  ['usage', (args, { config }) => usage(args, config, (text) => process.stdout.write(text))],
+  ['usage', usageCommand],
 ]);
+
+function usageCommand(args: readonly string[], { config }: Settings): Promise<number> {
+  const [command, ...options] = args;
+  return command === 'export'
+    ? usageExport(options, spoolDir(config), { out: process.stdout, complain: (line) => process.stderr.write(line) })
+    : usage(args, config, (text) => process.stdout.write(text));
+}
 
 function serveCommand(args: readonly string[], { config, hints }: Settings, log: Log): Promise<number> {
   if (args.length > 0) {

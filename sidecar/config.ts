@@ -110,6 +110,10 @@ function resolved(config: Unresolved): Config {
     keys: { file: config.keys.file === undefined ? join(dataDir, 'keys.json') : resolve(config.keys.file) },
     pricing: absolute(config.pricing),
     credit: absolute(config.credit),
+    delivery: {
+      ...config.delivery,
+      ...(config.delivery.secretFile !== undefined && { secretFile: resolve(config.delivery.secretFile) }),
+    },
     models: config.models.map((model) => ({
       ...model,
       file: model.file === 'embedded' ? model.file : resolve(model.file),

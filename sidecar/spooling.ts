@@ -14,11 +14,12 @@ export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {
   return join(dataDir, 'usage');
 }
 
-/** Opens the spool. Rejects with one clear line when another sidecar writes it, or it cannot be read or written. */
+/** Opens the spool. `durable`: told whenever more of it is. Rejects with one clear line when another sidecar writes it, or it cannot be read or written. */
 export async function openSpool(
   config: Config,
   metrics: SpoolMetrics,
   log: Log,
+  durable: () => void = () => undefined,
 ): Promise<{
   readonly spool: DurableSpool;
   /** Writes what is left, within its bound, and lets go of the spool. Idempotent. */
@@ -27,7 +28,7 @@ export async function openSpool(
   const dir = spoolDir(config);
   const opened = await DurableSpool.open(dir, config.usage, {
     clock: systemClock,
-    hooks: hooks(metrics, log),
+    hooks: hooks(metrics, log, durable),
   }).catch((error: unknown) => {
     const { code = 'unknown error' } = error as NodeJS.ErrnoException;
     throw new Error(`the usage spool ${dir} cannot be opened: ${code}`, { cause: error });
@@ -65,10 +66,13 @@ export function spoolReader(config: Config, spool: DurableSpool): SpoolReader {
   };
 }
 
-function hooks(metrics: SpoolMetrics, log: Log): SpoolHooks {
+function hooks(metrics: SpoolMetrics, log: Log, durable: () => void): SpoolHooks {
   return {
     recorded: (kind) => metrics.recorded(kind),
-    synced: (ms) => metrics.synced(ms),
+    synced: (ms) => {
+      metrics.synced(ms);
+      durable();
+    },
     failed: (fault) => {
       metrics.failed();
       log.error('usage spool failed', { fault });

@@ -1,6 +1,7 @@
 import type { Config } from '../config.js';
 import { spoolDir } from '../spooling.js';
 import { lockOwner } from '../usage/lock.js';
+import { EXPORT_HELP } from './usage-export.js';
 import { verify, type Finding, type Verified } from '../usage/verify.js';
 
 const HELP = `usage: ra-sidecar usage verify [--json]
@@ -16,7 +17,7 @@ export async function usage(args: readonly string[], config: Config, print: (tex
   const [command, ...options] = args;
   const json = options.includes('--json');
   if (command !== 'verify' || options.some((option) => option !== '--json')) {
-    print(HELP);
+    print(`${HELP}\n${EXPORT_HELP}`);
     return EXIT.usage;
   }
   const dir = spoolDir(config);

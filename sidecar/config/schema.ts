@@ -3,6 +3,7 @@
  * the schema cannot say (one setting against another) is in checks.ts; how paths, variables and messages are made from
  * it, in settings.ts. A part of the house with many settings has its section in a file of its own.
  */
+import { deliverySchema } from './delivery-schema.js';
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
 import { creditSchema, pricingSchema } from './credit-schema.js';
 import { modelSchema } from './model-schema.js';
@@ -110,6 +111,7 @@ export const configSchema: SettingSchema = section({
   }),
   pricing: pricingSchema,
   credit: creditSchema,
+  delivery: deliverySchema,
   usage: usageSchema,
   drain: section({
     timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),

@@ -45,6 +45,7 @@ export interface Config {
     readonly snapshotCloses: number;
     readonly onLostBalances: 'refuse' | 'begin';
   };
+  readonly delivery: DeliveryConfig;
   /** How long running requests may go on after SIGTERM. */
   /** The spool of usage records. */
   readonly usage: {
@@ -84,6 +85,24 @@ export interface Config {
     readonly validateAnswers: boolean;
   };
   readonly log: { readonly level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent' };
+}
+
+/** Where usage goes; without `url` it stays in the spool, as long as the retention says. */
+export interface DeliveryConfig {
+  readonly url?: string;
+  readonly secretFile?: string;
+  readonly source: string;
+  readonly maxEvents: number;
+  readonly maxBytes: number;
+  readonly maxAgeMs: number;
+  readonly timeoutMs: number;
+  readonly backoffMinMs: number;
+  readonly backoffMaxMs: number;
+  readonly stopMs: number;
+  readonly deadLetterBytes: number;
+  /** 0: for ever. */
+  readonly retentionDays: number;
+  readonly retentionBytes: number;
 }
 
 export interface ModelConfig {

@@ -5,6 +5,7 @@
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ErrorCode } from '../errors.js';
+import { DeliveryMetrics } from './delivery-metrics.js';
 import { QueueMetrics, WAIT_SECONDS, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
 import { CreditMetrics } from './credit-metrics.js';
 import { SpoolMetrics } from './spool-metrics.js';
@@ -32,6 +33,8 @@ const DURATION_SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 export class Metrics {
   readonly #registry = new Registry();
   readonly #queues: QueueMetrics;
+  /** Of the usage that leaves for its sink. */
+  readonly delivery = new DeliveryMetrics(this.#registry, PREFIX);
   /** What the usage spool tells. */
   readonly spool: SpoolMetrics;
   /** What prepaid credit tells. */
@@ -144,6 +147,7 @@ export class Metrics {
   /** The page, in Prometheus' text format. */
   async render(): Promise<{ readonly contentType: string; readonly text: string }> {
     this.#queues.read();
+    this.delivery.read();
     this.spool.read();
     this.#buffered.set(this.#readBuffered?.() ?? 0);
     this.credit.read();

@@ -27,6 +27,19 @@ t.test('nothing set: every default', async (t) => {
     request: { timeoutMs: 0, trustDeadlineHeader: false },
     decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
+    delivery: {
+      source: '/ra-sidecar',
+      maxEvents: 500,
+      maxBytes: 1 << 20,
+      maxAgeMs: 1000,
+      timeoutMs: 10_000,
+      backoffMinMs: 500,
+      backoffMaxMs: 60_000,
+      stopMs: 5000,
+      deadLetterBytes: 64 << 20,
+      retentionDays: 90,
+      retentionBytes: 2 * 1024 ** 3,
+    },
     usage: {
       segmentBytes: 16 << 20,
       groupMs: 5,
@@ -182,6 +195,11 @@ t.test('what stops the start, in one line', async (t) => {
       'usage.maxBacklogBytes must be at least twice usage.segmentBytes (environment variable RA_USAGE_MAX_BACKLOG_BYTES)',
     ],
     [{ RA_ENGINE_BACKOFF_MIN_MS: '30001' }, 'engine.backoffMaxMs must be at least engine.backoffMinMs'],
+    [{ RA_DELIVERY_BACKOFF_MIN_MS: '60001' }, 'delivery.backoffMaxMs must be at least delivery.backoffMinMs'],
+    ...['https://user:pass@sink.example', 'https://'].map((url): [Record<string, string>, string] => [
+      { RA_DELIVERY_URL: url },
+      'delivery.url must be a URL without a name and password: the secret has a file of its own (environment variable RA_DELIVERY_URL)',
+    ]),
   ];
   for (const [environment, expected] of cases) t.equal(line(environment), `config: ${expected}`);
 });
@@ -195,4 +213,14 @@ t.test('a small decision context is allowed and hinted at', async (t) => {
   const result = loadConfig({ RA_MODELS: small });
   t.match(result, { kind: 'config', hints: [/^models\[0\]\.contextPerSeat is below 8192/] });
   t.match(loadConfig({}), { hints: [] });
+});
+
+t.test('a secret that travels in clear is allowed and hinted at', async (t) => {
+  const hintsFor = (url: string, secretFile?: string): unknown =>
+    loadConfig({ RA_DELIVERY_URL: url, ...(secretFile !== undefined && { RA_DELIVERY_SECRET_FILE: secretFile }) });
+  t.match(hintsFor('http://sink.example/', 'secret'), { hints: [/^delivery\.url is no https/] });
+  for (const url of ['https://sink.example/', 'http://127.0.0.1:9/', 'http://[::1]:9/', 'http://localhost/']) {
+    t.strictSame((hintsFor(url, 'secret') as { hints: unknown }).hints, [], url);
+  }
+  t.match(hintsFor('http://sink.example/'), { hints: [] });
 });

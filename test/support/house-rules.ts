@@ -36,7 +36,7 @@ const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
 
 export const rooms: readonly Room[] = [
   { name: 'errors', path: file('sidecar', 'errors|error-catalogue'), sees: [] },
-  { name: 'clock', path: file('sidecar', 'clock'), sees: [] },
+  { name: 'clock', path: file('sidecar', 'clock|backoff'), sees: [] },
   { name: 'ledger', path: file('sidecar', 'ledger'), sees: [] },
   { name: 'money', path: file('sidecar', 'money'), sees: [] },
   { name: 'contracts', path: folder('sidecar/contracts'), sees: GROUND },
@@ -64,7 +64,7 @@ export const rooms: readonly Room[] = [
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
   {
     name: 'app',
-    path: file('sidecar', 'app|billing|hosting|in-flight|readiness|spooling'),
+    path: file('sidecar', 'app|billing|delivering|hosting|in-flight|readiness|spooling'),
     sees: [...HANDLERS, 'handlers', 'reference'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
@@ -72,7 +72,11 @@ export const rooms: readonly Room[] = [
 
   { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
   { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
-  { name: 'engine/task', path: file('engine', 'decode/decoder|decode/faults|loop/task|loop/plan|loop/held'), sees: ['engine/protocol'] },
+  {
+    name: 'engine/task',
+    path: file('engine', 'decode/decoder|decode/faults|loop/task|loop/plan|loop/held'),
+    sees: ['engine/protocol'],
+  },
   { name: 'engine/file', path: file('engine/load', 'gguf-head|model-file|load-failure'), sees: [] },
   {
     name: 'engine/prompt',
@@ -105,7 +109,7 @@ export const walls: Readonly<Record<string, string>> = {
   'jsonc-parser': file('sidecar', 'config'),
   piscina: file('sidecar/prompts', 'host|worker'),
   pino: file('sidecar/telemetry', 'logger'),
-  'prom-client': file('sidecar/telemetry', 'metrics|credit-metrics|queue-metrics|spool-metrics'),
+  'prom-client': file('sidecar/telemetry', 'metrics|credit-metrics|delivery-metrics|queue-metrics|spool-metrics'),
 };
 
 const OURS = '^(sidecar|engine|bench|test)/';

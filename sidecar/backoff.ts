@@ -1,6 +1,6 @@
 /**
- * Waits between restarts: doubling from `minMs` to `maxMs`, each drawn from the upper half of its step ("equal jitter",
- * M. Brooker, AWS Architecture Blog, 2015), so that the engines of one machine do not all load again at once.
+ * Waits between tries: doubling from `minMs` to `maxMs`, each drawn from the upper half of its step ("equal jitter",
+ * M. Brooker, AWS Architecture Blog, 2015), so that those who failed together do not all try again at once.
  */
 export class Backoff {
   readonly #minMs: number;
