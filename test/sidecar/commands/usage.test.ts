@@ -7,7 +7,7 @@ import { usage } from '../../../sidecar/commands/usage.js';
 import { loadConfig, type Config } from '../../../sidecar/config.js';
 import { DurableSpool } from '../../../sidecar/usage/durable-spool.js';
 import { segmentPath } from '../../../sidecar/usage/segments.js';
-import { systemClock } from '../../../sidecar/clock.js';
+import { FakeClock } from '../../support/fake-clock.js';
 import { OPTIONS } from '../../support/spool-world.js';
 import { usageRecord } from '../../support/usage-records.js';
 
@@ -27,7 +27,11 @@ async function run(args: readonly string[], config: Config): Promise<{ code: num
 
 /** A spool on the real disk with one request in it, open. */
 async function spoolIn(dataDir: string): Promise<DurableSpool> {
-  const opened = await DurableSpool.open(join(dataDir, 'usage'), OPTIONS, { clock: systemClock });
+  const opened = await DurableSpool.open(
+    join(dataDir, 'usage'),
+    { ...OPTIONS, groupRecords: 1 },
+    { clock: new FakeClock() },
+  );
   if (opened.kind === 'held') throw new Error('held');
   const record = usageRecord('a', 'open');
   opened.spool.append(record);
