@@ -1,7 +1,10 @@
 /** The composition root: the one place where parts are wired. */
 import { fileURLToPath } from 'node:url';
+import { FailedKeyLimit } from './access/failed-keys.js';
 import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
+import { RequestLimits } from './access/limits.js';
+import { TokenQuotas } from './access/quotas.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import { admission } from './handlers/admission.js';
@@ -35,6 +38,8 @@ export interface App {
   /** Ports in use. */
   readonly publicPort: number;
   readonly operatorsPort: number;
+  /** What parts that were made outside are counted by. */
+  readonly metrics: Pick<Metrics, 'keysRefused'>;
   /** Resolves once every model takes work; rejects with one clear line when one never will. */
   ready(): Promise<void>;
   /**
@@ -88,13 +93,15 @@ export async function startApp(
     clock: systemClock,
     date: () => new Date(),
     random: Math.random,
-    identity,
+    identity: new FailedKeyLimit(systemClock, identity, config.keys.failuresPerMinute),
     prompts,
     models,
     spool: spool ?? new MeteredSpool((kind) => registry.usageRecorded(kind)),
     metrics: registry,
     log,
     idempotency: new IdempotencyKeys(systemClock, config.idempotency),
+    keyLimits: new RequestLimits(systemClock, config.limits),
+    quotas: new TokenQuotas(() => new Date()),
     limits: {
       chatBytes: config.bodies.chatBytes,
       keepAliveMs: config.stream.keepAliveMs,
@@ -163,6 +170,7 @@ export async function startApp(
     return {
       publicPort: publicAt.port,
       operatorsPort: operatorsAt.port,
+      metrics: registry,
       ready: () => readiness.all(),
       drain: () => {
         draining = true;

@@ -1,45 +1,74 @@
 #!/usr/bin/env node
+import { keys, KEYS_HELP } from './commands/keys.js';
 import { serve } from './commands/serve.js';
-import { loadConfig } from './config.js';
+import { loadConfig, type Config } from './config.js';
 import { openLog } from './telemetry/logger.js';
 
 /** Exit codes: a start that the configuration or the machine prevents, and a wrong command line. */
 const EXIT = { failed: 1, usage: 2 } as const;
 
 const HELP = `usage: ra-sidecar serve
+       ra-sidecar keys create|list|revoke|rotate
 
   serve    run the sidecar until SIGTERM or SIGINT
+  keys     the keys that callers have; --help says more
 
 Settings come from the JSON or JSONC file that RA_CONFIG names and from RA_ variables; docs/config.md lists them.
 `;
 
+type Command = (config: Config, args: readonly string[], hints: readonly string[]) => Promise<number>;
+
+/** By name: what runs, what its `--help` prints, and whether it takes arguments. */
+const COMMANDS: ReadonlyMap<
+  string | undefined,
+  { readonly run: Command; readonly help: string; readonly bare?: true }
+> = new Map([
+  ['serve', { run: runServe, help: HELP, bare: true }],
+  ['keys', { run: (config, args) => keys(config, args, { out, say }), help: KEYS_HELP }],
+] as const);
+
 async function main(args: readonly string[]): Promise<number> {
-  const [command, ...rest] = args;
-  if (command === '--help' || command === '-h') {
-    process.stdout.write(HELP);
+  const [name, ...rest] = args;
+  const command = COMMANDS.get(name);
+  if (args.some((argument) => argument === '--help' || argument === '-h')) {
+    out(command?.help ?? HELP);
     return 0;
   }
-  if (command !== 'serve' || rest.length > 0) {
-    process.stderr.write(HELP);
+  if (!command || (command.bare && rest.length > 0)) {
+    say(HELP);
     return EXIT.usage;
   }
   const loaded = loadConfig();
   if (loaded.kind === 'invalid') {
-    process.stderr.write(`${loaded.line}\n`);
+    say(`${loaded.line}\n`);
     return EXIT.failed;
   }
-  const logging = openLog(loaded.config.log.level);
+  try {
+    return await command.run(loaded.config, rest, loaded.hints);
+  } catch (error) {
+    say(`ra-sidecar: ${error instanceof Error ? error.message : 'failed'}\n`);
+    return EXIT.failed;
+  }
+}
+
+async function runServe(config: Config, _args: readonly string[], hints: readonly string[]): Promise<number> {
+  const logging = openLog(config.log.level);
   const { log } = logging;
-  for (const reason of loaded.hints) log.warn('config', { reason });
+  for (const reason of hints) log.warn('config', { reason });
   try {
     // Lines for people go to stderr: stdout is the log, one JSON object a line.
-    return await serve(loaded.config, log, (line) => process.stderr.write(`${line}\n`));
-  } catch (error) {
-    process.stderr.write(`ra-sidecar: ${error instanceof Error ? error.message : 'could not start'}\n`);
-    return EXIT.failed;
+    return await serve(config, log, (line) => say(`${line}\n`));
   } finally {
     logging.flush();
   }
+}
+
+function out(text: string): void {
+  process.stdout.write(text);
+}
+
+function say(text: string): void {
+  process.stderr.write(text);
 }
 
 process.exit(await main(process.argv.slice(2)));

@@ -3,6 +3,7 @@
  * the schema cannot say (one setting against another) is in checks.ts; how paths, variables and messages are made from
  * it, in settings.ts. A part of the house with many settings has its section in a file of its own.
  */
+import { keysSection, limitsSection } from './keys-schema.js';
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
 import { modelSchema } from './model-schema.js';
 
@@ -25,9 +26,8 @@ export const configSchema: SettingSchema = section({
     pattern: '^[a-z0-9][a-z0-9_-]*$',
   }),
   dataDir: text('Folder of keys, the embedded model and other state, from the working directory.', { default: '.ra' }),
-  keys: section({
-    file: text('The keys file, from the working directory.', { defaultText: '`keys.json` in `dataDir`' }),
-  }),
+  keys: keysSection,
+  limits: limitsSection,
   models: {
     type: 'array',
     description: 'The models that are served, each by an engine process of its own.',

@@ -48,6 +48,7 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
     writer?.close();
     arrival.release();
     arrival.claim.release();
+    visit.abandoned();
   }
 }
 

@@ -38,6 +38,7 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
   } finally {
     arrival.release();
     arrival.claim.release();
+    visit.abandoned();
   }
 }
 

@@ -50,6 +50,7 @@ export class Metrics {
     'state',
   ]);
   readonly #promptRestarts = this.#counter('prompt_host_restarts_total', 'Prompt hosts started again.');
+  readonly #keysRefused = this.#counter('keys_reload_failures_total', 'Keys files that could not be taken.');
   readonly #usage = this.#counter('usage_records_total', 'Usage records, by kind.', ['kind']);
   readonly #streams = this.#gauge('streams_running', 'Event streams open.');
 
@@ -105,6 +106,11 @@ export class Metrics {
 
   promptHostRestarted(): void {
     this.#promptRestarts.inc();
+  }
+
+  /** A changed keys file was bad or gone; the keys before it hold on. */
+  keysRefused(): void {
+    this.#keysRefused.inc();
   }
 
   usageRecorded(kind: UsageRecord['kind']): void {

@@ -29,7 +29,7 @@ t.test('a good key names its account, models and weight', async (t) => {
     keyId: 'k1',
     environment: 'development',
     models: 'all',
-    limits,
+    limits: { decisions: limits },
     weight: 4,
   });
   t.match(await ask({ weight: 16 }), { weight: 16 });

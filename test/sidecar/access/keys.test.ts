@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import t from 'tap';
 import { KeyFileError, readKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
-import { createKey, hashKey, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
+import { hashKey } from '../../../sidecar/access/key-index.js';
+import { createKey, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
 import { makeKey, sends } from '../../support/keys.js';
 
 t.test('the development key works, only its hash is stored, and for its owner alone', async (t) => {
