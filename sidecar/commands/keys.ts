@@ -40,8 +40,11 @@ export interface Output {
   say(text: string): void;
 }
 
+/** What of the configuration this command needs. */
+type Settings = Pick<Config, 'keys' | 'environment'>;
+
 /** Runs `keys` with these arguments. Resolves with the exit code: 0, 1 not done, 2 a wrong command line. */
-export async function keys(config: Config, args: readonly string[], output: Output): Promise<number> {
+export async function keys(config: Settings, args: readonly string[], output: Output): Promise<number> {
   try {
     return await run(config, args, output);
   } catch (error) {
@@ -57,7 +60,7 @@ function isUsage(error: unknown): error is Error {
   return error instanceof UsageError || code.startsWith('ERR_PARSE_ARGS_');
 }
 
-async function run(config: Config, [action, ...rest]: readonly string[], output: Output): Promise<number> {
+async function run(config: Settings, [action, ...rest]: readonly string[], output: Output): Promise<number> {
   const store = new KeyStore(config.keys.file);
   switch (action) {
     case 'create': {
