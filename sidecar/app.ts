@@ -1,8 +1,11 @@
 /** The composition root: the one place where parts are wired. */
 import { fileURLToPath } from 'node:url';
+import { FailedKeyLimit } from './access/failed-keys.js';
 import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
 import { openBilling } from './billing.js';
+import { RequestLimits } from './access/limits.js';
+import { TokenQuotas } from './access/quotas.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import { openUsage } from './delivering.js';
@@ -39,6 +42,8 @@ export interface App {
   /** Ports in use. */
   readonly publicPort: number;
   readonly operatorsPort: number;
+  /** What parts that were made outside are counted by. */
+  readonly metrics: Pick<Metrics, 'keysRefused'>;
   /** Resolves once every model takes work; rejects with one clear line when one never will. */
   ready(): Promise<void>;
   /**
@@ -100,7 +105,7 @@ export async function startApp(
     clock: systemClock,
     date: () => new Date(),
     random: Math.random,
-    identity,
+    identity: new FailedKeyLimit(systemClock, identity, config.keys.failuresPerMinute),
     prompts,
     models,
     spool,
@@ -109,6 +114,8 @@ export async function startApp(
     metrics: registry,
     log,
     idempotency: new IdempotencyKeys(systemClock, config.idempotency),
+    keyLimits: new RequestLimits(systemClock, config.limits),
+    quotas: new TokenQuotas(() => new Date()),
     limits: {
       chatBytes: config.bodies.chatBytes,
       keepAliveMs: config.stream.keepAliveMs,
@@ -184,6 +191,7 @@ export async function startApp(
     return {
       publicPort: publicAt.port,
       operatorsPort: operatorsAt.port,
+      metrics: registry,
       ready: () => readiness.all(),
       drain: () => {
         draining = true;

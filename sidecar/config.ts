@@ -17,7 +17,7 @@ export type Loaded =
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /** What `dataDir` alone decides is still open when the schema has had its say. */
-type Unresolved = Omit<Config, 'keys'> & { readonly keys: { readonly file?: string } };
+type Unresolved = Omit<Config, 'keys'> & { readonly keys: Omit<Config['keys'], 'file'> & { readonly file?: string } };
 
 /** Names the JSON or JSONC file. Every other `RA_` variable is a setting. */
 const FILE_VARIABLE = 'RA_CONFIG';
@@ -107,7 +107,10 @@ function resolved(config: Unresolved): Config {
   return {
     ...config,
     dataDir,
-    keys: { file: config.keys.file === undefined ? join(dataDir, 'keys.json') : resolve(config.keys.file) },
+    keys: {
+      ...config.keys,
+      file: config.keys.file === undefined ? join(dataDir, 'keys.json') : resolve(config.keys.file),
+    },
     pricing: absolute(config.pricing),
     credit: absolute(config.credit),
     delivery: {

@@ -135,7 +135,8 @@ export const CATALOGUE = {
     status: 429,
     type: 'rate_limit_error',
     retryable: true,
-    meaning: 'The key has too many requests in flight, or sent too many within a minute.',
+    meaning:
+      'The key has too many requests in flight, or sent too many within a minute; or too many keys from the same address failed, and so did this one.',
     advice: 'Wait as long as Retry-After says; send fewer at once.',
   },
   quota_exceeded: {

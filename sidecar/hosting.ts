@@ -120,7 +120,7 @@ function host(
   memory: { readonly gate: StartGate; readonly mappedElsewhere: () => number } | undefined,
   { registry, readiness, log }: Listeners,
 ): Hosted {
-  const { id, kind, file, ownedBy, load, idleUnloadMs, ...sizes } = model;
+  const { id, kind, file, ownedBy, cohort, load, idleUnloadMs, ...sizes } = model;
   const { seats } = sizes;
   const lazy = load === 'lazy';
   const queue = createFairQueue({
@@ -169,5 +169,6 @@ function host(
     },
   });
   registry.watchEngine(id, () => engine.state);
-  return { id, kind, ownedBy, created: Math.floor(Date.now() / 1000), queue, engine, file, settled };
+  const gate = cohort === undefined ? {} : { cohort };
+  return { id, kind, ownedBy, ...gate, created: Math.floor(Date.now() / 1000), queue, engine, file, settled };
 }

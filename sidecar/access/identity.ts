@@ -1,5 +1,6 @@
 import type { Route } from '../contracts/requests.js';
 import type { ErrorCode } from '../errors.js';
+import type { KeyLimits } from './limits.js';
 
 /** What of a request says who is calling. Values are secrets: never logged. */
 export interface Credentials {
@@ -11,14 +12,6 @@ export interface Credentials {
 
 /** Which model ids a key may call: a list, or everything that is hosted. */
 export type ModelSet = 'all' | ReadonlySet<string>;
-
-/** Per-key request limits. */
-export interface Limits {
-  /** Requests in flight at once. */
-  readonly inFlight: number;
-  /** Requests in any 60 seconds. */
-  readonly perMinute: number;
-}
 
 /** Service classes and their shares of the seats: weights, so that none of them starves another. */
 export const CLASS_WEIGHTS = { interactive: 16, standard: 4, batch: 1 } as const;
@@ -39,10 +32,15 @@ export interface Caller {
   readonly models: ModelSet;
   /** Routes that the key may call; absent: all. */
   readonly routes?: ReadonlySet<Route>;
-  readonly limits?: Limits;
+  /** The cohort whose gated models it may call; absent: those that are open to all. */
+  readonly cohort?: string;
+  /** Its own limits over the configured ones. */
+  readonly limits?: KeyLimits;
+  /** Prompt and completion tokens from one midnight UTC to the next; absent: no quota. */
+  readonly tokensPerDay?: number;
   /** Share of the account's class in the seat queue: 16, 4 or 1. */
   readonly weight: number;
-  /** A gateway vouches for it, and has seen to limits and credit; the deadline that it names counts. */
+  /** A gateway vouches for it, and has seen to limits, cohorts and credit; the deadline that it names counts. */
   readonly vouched?: true;
 }
 
@@ -60,6 +58,11 @@ export interface Identity {
 /** Whether `models` names `id`. */
 export function mayCall(models: ModelSet, id: string): boolean {
   return models === 'all' || models.has(id);
+}
+
+/** Whether a model that is gated for `cohort`, or open to all, is open to this caller. */
+export function inCohort(caller: Caller, cohort: string | undefined): boolean {
+  return cohort === undefined || caller.vouched === true || caller.cohort === cohort;
 }
 
 /** Whether the caller's key is entitled to `route`. */

@@ -1,8 +1,7 @@
-import { createHmac, randomBytes } from 'node:crypto';
 import type { ErrorCode } from '../errors.js';
 import { CLASS_WEIGHTS, type Caller, type Credentials, type Denied, type Identity, type ModelSet } from './identity.js';
-import type { KeyFile, StoredKey } from './key-file.js';
-import { hashKey } from './keys.js';
+import { limitsOf, type KeyFile, type StoredKey } from './key-file-schema.js';
+import { KeyIndex } from './key-index.js';
 
 /** `Bearer`, one or more spaces, and the key: visible ASCII, with a bound so that hashing costs nothing. */
 const BEARER = /^bearer +([\x21-\x7e]{1,256})$/i;
@@ -18,23 +17,22 @@ interface Entry {
 
 /** Callers by the keys of a file, read once. */
 export class KeyFileIdentity implements Identity {
-  readonly #entries: ReadonlyMap<string, Entry>;
+  readonly #entries: KeyIndex<Entry>;
   readonly #now: () => number;
-  /**
-   * Entries are found by an HMAC under this secret of the process, so that the time a lookup takes says nothing about
-   * the stored hashes, however well a guess is chosen.
-   */
-  readonly #secret = randomBytes(32);
 
   /** `environment`: whose entitlements apply. `now`: wall-clock time, epoch ms. */
   constructor(file: KeyFile, environment: string, now: () => number = Date.now) {
     this.#now = now;
-    this.#entries = new Map(file.keys.map((key) => [this.#index(key.hash), entryOf(key, file, environment)]));
+    this.#entries = new KeyIndex(file.keys.map((key) => [key.hash, entryOf(key, file, environment)]));
+  }
+
+  /** Credentials that were hashed and looked up so far: one for each that was resolved, whatever was in it. */
+  get lookups(): number {
+    return this.#entries.lookups;
   }
 
   resolve(credentials: Credentials): Promise<Caller | Denied> {
-    const key = BEARER.exec(credentials.header('authorization') ?? '')?.[1];
-    const entry = key === undefined ? undefined : this.#entries.get(this.#index(hashKey(key)));
+    const entry = this.#entries.find(BEARER.exec(credentials.header('authorization') ?? '')?.[1]);
     return Promise.resolve(entry ? this.#judge(entry) : denied('invalid_api_key'));
   }
 
@@ -44,10 +42,6 @@ export class KeyFileIdentity implements Identity {
     if (!caller) return denied('unattributed_key');
     return frozen ? denied('account_frozen') : caller;
   }
-
-  #index(hash: string): string {
-    return createHmac('sha256', this.#secret).update(hash).digest('base64');
-  }
 }
 
 function entryOf(key: StoredKey, file: KeyFile, environment: string): Entry {
@@ -55,10 +49,14 @@ function entryOf(key: StoredKey, file: KeyFile, environment: string): Entry {
   return {
     key,
     caller: account === undefined ? undefined : callerOf(key, account, environment),
-    frozen:
-      account !== undefined && Object.hasOwn(file.accounts ?? {}, account) && file.accounts?.[account]?.frozen === true,
+    frozen: isFrozen(file, account),
     expiresAt: expires === undefined ? Infinity : Date.parse(expires),
   };
+}
+
+/** Whether the file says that `account` is frozen. */
+export function isFrozen({ accounts = {} }: KeyFile, account: string | undefined): boolean {
+  return account !== undefined && Object.hasOwn(accounts, account) && accounts[account]?.frozen === true;
 }
 
 function callerOf(key: StoredKey, account: string, environment: string): Caller {
@@ -70,8 +68,10 @@ function callerOf(key: StoredKey, account: string, environment: string): Caller 
     keyId: key.id,
     environment,
     models,
-    ...(entitlement?.routes ? { routes: new Set(entitlement.routes) } : {}),
-    ...(key.limits ? { limits: key.limits } : {}),
+    ...(entitlement?.routes && { routes: new Set(entitlement.routes) }),
+    ...(entitlement?.cohort !== undefined && { cohort: entitlement.cohort }),
+    ...(key.limits && { limits: limitsOf(key.limits) }),
+    ...(entitlement?.tokensPerDay !== undefined && { tokensPerDay: entitlement.tokensPerDay }),
     weight: key.weight ?? CLASS_WEIGHTS[key.class ?? 'standard'],
   });
 }

@@ -1,16 +1,18 @@
-import { createHash, randomBytes } from 'node:crypto';
-import { readKeyFile, writeKeyFile, type StoredKey } from './key-file.js';
+/** What is done to the keys of a file: made, renewed, revoked, rotated. Each reads, changes and replaces it under a lock. */
+import { randomBytes } from 'node:crypto';
+import { withLock } from './file-lock.js';
+import { readKeyFile, writeKeyFile } from './key-file.js';
+import type { KeyFile, StoredKey } from './key-file-schema.js';
+import { hashKey } from './key-index.js';
 
 /** Random bytes in a key: 43 characters of base64url. */
 const KEY_BYTES = 32;
 
+/** What keys that people are given begin with. */
+const PREFIX = 'ra-key-';
+
 /** The account of the key that a developer is given at the start. */
 const DEVELOPMENT_ACCOUNT = 'development';
-
-/** What the keys file holds of a key: SHA-256, hex. */
-export function hashKey(key: string): string {
-  return createHash('sha256').update(key).digest('hex');
-}
 
 /** A fresh key, for example `ra-dev-` and 43 characters, and the two fields of its entry that depend on it. */
 export function createKey(prefix: string): { readonly key: string; readonly stored: Pick<StoredKey, 'id' | 'hash'> } {
@@ -18,29 +20,115 @@ export function createKey(prefix: string): { readonly key: string; readonly stor
   return { key, stored: { id: `key_${randomBytes(9).toString('base64url')}`, hash: hashKey(key) } };
 }
 
-/**
- * Gives the developer of this machine a key that may call everything in `environment`. Only its hash is stored, so it
- * cannot be shown again: each start replaces the one that the start before had made. Other keys are left alone.
- *
- * For a sidecar in the development environment that only this machine can reach; the caller sees to that.
- * Throws KeyFileError when the file cannot be used.
- */
-export async function renewDevelopmentKey(file: string, environment: string, now = new Date()): Promise<string> {
-  const { key, stored } = createKey('ra-dev-');
-  const before = await readKeyFile(file);
-  await writeKeyFile(file, {
-    ...before,
-    keys: [
-      ...before.keys.filter(({ development }) => !development),
-      {
-        ...stored,
-        account: DEVELOPMENT_ACCOUNT,
-        created: now.toISOString(),
-        weight: 4,
-        entitlements: { [environment]: { models: 'all' } },
-        development: true,
-      },
-    ],
-  });
-  return key;
+/** A key that was made. It is nowhere else: whoever has this shows it once. */
+export interface NewKey {
+  readonly key: string;
+  readonly id: string;
+}
+
+export interface Revoked {
+  /** `already`: it did not work before. `unknown`: there is no such key. */
+  readonly kind: 'done' | 'already' | 'unknown';
+}
+
+export type Rotated =
+  | ({ readonly kind: 'done' } & NewKey)
+  /** `revoked`, `expired`: it works no more, so there is nothing to hand on. */
+  | { readonly kind: 'unknown' | 'revoked' | 'expired' };
+
+/** All changes to one file. Every method throws KeyFileError when the file cannot be used, LockError when it is busy. */
+export class KeyStore {
+  readonly #file: string;
+  readonly #date: () => Date;
+
+  constructor(file: string, date: () => Date = () => new Date()) {
+    this.#file = file;
+    this.#date = date;
+  }
+
+  /** Adds a key with these properties. */
+  async create(properties: Omit<StoredKey, 'id' | 'hash' | 'created'>): Promise<NewKey> {
+    const { key, stored } = createKey(PREFIX);
+    const entry = { ...stored, created: this.#date().toISOString(), ...properties };
+    await this.#change((keys) => ({ keys: [...keys, entry], result: undefined }));
+    return { key, id: stored.id };
+  }
+
+  /** From now on the key works no more. */
+  async revoke(id: string): Promise<Revoked> {
+    return this.#change<Revoked>((keys) => {
+      const old = keys.find((key) => key.id === id);
+      if (!old) return { result: { kind: 'unknown' } };
+      if (old.revoked !== undefined) return { result: { kind: 'already' } };
+      return { keys: replaced(keys, { ...old, revoked: this.#date().toISOString() }), result: { kind: 'done' } };
+    });
+  }
+
+  /**
+   * A new key with all that the old one may, and until the same day. The old one is revoked; with a grace it works for
+   * that long yet, so that callers can change over.
+   */
+  async rotate(id: string, graceMs: number): Promise<Rotated> {
+    const { key, stored } = createKey(PREFIX);
+    const now = this.#date();
+    return this.#change<Rotated>((keys) => {
+      const old = keys.find((entry) => entry.id === id);
+      if (!old) return { result: { kind: 'unknown' } };
+      if (old.revoked !== undefined) return { result: { kind: 'revoked' } };
+      const ends = old.expires === undefined ? Infinity : Date.parse(old.expires);
+      if (ends <= now.getTime()) return { result: { kind: 'expired' } };
+      const until = new Date(Math.min(ends, now.getTime() + graceMs)).toISOString();
+      const last = graceMs > 0 ? { ...old, expires: until } : { ...old, revoked: now.toISOString() };
+      const next = { ...old, ...stored, created: now.toISOString() };
+      return { keys: [...replaced(keys, last), next], result: { kind: 'done', key, id: stored.id } };
+    });
+  }
+
+  /**
+   * Gives the developer of this machine a key that may call everything in `environment`. Only its hash is stored, so it
+   * cannot be shown again: each start replaces the one that the start before had made. Other keys are left alone.
+   *
+   * For a sidecar in the development environment that only this machine can reach; the caller sees to that.
+   */
+  async renewDevelopmentKey(environment: string): Promise<string> {
+    const { key, stored } = createKey('ra-dev-');
+    const entry: StoredKey = {
+      ...stored,
+      account: DEVELOPMENT_ACCOUNT,
+      created: this.#date().toISOString(),
+      weight: 4,
+      entitlements: { [environment]: { models: 'all' } },
+      development: true,
+    };
+    await this.#change((keys) => ({
+      keys: [...keys.filter(({ development }) => !development), entry],
+      result: undefined,
+    }));
+    return key;
+  }
+
+  /** `change` returns the new keys, if there is anything to write. */
+  async #change<T>(change: (keys: readonly StoredKey[]) => Changed<T>): Promise<T> {
+    return withLock(`${this.#file}.lock`, async () => {
+      const before = await readKeyFile(this.#file);
+      const { keys, result } = change(before.keys);
+      if (keys) await writeKeyFile(this.#file, { ...before, keys });
+      return result;
+    });
+  }
+}
+
+interface Changed<T> {
+  /** Absent: nothing is written. */
+  readonly keys?: KeyFile['keys'];
+  readonly result: T;
+}
+
+function replaced(keys: readonly StoredKey[], by: StoredKey): StoredKey[] {
+  return keys.map((key) => (key.id === by.id ? by : key));
+}
+
+/** {@link KeyStore.renewDevelopmentKey} of a file. */
+export function renewDevelopmentKey(file: string, environment: string): Promise<string> {
+  return new KeyStore(file).renewDevelopmentKey(environment);
 }

@@ -1,13 +1,16 @@
-import { readKeyFile } from '../access/key-file.js';
-import { KeyFileIdentity } from '../access/key-identity.js';
+import { WatchedKeys } from '../access/key-file-watch.js';
 import { renewDevelopmentKey } from '../access/keys.js';
 import { startApp, type App } from '../app.js';
+import { systemClock } from '../clock.js';
 import type { Config } from '../config.js';
 import { isLoopback } from '../config/checks.js';
 import type { Log } from '../telemetry/logger.js';
 
 /** Signals that ask for a drain; a second one ends the process at once. */
 const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
+
+/** Reads the keys file again, as services do it by custom. */
+const RELOAD_SIGNAL = 'SIGHUP';
 
 /** Shells' own code for a process that was interrupted. */
 const EXIT_INTERRUPTED = 130;
@@ -20,12 +23,30 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   const { environment, keys, listen } = config;
   const forDevelopers = environment === 'development' && isLoopback(listen.host);
   const key = forDevelopers ? await renewDevelopmentKey(keys.file, environment) : undefined;
-  const app = await startApp(config, new KeyFileIdentity(await readKeyFile(keys.file), environment), log);
-  const stopped = untilStopped(app);
-  const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
-  if (ended !== undefined) return ended;
-  print(welcome(config, app, key));
-  return stopped;
+  let app: App | undefined;
+  const { file } = keys;
+  const identity = await WatchedKeys.open(
+    systemClock,
+    { ...keys, environment },
+    {
+      loaded: (count) => log.info('keys loaded', { file, count }),
+      refused: (reason) => {
+        log.error('keys file refused, the last good keys stay', { file, reason });
+        app?.metrics.keysRefused();
+      },
+    },
+  );
+  process.on(RELOAD_SIGNAL, () => void identity.reload());
+  try {
+    app = await startApp(config, identity, log);
+    const stopped = untilStopped(app);
+    const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
+    if (ended !== undefined) return ended;
+    print(welcome(config, app, key));
+    return await stopped;
+  } finally {
+    identity.close();
+  }
 }
 
 /** Drains on the first signal; resolves with 0 when that is done. */

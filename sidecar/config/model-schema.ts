@@ -53,6 +53,10 @@ export const modelSchema: SettingSchema = {
     idleUnloadMs: milliseconds('Unloaded after this long without a request, as if it had been lazy. 0: never.', {
       default: 0,
     }),
+    cohort: text(
+      'Open to keys of this cohort alone (`entitlements.<environment>.cohort` in the keys file); others get `not_in_cohort` and do not see it in the model list.',
+      { maxLength: 256, defaultText: 'open to all' },
+    ),
     ownedBy: text('`owned_by` in the model list.', { default: 'local', maxLength: 128 }),
   },
 };

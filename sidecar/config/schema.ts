@@ -4,6 +4,7 @@
  * it, in settings.ts. A part of the house with many settings has its section in a file of its own.
  */
 import { deliverySchema } from './delivery-schema.js';
+import { keysSection, limitsSection } from './keys-schema.js';
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
 import { creditSchema, pricingSchema } from './credit-schema.js';
 import { modelSchema } from './model-schema.js';
@@ -28,9 +29,8 @@ export const configSchema: SettingSchema = section({
     pattern: '^[a-z0-9][a-z0-9_-]*$',
   }),
   dataDir: text('Folder of keys, the embedded model and other state, from the working directory.', { default: '.ra' }),
-  keys: section({
-    file: text('The keys file, from the working directory.', { defaultText: '`keys.json` in `dataDir`' }),
-  }),
+  keys: keysSection,
+  limits: limitsSection,
   models: {
     type: 'array',
     description: 'The models that are served, each by an engine process of its own.',

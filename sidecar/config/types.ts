@@ -8,7 +8,20 @@ export interface Config {
   readonly environment: string;
   /** Where keys, the embedded model and other state live. */
   readonly dataDir: string;
-  readonly keys: { readonly file: string };
+  readonly keys: {
+    readonly file: string;
+    /** How often the file is looked at without an event, ms. */
+    readonly pollMs: number;
+    /** Failing keys from one address. 0: any number. */
+    readonly failuresPerMinute: number;
+  };
+  /** For keys without limits of their own; of each number 0 is none. */
+  readonly limits: {
+    /** Both decision routes together. */
+    readonly decisions: LimitConfig;
+    readonly chat: LimitConfig;
+    readonly models: LimitConfig;
+  };
   readonly models: readonly ModelConfig[];
   readonly queue: {
     readonly maxWaitMs: number;
@@ -105,6 +118,13 @@ export interface DeliveryConfig {
   readonly retentionBytes: number;
 }
 
+export interface LimitConfig {
+  /** Requests at once. */
+  readonly inFlight: number;
+  /** Requests in any 60 seconds. */
+  readonly perMinute: number;
+}
+
 export interface ModelConfig {
   /** What callers name. */
   readonly id: string;
@@ -124,5 +144,7 @@ export interface ModelConfig {
   readonly load: 'eager' | 'lazy';
   /** Without a request for this long it is unloaded. 0: never. */
   readonly idleUnloadMs: number;
+  /** Only keys of this cohort may call it; absent: open to all. */
+  readonly cohort?: string;
   readonly ownedBy: string;
 }

@@ -51,6 +51,7 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
     usage?.abandon();
     arrival.release();
     arrival.claim.release();
+    visit.abandoned();
   }
 }
 

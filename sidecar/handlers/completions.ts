@@ -1,7 +1,7 @@
-import { mayCall, type Caller } from '../access/identity.js';
+import { inCohort, mayCall, type Caller } from '../access/identity.js';
 import { modelNamedBy } from '../contracts/completions.js';
 import type { Exchange } from '../http/exchange.js';
-import { closed, DECISION_BODY_BYTES, identify, isJson } from './entrance.js';
+import { admit, closed, DECISION_BODY_BYTES, isJson } from './entrance.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 import { Visit } from './visit.js';
@@ -17,7 +17,7 @@ export async function completions(exchange: Exchange, services: Services): Promi
     visit.fail(shut);
     return;
   }
-  const caller = await identify(visit, services);
+  const caller = await admit(visit, 'chat', services);
   if (!caller) return;
   const named = await namedModel(exchange);
   if (exchange.gone.aborted) visit.left('waiting');
@@ -36,5 +36,5 @@ async function namedModel(exchange: Exchange): Promise<string | undefined> {
 /** One that the key may not call reads as none: a caller cannot tell which models exist. */
 function isDecisionModel(named: string | undefined, caller: Caller, services: Services): boolean {
   const model = named === undefined ? undefined : services.models.get(named);
-  return model?.kind === 'decision' && mayCall(caller.models, model.id);
+  return model?.kind === 'decision' && mayCall(caller.models, model.id) && inCohort(caller, model.cohort);
 }

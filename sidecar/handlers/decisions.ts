@@ -41,6 +41,7 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
     usage?.abandon();
     arrival.release();
     arrival.claim.release();
+    visit.abandoned();
   }
 }
 

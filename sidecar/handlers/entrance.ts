@@ -4,7 +4,8 @@
  * back what was taken and returns undefined.
  */
 import { fingerprint, NO_CLAIM, parseIdempotencyKey, type Claim } from '../access/idempotency.js';
-import { mayCall, mayUse, type Caller } from '../access/identity.js';
+import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
+import type { LimitGroup } from '../access/limits.js';
 import type { Lease, Work } from '../admission/seat-queue.js';
 import type { Params, Route } from '../contracts/requests.js';
 import type { ContractError } from '../errors.js';
@@ -48,12 +49,25 @@ export async function arrive<P extends Params>(
   route: P['route'],
   services: Services,
 ): Promise<Arrival<P> | undefined> {
+  try {
+    return await pass<P>(visit, route, services);
+  } catch (fault) {
+    visit.abandoned();
+    throw fault;
+  }
+}
+
+async function pass<P extends Params>(
+  visit: Visit,
+  route: P['route'],
+  services: Services,
+): Promise<Arrival<P> | undefined> {
   const shut = closed(services);
   if (shut) {
     visit.fail(shut);
     return undefined;
   }
-  const caller = await identify(visit, services);
+  const caller = await admit(visit, route === 'chat' ? 'chat' : 'decisions', services);
   if (!caller) return undefined;
   const body = await readBody(visit, route, services);
   if (!body) return undefined;
@@ -78,7 +92,7 @@ export function closed(services: Services): ContractError | undefined {
 }
 
 /** Checks the key. Undefined: refused and answered. */
-export async function identify(visit: Visit, services: Services): Promise<Caller | undefined> {
+async function identify(visit: Visit, services: Services): Promise<Caller | undefined> {
   const from = services.clock.now();
   const found = await services.identity.resolve(visit.exchange.head);
   visit.authorizeMs = services.clock.now() - from;
@@ -88,6 +102,25 @@ export async function identify(visit: Visit, services: Services): Promise<Caller
   }
   visit.caller = found;
   return found;
+}
+
+/**
+ * Checks the key, and after it the key's limits: a place in them is the visit's until it ends. Undefined: refused and
+ * answered. A gateway that vouches for a caller has counted it already.
+ */
+export async function admit(visit: Visit, group: LimitGroup, services: Services): Promise<Caller | undefined> {
+  const caller = await identify(visit, services);
+  if (!caller || caller.vouched) return caller;
+  const taken = services.keyLimits.take(caller, group);
+  if (taken.kind === 'limited') {
+    visit.fail(refusals.limited(taken.by, taken.retryAfterMs));
+    return undefined;
+  }
+  visit.holds(taken.place);
+  const waitMs = group === 'models' ? 0 : services.quotas.waitMs(caller);
+  if (waitMs === 0) return caller;
+  visit.fail(refusals.quotaExceeded(waitMs));
+  return undefined;
 }
 
 /** Content type and size. */
@@ -135,6 +168,7 @@ async function check<P extends Params>(
 
 function unfit(caller: Caller, route: Route, model: HostedModel | undefined): ContractError | undefined {
   if (!model || !mayCall(caller.models, model.id)) return refusals.notEntitled();
+  if (!inCohort(caller, model.cohort)) return refusals.notInCohort();
   if (!mayUse(caller, route)) return refusals.routeNotEntitled();
   if ((route === 'chat') !== (model.kind === 'chat')) return refusals.wrongEndpoint(model.kind);
   if (model.engine.state === 'ready') return undefined;

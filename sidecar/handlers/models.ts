@@ -1,15 +1,21 @@
-import { mayCall } from '../access/identity.js';
+import { inCohort, mayCall, mayUse } from '../access/identity.js';
 import { modelList } from '../contracts/answers.js';
 import type { Exchange } from '../http/exchange.js';
-import { identify } from './entrance.js';
+import { admit } from './entrance.js';
 import type { Services } from './services.js';
 import { Visit } from './visit.js';
 
-/** GET /v1/models: the chat models that this key may call here. Decision models are never listed (spec.md). */
+/**
+ * GET /v1/models: the chat models that this key may call here, none for one that may not chat. Decision models are never
+ * listed (spec.md).
+ */
 export async function listModels(exchange: Exchange, services: Services): Promise<void> {
   const visit = new Visit(exchange, 'models', services);
-  const caller = await identify(visit, services);
+  const caller = await admit(visit, 'models', services);
   if (!caller) return;
-  const models = [...services.models.values()].filter(({ id, kind }) => kind === 'chat' && mayCall(caller.models, id));
+  const models = [...services.models.values()].filter(
+    ({ id, kind, cohort }) =>
+      kind === 'chat' && mayUse(caller, 'chat') && mayCall(caller.models, id) && inCohort(caller, cohort),
+  );
   visit.reply({ status: 200, body: modelList(models) });
 }

@@ -1,6 +1,7 @@
 /** What callers are told, in one place: each refusal that handlers raise, with a message that says what to do. */
 import type { Claimed } from '../access/idempotency.js';
 import type { Denied } from '../access/identity.js';
+import type { Limit } from '../access/limits.js';
 import type { Refused } from '../admission/seat-queue.js';
 import type { Engine, EngineFault } from '../engine-client/engine.js';
 import { contractError, type ContractError, type ErrorCode } from '../errors.js';
@@ -20,7 +21,7 @@ const DENIALS: Partial<Record<ErrorCode, string>> = {
   insufficient_credit: INSUFFICIENT,
   model_not_entitled: NOT_ENTITLED,
   not_in_cohort: 'The model is open to a cohort that this key is not part of.',
-  user_rate_limited: 'This key has too many requests in flight or in this minute. Try again after the time given.',
+  user_rate_limited: 'Too many requests, or too many with keys that fail. Try again after the time given.',
   quota_exceeded: 'The quota of this entitlement is used up. Try again after the time given.',
   proxy_retired: 'This route or version was retired. See the documentation for what took its place.',
   gateway_unavailable: 'The identity source cannot answer now. Try again shortly.',
@@ -31,6 +32,26 @@ const DENIALS: Partial<Record<ErrorCode, string>> = {
 export function denied({ code, retryAfterMs }: Denied): ContractError {
   const message = DENIALS[code] ?? 'The request is not allowed.';
   return contractError(code, message, retryAfterMs === undefined ? {} : { retryAfterMs });
+}
+
+const LIMITED: Record<keyof Limit, string> = {
+  inFlight: 'This key has too many requests in flight. Wait for one of them to end, then send it again.',
+  perMinute: 'This key has sent too many requests within 60 seconds. Try again after the time given.',
+};
+
+/** A limit of the key. */
+export function limited(by: keyof Limit, retryAfterMs: number): ContractError {
+  return contractError('user_rate_limited', LIMITED[by], { retryAfterMs });
+}
+
+export function quotaExceeded(retryAfterMs: number): ContractError {
+  return contractError(
+    'quota_exceeded',
+    'The tokens of this key for the day are used up. A new day begins at 00:00 UTC.',
+    {
+      retryAfterMs,
+    },
+  );
 }
 
 /** How long a caller should wait before it finds another sidecar in place of one that drains, ms. */
@@ -68,6 +89,12 @@ export function noRoom(): ContractError {
 /** Not entitled and not hosted read the same on purpose: a caller cannot tell which models exist. */
 export function notEntitled(): ContractError {
   return contractError('model_not_entitled', NOT_ENTITLED, { param: 'model' });
+}
+
+export function notInCohort(): ContractError {
+  return contractError('not_in_cohort', 'The model is open to a cohort that this key is not part of.', {
+    param: 'model',
+  });
 }
 
 export function routeNotEntitled(): ContractError {

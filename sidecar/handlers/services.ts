@@ -1,6 +1,8 @@
 import type { Credit } from '../access/credit.js';
 import type { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
+import type { RequestLimits } from '../access/limits.js';
+import type { TokenQuotas } from '../access/quotas.js';
 import type { FairSeatQueue } from '../admission/seat-queue.js';
 import type { Clock } from '../clock.js';
 import type { Engine } from '../engine-client/engine.js';
@@ -15,6 +17,8 @@ export interface HostedModel {
   readonly id: string;
   readonly kind: 'chat' | 'decision';
   readonly ownedBy: string;
+  /** Only keys of this cohort may call it; absent: open to all. */
+  readonly cohort?: string;
   /** When this sidecar began to host it, Unix seconds. */
   readonly created: number;
   readonly engine: Engine;
@@ -38,6 +42,10 @@ export interface Services {
   readonly metrics: Metrics;
   readonly log: Log;
   readonly idempotency: IdempotencyKeys;
+  /** Requests, by key. */
+  readonly keyLimits: RequestLimits;
+  /** Tokens, by key. */
+  readonly quotas: TokenQuotas;
   readonly limits: {
     readonly chatBytes: number;
     readonly keepAliveMs: number;

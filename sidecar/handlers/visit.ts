@@ -1,4 +1,5 @@
 import { classOf, type Caller } from '../access/identity.js';
+import type { Place } from '../access/limits.js';
 import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
 import { errorBody, type ContractError } from '../errors.js';
 import type { EventStream, Exchange, Reply } from '../http/exchange.js';
@@ -21,6 +22,7 @@ export class Visit {
   /** Clock reading since when it waits for a seat; undefined while it does not. */
   #waitingSince: number | undefined;
   #ended = false;
+  #place: Place | undefined;
 
   caller: Caller | undefined;
   model: string | undefined;
@@ -167,10 +169,35 @@ export class Visit {
     this.ended(499);
   }
 
+  /** The visit keeps a place in its key's limits, from here until it ends. */
+  holds(place: Place): void {
+    this.#place = place;
+  }
+
+  /**
+   * A request that an engine took up has run, however it ended, and counts against its key's minute and quota; so does
+   * one that needs no engine and was answered. All others were refused, and use nothing.
+   */
+  #settle(answered: boolean): void {
+    const ran = answered || this.phase !== 'waiting';
+    this.#place?.end(ran);
+    this.#place = undefined;
+    if (ran && this.caller && !this.caller.vouched) {
+      this.#services.quotas.charge(this.caller, this.promptTokens + this.completionTokens);
+    }
+  }
+
+  /** After a fault that ended the request past this visit; otherwise it does nothing. */
+  abandoned(): void {
+    this.#place?.end(this.phase !== 'waiting');
+    this.#place = undefined;
+  }
+
   /** The answer is complete, or nobody is there to read it. Only the first call counts. */
   ended(status: number, error?: ContractError): void {
     if (this.#ended) return;
     this.#ended = true;
+    this.#settle(status === 200 && !error);
     if (this.#stream) this.#services.metrics.streamClosed();
     const durationMs = this.#services.clock.now() - this.#startedAt;
     this.#services.metrics.answered(

@@ -58,6 +58,7 @@ export class Metrics {
     'state',
   ]);
   readonly #promptRestarts = this.#counter('prompt_host_restarts_total', 'Prompt hosts started again.');
+  readonly #keysRefused = this.#counter('keys_reload_failures_total', 'Keys files that could not be taken.');
   readonly #streams = this.#gauge('streams_running', 'Event streams open.');
 
   readonly #buffered = this.#gauge(
@@ -114,6 +115,11 @@ export class Metrics {
 
   promptHostRestarted(): void {
     this.#promptRestarts.inc();
+  }
+
+  /** A changed keys file was bad or gone; the keys before it hold on. */
+  keysRefused(): void {
+    this.#keysRefused.inc();
   }
 
   streamOpened(): void {

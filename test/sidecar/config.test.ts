@@ -20,7 +20,12 @@ t.test('nothing set: every default', async (t) => {
     operators: { host: '127.0.0.1', port: 9090 },
     environment: 'development',
     dataDir: join(process.cwd(), '.ra'),
-    keys: { file: join(process.cwd(), '.ra', 'keys.json') },
+    keys: { file: join(process.cwd(), '.ra', 'keys.json'), pollMs: 2000, failuresPerMinute: 60 },
+    limits: {
+      decisions: { inFlight: 32, perMinute: 600 },
+      chat: { inFlight: 0, perMinute: 0 },
+      models: { inFlight: 0, perMinute: 0 },
+    },
     queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864 },
     bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, inlineBytes: 16_384 },
     stream: { keepAliveMs: 15_000, maxBufferedBytes: 1 << 20, totalBufferedBytes: 64 << 20 },
@@ -175,7 +180,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, load, idleUnloadMs, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },

@@ -1,6 +1,8 @@
 import { CreditLedger } from '../../sidecar/access/credit.js';
 import { IdempotencyKeys } from '../../sidecar/access/idempotency.js';
 import type { Caller } from '../../sidecar/access/identity.js';
+import { RequestLimits } from '../../sidecar/access/limits.js';
+import { TokenQuotas } from '../../sidecar/access/quotas.js';
 import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
 import type { Params } from '../../sidecar/contracts/requests.js';
 import { chat } from '../../sidecar/handlers/chat.js';
@@ -18,6 +20,8 @@ import { ACME, FakeSpool, RecordingLog } from './in-process.js';
 /** Picodollars a token of the chat model; a decision token costs {@link DECISION}. */
 export const RATES = { input: 150_000n, cachedInput: 75_000n, output: 600_000n };
 export const DECISION = 42_000n;
+
+const NO_LIMIT = { inFlight: 0, perMinute: 0 };
 
 export interface Asking {
   readonly route?: 'chat' | 'decisions';
@@ -144,6 +148,8 @@ export class BilledWorld {
       metrics,
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
+      keyLimits: new RequestLimits(clock, { decisions: NO_LIMIT, chat: NO_LIMIT, models: NO_LIMIT }),
+      quotas: new TokenQuotas(() => new Date(clock.now())),
       limits: {
         chatBytes: 1000,
         keepAliveMs: 3_600_000,

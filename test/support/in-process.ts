@@ -63,6 +63,7 @@ export interface StubModel {
   readonly kind: 'chat' | 'decision';
   readonly seats?: number;
   readonly contextPerSeat?: number;
+  readonly cohort?: string;
   /** Never gets ready. */
   readonly cold?: boolean;
 }

@@ -1,5 +1,6 @@
 import type { StoredKey } from '../../sidecar/access/key-file.js';
 import type { Credentials } from '../../sidecar/access/identity.js';
+import { RequestLimits } from '../../sidecar/access/limits.js';
 import { createKey } from '../../sidecar/access/keys.js';
 
 /** A good key for everything in `development`, and its entry in the keys file with `changes` over it. */
@@ -15,6 +16,15 @@ export function makeKey(changes: Partial<StoredKey> = {}): { readonly key: strin
       ...changes,
     },
   };
+}
+
+/** No key is limited. */
+export function noLimits(): RequestLimits {
+  const none = { inFlight: 0, perMinute: 0 };
+  return new RequestLimits(
+    { now: () => 0, after: () => () => undefined },
+    { decisions: none, chat: none, models: none },
+  );
 }
 
 /** A request's head with this Authorization header, from `address`. */

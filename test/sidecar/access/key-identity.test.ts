@@ -1,7 +1,8 @@
 import t from 'tap';
 import type { KeyFile, StoredKey } from '../../../sidecar/access/key-file.js';
+import { hashKey } from '../../../sidecar/access/key-index.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
-import { classOf, mayCall, mayUse, type Caller, type Denied } from '../../../sidecar/access/identity.js';
+import { classOf, inCohort, mayCall, mayUse, type Caller, type Denied } from '../../../sidecar/access/identity.js';
 import { makeKey, sends } from '../../support/keys.js';
 
 const NOW = Date.parse('2026-06-01T00:00:00Z');
@@ -29,9 +30,11 @@ t.test('a good key names its account, models and weight', async (t) => {
     keyId: 'k1',
     environment: 'development',
     models: 'all',
-    limits,
+    limits: { decisions: limits },
     weight: 4,
   });
+  const own = { chat: { inFlight: 0 }, models: { perMinute: 5 } };
+  t.strictSame(await ask({ id: 'k1', limits: own }), { ...(await ask({ id: 'k1' })), limits: own });
   t.match(await ask({ weight: 16 }), { weight: 16 });
   t.match(await ask({ class: 'interactive' }), { weight: 16 });
   t.match(await ask({ class: 'standard' }), { weight: 4 });
@@ -72,6 +75,38 @@ t.test('whatever is not a known key after Bearer is invalid', async (t) => {
   t.match(await identity.resolve(sends(`bearer   ${key}`)), { kind: 'caller' }, 'the scheme has no case');
 });
 
+t.test('every credential costs one hash and one lookup, whatever becomes of it', async (t) => {
+  const good = makeKey();
+  const revoked = makeKey({ revoked: '2026-05-01T00:00:00Z' });
+  const expired = makeKey({ expires: '2026-05-01T00:00:00Z' });
+  const frozen = makeKey({ account: 'icy' });
+  const keys = [good, revoked, expired, frozen].map(({ stored }) => stored);
+  const file = { version: 1, accounts: { icy: { frozen: true } }, keys } as const;
+  const identity = new KeyFileIdentity(file, 'development', () => NOW);
+  const credentials = [
+    ...[good, revoked, expired, frozen].map(({ key }) => `Bearer ${key}`),
+    // As good as right for all but its end; unknown; and none at all.
+    `Bearer ${good.key.slice(0, -1)}_`,
+    `Bearer ${makeKey().key}`,
+    `Bearer ${'x'.repeat(100_000)}`,
+    `Basic ${good.key}`,
+    '',
+    undefined,
+  ];
+  for (const [i, authorization] of credentials.entries()) {
+    await identity.resolve(sends(authorization));
+    t.equal(identity.lookups, i + 1, String(authorization).slice(0, 20));
+  }
+});
+
+t.test('a credential without a key is none, even if the hash of nothing is on file', async (t) => {
+  const { stored } = makeKey({ hash: hashKey('') });
+  const identity = new KeyFileIdentity({ version: 1, keys: [stored] }, 'development', () => NOW);
+  for (const authorization of [undefined, '', 'Bearer', 'Bearer ']) {
+    t.match(await identity.resolve(sends(authorization)), { code: 'invalid_api_key' });
+  }
+});
+
 t.test('what else keeps a key out', async (t) => {
   t.equal(await code({ revoked: '2026-05-01T00:00:00Z' }), 'revoked_api_key');
   t.equal(await code({ expires: '2026-06-01T00:00:00Z' }), 'expired_api_key', 'from the very millisecond on');
@@ -105,4 +140,24 @@ t.test('entitlements are those of the environment alone', async (t) => {
   if (elsewhere.kind === 'denied') throw new Error(elsewhere.code);
   t.notOk(mayCall(elsewhere.models, 'a'));
   t.match(await ask({}, {}, 'constructor'), { models: new Set() });
+
+  const pilots = { development: { models: 'all' as const, cohort: 'pilots', tokensPerDay: 5 } };
+  t.match(await ask({ entitlements: pilots }), { cohort: 'pilots', tokensPerDay: 5 });
+});
+
+t.test('a gated model is open to its cohort, and to whom a gateway vouches for', async (t) => {
+  const caller: Caller = {
+    kind: 'caller',
+    account: 'acme',
+    keyId: 'k',
+    environment: 'development',
+    models: 'all',
+    weight: 4,
+  };
+  t.ok(inCohort(caller, undefined));
+  t.notOk(inCohort(caller, 'pilots'));
+  t.notOk(inCohort({ ...caller, cohort: 'sailors' }, 'pilots'));
+  t.ok(inCohort({ ...caller, cohort: 'pilots' }, 'pilots'));
+  t.ok(inCohort({ ...caller, cohort: 'pilots' }, undefined));
+  t.ok(inCohort({ ...caller, vouched: true }, 'pilots'));
 });

@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import t from 'tap';
 import { KeyFileError, readKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
-import { createKey, hashKey, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
+import { hashKey } from '../../../sidecar/access/key-index.js';
+import { createKey, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
 import { makeKey, sends } from '../../support/keys.js';
 
 t.test('the development key works, only its hash is stored, and for its owner alone', async (t) => {
@@ -65,6 +66,11 @@ t.test('a file that cannot be used says why in one line', async (t) => {
     both: [content({ class: 'batch', weight: 1 }), /^keys: .* has a class and a weight/],
     zone: [content({ expires: '2026-01-01T00:00:00' }), /^keys: keys\[0\]\.expires /],
     month: [content({ expires: '2026-13-01T00:00:00Z' }), /^keys: k names a time that does not exist/],
+    sameHash: [JSON.stringify({ version: 1, keys: [stored, { ...stored, id: 'l' }] }), /^keys: two keys have one hash/],
+    half: [content({ limits: { inFlight: 1 } }), /^keys: k has limits that are neither/],
+    mixed: [content({ limits: { inFlight: 1, perMinute: 1, chat: {} } }), /^keys: k has limits that are neither/],
+    group: [content({ limits: { completions: {} } }), /^keys: keys\[0\]\.limits/],
+    unseen: [content({ account: 'ac\u200bme' }), /^keys: keys\[0\]\.account must match/],
     twins: [JSON.stringify({ version: 1, keys: [stored, stored] }), /^keys: two keys have one id/],
     models: [content({ entitlements: { development: { models: 'some' } } }), /^keys: keys\[0\]\.entitlements/],
   };

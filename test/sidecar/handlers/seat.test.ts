@@ -1,5 +1,6 @@
 import t from 'tap';
 import { IdempotencyKeys } from '../../../sidecar/access/idempotency.js';
+import { TokenQuotas } from '../../../sidecar/access/quotas.js';
 import type { Lease } from '../../../sidecar/admission/seat-queue.js';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { GenerationSink } from '../../../sidecar/engine-client/engine.js';
@@ -12,6 +13,7 @@ import { stubJob } from '../../support/engine-harness.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { FakeIdentity, FakeSpool, RecordingLog } from '../../support/in-process.js';
+import { noLimits } from '../../support/keys.js';
 
 const unused = (): never => {
   throw new Error('not to be called here');
@@ -65,6 +67,8 @@ class Seated {
       metrics: new Metrics([]),
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(this.clock, { maxKeys: 1, keepMs: 1 }),
+      keyLimits: noLimits(),
+      quotas: new TokenQuotas(() => new Date(0)),
       limits: { chatBytes: 1, keepAliveMs: 1, timeoutMs: 0, trustDeadlineHeader: false },
       isolateDecisions: true,
       draining: () => false,

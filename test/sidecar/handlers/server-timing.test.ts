@@ -1,5 +1,6 @@
 import t from 'tap';
 import { IdempotencyKeys } from '../../../sidecar/access/idempotency.js';
+import { TokenQuotas } from '../../../sidecar/access/quotas.js';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { ChatParams } from '../../../sidecar/contracts/requests.js';
 import { chat } from '../../../sidecar/handlers/chat.js';
@@ -12,6 +13,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { deferred } from '../../support/http-server.js';
 import { ACME, FakeSpool, RecordingLog } from '../../support/in-process.js';
+import { noLimits } from '../../support/keys.js';
 
 const PARAMS: ChatParams = {
   route: 'chat',
@@ -101,6 +103,8 @@ class World {
       metrics: new Metrics(['fake']),
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
+      keyLimits: noLimits(),
+      quotas: new TokenQuotas(() => new Date(0)),
       limits: { chatBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0, trustDeadlineHeader: false },
       isolateDecisions: true,
       draining: () => false,

@@ -1,0 +1,96 @@
+/** What the options of `keys create` mean. */
+import { CLASS_WEIGHTS, type ServiceClass } from '../access/identity.js';
+import type { StoredKey } from '../access/key-file-schema.js';
+import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.js';
+import type { Route } from '../contracts/requests.js';
+
+/** A wrong command line. The message names options, never what was given for them: that may be a key by mistake. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+export type CreateOptions = Readonly<
+  Partial<
+    Record<
+      'account' | 'environment' | 'models' | 'routes' | 'cohort' | 'expires' | 'class' | 'limits' | 'tokens-per-day',
+      string
+    >
+  >
+>;
+
+const ROUTES: readonly Route[] = ['chat', 'decisions', 'systemone'];
+
+const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000 } as const;
+
+/** What no key outlives, ms: more is a slip of the hand. */
+const MAX_MS = 3650 * UNIT_MS.d;
+
+/** A key's properties. `now`: epoch ms. */
+export function propertiesOf(
+  options: CreateOptions,
+  environment: string,
+  now: number,
+): Omit<StoredKey, 'id' | 'hash' | 'created'> {
+  const { account, models = 'all', routes, cohort, expires, limits } = options;
+  if (account === undefined || account === '') throw new UsageError('--account is needed');
+  const tokens = options['tokens-per-day'];
+  const entitlement = {
+    models: models === 'all' ? ('all' as const) : listOf('--models', models),
+    ...(routes !== undefined && { routes: listOf('--routes', routes).map((name) => oneOf('--routes', name, ROUTES)) }),
+    ...(cohort !== undefined && { cohort }),
+    ...(tokens !== undefined && { tokensPerDay: countOf('--tokens-per-day', tokens) }),
+  };
+  return {
+    account,
+    ...(expires !== undefined && { expires: endOf(expires, now) }),
+    ...(options.class !== undefined && {
+      class: oneOf('--class', options.class, Object.keys(CLASS_WEIGHTS) as ServiceClass[]),
+    }),
+    ...(limits !== undefined && { limits: limitsFrom(limits) }),
+    entitlements: { [options.environment ?? environment]: entitlement },
+  };
+}
+
+/** `30d`, `12h`, `90m`, `45s` in ms. */
+export function durationMs(option: string, text: string): number {
+  const [, number, unit] = /^(\d{1,9})([dhms])$/.exec(text) ?? [];
+  const ms = Number(number) * UNIT_MS[(unit ?? 's') as keyof typeof UNIT_MS];
+  if (!(ms <= MAX_MS)) throw new UsageError(`${option} must be a time such as 30d, 12h or 90m, of ten years at most`);
+  return ms;
+}
+
+function endOf(text: string, now: number): string {
+  if (!/^\d{4}-/.test(text)) return new Date(now + durationMs('--expires', text)).toISOString();
+  // With its zone, and only then: without, it would mean another time on another machine.
+  const at = /^[\d-]+T[\d:.]+(Z|[+-]\d\d:\d\d)$/.test(text) ? Date.parse(text) : NaN;
+  if (Number.isNaN(at)) throw new UsageError('--expires must be a time such as 2027-01-31T00:00:00Z, or 30d');
+  if (at <= now) throw new UsageError('--expires is over already');
+  return new Date(at).toISOString();
+}
+
+/** `decisions=8/100,chat=0/60`. */
+function limitsFrom(text: string): KeyLimits {
+  const limits: Partial<Record<LimitGroup, { inFlight: number; perMinute: number }>> = {};
+  for (const part of listOf('--limits', text)) {
+    const [, name = '', inFlight, perMinute] = /^(\w+)=(\d{1,6})\/(\d{1,6})$/.exec(part) ?? [];
+    limits[oneOf('--limits', name, LIMIT_GROUPS)] = { inFlight: Number(inFlight), perMinute: Number(perMinute) };
+  }
+  return limits;
+}
+
+function listOf(option: string, text: string): string[] {
+  const items = text.split(',').map((item) => item.trim());
+  if (items.includes('')) throw new UsageError(`${option} must be names with commas between them`);
+  return [...new Set(items)];
+}
+
+function oneOf<T extends string>(option: string, text: string, known: readonly T[]): T {
+  const found = known.find((name) => name === text);
+  if (found === undefined) throw new UsageError(`${option} takes ${known.join(', ')}`);
+  return found;
+}
+
+function countOf(option: string, text: string): number {
+  if (!/^[1-9]\d{0,14}$/.test(text)) throw new UsageError(`${option} must be a whole number above 0`);
+  return Number(text);
+}

@@ -1,0 +1,36 @@
+import { integer, milliseconds, section, text, type SettingSchema } from './kinds.js';
+
+/** Where keys come from: `keys`. */
+export const keysSection: SettingSchema = section({
+  file: text('The keys file, from the working directory.', { defaultText: '`keys.json` in `dataDir`' }),
+  pollMs: milliseconds(
+    'How often the keys file is looked at for a change that no event told of, as on network file systems and bind mounts.',
+    { default: 2000, minimum: 100 },
+  ),
+  failuresPerMinute: integer(
+    'Keys that may fail from one address (IPv6: one /64) at once, and then in a minute; past that a failing key is answered 429 in place of 401. A good key passes from any address. 0: no limit.',
+    { default: 60, minimum: 0, maximum: 100_000, unit: 'keys' },
+  ),
+});
+
+/** What keys without limits of their own may ask: `limits`. */
+export const limitsSection: SettingSchema = section({
+  // spec.md, Limits.
+  decisions: limit('both decision routes together', { inFlight: 32, perMinute: 600 }),
+  chat: limit('chat', { inFlight: 0, perMinute: 0 }),
+  models: limit('the model list', { inFlight: 0, perMinute: 0 }),
+});
+
+function limit(what: string, value: { readonly inFlight: number; readonly perMinute: number }): SettingSchema {
+  const bounds = { minimum: 0, maximum: 100_000, unit: 'requests' };
+  return section({
+    inFlight: integer(`Requests that one key may have in flight at ${what}. 0: no limit.`, {
+      default: value.inFlight,
+      ...bounds,
+    }),
+    perMinute: integer(`Requests of one key at ${what} in any 60 seconds, refused ones not counted. 0: no limit.`, {
+      default: value.perMinute,
+      ...bounds,
+    }),
+  });
+}

@@ -1,0 +1,288 @@
+/** Keys and entitlements over HTTP, each state made by a real keys file: what callers are told, and what they are listed. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { writeKeyFile } from '../../sidecar/access/key-file.js';
+import { WatchedKeys } from '../../sidecar/access/key-file-watch.js';
+import type { StoredKey } from '../../sidecar/access/key-file-schema.js';
+import { systemClock } from '../../sidecar/clock.js';
+import { chatBody, decisionBody, FakeIdentity, InProcess, systemOneBody } from '../support/in-process.js';
+import { holdError } from '../support/error-answer.js';
+import { makeKey } from '../support/keys.js';
+import type { RawResponse } from '../support/raw-http.js';
+
+const CHAT = '/v1/chat/completions';
+const DECISIONS = '/v1/decisions';
+const SYSTEMONE = '/v1/systemone';
+
+const MODELS = [
+  { id: 'open', kind: 'chat' },
+  { id: 'gated', kind: 'chat', cohort: 'pilots' },
+  { id: 'decide', kind: 'decision' },
+  { id: 'gated-decide', kind: 'decision', cohort: 'pilots' },
+] as const;
+
+/** Whole bodies, by hand. */
+const BODIES = {
+  invalid_api_key:
+    '{"error":{"message":"The API key is missing, malformed or unknown. Send it as `Authorization: Bearer <API_KEY>`.","type":"authentication_error","code":"invalid_api_key","param":null}}',
+  expired_api_key:
+    '{"error":{"message":"The API key has expired. Use a current one.","type":"authentication_error","code":"expired_api_key","param":null}}',
+  revoked_api_key:
+    '{"error":{"message":"The API key was revoked. Use another one.","type":"authentication_error","code":"revoked_api_key","param":null}}',
+  unattributed_key:
+    '{"error":{"message":"The API key belongs to no account. Contact the operator of this service.","type":"permission_error","code":"unattributed_key","param":null}}',
+  account_frozen:
+    '{"error":{"message":"The account is frozen. Contact the operator of this service.","type":"permission_error","code":"account_frozen","param":null}}',
+  model_not_entitled:
+    '{"error":{"message":"This key may not call this model here. GET /v1/models lists the chat models it may call.","type":"permission_error","code":"model_not_entitled","param":"model"}}',
+  route_not_entitled:
+    '{"error":{"message":"This key may not call this route.","type":"permission_error","code":"model_not_entitled","param":null}}',
+  not_in_cohort:
+    '{"error":{"message":"The model is open to a cohort that this key is not part of.","type":"permission_error","code":"not_in_cohort","param":"model"}}',
+  quota_exceeded:
+    '{"error":{"message":"The tokens of this key for the day are used up. A new day begins at 00:00 UTC.","type":"quota","code":"quota_exceeded","param":null}}',
+  user_rate_limited:
+    '{"error":{"message":"Too many requests, or too many with keys that fail. Try again after the time given.","type":"rate_limit_error","code":"user_rate_limited","param":null}}',
+} as const;
+
+/** A key that may call everything in `development` but for `changes` of its entitlement there. */
+function entitled(changes: object): ReturnType<typeof makeKey> {
+  return makeKey({ entitlements: { development: { models: 'all', ...changes } } });
+}
+
+const KEYS = {
+  good: makeKey(),
+  expired: makeKey({ expires: '2026-01-02T00:00:00Z' }),
+  revoked: makeKey({ revoked: '2026-01-02T00:00:00Z' }),
+  orphan: makeKey(),
+  frozen: makeKey({ account: 'icy' }),
+  some: entitled({ models: ['open', 'none-such'] }),
+  elsewhere: makeKey({ entitlements: { production: { models: 'all' } } }),
+  pilot: entitled({ cohort: 'pilots' }),
+  sailor: entitled({ cohort: 'sailors' }),
+  somePilot: entitled({ cohort: 'pilots', models: ['open'] }),
+  talker: entitled({ routes: ['chat'] }),
+  decider: entitled({ routes: ['decisions'] }),
+  thrifty: entitled({ tokensPerDay: 1 }),
+} as const;
+type Who = keyof typeof KEYS;
+
+function withoutAccount({ id, hash, created, entitlements }: StoredKey): StoredKey {
+  return { id, hash, created, entitlements };
+}
+
+/** A sidecar whose keys are those above, in a file. */
+class World {
+  readonly sidecar: InProcess;
+
+  private constructor(sidecar: InProcess) {
+    this.sidecar = sidecar;
+  }
+
+  static async start(t: Test, config: Readonly<Record<string, unknown>> = {}): Promise<World> {
+    const dir = await mkdtemp(join(tmpdir(), 'ra-keys-'));
+    t.teardown(() => rm(dir, { recursive: true, force: true }));
+    const file = join(dir, 'keys.json');
+    const { orphan, ...others } = KEYS;
+    await writeKeyFile(file, {
+      version: 1,
+      accounts: { icy: { frozen: true } },
+      keys: [...Object.values(others).map(({ stored }) => stored), withoutAccount(orphan.stored)],
+    });
+    const keys = await WatchedKeys.open(
+      systemClock,
+      { file, environment: 'development', pollMs: 60_000 },
+      { loaded: () => undefined, refused: (problem) => t.fail(problem) },
+    );
+    t.teardown(() => keys.close());
+    return new World(await InProcess.start(t, { models: MODELS, config, identity: new FakeIdentity(keys) }));
+  }
+
+  post(who: Who, path: string, body: unknown): Promise<RawResponse> {
+    return this.sidecar.post(path, body, headersOf(who));
+  }
+
+  models(who: Who): Promise<RawResponse> {
+    return this.sidecar.ask('GET', '/v1/models', headersOf(who));
+  }
+
+  /** Ids of the model list. */
+  async list(who: Who): Promise<string[]> {
+    const { body } = await this.models(who);
+    return (JSON.parse(body) as { data: { id: string }[] }).data.map(({ id }) => id);
+  }
+}
+
+function headersOf(who: Who): { readonly Authorization: string } {
+  return { Authorization: `Bearer ${KEYS[who].key}` };
+}
+
+/** Holds an answer to its whole body and to what goes with its code. */
+function hold(t: Test, name: string, response: RawResponse, status: number, body: keyof typeof BODIES): void {
+  const { type, code, param } = (JSON.parse(BODIES[body]) as { error: { type: string; code: string; param: null } })
+    .error;
+  t.equal(response.body, BODIES[body], name);
+  holdError(t, name, response, { status, type, code, param, retry: status === 429 });
+}
+
+t.test('what is wrong with a key itself, on every route', async (t) => {
+  const world = await World.start(t);
+  const ways: readonly (readonly [path: string, body: object])[] = [
+    [CHAT, chatBody('open', 'echo')],
+    [DECISIONS, decisionBody('decide')],
+    [SYSTEMONE, systemOneBody('decide')],
+    ['/v1/completions', { model: 'decide' }],
+  ];
+  for (const [who, status, code] of [
+    ['expired', 401, 'expired_api_key'],
+    ['revoked', 401, 'revoked_api_key'],
+    ['orphan', 403, 'unattributed_key'],
+    ['frozen', 403, 'account_frozen'],
+  ] as const) {
+    for (const [path, body] of ways) {
+      hold(t, `${who} at ${path}`, await world.post(who, path, body), status, code);
+    }
+    hold(t, `${who} at /v1/models`, await world.models(who), status, code);
+  }
+  for (const [path, body] of ways.slice(0, 3)) t.equal((await world.post('good', path, body)).status, 200, path);
+  t.strictSame(await world.list('good'), ['open']);
+});
+
+t.test('keys that are none, however they are dressed up', async (t) => {
+  const { sidecar } = await World.start(t, { keys: { failuresPerMinute: 0 } });
+  const { key } = KEYS.good;
+  for (const value of [
+    '',
+    'Bearer',
+    key,
+    `Basic ${key}`,
+    `Bearer ${key} x`,
+    `Bearer ${key},${key}`,
+    `Bearer ${key}%00`,
+    `Bearer ${key.toUpperCase()}`,
+    `Bearer ${key.slice(0, -1)}`,
+    `Bearer ../${key}`,
+    `Bearer ${KEYS.good.stored.hash}`,
+    `Bearer\t${key}`,
+    `Bearer\u00a0${key}`,
+    `Bearer ${key.replace('ra', 'r\u0430')}`,
+    `Ｂearer ${key}`,
+    'Bearer __proto__',
+    `Bearer ${'x'.repeat(3000)}`,
+  ]) {
+    const answer = await sidecar.ask('GET', '/v1/models', { Authorization: value });
+    hold(t, JSON.stringify(value.slice(0, 60)), answer, 401, 'invalid_api_key');
+  }
+  hold(t, 'no header', await sidecar.ask('GET', '/v1/models', {}), 401, 'invalid_api_key');
+  hold(t, 'in the query', await sidecar.ask('GET', `/v1/models?api_key=${key}`, {}), 401, 'invalid_api_key');
+  const elsewhere = { 'X-Api-Key': key, 'Proxy-Authorization': `Bearer ${key}`, Cookie: `key=${key}` };
+  hold(t, 'in other headers', await sidecar.ask('GET', '/v1/models', elsewhere), 401, 'invalid_api_key');
+  for (const value of [
+    `bearer   ${key}`,
+    `Bearer ${key} `,
+    // uWS takes bytes beyond ASCII off both ends of a value as it does spaces; what is left must be the whole key all the same.
+    `Bearer ${key}\u200b`,
+    `\ufeffBearer ${key}`,
+  ]) {
+    t.equal((await sidecar.ask('GET', '/v1/models', { Authorization: value })).status, 200, JSON.stringify(value));
+  }
+});
+
+t.test('a path that is spelled in another way is none, with a good key too', async (t) => {
+  const { sidecar } = await World.start(t);
+  const headers = headersOf('good');
+  for (const path of [
+    '/v1//models',
+    '//v1/models',
+    '/v1/models/',
+    '/v1/./models',
+    '/v1/x/../models',
+    '/v1/%6dodels',
+    '/v1/models%00',
+    '/v1/models;x',
+    '/V1/models',
+    '/v1/Models',
+    '/v1/models%2f..',
+    '/v1/ｍodels',
+  ]) {
+    t.match(await sidecar.ask('GET', path, headers), { status: 404 }, path);
+  }
+});
+
+t.test('entitlement by model, route and environment, and the model list is its answer', async (t) => {
+  const world = await World.start(t);
+  t.equal((await world.post('some', CHAT, chatBody('open', 'echo'))).status, 200);
+  t.strictSame(await world.list('some'), ['open'], 'entitled to more than is hosted');
+  for (const model of ['gated', 'none-such', 'never-heard-of', 'decide']) {
+    const answer = await world.post('some', CHAT, chatBody(model, 'echo'));
+    hold(t, `not entitled to ${model}, or there is none`, answer, 403, 'model_not_entitled');
+  }
+  hold(t, 'decisions', await world.post('some', DECISIONS, decisionBody('decide')), 403, 'model_not_entitled');
+
+  hold(t, 'elsewhere', await world.post('elsewhere', CHAT, chatBody('open', 'echo')), 403, 'model_not_entitled');
+  t.strictSame(await world.list('elsewhere'), [], 'an entitlement for production says nothing here');
+
+  t.equal((await world.post('talker', CHAT, chatBody('open', 'echo'))).status, 200);
+  t.strictSame(await world.list('talker'), ['open']);
+  hold(t, 'chat alone', await world.post('talker', DECISIONS, decisionBody('decide')), 403, 'route_not_entitled');
+  hold(t, 'systemone', await world.post('decider', SYSTEMONE, systemOneBody('decide')), 403, 'route_not_entitled');
+  t.equal((await world.post('decider', DECISIONS, decisionBody('decide'))).status, 200);
+  hold(t, 'no chat', await world.post('decider', CHAT, chatBody('open', 'echo')), 403, 'route_not_entitled');
+  t.strictSame(await world.list('decider'), [], 'a list of models to chat with, for who may not chat');
+});
+
+t.test('a gated model is there for its cohort', async (t) => {
+  const world = await World.start(t);
+  for (const who of ['good', 'sailor'] as const) {
+    hold(t, who, await world.post(who, CHAT, chatBody('gated', 'echo')), 403, 'not_in_cohort');
+    for (const [path, body] of [
+      [DECISIONS, decisionBody('gated-decide')],
+      [SYSTEMONE, systemOneBody('gated-decide')],
+    ] as const) {
+      hold(t, `${who} at ${path}`, await world.post(who, path, body), 403, 'not_in_cohort');
+    }
+    t.equal((await world.post(who, '/v1/completions', { model: 'gated-decide' })).status, 404, 'as if there were none');
+    t.strictSame(await world.list(who), ['open']);
+  }
+  t.equal((await world.post('pilot', CHAT, chatBody('gated', 'echo'))).status, 200);
+  t.equal((await world.post('pilot', DECISIONS, decisionBody('gated-decide'))).status, 200);
+  t.equal((await world.post('pilot', '/v1/completions', { model: 'gated-decide' })).status, 400);
+  t.strictSame(await world.list('pilot'), ['open', 'gated']);
+  const answer = await world.post('somePilot', CHAT, chatBody('gated', 'echo'));
+  hold(t, 'of the cohort, but not entitled', answer, 403, 'model_not_entitled');
+  t.strictSame(await world.list('somePilot'), ['open']);
+});
+
+t.test('a day’s tokens', async (t) => {
+  const world = await World.start(t);
+  hold(
+    t,
+    'refused, so nothing is used',
+    await world.post('thrifty', CHAT, chatBody('none', 'echo')),
+    403,
+    'model_not_entitled',
+  );
+  t.equal((await world.post('thrifty', CHAT, chatBody('open', 'echo'))).status, 200);
+  const refused = await world.post('thrifty', DECISIONS, decisionBody('decide'));
+  hold(t, 'used up', refused, 429, 'quota_exceeded');
+  const midnight = 86_400_000 - (Date.now() % 86_400_000);
+  t.ok(Math.abs(Number(refused.field('retry-after-ms')) - midnight) < 60_000, 'until midnight UTC');
+  t.strictSame(await world.list('thrifty'), ['open'], 'a list costs no tokens');
+});
+
+t.test('keys that fail, by address; a good key passes', async (t) => {
+  const world = await World.start(t, { keys: { failuresPerMinute: 2 } });
+  hold(t, 'the first', await world.models('revoked'), 401, 'revoked_api_key');
+  hold(t, 'the second', await world.post('expired', CHAT, {}), 401, 'expired_api_key');
+  for (const who of ['revoked', 'expired'] as const) {
+    hold(t, who, await world.post(who, CHAT, chatBody('open', 'echo')), 429, 'user_rate_limited');
+  }
+  const nobody = await world.sidecar.ask('GET', '/v1/models', {});
+  hold(t, 'nobody', nobody, 429, 'user_rate_limited');
+  const ms = Number(nobody.field('retry-after-ms'));
+  t.ok(ms > 0 && ms <= 30_000, 'half a minute until the next');
+  t.strictSame(await world.list('good'), ['open']);
+  hold(t, 'a frozen account', await world.models('frozen'), 403, 'account_frozen');
+});

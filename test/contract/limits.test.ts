@@ -1,0 +1,185 @@
+/** Limits of one key over HTTP: at once, in a minute, and what uses them up. */
+import t, { type Test } from 'tap';
+import type { KeyLimits } from '../../sidecar/access/limits.js';
+import { errorOf, holdError } from '../support/error-answer.js';
+import { ACME, chatBody, decisionBody, InProcess, JSON_HEADERS, systemOneBody } from '../support/in-process.js';
+import type { RawConnection, RawResponse } from '../support/raw-http.js';
+
+const CHAT = '/v1/chat/completions';
+const DECISIONS = '/v1/decisions';
+const SYSTEMONE = '/v1/systemone';
+
+const LIMITED = { status: 429, type: 'rate_limit_error', code: 'user_rate_limited', retry: true, param: null };
+
+async function start(t: Test, config: Readonly<Record<string, unknown>> = {}): Promise<InProcess> {
+  return InProcess.start(t, {
+    models: [
+      { id: 'chat', kind: 'chat', seats: 4 },
+      { id: 'narrow', kind: 'chat', seats: 1 },
+      { id: 'decide', kind: 'decision' },
+    ],
+    config: { queue: { waitingPerSeat: 40 }, ...config },
+  });
+}
+
+/** The headers of a key of its own with these limits. */
+function key(sidecar: InProcess, name: string, limits: KeyLimits, more: object = {}): Record<string, string> {
+  const Authorization = `Bearer ${name}`;
+  sidecar.identity.answers.set(Authorization, { ...ACME, keyId: name, limits, ...more });
+  return { Authorization };
+}
+
+function limited(t: Test, name: string, response: RawResponse, says: RegExp): number {
+  holdError(t, name, response, LIMITED);
+  t.match(errorOf(response).message, says, name);
+  return Number(response.field('retry-after-ms'));
+}
+
+/** A request whose body has not come to its end: in flight for as long as a test likes. */
+async function unfinished(sidecar: InProcess, path: string, body: object): Promise<() => Promise<RawResponse>> {
+  const text = JSON.stringify(body);
+  const connection: RawConnection = await sidecar.connect();
+  const headers = { ...JSON_HEADERS, 'Content-Length': String(text.length) };
+  connection.request('POST', path, headers, text.slice(0, 10));
+  return () => connection.send(text.slice(10)).response();
+}
+
+t.test('32 decisions of one key at once, both routes together; the 33rd is refused before its body', async (t) => {
+  const sidecar = await start(t);
+  const finish = await Promise.all(
+    Array.from({ length: 32 }, (_, i) =>
+      i % 2 === 0
+        ? unfinished(sidecar, DECISIONS, decisionBody('decide'))
+        : unfinished(sidecar, SYSTEMONE, systemOneBody('decide')),
+    ),
+  );
+  // A head is taken before the next of the same process is asked, not before another connection's: so ask until refused.
+  const refused = async (): Promise<RawResponse> => {
+    for (;;) {
+      const answer = await sidecar.post(DECISIONS, '');
+      if (answer.status === 429) return answer;
+    }
+  };
+  const wait = limited(t, 'the 33rd', await refused(), /in flight/);
+  t.equal(wait, 1000);
+  limited(t, 'on the other route', await sidecar.post(SYSTEMONE, systemOneBody('decide')), /in flight/);
+  const wrongType = { 'Content-Type': 'text/plain' };
+  limited(t, 'before the content type', await sidecar.post(DECISIONS, '', wrongType), /in flight/);
+  t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'))).status, 200, 'chat is another matter');
+  t.equal((await sidecar.ask('GET', '/v1/models', JSON_HEADERS)).status, 200);
+  const other = key(sidecar, 'other', {});
+  t.equal((await sidecar.post(DECISIONS, decisionBody('decide'), other)).status, 200, 'and so is another key');
+
+  t.equal((await finish[0]?.())?.status, 200);
+  t.equal((await sidecar.post(DECISIONS, decisionBody('decide'))).status, 200, 'one ended, one is let in');
+  const answers = await Promise.all(finish.slice(1).map((end) => end()));
+  t.strictSame(new Set(answers.map(({ status }) => status)), new Set([200]), 'all that were let in are answered');
+});
+
+t.test('a caller that leaves gives its place back', async (t) => {
+  const sidecar = await start(t);
+  const one = key(sidecar, 'one', { chat: { inFlight: 1 } });
+  const open = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }), one);
+  await open.until('begun');
+  limited(t, 'while it runs', await sidecar.post(CHAT, chatBody('chat', 'echo'), one), /in flight/);
+  open.close();
+  await sidecar.until('ra_sidecar_cancels_total{model="chat",phase="decoding"}', 1);
+  t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'), one)).status, 200);
+});
+
+t.test('a minute’s requests, and the wait until the next', async (t) => {
+  const sidecar = await start(t);
+  const three = key(sidecar, 'three', { decisions: { perMinute: 3 } });
+  const before = Date.now();
+  for (const [path, body] of [
+    [DECISIONS, decisionBody('decide')],
+    [SYSTEMONE, systemOneBody('decide')],
+    [DECISIONS, decisionBody('decide')],
+  ] as const) {
+    t.equal((await sidecar.post(path, body, three)).status, 200, path);
+  }
+  const took = Date.now() - before;
+  const wait = limited(t, 'the fourth', await sidecar.post(SYSTEMONE, systemOneBody('decide'), three), /60 seconds/);
+  t.ok(wait <= 60_000 && wait >= 60_000 - took - 1000, `${wait} ms: when the first is a minute old`);
+});
+
+t.test('what is refused uses nothing, wherever it is refused', async (t) => {
+  const sidecar = await start(t, { bodies: { chatBytes: 100_000 }, queue: { waitingPerSeat: 0 } });
+  const two = key(sidecar, 'two', { chat: { perMinute: 2 }, decisions: { perMinute: 1 } });
+  const post = (path: string, body: unknown, headers = {}): Promise<RawResponse> =>
+    sidecar.post(path, body, { ...two, ...headers });
+  const running = await sidecar.begin(CHAT, chatBody('narrow', 'begun', { stream: true }));
+  await running.until('begun');
+  const broken = {
+    role: 'assistant',
+    tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{' } }],
+  };
+  const refusals: readonly (readonly [status: number, () => Promise<RawResponse>])[] = [
+    [415, () => post(CHAT, {}, { 'Content-Type': 'text/plain' })],
+    [413, () => post(CHAT, chatBody('chat', 'echo', { user: 'u'.repeat(100_000) }))],
+    [400, () => post(CHAT, chatBody('chat', 'echo', { x: 1 }))],
+    [403, () => post(CHAT, chatBody('none', 'echo'))],
+    [400, () => post(CHAT, chatBody('decide', 'echo'))],
+    [429, () => post(CHAT, chatBody('narrow', 'echo'))],
+    [422, () => post(CHAT, chatBody('chat', 'echo', { messages: [{ role: 'user', content: 'Hi.' }, broken] }))],
+    [400, () => post(CHAT, chatBody('chat', 'echo', { max_tokens: 9999 }))],
+    [404, () => post('/v1/completions', { model: 'chat' })],
+    [400, () => post(DECISIONS, decisionBody('chat'))],
+    [404, () => post('/v1/nothing', {})],
+  ];
+  for (let round = 0; round < 2; round++) {
+    for (const [status, ask] of refusals) t.equal((await ask()).status, status);
+  }
+  for (let i = 0; i < 2; i++) t.equal((await post(CHAT, chatBody('chat', 'echo'))).status, 200, 'both are there');
+  limited(t, 'and no third', await post(CHAT, chatBody('chat', 'echo')), /60 seconds/);
+  t.equal((await post(DECISIONS, decisionBody('decide'))).status, 200);
+});
+
+t.test('what ran counts, however it ended; who left while it waited, not', async (t) => {
+  const sidecar = await start(t);
+  const minute = { chat: { perMinute: 1 } };
+  const failed = key(sidecar, 'failed', minute);
+  t.equal((await sidecar.post(CHAT, chatBody('chat', 'fail'), failed)).status, 502);
+  limited(t, 'the engine failed it', await sidecar.post(CHAT, chatBody('chat', 'echo'), failed), /60 seconds/);
+
+  const left = key(sidecar, 'left', minute);
+  const open = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }), left);
+  await open.until('begun');
+  open.close();
+  await sidecar.until('ra_sidecar_cancels_total{model="chat",phase="decoding"}', 1);
+  limited(t, 'its caller left', await sidecar.post(CHAT, chatBody('chat', 'echo'), left), /60 seconds/);
+
+  const running = await sidecar.begin(CHAT, chatBody('narrow', 'begun', { stream: true }));
+  await running.until('begun');
+  const waited = key(sidecar, 'waited', minute);
+  const waiting = await sidecar.begin(CHAT, chatBody('narrow', 'echo'), waited);
+  await sidecar.until('ra_sidecar_waiting_requests{model="narrow"}', 1);
+  waiting.close();
+  await sidecar.until('ra_sidecar_cancels_total{model="narrow",phase="waiting"}', 1);
+  t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'), waited)).status, 200);
+});
+
+t.test('the model list and chat have limits where they are configured', async (t) => {
+  const sidecar = await start(t, { limits: { models: { perMinute: 2 }, chat: { perMinute: 1 } } });
+  const list = (): Promise<RawResponse> => sidecar.ask('GET', '/v1/models', JSON_HEADERS);
+  t.equal((await list()).status, 200);
+  t.equal((await list()).status, 200);
+  limited(t, 'a third list', await list(), /60 seconds/);
+  t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'))).status, 200);
+  limited(t, 'a second chat', await sidecar.post(CHAT, chatBody('chat', 'echo')), /60 seconds/);
+  const own = key(sidecar, 'own', { chat: { perMinute: 0 }, models: { perMinute: 0 } });
+  for (let i = 0; i < 4; i++) t.equal((await sidecar.ask('GET', '/v1/models', own)).status, 200, 'none for this key');
+});
+
+t.test('whom a gateway vouches for, it has counted itself', async (t) => {
+  const sidecar = await start(t);
+  const vouched = key(
+    sidecar,
+    'vouched',
+    { decisions: { inFlight: 1, perMinute: 1 } },
+    { vouched: true, tokensPerDay: 1 },
+  );
+  for (let i = 0; i < 3; i++) {
+    t.equal((await sidecar.post(DECISIONS, decisionBody('decide'), vouched)).status, 200);
+  }
+});

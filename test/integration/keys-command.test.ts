@@ -1,0 +1,190 @@
+/** `ra-sidecar keys` as an operator runs it, alone and beside a running sidecar. */
+import { mkdtemp, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { readKeyFile, type KeyFile } from '../../sidecar/access/key-file.js';
+import { hashKey } from '../../sidecar/access/key-index.js';
+import { runCli, type Ran } from '../support/cli.js';
+import { makeKey } from '../support/keys.js';
+import { endsWell, ENDLESS, OpenStream } from '../support/open-stream.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+
+const KEY = /^ra-key-[A-Za-z0-9_-]{43}\n$/;
+
+/** A keys file in a folder of its own, and the command on it. */
+class Desk {
+  readonly file: string;
+
+  constructor(file: string) {
+    this.file = file;
+  }
+
+  static async open(t: Test): Promise<Desk> {
+    const dir = await mkdtemp(join(tmpdir(), 'ra-desk-'));
+    t.teardown(() => rm(dir, { recursive: true, force: true }));
+    return new Desk(join(dir, 'keys.json'));
+  }
+
+  keys(...args: readonly string[]): Promise<Ran> {
+    return runCli(['keys', ...args], { RA_KEYS_FILE: this.file });
+  }
+
+  content(): Promise<KeyFile> {
+    return readKeyFile(this.file);
+  }
+
+  /** A new key and its id. */
+  async create(...args: readonly string[]): Promise<{ key: string; id: string }> {
+    const { stdout, stderr } = await this.keys('create', ...args);
+    return { key: stdout.trim(), id: /key_[\w-]+/.exec(stderr)?.[0] ?? `no id in: ${stderr}` };
+  }
+}
+
+t.test('create prints the key once, alone on stdout, and stores all that was said of it', async (t) => {
+  const desk = await Desk.open(t);
+  const options =
+    '--account acme --environment production --models a,b --routes chat,decisions --cohort pilots --expires 30d ' +
+    '--class batch --limits decisions=8/100,chat=0/60 --tokens-per-day 1000000';
+  const { code, stdout, stderr } = await desk.keys('create', ...options.split(' '));
+  t.equal(code, 0);
+  t.match(stdout, KEY);
+  const key = stdout.trim();
+  t.notOk(stderr.includes(key));
+  t.match(stderr, /^created key_[\w-]{12}; the key is shown this once, only its hash is stored\n$/);
+  const text = await readFile(desk.file, 'utf8');
+  t.notOk(text.includes(key.slice('ra-key-'.length)));
+  t.equal((await stat(desk.file)).mode & 0o777, 0o600);
+  const [stored] = (await desk.content()).keys;
+  t.match(stored, {
+    hash: hashKey(key),
+    account: 'acme',
+    class: 'batch',
+    limits: { decisions: { inFlight: 8, perMinute: 100 }, chat: { inFlight: 0, perMinute: 60 } },
+    entitlements: {
+      production: { models: ['a', 'b'], routes: ['chat', 'decisions'], cohort: 'pilots', tokensPerDay: 1_000_000 },
+    },
+  });
+  const days = (Date.parse(stored?.expires ?? '') - Date.parse(stored?.created ?? '')) / 86_400_000;
+  t.ok(Math.abs(days - 30) < 0.01, `${days} days`);
+});
+
+t.test('list shows states and no hashes; revoke and rotate change them', async (t) => {
+  const desk = await Desk.open(t);
+  t.match(await desk.keys('list'), { code: 0, stdout: /^ID +ACCOUNT +STATE +CREATED +EXPIRES +MODELS\n$/ });
+  const kept = await desk.create('--account', 'acme');
+  const gone = await desk.create('--account', 'acme', '--expires', '2099-01-31T00:00:00+01:00');
+  t.match(await desk.keys('revoke', gone.id), { code: 0, stdout: '', stderr: `revoked ${gone.id}\n` });
+  t.match(await desk.keys('revoke', gone.id), { code: 0, stderr: `${gone.id} was revoked before\n` });
+  const revokedAt = (await desk.content()).keys[1]?.revoked;
+
+  const rotated = await desk.keys('rotate', kept.id, '--grace', '24h');
+  t.equal(rotated.code, 0);
+  t.match(rotated.stdout, KEY);
+  const [old, , next] = (await desk.content()).keys;
+  const grace = Date.parse(old?.expires ?? '') - Date.now();
+  t.ok(grace > 86_000_000 && grace <= 86_400_000, 'the old one works on for a day');
+  t.match(next, { account: 'acme', hash: hashKey(rotated.stdout.trim()), entitlements: old?.entitlements });
+  t.equal(next?.expires, undefined);
+  const at = await desk.keys('rotate', next?.id ?? '');
+  t.match(at, { code: 0, stdout: KEY });
+  t.ok((await desk.content()).keys[2]?.revoked, 'without a grace it is revoked');
+
+  const list = await desk.keys('list');
+  t.match(
+    list.stdout.split('\n').map((line) => line.split(/ {2,}/)[2]),
+    ['STATE', 'good', 'revoked', 'revoked', 'good'],
+  );
+  const json = JSON.parse((await desk.keys('list', '--json')).stdout) as { id: string; state: string }[];
+  t.match(json[1], { id: gone.id, state: 'revoked', revoked: revokedAt, expires: '2099-01-30T23:00:00.000Z' });
+  const shown = `${list.stdout}${list.stderr}${JSON.stringify(json)}`;
+  for (const { hash } of (await desk.content()).keys) t.notOk(shown.includes(hash));
+  for (const { key } of [kept, gone]) t.notOk(shown.includes(key));
+});
+
+t.test('what cannot be done is said in one line, and changes nothing', async (t) => {
+  const desk = await Desk.open(t);
+  const revoked = makeKey({ id: 'gone', revoked: '2026-01-02T00:00:00Z' });
+  await writeFile(desk.file, JSON.stringify({ version: 1, keys: [revoked.stored] }));
+  const before = await readFile(desk.file, 'utf8');
+  for (const [args, code, says] of [
+    ['revoke nobody', 1, /^ra-sidecar: there is no key with this id/],
+    [`rotate ${revoked.key}`, 1, /^ra-sidecar: there is no key with this id/],
+    ['rotate gone', 1, /^ra-sidecar: gone is revoked: create a new key\n$/],
+    ['create', 2, /^ra-sidecar: --account is needed\n\nusage: ra-sidecar keys create/],
+    ['create --account a --colour red', 2, /^ra-sidecar: .*--colour/],
+  ] as const) {
+    const ran = await desk.keys(...args.split(' '));
+    t.match(ran, { code, stdout: '', stderr: says }, `keys ${args}`);
+    t.notOk(ran.stderr.includes(revoked.key), 'a key that was given by mistake is not repeated');
+  }
+  t.equal(await readFile(desk.file, 'utf8'), before);
+  t.match(await desk.keys('--help'), { code: 0, stdout: /^usage: ra-sidecar keys/, stderr: '' });
+
+  await writeFile(desk.file, '{');
+  for (const args of [['list'], ['create', '--account', 'a']]) {
+    const says = `ra-sidecar: keys: is not JSON (file ${desk.file})\n`;
+    t.match(await desk.keys(...args), { code: 1, stdout: '', stderr: says }, args.join(' '));
+  }
+  t.equal(await readFile(desk.file, 'utf8'), '{', 'what was not understood is not replaced');
+});
+
+t.test('several at once: no key is lost, and a lock that was left behind holds up nobody for good', async (t) => {
+  const desk = await Desk.open(t);
+  const lock = `${desk.file}.lock`;
+  await writeFile(lock, 'left behind');
+  const past = new Date(Date.now() - 60_000);
+  await utimes(lock, past, past);
+  const made = await Promise.all(Array.from({ length: 6 }, (_, i) => desk.create('--account', `account-${i}`)));
+  const { keys } = await desk.content();
+  t.strictSame(keys.map(({ id }) => id).sort(), made.map(({ id }) => id).sort());
+  await t.rejects(stat(lock), { code: 'ENOENT' }, 'the lock is gone');
+});
+
+t.test(
+  'a running sidecar takes a new key without a restart, and refuses a revoked one while its stream runs on',
+  async (t) => {
+    const dir = await mkdtemp(join(tmpdir(), 'ra-desk-'));
+    t.teardown(() => rm(dir, { recursive: true, force: true }));
+    const desk = new Desk(join(dir, 'keys.json'));
+    const sidecar = await Sidecar.start(t, {
+      // Stopped for as long as the commands take, the engine is not to be taken for dead.
+      config: { ...(await chatOnly(1)), keys: { file: desk.file }, engine: { hangMs: 600_000 } },
+    });
+    const status = async (key: string): Promise<number> =>
+      (await fetch(`${sidecar.base}/models`, { headers: { authorization: `Bearer ${key}` } })).status;
+    const refusals = 'keys file refused, the last good keys stay';
+
+    const { key, id } = await desk.create('--account', 'acme');
+    await sidecar.logged('keys loaded', 2);
+    t.equal(await status(key), 200);
+
+    const developer = sidecar.key;
+    sidecar.key = key;
+    const stream = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
+    // Stopped, it cannot finish before we have looked.
+    process.kill(sidecar.enginePid(CHAT), 'SIGSTOP');
+    t.match(await desk.keys('revoke', id), { code: 0 });
+    await sidecar.logged('keys loaded', 3);
+    t.equal(await status(key), 401);
+    t.match(await (await sidecar.chat(ENDLESS)).json(), { error: { code: 'revoked_api_key' } });
+    t.equal(await sidecar.metric('ra_sidecar_streams_running'), 1);
+    process.kill(sidecar.enginePid(CHAT), 'SIGCONT');
+    endsWell(t, await stream.response);
+
+    // A bad file and a missing one change nothing for the keys there are.
+    const good = await readFile(desk.file, 'utf8');
+    await writeFile(desk.file, 'not JSON');
+    t.match(await sidecar.logged(refusals), { level: 50, file: desk.file, reason: 'is not JSON' });
+    t.equal(await status(developer), 200);
+    await rm(desk.file);
+    await sidecar.logged(refusals, 1, ({ reason }) => reason === 'does not exist');
+    t.equal(await status(developer), 200);
+    t.equal(await status(key), 401);
+    t.ok((await sidecar.metric('ra_sidecar_keys_reload_failures_total')) >= 2);
+    await writeFile(desk.file, good);
+    await sidecar.logged('keys loaded', 4);
+    sidecar.child.kill('SIGHUP');
+    t.match(await sidecar.logged('keys loaded', 5), { count: 2, file: desk.file }, 'asked to, it says what there is');
+  },
+);

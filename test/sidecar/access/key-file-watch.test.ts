@@ -1,0 +1,203 @@
+import { EventEmitter, once } from 'node:events';
+import { mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { systemClock, type Clock } from '../../../sidecar/clock.js';
+import { KeyFileError, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
+import { WatchedKeys } from '../../../sidecar/access/key-file-watch.js';
+import type { Caller, Denied } from '../../../sidecar/access/identity.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { makeKey, sends } from '../../support/keys.js';
+
+const A = makeKey({ id: 'a' });
+const B = makeKey({ id: 'b' });
+/** Longer than any test: what happens is told by events, or by the fake clock. */
+const NEVER_MS = 600_000;
+
+class Watched {
+  readonly dir: string;
+  readonly file: string;
+  /** What was said, in order. */
+  readonly said: (number | string)[] = [];
+  readonly #news = new EventEmitter();
+  #keys: WatchedKeys | undefined;
+
+  private constructor(dir: string, file: string) {
+    this.dir = dir;
+    this.file = join(dir, file);
+  }
+
+  /**
+   * In a folder of its own, with these keys to begin with; undefined: no file. `linked`: the file is a link into another
+   * folder.
+   */
+  static async open(
+    t: Test,
+    keys: readonly StoredKey[] | undefined,
+    { clock = systemClock, file = 'keys.json', pollMs = NEVER_MS, linked = false } = {},
+  ): Promise<Watched> {
+    const dir = await mkdtemp(join(tmpdir(), 'ra-watch-'));
+    t.teardown(() => rm(dir, { recursive: true, force: true }));
+    // Neither the watch nor the clock keeps a process alive; a sidecar has its sockets.
+    const alive = setInterval(() => undefined, NEVER_MS);
+    t.teardown(() => clearInterval(alive));
+    const watched = new Watched(dir, file);
+    const real = join(dir, 'mounted', 'real.json');
+    if (keys) await writeKeyFile(linked ? real : watched.file, { version: 1, keys });
+    if (linked) await symlink(real, watched.file);
+    await watched.#follow(t, clock, pollMs);
+    return watched;
+  }
+
+  async #follow(t: Test, clock: Clock, pollMs: number): Promise<void> {
+    const say = (what: number | string): void => {
+      this.said.push(what);
+      this.#news.emit('said');
+    };
+    this.#keys = await WatchedKeys.open(
+      clock,
+      { file: this.file, environment: 'development', pollMs },
+      { loaded: say, refused: say },
+    );
+    t.teardown(() => this.#keys?.close());
+  }
+
+  get keys(): WatchedKeys {
+    if (!this.#keys) throw new Error('not open');
+    return this.#keys;
+  }
+
+  ask({ key }: { readonly key: string }): Promise<Caller | Denied> {
+    return this.keys.resolve(sends(`Bearer ${key}`));
+  }
+
+  put(...keys: readonly StoredKey[]): Promise<void> {
+    return writeKeyFile(this.file, { version: 1, keys });
+  }
+
+  /** Resolves once so much was said in all. */
+  async saidSoFar(count: number): Promise<void> {
+    while (this.said.length < count) await once(this.#news, 'said');
+  }
+}
+
+t.test('a file that is replaced is taken at once, and a caller of before stays as it was', async (t) => {
+  const watched = await Watched.open(t, [A.stored]);
+  t.strictSame(watched.said, [1]);
+  const before = await watched.ask(A);
+  t.match(await watched.ask(B), { code: 'invalid_api_key' });
+  await watched.put({ ...A.stored, revoked: '2026-01-02T00:00:00Z' }, B.stored);
+  await watched.saidSoFar(2);
+  t.strictSame(watched.said, [1, 2]);
+  t.match(await watched.ask(A), { code: 'revoked_api_key' });
+  t.match(await watched.ask(B), { kind: 'caller', keyId: 'b' });
+  t.match(before, { kind: 'caller', keyId: 'a', models: 'all' });
+});
+
+t.test('a bad file is refused once, by what is wrong and not by what is in it; the last good keys stay', async (t) => {
+  const watched = await Watched.open(t, [A.stored]);
+  await writeFile(watched.file, `{"version":1,"keys":[{"secret-${A.key}"`);
+  await watched.saidSoFar(2);
+  t.strictSame(watched.said[1], 'is not JSON');
+  t.match(await watched.ask(A), { keyId: 'a' });
+
+  await writeFile(watched.file, JSON.stringify({ version: 1, keys: [{ ...B.stored, hash: B.key }] }));
+  await watched.saidSoFar(3);
+  t.match(watched.said[2], /^keys\[0\]\.hash must match/);
+  t.notOk(String(watched.said[2]).includes(B.key));
+  t.match(await watched.ask(A), { keyId: 'a' });
+  t.match(await watched.ask(B), { code: 'invalid_api_key' });
+
+  await rm(watched.file);
+  await watched.saidSoFar(4);
+  t.equal(watched.said[3], 'does not exist');
+  t.match(await watched.ask(A), { keyId: 'a' });
+
+  await watched.put(B.stored);
+  await watched.saidSoFar(5);
+  t.equal(watched.said[4], 1, 'the first good one is taken again');
+  t.match(await watched.ask(A), { code: 'invalid_api_key' });
+  t.match(await watched.ask(B), { keyId: 'b' });
+});
+
+t.test('a file that comes later, by a rename or in a folder that comes with it', async (t) => {
+  const watched = await Watched.open(t, undefined);
+  t.strictSame(watched.said, [0]);
+  const elsewhere = join(watched.dir, 'draft');
+  await writeKeyFile(elsewhere, { version: 1, keys: [A.stored] });
+  await rename(elsewhere, watched.file);
+  await watched.saidSoFar(2);
+  t.match(await watched.ask(A), { keyId: 'a' });
+
+  const clock = new FakeClock();
+  const folderless = await Watched.open(t, undefined, { clock, file: join('later', 'keys.json'), pollMs: NEVER_MS });
+  await folderless.put(A.stored);
+  clock.advance(NEVER_MS);
+  await folderless.saidSoFar(2);
+  t.match(await folderless.ask(A), { keyId: 'a' }, 'the poll found it');
+  await folderless.put(B.stored);
+  while (folderless.said.length < 3) {
+    // From now on the folder's own events tell, long before the next poll.
+    clock.advance(1);
+    await new Promise((resolve) => setImmediate(resolve));
+    if (clock.now() >= 2 * NEVER_MS) throw new Error('no event came');
+  }
+  t.match(await folderless.ask(B), { keyId: 'b' });
+});
+
+t.test('where no event comes, the poll finds the change', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, [A.stored], { clock, pollMs: 1000, linked: true });
+  // Changed behind the link, whose own folder hears nothing of it.
+  await watched.put(B.stored);
+  clock.advance(999);
+  t.equal(clock.pending, 1, 'nothing is due but the poll');
+  clock.advance(1);
+  await watched.saidSoFar(2);
+  t.match(await watched.ask(B), { keyId: 'b' });
+  t.match(await watched.ask(A), { code: 'invalid_api_key' });
+});
+
+t.test('asked to, it reads and says what there is, changed or not', async (t) => {
+  const watched = await Watched.open(t, [A.stored]);
+  await watched.keys.reload();
+  t.strictSame(watched.said, [1, 1]);
+  await watched.put(A.stored, B.stored);
+  await Promise.all([watched.keys.reload(), watched.keys.reload(), watched.keys.reload()]);
+  t.match(await watched.ask(B), { keyId: 'b' });
+  t.equal(watched.said.at(-1), 2);
+});
+
+t.test('closed, it follows no longer and holds nothing', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, [A.stored], { clock, pollMs: 1000 });
+  watched.keys.close();
+  watched.keys.close();
+  t.equal(clock.pending, 0);
+  await watched.put(B.stored);
+  await watched.keys.reload();
+  t.match(await watched.ask(A), { keyId: 'a' });
+  t.strictSame(watched.said, [1]);
+});
+
+t.test('a file that is bad at the start stops the start', async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), 'ra-watch-'));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const file = join(dir, 'keys.json');
+  await writeFile(file, '{');
+  const hooks = { loaded: () => undefined, refused: () => undefined };
+  await t.rejects(
+    WatchedKeys.open(systemClock, { file, environment: 'development', pollMs: 1000 }, hooks),
+    KeyFileError,
+  );
+});
+
+t.test('replaced again and again, it ends with the last', async (t) => {
+  const watched = await Watched.open(t, [A.stored]);
+  const last = makeKey({ id: 'last' });
+  for (let i = 0; i < 100; i++) await watched.put(makeKey().stored);
+  await watched.put(last.stored);
+  while ((await watched.ask(last)).kind !== 'caller') await watched.saidSoFar(watched.said.length + 1);
+  t.ok(watched.said.length < 50, 'several changes are one read');
+});

@@ -1,0 +1,26 @@
+import t from 'tap';
+import { TokenQuotas } from '../../../sidecar/access/quotas.js';
+
+const KEY = { account: 'acme', keyId: 'k', tokensPerDay: 100 };
+
+t.test('a day’s tokens, until midnight', async (t) => {
+  let now = Date.parse('2026-06-01T23:00:00Z');
+  const quotas = new TokenQuotas(() => new Date(now));
+  t.equal(quotas.waitMs(KEY), 0);
+  quotas.charge(KEY, 60);
+  t.equal(quotas.waitMs(KEY), 0);
+  quotas.charge(KEY, 40);
+  t.equal(quotas.waitMs(KEY), 3_600_000, 'used up to the last token');
+  t.equal(quotas.waitMs({ ...KEY, keyId: 'other' }), 0);
+  t.equal(quotas.waitMs({ ...KEY, account: 'other' }), 0);
+  t.equal(quotas.waitMs({ account: 'acme', keyId: 'k' }), 0, 'none to keep');
+  t.equal(quotas.waitMs({ ...KEY, tokensPerDay: 101 }), 0, 'raised');
+  now += 3_599_999;
+  t.equal(quotas.waitMs(KEY), 1);
+  now += 1;
+  t.equal(quotas.waitMs(KEY), 0, 'a new day');
+  quotas.charge(KEY, 1000);
+  t.equal(quotas.waitMs(KEY), 86_400_000);
+  now -= 10_000;
+  t.equal(quotas.waitMs(KEY), 86_410_000, 'a clock put back does not bring yesterday again');
+});

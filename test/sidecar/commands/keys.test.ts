@@ -1,0 +1,82 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import t from 'tap';
+import { keys } from '../../../sidecar/commands/keys.js';
+import { propertiesOf } from '../../../sidecar/commands/key-options.js';
+import { KeyFileError } from '../../../sidecar/access/key-file.js';
+import { makeKey } from '../../support/keys.js';
+
+const NOW = Date.parse('2026-06-01T00:00:00Z');
+
+t.test('what the options of create say', async (t) => {
+  const properties = (options: object): object => propertiesOf({ account: 'acme', ...options }, 'staging', NOW);
+  t.strictSame(properties({}), { account: 'acme', entitlements: { staging: { models: 'all' } } });
+  t.strictSame(properties({ environment: 'production', models: 'a, b,a' }), {
+    account: 'acme',
+    entitlements: { production: { models: ['a', 'b'] } },
+  });
+  t.match(properties({ expires: '90m' }), { expires: '2026-06-01T01:30:00.000Z' });
+  t.match(properties({ expires: '2027-01-31T00:00:00+02:00' }), { expires: '2027-01-30T22:00:00.000Z' });
+  t.match(properties({ limits: 'models=0/10' }), { limits: { models: { inFlight: 0, perMinute: 10 } } });
+  t.strictSame(Object.keys(properties({ environment: '__proto__' })), ['account', 'entitlements']);
+  t.ok(JSON.stringify(properties({ environment: '__proto__' })).includes('"__proto__":{"models":"all"}'));
+});
+
+t.test('what is wrong is said without what was given, and nothing is changed', async (t) => {
+  const file = join(t.testdir(), 'keys.json');
+  const revoked = makeKey({ id: 'gone', revoked: '2026-01-02T00:00:00Z' });
+  const expired = makeKey({ id: 'old', expires: '2026-01-02T00:00:00Z' });
+  await writeFile(file, JSON.stringify({ version: 1, keys: [revoked.stored, expired.stored] }));
+  const before = await readFile(file, 'utf8');
+  const config = { keys: { file, pollMs: 1000, failuresPerMinute: 0 }, environment: 'development' };
+  const run = async (args: string): Promise<{ code: number; out: string; said: string }> => {
+    const ran = { out: '', said: '' };
+    const code = await keys(
+      config,
+      args.split(' ').filter((arg) => arg !== ''),
+      { out: (text) => (ran.out += text), say: (text) => (ran.said += text) },
+    );
+    return { code, ...ran };
+  };
+  const cases: readonly (readonly [args: string, code: number, says: RegExp])[] = [
+    ['revoke nobody', 1, /^ra-sidecar: there is no key with this id/],
+    [`revoke ${revoked.key}`, 1, /^ra-sidecar: there is no key with this id/],
+    ['rotate nobody', 1, /^ra-sidecar: there is no key with this id/],
+    ['rotate gone', 1, /^ra-sidecar: gone is revoked: create a new key\n$/],
+    ['rotate old', 1, /^ra-sidecar: old is expired: create a new key\n$/],
+    ['', 2, /^ra-sidecar: keys: what to do\?\n\nusage: ra-sidecar keys create/],
+    ['destroy', 2, /^ra-sidecar: keys: unknown command\n/],
+    ['create', 2, /^ra-sidecar: --account is needed\n/],
+    ['create --account a --expires 2020-01-01T00:00:00Z', 2, /^ra-sidecar: --expires is over already\n/],
+    ['create --account a --expires 2099-01-01T00:00:00', 2, /^ra-sidecar: --expires must be a time/],
+    ['create --account a --expires 2099-13-01T00:00:00Z', 2, /^ra-sidecar: --expires must be a time/],
+    ['create --account a --expires tomorrow', 2, /^ra-sidecar: --expires must be a time/],
+    ['create --account a --expires 99999d', 2, /^ra-sidecar: --expires must be a time/],
+    ['create --account a --class gold', 2, /^ra-sidecar: --class takes interactive, standard, batch\n/],
+    ['create --account a --routes chat,sing', 2, /^ra-sidecar: --routes takes chat, decisions, systemone\n/],
+    ['create --account a --limits chat', 2, /^ra-sidecar: --limits takes decisions, chat, models\n/],
+    ['create --account a --models a,,b', 2, /^ra-sidecar: --models must be names/],
+    ['create --account a --tokens-per-day 0', 2, /^ra-sidecar: --tokens-per-day must be/],
+    ['create --account a --colour red', 2, /^ra-sidecar: .*--colour/],
+    ['create --account a b', 2, /^ra-sidecar: too many arguments\n/],
+    ['list --json=yes', 2, /^ra-sidecar: .*--json/],
+    ['revoke', 2, /^ra-sidecar: one ID is needed\n/],
+    ['revoke gone old', 2, /^ra-sidecar: one ID is needed\n/],
+    ['rotate gone --grace soon', 2, /^ra-sidecar: --grace must be a time/],
+  ];
+  for (const [args, code, says] of cases) {
+    const ran = await run(args);
+    t.match(ran, { code, out: '', said: says }, `keys ${args}`);
+    t.notOk(ran.said.includes(revoked.key));
+  }
+  for (const [args, problem] of [
+    ['create --account a\u200bcme', /^keys\[2\]\.account must match/],
+    ['create --account a --cohort \u001b[2J', /^keys\[2\]\.entitlements\.development\.cohort must match/],
+    ['create --account a --limits chat=200000/1', /^keys\[2\]\.limits\.chat\.inFlight must be at most 100000/],
+  ] as const) {
+    const thrown: unknown = await run(args).catch((error: unknown) => error);
+    t.type(thrown, KeyFileError, args);
+    t.match(thrown, { problem }, args);
+  }
+  t.equal(await readFile(file, 'utf8'), before);
+});

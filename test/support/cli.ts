@@ -1,0 +1,23 @@
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
+
+/** Long enough for a loaded machine, ms; a command that takes longer is killed. */
+const COMMAND_MS = 60_000;
+
+export interface Ran {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs `ra-sidecar` with these arguments to its end, in a process of its own, with `environment` over ours. */
+export function runCli(args: readonly string[], environment: Readonly<Record<string, string>> = {}): Promise<Ran> {
+  return new Promise((resolve) => {
+    const options = { env: { ...process.env, ...environment }, timeout: COMMAND_MS };
+    const child = execFile(process.execPath, [CLI, ...args], options, (_, stdout, stderr) =>
+      resolve({ code: child.exitCode, stdout, stderr }),
+    );
+  });
+}
