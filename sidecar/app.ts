@@ -99,7 +99,6 @@ export async function startApp(
       chatBytes: config.bodies.chatBytes,
       keepAliveMs: config.stream.keepAliveMs,
       timeoutMs: config.request.timeoutMs,
-      trustDeadlineHeader: config.request.trustDeadlineHeader,
     },
     isolateDecisions: config.decisions.isolate,
     draining: () => draining,

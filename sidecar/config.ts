@@ -107,12 +107,24 @@ function resolved(config: Unresolved): Config {
   return {
     ...config,
     dataDir,
+    listen: { ...config.listen, ...resolvedPath('socket', config.listen.socket) },
+    gateway: { ...config.gateway, ...resolvedPath('secretFile', config.gateway.secretFile) },
+    authorizer: {
+      ...config.authorizer,
+      ...resolvedPath('socket', config.authorizer.socket),
+      ...resolvedPath('secretFile', config.authorizer.secretFile),
+    },
     keys: { file: config.keys.file === undefined ? join(dataDir, 'keys.json') : resolve(config.keys.file) },
     models: config.models.map((model) => ({
       ...model,
       file: model.file === 'embedded' ? model.file : resolve(model.file),
     })),
   };
+}
+
+/** `path` from the root on, under its name; nothing where it is not set. */
+function resolvedPath<Name extends string>(name: Name, path: string | undefined): Partial<Record<Name, string>> {
+  return path === undefined ? {} : ({ [name]: resolve(path) } as Record<Name, string>);
 }
 
 function frozen<T>(value: T): T {

@@ -3,7 +3,7 @@ import { KeyFileIdentity } from '../access/key-identity.js';
 import { renewDevelopmentKey } from '../access/keys.js';
 import { startApp, type App } from '../app.js';
 import type { Config } from '../config.js';
-import { isLoopback } from '../config/checks.js';
+import { isLoopback } from '../config/loopback.js';
 import type { Log } from '../telemetry/logger.js';
 
 /** Signals that ask for a drain; a second one ends the process at once. */

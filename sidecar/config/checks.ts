@@ -1,3 +1,5 @@
+import { accessContradiction } from './access-checks.js';
+import { isLoopback } from './loopback.js';
 import type { Config } from './types.js';
 
 /** Tokens that a decision prompt may have, and a few to spare for the sequence's own bookkeeping. */
@@ -12,13 +14,14 @@ export function contradiction(config: Config): string | undefined {
     seen.add(id);
   }
   if (!isLoopback(operators.host)) return 'operators.host must be a loopback address: this listener asks for no key';
-  if (listen.port !== 0 && listen.port === operators.port) return 'operators.port must differ from listen.port';
+  if (listen.tcp && listen.port !== 0 && listen.port === operators.port)
+    return 'operators.port must differ from listen.port';
   if (bodies.totalBytes < bodies.chatBytes) return 'bodies.totalBytes must be at least bodies.chatBytes';
   if (stream.totalBufferedBytes < stream.maxBufferedBytes)
     return 'stream.totalBufferedBytes must be at least stream.maxBufferedBytes';
   if (engine.hangMs < 2 * engine.heartbeatMs) return 'engine.hangMs must be at least twice engine.heartbeatMs';
   if (engine.backoffMaxMs < engine.backoffMinMs) return 'engine.backoffMaxMs must be at least engine.backoffMinMs';
-  return undefined;
+  return accessContradiction(config);
 }
 
 /** What is allowed and yet probably not meant, one line each, to be logged at the start. */
@@ -28,9 +31,4 @@ export function hints(config: Config): string[] {
       ? [`models[${i}].contextPerSeat is below ${DECISION_CONTEXT}: longer decision prompts are refused`]
       : [],
   );
-}
-
-/** Whether only this machine can reach `host`. */
-export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
 }

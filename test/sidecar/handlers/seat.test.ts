@@ -62,7 +62,7 @@ class Seated {
       metrics: new Metrics([]),
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(this.clock, { maxKeys: 1, keepMs: 1 }),
-      limits: { chatBytes: 1, keepAliveMs: 1, timeoutMs: 0, trustDeadlineHeader: false },
+      limits: { chatBytes: 1, keepAliveMs: 1, timeoutMs: 0 },
       isolateDecisions: true,
       draining: () => false,
     });

@@ -98,7 +98,7 @@ class World {
       metrics: new Metrics(['fake']),
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
-      limits: { chatBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0, trustDeadlineHeader: false },
+      limits: { chatBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0 },
       isolateDecisions: true,
       draining: () => false,
     };
