@@ -1,11 +1,9 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import type { ErrorCode } from '../errors.js';
+import { bearerOf } from './bearer.js';
 import { CLASS_WEIGHTS, type Caller, type Credentials, type Denied, type Identity, type ModelSet } from './identity.js';
 import type { KeyFile, StoredKey } from './key-file.js';
 import { hashKey } from './keys.js';
-
-/** `Bearer`, one or more spaces, and the key: visible ASCII, with a bound so that hashing costs nothing. */
-const BEARER = /^bearer +([\x21-\x7e]{1,256})$/i;
 
 interface Entry {
   readonly key: StoredKey;
@@ -33,7 +31,7 @@ export class KeyFileIdentity implements Identity {
   }
 
   resolve(credentials: Credentials): Promise<Caller | Denied> {
-    const key = BEARER.exec(credentials.header('authorization') ?? '')?.[1];
+    const key = bearerOf(credentials);
     const entry = key === undefined ? undefined : this.#entries.get(this.#index(hashKey(key)));
     return Promise.resolve(entry ? this.#judge(entry) : denied('invalid_api_key'));
   }
