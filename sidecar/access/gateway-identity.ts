@@ -13,20 +13,11 @@ import {
   type ModelSet,
   type ServiceClass,
 } from './identity.js';
+import { MAX_MODELS, MODEL_ID, NAME } from './names.js';
 import type { SecretFile } from './secret-file.js';
 
-/**
- * Names of accounts and keys from outside. ASCII and no space, so that two that look alike are alike: no homoglyphs, no
- * composed and decomposed letters, nothing that a header's way could trim. No comma, which is how a proxy joins two headers.
- */
-export const NAME = '^[A-Za-z0-9][A-Za-z0-9._:@/+=~|-]{0,255}$';
 const NAMED = new RegExp(NAME);
-
-/** A model's id, as requests name it. */
-const MODEL = /^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$/;
-
-/** What a header names at most. All headers of a request have 4 KiB together, so it is hardly reached. */
-const MAX_MODELS = 256;
+const MODEL = new RegExp(MODEL_ID);
 
 export interface GatewayOptions {
   /** What the gateway proves itself with. */
