@@ -15,6 +15,7 @@ import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
 import { createServer, type Routes } from './http/server.js';
 import { InFlight } from './in-flight.js';
+import { listen } from './listening.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
 import { openApiDocument } from './reference/openapi.js';
@@ -32,7 +33,7 @@ const ENGINE = fileURLToPath(new URL('../engine/main.js', import.meta.url));
 const FLUSH_MS = 100;
 
 export interface App {
-  /** Ports in use. */
+  /** Ports in use; 0: the public listener is a Unix socket alone. */
   readonly publicPort: number;
   readonly operatorsPort: number;
   /** Resolves once every model takes work; rejects with one clear line when one never will. */
@@ -146,11 +147,10 @@ export async function startApp(
     await Promise.all([front.close(), back.close()]);
   };
   try {
-    const [publicAt, operatorsAt] = await Promise.all([
-      front.listen(config.listen.host, config.listen.port),
+    const [publicPort, operatorsAt] = await Promise.all([
+      listen(front, config.listen, log),
       back.listen(config.operators.host, config.operators.port),
     ]);
-    log.info('listening', { host: config.listen.host, port: publicAt.port });
     log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
     for (const { engine } of models.values()) engine.start();
     void prompts.ready().then(async (found) => {
@@ -160,7 +160,7 @@ export async function startApp(
     });
     let drained: Promise<void> | undefined;
     return {
-      publicPort: publicAt.port,
+      publicPort,
       operatorsPort: operatorsAt.port,
       ready: () => readiness.all(),
       drain: () => {

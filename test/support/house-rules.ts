@@ -63,7 +63,7 @@ export const rooms: readonly Room[] = [
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
   {
     name: 'app',
-    path: file('sidecar', 'app|hosting|in-flight|readiness'),
+    path: file('sidecar', 'app|hosting|identities|in-flight|listening|readiness'),
     sees: [...HANDLERS, 'handlers', 'reference'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
