@@ -20,6 +20,7 @@ import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
 import { createServer, type Routes } from './http/server.js';
 import { InFlight } from './in-flight.js';
+import { listen } from './listening.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
 import { openApiDocument } from './reference/openapi.js';
@@ -39,7 +40,7 @@ const ENGINE = fileURLToPath(new URL('../engine/main.js', import.meta.url));
 const FLUSH_MS = 100;
 
 export interface App {
-  /** Ports in use. */
+  /** Ports in use; 0: the public listener is a Unix socket alone. */
   readonly publicPort: number;
   readonly operatorsPort: number;
   /** What parts that were made outside are counted by. */
@@ -120,7 +121,6 @@ export async function startApp(
       chatBytes: config.bodies.chatBytes,
       keepAliveMs: config.stream.keepAliveMs,
       timeoutMs: config.request.timeoutMs,
-      trustDeadlineHeader: config.request.trustDeadlineHeader,
     },
     isolateDecisions: config.decisions.isolate,
     draining: () => draining,
@@ -171,11 +171,10 @@ export async function startApp(
     await closeSpool();
   };
   try {
-    const [publicAt, operatorsAt] = await Promise.all([
-      front.listen(config.listen.host, config.listen.port),
+    const [publicPort, operatorsAt] = await Promise.all([
+      listen(front, config.listen, log),
       back.listen(config.operators.host, config.operators.port),
     ]);
-    log.info('listening', { host: config.listen.host, port: publicAt.port });
     log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
     for (const { engine } of models.values()) engine.start();
     void billing.begin(spool instanceof DurableSpool ? spoolReader(config, spool) : undefined).then((problem) => {
@@ -189,7 +188,7 @@ export async function startApp(
     });
     let drained: Promise<void> | undefined;
     return {
-      publicPort: publicAt.port,
+      publicPort,
       operatorsPort: operatorsAt.port,
       metrics: registry,
       ready: () => readiness.all(),

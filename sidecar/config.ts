@@ -107,16 +107,20 @@ function resolved(config: Unresolved): Config {
   return {
     ...config,
     dataDir,
+    listen: { ...config.listen, ...resolvedPath('socket', config.listen.socket) },
+    gateway: { ...config.gateway, ...resolvedPath('secretFile', config.gateway.secretFile) },
+    authorizer: {
+      ...config.authorizer,
+      ...resolvedPath('socket', config.authorizer.socket),
+      ...resolvedPath('secretFile', config.authorizer.secretFile),
+    },
     keys: {
       ...config.keys,
       file: config.keys.file === undefined ? join(dataDir, 'keys.json') : resolve(config.keys.file),
     },
-    pricing: absolute(config.pricing),
-    credit: absolute(config.credit),
-    delivery: {
-      ...config.delivery,
-      ...(config.delivery.secretFile !== undefined && { secretFile: resolve(config.delivery.secretFile) }),
-    },
+    pricing: { ...config.pricing, ...resolvedPath('file', config.pricing.file) },
+    credit: { ...config.credit, ...resolvedPath('file', config.credit.file) },
+    delivery: { ...config.delivery, ...resolvedPath('secretFile', config.delivery.secretFile) },
     models: config.models.map((model) => ({
       ...model,
       file: model.file === 'embedded' ? model.file : resolve(model.file),
@@ -124,8 +128,9 @@ function resolved(config: Unresolved): Config {
   };
 }
 
-function absolute<T extends { readonly file?: string }>(part: T): T {
-  return part.file === undefined ? part : { ...part, file: resolve(part.file) };
+/** `path` from the root on, under its name; nothing where it is not set. */
+function resolvedPath<Name extends string>(name: Name, path: string | undefined): Partial<Record<Name, string>> {
+  return path === undefined ? {} : ({ [name]: resolve(path) } as Record<Name, string>);
 }
 
 function frozen<T>(value: T): T {

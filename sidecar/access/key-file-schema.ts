@@ -77,6 +77,13 @@ const entitlement = closed(['models'], {
 
 const limit = closed([], { inFlight: countOrNone, perMinute: countOrNone });
 
+/** Of {@link StoredLimits}. */
+export const limitsSchema = closed([], {
+  ...Object.fromEntries(LIMIT_GROUPS.map((group) => [group, limit])),
+  inFlight: count,
+  perMinute: count,
+});
+
 const storedKey = closed(['id', 'hash', 'created', 'entitlements'], {
   id: name,
   hash: { type: 'string', pattern: '^[0-9a-f]{64}$' },
@@ -86,11 +93,7 @@ const storedKey = closed(['id', 'hash', 'created', 'entitlements'], {
   revoked: time,
   class: { enum: Object.keys(CLASS_WEIGHTS) },
   weight: { enum: Object.values(CLASS_WEIGHTS) },
-  limits: closed([], {
-    ...Object.fromEntries(LIMIT_GROUPS.map((group) => [group, limit])),
-    inFlight: count,
-    perMinute: count,
-  }),
+  limits: limitsSchema,
   entitlements: { type: 'object', additionalProperties: entitlement },
   development: { const: true },
 });

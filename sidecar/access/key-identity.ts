@@ -1,10 +1,8 @@
 import type { ErrorCode } from '../errors.js';
+import { bearerOf } from './bearer.js';
 import { CLASS_WEIGHTS, type Caller, type Credentials, type Denied, type Identity, type ModelSet } from './identity.js';
 import { limitsOf, type KeyFile, type StoredKey } from './key-file-schema.js';
 import { KeyIndex } from './key-index.js';
-
-/** `Bearer`, one or more spaces, and the key: visible ASCII, with a bound so that hashing costs nothing. */
-const BEARER = /^bearer +([\x21-\x7e]{1,256})$/i;
 
 interface Entry {
   readonly key: StoredKey;
@@ -32,7 +30,7 @@ export class KeyFileIdentity implements Identity {
   }
 
   resolve(credentials: Credentials): Promise<Caller | Denied> {
-    const entry = this.#entries.find(BEARER.exec(credentials.header('authorization') ?? '')?.[1]);
+    const entry = this.#entries.find(bearerOf(credentials));
     return Promise.resolve(entry ? this.#judge(entry) : denied('invalid_api_key'));
   }
 

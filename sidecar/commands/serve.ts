@@ -1,9 +1,9 @@
-import { WatchedKeys } from '../access/key-file-watch.js';
 import { renewDevelopmentKey } from '../access/keys.js';
 import { startApp, type App } from '../app.js';
 import { systemClock } from '../clock.js';
 import type { Config } from '../config.js';
-import { isLoopback } from '../config/checks.js';
+import { isLoopback } from '../config/loopback.js';
+import { openIdentities } from '../identities.js';
 import type { Log } from '../telemetry/logger.js';
 
 /** Signals that ask for a drain; a second one ends the process at once. */
@@ -20,33 +20,26 @@ const EXIT_INTERRUPTED = 130;
  * code. `print` takes lines for people; logs go their own way.
  */
 export async function serve(config: Config, log: Log, print: (line: string) => void): Promise<number> {
-  const { environment, keys, listen } = config;
-  const forDevelopers = environment === 'development' && isLoopback(listen.host);
+  const { access, environment, keys, listen } = config;
+  const forDevelopers = environment === 'development' && access.mode === 'keys' && reachedFromHere(listen);
   const key = forDevelopers ? await renewDevelopmentKey(keys.file, environment) : undefined;
   let app: App | undefined;
-  const { file } = keys;
-  const identity = await WatchedKeys.open(
-    systemClock,
-    { ...keys, environment },
-    {
-      loaded: (count) => log.info('keys loaded', { file, count }),
-      refused: (reason) => {
-        log.error('keys file refused, the last good keys stay', { file, reason });
-        app?.metrics.keysRefused();
-      },
-    },
-  );
-  process.on(RELOAD_SIGNAL, () => void identity.reload());
+  const identities = await openIdentities(config, systemClock, log, () => app?.metrics.keysRefused());
+  process.on(RELOAD_SIGNAL, () => void identities.reload());
   try {
-    app = await startApp(config, identity, log);
+    app = await startApp(config, identities.identity, log);
     const stopped = untilStopped(app);
     const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
     if (ended !== undefined) return ended;
     print(welcome(config, app, key));
     return await stopped;
   } finally {
-    identity.close();
+    identities.close();
   }
+}
+
+function reachedFromHere({ tcp, host }: Config['listen']): boolean {
+  return !tcp || isLoopback(host);
 }
 
 /** Drains on the first signal; resolves with 0 when that is done. */
@@ -64,11 +57,12 @@ function untilStopped(app: App): Promise<number> {
 
 /** What is printed once the sidecar takes work. The curl lines work when pasted. */
 function welcome(config: Config, app: App, key: string | undefined): string {
+  const { tcp, socket } = config.listen;
   const host = config.listen.host.includes(':') ? `[${config.listen.host}]` : config.listen.host;
-  const base = `http://${host}:${app.publicPort}/v1`;
+  const base = tcp ? `http://${host}:${app.publicPort}/v1` : 'http://localhost/v1';
   const lines = [
     '',
-    `ra-sidecar is ready at ${base}`,
+    `ra-sidecar is ready at ${base}${tcp ? '' : ` over ${socket ?? ''}`}`,
     `operators' listener:  http://${config.operators.host}:${app.operatorsPort}/metrics`,
     ...config.models.map(
       ({ id, kind, seats, load }) =>
@@ -76,11 +70,12 @@ function welcome(config: Config, app: App, key: string | undefined): string {
     ),
   ];
   if (key === undefined) return [...lines, ''].join('\n');
+  const where = tcp ? base : `--unix-socket '${socket ?? ''}' ${base}`;
   const chat = config.models.find(({ kind }) => kind === 'chat')?.id;
   const decision = config.models.find(({ kind }) => kind === 'decision')?.id;
   lines.push(`development key:      ${key}   (new at every start; only its hash is stored)`);
-  if (chat !== undefined) lines.push('', curl(base, 'chat/completions', key, chatExample(chat)));
-  if (decision !== undefined) lines.push('', curl(base, 'decisions', key, decisionExample(decision)));
+  if (chat !== undefined) lines.push('', curl(where, 'chat/completions', key, chatExample(chat)));
+  if (decision !== undefined) lines.push('', curl(where, 'decisions', key, decisionExample(decision)));
   return [...lines, ''].join('\n');
 }
 

@@ -1,3 +1,5 @@
+import { accessContradiction } from './access-checks.js';
+import { isLoopback } from './loopback.js';
 import type { Config } from './types.js';
 
 /** Tokens that a decision prompt may have, and a few to spare for the sequence's own bookkeeping. */
@@ -12,7 +14,8 @@ export function contradiction(config: Config): string | undefined {
     seen.add(id);
   }
   if (!isLoopback(operators.host)) return 'operators.host must be a loopback address: this listener asks for no key';
-  if (listen.port !== 0 && listen.port === operators.port) return 'operators.port must differ from listen.port';
+  if (listen.tcp && listen.port !== 0 && listen.port === operators.port)
+    return 'operators.port must differ from listen.port';
   if (bodies.totalBytes < bodies.chatBytes) return 'bodies.totalBytes must be at least bodies.chatBytes';
   if (stream.totalBufferedBytes < stream.maxBufferedBytes)
     return 'stream.totalBufferedBytes must be at least stream.maxBufferedBytes';
@@ -24,7 +27,7 @@ export function contradiction(config: Config): string | undefined {
     return 'delivery.backoffMaxMs must be at least delivery.backoffMinMs';
   if (delivery.url !== undefined && !isPlainUrl(delivery.url))
     return 'delivery.url must be a URL without a name and password: the secret has a file of its own';
-  return undefined;
+  return accessContradiction(config);
 }
 
 /** Whether a text is a URL, and holds no credentials: fetch refuses those, and configurations are shown around. */
@@ -46,9 +49,4 @@ export function hints(config: Config): string[] {
       : [],
   );
   return [...open, ...short];
-}
-
-/** Whether only this machine can reach `host`. */
-export function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host);
 }

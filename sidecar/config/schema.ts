@@ -3,19 +3,18 @@
  * the schema cannot say (one setting against another) is in checks.ts; how paths, variables and messages are made from
  * it, in settings.ts. A part of the house with many settings has its section in a file of its own.
  */
+import { accessSchema, authorizerSchema, gatewaySchema } from './access-schema.js';
+import { creditSchema, pricingSchema } from './credit-schema.js';
 import { deliverySchema } from './delivery-schema.js';
 import { keysSection, limitsSection } from './keys-schema.js';
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
-import { creditSchema, pricingSchema } from './credit-schema.js';
+import { listenSchema } from './listen-schema.js';
 import { modelSchema } from './model-schema.js';
 import { usageSchema } from './usage-schema.js';
 
 /** The whole configuration. */
 export const configSchema: SettingSchema = section({
-  listen: section({
-    host: text('Address of the public listener.', { default: '127.0.0.1', maxLength: 253 }),
-    port: port('Port of the public listener. 0: any free one.', 8080),
-  }),
+  listen: listenSchema,
   operators: section({
     host: text('Address of the operators’ listener. Loopback only: it asks for no key.', {
       default: '127.0.0.1',
@@ -29,8 +28,11 @@ export const configSchema: SettingSchema = section({
     pattern: '^[a-z0-9][a-z0-9_-]*$',
   }),
   dataDir: text('Folder of keys, the embedded model and other state, from the working directory.', { default: '.ra' }),
+  access: accessSchema,
   keys: keysSection,
   limits: limitsSection,
+  gateway: gatewaySchema,
+  authorizer: authorizerSchema,
   models: {
     type: 'array',
     description: 'The models that are served, each by an engine process of its own.',
@@ -85,12 +87,6 @@ export const configSchema: SettingSchema = section({
       'How long a request may take, waiting and running, from the last byte of its body; then it is ended with `timeout`. 0: no limit.',
       { default: 0 },
     ),
-    trustDeadlineHeader: {
-      type: 'boolean',
-      description:
-        'Heed the header `x-ra-deadline-ms`: milliseconds from the last byte of the body after which nobody waits for the answer. Together with `timeoutMs` the shorter one counts. Only behind a gateway that sets it: requests that are in a hurry go before others of their account.',
-      default: false,
-    },
   }),
   decisions: section({
     isolate: {

@@ -1,13 +1,15 @@
 /** How long, how much, where: checked once at the start and frozen, lists included. schema.ts says what each means. */
 export interface Config {
   /** The public listener. */
-  readonly listen: { readonly host: string; readonly port: number };
+  readonly listen: ListenConfig;
   /** The operators' listener. */
   readonly operators: { readonly host: string; readonly port: number };
   /** The environment whose entitlements apply, for example `development`. */
   readonly environment: string;
   /** Where keys, the embedded model and other state live. */
   readonly dataDir: string;
+  /** Who says who a caller is. */
+  readonly access: { readonly mode: 'keys' | 'authorizer' | 'gateway' };
   readonly keys: {
     readonly file: string;
     /** How often the file is looked at without an event, ms. */
@@ -22,6 +24,9 @@ export interface Config {
     readonly chat: LimitConfig;
     readonly models: LimitConfig;
   };
+  /** Without a file no gateway is heeded. `class`: what an account behind it has of the seats. */
+  readonly gateway: { readonly secretFile?: string; readonly class: 'interactive' | 'standard' | 'batch' };
+  readonly authorizer: AuthorizerConfig;
   readonly models: readonly ModelConfig[];
   readonly queue: {
     readonly maxWaitMs: number;
@@ -42,8 +47,6 @@ export interface Config {
   readonly request: {
     /** From the body's last byte; then a request is ended, waiting or running. 0: never. */
     readonly timeoutMs: number;
-    /** Callers may name a shorter time in `x-ra-deadline-ms`. */
-    readonly trustDeadlineHeader: boolean;
   };
   /** isolate: no question shares a decode with anything else. */
   readonly decisions: { readonly isolate: boolean };
@@ -123,6 +126,35 @@ export interface LimitConfig {
   readonly inFlight: number;
   /** Requests in any 60 seconds. */
   readonly perMinute: number;
+}
+
+/** `tcp`: on host and port; `socket`: on a path of this machine. One of the two at least. */
+export interface ListenConfig {
+  readonly host: string;
+  readonly port: number;
+  readonly tcp: boolean;
+  readonly socket?: string;
+  /** Octal. */
+  readonly socketMode: string;
+}
+
+/** An HTTP service that says who a key belongs to. Times in ms. */
+export interface AuthorizerConfig {
+  /** Set where `access.mode` is `authorizer`. */
+  readonly url?: string;
+  readonly socket?: string;
+  /** What is sent of a key. */
+  readonly send: 'hash' | 'key';
+  readonly secretFile?: string;
+  readonly timeoutMs: number;
+  readonly concurrency: number;
+  readonly cache: {
+    readonly entries: number;
+    readonly ttlMs: number;
+    readonly deniedTtlMs: number;
+    readonly staleMs: number;
+  };
+  readonly breaker: { readonly failures: number; readonly openMs: number };
 }
 
 export interface ModelConfig {

@@ -1,3 +1,4 @@
+import type { Caller } from '../access/identity.js';
 import type { RequestHead } from '../http/exchange.js';
 import type { Services } from './services.js';
 
@@ -5,14 +6,16 @@ import type { Services } from './services.js';
 const MILLISECONDS = /^(?:0|[1-9][0-9]{0,7})$/;
 
 /**
- * How long a request may take from its body's last byte on, ms: what the operator allows, or what a caller that is
- * trusted asks for in `x-ra-deadline-ms` if that is shorter. Undefined: as long as it likes.
+ * How long a request may take from its body's last byte on, ms: what the operator allows, or what a gateway asks for in
+ * `x-ra-deadline-ms` if that is shorter. Undefined: as long as it likes. From a caller that nobody vouches for the header
+ * says nothing: whoever names a short deadline goes before others of its account.
  */
 export function timeAllowed(
   head: Pick<RequestHead, 'header'>,
-  { timeoutMs, trustDeadlineHeader }: Pick<Services['limits'], 'timeoutMs' | 'trustDeadlineHeader'>,
+  { vouched }: Pick<Caller, 'vouched'>,
+  { timeoutMs }: Pick<Services['limits'], 'timeoutMs'>,
 ): number | undefined {
-  const asked = trustDeadlineHeader ? askedFor(head) : undefined;
+  const asked = vouched === true ? askedFor(head) : undefined;
   const allowed = timeoutMs > 0 ? timeoutMs : undefined;
   if (asked === undefined || allowed === undefined) return asked ?? allowed;
   return Math.min(asked, allowed);

@@ -69,7 +69,7 @@ async function pass<P extends Params>(
   }
   const caller = await admit(visit, route === 'chat' ? 'chat' : 'decisions', services);
   if (!caller) return undefined;
-  const body = await readBody(visit, route, services);
+  const body = await readBody(visit, route, services, caller);
   if (!body) return undefined;
   const prompt = services.prompts.open(route, body.bytes);
   const release = (): void => {
@@ -95,7 +95,9 @@ export function closed(services: Services): ContractError | undefined {
 async function identify(visit: Visit, services: Services): Promise<Caller | undefined> {
   const from = services.clock.now();
   const found = await services.identity.resolve(visit.exchange.head);
-  visit.authorizeMs = services.clock.now() - from;
+  // Behind a gateway it is the gateway that authorized.
+  const vouched = found.kind === 'caller' && found.vouched === true;
+  visit.authorizeMs = vouched ? undefined : services.clock.now() - from;
   if (found.kind === 'denied') {
     visit.fail(refusals.denied(found));
     return undefined;
@@ -124,7 +126,12 @@ export async function admit(visit: Visit, group: LimitGroup, services: Services)
 }
 
 /** Content type and size. */
-async function readBody(visit: Visit, route: Route, services: Services): Promise<WholeBody | undefined> {
+async function readBody(
+  visit: Visit,
+  route: Route,
+  services: Services,
+  caller: Caller,
+): Promise<WholeBody | undefined> {
   const { exchange } = visit;
   if (!isJson(exchange.head.header('content-type'))) {
     visit.fail(refusals.wrongContentType());
@@ -134,7 +141,7 @@ async function readBody(visit: Visit, route: Route, services: Services): Promise
   const body = await exchange.body(limit);
   if (body.kind === 'body') {
     visit.receivedAt = body.receivedAt;
-    const timeMs = timeAllowed(exchange.head, services.limits);
+    const timeMs = timeAllowed(exchange.head, caller, services.limits);
     if (timeMs !== undefined) visit.deadlineAt = body.receivedAt + timeMs;
     return body;
   }

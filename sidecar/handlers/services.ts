@@ -51,8 +51,6 @@ export interface Services {
     readonly keepAliveMs: number;
     /** From a body's last byte to the end of its answer, ms; 0: none. */
     readonly timeoutMs: number;
-    /** Whether callers may name a deadline of their own, as a gateway in front does. */
-    readonly trustDeadlineHeader: boolean;
   };
   /** No question of a decision shares a decode with anything else. */
   readonly isolateDecisions: boolean;

@@ -5,6 +5,7 @@ import { BodyBudget } from './body.js';
 import { Cors } from './cors.js';
 import type { Exchange } from './exchange.js';
 import { snapshot } from './head.js';
+import { bindSocketFile, clearSocketPath, type SocketFile } from './socket-file.js';
 import { App, EXCLUSIVE_PORT, us_listen_socket_close, us_socket_local_port } from './uws.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from './uws.js';
 import { UwsExchange } from './uws-exchange.js';
@@ -46,9 +47,17 @@ export interface ServerOptions {
 }
 
 export interface Server {
-  /** Port 0 picks a free one. Rejects when the address cannot be had. */
+  /** Port 0 picks a free one. Rejects when the address cannot be had. At most once. */
   listen(host: string, port: number): Promise<{ port: number }>;
-  /** Takes no new connections; open ones go on, and are asked to leave with their next response. Idempotent. */
+  /**
+   * Listens on a Unix socket, also or instead; `mode` says who may connect. A socket file that a dead process left is
+   * replaced; rejects when something else is at `path`, or when it cannot be made. At most once.
+   */
+  listenUnix(path: string, mode: number): Promise<void>;
+  /**
+   * Takes no new connections and removes the socket's file; open connections go on, and are asked to leave with their
+   * next response. Idempotent.
+   */
   stopListening(): void;
   /** Closes everything at once; callers still waiting are cut off (their exchanges' `gone` fires). Idempotent. */
   close(): Promise<void>;
@@ -87,6 +96,8 @@ class UwsServer implements Server {
   readonly #onFault: ServerOptions['onFault'];
   readonly #edge: Edge & { closing: boolean };
   #socket: us_listen_socket | undefined;
+  #unixSocket: us_listen_socket | undefined;
+  #socketFile: SocketFile | undefined;
   #closed = false;
 
   constructor({ routes, origins, clock, limits, wrap, onFault, onExchangeEnd, onReaderCut }: ServerOptions) {
@@ -128,11 +139,23 @@ class UwsServer implements Server {
     });
   }
 
+  async listenUnix(path: string, mode: number): Promise<void> {
+    await clearSocketPath(path);
+    if (this.#closed || this.#unixSocket !== undefined) throw new Error('a server listens once');
+    this.#socketFile = bindSocketFile(path, mode, () => {
+      this.#app.listen_unix((socket) => (this.#unixSocket = socket === false ? undefined : socket), path);
+      return this.#unixSocket !== undefined;
+    });
+    if (this.#socketFile === undefined) throw new Error(`cannot listen on ${path}`);
+  }
+
   stopListening(): void {
     this.#edge.closing = true;
-    if (this.#socket === undefined) return;
-    us_listen_socket_close(this.#socket);
+    for (const socket of [this.#socket, this.#unixSocket]) if (socket !== undefined) us_listen_socket_close(socket);
     this.#socket = undefined;
+    this.#unixSocket = undefined;
+    this.#socketFile?.remove();
+    this.#socketFile = undefined;
   }
 
   close(): Promise<void> {

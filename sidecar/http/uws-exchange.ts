@@ -68,6 +68,8 @@ export class UwsExchange implements Exchange {
   /** uWS misreads chunk extensions and trailers, so after a chunked body its idea of the next request is not trusted. */
   readonly #chunked: boolean;
   #state: 'open' | 'streaming' | 'complete' | 'gone' = 'open';
+  /** A whole reply was given; it may still be on its way to uWS. */
+  #answered = false;
   #status = 499;
   #stream: SseStream | undefined;
   #outlet: Outlet | undefined;
@@ -105,9 +107,18 @@ export class UwsExchange implements Exchange {
   }
 
   reply({ status, headers = {}, body = '' }: Reply): void {
+    if (this.#state !== 'open' || this.#answered) return;
+    const fields = this.#fields(body.length > 0 ? 'application/json' : undefined, headers);
+    this.#answered = true;
+    if (!this.#chunked) this.#send(status, fields, body);
+    // Later, not now: uWS goes on to a next request in the same packet once this one is answered, `Connection: close` or
+    // not, and after a chunked body it may see one where there is none. While this one is unanswered it cuts instead.
+    else setImmediate(() => this.#send(status, fields, body));
+  }
+
+  #send(status: number, fields: readonly Field[], body: string | Uint8Array): void {
     if (this.#state !== 'open') return;
     const bodyless = status === 204 || status === 304;
-    const fields = this.#fields(body.length > 0 ? 'application/json' : undefined, headers);
     const length = typeof body === 'string' ? Buffer.byteLength(body) : body.byteLength;
     const headOnly = this.head.method === 'HEAD';
     // uWS cuts at once, and a caller that is still sending would lose the reply: only when all was read.
@@ -140,7 +151,7 @@ export class UwsExchange implements Exchange {
       Trailer: 'Server-Timing',
       ...(this.#mustClose ? { Connection: 'close' } : {}),
     });
-    if (this.#state !== 'open') {
+    if (this.#state !== 'open' || this.#answered) {
       const none = new SseStream(NOWHERE);
       none.abandon();
       return none;

@@ -12,6 +12,8 @@ declare module 'uWebSockets.js' {
       options: number,
       cb: (socket: us_listen_socket | false) => void,
     ): TemplatedApp;
+    /** Calls back at once. Deletes whatever is at the path first. */
+    listen_unix(cb: (socket: us_listen_socket | false) => void, path: RecognizedString): TemplatedApp;
   }
 }
 

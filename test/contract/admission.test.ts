@@ -5,13 +5,16 @@ import { ACME, chatBody, InProcess, JSON_HEADERS } from '../support/in-process.j
 
 const CHAT = '/v1/chat/completions';
 
-t.test('a trusted caller’s deadline ends its wait', async (t) => {
+t.test('the deadline of a caller that a gateway vouches for ends its wait', async (t) => {
   const models = [{ id: 'm', kind: 'chat', seats: 1 }] as const;
-  const config = { request: { trustDeadlineHeader: true } };
-  const sidecar = await InProcess.start(t, { models, config });
+  const sidecar = await InProcess.start(t, { models });
+  sidecar.identity.answers.set('Bearer gateway', { ...ACME, vouched: true });
   await sidecar.begin(CHAT, chatBody('m', 'hold'));
   await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
-  const answer = await sidecar.post(CHAT, chatBody('m', 'echo'), { 'x-ra-deadline-ms': '50' });
+  const answer = await sidecar.post(CHAT, chatBody('m', 'echo'), {
+    Authorization: 'Bearer gateway',
+    'x-ra-deadline-ms': '50',
+  });
   t.equal(answer.status, 504);
   t.equal(errorOf(answer).code, 'timeout');
   t.ok(Number(answer.field('Retry-After')) >= 1);

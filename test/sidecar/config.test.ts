@@ -16,20 +16,29 @@ function line(environment: Record<string, string>): string {
 t.test('nothing set: every default', async (t) => {
   const { models, ...rest } = loaded();
   t.strictSame(rest, {
-    listen: { host: '127.0.0.1', port: 8080 },
+    listen: { host: '127.0.0.1', port: 8080, tcp: true, socketMode: '0660' },
     operators: { host: '127.0.0.1', port: 9090 },
     environment: 'development',
     dataDir: join(process.cwd(), '.ra'),
+    access: { mode: 'keys' },
     keys: { file: join(process.cwd(), '.ra', 'keys.json'), pollMs: 2000, failuresPerMinute: 60 },
     limits: {
       decisions: { inFlight: 32, perMinute: 600 },
       chat: { inFlight: 0, perMinute: 0 },
       models: { inFlight: 0, perMinute: 0 },
     },
+    gateway: { class: 'standard' },
+    authorizer: {
+      send: 'hash',
+      timeoutMs: 2000,
+      concurrency: 64,
+      cache: { entries: 10_000, ttlMs: 10_000, deniedTtlMs: 2000, staleMs: 60_000 },
+      breaker: { failures: 5, openMs: 5000 },
+    },
     queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864 },
     bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, inlineBytes: 16_384 },
     stream: { keepAliveMs: 15_000, maxBufferedBytes: 1 << 20, totalBufferedBytes: 64 << 20 },
-    request: { timeoutMs: 0, trustDeadlineHeader: false },
+    request: { timeoutMs: 0 },
     decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
     delivery: {
@@ -100,7 +109,7 @@ t.test('a file with comments, and variables over it', async (t) => {
     RA_QUEUE_MAX_WAIT_MS: '5',
     HOME: '/',
   });
-  t.strictSame(config.listen, { host: '0.0.0.0', port: 8081 });
+  t.match(config.listen, { host: '0.0.0.0', port: 8081 });
   t.equal(config.queue.maxWaitMs, 5);
   t.equal(config.keys.file, '/var/ra/keys.json');
 });
@@ -228,4 +237,40 @@ t.test('a secret that travels in clear is allowed and hinted at', async (t) => {
     t.strictSame((hintsFor(url, 'secret') as { hints: unknown }).hints, [], url);
   }
   t.match(hintsFor('http://sink.example/'), { hints: [] });
+});
+
+t.test('listeners and access', async (t) => {
+  const file = (name: string, content: object): Record<string, string> => {
+    const dir = t.testdir({ [name]: JSON.stringify(content) });
+    return { RA_CONFIG: join(dir, name) };
+  };
+  const authorizer = (url: string, more = {}): Record<string, string> =>
+    file('a.json', { access: { mode: 'authorizer' }, authorizer: { url, ...more } });
+
+  t.match(line(file('a.json', { listen: { tcp: false } })), /listen\.tcp must be true unless listen\.socket is set/);
+  const alone = loaded(file('a.json', { listen: { tcp: false, port: 9090, socket: 'ra.sock' } }));
+  t.equal(alone.listen.socket, join(process.cwd(), 'ra.sock'), 'a port that nobody listens on may be any');
+  t.match(
+    line(file('a.json', { listen: { socket: `/${'ü'.repeat(60)}` } })),
+    /listen\.socket must have at most 107 bytes/,
+  );
+  t.match(line(file('a.json', { listen: { socketMode: '0999' } })), /listen\.socketMode must match/);
+
+  t.match(line(file('a.json', { access: { mode: 'gateway' } })), /gateway\.secretFile must be set/);
+  const gateway = loaded(file('a.json', { access: { mode: 'gateway' }, gateway: { secretFile: 'secret' } }));
+  t.equal(gateway.gateway.secretFile, join(process.cwd(), 'secret'));
+
+  t.match(line(file('a.json', { access: { mode: 'authorizer' } })), /authorizer\.url must be set/);
+  for (const url of ['https://keys.example/v1', 'http://127.0.0.1:1/', 'http://[::1]:1/', 'http://localhost/x']) {
+    t.equal(loaded(authorizer(url)).authorizer.url, url);
+  }
+  for (const url of ['http://keys.example/', 'http://10.0.0.1/', 'http://127.0.0.1.example/', 'http://[::2]/']) {
+    t.match(line(authorizer(url)), /authorizer\.url must be https/, url);
+    t.equal(loaded(authorizer(url, { socket: '/run/a.sock' })).authorizer.url, url, 'over a socket it stays here');
+  }
+  for (const url of ['ftp://127.0.0.1/', 'http://user:canary@127.0.0.1/', 'https://', 'http://127.0.0.1/#x']) {
+    const refused = line(authorizer(url));
+    t.match(refused, /authorizer\.url must/, url);
+    t.notMatch(refused, /canary/);
+  }
 });

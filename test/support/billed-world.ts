@@ -154,7 +154,6 @@ export class BilledWorld {
         chatBytes: 1000,
         keepAliveMs: 3_600_000,
         timeoutMs: asking.timeoutMs ?? 0,
-        trustDeadlineHeader: false,
       },
       isolateDecisions: true,
       draining: () => this.draining,

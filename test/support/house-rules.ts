@@ -64,7 +64,7 @@ export const rooms: readonly Room[] = [
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
   {
     name: 'app',
-    path: file('sidecar', 'app|billing|delivering|hosting|in-flight|readiness|spooling'),
+    path: file('sidecar', 'app|billing|delivering|hosting|identities|in-flight|listening|readiness|spooling'),
     sees: [...HANDLERS, 'handlers', 'reference'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },

@@ -50,9 +50,10 @@ export class RawConnection {
     }
   }
 
-  /** Connects to 127.0.0.1. The socket may stay half open. */
-  static async open(port: number): Promise<RawConnection> {
-    const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+  /** Connects to a port of 127.0.0.1 or to a Unix socket. The socket may stay half open. */
+  static async open(at: number | string): Promise<RawConnection> {
+    const where = typeof at === 'number' ? { port: at, host: '127.0.0.1' } : { path: at };
+    const socket = connect({ ...where, allowHalfOpen: true });
     const connection = new RawConnection(socket);
     await new Promise<void>((resolve, reject) => {
       socket.once('connect', () => resolve());

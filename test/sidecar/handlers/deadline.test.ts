@@ -1,12 +1,12 @@
 import t from 'tap';
 import { timeAllowed } from '../../../sidecar/handlers/deadline.js';
 
-function allowed(header: string | undefined, timeoutMs: number, trustDeadlineHeader: boolean): number | undefined {
+function allowed(header: string | undefined, timeoutMs: number, vouched: boolean): number | undefined {
   const head = { header: (name: string) => (name === 'x-ra-deadline-ms' ? header : undefined) };
-  return timeAllowed(head, { timeoutMs, trustDeadlineHeader });
+  return timeAllowed(head, vouched ? { vouched } : {}, { timeoutMs });
 }
 
-t.test('the header of a caller that is not trusted says nothing', async (t) => {
+t.test('the header of a caller that no gateway vouches for says nothing', async (t) => {
   t.equal(allowed('50', 0, false), undefined);
   t.equal(allowed('50', 1000, false), 1000);
 });

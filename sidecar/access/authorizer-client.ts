@@ -1,0 +1,128 @@
+/** One question to an HTTP authorizer: bounded in time and in size, no redirect followed, and never a throw. */
+import { Agent as HttpAgent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import type { Clock } from '../clock.js';
+
+/** 256 model ids of 128 characters fit; an authorizer that sends more is broken, and must not fill the memory. */
+const MAX_ANSWER_BYTES = 64 * 1024;
+
+/** What an overloaded authorizer may ask for at most, and what it is given when it names no time, ms. */
+const MAX_REST_MS = 60_000;
+const REST_MS = 1000;
+
+export interface AuthorizerClientOptions {
+  readonly url: string;
+  /** Unix socket to connect to in place of the URL's host. */
+  readonly socket?: string;
+  /** From the question to its whole answer, ms. */
+  readonly timeoutMs: number;
+  /** Connections at once; one question needs one. */
+  readonly connections: number;
+  /** What the sidecar proves itself with, if it has to; asked for at each question, so that it can be rotated. */
+  readonly secret?: () => string;
+}
+
+export type Reply =
+  /** 200 and JSON, whatever it says. */
+  | { readonly kind: 'json'; readonly value: unknown }
+  /** It asks to be left alone. */
+  | { readonly kind: 'overloaded'; readonly retryAfterMs: number }
+  /** `why`: a constant or an error code of Node's. */
+  | { readonly kind: 'failed'; readonly why: string };
+
+/** Keeps connections open between questions. Whoever makes it closes it. */
+export class AuthorizerClient {
+  readonly #clock: Clock;
+  readonly #options: AuthorizerClientOptions;
+  readonly #agent: HttpAgent;
+
+  constructor(clock: Clock, options: AuthorizerClientOptions) {
+    this.#clock = clock;
+    this.#options = options;
+    const Agent = options.url.startsWith('https:') ? HttpsAgent : HttpAgent;
+    this.#agent = new Agent({ keepAlive: true, maxSockets: options.connections });
+  }
+
+  /** POSTs `question` as JSON. Never rejects. */
+  ask(question: object): Promise<Reply> {
+    const body = JSON.stringify(question);
+    return new Promise((resolve) => {
+      let ended = false;
+      let request: ClientRequest | undefined;
+      const end = (reply: Reply): void => {
+        if (ended) return;
+        ended = true;
+        cancelTimer();
+        // What was read whole leaves its connection for the next question; all else takes it along.
+        if (reply.kind !== 'json') request?.destroy();
+        resolve(reply);
+      };
+      const cancelTimer = this.#clock.after(this.#options.timeoutMs, () => end({ kind: 'failed', why: 'timeout' }));
+      const send = (agent: HttpAgent | false): void => {
+        const sent = this.#request(agent, Buffer.byteLength(body));
+        request = sent;
+        sent.on('error', ({ code = 'connection' }: NodeJS.ErrnoException) => {
+          // It was closed from the other side while nobody used it: nothing was asked yet. Once, on a new one.
+          if (agent !== false && sent.reusedSocket && code === 'ECONNRESET' && !ended) send(false);
+          else end({ kind: 'failed', why: code });
+        });
+        sent.on('response', (response) => void read(response).then(end));
+        sent.end(body);
+      };
+      send(this.#agent);
+    });
+  }
+
+  #request(agent: HttpAgent | false, bytes: number): ClientRequest {
+    const { url, socket, secret } = this.#options;
+    return (url.startsWith('https:') ? httpsRequest : httpRequest)(url, {
+      method: 'POST',
+      agent,
+      ...(socket !== undefined && { socketPath: socket }),
+      headers: {
+        'content-type': 'application/json',
+        'content-length': bytes,
+        accept: 'application/json',
+        ...(secret && { authorization: `Bearer ${secret()}` }),
+      },
+    });
+  }
+
+  /** Lets go of all connections. Questions under way fail. Idempotent. */
+  close(): void {
+    this.#agent.destroy();
+  }
+}
+
+/** What an answer comes to. Never rejects. */
+async function read(response: IncomingMessage): Promise<Reply> {
+  const { statusCode = 0, headers } = response;
+  const retryAfter = headers['retry-after'];
+  if (statusCode === 429 || (statusCode === 503 && retryAfter !== undefined)) {
+    return { kind: 'overloaded', retryAfterMs: restMs(retryAfter) };
+  }
+  // 301 to 308 too: what is asked holds a credential, and goes nowhere but where the operator said.
+  if (statusCode !== 200) return { kind: 'failed', why: `status ${statusCode}` };
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  try {
+    for await (const part of response as AsyncIterable<Buffer>) {
+      bytes += part.length;
+      if (bytes > MAX_ANSWER_BYTES) return { kind: 'failed', why: 'answer too long' };
+      parts.push(part);
+    }
+  } catch {
+    return { kind: 'failed', why: 'answer cut off' };
+  }
+  try {
+    return { kind: 'json', value: JSON.parse(Buffer.concat(parts).toString('utf8')) as unknown };
+  } catch {
+    return { kind: 'failed', why: 'answer is not JSON' };
+  }
+}
+
+/** Retry-After in whole seconds; dates, which need the two clocks to agree, count as no time named. */
+function restMs(retryAfter: string | undefined): number {
+  const seconds = /^[0-9]{1,6}$/.test(retryAfter ?? '') ? Number(retryAfter) : 0;
+  return seconds === 0 ? REST_MS : Math.min(seconds * 1000, MAX_REST_MS);
+}

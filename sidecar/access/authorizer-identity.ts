@@ -1,0 +1,100 @@
+/**
+ * Callers by an HTTP service of the operator's (docs/authorizer.md). Each key is asked about once at a time, remembered
+ * for a short while, and not asked about while the service fails; then whoever was known goes on for a bounded time.
+ */
+import { createHmac, randomBytes } from 'node:crypto';
+import type { Clock } from '../clock.js';
+import { AnswerCache, type CacheOptions } from './answer-cache.js';
+import { parseAnswer } from './authorizer-answer.js';
+import type { AuthorizerClient } from './authorizer-client.js';
+import { bearerOf } from './bearer.js';
+import { Breaker, type BreakerOptions } from './breaker.js';
+import type { Caller, Credentials, Denied, Identity } from './identity.js';
+import { hashKey } from './key-index.js';
+
+/** Signed tokens are longer than keys; all headers of a request have 4 KiB together. */
+const MAX_CREDENTIAL = 3072;
+
+/** After a question failed its key is not asked about again for this long, ms: no one key can open the breaker alone. */
+const AGAIN_MS = 1000;
+
+export interface AuthorizerOptions {
+  readonly client: Pick<AuthorizerClient, 'ask'>;
+  /** Asked about, and what every caller is then of. */
+  readonly environment: string;
+  /** What is sent of a key: its SHA-256, hex, or the key. */
+  readonly send: 'hash' | 'key';
+  /** Questions at once. */
+  readonly concurrency: number;
+  readonly cache: CacheOptions;
+  readonly breaker: BreakerOptions;
+}
+
+/** Asks an {@link AuthorizerClient}. Never rejects: what fails is `gateway_unavailable` or `control_plane_overloaded`. */
+export class AuthorizerIdentity implements Identity {
+  readonly #options: AuthorizerOptions;
+  readonly #cache: AnswerCache;
+  readonly #breaker: Breaker;
+  /** Questions under way; whoever comes with the same key waits for the same answer. */
+  readonly #asking = new Map<string, Promise<Caller | Denied>>();
+  /** Keys are told apart by an HMAC under this secret of the process: none is kept, nor can a guess be tried on the index. */
+  readonly #secret = randomBytes(32);
+
+  constructor(clock: Clock, options: AuthorizerOptions) {
+    this.#options = options;
+    this.#cache = new AnswerCache(clock, options.cache);
+    this.#breaker = new Breaker(clock, options.breaker);
+  }
+
+  async resolve(credentials: Credentials): Promise<Caller | Denied> {
+    const key = bearerOf(credentials, MAX_CREDENTIAL);
+    if (key === undefined) return { kind: 'denied', code: 'invalid_api_key' };
+    const index = createHmac('sha256', this.#secret).update(key).digest('base64');
+    return this.#cache.fresh(index) ?? this.#asking.get(index) ?? this.#mayAsk(index, key);
+  }
+
+  #mayAsk(index: string, key: string): Caller | Denied | Promise<Caller | Denied> {
+    // Both are free of cost, so that a known caller's next request may try again.
+    if (this.#asking.size >= this.#options.concurrency) return this.#without(index, 0, overloaded(AGAIN_MS));
+    const permit = this.#breaker.enter();
+    if ('kind' in permit) {
+      const { why, retryAfterMs } = permit;
+      return this.#without(index, 0, why === 'failing' ? unavailable(retryAfterMs) : overloaded(retryAfterMs));
+    }
+    const asking = this.#ask(index, key, permit).finally(() => this.#asking.delete(index));
+    this.#asking.set(index, asking);
+    return asking;
+  }
+
+  async #ask(index: string, key: string, permit: Exclude<ReturnType<Breaker['enter']>, { kind: 'shut' }>) {
+    const { client, environment, send } = this.#options;
+    const reply = await client.ask({ ...(send === 'key' ? { key } : { keyHash: hashKey(key) }), environment });
+    if (reply.kind === 'overloaded') {
+      permit.overloaded(reply.retryAfterMs);
+      return this.#without(index, 0, overloaded(reply.retryAfterMs));
+    }
+    const answer = reply.kind === 'json' ? parseAnswer(reply.value, environment) : undefined;
+    if (answer) {
+      permit.succeeded();
+      this.#cache.keep(index, answer);
+      return answer;
+    }
+    permit.failed(reply.kind === 'failed' ? reply.why : 'answer outside its schema');
+    return this.#without(index, AGAIN_MS, unavailable(Math.max(AGAIN_MS, this.#breaker.shutForMs)));
+  }
+
+  /** The caller that was known, or `denial`, which for `holdMs` is then the answer for this key. */
+  #without(index: string, holdMs: number, denial: Denied): Caller | Denied {
+    const known = this.#cache.stale(index, holdMs);
+    if (!known && holdMs > 0) this.#cache.keep(index, denial, holdMs);
+    return known ?? denial;
+  }
+}
+
+function unavailable(retryAfterMs: number): Denied {
+  return { kind: 'denied', code: 'gateway_unavailable', retryAfterMs };
+}
+
+function overloaded(retryAfterMs: number): Denied {
+  return { kind: 'denied', code: 'control_plane_overloaded', retryAfterMs };
+}

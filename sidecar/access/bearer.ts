@@ -1,0 +1,13 @@
+import type { Credentials } from './identity.js';
+
+/** `Bearer`, one or more spaces, and visible ASCII. */
+const BEARER = /^bearer +([\x21-\x7e]+)$/i;
+
+/** Keys of ours have some 50 characters; a bound, so that hashing one costs nothing. */
+const MAX_KEY = 256;
+
+/** The key in the Authorization header; undefined: none, malformed or longer than `maxCharacters`. */
+export function bearerOf(credentials: Credentials, maxCharacters = MAX_KEY): string | undefined {
+  const key = BEARER.exec(credentials.header('authorization') ?? '')?.[1];
+  return key !== undefined && key.length <= maxCharacters ? key : undefined;
+}

@@ -1,0 +1,73 @@
+/**
+ * Callers that a gateway in front names (contract.md section 8). The gateway proves itself with a secret of its own as the
+ * bearer; what it then says in `x-ra-` headers is believed, and the sidecar checks no key, limit or credit. From anyone
+ * else these headers are never read. docs/gateway.md has the table of headers.
+ */
+import { bearerOf } from './bearer.js';
+import {
+  CLASS_WEIGHTS,
+  type Caller,
+  type Credentials,
+  type Denied,
+  type Identity,
+  type ModelSet,
+  type ServiceClass,
+} from './identity.js';
+import { MAX_MODELS, MODEL_ID, NAME } from './names.js';
+import type { SecretFile } from './secret-file.js';
+
+const NAMED = new RegExp(NAME);
+const MODEL = new RegExp(MODEL_ID);
+
+export interface GatewayOptions {
+  /** What the gateway proves itself with. */
+  readonly secrets: Pick<SecretFile, 'has'>;
+  /** Whose entitlements apply here; a caller of another environment may call nothing. */
+  readonly environment: string;
+  /** What each account has of the seats. */
+  readonly class: ServiceClass;
+  /** Who judges everyone else; absent: everyone else is refused. */
+  readonly others?: Identity;
+}
+
+/** Believes a proven gateway, and hands all others on. */
+export class GatewayIdentity implements Identity {
+  readonly #options: GatewayOptions;
+
+  constructor(options: GatewayOptions) {
+    this.#options = options;
+  }
+
+  resolve(credentials: Credentials): Promise<Caller | Denied> {
+    const { secrets, others } = this.#options;
+    const secret = bearerOf(credentials);
+    if (secret !== undefined && secrets.has(secret)) return Promise.resolve(this.#named(credentials));
+    return others?.resolve(credentials) ?? Promise.resolve({ kind: 'denied', code: 'invalid_api_key' });
+  }
+
+  #named(credentials: Credentials): Caller | Denied {
+    const account = nameIn(credentials, 'x-ra-account');
+    const keyId = nameIn(credentials, 'x-ra-key-id');
+    // Work that nobody can be charged for is not done.
+    if (account === undefined || keyId === undefined) return { kind: 'denied', code: 'unattributed_key' };
+    const { environment } = this.#options;
+    const models = modelsOf(credentials.header('x-ra-models'));
+    if (credentials.header('x-ra-environment') !== environment || models === undefined) {
+      return { kind: 'denied', code: 'model_not_entitled' };
+    }
+    const weight = CLASS_WEIGHTS[this.#options.class];
+    return { kind: 'caller', account, keyId, environment, models, weight, vouched: true };
+  }
+}
+
+function nameIn(credentials: Credentials, header: string): string | undefined {
+  const name = credentials.header(header);
+  return name !== undefined && NAMED.test(name) ? name : undefined;
+}
+
+/** Absent: all that is hosted. Undefined: malformed, and so no entitlement at all. */
+function modelsOf(header: string | undefined): ModelSet | undefined {
+  if (header === undefined) return 'all';
+  const ids = header.split(',', MAX_MODELS + 1).map((id) => id.replace(/^[ \t]+|[ \t]+$/g, ''));
+  return ids.length <= MAX_MODELS && ids.every((id) => MODEL.test(id)) ? new Set(ids) : undefined;
+}

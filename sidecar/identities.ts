@@ -1,0 +1,124 @@
+/** Who says who is calling, put together from the settings: a gateway in front first, then a keys file or an authorizer. */
+import { AuthorizerClient } from './access/authorizer-client.js';
+import { AuthorizerIdentity } from './access/authorizer-identity.js';
+import { GatewayIdentity } from './access/gateway-identity.js';
+import type { Identity } from './access/identity.js';
+import { WatchedKeys } from './access/key-file-watch.js';
+import { SecretFile } from './access/secret-file.js';
+import type { Clock } from './clock.js';
+import type { Config } from './config.js';
+import type { Log } from './telemetry/logger.js';
+
+export interface Identities {
+  readonly identity: Identity;
+  /** Reads keys and secrets again now. What is wrong with them is logged. */
+  reload(): Promise<void>;
+  /** Lets go of connections and timers. Idempotent. */
+  close(): void;
+}
+
+/**
+ * Opens what `config` names. Rejects with one line when a file cannot be used; then nothing is left open. `keysRefused`: a
+ * changed keys file could not be taken.
+ */
+export async function openIdentities(
+  config: Config,
+  clock: Clock,
+  log: Log,
+  keysRefused: () => void,
+): Promise<Identities> {
+  const { access, gateway, environment } = config;
+  const secrets: SecretFile[] = [];
+  const openSecrets = async (file: string): Promise<SecretFile> => {
+    const opened = await SecretFile.open(file, clock, {
+      changed: () => log.info('secrets read anew', { file }),
+      unusable: (reason) => log.warn('secrets cannot be read, those before stay in force', { file, reason }),
+    });
+    secrets.push(opened);
+    return opened;
+  };
+  let client: AuthorizerClient | undefined;
+  let keys: WatchedKeys | undefined;
+  const close = (): void => {
+    keys?.close();
+    for (const opened of secrets) opened.close();
+    client?.close();
+  };
+  try {
+    let others: Identity | undefined;
+    if (access.mode === 'keys') others = keys = await openKeys(config, clock, log, keysRefused);
+    if (access.mode === 'authorizer') {
+      client = await openAuthorizer(config, clock, openSecrets);
+      others = authorizerIdentity(config, clock, log, client);
+    }
+    const known = gateway.secretFile === undefined ? undefined : await openSecrets(gateway.secretFile);
+    return {
+      identity: known
+        ? new GatewayIdentity({ secrets: known, environment, class: gateway.class, ...(others && { others }) })
+        : (others ?? NOBODY),
+      reload: async () => {
+        await Promise.all([keys?.reload(), ...secrets.map((opened) => opened.reload())]);
+      },
+      close,
+    };
+  } catch (error) {
+    close();
+    throw error;
+  }
+}
+
+/** For settings that the checks refuse: a gateway alone, and no secret to know it by. */
+const NOBODY: Identity = { resolve: () => Promise.resolve({ kind: 'denied', code: 'invalid_api_key' }) };
+
+function openKeys({ keys, environment }: Config, clock: Clock, log: Log, refused: () => void): Promise<WatchedKeys> {
+  const { file } = keys;
+  return WatchedKeys.open(
+    clock,
+    { ...keys, environment },
+    {
+      loaded: (count) => log.info('keys loaded', { file, count }),
+      refused: (reason) => {
+        log.error('keys file refused, the last good keys stay', { file, reason });
+        refused();
+      },
+    },
+  );
+}
+
+async function openAuthorizer(
+  { authorizer }: Config,
+  clock: Clock,
+  openSecrets: (file: string) => Promise<SecretFile>,
+): Promise<AuthorizerClient> {
+  const { url = '', socket, secretFile, timeoutMs, concurrency } = authorizer;
+  const own = secretFile === undefined ? undefined : await openSecrets(secretFile);
+  return new AuthorizerClient(clock, {
+    url,
+    timeoutMs,
+    connections: concurrency,
+    ...(socket !== undefined && { socket }),
+    ...(own && { secret: () => own.first }),
+  });
+}
+
+function authorizerIdentity(
+  { authorizer, environment }: Config,
+  clock: Clock,
+  log: Log,
+  client: AuthorizerClient,
+): Identity {
+  const { send, concurrency, cache, breaker, timeoutMs } = authorizer;
+  return new AuthorizerIdentity(clock, {
+    client,
+    environment,
+    send,
+    concurrency,
+    cache,
+    breaker: {
+      ...breaker,
+      trialMs: timeoutMs,
+      opened: (reason, retryAfterMs) => log.warn('authorizer is left alone', { reason, retryAfterMs }),
+      closed: () => log.info('authorizer answers again'),
+    },
+  });
+}

@@ -1,0 +1,15 @@
+import type { ListenConfig } from './config/types.js';
+import type { Server } from './http/server.js';
+import type { Log } from './telemetry/logger.js';
+
+/** Opens the public listener: a port, a Unix socket, or both. Resolves with the port; 0: there is none. */
+export async function listen(server: Server, at: ListenConfig, log: Log): Promise<number> {
+  const { host, tcp, socket, socketMode } = at;
+  const [port] = await Promise.all([
+    tcp ? server.listen(host, at.port).then(({ port: given }) => given) : 0,
+    socket === undefined ? undefined : server.listenUnix(socket, parseInt(socketMode, 8)),
+  ]);
+  if (tcp) log.info('listening', { host, port });
+  if (socket !== undefined) log.info('listening on a socket', { file: socket });
+  return port;
+}

@@ -1,0 +1,202 @@
+/**
+ * The sources of callers as an operator sets them up, in a process of its own: a gateway over a Unix socket, an HTTP
+ * authorizer, and neither's secrets nor anybody's key on any way out.
+ */
+import { createServer } from 'node:http';
+import { existsSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { hashKey } from '../../sidecar/access/key-index.js';
+import { errorOf } from '../support/error-answer.js';
+import { RawConnection, type RawResponse } from '../support/raw-http.js';
+import { shortDir } from '../support/short-dir.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+
+const MARK = 'kanarienvogel';
+/** Not shaped like a key of ours, which the log would blot out anyhow. */
+const secretOf = (name: string): string => `${MARK}-${name}-`.padEnd(40, 'x');
+const BODY = JSON.stringify({ model: CHAT, max_tokens: 2, messages: [{ role: 'user', content: 'Hello.' }] });
+
+function as(secret: string, more: Readonly<Record<string, string>> = {}): Record<string, string> {
+  return { 'Content-Type': 'application/json', Authorization: `Bearer ${secret}`, ...more };
+}
+
+function behind(secret: string, more: Readonly<Record<string, string>> = {}): Record<string, string> {
+  return as(secret, { 'x-ra-account': 'globex', 'x-ra-key-id': 'key_g', 'x-ra-environment': 'development', ...more });
+}
+
+/** Every text that leaves a sidecar by another way than a 200. */
+async function searched(sidecar: Sidecar, answers: readonly RawResponse[]): Promise<readonly string[]> {
+  const pages = ['/metrics', '/admission', '/readyz', '/healthz'].map(async (path) => {
+    return (await fetch(`http://127.0.0.1:${sidecar.operatorsPort}${path}`)).text();
+  });
+  const lines = sidecar.lines.map((line) => JSON.stringify(line));
+  return [...(await Promise.all(pages)), ...lines, sidecar.printed, ...answers.map(({ raw }) => raw)];
+}
+
+t.test('a gateway over a Unix socket, and nobody else', async (t) => {
+  const dir = shortDir(t);
+  const socket = join(dir, 'ra.sock');
+  const secretFile = join(dir, 'secrets');
+  writeFileSync(secretFile, `# ${secretOf('comment')}\n${secretOf('old')}\n`);
+  const config = {
+    ...(await chatOnly(2)),
+    listen: { tcp: false, socket, socketMode: '0600' },
+    access: { mode: 'gateway' },
+    gateway: { secretFile },
+    log: { level: 'trace' },
+  };
+  const killed = await Sidecar.start(t, { config });
+  killed.child.kill('SIGKILL');
+  await killed.exited();
+  t.ok(existsSync(socket), 'a killed sidecar leaves its socket');
+
+  const sidecar = await Sidecar.start(t, { config });
+  t.equal(statSync(socket).mode & 0o777, 0o600);
+  t.notOk(
+    sidecar.lines.some(({ event }) => event === 'listening'),
+    'there is no port',
+  );
+  t.equal(sidecar.key, '', 'nor a development key, which would open nothing');
+  const answers: RawResponse[] = [];
+  const ask = async (headers: Readonly<Record<string, string>>, method = 'POST', path = '/v1/chat/completions') => {
+    const caller = await RawConnection.open(socket);
+    const answer = await caller.request(method, path, headers, method === 'POST' ? BODY : undefined).response();
+    caller.close();
+    answers.push(answer);
+    return answer;
+  };
+
+  t.equal((await ask(behind(secretOf('old')))).status, 200);
+  t.match(await sidecar.logged('request'), { account: 'globex', keyId: 'key_g', status: 200 });
+  t.equal((await ask(behind(secretOf('new')))).status, 401);
+  t.equal((await ask(behind(secretOf('comment')))).status, 401);
+
+  // Rotated: both for a while, then the new one alone; and a file gone bad changes nothing.
+  const put = async (text: string, event: string): Promise<void> => {
+    const count = sidecar.lines.filter((line) => line.event === event).length;
+    writeFileSync(`${secretFile}.next`, text);
+    renameSync(`${secretFile}.next`, secretFile);
+    sidecar.child.kill('SIGHUP');
+    await sidecar.logged(event, count + 1);
+  };
+  await put(`${secretOf('old')}\n${secretOf('new')}\n`, 'secrets read anew');
+  for (const name of ['old', 'new']) t.equal((await ask(behind(secretOf(name)))).status, 200, name);
+  await put(`${secretOf('new')}\n`, 'secrets read anew');
+  t.equal((await ask(behind(secretOf('old')))).status, 401);
+  await put(`${MARK} too short`, 'secrets cannot be read, those before stay in force');
+  t.equal((await ask(behind(secretOf('new')))).status, 200);
+
+  for (const [headers, status] of [
+    [{ 'x-ra-account': `${MARK} ${secretOf('name')}` }, 403],
+    [{ 'x-ra-environment': secretOf('environment') }, 403],
+    [{ 'x-ra-models': secretOf('models') }, 403],
+    [{ 'x-ra-deadline-ms': '0' }, 504],
+    [{ 'Content-Type': `text/${MARK}` }, 415],
+    [{ 'x-request-id': `a b ${MARK}` }, 200],
+  ] as const) {
+    t.equal((await ask(behind(secretOf('new'), headers))).status, status, JSON.stringify(headers));
+  }
+  t.equal((await ask(behind(secretOf('new')), 'GET', `/v1/${MARK}`)).status, 404);
+  t.equal((await ask(behind(secretOf('new')), 'PUT', '/v1/models')).status, 405);
+  t.equal((await ask(as(secretOf('new')), 'GET', '/v1/models')).status, 403);
+
+  const texts = await searched(sidecar, answers);
+  t.ok(texts.length > 40, `${texts.length} texts were searched`);
+  t.same(
+    texts.filter((text) => text.includes(MARK)),
+    [],
+  );
+  sidecar.child.kill('SIGTERM');
+  t.same(await sidecar.exited(), { code: 0, signal: null });
+  t.notOk(existsSync(socket), 'one that ends takes its socket along');
+});
+
+t.test('an HTTP authorizer, which comes and goes', async (t) => {
+  const dir = shortDir(t);
+  const at = join(dir, 'auth.sock');
+  const secretFile = join(dir, 'secret');
+  writeFileSync(secretFile, secretOf('ours'));
+  const key = secretOf('key');
+  let broken = false;
+  let asked = 0;
+  const authorizer = createServer((request, response) => {
+    asked += 1;
+    const parts: Buffer[] = [];
+    request.on('data', (part: Buffer) => parts.push(part));
+    request.on('end', () => {
+      const question = JSON.parse(Buffer.concat(parts).toString()) as { keyHash: string };
+      const known = question.keyHash === hashKey(key) && request.headers.authorization === `Bearer ${secretOf('ours')}`;
+      const caller = { account: 'initech', keyId: 'key_i', models: [CHAT] };
+      if (broken) response.writeHead(500).end(secretOf('fault'));
+      else response.end(JSON.stringify(known ? { caller } : { denied: { code: 'invalid_api_key' } }));
+    });
+  });
+  await new Promise<void>((resolve) => authorizer.listen(at, resolve));
+  t.teardown(() => authorizer.close());
+  t.teardown(() => authorizer.closeAllConnections());
+
+  const sidecar = await Sidecar.start(t, {
+    config: {
+      ...(await chatOnly(2)),
+      access: { mode: 'authorizer' },
+      authorizer: {
+        url: 'http://authorizer/check',
+        socket: at,
+        secretFile,
+        // No memory: each request shows what the authorizer says now.
+        cache: { ttlMs: 0, deniedTtlMs: 0, staleMs: 0 },
+        breaker: { failures: 2, openMs: 60_000 },
+      },
+      log: { level: 'trace' },
+    },
+  });
+  const answers: RawResponse[] = [];
+  const ask = async (secret: string): Promise<RawResponse> => {
+    const caller = await RawConnection.open(sidecar.port);
+    const answer = await caller.request('POST', '/v1/chat/completions', as(secret), BODY).response();
+    caller.close();
+    answers.push(answer);
+    return answer;
+  };
+  const served = await ask(key);
+  t.equal(served.status, 200);
+  t.match(served.field('server-timing'), /^authorize;dur=/);
+  t.match(await sidecar.logged('request'), { account: 'initech', keyId: 'key_i' });
+  t.equal(errorOf(await ask(secretOf('unknown'))).code, 'invalid_api_key');
+  t.equal((await ask(`${key}x`)).status, 401);
+
+  broken = true;
+  for (const seconds of ['1', '60']) {
+    const refused = await ask(key);
+    t.equal(refused.status, 503);
+    t.equal(errorOf(refused).code, 'gateway_unavailable');
+    t.equal(refused.field('retry-after'), seconds);
+  }
+  t.match(await sidecar.logged('authorizer is left alone'), { reason: 'status 500' });
+  broken = false;
+  const before = asked;
+  t.equal((await ask(key)).status, 503, 'it is not asked while the breaker is open');
+  t.equal(asked, before);
+
+  t.same(
+    (await searched(sidecar, answers)).filter((text) => text.includes(MARK) || text.includes(hashKey(key))),
+    [],
+  );
+});
+
+t.test('what cannot be set up stops the start with one line that holds no secret', async (t) => {
+  const dir = shortDir(t);
+  const file = join(dir, 'secret');
+  writeFileSync(file, `${MARK} is no secret`);
+  for (const [config, line] of [
+    [{ gateway: { secretFile: file } }, /ra-sidecar: secrets: line 1 is not 32 to 256 visible ASCII characters/],
+    [{ gateway: { secretFile: join(dir, 'absent') } }, /ra-sidecar: secrets: cannot be read: ENOENT/],
+    [{ listen: { port: 0, socket: file } }, /ra-sidecar: cannot listen on .*: there is a file that is no socket/],
+  ] as const) {
+    const sidecar = await Sidecar.launch(t, { config: { ...(await chatOnly(1)), ...config } });
+    t.equal((await sidecar.exited()).code, 1);
+    t.match(sidecar.printed, line);
+    t.notMatch(sidecar.printed, MARK);
+  }
+});

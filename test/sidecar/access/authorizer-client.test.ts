@@ -1,0 +1,177 @@
+/** The HTTP half against real servers that behave as badly as servers do. */
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import t from 'tap';
+import { AuthorizerClient, type AuthorizerClientOptions } from '../../../sidecar/access/authorizer-client.js';
+import { systemClock } from '../../../sidecar/clock.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { deferred } from '../../support/http-server.js';
+import { shortDir } from '../../support/short-dir.js';
+
+interface Owner {
+  teardown(fn: () => void): void;
+}
+
+interface Running {
+  readonly server: Server;
+  readonly url: string;
+  readonly client: (changes?: Partial<AuthorizerClientOptions>, clock?: FakeClock) => AuthorizerClient;
+}
+
+async function authorizer(t: Owner, listener: RequestListener, socket?: string): Promise<Running> {
+  const server = createServer(listener);
+  await new Promise<void>((resolve) => {
+    if (socket === undefined) server.listen(0, '127.0.0.1', resolve);
+    else server.listen(socket, resolve);
+  });
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const url =
+    socket === undefined ? `http://127.0.0.1:${(server.address() as AddressInfo).port}/check` : 'http://a/check';
+  return {
+    server,
+    url,
+    client: (changes, clock) => {
+      const client = new AuthorizerClient(clock ?? systemClock, { url, timeoutMs: 30_000, connections: 4, ...changes });
+      t.teardown(() => client.close());
+      return client;
+    },
+  };
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  const parts: Buffer[] = [];
+  for await (const part of request as AsyncIterable<Buffer>) parts.push(part);
+  return Buffer.concat(parts).toString();
+}
+
+t.test('a question, over TCP and over a Unix socket', async (t) => {
+  const socket = join(shortDir(t), 'auth.sock');
+  for (const at of [undefined, socket]) {
+    const seen: object[] = [];
+    const { client } = await authorizer(
+      t,
+      (request, response) => {
+        void bodyOf(request).then((body) => {
+          const { method, url, headers } = request;
+          seen.push({ method, url, body, type: headers['content-type'], proof: headers.authorization });
+          response.end('{"denied":{}}');
+        });
+      },
+      at,
+    );
+    let secret = 'old';
+    const asking = client({ ...(at !== undefined && { socket: at }), secret: () => secret });
+    t.same(await asking.ask({ keyHash: 'é' }), { kind: 'json', value: { denied: {} } });
+    secret = 'new';
+    await asking.ask({ keyHash: 'é' });
+    const asked = { method: 'POST', url: '/check', body: '{"keyHash":"é"}', type: 'application/json' };
+    t.same(seen, [
+      { ...asked, proof: 'Bearer old' },
+      { ...asked, proof: 'Bearer new' },
+    ]);
+  }
+});
+
+t.test('answers that are none', async (t) => {
+  const elsewhere = await authorizer(t, (_request, response) => response.end('{"caller":{}}'));
+  const answers: Record<string, { respond: RequestListener; is: object }> = {
+    'an error': { respond: (_request, response) => response.writeHead(500).end('{}'), is: { why: 'status 500' } },
+    'no content': { respond: (_request, response) => response.writeHead(204).end(), is: { why: 'status 204' } },
+    'a redirect': {
+      respond: (_request, response) => response.writeHead(307, { location: elsewhere.url }).end(),
+      is: { why: 'status 307' },
+    },
+    'unavailable, and not overloaded': {
+      respond: (_request, response) => response.writeHead(503).end(),
+      is: { why: 'status 503' },
+    },
+    'not JSON': { respond: (_request, response) => response.end('<html>'), is: { why: 'answer is not JSON' } },
+    empty: { respond: (_request, response) => response.end(), is: { why: 'answer is not JSON' } },
+    'cut off in the body': {
+      respond: (_request, response) => {
+        response.writeHead(200, { 'content-length': 100 }).write('{"caller"', () => response.destroy());
+      },
+      is: { why: 'answer cut off' },
+    },
+    'cut off before a byte': {
+      respond: (request) => request.socket.destroy(),
+      is: { why: 'ECONNRESET' },
+    },
+    'no HTTP': { respond: (request) => request.socket.end('hello\r\n\r\n'), is: { why: 'HPE_INVALID_CONSTANT' } },
+    'too long': {
+      respond: (_request, response) => response.end(`{"a":"${'x'.repeat(64 * 1024)}"}`),
+      is: { why: 'answer too long' },
+    },
+    'long without end': {
+      respond: (_request, response) => {
+        const more = (): void => void response.write('x'.repeat(16 * 1024), (error) => !error && more());
+        more();
+      },
+      is: { why: 'answer too long' },
+    },
+  };
+  for (const [name, { respond, is }] of Object.entries(answers)) {
+    const { client } = await authorizer(t, respond);
+    t.same(await client().ask({}), { kind: 'failed', ...is }, name);
+  }
+  const gone = await authorizer(t, (_request, response) => response.end());
+  gone.server.close();
+  t.same(await gone.client().ask({}), { kind: 'failed', why: 'ECONNREFUSED' });
+});
+
+t.test('an authorizer that is overloaded says so with 429, or with 503 and a time', async (t) => {
+  for (const [status, retryAfter, retryAfterMs] of [
+    [429, undefined, 1000],
+    [429, '7', 7000],
+    [429, '0', 1000],
+    [429, 'Fri, 31 Dec 1999 23:59:59 GMT', 1000],
+    [503, '5', 5000],
+    [503, '999999', 60_000],
+  ] as const) {
+    const { client } = await authorizer(t, (_request, response) => {
+      response.writeHead(status, retryAfter === undefined ? {} : { 'retry-after': retryAfter }).end('{}');
+    });
+    t.same(await client().ask({}), { kind: 'overloaded', retryAfterMs }, `${status} ${String(retryAfter)}`);
+  }
+});
+
+t.test('time runs from the question to the last byte, however it is spent', async (t) => {
+  for (const started of [false, true]) {
+    const clock = new FakeClock();
+    const reached = deferred();
+    const left = deferred();
+    const { client } = await authorizer(t, (request, response) => {
+      request.socket.on('close', () => left.resolve());
+      if (started) response.writeHead(200, { 'content-length': 10 }).write('{', () => reached.resolve());
+      else reached.resolve();
+    });
+    const asking = client({ timeoutMs: 2000 }, clock).ask({});
+    await reached.promise;
+    clock.advance(2000);
+    t.same(await asking, { kind: 'failed', why: 'timeout' });
+    await left.promise;
+    t.equal(clock.pending, 0);
+  }
+});
+
+t.test('a connection is kept, and one that went stale costs no failure', async (t) => {
+  let connections = 0;
+  const asked = new Map<object, number>();
+  const { server, client } = await authorizer(t, ({ socket }, response) => {
+    const count = (asked.get(socket) ?? 0) + 1;
+    asked.set(socket, count);
+    // The third question on a connection finds it closed, as one does that was idle for too long.
+    if (count === 3) socket.destroy();
+    else response.end('{}');
+  });
+  server.on('connection', () => (connections += 1));
+  const asking = client();
+  for (const expected of [1, 1, 2]) {
+    t.same(await asking.ask({}), { kind: 'json', value: {} });
+    t.equal(connections, expected);
+  }
+});

@@ -1,0 +1,209 @@
+import { createHash } from 'node:crypto';
+import t from 'tap';
+import { AuthorizerIdentity, type AuthorizerOptions } from '../../../sidecar/access/authorizer-identity.js';
+import type { Reply } from '../../../sidecar/access/authorizer-client.js';
+import type { Caller, Denied } from '../../../sidecar/access/identity.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { sends } from '../../support/keys.js';
+
+const GOOD = { kind: 'json', value: { caller: { account: 'acme', keyId: 'k1', models: 'all' } } } as const;
+const FAILED = { kind: 'failed', why: 'timeout' } as const;
+const UNAVAILABLE = { kind: 'denied', code: 'gateway_unavailable' } as const;
+const OVERLOADED = { kind: 'denied', code: 'control_plane_overloaded' } as const;
+
+/** Stands in for the network: questions wait until a test answers them. */
+class Script {
+  readonly questions: { readonly question: object; readonly answer: (reply: Reply) => void }[] = [];
+
+  ask(question: object): Promise<Reply> {
+    return new Promise((answer) => this.questions.push({ question, answer }));
+  }
+}
+
+interface World {
+  readonly clock: FakeClock;
+  readonly script: Script;
+  readonly from: (key: string) => Promise<Caller | Denied>;
+  /** Asks, and answers the question that this must cause. */
+  readonly said: (key: string, reply: Reply) => Promise<Caller | Denied>;
+}
+
+function world(changes: Partial<AuthorizerOptions> = {}): World {
+  const clock = new FakeClock();
+  const script = new Script();
+  const identity = new AuthorizerIdentity(clock, {
+    client: script,
+    environment: 'production',
+    send: 'hash',
+    concurrency: 3,
+    cache: { entries: 100, ttlMs: 10_000, deniedTtlMs: 2000, staleMs: 60_000 },
+    breaker: { failures: 3, openMs: 5000, trialMs: 500 },
+    ...changes,
+  });
+  const from = (key: string): Promise<Caller | Denied> => identity.resolve(sends(`Bearer ${key}`));
+  return {
+    clock,
+    script,
+    from,
+    said: (key, reply) => {
+      const count = script.questions.length;
+      const answer = from(key);
+      if (script.questions.length !== count + 1) throw new Error('nothing was asked');
+      script.questions[count]?.answer(reply);
+      return answer;
+    },
+  };
+}
+
+t.test('what is asked, and what is made of the answer', async (t) => {
+  const hash = createHash('sha256').update('key-1').digest('hex');
+  const hashed = world();
+  t.strictSame(await hashed.said('key-1', GOOD), {
+    kind: 'caller',
+    account: 'acme',
+    keyId: 'k1',
+    environment: 'production',
+    models: 'all',
+    weight: 4,
+  });
+  t.strictSame(hashed.script.questions[0]?.question, { keyHash: hash, environment: 'production' });
+
+  const plain = world({ send: 'key' });
+  const limits = { decisions: { inFlight: 2 }, chat: { perMinute: 60 } };
+  const gated = { cohort: 'early', tokensPerDay: 1000 };
+  const value = {
+    caller: { account: 'a', keyId: 'b', models: ['m', 'n'], routes: ['chat'], class: 'batch', limits, ...gated },
+  };
+  t.strictSame(await plain.said('t'.repeat(3000), { kind: 'json', value }), {
+    kind: 'caller',
+    account: 'a',
+    keyId: 'b',
+    environment: 'production',
+    models: new Set(['m', 'n']),
+    routes: new Set(['chat']),
+    limits,
+    ...gated,
+    weight: 1,
+  });
+  t.strictSame(plain.script.questions[0]?.question, { key: 't'.repeat(3000), environment: 'production' });
+
+  const denied = { code: 'quota_exceeded', retryAfterMs: 1500 };
+  t.strictSame(await world().said('k', { kind: 'json', value: { denied } }), { kind: 'denied', ...denied });
+});
+
+t.test('what is no credential is not asked about', async (t) => {
+  const { script, from } = world();
+  for (const key of ['', 'a b', 'ü', 'x'.repeat(3073)]) t.match(await from(key), { code: 'invalid_api_key' });
+  t.equal(script.questions.length, 0);
+});
+
+t.test('answers outside the schema are failures', async (t) => {
+  const caller = GOOD.value.caller;
+  const values: unknown[] = [
+    null,
+    [],
+    {},
+    'all',
+    { caller, denied: { code: 'invalid_api_key' } },
+    { caller: { ...caller, account: '' } },
+    { caller: { ...caller, account: 'аcme' } },
+    { caller: { ...caller, keyId: 'a b' } },
+    { caller: { account: 'a', keyId: 'b' } },
+    { caller: { ...caller, models: 'none' } },
+    { caller: { ...caller, models: ['*'] } },
+    { caller: { ...caller, models: Array.from({ length: 257 }, (_, i) => `m${i}`) } },
+    { caller: { ...caller, region: 'a restriction that nobody here knows' } },
+    { caller: { ...caller, vouched: true } },
+    { caller: { ...caller, limits: { inFlight: 0, perMinute: 1 } } },
+    { denied: { code: 'internal' } },
+    { denied: { code: 'draining' } },
+    { denied: { code: 'quota_exceeded', retryAfterMs: -1 } },
+    { denied: { code: 'quota_exceeded', retryAfterMs: 1e12 } },
+    JSON.parse('{"__proto__":{"caller":{}},"denied":{"code":"constructor"}}'),
+  ];
+  for (const value of values) {
+    t.same(
+      await world().said('k', { kind: 'json', value }),
+      { ...UNAVAILABLE, retryAfterMs: 1000 },
+      JSON.stringify(value),
+    );
+  }
+});
+
+t.test('a key is asked about once at a time, and remembered', async (t) => {
+  const { clock, script, from } = world();
+  const waiting = Array.from({ length: 50 }, () => from('key-1'));
+  t.equal(script.questions.length, 1);
+  script.questions[0]?.answer(GOOD);
+  for (const found of await Promise.all(waiting)) t.equal(found.kind, 'caller');
+  clock.advance(9999);
+  t.equal((await from('key-1')).kind, 'caller');
+  t.equal(script.questions.length, 1);
+  clock.advance(1);
+  void from('key-1');
+  t.equal(script.questions.length, 2);
+});
+
+t.test('no more questions at once than allowed; who is known goes on', async (t) => {
+  const { clock, script, from, said } = world();
+  await said('known', GOOD);
+  clock.advance(10_000);
+  for (const key of ['a', 'b', 'c']) void from(key);
+  t.same(await from('d'), { ...OVERLOADED, retryAfterMs: 1000 });
+  t.match(await from('known'), { account: 'acme' });
+  t.equal(script.questions.length, 4);
+  script.questions[1]?.answer(GOOD);
+  t.match(await from('a'), { account: 'acme' });
+  void from('d');
+  t.equal(script.questions.length, 5, 'and there is room again');
+});
+
+t.test('an authorizer that fails is left alone, and those who were known are served meanwhile', async (t) => {
+  const { clock, script, from, said } = world();
+  await said('known', GOOD);
+  await said('revoked', { kind: 'json', value: { denied: { code: 'revoked_api_key' } } });
+  clock.advance(10_000);
+  t.match(await said('known', FAILED), { account: 'acme' });
+  t.same(await said('a', FAILED), { ...UNAVAILABLE, retryAfterMs: 1000 });
+  t.same(await said('b', FAILED), { ...UNAVAILABLE, retryAfterMs: 5000 }, 'the third opens the breaker');
+  const asked = script.questions.length;
+  t.same(await from('c'), { ...UNAVAILABLE, retryAfterMs: 5000 });
+  t.same(await from('revoked'), { ...UNAVAILABLE, retryAfterMs: 5000 }, 'a denial is not outlived');
+  t.match(await from('known'), { account: 'acme' });
+  clock.advance(4000);
+  t.same(await from('c'), { ...UNAVAILABLE, retryAfterMs: 1000 }, 'Retry-After goes down');
+  t.equal(script.questions.length, asked);
+  clock.advance(1000);
+  t.match(await said('c', GOOD), { account: 'acme' });
+  t.match(await said('d', GOOD), { account: 'acme' });
+
+  const down = world({ breaker: { failures: 1, openMs: 100_000, trialMs: 500 } });
+  await down.said('known', GOOD);
+  down.clock.advance(10_000);
+  await down.said('a', FAILED);
+  down.clock.advance(59_999);
+  t.match(await down.from('known'), { account: 'acme' });
+  down.clock.advance(1);
+  t.match(await down.from('known'), UNAVAILABLE, 'nobody goes on for ever');
+});
+
+t.test('one key whose question always fails does not open the breaker', async (t) => {
+  const { clock, script, from, said } = world();
+  await said('poisoned', FAILED);
+  for (let i = 0; i < 100; i += 1) t.match(await from('poisoned'), UNAVAILABLE);
+  t.equal(script.questions.length, 1);
+  t.match(await said('good', GOOD), { account: 'acme' });
+  clock.advance(1000);
+  await said('poisoned', FAILED);
+  t.match(await said('other', GOOD), { account: 'acme' });
+});
+
+t.test('an authorizer that says it is overloaded is left alone for as long as it says', async (t) => {
+  const { clock, script, from, said } = world();
+  t.same(await said('a', { kind: 'overloaded', retryAfterMs: 3000 }), { ...OVERLOADED, retryAfterMs: 3000 });
+  clock.advance(1000);
+  t.same(await from('b'), { ...OVERLOADED, retryAfterMs: 2000 });
+  t.equal(script.questions.length, 1);
+  clock.advance(2000);
+  t.match(await said('a', GOOD), { account: 'acme' });
+});

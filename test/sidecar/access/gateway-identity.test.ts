@@ -1,0 +1,103 @@
+import t from 'tap';
+import fc from 'fast-check';
+import { GatewayIdentity } from '../../../sidecar/access/gateway-identity.js';
+import type { Caller, Denied, Identity } from '../../../sidecar/access/identity.js';
+
+const SECRET = 's'.repeat(32);
+const SOMEONE: Denied = { kind: 'denied', code: 'revoked_api_key' };
+/** Answers in a way that a gateway's callers never see. */
+const others: Identity = { resolve: () => Promise.resolve(SOMEONE) };
+
+const GOOD = {
+  authorization: `Bearer ${SECRET}`,
+  'x-ra-account': 'acme',
+  'x-ra-key-id': 'key_1',
+  'x-ra-environment': 'production',
+};
+
+function resolve(headers: Readonly<Record<string, string | undefined>>, behind?: Identity): Promise<Caller | Denied> {
+  const identity = new GatewayIdentity({
+    secrets: { has: (guess) => guess === SECRET },
+    environment: 'production',
+    class: 'interactive',
+    ...(behind && { others: behind }),
+  });
+  return identity.resolve({ address: '', header: (name) => headers[name] });
+}
+
+async function code(headers: Readonly<Record<string, string | undefined>>): Promise<string> {
+  const found = await resolve({ ...GOOD, ...headers }, others);
+  return found.kind === 'denied' ? found.code : 'served';
+}
+
+t.test('a proven gateway names its caller', async (t) => {
+  const caller: Caller = {
+    kind: 'caller',
+    account: 'acme',
+    keyId: 'key_1',
+    environment: 'production',
+    models: 'all',
+    weight: 16,
+    vouched: true,
+  };
+  t.strictSame(await resolve(GOOD), caller);
+  t.strictSame(await resolve({ ...GOOD, authorization: `bearer   ${SECRET}` }), caller);
+  t.strictSame(await resolve({ ...GOOD, 'x-ra-models': 'a,  b/c:1\t,d' }), {
+    ...caller,
+    models: new Set(['a', 'b/c:1', 'd']),
+  });
+});
+
+t.test('anyone else is judged as if there were no gateway', async (t) => {
+  for (const authorization of [undefined, '', SECRET, `Bearer ${SECRET}x`, `Basic ${SECRET}`, `Bearer ${SECRET} x`]) {
+    t.strictSame(await resolve({ ...GOOD, authorization }, others), SOMEONE, String(authorization));
+    t.strictSame(await resolve({ ...GOOD, authorization }), { kind: 'denied', code: 'invalid_api_key' });
+  }
+});
+
+t.test('no account or key: nobody to charge', async (t) => {
+  const bad = [
+    undefined,
+    '',
+    ' ',
+    'a b',
+    'a,b',
+    '-a',
+    'a\u0000',
+    'a\n',
+    'аcme', // a Cyrillic а
+    'acme\u0301',
+    'ａcme',
+    '\ufffd',
+    'a'.repeat(257),
+  ];
+  for (const name of bad) {
+    t.equal(await code({ 'x-ra-account': name }), 'unattributed_key', JSON.stringify(name));
+    t.equal(await code({ 'x-ra-key-id': name }), 'unattributed_key', JSON.stringify(name));
+  }
+  for (const name of ['a', 'auth0|12', 'me@acme.example', 'org/team:1', 'a'.repeat(256)]) {
+    t.equal(await code({ 'x-ra-account': name, 'x-ra-key-id': name }), 'served', name);
+  }
+});
+
+t.test('another environment, or models that cannot be read: no entitlement', async (t) => {
+  for (const environment of [undefined, '', 'staging', 'Production', 'production ', 'production,production']) {
+    t.equal(await code({ 'x-ra-environment': environment }), 'model_not_entitled', String(environment));
+  }
+  const many = Array.from({ length: 257 }, (_, i) => `m${i}`).join(',');
+  for (const models of ['', ' ', ',', 'a,', ',a', 'a b', '*', 'all,*', 'é', 'a\u00a0', 'a'.repeat(129), many]) {
+    t.equal(await code({ 'x-ra-models': models }), 'model_not_entitled', models);
+  }
+  t.equal(await code({ 'x-ra-models': many.slice(0, many.lastIndexOf(',')) }), 'served', '256 ids');
+});
+
+t.test('whatever the headers say, they entitle to what they name literally or to nothing', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.string({ unit: 'binary', maxLength: 12 }), { maxLength: 6 }), async (parts) => {
+      const found = await resolve({ ...GOOD, 'x-ra-models': parts.join(',') });
+      if (found.kind === 'denied') return found.code === 'model_not_entitled';
+      return found.models !== 'all' && [...found.models].every((id) => parts.some((part) => part.trim() === id));
+    }),
+    { numRuns: 2000 },
+  );
+});

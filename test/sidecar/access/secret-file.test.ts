@@ -1,0 +1,87 @@
+import { rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import t from 'tap';
+import { SecretFile, SecretFileError } from '../../../sidecar/access/secret-file.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { deferred } from '../../support/http-server.js';
+
+const OLD = 'old'.padEnd(40, '-');
+const NEW = 'new'.padEnd(40, '-');
+const quiet = { changed: (): void => undefined, unusable: (): void => undefined };
+
+t.test('secrets are the lines of a file', async (t) => {
+  const file = join(t.testdir({ secrets: `# rotated in May\n${OLD}\r\n\n  ${NEW}\n` }), 'secrets');
+  const secrets = await SecretFile.open(file, new FakeClock(), quiet);
+  for (const guess of [OLD, NEW]) t.equal(secrets.has(guess), true);
+  for (const guess of ['', '# rotated in May', `${OLD} `, OLD.slice(1), OLD.toUpperCase()]) {
+    t.equal(secrets.has(guess), false, guess);
+  }
+  t.equal(secrets.first, OLD);
+});
+
+t.test('a file that cannot be used stops the start, and is not quoted', async (t) => {
+  const canary = 'kanarienvogel';
+  const files: Record<string, string> = {
+    short: canary,
+    blank: '\n# none\n',
+    letters: `${canary.padEnd(32, 'ü')}\n`,
+    spaced: `${OLD} ${canary}`,
+    long: canary.repeat(100),
+    many: Array.from({ length: 9 }, (_, i) => `${OLD}${i}`).join('\n'),
+    huge: '#'.repeat(9000),
+  };
+  const dir = t.testdir(files);
+  for (const name of [...Object.keys(files), 'absent', '.']) {
+    const opening = SecretFile.open(join(dir, name), new FakeClock(), quiet);
+    await opening.then(
+      () => t.fail(name),
+      (error: unknown) => {
+        t.ok(error instanceof SecretFileError, name);
+        t.match(String(error), /^SecretFileError: secrets: .+ \(file .+\)$/);
+        t.notMatch(String(error), canary);
+      },
+    );
+  }
+});
+
+t.test('it is read again, and a file gone bad leaves the last good secrets in force', async (t) => {
+  const dir = t.testdir({ secrets: OLD });
+  const file = join(dir, 'secrets');
+  const clock = new FakeClock();
+  let news = deferred<string>();
+  const secrets = await SecretFile.open(file, clock, {
+    changed: () => news.resolve('changed'),
+    unusable: (why) => news.resolve(why),
+  });
+  const look = async (): Promise<string> => {
+    news = deferred();
+    clock.advance(5000);
+    return news.promise;
+  };
+
+  await writeFile(join(dir, 'next'), `${OLD}\n${NEW}`);
+  await rename(join(dir, 'next'), file);
+  t.equal(await look(), 'changed');
+  t.ok(secrets.has(OLD) && secrets.has(NEW), 'both, while the gateway changes over');
+
+  await writeFile(file, NEW);
+  news = deferred();
+  await secrets.reload();
+  t.equal(await news.promise, 'changed', 'a signal need not wait for the next look');
+  t.notOk(secrets.has(OLD));
+
+  await rm(file);
+  news = deferred();
+  await secrets.reload();
+  t.match(await news.promise, /cannot be read: ENOENT/);
+  t.ok(secrets.has(NEW));
+  news = deferred();
+  await secrets.reload();
+  news.resolve('nothing');
+  t.equal(await news.promise, 'nothing', 'what is wrong is told once');
+
+  t.equal(clock.pending, 1, 'it is looked at again');
+  secrets.close();
+  secrets.close();
+  t.equal(clock.pending, 0, 'and no more once closed');
+});
