@@ -4,8 +4,9 @@ import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import type { Log } from './telemetry/logger.js';
 import type { SpoolMetrics } from './telemetry/spool-metrics.js';
-import { DurableSpool, type SpoolHooks } from './usage/durable-spool.js';
+import { DurableSpool } from './usage/durable-spool.js';
 import type { Recovered } from './usage/recovery.js';
+import type { SpoolHooks } from './usage/spool-options.js';
 
 /** Where the spool of a data folder lies. */
 export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {
