@@ -1,20 +1,24 @@
 /** The usage spool as the configuration has it, with what it tells brought to the log and the metrics. */
-import { join } from 'node:path';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import type { Log } from './telemetry/logger.js';
 import type { SpoolMetrics } from './telemetry/spool-metrics.js';
-import { DurableSpool, type SpoolHooks } from './usage/durable-spool.js';
 import type { SpoolReader } from './usage/balances.js';
+import { DurableSpool } from './usage/durable-spool.js';
 import type { Recovered } from './usage/recovery.js';
 import { listSegments, readFrom, START } from './usage/segments.js';
+import type { SpoolHooks } from './usage/spool-options.js';
+import { join } from 'node:path';
 
 /** Where the spool of a data folder lies. */
 export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {
   return join(dataDir, 'usage');
 }
 
-/** Opens the spool. `durable`: told whenever more of it is. Rejects with one clear line when another sidecar writes it, or it cannot be read or written. */
+/**
+ * Opens the spool. `durable`: told whenever more of it is. Rejects with one clear line when another sidecar writes it, or
+ * it cannot be read or written.
+ */
 export async function openSpool(
   config: Config,
   metrics: SpoolMetrics,

@@ -15,69 +15,23 @@
  *
  * Recovery (recovery.ts) closes what has no close. No id is ever given two closes.
  */
-import { join } from 'node:path';
 import type { Clock } from '../clock.js';
 import type { UsageRecord } from '../ledger.js';
 import { systemDisk, type Disk } from './disk.js';
 import { SpoolHealth, type Health, type HealthProblem } from './health.js';
-import { lockDir, type Locked } from './lock.js';
+import { lockDir } from './lock.js';
+import { tryWriting } from './probe.js';
 import { recover, type Recovered } from './recovery.js';
 import { SegmentWriter } from './segment-writer.js';
 import { START, type Position } from './segments.js';
 import type { Spool } from './spool.js';
+import type { SpoolHooks, SpoolOptions, SpoolParts, SpoolReading } from './spool-options.js';
 import { Unsynced } from './unsynced.js';
-
-/** Times in ms. docs/config.md says what each is for. */
-export interface SpoolOptions {
-  readonly segmentBytes: number;
-  readonly groupMs: number;
-  readonly groupRecords: number;
-  readonly maxUnsyncedMs: number;
-  readonly minFreeBytes: number;
-  readonly maxBacklogBytes: number;
-  readonly probeMs: number;
-  readonly closeWaitMs: number;
-}
-
-/** What happens in a spool, for metrics and the log. None of it may throw. */
-export interface SpoolHooks {
-  recorded?(kind: UsageRecord['kind']): void;
-  /** A group became durable: how long write and sync took, and its records. */
-  synced?(ms: number, records: number): void;
-  /** A write or a sync failed, of records or of a probe. */
-  failed?(error: unknown): void;
-  health?(health: Health): void;
-  /** A close could not be made durable in time; its reply goes out all the same. */
-  late?(record: UsageRecord): void;
-  /** A progress record was left out: too much waits for the disk. */
-  dropped?(): void;
-}
-
-export interface SpoolParts {
-  readonly clock: Clock;
-  readonly disk?: Disk;
-  readonly lock?: (dir: string) => Promise<Locked>;
-  readonly hooks?: SpoolHooks;
-}
 
 export type Opened =
   | { readonly kind: 'open'; readonly spool: DurableSpool; readonly recovered: Recovered }
   /** Another process writes this spool. */
   | { readonly kind: 'held'; readonly pid: number };
-
-/** What a spool holds at the moment. */
-export interface SpoolReading {
-  /** Records that are not durable yet, and how old the oldest is, ms. */
-  readonly unsynced: number;
-  readonly oldestMs: number;
-  /** Of all segments. */
-  readonly bytes: number;
-  readonly health: Health;
-}
-
-const PROBE = 'probe';
-/** More than a file system keeps in its inodes, so that a block must be found for it. */
-const PROBE_BYTES = Buffer.alloc(4096, '.');
 
 export class DurableSpool implements Spool {
   /** The closes that recovery appended. They may not be durable yet. */
@@ -313,7 +267,10 @@ export class DurableSpool implements Spool {
       // Nothing is written to see whether it can be while records are written anyway.
       if (this.#broken && this.#unsynced.count > 0) {
         if (!(await this.#write())) return 'write';
-      } else if (!this.health.ok) await this.#tryWriting();
+      } else if (!this.health.ok) {
+        await tryWriting(this.#disk, this.#dir);
+        this.#broken = false;
+      }
       if (this.#isLate()) return 'late';
       if ((await this.#disk.free(this.#dir)) < this.#options.minFreeBytes) return 'space';
       return this.#writer.bytes > this.#options.maxBacklogBytes ? 'backlog' : undefined;
@@ -321,20 +278,5 @@ export class DurableSpool implements Spool {
       this.#hooks.failed?.(error);
       return 'write';
     }
-  }
-
-  /** Writes a file beside the segments and removes it. */
-  async #tryWriting(): Promise<void> {
-    const path = join(this.#dir, PROBE);
-    await this.#disk.remove(path);
-    const file = await this.#disk.open(path, 'create');
-    try {
-      await file.write(PROBE_BYTES, 0);
-      await file.sync();
-    } finally {
-      await file.close();
-      await this.#disk.remove(path);
-    }
-    this.#broken = false;
   }
 }

@@ -112,9 +112,19 @@ t.test('what is wrong with the configuration is said in one line', async (t) => 
   await t.rejects(access(untouched), 'and nothing was made');
 });
 
+t.test('a data folder that another sidecar uses is said in one line', async (t) => {
+  const sidecar = await Sidecar.startWith(t, environment, { early: true });
+  const { code, stderr } = await serve({});
+  t.equal(code, 1);
+  t.match(stderr, new RegExp(`^ra-sidecar: [^\\n]*process ${sidecar.pid}: [^\\n]*dataDir[^\\n]*\\n$`));
+});
+
 t.test('an address that is taken is said in one line', async (t) => {
   const sidecar = await Sidecar.startWith(t, environment, { early: true });
-  const { code, stderr } = await serve({ RA_LISTEN_PORT: String(sidecar.port) });
+  const { code, stderr } = await serve({
+    RA_LISTEN_PORT: String(sidecar.port),
+    RA_DATA_DIR: join(dir, 'another'),
+  });
   t.equal(code, 1);
   t.match(stderr, new RegExp(`^ra-sidecar: [^\\n]*${sidecar.port}[^\\n]*\\n$`));
 });

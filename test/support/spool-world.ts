@@ -1,7 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Health } from '../../sidecar/usage/health.js';
-import { DurableSpool, type SpoolOptions } from '../../sidecar/usage/durable-spool.js';
+import { DurableSpool } from '../../sidecar/usage/durable-spool.js';
 import type { Recovered } from '../../sidecar/usage/recovery.js';
+import type { SpoolOptions } from '../../sidecar/usage/spool-options.js';
 import { FakeClock } from './fake-clock.js';
 import { FakeDisk } from './fake-disk.js';
 import { readAll, short } from './usage-records.js';

@@ -1,0 +1,49 @@
+/** What a durable spool is made with, and what it tells. */
+import type { Clock } from '../clock.js';
+import type { UsageRecord } from '../ledger.js';
+import type { Disk } from './disk.js';
+import type { Health } from './health.js';
+import type { Locked } from './lock.js';
+
+/** Times in ms. docs/config.md says what each is for. */
+export interface SpoolOptions {
+  readonly segmentBytes: number;
+  readonly groupMs: number;
+  readonly groupRecords: number;
+  readonly maxUnsyncedMs: number;
+  readonly minFreeBytes: number;
+  readonly maxBacklogBytes: number;
+  readonly probeMs: number;
+  readonly closeWaitMs: number;
+}
+
+/** What happens in a spool, for metrics and the log. None of it may throw. */
+export interface SpoolHooks {
+  recorded?(kind: UsageRecord['kind']): void;
+  /** A group became durable: how long write and sync took, and its records. */
+  synced?(ms: number, records: number): void;
+  /** A write or a sync failed, of records or of a probe. */
+  failed?(error: unknown): void;
+  health?(health: Health): void;
+  /** A close could not be made durable in time; its reply goes out all the same. */
+  late?(record: UsageRecord): void;
+  /** A progress record was left out: too much waits for the disk. */
+  dropped?(): void;
+}
+
+export interface SpoolParts {
+  readonly clock: Clock;
+  readonly disk?: Disk;
+  readonly lock?: (dir: string) => Promise<Locked>;
+  readonly hooks?: SpoolHooks;
+}
+
+/** What a spool holds at the moment. */
+export interface SpoolReading {
+  /** Records that are not durable yet, and how old the oldest is, ms. */
+  readonly unsynced: number;
+  readonly oldestMs: number;
+  /** Of all segments. */
+  readonly bytes: number;
+  readonly health: Health;
+}
