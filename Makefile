@@ -1,4 +1,4 @@
-# make run | test | check | bench | peers | engine-native | fuzz | mutation | goldens | docs | clean
+# make run | test | check | bench | peers | engine-native | fuzz | fault | mutation | goldens | docs | clean
 
 # The package's native binaries come with npm; nothing is to be downloaded or compiled beside them.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
@@ -14,7 +14,7 @@ BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.t
 # Named by Node's ABI: npm installs the native binaries of the Node that it runs on, so another Node installs anew.
 INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
 
-.PHONY: run test check bench peers engine-native fuzz mutation goldens docs clean build install lint
+.PHONY: run test check bench peers engine-native fuzz fault mutation goldens docs clean build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
@@ -54,6 +54,10 @@ engine-native: install
 fuzz: build
 	@TAP_TIMEOUT=3600 node dist/test/sidecar/contracts/fuzz.test.js 90000
 	@TAP_TIMEOUT=3600 node dist/test/contract/fuzz.test.js 10000
+
+# 200 sidecars killed under load over one spool; `make test` kills 20.
+fault: build
+	@TAP_TIMEOUT=3600 node dist/test/fault/spool-killed.test.js 200
 
 # Mutants of sidecar/contracts, and each rule of the schemas left out in turn; the result is bench/results/mutation.md.
 mutation: build

@@ -3,7 +3,7 @@
  * told to, when the channel closes, or when a message is not of its protocol.
  */
 import { jobProblem } from './job-check.js';
-import { LoadFailure } from './load-failure.js';
+import { LoadFailure } from './load/load-failure.js';
 import {
   ENGINE_EXIT,
   PROTOCOL_VERSION,
@@ -15,7 +15,7 @@ import {
   type ToEngine,
 } from './protocol.js';
 import { loadRuntime, type Runtime } from './runtime.js';
-import { LEAST_TOKENS } from './pace.js';
+import { LEAST_TOKENS } from './loop/pace.js';
 import { StepLoop } from './steps.js';
 
 type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;

@@ -12,19 +12,19 @@ import {
   type LlamaModel,
   type Token,
 } from 'node-llama-cpp';
-import type { Decoder } from './decoder.js';
-import { BatchDecoder } from './batch-decoder.js';
-import { IteratorDecoder, sequenceOrder } from './iterator-decoder.js';
-import { LlamaLog } from './llama-log.js';
-import { LoadFailure } from './load-failure.js';
+import type { Decoder } from './decode/decoder.js';
+import { BatchDecoder } from './decode/batch-decoder.js';
+import { IteratorDecoder, sequenceOrder } from './decode/iterator-decoder.js';
+import { LlamaLog } from './load/llama-log.js';
+import { LoadFailure } from './load/load-failure.js';
 import { MemoryCheck } from './memory/check.js';
-import { checkModelFile } from './model-file.js';
+import { checkModelFile } from './load/model-file.js';
 import { controlText, tokenBytes } from './output/token-bytes.js';
 import { makeDecisionPrompt } from './prompt/decision-prompt.js';
 import { makePromptParts } from './prompt/prompt-parts.js';
 import { vocabularyOf } from './prompt/vocabulary.js';
 import type { EngineSetup } from './protocol.js';
-import type { ModelTokens } from './task.js';
+import type { ModelTokens } from './loop/task.js';
 
 /** A loaded model with its context. Whoever made it disposes it. */
 export interface Runtime {

@@ -1,7 +1,8 @@
-import { choose, type Choice, type Slot } from './choice.js';
-import type { Decoder } from './decoder.js';
-import { Held, type Reuse } from './held.js';
-import type { Plan } from './plan.js';
+import { choose, type Choice, type Slot } from './loop/choice.js';
+import type { Decoder } from './decode/decoder.js';
+import { EngineFault } from './decode/faults.js';
+import { Held, type Reuse } from './loop/held.js';
+import type { Plan } from './loop/plan.js';
 import { prefixHashes } from './prefix-hash.js';
 import type { HeldPrefix } from './protocol.js';
 
@@ -73,7 +74,7 @@ export class Sequences {
 
   /** Gives one back; it keeps what it holds. Giving back what is not taken throws (a bug). */
   free(sequence: number): void {
-    if (!this.#at(sequence).live) throw new Error(`sequence ${sequence} is not taken`);
+    if (!this.#at(sequence).live) throw new EngineFault(`sequence ${sequence} is not taken`);
     this.#mark(sequence, false);
   }
 

@@ -17,15 +17,16 @@
  * and what it leaves behind is the same whoever runs beside it. Cancel takes effect before the next step, whatever the job
  * was doing.
  */
-import type { Decoder, Part } from './decoder.js';
+import type { Decoder, Part } from './decode/decoder.js';
+import { EngineFault } from './decode/faults.js';
 import { Generation } from './generation.js';
-import { Jobs } from './jobs.js';
-import { LEAST_TOKENS, Pace } from './pace.js';
+import { Jobs } from './loop/jobs.js';
+import { LEAST_TOKENS, Pace } from './loop/pace.js';
 import type { GenerateJob, HeldPrefix, Output, PrefixReuse, ScoreJob } from './protocol.js';
-import { Round, type Stepping } from './round.js';
+import { Round, type Stepping } from './loop/round.js';
 import { Scoring } from './scoring.js';
 import { Sequences } from './sequences.js';
-import type { ModelTokens, Work } from './task.js';
+import type { ModelTokens, Work } from './loop/task.js';
 
 export interface StepLimits {
   readonly seats: number;
@@ -77,7 +78,11 @@ export class StepLoop {
     this.#now = now;
     this.#sequences = new Sequences(decoder, limits.seats);
     this.#jobs = new Jobs(this.#sequences, limits.seats, limits.prefixReuse);
-    this.#pace = new Pace(limits.prefillShare / 100, limits.prefillTokensPerStep, limits.leastPrefillTokens ?? LEAST_TOKENS.cpu);
+    this.#pace = new Pace(
+      limits.prefillShare / 100,
+      limits.prefillTokensPerStep,
+      limits.leastPrefillTokens ?? LEAST_TOKENS.cpu,
+    );
     this.#round = new Round(limits.prefillTokensPerStep, this.#pace);
   }
 
@@ -169,7 +174,7 @@ export class StepLoop {
       const result = results[i];
       if (!this.#jobs.runs(task) || result === undefined) continue;
       await this.#jobs.guard(task, out, () => {
-        if (result.kind === 'fault') throw new Error(result.reason);
+        if (result.kind === 'fault') throw new EngineFault(result.reason);
         branch.accept(result, out);
       });
     }

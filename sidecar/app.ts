@@ -5,8 +5,10 @@ import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
 import { RequestLimits } from './access/limits.js';
 import { TokenQuotas } from './access/quotas.js';
+import { openBilling } from './billing.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
+import { openUsage } from './delivering.js';
 import { admission } from './handlers/admission.js';
 import { chat } from './handlers/chat.js';
 import { checkAnswers } from './handlers/checked-exchange.js';
@@ -21,13 +23,15 @@ import { InFlight } from './in-flight.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
 import { openApiDocument } from './reference/openapi.js';
+import { spoolReader } from './spooling.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
-import { MeteredSpool } from './usage/metered-spool.js';
+import { DurableSpool } from './usage/durable-spool.js';
 import type { Spool } from './usage/spool.js';
 
-/** What readiness calls the prompt host; a model's id cannot hold a space. */
+/** What readiness calls the prompt host and credit; a model's id cannot hold a space. */
 const PROMPTS = 'prompt host';
+const CREDIT = 'prepaid credit';
 
 const ENGINE = fileURLToPath(new URL('../engine/main.js', import.meta.url));
 
@@ -61,12 +65,20 @@ export async function startApp(
   config: Config,
   identity: Identity,
   log: Log,
-  { spool, engineEntry = ENGINE }: StandIns = {},
+  { spool: spoolStandIn, engineEntry = ENGINE }: StandIns = {},
 ): Promise<App> {
   const registry = new Metrics(config.models.map(({ id }) => id));
   const files = await modelFiles(config);
+  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
+  const { spool, closeSpool } = spoolStandIn
+    ? { spool: spoolStandIn, closeSpool: () => Promise.resolve() }
+    : await openUsage(config, registry, log, () => billing.keepFrom()).catch(async (error: unknown) => {
+        await billing.close();
+        throw error;
+      });
   const readiness = new Readiness([
     PROMPTS,
+    CREDIT,
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
   ]);
   let draining = false;
@@ -96,7 +108,9 @@ export async function startApp(
     identity: new FailedKeyLimit(systemClock, identity, config.keys.failuresPerMinute),
     prompts,
     models,
-    spool: spool ?? new MeteredSpool((kind) => registry.usageRecorded(kind)),
+    spool,
+    pricing: billing.pricing,
+    credit: billing.credit,
     metrics: registry,
     log,
     idempotency: new IdempotencyKeys(systemClock, config.idempotency),
@@ -152,6 +166,9 @@ export async function startApp(
     prompts.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
     await Promise.all([front.close(), back.close()]);
+    // While the spool is still ours: no other process may write the balances.
+    await billing.close();
+    await closeSpool();
   };
   try {
     const [publicAt, operatorsAt] = await Promise.all([
@@ -161,6 +178,10 @@ export async function startApp(
     log.info('listening', { host: config.listen.host, port: publicAt.port });
     log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
     for (const { engine } of models.values()) engine.start();
+    void billing.begin(spool instanceof DurableSpool ? spoolReader(config, spool) : undefined).then((problem) => {
+      if (problem === undefined) readiness.up(CREDIT);
+      else readiness.never(problem);
+    });
     void prompts.ready().then(async (found) => {
       const problem = await reportPrompts(found, models, log);
       if (problem === undefined) readiness.up(PROMPTS);

@@ -111,11 +111,21 @@ function resolved(config: Unresolved): Config {
       ...config.keys,
       file: config.keys.file === undefined ? join(dataDir, 'keys.json') : resolve(config.keys.file),
     },
+    pricing: absolute(config.pricing),
+    credit: absolute(config.credit),
+    delivery: {
+      ...config.delivery,
+      ...(config.delivery.secretFile !== undefined && { secretFile: resolve(config.delivery.secretFile) }),
+    },
     models: config.models.map((model) => ({
       ...model,
       file: model.file === 'embedded' ? model.file : resolve(model.file),
     })),
   };
+}
+
+function absolute<T extends { readonly file?: string }>(part: T): T {
+  return part.file === undefined ? part : { ...part, file: resolve(part.file) };
 }
 
 function frozen<T>(value: T): T {

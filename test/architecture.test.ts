@@ -130,13 +130,12 @@ function roomsOf(path: string): string[] {
 
 /** A file of a room: the first that its pattern names, or any in its folder. */
 function exampleOf(pattern: string): string {
-  const path = pattern.slice(1);
-  return path.endsWith('/')
-    ? `${path}x.ts`
-    : path
-        .replace(/\(([^|)]*).*\)/, '$1')
-        .replaceAll('\\', '')
-        .replace('$', '');
+  const path = pattern
+    .slice(1)
+    .replace(/\(([^|)]*).*\)/, '$1')
+    .replaceAll('\\', '')
+    .replace('$', '');
+  return path.endsWith('/') ? `${path}x.ts` : path;
 }
 
 /** Writes sources into a folder of their own. */

@@ -1,7 +1,7 @@
 /** Which discipline keeps its promises under overload: `node dist/bench/admission/admission.bench.js`, part of `make bench`. */
 import { keep, keepFile, markdown, type Row } from '../support/results.js';
 import { shown } from '../support/stats.js';
-import { chart, type Panel } from './chart.js';
+import { chart, type Panel } from '../support/chart.js';
 import { goals } from './goals.js';
 import { predictionErrors } from './measures.js';
 import { ours } from './policies/ours.js';

@@ -1,7 +1,7 @@
 /** What reuse saves: questions over one input, replies to one prompt, and what a copy of a sequence costs beside it. */
 import { getLlama, LlamaLogLevel, type LlamaModel } from 'node-llama-cpp';
-import { BatchDecoder } from '../../engine/batch-decoder.js';
-import { sequenceOrder } from '../../engine/iterator-decoder.js';
+import { BatchDecoder } from '../../engine/decode/batch-decoder.js';
+import { sequenceOrder } from '../../engine/decode/iterator-decoder.js';
 import type { GenerateJob, ScoreJob } from '../../engine/protocol.js';
 import { RealLoop, type RealLoopOptions } from '../../test/support/real-loop.js';
 import { endlessEmbedded, random13m } from '../support/models.js';
@@ -148,7 +148,7 @@ await keep('reuse', {
   title: 'What reuse saves',
   about: [
     `An input or prompt of ${INPUT} tokens, questions of ${TAIL}, replies of 32; prompts split at ${CHUNK}, ${REPLIES} seats of ${CONTEXT} tokens, ${THREADS} compute thread, in one process without messages or HTTP. Medians of ${RUNS}, each on a fresh context.`,
-    'A copy of a sequence moves all that it could hold, whatever it holds (engine/choice.ts).',
+    'A copy of a sequence moves all that it could hold, whatever it holds (engine/loop/choice.ts).',
   ],
   rows,
   conclusions: notes,

@@ -1,7 +1,7 @@
 import type { CallSyntax } from '../protocol.js';
 import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, type GrammarText } from './gbnf.js';
 import { anyObject, JSON_RULES } from './json.js';
-import { schemaGrammar } from './schema.js';
+import { MAX_STACKS, schemaGrammar } from './schema.js';
 
 /** A function that may be called; `parameters` is the JSON schema of its arguments. */
 export interface Callable {
@@ -31,10 +31,15 @@ export function callRules(
 ): GrammarText {
   const parts: GrammarPart[] = [];
   let characters = 0;
-  for (const [i, { parameters }] of functions.entries()) {
+  /** By name: calls of functions of one name are told apart by their arguments alone, so a text is at a place in each. */
+  const places = new Map<string, number>();
+  for (const [i, { name, parameters }] of functions.entries()) {
     const part = schemaGrammar(parameters, `call-${i}`);
     if (part.kind === 'unservable') return part;
     parts.push(part);
+    const most = (places.get(name) ?? 0) + part.stacks;
+    if (most > MAX_STACKS) return { kind: 'unservable', why: 'begins alike too often: give each tool its own name.' };
+    places.set(name, most);
     // Told early: a hostile tool list costs no more than one hostile schema.
     characters += part.rules.reduce((sum, rule) => sum + (SHARED_RULES.has(rule) ? 0 : rule.length), 0);
     if (characters > MAX_GRAMMAR_CHARACTERS) return { kind: 'unservable', why: 'is too large to hold a reply to.' };

@@ -7,7 +7,8 @@ import { saysNothing, Shapes, Unservable, type All, type Range, type Schema, typ
 import { stacks, type Container } from './stacks.js';
 
 export type SchemaGrammar =
-  | ({ readonly kind: 'ok' } & GrammarPart)
+  /** `stacks`: the most places that a text of it can be at, all at once. */
+  | ({ readonly kind: 'ok'; readonly stacks: number } & GrammarPart)
   /** `why`: what is wrong with the schema, to follow its name, without any of the caller's text. */
   | { readonly kind: 'unservable'; readonly why: string };
 
@@ -68,11 +69,12 @@ class Compiler {
   compile(schema: Schema): SchemaGrammar {
     const root = this.#value([schema]);
     for (let next = this.#open.shift(); next; next = this.#open.shift()) this.#define(next.name, next.all);
-    if (stacks(root, this.#containers) > MAX_STACKS)
+    const most = stacks(root, this.#containers);
+    if (most > MAX_STACKS)
       throw new Unservable('has too many alternatives, or optional properties in a row, that begin alike.');
     const lines = this.#rules.lines(root);
     if (!lines) throw new Unservable('allows no value.');
-    return { kind: 'ok', rule: root, rules: [...JSON_RULES, ...lines] };
+    return { kind: 'ok', rule: root, rules: [...JSON_RULES, ...lines], stacks: most };
   }
 
   /** The name of the rule for a value of which all of these hold. */
@@ -97,6 +99,7 @@ class Compiler {
     const values = new Set<string>();
     const objects: Container[] = [];
     const arrays: Container[] = [];
+    const strings: Container[] = [];
     for (const shape of this.#shapes.of(all)) {
       if (shape.values) {
         for (const value of shape.values) if (fits(value, shape)) values.add(JSON.stringify(value));
@@ -105,8 +108,11 @@ class Compiler {
       for (const type of shape.types) {
         if (type === 'object') alternatives.push(this.#object(shape, objects));
         else if (type === 'array') alternatives.push(...this.#array(shape, arrays));
-        else if (type === 'string') alternatives.push(...stringOf(shape.length));
-        else alternatives.push([SCALARS[type] ?? '']);
+        else if (type === 'string') {
+          const texts = stringOf(shape.length);
+          alternatives.push(...texts);
+          strings.push(...texts.map(() => ({ places: 1, values: [] })));
+        } else alternatives.push([SCALARS[type] ?? '']);
       }
     }
     if (values.size > MAX_VALUES) throw new Unservable(`has an enum of over ${MAX_VALUES} values.`);
@@ -116,7 +122,7 @@ class Compiler {
       throw new Unservable(`has an enum of over ${MAX_ENUM_CHARACTERS} characters.`);
     if (values.size > 0) alternatives.push([choice([...values], (rest) => this.#newRule(rest))]);
     this.#rules.set(name, alternatives);
-    this.#containers.set(name, [objects, arrays]);
+    this.#containers.set(name, [objects, arrays, strings]);
   }
 
   #object({ objects, required }: Shape, containers: Container[]): Alternative {

@@ -3,7 +3,7 @@
  * so a schema whose alternatives begin alike again and again, level by level, could take it forever.
  */
 
-/** An object or an array as one alternative of a rule. */
+/** An object, an array or a text as one alternative of a rule. */
 export interface Container {
   /** Places that it has at once itself. */
   readonly places: number;
@@ -11,7 +11,7 @@ export interface Container {
   readonly values: readonly string[];
 }
 
-/** For each rule, its alternatives that are objects, and those that are arrays. */
+/** For each rule, its alternatives that are objects, those that are arrays, and those that are texts. */
 export type Containers = ReadonlyMap<string, readonly (readonly Container[])[]>;
 
 /** The most places at once below `root`. Infinity: two alternatives of one rule both come back to it. */

@@ -8,7 +8,14 @@ export function formatDate(date: Date, format: string): string {
 }
 
 const two = (value: number): string => `${value}`.padStart(2, '0');
-const english = (date: Date, options: Intl.DateTimeFormatOptions): string => date.toLocaleDateString('en-US', options);
+/** Spelled out: a template's dates are made for every prompt, and `Intl` takes longer than all else of a short one. */
+const MONTHS = [
+  ...['January', 'February', 'March', 'April', 'May', 'June'],
+  ...['July', 'August', 'September', 'October', 'November', 'December'],
+];
+const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
+const month = (date: Date): string => MONTHS[date.getMonth()] ?? '';
+const day = (date: Date): string => DAYS[date.getDay()] ?? '';
 
 const PARTS: Readonly<Record<string, (date: Date) => string>> = {
   '%': () => '%',
@@ -18,10 +25,10 @@ const PARTS: Readonly<Record<string, (date: Date) => string>> = {
   d: (date) => two(date.getDate()),
   '-d': (date) => `${date.getDate()}`,
   e: (date) => `${date.getDate()}`.padStart(2),
-  B: (date) => english(date, { month: 'long' }),
-  b: (date) => english(date, { month: 'short' }),
-  A: (date) => english(date, { weekday: 'long' }),
-  a: (date) => english(date, { weekday: 'short' }),
+  B: (date) => month(date),
+  b: (date) => month(date).slice(0, 3),
+  A: (date) => day(date),
+  a: (date) => day(date).slice(0, 3),
   H: (date) => two(date.getHours()),
   I: (date) => two(date.getHours() % 12 || 12),
   M: (date) => two(date.getMinutes()),

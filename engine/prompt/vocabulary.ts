@@ -1,5 +1,5 @@
 import { getLlama, LlamaLogLevel, LlamaVocabularyType, type Llama, type LlamaModel, type Token } from 'node-llama-cpp';
-import { checkModelFile } from '../model-file.js';
+import { checkModelFile } from '../load/model-file.js';
 import type { Vocabulary } from './tokens.js';
 
 /** Starting the backend takes about as long as loading a vocabulary, so a thread does it once, and keeps it. */

@@ -43,6 +43,7 @@ The default list:
 - \`operators.host\` is a loopback address.
 - \`bodies.totalBytes\` is at least \`bodies.chatBytes\`.
 - \`engine.hangMs\` is at least twice \`engine.heartbeatMs\`; \`engine.backoffMaxMs\` is at least \`engine.backoffMinMs\`.
+- \`delivery.backoffMaxMs\` is at least \`delivery.backoffMinMs\`. \`delivery.url\` holds no name and no password.
 `;
 }
 

@@ -4,8 +4,11 @@
  * it, in settings.ts. A part of the house with many settings has its section in a file of its own.
  */
 import { keysSection, limitsSection } from './keys-schema.js';
+import { deliverySchema } from './delivery-schema.js';
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
+import { creditSchema, pricingSchema } from './credit-schema.js';
 import { modelSchema } from './model-schema.js';
+import { usageSchema } from './usage-schema.js';
 
 /** The whole configuration. */
 export const configSchema: SettingSchema = section({
@@ -106,6 +109,10 @@ export const configSchema: SettingSchema = section({
     }),
     keepMs: milliseconds('How long a completed `Idempotency-Key` is remembered.', { default: DAY_MS }),
   }),
+  pricing: pricingSchema,
+  credit: creditSchema,
+  delivery: deliverySchema,
+  usage: usageSchema,
   drain: section({
     timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),
   }),

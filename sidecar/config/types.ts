@@ -48,7 +48,31 @@ export interface Config {
   /** isolate: no question shares a decode with anything else. */
   readonly decisions: { readonly isolate: boolean };
   readonly idempotency: { readonly maxKeys: number; readonly keepMs: number };
+  /** file: the price list; absent: the built-in one. */
+  readonly pricing: { readonly file?: string };
+  readonly credit: {
+    /** What accounts were granted; absent: no credit is checked. */
+    readonly file?: string;
+    readonly pollMs: number;
+    readonly snapshotMs: number;
+    readonly snapshotCloses: number;
+    readonly onLostBalances: 'refuse' | 'begin';
+  };
+  readonly delivery: DeliveryConfig;
   /** How long running requests may go on after SIGTERM. */
+  /** The spool of usage records. */
+  readonly usage: {
+    readonly segmentBytes: number;
+    readonly groupMs: number;
+    readonly groupRecords: number;
+    /** A record older than this that is not durable makes the spool unhealthy. */
+    readonly maxUnsyncedMs: number;
+    readonly minFreeBytes: number;
+    readonly maxBacklogBytes: number;
+    readonly probeMs: number;
+    /** The longest that a reply's end waits for its usage to be durable. */
+    readonly closeWaitMs: number;
+  };
   readonly drain: { readonly timeoutMs: number };
   readonly engine: {
     readonly startTimeoutMs: number;
@@ -81,6 +105,24 @@ export interface LimitConfig {
   readonly inFlight: number;
   /** Requests in any 60 seconds. */
   readonly perMinute: number;
+}
+
+/** Where usage goes; without `url` it stays in the spool, as long as the retention says. */
+export interface DeliveryConfig {
+  readonly url?: string;
+  readonly secretFile?: string;
+  readonly source: string;
+  readonly maxEvents: number;
+  readonly maxBytes: number;
+  readonly maxAgeMs: number;
+  readonly timeoutMs: number;
+  readonly backoffMinMs: number;
+  readonly backoffMaxMs: number;
+  readonly stopMs: number;
+  readonly deadLetterBytes: number;
+  /** 0: for ever. */
+  readonly retentionDays: number;
+  readonly retentionBytes: number;
 }
 
 export interface ModelConfig {

@@ -211,8 +211,9 @@ export class EngineProcess implements Engine {
     const next = this.#policy.after(end, this.#readyAt === undefined ? undefined : now - this.#readyAt);
     const final = next.kind === 'final';
     this.#problem = final ? next.why : undefined;
-    // A lazy engine that found no room is tried again when somebody asks.
-    const waits = this.#onDemand && end.reason === 'unable';
+    // A lazy engine that found no room is tried again when somebody asks, and by itself while somebody still does.
+    const asked = this.#options.onDemand?.wanted() ?? false;
+    const waits = this.#onDemand && end.reason === 'unable' && !asked;
     this.#state = final ? 'lost' : waits ? 'unloaded' : 'cold';
     this.#forkAt = now + (final ? 0 : next.waitMs);
     log.error(final ? 'engine cannot serve its model' : 'engine lost', {

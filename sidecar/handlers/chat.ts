@@ -19,6 +19,7 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
   const arrival = await arrive<ChatParams>(visit, 'chat', services);
   if (!arrival) return;
   let writer: ReplyWriter | undefined;
+  let usage: UsageLog | undefined;
   try {
     const { facts } = arrival.model.engine;
     const { firstImage } = arrival.params;
@@ -28,36 +29,39 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
     }
     // Before the wait for a seat, since a stream is kept alive through that too.
     const reply = (writer = makeWriter(visit, arrival, facts, services));
+    const books = (usage = new UsageLog(services, visit, arrival.caller, arrival.model, 'chat'));
     const seated = await takeSeat(visit, arrival, arrival.params.n, (tokens) =>
-      plan(visit, arrival.params, facts, tokens, services),
+      plan(visit, arrival.params, facts, tokens, books, services),
     );
     arrival.release();
     if (!seated) return;
 
-    const usage = new UsageLog(services.spool, services.date, visit, arrival.caller, arrival.model.id, 'chat');
-    const counts = new Counts(visit);
-    const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) =>
-      arrival.model.engine.generate(
+    const counts = new Counts(visit, books);
+    const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) => {
+      books.open();
+      return arrival.model.engine.generate(
         { ...seated.job, seats: growTo(lease, seated.job.n) },
         sink(visit, reply, counts, jobEnd),
-      ),
-    );
+      );
+    });
     if (end.kind === 'done') arrival.claim.complete();
-    await finish(visit, reply, counts, usage, end, services);
+    await finish(visit, reply, counts, books, end, services);
   } finally {
     writer?.close();
+    usage?.abandon();
     arrival.release();
     arrival.claim.release();
     visit.abandoned();
   }
 }
 
-/** The last checks, now that the prompt's length is known, and the job for the engine. */
+/** The last checks, now that the prompt's length is known, credit at the very end; and the job for the engine. */
 function plan(
   visit: Visit,
   params: ChatParams,
   facts: EngineFacts,
   tokens: Tokens,
+  usage: UsageLog,
   services: Services,
 ): Planned<Omit<GenerateJob, 'seats'>> | ContractError {
   if (tokens.kind !== 'chat') return contractError('internal', 'The prompt host answered for another route.');
@@ -69,6 +73,8 @@ function plan(
     return refusals.overContext(promptTokens, maxTokens, facts.contextPerSeat, param);
   }
   visit.promptTokens = promptTokens;
+  const unpaid = usage.reserve(promptTokens, maxTokens * params.n);
+  if (unpaid) return unpaid;
   const { n, temperature, topP, frequencyPenalty, presencePenalty, stops } = params;
   const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
   const sampling = { temperature, topP, frequencyPenalty, presencePenalty, seed };
@@ -109,16 +115,19 @@ function makeWriter(
 /** Completion tokens over all replies: those that ended, and the one under way. */
 class Counts {
   readonly #visit: Visit;
+  readonly #usage: UsageLog;
   readonly #byChoice = new Map<number, number>();
   reasoningTokens = 0;
 
-  constructor(visit: Visit) {
+  constructor(visit: Visit, usage: UsageLog) {
     this.#visit = visit;
+    this.#usage = usage;
   }
 
   set(choice: number, tokens: number): void {
     this.#byChoice.set(choice, tokens);
     this.#visit.completionTokens = [...this.#byChoice.values()].reduce((sum, count) => sum + count, 0);
+    this.#usage.moved();
   }
 }
 

@@ -17,25 +17,28 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
   const visit = new Visit(exchange, route, services);
   const arrival = await arrive<DecisionParams>(visit, route, services);
   if (!arrival) return;
+  let usage: UsageLog | undefined;
   try {
     const { params, model } = arrival;
     const { isolateDecisions: isolate } = services;
     // Questions that share no decode gain nothing from a second seat.
     const seats = isolate ? 1 : params.questions.length;
+    const books = (usage = new UsageLog(services, visit, arrival.caller, model, route));
     const seated = await takeSeat(visit, arrival, seats, (tokens) =>
-      plan(visit, params, tokens, model.engine.facts?.contextPerSeat ?? Infinity),
+      plan(visit, params, tokens, model.engine.facts?.contextPerSeat ?? Infinity, books),
     );
     arrival.release();
     if (!seated) return;
 
-    const usage = new UsageLog(services.spool, services.date, visit, arrival.caller, model.id, route);
     const results: QuestionResult[] = [];
-    const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) =>
-      model.engine.score({ ...seated.job, isolate, seats: growTo(lease, seats) }, sink(visit, results, jobEnd)),
-    );
+    const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) => {
+      books.open();
+      return model.engine.score({ ...seated.job, isolate, seats: growTo(lease, seats) }, sink(visit, results, jobEnd));
+    });
     if (end.kind === 'done') arrival.claim.complete();
-    await finish(visit, params, results, usage, end, services);
+    await finish(visit, params, results, books, end, services);
   } finally {
+    usage?.abandon();
     arrival.release();
     arrival.claim.release();
     visit.abandoned();
@@ -47,6 +50,7 @@ function plan(
   params: DecisionParams,
   tokens: Tokens,
   context: number,
+  usage: UsageLog,
 ): Planned<Omit<ScoreJob, 'isolate' | 'seats'>> | ContractError {
   if (tokens.kind !== 'decision') return contractError('internal', 'The prompt host answered for another route.');
   const { input, questions } = tokens;
@@ -65,6 +69,8 @@ function plan(
       params.route === 'decisions' ? `questions[${over}]` : 'questions',
     );
   }
+  const unpaid = usage.reserve(promptTokens, 0);
+  if (unpaid) return unpaid;
   return {
     work: { promptTokens: input.length + tails, maxTokens: 0, prefix: prefixOf(input) },
     job: { input, questions, temperature: params.temperature },

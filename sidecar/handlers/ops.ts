@@ -7,13 +7,15 @@ export function healthz(exchange: Exchange): void {
 }
 
 /**
- * GET /readyz: this sidecar can take work: it does not drain, usage can be recorded, and every model it hosts is loaded,
- * but for those that are loaded when they are wanted. 503 otherwise, with the reasons.
+ * GET /readyz: this sidecar can take work: it does not drain, usage can be recorded, balances are known where credit is
+ * checked, and every model it hosts is loaded, but for those that are loaded when they are wanted. 503 otherwise, with the
+ * reasons.
  */
-export function readyz(exchange: Exchange, services: Pick<Services, 'draining' | 'spool' | 'models'>): void {
+export function readyz(exchange: Exchange, services: Pick<Services, 'draining' | 'spool' | 'credit' | 'models'>): void {
   const reasons = [
     ...(services.draining() ? ['draining'] : []),
     ...(services.spool.health.ok ? [] : ['spool_unhealthy']),
+    ...(services.credit?.known === false ? ['credit_gate_unavailable'] : []),
     ...(services.models.size === 0 ? ['cold'] : []),
     ...[...services.models.values()]
       .filter(({ engine }) => engine.state !== 'ready' && !engine.onDemand)

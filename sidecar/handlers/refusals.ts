@@ -6,6 +6,9 @@ import type { Refused } from '../admission/seat-queue.js';
 import type { Engine, EngineFault } from '../engine-client/engine.js';
 import { contractError, type ContractError, type ErrorCode } from '../errors.js';
 
+const INSUFFICIENT = 'The balance of the account cannot cover this request. Add credit, then send it again.';
+const CREDIT_UNKNOWN = 'The credit of the account cannot be checked now. Try again shortly.';
+
 const NOT_ENTITLED = 'This key may not call this model here. GET /v1/models lists the chat models it may call.';
 
 /** What an identity source denies with. */
@@ -15,7 +18,7 @@ const DENIALS: Partial<Record<ErrorCode, string>> = {
   revoked_api_key: 'The API key was revoked. Use another one.',
   account_frozen: 'The account is frozen. Contact the operator of this service.',
   unattributed_key: 'The API key belongs to no account. Contact the operator of this service.',
-  insufficient_credit: 'The balance of the account cannot cover this request. Add credit, then send it again.',
+  insufficient_credit: INSUFFICIENT,
   model_not_entitled: NOT_ENTITLED,
   not_in_cohort: 'The model is open to a cohort that this key is not part of.',
   user_rate_limited: 'Too many requests, or too many with keys that fail. Try again after the time given.',
@@ -23,7 +26,7 @@ const DENIALS: Partial<Record<ErrorCode, string>> = {
   proxy_retired: 'This route or version was retired. See the documentation for what took its place.',
   gateway_unavailable: 'The identity source cannot answer now. Try again shortly.',
   control_plane_overloaded: 'The identity source is overloaded. Try again shortly.',
-  credit_gate_unavailable: 'The credit of the account cannot be checked now. Try again shortly.',
+  credit_gate_unavailable: CREDIT_UNKNOWN,
 };
 
 export function denied({ code, retryAfterMs }: Denied): ContractError {
@@ -174,6 +177,15 @@ export function questionOverContext(question: number, tokens: number, context: n
       `more than the ${context} that this model holds. Shorten the input or the question.`,
     { param },
   );
+}
+
+/** Balance and price stay out of the message: the key may be another's than the account holder's. */
+export function insufficientCredit(): ContractError {
+  return contractError('insufficient_credit', INSUFFICIENT);
+}
+
+export function creditUnavailable(): ContractError {
+  return contractError('credit_gate_unavailable', CREDIT_UNKNOWN);
 }
 
 export function engineFault({ kind }: EngineFault): ContractError {

@@ -1,3 +1,4 @@
+import type { Credit } from '../access/credit.js';
 import type { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
 import type { RequestLimits } from '../access/limits.js';
@@ -8,6 +9,7 @@ import type { Engine } from '../engine-client/engine.js';
 import type { PromptHost } from '../prompts/prompt-host.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
+import type { PriceList } from '../usage/price-list.js';
 import type { Spool } from '../usage/spool.js';
 
 /** One model as it is served here: an engine process and the queue for its seats. */
@@ -34,6 +36,9 @@ export interface Services {
   readonly prompts: PromptHost;
   readonly models: ReadonlyMap<string, HostedModel>;
   readonly spool: Spool;
+  readonly pricing: PriceList;
+  /** Undefined: no credit is checked here. */
+  readonly credit: Credit | undefined;
   readonly metrics: Metrics;
   readonly log: Log;
   readonly idempotency: IdempotencyKeys;

@@ -1,45 +1,145 @@
 import { randomUUID } from 'node:crypto';
 import type { Caller } from '../access/identity.js';
+import type { ContractError } from '../errors.js';
 import type { Outcome, UsageRecord } from '../ledger.js';
-import type { Spool } from '../usage/spool.js';
+import { NO_TOKENS, worstCostOf, type TokenCounts } from '../money.js';
+import { Bill, type Standing } from './bill.js';
+import * as refusals from './refusals.js';
+import type { HostedModel, Services } from './services.js';
 import type { Visit } from './visit.js';
 
-/** One request's lines in the usage spool: opened before it runs, closed once with what it came to. */
+/**
+ * A progress line is due after so many further completion tokens, or so many ms, whichever comes first: what a process
+ * that dies can cost an operator, against lines to write. The issue names both numbers.
+ */
+export const PROGRESS_TOKENS = 256;
+export const PROGRESS_MS = 5000;
+
+/** What of {@link Services} a request's usage needs. */
+export type Books = Pick<Services, 'clock' | 'date' | 'spool' | 'pricing' | 'credit' | 'metrics'>;
+
+/**
+ * One request's usage and its price. `reserve` is its last check, `open` comes before its dispatch, `close` at its end;
+ * `abandon` whatever happened, so that no credit stays held, no timer runs on and no line stays open.
+ */
 export class UsageLog {
-  readonly #spool: Spool;
-  readonly #date: () => Date;
+  readonly #books: Books;
   readonly #visit: Visit;
+  readonly #caller: Caller;
+  readonly #model: HostedModel;
   readonly #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route'>;
-  #closed = false;
+  #bill: Bill | undefined;
+  #state: 'new' | 'open' | 'closed' = 'new';
+  /** What the last line said. */
+  #told: TokenCounts = NO_TOKENS;
+  #cancelTimer = (): void => undefined;
 
-  constructor(spool: Spool, date: () => Date, visit: Visit, caller: Caller, model: string, route: string) {
-    this.#spool = spool;
-    this.#date = date;
+  constructor(books: Books, visit: Visit, caller: Caller, model: HostedModel, route: string) {
+    this.#books = books;
     this.#visit = visit;
+    this.#caller = caller;
+    this.#model = model;
     const { account, keyId } = caller;
-    this.#fixed = { id: randomUUID(), requestId: visit.exchange.head.requestId, account, keyId, model, route };
-    this.#spool.append(this.#record('open'));
+    this.#fixed = {
+      id: randomUUID(),
+      requestId: visit.exchange.head.requestId,
+      account,
+      keyId,
+      model: model.id,
+      route,
+    };
   }
 
-  /** Appends the closing line and resolves once it is durable. Only the first call counts. */
+  /** Fixes the prices and holds what so many tokens cost at most. Returns why not. A vouched caller's gateway did it. */
+  reserve(promptTokens: number, completionTokens: number): ContractError | undefined {
+    const { pricing, credit, date, metrics } = this.#books;
+    const tariff = pricing.tariff(this.#model, date().getTime());
+    if (!credit || this.#caller.vouched) {
+      this.#bill = new Bill(tariff, undefined);
+      return undefined;
+    }
+    const held = credit.reserve(this.#caller.account, worstCostOf(tariff.rates, promptTokens, completionTokens));
+    if (held.kind === 'reserved') {
+      this.#bill = new Bill(tariff, held.reservation);
+      return undefined;
+    }
+    metrics.credit.refused(held.kind);
+    return held.kind === 'insufficient' ? refusals.insufficientCredit() : refusals.creditUnavailable();
+  }
+
+  /** Appends the opening line. A second try at the engine opens nothing anew. */
+  open(): void {
+    if (this.#state !== 'new') return;
+    this.#state = 'open';
+    this.#append('open');
+    this.#wait();
+  }
+
+  /** The visit's counts have grown. */
+  moved(): void {
+    if (this.#visit.completionTokens - this.#told.completionTokens >= PROGRESS_TOKENS) this.#progress();
+  }
+
+  /** Settles the price and appends the closing line; resolves once that is durable. Only the first call counts. */
   async close(outcome: Outcome): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
-    const record = this.#record('close', outcome);
-    this.#spool.append(record);
-    await this.#spool.sync(record);
+    const record = this.#end(outcome);
+    if (record) await this.#books.spool.sync(record);
   }
 
-  #record(kind: UsageRecord['kind'], outcome?: Outcome): UsageRecord {
-    const { promptTokens, cachedTokens, completionTokens } = this.#visit;
-    return {
+  /** Ends what is not ended: an open line as failed, credit that is held without one for nothing. Idempotent. */
+  abandon(): void {
+    this.#end('failed');
+  }
+
+  #end(outcome: Outcome): UsageRecord | undefined {
+    const opened = this.#state === 'open';
+    if (this.#state === 'closed') return undefined;
+    this.#state = 'closed';
+    this.#cancelTimer();
+    this.#bill?.settle(opened ? this.#standing(outcome) : undefined);
+    return opened ? this.#append('close', outcome) : undefined;
+  }
+
+  #progress(): void {
+    if (this.#state !== 'open') return;
+    this.#append('progress');
+    this.#wait();
+  }
+
+  /** Until the next line is due by time. Nothing is said twice: a long prefill is told of once. */
+  #wait(): void {
+    this.#cancelTimer();
+    this.#cancelTimer = this.#books.clock.after(PROGRESS_MS, () => {
+      const { promptTokens, completionTokens } = this.#used();
+      const news = promptTokens !== this.#told.promptTokens || completionTokens !== this.#told.completionTokens;
+      if (news) this.#progress();
+      else this.#wait();
+    });
+  }
+
+  #append(kind: UsageRecord['kind'], outcome?: Outcome): UsageRecord {
+    const standing = this.#standing(outcome);
+    this.#told = standing.used;
+    const record: UsageRecord = {
       ...this.#fixed,
       kind,
-      at: this.#date().toISOString(),
-      promptTokens,
-      cachedTokens,
-      completionTokens,
+      at: this.#books.date().toISOString(),
+      ...standing.used,
+      ...(this.#bill && { price: this.#bill.price(standing) }),
+      ...(this.#bill?.prepaid === true && { prepaid: true }),
       ...(outcome && { outcome }),
     };
+    this.#books.spool.append(record);
+    return record;
+  }
+
+  #standing(outcome: Outcome | undefined): Standing {
+    return { outcome, used: this.#used(), delivered: this.#visit.delivered };
+  }
+
+  /** Nothing until the engine took the request up: a prompt that only waited was not used. */
+  #used(): TokenCounts {
+    const { phase, promptTokens, cachedTokens, completionTokens } = this.#visit;
+    return phase === 'waiting' ? NO_TOKENS : { promptTokens, cachedTokens, completionTokens };
   }
 }

@@ -51,6 +51,11 @@ export class Visit {
     this.log = services.log.forRequest(exchange.head.requestId);
   }
 
+  /** Whether the caller has the first token of a stream, which then cannot be taken back. */
+  get delivered(): boolean {
+    return this.#stream !== undefined && this.firstTokenAt !== undefined;
+  }
+
   /** Milliseconds from the body's last byte to the first token. */
   get ttftMs(): number | undefined {
     if (this.firstTokenAt === undefined || this.receivedAt === undefined) return undefined;

@@ -1,6 +1,6 @@
 /**
- * The sidecar's end of the prompt host: it queues items, hands the host as many as it has workers, watches each one's silence,
- * and starts the host again when it is gone. No native code is loaded on this side.
+ * The sidecar's end of the prompt host: it queues items, hands the host as many as it has workers and as many again, watches
+ * the silence of those that run, and starts the host again when it is gone. No native code is loaded on this side.
  */
 import { fileURLToPath } from 'node:url';
 import type { Clock } from '../clock.js';
@@ -50,8 +50,8 @@ interface Body {
   readonly id: number;
   readonly route: Route;
   bytes: Uint8Array | undefined;
-  /** The host that has a copy. */
-  sentTo?: HostProcess;
+  /** The host that keeps a copy. */
+  sentTo?: HostProcess | undefined;
 }
 
 interface Job {
@@ -84,7 +84,7 @@ export class PromptHostClient implements PromptHost {
     this.#options = options;
     const workerFile = options.workerFile ?? fileURLToPath(new URL('./worker.js', import.meta.url));
     this.#setup = { models: options.models, workers: options.workers, workerFile };
-    this.#items = new ItemQueue(options.workers, options.maxQueued);
+    this.#items = new ItemQueue(options.workers, options.maxQueued, options.workers);
     this.#first = new Promise((resolve) => {
       this.#settleFirst = resolve;
     });
@@ -152,16 +152,19 @@ export class PromptHostClient implements PromptHost {
   #dispatch(): void {
     const host = this.#host;
     if (host?.ready !== true || this.#guilty !== undefined) return;
-    for (let item = this.#items.next(); item !== undefined; item = this.#items.next()) this.#run(host, item);
+    for (let item = this.#items.next(); item !== undefined; item = this.#items.next()) this.#send(host, item);
+    for (const item of this.#items.runs()) if (!this.#watches.has(item.id)) this.#watch(host, item);
   }
 
-  #run(host: HostProcess, item: Item<Job>): void {
-    const { body, step } = item.job;
-    if (body.bytes !== undefined && body.sentTo !== host) {
-      body.sentTo = host;
-      host.send({ kind: 'body', body: body.id, route: body.route, bytes: body.bytes });
-    }
-    host.send({ kind: 'item', item: item.id, step, body: body.id });
+  #send(host: HostProcess, { id, job: { body, step } }: Item<Job>): void {
+    const { route, bytes } = body;
+    const fresh = bytes !== undefined && body.sentTo !== host;
+    host.send({ kind: 'item', item: id, step, body: body.id, ...(fresh && { sent: { route, bytes } }) });
+    // It is kept there for a next step; `tokenize` is the last one.
+    body.sentTo = step === 'tokenize' ? undefined : host;
+  }
+
+  #watch(host: HostProcess, item: Item<Job>): void {
     const cancel = this.#options.clock.after(this.#options.silenceMs, () => {
       if (this.#guilty !== undefined) return;
       this.#guilty = item;

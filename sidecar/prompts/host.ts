@@ -39,14 +39,11 @@ function obey(order: Order): void {
     case 'start':
       start(order.setup).catch(quit);
       return;
-    case 'body':
-      bodies.set(order.body, { route: order.route, bytes: shared(order.bytes) });
-      return;
     case 'drop':
       bodies.delete(order.body);
       return;
     case 'item':
-      answer(order.item, order.step, order.body).catch(quit);
+      answer(order.item, order.step, bodyOf(order)).catch(quit);
       return;
     default:
       quit();
@@ -70,8 +67,16 @@ async function start(setup: HostSetup): Promise<void> {
   send({ kind: 'ready', models: reports[0] as readonly ModelReport[] });
 }
 
-async function answer(item: number, step: Step, body: number): Promise<void> {
-  send({ kind: 'answer', item, result: await run(step, bodies.get(body)) });
+async function answer(item: number, step: Step, body: Body | undefined): Promise<void> {
+  send({ kind: 'answer', item, result: await run(step, body) });
+}
+
+/** The body that came with an item or before it. After `tokenize`, its last step, nothing needs it here. */
+function bodyOf({ step, body, sent }: Order & { kind: 'item' }): Body | undefined {
+  const found = sent ? { route: sent.route, bytes: shared(sent.bytes) } : bodies.get(body);
+  if (step === 'tokenize') bodies.delete(body);
+  else if (found) bodies.set(body, found);
+  return found;
 }
 
 async function run(step: Step, body: Body | undefined): Promise<Checked | Tokenized> {

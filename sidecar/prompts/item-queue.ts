@@ -1,7 +1,8 @@
 /**
  * Which item the prompt host works on next, and who is to blame when it dies. Pure: no process, no timers.
  *
- * At most `width` items run, one a worker. When the host dies under one item alone, that one killed it and fails. When several
+ * At most `width` items run, one a worker, in the order they were sent; up to `ahead` more are sent already, so that no worker
+ * waits for the way there and back. When the host dies under one item alone, that one killed it and fails. When several
  * ran, any of them may have: each is tried once more with nothing else running, so the next death names the guilty and the
  * innocent are answered. An item that fell silent is known, fails at once, and those beside it are tried once more likewise.
  * So an item runs twice at most, and no item fails for what another did unless the host cannot be started at all.
@@ -15,17 +16,20 @@ export interface Item<T> {
 
 export class ItemQueue<T> {
   readonly #width: number;
+  readonly #ahead: number;
   readonly #maxQueued: number;
-  readonly #fresh = new Set<Item<T>>();
+  #fresh = new Set<Item<T>>();
   /** Those that ran when a host died; they run alone, before any fresh one. */
   readonly #again = new Set<Item<T>>();
-  readonly #running = new Map<number, Item<T>>();
+  /** Those sent and not answered, in their order. */
+  readonly #sent = new Map<number, Item<T>>();
   /** The running item that runs alone, for the second time. */
   #alone: Item<T> | undefined;
   #nextId = 0;
 
-  constructor(width: number, maxQueued: number) {
+  constructor(width: number, maxQueued: number, ahead = 0) {
     this.#width = width;
+    this.#ahead = ahead;
     this.#maxQueued = maxQueued;
   }
 
@@ -34,7 +38,16 @@ export class ItemQueue<T> {
   }
 
   get running(): number {
-    return this.#running.size;
+    return Math.min(this.#sent.size, this.#width);
+  }
+
+  /** Those that run now, first sent first. */
+  *runs(): Generator<Item<T>> {
+    let left = this.#width;
+    for (const item of this.#sent.values()) {
+      if (left-- === 0) return;
+      yield item;
+    }
   }
 
   /** undefined: the queue is full. */
@@ -45,59 +58,62 @@ export class ItemQueue<T> {
     return item;
   }
 
-  /** The next item to run, now counted as running; undefined: none may start. */
+  /** The next item to send, now counted as sent; undefined: none may go. */
   next(): Item<T> | undefined {
     if (this.#alone !== undefined) return undefined;
     const [again] = this.#again;
     if (again !== undefined) {
-      if (this.#running.size > 0) return undefined;
+      if (this.#sent.size > 0) return undefined;
       this.#again.delete(again);
       this.#alone = again;
-      return this.#run(again);
+      return this.#send(again);
     }
     const [fresh] = this.#fresh;
-    if (fresh === undefined || this.#running.size >= this.#width) return undefined;
+    if (fresh === undefined || this.#sent.size >= this.#width + this.#ahead) return undefined;
     this.#fresh.delete(fresh);
-    return this.#run(fresh);
+    return this.#send(fresh);
   }
 
-  /** A running item is answered. undefined: no such item runs. */
+  /** An item that was sent is answered. undefined: there is no such item. */
   finish(id: number): Item<T> | undefined {
-    const item = this.#running.get(id);
-    this.#running.delete(id);
+    const item = this.#sent.get(id);
+    this.#sent.delete(id);
     if (this.#alone === item) this.#alone = undefined;
     return item;
   }
 
-  /** Nobody waits for the item any more. Queued, it is taken out; running, it goes on to its end and counts as running. */
+  /** Nobody waits for the item any more. Queued, it is taken out; sent, it goes on to its end and counts as sent. */
   abandon(item: Item<T>): void {
     item.abandoned = true;
     this.#fresh.delete(item);
     this.#again.delete(item);
   }
 
-  /** The host is gone. Returns the items that fail; the other running ones are queued again. `guilty`: fell silent. */
+  /** The host is gone. Returns the items that fail; the other sent ones are queued again. `guilty`: fell silent. */
   lost(guilty?: Item<T>): readonly Item<T>[] {
-    const ran = [...this.#running.values()];
+    const ran = [...this.runs()];
     const blamed = guilty ?? (ran.length === 1 ? ran[0] : undefined);
-    this.#running.clear();
+    // Those sent ahead had not begun: they are as they were.
+    const waited = [...this.#sent.values()].slice(ran.length).filter(({ abandoned }) => !abandoned);
+    this.#fresh = new Set([...waited, ...this.#fresh]);
+    this.#sent.clear();
     this.#alone = undefined;
     for (const item of ran) if (item !== blamed && !item.abandoned) this.#again.add(item);
     return blamed === undefined || blamed.abandoned ? [] : [blamed];
   }
 
-  /** Takes all items out, running or not, and returns those that somebody waits for. */
+  /** Takes all items out, sent or not, and returns those that somebody waits for. */
   clear(): readonly Item<T>[] {
-    const all = [...this.#running.values(), ...this.#again, ...this.#fresh].filter((item) => !item.abandoned);
-    this.#running.clear();
+    const all = [...this.#sent.values(), ...this.#again, ...this.#fresh].filter((item) => !item.abandoned);
+    this.#sent.clear();
     this.#again.clear();
     this.#fresh.clear();
     this.#alone = undefined;
     return all;
   }
 
-  #run(item: Item<T>): Item<T> {
-    this.#running.set(item.id, item);
+  #send(item: Item<T>): Item<T> {
+    this.#sent.set(item.id, item);
     return item;
   }
 }

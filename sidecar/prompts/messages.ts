@@ -6,7 +6,7 @@
 import type { Route } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-host.js';
 
-export const PROMPTS_VERSION = 1;
+export const PROMPTS_VERSION = 2;
 
 /** A model whose prompts the host makes. */
 export interface PromptModel {
@@ -41,12 +41,17 @@ export interface HostSetup {
 /** `check`: is the body a valid request; `tokenize`: its tokens as well. */
 export type Step = 'check' | 'tokenize';
 
-/** Sidecar to host. At most `workers` items are unanswered at a time, so an item sent is an item running. */
+/** Sidecar to host, which works the items off in their order. */
 export type Order =
   | { readonly kind: 'start'; readonly setup: HostSetup }
-  /** Kept until `drop`. */
-  | { readonly kind: 'body'; readonly body: number; readonly route: Route; readonly bytes: Uint8Array }
-  | { readonly kind: 'item'; readonly item: number; readonly step: Step; readonly body: number }
+  | {
+      readonly kind: 'item';
+      readonly item: number;
+      readonly step: Step;
+      readonly body: number;
+      /** With the first item of a body, which is kept until `drop` or until its `tokenize` has begun. */
+      readonly sent?: { readonly route: Route; readonly bytes: Uint8Array };
+    }
   | { readonly kind: 'drop'; readonly body: number };
 
 /** Host to sidecar. */

@@ -28,6 +28,8 @@ export interface LogFields {
   readonly promptTokens?: number;
   readonly cachedTokens?: number;
   readonly completionTokens?: number;
+  /** A usage record's id. */
+  readonly usageId?: string;
   readonly bytes?: number;
   readonly count?: number;
   readonly seats?: number;
@@ -77,6 +79,7 @@ const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
   promptTokens: true,
   cachedTokens: true,
   completionTokens: true,
+  usageId: true,
   bytes: true,
   count: true,
   seats: true,

@@ -1,12 +1,14 @@
 /**
- * What the operators' listener serves at /metrics. prom-client is known here and in queue-metrics.ts alone. Every label
+ * What the operators' listener serves at /metrics. prom-client is known here and in the other `-metrics.ts` alone. Every label
  * has few values: routes, codes and reasons are closed unions, models come from the configuration; no key or user is ever
  * a label, accounts only where queue-metrics.ts says so.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { ErrorCode } from '../errors.js';
-import type { UsageRecord } from '../ledger.js';
+import { DeliveryMetrics } from './delivery-metrics.js';
 import { QueueMetrics, WAIT_SECONDS, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
+import { CreditMetrics } from './credit-metrics.js';
+import { SpoolMetrics } from './spool-metrics.js';
 
 export type RouteLabel = 'chat' | 'decisions' | 'systemone' | 'models' | 'ops' | 'other';
 
@@ -31,6 +33,12 @@ const DURATION_SECONDS = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 1
 export class Metrics {
   readonly #registry = new Registry();
   readonly #queues: QueueMetrics;
+  /** Of the usage that leaves for its sink. */
+  readonly delivery = new DeliveryMetrics(this.#registry, PREFIX);
+  /** What the usage spool tells. */
+  readonly spool: SpoolMetrics;
+  /** What prepaid credit tells. */
+  readonly credit: CreditMetrics;
   readonly #engines = new Map<string, () => EngineStateLabel>();
   readonly #models: ReadonlySet<string>;
 
@@ -51,7 +59,6 @@ export class Metrics {
   ]);
   readonly #promptRestarts = this.#counter('prompt_host_restarts_total', 'Prompt hosts started again.');
   readonly #keysRefused = this.#counter('keys_reload_failures_total', 'Keys files that could not be taken.');
-  readonly #usage = this.#counter('usage_records_total', 'Usage records, by kind.', ['kind']);
   readonly #streams = this.#gauge('streams_running', 'Event streams open.');
 
   readonly #buffered = this.#gauge(
@@ -65,6 +72,8 @@ export class Metrics {
   constructor(models: readonly string[]) {
     this.#models = new Set(models);
     this.#queues = new QueueMetrics(this.#registry, PREFIX, models);
+    this.spool = new SpoolMetrics(this.#registry, PREFIX);
+    this.credit = new CreditMetrics(this.#registry, PREFIX);
     collectDefaultMetrics({ register: this.#registry });
     for (const reason of CUTS) this.#cuts.inc({ reason }, 0);
     for (const model of models) {
@@ -113,10 +122,6 @@ export class Metrics {
     this.#keysRefused.inc();
   }
 
-  usageRecorded(kind: UsageRecord['kind']): void {
-    this.#usage.inc({ kind });
-  }
-
   streamOpened(): void {
     this.#streams.inc();
   }
@@ -148,7 +153,10 @@ export class Metrics {
   /** The page, in Prometheus' text format. */
   async render(): Promise<{ readonly contentType: string; readonly text: string }> {
     this.#queues.read();
+    this.delivery.read();
+    this.spool.read();
     this.#buffered.set(this.#readBuffered?.() ?? 0);
+    this.credit.read();
     for (const [model, read] of this.#engines) {
       const now = read();
       for (const state of ENGINE_STATES) this.#engineState.set({ model, state }, state === now ? 1 : 0);

@@ -1,6 +1,7 @@
 /**
- * The order of checks, contract.md section 1: a request that breaks two of them gets the earlier one's answer. Not here,
- * for the parts are not built: per-key limits against the account (one source answers both), credit.
+ * The order of checks, contract.md section 1: a request that breaks two of them gets the earlier one's answer. Credit,
+ * the last, is in billing.test.ts. Not here, for the part is not built: per-key limits against the account (one source
+ * answers both).
  */
 import t from 'tap';
 import { KeyFileIdentity } from '../../sidecar/access/key-identity.js';

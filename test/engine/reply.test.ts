@@ -1,8 +1,8 @@
 import t from 'tap';
-import type { Sampler, Sampling } from '../../engine/decoder.js';
+import type { Sampler, Sampling } from '../../engine/decode/decoder.js';
 import type { GenerateJob, Output, ReplyFormat } from '../../engine/protocol.js';
 import { Reply } from '../../engine/reply.js';
-import type { ModelTokens } from '../../engine/task.js';
+import type { ModelTokens } from '../../engine/loop/task.js';
 import { FakeDecoder } from '../support/fake-decoder.js';
 
 const TEXTS = ['', 'Hi', ' .<', 'call>', '[CALL]', 'look{', '"a":1', '}', '</call>', ' bye', 'go{}', 'zzz', '<call>'];

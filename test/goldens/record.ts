@@ -6,10 +6,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { env, stderr } from 'node:process';
+import { freePort } from '../support/free-port.js';
 import { bundleCheckout, bundleCommit, testModel } from '../support/models.js';
 import { sourceRoot } from '../support/source-root.js';
 import { CONVERSATIONS, requestBody } from './conversations.js';
@@ -71,13 +70,4 @@ async function healthy(base: string): Promise<true> {
     if (Date.now() > until) throw new Error('llama-server does not get ready');
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }

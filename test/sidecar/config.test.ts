@@ -32,6 +32,31 @@ t.test('nothing set: every default', async (t) => {
     request: { timeoutMs: 0, trustDeadlineHeader: false },
     decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
+    delivery: {
+      source: '/ra-sidecar',
+      maxEvents: 500,
+      maxBytes: 1 << 20,
+      maxAgeMs: 1000,
+      timeoutMs: 10_000,
+      backoffMinMs: 500,
+      backoffMaxMs: 60_000,
+      stopMs: 5000,
+      deadLetterBytes: 64 << 20,
+      retentionDays: 90,
+      retentionBytes: 2 * 1024 ** 3,
+    },
+    usage: {
+      segmentBytes: 16 << 20,
+      groupMs: 5,
+      groupRecords: 64,
+      maxUnsyncedMs: 2000,
+      minFreeBytes: 64 << 20,
+      maxBacklogBytes: 4096 * 2 ** 20,
+      probeMs: 1000,
+      closeWaitMs: 10_000,
+    },
+    pricing: {},
+    credit: { pollMs: 2000, snapshotMs: 10_000, snapshotCloses: 1000, onLostBalances: 'refuse' },
     drain: { timeoutMs: 30_000 },
     engine: {
       startTimeoutMs: 600_000,
@@ -86,6 +111,12 @@ t.test('switches are true or false', async (t) => {
   t.equal(loaded({ [variable]: 'false' }).development.validateAnswers, false);
   const problem = `development.validateAnswers must be a boolean (environment variable ${variable})`;
   for (const value of ['1', 'yes', 'TRUE', '']) t.equal(line({ [variable]: value }), `config: ${problem}`, value);
+});
+
+t.test('paths of the operator’s files are taken from the working directory', async (t) => {
+  const { pricing, credit } = loaded({ RA_PRICING_FILE: 'prices.json', RA_CREDIT_FILE: '/etc/credit.json' });
+  t.equal(pricing.file, join(process.cwd(), 'prices.json'));
+  t.equal(credit.file, '/etc/credit.json');
 });
 
 t.test('lists come as JSON', async (t) => {
@@ -164,7 +195,16 @@ t.test('what stops the start, in one line', async (t) => {
       { RA_ENGINE_HANG_MS: '999' },
       'engine.hangMs must be at least twice engine.heartbeatMs (environment variable RA_ENGINE_HANG_MS)',
     ],
+    [
+      { RA_USAGE_MAX_BACKLOG_BYTES: '20000000' },
+      'usage.maxBacklogBytes must be at least twice usage.segmentBytes (environment variable RA_USAGE_MAX_BACKLOG_BYTES)',
+    ],
     [{ RA_ENGINE_BACKOFF_MIN_MS: '30001' }, 'engine.backoffMaxMs must be at least engine.backoffMinMs'],
+    [{ RA_DELIVERY_BACKOFF_MIN_MS: '60001' }, 'delivery.backoffMaxMs must be at least delivery.backoffMinMs'],
+    ...['https://user:pass@sink.example', 'https://'].map((url): [Record<string, string>, string] => [
+      { RA_DELIVERY_URL: url },
+      'delivery.url must be a URL without a name and password: the secret has a file of its own (environment variable RA_DELIVERY_URL)',
+    ]),
   ];
   for (const [environment, expected] of cases) t.equal(line(environment), `config: ${expected}`);
 });
@@ -178,4 +218,14 @@ t.test('a small decision context is allowed and hinted at', async (t) => {
   const result = loadConfig({ RA_MODELS: small });
   t.match(result, { kind: 'config', hints: [/^models\[0\]\.contextPerSeat is below 8192/] });
   t.match(loadConfig({}), { hints: [] });
+});
+
+t.test('a secret that travels in clear is allowed and hinted at', async (t) => {
+  const hintsFor = (url: string, secretFile?: string): unknown =>
+    loadConfig({ RA_DELIVERY_URL: url, ...(secretFile !== undefined && { RA_DELIVERY_SECRET_FILE: secretFile }) });
+  t.match(hintsFor('http://sink.example/', 'secret'), { hints: [/^delivery\.url is no https/] });
+  for (const url of ['https://sink.example/', 'http://127.0.0.1:9/', 'http://[::1]:9/', 'http://localhost/']) {
+    t.strictSame((hintsFor(url, 'secret') as { hints: unknown }).hints, [], url);
+  }
+  t.match(hintsFor('http://sink.example/'), { hints: [] });
 });

@@ -13,7 +13,7 @@ import {
   type ToEngine,
 } from '../../engine/protocol.js';
 import { prefixHashes } from '../../engine/prefix-hash.js';
-import { FLOOD_BYTES, STUB_JOB, type StubScript } from './stub-script.js';
+import { FLOOD_BYTES, REUSED_TOKENS, STUB_JOB, type StubScript } from './stub-script.js';
 
 let step = 0;
 let script: StubScript = {};
@@ -93,12 +93,12 @@ function piece(id: number, choice: number, text: string, tokens: number): Output
   return { id, kind: 'piece', choice, channel: 'content', text, tokens };
 }
 
-function started(id: number): void {
-  emit({ id, kind: 'started', cachedTokens: 0 });
+function started(id: number, cachedTokens = 0): void {
+  emit({ id, kind: 'started', cachedTokens });
 }
 
-function echo(id: number, job: GenerateJob): void {
-  started(id);
+function echo(id: number, job: GenerateJob, cachedTokens = 0): void {
+  started(id, cachedTokens);
   const texts = Array.from(job.prompt.subarray(1), (token) => `p${token}`);
   for (let choice = 0; choice < job.n; choice += 1) {
     texts.forEach((text, i) => emit(piece(id, choice, text, i + 1)));
@@ -201,6 +201,9 @@ function generate(id: number, job: GenerateJob): void {
       live.set(id, 'hold');
       started(id);
       emit(piece(id, 0, 'begun', 1));
+      break;
+    case STUB_JOB.reused:
+      echo(id, job, REUSED_TOKENS);
       break;
     case STUB_JOB.refuse:
       process.exit(ENGINE_EXIT.protocol);

@@ -1,4 +1,5 @@
-import type { Decoder, Part, PartResult, Sampler, Sampling } from '../../engine/decoder.js';
+import type { Decoder, Part, PartResult, Sampler, Sampling } from '../../engine/decode/decoder.js';
+import { EngineFault } from '../../engine/decode/faults.js';
 
 /** What one step was asked to do, for assertions. */
 export interface SeenPart {
@@ -82,7 +83,7 @@ export class FakeDecoder implements Decoder {
     this.held.set(target, [NaN]);
     await new Promise(setImmediate);
     this.onCopy();
-    if (this.failingCopies.delete(target)) throw new Error('scripted');
+    if (this.failingCopies.delete(target)) throw new EngineFault('scripted');
     this.held.set(target, [...(this.held.get(source) ?? [])]);
     this.copies.push([target, source]);
   }

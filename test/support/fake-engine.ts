@@ -40,6 +40,11 @@ class FakeJob<Job, Sink extends GenerationSink | ScoreSink> {
     this.cancelled = new Promise((resolve) => (this.#markCancelled = resolve));
   }
 
+  /** Whether it was started. */
+  get begun(): boolean {
+    return this.#started;
+  }
+
   /** Neither ended nor cancelled. */
   get live(): boolean {
     return !this.#over;
@@ -84,6 +89,11 @@ class FakeJob<Job, Sink extends GenerationSink | ScoreSink> {
 
 export class FakeGeneration extends FakeJob<GenerateJob, GenerationSink> {
   #tokens = 0;
+
+  /** Tokens of the choice under way. */
+  get said(): number {
+    return this.#tokens;
+  }
 
   /** One piece of content a text, one token each. */
   pieces(...texts: string[]): this {

@@ -17,7 +17,7 @@ export interface Room {
 const file = (folder: string, names: string): string => `^${folder}/(${names})\\.ts$`;
 const folder = (path: string): string => `^${path}/`;
 
-const GROUND = ['errors', 'clock', 'ledger'];
+const GROUND = ['errors', 'clock', 'ledger', 'money'];
 const FIRST = [...GROUND, 'contracts', 'telemetry', 'config'];
 const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
 const HANDLERS = [...FIRST, ...SECOND];
@@ -36,13 +36,14 @@ const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
 
 export const rooms: readonly Room[] = [
   { name: 'errors', path: file('sidecar', 'errors|error-catalogue'), sees: [] },
-  { name: 'clock', path: file('sidecar', 'clock'), sees: [] },
+  { name: 'clock', path: file('sidecar', 'clock|backoff'), sees: [] },
   { name: 'ledger', path: file('sidecar', 'ledger'), sees: [] },
+  { name: 'money', path: file('sidecar', 'money'), sees: [] },
   { name: 'contracts', path: folder('sidecar/contracts'), sees: GROUND },
   { name: 'telemetry', path: folder('sidecar/telemetry'), sees: [...GROUND, 'contracts'] },
   {
     name: 'config',
-    path: '^sidecar/config(/|\\.ts$)',
+    path: file('sidecar', 'config|config/[a-z-]+'),
     sees: [...GROUND, 'contracts', 'telemetry'],
   },
   { name: 'reference', path: folder('sidecar/reference'), sees: [...GROUND, 'contracts'] },
@@ -63,7 +64,7 @@ export const rooms: readonly Room[] = [
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
   {
     name: 'app',
-    path: file('sidecar', 'app|hosting|in-flight|readiness'),
+    path: file('sidecar', 'app|billing|delivering|hosting|in-flight|readiness|spooling'),
     sees: [...HANDLERS, 'handlers', 'reference'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
@@ -71,8 +72,12 @@ export const rooms: readonly Room[] = [
 
   { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
   { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
-  { name: 'engine/task', path: file('engine', 'task|decoder|plan|held'), sees: ['engine/protocol'] },
-  { name: 'engine/file', path: file('engine', 'gguf-head|model-file|load-failure'), sees: [] },
+  {
+    name: 'engine/task',
+    path: file('engine', 'decode/decoder|decode/faults|loop/task|loop/plan|loop/held'),
+    sees: ['engine/protocol'],
+  },
+  { name: 'engine/file', path: file('engine/load', 'gguf-head|model-file|load-failure'), sees: [] },
   {
     name: 'engine/prompt',
     path: folder('engine/prompt'),
@@ -85,12 +90,12 @@ export const rooms: readonly Room[] = [
     name: 'engine/runtime',
     path: file(
       'engine',
-      'runtime|addon|batch-decoder|batch-sampler|grammars|iterator-decoder|llama-log|sequences|choice',
+      'runtime|sequences|load/(addon|llama-log)|decode/(batch-decoder|batch-sampler|grammars|iterator-decoder)|loop/choice',
     ),
     sees: [...ENGINE_PURE, 'engine/memory'],
   },
   { name: 'engine/jobs', path: file('engine', 'generation|job-check|reply|scoring'), sees: ENGINE_RUNTIME },
-  { name: 'engine/steps', path: file('engine', 'steps|jobs|pace|round'), sees: ENGINE_JOBS },
+  { name: 'engine/steps', path: file('engine', 'steps|loop/(jobs|pace|round)'), sees: ENGINE_JOBS },
   { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
   { name: 'engine/models', path: folder('engine/models'), sees: [] },
 ];
@@ -104,7 +109,7 @@ export const walls: Readonly<Record<string, string>> = {
   'jsonc-parser': file('sidecar', 'config'),
   piscina: file('sidecar/prompts', 'host|worker'),
   pino: file('sidecar/telemetry', 'logger'),
-  'prom-client': file('sidecar/telemetry', 'metrics|queue-metrics'),
+  'prom-client': file('sidecar/telemetry', 'metrics|credit-metrics|delivery-metrics|queue-metrics|spool-metrics'),
 };
 
 const OURS = '^(sidecar|engine|bench|test)/';

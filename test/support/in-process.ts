@@ -45,8 +45,11 @@ export class FakeIdentity implements Identity {
 export class FakeSpool implements Spool {
   health: Spool['health'] = { ok: true };
   readonly records: UsageRecord[] = [];
+  /** Throws on such a record, which no spool may do. */
+  failOn: UsageRecord['kind'] | undefined;
 
   append(record: UsageRecord): void {
+    if (record.kind === this.failOn) throw new Error('no disk');
     this.records.push(record);
   }
 

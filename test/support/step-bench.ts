@@ -2,7 +2,7 @@
 import { EventEmitter, once } from 'node:events';
 import type { GenerateJob, HeldPrefix, Output, ScoreJob } from '../../engine/protocol.js';
 import { StepLoop, type StepLimits } from '../../engine/steps.js';
-import type { ModelTokens } from '../../engine/task.js';
+import type { ModelTokens } from '../../engine/loop/task.js';
 import { FakeDecoder, type FakeDecoderOptions } from './fake-decoder.js';
 
 export const END = 0;

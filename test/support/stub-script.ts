@@ -62,7 +62,12 @@ export const STUB_JOB = {
   clocked: 16,
   /** The same, and it holds its seat for 5 ms. */
   clockedSlow: 17,
+  /** Like echo, with {@link REUSED_TOKENS} of the prompt taken from an earlier one. */
+  reused: 18,
 } as const;
+
+/** Of the prompt of a job that reuses. */
+export const REUSED_TOKENS = 5;
 
 /** Of one piece of a job that floods. */
 export const FLOOD_BYTES = 65_536;

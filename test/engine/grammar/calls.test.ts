@@ -110,6 +110,23 @@ t.test('text that is there already comes first', (t) => {
 t.test('what no grammar can be made of', (t) => {
   const never = { name: 'f', parameters: { allOf: [{ type: 'string' }, { type: 'number' }] } };
   t.match(callRules(HERMES, [never], { single: true, answer: false }), { kind: 'unservable' });
+  const rows = Object.fromEntries(Array.from({ length: 99 }, (_, i) => [`p${i}`, {}]));
+  const named = (name: (i: number) => string) =>
+    Array.from({ length: 3 }, (_, i) => ({ name: name(i), parameters: { type: 'object', properties: rows } }));
+  const twins = callRules(
+    HERMES,
+    named(() => 'f'),
+    { single: true, answer: false },
+  );
+  t.match(twins, { kind: 'unservable', why: /own name/ });
+  t.match(
+    callRules(
+      HERMES,
+      named((i) => `f${i}`),
+      { single: true, answer: false },
+    ),
+    { kind: 'ok' },
+  );
   const properties = Object.fromEntries(Array.from({ length: 200 }, (_, i) => [`${i}${'x'.repeat(200)}`, {}]));
   const large = Array.from({ length: 128 }, (_, i) => ({ name: `f${i}`, parameters: { type: 'object', properties } }));
   t.match(callRules(HERMES, large, { single: true, answer: false }), { kind: 'unservable', why: /too large/ });

@@ -187,6 +187,11 @@ t.test('what cannot be served says why', (t) => {
   t.match(schemaGrammar(values(MAX_VALUES + 1)), { kind: 'unservable', why: /enum/ });
   t.equal(grammarOf(values(MAX_VALUES))?.reads(`${MAX_VALUES - 1}`), 'whole');
   t.ok(grammarOf(alike(5)), 'and what is within the bounds is served');
+  const texts = (length: number): object => ({
+    anyOf: Array.from({ length }, (_, i) => ({ type: 'string', maxLength: i })),
+  });
+  t.match(schemaGrammar(texts(MAX_STACKS + 1)), { kind: 'unservable', why: /too many alternatives/ });
+  t.match(schemaGrammar(texts(100)), { kind: 'ok', stacks: 100 });
   t.end();
 });
 

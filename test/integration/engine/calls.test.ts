@@ -1,6 +1,6 @@
 /** Calls on a real decoder with real grammars, which the noise of a random model drives into whatever they leave open. */
 import t, { type Test } from 'tap';
-import type { Decoder, PartResult, Sampler } from '../../../engine/decoder.js';
+import type { Decoder, PartResult, Sampler } from '../../../engine/decode/decoder.js';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
 import type { CallSyntax, EngineSetup, GenerateJob, Output } from '../../../engine/protocol.js';
 import { loadRuntime } from '../../../engine/runtime.js';

@@ -1,13 +1,13 @@
 import * as fc from 'fast-check';
 import { getLlama, LlamaLogLevel, type LlamaContext, type Token } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
-import { BatchDecoder } from '../../../engine/batch-decoder.js';
-import type { Decoder, Sampler, Sampling } from '../../../engine/decoder.js';
+import { BatchDecoder } from '../../../engine/decode/batch-decoder.js';
+import type { Decoder, Sampler, Sampling } from '../../../engine/decode/decoder.js';
 import { grammarText, heldBehind, MAX_GRAMMAR_CHARACTERS } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/json.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
-import { Grammars, MAX_GRAMMARS } from '../../../engine/grammars.js';
-import { IteratorDecoder, sequenceOrder } from '../../../engine/iterator-decoder.js';
+import { Grammars, MAX_GRAMMARS } from '../../../engine/decode/grammars.js';
+import { IteratorDecoder, sequenceOrder } from '../../../engine/decode/iterator-decoder.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas } from '../../support/json-schemas.js';
 import { testModel } from '../../support/models.js';

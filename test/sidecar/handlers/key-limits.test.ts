@@ -7,6 +7,7 @@ import { decide } from '../../../sidecar/handlers/decisions.js';
 import type { Services } from '../../../sidecar/handlers/services.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import type { OpenPrompt } from '../../../sidecar/prompts/prompt-host.js';
+import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
@@ -30,6 +31,8 @@ function servicesWith(changes: Partial<Services>): Services {
     prompts: { open: broken },
     models: new Map(),
     spool: new FakeSpool(),
+    pricing: BUILT_IN_PRICES,
+    credit: undefined,
     metrics: new Metrics([]),
     log: new RecordingLog(),
     idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),

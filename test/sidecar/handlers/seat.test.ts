@@ -8,6 +8,7 @@ import { growTo, runOnSeat, type JobEnd, type RunEnd } from '../../../sidecar/ha
 import { Visit } from '../../../sidecar/handlers/visit.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
+import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { stubJob } from '../../support/engine-harness.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
@@ -61,6 +62,8 @@ class Seated {
       prompts: { open: unused },
       models: new Map(),
       spool: new FakeSpool(),
+      pricing: BUILT_IN_PRICES,
+      credit: undefined,
       metrics: new Metrics([]),
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(this.clock, { maxKeys: 1, keepMs: 1 }),

@@ -8,6 +8,7 @@ import type { Services } from '../../../sidecar/handlers/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import type { OpenPrompt } from '../../../sidecar/prompts/prompt-host.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
+import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { deferred } from '../../support/http-server.js';
@@ -97,6 +98,8 @@ class World {
       prompts: { open: () => prompt },
       models: new Map([['fake', model]]),
       spool: new FakeSpool(),
+      pricing: BUILT_IN_PRICES,
+      credit: undefined,
       metrics: new Metrics(['fake']),
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),

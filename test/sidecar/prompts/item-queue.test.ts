@@ -79,24 +79,41 @@ t.test('an abandoned item is taken out, or counted as running until it ends, and
 
 t.test('whatever happens, an item runs twice at most and only killers fail', async () => {
   fc.assert(
-    fc.property(fc.integer({ min: 1, max: 4 }), fc.array(fc.boolean(), { maxLength: 20 }), (width, killers) => {
-      const queue = new ItemQueue<boolean>(width, 100);
-      const items = killers.map((kills) => queue.add(kills)!);
-      const runs = new Map<number, number>();
-      const failed: Item<boolean>[] = [];
-      let answered = 0;
-      for (let round = 0; queue.queued + queue.running > 0 && round < 1000; round++) {
-        const running: Item<boolean>[] = [];
-        for (let item = queue.next(); item; item = queue.next()) running.push(item);
-        for (const { id } of running) runs.set(id, (runs.get(id) ?? 0) + 1);
-        if (running.some(({ job }) => job)) failed.push(...queue.lost());
-        else for (const { id } of running) if (queue.finish(id)) answered++;
-      }
-      return (
-        failed.every(({ job }) => job) &&
-        failed.length + answered === items.length &&
-        [...runs.values()].every((count) => count <= 2)
-      );
-    }),
+    fc.property(
+      fc.nat({ max: 3 }),
+      fc.nat({ max: 3 }),
+      fc.array(fc.boolean(), { maxLength: 20 }),
+      (more, ahead, killers) => {
+        const queue = new ItemQueue<boolean>(more + 1, 100, ahead);
+        const items = killers.map((kills) => queue.add(kills)!);
+        const runs = new Map<number, number>();
+        const failed: Item<boolean>[] = [];
+        let answered = 0;
+        for (let round = 0; queue.queued + queue.running > 0 && round < 1000; round++) {
+          while (queue.next());
+          const running = [...queue.runs()];
+          for (const { id } of running) runs.set(id, (runs.get(id) ?? 0) + 1);
+          if (running.some(({ job }) => job)) failed.push(...queue.lost());
+          else for (const { id } of running) if (queue.finish(id)) answered++;
+        }
+        return (
+          failed.every(({ job }) => job) &&
+          failed.length + answered === items.length &&
+          [...runs.values()].every((count) => count <= 2)
+        );
+      },
+    ),
   );
+});
+
+t.test('those sent ahead are not suspected, and go first to the next host', async (t) => {
+  const queue = new ItemQueue<string>(1, 100, 2);
+  const items = ['a', 'b', 'c', 'd', 'e'].map((job) => queue.add(job)!);
+  t.equal(startAll(queue), 'abc');
+  t.same([queue.running, queue.queued, jobs([...queue.runs()])], [1, 2, 'a']);
+  queue.finish(items[0]!.id);
+  t.equal(startAll(queue), 'd');
+  queue.abandon(items[3]!);
+  t.equal(jobs(queue.lost()), 'b');
+  t.equal(startAll(queue), 'ce');
 });

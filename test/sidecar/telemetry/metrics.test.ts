@@ -41,7 +41,7 @@ t.test('refusals, cancels and restarts are there from the start, at zero', async
   metrics.cancelled('m', 'prefilling');
   metrics.engineRestarted('m');
   metrics.promptHostRestarted();
-  metrics.usageRecorded('close');
+  metrics.spool.recorded('close');
   const { text } = await metrics.render();
   for (const line of [
     'refusals_total{model="m",reason="wait"} 1',

@@ -284,6 +284,19 @@ t.test('memory that was short at the first load: final; later, or for a lazy eng
   t.same(lazy.restarts, []);
 });
 
+t.test('memory that is short for a lazy engine: tried again by itself while somebody waits', async (t) => {
+  const demands = { waiting: 1 };
+  const lazy = launch(t, { start: 'unable-now' }, { backoffMinMs: 1, backoffMaxMs: 1 }, STUB_ENTRY, {
+    onDemand: demand({ lazy: true, wanted: () => demands.waiting > 0 }),
+  });
+  lazy.engine.wake();
+  t.match(await lazy.loss(), { final: false });
+  t.match(await lazy.loss(2), { final: false }, 'nobody came anew');
+  demands.waiting = 0;
+  t.match(await lazy.loss(lazy.lost.length + 1), { final: false });
+  t.equal(lazy.engine.state, 'unloaded');
+});
+
 t.test('a message that the engine does not know ends it, and the log says so', async (t) => {
   const harness = launch(t);
   await harness.ready();

@@ -121,6 +121,7 @@ t.test('an item given up while it waits never runs', async (t) => {
   const { client, send, runs, make, logged } = host(t);
   const running = send('running', 'wait', 'go');
   await logged('running start');
+  const ahead = send('ahead', 'answer');
   const controller = new AbortController();
   const waiting = send('waiting', 'answer', undefined, controller.signal);
   controller.abort();
@@ -128,8 +129,9 @@ t.test('an item given up while it waits never runs', async (t) => {
   t.equal(client.stats().queued, 0, 'its place is free');
   await make('go');
   t.match(await running, { kind: 'chat' });
+  t.match(await ahead, { kind: 'chat' }, 'it was with the host already');
   t.match(await send('last', 'answer'), { kind: 'chat' });
-  t.same(await runs(), ['running start', 'running end', 'last start', 'last end']);
+  t.same(await runs(), ['running start', 'running end', 'ahead start', 'ahead end', 'last start', 'last end']);
 });
 
 t.test('an item given up while it runs is over at once, and its result is ignored', async (t) => {
@@ -166,10 +168,12 @@ t.test('one more than may wait is refused', async (t) => {
   const first = send('first', 'wait', 'go');
   await logged('first start');
   const second = send('second', 'answer');
-  t.match(await send('third', 'answer'), { kind: 'invalid', error: { code: 'capacity_exceeded', status: 429 } });
+  const third = send('third', 'answer');
+  t.match(await send('fourth', 'answer'), { kind: 'invalid', error: { code: 'capacity_exceeded', status: 429 } });
   await make('go');
   t.match(await first, { kind: 'chat' });
   t.match(await second, { kind: 'chat' });
+  t.match(await third, { kind: 'chat' });
 });
 
 t.test('a host that cannot start leaves nobody waiting', async (t) => {

@@ -1,0 +1,81 @@
+/** One request of a caller with little patience, and how it ended. */
+import { request, type Agent } from 'node:http';
+
+/** Who is called, and what of a body this server needs and others do not know. */
+export interface Target {
+  readonly port: number;
+  /** Bearer keys by account. */
+  readonly keys: Readonly<Record<string, string>>;
+  readonly extras?: Readonly<Record<string, unknown>>;
+}
+
+export interface Attempt {
+  readonly account: string;
+  /** When it was to be sent, ms from the start of the load. All times count from there, also where the sender was late. */
+  readonly scheduledMs: number;
+  /** `good`: whole within the caller's patience. `refused`: an answer of 4xx or 5xx. `gone`: the caller gave up. */
+  readonly end: 'good' | 'refused' | 'gone' | 'broken';
+  readonly status: number;
+  readonly ttftMs: number;
+  /** To the last byte, or to when the caller gave up. */
+  readonly totalMs: number;
+  /** `Retry-After`, s. */
+  readonly retryAfter?: number;
+}
+
+export interface Sending {
+  readonly agent: Agent;
+  readonly account: string;
+  readonly scheduledMs: number;
+  /** performance.now() at the start of the load. */
+  readonly startedAt: number;
+  readonly patienceMs: number;
+  readonly body: object;
+}
+
+/** Streams one completion. Never rejects. */
+export function attempt(target: Target, sending: Sending): Promise<Attempt> {
+  const { agent, account, scheduledMs, startedAt, patienceMs, body } = sending;
+  const due = startedAt + scheduledMs;
+  const since = (): number => performance.now() - due;
+  return new Promise((resolve) => {
+    let status = 0;
+    let ttftMs = NaN;
+    let retryAfter: number | undefined;
+    let done = false;
+    const end = (how: Attempt['end']): void => {
+      clearTimeout(patience);
+      const told = retryAfter === undefined ? {} : { retryAfter };
+      resolve({ account, scheduledMs, end: how, status, ttftMs, totalMs: since(), ...told });
+      sent.destroy();
+    };
+    const patience = setTimeout(() => end('gone'), Math.max(0, patienceMs - since()));
+    const key = target.keys[account];
+    const sent = request({
+      agent,
+      port: target.port,
+      host: '127.0.0.1',
+      method: 'POST',
+      path: '/v1/chat/completions',
+      headers: {
+        'content-type': 'application/json',
+        ...(key !== undefined && { authorization: `Bearer ${key}` }),
+      },
+    });
+    sent.on('error', () => end('broken'));
+    sent.on('response', (response) => {
+      status = response.statusCode ?? 0;
+      const told = response.headers['retry-after'];
+      if (told !== undefined) retryAfter = Number(told);
+      let tail = '';
+      response.setEncoding('utf8').on('error', () => end('broken'));
+      response.on('data', (chunk: string) => {
+        if (Number.isNaN(ttftMs) && /"content":"(?!")/.test(chunk)) ttftMs = since();
+        tail = (tail + chunk).slice(-32);
+        done ||= tail.includes('data: [DONE]');
+      });
+      response.on('end', () => end(status === 200 ? (done ? 'good' : 'broken') : 'refused'));
+    });
+    sent.end(JSON.stringify({ ...body, ...target.extras, stream: true }));
+  });
+}

@@ -1,0 +1,57 @@
+/** What a load came to, from how each of its requests ended. */
+import { quantile } from '../support/stats.js';
+import type { Attempt } from './attempt.js';
+
+/** Left out at the start of a stretch, where the first replies are still on their way. */
+const WARM_MS = 2000;
+
+export interface Point {
+  /** Replies that were whole in their caller's time, a second. */
+  readonly good: number;
+  /** The same of one account. */
+  readonly goodOf: Readonly<Record<string, number>>;
+  readonly ttft: number;
+  readonly ttft99: number;
+  readonly refused: number;
+  readonly refusal: number;
+  readonly refusal99: number;
+  /** Callers that gave up. */
+  readonly gone: number;
+  /** Connections that broke or streams that ended without their end. */
+  readonly broken: number;
+}
+
+/** Of a load of one rate for `seconds`. Replies count when they end within it. */
+export function measure(attempts: readonly Attempt[], seconds: number): Point {
+  const within = attempts.filter(({ scheduledMs }) => scheduledMs < seconds * 1000);
+  const ended = attempts.filter(({ end, scheduledMs, totalMs }) => {
+    const at = scheduledMs + totalMs;
+    return end === 'good' && at >= WARM_MS && at < seconds * 1000;
+  });
+  const perSecond = (some: readonly Attempt[]): number => some.length / (seconds - WARM_MS / 1000);
+  const refused = within.filter(({ end }) => end === 'refused').map(({ totalMs }) => totalMs);
+  const ttfts = within.filter(({ end }) => end === 'good').map(({ ttftMs }) => ttftMs);
+  const accounts = [...new Set(attempts.map(({ account }) => account))];
+  return {
+    good: perSecond(ended),
+    goodOf: Object.fromEntries(accounts.map((name) => [name, perSecond(ended.filter((one) => one.account === name))])),
+    ttft: quantile(ttfts, 0.5),
+    ttft99: quantile(ttfts, 0.99),
+    refused: refused.length,
+    refusal: quantile(refused, 0.5),
+    refusal99: quantile(refused, 0.99),
+    gone: within.filter(({ end }) => end === 'gone').length,
+    broken: within.filter(({ end }) => end === 'broken').length,
+  };
+}
+
+/** Seconds from `fromMs`, when the load fell, to the sending of the last request that was not served in time; 0: all were. */
+export function recovery(attempts: readonly Attempt[], fromMs: number): number {
+  const late = attempts.filter(({ scheduledMs, end }) => scheduledMs >= fromMs && end !== 'good');
+  return Math.max(0, ...late.map(({ scheduledMs }) => (scheduledMs - fromMs) / 1000));
+}
+
+/** What max-min fairness gives one of two accounts, a second: what it asks for, its half, or what the other leaves. */
+export function fairShare(own: number, other: number, capacity: number): number {
+  return Math.min(own, Math.max(capacity / 2, capacity - other));
+}

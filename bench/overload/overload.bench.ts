@@ -1,0 +1,198 @@
+/** The running service under more than it can do, beside llama-server and beside llama-server behind nginx. */
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { CHAT } from '../../test/support/sidecar.js';
+import { chart, type Line, type Panel } from '../support/chart.js';
+import { random150m } from '../support/models.js';
+import { keep, keepFile, type Row } from '../support/results.js';
+import { median } from '../support/stats.js';
+import type { Attempt, Target } from './attempt.js';
+import type { Load, Phase } from './generator.js';
+import { fairShare, measure, recovery, type Point } from './measures.js';
+import { behindNginx, llamaServer, sidecar, type Server } from './servers.js';
+
+const SEATS = 8;
+const TOKENS = 32;
+const FACTORS = [0.5, 1, 2, 4, 10];
+const SECONDS = 20;
+/** After the highest load: half of what can be served, for so long. */
+const CALM = { factor: 0.5, seconds: 15 };
+const PATIENCE_MS = 8000;
+/** Such callers are served within their patience when they start within this. */
+const MAX_WAIT_MS = 5000;
+/** Seats, and as many again waiting. */
+const CONNECTIONS = 2 * SEATS;
+const ACCOUNTS = { heavy: 0.8, light: 0.2 };
+/** Callers at once, and replies, of the closed loop that says what can be served. */
+const CLOSED = { callers: SEATS, seconds: 12 };
+
+const GENERATOR = fileURLToPath(new URL('./generator.js', import.meta.url));
+
+interface Measured {
+  readonly point: Point;
+  readonly recoveredS?: number;
+}
+
+const sizes = { file: await random150m(), seats: SEATS, context: 512, threads: 1 };
+const ours = await sidecar(sizes, Object.keys(ACCOUNTS), MAX_WAIT_MS);
+const theirs = await llamaServer(sizes);
+const fronted = await behindNginx(theirs, CONNECTIONS);
+const servers = [theirs, fronted, ours];
+
+const capacity = median([await served(ours), await served(theirs), await served(ours)]);
+process.stdout.write(`${capacity.toFixed(2)} replies a second at most\n`);
+const measured = new Map<Server, Measured[]>(servers.map((server) => [server, []]));
+for (const factor of FACTORS) {
+  for (const server of servers) {
+    const one = await point(server, factor);
+    measured.get(server)?.push(one);
+    process.stdout.write(`${JSON.stringify(row(server, factor, one))}\n`);
+    await settled(server);
+  }
+}
+for (const server of [fronted, theirs, ours]) await server.close();
+
+const rows = servers.flatMap((server) =>
+  (measured.get(server) ?? []).map((one, i) => row(server, FACTORS[i] ?? NaN, one)),
+);
+await keep('overload', {
+  title: 'Overload',
+  about: [
+    `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply, streamed; Poisson arrivals from a process of their own, ${SECONDS} s a point; callers give up after ${PATIENCE_MS / 1000} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest. Times count from when a request was to be sent. The load is in multiples of ${capacity.toFixed(2)} replies a second, what ${CLOSED.callers} callers in a closed loop get.`,
+    `ra-sidecar: \`queue.maxWaitMs\` ${MAX_WAIT_MS}. nginx: \`limit_conn ${CONNECTIONS}\` for all callers together, 429 for the rest. llama-server: no prompt cache, samples as our API does.`,
+    'good: replies that were whole within their caller’s patience, a second, once the first two seconds are over. fair share: what max-min fairness would give the light account of what was good. recovered: seconds from the fall of the highest load to half of what can be served, to the sending of the last request that was not served in time.',
+  ],
+  rows,
+  conclusions: [conclusion()],
+});
+await keepFile('overload.svg', drawn());
+process.exit(0);
+
+async function generate(target: Target, phases: readonly Phase[]): Promise<Attempt[]> {
+  const child = fork(GENERATOR);
+  const load: Load = {
+    target,
+    phases,
+    accounts: ACCOUNTS,
+    patienceMs: PATIENCE_MS,
+    seed: Math.round((phases[0]?.perSecond ?? 0) * 1000),
+    model: CHAT,
+    tokens: TOKENS,
+  };
+  child.send(load);
+  const [attempts] = (await once(child, 'message')) as [Attempt[]];
+  child.disconnect();
+  return attempts;
+}
+
+/** One load on one server. Latencies of the highest load are told without the calm after it. */
+async function point(server: Server, factor: number): Promise<Measured> {
+  const phase = { perSecond: factor * capacity, seconds: SECONDS };
+  if (factor < Math.max(...FACTORS)) return { point: measure(await generate(server.target, [phase]), SECONDS) };
+  const calm = { perSecond: CALM.factor * capacity, seconds: CALM.seconds };
+  const attempts = await generate(server.target, [phase, calm]);
+  const before = attempts.filter(({ scheduledMs }) => scheduledMs < SECONDS * 1000);
+  return { point: measure(before, SECONDS), recoveredS: recovery(attempts, SECONDS * 1000) };
+}
+
+/** Replies a second of callers who each send when their last one ended. */
+async function served({ target }: Server): Promise<number> {
+  const { callers, seconds } = CLOSED;
+  const until = performance.now() + seconds * 1000;
+  let count = 0;
+  const caller = async (): Promise<void> => {
+    while (performance.now() < until) {
+      await ask(target);
+      count += 1;
+    }
+  };
+  const from = performance.now();
+  await Promise.all(Array.from({ length: callers }, caller));
+  return count / ((performance.now() - from) / 1000);
+}
+
+/** One whole reply, to a caller who waits for it. */
+async function ask(target: Target): Promise<void> {
+  const response = await fetch(`http://127.0.0.1:${target.port}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${target.keys['heavy'] ?? ''}` },
+    body: JSON.stringify({
+      model: CHAT,
+      messages: [{ role: 'user', content: 'Tell me about the sea, part 0' }],
+      max_tokens: TOKENS,
+      temperature: 0,
+      ...target.extras,
+    }),
+  });
+  await response.arrayBuffer();
+}
+
+/** What callers left behind is worked off: a request of nobody in a hurry is answered. */
+async function settled(server: Server): Promise<void> {
+  await ask(server.target);
+}
+
+function row({ name }: Server, factor: number, { point: p, recoveredS }: Measured): Row {
+  const offered = factor * capacity;
+  return {
+    server: name,
+    load: `${factor}x`,
+    'offered /s': offered,
+    'good /s': p.good,
+    'TTFT p50 ms': p.ttft,
+    'TTFT p99 ms': p.ttft99,
+    refused: p.refused,
+    'refusal p50 ms': known(p.refusal),
+    'refusal p99 ms': known(p.refusal99),
+    'gave up': p.gone,
+    broken: p.broken,
+    'light good /s': p.goodOf['light'] ?? 0,
+    'light fair share /s': lightShare(factor, p.good),
+    'recovered s': known(recoveredS ?? NaN),
+  };
+}
+
+/** What max-min fairness would give the light account of `good` replies a second. */
+function lightShare(factor: number, good: number): number {
+  const offered = factor * capacity;
+  return fairShare(ACCOUNTS.light * offered, ACCOUNTS.heavy * offered, good);
+}
+
+function known(value: number): number | string {
+  return Number.isNaN(value) ? '' : value;
+}
+
+function goods(server: Server): number[] {
+  return (measured.get(server) ?? []).map(({ point: { good } }) => good);
+}
+
+function conclusion(): string {
+  const kept = servers.map((server) => {
+    const all = goods(server);
+    return `${server.name} ${((all.at(-1) ?? NaN) / Math.max(...all)).toFixed(2)}`;
+  });
+  return `Of its own peak each keeps, at ${FACTORS.at(-1)} times the load: ${kept.join(', ')}.`;
+}
+
+function drawn(): string {
+  const lines = (value: (one: Measured, factor: number) => number): Line[] =>
+    servers.map((server) => ({
+      name: server === fronted ? 'behind nginx' : server.name,
+      points: (measured.get(server) ?? []).map((one, i) => {
+        const load = FACTORS[i] ?? NaN;
+        return { load, share: value(one, load) };
+      }),
+    }));
+  const peak = Math.max(...servers.flatMap(goods));
+  const panels: Panel[] = [
+    { title: 'Served in time', unit: 'of the best seen', percent: true, lines: lines(({ point: p }) => p.good / peak) },
+    {
+      title: 'The light account',
+      unit: 'served in time, of its fair share of what was good at best',
+      percent: true,
+      lines: lines(({ point: p }, factor) => Math.min(1, (p.goodOf['light'] ?? 0) / lightShare(factor, peak))),
+    },
+  ];
+  return chart('Overload', `${SEATS} seats, callers give up after ${PATIENCE_MS / 1000} s`, panels);
+}

@@ -1,0 +1,141 @@
+/** Who is compared: the sidecar, llama-server with the same seats, and llama-server behind nginx as people run it. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { freePort } from '../../test/support/free-port.js';
+import { makeKey } from '../../test/support/keys.js';
+import { CHAT, Sidecar } from '../../test/support/sidecar.js';
+import { LlamaServer } from '../support/peers.js';
+import type { Target } from './attempt.js';
+
+/** Where Debian's package puts it. */
+const NGINX = '/usr/sbin/nginx';
+
+/** nginx starts in milliseconds; past this it never will. */
+const START_MS = 10_000;
+
+/** What our API does by default is said to llama-server; left alone it would cut to its top 40 and reuse prompts. */
+const SAME = { top_k: 0, top_p: 1, min_p: 0, cache_prompt: false };
+
+export interface Sizes {
+  readonly file: string;
+  readonly seats: number;
+  readonly context: number;
+  readonly threads: number;
+}
+
+export interface Server {
+  readonly name: string;
+  readonly target: Target;
+  close(): Promise<void>;
+}
+
+/** The sidecar, with a key for each account. `maxWaitMs`: what an operator sets for callers of known patience. */
+export async function sidecar(sizes: Sizes, accounts: readonly string[], maxWaitMs: number): Promise<Server> {
+  const { file, seats, context, threads } = sizes;
+  const folder = await mkdtemp(join(tmpdir(), 'ra-overload-'));
+  const keys = accounts.map((account) => ({ account, ...makeKey({ id: account, account }) }));
+  const keyFile = join(folder, 'keys.json');
+  await writeFile(keyFile, JSON.stringify({ version: 1, keys: keys.map(({ stored }) => stored) }));
+  const teardowns: (() => Promise<void>)[] = [];
+  const running = await Sidecar.start(
+    { teardown: (fn) => void teardowns.push(fn) },
+    {
+      config: {
+        models: [
+          { id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads, gpu: false, prefixReuse: 'off' },
+        ],
+        development: { validateAnswers: false },
+        keys: { file: keyFile },
+        queue: { maxWaitMs },
+      },
+    },
+  );
+  return {
+    name: 'ra-sidecar',
+    target: { port: running.port, keys: Object.fromEntries(keys.map(({ account, key }) => [account, key])) },
+    close: async () => {
+      for (const teardown of teardowns.reverse()) await teardown();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+export async function llamaServer({ file, seats, context, threads }: Sizes): Promise<Server> {
+  const server = await LlamaServer.start(file, {
+    threads,
+    slots: seats,
+    contextPerSlot: context,
+    more: ['-ngl', '0'],
+  });
+  return {
+    name: 'llama-server',
+    target: { port: server.port, keys: {}, extras: SAME },
+    close: () => server.close(),
+  };
+}
+
+/** nginx in front of a llama-server that somebody else closes; at most `connections` at once, the rest is refused. */
+export async function behindNginx(server: Server, connections: number): Promise<Server> {
+  if (!existsSync(NGINX)) throw new Error(`${NGINX} is not there: apt-get install nginx-light`);
+  const folder = await mkdtemp(join(tmpdir(), 'ra-overload-nginx-'));
+  const port = await freePort();
+  const file = join(folder, 'nginx.conf');
+  await writeFile(file, nginxConfig(folder, port, server.target.port, connections));
+  const child = spawn(NGINX, ['-c', file, '-e', join(folder, 'error.log'), '-p', folder], { stdio: 'ignore' });
+  const until = performance.now() + START_MS;
+  while (!(await answers(port))) {
+    if (child.exitCode !== null || performance.now() > until) throw new Error('nginx did not start');
+    await new Promise((again) => setTimeout(again, 20));
+  }
+  return {
+    name: 'llama-server behind nginx limit_conn',
+    target: { ...server.target, port },
+    close: async () => {
+      const gone = once(child, 'exit');
+      child.kill('SIGTERM');
+      await gone;
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Streaming left alone, a new connection for each request as the callers do, and 429 for what is over the limit. */
+function nginxConfig(folder: string, port: number, upstream: number, connections: number): string {
+  return `daemon off;
+worker_processes 1;
+pid ${folder}/nginx.pid;
+events { worker_connections 4096; }
+http {
+  access_log off;
+  client_body_temp_path ${folder}/body;
+  proxy_temp_path ${folder}/proxy;
+  fastcgi_temp_path ${folder}/fastcgi;
+  uwsgi_temp_path ${folder}/uwsgi;
+  scgi_temp_path ${folder}/scgi;
+  limit_conn_zone $server_name zone=all:1m;
+  server {
+    listen 127.0.0.1:${port} backlog=4096;
+    server_name all;
+    location / {
+      limit_conn all ${connections};
+      limit_conn_status 429;
+      proxy_pass http://127.0.0.1:${upstream};
+      proxy_http_version 1.1;
+      proxy_buffering off;
+      proxy_read_timeout 600s;
+    }
+  }
+}
+`;
+}
+
+async function answers(port: number): Promise<boolean> {
+  return await fetch(`http://127.0.0.1:${port}/health`).then(
+    () => true,
+    () => false,
+  );
+}

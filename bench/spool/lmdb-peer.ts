@@ -1,0 +1,16 @@
+import { join } from 'node:path';
+import { open } from 'lmdb';
+import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { Subject } from './subjects.js';
+
+/** LMDB through lmdb-js, which puts writes of about the same time into one transaction. Its sync is part of the commit. */
+export function lmdb(dir: string): Subject {
+  const db = open<string, string>(join(dir, 'lmdb'), { encoding: 'string', overlappingSync: false });
+  return {
+    name: 'lmdb, a put per record',
+    write: async (record: UsageRecord) => {
+      await db.put(`${record.id}:${record.kind}`, JSON.stringify(record));
+    },
+    close: () => db.close(),
+  };
+}

@@ -1,0 +1,168 @@
+import type { LlamaContext } from 'node-llama-cpp';
+import { internals, type AddonContext, type Internals } from '../load/addon.js';
+import { BatchSampler, SamplerPool } from './batch-sampler.js';
+import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
+import { asFault, EngineFault } from './faults.js';
+import { GrammarHold, type Grammars } from './grammars.js';
+
+const NO_LOGITS = new Uint32Array(0);
+
+type Attempt =
+  | { readonly kind: 'decoded'; readonly results: PartResult[] }
+  /** `undone`: for each part, whether its sequence holds again what it held before. */
+  | { readonly kind: 'failed'; readonly fault: PartResult; readonly undone: readonly boolean[] };
+
+/**
+ * The decoder on the layer below node-llama-cpp's iterators (addon.ts), where a step is what it is in llama.cpp: one batch
+ * filled in sequence order, one decode, and all sampling awaited together. It saves the promises and copies that the
+ * iterators spend on every token (bench/results/decoders.md).
+ *
+ * llama.cpp has one state per position here: positions may be cut off at the end, one by one, at no cost. Where a layer's
+ * window has dropped the oldest all the same (llama.cpp gives some architectures one that their files do not name), what
+ * comes before a cut may lack what it attends to, so nothing is cut any more.
+ */
+export class BatchDecoder implements Decoder {
+  readonly cuttable = true;
+  readonly copyable = true;
+  readonly #context: AddonContext;
+  readonly #samplers: SamplerPool;
+  readonly #grammars: Grammars;
+  /** Greedy ones. A step's scores are read at once on several threads, so each has one to itself. */
+  readonly #scorers: SamplerPool;
+  /** Positions each sequence holds. */
+  readonly #length: number[];
+
+  private constructor({ context, newSampler, grammars }: Internals, sequences: number) {
+    this.#context = context;
+    this.#grammars = grammars;
+    this.#samplers = new SamplerPool(newSampler);
+    this.#scorers = new SamplerPool(() => {
+      const scorer = newSampler();
+      scorer.applyConfig({ temperature: 0 });
+      return scorer;
+    });
+    this.#length = new Array<number>(sequences).fill(0);
+  }
+
+  /**
+   * Takes `context` over: nothing else may use its sequences. Undefined when the layer below cannot be used here; the
+   * context is then untouched.
+   */
+  static async over(context: LlamaContext, threads: number): Promise<BatchDecoder | undefined> {
+    const found = await internals(context);
+    found?.context.setThreads(threads);
+    return found && new BatchDecoder(found, context.totalSequences);
+  }
+
+  /**
+   * A batch that llama.cpp refuses is undone and tried again part by part, once: the sequence that has no room left, or
+   * whatever else spoils it for all, fails alone and the others live on.
+   */
+  async step(parts: readonly Part[]): Promise<PartResult[]> {
+    const together = await this.#attempt(parts);
+    if (together.kind === 'decoded') return together.results;
+    if (parts.length === 1) return [together.fault];
+    const results: PartResult[] = [];
+    for (const [i, part] of parts.entries()) {
+      const alone = together.undone[i] === true ? await this.#attempt([part]) : together;
+      results.push(alone.kind === 'decoded' ? (alone.results[0] ?? together.fault) : alone.fault);
+    }
+    return results;
+  }
+
+  truncate(sequence: number, length: number): Promise<void> {
+    const held = this.#length[sequence] ?? 0;
+    // Also when nothing was counted: after a fault, what the sequence holds is unknown.
+    if (length === 0) this.#context.disposeSequence(sequence);
+    else if (length < held && !this.#remove(sequence, length, held)) {
+      return Promise.reject(new Error('the sequence cannot be cut'));
+    }
+    this.#length[sequence] = Math.min(length, held);
+    return Promise.resolve();
+  }
+
+  async copy(target: number, source: number): Promise<void> {
+    const held = this.#length[source] ?? 0;
+    this.#length[target] = 0;
+    // llama.cpp copies all that a sequence could hold, whatever it holds; the target's own is gone.
+    const last = await this.#context.copySequenceStateFromOtherSequence(target, source);
+    if (last !== Math.max(0, held - 1)) throw new EngineFault('the sequence was not copied');
+    this.#length[target] = held;
+  }
+
+  sampler(sampling: Sampling): Sampler {
+    return new BatchSampler(this.#samplers, sampling, new GrammarHold(this.#grammars, sampling.markers));
+  }
+
+  async #attempt(parts: readonly Part[]): Promise<Attempt> {
+    const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
+    try {
+      const logitIndexes = this.#fill(parts);
+      await this.#context.decodeBatch();
+      const results = parts.map((part, i) => this.#read(part, logitIndexes[i] ?? -1).catch(asFault));
+      return { kind: 'decoded', results: await Promise.all(results) };
+    } catch (error) {
+      const undone = parts.map((part, i) => this.#undo(part, before[i] ?? 0));
+      return { kind: 'failed', fault: asFault(error), undone };
+    }
+  }
+
+  /**
+   * Takes back what a failed decode may have left of a part: llama.h promises untouched memory only where it found no room
+   * or refused the batch; after any other error the pieces that were done remain. False: it cannot be taken back.
+   */
+  #undo({ sequence, tokens }: Part, before: number): boolean {
+    this.#length[sequence] = before;
+    return this.#remove(sequence, before, before + tokens.length);
+  }
+
+  /** Cuts positions off the end. False: what is left could not be gone on from. */
+  #remove(sequence: number, from: number, to: number): boolean {
+    const whole = from === 0 || this.#context.getSequenceKvCacheMinPosition(sequence) <= 0;
+    return whole && this.#context.removeTokenCellsFromSequence(sequence, from, to);
+  }
+
+  /** Puts all parts into one batch; returns where each one's logits will be. */
+  #fill(parts: readonly Part[]): (number | undefined)[] {
+    this.#context.initBatch(parts.reduce((sum, part) => sum + part.tokens.length, 0));
+    return parts.map(({ kind, sequence, tokens }) => {
+      const from = this.#length[sequence] ?? 0;
+      this.#length[sequence] = from + tokens.length;
+      const wanted = kind === 'prefill' ? NO_LOGITS : Uint32Array.of(tokens.length - 1);
+      return this.#context.addToBatch(sequence, from, tokens, wanted)[0];
+    });
+  }
+
+  async #read(part: Part, logitIndex: number): Promise<PartResult> {
+    switch (part.kind) {
+      case 'prefill':
+        return { kind: 'filled' };
+      case 'sample':
+        if (!(part.sampler instanceof BatchSampler)) throw new TypeError('a sampler of another decoder');
+        return { kind: 'token', token: await part.sampler.next(this.#context, logitIndex) };
+      case 'score':
+        return { kind: 'scores', logprobs: await this.#score(logitIndex, part.labels) };
+    }
+  }
+
+  /** As in iterator-decoder.ts: Σ exp(l − max) over the vocabulary, and the argmax beside the labels for that max. */
+  async #score(logitIndex: number, labels: Uint32Array): Promise<Float64Array> {
+    const filter = [Array.from(labels), false, false, true, 0] as const;
+    const scorer = this.#scorers.take();
+    const scored = this.#context.sampleToken(logitIndex, scorer, false, false, filter, true);
+    const [, , , pairs, total] = await scored.finally(() => this.#scorers.give(scorer));
+    const logits = new Map<number, number>();
+    let max = -Infinity;
+    for (let i = 0; i + 1 < pairs.length; i += 2) {
+      const logit = pairs[i + 1] ?? NaN;
+      logits.set(pairs[i] ?? -1, logit);
+      max = Math.max(max, logit);
+    }
+    const logTotal = max + Math.log(total);
+    return Float64Array.from(labels, (label) => {
+      const logit = logits.get(label);
+      if (logit === undefined) throw new EngineFault('a label has no logit');
+      return logit - logTotal;
+    });
+  }
+}

@@ -1,0 +1,184 @@
+import type { LlamaModel, Token } from 'node-llama-cpp';
+import { isBounded, MAX_GRAMMAR_CHARACTERS } from '../grammar/gbnf.js';
+
+/**
+ * Grammars on the addon's own classes (node-llama-cpp's bindings/AddonTypes.d.ts, not exported), which both decoders use:
+ * the public ones can neither take up a text that is there already nor be made without waiting.
+ *
+ * What llama.cpp does with a grammar is no place for surprises: asked for a token when nothing can follow, or given an end
+ * token that may not come, it aborts the process. So a state that once refused a token is never used again.
+ */
+
+/** Where one reply stands in its grammar. Freed by the garbage collector, whom each step of a reply gives cause to run. */
+export interface GrammarState {
+  readonly __grammarState: never;
+}
+
+interface Bindings {
+  readonly AddonGrammar: new (
+    gbnf: string,
+    options: { readonly addonExports: Bindings; readonly rootRuleName: string },
+  ) => object;
+  readonly AddonGrammarEvaluationState: {
+    new (model: unknown, grammar: object): GrammarState;
+    /** A copy. */
+    new (state: GrammarState): GrammarState;
+  };
+  readonly AddonSampler: {
+    /** Throws when the grammar does not allow the token; the state is of no use after that. */
+    acceptGrammarEvaluationStateToken(state: GrammarState, token: number): void;
+  };
+}
+
+/** Grammars kept compiled, the last ones used. */
+export const MAX_GRAMMARS = 64;
+/** The largest grammar that is compiled: a little more than the largest one made, which heldBehind lengthens. */
+const MAX_HELD_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;
+
+type Taken =
+  | { readonly kind: 'state'; readonly state: GrammarState }
+  /** The grammar does not begin with these tokens. */
+  | { readonly kind: 'mismatch' }
+  /** No grammar, or one that is too large. */
+  | { readonly kind: 'invalid' };
+
+/** One model's grammars, compiled once. */
+export class Grammars {
+  /** Tokens without a text of their own, which do not end a reply: what they would say in a grammar's eyes nobody reads. */
+  readonly #controlTokens: Uint32Array;
+  readonly #bindings: Bindings;
+  readonly #model: LlamaModel;
+  readonly #addonModel: unknown;
+  /** States in which nothing was read yet, by their grammar; the one used last is last. */
+  readonly #compiled = new Map<string, GrammarState>();
+
+  private constructor(bindings: Bindings, model: LlamaModel, addonModel: unknown) {
+    this.#bindings = bindings;
+    this.#model = model;
+    this.#addonModel = addonModel;
+    this.#controlTokens = controlTokens(model);
+  }
+
+  /** The control tokens that may not come in a reply with these markers. */
+  controlTokensBut(markers: readonly string[]): Uint32Array {
+    if (markers.length === 0) return this.#controlTokens;
+    const names = this.#model.fileInfo.metadata.tokenizer.ggml.tokens;
+    return this.#controlTokens.filter((token) => !markers.includes(names[token] ?? ''));
+  }
+
+  /** Undefined: this version of the addon does not look as the one known here. */
+  static of(model: LlamaModel): Grammars | undefined {
+    const inner = model as unknown as {
+      readonly _model?: unknown;
+      readonly _llama?: { readonly _bindings?: Partial<Bindings> };
+    };
+    const bindings = inner._llama?._bindings;
+    if (inner._model === undefined || !isComplete(bindings)) return undefined;
+    return new Grammars(bindings, model, inner._model);
+  }
+
+  /** Grammars kept now. */
+  get size(): number {
+    return this.#compiled.size;
+  }
+
+  /** A state of its own for one reply, in which the grammar's root has read `tokens`. */
+  take(gbnf: string, tokens: readonly number[]): Taken {
+    const fresh = this.#fresh(gbnf);
+    if (!fresh) return { kind: 'invalid' };
+    const { AddonGrammarEvaluationState: State, AddonSampler: sampler } = this.#bindings;
+    const state = new State(fresh);
+    if (tokens.some((token) => this.#model.isEogToken(token as Token))) return { kind: 'mismatch' };
+    try {
+      for (const token of tokens) sampler.acceptGrammarEvaluationStateToken(state, token);
+    } catch {
+      return { kind: 'mismatch' };
+    }
+    return { kind: 'state', state };
+  }
+
+  #fresh(gbnf: string): GrammarState | undefined {
+    const known = this.#compiled.get(gbnf);
+    this.#compiled.delete(gbnf);
+    const state = known ?? this.#compile(gbnf);
+    if (!state) return undefined;
+    this.#compiled.set(gbnf, state);
+    if (this.#compiled.size > MAX_GRAMMARS) {
+      for (const oldest of this.#compiled.keys()) {
+        this.#compiled.delete(oldest);
+        break;
+      }
+    }
+    return state;
+  }
+
+  #compile(gbnf: string): GrammarState | undefined {
+    if (gbnf.length > MAX_HELD_CHARACTERS || !isBounded(gbnf)) return undefined;
+    const { AddonGrammar, AddonGrammarEvaluationState: State } = this.#bindings;
+    try {
+      const grammar = new AddonGrammar(gbnf, { addonExports: this.#bindings, rootRuleName: 'root' });
+      return new State(this.#addonModel, grammar);
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+/** What holds one reply now. */
+export class GrammarHold {
+  readonly #grammars: Grammars | undefined;
+  /** What may not be sampled while held. */
+  readonly controlTokens: Uint32Array;
+  #state: GrammarState | undefined;
+  #unusable = false;
+
+  /** Without `grammars` no grammar can be used. `markers`: as {@link Sampling.markers}. */
+  constructor(grammars: Grammars | undefined, markers: readonly string[] = []) {
+    this.#grammars = grammars;
+    this.controlTokens = grammars?.controlTokensBut(markers) ?? new Uint32Array(0);
+  }
+
+  /** Undefined: nothing. */
+  get state(): GrammarState | undefined {
+    return this.#state;
+  }
+
+  /** As {@link Sampler.hold}. */
+  hold(gbnf: string, tokens: readonly number[]): boolean {
+    const taken = this.#grammars?.take(gbnf, tokens) ?? { kind: 'invalid' };
+    this.#state = taken.kind === 'state' ? taken.state : undefined;
+    this.#unusable = taken.kind === 'invalid';
+    return taken.kind !== 'mismatch';
+  }
+
+  release(): void {
+    this.#state = undefined;
+    this.#unusable = false;
+  }
+
+  /** Throws when the grammar cannot be used. */
+  check(): void {
+    if (this.#unusable) throw new GrammarError('the grammar cannot be used');
+  }
+}
+
+/** Its name is the reason that a fault gives. */
+class GrammarError extends Error {
+  override readonly name = 'GrammarError';
+}
+
+function isComplete(bindings: Partial<Bindings> | undefined): bindings is Bindings {
+  return (
+    typeof bindings?.AddonGrammar === 'function' &&
+    typeof bindings.AddonGrammarEvaluationState === 'function' &&
+    typeof bindings.AddonSampler?.acceptGrammarEvaluationStateToken === 'function'
+  );
+}
+
+function controlTokens(model: LlamaModel): Uint32Array {
+  const control: number[] = [];
+  for (const token of model.iterateAllTokens()) {
+    if (model.getTokenAttributes(token).control && !model.isEogToken(token)) control.push(token);
+  }
+  return Uint32Array.from(control);
+}

@@ -1,0 +1,75 @@
+import { getModuleVersion, type LlamaContext } from 'node-llama-cpp';
+import { Grammars, type GrammarState } from '../decode/grammars.js';
+
+/**
+ * The layer below node-llama-cpp's iterators: the addon's own context and samplers. It is no public API. So it is used with
+ * the exact version it was read in, when the objects look as they did there; otherwise the iterators serve (runtime.ts).
+ */
+const KNOWN_VERSION = '3.22.1';
+
+/** The addon's context, as far as it is used here (node-llama-cpp's bindings/AddonTypes.d.ts, not exported). */
+export interface AddonContext {
+  initBatch(size: number): void;
+  /** Returns the batch's logit indexes of the tokens that `logitIndexes` names. */
+  addToBatch(sequence: number, firstPosition: number, tokens: Uint32Array, logitIndexes: Uint32Array): Uint32Array;
+  decodeBatch(): Promise<void>;
+  sampleToken(logitIndex: number, sampler: AddonSampler): Promise<number>;
+  sampleToken(
+    logitIndex: number,
+    sampler: AddonSampler,
+    probabilities: false,
+    confidence: false,
+    logits: readonly [tokens: number[], max: boolean, min: boolean, selected: boolean, top: number],
+    totalLogitWeight: true,
+  ): Promise<[token: number, probabilities: undefined, confidence: undefined, logits: number[], total: number]>;
+  disposeSequence(sequence: number): void;
+  removeTokenCellsFromSequence(sequence: number, from: number, to: number): boolean;
+  /** The first position that every layer still has; -1: the sequence is empty. */
+  getSequenceKvCacheMinPosition(sequence: number): number;
+  /** Copies on llama.cpp's next decode, before it computes. Resolves with the last position copied, 0 also for none. */
+  copySequenceStateFromOtherSequence(target: number, source: number): Promise<number>;
+  setThreads(threads: number): void;
+}
+
+export interface AddonSampler {
+  applyConfig(config: Readonly<Record<string, number | Uint32Array | Float32Array | GrammarState>>): void;
+  dispose(): void;
+}
+
+export interface Internals {
+  readonly context: AddonContext;
+  readonly newSampler: () => AddonSampler;
+  readonly grammars: Grammars;
+}
+
+const METHODS = [
+  'initBatch',
+  'addToBatch',
+  'decodeBatch',
+  'sampleToken',
+  'disposeSequence',
+  'removeTokenCellsFromSequence',
+  'getSequenceKvCacheMinPosition',
+  'copySequenceStateFromOtherSequence',
+  'setThreads',
+] as const;
+
+/** The layer below `context`, or undefined when this is not the version it was read in. */
+export async function internals(context: LlamaContext): Promise<Internals | undefined> {
+  if ((await getModuleVersion()) !== KNOWN_VERSION) return undefined;
+  const {
+    _ctx: inner,
+    _llama: llama,
+    _model: model,
+  } = context as unknown as {
+    readonly _ctx?: AddonContext;
+    readonly _llama?: { readonly _bindings?: { readonly AddonSampler?: new (model: unknown) => AddonSampler } };
+    readonly _model?: { readonly _model?: unknown };
+  };
+  const Make = llama?._bindings?.AddonSampler;
+  const addonModel = model?._model;
+  const grammars = Grammars.of(context.model);
+  if (!inner || !Make || !addonModel || !grammars) return undefined;
+  if (METHODS.some((method) => typeof inner[method] !== 'function')) return undefined;
+  return { context: inner, newSampler: () => new Make(addonModel), grammars };
+}

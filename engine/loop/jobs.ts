@@ -1,0 +1,161 @@
+import { faultReason } from '../decode/faults.js';
+import type { Reuse } from './held.js';
+import type { Output, PrefixReuse } from '../protocol.js';
+import type { Sequences } from '../sequences.js';
+import { Task, type Work } from './task.js';
+
+/** A job that waits for a sequence. */
+export interface Pending {
+  readonly id: number;
+  readonly work: Work;
+  readonly seats: number;
+}
+
+/**
+ * The jobs of an engine from their arrival to their end: who waits, who runs on which sequences, who was cancelled. It
+ * decodes nothing: whoever does tells it what came of it, between decodes and never two things at once.
+ */
+export class Jobs {
+  readonly #sequences: Sequences;
+  readonly #seats: number;
+  readonly #prefixReuse: PrefixReuse;
+  /** Jobs that wait for a sequence; the sidecar hands out no more leases than seats, so this stays short. */
+  readonly #pending = new Map<number, Pending>();
+  readonly #tasks = new Map<number, Task>();
+  /** Since the last clean-up. */
+  readonly #cancelled = new Set<number>();
+
+  constructor(sequences: Sequences, seats: number, prefixReuse: PrefixReuse) {
+    this.#sequences = sequences;
+    this.#seats = seats;
+    this.#prefixReuse = prefixReuse;
+  }
+
+  /** Jobs that hold a sequence or wait for one. */
+  get live(): number {
+    return this.#tasks.size + this.#pending.size;
+  }
+
+  /** Those that hold sequences and go on. */
+  get running(): Task[] {
+    return [...this.#tasks.values()].filter((task) => this.runs(task));
+  }
+
+  runs({ id }: Task): boolean {
+    return this.#tasks.has(id) && !this.#cancelled.has(id);
+  }
+
+  add(pending: Pending): void {
+    this.#pending.set(pending.id, pending);
+  }
+
+  /** Takes effect at the next clean-up; what a job says meanwhile is not {@link said}. */
+  cancel(id: number): void {
+    // Also one that has just ended: what it said may not be out yet.
+    if (!this.#pending.delete(id)) this.#cancelled.add(id);
+  }
+
+  /** Ends what was cancelled. */
+  cleanUp(): void {
+    for (const id of this.#cancelled) {
+      const task = this.#tasks.get(id);
+      if (task) this.#retire(task);
+    }
+    this.#cancelled.clear();
+  }
+
+  /** What of `outputs` may be told. */
+  said(outputs: readonly Output[]): Output[] {
+    return outputs.filter(({ id }) => !this.#cancelled.has(id));
+  }
+
+  /** Starts those that wait, as far as there are sequences. */
+  async admit(out: Output[]): Promise<void> {
+    for (const { id, work, seats } of this.#pending.values()) {
+      if (this.#sequences.live === this.#seats) break;
+      const reuse = this.#reuse(work, this.#tasks.size === 0);
+      this.#pending.delete(id);
+      const task = new Task(id, work, seats);
+      this.#tasks.set(id, task);
+      await this.guard(task, out, async () => {
+        const keep = await this.#begin(task, () => reuse);
+        out.push({ id, kind: 'started', cachedTokens: keep ?? 0 });
+        await this.#spread(task);
+      });
+    }
+  }
+
+  /** Runs a step of a job's life; what it throws ends that job alone. */
+  async guard(task: Task, out: Output[], act: () => void | Promise<void>): Promise<void> {
+    try {
+      await act();
+    } catch (error) {
+      out.push({ id: task.id, kind: 'failed', reason: faultReason(error) });
+      this.#retire(task);
+    }
+  }
+
+  /** After a decode: what is over makes room for what has not begun. Throws for `guard`. */
+  async goOn(task: Task, out: Output[]): Promise<void> {
+    for (const branch of task.branches.filter(({ over }) => over)) {
+      const { sequence } = branch;
+      const { next } = task;
+      if (!next) {
+        task.end(branch);
+        this.#sequences.free(sequence);
+        continue;
+      }
+      const keep = await this.#sequences.reopen(sequence, next, task.work.reuse);
+      task.end(branch);
+      this.#take(task, sequence, keep);
+    }
+    await this.#spread(task);
+    if (task.done) {
+      out.push({ id: task.id, kind: 'done' });
+      this.#retire(task);
+      return;
+    }
+    for (let spare = task.spare(); spare > 0; spare--) out.push({ id: task.id, kind: 'freed' });
+  }
+
+  /** How far a job may build on what other jobs left; `byItself`: no other one runs. */
+  #reuse({ alone }: Work, byItself: boolean): Reuse {
+    if (this.#prefixReuse === 'off') return 'none';
+    if (alone) return 'same-split';
+    return this.#prefixReuse === 'any' || !byItself ? 'any' : 'same-split';
+  }
+
+  /** Starts a task's next item on a sequence of its own. Returns what was kept; undefined: no sequence is free. */
+  async #begin(task: Task, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
+    const { next } = task;
+    const berth = next && (await this.#sequences.open(next, reuse));
+    if (berth) this.#take(task, berth.sequence, berth.keep);
+    return berth?.keep;
+  }
+
+  /** A sequence that no branch took over would be nobody's. */
+  #take(task: Task, sequence: number, keep: number): void {
+    try {
+      task.begin(sequence, keep);
+    } catch (error) {
+      this.#sequences.free(sequence);
+      throw error;
+    }
+  }
+
+  /** Starts further items beside those under way, while there are seats and sequences. */
+  async #spread(task: Task): Promise<void> {
+    const own = new Set(task.branches.map(({ sequence }) => sequence));
+    const others = this.#reuse(task.work, this.#tasks.size === 1);
+    while (task.spreads && this.runs(task)) {
+      const keep = await this.#begin(task, (sequence) => (own.has(sequence) ? task.work.reuse : others));
+      if (keep === undefined) break;
+    }
+  }
+
+  #retire(task: Task): void {
+    task.dispose();
+    this.#tasks.delete(task.id);
+    for (const { sequence } of task.branches) this.#sequences.free(sequence);
+  }
+}

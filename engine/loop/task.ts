@@ -1,0 +1,111 @@
+import type { Part, PartResult } from '../decode/decoder.js';
+import type { Reuse } from './held.js';
+import type { Output } from '../protocol.js';
+import type { Feed, Plan } from './plan.js';
+
+/** One reply or one question on one sequence: asked for its part of the next step, then handed the result. */
+export interface Branch {
+  readonly sequence: number;
+  readonly feed: Feed;
+  /** All of it is out. */
+  readonly over: boolean;
+  /** The next part: `count` prompt tokens, at most all that are left; 0 once there are none. Called once a step. */
+  part(count: number): Part;
+  /** Takes the part's result and adds what it produced to `out`. Faults are the loop's business. */
+  accept(result: Exclude<PartResult, { kind: 'fault' }>, out: Output[]): void;
+  /** Lets go of samplers. Idempotent. */
+  dispose(): void;
+}
+
+/** What a job consists of: items (replies, questions) that start from the same tokens. */
+export interface Work {
+  readonly items: number;
+  /** No other sequence may share its decodes (a decision's result must not depend on the neighbours). */
+  readonly alone: boolean;
+  /** How far an item may build on what another of the same job left. */
+  readonly reuse: Exclude<Reuse, 'none'>;
+  plan(item: number): Plan;
+  /** An item on a sequence that holds the first `held` tokens of its plan. */
+  branch(item: number, sequence: number, held: number): Branch;
+  /** Whether a branch has got so far that another item can start from its state. */
+  shareable(branch: Branch): boolean;
+}
+
+/** One job: which of its items are under way, where, and how many sequences it may have. Touches no decoder. */
+export class Task {
+  readonly id: number;
+  readonly work: Work;
+  readonly #branches: Branch[] = [];
+  /** Sequences that it may hold at once. */
+  #seats: number;
+  /** The first item that no branch has taken up, and its plan. */
+  #item = 0;
+  #next: Plan | undefined;
+  #ended = 0;
+
+  constructor(id: number, work: Work, seats: number) {
+    this.id = id;
+    this.work = work;
+    this.#seats = Math.min(seats, work.items);
+    this.#next = work.plan(0);
+  }
+
+  /** Items under way, at most one a sequence. */
+  get branches(): readonly Branch[] {
+    return this.#branches;
+  }
+
+  /** The prompt of the next item; undefined: all are taken up. */
+  get next(): Plan | undefined {
+    return this.#next;
+  }
+
+  /** All is out. */
+  get done(): boolean {
+    return this.#ended === this.work.items;
+  }
+
+  /** Whether the next item could start beside the others. */
+  get spreads(): boolean {
+    const { work } = this;
+    return (
+      this.#next !== undefined &&
+      this.#branches.length < this.#seats &&
+      this.#branches.some((branch) => work.shareable(branch))
+    );
+  }
+
+  /** Starts the next item. */
+  begin(sequence: number, held: number): void {
+    this.#branches.push(this.work.branch(this.#item, sequence, held));
+    this.#item += 1;
+    this.#next = this.#item < this.work.items ? this.work.plan(this.#item) : undefined;
+  }
+
+  /** A branch is over. Its sequence is the loop's again. */
+  end(branch: Branch): void {
+    branch.dispose();
+    this.#branches.splice(this.#branches.indexOf(branch), 1);
+    this.#ended += 1;
+  }
+
+  /** Gives up the seats that it will not need again and returns how many. Not when it is done: that gives up all. */
+  spare(): number {
+    const spare = Math.max(0, this.#seats - (this.work.items - this.#ended));
+    this.#seats -= spare;
+    return spare;
+  }
+
+  dispose(): void {
+    for (const branch of this.#branches) branch.dispose();
+  }
+}
+
+/** What jobs need to know of the model. */
+export interface ModelTokens {
+  isEnd(token: number): boolean;
+  /** The bytes a token stands for; none for control tokens. */
+  bytes(token: number): Uint8Array;
+  /** A control token's name, such as `<|channel|>`; undefined: the token is none. */
+  control(token: number): string | undefined;
+}

@@ -1,0 +1,82 @@
+/**
+ * The credit file: what each account was granted, as a list of grants that is only ever added to, so that each top-up can
+ * be looked up. `{"version":1,"accounts":{"acme":[{"id":"inv-17","usd":"25.00","at":"2026-10-03T00:00:00Z"}]}}`.
+ */
+import { readFile } from 'node:fs/promises';
+import { compile } from '../contracts/validator.js';
+import { parseUsd } from '../money.js';
+
+interface CreditFile {
+  readonly version: 1;
+  readonly accounts: Readonly<Record<string, readonly Grant[]>>;
+}
+
+interface Grant {
+  /** The operator's own name for it, such as an invoice's number. No two grants have one. */
+  readonly id: string;
+  /** Decimal text, to the picodollar. Below 0: taken back. */
+  readonly usd: string;
+  /** ISO 8601, UTC. For whoever reads the file. */
+  readonly at?: string;
+}
+
+/** The file cannot be used. The message is one line and names the file and what is wrong. */
+export class CreditFileError extends Error {
+  override readonly name = 'CreditFileError';
+}
+
+function closed(required: readonly string[], properties: Readonly<Record<string, object>>): object {
+  return { type: 'object', additionalProperties: false, required, properties };
+}
+
+const name = { type: 'string', minLength: 1, maxLength: 256 };
+
+const check = compile<CreditFile>(
+  closed(['version', 'accounts'], {
+    version: { const: 1 },
+    accounts: {
+      type: 'object',
+      maxProperties: 1_000_000,
+      propertyNames: name,
+      additionalProperties: {
+        type: 'array',
+        maxItems: 100_000,
+        items: closed(['id', 'usd'], {
+          id: name,
+          usd: { type: 'string', maxLength: 32 },
+          at: { type: 'string', maxLength: 32, pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$' },
+        }),
+      },
+    },
+  }),
+  { nameUnknownFields: true },
+);
+
+/** Reads and checks the file: picodollars granted, by account. Throws {@link CreditFileError}. */
+export async function readCreditFile(file: string): Promise<ReadonlyMap<string, bigint>> {
+  const refuse = (problem: string): never => {
+    throw new CreditFileError(`credit: ${problem} (file ${file})`);
+  };
+  let value: unknown;
+  try {
+    value = JSON.parse(await readFile(file, 'utf8'));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return refuse(code === undefined ? 'is not JSON' : `cannot be read: ${code}`);
+  }
+  const checked = check(value);
+  if (!checked.ok) return refuse(`${checked.path} ${checked.message}`);
+  const ids = new Set<string>();
+  const granted = new Map<string, bigint>();
+  for (const [account, grants] of Object.entries(checked.value.accounts)) {
+    let sum = 0n;
+    for (const { id, usd } of grants) {
+      if (ids.has(id)) refuse(`two grants have the id ${id}`);
+      ids.add(id);
+      sum +=
+        parseUsd(usd) ?? refuse(`grant ${id}: usd must be dollars as decimal text, with at most 12 decimal places`);
+    }
+    granted.set(account, sum);
+  }
+  return granted;
+}

@@ -1,0 +1,108 @@
+/** Prices and credit, wired: which price list holds, and the credit ledger with its grants file, its past and its metrics. */
+import { join } from 'node:path';
+import { CreditLedger, type Credit } from './access/credit.js';
+import { CreditWatch } from './access/credit-watch.js';
+import type { Clock } from './clock.js';
+import type { Config } from './config.js';
+import type { Log } from './telemetry/logger.js';
+import type { CreditMetrics } from './telemetry/credit-metrics.js';
+import { Balances, type SpoolReader } from './usage/balances.js';
+import { readPriceFile } from './usage/price-file.js';
+import { BUILT_IN_PRICES, type PriceList } from './usage/price-list.js';
+import { START, type Position } from './usage/segments.js';
+
+export interface BillingOptions {
+  readonly config: Pick<Config, 'models' | 'pricing' | 'credit' | 'dataDir'>;
+  readonly clock: Clock;
+  readonly metrics: CreditMetrics;
+  readonly log: Log;
+}
+
+/** Prices and credit of one process. Its owner closes it. */
+export interface Billing {
+  readonly pricing: PriceList;
+  /** Undefined: no credit is checked. */
+  readonly credit: Credit | undefined;
+  /**
+   * Adds up what was spent before and opens credit; until then requests that cost something are refused as
+   * `unavailable`. Resolves with undefined, or with why credit will never open, in one line. Never rejects. Once.
+   * `spool` has recovered; undefined: none is kept, and what accounts spend is forgotten with this process.
+   */
+  begin(spool: SpoolReader | undefined): Promise<string | undefined>;
+  /** From where the spool's records are still needed to know the balances; undefined: from nowhere. */
+  keepFrom(): Position | undefined;
+  /** Writes down what was spent, as far as the spool has it durable. Idempotent, also before `begin` is through. */
+  close(): Promise<void>;
+}
+
+/** Reads the files that the configuration names. Rejects when one cannot be used; then nothing is left open. */
+export async function openBilling({ config, clock, metrics, log }: BillingOptions): Promise<Billing> {
+  const { models, pricing: prices, credit, dataDir } = config;
+  const pricing = prices.file === undefined ? BUILT_IN_PRICES : await readPriceFile(prices.file, models, Date.now());
+  if (credit.file === undefined) {
+    return {
+      pricing,
+      credit: undefined,
+      begin: () => Promise.resolve(undefined),
+      keepFrom: () => undefined,
+      close: () => Promise.resolve(),
+    };
+  }
+
+  let balances: Balances | undefined;
+  let begun: Promise<string | undefined> | undefined;
+  const { watch, granted } = await CreditWatch.open({
+    clock,
+    file: credit.file,
+    pollMs: credit.pollMs,
+    onChange: (changed) => {
+      ledger.grant(changed);
+      log.info('credit file read again', { count: changed.size });
+    },
+    onBad: (reason) => log.error('credit file cannot be used, the grants of before hold', { reason }),
+  });
+  const ledger = new CreditLedger(granted, () => balances?.settled());
+  metrics.watch(() => ledger.outstanding);
+
+  const rebuild = async (spool: SpoolReader): Promise<string | undefined> => {
+    const rebuilt = await Balances.rebuild({
+      clock,
+      spool,
+      file: join(dataDir, 'usage', 'balances.json'),
+      snapshotMs: credit.snapshotMs,
+      snapshotCloses: credit.snapshotCloses,
+      beginAnew: credit.onLostBalances === 'begin',
+      listener: {
+        damaged: (bytes) => log.error('spool is damaged, what stood there is not in the balances', { bytes }),
+        unwritten: (fault) => log.error('balances cannot be written down', { fault }),
+        begunAnew: (reason) => log.warn('balances begin anew', { reason }),
+      },
+    });
+    if (rebuilt.kind === 'lost') return `credit: ${rebuilt.why}; see credit.onLostBalances`;
+    balances = rebuilt.balances;
+    ledger.open(rebuilt.settled);
+    log.info('credit is open', { count: rebuilt.settled.size });
+    return undefined;
+  };
+  return {
+    pricing,
+    credit: ledger,
+    begin: (spool) => {
+      if (spool) {
+        begun = rebuild(spool).catch((fault: unknown) => {
+          log.error('balances cannot be added up', { fault });
+          return 'credit: the spool cannot be read';
+        });
+        return begun;
+      }
+      ledger.open(new Map());
+      return Promise.resolve(undefined);
+    },
+    keepFrom: () => balances?.keepFrom ?? START,
+    close: async () => {
+      watch.close();
+      await begun;
+      await balances?.close();
+    },
+  };
+}

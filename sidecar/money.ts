@@ -1,0 +1,82 @@
+/**
+ * Money: whole picodollars (10⁻¹² USD) in a bigint, and decimal text wherever it is stored or typed in. Nothing here ever
+ * passes through a floating-point number, which could not hold these amounts exactly. Arithmetic, nothing else.
+ *
+ * A price of 1 USD for a million tokens is 10⁻⁶ USD a token, which is 1,000,000 picodollars; so 0.042 USD is 42,000.
+ */
+
+/** Decimal places of a dollar that a picodollar fills. */
+const PICO_DIGITS = 12;
+/** The same for a rate in USD per million tokens, which a token's picodollars fill. */
+const RATE_DIGITS = 6;
+/** Digits before the point: a trillion dollars. Longer text is a slip of the hand, and parsing it would cost. */
+const WHOLE_DIGITS = 12;
+
+const DECIMAL = new RegExp(`^(-?)(\\d{1,${WHOLE_DIGITS}})(?:\\.(\\d{1,30}))?$`);
+const INTEGER = /^-?\d{1,40}$/;
+
+/** What a model's tokens cost, in picodollars a token. */
+export interface Rates {
+  /** A prompt token that had to be evaluated. */
+  readonly input: bigint;
+  /** A prompt token whose state was reused. */
+  readonly cachedInput: bigint;
+  readonly output: bigint;
+}
+
+/** Tokens of one request. Whole numbers; `cached` is a part of `prompt`. */
+export interface TokenCounts {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+}
+
+export const NO_TOKENS: TokenCounts = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
+
+/** What these tokens cost at these rates, in picodollars. */
+export function costOf({ input, cachedInput, output }: Rates, tokens: TokenCounts): bigint {
+  const { promptTokens, cachedTokens, completionTokens } = tokens;
+  return (
+    BigInt(promptTokens - cachedTokens) * input + BigInt(cachedTokens) * cachedInput + BigInt(completionTokens) * output
+  );
+}
+
+/** The most that a request of so many tokens can cost: nothing of its prompt is reused, unless that were dearer. */
+export function worstCostOf(rates: Rates, promptTokens: number, completionTokens: number): bigint {
+  const input = rates.input > rates.cachedInput ? rates.input : rates.cachedInput;
+  return costOf({ ...rates, input }, { promptTokens, cachedTokens: 0, completionTokens });
+}
+
+/**
+ * Picodollars a token, from USD per million tokens as decimal text (`0.042`). Undefined: not a decimal number of at
+ * least 0, or not a whole number of picodollars a token.
+ */
+export function parseRate(usdPerMillion: string): bigint | undefined {
+  const rate = parseDecimal(usdPerMillion, RATE_DIGITS);
+  return rate === undefined || rate < 0n ? undefined : rate;
+}
+
+/** Picodollars from USD as decimal text (`25.00`, `-3.5`). Undefined: not a decimal number, or finer than a picodollar. */
+export function parseUsd(usd: string): bigint | undefined {
+  return parseDecimal(usd, PICO_DIGITS);
+}
+
+/** Picodollars from their own decimal text, as records hold them. Undefined: not an integer. */
+export function parsePicodollars(text: string): bigint | undefined {
+  return INTEGER.test(text) ? BigInt(text) : undefined;
+}
+
+/** Picodollars as exact USD: `1.5`, `-0.000000042`. */
+export function formatUsd(picodollars: bigint): string {
+  const digits = String(picodollars < 0n ? -picodollars : picodollars).padStart(PICO_DIGITS + 1, '0');
+  const fraction = digits.slice(-PICO_DIGITS).replace(/0+$/, '');
+  return `${picodollars < 0n ? '-' : ''}${digits.slice(0, -PICO_DIGITS)}${fraction === '' ? '' : `.${fraction}`}`;
+}
+
+/** The number, in units of its `places`th decimal place. Zeros past that are allowed, since they change nothing. */
+function parseDecimal(text: string, places: number): bigint | undefined {
+  const [, sign, whole, fraction = ''] = DECIMAL.exec(text) ?? [];
+  if (whole === undefined || /[1-9]/.test(fraction.slice(places))) return undefined;
+  const value = BigInt(whole + fraction.slice(0, places).padEnd(places, '0'));
+  return sign === '-' ? -value : value;
+}

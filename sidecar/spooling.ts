@@ -1,0 +1,100 @@
+/** The usage spool as the configuration has it, with what it tells brought to the log and the metrics. */
+import { join } from 'node:path';
+import { systemClock } from './clock.js';
+import type { Config } from './config.js';
+import type { Log } from './telemetry/logger.js';
+import type { SpoolMetrics } from './telemetry/spool-metrics.js';
+import { DurableSpool, type SpoolHooks } from './usage/durable-spool.js';
+import type { SpoolReader } from './usage/balances.js';
+import type { Recovered } from './usage/recovery.js';
+import { listSegments, readFrom, START } from './usage/segments.js';
+
+/** Where the spool of a data folder lies. */
+export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {
+  return join(dataDir, 'usage');
+}
+
+/** Opens the spool. `durable`: told whenever more of it is. Rejects with one clear line when another sidecar writes it, or it cannot be read or written. */
+export async function openSpool(
+  config: Config,
+  metrics: SpoolMetrics,
+  log: Log,
+  durable: () => void = () => undefined,
+): Promise<{
+  readonly spool: DurableSpool;
+  /** Writes what is left, within its bound, and lets go of the spool. Idempotent. */
+  readonly closeSpool: () => Promise<void>;
+}> {
+  const dir = spoolDir(config);
+  const opened = await DurableSpool.open(dir, config.usage, {
+    clock: systemClock,
+    hooks: hooks(metrics, log, durable),
+  }).catch((error: unknown) => {
+    const { code = 'unknown error' } = error as NodeJS.ErrnoException;
+    throw new Error(`the usage spool ${dir} cannot be opened: ${code}`, { cause: error });
+  });
+  if (opened.kind === 'held') {
+    throw new Error(
+      `the usage spool ${dir} is written by process ${opened.pid}: give each sidecar a dataDir of its own`,
+    );
+  }
+  report(opened.recovered, log);
+  const { spool } = opened;
+  metrics.watch(() => spool.reading);
+  return {
+    spool,
+    closeSpool: async () => {
+      const lost = await spool.close();
+      if (lost > 0) log.error('usage records lost', { count: lost });
+    },
+  };
+}
+
+/** The records of an open spool, for whoever adds them up. */
+export function spoolReader(config: Config, spool: DurableSpool): SpoolReader {
+  const dir = spoolDir(config);
+  return {
+    get position() {
+      return spool.position;
+    },
+    estimated: spool.estimated,
+    oldest: async () => {
+      const [segment = START.segment] = await listSegments(dir);
+      return { segment, offset: 0 };
+    },
+    read: (from, until) => readFrom(dir, from, { until }),
+  };
+}
+
+function hooks(metrics: SpoolMetrics, log: Log, durable: () => void): SpoolHooks {
+  return {
+    recorded: (kind) => metrics.recorded(kind),
+    synced: (ms) => {
+      metrics.synced(ms);
+      durable();
+    },
+    failed: (fault) => {
+      metrics.failed();
+      log.error('usage spool failed', { fault });
+    },
+    health: (health) => {
+      if (health.ok) log.info('usage spool healthy');
+      else log.error('usage spool unhealthy', { reason: health.why });
+    },
+    late: ({ id, requestId }) => {
+      metrics.late();
+      log.forRequest(requestId).error('usage not durable in time', { reason: id });
+    },
+    dropped: () => metrics.dropped(),
+  };
+}
+
+function report({ cutBytes, quarantined, estimated }: Recovered, log: Log): void {
+  if (cutBytes > 0) log.warn('usage spool: a torn line was cut', { bytes: cutBytes });
+  for (const { segment, offset, bytes, file, known } of quarantined) {
+    if (known) continue;
+    const reason = `segment ${segment}, offset ${offset}`;
+    log.error('usage spool: damage quarantined', { reason, bytes, ...(file !== undefined && { file }) });
+  }
+  if (estimated.length > 0) log.warn('usage spool: requests closed at an estimate', { count: estimated.length });
+}

@@ -1,0 +1,44 @@
+import type { Clock } from '../../clock.js';
+import type { Log } from '../../telemetry/logger.js';
+import type { Position } from '../segments.js';
+import type { BatchLimits } from './batch.js';
+import type { CursorStore } from './cursor.js';
+import type { DeadLetters } from './dead-letters.js';
+import type { DeliverySink } from './sink.js';
+import type { UsageSource } from './source.js';
+
+export interface DeliveryLimits extends BatchLimits {
+  /** From the first event that waits to its being sent, ms; sooner when the backlog fills a batch. */
+  readonly maxAgeMs: number;
+  /** Waits after a failure, doubling from the first to the longest, ms. */
+  readonly backoffMinMs: number;
+  readonly backoffMaxMs: number;
+  /** What stop() leaves for the events that wait, ms. */
+  readonly stopMs: number;
+}
+
+/** Told what happens, for the metrics. */
+export interface DeliveryEvents {
+  delivered(events: number): void;
+  refused(events: number): void;
+  retried(): void;
+}
+
+export interface DeliveryOptions {
+  readonly clock: Clock;
+  /** Milliseconds since 1970. */
+  readonly date: () => number;
+  /** Numbers from 0 to 1. */
+  readonly random: () => number;
+  readonly source: UsageSource;
+  readonly sink: DeliverySink;
+  readonly cursor: CursorStore;
+  readonly deadLetters: DeadLetters;
+  /** What others still read of the spool: nothing from here on is pruned. */
+  readonly keepFrom: () => Position;
+  /** `source` of the events. */
+  readonly eventSource: string;
+  readonly limits: DeliveryLimits;
+  readonly log: Log;
+  readonly events: DeliveryEvents;
+}

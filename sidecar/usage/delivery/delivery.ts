@@ -1,0 +1,219 @@
+/**
+ * Usage leaves the machine here: read from the spool, sent in batches, and forgotten only once the sink has it.
+ *
+ *      spool:   |--- the sink's, or dead letters ---|--- batch in flight ---|--- waiting ---| not durable yet
+ *                                                cursor                                    end
+ *
+ * At least once: the cursor moves after the answer, so a crash between the two sends a batch again. Events carry their
+ * record's id, the same each time, and the spool itself may hold one close twice; a sink counts by id. One batch is in
+ * flight at a time, which keeps the order of the spool, and with it that of each account.
+ */
+import { Backoff } from '../../backoff.js';
+import { comparePositions, START, type Position } from '../segments.js';
+import { nextBatch, type Batch } from './batch.js';
+import type { UsageEvent } from './cloud-event.js';
+import type { DeliveryOptions } from './delivery-options.js';
+import { settle } from './settle.js';
+
+/** Delivers one spool to one sink, from start() to stop(). */
+export class Delivery {
+  readonly #options: DeliveryOptions;
+  readonly #backoff: Backoff;
+  readonly #aborted = new AbortController();
+  /** All before it is settled. */
+  #position = START;
+  /** Settled events that the cursor's file does not know of yet. */
+  #unsaved = false;
+  #pruned = START.segment;
+  /** When the oldest event that waits was made, as far as is known. */
+  #oldestAt: number | undefined;
+  #started: Promise<void> | undefined;
+  #running: Promise<void> | undefined;
+  #stopped: Promise<void> | undefined;
+  #stopping = false;
+  #failing = false;
+  #nudge: () => void = () => undefined;
+
+  constructor(options: DeliveryOptions) {
+    const { backoffMinMs, backoffMaxMs } = options.limits;
+    this.#options = options;
+    this.#backoff = new Backoff(backoffMinMs, backoffMaxMs, options.random);
+  }
+
+  /** What the spool holds that is not settled, bytes, records that are not billed included. */
+  get backlogBytes(): number {
+    return this.#options.source.bytesFrom(this.#position);
+  }
+
+  /** How long the oldest undelivered event has waited, ms; 0: none waits. */
+  get oldestMs(): number {
+    return this.#oldestAt === undefined ? 0 : Math.max(this.#options.date() - this.#oldestAt, 0);
+  }
+
+  /** Goes on where the cursor stands. The spool is recovered by now. Rejects when the cursor's file cannot be read. */
+  start(): Promise<void> {
+    this.#started ??= this.#start();
+    return this.#started;
+  }
+
+  /** More of the spool is durable. Cheap: may be called at each sync. */
+  notify(): void {
+    if (this.#behind) this.#oldestAt ??= this.#options.date();
+    this.#nudge();
+  }
+
+  /**
+   * Sends what waits, unless the sink was failing, within `stopMs`; then cuts the batch in flight, which stays undelivered.
+   * Settles when nothing runs any more. May be called at any time and again.
+   */
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  get #behind(): boolean {
+    return comparePositions(this.#position, this.#options.source.end) < 0;
+  }
+
+  async #start(): Promise<void> {
+    const { cursor, source, log } = this.#options;
+    const found = await cursor.load();
+    const lost = found.kind === 'lost' || (found.kind === 'at' && comparePositions(found.position, source.end) > 0);
+    // Ids make a second delivery harmless; a close that is skipped is never billed.
+    if (lost) log.error('usage cursor lost', { reason: found.kind === 'lost' ? found.why : 'past the end' });
+    else if (found.kind === 'at') this.#position = found.position;
+    if (this.#stopping) return;
+    this.notify();
+    this.#running = this.#run();
+  }
+
+  async #stop(): Promise<void> {
+    const { clock, limits } = this.#options;
+    this.#stopping = true;
+    this.#nudge();
+    const cancel = clock.after(limits.stopMs, () => this.#aborted.abort());
+    await this.#started?.catch(() => undefined);
+    await this.#running;
+    cancel();
+  }
+
+  async #run(): Promise<void> {
+    const { maxAgeMs, maxBytes } = this.#options.limits;
+    for (;;) {
+      await this.#until(() => this.#behind);
+      if (!this.#behind) return;
+      await this.#until(() => this.backlogBytes >= maxBytes, maxAgeMs);
+      for (let wait = await this.#round(); wait !== undefined; wait = await this.#round()) {
+        await this.#until(() => false, wait);
+        if (this.#stopping) return;
+      }
+    }
+  }
+
+  /** Settles all that there is. Returns the wait before the next try when that failed. */
+  async #round(): Promise<number | undefined> {
+    const { source, limits, eventSource, log, events } = this.#options;
+    try {
+      for (let drained = false; !drained;) {
+        if (this.#unsaved) await this.#save();
+        const batch = await nextBatch(source, this.#position, limits, eventSource);
+        if (batch.damaged > 0) log.error('usage spool damaged', { count: batch.damaged });
+        const later = await this.#send(batch);
+        if (later) {
+          const wait = Math.max(this.#backoff.next(), later.retryAfterMs ?? 0);
+          log.warn('usage delivery waits', { reason: later.why, count: batch.entries.length, retryAfterMs: wait });
+          this.#failing = true;
+          events.retried();
+          return wait;
+        }
+        drained = batch.drained;
+      }
+      return undefined;
+    } catch (fault) {
+      const wait = this.#backoff.next();
+      log.error('usage delivery failed', { fault, retryAfterMs: wait });
+      events.retried();
+      return wait;
+    }
+  }
+
+  /** Settles a batch as far as the sink lets it, and moves the cursor as far as that. Returns why not all of it. */
+  async #send({ entries, after }: Batch): Promise<Awaited<ReturnType<typeof settle>>['later']> {
+    const { sink, events } = this.#options;
+    this.#oldestAt = timeOf(entries[0]?.event) ?? this.#oldestAt;
+    if (entries.length === 0) {
+      this.#moved(after);
+      return undefined;
+    }
+    const batch = entries.map(({ event }) => event);
+    const outcome = await settle(batch, sink, (refused, status) => this.#bury(refused, status), this.#aborted.signal);
+    const { settled, accepted, later } = outcome;
+    if (accepted > 0) events.delivered(accepted);
+    if (settled > 0) {
+      this.#unsaved = true;
+      this.#recovered();
+      this.#moved(later ? entries[settled - 1]?.after : after, timeOf(entries[settled - 1]?.event));
+      await this.#save();
+    }
+    return later;
+  }
+
+  async #bury(refused: readonly UsageEvent[], status: number): Promise<boolean> {
+    const { deadLetters, date, log, events } = this.#options;
+    const at = new Date(date()).toISOString();
+    const kept = await deadLetters.append(refused.map((event) => ({ at, status, event })));
+    if (!kept) return false;
+    events.refused(refused.length);
+    for (const { id } of refused) log.error('usage event refused', { usageId: id, status });
+    return true;
+  }
+
+  #moved(position: Position = this.#position, oldestAt?: number): void {
+    this.#position = position;
+    this.#oldestAt = this.#behind ? (oldestAt ?? this.#oldestAt) : undefined;
+  }
+
+  #recovered(): void {
+    this.#backoff.reset();
+    if (this.#failing) this.#options.log.info('usage delivery resumed');
+    this.#failing = false;
+  }
+
+  async #save(): Promise<void> {
+    const { cursor, source, keepFrom, log } = this.#options;
+    const position = this.#position;
+    await cursor.save(position);
+    this.#unsaved = false;
+    const others = keepFrom();
+    const before = comparePositions(others, position) < 0 ? others : position;
+    if (before.segment <= this.#pruned) return;
+    try {
+      await source.prune(before);
+      this.#pruned = before.segment;
+    } catch (fault) {
+      // Nothing is lost but room; the next save tries again.
+      log.warn('usage spool not pruned', { fault });
+    }
+  }
+
+  /** Waits until `done`, which is asked at each notify(), or for `ms`, or until stop(). */
+  async #until(done: () => boolean, ms?: number): Promise<void> {
+    if (this.#stopping || done()) return;
+    await new Promise<void>((resolve) => {
+      const finish = (): void => {
+        cancel();
+        this.#nudge = () => undefined;
+        resolve();
+      };
+      const cancel = ms === undefined ? () => undefined : this.#options.clock.after(ms, finish);
+      this.#nudge = () => {
+        if (this.#stopping || done()) finish();
+      };
+    });
+  }
+}
+
+function timeOf(event: UsageEvent | undefined): number | undefined {
+  // A day that no calendar has passes for a time in the spool, and is none.
+  return (event && Date.parse(event.time)) || undefined;
+}

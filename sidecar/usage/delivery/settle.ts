@@ -1,0 +1,63 @@
+import type { UsageEvent } from './cloud-event.js';
+import type { DeliverySink, SinkAnswer } from './sink.js';
+
+type Later = Extract<SinkAnswer, { kind: 'later' }>;
+
+export interface Settled {
+  /** Events from the batch's beginning on, without a gap, that are the sink's or were refused for good. */
+  readonly settled: number;
+  /** Events that the sink accepted, all of them among the settled. */
+  readonly accepted: number;
+  /** Present: not all is settled, and the rest is to be sent again. */
+  readonly later?: Later;
+}
+
+/**
+ * Sends a batch until each event is the sink's or refused. A batch that is refused as a whole is halved until the event
+ * at fault stands alone, the first half before the second, so that the order stays; that ends after at most twice as many
+ * requests as there are events. `refuse` makes an event durable elsewhere; false: it cannot, so the event is not settled.
+ */
+export async function settle(
+  events: readonly UsageEvent[],
+  sink: DeliverySink,
+  refuse: (events: readonly UsageEvent[], status: number) => Promise<boolean>,
+  signal: AbortSignal,
+): Promise<Settled> {
+  const open = new Set(events.keys());
+  let accepted = 0;
+  const outcome = (later?: Later): Settled => {
+    const [first = events.length] = open;
+    return { settled: first, accepted, ...(later && { later }) };
+  };
+
+  // Parts that are yet to be sent, as places in the batch; the next one last.
+  const parts: (readonly number[])[] = [[...open]];
+  for (let part = parts.pop(); part !== undefined; part = parts.pop()) {
+    const answer = await sink.deliver(pick(events, part), signal);
+    if (answer.kind === 'later') return outcome(answer);
+    if (answer.kind === 'accepted') {
+      for (const i of part) open.delete(i);
+      accepted += part.length;
+      continue;
+    }
+    const refused = part.length === 1 ? part : pick(part, answer.indices ?? []);
+    if (refused.length === 0) {
+      const middle = part.length >> 1;
+      parts.push(part.slice(middle), part.slice(0, middle));
+      continue;
+    }
+    if (!(await refuse(pick(events, refused), answer.status))) {
+      return outcome({ kind: 'later', why: 'dead letters full' });
+    }
+    for (const i of refused) open.delete(i);
+    const rest = part.filter((i) => open.has(i));
+    if (rest.length > 0) parts.push(rest);
+  }
+  return outcome();
+}
+
+/** The items at `places`, each once and in order; a place that does not exist is passed over. */
+function pick<T>(items: readonly T[], places: readonly number[]): T[] {
+  const wanted = new Set(places);
+  return items.filter((_, i) => wanted.has(i));
+}

@@ -1,0 +1,340 @@
+/**
+ * The durable spool: usage in append-only segments, one line per record (frame.ts), at least as long as the machine's disk
+ * keeps its word.
+ *
+ *   append ──> unsynced ──(5 ms or 64 records)──> write, fdatasync ──> durable: waiters go on, `position` moves
+ *                  ^                                    │ error
+ *                  └──── kept, written again ───────────┘ this segment is given up, a new one begun
+ *
+ * One writer (lock.ts), one write or sync in flight. What is acknowledged is in the order in which it was appended.
+ *
+ * After a failed write or sync the segment is never touched again; what was not acknowledged is written again in the
+ * next, whose head says up to where the one before counts. `readFrom` heeds that, so a reader meets each record once. A
+ * reader that does its own reading, or that reads a live spool without `until`, can meet a record twice and must drop the
+ * second by (id, kind); of progress records, whose counts are cumulative, the last is the one that counts.
+ *
+ * Recovery (recovery.ts) closes what has no close. No id is ever given two closes.
+ */
+import { join } from 'node:path';
+import type { Clock } from '../clock.js';
+import type { UsageRecord } from '../ledger.js';
+import { systemDisk, type Disk } from './disk.js';
+import { SpoolHealth, type Health, type HealthProblem } from './health.js';
+import { lockDir, type Locked } from './lock.js';
+import { recover, type Recovered } from './recovery.js';
+import { SegmentWriter } from './segment-writer.js';
+import { START, type Position } from './segments.js';
+import type { Spool } from './spool.js';
+import { Unsynced } from './unsynced.js';
+
+/** Times in ms. docs/config.md says what each is for. */
+export interface SpoolOptions {
+  readonly segmentBytes: number;
+  readonly groupMs: number;
+  readonly groupRecords: number;
+  readonly maxUnsyncedMs: number;
+  readonly minFreeBytes: number;
+  readonly maxBacklogBytes: number;
+  readonly probeMs: number;
+  readonly closeWaitMs: number;
+}
+
+/** What happens in a spool, for metrics and the log. None of it may throw. */
+export interface SpoolHooks {
+  recorded?(kind: UsageRecord['kind']): void;
+  /** A group became durable: how long write and sync took, and its records. */
+  synced?(ms: number, records: number): void;
+  /** A write or a sync failed, of records or of a probe. */
+  failed?(error: unknown): void;
+  health?(health: Health): void;
+  /** A close could not be made durable in time; its reply goes out all the same. */
+  late?(record: UsageRecord): void;
+  /** A progress record was left out: too much waits for the disk. */
+  dropped?(): void;
+}
+
+export interface SpoolParts {
+  readonly clock: Clock;
+  readonly disk?: Disk;
+  readonly lock?: (dir: string) => Promise<Locked>;
+  readonly hooks?: SpoolHooks;
+}
+
+export type Opened =
+  | { readonly kind: 'open'; readonly spool: DurableSpool; readonly recovered: Recovered }
+  /** Another process writes this spool. */
+  | { readonly kind: 'held'; readonly pid: number };
+
+/** What a spool holds at the moment. */
+export interface SpoolReading {
+  /** Records that are not durable yet, and how old the oldest is, ms. */
+  readonly unsynced: number;
+  readonly oldestMs: number;
+  /** Of all segments. */
+  readonly bytes: number;
+  readonly health: Health;
+}
+
+const PROBE = 'probe';
+/** More than a file system keeps in its inodes, so that a block must be found for it. */
+const PROBE_BYTES = Buffer.alloc(4096, '.');
+
+export class DurableSpool implements Spool {
+  /** The closes that recovery appended. They may not be durable yet. */
+  readonly estimated: readonly UsageRecord[];
+  readonly #clock: Clock;
+  readonly #disk: Disk;
+  readonly #dir: string;
+  readonly #options: SpoolOptions;
+  readonly #hooks: SpoolHooks;
+  readonly #writer: SegmentWriter;
+  readonly #health: SpoolHealth;
+  readonly #unsynced = new Unsynced();
+  /** By the id of each request that has no durable close yet: the segment that its first record is in. */
+  readonly #open: Map<string, number>;
+  readonly #release: () => Promise<void>;
+  /** The write under way; undefined: none. */
+  #writing: Promise<boolean> | undefined;
+  /** The last write failed: the next is the next probe's. */
+  #broken = false;
+  #cancelGroup: (() => void) | undefined;
+  #cancelProbe: () => void = () => undefined;
+  #closed: Promise<number> | undefined;
+
+  private constructor(
+    dir: string,
+    options: SpoolOptions,
+    { clock, disk = systemDisk, hooks = {} }: SpoolParts,
+    recovered: Recovered,
+    release: () => Promise<void>,
+  ) {
+    this.#dir = dir;
+    this.#options = options;
+    this.#clock = clock;
+    this.#disk = disk;
+    this.#hooks = hooks;
+    this.#release = release;
+    this.#open = new Map(recovered.open);
+    this.#writer = new SegmentWriter(disk, dir, options.segmentBytes, recovered);
+    this.#health = new SpoolHealth((health) => hooks.health?.(health));
+    this.estimated = recovered.estimated;
+    for (const record of this.estimated) this.append(record);
+    this.#probeLater();
+  }
+
+  /**
+   * Opens the spool in `dir`, which is made when there is none, after recovery. Rejects with the system's error when the
+   * folder cannot be read or written; then nothing is held.
+   */
+  static async open(dir: string, options: SpoolOptions, parts: SpoolParts): Promise<Opened> {
+    const { disk = systemDisk, lock = lockDir } = parts;
+    await disk.makeDir(dir);
+    const locked = await lock(dir);
+    if (locked.kind === 'held') return locked;
+    try {
+      const recovered = await recover(dir, disk);
+      const spool = new DurableSpool(dir, options, parts, recovered, () => locked.release());
+      await spool.#probe();
+      return { kind: 'open', spool, recovered };
+    } catch (error) {
+      await locked.release();
+      throw error;
+    }
+  }
+
+  get health(): Health {
+    if (this.#isLate()) this.#health.failed('late');
+    return this.#health.state;
+  }
+
+  /** Everything before it is durable: how far a reader may read. */
+  get position(): Position {
+    return this.#writer.position ?? START;
+  }
+
+  get reading(): SpoolReading {
+    return {
+      unsynced: this.#unsynced.count,
+      oldestMs: this.#oldestMs(),
+      bytes: this.#writer.bytes,
+      health: this.health,
+    };
+  }
+
+  append(record: UsageRecord): void {
+    if (!this.#unsynced.add(record, this.#clock.now())) {
+      this.#hooks.dropped?.();
+      return;
+    }
+    this.#hooks.recorded?.(record.kind);
+    this.#writeSoon();
+  }
+
+  /**
+   * Resolves once `record` is durable, or after `closeWaitMs`: a caller does not wait for ever for a disk that is gone.
+   * Then the record is still written as soon as that is possible; if the process ends before, recovery bills the request
+   * at its last durable progress.
+   */
+  sync(record: UsageRecord): Promise<void> {
+    return new Promise((resolve) => {
+      const forget = this.#unsynced.whenDurable(record, () => {
+        cancel();
+        resolve();
+      });
+      if (!forget) {
+        resolve();
+        return;
+      }
+      const cancel = this.#clock.after(this.#options.closeWaitMs, () => {
+        forget();
+        this.#hooks.late?.(record);
+        resolve();
+      });
+    });
+  }
+
+  /**
+   * Deletes whole segments before a position that nobody reads again. Those that a request which still runs begins in
+   * stay, since recovery needs them, and so does the newest. Rejects with the system's error.
+   */
+  async prune(before: Position): Promise<void> {
+    let segment = before.segment;
+    for (const needed of this.#open.values()) segment = Math.min(segment, needed);
+    await this.#writer.prune(segment);
+  }
+
+  /**
+   * Writes what is left, marks the spool's end and lets go of it. Takes `closeWaitMs` at most. Resolves with the records
+   * that could not be made durable. Idempotent.
+   */
+  close(): Promise<number> {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  async #close(): Promise<number> {
+    this.#cancelProbe();
+    this.#cancelGroup?.();
+    let over = false;
+    const finish = async (): Promise<void> => {
+      await this.#writing;
+      while (!over && this.#unsynced.count > 0) if (!(await this.#write())) return;
+      if (!over) await this.#writer.finish();
+    };
+    await new Promise<void>((resolve, reject) => {
+      const cancel = this.#clock.after(this.#options.closeWaitMs, resolve);
+      finish().finally(cancel).then(resolve, reject);
+    });
+    over = true;
+    await this.#release();
+    return this.#unsynced.count;
+  }
+
+  #oldestMs(): number {
+    const { oldest } = this.#unsynced;
+    return oldest ? this.#clock.now() - oldest.at : 0;
+  }
+
+  #isLate(): boolean {
+    return this.#oldestMs() > this.#options.maxUnsyncedMs;
+  }
+
+  /** Writes when enough waits or the oldest has waited long enough; after an error, the next probe does. */
+  #writeSoon(): void {
+    const { oldest, count } = this.#unsynced;
+    if (!oldest || this.#writing || this.#broken || this.#closed) return;
+    const { groupMs, groupRecords } = this.#options;
+    const waitMs = oldest.at + groupMs - this.#clock.now();
+    if (count >= groupRecords || waitMs <= 0) {
+      this.#cancelGroup?.();
+      this.#cancelGroup = undefined;
+      void this.#write();
+    } else {
+      this.#cancelGroup ??= this.#clock.after(waitMs, () => {
+        this.#cancelGroup = undefined;
+        this.#writeSoon();
+      });
+    }
+  }
+
+  /** Writes the oldest records, a second time in a new segment if that fails. False: it failed. */
+  #write(): Promise<boolean> {
+    this.#writing ??= this.#tryTwice().then((written) => {
+      this.#writing = undefined;
+      this.#broken = !written;
+      this.#writeSoon();
+      return written;
+    });
+    return this.#writing;
+  }
+
+  async #tryTwice(): Promise<boolean> {
+    return (await this.#writeOnce()) || (await this.#writeOnce());
+  }
+
+  async #writeOnce(): Promise<boolean> {
+    const entries = this.#unsynced.next();
+    const from = this.#clock.now();
+    const written = await this.#writer.write(Buffer.concat(entries.map(({ line }) => line)));
+    if (written.kind === 'failed') {
+      this.#failed(written.error);
+      return false;
+    }
+    for (const { record } of entries) {
+      if (record.kind === 'close') this.#open.delete(record.id);
+      else if (!this.#open.has(record.id)) this.#open.set(record.id, written.segment);
+    }
+    this.#hooks.synced?.(this.#clock.now() - from, entries.length);
+    this.#unsynced.settle(entries.length);
+    return true;
+  }
+
+  #failed(error: unknown): void {
+    this.#health.failed('write');
+    this.#hooks.failed?.(error);
+  }
+
+  #probeLater(): void {
+    this.#cancelProbe = this.#clock.after(this.#options.probeMs, () => {
+      void this.#probe().then(() => {
+        if (!this.#closed) this.#probeLater();
+      });
+    });
+  }
+
+  async #probe(): Promise<void> {
+    const problem = await this.#problem();
+    if (problem === undefined) this.#health.passed();
+    else this.#health.failed(problem);
+  }
+
+  async #problem(): Promise<HealthProblem | undefined> {
+    try {
+      // Nothing is written to see whether it can be while records are written anyway.
+      if (this.#broken && this.#unsynced.count > 0) {
+        if (!(await this.#write())) return 'write';
+      } else if (!this.health.ok) await this.#tryWriting();
+      if (this.#isLate()) return 'late';
+      if ((await this.#disk.free(this.#dir)) < this.#options.minFreeBytes) return 'space';
+      return this.#writer.bytes > this.#options.maxBacklogBytes ? 'backlog' : undefined;
+    } catch (error) {
+      this.#hooks.failed?.(error);
+      return 'write';
+    }
+  }
+
+  /** Writes a file beside the segments and removes it. */
+  async #tryWriting(): Promise<void> {
+    const path = join(this.#dir, PROBE);
+    await this.#disk.remove(path);
+    const file = await this.#disk.open(path, 'create');
+    try {
+      await file.write(PROBE_BYTES, 0);
+      await file.sync();
+    } finally {
+      await file.close();
+      await this.#disk.remove(path);
+    }
+    this.#broken = false;
+  }
+}

@@ -1,0 +1,124 @@
+/**
+ * One line of a segment: `<bytes of json> <crc32c of json> <json>\n`, the length in decimal without leading zeros, the
+ * checksum as 8 lower-case hexadecimal digits. JSON holds no raw newline, so each frame is a line and a reader that met
+ * damage goes on after the next newline. There is one way to write a frame: any byte changed makes it another.
+ */
+import type { UsageRecord } from '../ledger.js';
+import { crc32c } from './crc32c.js';
+import { checkRecord } from './record-schema.js';
+
+/** A place in the spool: the segment's number, from 1, and a byte offset in it. */
+export interface Position {
+  readonly segment: number;
+  readonly offset: number;
+}
+
+/** Lines of the spool's own, which readers of records never see. */
+export type Mark =
+  /**
+   * The first line of a segment. `after`: where what counts of the segments before it ends; null: it is the first. Bytes
+   * past that were never acknowledged, and were written again here.
+   */
+  | { readonly kind: 'head'; readonly after: Position | null }
+  /** The last line of a spool that was closed in order. */
+  | { readonly kind: 'end' };
+
+/** What stands at a place in a buffer. `bytes`: the frame's, its newline not included. */
+export type Frame =
+  | { readonly kind: 'record'; readonly record: UsageRecord; readonly bytes: number }
+  | { readonly kind: 'mark'; readonly mark: Mark; readonly bytes: number }
+  | { readonly kind: 'bad' }
+  /** So far it is a frame, and the buffer ends in it. */
+  | { readonly kind: 'short' };
+
+/** JSON of a longer record is taken for damage. Ids, accounts and models are bounded where they come in: 6 KiB at most. */
+export const MAX_JSON_BYTES = 64 * 1024;
+
+const NEWLINE = 0x0a;
+const SPACE = 0x20;
+const CRC_DIGITS = 8;
+/** `65536 0123abcd ` */
+export const MAX_HEADER_BYTES = String(MAX_JSON_BYTES).length + 1 + CRC_DIGITS + 1;
+
+/** The line of a record. */
+export function encode(record: UsageRecord): Buffer {
+  return line(JSON.stringify(record));
+}
+
+/** The line of a mark. */
+export function encodeMark(mark: Mark): Buffer {
+  return line(JSON.stringify(mark));
+}
+
+function line(json: string): Buffer {
+  const body = Buffer.from(json);
+  const crc = crc32c(body).toString(16).padStart(CRC_DIGITS, '0');
+  return Buffer.concat([Buffer.from(`${body.length} ${crc} `), body, Buffer.of(NEWLINE)]);
+}
+
+/** Reads one whole line, with or without its newline. */
+export function decode(bytes: Buffer): Extract<Frame, { readonly kind: 'record' | 'mark' }> | { readonly kind: 'bad' } {
+  const text = bytes.at(-1) === NEWLINE ? bytes.subarray(0, -1) : bytes;
+  const frame = decodeAt(text, 0);
+  return (frame.kind === 'record' || frame.kind === 'mark') && frame.bytes === text.length ? frame : { kind: 'bad' };
+}
+
+/**
+ * Reads the frame that begins at `at`. Its own length says where it ends, not a newline: so one whose newline is damaged
+ * is kept. What follows its `bytes` is the caller's to look at.
+ */
+export function decodeAt(buffer: Buffer, at: number): Frame {
+  const header = headerAt(buffer, at);
+  if (header === 'bad' || header === 'short') return { kind: header };
+  const from = at + header.bytes;
+  const body = buffer.subarray(from, from + header.length);
+  if (body.length < header.length) return { kind: 'short' };
+  if (crc32c(body) !== header.crc) return { kind: 'bad' };
+  const value = parsed(body);
+  const bytes = header.bytes + header.length;
+  if (isMark(value)) return { kind: 'mark', mark: value, bytes };
+  const checked = checkRecord(value);
+  return checked.ok ? { kind: 'record', record: checked.value, bytes } : { kind: 'bad' };
+}
+
+function headerAt(
+  buffer: Buffer,
+  at: number,
+): { readonly length: number; readonly crc: number; readonly bytes: number } | 'bad' | 'short' {
+  const text = buffer.subarray(at, at + MAX_HEADER_BYTES);
+  const space = text.indexOf(SPACE);
+  const end = space + 1 + CRC_DIGITS;
+  const digits = text.toString('latin1', 0, space < 0 ? text.length : space);
+  if (space < 0 || text.length <= end) {
+    const whole = digits === '' || isLength(digits);
+    return whole && (space < 0 || /^[0-9a-f]* ?$/.test(text.toString('latin1', space + 1))) ? 'short' : 'bad';
+  }
+  const crc = text.toString('latin1', space + 1, end);
+  if (!isLength(digits) || !/^[0-9a-f]{8}$/.test(crc) || text[end] !== SPACE) return 'bad';
+  return { length: Number(digits), crc: Number.parseInt(crc, 16), bytes: end + 1 };
+}
+
+function isLength(digits: string): boolean {
+  return /^[1-9]\d*$/.test(digits) && Number(digits) <= MAX_JSON_BYTES;
+}
+
+function parsed(body: Buffer): unknown {
+  try {
+    return JSON.parse(body.toString()) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function isMark(value: unknown): value is Mark {
+  if (typeof value !== 'object' || value === null || !('kind' in value)) return false;
+  if (value.kind === 'end') return true;
+  return value.kind === 'head' && 'after' in value && (value.after === null || isPosition(value.after));
+}
+
+/** Whether a value that was read from somewhere is a place in a spool. */
+export function isPosition(value: unknown): value is Position {
+  if (typeof value !== 'object' || value === null || !('segment' in value) || !('offset' in value)) return false;
+  const { segment, offset } = value;
+  return Number.isSafeInteger(segment) && Number.isSafeInteger(offset) && Number(segment) >= 1 && Number(offset) >= 0;
+}

@@ -1,0 +1,41 @@
+/** Why usage cannot be taken on: a write or a sync failed, one takes too long, the disk is full, the spool is. */
+export const HEALTH_PROBLEMS = ['write', 'late', 'space', 'backlog'] as const;
+export type HealthProblem = (typeof HEALTH_PROBLEMS)[number];
+
+export type Health = { readonly ok: true } | { readonly ok: false; readonly why: HealthProblem };
+
+/** Good probes in a row after which a spool that was unwell is well: one could be chance on a disk that comes and goes. */
+export const GOOD_PROBES = 3;
+
+const WELL: Health = { ok: true };
+
+/** Whether the spool is well, and how it gets well again. */
+export class SpoolHealth {
+  readonly #changed: (health: Health) => void;
+  #state: Health = WELL;
+  #good = 0;
+
+  /** `changed` is told of each change of `ok`. */
+  constructor(changed: (health: Health) => void) {
+    this.#changed = changed;
+  }
+
+  get state(): Health {
+    return this.#state;
+  }
+
+  /** Something is wrong now. */
+  failed(why: HealthProblem): void {
+    const was = this.#state;
+    this.#state = { ok: false, why };
+    this.#good = 0;
+    if (was.ok) this.#changed(this.#state);
+  }
+
+  /** A probe found nothing wrong. */
+  passed(): void {
+    if (this.#state.ok || ++this.#good < GOOD_PROBES) return;
+    this.#state = WELL;
+    this.#changed(WELL);
+  }
+}

@@ -1,0 +1,114 @@
+/** The price list as a file: `{"version":1,"prices":[{"version","effective","decisions","chat":{<model>:{…}}}]}`. */
+import { readFile } from 'node:fs/promises';
+import { compile } from '../contracts/validator.js';
+import { parseRate, type Rates } from '../money.js';
+import { decisionRates, PriceList, type PricedModel, type PriceVersion } from './price-list.js';
+
+/** The file cannot be used. The message is one line and names the file and what is wrong. */
+export class PriceFileError extends Error {
+  override readonly name = 'PriceFileError';
+}
+
+interface StoredRates {
+  readonly input: string;
+  readonly cachedInput: string;
+  readonly output: string;
+}
+
+interface StoredPrices {
+  readonly version: string;
+  readonly effective: string;
+  readonly decisions: string;
+  readonly chat: Readonly<Record<string, StoredRates>>;
+}
+
+interface PriceFile {
+  readonly version: 1;
+  readonly prices: readonly StoredPrices[];
+}
+
+function closed(required: readonly string[], properties: Readonly<Record<string, object>>): object {
+  return { type: 'object', additionalProperties: false, required, properties };
+}
+
+/** Text, so that no JSON parser makes a floating-point number of it. */
+const rate = { type: 'string', maxLength: 32 };
+
+const check = compile<PriceFile>(
+  closed(['version', 'prices'], {
+    version: { const: 1 },
+    prices: {
+      type: 'array',
+      minItems: 1,
+      maxItems: 1000,
+      items: closed(['version', 'effective', 'decisions', 'chat'], {
+        version: { type: 'string', maxLength: 64, pattern: '^[0-9A-Za-z][0-9A-Za-z._-]*$' },
+        effective: {
+          type: 'string',
+          maxLength: 32,
+          pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$',
+        },
+        decisions: rate,
+        chat: {
+          type: 'object',
+          maxProperties: 1000,
+          additionalProperties: closed(['input', 'cachedInput', 'output'], {
+            input: rate,
+            cachedInput: rate,
+            output: rate,
+          }),
+        },
+      }),
+    },
+  }),
+  { nameUnknownFields: true },
+);
+
+/**
+ * Reads and checks the file, which must price each of `models` in the version that is in force now (epoch ms) and in all
+ * later ones. Throws {@link PriceFileError}.
+ */
+export async function readPriceFile(file: string, models: readonly PricedModel[], now: number): Promise<PriceList> {
+  const refuse = (problem: string): never => {
+    throw new PriceFileError(`pricing: ${problem} (file ${file})`);
+  };
+  let value: unknown;
+  try {
+    value = JSON.parse(await readFile(file, 'utf8'));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return refuse(code === undefined ? 'is not JSON' : `cannot be read: ${code}`);
+  }
+  const checked = check(value);
+  if (!checked.ok) return refuse(`${checked.path} ${checked.message}`);
+  const versions = checked.value.prices.map((prices, i) =>
+    parsed(prices, (where, what) => refuse(`prices[${i}].${where} ${what}`)),
+  );
+  for (const field of ['version', 'effective'] as const) {
+    if (new Set(versions.map((version) => version[field])).size < versions.length) {
+      return refuse(`two of prices have one ${field}`);
+    }
+  }
+  if (versions.every(({ effective }) => effective > now)) return refuse('no version is in force yet');
+  const list = new PriceList(versions);
+  const missing = list.unpriced(models, now);
+  return missing ? refuse(`version ${missing.version} has no price for the chat model ${missing.model}`) : list;
+}
+
+function parsed(stored: StoredPrices, refuse: (where: string, what: string) => never): PriceVersion {
+  const rateAt = (where: string, text: string): bigint =>
+    parseRate(text) ??
+    refuse(where, 'must be USD per million tokens as decimal text, at least 0, with at most 6 decimal places');
+  const effective = Date.parse(stored.effective);
+  if (Number.isNaN(effective)) refuse('effective', 'is a time that does not exist');
+  const chat = Object.entries(stored.chat).map(([model, rates]): [string, Rates] => {
+    const of = (name: keyof StoredRates): bigint => rateAt(`chat.${model}.${name}`, rates[name]);
+    return [model, { input: of('input'), cachedInput: of('cachedInput'), output: of('output') }];
+  });
+  return {
+    version: stored.version,
+    effective,
+    decisions: decisionRates(rateAt('decisions', stored.decisions)),
+    chat: new Map(chat),
+  };
+}

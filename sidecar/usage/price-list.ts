@@ -1,0 +1,80 @@
+import type { Rates } from '../money.js';
+
+/** What holds for one request from its opening to its end. */
+export interface Tariff {
+  /** Version of the price list, for example `2026-10-03.4`. */
+  readonly version: string;
+  readonly rates: Rates;
+}
+
+/** The prices that hold from one moment on, until the next version's do. */
+export interface PriceVersion {
+  readonly version: string;
+  /** Epoch ms. */
+  readonly effective: number;
+  /** All decision models. A question's tokens cost the same whether their state was reused or not. */
+  readonly decisions: Rates;
+  /** Chat models by id. */
+  readonly chat: ReadonlyMap<string, Rates>;
+}
+
+/** Which model is asked for. */
+export interface PricedModel {
+  readonly id: string;
+  readonly kind: 'chat' | 'decision';
+}
+
+/** Picodollars a decision token: 0.042 USD per million. */
+const DECISION_RATE = 42_000n;
+
+const FREE: Rates = { input: 0n, cachedInput: 0n, output: 0n };
+
+/** Rates of a decision model: nothing is generated, and a question bills its input however much of it was reused. */
+export function decisionRates(input: bigint): Rates {
+  return { input, cachedInput: input, output: 0n };
+}
+
+/** The prices that were, are and will be in force. Immutable. */
+export class PriceList {
+  /** Latest first. */
+  readonly #versions: readonly PriceVersion[];
+  readonly #unlistedChat: Rates | undefined;
+
+  /** `versions`: at least one. `unlistedChat`: what a chat model costs that a version does not name; undefined: a fault. */
+  constructor(versions: readonly PriceVersion[], unlistedChat?: Rates) {
+    this.#versions = [...versions].sort((a, b) => b.effective - a.effective);
+    this.#unlistedChat = unlistedChat;
+  }
+
+  /**
+   * What `model` costs a request that opens now (epoch ms). Before the first version its prices hold. Throws for a model
+   * that {@link unpriced} names, which a start refuses.
+   */
+  tariff({ id, kind }: PricedModel, now: number): Tariff {
+    const version = this.#versions.find(({ effective }) => effective <= now) ?? this.#versions.at(-1);
+    const rates = kind === 'decision' ? version?.decisions : (version?.chat.get(id) ?? this.#unlistedChat);
+    if (!version || !rates) throw new Error('a model without a price');
+    return { version: version.version, rates };
+  }
+
+  /** The first of `models` that a version which is in force now, or will be, has no price for. */
+  unpriced(
+    models: readonly PricedModel[],
+    now: number,
+  ): { readonly model: string; readonly version: string } | undefined {
+    if (this.#unlistedChat) return undefined;
+    const current = this.#versions.findIndex(({ effective }) => effective <= now);
+    const counting = current < 0 ? this.#versions : this.#versions.slice(0, current + 1);
+    for (const { version, chat } of counting) {
+      const model = models.find(({ id, kind }) => kind === 'chat' && !chat.has(id));
+      if (model) return { model: model.id, version };
+    }
+    return undefined;
+  }
+}
+
+/** What holds without a file: decisions at the published rate, chat for nothing, since nobody has set its price. */
+export const BUILT_IN_PRICES = new PriceList(
+  [{ version: '2026-10-03.4', effective: 0, decisions: decisionRates(DECISION_RATE), chat: new Map() }],
+  FREE,
+);

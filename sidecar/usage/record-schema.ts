@@ -1,0 +1,46 @@
+import { compile } from '../contracts/validator.js';
+import type { UsageRecord } from '../ledger.js';
+
+const text = { type: 'string', maxLength: 1024 };
+const tokens = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
+
+/**
+ * Whether a value is a usage record. Fields that it does not know pass: a spool outlives an upgrade, and what a newer
+ * sidecar wrote is no damage to an older one.
+ */
+export const checkRecord = compile<UsageRecord>({
+  type: 'object',
+  required: [
+    'id',
+    'requestId',
+    'kind',
+    'at',
+    'account',
+    'keyId',
+    'model',
+    'route',
+    'promptTokens',
+    'cachedTokens',
+    'completionTokens',
+  ],
+  properties: {
+    id: { ...text, minLength: 1 },
+    requestId: text,
+    kind: { enum: ['open', 'progress', 'close'] },
+    at: { type: 'string', maxLength: 32, pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$' },
+    account: text,
+    keyId: text,
+    model: text,
+    route: text,
+    promptTokens: tokens,
+    cachedTokens: tokens,
+    completionTokens: tokens,
+    price: {
+      type: 'object',
+      required: ['version', 'picodollars'],
+      properties: { version: text, picodollars: { type: 'string', maxLength: 40, pattern: '^\\d+$' } },
+    },
+    outcome: { enum: ['done', 'cancelled', 'failed', 'timeout', 'refused'] },
+    estimated: { const: true },
+  },
+});

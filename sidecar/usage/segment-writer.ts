@@ -1,0 +1,142 @@
+import type { Disk, DiskFile } from './disk.js';
+import { encodeMark, type Position } from './frame.js';
+import { segmentPath } from './segments.js';
+
+/** What a write came to. After `failed` nothing of it counts, and the next one goes to a new segment. */
+export type Written =
+  { readonly kind: 'written'; readonly segment: number } | { readonly kind: 'failed'; readonly error: unknown };
+
+interface Current {
+  readonly file: DiskFile;
+  readonly segment: number;
+  /** Bytes that are durable. */
+  size: number;
+}
+
+/**
+ * The end of the spool: appends to the newest segment and begins the next. One call at a time.
+ *
+ * A segment in which anything failed is never written again: after a failed sync the system may take pages for clean that
+ * never reached the disk. The head of the next segment says up to where the one before it counts.
+ */
+export class SegmentWriter {
+  readonly #disk: Disk;
+  readonly #dir: string;
+  readonly #segmentBytes: number;
+  readonly #sizes: Map<number, number>;
+  #next: number;
+  #current: Current | undefined;
+  #position: Position | undefined;
+  /** The spool on disk ends with an `end` mark, or there is none. */
+  #ended: boolean;
+
+  /**
+   * `sizes`: the segments there are, in bytes. `position`: where what counts of them ends; undefined: nowhere. `ended`:
+   * they were closed in order.
+   */
+  constructor(
+    disk: Disk,
+    dir: string,
+    segmentBytes: number,
+    found: {
+      readonly sizes: ReadonlyMap<number, number>;
+      readonly position: Position | undefined;
+      readonly ended: boolean;
+    },
+  ) {
+    this.#disk = disk;
+    this.#dir = dir;
+    this.#segmentBytes = segmentBytes;
+    this.#sizes = new Map(found.sizes);
+    this.#position = found.position;
+    this.#ended = found.ended;
+    // A number is never used twice: readers remember positions.
+    this.#next = Math.max(0, ...found.sizes.keys()) + 1;
+  }
+
+  /** Up to where everything is durable; undefined: nothing is. */
+  get position(): Position | undefined {
+    return this.#position;
+  }
+
+  /** What all segments hold. */
+  get bytes(): number {
+    let sum = 0;
+    for (const size of this.#sizes.values()) sum += size;
+    return sum;
+  }
+
+  /** Makes lines durable, and the name of the segment that they are in. Never rejects. */
+  async write(lines: Uint8Array): Promise<Written> {
+    let current = this.#current;
+    let began = false;
+    try {
+      if (!current) {
+        current = this.#current = await this.#begin();
+        began = true;
+      }
+      const head = began ? encodeMark({ kind: 'head', after: this.#position ?? null }) : Buffer.alloc(0);
+      const bytes = Buffer.concat([head, lines]);
+      await current.file.write(bytes, current.size);
+      await current.file.sync();
+      if (began) await this.#disk.syncDir(this.#dir);
+      current.size += bytes.length;
+    } catch (error) {
+      await this.#giveUp();
+      return { kind: 'failed', error };
+    }
+    this.#ended = false;
+    this.#sizes.set(current.segment, current.size);
+    this.#position = { segment: current.segment, offset: current.size };
+    if (current.size >= this.#segmentBytes) await this.#leave();
+    return { kind: 'written', segment: current.segment };
+  }
+
+  /** Marks the end of the spool, unless it is marked. Nothing is written after it but by another writer. */
+  async finish(): Promise<Written | undefined> {
+    if (this.#ended) return undefined;
+    const written = await this.write(encodeMark({ kind: 'end' }));
+    this.#ended = written.kind === 'written';
+    await this.#leave();
+    return written;
+  }
+
+  /** Removes segments below `segment`, but never the newest. Rejects with the system's error. */
+  async prune(segment: number): Promise<void> {
+    const newest = Math.max(...this.#sizes.keys());
+    const old = [...this.#sizes.keys()].filter((number) => number < Math.min(segment, newest));
+    for (const number of old) {
+      await this.#disk.remove(segmentPath(this.#dir, number));
+      this.#sizes.delete(number);
+    }
+    if (old.length > 0) await this.#disk.syncDir(this.#dir);
+  }
+
+  async #begin(): Promise<Current> {
+    const segment = this.#next++;
+    const file = await this.#disk.open(segmentPath(this.#dir, segment), 'create');
+    this.#sizes.set(segment, 0);
+    return { file, segment, size: 0 };
+  }
+
+  /** Cuts what did not become durable, which the disk may be short of, and lets go of the segment. */
+  async #giveUp(): Promise<void> {
+    const current = this.#current;
+    if (!current) return;
+    // Best effort: readers do not depend on it.
+    await current.file.truncate(current.size).catch(() => undefined);
+    await this.#leave();
+    if (current.size > 0) return;
+    await this.#disk.remove(segmentPath(this.#dir, current.segment)).then(
+      () => this.#sizes.delete(current.segment),
+      () => undefined,
+    );
+  }
+
+  async #leave(): Promise<void> {
+    const current = this.#current;
+    this.#current = undefined;
+    // What is durable stays so, whatever closing says.
+    await current?.file.close().catch(() => undefined);
+  }
+}

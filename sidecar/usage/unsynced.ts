@@ -1,0 +1,64 @@
+import type { UsageRecord } from '../ledger.js';
+import { encode } from './frame.js';
+
+/** A record that is not durable yet. */
+export interface Entry {
+  readonly record: UsageRecord;
+  readonly line: Buffer;
+  /** Clock reading when it was appended. */
+  readonly at: number;
+}
+
+/**
+ * Entries at once past which progress is left out: the next one says more, and the close says all. Opens and closes are
+ * always kept; they are bounded by the requests that run, since none begins while the spool is unwell.
+ */
+export const MAX_ENTRIES_WITH_PROGRESS = 10_000;
+
+/** One write's share: the rest has the next, so that memory for a long backlog is not needed twice. */
+const MAX_WRITE_BYTES = 1024 * 1024;
+
+/** What was appended and is not durable yet, oldest first, and who waits for which of it. */
+export class Unsynced {
+  readonly #entries: Entry[] = [];
+  readonly #waiters = new Map<UsageRecord, Set<() => void>>();
+
+  get count(): number {
+    return this.#entries.length;
+  }
+
+  get oldest(): Entry | undefined {
+    return this.#entries[0];
+  }
+
+  /** False: it was left out. */
+  add(record: UsageRecord, at: number): boolean {
+    if (record.kind === 'progress' && this.#entries.length >= MAX_ENTRIES_WITH_PROGRESS) return false;
+    this.#entries.push({ record, line: encode(record), at });
+    this.#waiters.set(record, new Set());
+    return true;
+  }
+
+  /** Calls `fn` once `record` is durable. Returns what takes that back; undefined: it is durable, or was never added. */
+  whenDurable(record: UsageRecord, fn: () => void): (() => void) | undefined {
+    const waiters = this.#waiters.get(record);
+    waiters?.add(fn);
+    return waiters && (() => void waiters.delete(fn));
+  }
+
+  /** The oldest entries, as many as one write takes. They stay here until they are settled. */
+  next(): readonly Entry[] {
+    let bytes = 0;
+    const end = this.#entries.findIndex(({ line }) => (bytes += line.length) > MAX_WRITE_BYTES);
+    return this.#entries.slice(0, end < 0 ? undefined : Math.max(1, end));
+  }
+
+  /** The `count` oldest are durable. */
+  settle(count: number): void {
+    for (const { record } of this.#entries.splice(0, count)) {
+      const waiters = this.#waiters.get(record) ?? [];
+      this.#waiters.delete(record);
+      for (const fn of waiters) fn();
+    }
+  }
+}

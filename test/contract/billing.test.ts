@@ -1,0 +1,236 @@
+/** The usage that a caller reads, the closing line in the spool and the price are one and the same, over HTTP. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import type { UsageRecord } from '../../sidecar/ledger.js';
+import { formatUsd } from '../../sidecar/money.js';
+import { errorOf } from '../support/error-answer.js';
+import {
+  ACME,
+  chatBody,
+  decisionBody,
+  FakeIdentity,
+  InProcess,
+  systemOneBody,
+  type Options,
+} from '../support/in-process.js';
+import { frames } from '../support/open-stream.js';
+import type { RawResponse } from '../support/raw-http.js';
+import { REUSED_TOKENS } from '../support/stub-script.js';
+
+const CHAT = '/v1/chat/completions';
+const PRICES = {
+  version: 1,
+  prices: [
+    {
+      version: '2026-10-03.4',
+      effective: '2026-01-01T00:00:00Z',
+      decisions: '0.042',
+      chat: { chat: { input: '0.15', cachedInput: '0.075', output: '0.6' } },
+    },
+  ],
+};
+/** Picodollars a token. */
+const [INPUT, CACHED, OUTPUT, DECISION] = [150_000, 75_000, 600_000, 42_000];
+
+/** A sidecar with prices, whose one account was granted `usd`. */
+async function start(t: Test, usd: string, options: Partial<Options> = {}): Promise<InProcess> {
+  const dir = await mkdtemp(join(tmpdir(), 'ra-billing-'));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const [pricing, credit] = [join(dir, 'prices.json'), join(dir, 'credit.json')];
+  await writeFile(pricing, JSON.stringify(PRICES));
+  await writeFile(credit, JSON.stringify({ version: 1, accounts: { acme: [{ id: 'g', usd }] } }));
+  return InProcess.start(t, {
+    models: [
+      { id: 'chat', kind: 'chat', seats: 4 },
+      { id: 'decide', kind: 'decision' },
+    ],
+    ...options,
+    config: { pricing: { file: pricing }, credit: { file: credit }, ...options.config },
+  });
+}
+
+interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly prompt_tokens_details?: { readonly cached_tokens: number };
+}
+
+function usageOf({ body }: Pick<RawResponse, 'body'>): Usage {
+  return (JSON.parse(body) as { usage: Usage }).usage;
+}
+
+/** The closing line of the last request that ended. */
+function lastClose({ spool }: InProcess): UsageRecord {
+  const close = spool.records.filter(({ kind }) => kind === 'close').at(-1);
+  if (!close) throw new Error('no request ended');
+  return close;
+}
+
+/** Holds a line to what the caller was told, and to the price list, in numbers small enough for exact doubles. */
+function agrees(t: Test, close: UsageRecord, usage: Usage, picodollars: number): void {
+  const cachedTokens = usage.prompt_tokens_details?.cached_tokens ?? 0;
+  t.match(close, {
+    outcome: 'done',
+    promptTokens: usage.prompt_tokens,
+    cachedTokens,
+    completionTokens: usage.completion_tokens,
+    price: { version: '2026-10-03.4', picodollars: String(picodollars) },
+    prepaid: true,
+  });
+  t.ok(usage.prompt_tokens > 0);
+}
+
+function chatPrice({ prompt_tokens: prompt, completion_tokens: completion }: Usage, cached = 0): number {
+  return (prompt - cached) * INPUT + cached * CACHED + completion * OUTPUT;
+}
+
+t.test('what the answer says is what is billed', async (t) => {
+  const sidecar = await start(t, '1000');
+
+  await t.test('whole', async (t) => {
+    const usage = usageOf(await sidecar.post(CHAT, chatBody('chat', 'echo')));
+    t.ok(usage.completion_tokens > 0);
+    agrees(t, lastClose(sidecar), usage, chatPrice(usage));
+  });
+
+  await t.test('streamed', async (t) => {
+    const body = chatBody('chat', 'echo', { stream: true, stream_options: { include_usage: true } });
+    const data = frames(await sidecar.post(CHAT, body));
+    t.equal(data.at(-1), '[DONE]');
+    const usage = usageOf({ body: data.at(-2) ?? '' });
+    agrees(t, lastClose(sidecar), usage, chatPrice(usage));
+  });
+
+  await t.test('n = 4: the prompt once, every completion', async (t) => {
+    const one = usageOf(await sidecar.post(CHAT, chatBody('chat', 'echo')));
+    const usage = usageOf(await sidecar.post(CHAT, chatBody('chat', 'echo', { n: 4 })));
+    t.equal(usage.prompt_tokens, one.prompt_tokens);
+    t.equal(usage.completion_tokens, 4 * one.completion_tokens);
+    agrees(t, lastClose(sidecar), usage, chatPrice(usage));
+  });
+
+  await t.test('a reused prefix, at its own rate', async (t) => {
+    const usage = usageOf(await sidecar.post(CHAT, chatBody('chat', 'reused')));
+    t.equal(usage.prompt_tokens_details?.cached_tokens, REUSED_TOKENS);
+    agrees(t, lastClose(sidecar), usage, chatPrice(usage, REUSED_TOKENS));
+  });
+
+  await t.test('three questions: the input three times', async (t) => {
+    const question = (id: string): object => ({ id, type: 'yes_no', question: 'Is it wet?' });
+    const ask = async (...ids: string[]): Promise<Usage> =>
+      usageOf(await sidecar.post('/v1/decisions', decisionBody('decide', { questions: ids.map(question) })));
+    const one = await ask('a');
+    const three = await ask('a', 'b', 'c');
+    t.equal(three.prompt_tokens, 3 * one.prompt_tokens);
+    agrees(t, lastClose(sidecar), three, three.prompt_tokens * DECISION);
+  });
+
+  await t.test('the same in the other shape', async (t) => {
+    const { body } = await sidecar.post('/v1/systemone', systemOneBody('decide'));
+    const { usage } = JSON.parse(body) as { usage: { input_tokens: number; output_tokens: number } };
+    const same = { prompt_tokens: usage.input_tokens, completion_tokens: usage.output_tokens };
+    agrees(t, lastClose(sidecar), same, usage.input_tokens * DECISION);
+  });
+
+  await t.test('cancelled in mid-stream: the prompt and the token sent', async (t) => {
+    const { prompt_tokens: prompt } = usageOf(await sidecar.post(CHAT, chatBody('chat', 'echo')));
+    const stream = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }), { 'x-request-id': 'leaver' });
+    await stream.until('begun');
+    t.equal(await sidecar.metric('ra_sidecar_credit_reservations'), 1);
+    stream.close();
+    await sidecar.seen('request', ({ requestId }) => requestId === 'leaver');
+    t.match(lastClose(sidecar), {
+      requestId: 'leaver',
+      outcome: 'cancelled',
+      promptTokens: prompt,
+      completionTokens: 1,
+      price: { picodollars: String(prompt * INPUT + OUTPUT) },
+    });
+  });
+
+  await t.test('refused or failed before a token: nothing', async (t) => {
+    const before = sidecar.spool.records.length;
+    const refused = await sidecar.post(CHAT, chatBody('chat', 'echo', { max_tokens: 9999 }));
+    t.equal(errorOf(refused).code, 'bad_request');
+    t.equal(sidecar.spool.records.length, before);
+    const failed = await sidecar.post(CHAT, chatBody('chat', 'fail'));
+    t.equal(errorOf(failed).code, 'bad_gateway');
+    t.match(lastClose(sidecar), { outcome: 'failed', price: { picodollars: '0' } });
+  });
+
+  t.equal(await sidecar.metric('ra_sidecar_credit_reservations'), 0, 'nothing stays held');
+});
+
+t.test('credit runs out to the last picodollar, and a reservation is given back in full', async (t) => {
+  // Counted with an account that a gateway vouches for, which needs no credit.
+  const measure = await start(t, '0', { identity: vouching() });
+  const vouched = { Authorization: 'Bearer vouched' };
+  const body = chatBody('chat', 'echo', { max_tokens: 100 });
+  const usage = usageOf(await measure.post(CHAT, body, vouched));
+  t.match(lastClose(measure), { price: { picodollars: String(chatPrice(usage)) } });
+  t.notOk(lastClose(measure).prepaid);
+  t.equal(errorOf(await measure.post(CHAT, body)).code, 'insufficient_credit');
+
+  const worst = usage.prompt_tokens * INPUT + 100 * OUTPUT;
+  const cost = chatPrice(usage);
+  const enough = worst + 2 * cost;
+  const sidecar = await start(t, formatUsd(BigInt(enough)));
+  for (let i = 0; i < 3; i += 1) t.equal((await sidecar.post(CHAT, body)).status, 200);
+  const refused = await sidecar.post(CHAT, body);
+  t.equal(refused.status, 402);
+  t.match(errorOf(refused), { code: 'insufficient_credit', type: 'quota', param: null });
+  t.equal(await sidecar.metric('ra_sidecar_credit_refusals_total{reason="insufficient"}'), 1);
+  t.equal(sidecar.spool.records.length, 6, 'three requests, opened and closed');
+});
+
+t.test('credit is looked at after all else', async (t) => {
+  const sidecar = await start(t, '0', {
+    models: [
+      { id: 'chat', kind: 'chat', seats: 1 },
+      { id: 'decide', kind: 'decision', seats: 1 },
+    ],
+    config: { queue: { waitingPerSeat: 0 } },
+    identity: vouching(),
+  });
+  const code = async (body: object): Promise<string | null> => errorOf(await sidecar.post(CHAT, body)).code;
+  const broken = {
+    role: 'assistant',
+    tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{' } }],
+  };
+  const hello = { role: 'user', content: 'Hello.' };
+  t.equal(await code(chatBody('chat', 'echo')), 'insufficient_credit');
+  t.equal(await code(chatBody('chat', 'echo', { max_tokens: 9999 })), 'bad_request', 'token bound of the reply');
+  t.equal(
+    await code(chatBody('chat', 'echo', { messages: [{ role: 'user', content: 'word '.repeat(3000) }] })),
+    'bad_request',
+    'token bound of the prompt',
+  );
+  t.equal(await code(chatBody('chat', 'echo', { messages: [hello, broken] })), 'unprocessable', 'template');
+  const long = { input: 'word '.repeat(3000) };
+  for (const [path, body, other] of [
+    ['/v1/decisions', decisionBody, long],
+    ['/v1/systemone', systemOneBody, { state: long.input }],
+  ] as const) {
+    t.equal(errorOf(await sidecar.post(path, body('decide'))).code, 'insufficient_credit', path);
+    t.equal(errorOf(await sidecar.post(path, body('decide', other))).code, 'bad_request', path);
+  }
+  const running = await sidecar.begin(CHAT, chatBody('chat', 'hold'), { Authorization: 'Bearer vouched' });
+  await sidecar.until('ra_sidecar_seats_busy{model="chat"}', 1);
+  t.equal(await code(chatBody('chat', 'echo')), 'capacity_exceeded', 'place');
+  running.close();
+  await sidecar.until('ra_sidecar_seats_busy{model="chat"}', 0);
+  t.equal(await code(chatBody('chat', 'echo')), 'insufficient_credit');
+  const { spool } = sidecar;
+  t.ok(
+    spool.records.every(({ prepaid }) => prepaid === undefined),
+    'nothing of theirs was recorded',
+  );
+});
+
+function vouching(): FakeIdentity {
+  const identity = new FakeIdentity();
+  identity.answers.set('Bearer vouched', { ...ACME, vouched: true });
+  return identity;
+}

@@ -1,0 +1,46 @@
+import { readFile } from 'node:fs/promises';
+import t from 'tap';
+import { readHead, type Head } from '../../../engine/load/gguf-head.js';
+import { testModel } from '../../support/models.js';
+
+const model = await readFile(await testModel());
+
+function head(bytes: Buffer): Head {
+  return readHead({ size: bytes.length, read: (offset, length) => bytes.subarray(offset, offset + length) });
+}
+
+t.test('a sound file: what it is and how much it holds', (t) => {
+  t.same(head(model), { kind: 'head', architecture: 'llama', tensors: 21 });
+  t.end();
+});
+
+t.test('every place to cut it at is seen, up to the start of its last tensor', (t) => {
+  const from = head(model);
+  t.equal(from.kind, 'head');
+  // Every byte of the first kilobyte, then a prime step through the rest; the last tensor is the vocabulary's output matrix.
+  for (let length = 0; length < model.length - 210_000; length += length < 1024 ? 1 : 997) {
+    if (head(model.subarray(0, length)).kind !== 'bad') t.fail(`cut at ${length}`);
+  }
+  t.end();
+});
+
+t.test('no flip of a byte makes the walk long, or makes it throw', (t) => {
+  let reads = 0;
+  const end = 60_000;
+  for (let at = 0; at < end; at += at < 2048 ? 1 : 211) {
+    for (const value of [0x00, 0x7f, 0xff]) {
+      const bytes = Buffer.from(model);
+      bytes[at] = value;
+      readHead({
+        size: bytes.length,
+        read: (offset, length) => {
+          if (offset < 0 || offset + length > bytes.length) t.fail(`read past the end after byte ${at}`);
+          reads += 1;
+          return bytes.subarray(offset, offset + length);
+        },
+      });
+    }
+  }
+  t.ok(reads < 20_000, `${reads} reads`);
+  t.end();
+});

@@ -1,0 +1,31 @@
+import { LlamaLogLevel } from 'node-llama-cpp';
+import t from 'tap';
+import { LlamaLog } from '../../../engine/load/llama-log.js';
+
+t.test('the first error, without who says it and that loading failed', async (t) => {
+  const log = new LlamaLog();
+  t.equal(await log.firstError(), undefined);
+  log.logger(LlamaLogLevel.warn, 'only a warning');
+  log.logger(LlamaLogLevel.error, "llama_model_load: error loading model: missing tensor 'a'\n");
+  log.logger(LlamaLogLevel.error, 'llama_model_load_from_file_impl: failed to load model\n');
+  t.equal(await log.firstError(), "missing tensor 'a'");
+});
+
+t.test('one line, and a short one', async (t) => {
+  const log = new LlamaLog();
+  log.logger(LlamaLogLevel.error, `check: wrong   shape;\n\texpected ${'9'.repeat(1000)}`);
+  const line = await log.firstError();
+  t.match(line, /^wrong shape; expected 9+$/);
+  t.equal(line?.length, 120);
+});
+
+t.test('a line that comes after the failure counts, one after close does not', async (t) => {
+  const log = new LlamaLog();
+  const waiting = log.firstError();
+  setImmediate(() => log.logger(LlamaLogLevel.error, 'late'));
+  t.equal(await waiting, 'late');
+  const closed = new LlamaLog();
+  closed.close();
+  closed.logger(LlamaLogLevel.error, 'a prompt');
+  t.equal(await closed.firstError(), undefined);
+});

@@ -1,0 +1,55 @@
+import t from 'tap';
+import { choose, COPY_TOKENS, type Slot } from '../../../engine/loop/choice.js';
+import { Held } from '../../../engine/loop/held.js';
+import { Plan } from '../../../engine/loop/plan.js';
+
+const PROMPT = Uint32Array.from({ length: 1000 }, (_, i) => i + 1);
+const plan = new Plan([PROMPT], 256);
+
+/** `shares` leading tokens of the prompt, and one of another; null: empty. */
+function slot(shares: number | null, live = false, usedAt = 0): Slot {
+  const held = new Held();
+  if (shares !== null) {
+    held.append(PROMPT.subarray(0, shares), false);
+    held.append(Uint32Array.of(0), false);
+  }
+  return { held, live, usedAt };
+}
+
+const [LIVE, FREE] = [true, false];
+const any = { reuse: () => 'any' as const, copyable: false };
+const copying = { ...any, copyable: true };
+
+t.test('the longest prefix wins, and is kept in place where it is free', async (t) => {
+  t.same(choose([slot(null), slot(300), slot(500)], plan, any), { sequence: 2, keep: 500 });
+  t.same(choose([slot(null), slot(300), slot(500)], plan, copying), { sequence: 2, keep: 500 });
+});
+
+t.test('nothing shared: an empty one, the longest unused, the lowest', async (t) => {
+  t.match(choose([slot(0), slot(null), slot(null)], plan, any), { sequence: 1 });
+  t.match(choose([slot(0, FREE, 3), slot(0, FREE, 1), slot(0, FREE, 2)], plan, any), { sequence: 1 });
+  t.match(choose([slot(0), slot(0)], plan, any), { sequence: 0 });
+  t.equal(choose([slot(0, LIVE), slot(0, LIVE)], plan, any), undefined);
+});
+
+t.test('live ids stay neighbours unless the prefix is worth the gap', async (t) => {
+  const beside = (shares: number): Slot[] => [slot(0, LIVE), slot(null), slot(null), slot(shares)];
+  t.match(choose(beside(100), plan, any), { sequence: 1, keep: 0 });
+  t.match(choose(beside(600), plan, any), { sequence: 3, keep: 600 });
+  t.match(choose([slot(0, LIVE), slot(0), slot(0, LIVE), slot(null)], plan, any), { sequence: 1 }, 'a gap is closed');
+});
+
+t.test('a prefix that another sequence holds is copied where that saves more than it costs', async (t) => {
+  const used = (shares: number): Slot[] => [slot(shares, LIVE), slot(null), slot(30)];
+  t.same(choose(used(500), plan, copying), { sequence: 1, source: 0, keep: 500 });
+  t.same(choose(used(500), plan, any), { sequence: 1, keep: 0 });
+  t.same(choose(used(COPY_TOKENS), plan, copying), { sequence: 1, keep: 0 });
+  t.same(choose(used(COPY_TOKENS + 1), plan, copying), { sequence: 1, source: 0, keep: COPY_TOKENS + 1 });
+  const apart = [slot(0, LIVE), slot(null), slot(null), slot(900)];
+  t.same(choose(apart, plan, copying), { sequence: 1, source: 3, keep: 900 }, 'rather than open a gap');
+});
+
+t.test('each sequence gives only what its rule allows', async (t) => {
+  const rules = { reuse: (id: number) => (id === 0 ? ('any' as const) : ('none' as const)), copyable: true };
+  t.same(choose([slot(200, LIVE), slot(null), slot(900)], plan, rules), { sequence: 1, source: 0, keep: 200 });
+});

@@ -1,0 +1,65 @@
+import t from 'tap';
+import { Held } from '../../../engine/loop/held.js';
+import { Plan } from '../../../engine/loop/plan.js';
+
+const tokens = (length: number, from = 0): Uint32Array => Uint32Array.from({ length }, (_, i) => from + i);
+const plan = (...segments: Uint32Array[]): Plan => new Plan(segments, 8);
+
+/** Two whole chunks by themselves, four tokens with others, and two that were generated. */
+function held(): Held {
+  const made = new Held();
+  made.append(tokens(8), true);
+  made.append(tokens(8, 8), true);
+  made.append(tokens(4, 16), false);
+  made.append(Uint32Array.of(90), false);
+  made.append(Uint32Array.of(91), false);
+  return made;
+}
+
+t.test('all that is shared, but never the whole prompt', async (t) => {
+  t.equal(held().reusable(plan(tokens(30)), 'any'), 20);
+  t.equal(held().reusable(plan(Uint32Array.of(...tokens(20), 90, 5)), 'any'), 21);
+  t.equal(held().reusable(plan(tokens(20)), 'any'), 19);
+  t.equal(held().reusable(plan(tokens(5, 1)), 'any'), 0);
+  t.equal(held().reusable(plan(tokens(30)), 'none'), 0);
+});
+
+t.test('of the same split only chunks made alone, and whose ends are the plan’s', async (t) => {
+  t.equal(held().reusable(plan(tokens(30)), 'same-split'), 16);
+  t.equal(held().reusable(plan(tokens(17)), 'same-split'), 16);
+  t.equal(held().reusable(plan(tokens(16)), 'same-split'), 8, 'its last token is wanted');
+  t.equal(held().reusable(plan(tokens(12), tokens(10, 12)), 'same-split'), 8, 'the plan ends a chunk at 12');
+  t.equal(held().reusable(new Plan([tokens(30)], 4), 'same-split'), 0);
+
+  const split = new Held();
+  split.append(tokens(8), true);
+  split.append(tokens(4, 8), true);
+  t.equal(split.reusable(plan(tokens(12), tokens(10, 12)), 'same-split'), 12, 'an input with another tail');
+  t.equal(split.reusable(plan(tokens(30)), 'same-split'), 8);
+});
+
+t.test('what comes after a shared decode is of no split, and neither is what was cut into', async (t) => {
+  const mixed = new Held();
+  mixed.append(tokens(4), false);
+  mixed.append(tokens(4, 4), true);
+  mixed.append(tokens(8, 8), true);
+  t.equal(mixed.reusable(plan(tokens(30)), 'same-split'), 0);
+
+  const cut = held();
+  cut.cut(12);
+  t.same([cut.length, cut.reusable(plan(tokens(30)), 'same-split')], [12, 8]);
+  cut.append(tokens(4, 12), true);
+  t.equal(cut.reusable(plan(tokens(30)), 'same-split'), 8, 'the rest of a chunk is no chunk');
+  t.equal(cut.reusable(plan(tokens(30)), 'any'), 16);
+});
+
+t.test('a copy is the same and goes its own way', async (t) => {
+  const [source, target] = [held(), new Held()];
+  target.append(tokens(50, 100), true);
+  target.become(source);
+  t.same([...target.tokens], [...source.tokens]);
+  target.cut(8);
+  t.equal(source.length, 22);
+  t.equal(source.reusable(plan(tokens(30)), 'same-split'), 16);
+  t.equal(target.reusable(plan(tokens(30)), 'same-split'), 8);
+});

@@ -1,0 +1,99 @@
+import t from 'tap';
+import { SHORT_TOKENS } from '../../../engine/loop/round.js';
+import { Bench, job } from '../../support/step-bench.js';
+
+const CHUNK = 64;
+const EACH = 1;
+const DECODE = 20;
+
+/** A decode of prompts takes 1 ms a token, one of next tokens 20 ms. */
+function timed(seats: number, prefillShare = 100): Bench {
+  let time = 0;
+  const bench = new Bench(seats, undefined, {
+    contextPerSeat: 1000,
+    prefillTokensPerStep: CHUNK,
+    prefillShare,
+    prefixReuse: 'off',
+    now: () => time,
+  });
+  bench.decoder.onStep = () => {
+    const parts = bench.decoder.steps.at(-1) ?? [];
+    const prompt = parts.reduce((sum, { tokens }) => sum + (tokens.includes(1) ? tokens.length : 0), 0);
+    time += prompt > 0 ? prompt * EACH : DECODE;
+  };
+  return bench;
+}
+
+/** Prompt tokens in each step that has any, by sequence. */
+function prompts(bench: Bench, sequence: number): number[] {
+  return bench.decoder.steps.flatMap((parts) =>
+    parts.filter((part) => part.sequence === sequence && part.tokens.includes(1)).map(({ tokens }) => tokens.length),
+  );
+}
+
+t.test('alone, a prompt enters in whole chunks', async (t) => {
+  const bench = timed(1);
+  bench.loop.generate(1, job(3 * CHUNK + 5));
+  await bench.ends(1);
+  t.same(prompts(bench, 0), [CHUNK, CHUNK, CHUNK, 5]);
+});
+
+t.test('beside a reply it gets what the share leaves, and the reply its token between any two chunks', async (t) => {
+  for (const [share, tokens] of [
+    [100, 20],
+    [200, 40],
+    [50, 10],
+    [10, 8],
+  ] as const) {
+    const bench = timed(2, share);
+    const before = bench.decoder.onStep;
+    bench.decoder.onStep = (step) => {
+      void before(step);
+      if (step === 8) bench.loop.generate(2, job(5 * CHUNK, { maxTokens: 1 }));
+    };
+    bench.loop.generate(1, job(CHUNK, { maxTokens: 200 }));
+    await bench.ends(2);
+    const chunks = prompts(bench, 1);
+    // Also what is left of a chunk when the next one begins.
+    t.ok(
+      chunks.slice(0, -1).every((count) => count <= tokens),
+      `${share} %: ${chunks.join()}`,
+    );
+    t.ok((chunks.at(-1) ?? Infinity) <= SHORT_TOKENS, 'an end that is short joins at once');
+    t.equal(chunks[0], tokens);
+    t.equal(
+      chunks.reduce((sum, count) => sum + count, 0),
+      5 * CHUNK,
+    );
+    const order = bench.decoder.steps.map((parts) => (parts.some((part) => part.sequence === 0) ? 'r' : 'p')).join('');
+    t.notMatch(order, /pp/);
+  }
+});
+
+t.test('short prompts go before long ones, and a long one is not forgotten', async (t) => {
+  const bench = timed(3);
+  bench.decoder.onStep = (step) => {
+    // A short prompt at every step that would take all there is.
+    if (step < 120) bench.loop.generate(1000 + step, job(CHUNK - 1, { maxTokens: 1 }));
+  };
+  bench.loop.generate(1, job(CHUNK * 6, { maxTokens: 1 }));
+  bench.loop.generate(2, job(1, { maxTokens: 500 }));
+  await bench.ends(1);
+  const shortDone = bench.outputs.filter(({ id, kind }) => id > 1000 && kind === 'done').length;
+  t.ok(shortDone > 40, `${shortDone} short ones went before`);
+  t.ok(bench.decoder.steps.length < 120, 'and the long one was through before they ended');
+});
+
+t.test('the ends of several prompts join one decode, as far as one holds them', async (t) => {
+  const bench = timed(4);
+  for (const id of [1, 2, 3]) bench.loop.generate(id, job(CHUNK / 2, { maxTokens: 2 }));
+  await Promise.all([1, 2, 3].map((id) => bench.ends(id)));
+  t.same(
+    bench.decoder.steps[0]?.map(({ tokens }) => tokens.length),
+    [CHUNK / 2, CHUNK / 2],
+  );
+  t.same(
+    prompts(bench, 2).reduce((sum, count) => sum + count, 0),
+    CHUNK / 2,
+  );
+});

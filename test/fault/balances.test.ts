@@ -1,0 +1,145 @@
+/** Prepaid credit over the lives of a real sidecar: killed in mid-stream, started again, stopped, started again. */
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import type { UsageRecord } from '../../sidecar/ledger.js';
+import { formatUsd } from '../../sidecar/money.js';
+import { readSnapshot } from '../../sidecar/usage/balance-file.js';
+import { readFrom, START } from '../../sidecar/usage/segments.js';
+import { OpenStream, SHORT } from '../support/open-stream.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+
+/** The development key's. */
+const ACCOUNT = 'development';
+/** Picodollars a token. */
+const [INPUT, OUTPUT] = [150_000n, 600_000n];
+
+/** One folder of data and the files that its sidecars read. */
+class House {
+  readonly #dir: string;
+
+  private constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  static async make(t: Test): Promise<House> {
+    const dir = await mkdtemp(join(tmpdir(), 'ra-balances-'));
+    t.teardown(() => rm(dir, { recursive: true, force: true }));
+    const house = new House(dir);
+    const chat = { [CHAT]: { input: '0.15', cachedInput: '0.15', output: '0.6' } };
+    const prices = [{ version: 'v', effective: '2026-01-01T00:00:00Z', decisions: '0.042', chat }];
+    await writeFile(house.path('prices.json'), JSON.stringify({ version: 1, prices }));
+    return house;
+  }
+
+  path(name: string): string {
+    return join(this.#dir, name);
+  }
+
+  /** A sidecar whose one account was granted so much in all. */
+  async start(t: Test, granted: bigint): Promise<Sidecar> {
+    const accounts = { [ACCOUNT]: [{ id: 'g', usd: formatUsd(granted) }] };
+    await writeFile(this.path('credit.json'), JSON.stringify({ version: 1, accounts }));
+    const config = {
+      listen: { port: 0 },
+      operators: { port: 0 },
+      dataDir: this.path('data'),
+      pricing: { file: this.path('prices.json') },
+      credit: { file: this.path('credit.json'), snapshotMs: 100, pollMs: 100 },
+      ...(await chatOnly(2, 4096)),
+    };
+    await writeFile(this.path('config.json'), JSON.stringify(config));
+    return Sidecar.startWith(t, { RA_CONFIG: this.path('config.json') });
+  }
+
+  /** Every record in the spool. */
+  async records(): Promise<UsageRecord[]> {
+    const records: UsageRecord[] = [];
+    for await (const read of readFrom(this.path('data/usage'), START)) {
+      if (read.kind === 'record') records.push(read.record);
+    }
+    return records;
+  }
+
+  /** What all closing lines come to. */
+  async billed(): Promise<bigint> {
+    const closes = (await this.records()).filter(({ kind }) => kind === 'close');
+    return closes.reduce((sum, { price }) => sum + BigInt(price?.picodollars ?? 0), 0n);
+  }
+
+  /** The snapshot's sum. */
+  async settled(): Promise<bigint | undefined> {
+    const snapshot = await readSnapshot(this.path('data/usage/balances.json'));
+    return typeof snapshot === 'string' ? undefined : snapshot.settled.get(ACCOUNT);
+  }
+}
+
+async function stop(sidecar: Sidecar): Promise<void> {
+  sidecar.child.kill('SIGTERM');
+  await sidecar.exited();
+}
+
+t.test(
+  'a killed sidecar bills its streams to the last progress, and balances are the sum of the records',
+  async (t) => {
+    const house = await House.make(t);
+    const granted = 10n ** 12n;
+
+    const killed = await house.start(t, granted);
+    const served = await killed.chat(SHORT);
+    t.equal(served.status, 200);
+    const { usage } = (await served.json()) as { usage: { prompt_tokens: number; completion_tokens: number } };
+    const first = BigInt(usage.prompt_tokens) * INPUT + BigInt(usage.completion_tokens) * OUTPUT;
+    const stream = await OpenStream.begin(killed);
+    while ((await killed.metric('ra_sidecar_usage_records_total', { kind: 'progress' })) === 0);
+    // A line that was counted is durable a moment later.
+    await killed.reaches('ra_sidecar_spool_unsynced_records', 0);
+    killed.child.kill('SIGKILL');
+    await killed.exited();
+    await t.rejects(stream.response, 'the stream was cut');
+    t.equal(await house.billed(), first, 'the stream has no end yet');
+
+    const second = await house.start(t, granted);
+    t.equal((await second.chat(SHORT)).status, 200);
+    await stop(second);
+    const records = await house.records();
+    const progress = records.findLast(({ kind }) => kind === 'progress');
+    const estimated = records.filter((record) => record.estimated);
+    t.equal(estimated.length, 1);
+    t.match(estimated[0], { kind: 'close', id: progress?.id, price: progress?.price, account: ACCOUNT, prepaid: true });
+    t.ok(BigInt(progress?.price?.picodollars ?? 0) >= 256n * OUTPUT, 'it is no small change');
+    const spent = await house.billed();
+    t.equal(spent, first + first + BigInt(progress?.price?.picodollars ?? 0));
+    t.equal(await house.settled(), spent, 'the snapshot of a drain has it all');
+
+    // What was spent in lives past is spent: what a short reply costs at worst is not left, to the last picodollar.
+    const third = await house.start(t, spent + first - 1n);
+    const refused = await third.chat(SHORT);
+    t.equal(refused.status, 402);
+    await refused.text();
+    const topped = { [ACCOUNT]: [{ id: 'g', usd: formatUsd(spent + first) }] };
+    await writeFile(house.path('credit.json'), JSON.stringify({ version: 1, accounts: topped }));
+    await third.logged('credit file read again');
+    t.equal((await third.chat(SHORT)).status, 200, 'a top-up counts without a restart');
+    await stop(third);
+    t.equal(await house.settled(), spent + first);
+
+    // A snapshot that was lost is made again from the whole spool.
+    await writeFile(house.path('data/usage/balances.json'), 'damaged');
+    const fourth = await house.start(t, spent + first);
+    t.equal((await fourth.chat(SHORT)).status, 402);
+    await stop(fourth);
+    t.equal(await house.settled(), spent + first);
+    t.match(JSON.parse(await readFile(house.path('data/usage/balances.json'), 'utf8')), { version: 1 });
+  },
+);
+
+t.test('a sidecar that cannot know its balances says so and does not start', async (t) => {
+  const house = await House.make(t);
+  const sidecar = await house.start(t, 10n ** 12n);
+  t.equal((await sidecar.chat(SHORT)).status, 200);
+  await stop(sidecar);
+  await rm(house.path('data/usage/00000000000000000001.seg'));
+  await t.rejects(house.start(t, 10n ** 12n), { message: /credit: .*balances\.json counts more than the spool holds/ });
+});

@@ -1,0 +1,59 @@
+/** Whose turn it is, on a real engine: a seat that holds much of a prompt goes to that prompt first. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { makeKey } from '../support/keys.js';
+import { embeddedTestModel } from '../support/models.js';
+import { CHAT, Sidecar } from '../support/sidecar.js';
+
+const ACCOUNTS = ['occupant', 'stranger', 'sharer'] as const;
+type Account = (typeof ACCOUNTS)[number];
+
+/** Some 400 tokens that two of the three begin with. */
+const SHARED = 'Be brief and kind, and say what you know of the sea. '.repeat(30);
+const OTHER = 'Tell us nothing at all but what the mountains say. '.repeat(30);
+
+const folder = await mkdtemp(join(tmpdir(), 'ra-affinity-'));
+t.teardown(() => rm(folder, { recursive: true, force: true }));
+const keys = new Map(ACCOUNTS.map((account) => [account, makeKey({ id: account, account })]));
+const keyFile = join(folder, 'keys.json');
+await writeFile(keyFile, JSON.stringify({ version: 1, keys: [...keys.values()].map(({ stored }) => stored) }));
+
+/** Accounts in the order in which they were served; the stranger had come before the sharer. */
+async function served(prefixReuse: 'any' | 'off'): Promise<string[]> {
+  const file = await embeddedTestModel();
+  const model = { id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 2048, prefixReuse };
+  const sidecar = await Sidecar.start(t, { config: { models: [model], keys: { file: keyFile } } });
+  const ask = async (account: Account, system: string, tokens: number): Promise<void> => {
+    const body = {
+      model: CHAT,
+      messages: [
+        { role: 'system', content: system },
+        { role: 'user', content: `I am the ${account}` },
+      ],
+      max_tokens: tokens,
+      temperature: 0,
+    };
+    const response = await sidecar.post('/chat/completions', body, { key: keys.get(account)?.key ?? null });
+    t.equal(response.status, 200);
+    await response.arrayBuffer();
+  };
+  const occupied = ask('occupant', SHARED, 600);
+  await sidecar.reaches('ra_sidecar_seats_busy', 1);
+  const stranger = ask('stranger', OTHER, 4);
+  await sidecar.reaches('ra_sidecar_waiting_requests', 1);
+  const sharer = ask('sharer', SHARED, 4);
+  await sidecar.reaches('ra_sidecar_waiting_requests', 2);
+  await Promise.all([occupied, stranger, sharer]);
+  await sidecar.logged('request', ACCOUNTS.length);
+  return sidecar.lines.filter(({ event }) => event === 'request').map((line) => String(line['account']));
+}
+
+t.test('who shares the prompt that the seat holds goes before who came first', async (t) => {
+  t.same(await served('any'), ['occupant', 'sharer', 'stranger']);
+});
+
+t.test('without reuse there is nothing to share: first come', async (t) => {
+  t.same(await served('off'), ['occupant', 'stranger', 'sharer']);
+});

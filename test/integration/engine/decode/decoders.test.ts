@@ -1,0 +1,224 @@
+import { getLlama, LlamaLogLevel, type LlamaContext } from 'node-llama-cpp';
+import t from 'tap';
+import { BatchDecoder } from '../../../../engine/decode/batch-decoder.js';
+import type { Decoder, Part, PartResult, Sampling } from '../../../../engine/decode/decoder.js';
+import { IteratorDecoder, sequenceOrder } from '../../../../engine/decode/iterator-decoder.js';
+import { testModel } from '../../../support/models.js';
+
+const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 64 };
+const THREADS = 1;
+
+const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: THREADS });
+const model = await llama.loadModel({ modelPath: await testModel() });
+t.teardown(() => llama.dispose());
+
+type Make = (context: LlamaContext) => Promise<Decoder>;
+
+const DECODERS: Readonly<Record<string, Make>> = {
+  iterators: async (context) => new IteratorDecoder(context, true),
+  batches: async (context) => {
+    const made = await BatchDecoder.over(context, THREADS);
+    if (!made) throw new Error('the layer below is not the one that batch-decoder.ts knows');
+    return made;
+  },
+};
+
+/** Runs a script on a fresh context of each decoder and returns what each made of it. */
+async function both<T>(script: (decoder: Decoder) => Promise<T>): Promise<Record<string, T>> {
+  const results: Record<string, T> = {};
+  for (const [name, make] of Object.entries(DECODERS)) {
+    const context = await model.createContext({
+      sequences: 4,
+      contextSize: 256,
+      batchSize: 128,
+      threads: THREADS,
+      batching: { itemPrioritizationStrategy: sequenceOrder },
+    });
+    results[name] = await script(await make(context));
+    await context.dispose();
+  }
+  return results;
+}
+
+const prompt = (length: number, salt = 0): Uint32Array =>
+  Uint32Array.from({ length }, (_, i) => 60 + ((i * 7 + salt) % 90));
+
+function tokenOf(result: PartResult | undefined): number {
+  if (result?.kind !== 'token') throw new Error(`no token but ${result?.kind ?? 'nothing'}`);
+  return result.token;
+}
+
+/** One reply on one sequence: the prompt in two chunks, then `count` tokens. */
+async function reply(
+  decoder: Decoder,
+  sequence: number,
+  sampling: Sampling,
+  count: number,
+  salt = 0,
+): Promise<number[]> {
+  const tokens = prompt(20, salt);
+  const sampler = decoder.sampler(sampling);
+  await decoder.truncate(sequence, 0);
+  await decoder.step([{ kind: 'prefill', sequence, tokens: tokens.subarray(0, 12) }]);
+  const made: number[] = [];
+  let next = tokens.subarray(12);
+  while (made.length < count) {
+    const [result] = await decoder.step([{ kind: 'sample', sequence, tokens: next, sampler }]);
+    made.push(tokenOf(result));
+    next = Uint32Array.of(tokenOf(result));
+  }
+  sampler.dispose();
+  return made;
+}
+
+t.test('both decoders make the same reply, greedy and by seed, penalized or not', async (t) => {
+  for (const sampling of [
+    GREEDY,
+    { ...GREEDY, temperature: 1 },
+    { ...GREEDY, temperature: 1, topP: 0.6, seed: 99 },
+    { ...GREEDY, frequencyPenalty: 1.5, presencePenalty: 0.5 },
+    { ...GREEDY, frequencyPenalty: -2 },
+  ]) {
+    const { iterators, batches } = await both((decoder) => reply(decoder, 1, sampling, 30));
+    t.same(batches, iterators, JSON.stringify(sampling));
+  }
+});
+
+t.test('a reply leaves nothing of its random numbers or penalties to the next', async (t) => {
+  const seeded: Sampling = { ...GREEDY, temperature: 1, seed: 7 };
+  for (const before of [seeded, { ...seeded, frequencyPenalty: 2 }, GREEDY]) {
+    const { batches } = await both(async (decoder) => {
+      const first = await reply(decoder, 0, seeded, 20);
+      await reply(decoder, 0, before, 20);
+      return { first, again: await reply(decoder, 0, seeded, 20) };
+    });
+    t.same(batches?.again, batches?.first, JSON.stringify(before));
+  }
+});
+
+t.test('penalties count over the completion alone', async (t) => {
+  const { batches: plain = [] } = await both((decoder) => reply(decoder, 0, GREEDY, 30));
+  const { batches: penalized = [] } = await both((decoder) =>
+    reply(decoder, 0, { ...GREEDY, frequencyPenalty: 2 }, 30),
+  );
+  t.equal(penalized[0], plain[0], 'nothing is penalized before there is a completion');
+  t.ok(new Set(penalized).size > new Set(plain).size, 'fewer repeats');
+});
+
+t.test('a sequence cut back and one used before leave nothing behind', async (t) => {
+  const { iterators, batches } = await both(async (decoder) => {
+    const first = await reply(decoder, 2, GREEDY, 10);
+    await reply(decoder, 2, GREEDY, 5, 3);
+    await decoder.truncate(2, 12);
+    const again = await reply(decoder, 2, GREEDY, 10);
+    return { first, again };
+  });
+  t.same(batches?.again, batches?.first);
+  t.same(iterators?.again, iterators?.first);
+});
+
+t.test('scores are the same, whole distributions, and repeat after a cut', async (t) => {
+  const { iterators, batches } = await both(async (decoder) => {
+    const input = prompt(40);
+    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: input }]);
+    const scores: number[][] = [];
+    for (let i = 0; i < 2; i++) {
+      const part: Part = { kind: 'score', sequence: 0, tokens: prompt(9, 5), labels: Uint32Array.of(70, 71, 72) };
+      const [result] = await decoder.step([part]);
+      if (result?.kind !== 'scores') throw new Error('no scores');
+      scores.push([...result.logprobs]);
+      await decoder.truncate(0, input.length);
+    }
+    const all = Uint32Array.from({ length: model.fileInfo.metadata.tokenizer.ggml.tokens.length }, (_, token) => token);
+    const [whole] = await decoder.step([{ kind: 'score', sequence: 0, tokens: prompt(9, 5), labels: all }]);
+    const mass = whole?.kind === 'scores' ? whole.logprobs.reduce((sum, logprob) => sum + Math.exp(logprob), 0) : NaN;
+    return { scores, mass };
+  });
+  t.same(batches, iterators);
+  t.same(batches?.scores[0], batches?.scores[1]);
+  t.ok(Math.abs((batches?.mass ?? 0) - 1) < 1e-4, 'the log-probabilities are of the whole vocabulary');
+});
+
+t.test('sequences step together and do not mix', async (t) => {
+  const alone = await both((decoder) => reply(decoder, 0, GREEDY, 1, 4));
+  const { iterators, batches } = await both(async (decoder) => {
+    const samplers = [0, 1, 2, 3].map(() => decoder.sampler(GREEDY));
+    const results = await decoder.step(
+      samplers.map((sampler, sequence) => ({ kind: 'sample', sequence, tokens: prompt(20, sequence + 4), sampler })),
+    );
+    return results.map(tokenOf);
+  });
+  t.same(batches, iterators);
+  t.equal(batches?.[0], alone['batches']?.[0]);
+});
+
+t.test('questions scored in one step are read each by itself', async (t) => {
+  // All of them, so that reading takes long enough for the four to meet.
+  const labels = Uint32Array.from(
+    { length: model.fileInfo.metadata.tokenizer.ggml.tokens.length },
+    (_, token) => token,
+  );
+  const score = (sequence: number): Part => ({ kind: 'score', sequence, tokens: prompt(9, sequence), labels });
+  const read = (result: PartResult | undefined): Float64Array => {
+    if (result?.kind !== 'scores') throw new Error('no scores');
+    return result.logprobs;
+  };
+  const { iterators, batches } = await both(async (decoder) => {
+    const alone: Float64Array[] = [];
+    for (const sequence of [0, 1, 2, 3]) {
+      alone.push(read((await decoder.step([score(sequence)]))[0]));
+      await decoder.truncate(sequence, 0);
+    }
+    let furthest = 0;
+    for (let round = 0; round < 10; round++) {
+      const together = (await decoder.step([0, 1, 2, 3].map(score))).map(read);
+      for (const [i, logprobs] of together.entries()) {
+        furthest = Math.max(furthest, ...logprobs.map((logprob, j) => Math.abs(logprob - (alone[i]?.[j] ?? NaN))));
+      }
+      for (const sequence of [0, 1, 2, 3]) await decoder.truncate(sequence, 0);
+    }
+    return furthest;
+  });
+  t.ok((iterators ?? 1) < 0.1 && (batches ?? 1) < 0.1, `off by ${iterators} and ${batches}`);
+});
+
+t.test('a copy holds what its source held, and each goes its own way', async (t) => {
+  const { batches } = await both(async (decoder) => {
+    if (!decoder.copyable) return undefined;
+    const fresh = await reply(decoder, 0, GREEDY, 10);
+    await decoder.truncate(0, 0);
+    const tokens = prompt(20);
+    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: tokens.subarray(0, 12) }]);
+    await decoder.copy(3, 0);
+    // Before the copy is made, at the next decode, its source goes on.
+    await decoder.truncate(0, 6);
+    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: prompt(30, 5) }]);
+    await decoder.truncate(1, 0);
+    await decoder.copy(1, 3);
+    const replies: number[][] = [];
+    for (const sequence of [3, 1]) {
+      const sampler = decoder.sampler(GREEDY);
+      const made: number[] = [];
+      let next = tokens.subarray(12);
+      while (made.length < 10) {
+        const [result] = await decoder.step([{ kind: 'sample', sequence, tokens: next, sampler }]);
+        made.push(tokenOf(result));
+        next = Uint32Array.of(tokenOf(result));
+      }
+      sampler.dispose();
+      replies.push(made);
+    }
+    await decoder.copy(2, 1);
+    await decoder.truncate(1, 0);
+    await decoder.copy(2, 1);
+    const [empty] = await decoder.step([
+      { kind: 'score', sequence: 2, tokens: prompt(5), labels: Uint32Array.of(70, 71) },
+    ]);
+    const [clean] = await decoder.step([
+      { kind: 'score', sequence: 1, tokens: prompt(5), labels: Uint32Array.of(70, 71) },
+    ]);
+    return { fresh, replies, empty, clean };
+  });
+  t.same(batches?.replies, [batches?.fresh, batches?.fresh]);
+  t.same(batches?.empty, batches?.clean, 'a copy of nothing is nothing');
+});

@@ -1,0 +1,81 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
+import { chatOnly, Sidecar } from '../support/sidecar.js';
+import { UsageSink } from '../support/usage-sink.js';
+
+const CANARY = 'a prompt that nobody may see';
+
+async function start(t: Test, dataDir: string, delivery: object): Promise<Sidecar> {
+  const config = { ...(await chatOnly(2)), dataDir, delivery };
+  return await Sidecar.start(t, { config });
+}
+
+function events(sink: UsageSink): UsageEvent[] {
+  return sink.requests.flatMap(({ body }) => JSON.parse(body) as UsageEvent[]);
+}
+
+async function folder(t: Test): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), 'ra-delivery-'));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+t.test('what a caller used arrives at the sink', async (t) => {
+  const sink = await UsageSink.start(t);
+  const sidecar = await start(t, await folder(t), { url: sink.url, maxAgeMs: 0, source: '/edge-7' });
+  const messages = [{ role: 'user', content: CANARY }];
+  const response = await sidecar.chat({ messages, max_tokens: 5 });
+  const { usage } = (await response.json()) as { usage: { prompt_tokens: number; completion_tokens: number } };
+  await sink.came(1);
+  const [event] = events(sink);
+  t.match(event, {
+    specversion: '1.0',
+    source: '/edge-7',
+    type: 'ai.runanywhere.usage.v1',
+    data: {
+      requestId: response.headers.get('x-request-id') ?? '',
+      kind: 'close',
+      route: 'chat',
+      promptTokens: usage.prompt_tokens,
+      completionTokens: usage.completion_tokens,
+      outcome: 'done',
+    },
+  });
+  t.equal(event?.subject, event?.data.account);
+  t.equal(event?.id, event?.data.id);
+  const sent = sink.requests.map(({ body }) => body).join();
+  t.notOk(sent.includes(CANARY) || sent.includes(sidecar.key));
+  await sidecar.reaches('ra_sidecar_usage_delivered_total', 1);
+});
+
+t.test('what waits at SIGTERM leaves before the process does', async (t) => {
+  const sink = await UsageSink.start(t);
+  const sidecar = await start(t, await folder(t), { url: sink.url, maxAgeMs: 60_000 });
+  const response = await sidecar.chat({ messages: [{ role: 'user', content: 'Hello' }], max_tokens: 2 });
+  await response.text();
+  t.equal(sink.requests.length, 0);
+  sidecar.child.kill('SIGTERM');
+  t.strictSame(await sidecar.exited(), { code: 0, signal: null });
+  t.equal(events(sink).length, 1);
+});
+
+t.test('a sidecar killed before it heard of the answer sends the same event again', async (t) => {
+  const sink = await UsageSink.start(t);
+  // The sink has it, and says so to nobody.
+  sink.answer = () => undefined;
+  const dataDir = await folder(t);
+  const first = await start(t, dataDir, { url: sink.url, maxAgeMs: 0 });
+  const response = await first.chat({ messages: [{ role: 'user', content: 'Hello' }], max_tokens: 2 });
+  await response.text();
+  await sink.came(1);
+  first.child.kill('SIGKILL');
+  await first.exited();
+  sink.answer = ({ response: answer }) => void answer.writeHead(204).end();
+  await start(t, dataDir, { url: sink.url, maxAgeMs: 0 });
+  await sink.came(2);
+  const [before, again] = events(sink);
+  t.strictSame(again, before);
+});

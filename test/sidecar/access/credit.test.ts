@@ -1,0 +1,125 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { CreditLedger, type Reservation } from '../../../sidecar/access/credit.js';
+
+function held(ledger: CreditLedger, account: string, amount: bigint): Reservation {
+  const reserved = ledger.reserve(account, amount);
+  if (reserved.kind !== 'reserved') throw new Error(reserved.kind);
+  return reserved.reservation;
+}
+
+t.test('a reservation is held in full, settled once, and its rest is free again', async (t) => {
+  let settled = 0;
+  const ledger = new CreditLedger(new Map([['acme', 100n]]), () => (settled += 1));
+  ledger.open(new Map([['acme', 10n]]));
+  const first = held(ledger, 'acme', 60n);
+  t.strictSame(ledger.balance('acme'), { granted: 100n, settled: 10n, reserved: 60n });
+  t.equal(ledger.outstanding, 1);
+  t.strictSame(ledger.reserve('acme', 31n), { kind: 'insufficient' }, 'only 30 are left');
+  const second = held(ledger, 'acme', 30n);
+  first.settle(5n);
+  first.settle(60n);
+  t.strictSame(ledger.balance('acme'), { granted: 100n, settled: 15n, reserved: 30n });
+  second.settle(0n);
+  t.strictSame(ledger.balance('acme'), { granted: 100n, settled: 15n, reserved: 0n });
+  t.equal(ledger.outstanding, 0);
+  t.equal(settled, 2);
+});
+
+t.test('before what was spent is known, nothing that costs is let through', async (t) => {
+  const ledger = new CreditLedger(new Map([['acme', 100n]]));
+  t.strictSame(ledger.reserve('acme', 1n), { kind: 'unavailable' });
+  const free = held(ledger, 'acme', 0n);
+  ledger.open(new Map([['acme', 99n]]));
+  t.strictSame(ledger.reserve('acme', 2n), { kind: 'insufficient' });
+  held(ledger, 'acme', 1n);
+  free.settle(0n);
+  t.throws(() => ledger.open(new Map([['acme', 99n]])), 'what was spent cannot be counted twice');
+});
+
+t.test('an account without a grant has nothing, and what is free needs nothing', async (t) => {
+  const ledger = new CreditLedger(new Map());
+  ledger.open(new Map());
+  t.strictSame(ledger.reserve('stranger', 1n), { kind: 'insufficient' });
+  held(ledger, 'stranger', 0n).settle(0n);
+  t.strictSame(ledger.reserve('toString', 1n), { kind: 'insufficient' });
+});
+
+t.test('grants change under way', async (t) => {
+  const ledger = new CreditLedger(new Map([['acme', 10n]]));
+  ledger.open(new Map());
+  const running = held(ledger, 'acme', 10n);
+  ledger.grant(new Map([['acme', 15n]]));
+  held(ledger, 'acme', 5n).settle(0n);
+  ledger.grant(new Map());
+  t.strictSame(ledger.reserve('acme', 1n), { kind: 'insufficient' });
+  // What is free goes on below 0 too.
+  held(ledger, 'acme', 0n).settle(0n);
+  running.settle(10n);
+  t.strictSame(ledger.balance('acme'), { granted: 0n, settled: 10n, reserved: 0n });
+});
+
+/** Requests of three accounts in any order: each reserves, and settles for no more than it reserved, maybe twice. */
+const STEPS = fc.array(
+  fc.oneof(
+    fc.record({
+      act: fc.constant('reserve' as const),
+      account: fc.nat({ max: 2 }),
+      amount: fc.bigInt({ min: 0n, max: 60n }),
+    }),
+    fc.record({ act: fc.constant('settle' as const), which: fc.nat(), percent: fc.bigInt({ min: 0n, max: 100n }) }),
+    fc.record({
+      act: fc.constant('grant' as const),
+      account: fc.nat({ max: 2 }),
+      amount: fc.bigInt({ min: 0n, max: 100n }),
+    }),
+  ),
+  { maxLength: 200 },
+);
+
+t.test('however requests overlap: nothing is overspent, nothing leaks', async () => {
+  fc.assert(
+    fc.property(STEPS, (steps) => {
+      const granted = new Map([0, 1, 2].map((account) => [String(account), 100n]));
+      const ledger = new CreditLedger(granted);
+      ledger.open(new Map());
+      const running: { readonly account: string; readonly amount: bigint; readonly reservation: Reservation }[] = [];
+      const ended: typeof running = [];
+      const spent = new Map<string, bigint>();
+      for (const step of steps) {
+        if (step.act === 'grant') {
+          // Top-ups only: what was granted may be spent already.
+          const account = String(step.account);
+          granted.set(account, (granted.get(account) ?? 0n) + step.amount);
+          ledger.grant(new Map(granted));
+        } else if (step.act === 'reserve') {
+          const account = String(step.account);
+          const before = ledger.balance(account);
+          const left = before.granted - before.settled - before.reserved;
+          const reserved = ledger.reserve(account, step.amount);
+          if ((reserved.kind === 'reserved') !== step.amount <= left) return false;
+          if (reserved.kind === 'reserved')
+            running.push({ account, amount: step.amount, reservation: reserved.reservation });
+        } else if (running.length > 0) {
+          const [one] = running.splice(step.which % running.length, 1);
+          if (!one) return false;
+          const actual = (one.amount * step.percent) / 100n;
+          one.reservation.settle(actual);
+          spent.set(one.account, (spent.get(one.account) ?? 0n) + actual);
+          ended.push(one);
+          // Whoever settles again changes nothing.
+          ended[step.which % ended.length]?.reservation.settle(60n);
+        }
+        for (const [account, amount] of granted) {
+          const balance = ledger.balance(account);
+          const held = running.filter((one) => one.account === account).reduce((sum, one) => sum + one.amount, 0n);
+          const right = balance.reserved === held && balance.settled === (spent.get(account) ?? 0n);
+          if (!right || balance.granted !== amount || amount - balance.settled - balance.reserved < 0n) return false;
+        }
+        if (ledger.outstanding !== running.length) return false;
+      }
+      return true;
+    }),
+    { numRuns: 300 },
+  );
+});

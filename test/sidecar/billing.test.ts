@@ -1,0 +1,99 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Registry } from 'prom-client';
+import t, { type Test } from 'tap';
+import { openBilling, type BillingOptions } from '../../sidecar/billing.js';
+import { loadConfig } from '../../sidecar/config.js';
+import { CreditMetrics } from '../../sidecar/telemetry/credit-metrics.js';
+import { writeSnapshot } from '../../sidecar/usage/balance-file.js';
+import { BUILT_IN_PRICES } from '../../sidecar/usage/price-list.js';
+import { FakeClock } from '../support/fake-clock.js';
+import { RecordingLog } from '../support/in-process.js';
+import { MemorySpool } from '../support/memory-spool.js';
+
+const NO_SUCH_FILE = '/nowhere/file.json';
+const GRANTED = 10n ** 12n;
+
+interface Desk extends BillingOptions {
+  readonly clock: FakeClock;
+  readonly log: RecordingLog;
+  readonly registry: Registry;
+}
+
+/** `granted`: acme has a dollar; otherwise no credit is checked. */
+async function desk(t: Test, { granted = true, environment = {} } = {}): Promise<Desk> {
+  const dir = await mkdtemp(join(tmpdir(), 'ra-billing-'));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const file = join(dir, 'credit.json');
+  await writeFile(file, JSON.stringify({ version: 1, accounts: { acme: [{ id: 'g', usd: '1' }] } }));
+  const loaded = loadConfig({ RA_DATA_DIR: dir, ...(granted && { RA_CREDIT_FILE: file }), ...environment });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  const registry = new Registry();
+  const metrics = new CreditMetrics(registry, '');
+  return { config: loaded.config, clock: new FakeClock(), log: new RecordingLog(), metrics, registry };
+}
+
+t.test('without files there are the built-in prices and no credit', async (t) => {
+  const options = await desk(t, { granted: false });
+  const billing = await openBilling(options);
+  t.equal(billing.pricing, BUILT_IN_PRICES);
+  t.equal(billing.credit, undefined);
+  t.equal(await billing.begin(new MemorySpool()), undefined);
+  t.equal(billing.keepFrom(), undefined, 'the spool is not needed');
+  await billing.close();
+  t.equal(options.clock.pending, 0);
+});
+
+t.test('a file that cannot be used stops the start, and nothing is left open', async (t) => {
+  for (const variable of ['RA_PRICING_FILE', 'RA_CREDIT_FILE']) {
+    const options = await desk(t, { environment: { [variable]: NO_SUCH_FILE } });
+    await t.rejects(openBilling(options), { message: /cannot be read: ENOENT \(file \/nowhere\/file\.json\)$/ });
+    t.equal(options.clock.pending, 0);
+  }
+});
+
+t.test('credit opens once what was spent is added up, and its segments are kept until then', async (t) => {
+  const options = await desk(t);
+  const billing = await openBilling(options);
+  const spool = new MemorySpool();
+  t.strictSame(billing.keepFrom(), { segment: 1, offset: 0 });
+  t.strictSame(billing.credit?.reserve('acme', 1n), { kind: 'unavailable' });
+  const begun = billing.begin(spool);
+  t.strictSame(billing.credit?.reserve('acme', 1n), { kind: 'unavailable' });
+  t.equal(await begun, undefined);
+  t.match(billing.credit?.reserve('acme', GRANTED), { kind: 'reserved' });
+  t.strictSame(billing.credit?.reserve('acme', 1n), { kind: 'insufficient' });
+  options.metrics.read();
+  t.match(await options.registry.metrics(), /^credit_reservations 1$/m);
+  await billing.close();
+  await billing.close();
+  t.equal(options.clock.pending, 0);
+});
+
+t.test('what cannot be known is said in one line, and nothing is let through', async (t) => {
+  const options = await desk(t);
+  const { dataDir } = options.config;
+  await writeSnapshot(join(dataDir, 'usage', 'balances.json'), {
+    position: { segment: 9, offset: 0 },
+    settled: new Map(),
+  });
+  const billing = await openBilling(options);
+  t.match(await billing.begin(new MemorySpool()), /^credit: .*balances\.json counts more than .*; see credit\.onLost/);
+  t.strictSame(billing.credit?.reserve('acme', 1n), { kind: 'unavailable' });
+  await billing.close();
+
+  const broken = await openBilling(await desk(t));
+  const spool = new MemorySpool();
+  spool.broken = true;
+  t.equal(await broken.begin(spool), 'credit: the spool cannot be read');
+  t.strictSame(broken.credit?.reserve('acme', 1n), { kind: 'unavailable' });
+  await broken.close();
+});
+
+t.test('where no spool is kept, spending is counted for as long as the process lives', async (t) => {
+  const billing = await openBilling(await desk(t));
+  t.equal(await billing.begin(undefined), undefined);
+  t.match(billing.credit?.reserve('acme', GRANTED), { kind: 'reserved' });
+  await billing.close();
+});

@@ -1,0 +1,179 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Writable } from 'node:stream';
+import { fileURLToPath } from 'node:url';
+import t, { type Test } from 'tap';
+import { usageExport } from '../../../sidecar/commands/usage-export.js';
+import type { UsageRecord } from '../../../sidecar/ledger.js';
+import { encode, encodeMark } from '../../../sidecar/usage/frame.js';
+import { segmentPath } from '../../../sidecar/usage/segments.js';
+import { deferred } from '../../support/http-server.js';
+import { usageRecord } from '../../support/usage-records.js';
+
+const CLI = fileURLToPath(new URL('../../../sidecar/cli.js', import.meta.url));
+
+/** A spool of one segment, in a folder of its own. */
+function spool(t: Test, ...records: readonly UsageRecord[]): string {
+  const dir = join(t.testdir(), 'usage');
+  mkdirSync(dir);
+  writeFileSync(
+    segmentPath(dir, 1),
+    Buffer.concat([encodeMark({ kind: 'head', after: null }), ...records.map(encode)]),
+  );
+  return dir;
+}
+
+interface Ran {
+  readonly code: number;
+  readonly out: string;
+  readonly complaints: string;
+}
+
+async function run(dir: string, ...args: readonly string[]): Promise<Ran> {
+  const chunks: string[] = [];
+  let complaints = '';
+  const out = new Writable({
+    write: (chunk: Buffer, _, done) => {
+      chunks.push(chunk.toString());
+      done();
+    },
+  });
+  const code = await usageExport(args, dir, { out, complain: (line) => (complaints += line) });
+  return { code, out: chunks.join(''), complaints };
+}
+
+function ids(out: string): string[] {
+  return out.split('\n').flatMap((line) => (line === '' ? [] : [(JSON.parse(line) as UsageRecord).id]));
+}
+
+const price = { version: '2026-10-03.4', picodollars: '18446744073709551615' };
+
+t.test('closes alone, whole, in the order of the spool', async (t) => {
+  const close = usageRecord('a', 'close', { price });
+  const dir = spool(t, usageRecord('b', 'open'), usageRecord('a', 'open'), close, usageRecord('b', 'close'));
+  const { code, out, complaints } = await run(dir);
+  t.equal(code, 0);
+  t.equal(complaints, '');
+  t.strictSame(ids(out), ['a', 'b']);
+  t.strictSame(JSON.parse(out.split('\n')[0] ?? ''), close);
+});
+
+t.test('from a time on, before a time, of one account', async (t) => {
+  const at = (id: string, time: string, account = 'acme'): UsageRecord =>
+    usageRecord(id, 'close', { at: time, account });
+  const dir = spool(
+    t,
+    at('a', '2026-10-01T23:59:59.999Z'),
+    at('b', '2026-10-02T00:00:00.000Z'),
+    at('c', '2026-10-02T12:00:00.000Z', 'other'),
+    at('d', '2026-10-03T00:00:00.000Z'),
+  );
+  const found = async (...args: string[]): Promise<string> => ids((await run(dir, ...args)).out).join('');
+  t.equal(await found('--from', '2026-10-02'), 'bcd');
+  t.equal(await found('--to', '2026-10-02'), 'a');
+  t.equal(await found('--from=2026-10-02T02:00:00+02:00', '--to=2026-10-03T00:00Z'), 'bc');
+  t.equal(await found('--account', 'other'), 'c');
+  t.equal(await found('--account', 'nobody'), '');
+});
+
+t.test('CSV has a head, all columns, and quotes where it must', async (t) => {
+  const record = usageRecord('a', 'close', { account: 'a "b", c', price, estimated: true });
+  const { out } = await run(spool(t, record, usageRecord('b', 'close')), '--format', 'csv');
+  t.equal(
+    out,
+    [
+      'id,requestId,at,account,keyId,model,route,promptTokens,cachedTokens,completionTokens,priceVersion,picodollars,outcome,estimated',
+      'a,r-a,2026-10-03T00:00:00.000Z,"a ""b"", c",key-1,ra-tiny-chat,chat,12,0,34,2026-10-03.4,18446744073709551615,done,true',
+      'b,r-b,2026-10-03T00:00:00.000Z,acme,key-1,ra-tiny-chat,chat,12,0,34,,,done,',
+      '',
+    ].join('\n'),
+  );
+});
+
+t.test('a wrong command line is told', async (t) => {
+  const dir = spool(t);
+  for (const args of [
+    ['--from'],
+    ['--from', 'yesterday'],
+    ['--from', '2026-13-01'],
+    ['--to', '2026-10-03T00:00:00'],
+    ['--format', 'xml'],
+    ['--color'],
+    ['more'],
+  ]) {
+    const { code, out, complaints } = await run(dir, ...args);
+    t.equal(code, 2, args.join(' '));
+    t.equal(out, '');
+    t.match(complaints, /^usage: ra-sidecar usage export/);
+  }
+});
+
+t.test('no spool is nothing to export; damage is passed over and told', async (t) => {
+  t.strictSame(await run(join(t.testdir(), 'none')), { code: 0, out: '', complaints: '' });
+  const dir = spool(t, usageRecord('a', 'close'));
+  appendFileSync(segmentPath(dir, 1), 'rubbish\n');
+  appendFileSync(segmentPath(dir, 1), encode(usageRecord('b', 'close')));
+  const { code, out, complaints } = await run(dir);
+  t.equal(code, 1);
+  t.strictSame(ids(out), ['a', 'b']);
+  t.match(complaints, /1 damaged places/);
+});
+
+t.test('it reads no faster than its reader', async (t) => {
+  const dir = spool(t, ...Array.from({ length: 5000 }, (_, i) => usageRecord(`n${i}`, 'close')));
+  let taken = 0;
+  const slow = deferred();
+  const first = deferred();
+  const out = new Writable({
+    highWaterMark: 1024,
+    write: (_, __, done) => {
+      taken += 1;
+      first.resolve();
+      void slow.promise.then(() => done());
+    },
+  });
+  const exported = usageExport([], dir, { out, complain: () => undefined });
+  await first.promise;
+  await new Promise((resolve) => setImmediate(resolve));
+  t.equal(taken, 1);
+  t.ok(out.writableLength < 4096, `${out.writableLength} bytes wait`);
+  slow.resolve();
+  t.equal(await exported, 0);
+  t.equal(taken, 5000);
+});
+
+t.test('as a command', async (t) => {
+  const dir = spool(t, ...Array.from({ length: 5000 }, (_, i) => usageRecord(`n${i}`, 'close')));
+  const start = (...args: string[]): ReturnType<typeof spawn> =>
+    spawn(process.execPath, [CLI, 'usage', 'export', ...args], {
+      env: { ...process.env, RA_DATA_DIR: join(dir, '..') },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+
+  await t.test('all of it comes through a pipe', async (t) => {
+    const child = start();
+    let out = '';
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => (out += text));
+    const [code] = (await once(child, 'close')) as [number];
+    t.equal(code, 0);
+    t.equal(ids(out).length, 5000);
+  });
+
+  await t.test('a reader that leaves ends it', async (t) => {
+    const child = start();
+    let complaints = '';
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => (complaints += text));
+    const { stdout } = child;
+    stdout?.once('data', () => stdout.destroy());
+    const [code] = (await once(child, 'close')) as [number];
+    t.equal(code, 1);
+    t.equal(complaints, '');
+  });
+
+  await t.test('a wrong command line has a code of its own', async (t) => {
+    const [code] = (await once(start('--nonsense'), 'close')) as [number];
+    t.equal(code, 2);
+  });
+});

@@ -1,0 +1,89 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { usage } from '../../../sidecar/commands/usage.js';
+import { loadConfig, type Config } from '../../../sidecar/config.js';
+import { DurableSpool } from '../../../sidecar/usage/durable-spool.js';
+import { segmentPath } from '../../../sidecar/usage/segments.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { OPTIONS } from '../../support/spool-world.js';
+import { usageRecord } from '../../support/usage-records.js';
+
+const CLI = fileURLToPath(new URL('../../../sidecar/cli.js', import.meta.url));
+
+function configOf(dataDir: string): Config {
+  const loaded = loadConfig({ RA_DATA_DIR: dataDir });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  return loaded.config;
+}
+
+async function run(args: readonly string[], config: Config): Promise<{ code: number; text: string }> {
+  let text = '';
+  const code = await usage(args, config, (part) => (text += part));
+  return { code, text };
+}
+
+/** A spool on the real disk with one request in it, open. */
+async function spoolIn(dataDir: string): Promise<DurableSpool> {
+  const opened = await DurableSpool.open(
+    join(dataDir, 'usage'),
+    { ...OPTIONS, groupRecords: 1 },
+    { clock: new FakeClock() },
+  );
+  if (opened.kind === 'held') throw new Error('held');
+  const record = usageRecord('a', 'open');
+  opened.spool.append(record);
+  await opened.spool.sync(record);
+  return opened.spool;
+}
+
+t.test('verify: 0 for a spool in order, also while it is written and before there is one', async (t) => {
+  const config = configOf(t.testdir());
+  t.strictSame(await run(['verify', '--json'], config), {
+    code: 0,
+    text: '{"segments":0,"records":0,"findings":[]}\n',
+  });
+  const spool = await spoolIn(config.dataDir);
+  t.match(await run(['verify', '--json'], config), { code: 0, text: '{"segments":1,"records":1,"findings":[]}\n' });
+  await spool.close();
+  t.match(await run(['verify'], config), { code: 0, text: /: 1 segments, 1 records, no damage\n$/ });
+});
+
+t.test('verify: 1 for damage, for a segment that is gone and for an end that is cut', async (t) => {
+  const config = configOf(t.testdir());
+  const dir = join(config.dataDir, 'usage');
+  mkdirSync(dir);
+  writeFileSync(segmentPath(dir, 1), 'rubbish\n');
+  t.match(await run(['verify'], config), { code: 1, text: /^segment 1: 8 bytes from offset 0 are damaged/ });
+  t.match(await run(['verify'], config), { text: /^segment 1: the spool was not closed: it stops at offset 8/m });
+  t.match(JSON.parse((await run(['verify', '--json'], config)).text), {
+    findings: [
+      { kind: 'damage', segment: 1, offset: 0, bytes: 8 },
+      { kind: 'unfinished', segment: 1, offset: 8, bytes: 0 },
+    ],
+  });
+  writeFileSync(segmentPath(dir, 5), '48 00000000 {"kind":"head","after":{"segment":4,"offset":9}}\n');
+  t.equal((await run(['verify'], config)).code, 1);
+});
+
+t.test('anything else is a wrong command line', async (t) => {
+  const config = configOf(t.testdir());
+  for (const args of [[], ['verfy'], ['verify', '--yaml']]) {
+    t.match(await run(args, config), { code: 2, text: /^usage: ra-sidecar usage verify/ }, args.join(' '));
+  }
+});
+
+t.test('the command line leads to it, and prints nothing else on stdout', async (t) => {
+  const dataDir = t.testdir();
+  const cli = (...args: string[]): ReturnType<typeof spawnSync> =>
+    spawnSync(process.execPath, [CLI, ...args], { encoding: 'utf8', env: { ...process.env, RA_DATA_DIR: dataDir } });
+  t.match(cli('usage', 'verify', '--json'), { status: 0, stdout: '{"segments":0,"records":0,"findings":[]}\n' });
+  t.match(cli('nonsense'), { status: 2, stderr: /usage verify \[--json\]/ });
+});
+
+t.test('a disk that fails under verify is no finding but a fault', async (t) => {
+  const config = configOf(t.testdir({ usage: 'a file where a folder should be' }));
+  await t.rejects(run(['verify'], config), { code: 'ENOTDIR' });
+});

@@ -1,0 +1,263 @@
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { loadConfig, type Config } from '../../sidecar/config.js';
+import { openUsage } from '../../sidecar/delivering.js';
+import { Metrics } from '../../sidecar/telemetry/metrics.js';
+import type { Spool } from '../../sidecar/usage/spool.js';
+import { RecordingLog } from '../support/in-process.js';
+import { deadPort, UsageSink, type SinkRequest } from '../support/usage-sink.js';
+import { usageRecord } from '../support/usage-records.js';
+
+const SECRET = 'sink-secret-canary';
+
+interface World {
+  readonly dir: string;
+  readonly log: RecordingLog;
+  readonly spool: Spool;
+  /** Makes closes durable, one after another. */
+  bill(...ids: readonly string[]): Promise<void>;
+  stop(): Promise<void>;
+  /** One sample of the metrics. */
+  metric(name: string): Promise<number>;
+}
+
+function configure(environment: Readonly<Record<string, string>>): Config {
+  const loaded = loadConfig({
+    RA_DELIVERY_MAX_AGE_MS: '0',
+    RA_DELIVERY_BACKOFF_MIN_MS: '1',
+    RA_DELIVERY_BACKOFF_MAX_MS: '8',
+    RA_DELIVERY_STOP_MS: '2000',
+    ...environment,
+  });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  return loaded.config;
+}
+
+/** An empty folder. Teardowns run last in, first out: by the time it is removed its spool is closed. */
+function folder(t: Test): string {
+  const dir = mkdtempSync(join(tmpdir(), 'ra-delivering-'));
+  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
+  return dir;
+}
+
+/** The spool and its delivery as the sidecar has them, in `dir`. Closed with the test. */
+async function open(t: Test, dir: string, environment: Readonly<Record<string, string>>): Promise<World> {
+  // Waits alone do not keep a process alive; in the sidecar its listeners do.
+  const alive = setInterval(() => undefined, 2 ** 30);
+  t.teardown(() => clearInterval(alive));
+  const log = new RecordingLog();
+  const metrics = new Metrics([]);
+  const { spool, closeSpool } = await openUsage(
+    configure({ RA_DATA_DIR: dir, ...environment }),
+    metrics,
+    log,
+    () => undefined,
+  );
+  t.teardown(closeSpool);
+  return {
+    dir: join(dir, 'usage'),
+    log,
+    spool,
+    bill: async (...ids) => {
+      for (const id of ids) {
+        spool.append(usageRecord(id, 'open'));
+        const close = usageRecord(id, 'close');
+        spool.append(close);
+        await spool.sync(close);
+      }
+    },
+    stop: closeSpool,
+    metric: async (name) => {
+      const { text } = await metrics.render();
+      return Number(new RegExp(`^ra_sidecar_${name} (\\S+)$`, 'm').exec(text)?.[1]);
+    },
+  };
+}
+
+/** Resolves once the sink was sent all of `ids`. */
+async function arrived(sink: UsageSink, ...ids: readonly string[]): Promise<void> {
+  while (!ids.every((id) => sink.ids.flat().includes(id))) await sink.came(sink.requests.length + 1);
+}
+
+t.test('what is billed arrives, and a restart goes on behind it', async (t) => {
+  const sink = await UsageSink.start(t);
+  const dir = folder(t);
+  writeFileSync(join(dir, 'secret'), `${SECRET}\n`);
+  const environment = { RA_DELIVERY_URL: sink.url, RA_DELIVERY_SECRET_FILE: join(dir, 'secret') };
+  const first = await open(t, dir, environment);
+  await first.bill('a', 'b');
+  await arrived(sink, 'a', 'b');
+  t.equal(sink.requests[0]?.headers.authorization, `Bearer ${SECRET}`);
+  writeFileSync(join(dir, 'secret'), 'another');
+  await first.bill('c');
+  await arrived(sink, 'c');
+  t.equal(sink.requests.at(-1)?.headers.authorization, 'Bearer another', 'a secret can be changed');
+  await first.stop();
+  t.equal(await first.metric('usage_delivered_total'), 3);
+  t.equal(await first.metric('usage_delivery_retries_total'), 0);
+  t.equal(await first.metric('usage_oldest_seconds'), 0);
+  t.ok((await first.metric('usage_delivery_last_success_timestamp_seconds')) > 1e9);
+  t.notOk(JSON.stringify(first.log.lines).includes(SECRET));
+
+  const second = await open(t, dir, environment);
+  await second.bill('d');
+  await arrived(sink, 'd');
+  await second.stop();
+  t.strictSame(sink.ids.flat(), ['a', 'b', 'c', 'd'], 'each once');
+});
+
+t.test('a crash between the answer and the cursor sends the same events again', async (t) => {
+  const sink = await UsageSink.start(t);
+  const dir = folder(t);
+  const first = await open(t, dir, { RA_DELIVERY_URL: sink.url });
+  await first.bill('a', 'b');
+  await arrived(sink, 'a', 'b');
+  await first.stop();
+  const before = sink.requests.flatMap(({ body }) => JSON.parse(body) as unknown[]);
+  // What such a crash leaves behind.
+  rmSync(join(first.dir, 'cursor.json'));
+  sink.requests.length = 0;
+  const second = await open(t, dir, { RA_DELIVERY_URL: sink.url });
+  await arrived(sink, 'a', 'b');
+  await second.stop();
+  t.strictSame(
+    sink.requests.flatMap(({ body }) => JSON.parse(body) as unknown[]),
+    before,
+    'to the last byte',
+  );
+});
+
+t.test('a sink that is down at the start is waited for', async (t) => {
+  const port = await deadPort();
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: `http://127.0.0.1:${port}/usage` });
+  await world.bill('a');
+  t.match(await world.log.seen('usage delivery waits'), { reason: 'ECONNREFUSED' });
+  t.ok((await world.metric('usage_backlog_bytes')) > 0);
+  const sink = await UsageSink.start(t, port);
+  await arrived(sink, 'a');
+  await world.log.seen('usage delivery resumed');
+  t.ok((await world.metric('usage_delivery_retries_total')) > 0);
+});
+
+t.test('a sink that fails in every way gets it in the end', async (t) => {
+  const sink = await UsageSink.start(t);
+  const failures: ((request: SinkRequest) => void)[] = [
+    ({ response }) => void response.writeHead(500).end(),
+    ({ response }) => void response.destroy(),
+    ({ response }) => void response.writeHead(200, { 'content-length': '9' }).write('cut', () => response.destroy()),
+    () => undefined,
+    ({ response }) => void response.writeHead(302, { location: '/elsewhere' }).end(),
+    ({ response }) => void response.writeHead(401).end(),
+  ];
+  sink.answer = (request) => {
+    const fail = failures[sink.requests.length - 1];
+    if (fail) fail(request);
+    else request.response.writeHead(202).end();
+  };
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_TIMEOUT_MS: '100' });
+  await world.bill('a');
+  await world.log.seen('usage delivery resumed');
+  t.strictSame(sink.ids, new Array(7).fill(['a']));
+  const reasons = world.log.lines.filter(({ event }) => event === 'usage delivery waits').map(({ reason }) => reason);
+  t.strictSame(reasons, ['status 500', 'UND_ERR_SOCKET', 'UND_ERR_SOCKET', 'TimeoutError', 'status 302', 'status 401']);
+  t.notOk(existsSync(join(world.dir, 'dead-letters.jsonl')));
+});
+
+t.test('Retry-After is waited for', async (t) => {
+  const sink = await UsageSink.start(t);
+  const times: number[] = [];
+  sink.answer = ({ response }) => {
+    times.push(performance.now());
+    if (times.length === 1) response.writeHead(503, { 'retry-after': '1' }).end();
+    else response.writeHead(204).end();
+  };
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url });
+  await world.bill('a');
+  t.match(await world.log.seen('usage delivery waits'), { reason: 'status 503', retryAfterMs: 1000 });
+  await sink.came(2);
+  const [first = 0, second = 0] = times;
+  t.ok(second - first >= 990, `${second - first} ms`);
+});
+
+t.test('the one event that the sink refuses is a dead letter, and the rest arrives', async (t) => {
+  const sink = await UsageSink.start(t);
+  sink.answer = ({ body, response }) => {
+    response.writeHead(body.includes('"bad"') ? 400 : 204).end('because of <secret reasons>');
+  };
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_MAX_AGE_MS: '60000' });
+  await world.bill('a', 'b', 'bad', 'c');
+  await world.stop();
+  const taken = sink.ids.filter((batch) => !batch.includes('bad')).flat();
+  t.strictSame(taken, ['a', 'b', 'c'], 'stop sends what waits, in order');
+  const letters = readFileSync(join(world.dir, 'dead-letters.jsonl'), 'utf8').trimEnd().split('\n');
+  t.equal(letters.length, 1);
+  t.match(JSON.parse(letters[0] ?? ''), { status: 400, event: { id: 'bad', data: { account: 'acme' } } });
+  t.equal(await world.metric('usage_dead_letters_total'), 1);
+  t.match(await world.log.seen('usage event refused'), { usageId: 'bad', status: 400 });
+  t.notOk(JSON.stringify(world.log.lines).includes('secret reasons'));
+});
+
+t.test('a stop does not wait for a sink that hangs longer than its bound', async (t) => {
+  const sink = await UsageSink.start(t);
+  sink.answer = () => undefined;
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
+  await world.bill('a');
+  await sink.came(1);
+  await Promise.all([world.stop(), world.stop()]);
+  t.notOk(existsSync(join(world.dir, 'cursor.json')), 'what was not acknowledged is not passed');
+});
+
+t.test('delivered segments are deleted', async (t) => {
+  const sink = await UsageSink.start(t);
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_USAGE_SEGMENT_BYTES: '1024' });
+  const ids = Array.from({ length: 30 }, (_, i) => `n${i}`);
+  await world.bill(...ids);
+  await arrived(sink, ...ids);
+  await world.stop();
+  t.ok(segments(world.dir).length <= 2, segments(world.dir).join());
+  t.strictSame(sink.ids.flat(), ids);
+});
+
+t.test('without a sink segments are kept, as long as the retention says', async (t) => {
+  const dir = folder(t);
+  const small = { RA_USAGE_SEGMENT_BYTES: '1024' };
+  const first = await open(t, dir, small);
+  await first.bill(...Array.from({ length: 30 }, (_, i) => `n${i}`));
+  await first.stop();
+  const all = segments(first.dir);
+  t.ok(all.length > 10);
+  t.notOk(existsSync(join(first.dir, 'cursor.json')));
+
+  const old = new Date(Date.now() - 100 * 86_400_000);
+  for (const name of all.slice(0, 3)) utimesSync(join(first.dir, name), old, old);
+  const second = await open(t, dir, small);
+  await second.stop();
+  t.strictSame(segments(second.dir).slice(0, all.length - 3), all.slice(3), 'three were older than 90 days');
+
+  const third = await open(t, dir, { ...small, RA_DELIVERY_RETENTION_BYTES: '4096' });
+  await third.stop();
+  const left = segments(third.dir).length;
+  t.ok(left >= 2 && left <= 5, `${left} segments are left of 4096 bytes`);
+
+  for (const name of segments(third.dir)) utimesSync(join(first.dir, name), old, old);
+  const fourth = await open(t, dir, { ...small, RA_DELIVERY_RETENTION_DAYS: '0' });
+  await fourth.bill('z');
+  await fourth.stop();
+  t.ok(segments(fourth.dir).length > left, '0 days: for ever');
+});
+
+t.test('a start that cannot read its secret says so and lets go of the spool', async (t) => {
+  const dir = folder(t);
+  const environment = { RA_DELIVERY_URL: 'http://127.0.0.1:9/', RA_DELIVERY_SECRET_FILE: join(dir, 'none') };
+  await t.rejects(open(t, dir, environment), { message: /^delivery\.secretFile cannot be read: ENOENT/ });
+  const world = await open(t, dir, {});
+  await world.stop();
+});
+
+function segments(dir: string): string[] {
+  return readdirSync(dir)
+    .filter((name) => name.endsWith('.seg'))
+    .sort();
+}

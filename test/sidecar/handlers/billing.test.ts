@@ -1,0 +1,474 @@
+/** What each end of a request costs, and that nothing of it stays held. docs/billing.md has the same as a table. */
+import fc from 'fast-check';
+import t from 'tap';
+import { PROGRESS_MS, PROGRESS_TOKENS } from '../../../sidecar/handlers/usage-log.js';
+import type { FakeScoring } from '../../support/fake-engine.js';
+import { FakeGeneration } from '../../support/fake-engine.js';
+import { ACME } from '../../support/in-process.js';
+import { BilledWorld, DECISION, RATES, type Asked } from '../../support/billed-world.js';
+
+const GRANT = 10n ** 12n;
+/** The worst case of a chat request as `ask` makes it: 10 prompt tokens and 100 for the completion. */
+const WORST = 10n * RATES.input + 100n * RATES.output;
+/** 10 prompt tokens, 4 of them reused, and 3 tokens generated. */
+const SERVED = 6n * RATES.input + 4n * RATES.cachedInput + 3n * RATES.output;
+
+/** Lets everything that waits for nothing happen. */
+const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+t.test('a request holds its worst case while it runs, and pays what it came to', async (t) => {
+  const world = new BilledWorld(GRANT);
+  const asked = world.ask();
+  const job = await world.chatEngine.generation(0);
+  t.equal(world.balance, GRANT - WORST);
+  t.equal(world.ledger.outstanding, 1);
+  job.started(4).pieces('a', 'b', 'c').finished().done();
+  t.equal(await asked.over, 200);
+  t.equal(world.balance, GRANT - SERVED);
+  t.equal(world.ledger.outstanding, 0);
+  t.match(world.closes, [
+    {
+      outcome: 'done',
+      promptTokens: 10,
+      cachedTokens: 4,
+      completionTokens: 3,
+      price: { version: 'test.1', picodollars: String(SERVED) },
+      prepaid: true,
+    },
+  ]);
+  t.equal(world.clock.pending, 0);
+});
+
+t.test('n choices hold n completions and bill the prompt once', async (t) => {
+  const world = new BilledWorld(GRANT);
+  const asked = world.ask({ n: 4 });
+  const job = await world.chatEngine.generation(0);
+  t.equal(world.balance, GRANT - (10n * RATES.input + 400n * RATES.output));
+  job.started(0).pieces('a', 'b').finished(0);
+  for (const choice of [1, 2, 3]) job.finished(choice);
+  job.done();
+  t.equal(await asked.over, 200);
+  t.equal(world.balance, GRANT - (10n * RATES.input + 2n * RATES.output));
+});
+
+t.test('a decision bills its input once per question, however much was reused', async (t) => {
+  const world = new BilledWorld(GRANT);
+  const asked = world.ask({ route: 'decisions', questions: 3 });
+  const job = await world.decisionEngine.scoring(0);
+  const price = 3n * 12n * DECISION;
+  t.equal(world.balance, GRANT - price, 'its worst case is its price');
+  job.started(10);
+  for (const question of [0, 1, 2]) job.answer(question, [0.5, 0.5]);
+  job.done();
+  t.equal(await asked.over, 200);
+  t.equal(world.balance, GRANT - price);
+  t.match(world.closes, [{ promptTokens: 36, cachedTokens: 10, price: { picodollars: String(price) } }]);
+});
+
+/** How a request that is under way ends, and what it comes to. `job`: it waits in the engine for the test to play it. */
+const ENDS: readonly {
+  readonly name: string;
+  readonly stream?: boolean;
+  readonly end: (world: BilledWorld, asked: Asked) => Promise<void> | void;
+  readonly answer: number | string | undefined;
+  readonly outcome: string;
+  readonly cost: bigint;
+}[] = [
+  {
+    name: 'the caller leaves before the engine took it up',
+    end: (_, asked) => asked.leave(),
+    answer: undefined,
+    outcome: 'cancelled',
+    cost: 0n,
+  },
+  {
+    name: 'the caller leaves during the prefill',
+    end: (world, asked) => {
+      world.chatEngine.generations[0]?.started(4);
+      asked.leave();
+    },
+    answer: undefined,
+    outcome: 'cancelled',
+    cost: 6n * RATES.input + 4n * RATES.cachedInput,
+  },
+  ...[false, true].map((stream) => ({
+    name: `the caller leaves ${stream ? 'a stream' : 'a whole reply'} after three tokens`,
+    stream,
+    end: (world: BilledWorld, asked: Asked) => {
+      world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c');
+      asked.leave();
+    },
+    answer: stream ? 200 : undefined,
+    outcome: 'cancelled',
+    cost: SERVED,
+  })),
+  {
+    name: 'the deadline passes before the engine took it up',
+    end: (world) => world.clock.advance(1000),
+    answer: 'timeout',
+    outcome: 'timeout',
+    cost: 0n,
+  },
+  {
+    name: 'the deadline passes after three tokens',
+    end: (world) => {
+      world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c');
+      world.clock.advance(1000);
+    },
+    answer: 'timeout',
+    outcome: 'timeout',
+    cost: SERVED,
+  },
+  ...(['failed', 'protocol', 'lost'] as const).flatMap((fault) => [
+    {
+      name: `the engine fails (${fault}) a whole reply after three tokens`,
+      end: (world: BilledWorld) => world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
+      answer: fault === 'protocol' ? 'upstream_contract_violation' : 'bad_gateway',
+      outcome: 'failed',
+      cost: 0n,
+    },
+    {
+      name: `the engine fails (${fault}) a stream before its first token`,
+      stream: true,
+      end: (world: BilledWorld) => world.chatEngine.generations[0]?.started(4).failed(fault),
+      answer: fault === 'protocol' ? 'upstream_contract_violation' : 'bad_gateway',
+      outcome: 'failed',
+      cost: 0n,
+    },
+    {
+      name: `the engine fails (${fault}) a stream after three tokens`,
+      stream: true,
+      end: (world: BilledWorld) => world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
+      answer: 200,
+      outcome: 'failed',
+      cost: SERVED,
+    },
+  ]),
+  {
+    name: 'a drain cuts a stream after three tokens',
+    stream: true,
+    end: (world) => {
+      world.draining = true;
+      world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c');
+      world.chatEngine.lose();
+    },
+    answer: 200,
+    outcome: 'failed',
+    cost: SERVED,
+  },
+  {
+    name: 'the engine is lost twice before it took it up',
+    end: async (world) => {
+      for (const index of [0, 1]) {
+        await world.chatEngine.generation(index);
+        world.chatEngine.lose();
+        world.chatEngine.revive();
+      }
+    },
+    answer: 'bad_gateway',
+    outcome: 'refused',
+    cost: 0n,
+  },
+];
+
+t.test('each end has its price, and gives back the rest', async (t) => {
+  for (const { name, stream = false, end, answer, outcome, cost } of ENDS) {
+    await t.test(name, async (t) => {
+      const world = new BilledWorld(GRANT);
+      const asked = world.ask({ stream, timeoutMs: 1000 });
+      await world.chatEngine.generation(0);
+      await end(world, asked);
+      t.equal(await asked.over, answer);
+      t.equal(world.closes.length, 1, 'one closing line');
+      t.match(world.closes[0], { outcome, price: { version: 'test.1', picodollars: String(cost) } });
+      t.equal(world.balance, GRANT - cost);
+      t.equal(world.ledger.outstanding, 0);
+      t.equal(world.clock.pending, 0, 'no timer is left');
+      t.match(world.queue('chat').snapshot(), { busy: 0, waiting: 0 });
+    });
+  }
+});
+
+t.test('a decision that fails or is left costs nothing, or what was taken up', async (t) => {
+  const world = new BilledWorld(GRANT);
+  const failing = world.ask({ route: 'decisions', questions: 3 });
+  (await world.decisionEngine.scoring(0)).started(0).answer(0, [0.5, 0.5]).failed('failed');
+  t.equal(await failing.over, 'bad_gateway');
+  t.equal(world.balance, GRANT);
+  const left = world.ask({ route: 'decisions', questions: 3 });
+  (await world.decisionEngine.scoring(1)).started(0);
+  left.leave();
+  await left.over;
+  t.equal(world.balance, GRANT - 3n * 12n * DECISION);
+});
+
+t.test('who cannot pay the worst case is refused, and pays nothing', async (t) => {
+  const world = new BilledWorld(WORST - 1n);
+  t.equal(await world.ask().over, 'insufficient_credit');
+  t.equal(await world.ask({ maxTokens: 5000 }).over, 'bad_request', 'token bounds come before');
+  t.equal(world.balance, WORST - 1n);
+  t.strictSame(world.spool.records, []);
+  t.match(world.queue('chat').snapshot(), { busy: 0, waiting: 0 });
+  t.equal(world.chatEngine.generations.length, 0);
+  t.match((await world.metrics.render()).text, /ra_sidecar_credit_refusals_total\{reason="insufficient"\} 1\n/);
+  world.ledger.grant(new Map([['acme', WORST]]));
+  const asked = world.ask();
+  (await world.chatEngine.generation(0)).started().finished().done();
+  t.equal(await asked.over, 200, 'to the last picodollar');
+});
+
+t.test('while balances are not known, what costs something waits outside', async (t) => {
+  const world = new BilledWorld(GRANT, { open: false });
+  t.equal(await world.ask().over, 'credit_gate_unavailable');
+  t.match((await world.metrics.render()).text, /ra_sidecar_credit_refusals_total\{reason="unavailable"\} 1\n/);
+  const vouched = world.ask({ caller: { ...ACME, vouched: true } });
+  (await world.chatEngine.generation(0)).started().finished().done();
+  t.equal(await vouched.over, 200);
+});
+
+t.test('a vouched caller’s usage is priced, and its credit is its gateway’s', async (t) => {
+  const world = new BilledWorld(0n);
+  const asked = world.ask({ caller: { ...ACME, vouched: true } });
+  const job = await world.chatEngine.generation(0);
+  t.equal(world.ledger.outstanding, 0);
+  job.started(4).pieces('a', 'b', 'c').finished().done();
+  t.equal(await asked.over, 200);
+  t.match(world.closes, [{ price: { picodollars: String(SERVED) } }]);
+  t.notOk(world.closes[0]?.prepaid);
+  t.equal(world.balance, 0n);
+});
+
+t.test('two requests cannot spend the same credit', async (t) => {
+  const world = new BilledWorld(2n * WORST - 1n, { seats: 2 });
+  const first = world.ask();
+  const job = await world.chatEngine.generation(0);
+  t.equal(await world.ask().over, 'insufficient_credit');
+  job.started().finished().done();
+  await first.over;
+  const second = world.ask();
+  (await world.chatEngine.generation(1)).started().finished().done();
+  t.equal(await second.over, 200, 'the rest came back');
+});
+
+t.test('who waits for a seat holds credit, until it is seated or leaves the queue', async (t) => {
+  const world = new BilledWorld(GRANT);
+  const running = world.ask();
+  const job = await world.chatEngine.generation(0);
+  const leaver = world.ask();
+  const late = world.ask({ timeoutMs: 1000 });
+  const waited = world.ask();
+  await settled();
+  t.equal(world.ledger.outstanding, 4);
+  leaver.leave();
+  await leaver.over;
+  t.equal(world.ledger.outstanding, 3);
+  world.clock.advance(1000);
+  t.equal(await late.over, 'timeout');
+  t.equal(world.ledger.outstanding, 2);
+  world.clock.advance(9000);
+  t.equal(await waited.over, 'capacity_exceeded');
+  t.equal(world.ledger.outstanding, 1);
+  job.started().finished().done();
+  await running.over;
+  t.equal(world.balance, GRANT - 10n * RATES.input);
+  t.equal(world.closes.length, 1, 'who never ran leaves no line');
+});
+
+t.test('a place that is lost while its prompt is tokenized holds nothing', async (t) => {
+  const world = new BilledWorld(GRANT);
+  let tokenized = (): void => undefined;
+  const asked = world.ask({ timeoutMs: 1000, tokenizing: new Promise((resolve) => (tokenized = resolve)) });
+  await settled();
+  world.clock.advance(1000);
+  tokenized();
+  t.equal(await asked.over, 'timeout');
+  t.equal(world.ledger.outstanding, 0);
+  t.equal(world.balance, GRANT);
+});
+
+t.test('the prices of its opening hold for a request throughout', async (t) => {
+  const world = new BilledWorld(GRANT);
+  world.clock.advance(9_999);
+  const asked = world.ask();
+  const job = (await world.chatEngine.generation(0)).started(4);
+  world.clock.advance(2 * PROGRESS_MS);
+  job.pieces('a', 'b', 'c').finished().done();
+  await asked.over;
+  const second = world.ask();
+  (await world.chatEngine.generation(1)).started(4).pieces('a').finished().done();
+  await second.over;
+  t.match(world.closes, [
+    { price: { version: 'test.1', picodollars: String(SERVED) } },
+    { price: { version: 'test.2', picodollars: '11' } },
+  ]);
+});
+
+t.test('a line of progress is due every 256 tokens or 5 s, whichever comes first', async (t) => {
+  const world = new BilledWorld(GRANT);
+  const asked = world.ask({ stream: true, maxTokens: 900 });
+  const job = await world.chatEngine.generation(0);
+  const lines = (): (readonly [string, number, number, string | undefined])[] =>
+    world.spool.records.map(({ kind, promptTokens, completionTokens, price }) => [
+      kind,
+      promptTokens,
+      completionTokens,
+      price?.picodollars,
+    ]);
+  const expected: ReturnType<typeof lines> = [['open', 0, 0, '0']];
+  const is = (what: string, ...more: typeof expected): void => {
+    expected.push(...more);
+    t.strictSame(lines(), expected, what);
+  };
+  const cost = (tokens: number): string => String(10n * RATES.input + BigInt(tokens) * RATES.output);
+  is('before it is dispatched');
+  world.clock.advance(PROGRESS_MS);
+  is('nothing to tell');
+  job.started();
+  world.clock.advance(PROGRESS_MS);
+  is('a prompt is free as long as nothing came of it', ['progress', 10, 0, '0']);
+  world.clock.advance(PROGRESS_MS);
+  is('nothing new');
+  job.pieces(...Array.from({ length: PROGRESS_TOKENS - 1 }, () => 'x'));
+  is('a token short');
+  job.pieces('x');
+  is('256 tokens', ['progress', 10, 256, cost(256)]);
+  world.clock.advance(PROGRESS_MS - 1);
+  job.pieces('x');
+  is('each line starts both anew');
+  world.clock.advance(1);
+  is('5 s', ['progress', 10, 257, cost(257)]);
+  job.pieces(...Array.from({ length: 2 * PROGRESS_TOKENS }, () => 'x'));
+  is('counted from the last line', ['progress', 10, 513, cost(513)], ['progress', 10, 769, cost(769)]);
+  job.finished().done();
+  t.equal(await asked.over, 200);
+  is('the end', ['close', 10, 769, cost(769)]);
+  world.clock.advance(10 * PROGRESS_MS);
+  is('nothing after it');
+  t.equal(new Set(world.spool.records.map(({ id }) => id)).size, 1);
+});
+
+t.test('progress of a whole reply tells its tokens, and would cost nothing', async (t) => {
+  const world = new BilledWorld(GRANT);
+  const asked = world.ask();
+  (await world.chatEngine.generation(0)).started().pieces('a', 'b');
+  world.clock.advance(PROGRESS_MS);
+  t.match(world.spool.records[1], {
+    kind: 'progress',
+    completionTokens: 2,
+    price: { picodollars: '0' },
+    prepaid: true,
+  });
+  asked.leave();
+  await asked.over;
+});
+
+t.test('a fault of the handler’s own leaves no seat, credit, timer or open line behind', async (t) => {
+  for (const kind of ['open', 'close'] as const) {
+    const world = new BilledWorld(GRANT);
+    const asked = world.ask();
+    const failing = t.rejects(asked.over, { message: 'no disk' }, kind);
+    world.spool.failOn = kind;
+    if (kind === 'close') (await world.chatEngine.generation(0)).started().pieces('a').finished().done();
+    await failing;
+    t.equal(world.ledger.outstanding, 0);
+    t.equal(world.clock.pending, 0);
+    t.match(world.queue('chat').snapshot(), { busy: 0, waiting: 0 });
+  }
+});
+
+const EVENT = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      act: fc.constant('ask' as const),
+      route: fc.constantFrom('chat' as const, 'decisions' as const),
+      stream: fc.boolean(),
+      n: fc.integer({ min: 1, max: 3 }),
+      maxTokens: fc.integer({ min: 1, max: 900 }),
+      prompt: fc.integer({ min: 4, max: 100 }),
+      questions: fc.integer({ min: 1, max: 5 }),
+      vouched: fc.boolean(),
+      timeoutMs: fc.constantFrom(0, 3000),
+    }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      act: fc.constantFrom('start' as const, 'say' as const, 'end' as const, 'fail' as const),
+      job: fc.nat(),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ act: fc.constant('leave' as const), asked: fc.nat() }) },
+  { weight: 2, arbitrary: fc.record({ act: fc.constant('wait' as const), ms: fc.integer({ min: 1, max: 4000 }) }) },
+  { weight: 1, arbitrary: fc.constant({ act: 'lose' as const }) },
+);
+
+t.test(
+  'whatever happens to requests: balances are what the records say, and nothing is overspent or kept',
+  async (t) => {
+    const seen = new Set<string>();
+    await fc.assert(
+      fc.asyncProperty(fc.array(EVENT, { minLength: 10, maxLength: 60 }), async (events) => {
+        // Some three chat requests' worth, so that credit runs out.
+        const granted = 1_500_000_000n;
+        const world = new BilledWorld(granted, { seats: 3 });
+        const all: Asked[] = [];
+        for (const event of events) {
+          const jobs = [...world.chatEngine.generations, ...world.decisionEngine.scorings].filter(({ live }) => live);
+          if (event.act === 'ask') {
+            const { vouched, ...asking } = event;
+            all.push(world.ask({ ...asking, ...(vouched && { caller: { ...ACME, vouched: true } }) }));
+          } else if (event.act === 'leave') all[event.asked % Math.max(1, all.length)]?.leave();
+          else if (event.act === 'wait') world.clock.advance(event.ms);
+          else if (event.act === 'lose') {
+            world.chatEngine.lose();
+            world.chatEngine.revive();
+          } else play(event.act, jobs[event.job % Math.max(1, jobs.length)]);
+          await settled();
+          const { settled: spent, reserved } = world.ledger.balance('acme');
+          if (spent !== billed(world) || spent + reserved > granted) return false;
+        }
+        for (const asked of all) asked.leave();
+        for (const outcome of await Promise.all(all.map(({ over }) => over))) seen.add(String(outcome));
+        for (const { outcome } of world.closes) seen.add(String(outcome));
+        const { settled: spent, reserved } = world.ledger.balance('acme');
+        const opens = world.spool.records.filter(({ kind }) => kind === 'open');
+        return (
+          spent === billed(world) &&
+          reserved === 0n &&
+          world.ledger.outstanding === 0 &&
+          world.clock.pending === 0 &&
+          opens.length === world.closes.length &&
+          new Set(world.closes.map(({ id }) => id)).size === opens.length
+        );
+      }),
+      { numRuns: 150 },
+    );
+    for (const end of ['200', 'insufficient_credit', 'timeout', 'bad_gateway', 'done', 'cancelled', 'failed']) {
+      t.ok(seen.has(end), `${end} happened`);
+    }
+  },
+);
+
+/** What the closing lines of acme's own requests come to. */
+function billed({ closes }: BilledWorld): bigint {
+  return closes.filter(({ prepaid }) => prepaid).reduce((sum, { price }) => sum + BigInt(price?.picodollars ?? 0), 0n);
+}
+
+/** Plays a job one step further, as its engine might. */
+function play(act: 'start' | 'say' | 'end' | 'fail', job: FakeGeneration | FakeScoring | undefined): void {
+  if (!job) return;
+  if (act === 'fail') job.failed('failed');
+  else if (!job.begun) job.started(2);
+  else if (job instanceof FakeGeneration) {
+    const left = job.job.maxTokens - job.said;
+    if (act === 'say') job.pieces(...Array.from({ length: Math.min(left, 300) }, () => 'x'));
+    else {
+      for (let choice = 0; choice < job.job.n; choice += 1) job.finished(choice);
+      job.done();
+    }
+  } else if (act === 'end') {
+    job.job.questions.forEach((_, question) => job.answer(question, [0.5, 0.5]));
+    job.done();
+  }
+}

@@ -1,0 +1,29 @@
+/** Whatever the sink answers and whenever the process dies: nothing is lost, passed over or put out of order. */
+import fc from 'fast-check';
+import t from 'tap';
+import { DeliveryWalk } from '../../../support/delivery-walk.js';
+
+const WALKS = 400;
+const EVENTS = 120;
+
+t.test('every close is delivered or a dead letter, in order, behind a cursor that waits for it', async (t) => {
+  let crashes = 0;
+  let letters = 0;
+  let repeats = 0;
+  const events = fc.array(fc.nat({ max: 2 ** 30 }), { minLength: EVENTS, maxLength: EVENTS });
+  await fc.assert(
+    fc.asyncProperty(events, async (values) => {
+      const walk = new DeliveryWalk();
+      for (const value of values) await walk.event(value);
+      await walk.finish();
+      crashes += walk.crashes;
+      letters += walk.world.letters.length;
+      repeats += walk.repeats;
+    }),
+    { numRuns: WALKS },
+  );
+  t.ok(
+    crashes > WALKS && letters > WALKS && repeats > WALKS,
+    `${crashes} crashes, ${letters} letters, ${repeats} repeats`,
+  );
+});

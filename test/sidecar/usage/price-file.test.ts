@@ -1,0 +1,83 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { PriceFileError, readPriceFile } from '../../../sidecar/usage/price-file.js';
+import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
+
+const NOW = Date.parse('2026-11-01T00:00:00Z');
+const CHAT = { id: 'large', kind: 'chat' } as const;
+const DECIDE = { id: 'decide', kind: 'decision' } as const;
+const LARGE = { input: '0.15', cachedInput: '0.075', output: '0.60' };
+const CURRENT = {
+  version: '2026-10-03.4',
+  effective: '2026-10-03T00:00:00Z',
+  decisions: '0.042',
+  chat: { large: LARGE },
+};
+const NEXT = { ...CURRENT, version: '2027-01-01.1', effective: '2027-01-01T00:00:00Z', decisions: '0.05' };
+const OLD = { ...CURRENT, version: '2026-01-01.1', effective: '2026-01-01T00:00:00Z', chat: {} };
+
+async function file(t: Test, content: unknown): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), 'ra-prices-'));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const path = join(dir, 'prices.json');
+  await writeFile(path, typeof content === 'string' ? content : JSON.stringify(content));
+  return path;
+}
+
+t.test('without a file decisions cost what is published, and chat nothing', async (t) => {
+  t.strictSame(BUILT_IN_PRICES.tariff(DECIDE, NOW), {
+    version: '2026-10-03.4',
+    rates: { input: 42_000n, cachedInput: 42_000n, output: 0n },
+  });
+  t.match(BUILT_IN_PRICES.tariff(CHAT, NOW), { version: '2026-10-03.4', rates: { input: 0n, output: 0n } });
+  t.equal(BUILT_IN_PRICES.unpriced([CHAT, DECIDE], NOW), undefined);
+});
+
+t.test('each moment has the version that is in force', async (t) => {
+  const list = await readPriceFile(await file(t, { version: 1, prices: [NEXT, OLD, CURRENT] }), [CHAT, DECIDE], NOW);
+  t.strictSame(list.tariff(CHAT, NOW), {
+    version: '2026-10-03.4',
+    rates: { input: 150_000n, cachedInput: 75_000n, output: 600_000n },
+  });
+  t.match(list.tariff(DECIDE, NOW), { version: '2026-10-03.4', rates: { input: 42_000n, cachedInput: 42_000n } });
+  const change = Date.parse(NEXT.effective);
+  t.equal(list.tariff(DECIDE, change - 1).version, '2026-10-03.4');
+  t.strictSame(list.tariff(DECIDE, change), {
+    version: '2027-01-01.1',
+    rates: { input: 50_000n, cachedInput: 50_000n, output: 0n },
+  });
+  t.equal(list.tariff(DECIDE, Date.parse(CURRENT.effective) - 1).version, '2026-01-01.1');
+});
+
+t.test('what cannot be charged exactly as written is refused, and said where', async (t) => {
+  const priced = (change: object): object => ({ version: 1, prices: [{ ...CURRENT, ...change }] });
+  for (const [content, line] of [
+    ['{', /is not JSON/],
+    [{ version: 2, prices: [CURRENT] }, /version must be 1/],
+    [{ version: 1, prices: [] }, /prices must have at least 1 item/],
+    [priced({ decisions: 0.042 }), /prices\[0\]\.decisions must be a string/],
+    [priced({ decisions: '0.0000001' }), /prices\[0\]\.decisions must be USD per million tokens/],
+    [priced({ decisions: '-1' }), /prices\[0\]\.decisions must be/],
+    [priced({ chat: { large: { ...LARGE, output: '1e3' } } }), /prices\[0\]\.chat\.large\.output must be/],
+    [priced({ chat: { large: { input: '1', output: '1' } } }), /prices\[0\]\.chat\.large\.cachedInput is required/],
+    [priced({ chat: {} }), /version 2026-10-03\.4 has no price for the chat model large/],
+    [priced({ rate: '1' }), /prices\[0\]\.rate is not a known field/],
+    [priced({ effective: '2026-13-01T00:00:00Z' }), /prices\[0\]\.effective is a time that does not exist/],
+    [priced({ effective: NEXT.effective }), /no version is in force yet/],
+    [
+      { version: 1, prices: [CURRENT, { ...NEXT, chat: {} }] },
+      /version 2027-01-01\.1 has no price for the chat model large/,
+    ],
+    [{ version: 1, prices: [CURRENT, { ...NEXT, version: CURRENT.version }] }, /two of prices have one version/],
+    [{ version: 1, prices: [CURRENT, { ...NEXT, effective: CURRENT.effective }] }, /two of prices have one effective/],
+  ] as const) {
+    const path = await file(t, content);
+    const error: unknown = await readPriceFile(path, [CHAT, DECIDE], NOW).catch((thrown: unknown) => thrown);
+    t.ok(error instanceof PriceFileError, String(line));
+    t.match(error, { message: line });
+    t.match(error, { message: /^pricing: .* \(file .*prices\.json\)$/ });
+  }
+  await t.rejects(readPriceFile('/nowhere', [], NOW), { message: 'pricing: cannot be read: ENOENT (file /nowhere)' });
+});

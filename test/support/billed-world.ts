@@ -1,0 +1,204 @@
+import { CreditLedger } from '../../sidecar/access/credit.js';
+import { IdempotencyKeys } from '../../sidecar/access/idempotency.js';
+import { TokenQuotas } from '../../sidecar/access/quotas.js';
+import type { Caller } from '../../sidecar/access/identity.js';
+import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
+import type { Params } from '../../sidecar/contracts/requests.js';
+import { chat } from '../../sidecar/handlers/chat.js';
+import { decide } from '../../sidecar/handlers/decisions.js';
+import type { HostedModel, Services } from '../../sidecar/handlers/services.js';
+import type { Exchange } from '../../sidecar/http/exchange.js';
+import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { Tokenized } from '../../sidecar/prompts/prompt-host.js';
+import { Metrics } from '../../sidecar/telemetry/metrics.js';
+import { decisionRates, PriceList } from '../../sidecar/usage/price-list.js';
+import { FakeClock } from './fake-clock.js';
+import { FakeEngine } from './fake-engine.js';
+import { ACME, FakeSpool, RecordingLog } from './in-process.js';
+import { noLimits } from './keys.js';
+
+/** Picodollars a token of the chat model; a decision token costs {@link DECISION}. */
+export const RATES = { input: 150_000n, cachedInput: 75_000n, output: 600_000n };
+export const DECISION = 42_000n;
+
+export interface Asking {
+  readonly route?: 'chat' | 'decisions';
+  readonly stream?: boolean;
+  readonly n?: number;
+  readonly maxTokens?: number;
+  /** Tokens of a chat prompt, or of a decision's input. */
+  readonly prompt?: number;
+  /** A decision's questions, of two tokens each. */
+  readonly questions?: number;
+  readonly caller?: Caller;
+  /** From the body on. */
+  readonly timeoutMs?: number;
+  /** What its tokenizing waits for. */
+  readonly tokenizing?: Promise<void>;
+}
+
+/** One request under way. */
+export interface Asked {
+  /** Its caller goes away. */
+  leave(): void;
+  /** Settles when nothing of the request is left: status of the answer, or code of the error. */
+  readonly over: Promise<number | string | undefined>;
+  /** The data of a stream's frames so far. */
+  readonly events: readonly string[];
+}
+
+/** The handlers of a chat and a decision model, one seat each, on a clock and engines that the test drives. */
+export class BilledWorld {
+  readonly clock = new FakeClock();
+  readonly spool = new FakeSpool();
+  readonly metrics = new Metrics(['chat', 'decide']);
+  readonly ledger: CreditLedger;
+  readonly chatEngine = new FakeEngine();
+  readonly decisionEngine = new FakeEngine();
+  draining = false;
+  readonly #models: ReadonlyMap<string, HostedModel>;
+
+  /** `granted`: acme's, picodollars. */
+  constructor(granted: bigint, { seats = 1, open = true } = {}) {
+    this.ledger = new CreditLedger(new Map([['acme', granted]]));
+    if (open) this.ledger.open(new Map());
+    this.#models = new Map(
+      (['chat', 'decision'] as const).map((kind): [string, HostedModel] => {
+        const queue = createFairQueue({
+          clock: this.clock,
+          random: () => 0,
+          config: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1000 },
+          seats,
+        });
+        queue.resume(seats);
+        const engine = kind === 'chat' ? this.chatEngine : this.decisionEngine;
+        const id = kind === 'chat' ? 'chat' : 'decide';
+        return [id, { id, kind, ownedBy: 'test', created: 0, engine, queue }];
+      }),
+    );
+  }
+
+  /** The queue of a model. */
+  queue(id: 'chat' | 'decide'): HostedModel['queue'] {
+    const model = this.#models.get(id);
+    if (!model) throw new Error(id);
+    return model.queue;
+  }
+
+  /** What acme may still spend. */
+  get balance(): bigint {
+    const { granted, settled, reserved } = this.ledger.balance('acme');
+    return granted - settled - reserved;
+  }
+
+  get closes(): readonly UsageRecord[] {
+    return this.spool.records.filter(({ kind }) => kind === 'close');
+  }
+
+  ask(asking: Asking = {}): Asked {
+    const { route = 'chat' } = asking;
+    const leaving = new AbortController();
+    const events: string[] = [];
+    let answer: number | string | undefined;
+    const exchange: Exchange = {
+      head: { method: 'POST', path: '/', requestId: 'r', address: '', header: (name) => HEADERS.get(name) },
+      gone: leaving.signal,
+      body: () =>
+        Promise.resolve({
+          kind: 'body',
+          bytes: new Uint8Array(2),
+          receivedAt: this.clock.now(),
+          release: () => undefined,
+        }),
+      reply: ({ status }) => (answer = status),
+      fail: ({ code }) => (answer = code),
+      stream: () => {
+        answer = 200;
+        return { event: (text) => events.push(text), comment: () => undefined, end: () => undefined, bytes: 0 };
+      },
+    };
+    const services = this.#services(asking);
+    const running = route === 'chat' ? chat(exchange, services) : decide(route, exchange, services);
+    return { leave: () => leaving.abort(), over: running.then(() => answer), events };
+  }
+
+  #services(asking: Asking): Services {
+    const { clock, spool, metrics } = this;
+    return {
+      clock,
+      date: () => new Date(clock.now()),
+      random: () => 0,
+      identity: { resolve: () => Promise.resolve(asking.caller ?? ACME) },
+      prompts: {
+        open: () => ({
+          check: () => Promise.resolve({ kind: 'checked', params: paramsOf(asking) }),
+          tokenize: async () => {
+            await asking.tokenizing;
+            return tokensOf(asking);
+          },
+          close: () => undefined,
+        }),
+      },
+      models: this.#models,
+      spool,
+      pricing: PRICES,
+      credit: this.ledger,
+      metrics,
+      log: new RecordingLog(),
+      idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
+      keyLimits: noLimits(),
+      quotas: new TokenQuotas(() => new Date(0)),
+      limits: {
+        chatBytes: 1000,
+        keepAliveMs: 3_600_000,
+        timeoutMs: asking.timeoutMs ?? 0,
+        trustDeadlineHeader: false,
+      },
+      isolateDecisions: true,
+      draining: () => this.draining,
+    };
+  }
+}
+
+/** The new prices hold from the 10th second on. */
+export const PRICES = new PriceList([
+  { version: 'test.1', effective: 0, decisions: decisionRates(DECISION), chat: new Map([['chat', RATES]]) },
+  {
+    version: 'test.2',
+    effective: 10_000,
+    decisions: decisionRates(2n * DECISION),
+    chat: new Map([['chat', { input: 1n, cachedInput: 1n, output: 1n }]]),
+  },
+]);
+
+const HEADERS = new Map([['content-type', 'application/json']]);
+
+function paramsOf({ route = 'chat', stream = false, n = 1, maxTokens = 100, questions = 1 }: Asking): Params {
+  if (route === 'decisions') {
+    const question = { type: 'yes_no', answers: ['yes', 'no'] } as const;
+    const all = Array.from({ length: questions }, (_, i) => ({ ...question, id: String(i) }));
+    return { route, model: 'decide', temperature: 1, questions: all };
+  }
+  const sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0 };
+  return {
+    route,
+    model: 'chat',
+    stream,
+    includeUsage: stream,
+    n,
+    maxTokens,
+    ...sampling,
+    stops: [],
+    jsonObject: false,
+  };
+}
+
+function tokensOf({ route = 'chat', prompt = 10, questions = 1 }: Asking): Tokenized {
+  if (route === 'chat') return { kind: 'chat', tokens: new Uint32Array(prompt) };
+  const question = { tail: new Uint32Array(2), labels: Uint32Array.of(1, 2) };
+  return {
+    kind: 'decision',
+    input: new Uint32Array(prompt),
+    questions: Array.from({ length: questions }, () => question),
+  };
+}

@@ -1,0 +1,171 @@
+import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
+import type { Delivery } from '../../sidecar/usage/delivery/delivery.js';
+import type { SinkAnswer } from '../../sidecar/usage/delivery/sink.js';
+import { DeliveryWorld, MemorySource, turn } from './memory-delivery.js';
+import { usageRecord } from './usage-records.js';
+
+const ACCOUNTS = ['a', 'b', 'c'];
+const KINDS = ['open', 'progress', 'close', 'close', 'close'] as const;
+
+/** What a sink does with a batch, drawn by number; the last is the likeliest. */
+const MOODS = ['down', 'halves', 'names', 'lies', 'well', 'well', 'well'] as const;
+
+/** Never. The process that waits for it is dead. */
+const DEAD = new Promise<never>(() => undefined);
+
+/**
+ * Drives a delivery by random numbers: records come and get durable, time passes, the sink takes, refuses or fails, and
+ * the process dies before or after any step that has an effect. It keeps books of its own and compares.
+ */
+export class DeliveryWalk {
+  readonly world = new DeliveryWorld();
+  crashes = 0;
+  /** Events that the sink was sent after it had accepted them. */
+  repeats = 0;
+  #delivery: Delivery | undefined;
+  /** By id, as they were first sent. */
+  readonly #sent = new Map<string, string>();
+  /** Ids that the sink accepted, in the order in which it did so first. */
+  readonly #accepted = new Set<string>();
+  /** Of the next answers, one a digit; 0: well from here on. */
+  #moods = 0;
+  /** Steps with an effect until the process dies; undefined: it lives. */
+  #fuse: number | undefined;
+  #dead = false;
+  readonly #problems: string[] = [];
+  /** Counts lives: steps of a dead process do nothing. */
+  #life = 0;
+
+  constructor() {
+    const { world } = this;
+    world.answer = (batch) => this.#answer(batch);
+    world.beforeSave = async (position) => {
+      await this.#step();
+      const before = world.source.records.slice(0, MemorySource.index(position));
+      for (const record of before) this.#check(this.#isSettled(record), `the cursor passed ${record.id}`);
+      this.#check(world.savedCount <= before.length, 'the cursor went back');
+    };
+    world.beforeBury = () => this.#step();
+  }
+
+  async event(value: number): Promise<void> {
+    const { source } = this.world;
+    const [what, detail] = [value % 16, value >> 4];
+    if (this.#delivery === undefined) {
+      this.#delivery = await this.world.start({ maxAgeMs: 20, maxEvents: 4 });
+    }
+    if (what < 6) this.#append(detail);
+    else if (what < 9) {
+      source.durable = source.records.length;
+      this.#delivery.notify();
+    } else if (what < 13) await this.world.pass(detail % 3000);
+    else if (what < 15) this.#moods = detail;
+    else this.#fuse = detail % 4;
+    await turn();
+    if (this.#dead) this.#crash();
+    if (this.#problems.length > 0) throw new Error(this.#problems.join('; '));
+  }
+
+  /** The sink is well and nothing dies any more: all that is durable gets settled. */
+  async finish(): Promise<void> {
+    const { world } = this;
+    this.#crash();
+    this.#moods = 0;
+    const { source } = world;
+    const delivery = await world.start({ maxAgeMs: 20, maxEvents: 4 });
+    await delivery.stop();
+    this.#check(
+      world.savedCount === source.durable || this.#closes().length === 0 || this.#idle(),
+      'it did not finish',
+    );
+    for (const { id } of this.#closes()) {
+      this.#check(this.#accepted.has(id) || world.letters.some(({ event }) => event.id === id), `${id} was lost`);
+    }
+    // One that a sink refused, and took after a crash, came when it came.
+    const refused = new Set(world.letters.map(({ event }) => event.id));
+    const taken = [...this.#accepted].filter((id) => !refused.has(id));
+    for (const account of ACCOUNTS) {
+      const first = taken.filter((id) => id.startsWith(account)).map((id) => Number(id.slice(1)));
+      this.#check(
+        first.every((n, i) => i === 0 || n > (first[i - 1] ?? 0)),
+        `${account} is out of order: ${first.join()}`,
+      );
+    }
+    if (this.#problems.length > 0) throw new Error(this.#problems.join('; '));
+  }
+
+  #append(detail: number): void {
+    const account = ACCOUNTS[detail % 3] ?? 'a';
+    const kind = KINDS[(detail >> 2) % KINDS.length] ?? 'close';
+    // An `x` marks an event that a sink refuses whenever it is in the mood to.
+    const bad = (detail >> 5) % 4 === 0 ? { route: 'x' } : {};
+    const { records } = this.world.source;
+    records.push(usageRecord(`${account}${records.length}`, kind, { account, ...bad }));
+  }
+
+  async #answer(batch: readonly UsageEvent[]): Promise<SinkAnswer> {
+    await this.#step();
+    for (const event of batch) {
+      const text = JSON.stringify(event);
+      this.#check((this.#sent.get(event.id) ?? text) === text, `${event.id} changed`);
+      this.#sent.set(event.id, text);
+    }
+    const bad = batch.flatMap(({ data }, i) => (data.route === 'x' ? [i] : []));
+    const mood = this.#moods === 0 ? 'well' : MOODS[this.#moods % MOODS.length];
+    this.#moods = Math.floor(this.#moods / MOODS.length);
+    if (mood === 'down') return { kind: 'later', why: 'down' };
+    if (mood === 'lies') return { kind: 'refused', status: 400, indices: [batch.length + 1, -1] };
+    if (mood === 'halves' && bad.length > 0) return { kind: 'refused', status: 400 };
+    if (mood === 'names' && bad.length > 0) return { kind: 'refused', status: 400, indices: bad };
+    for (const { id } of batch) {
+      if (this.#accepted.has(id)) this.repeats += 1;
+      this.#accepted.add(id);
+    }
+    // The sink has them; whether the sidecar lives to hear of it is another matter.
+    await this.#step();
+    return { kind: 'accepted' };
+  }
+
+  /** A place at which the process can die. */
+  async #step(): Promise<void> {
+    const life = this.#life;
+    if (this.#fuse !== undefined) {
+      this.#fuse -= 1;
+      if (this.#fuse < 0) this.#dead = true;
+    }
+    if (this.#dead) await DEAD;
+    await Promise.resolve();
+    if (life !== this.#life) await DEAD;
+  }
+
+  #crash(): void {
+    if (this.#dead) this.crashes += 1;
+    this.#dead = false;
+    this.#fuse = undefined;
+    this.#life += 1;
+    this.#delivery = undefined;
+    // What was not durable is gone, and what comes after has ids of its own.
+    const { source } = this.world;
+    source.records.length = source.durable;
+  }
+
+  #closes(): UsageRecord[] {
+    return this.world.source.records.slice(0, this.world.source.durable).filter(({ kind }) => kind === 'close');
+  }
+
+  /** The records past the cursor bill nothing, so it need not be saved for them. */
+  #idle(): boolean {
+    return this.world.source.records.slice(this.world.savedCount).every(({ kind }) => kind !== 'close');
+  }
+
+  #isSettled({ id, kind }: UsageRecord): boolean {
+    if (kind !== 'close') return true;
+    return this.#accepted.has(id) || this.world.letters.some(({ event }) => event.id === id);
+  }
+
+  #check(holds: boolean, what: string): void {
+    // Thrown from within the sink it would be a fault for the delivery to survive.
+    if (!holds) this.#problems.push(what);
+  }
+}

@@ -1,0 +1,170 @@
+import type { UsageRecord } from '../../sidecar/ledger.js';
+import { Delivery } from '../../sidecar/usage/delivery/delivery.js';
+import type { DeliveryLimits } from '../../sidecar/usage/delivery/delivery-options.js';
+import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
+import type { CursorStore } from '../../sidecar/usage/delivery/cursor.js';
+import type { DeadLetter, DeadLetters } from '../../sidecar/usage/delivery/dead-letters.js';
+import type { DeliverySink, SinkAnswer } from '../../sidecar/usage/delivery/sink.js';
+import type { UsageSource } from '../../sidecar/usage/delivery/source.js';
+import { comparePositions, START, type Position, type Read } from '../../sidecar/usage/segments.js';
+import { FakeClock } from './fake-clock.js';
+import { RecordingLog } from './in-process.js';
+
+/** Bytes that one record stands for, and records in a segment. */
+const RECORD_BYTES = 10;
+const SEGMENT_RECORDS = 4;
+
+const LIMITS: DeliveryLimits = {
+  maxEvents: 5,
+  maxBytes: 1_000_000,
+  maxAgeMs: 100,
+  backoffMinMs: 1000,
+  backoffMaxMs: 8000,
+  stopMs: 500,
+};
+
+/** Lets all that can go on without time or a test's doing go on. Everything here is in memory: one turn is enough. */
+export function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/** A spool in memory. What is not durable is there, as on a disk, and is not to be read. */
+export class MemorySource implements UsageSource {
+  readonly records: UsageRecord[] = [];
+  durable = 0;
+  /** Thrown by the next reads. */
+  fault: Error | undefined;
+  damaged = false;
+  readonly prunes: Position[] = [];
+
+  static position(index: number): Position {
+    return { segment: 1 + Math.floor(index / SEGMENT_RECORDS), offset: (index % SEGMENT_RECORDS) * RECORD_BYTES };
+  }
+
+  static index({ segment, offset }: Position): number {
+    return (segment - 1) * SEGMENT_RECORDS + offset / RECORD_BYTES;
+  }
+
+  get end(): Position {
+    return MemorySource.position(this.durable);
+  }
+
+  async *read(from: Position, until: Position): AsyncGenerator<Read> {
+    if (this.fault) throw this.fault;
+    await Promise.resolve();
+    if (this.damaged) yield { kind: 'damage', ...from, bytes: 1 };
+    for (let i = MemorySource.index(from); i < MemorySource.index(until); i += 1) {
+      const record = this.records[i];
+      if (record) yield { kind: 'record', record, after: MemorySource.position(i + 1) };
+    }
+  }
+
+  bytesFrom(from: Position): number {
+    return Math.max(this.durable - MemorySource.index(from), 0) * RECORD_BYTES;
+  }
+
+  prune(before: Position): Promise<void> {
+    this.prunes.push(before);
+    return Promise.resolve();
+  }
+}
+
+/** Delivery with everything around it in memory, and a clock that moves when told. */
+export class DeliveryWorld {
+  readonly clock = new FakeClock();
+  readonly source = new MemorySource();
+  readonly log = new RecordingLog();
+  /** Batches as they were sent, answered or not. */
+  readonly batches: (readonly UsageEvent[])[] = [];
+  readonly letters: DeadLetter[] = [];
+  readonly counted = { delivered: 0, refused: 0, retried: 0 };
+  /** What the cursor's file holds. */
+  saved: Awaited<ReturnType<CursorStore['load']>> = { kind: 'none' };
+  keepFrom: Position = { segment: Infinity, offset: 0 };
+  random = 1;
+  /** How the sink answers. */
+  answer: (batch: readonly UsageEvent[], signal: AbortSignal) => SinkAnswer | Promise<SinkAnswer> = () => ({
+    kind: 'accepted',
+  });
+  /** Awaited before a cursor is saved or dead letters are written; may throw. */
+  beforeSave: (position: Position) => void | Promise<void> = () => undefined;
+  beforeBury: () => void | Promise<void> = () => undefined;
+  roomForLetters = true;
+
+  readonly #sink: DeliverySink = {
+    deliver: async (batch, signal) => {
+      this.batches.push(batch);
+      return await this.answer(batch, signal);
+    },
+  };
+  readonly #cursor: CursorStore = {
+    load: () => Promise.resolve(this.saved),
+    save: async (position) => {
+      await this.beforeSave(position);
+      this.saved = { kind: 'at', position };
+    },
+  };
+  readonly #deadLetters: DeadLetters = {
+    append: async (letters) => {
+      await this.beforeBury();
+      if (this.roomForLetters) this.letters.push(...letters);
+      return this.roomForLetters;
+    },
+  };
+
+  /** A delivery that has begun, over what this world holds by now. */
+  async start(limits: Partial<DeliveryLimits> = {}): Promise<Delivery> {
+    const delivery = this.make(limits);
+    await delivery.start();
+    return delivery;
+  }
+
+  make(limits: Partial<DeliveryLimits> = {}): Delivery {
+    return new Delivery({
+      clock: this.clock,
+      date: () => Date.parse('2026-10-03T00:00:00Z') + this.clock.now(),
+      random: () => this.random,
+      source: this.source,
+      sink: this.#sink,
+      cursor: this.#cursor,
+      deadLetters: this.#deadLetters,
+      keepFrom: () => this.keepFrom,
+      eventSource: '/test',
+      limits: { ...LIMITS, ...limits },
+      log: this.log,
+      events: {
+        delivered: (events) => (this.counted.delivered += events),
+        refused: (events) => (this.counted.refused += events),
+        retried: () => (this.counted.retried += 1),
+      },
+    });
+  }
+
+  /** Puts records into the spool, durably. */
+  append(...records: readonly UsageRecord[]): void {
+    this.source.records.push(...records);
+    this.source.durable = this.source.records.length;
+  }
+
+  /** Ids of each batch. */
+  get ids(): string[][] {
+    return this.batches.map((batch) => batch.map(({ id }) => id));
+  }
+
+  /** Records that the cursor's file is past. */
+  get savedCount(): number {
+    return MemorySource.index(this.saved.kind === 'at' ? this.saved.position : START);
+  }
+
+  /** Lets happen what is due, moves time on by `ms`, and lets happen what then is. */
+  async pass(ms: number): Promise<void> {
+    await turn();
+    this.clock.advance(ms);
+    await turn();
+  }
+
+  /** Whether a position is at or before the cursor's file. */
+  isSaved(position: Position): boolean {
+    return this.saved.kind === 'at' && comparePositions(position, this.saved.position) <= 0;
+  }
+}

@@ -1,0 +1,95 @@
+import { setImmediate } from 'node:timers/promises';
+import type { Health } from '../../sidecar/usage/health.js';
+import { DurableSpool, type SpoolOptions } from '../../sidecar/usage/durable-spool.js';
+import type { Recovered } from '../../sidecar/usage/recovery.js';
+import { FakeClock } from './fake-clock.js';
+import { FakeDisk } from './fake-disk.js';
+import { readAll, short } from './usage-records.js';
+
+export const DIR = '/usage';
+
+export const OPTIONS: SpoolOptions = {
+  segmentBytes: 1 << 20,
+  groupMs: 5,
+  groupRecords: 64,
+  maxUnsyncedMs: 2000,
+  minFreeBytes: 1000,
+  maxBacklogBytes: 1 << 30,
+  probeMs: 1000,
+  closeWaitMs: 10_000,
+};
+
+/** Lets everything that waits for nothing but a turn of the event loop come to its end. The fake disk needs few. */
+export async function settled(): Promise<void> {
+  for (let turn = 0; turn < 20; turn++) await setImmediate();
+}
+
+/** A durable spool on a disk in memory, which outlives it, and a clock that stands still. */
+export class SpoolWorld {
+  /** Another one with each start: the timers of a process end with it. */
+  clock = new FakeClock();
+  readonly disk = new FakeDisk();
+  readonly options: SpoolOptions;
+  readonly health: Health[] = [];
+  readonly errors: unknown[] = [];
+  readonly late: string[] = [];
+  readonly groups: number[] = [];
+  dropped = 0;
+  spool!: DurableSpool;
+  recovered!: Recovered;
+
+  private constructor(options: Partial<SpoolOptions>) {
+    this.options = { ...OPTIONS, ...options };
+  }
+
+  /** On a disk that holds these files. */
+  static async on(files: Iterable<readonly [string, Buffer]>): Promise<SpoolWorld> {
+    const world = new SpoolWorld({});
+    for (const [path, bytes] of files) world.disk.put(path, bytes);
+    await world.open();
+    return world;
+  }
+
+  static async start(options: Partial<SpoolOptions> = {}): Promise<SpoolWorld> {
+    const world = new SpoolWorld(options);
+    await world.open();
+    return world;
+  }
+
+  /** Opens the spool that is on the disk, as a process that starts does. */
+  async open(): Promise<void> {
+    this.clock = new FakeClock();
+    const opened = await DurableSpool.open(DIR, this.options, {
+      clock: this.clock,
+      disk: this.disk.mount(),
+      lock: () => Promise.resolve({ kind: 'locked', release: () => Promise.resolve() }),
+      hooks: {
+        synced: (_, records) => this.groups.push(records),
+        failed: (error) => this.errors.push(error),
+        health: (health) => this.health.push(health),
+        late: ({ id }) => this.late.push(id),
+        dropped: () => this.dropped++,
+      },
+    });
+    if (opened.kind === 'held') throw new Error('nobody else holds it');
+    this.spool = opened.spool;
+    this.recovered = opened.recovered;
+  }
+
+  /** Moves time on and lets what that began go as far as it can. */
+  async pass(ms: number): Promise<void> {
+    this.clock.advance(ms);
+    await settled();
+  }
+
+  /** What a reader finds up to the spool's position. */
+  async durable(): Promise<string[]> {
+    const { records } = await readAll(DIR, { disk: this.disk, until: this.spool.position });
+    return records.map(short);
+  }
+
+  /** What a reader finds of a spool that nobody writes. */
+  async left(): Promise<string[]> {
+    return (await readAll(DIR, { disk: this.disk })).records.map(short);
+  }
+}
