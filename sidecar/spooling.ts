@@ -1,4 +1,5 @@
 /** The usage spool as the configuration has it, with what it tells brought to the log and the metrics. */
+import { join } from 'node:path';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import type { Log } from './telemetry/logger.js';
@@ -8,7 +9,6 @@ import { DurableSpool } from './usage/durable-spool.js';
 import type { Recovered } from './usage/recovery.js';
 import { listSegments, readFrom, START } from './usage/segments.js';
 import type { SpoolHooks } from './usage/spool-options.js';
-import { join } from 'node:path';
 
 /** Where the spool of a data folder lies. */
 export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {

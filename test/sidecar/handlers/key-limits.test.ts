@@ -7,6 +7,7 @@ import { decide } from '../../../sidecar/handlers/decisions.js';
 import type { Services } from '../../../sidecar/handlers/services.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import type { OpenPrompt } from '../../../sidecar/prompts/prompt-host.js';
+import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { FakeClock } from '../../support/fake-clock.js';
