@@ -9,7 +9,6 @@ import type { Exchange } from '../../../sidecar/http/exchange.js';
 import type { OpenPrompt } from '../../../sidecar/prompts/prompt-host.js';
 import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
-import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
 import { ACME, FakeSpool, RecordingLog } from '../../support/in-process.js';
