@@ -3,7 +3,7 @@
 # The package's native binaries come with npm; nothing is to be downloaded or compiled beside them.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
 
-SOURCES := $(sort $(shell find sidecar engine bench test -name '*.ts' 2>/dev/null))
+SOURCES := $(sort $(shell find sidecar engine bench test -name .cache -prune -o -name '*.ts' -print 2>/dev/null))
 TESTS := $(filter %.test.ts,$(SOURCES))
 # Tests that fork engines, open sockets or load models live in these folders; all others are unit tests.
 SLOW := test/contract/% test/integration/% test/fault/% test/regression/%
