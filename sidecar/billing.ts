@@ -1,9 +1,10 @@
 /** Prices and credit, wired: which price list holds, and the credit ledger with its grants file, its past and its metrics. */
 import { join } from 'node:path';
 import { CreditLedger, type Credit } from './access/credit.js';
-import { CreditWatch } from './access/credit-watch.js';
+import { MAX_CREDIT_BYTES, parseCreditFile, WHAT } from './access/credit-file.js';
 import type { Clock } from './clock.js';
 import type { Config } from './config.js';
+import { FollowedFile } from './files/followed-file.js';
 import type { Log } from './telemetry/logger.js';
 import type { CreditMetrics } from './telemetry/credit-metrics.js';
 import { Balances, type SpoolReader } from './usage/balances.js';
@@ -51,15 +52,19 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
 
   let balances: Balances | undefined;
   let begun: Promise<string | undefined> | undefined;
-  const { watch, granted } = await CreditWatch.open({
+  const { file } = credit;
+  const { followed, value: granted } = await FollowedFile.open({
     clock,
-    file: credit.file,
+    file,
+    what: WHAT,
+    maxBytes: MAX_CREDIT_BYTES,
     pollMs: credit.pollMs,
-    onChange: (changed) => {
+    parse: (text) => parseCreditFile(text, file),
+    taken: (changed) => {
       ledger.grant(changed);
-      log.info('credit file read again', { count: changed.size });
+      log.info('credit file read again', { file, count: changed.size });
     },
-    onBad: (reason) => log.error('credit file cannot be used, the grants of before hold', { reason }),
+    refused: (reason) => log.error('credit file cannot be used, the grants of before hold', { file, reason }),
   });
   const ledger = new CreditLedger(granted, () => balances?.settled());
   metrics.watch(() => ledger.outstanding);
@@ -100,7 +105,7 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
     },
     keepFrom: () => balances?.keepFrom ?? START,
     close: async () => {
-      watch.close();
+      followed.close();
       await begun;
       await balances?.close();
     },

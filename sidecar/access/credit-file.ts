@@ -2,8 +2,8 @@
  * The credit file: what each account was granted, as a list of grants that is only ever added to, so that each top-up can
  * be looked up. `{"version":1,"accounts":{"acme":[{"id":"inv-17","usd":"25.00","at":"2026-10-03T00:00:00Z"}]}}`.
  */
-import { readFile } from 'node:fs/promises';
 import { compile } from '../contracts/validator.js';
+import { FileProblem } from '../files/followed-file.js';
 import { parseUsd } from '../money.js';
 
 interface CreditFile {
@@ -20,10 +20,11 @@ interface Grant {
   readonly at?: string;
 }
 
-/** The file cannot be used. The message is one line and names the file and what is wrong. */
-export class CreditFileError extends Error {
-  override readonly name = 'CreditFileError';
-}
+/** What messages call the file. */
+export const WHAT = 'credit';
+
+/** A million accounts with a grant each; a longer file is none of ours. */
+export const MAX_CREDIT_BYTES = 256 * 1024 * 1024;
 
 function closed(required: readonly string[], properties: Readonly<Record<string, object>>): object {
   return { type: 'object', additionalProperties: false, required, properties };
@@ -52,17 +53,16 @@ const check = compile<CreditFile>(
   { nameUnknownFields: true },
 );
 
-/** Reads and checks the file: picodollars granted, by account. Throws {@link CreditFileError}. */
-export async function readCreditFile(file: string): Promise<ReadonlyMap<string, bigint>> {
+/** Checks the text of `file`: picodollars granted, by account. Throws {@link FileProblem}. */
+export function parseCreditFile(text: string, file: string): ReadonlyMap<string, bigint> {
   const refuse = (problem: string): never => {
-    throw new CreditFileError(`credit: ${problem} (file ${file})`);
+    throw new FileProblem(WHAT, problem, file);
   };
   let value: unknown;
   try {
-    value = JSON.parse(await readFile(file, 'utf8'));
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    return refuse(code === undefined ? 'is not JSON' : `cannot be read: ${code}`);
+    value = JSON.parse(text);
+  } catch {
+    return refuse('is not JSON');
   }
   const checked = check(value);
   if (!checked.ok) return refuse(`${checked.path} ${checked.message}`);

@@ -3,44 +3,35 @@
  * never a key. SHA-256 without salt is enough, since keys are 256 random bits of ours and not words that people choose.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdir, open, readFile, realpath, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, open, realpath, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { FileProblem, readText } from '../files/followed-file.js';
 import { checkKeyFile, type KeyFile } from './key-file-schema.js';
 
 export type { KeyFile, StoredKey } from './key-file-schema.js';
 
 /** The file cannot be used. The message is one line and names the file and what is wrong, never what is in it. */
-export class KeyFileError extends Error {
+export class KeyFileError extends FileProblem {
   override readonly name = 'KeyFileError';
-  /** What is wrong, without the file's name. */
-  readonly problem: string;
 
   constructor(problem: string, file: string) {
-    super(`keys: ${problem} (file ${file})`);
-    this.problem = problem;
+    super(WHAT, problem, file);
   }
 }
+
+/** What messages call the file. */
+export const WHAT = 'keys';
 
 /** Some 200,000 keys; a longer file is none of ours, and reading it would only take the memory. */
-const MAX_FILE_BYTES = 64 * 1024 * 1024;
+export const MAX_FILE_BYTES = 64 * 1024 * 1024;
 
-/** Reads and checks the file; one that does not exist holds no keys. Throws {@link KeyFileError}. */
+/** What a file that does not exist holds. */
+export const NO_KEYS: KeyFile = { version: 1, keys: [] };
+
+/** Reads and checks the file; one that does not exist holds no keys. Throws {@link FileProblem}, of which {@link KeyFileError} is one. */
 export async function readKeyFile(file: string): Promise<KeyFile> {
-  const text = await readKeyText(file);
-  return text === undefined ? { version: 1, keys: [] } : parseKeyFile(text, file);
-}
-
-/** The text of the file; undefined: there is none. Throws {@link KeyFileError}. */
-export async function readKeyText(file: string): Promise<string | undefined> {
-  try {
-    if ((await stat(file)).size > MAX_FILE_BYTES) throw new KeyFileError('is too long', file);
-    return await readFile(file, 'utf8');
-  } catch (error) {
-    if (error instanceof KeyFileError) throw error;
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return undefined;
-    throw new KeyFileError(`cannot be read: ${code ?? 'unknown'}`, file);
-  }
+  const text = await readText(WHAT, file, MAX_FILE_BYTES);
+  return text === undefined ? NO_KEYS : parseKeyFile(text, file);
 }
 
 /** Checks the text of `file`. Throws {@link KeyFileError}. */

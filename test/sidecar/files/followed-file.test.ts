@@ -1,0 +1,113 @@
+import { EventEmitter, once } from 'node:events';
+import { rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { FileProblem, FollowedFile, type FollowOptions } from '../../../sidecar/files/followed-file.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+const POLL_MS = 1000;
+const MAX_BYTES = 20;
+
+/** A file of one number, and what was said of it. What becomes of it on real clocks, with events: key-file-watch.test. */
+class World {
+  readonly clock = new FakeClock();
+  readonly file: string;
+  readonly said: (number | string)[] = [];
+  readonly #news = new EventEmitter();
+  followed: FollowedFile<number> | undefined;
+
+  constructor(t: Test, content?: string) {
+    this.file = join(t.testdir(content === undefined ? {} : { number: content }), 'number');
+    t.teardown(() => this.followed?.close());
+  }
+
+  /** Resolves with the first value. */
+  async open(more: Partial<FollowOptions<number>> = {}): Promise<number> {
+    const { followed, value } = await FollowedFile.open<number>({
+      clock: this.clock,
+      file: this.file,
+      what: 'number',
+      maxBytes: MAX_BYTES,
+      pollMs: POLL_MS,
+      parse: (text) => {
+        if (!/^[0-9]+$/.test(text)) throw new FileProblem('number', 'is no number', this.file);
+        return Number(text);
+      },
+      taken: (number) => this.#say(number),
+      refused: (problem) => this.#say(problem),
+      ...more,
+    });
+    this.followed = followed;
+    return value;
+  }
+
+  /** Replaces the file as an operator should: whole, by rename. */
+  async put(content: string): Promise<void> {
+    await writeFile(`${this.file}.new`, content);
+    await rename(`${this.file}.new`, this.file);
+  }
+
+  /** What is said once the next poll is due. */
+  async next(): Promise<number | string | undefined> {
+    const told = once(this.#news, 'said');
+    this.clock.advance(POLL_MS);
+    await told;
+    return this.said.at(-1);
+  }
+
+  #say(what: number | string): void {
+    this.said.push(what);
+    this.#news.emit('said');
+  }
+}
+
+t.test('each change is taken, and a file that cannot be used leaves what was', async (t) => {
+  const world = new World(t, '1');
+  t.equal(await world.open(), 1);
+  await world.put('2');
+  t.equal(await world.next(), 2);
+  await world.put('two');
+  t.equal(await world.next(), 'is no number');
+  await world.put('3'.repeat(MAX_BYTES + 1));
+  t.equal(await world.next(), `is longer than ${MAX_BYTES} bytes`);
+  await rm(world.file);
+  t.equal(await world.next(), 'does not exist');
+  await world.put('4');
+  t.equal(await world.next(), 4);
+  t.strictSame(world.said.length, 5);
+});
+
+t.test('what is the same is not said again, unless asked for', async (t) => {
+  const world = new World(t, '1');
+  await world.open();
+  await world.put('1');
+  world.clock.advance(POLL_MS);
+  // A poll that had found news would say it before this read, which is one after it.
+  await world.followed?.reload();
+  t.strictSame(world.said, [1]);
+});
+
+t.test('a start without a file: what stands for it, or no start at all', async (t) => {
+  const world = new World(t);
+  await t.rejects(world.open(), { message: `number: does not exist (file ${world.file})` });
+  t.equal(world.clock.pending, 0, 'nothing is followed');
+  t.equal(await world.open({ absent: 0 }), 0);
+  await world.put('5');
+  t.equal(await world.next(), 5);
+});
+
+t.test('a bad file at the start is no start, whatever stands for one that is not there', async (t) => {
+  const world = new World(t, 'five');
+  await t.rejects(world.open({ absent: 0 }), FileProblem);
+});
+
+t.test('closed, it holds nothing', async (t) => {
+  const world = new World(t, '1');
+  await world.open();
+  world.followed?.close();
+  world.followed?.close();
+  t.equal(world.clock.pending, 0);
+  await world.put('2');
+  await world.followed?.reload();
+  t.strictSame(world.said, []);
+});
