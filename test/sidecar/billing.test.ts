@@ -48,7 +48,9 @@ t.test('without files there are the built-in prices and no credit', async (t) =>
 t.test('a file that cannot be used stops the start, and nothing is left open', async (t) => {
   for (const variable of ['RA_PRICING_FILE', 'RA_CREDIT_FILE']) {
     const options = await desk(t, { environment: { [variable]: NO_SUCH_FILE } });
-    await t.rejects(openBilling(options), { message: /(cannot be read: ENOENT|does not exist) \(file \/nowhere\/file\.json\)$/ });
+    await t.rejects(openBilling(options), {
+      message: /(cannot be read: ENOENT|does not exist) \(file \/nowhere\/file\.json\)$/,
+    });
     t.equal(options.clock.pending, 0);
   }
 });
