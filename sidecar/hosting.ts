@@ -13,8 +13,11 @@ import type { Readiness } from './readiness.js';
 import type { Log } from './telemetry/logger.js';
 import type { Metrics } from './telemetry/metrics.js';
 
-/** How long an engine may take to say why its model cannot be served before the prompt host's own word counts, ms. */
-const VERDICT_MS = 10_000;
+/**
+ * How long an engine may take to say why its model cannot be served before the prompt host’s own word counts, ms: three loads
+ * of a file that brings llama.cpp down take half a minute on a busy machine.
+ */
+const VERDICT_MS = 60_000;
 
 export interface Hosted extends HostedModel {
   readonly engine: EngineProcess;
