@@ -12,7 +12,7 @@ import { ItemQueue, type Item } from './item-queue.js';
 import type { HostSetup, ModelReport, News, PromptModel, Step } from './messages.js';
 import type { Checked, NoResult, OpenPrompt, PromptHost, Refusal, Tokenized } from './prompt-host.js';
 
-/** Between two starts: doubled with every host that goes without having answered anything, back to the least by an answer. */
+/** Between two starts: doubled with every host that dies without having answered anything, back to the least by an answer. */
 const RESTART_MIN_MS = 50;
 const RESTART_MAX_MS = 10_000;
 
@@ -208,7 +208,8 @@ export class PromptHostClient implements PromptHost {
     else this.#blame();
     this.#settleFirst({ kind: 'unable' });
     const delayMs = this.#delayMs;
-    this.#delayMs = Math.min(delayMs * 2, RESTART_MAX_MS);
+    // A silent host was well but for one item, which has failed; those who send such items must not keep others waiting.
+    if (why !== 'silent') this.#delayMs = Math.min(delayMs * 2, RESTART_MAX_MS);
     this.#restarts += 1;
     this.#options.hooks?.restart?.(why, delayMs);
     this.#cancelRestart = this.#options.clock.after(delayMs, () => this.#start());

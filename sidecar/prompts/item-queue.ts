@@ -18,7 +18,7 @@ export class ItemQueue<T> {
   readonly #width: number;
   readonly #ahead: number;
   readonly #maxQueued: number;
-  #fresh = new Set<Item<T>>();
+  readonly #fresh = new Set<Item<T>>();
   /** Those that ran when a host died; they run alone, before any fresh one. */
   readonly #again = new Set<Item<T>>();
   /** Those sent and not answered, in their order. */
@@ -41,7 +41,12 @@ export class ItemQueue<T> {
     return Math.min(this.#sent.size, this.#width);
   }
 
-  /** Those that run now, first sent first. */
+  /** Those sent and not answered, in their order. */
+  sent(): Iterable<Item<T>> {
+    return this.#sent.values();
+  }
+
+  /** Those of them that run now, as far as is known here. */
   *runs(): Generator<Item<T>> {
     let left = this.#width;
     for (const item of this.#sent.values()) {
@@ -91,11 +96,9 @@ export class ItemQueue<T> {
 
   /** The host is gone. Returns the items that fail; the other sent ones are queued again. `guilty`: fell silent. */
   lost(guilty?: Item<T>): readonly Item<T>[] {
-    const ran = [...this.runs()];
+    // Those sent ahead as well: a worker may have begun one while the answer before it was still on its way.
+    const ran = [...this.#sent.values()];
     const blamed = guilty ?? (ran.length === 1 ? ran[0] : undefined);
-    // Those sent ahead had not begun: they are as they were.
-    const waited = [...this.#sent.values()].slice(ran.length).filter(({ abandoned }) => !abandoned);
-    this.#fresh = new Set([...waited, ...this.#fresh]);
     this.#sent.clear();
     this.#alone = undefined;
     for (const item of ran) if (item !== blamed && !item.abandoned) this.#again.add(item);
