@@ -41,7 +41,7 @@ $(PEERS)/build/bin/llama-server: node_modules/node-llama-cpp/llama/gitRelease.bu
 	git clone --quiet $< $(PEERS)/src
 	cmake -S $(PEERS)/src -B $(PEERS)/build -G Ninja -DCMAKE_BUILD_TYPE=Release -DLLAMA_CURL=OFF \
 	  -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF $(PEER_OPTIONS)
-	ninja -C $(PEERS)/build llama-server llama-bench llama-batched-bench
+	ninja -C $(PEERS)/build llama-server llama-batched-bench
 
 node_modules/node-llama-cpp/llama/gitRelease.bundle: | install
 

@@ -98,8 +98,8 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
 
 /**
  * On a CPU llama.cpp's flash attention goes pair by pair of query and cell for 2 to 63 tokens: what a decision's questions
- * are, and what a prompt gets beside running replies. 16 tokens behind 800 took 19 ms with it and 1.3 ms without (13m
- * recipe), 46 and 35 (150m). It is some 8 % faster for next tokens and for whole chunks, so a setting can ask for it.
+ * are, and what a prompt gets beside running replies: many times slower (bench/results/reuse.md). For next tokens and whole
+ * chunks it is the faster one, so a setting can ask for it.
  */
 function bestAttention(llama: Llama): boolean | 'auto' {
   return llama.gpu === false ? false : 'auto';

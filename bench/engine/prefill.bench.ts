@@ -54,7 +54,7 @@ await keep('engine-prefill', {
   title: 'A long prompt beside running replies',
   about: [
     `${STREAMS} replies are decoding (greedy) when a prompt of ${PROMPT_TOKENS} tokens comes; gaps are the times between two steps' tokens of one reply as they arrive from the engine process, before the prompt came and while it was prefilled. One compute thread, chunks of at most 256 tokens.`,
-    '`prefillShare`: time for prompts in one step, in percent of what the step takes without. 100 at most doubles a step.',
+    '`prefillShare`: time for prompts in one step, in percent of what the step takes without; the fixed cost of one more decode comes on top, and on a CPU never fewer than eight tokens go.',
   ],
   rows,
 });

@@ -23,8 +23,19 @@ const sidecar = await Sidecar.start(
   {
     config: {
       models: [
-        { id: CHAT, kind: 'chat', file, seats: SEATS, contextPerSeat: 256, threads: 1, prefillTokensPerStep: 512 },
+        {
+          id: CHAT,
+          kind: 'chat',
+          file,
+          seats: SEATS,
+          contextPerSeat: 256,
+          threads: 1,
+          prefillTokensPerStep: 512,
+          // The engine alone reuses nothing either.
+          prefixReuse: 'off',
+        },
       ],
+      development: { validateAnswers: false },
     },
   },
 );

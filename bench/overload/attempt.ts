@@ -19,8 +19,6 @@ export interface Attempt {
   readonly ttftMs: number;
   /** To the last byte, or to when the caller gave up. */
   readonly totalMs: number;
-  /** `Retry-After`, s. */
-  readonly retryAfter?: number;
 }
 
 export interface Sending {
@@ -41,12 +39,10 @@ export function attempt(target: Target, sending: Sending): Promise<Attempt> {
   return new Promise((resolve) => {
     let status = 0;
     let ttftMs = NaN;
-    let retryAfter: number | undefined;
     let done = false;
     const end = (how: Attempt['end']): void => {
       clearTimeout(patience);
-      const told = retryAfter === undefined ? {} : { retryAfter };
-      resolve({ account, scheduledMs, end: how, status, ttftMs, totalMs: since(), ...told });
+      resolve({ account, scheduledMs, end: how, status, ttftMs, totalMs: since() });
       sent.destroy();
     };
     const patience = setTimeout(() => end('gone'), Math.max(0, patienceMs - since()));
@@ -65,8 +61,6 @@ export function attempt(target: Target, sending: Sending): Promise<Attempt> {
     sent.on('error', () => end('broken'));
     sent.on('response', (response) => {
       status = response.statusCode ?? 0;
-      const told = response.headers['retry-after'];
-      if (told !== undefined) retryAfter = Number(told);
       let tail = '';
       response.setEncoding('utf8').on('error', () => end('broken'));
       response.on('data', (chunk: string) => {

@@ -64,7 +64,12 @@ export async function sidecar(sizes: Sizes, accounts: readonly string[], maxWait
   };
 }
 
-export async function llamaServer({ file, seats, context, threads }: Sizes): Promise<Server> {
+/** It asks for no key and reads none; what stands in front can tell its callers apart by theirs. */
+export async function llamaServer(
+  { file, seats, context, threads }: Sizes,
+  accounts: readonly string[],
+): Promise<Server> {
+  const keys = Object.fromEntries(accounts.map((account) => [account, `key-of-${account}`]));
   const server = await LlamaServer.start(file, {
     threads,
     slots: seats,
@@ -73,14 +78,18 @@ export async function llamaServer({ file, seats, context, threads }: Sizes): Pro
   });
   return {
     name: 'llama-server',
-    target: { port: server.port, keys: {}, extras: SAME },
+    target: { port: server.port, keys, extras: SAME },
     close: () => server.close(),
   };
 }
 
-/** nginx in front of a llama-server that somebody else closes; at most `connections` at once, the rest is refused. */
-export async function behindNginx(server: Server, connections: number): Promise<Server> {
+/** Throws with what to do when nginx is not there. */
+export function needNginx(): void {
   if (!existsSync(NGINX)) throw new Error(`${NGINX} is not there: apt-get install nginx-light`);
+}
+
+/** nginx in front of a llama-server that somebody else closes. The rest is refused. */
+export async function behindNginx(server: Server, connections: Connections): Promise<Server> {
   const folder = await mkdtemp(join(tmpdir(), 'ra-overload-nginx-'));
   const port = await freePort();
   const file = join(folder, 'nginx.conf');
@@ -103,8 +112,14 @@ export async function behindNginx(server: Server, connections: number): Promise<
   };
 }
 
-/** Streaming left alone, a new connection for each request as the callers do, and 429 for what is over the limit. */
-function nginxConfig(folder: string, port: number, upstream: number, connections: number): string {
+/** At once: of all callers together, and with one key. */
+export interface Connections {
+  readonly all: number;
+  readonly perKey: number;
+}
+
+/** Streaming left alone, a new connection for each request as the callers do, and 429 for what is over the limits. */
+function nginxConfig(folder: string, port: number, upstream: number, { all, perKey }: Connections): string {
   return `daemon off;
 worker_processes 1;
 pid ${folder}/nginx.pid;
@@ -117,11 +132,13 @@ http {
   uwsgi_temp_path ${folder}/uwsgi;
   scgi_temp_path ${folder}/scgi;
   limit_conn_zone $server_name zone=all:1m;
+  limit_conn_zone $http_authorization zone=key:1m;
   server {
     listen 127.0.0.1:${port} backlog=4096;
     server_name all;
     location / {
-      limit_conn all ${connections};
+      limit_conn all ${all};
+      limit_conn key ${perKey};
       limit_conn_status 429;
       proxy_pass http://127.0.0.1:${upstream};
       proxy_http_version 1.1;

@@ -16,7 +16,7 @@ const BIN = fileURLToPath(new URL('../../../bench/.cache/peers/build/bin/', impo
 const START_MS = 120_000;
 
 /** Path of a peer's program. Throws with what to do when it is not there. */
-export function peer(name: 'llama-server' | 'llama-bench' | 'llama-batched-bench'): string {
+export function peer(name: 'llama-server' | 'llama-batched-bench'): string {
   const path = join(BIN, name);
   if (!existsSync(path)) throw new Error(`${path} is not there: run "make peers" first (5 to 10 minutes)`);
   return path;

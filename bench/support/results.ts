@@ -1,6 +1,6 @@
 /** Results are kept beside the benches, with where and how they came to be: for people as Markdown, for tools as JSON. */
 import { mkdir, writeFile } from 'node:fs/promises';
-import { cpus, loadavg } from 'node:os';
+import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { shown } from './stats.js';
 
@@ -21,9 +21,26 @@ export interface Results {
   readonly simulated?: boolean;
 }
 
-/** The load of the machine before the bench adds its own, and from where on the figures are said to be rough. */
-const loadBefore = loadavg()[0] ?? NaN;
-const BUSY = 0.5;
+/** How long other work on the machine is looked at before the bench begins, ms. */
+const LOOK_MS = 1000;
+/** Cores that others keep busy, from where on the figures are said to be rough. */
+const BUSY = 0.2;
+
+/** Cores that were busy with other work just before the bench. */
+const busyBefore = await foreignCores();
+
+/** The machine's busy time less this process's own, over LOOK_MS. */
+async function foreignCores(): Promise<number> {
+  const [before, own] = [busyMs(), process.cpuUsage()];
+  const from = performance.now();
+  await new Promise((later) => setTimeout(later, LOOK_MS));
+  const { user, system } = process.cpuUsage(own);
+  return Math.max(0, (busyMs() - before - (user + system) / 1000) / (performance.now() - from));
+}
+
+function busyMs(): number {
+  return cpus().reduce((sum, { times: { user, nice, sys, irq } }) => sum + user + nice + sys + irq, 0);
+}
 
 /** Writes `bench/results/<name>.md` and `.json`, and shows the table. */
 export async function keep(
@@ -34,13 +51,13 @@ export async function keep(
     date: new Date().toISOString(),
     machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores`,
     node: process.version,
-    command: `node dist/${process.argv[1]?.split('/dist/')[1] ?? ''}`,
-    loadBefore: Number(loadBefore.toFixed(2)),
+    command: ['node', `dist/${process.argv[1]?.split('/dist/')[1] ?? ''}`, ...process.argv.slice(2)].join(' '),
+    busyBefore: Number(busyBefore.toFixed(2)),
   };
   const table = markdown(rows);
-  const facts = `${where.machine}; Node ${where.node}; ${where.date}; load average before: ${where.loadBefore}.`;
+  const facts = `${where.machine}; Node ${where.node}; ${where.date}; cores busy with other work before: ${where.busyBefore}.`;
   const busy =
-    loadBefore > BUSY && !simulated ? ['**The machine was busy with other work: the figures are rough.**'] : [];
+    busyBefore > BUSY && !simulated ? ['**The machine was busy with other work: the figures are rough.**'] : [];
   const text = [`# ${title}`, ...busy, ...about, table, ...conclusions, `${facts} Command: \`${where.command}\``].join(
     '\n\n',
   );

@@ -1,6 +1,6 @@
 /** The text of a grammar: GBNF, llama.cpp's notation. */
 
-/** The largest grammar that is made: compiling is linear in it, some 10 ms for this one. */
+/** The largest grammar that is made: compiling is linear in it. */
 export const MAX_GRAMMAR_CHARACTERS = 131_072;
 /** Counted repetitions (`{2,5}` counts 5) of all rules together: llama.cpp makes a rule of each. */
 export const MAX_REPETITIONS = 16_384;

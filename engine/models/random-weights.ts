@@ -1,6 +1,6 @@
 /**
  * Random weight matrices, made directly in the file's number format: a byte of the generator is a weight, so that a
- * model of 150 million weights takes about a second. Every weight is one of the 128 odd numbers from -127 to 127 times a
+ * large model takes seconds. Every weight is one of the 128 odd numbers from -127 to 127 times a
  * constant: uniform, symmetric, mean 0. (In Q8_0 that is exact; even numbers are left out so that -128, which a quantizer never
  * writes, cannot occur.)
  */

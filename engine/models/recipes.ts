@@ -52,7 +52,7 @@ const RECIPES: Readonly<Record<RecipeName, Recipe>> = {
     vocabulary: 'none',
     seed: 1,
   },
-  /** For GPUs: with Llama 3's 128,256 tokens 8.5 GB, a minute or two to write. */
+  /** For GPUs: with Llama 3's 128,256 tokens 8.5 GB. */
   '8b': { title: 'ra-random-8b', shape: { ...SHAPE_8B, weights: 'Q8_0' }, vocabulary: 'none', seed: 1 },
   /** The same in half precision: 16 GB. */
   '8b-f16': { title: 'ra-random-8b-f16', shape: { ...SHAPE_8B, weights: 'F16' }, vocabulary: 'none', seed: 1 },

@@ -35,7 +35,7 @@ export type ChatPrompt =
 
 /**
  * A conversation as the tokens that llama.cpp would make of it, with special-token text in the caller's strings kept text.
- * `maxTokens`: what cannot fit is refused by its length alone, since tokenizing takes about 1 µs a token and cannot be stopped.
+ * `maxTokens`: what cannot fit is refused by its length alone, since tokenizing cannot be stopped.
  */
 export function chatPrompt(
   parts: PromptParts,

@@ -31,7 +31,7 @@ export const modelSchema: SettingSchema = {
     flashAttention: {
       enum: ['auto', true, false],
       description:
-        'Flash attention. `auto`: with a GPU. On a CPU it makes next tokens some 8 % faster and a long prompt beside them many times slower.',
+        'Flash attention. `auto`: with a GPU. On a CPU it makes small chunks of a long prompt many times slower (bench/results/reuse.md).',
       default: 'auto',
     },
     prefillTokensPerStep: integer(

@@ -92,7 +92,7 @@ export const configSchema: SettingSchema = section({
     isolate: {
       type: 'boolean',
       description:
-        'Evaluate each question of a decision alone, so that its answer depends on the question and the input only, to the last bit. `false`: the questions of a request are evaluated together, on as many seats as are free, which is meant for GPUs and moves the last digits: on models with random weights and a CPU, probabilities by up to 0.03 (0.004 in the mean), by nothing where questions are short.',
+        'Evaluate each question of a decision alone, so that its answer depends on the question and the input only, to the last bit. `false`: the questions of a request are evaluated together, on as many seats as are free, which is meant for GPUs and moves the last digits (bench/results/decisions.md).',
       default: true,
     },
   }),

@@ -22,7 +22,18 @@ interface Body {
 
 type Pool = Piscina<WorkerTask, readonly ModelReport[] | Checked | Tokenized>;
 
+interface Item {
+  readonly item: number;
+  readonly step: Step;
+  readonly body: Body | undefined;
+}
+
 const bodies = new Map<number, Body>();
+/** Sent ahead: as many as the sidecar sends at most. */
+const waiting: Item[] = [];
+/** Items under way, their answers included until they have left this process. */
+let running = 0;
+let workers = 0;
 let pool: Pool | undefined;
 
 process.on('message', (raw) => {
@@ -43,7 +54,8 @@ function obey(order: Order): void {
       bodies.delete(order.body);
       return;
     case 'item':
-      answer(order.item, order.step, bodyOf(order)).catch(quit);
+      waiting.push({ item: order.item, step: order.step, body: bodyOf(order) });
+      begin();
       return;
     default:
       quit();
@@ -51,6 +63,7 @@ function obey(order: Order): void {
 }
 
 async function start(setup: HostSetup): Promise<void> {
+  workers = setup.workers;
   const made: Pool = new Piscina({
     filename: setup.workerFile,
     minThreads: setup.workers,
@@ -67,8 +80,24 @@ async function start(setup: HostSetup): Promise<void> {
   send({ kind: 'ready', models: reports[0] as readonly ModelReport[] });
 }
 
-async function answer(item: number, step: Step, body: Body | undefined): Promise<void> {
-  send({ kind: 'answer', item, result: await run(step, body) });
+/**
+ * An item begins when the answer before it is out of this process, not only out of its worker: should the item bring the
+ * process down, no answer goes with it, and the sidecar knows which items ran.
+ */
+function begin(): void {
+  for (let next = waiting[0]; next !== undefined && running < workers; next = waiting[0]) {
+    waiting.shift();
+    running += 1;
+    answer(next).catch(quit);
+  }
+}
+
+async function answer({ item, step, body }: Item): Promise<void> {
+  const result = await run(step, body);
+  send({ kind: 'answer', item, result }, () => {
+    running -= 1;
+    begin();
+  });
 }
 
 /** The body that came with an item or before it. After `tokenize`, its last step, nothing needs it here. */
@@ -95,9 +124,9 @@ function shared(bytes: Uint8Array): Uint8Array {
   return copy;
 }
 
-function send(news: News): void {
+function send(news: News, sent: () => void = () => undefined): void {
   // The parent may be gone already; `disconnect` follows.
-  process.send?.(versioned(news), undefined, {}, () => undefined);
+  process.send?.(versioned(news), undefined, {}, sent);
 }
 
 /** Not process.exit: that waits for threads, and one may be stuck in native code. */

@@ -18,7 +18,7 @@ export class ItemQueue<T> {
   readonly #width: number;
   readonly #ahead: number;
   readonly #maxQueued: number;
-  readonly #fresh = new Set<Item<T>>();
+  #fresh = new Set<Item<T>>();
   /** Those that ran when a host died; they run alone, before any fresh one. */
   readonly #again = new Set<Item<T>>();
   /** Those sent and not answered, in their order. */
@@ -41,12 +41,7 @@ export class ItemQueue<T> {
     return Math.min(this.#sent.size, this.#width);
   }
 
-  /** Those sent and not answered, in their order. */
-  sent(): Iterable<Item<T>> {
-    return this.#sent.values();
-  }
-
-  /** Those of them that run now, as far as is known here. */
+  /** Those that run now, first sent first. */
   *runs(): Generator<Item<T>> {
     let left = this.#width;
     for (const item of this.#sent.values()) {
@@ -96,9 +91,11 @@ export class ItemQueue<T> {
 
   /** The host is gone. Returns the items that fail; the other sent ones are queued again. `guilty`: fell silent. */
   lost(guilty?: Item<T>): readonly Item<T>[] {
-    // Those sent ahead as well: a worker may have begun one while the answer before it was still on its way.
-    const ran = [...this.#sent.values()];
+    const ran = [...this.runs()];
     const blamed = guilty ?? (ran.length === 1 ? ran[0] : undefined);
+    // Those sent ahead had not begun: they are as they were.
+    const waited = [...this.#sent.values()].slice(ran.length).filter(({ abandoned }) => !abandoned);
+    this.#fresh = new Set([...waited, ...this.#fresh]);
     this.#sent.clear();
     this.#alone = undefined;
     for (const item of ran) if (item !== blamed && !item.abandoned) this.#again.add(item);
