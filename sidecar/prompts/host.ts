@@ -71,6 +71,7 @@ async function start(setup: HostSetup): Promise<void> {
     idleTimeout: Infinity,
     workerData: setup,
     resourceLimits: { stackSizeMb: WORKER_STACK_MB },
+    recordTiming: false,
   });
   pool = made;
   // A worker that dies without a task is replaced by the pool; unheard, its error would end the process.
