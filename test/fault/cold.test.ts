@@ -26,7 +26,9 @@ t.test('while its model loads a sidecar says so, and then serves', async (t) => 
   const release = await holdEngine(sidecar, 1);
 
   t.equal((await fetch(`http://127.0.0.1:${sidecar.port}/healthz`)).status, 200);
-  t.strictSame(await sidecar.readyz(), { status: 503, body: { status: 'not ready', reasons: [`cold: ${CHAT}`] } });
+  const starting = { status: 'starting', parts: { models: 'starting', usage: 'ready' } };
+  t.strictSame(await sidecar.readyz(), { status: 503, body: starting }, 'strangers are told no more');
+  t.match(await sidecar.readyz(sidecar.operatorsPort), { status: 503, body: { reasons: [`cold: ${CHAT}`] } });
   for (const stream of [false, true]) {
     const refused = await sidecar.post('/chat/completions', { ...SHORT, stream }, { key });
     t.equal(refused.status, 503);
@@ -125,7 +127,9 @@ t.test('a file that goes bad while it is served: cold, then lost with its reason
     model: CHAT,
     reason: /^unable: the file is cut off: /,
   });
-  t.match(await sidecar.readyz(), {
+  const unhealthy = { status: 'unhealthy', parts: { models: 'unhealthy', usage: 'ready' } };
+  t.strictSame(await sidecar.readyz(), { status: 503, body: unhealthy }, 'strangers are told nothing of the file');
+  t.match(await sidecar.readyz(sidecar.operatorsPort), {
     status: 503,
     body: { reasons: [new RegExp(`^lost: ${CHAT}: the file is cut off: `)] },
   });
