@@ -68,7 +68,13 @@ t.test('callers named by a gateway or an authorizer', async (t) => {
       environment: 'staging',
       access: { mode: 'authorizer' },
       gateway: { secretFile: gatewayFile },
-      authorizer: { url: 'http://authorizer/check', socket, secretFile: authorizerFile, send: 'key' },
+      authorizer: {
+        url: 'http://authorizer/check',
+        socket,
+        secretFile: authorizerFile,
+        send: 'key',
+        breaker: { failures: 1, openMs: 1 },
+      },
       engine: { hangMs: 3_600_000 },
       log: { level: 'trace' },
     },
@@ -88,6 +94,7 @@ t.test('callers named by a gateway or an authorizer', async (t) => {
     }
     const broken = await watch.refused(await post(CHATS, chatBody(), BREAKING));
     t.same(broken, { status: 503, code: 'gateway_unavailable' });
+    await sidecar.logged('authorizer is left alone');
   });
 
   await t.test('a gateway names callers, and names them wrongly', async (t) => {
