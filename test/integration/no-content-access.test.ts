@@ -115,9 +115,10 @@ t.test('callers named by a gateway or an authorizer', async (t) => {
 
   await t.test('504: a deadline passes, waiting and running', async (t) => {
     signalEngine('SIGSTOP');
-    const running = behind(chatBody(), { 'x-ra-deadline-ms': '1000' });
+    const running = behind(chatBody(), { 'x-ra-deadline-ms': '2500' });
     await counted(sidecar, 'seats_busy', 1);
-    const waiting = await watch.refused(await behind(chatBody(), { 'x-ra-deadline-ms': '100' }));
+    // Time enough for the queue to hope for a seat: what it gives no hope it refuses at once.
+    const waiting = await watch.refused(await behind(chatBody(), { 'x-ra-deadline-ms': '2000' }));
     t.same(waiting, { status: 504, code: 'timeout' });
     await watch.pages(sidecar);
     t.same(await watch.refused(await running), { status: 504, code: 'timeout' });

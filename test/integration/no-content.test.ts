@@ -1,7 +1,7 @@
 /**
  * Zero retention, seen from outside: requests with a canary in every place, through success and every failure that HTTP can
  * reach, at the log's most talkative level. Nothing of them or of the replies may come out by another way than the reply.
- * no-content-access.test.ts has gateways and authorizers, no-content-usage.test.ts the spool, its sink and crashes.
+ * Its siblings: no-content-access (gateways and authorizers), no-content-usage (spool, sink, recovery), no-content-crash.
  */
 import { join } from 'node:path';
 import t from 'tap';
