@@ -15,9 +15,10 @@ import { checkAnswers } from './handlers/checked-exchange.js';
 import { completions } from './handlers/completions.js';
 import { decide } from './handlers/decisions.js';
 import { listModels } from './handlers/models.js';
-import { healthz, metrics, readyz } from './handlers/ops.js';
+import { healthz, metrics, readyz, readyzWithReasons } from './handlers/ops.js';
 import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
+import type { Exchange } from './http/exchange.js';
 import { createServer, type Routes } from './http/server.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listening.js';
@@ -127,7 +128,7 @@ export async function startApp(
   };
 
   const inFlight = new InFlight();
-  const serve = (routes: Routes): ReturnType<typeof createServer> =>
+  const serve = (routes: Routes, wrap?: (exchange: Exchange) => Exchange): ReturnType<typeof createServer> =>
     createServer({
       routes,
       origins: config.cors.origins,
@@ -140,13 +141,13 @@ export async function startApp(
         registry.readerCut(reason);
         log.forRequest(requestId).warn('reader cut off', { reason, bytes });
       },
-      ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
+      ...(wrap && { wrap }),
       onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     });
-  const ops: Routes = { '/healthz': { GET: healthz }, '/readyz': { GET: (exchange) => readyz(exchange, services) } };
   const openApi = JSON.stringify(openApiDocument());
-  const front = serve({
-    ...ops,
+  const callers: Routes = {
+    '/healthz': { GET: healthz },
+    '/readyz': { GET: (exchange) => readyz(exchange, services) },
     // No key: it holds nothing that a caller may not know.
     '/v1/openapi.json': { GET: (exchange) => exchange.reply({ status: 200, body: openApi }) },
     '/v1/models': { GET: (exchange) => listModels(exchange, services) },
@@ -154,10 +155,12 @@ export async function startApp(
     '/v1/completions': { POST: (exchange) => completions(exchange, services) },
     '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
     '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
-  });
+  };
+  const front = serve(callers, config.development.validateAnswers ? checkAnswers(log) : undefined);
   registry.watchStreams(() => front.bufferedBytes);
   const back = serve({
-    ...ops,
+    '/healthz': { GET: healthz },
+    '/readyz': { GET: (exchange) => readyzWithReasons(exchange, services) },
     '/metrics': { GET: (exchange) => metrics(exchange, services) },
     '/admission': { GET: (exchange) => admission(exchange, services) },
   });

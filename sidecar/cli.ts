@@ -58,6 +58,12 @@ async function main(args: readonly string[]): Promise<number> {
 async function runServe(config: Config, _args: readonly string[], hints: readonly string[]): Promise<number> {
   const logging = openLog(config.log.level);
   const { log } = logging;
+  // Node would print the error's message, which can quote a request.
+  process.once('uncaughtException', (fault) => {
+    log.error('crashed', { fault });
+    logging.flush();
+    process.exit(EXIT.failed);
+  });
   for (const reason of hints) log.warn('config', { reason });
   try {
     // Lines for people go to stderr: stdout is the log, one JSON object a line.

@@ -203,14 +203,13 @@ const ERROR = closed(['error'], {
 
 const HEALTH = closed(['status'], { status: { const: 'ok' } });
 
-const READINESS = {
-  ...closed(['status'], {
-    status: { enum: ['ready', 'not ready'] },
-    reasons: { type: 'array', items: { type: 'string' } },
-  }),
-  if: { properties: { status: { const: 'not ready' } } },
-  then: { required: ['reasons'], properties: { reasons: { minItems: 1 } } },
-} as const;
+const PART_STATES = ['ready', 'starting', 'unhealthy'] as const;
+const PART_STATE = { enum: PART_STATES } as const;
+
+const READINESS = closed(['status', 'parts'], {
+  status: { enum: [...PART_STATES, 'draining'] },
+  parts: closed(['models', 'usage'], { models: PART_STATE, usage: PART_STATE, credit: PART_STATE }),
+});
 
 /** The schemas by kind of answer. */
 export const ANSWER_SCHEMAS = {

@@ -1,30 +1,74 @@
+import type { EngineState } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
-import type { Services } from './services.js';
+import type { HostedModel, Services } from './services.js';
 
 /** GET /healthz: the process is alive and its event loop turns. */
 export function healthz(exchange: Exchange): void {
   exchange.reply({ status: 200, body: JSON.stringify({ status: 'ok' }) });
 }
 
+/** What readiness is made of. */
+type Parts = Pick<Services, 'draining' | 'spool' | 'credit' | 'models'>;
+
+/** ready: takes work; starting: will, if nobody does anything; unhealthy: does not, and somebody may have to look. */
+type PartState = 'ready' | 'starting' | 'unhealthy';
+
+interface State {
+  /** The worst of its parts', unless it drains. */
+  readonly status: PartState | 'draining';
+  readonly parts: Readonly<Record<string, PartState>>;
+}
+
 /**
- * GET /readyz: this sidecar can take work: it does not drain, usage can be recorded, balances are known where credit is
- * checked, and every model it hosts is loaded, but for those that are loaded when they are wanted. 503 otherwise, with the
- * reasons.
+ * GET /readyz: whether this sidecar can take work: it does not drain, usage can be recorded, balances are known where
+ * credit is checked, and every model it hosts is loaded, but for those that are loaded when they are wanted. 200 when it
+ * can, 503 otherwise. Anyone may ask, so it says which part is how and nothing of why: no model, no file, no reason.
  */
-export function readyz(exchange: Exchange, services: Pick<Services, 'draining' | 'spool' | 'credit' | 'models'>): void {
-  const reasons = [
+export function readyz(exchange: Exchange, services: Parts): void {
+  replyReadiness(exchange, stateOf(services));
+}
+
+/** The same on the operators' listener, with the reasons: one short text for each thing that is not as it should be. */
+export function readyzWithReasons(exchange: Exchange, services: Parts): void {
+  replyReadiness(exchange, { ...stateOf(services), reasons: reasonsOf(services) });
+}
+
+function replyReadiness(exchange: Exchange, state: State & { readonly reasons?: readonly string[] }): void {
+  exchange.reply({ status: state.status === 'ready' ? 200 : 503, body: JSON.stringify(state) });
+}
+
+function stateOf(services: Parts): State {
+  const engines = awaited(services).map(({ engine }) => engine.state);
+  const parts: State['parts'] = {
+    models: engines.includes('lost') ? 'unhealthy' : allReady(services, engines) ? 'ready' : 'starting',
+    usage: services.spool.health.ok ? 'ready' : 'unhealthy',
+    ...(services.credit && { credit: services.credit.known ? 'ready' : 'starting' }),
+  };
+  const states = Object.values(parts);
+  const worst = (['unhealthy', 'starting'] as const).find((state) => states.includes(state)) ?? 'ready';
+  return { status: services.draining() ? 'draining' : worst, parts };
+}
+
+function reasonsOf(services: Parts): string[] {
+  const { health } = services.spool;
+  return [
     ...(services.draining() ? ['draining'] : []),
-    ...(services.spool.health.ok ? [] : ['spool_unhealthy']),
+    ...(health.ok ? [] : [`spool_unhealthy: ${health.why}`]),
     ...(services.credit?.known === false ? ['credit_gate_unavailable'] : []),
     ...(services.models.size === 0 ? ['cold'] : []),
-    ...[...services.models.values()]
-      .filter(({ engine }) => engine.state !== 'ready' && !engine.onDemand)
+    ...awaited(services)
+      .filter(({ engine }) => engine.state !== 'ready')
       .map(({ id, engine }) => `${engine.state}: ${id}${engine.problem === undefined ? '' : `: ${engine.problem}`}`),
   ];
-  exchange.reply({
-    status: reasons.length === 0 ? 200 : 503,
-    body: JSON.stringify(reasons.length === 0 ? { status: 'ready' } : { status: 'not ready', reasons }),
-  });
+}
+
+/** Models that have to be loaded. */
+function awaited({ models }: Parts): HostedModel[] {
+  return [...models.values()].filter(({ engine }) => !engine.onDemand);
+}
+
+function allReady({ models }: Parts, engines: readonly EngineState[]): boolean {
+  return models.size > 0 && engines.every((state) => state === 'ready');
 }
 
 /** GET /metrics on the operators' listener, in Prometheus' text format. */

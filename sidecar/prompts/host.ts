@@ -42,6 +42,8 @@ process.on('message', (raw) => {
   else obey(order);
 });
 process.on('disconnect', quit);
+// Unheard, its message would be printed, and that can quote a prompt.
+process.on('uncaughtException', quit);
 // Ctrl-C and service managers signal the whole group; the sidecar drains first and then closes the channel.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined);
 

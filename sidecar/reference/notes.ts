@@ -46,7 +46,13 @@ export const NOTES: Notes = {
   },
   Health: { status: { description: 'Always `ok`.' } },
   Readiness: {
-    status: { description: '`ready` with 200, `not ready` with 503.' },
-    reasons: { description: 'Why not.' },
+    status: {
+      description:
+        '`ready` with 200, all else with 503: `starting` passes by itself, `draining` ends with the process, `unhealthy` may need somebody to look.',
+    },
+    parts: {
+      description:
+        'How each part is: `models`, `usage` (can it be recorded) and, where prepaid credit is checked, `credit`. Why is told on the operators’ listener alone.',
+    },
   },
 };

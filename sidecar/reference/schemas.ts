@@ -75,7 +75,7 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['SystemOneScoreAnswer', at(systemOneAnswer, 'oneOf', '2')],
   ['Error', ANSWER_SCHEMAS.error as Schema],
   ['Health', ANSWER_SCHEMAS.health as Schema],
-  ['Readiness', ANSWER_SCHEMAS.readiness],
+  ['Readiness', ANSWER_SCHEMAS.readiness as Schema],
 ];
 
 const names: ReadonlyMap<unknown, string> = new Map(PARTS.map(([name, schema]) => [schema, name]));

@@ -38,7 +38,8 @@ for (const [name, stop] of Object.entries(stops)) {
     await isRefused(t, await waiting);
     await isRefused(t, await sidecar.chat(SHORT));
     await isRefused(t, await sidecar.chat({ ...SHORT, stream: true }));
-    t.strictSame(await sidecar.readyz(), { status: 503, body: { status: 'not ready', reasons: ['draining'] } });
+    t.match(await sidecar.readyz(), { status: 503, body: { status: 'draining' } });
+    t.match(await sidecar.readyz(sidecar.operatorsPort), { status: 503, body: { reasons: ['draining'] } });
     t.equal((await fetch(`http://127.0.0.1:${sidecar.port}/healthz`)).status, 200);
 
     process.kill(engine, 'SIGCONT');

@@ -32,12 +32,14 @@ t.test('an engine killed under eight streams and two whole requests', async (t) 
     t.ok(response.headers.get('x-request-id'));
   }
   t.match(await sidecar.logged('engine lost'), { model: CHAT, reason: 'killed', signal: 'SIGKILL', count: 10 });
-  t.strictSame(await sidecar.readyz(), { status: 503, body: { status: 'not ready', reasons: [`cold: ${CHAT}`] } });
+  const starting = { status: 'starting', parts: { models: 'starting', usage: 'ready' } };
+  t.strictSame(await sidecar.readyz(), { status: 503, body: starting }, 'strangers are told no more');
+  t.match(await sidecar.readyz(sidecar.operatorsPort), { status: 503, body: { reasons: [`cold: ${CHAT}`] } });
   t.equal(await sidecar.metric('ra_sidecar_seats_busy', label), 0, 'no seat is held while there is no engine');
 
   release();
   await sidecar.logged('engine ready', 2);
-  t.strictSame(await sidecar.readyz(), { status: 200, body: { status: 'ready' } });
+  t.match(await sidecar.readyz(), { status: 200, body: { status: 'ready' } });
   t.not(sidecar.enginePid(CHAT), first);
   t.equal(await sidecar.metric('ra_sidecar_engine_restarts_total', label), 1);
 

@@ -77,7 +77,11 @@ function rehearse(name: string, make: (t: Test) => Medium | undefined): void {
     t.equal(refused.status, 503);
     t.ok(Number(refused.headers.get('retry-after')) > 0);
     t.equal(await code(refused), 'spool_unhealthy');
-    t.match(await sidecar.readyz(), { status: 503, body: { reasons: ['spool_unhealthy'] } });
+    t.match(await sidecar.readyz(), { status: 503, body: { status: 'unhealthy', parts: { usage: 'unhealthy' } } });
+    t.match(await sidecar.readyz(sidecar.operatorsPort), {
+      status: 503,
+      body: { reasons: [/^spool_unhealthy: (?:write|late|space)$/] },
+    });
     t.equal((await fetch(`http://127.0.0.1:${sidecar.port}/healthz`)).status, 200, 'it lives');
     t.equal(await sidecar.metric('ra_sidecar_spool_healthy'), 0);
     t.ok((await sidecar.metric('ra_sidecar_spool_errors_total')) > 0);

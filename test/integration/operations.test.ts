@@ -15,10 +15,13 @@ t.test('while a model loads', async (t) => {
   const operators = `http://127.0.0.1:${sidecar.operatorsPort}`;
 
   t.equal((await fetch(`${operators}/healthz`)).status, 200, 'the process is alive');
-  const readyz = await fetch(`${operators}/readyz`);
-  t.equal(readyz.status, 503);
-  const { reasons } = (await readyz.json()) as { reasons: string[] };
-  t.ok(reasons.includes(`cold: ${CHAT}`), 'it says which model it waits for');
+  const { status, body } = await sidecar.readyz(sidecar.operatorsPort);
+  t.equal(status, 503);
+  t.ok((body as { reasons: string[] }).reasons.includes(`cold: ${CHAT}`), 'operators hear which model it waits for');
+  t.strictSame(await sidecar.readyz(), {
+    status: 503,
+    body: { status: 'starting', parts: { models: 'starting', usage: 'ready' } },
+  });
 
   process.kill(engine, 'SIGCONT');
   await sidecar.until(() => sidecar.printed.includes('is ready at'), 'ready');
@@ -34,8 +37,11 @@ t.test('in service', async (t) => {
   await t.test('both listeners say that it is alive and ready', async (t) => {
     for (const port of [sidecar.port, sidecar.operatorsPort]) {
       t.same(await (await get(port, '/healthz')).json(), { status: 'ok' });
-      t.same(await (await get(port, '/readyz')).json(), { status: 'ready' });
+      t.equal((await get(port, '/readyz')).status, 200);
     }
+    const state = { status: 'ready', parts: { models: 'ready', usage: 'ready' } };
+    t.strictSame(await (await get(sidecar.port, '/readyz')).json(), state);
+    t.strictSame(await (await get(sidecar.operatorsPort, '/readyz')).json(), { ...state, reasons: [] });
   });
 
   await t.test('every 200 of a model tells its times before the model, and never the first token', async (t) => {

@@ -9,7 +9,7 @@ export const MARK = 'kanarienvogel';
 
 let made = 0;
 
-/** A new canary. Not in base64, nor split: what is not copied as it is does not show. */
+/** A new canary. */
 export function canary(): string {
   made += 1;
   return `${MARK}${made}z`;
@@ -191,6 +191,8 @@ export function otherRefusals(): readonly Refusal[] {
     { status: 403, path: CHATS, body: chatBody({ model: canary() }) },
     { status: 403, path: '/decisions', body: decisionBody({ model: canary() }) },
     { status: 403, path: '/systemone', body: systemOneBody({ model: canary() }) },
+    { status: 404, path: '/completions', body: { model: CHAT, prompt: canary(), suffix: canary() } },
+    { status: 400, path: '/completions', body: { model: DECIDE, prompt: [canary()] } },
     { status: 404, path: `/${canary()}`, body: chatBody() },
     { status: 404, path: `/chat/completions/${canary()}?${canary()}=${canary()}`, body: chatBody() },
     { status: 405, path: `/models?${canary()}`, body: chatBody() },

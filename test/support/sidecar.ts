@@ -219,9 +219,9 @@ export class Sidecar {
     return this.post('/chat/completions', { model: CHAT, ...body }, options);
   }
 
-  /** GET /readyz: its status and its body. */
-  async readyz(): Promise<{ status: number; body: unknown }> {
-    const response = await fetch(`http://127.0.0.1:${this.port}/readyz`);
+  /** GET /readyz, the public one unless it is asked on the operators' port: its status and its body. */
+  async readyz(port = this.port): Promise<{ status: number; body: unknown }> {
+    const response = await fetch(`http://127.0.0.1:${port}/readyz`);
     return { status: response.status, body: await response.json() };
   }
 

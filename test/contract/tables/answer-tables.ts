@@ -1,6 +1,6 @@
 /** What we may send, kind by kind. */
 import { type AnswerTable, all, anyText, count, orNull } from './answer-builders.js';
-import { constant, list, object, oneOf, text } from './builders.js';
+import { constant, object, oneOf, text } from './builders.js';
 import { CHUNK, USAGE_CHUNK } from './chunk-tables.js';
 import { COMPLETION } from './completion-table.js';
 import { DECISIONS, SYSTEMONE } from './decision-answer-tables.js';
@@ -57,22 +57,21 @@ const HEALTH: AnswerTable = {
   objects: [all([], ['status'])],
 };
 
-const READY: AnswerTable = {
-  kind: 'readiness',
-  base: { status: 'ready' },
-  rules: [object([])],
-  objects: [],
-};
+const PART_STATES = ['ready', 'starting', 'unhealthy'];
 
-const NOT_READY: AnswerTable = {
+const READINESS: AnswerTable = {
   kind: 'readiness',
-  base: { status: 'not ready', reasons: ['x'] },
+  base: { status: 'draining', parts: { models: 'ready', usage: 'unhealthy', credit: 'starting' } },
   rules: [
-    oneOf(['status'], ['ready', 'not ready']),
-    { ...list(['reasons'], 1, 9, String), bad: [[[], 'must have at least 1 item']] },
-    anyText(['reasons', 0]),
+    object([]),
+    object(['parts']),
+    oneOf(['status'], [...PART_STATES, 'draining']),
+    ...['models', 'usage', 'credit'].map((part) => oneOf(['parts', part], PART_STATES)),
   ],
-  objects: [all([], ['status', 'reasons'])],
+  objects: [
+    all([], ['status', 'parts']),
+    { at: ['parts'], fields: ['models', 'usage', 'credit'], required: ['models', 'usage'] },
+  ],
 };
 
 export const ANSWER_TABLES: readonly AnswerTable[] = [
@@ -84,6 +83,5 @@ export const ANSWER_TABLES: readonly AnswerTable[] = [
   SYSTEMONE,
   ERROR,
   HEALTH,
-  READY,
-  NOT_READY,
+  READINESS,
 ];

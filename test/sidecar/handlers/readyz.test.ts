@@ -1,15 +1,22 @@
 import t from 'tap';
 import { CreditLedger } from '../../../sidecar/access/credit.js';
-import { readyz } from '../../../sidecar/handlers/ops.js';
-import type { Services } from '../../../sidecar/handlers/services.js';
+import type { EngineState } from '../../../sidecar/engine-client/engine.js';
+import { readyz, readyzWithReasons } from '../../../sidecar/handlers/ops.js';
+import type { HostedModel } from '../../../sidecar/handlers/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import { FakeSpool } from '../../support/in-process.js';
+
+type Parts = Parameters<typeof readyz>[1];
 
 const unused = (): never => {
   throw new Error('not to be called here');
 };
 
-function reasons(credit: Services['credit']): unknown {
+/** What llama.cpp or the disk said. */
+const WHY = '/models/weights.gguf is cut off';
+
+/** What a listener answers. */
+function answer(handler: typeof readyz, parts: Parts): { readonly status: number; readonly body: unknown } {
   const replies: Reply[] = [];
   const exchange: Exchange = {
     head: { method: 'GET', path: '/readyz', requestId: 'r', address: '', header: () => undefined },
@@ -19,14 +26,72 @@ function reasons(credit: Services['credit']): unknown {
     fail: unused,
     stream: unused,
   };
-  readyz(exchange, { draining: () => false, spool: new FakeSpool(), models: new Map(), credit });
-  return (JSON.parse(String(replies[0]?.body)) as { reasons: unknown }).reasons;
+  handler(exchange, parts);
+  return { status: replies[0]?.status ?? 0, body: JSON.parse(String(replies[0]?.body)) as unknown };
 }
 
-t.test('a sidecar that does not know its balances yet is not ready', async (t) => {
-  const ledger = new CreditLedger(new Map());
-  t.strictSame(reasons(ledger), ['credit_gate_unavailable', 'cold']);
-  ledger.open(new Map());
-  t.strictSame(reasons(ledger), ['cold']);
-  t.strictSame(reasons(undefined), ['cold'], 'where no credit is checked there is nothing to know');
+function model(id: string, state: EngineState, onDemand = false): [string, HostedModel] {
+  const engine = { state, onDemand, problem: state === 'lost' ? WHY : undefined } as HostedModel['engine'];
+  return [id, { id, engine } as HostedModel];
+}
+
+function parts(changes: Partial<Parts> = {}): Parts {
+  const models = new Map([model('m', 'ready')]);
+  return { draining: () => false, spool: new FakeSpool(), models, credit: undefined, ...changes };
+}
+
+/** A sidecar in this state: what strangers are told, and what operators are told beside it. */
+function told(changes: Partial<Parts>): unknown[] {
+  const open = answer(readyz, parts(changes));
+  const { reasons, ...rest } = answer(readyzWithReasons, parts(changes)).body as { reasons: string[] };
+  t.strictSame(rest, open.body, 'both say the same of its state');
+  t.equal(open.status, (open.body as { status: string }).status === 'ready' ? 200 : 503);
+  t.notMatch(JSON.stringify(open.body), /gguf|late|secret-model/, 'nothing of why');
+  return [open.body, reasons];
+}
+
+t.test('each state: for strangers without a reason, for operators with it', (t) => {
+  const ill = new FakeSpool();
+  ill.health = { ok: false, why: 'late' };
+  const state = (status: string, models: string, usage: string): object => ({ status, parts: { models, usage } });
+  for (const [changes, publicState, reasons] of [
+    [{}, state('ready', 'ready', 'ready'), []],
+    [{ models: new Map() }, state('starting', 'starting', 'ready'), ['cold']],
+    [
+      { models: new Map([model('secret-model', 'cold'), model('m', 'ready')]) },
+      state('starting', 'starting', 'ready'),
+      ['cold: secret-model'],
+    ],
+    [
+      { models: new Map([model('m', 'cold'), model('secret-model', 'lost')]) },
+      state('unhealthy', 'unhealthy', 'ready'),
+      ['cold: m', `lost: secret-model: ${WHY}`],
+    ],
+    [
+      { models: new Map([model('secret-model', 'unloaded', true), model('n', 'lost', true)]) },
+      state('ready', 'ready', 'ready'),
+      [],
+    ],
+    [{ spool: ill }, state('unhealthy', 'ready', 'unhealthy'), ['spool_unhealthy: late']],
+    [
+      { draining: () => true, spool: ill },
+      state('draining', 'ready', 'unhealthy'),
+      ['draining', 'spool_unhealthy: late'],
+    ],
+  ] as const satisfies readonly (readonly [Partial<Parts>, object, readonly string[]])[]) {
+    t.strictSame(told(changes), [publicState, reasons]);
+  }
+  t.end();
+});
+
+t.test('a sidecar that does not know its balances yet is not ready', (t) => {
+  const credit = new CreditLedger(new Map());
+  const ready = { models: 'ready', usage: 'ready' };
+  t.strictSame(told({ credit }), [
+    { status: 'starting', parts: { ...ready, credit: 'starting' } },
+    ['credit_gate_unavailable'],
+  ]);
+  credit.open(new Map());
+  t.strictSame(told({ credit }), [{ status: 'ready', parts: { ...ready, credit: 'ready' } }, []]);
+  t.end();
 });
