@@ -128,12 +128,16 @@ function contradiction({ id, created, expires, revoked, limits = {}, ...key }: S
   if ([created, expires, revoked].some((at) => at !== undefined && Number.isNaN(Date.parse(at)))) {
     return `${id} names a time that does not exist`;
   }
-  const old = 'inFlight' in limits || 'perMinute' in limits;
-  const whole = 'inFlight' in limits && 'perMinute' in limits && Object.keys(limits).length === 2;
-  return old && !whole ? `${id} has limits that are neither two numbers nor by group` : undefined;
+  return oneWay(limits) ? undefined : `${id} has limits that are neither two numbers nor by group`;
 }
 
-/** Limits by group, whichever way they are written. */
+/** Whether limits are all by group, or the two numbers and nothing else: half or both would leave some of them out. */
+export function oneWay(limits: StoredLimits): boolean {
+  const numbers = Number('inFlight' in limits) + Number('perMinute' in limits);
+  return numbers === 0 || (numbers === 2 && Object.keys(limits).length === 2);
+}
+
+/** Limits by group, whichever {@link oneWay} they are written. */
 export function limitsOf(limits: StoredLimits): KeyLimits {
   return 'inFlight' in limits ? { decisions: limits } : limits;
 }
