@@ -1,4 +1,4 @@
-import { readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, chownSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { KeyFileError, readKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
@@ -86,6 +86,18 @@ t.test('a file that cannot be used says why in one line', async (t) => {
   }
   await t.rejects(renewDevelopmentKey(join(dir, 'broken'), 'development'), KeyFileError);
   t.equal(readFileSync(join(dir, 'broken'), 'utf8'), '{', 'a file that was not understood is not replaced');
+});
+
+t.test('whose the file is and who may read it stays', async (t) => {
+  const file = join(t.testdir({ 'keys.json': '' }), 'keys.json');
+  chmodSync(file, 0o640);
+  // Only root can give a file away; anybody else's is its own before and after.
+  if (process.getuid?.() === 0) chownSync(file, 12_345, 23_456);
+  const { uid, gid, ino } = statSync(file);
+  await writeKeyFile(file, { version: 1, keys: [] });
+  const now = statSync(file);
+  t.not(now.ino, ino, 'it is another file');
+  t.same([now.uid, now.gid, now.mode & 0o777], [uid, gid, 0o640]);
 });
 
 t.test('a write that fails leaves the file and no draft', async (t) => {
