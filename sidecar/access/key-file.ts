@@ -55,9 +55,13 @@ function checked(value: unknown, file: string): KeyFile {
  * Replaces the file: whoever reads it sees the old one or the new one, and the new one is on the disk once this resolves.
  * Makes its folder, for the owner alone. What a reader would refuse is not written: throws {@link KeyFileError}. Owner,
  * group and mode stay: an operator's command must not take the file away from the service. Where that cannot be, it throws,
- * and the old file stays.
+ * and the old file stays; so it does when `mayReplace`, called at the last moment, rejects.
  */
-export async function writeKeyFile(file: string, content: KeyFile): Promise<void> {
+export async function writeKeyFile(
+  file: string,
+  content: KeyFile,
+  mayReplace: () => Promise<void> = () => Promise.resolve(),
+): Promise<void> {
   checked(content, file);
   await mkdir(dirname(file), { recursive: true, mode: 0o700 });
   // A link stays a link: what it points at is replaced.
@@ -65,6 +69,7 @@ export async function writeKeyFile(file: string, content: KeyFile): Promise<void
   const draft = `${target}.${randomUUID()}.tmp`;
   try {
     await write(draft, `${JSON.stringify(content, null, 2)}\n`, await holderOf(target));
+    await mayReplace();
     await rename(draft, target);
   } catch (error) {
     await rm(draft, { force: true });

@@ -109,10 +109,10 @@ export class KeyStore {
 
   /** `change` returns the new keys, if there is anything to write. */
   async #change<T>(change: (keys: readonly StoredKey[]) => Changed<T>): Promise<T> {
-    return withLock(`${this.#file}.lock`, async () => {
+    return withLock(`${this.#file}.lock`, async (stillHeld) => {
       const before = await readKeyFile(this.#file);
       const { keys, result } = change(before.keys);
-      if (keys) await writeKeyFile(this.#file, { ...before, keys });
+      if (keys) await writeKeyFile(this.#file, { ...before, keys }, stillHeld);
       return result;
     });
   }

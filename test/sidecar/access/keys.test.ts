@@ -1,10 +1,11 @@
 import { chmodSync, chownSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { LockError } from '../../../sidecar/access/file-lock.js';
 import { KeyFileError, readKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
 import { hashKey } from '../../../sidecar/access/key-index.js';
-import { createKey, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
+import { createKey, KeyStore, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
 import { makeKey, sends } from '../../support/keys.js';
 
 t.test('the development key works, only its hash is stored, and for its owner alone', async (t) => {
@@ -98,6 +99,22 @@ t.test('whose the file is and who may read it stays', async (t) => {
   const now = statSync(file);
   t.not(now.ino, ino, 'it is another file');
   t.same([now.uid, now.gid, now.mode & 0o777], [uid, gid, 0o640]);
+});
+
+t.test('a change whose lock was broken meanwhile is not made', async (t) => {
+  const dir = t.testdir({});
+  const file = join(dir, 'keys.json');
+  const { stored } = makeKey({ id: 'k' });
+  await writeKeyFile(file, { version: 1, keys: [stored] });
+  const before = readFileSync(file, 'utf8');
+  const slow = new KeyStore(file, () => {
+    // The file is read and its change being made; now somebody else takes the lock.
+    writeFileSync(`${file}.lock`, 'another');
+    return new Date();
+  });
+  await t.rejects(slow.revoke('k'), LockError);
+  t.equal(readFileSync(file, 'utf8'), before);
+  t.strictSame(readdirSync(dir), ['keys.json', 'keys.json.lock'], 'the lock of the other stays, and no draft');
 });
 
 t.test('a write that fails leaves the file and no draft', async (t) => {
