@@ -101,6 +101,22 @@ t.test('whose the file is and who may read it stays', async (t) => {
   t.same([now.uid, now.gid, now.mode & 0o777], [uid, gid, 0o640]);
 });
 
+t.test('a key is rotated once: the end of its grace is no expiry to hand on', async (t) => {
+  const file = join(t.testdir({}), 'keys.json');
+  const { stored } = makeKey({ id: 'k' });
+  await writeKeyFile(file, { version: 1, keys: [stored] });
+  const store = new KeyStore(file);
+  const first = await store.rotate('k', 1000);
+  t.equal(first.kind, 'done');
+  const before = readFileSync(file, 'utf8');
+  t.same(await store.rotate('k', 1000), { kind: 'rotated' });
+  t.equal(readFileSync(file, 'utf8'), before);
+  const next = (await readKeyFile(file)).keys[1];
+  t.equal(next?.expires, undefined);
+  t.match(await store.rotate(next?.id ?? '', 0), { kind: 'done' }, 'the one that took its place can be');
+  t.same(await store.rotate(next?.id ?? '', 0), { kind: 'revoked' });
+});
+
 t.test('a change whose lock was broken meanwhile is not made', async (t) => {
   const dir = t.testdir({});
   const file = join(dir, 'keys.json');
