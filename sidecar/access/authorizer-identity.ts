@@ -15,7 +15,7 @@ import { hashKey } from './key-index.js';
 /** Signed tokens are longer than keys; all headers of a request have 4 KiB together. */
 const MAX_CREDENTIAL = 3072;
 
-/** After a question failed its key is not asked about again for this long, ms: no one key can open the breaker alone. */
+/** After a question failed its key is not asked about again for this long, ms; the breaker counts a key's failures in a row as one. */
 const AGAIN_MS = 1000;
 
 export interface AuthorizerOptions {
@@ -79,7 +79,7 @@ export class AuthorizerIdentity implements Identity {
       this.#cache.keep(index, answer);
       return answer;
     }
-    permit.failed(reply.kind === 'failed' ? reply.why : 'answer outside its schema');
+    permit.failed(reply.kind === 'failed' ? reply.why : 'answer outside its schema', index);
     return this.#without(index, AGAIN_MS, unavailable(Math.max(AGAIN_MS, this.#breaker.shutForMs)));
   }
 

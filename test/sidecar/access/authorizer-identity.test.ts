@@ -200,6 +200,14 @@ t.test('one key whose question always fails does not open the breaker', async (t
   clock.advance(1000);
   await said('poisoned', FAILED);
   t.match(await said('other', GOOD), { account: 'acme' });
+  for (let i = 0; i < 10; i += 1) {
+    clock.advance(1000);
+    await said('poisoned', FAILED);
+  }
+  t.match(await said('new', GOOD), { account: 'acme' }, 'nor when nobody else is asked about meanwhile');
+  await said('a', FAILED);
+  await said('b', FAILED);
+  t.match(await said('c', FAILED), { retryAfterMs: 5000 }, 'several keys do');
 });
 
 t.test('an authorizer that says it is overloaded is left alone for as long as it says', async (t) => {
