@@ -196,7 +196,7 @@ t.test('what cannot be set up stops the start with one line that holds no secret
   writeFileSync(file, `${MARK} is no secret`);
   for (const [config, line] of [
     [{ gateway: { secretFile: file } }, /ra-sidecar: secrets: line 1 is not 32 to 256 visible ASCII characters/],
-    [{ gateway: { secretFile: join(dir, 'absent') } }, /ra-sidecar: secrets: cannot be read: ENOENT/],
+    [{ gateway: { secretFile: join(dir, 'absent') } }, /ra-sidecar: secrets: does not exist /],
     [{ listen: { port: 0, socket: file } }, /ra-sidecar: cannot listen on .*: there is a file that is no socket/],
   ] as const) {
     const sidecar = await Sidecar.launch(t, { config: { ...(await chatOnly(1)), ...config } });
