@@ -4,6 +4,7 @@
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.js';
+import { CATALOGUE, WAIT_STATUSES } from '../error-catalogue.js';
 import { AnswerCache, type CacheOptions } from './answer-cache.js';
 import { parseAnswer } from './authorizer-answer.js';
 import type { AuthorizerClient } from './authorizer-client.js';
@@ -73,7 +74,7 @@ export class AuthorizerIdentity implements Identity {
       permit.overloaded(reply.retryAfterMs);
       return this.#without(index, 0, overloaded(reply.retryAfterMs));
     }
-    const answer = reply.kind === 'json' ? parseAnswer(reply.value, environment) : undefined;
+    const answer = reply.kind === 'json' ? this.#timed(parseAnswer(reply.value, environment)) : undefined;
     if (answer) {
       permit.succeeded();
       this.#cache.keep(index, answer);
@@ -81,6 +82,12 @@ export class AuthorizerIdentity implements Identity {
     }
     permit.failed(reply.kind === 'failed' ? reply.why : 'answer outside its schema', index);
     return this.#without(index, AGAIN_MS, unavailable(Math.max(AGAIN_MS, this.#breaker.shutForMs)));
+  }
+
+  /** A denial that calls for a wait and names none is remembered for its time here: that is how long to wait. */
+  #timed(answer: Caller | Denied | undefined): Caller | Denied | undefined {
+    if (answer?.kind !== 'denied' || !WAIT_STATUSES.has(CATALOGUE[answer.code].status)) return answer;
+    return { retryAfterMs: Math.max(AGAIN_MS, this.#options.cache.deniedTtlMs), ...answer };
   }
 
   /** The caller that was known, or `denial`, which for `holdMs` is then the answer for this key. */

@@ -91,6 +91,25 @@ t.test('what is asked, and what is made of the answer', async (t) => {
   t.strictSame(await world().said('k', { kind: 'json', value: { denied } }), { kind: 'denied', ...denied });
 });
 
+t.test(
+  'a denial that calls for a wait names one that is not shorter than the time for which it is remembered',
+  async (t) => {
+    const { clock, script, from, said } = world();
+    for (const code of ['user_rate_limited', 'quota_exceeded']) {
+      t.same(await said(code, { kind: 'json', value: { denied: { code } } }), {
+        kind: 'denied',
+        code,
+        retryAfterMs: 2000,
+      });
+      clock.advance(1500);
+      t.match(await from(code), { retryAfterMs: 500 });
+    }
+    t.equal(script.questions.length, 2);
+    const named = { kind: 'denied', code: 'user_rate_limited', retryAfterMs: 60_000 };
+    t.same(await said('named', { kind: 'json', value: { denied: { code: named.code, retryAfterMs: 60_000 } } }), named);
+  },
+);
+
 t.test('what is no credential is not asked about', async (t) => {
   const { script, from } = world();
   for (const key of ['', 'a b', 'ü', 'x'.repeat(3073)]) t.match(await from(key), { code: 'invalid_api_key' });
