@@ -127,10 +127,10 @@ export async function startApp(
   };
 
   const inFlight = new InFlight();
-  const serve = (routes: Routes): ReturnType<typeof createServer> =>
+  const serve = (routes: Routes, origins: readonly string[]): ReturnType<typeof createServer> =>
     createServer({
       routes,
-      origins: config.cors.origins,
+      origins,
       clock: systemClock,
       limits: {
         totalBytes: config.bodies.totalBytes,
@@ -145,22 +145,29 @@ export async function startApp(
     });
   const ops: Routes = { '/healthz': { GET: healthz }, '/readyz': { GET: (exchange) => readyz(exchange, services) } };
   const openApi = JSON.stringify(openApiDocument());
-  const front = serve({
-    ...ops,
-    // No key: it holds nothing that a caller may not know.
-    '/v1/openapi.json': { GET: (exchange) => exchange.reply({ status: 200, body: openApi }) },
-    '/v1/models': { GET: (exchange) => listModels(exchange, services) },
-    '/v1/chat/completions': { POST: (exchange) => inFlight.run(() => chat(exchange, services)) },
-    '/v1/completions': { POST: (exchange) => completions(exchange, services) },
-    '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
-    '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
-  });
+  const front = serve(
+    {
+      ...ops,
+      // No key: it holds nothing that a caller may not know.
+      '/v1/openapi.json': { GET: (exchange) => exchange.reply({ status: 200, body: openApi }) },
+      '/v1/models': { GET: (exchange) => listModels(exchange, services) },
+      '/v1/chat/completions': { POST: (exchange) => inFlight.run(() => chat(exchange, services)) },
+      '/v1/completions': { POST: (exchange) => completions(exchange, services) },
+      '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
+      '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
+    },
+    config.cors.origins,
+  );
   registry.watchStreams(() => front.bufferedBytes);
-  const back = serve({
-    ...ops,
-    '/metrics': { GET: (exchange) => metrics(exchange, services) },
-    '/admission': { GET: (exchange) => admission(exchange, services) },
-  });
+  // No web page may read it, whoever may call the other.
+  const back = serve(
+    {
+      ...ops,
+      '/metrics': { GET: (exchange) => metrics(exchange, services) },
+      '/admission': { GET: (exchange) => admission(exchange, services) },
+    },
+    [],
+  );
 
   const close = async (): Promise<void> => {
     prompts.close();
