@@ -12,6 +12,15 @@ import { Visit } from './visit.js';
  */
 export async function completions(exchange: Exchange, services: Services): Promise<void> {
   const visit = new Visit(exchange, 'other', services);
+  try {
+    await refuse(visit, services);
+  } finally {
+    visit.abandoned();
+  }
+}
+
+async function refuse(visit: Visit, services: Services): Promise<void> {
+  const { exchange } = visit;
   const shut = closed(services);
   if (shut) {
     visit.fail(shut);
