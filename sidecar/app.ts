@@ -134,6 +134,7 @@ export async function startApp(
       clock: systemClock,
       limits: {
         totalBytes: config.bodies.totalBytes,
+        shortBytes: config.bodies.shortBytes,
         backlog: { streamBytes: config.stream.maxBufferedBytes, totalBytes: config.stream.totalBufferedBytes },
       },
       onReaderCut: ({ requestId, reason, bytes }) => {

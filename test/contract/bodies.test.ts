@@ -12,7 +12,7 @@ t.test('a request that waits for a seat holds no body any more', async (t) => {
       { id: 'chat', kind: 'chat' },
     ],
     config: {
-      bodies: { chatBytes: 2 * MIB, totalBytes: 3 * MIB },
+      bodies: { chatBytes: 2 * MIB, totalBytes: 3 * MIB, shortBytes: 0 },
       queue: { maxWaitMs: 600_000 },
     },
   });
