@@ -119,6 +119,7 @@ export async function startApp(
     quotas: new TokenQuotas(() => new Date()),
     limits: {
       chatBytes: config.bodies.chatBytes,
+      inlineBytes: config.bodies.inlineBytes,
       keepAliveMs: config.stream.keepAliveMs,
       timeoutMs: config.request.timeoutMs,
     },
