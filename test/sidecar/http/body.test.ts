@@ -132,6 +132,9 @@ t.test('long bodies leave the last part to short ones', async (t) => {
   t.equal(await bring(2 * MIB, true), 'body');
   t.equal(await bring(MIB, true), 'body');
   t.equal(await bring(MIB + 1, true), 'no-room', 'declared too long for what is left');
+  const early = setup({ budget, declared: MIB + 1 });
+  early.push('x');
+  t.equal(budget.held, 3 * MIB, 'and refused with its first byte');
   t.equal(await bring(MIB + 1, false), 'no-room', 'grown too long for it');
   t.equal(budget.held, 3 * MIB);
   t.equal(await bring(MIB, true), 'body');
