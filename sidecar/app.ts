@@ -19,7 +19,7 @@ import { healthz, metrics, readyz, readyzWithReasons } from './handlers/ops.js';
 import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
 import type { Exchange } from './http/exchange.js';
-import { createServer, type Routes } from './http/server.js';
+import { createServer, type Routes, type ServerOptions } from './http/server.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listening.js';
 import { PromptHostClient } from './prompts/client.js';
@@ -120,6 +120,7 @@ export async function startApp(
     quotas: new TokenQuotas(() => new Date()),
     limits: {
       chatBytes: config.bodies.chatBytes,
+      inlineBytes: config.bodies.inlineBytes,
       keepAliveMs: config.stream.keepAliveMs,
       timeoutMs: config.request.timeoutMs,
     },
@@ -128,13 +129,14 @@ export async function startApp(
   };
 
   const inFlight = new InFlight();
-  const serve = (routes: Routes, wrap?: (exchange: Exchange) => Exchange): ReturnType<typeof createServer> =>
+  const serve = (routes: Routes, { origins, wrap }: Pick<ServerOptions, 'origins' | 'wrap'>) =>
     createServer({
       routes,
-      origins: config.cors.origins,
+      origins,
       clock: systemClock,
       limits: {
         totalBytes: config.bodies.totalBytes,
+        shortBytes: config.bodies.shortBytes,
         backlog: { streamBytes: config.stream.maxBufferedBytes, totalBytes: config.stream.totalBufferedBytes },
       },
       onReaderCut: ({ requestId, reason, bytes }) => {
@@ -156,14 +158,19 @@ export async function startApp(
     '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
     '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
   };
-  const front = serve(callers, config.development.validateAnswers ? checkAnswers(log) : undefined);
+  const front = serve(callers, {
+    origins: config.cors.origins,
+    ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
+  });
   registry.watchStreams(() => front.bufferedBytes);
-  const back = serve({
+  const operators: Routes = {
     '/healthz': { GET: healthz },
     '/readyz': { GET: (exchange) => readyzWithReasons(exchange, services) },
     '/metrics': { GET: (exchange) => metrics(exchange, services) },
     '/admission': { GET: (exchange) => admission(exchange, services) },
-  });
+  };
+  // No web page may read it, whoever may call the other.
+  const back = serve(operators, { origins: [] });
 
   const close = async (): Promise<void> => {
     prompts.close();

@@ -3,7 +3,7 @@ import { compile } from '../contracts/validator.js';
 import type { Route } from '../contracts/requests.js';
 import type { ErrorCode } from '../errors.js';
 import { CLASS_WEIGHTS, type Caller, type Denied, type ServiceClass } from './identity.js';
-import { limitsOf, limitsSchema, type StoredLimits } from './key-file-schema.js';
+import { limitsOf, limitsSchema, oneWay, type StoredLimits } from './key-file-schema.js';
 import { MAX_MODELS, MODEL_ID, NAME } from './names.js';
 
 /** What a caller can be denied with: statuses 401, 402, 403 and 429 of the catalogue that are about who is calling. */
@@ -78,6 +78,7 @@ export function parseAnswer(value: unknown, environment: string): Caller | Denie
   if (denial) return { kind: 'denied', ...denial };
   if (!found) return undefined;
   const { account, keyId, models, routes, limits, cohort, tokensPerDay } = found;
+  if (limits && !oneWay(limits)) return undefined;
   return Object.freeze({
     kind: 'caller',
     account,

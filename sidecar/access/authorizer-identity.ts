@@ -4,6 +4,7 @@
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Clock } from '../clock.js';
+import { CATALOGUE, WAIT_STATUSES } from '../error-catalogue.js';
 import { AnswerCache, type CacheOptions } from './answer-cache.js';
 import { parseAnswer } from './authorizer-answer.js';
 import type { AuthorizerClient } from './authorizer-client.js';
@@ -15,7 +16,7 @@ import { hashKey } from './key-index.js';
 /** Signed tokens are longer than keys; all headers of a request have 4 KiB together. */
 const MAX_CREDENTIAL = 3072;
 
-/** After a question failed its key is not asked about again for this long, ms: no one key can open the breaker alone. */
+/** After a question failed its key is not asked about again for this long, ms; the breaker counts a key's failures in a row as one. */
 const AGAIN_MS = 1000;
 
 export interface AuthorizerOptions {
@@ -73,14 +74,20 @@ export class AuthorizerIdentity implements Identity {
       permit.overloaded(reply.retryAfterMs);
       return this.#without(index, 0, overloaded(reply.retryAfterMs));
     }
-    const answer = reply.kind === 'json' ? parseAnswer(reply.value, environment) : undefined;
+    const answer = reply.kind === 'json' ? this.#timed(parseAnswer(reply.value, environment)) : undefined;
     if (answer) {
       permit.succeeded();
       this.#cache.keep(index, answer);
       return answer;
     }
-    permit.failed(reply.kind === 'failed' ? reply.why : 'answer outside its schema');
+    permit.failed(reply.kind === 'failed' ? reply.why : 'answer outside its schema', index);
     return this.#without(index, AGAIN_MS, unavailable(Math.max(AGAIN_MS, this.#breaker.shutForMs)));
+  }
+
+  /** A denial that calls for a wait and names none is remembered for its time here: that is how long to wait. */
+  #timed(answer: Caller | Denied | undefined): Caller | Denied | undefined {
+    if (answer?.kind !== 'denied' || !WAIT_STATUSES.has(CATALOGUE[answer.code].status)) return answer;
+    return { retryAfterMs: Math.max(AGAIN_MS, this.#options.cache.deniedTtlMs), ...answer };
   }
 
   /** The caller that was known, or `denial`, which for `holdMs` is then the answer for this key. */

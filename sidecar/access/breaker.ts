@@ -25,8 +25,11 @@ export interface BreakerOptions {
 /** Leave to ask once. Exactly one of the three is called, once; further calls do nothing. */
 export interface Permit {
   succeeded(): void;
-  /** `reason`: a constant or an error's code. */
-  failed(reason: string): void;
+  /**
+   * `reason`: a constant or an error's code. `cause`: what was asked about, if that may be what makes the service fail:
+   * several failures of one cause in a row are one.
+   */
+  failed(reason: string, cause?: string): void;
   /** The service asked not to be asked for this long, ms. */
   overloaded(forMs: number): void;
 }
@@ -46,6 +49,8 @@ export class Breaker {
   readonly #options: BreakerOptions;
   /** In a row, while closed. */
   #failures = 0;
+  /** Of the failure that was counted last. */
+  #lastCause: string | undefined;
   /** Clock reading; undefined: closed. */
   #openUntil: number | undefined;
   #why: Shut['why'] = 'failing';
@@ -87,13 +92,13 @@ export class Breaker {
     };
     return {
       succeeded: () => once(() => this.#succeeded()),
-      failed: (reason) => once(() => this.#failed(reason)),
+      failed: (reason, cause) => once(() => this.#failed(reason, cause)),
       overloaded: (forMs) => once(() => this.#open('overloaded', 'overloaded', forMs)),
     };
   }
 
   #succeeded(): void {
-    this.#failures = 0;
+    this.#begin();
     if (this.#openUntil === undefined) return;
     this.#openUntil = undefined;
     this.#trialUntil = undefined;
@@ -101,18 +106,26 @@ export class Breaker {
     this.#options.closed?.();
   }
 
-  #failed(reason: string): void {
-    this.#failures += 1;
+  #failed(reason: string, cause?: string): void {
+    const counts = cause === undefined || cause !== this.#lastCause;
+    this.#lastCause = cause;
+    if (counts) this.#failures += 1;
     if (this.#openUntil !== undefined || this.#failures >= this.#options.failures) {
       this.#open('failing', reason, this.#options.openMs);
     }
+  }
+
+  /** No failure is counted. */
+  #begin(): void {
+    this.#failures = 0;
+    this.#lastCause = undefined;
   }
 
   #open(why: Shut['why'], reason: string, forMs: number): void {
     this.#why = why;
     this.#openUntil = this.#clock.now() + forMs;
     this.#trialUntil = undefined;
-    this.#failures = 0;
+    this.#begin();
     this.#epoch += 1;
     this.#options.opened?.(reason, forMs);
   }

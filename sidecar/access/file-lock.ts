@@ -21,8 +21,17 @@ export class LockError extends Error {
   override readonly name = 'LockError';
 }
 
-/** Runs `work` while nobody else holds `path`; its folder is made. Rejects with {@link LockError} after 15 s in vain. */
-export async function withLock<T>(path: string, work: () => Promise<T>, waitMs = WAIT_MS): Promise<T> {
+/**
+ * Runs `work` while nobody else holds `path`; its folder is made. Rejects with {@link LockError} after 15 s in vain.
+ *
+ * Work that was slow may have lost its lock, and somebody else may have changed what it has read: right before it makes its
+ * change it calls `stillHeld`, which rejects with {@link LockError} then.
+ */
+export async function withLock<T>(
+  path: string,
+  work: (stillHeld: () => Promise<void>) => Promise<T>,
+  waitMs = WAIT_MS,
+): Promise<T> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const mark = randomUUID();
   const until = Date.now() + waitMs;
@@ -31,11 +40,14 @@ export async function withLock<T>(path: string, work: () => Promise<T>, waitMs =
     await breakIfStale(path);
     await sleep(RETRY_MS);
   }
+  const held = async (): Promise<boolean> => (await readFile(path, 'utf8').catch(() => '')) === mark;
   try {
-    return await work();
+    return await work(async () => {
+      if (!(await held())) throw new LockError(`${path} was lost to another process; try again`);
+    });
   } finally {
     // One that was so slow that its lock was broken must not take away the next one's.
-    if ((await readFile(path, 'utf8').catch(() => '')) === mark) await rm(path, { force: true });
+    if (await held()) await rm(path, { force: true });
   }
 }
 

@@ -23,6 +23,8 @@ export interface StoredKey {
   readonly expires?: string;
   /** When it was revoked. A revoked key works no more, whatever time this is. */
   readonly revoked?: string;
+  /** When another key took its place, while this one works on until it expires: it hands nothing on a second time. */
+  readonly rotated?: string;
   /** Share of the seats that its requests have against other accounts' (identity.ts). Default `standard`. */
   readonly class?: ServiceClass;
   /** The same as a number; a key has one of the two. */
@@ -91,6 +93,7 @@ const storedKey = closed(['id', 'hash', 'created', 'entitlements'], {
   created: time,
   expires: time,
   revoked: time,
+  rotated: time,
   class: { enum: Object.keys(CLASS_WEIGHTS) },
   weight: { enum: Object.values(CLASS_WEIGHTS) },
   limits: limitsSchema,
@@ -121,19 +124,23 @@ function twins(keys: readonly StoredKey[]): string | undefined {
   return new Set(keys.map(({ hash }) => hash)).size < keys.length ? 'two keys have one hash' : undefined;
 }
 
-function contradiction({ id, created, expires, revoked, limits = {}, ...key }: StoredKey): string | undefined {
+function contradiction({ id, created, expires, revoked, rotated, limits = {}, ...key }: StoredKey): string | undefined {
   if (key.class !== undefined && key.weight !== undefined) {
     return `${id} has a class and a weight, which are the same thing`;
   }
-  if ([created, expires, revoked].some((at) => at !== undefined && Number.isNaN(Date.parse(at)))) {
+  if ([created, expires, revoked, rotated].some((at) => at !== undefined && Number.isNaN(Date.parse(at)))) {
     return `${id} names a time that does not exist`;
   }
-  const old = 'inFlight' in limits || 'perMinute' in limits;
-  const whole = 'inFlight' in limits && 'perMinute' in limits && Object.keys(limits).length === 2;
-  return old && !whole ? `${id} has limits that are neither two numbers nor by group` : undefined;
+  return oneWay(limits) ? undefined : `${id} has limits that are neither two numbers nor by group`;
 }
 
-/** Limits by group, whichever way they are written. */
+/** Whether limits are all by group, or the two numbers and nothing else: half or both would leave some of them out. */
+export function oneWay(limits: StoredLimits): boolean {
+  const numbers = Number('inFlight' in limits) + Number('perMinute' in limits);
+  return numbers === 0 || (numbers === 2 && Object.keys(limits).length === 2);
+}
+
+/** Limits by group, whichever {@link oneWay} they are written. */
 export function limitsOf(limits: StoredLimits): KeyLimits {
   return 'inFlight' in limits ? { decisions: limits } : limits;
 }

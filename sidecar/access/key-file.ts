@@ -1,9 +1,9 @@
 /**
- * The keys file: JSON, readable by its owner alone, replaced whole and atomically. It holds the SHA-256 of each key and
+ * The keys file: JSON, made for its owner alone to read, replaced whole and atomically. It holds the SHA-256 of each key and
  * never a key. SHA-256 without salt is enough, since keys are 256 random bits of ours and not words that people choose.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdir, open, realpath, rename, rm } from 'node:fs/promises';
+import { mkdir, open, realpath, rename, rm, stat, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { FileProblem, readText } from '../files/followed-file.js';
 import { checkKeyFile, type KeyFile } from './key-file-schema.js';
@@ -53,16 +53,23 @@ function checked(value: unknown, file: string): KeyFile {
 
 /**
  * Replaces the file: whoever reads it sees the old one or the new one, and the new one is on the disk once this resolves.
- * Makes its folder, for the owner alone. What a reader would refuse is not written: throws {@link KeyFileError}.
+ * Makes its folder, for the owner alone. What a reader would refuse is not written: throws {@link KeyFileError}. Owner,
+ * group and mode stay: an operator's command must not take the file away from the service. Where that cannot be, it throws,
+ * and the old file stays; so it does when `mayReplace`, called at the last moment, rejects.
  */
-export async function writeKeyFile(file: string, content: KeyFile): Promise<void> {
+export async function writeKeyFile(
+  file: string,
+  content: KeyFile,
+  mayReplace: () => Promise<void> = () => Promise.resolve(),
+): Promise<void> {
   checked(content, file);
   await mkdir(dirname(file), { recursive: true, mode: 0o700 });
   // A link stays a link: what it points at is replaced.
   const target = await realpath(file).catch(() => file);
   const draft = `${target}.${randomUUID()}.tmp`;
   try {
-    await write(draft, `${JSON.stringify(content, null, 2)}\n`);
+    await write(draft, `${JSON.stringify(content, null, 2)}\n`, await holderOf(target));
+    await mayReplace();
     await rename(draft, target);
   } catch (error) {
     await rm(draft, { force: true });
@@ -71,14 +78,39 @@ export async function writeKeyFile(file: string, content: KeyFile): Promise<void
   await syncFolder(dirname(target));
 }
 
-async function write(path: string, text: string): Promise<void> {
+/** Whose a file is and who may use it. */
+interface Holder {
+  readonly uid: number;
+  readonly gid: number;
+  readonly mode: number;
+}
+
+/** Undefined: there is no file yet. */
+async function holderOf(path: string): Promise<Holder | undefined> {
+  try {
+    return await stat(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+async function write(path: string, text: string, as: Holder | undefined): Promise<void> {
   const handle = await open(path, 'wx', 0o600);
   try {
+    if (as) await handOver(handle, as);
     await handle.writeFile(text);
     await handle.sync();
   } finally {
     await handle.close();
   }
+}
+
+/** Changes what differs alone: others than root may give nothing away, and need not. */
+async function handOver(handle: FileHandle, { uid, gid, mode }: Holder): Promise<void> {
+  const own = await handle.stat();
+  if (own.uid !== uid || own.gid !== gid) await handle.chown(uid, gid);
+  await handle.chmod(mode & 0o777);
 }
 
 /** Without it a power cut can bring the old file back, and a revoked key with it. */

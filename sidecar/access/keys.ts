@@ -33,8 +33,8 @@ export interface Revoked {
 
 export type Rotated =
   | ({ readonly kind: 'done' } & NewKey)
-  /** `revoked`, `expired`: it works no more, so there is nothing to hand on. */
-  | { readonly kind: 'unknown' | 'revoked' | 'expired' };
+  /** `revoked`, `expired`: it works no more, so there is nothing to hand on. `rotated`: it was handed on before. */
+  | { readonly kind: 'unknown' | 'revoked' | 'expired' | 'rotated' };
 
 /** All changes to one file. Every method throws KeyFileError when the file cannot be used, LockError when it is busy. */
 export class KeyStore {
@@ -66,7 +66,8 @@ export class KeyStore {
 
   /**
    * A new key with all that the old one may, and until the same day. The old one is revoked; with a grace it works for
-   * that long yet, so that callers can change over.
+   * that long yet, so that callers can change over. By then its expiry is the end of the grace, no more its own, so it
+   * is not rotated twice.
    */
   async rotate(id: string, graceMs: number): Promise<Rotated> {
     const { key, stored } = createKey(PREFIX);
@@ -75,11 +76,13 @@ export class KeyStore {
       const old = keys.find((entry) => entry.id === id);
       if (!old) return { result: { kind: 'unknown' } };
       if (old.revoked !== undefined) return { result: { kind: 'revoked' } };
+      if (old.rotated !== undefined) return { result: { kind: 'rotated' } };
       const ends = old.expires === undefined ? Infinity : Date.parse(old.expires);
       if (ends <= now.getTime()) return { result: { kind: 'expired' } };
       const until = new Date(Math.min(ends, now.getTime() + graceMs)).toISOString();
-      const last = graceMs > 0 ? { ...old, expires: until } : { ...old, revoked: now.toISOString() };
-      const next = { ...old, ...stored, created: now.toISOString() };
+      const at = now.toISOString();
+      const last = graceMs > 0 ? { ...old, expires: until, rotated: at } : { ...old, revoked: at };
+      const next = { ...old, ...stored, created: at };
       return { keys: [...replaced(keys, last), next], result: { kind: 'done', key, id: stored.id } };
     });
   }
@@ -109,10 +112,10 @@ export class KeyStore {
 
   /** `change` returns the new keys, if there is anything to write. */
   async #change<T>(change: (keys: readonly StoredKey[]) => Changed<T>): Promise<T> {
-    return withLock(`${this.#file}.lock`, async () => {
+    return withLock(`${this.#file}.lock`, async (stillHeld) => {
       const before = await readKeyFile(this.#file);
       const { keys, result } = change(before.keys);
-      if (keys) await writeKeyFile(this.#file, { ...before, keys });
+      if (keys) await writeKeyFile(this.#file, { ...before, keys }, stillHeld);
       return result;
     });
   }

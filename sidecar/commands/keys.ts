@@ -125,7 +125,9 @@ async function rotate(store: KeyStore, id: string, graceMs: number, output: Outp
   const rotated = await store.rotate(id, graceMs);
   if (rotated.kind === 'done') return show(rotated, `rotated ${id} to`, output);
   if (rotated.kind === 'unknown') return unknown(output);
-  output.say(`ra-sidecar: ${id} is ${rotated.kind}: create a new key\n`);
+  const instead =
+    rotated.kind === 'rotated' ? 'rotate the key that took its place, or create a new one' : 'create a new key';
+  output.say(`ra-sidecar: ${id} is ${rotated.kind}: ${instead}\n`);
   return 1;
 }
 

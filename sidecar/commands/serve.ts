@@ -3,7 +3,7 @@ import { startApp, type App } from '../app.js';
 import { systemClock } from '../clock.js';
 import type { Config } from '../config.js';
 import { isLoopback } from '../config/loopback.js';
-import { openIdentities } from '../identities.js';
+import { openIdentities, type Identities } from '../identities.js';
 import type { Log } from '../telemetry/logger.js';
 
 /** Signals that ask for a drain; a second one ends the process at once. */
@@ -22,19 +22,32 @@ const EXIT_INTERRUPTED = 130;
 export async function serve(config: Config, log: Log, print: (line: string) => void): Promise<number> {
   const { access, environment, keys, listen } = config;
   const forDevelopers = environment === 'development' && access.mode === 'keys' && reachedFromHere(listen);
-  const key = forDevelopers ? await renewDevelopmentKey(keys.file, environment) : undefined;
   let app: App | undefined;
   const identities = await openIdentities(config, systemClock, log, () => app?.metrics.keysRefused());
   process.on(RELOAD_SIGNAL, () => void identities.reload());
   try {
     app = await startApp(config, identities.identity, log);
     const stopped = untilStopped(app);
+    // Not before the data folder and the address are ours: the key there is may be of a sidecar that runs.
+    const key = forDevelopers ? await renewedKey(keys.file, environment, identities, app) : undefined;
     const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
     if (ended !== undefined) return ended;
     print(welcome(config, app, key));
     return await stopped;
   } finally {
     identities.close();
+  }
+}
+
+/** The development key, in force. A start that cannot have it leaves nothing running. */
+async function renewedKey(file: string, environment: string, identities: Identities, app: App): Promise<string> {
+  try {
+    const key = await renewDevelopmentKey(file, environment);
+    await identities.reload();
+    return key;
+  } catch (error) {
+    await app.drain();
+    throw error;
   }
 }
 

@@ -16,7 +16,8 @@ export function contradiction(config: Config): string | undefined {
   if (!isLoopback(operators.host)) return 'operators.host must be a loopback address: this listener asks for no key';
   if (listen.tcp && listen.port !== 0 && listen.port === operators.port)
     return 'operators.port must differ from listen.port';
-  if (bodies.totalBytes < bodies.chatBytes) return 'bodies.totalBytes must be at least bodies.chatBytes';
+  if (bodies.totalBytes < bodies.chatBytes + bodies.shortBytes)
+    return 'bodies.totalBytes must be at least bodies.chatBytes and bodies.shortBytes together';
   if (stream.totalBufferedBytes < stream.maxBufferedBytes)
     return 'stream.totalBufferedBytes must be at least stream.maxBufferedBytes';
   if (usage.maxBacklogBytes < 2 * usage.segmentBytes)

@@ -44,7 +44,7 @@ The default list:
 - \`listen.tcp\` is false only where \`listen.socket\` is set.
 - \`access.mode\` \`gateway\` needs \`gateway.secretFile\`, \`authorizer\` needs \`authorizer.url\`.
 - \`authorizer.url\` is \`https\`, unless it names a loopback address or \`authorizer.socket\` is set.
-- \`bodies.totalBytes\` is at least \`bodies.chatBytes\`.
+- \`bodies.totalBytes\` is at least \`bodies.chatBytes\` and \`bodies.shortBytes\` together.
 - \`engine.hangMs\` is at least twice \`engine.heartbeatMs\`; \`engine.backoffMaxMs\` is at least \`engine.backoffMinMs\`.
 - \`delivery.backoffMaxMs\` is at least \`delivery.backoffMinMs\`. \`delivery.url\` holds no name and no password.
 `;

@@ -62,6 +62,10 @@ export const configSchema: SettingSchema = section({
   bodies: section({
     chatBytes: bytes('The longest chat body.', { default: 80 * MIB, minimum: 1 }),
     totalBytes: bytes('All bodies held at once.', { default: 512 * MIB, minimum: 1 }),
+    shortBytes: bytes(
+      'The part of `bodies.totalBytes` that only bodies of up to 1 MiB may use, so that a few callers with long ones do not shut out all others.',
+      { default: 64 * MIB },
+    ),
     // Measured: bench/results/inline-size.md.
     inlineBytes: bytes('Up to this length a body is parsed on the sidecar’s own event loop, a longer one beside it.', {
       default: 16 * KIB,

@@ -36,6 +36,7 @@ export interface Config {
   readonly bodies: {
     readonly chatBytes: number;
     readonly totalBytes: number;
+    readonly shortBytes: number;
     /** Up to this many bytes a body is parsed on the sidecar's own event loop. */
     readonly inlineBytes: number;
   };

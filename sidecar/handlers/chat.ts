@@ -33,7 +33,6 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
     const seated = await takeSeat(visit, arrival, arrival.params.n, (tokens) =>
       plan(visit, arrival.params, facts, tokens, books, services),
     );
-    arrival.release();
     if (!seated) return;
 
     const counts = new Counts(visit, books);

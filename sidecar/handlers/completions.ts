@@ -1,17 +1,27 @@
 import { inCohort, mayCall, type Caller } from '../access/identity.js';
 import { modelNamedBy } from '../contracts/completions.js';
 import type { Exchange } from '../http/exchange.js';
-import { admit, closed, DECISION_BODY_BYTES, isJson } from './entrance.js';
+import { admit, closed, isJson } from './entrance.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 import { Visit } from './visit.js';
 
 /**
  * POST /v1/completions: there is no text completion, so 404; a decision model that the key may call is told apart, since
- * its caller has mistaken what it can do. A body too long to be a request on that model is not read to its end.
+ * its caller has mistaken what it can do. A body too long to be parsed on this event
+ * loop is answered unread: nothing is served here that were worth more.
  */
 export async function completions(exchange: Exchange, services: Services): Promise<void> {
   const visit = new Visit(exchange, 'other', services);
+  try {
+    await refuse(visit, services);
+  } finally {
+    visit.abandoned();
+  }
+}
+
+async function refuse(visit: Visit, services: Services): Promise<void> {
+  const { exchange } = visit;
   const shut = closed(services);
   if (shut) {
     visit.fail(shut);
@@ -19,7 +29,7 @@ export async function completions(exchange: Exchange, services: Services): Promi
   }
   const caller = await admit(visit, 'chat', services);
   if (!caller) return;
-  const named = await namedModel(exchange);
+  const named = await namedModel(exchange, services.limits.inlineBytes);
   if (exchange.gone.aborted) visit.left('waiting');
   else
     visit.fail(
@@ -27,9 +37,9 @@ export async function completions(exchange: Exchange, services: Services): Promi
     );
 }
 
-async function namedModel(exchange: Exchange): Promise<string | undefined> {
+async function namedModel(exchange: Exchange, inlineBytes: number): Promise<string | undefined> {
   if (!isJson(exchange.head.header('content-type'))) return undefined;
-  const body = await exchange.body(DECISION_BODY_BYTES);
+  const body = await exchange.body(inlineBytes);
   return body.kind === 'body' ? modelNamedBy(body.bytes) : undefined;
 }
 

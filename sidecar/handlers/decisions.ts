@@ -27,7 +27,6 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
     const seated = await takeSeat(visit, arrival, seats, (tokens) =>
       plan(visit, params, tokens, model.engine.facts?.contextPerSeat ?? Infinity, books),
     );
-    arrival.release();
     if (!seated) return;
 
     const results: QuestionResult[] = [];

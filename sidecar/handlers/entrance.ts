@@ -209,7 +209,7 @@ async function claimKey(
 
 /**
  * From a place to a seat. The place is taken before anything is tokenized and cannot be dispatched until `plan` has
- * passed the last check. The lease returned is the caller's to end.
+ * passed the last check; the body is let go of before the wait. The lease returned is the caller's to end.
  */
 export async function takeSeat<P extends Params, T>(
   visit: Visit,
@@ -238,6 +238,7 @@ export async function takeSeat<P extends Params, T>(
   const over = new AbortController();
   void ticket.outcome.then(() => over.abort());
   const planned = await prepare(prompt, over.signal, plan);
+  arrival.release();
   if ('status' in planned) {
     visit.fail(planned);
     ticket.cancel();

@@ -11,11 +11,15 @@ import { Visit } from './visit.js';
  */
 export async function listModels(exchange: Exchange, services: Services): Promise<void> {
   const visit = new Visit(exchange, 'models', services);
-  const caller = await admit(visit, 'models', services);
-  if (!caller) return;
-  const models = [...services.models.values()].filter(
-    ({ id, kind, cohort }) =>
-      kind === 'chat' && mayUse(caller, 'chat') && mayCall(caller.models, id) && inCohort(caller, cohort),
-  );
-  visit.reply({ status: 200, body: modelList(models) });
+  try {
+    const caller = await admit(visit, 'models', services);
+    if (!caller) return;
+    const models = [...services.models.values()].filter(
+      ({ id, kind, cohort }) =>
+        kind === 'chat' && mayUse(caller, 'chat') && mayCall(caller.models, id) && inCohort(caller, cohort),
+    );
+    visit.reply({ status: 200, body: modelList(models) });
+  } finally {
+    visit.abandoned();
+  }
 }

@@ -48,6 +48,8 @@ export interface Services {
   readonly quotas: TokenQuotas;
   readonly limits: {
     readonly chatBytes: number;
+    /** The longest body that may be parsed on this event loop. */
+    readonly inlineBytes: number;
     readonly keepAliveMs: number;
     /** From a body's last byte to the end of its answer, ms; 0: none. */
     readonly timeoutMs: number;

@@ -187,10 +187,9 @@ export class Visit {
     }
   }
 
-  /** After a fault that ended the request past this visit; otherwise it does nothing. */
+  /** After a fault that ended the request past this visit, which the server answers; otherwise it does nothing. */
   abandoned(): void {
-    this.#place?.end(this.phase !== 'waiting');
-    this.#place = undefined;
+    this.ended(this.#stream ? 200 : 500, refusals.internal());
   }
 
   /** The answer is complete, or nobody is there to read it. Only the first call counts. */

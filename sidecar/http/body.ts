@@ -18,21 +18,28 @@ const UNASKED_BYTES = 64 * 1024;
 
 const NOTHING = new Uint8Array(0);
 
-/** The memory of all bodies at once. */
+/** Bodies up to this are short: whole decision requests, and a chat without images. */
+const SHORT_BYTES = 1024 * 1024;
+
+/** The memory of all bodies at once. Its last part is for short ones alone: a few long ones must not shut out all others. */
 export class BodyBudget {
   readonly #cap: number;
+  readonly #capForLong: number;
   #held = 0;
 
-  constructor(capBytes: number) {
+  /** `shortBytes`: of `capBytes`, the part that only bodies of up to 1 MiB may use. */
+  constructor(capBytes: number, shortBytes: number) {
     this.#cap = capBytes;
+    this.#capForLong = capBytes - shortBytes;
   }
 
   get held(): number {
     return this.#held;
   }
 
-  take(bytes: number): boolean {
-    if (this.#held + bytes > this.#cap) return false;
+  /** Whether there is room for `bytes` more of a body that will have `whole` bytes, as far as that is known; then they are taken. */
+  take(bytes: number, whole: number): boolean {
+    if (this.#held + bytes > (whole > SHORT_BYTES ? this.#capForLong : this.#cap)) return false;
     this.#held += bytes;
     return true;
   }
@@ -136,7 +143,7 @@ export class BodyReader {
 
   #grow(needed: number): boolean {
     const capacity = Math.max(needed, Math.min(this.#buffer.length * 2, this.#declared ?? Infinity));
-    if (!this.#budget.take(capacity - this.#buffer.length)) return false;
+    if (!this.#budget.take(capacity - this.#buffer.length, Math.max(needed, this.#declared ?? 0))) return false;
     // Not from Buffer's pool: whoever takes the body may transfer its memory to a worker.
     const grown = Buffer.allocUnsafeSlow(capacity);
     grown.set(this.#buffer.subarray(0, this.#length));

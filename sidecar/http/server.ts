@@ -31,6 +31,8 @@ export interface ServerOptions {
   readonly limits: {
     /** Memory of all request bodies at once. */
     readonly totalBytes: number;
+    /** Of that, the part that only bodies of up to 1 MiB may use. Default 0. */
+    readonly shortBytes?: number;
     /** From a body's first chunk to its last; then its connection is closed. Default {@link BODY_MS}. */
     readonly bodyMs?: number;
     /** What streams may hold for readers who are behind. Default {@link BACKLOG}. */
@@ -107,7 +109,7 @@ class UwsServer implements Server {
     this.#edge = {
       cors: new Cors(origins),
       clock,
-      bodies: new BodyBudget(limits.totalBytes),
+      bodies: new BodyBudget(limits.totalBytes, limits.shortBytes ?? 0),
       bodyMs: limits.bodyMs ?? BODY_MS,
       backlog: new Backlog(limits.backlog ?? BACKLOG),
       closing: false,

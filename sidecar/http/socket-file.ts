@@ -7,7 +7,10 @@ import { connect } from 'node:net';
 
 /** A socket file that we made. */
 export interface SocketFile {
-  /** Removes it, unless somebody else has put another in its place. Idempotent. */
+  /**
+   * Removes it, unless somebody else has put another in its place. One that cannot be removed stays: whoever starts next
+   * sees to a socket that nobody listens on, and nothing else is to go unclosed for it. Idempotent, never throws.
+   */
   remove(): void;
 }
 
@@ -41,8 +44,12 @@ export function bindSocketFile(path: string, mode: number, bind: () => boolean):
   const { dev, ino } = lstatSync(path);
   return {
     remove: () => {
-      const now = look(path);
-      if (now?.dev === dev && now.ino === ino) unlinkSync(path);
+      try {
+        const now = look(path);
+        if (now?.dev === dev && now.ino === ino) unlinkSync(path);
+      } catch {
+        // It stays.
+      }
     },
   };
 }

@@ -55,10 +55,14 @@ t.test('text completion', async (t) => {
   );
   t.equal((await connection.request('GET', PATH, headers).response()).status, 405, 'the method comes before the key');
 
+  const padded = (bytes: number): string => JSON.stringify({ model: DECIDE }).padEnd(bytes);
+  t.strictSame(await codeOf(post(padded(16 * 1024))), unsupported, 'as long as may be parsed');
+  t.strictSame(await codeOf(post(padded(16 * 1024 + 1))), notFound, 'longer, which is not parsed');
+
   // Declared over the bound: answered before it is sent.
   const big = await RawConnection.open(sidecar.port);
   t.teardown(() => big.close());
-  big.request('POST', PATH, { ...headers, 'Content-Length': String(1024 * 1024 + 1) }, `{"model":"${DECIDE}"`);
+  big.request('POST', PATH, { ...headers, 'Content-Length': String(16 * 1024 + 1) }, `{"model":"${DECIDE}"`);
   t.strictSame(await codeOf(big.response()), notFound, 'a body over the bound');
 
   sidecar.child.kill('SIGTERM');

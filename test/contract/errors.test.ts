@@ -212,6 +212,22 @@ t.test('errors', async (t) => {
     const fault = await post(CHAT, {}, { Authorization: 'Bearer fault' });
     hold(t, 'a handler that throws', fault, expect('internal'));
     t.notMatch(fault.body, /a fault/, 'and keeps it to itself');
+    const headers = { ...JSON_HEADERS, Authorization: 'Bearer fault' };
+    for (const [method, path, route] of [
+      ['GET', '/v1/models', 'models'],
+      ['POST', '/v1/completions', 'other'],
+      ['POST', '/v1/decisions', 'decisions'],
+    ] as const) {
+      t.equal((await sidecar.ask(method, path, headers, '{}')).status, 500);
+      const counted = `ra_sidecar_requests_total{route="${route}",status="500",code="internal"}`;
+      t.equal(await sidecar.metric(counted), 1, `${path} is counted`);
+    }
+    sidecar.spool.failOn = 'close';
+    const cut = await post(CHAT, chatBody('chat', 'echo', { stream: true }));
+    t.match(cut.body, /"code":"internal"/);
+    sidecar.spool.failOn = undefined;
+    t.equal(await sidecar.metric('ra_sidecar_streams_running'), 0, 'a stream that a fault ended is open no more');
+    t.equal(await sidecar.metric('ra_sidecar_requests_total{route="chat",status="200",code="internal"}'), 1);
     hold(t, 'the engine failed the job', await post(CHAT, chatBody('mortal', 'fail')), expect('bad_gateway'));
     hold(
       t,

@@ -1,7 +1,6 @@
 /**
  * The order of checks, contract.md section 1: a request that breaks two of them gets the earlier one's answer. Credit,
- * the last, is in billing.test.ts. Not here, for the part is not built: per-key limits against the account (one source
- * answers both).
+ * the last, is in billing.test.ts.
  */
 import t from 'tap';
 import { KeyFileIdentity } from '../../sidecar/access/key-identity.js';
@@ -176,6 +175,21 @@ t.test('the order of checks', async (t) => {
   await sidecar.seen('engine lost', ({ model }) => model === 'mortal');
   t.equal(await sidecar.metric('ra_sidecar_waiting_requests{model="mortal"}'), 1, 'the queue is still full');
   is('cold, place', await post(chatBody('mortal', 'echo')), 503, 'cold');
+
+  // One answered request uses up the key's minute; from then on all that comes after its limits is not looked at.
+  const once = { inFlight: 0, perMinute: 1 };
+  for (const { path, own, body } of ROUTES) {
+    const key = `counted ${path}`.replaceAll(/[^a-z]/g, '-');
+    const counted = { ...ACME, keyId: key, limits: { chat: once, decisions: once } };
+    const ask = (headers: Record<string, string>, what: string): Promise<RawResponse> =>
+      sidecar.ask('POST', path, headers, what);
+    identity.answers.set(`Bearer ${key}`, counted);
+    t.equal((await ask(as(key), JSON.stringify(body(own)))).status, 200);
+    is(`the key's own limits, content type at ${path}`, await ask(text(as(key)), ''), 429, 'user_rate_limited');
+    is(`the key's own limits, schema at ${path}`, await ask(as(key), '{'), 429, 'user_rate_limited');
+    identity.answers.set(`Bearer ${key}`, { kind: 'denied', code: 'account_frozen' });
+    is(`account, the key's own limits at ${path}`, await ask(text(as(key)), ''), 403, 'account_frozen');
+  }
 
   const open = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }));
   await open.until('begun');

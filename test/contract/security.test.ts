@@ -163,3 +163,20 @@ t.test('tricks', async (t) => {
     }
   });
 });
+
+t.test('a web page that may call the public listener may not read the operators’ one', async (t) => {
+  const origin = 'https://app.example';
+  const sidecar = await InProcess.start(t, {
+    models: [{ id: 'm', kind: 'chat' }],
+    config: { cors: { origins: ['*'] } },
+  });
+  const allowed = async (port: number, path: string): Promise<string | null> => {
+    const answer = await fetch(`http://127.0.0.1:${port}${path}`, { headers: { origin } });
+    await answer.body?.cancel();
+    return answer.headers.get('access-control-allow-origin');
+  };
+  t.not(await allowed(sidecar.port, '/healthz'), null);
+  for (const path of ['/admission', '/metrics', '/readyz']) {
+    t.equal(await allowed(sidecar.app.operatorsPort, path), null, path);
+  }
+});

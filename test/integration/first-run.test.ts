@@ -113,10 +113,13 @@ t.test('what is wrong with the configuration is said in one line', async (t) => 
 });
 
 t.test('a data folder that another sidecar uses is said in one line', async (t) => {
-  const sidecar = await Sidecar.startWith(t, environment, { early: true });
+  const sidecar = await Sidecar.startWith(t, environment);
+  const file = join(dataDir, 'keys.json');
+  const before = await readFile(file, 'utf8');
   const { code, stderr } = await serve({});
   t.equal(code, 1);
   t.match(stderr, new RegExp(`^ra-sidecar: [^\\n]*process ${sidecar.pid}: [^\\n]*dataDir[^\\n]*\\n$`));
+  t.equal(await readFile(file, 'utf8'), before, 'and its key stays in force');
 });
 
 t.test('an address that is taken is said in one line', async (t) => {

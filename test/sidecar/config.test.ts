@@ -36,7 +36,7 @@ t.test('nothing set: every default', async (t) => {
       breaker: { failures: 5, openMs: 5000 },
     },
     queue: { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 67_108_864 },
-    bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, inlineBytes: 16_384 },
+    bodies: { chatBytes: 83_886_080, totalBytes: 536_870_912, shortBytes: 67_108_864, inlineBytes: 16_384 },
     stream: { keepAliveMs: 15_000, maxBufferedBytes: 1 << 20, totalBufferedBytes: 64 << 20 },
     request: { timeoutMs: 0 },
     decisions: { isolate: true },
@@ -199,7 +199,10 @@ t.test('what stops the start, in one line', async (t) => {
       { RA_OPERATORS_HOST: '0.0.0.0' },
       'operators.host must be a loopback address: this listener asks for no key (environment variable RA_OPERATORS_HOST)',
     ],
-    [{ RA_BODIES_CHAT_BYTES: '600000000' }, 'bodies.totalBytes must be at least bodies.chatBytes'],
+    [
+      { RA_BODIES_CHAT_BYTES: '600000000' },
+      'bodies.totalBytes must be at least bodies.chatBytes and bodies.shortBytes together',
+    ],
     [
       { RA_ENGINE_HANG_MS: '999' },
       'engine.hangMs must be at least twice engine.heartbeatMs (environment variable RA_ENGINE_HANG_MS)',

@@ -152,6 +152,7 @@ export class BilledWorld {
       quotas: new TokenQuotas(() => new Date(clock.now())),
       limits: {
         chatBytes: 1000,
+        inlineBytes: 1000,
         keepAliveMs: 3_600_000,
         timeoutMs: asking.timeoutMs ?? 0,
       },

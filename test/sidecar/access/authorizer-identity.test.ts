@@ -91,6 +91,25 @@ t.test('what is asked, and what is made of the answer', async (t) => {
   t.strictSame(await world().said('k', { kind: 'json', value: { denied } }), { kind: 'denied', ...denied });
 });
 
+t.test(
+  'a denial that calls for a wait names one that is not shorter than the time for which it is remembered',
+  async (t) => {
+    const { clock, script, from, said } = world();
+    for (const code of ['user_rate_limited', 'quota_exceeded']) {
+      t.same(await said(code, { kind: 'json', value: { denied: { code } } }), {
+        kind: 'denied',
+        code,
+        retryAfterMs: 2000,
+      });
+      clock.advance(1500);
+      t.match(await from(code), { retryAfterMs: 500 });
+    }
+    t.equal(script.questions.length, 2);
+    const named = { kind: 'denied', code: 'user_rate_limited', retryAfterMs: 60_000 };
+    t.same(await said('named', { kind: 'json', value: { denied: { code: named.code, retryAfterMs: 60_000 } } }), named);
+  },
+);
+
 t.test('what is no credential is not asked about', async (t) => {
   const { script, from } = world();
   for (const key of ['', 'a b', 'ü', 'x'.repeat(3073)]) t.match(await from(key), { code: 'invalid_api_key' });
@@ -115,6 +134,10 @@ t.test('answers outside the schema are failures', async (t) => {
     { caller: { ...caller, region: 'a restriction that nobody here knows' } },
     { caller: { ...caller, vouched: true } },
     { caller: { ...caller, limits: { inFlight: 0, perMinute: 1 } } },
+    { caller: { ...caller, limits: { inFlight: 1 } } },
+    { caller: { ...caller, limits: { perMinute: 100 } } },
+    { caller: { ...caller, limits: { inFlight: 2, chat: { perMinute: 1 } } } },
+    { caller: { ...caller, limits: { inFlight: 2, perMinute: 2, chat: { perMinute: 1 } } } },
     { denied: { code: 'internal' } },
     { denied: { code: 'draining' } },
     { denied: { code: 'quota_exceeded', retryAfterMs: -1 } },
@@ -196,6 +219,14 @@ t.test('one key whose question always fails does not open the breaker', async (t
   clock.advance(1000);
   await said('poisoned', FAILED);
   t.match(await said('other', GOOD), { account: 'acme' });
+  for (let i = 0; i < 10; i += 1) {
+    clock.advance(1000);
+    await said('poisoned', FAILED);
+  }
+  t.match(await said('new', GOOD), { account: 'acme' }, 'nor when nobody else is asked about meanwhile');
+  await said('a', FAILED);
+  await said('b', FAILED);
+  t.match(await said('c', FAILED), { retryAfterMs: 5000 }, 'several keys do');
 });
 
 t.test('an authorizer that says it is overloaded is left alone for as long as it says', async (t) => {

@@ -30,6 +30,18 @@ t.test('it opens after failures in a row, not after as many in all', async (t) =
   t.equal(breaker.state, 'open');
 });
 
+t.test('failures of one cause in a row are one, but a trial is a trial', async (t) => {
+  const clock = new FakeClock();
+  const breaker = new Breaker(clock, OPTIONS);
+  for (const cause of ['a', 'a', 'a', 'b', 'b']) permit(breaker).failed('timeout', cause);
+  t.equal(breaker.state, 'closed');
+  permit(breaker).failed('timeout', 'a');
+  t.equal(breaker.state, 'open');
+  clock.advance(1000);
+  permit(breaker).failed('timeout', 'a');
+  t.equal(breaker.state, 'open');
+});
+
 t.test('open, then one trial at a time, then closed or open again', async (t) => {
   const clock = new FakeClock();
   const told: string[] = [];

@@ -1,10 +1,11 @@
-import { readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, chownSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
+import { LockError } from '../../../sidecar/access/file-lock.js';
 import { KeyFileError, readKeyFile, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
 import { hashKey } from '../../../sidecar/access/key-index.js';
-import { createKey, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
+import { createKey, KeyStore, renewDevelopmentKey } from '../../../sidecar/access/keys.js';
 import { makeKey, sends } from '../../support/keys.js';
 
 t.test('the development key works, only its hash is stored, and for its owner alone', async (t) => {
@@ -86,6 +87,50 @@ t.test('a file that cannot be used says why in one line', async (t) => {
   }
   await t.rejects(renewDevelopmentKey(join(dir, 'broken'), 'development'), KeyFileError);
   t.equal(readFileSync(join(dir, 'broken'), 'utf8'), '{', 'a file that was not understood is not replaced');
+});
+
+t.test('whose the file is and who may read it stays', async (t) => {
+  const file = join(t.testdir({ 'keys.json': '' }), 'keys.json');
+  chmodSync(file, 0o640);
+  // Only root can give a file away; anybody else's is its own before and after.
+  if (process.getuid?.() === 0) chownSync(file, 12_345, 23_456);
+  const { uid, gid, ino } = statSync(file);
+  await writeKeyFile(file, { version: 1, keys: [] });
+  const now = statSync(file);
+  t.not(now.ino, ino, 'it is another file');
+  t.same([now.uid, now.gid, now.mode & 0o777], [uid, gid, 0o640]);
+});
+
+t.test('a key is rotated once: the end of its grace is no expiry to hand on', async (t) => {
+  const file = join(t.testdir({}), 'keys.json');
+  const { stored } = makeKey({ id: 'k' });
+  await writeKeyFile(file, { version: 1, keys: [stored] });
+  const store = new KeyStore(file);
+  const first = await store.rotate('k', 1000);
+  t.equal(first.kind, 'done');
+  const before = readFileSync(file, 'utf8');
+  t.same(await store.rotate('k', 1000), { kind: 'rotated' });
+  t.equal(readFileSync(file, 'utf8'), before);
+  const next = (await readKeyFile(file)).keys[1];
+  t.equal(next?.expires, undefined);
+  t.match(await store.rotate(next?.id ?? '', 0), { kind: 'done' }, 'the one that took its place can be');
+  t.same(await store.rotate(next?.id ?? '', 0), { kind: 'revoked' });
+});
+
+t.test('a change whose lock was broken meanwhile is not made', async (t) => {
+  const dir = t.testdir({});
+  const file = join(dir, 'keys.json');
+  const { stored } = makeKey({ id: 'k' });
+  await writeKeyFile(file, { version: 1, keys: [stored] });
+  const before = readFileSync(file, 'utf8');
+  const slow = new KeyStore(file, () => {
+    // The file is read and its change being made; now somebody else takes the lock.
+    writeFileSync(`${file}.lock`, 'another');
+    return new Date();
+  });
+  await t.rejects(slow.revoke('k'), LockError);
+  t.equal(readFileSync(file, 'utf8'), before);
+  t.strictSame(readdirSync(dir), ['keys.json', 'keys.json.lock'], 'the lock of the other stays, and no draft');
 });
 
 t.test('a write that fails leaves the file and no draft', async (t) => {

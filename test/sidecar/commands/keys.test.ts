@@ -26,7 +26,8 @@ t.test('what is wrong is said without what was given, and nothing is changed', a
   const file = join(t.testdir(), 'keys.json');
   const revoked = makeKey({ id: 'gone', revoked: '2026-01-02T00:00:00Z' });
   const expired = makeKey({ id: 'old', expires: '2026-01-02T00:00:00Z' });
-  await writeFile(file, JSON.stringify({ version: 1, keys: [revoked.stored, expired.stored] }));
+  const rotated = makeKey({ id: 'moved', rotated: '2026-01-02T00:00:00Z', expires: '2099-01-02T00:00:00Z' });
+  await writeFile(file, JSON.stringify({ version: 1, keys: [revoked.stored, expired.stored, rotated.stored] }));
   const before = await readFile(file, 'utf8');
   const config = { keys: { file, pollMs: 1000, failuresPerMinute: 0 }, environment: 'development' };
   const run = async (args: string): Promise<{ code: number; out: string; said: string }> => {
@@ -44,6 +45,7 @@ t.test('what is wrong is said without what was given, and nothing is changed', a
     ['rotate nobody', 1, /^ra-sidecar: there is no key with this id/],
     ['rotate gone', 1, /^ra-sidecar: gone is revoked: create a new key\n$/],
     ['rotate old', 1, /^ra-sidecar: old is expired: create a new key\n$/],
+    ['rotate moved', 1, /^ra-sidecar: moved is rotated: rotate the key that took its place, or create a new one\n$/],
     ['', 2, /^ra-sidecar: keys: what to do\?\n\nusage: ra-sidecar keys create/],
     ['destroy', 2, /^ra-sidecar: keys: unknown command\n/],
     ['create', 2, /^ra-sidecar: --account is needed\n/],
@@ -70,9 +72,9 @@ t.test('what is wrong is said without what was given, and nothing is changed', a
     t.notOk(ran.said.includes(revoked.key));
   }
   for (const [args, problem] of [
-    ['create --account a\u200bcme', /^keys\[2\]\.account must match/],
-    ['create --account a --cohort \u001b[2J', /^keys\[2\]\.entitlements\.development\.cohort must match/],
-    ['create --account a --limits chat=200000/1', /^keys\[2\]\.limits\.chat\.inFlight must be at most 100000/],
+    ['create --account a\u200bcme', /^keys\[3\]\.account must match/],
+    ['create --account a --cohort \u001b[2J', /^keys\[3\]\.entitlements\.development\.cohort must match/],
+    ['create --account a --limits chat=200000/1', /^keys\[3\]\.limits\.chat\.inFlight must be at most 100000/],
   ] as const) {
     const thrown: unknown = await run(args).catch((error: unknown) => error);
     t.type(thrown, KeyFileError, args);

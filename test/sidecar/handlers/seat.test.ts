@@ -69,7 +69,7 @@ class Seated {
       idempotency: new IdempotencyKeys(this.clock, { maxKeys: 1, keepMs: 1 }),
       keyLimits: noLimits(),
       quotas: new TokenQuotas(() => new Date(0)),
-      limits: { chatBytes: 1, keepAliveMs: 1, timeoutMs: 0 },
+      limits: { chatBytes: 1, inlineBytes: 1000, keepAliveMs: 1, timeoutMs: 0 },
       isolateDecisions: true,
       draining: () => false,
     });

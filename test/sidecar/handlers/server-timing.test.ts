@@ -105,7 +105,7 @@ class World {
       idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
       keyLimits: noLimits(),
       quotas: new TokenQuotas(() => new Date(0)),
-      limits: { chatBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0 },
+      limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0 },
       isolateDecisions: true,
       draining: () => false,
     };

@@ -4,10 +4,13 @@ import { BodyBudget, BodyReader } from '../../../sidecar/http/body.js';
 import type { Body } from '../../../sidecar/http/exchange.js';
 
 /** A reader whose socket and clock are in the test's hands. */
-function setup({ declared, cap = 1 << 20 }: { declared?: number; cap?: number } = {}) {
+function setup({
+  declared,
+  cap = 1 << 20,
+  budget = new BodyBudget(cap, 0),
+}: { declared?: number; cap?: number; budget?: BodyBudget } = {}) {
   const calls: string[] = [];
   const timers = new Set<() => void>();
-  const budget = new BodyBudget(cap);
   const source = {
     pause: () => calls.push('pause'),
     resume: () => calls.push('resume'),
@@ -107,12 +110,39 @@ t.test('too large: by declaration, while reading, or before it was asked for', a
 
 t.test('no room: what other bodies hold counts', async (t) => {
   const { reader, push, budget } = setup({ cap: 10 });
-  t.ok(budget.take(7));
+  t.ok(budget.take(7, 7));
   const asked = reader.read(100);
   push('abc');
   push('d', true);
   t.same(await asked, { kind: 'no-room' });
   t.equal(budget.held, 7);
+});
+
+t.test('long bodies leave the last part to short ones', async (t) => {
+  const MIB = 1 << 20;
+  const budget = new BodyBudget(5 * MIB, 2 * MIB);
+  const all: BodyReader[] = [];
+  const bring = async (bytes: number, sized: boolean): Promise<string> => {
+    const { reader, push } = setup({ budget, ...(sized && { declared: bytes }) });
+    all.push(reader);
+    for (let left = bytes; left > 0; left -= MIB / 2) push('x'.repeat(Math.min(left, MIB / 2)));
+    push('', true);
+    return (await reader.read(4 * MIB)).kind;
+  };
+  t.equal(await bring(2 * MIB, true), 'body');
+  t.equal(await bring(MIB, true), 'body');
+  t.equal(await bring(MIB + 1, true), 'no-room', 'declared too long for what is left');
+  const early = setup({ budget, declared: MIB + 1 });
+  early.push('x');
+  t.equal(budget.held, 3 * MIB, 'and refused with its first byte');
+  t.equal(await bring(MIB + 1, false), 'no-room', 'grown too long for it');
+  t.equal(budget.held, 3 * MIB);
+  t.equal(await bring(MIB, true), 'body');
+  t.equal(await bring(MIB, false), 'body');
+  t.equal(await bring(1, true), 'no-room', 'and then there is none');
+  for (const reader of all) reader.close();
+  t.equal(budget.held, 0);
+  t.equal(await bring(3 * MIB, true), 'body');
 });
 
 t.test('a caller that leaves', async (t) => {

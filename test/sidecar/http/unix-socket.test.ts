@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { createServer as createNetServer } from 'node:net';
 import { join } from 'node:path';
@@ -97,4 +97,17 @@ t.test('a successor’s socket is not removed', async (t) => {
   await new Promise<void>((resolve) => second.listen(path, resolve));
   await first.close();
   t.equal(existsSync(path), true);
+});
+
+t.test('a file that cannot be removed does not keep a server from closing', async (t) => {
+  const dir = join(shortDir(t), 'dir');
+  mkdirSync(dir);
+  const path = join(dir, 'ra.sock');
+  const made = server(t);
+  await made.listenUnix(path, 0o600);
+  renameSync(dir, `${dir}2`);
+  symlinkSync(dir, dir);
+  t.throws(() => statSync(path), { code: 'ELOOP' });
+  await made.close();
+  await t.rejects(ask({ socketPath: join(`${dir}2`, 'ra.sock') }), 'it is closed');
 });

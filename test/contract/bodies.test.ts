@@ -1,0 +1,34 @@
+/** The memory of request bodies, `bodies.totalBytes`: who is held to it, and until when. */
+import t from 'tap';
+import { chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
+
+const CHAT = '/v1/chat/completions';
+const MIB = 1024 * 1024;
+
+t.test('a request that waits for a seat holds no body any more', async (t) => {
+  const sidecar = await InProcess.start(t, {
+    models: [
+      { id: 'narrow', kind: 'chat', seats: 1 },
+      { id: 'chat', kind: 'chat' },
+    ],
+    config: {
+      bodies: { chatBytes: 2 * MIB, totalBytes: 3 * MIB, shortBytes: 0 },
+      queue: { maxWaitMs: 600_000 },
+    },
+  });
+  const pad = ' '.repeat(2 * MIB - 1000);
+  const send = async (model: string, act: 'hold' | 'echo'): ReturnType<InProcess['connect']> => {
+    const caller = await sidecar.connect();
+    return caller.request('POST', CHAT, JSON_HEADERS, `${JSON.stringify(chatBody(model, act))}${pad}`);
+  };
+  const running = await sidecar.begin(CHAT, chatBody('narrow', 'hold'));
+  await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
+  const waiting = await send('narrow', 'hold');
+  await sidecar.until('ra_sidecar_waiting_requests{model="narrow"}', 1);
+  // Prompts become tokens in the order in which they came: with this one, so has the one that waits.
+  t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'))).status, 200);
+  const other = await send('chat', 'echo');
+  t.equal((await other.response()).status, 200, 'there is room for another');
+  running.close();
+  waiting.close();
+});
