@@ -18,7 +18,6 @@ import { listModels } from './handlers/models.js';
 import { healthz, metrics, readyz, readyzWithReasons } from './handlers/ops.js';
 import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
-import type { Exchange } from './http/exchange.js';
 import { createServer, type Routes, type ServerOptions } from './http/server.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listening.js';
