@@ -71,8 +71,8 @@ export async function startApp(
   const registry = new Metrics(config.models.map(({ id }) => id));
   const files = await modelFiles(config);
   const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
-  const { spool, closeSpool } = spoolStandIn
-    ? { spool: spoolStandIn, closeSpool: () => Promise.resolve() }
+  const { spool, prune, closeSpool } = spoolStandIn
+    ? { spool: spoolStandIn, prune: () => Promise.resolve(), closeSpool: () => Promise.resolve() }
     : await openUsage(config, registry, log, () => billing.keepFrom()).catch(async (error: unknown) => {
         await billing.close();
         throw error;
@@ -180,6 +180,8 @@ export async function startApp(
     void billing.begin(spool instanceof DurableSpool ? spoolReader(config, spool) : undefined).then((problem) => {
       if (problem === undefined) readiness.up(CREDIT);
       else readiness.never(problem);
+      // Until now the whole spool was needed, so that nothing could be deleted.
+      void prune();
     });
     void prompts.ready().then(async (found) => {
       const problem = await reportPrompts(found, models, log);

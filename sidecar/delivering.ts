@@ -31,11 +31,16 @@ export async function openUsage(
   keepFrom: () => Position | undefined,
 ): Promise<{
   readonly spool: DurableSpool;
+  /** Deletes what nobody needs, again: what `keepFrom` says has changed by itself. Never rejects. */
+  readonly prune: () => Promise<void>;
   /** Sends what waits, writes what is left, each within its bound, and lets go of the spool. Idempotent. */
   readonly closeSpool: () => Promise<void>;
 }> {
   let delivering: Delivering | undefined;
-  const { spool, closeSpool } = await openSpool(config, spoolMetrics, log, () => delivering?.notify());
+  const { spool, closeSpool } = await openSpool(config, spoolMetrics, log, {
+    durable: () => delivering?.notify(),
+    full: () => void delivering?.prune(),
+  });
   try {
     const started = await startDelivery(config, spool, { metrics, log, keepFrom: () => keepFrom() ?? NOBODY });
     delivering = started;
@@ -43,6 +48,7 @@ export async function openUsage(
     started.notify();
     return {
       spool,
+      prune: () => started.prune(),
       closeSpool: async () => {
         // First, while the spool is still this process's to prune: replies have waited for their closes by now.
         await started.stop();
@@ -59,6 +65,8 @@ export async function openUsage(
 interface Delivering {
   /** More of the spool is durable. */
   notify(): void;
+  /** What nobody needs any more may be deleted. Never rejects. */
+  prune(): Promise<void>;
   /** Sends what waits, within a bound, and ends. Idempotent. */
   stop(): Promise<void>;
 }
@@ -84,7 +92,6 @@ async function startDelivery(
       date,
       log,
     });
-    retention.notify();
     return retention;
   }
   const secret = secretFile === undefined ? undefined : () => readSecret(secretFile);

@@ -15,15 +15,24 @@ export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {
   return join(dataDir, 'usage');
 }
 
+/** Who is told how the spool is. */
+export interface SpoolListener {
+  /** More of it is durable. */
+  durable(): void;
+  /** It holds more than it may, and refuses work until there is room. Told with each probe. */
+  full(): void;
+}
+
+const NOBODY: SpoolListener = { durable: () => undefined, full: () => undefined };
+
 /**
- * Opens the spool. `durable`: told whenever more of it is. Rejects with one clear line when another sidecar writes it, or
- * it cannot be read or written.
+ * Opens the spool. Rejects with one clear line when another sidecar writes it, or it cannot be read or written.
  */
 export async function openSpool(
   config: Config,
   metrics: SpoolMetrics,
   log: Log,
-  durable: () => void = () => undefined,
+  listener: SpoolListener = NOBODY,
 ): Promise<{
   readonly spool: DurableSpool;
   /** Writes what is left, within its bound, and lets go of the spool. Idempotent. */
@@ -32,7 +41,7 @@ export async function openSpool(
   const dir = spoolDir(config);
   const opened = await DurableSpool.open(dir, config.usage, {
     clock: systemClock,
-    hooks: hooks(metrics, log, durable),
+    hooks: hooks(metrics, log, listener),
   }).catch((error: unknown) => {
     const { code = 'unknown error' } = error as NodeJS.ErrnoException;
     throw new Error(`the usage spool ${dir} cannot be opened: ${code}`, { cause: error });
@@ -70,12 +79,12 @@ export function spoolReader(config: Config, spool: DurableSpool): SpoolReader {
   };
 }
 
-function hooks(metrics: SpoolMetrics, log: Log, durable: () => void): SpoolHooks {
+function hooks(metrics: SpoolMetrics, log: Log, listener: SpoolListener): SpoolHooks {
   return {
     recorded: (kind) => metrics.recorded(kind),
     synced: (ms) => {
       metrics.synced(ms);
-      durable();
+      listener.durable();
     },
     failed: (fault) => {
       metrics.failed();
@@ -85,6 +94,7 @@ function hooks(metrics: SpoolMetrics, log: Log, durable: () => void): SpoolHooks
       if (health.ok) log.info('usage spool healthy');
       else log.error('usage spool unhealthy', { reason: health.why });
     },
+    full: () => listener.full(),
     late: ({ id, requestId }) => {
       metrics.late();
       log.forRequest(requestId).error('usage not durable in time', { reason: id });

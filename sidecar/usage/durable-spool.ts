@@ -149,12 +149,14 @@ export class DurableSpool implements Spool {
 
   /**
    * Deletes whole segments before a position that nobody reads again. Those that a request which still runs begins in
-   * stay, since recovery needs them, and so does the newest. Rejects with the system's error.
+   * stay, since recovery needs them, and so does the newest. Resolves with the first segment that was not to go, which
+   * can be an older one than was asked for. Rejects with the system's error.
    */
-  async prune(before: Position): Promise<void> {
+  async prune(before: Position): Promise<number> {
     let segment = before.segment;
     for (const needed of this.#open.values()) segment = Math.min(segment, needed);
     await this.#writer.prune(segment);
+    return segment;
   }
 
   /**
@@ -260,6 +262,8 @@ export class DurableSpool implements Spool {
     const problem = await this.#problem();
     if (problem === undefined) this.#health.passed();
     else this.#health.failed(problem);
+    // No work is taken now, so nothing else that happens would ever make room.
+    if (problem === 'backlog') this.#hooks.full?.();
   }
 
   async #problem(): Promise<HealthProblem | undefined> {

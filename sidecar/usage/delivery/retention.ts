@@ -19,7 +19,7 @@ export interface RetentionOptions {
 
 /**
  * Keeps a spool that nobody delivers within its bounds. Segments are looked at when a new one begins, for only then can
- * there be one too many; the newest always stays.
+ * there be one too many, and whenever someone says that what kept one may be over; the newest always stays.
  */
 export class Retention {
   readonly #options: RetentionOptions;
@@ -35,12 +35,19 @@ export class Retention {
   notify(): void {
     const { segment } = this.#options.spool.position;
     if (segment === this.#seen || this.#running || this.#stopped) return;
-    this.#seen = segment;
-    this.#running = this.#prune().then(() => {
+    void this.prune();
+  }
+
+  /** Looks at the segments now, a new one or not. Never rejects. */
+  prune(): Promise<void> {
+    if (this.#stopped) return this.#running ?? Promise.resolve();
+    this.#seen = this.#options.spool.position.segment;
+    this.#running ??= this.#prune().then(() => {
       this.#running = undefined;
       // A segment that began meanwhile.
       this.notify();
     });
+    return this.#running;
   }
 
   /** Settles when nothing is being deleted any more, nor will be. */
