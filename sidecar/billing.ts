@@ -96,7 +96,7 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
       if (spool) {
         begun = rebuild(spool).catch((fault: unknown) => {
           log.error('balances cannot be added up', { fault });
-          return 'credit: the spool cannot be read';
+          return 'credit: the spool cannot be read or the balances cannot be written';
         });
         return begun;
       }

@@ -88,7 +88,7 @@ t.test('what cannot be known is said in one line, and nothing is let through', a
   const broken = await openBilling(await desk(t));
   const spool = new MemorySpool();
   spool.broken = true;
-  t.equal(await broken.begin(spool), 'credit: the spool cannot be read');
+  t.equal(await broken.begin(spool), 'credit: the spool cannot be read or the balances cannot be written');
   t.strictSame(broken.credit?.reserve('acme', 1n), { kind: 'unavailable' });
   await broken.close();
 });
