@@ -103,12 +103,13 @@ function hooks(metrics: SpoolMetrics, log: Log, listener: SpoolListener): SpoolH
   };
 }
 
-function report({ cutBytes, quarantined, estimated }: Recovered, log: Log): void {
+function report({ cutBytes, quarantined, closesLost, estimated }: Recovered, log: Log): void {
   if (cutBytes > 0) log.warn('usage spool: a torn line was cut', { bytes: cutBytes });
   for (const { segment, offset, bytes, file, known } of quarantined) {
     if (known) continue;
     const reason = `segment ${segment}, offset ${offset}`;
     log.error('usage spool: damage quarantined', { reason, bytes, ...(file !== undefined && { file }) });
   }
+  if (closesLost > 0) log.error('usage spool: closes are damaged, none is estimated', { count: closesLost });
   if (estimated.length > 0) log.warn('usage spool: requests closed at an estimate', { count: estimated.length });
 }

@@ -19,6 +19,7 @@ import type { Clock } from '../clock.js';
 import type { UsageRecord } from '../ledger.js';
 import { systemDisk, type Disk } from './disk.js';
 import { SpoolHealth, type Health, type HealthProblem } from './health.js';
+import { encodeMark } from './frame.js';
 import { lockDir } from './lock.js';
 import { tryWriting } from './probe.js';
 import { recover, type Recovered } from './recovery.js';
@@ -47,6 +48,8 @@ export class DurableSpool implements Spool {
   /** By the id of each request that has no durable close yet: the segment that its first record is in. */
   readonly #open: Map<string, number>;
   readonly #release: () => Promise<void>;
+  /** Of recovery's closes, those that are not durable; at 0 the mark behind them is due; undefined: there is nothing to mark. */
+  #unrecovered: number | undefined;
   /** The write under way; undefined: none. */
   #writing: Promise<boolean> | undefined;
   /** The last write failed: the next is the next probe's. */
@@ -72,6 +75,7 @@ export class DurableSpool implements Spool {
     this.#writer = new SegmentWriter(disk, dir, options.segmentBytes, recovered);
     this.#health = new SpoolHealth((health) => hooks.health?.(health));
     this.estimated = recovered.estimated;
+    this.#unrecovered = recovered.ended ? undefined : this.estimated.length;
     for (const record of this.estimated) this.append(record);
     this.#probeLater();
   }
@@ -175,7 +179,8 @@ export class DurableSpool implements Spool {
     const finish = async (): Promise<void> => {
       await this.#writing;
       while (!over && this.#unsynced.count > 0) if (!(await this.#write())) return;
-      if (!over) await this.#writer.finish();
+      // A request without a close is recovery's, and none is looked for before an end.
+      if (!over && this.#open.size === 0) await this.#writer.finish();
     };
     await new Promise<void>((resolve, reject) => {
       const cancel = this.#clock.after(this.#options.closeWaitMs, resolve);
@@ -229,13 +234,18 @@ export class DurableSpool implements Spool {
   }
 
   async #writeOnce(): Promise<boolean> {
-    const entries = this.#unsynced.next();
+    const unrecovered = this.#unrecovered;
+    // The mark is written with what comes first after the closes, and never before they are durable.
+    const entries = this.#unsynced.next().slice(0, unrecovered === 0 ? undefined : unrecovered);
+    const lines = entries.map(({ line }) => line);
+    if (unrecovered === 0) lines.unshift(encodeMark({ kind: 'recovered' }));
     const from = this.#clock.now();
-    const written = await this.#writer.write(Buffer.concat(entries.map(({ line }) => line)));
+    const written = await this.#writer.write(Buffer.concat(lines));
     if (written.kind === 'failed') {
       this.#failed(written.error);
       return false;
     }
+    if (unrecovered !== undefined) this.#unrecovered = unrecovered === 0 ? undefined : unrecovered - entries.length;
     for (const { record } of entries) {
       if (record.kind === 'close') this.#open.delete(record.id);
       else if (!this.#open.has(record.id)) this.#open.set(record.id, written.segment);
