@@ -38,7 +38,8 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
 
     const counts = new Counts(visit, books);
     const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) => {
-      books.open();
+      const shut = books.open();
+      if (shut) return shut;
       return arrival.model.engine.generate(
         { ...seated.job, seats: growTo(lease, seated.job.n) },
         sink(visit, reply, counts, jobEnd),

@@ -17,21 +17,25 @@ export type RunEnd =
   | { readonly kind: 'done' }
   /** The caller left; the job is cancelled. */
   | { readonly kind: 'left' }
-  | { readonly kind: 'failed'; readonly outcome: 'failed' | 'timeout'; readonly error: ContractError }
+  | { readonly kind: 'failed'; readonly outcome: 'failed' | 'timeout' | 'refused'; readonly error: ContractError }
   /** Refused while waiting a second time; the caller is answered. */
   | { readonly kind: 'answered' };
 
+/** Hands a job to the engine. Returns how it is cancelled, or why it must not start. */
+type Start = (end: JobEnd, lease: Lease) => Cancel | ContractError;
+
+/** The job must not start. */
+interface Shut {
+  readonly kind: 'shut';
+  readonly error: ContractError;
+}
+
 /**
  * Runs a job on its seats and ends the lease, whatever happens. `start` may grow the lease to the seats that its job is
- * to use. A job that the engine lost before it began goes back to
- * its place in the queue, once (the queue refuses a second time, which bounds the loop).
+ * to use, or return why the job must not start. A job that the engine lost before it began goes back to its place in the
+ * queue, once (the queue refuses a second time, which bounds the loop).
  */
-export async function runOnSeat(
-  visit: Visit,
-  first: Lease,
-  draining: () => boolean,
-  start: (end: JobEnd, lease: Lease) => Cancel,
-): Promise<RunEnd> {
+export async function runOnSeat(visit: Visit, first: Lease, draining: () => boolean, start: Start): Promise<RunEnd> {
   let lease = first;
   try {
     for (;;) {
@@ -44,6 +48,10 @@ export async function runOnSeat(
       if (end === 'late') {
         lease.release('deadline');
         return { kind: 'failed', outcome: 'timeout', error: refusals.timedOut() };
+      }
+      if (end.kind === 'shut') {
+        lease.release('failed');
+        return { kind: 'failed', outcome: 'refused', error: end.error };
       }
       if (end.kind !== 'lost' || end.started) {
         lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
@@ -88,11 +96,7 @@ export async function endUnfinished(
 }
 
 /** One try: until the job ends, its caller leaves or its deadline passes, whichever comes first. */
-function run(
-  visit: Visit,
-  lease: Lease,
-  start: (end: JobEnd, lease: Lease) => Cancel,
-): Promise<'done' | 'left' | 'late' | EngineFault> {
+function run(visit: Visit, lease: Lease, start: Start): Promise<'done' | 'left' | 'late' | EngineFault | Shut> {
   const { gone } = visit.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
@@ -103,7 +107,7 @@ function run(
       gone.removeEventListener('abort', leave);
       cancelTimer();
     };
-    const end = (how: 'done' | 'left' | 'late' | EngineFault): void => {
+    const end = (how: 'done' | 'left' | 'late' | EngineFault | Shut): void => {
       clear();
       resolve(how);
     };
@@ -117,7 +121,9 @@ function run(
     const cancelTimer = visit.atDeadline(() => stop('late'));
     gone.addEventListener('abort', leave, { once: true });
     try {
-      cancelJob = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
+      const started = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
+      if (typeof started === 'function') cancelJob = started;
+      else end({ kind: 'shut', error: started });
     } catch (fault) {
       clear();
       throw fault;

@@ -274,6 +274,33 @@ t.test('who waits for a seat holds credit, until it is seated or leaves the queu
   t.equal(world.closes.length, 1, 'who never ran leaves no line');
 });
 
+t.test('nothing starts on a spool that went bad meanwhile, and what runs goes on', async (t) => {
+  const world = new BilledWorld(GRANT);
+  const running = world.ask();
+  const job = await world.chatEngine.generation(0);
+  const scoring = world.ask({ route: 'decisions' });
+  const score = await world.decisionEngine.scoring(0);
+  const waiting = [world.ask(), world.ask({ route: 'decisions' })];
+  let tokenized = (): void => undefined;
+  const early = world.ask({ tokenizing: new Promise((resolve) => (tokenized = resolve)) });
+  await settled();
+  world.spool.health = { ok: false, why: 'write' };
+  tokenized();
+  t.equal(await early.over, 'spool_unhealthy', 'before it waits for a seat');
+  job.started(4).pieces('a', 'b', 'c').finished().done();
+  score.started(0).answer(0, [0.5, 0.5]).done();
+  t.equal(await running.over, 200);
+  t.equal(await scoring.over, 200);
+  for (const { over } of waiting) t.equal(await over, 'spool_unhealthy', 'with its seat');
+  t.equal(world.spool.records.filter(({ kind }) => kind === 'open').length, 2, 'no line of those that never ran');
+  t.equal(world.closes.length, 2);
+  t.equal(world.ledger.outstanding, 0);
+  t.equal(world.chatEngine.generations.length, 1);
+  t.equal(world.decisionEngine.scorings.length, 1);
+  for (const id of ['chat', 'decide'] as const) t.match(world.queue(id).snapshot(), { busy: 0, waiting: 0 });
+  t.equal(world.clock.pending, 0);
+});
+
 t.test('a place that is lost while its prompt is tokenized holds nothing', async (t) => {
   const world = new BilledWorld(GRANT);
   let tokenized = (): void => undefined;
