@@ -1,4 +1,4 @@
-import type { Lease } from '../admission/seat-queue.js';
+import type { Lease, TicketOutcome } from '../admission/seat-queue.js';
 import type { Cancel, EngineFault } from '../engine-client/engine.js';
 import type { ContractError } from '../errors.js';
 import * as refusals from './refusals.js';
@@ -18,8 +18,8 @@ export type RunEnd =
   /** The caller left; the job is cancelled. */
   | { readonly kind: 'left' }
   | { readonly kind: 'failed'; readonly outcome: 'failed' | 'timeout' | 'refused'; readonly error: ContractError }
-  /** Refused while waiting a second time; the caller is answered. */
-  | { readonly kind: 'answered' };
+  /** Lost its place while waiting a second time, and how; the caller is answered. */
+  | { readonly kind: 'answered'; readonly outcome: 'cancelled' | 'timeout' | 'refused' };
 
 /** Hands a job to the engine. Returns how it is cancelled, or why it must not start. */
 type Start = (end: JobEnd, lease: Lease) => Cancel | ContractError;
@@ -59,8 +59,9 @@ export async function runOnSeat(visit: Visit, first: Lease, draining: () => bool
         const error = draining() ? refusals.draining(refusals.DRAIN_RETRY_MS) : refusals.engineFault(end);
         return { kind: 'failed', outcome: 'failed', error };
       }
-      const again = await visit.awaitSeat(lease.giveBack());
-      if (!again) return { kind: 'answered' };
+      const waiting = lease.giveBack();
+      const again = await visit.awaitSeat(waiting);
+      if (!again) return { kind: 'answered', outcome: outcomeOf(await waiting) };
       lease = again;
     }
   } finally {
@@ -91,8 +92,13 @@ export async function endUnfinished(
       await usage.close(end.outcome);
       return;
     case 'answered':
-      await usage.close('refused');
+      await usage.close(end.outcome);
   }
+}
+
+function outcomeOf(waited: TicketOutcome): 'cancelled' | 'timeout' | 'refused' {
+  if (waited.kind === 'cancelled') return 'cancelled';
+  return waited.kind === 'refused' && waited.code === 'timeout' ? 'timeout' : 'refused';
 }
 
 /** One try: until the job ends, its caller leaves or its deadline passes, whichever comes first. */

@@ -156,6 +156,23 @@ const ENDS: readonly {
     outcome: 'failed',
     cost: SERVED,
   },
+  ...(
+    [
+      ['the caller leaves', (_: BilledWorld, asked: Asked) => asked.leave(), undefined, 'cancelled'],
+      ['the deadline passes', (world: BilledWorld) => world.clock.advance(1000), 'timeout', 'timeout'],
+      ['the sidecar drains', (world: BilledWorld) => world.queue('chat').drain(), 'draining', 'refused'],
+    ] as const
+  ).map(([name, end, answer, outcome]) => ({
+    name: `${name} while the request waits for another engine than the one it lost`,
+    end: (world: BilledWorld, asked: Asked) => {
+      world.queue('chat').pause();
+      world.chatEngine.lose();
+      return settled().then(() => end(world, asked));
+    },
+    answer,
+    outcome,
+    cost: 0n,
+  })),
   {
     name: 'the engine is lost twice before it took it up',
     end: async (world) => {
