@@ -166,7 +166,8 @@ async function finish(
   services: Services,
 ): Promise<void> {
   const { promptTokens, cachedTokens, completionTokens } = visit;
-  if (visit.model !== undefined) {
+  // A prompt that no engine took up used nothing, as its usage has it.
+  if (visit.model !== undefined && visit.phase !== 'waiting') {
     services.metrics.tokens(visit.model, { prompt: promptTokens, cached: cachedTokens, completion: completionTokens });
   }
   if (end.kind !== 'done') return endUnfinished(visit, usage, end);

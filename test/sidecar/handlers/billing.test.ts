@@ -206,6 +206,22 @@ t.test('each end has its price, and gives back the rest', async (t) => {
   }
 });
 
+t.test('tokens are counted once an engine took the prompt up', async (t) => {
+  const world = new BilledWorld(GRANT);
+  const tokens = async (): Promise<number> => {
+    const { text } = await world.metrics.render();
+    return Number(/^ra_sidecar_tokens_total\{model="chat",kind="prompt"\} (\S+)$/m.exec(text)?.[1] ?? 0);
+  };
+  for (const [index, counted] of [0, 10].entries()) {
+    const asked = world.ask();
+    const job = await world.chatEngine.generation(index);
+    if (index === 1) job.started(4);
+    asked.leave();
+    await asked.over;
+    t.equal(await tokens(), counted);
+  }
+});
+
 t.test('a decision that fails or is left costs nothing, or what was taken up', async (t) => {
   const world = new BilledWorld(GRANT);
   const failing = world.ask({ route: 'decisions', questions: 3 });
