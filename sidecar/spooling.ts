@@ -5,9 +5,10 @@ import type { Config } from './config.js';
 import type { Log } from './telemetry/logger.js';
 import type { SpoolMetrics } from './telemetry/spool-metrics.js';
 import type { SpoolReader } from './usage/balances.js';
+import { systemDisk } from './usage/disk.js';
 import { DurableSpool } from './usage/durable-spool.js';
 import type { Recovered } from './usage/recovery.js';
-import { listSegments, readFrom, START } from './usage/segments.js';
+import { headOf, listSegments, readFrom, START } from './usage/segments.js';
 import type { SpoolHooks } from './usage/spool-options.js';
 
 /** Where the spool of a data folder lies. */
@@ -64,7 +65,10 @@ export async function openSpool(
 }
 
 /** The records of an open spool, for whoever adds them up. */
-export function spoolReader(config: Config, spool: DurableSpool): SpoolReader {
+export function spoolReader(
+  config: Pick<Config, 'dataDir'>,
+  spool: Pick<DurableSpool, 'position' | 'estimated'>,
+): SpoolReader {
   const dir = spoolDir(config);
   return {
     get position() {
@@ -72,8 +76,10 @@ export function spoolReader(config: Config, spool: DurableSpool): SpoolReader {
     },
     estimated: spool.estimated,
     oldest: async () => {
-      const [segment = START.segment] = await listSegments(dir);
-      return { segment, offset: 0 };
+      const [segment] = await listSegments(dir);
+      // Those before it were begun, came to nothing and hold nothing: a first write that failed leaves such a one.
+      const first = segment === undefined || (await headOf(dir, segment, systemDisk))?.after === null;
+      return first ? START : { segment, offset: 0 };
     },
     read: (from, until) => readFrom(dir, from, { until }),
   };
