@@ -90,6 +90,7 @@ async function startDelivery(
       // Room for the segment that is being written and for the next: kept usage must never make the spool unhealthy.
       keepBytes: Math.min(limits.retentionBytes, maxBacklogBytes - 2 * segmentBytes),
       date,
+      clock: systemClock,
       log,
     });
     return retention;
