@@ -14,9 +14,16 @@ import { readSecret } from './usage/delivery/secret-file.js';
 import { SpoolSource } from './usage/delivery/source.js';
 import type { DurableSpool } from './usage/durable-spool.js';
 import type { Position } from './usage/segments.js';
+import { within } from './within.js';
 
 /** Beyond every segment: nobody but delivery reads the spool. */
 const NOBODY: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
+
+/**
+ * How long what is left of delivery may take past `delivery.stopMs`, ms: to save its cursor or delete a segment. Only a disk
+ * that hangs takes longer. What is cut off is sent again after the next start.
+ */
+const HUNG_DISK_MS = 2000;
 
 const DAY_MS = 86_400_000;
 
@@ -51,7 +58,8 @@ export async function openUsage(
       prune: () => started.prune(),
       closeSpool: async () => {
         // First, while the spool is still this process's to prune: replies have waited for their closes by now.
-        await started.stop();
+        const stopMs = config.delivery.stopMs + HUNG_DISK_MS;
+        if (!(await within(systemClock, stopMs, started.stop()))) log.error('usage delivery not stopped in time');
         await closeSpool();
       },
     };

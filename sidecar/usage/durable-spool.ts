@@ -17,6 +17,7 @@
  */
 import type { Clock } from '../clock.js';
 import type { UsageRecord } from '../ledger.js';
+import { within } from '../within.js';
 import { systemDisk, type Disk } from './disk.js';
 import { SpoolHealth, type Health, type HealthProblem } from './health.js';
 import { encodeMark } from './frame.js';
@@ -28,6 +29,9 @@ import { START, type Position } from './segments.js';
 import type { Spool } from './spool.js';
 import type { SpoolHooks, SpoolOptions, SpoolParts, SpoolReading } from './spool-options.js';
 import { Unsynced } from './unsynced.js';
+
+/** How long the lock may take to be removed, ms; the next start finds that its process is gone. */
+const RELEASE_MS = 1000;
 
 export type Opened =
   | { readonly kind: 'open'; readonly spool: DurableSpool; readonly recovered: Recovered }
@@ -164,7 +168,7 @@ export class DurableSpool implements Spool {
   }
 
   /**
-   * Writes what is left, marks the spool's end and lets go of it. Takes `closeWaitMs` at most. Resolves with the records
+   * Writes what is left, marks the spool's end and lets go of it. Takes `closeWaitMs` and {@link RELEASE_MS} at most. Resolves with the records
    * that could not be made durable. Idempotent.
    */
   close(): Promise<number> {
@@ -187,7 +191,7 @@ export class DurableSpool implements Spool {
       finish().finally(cancel).then(resolve, reject);
     });
     over = true;
-    await this.#release();
+    await within(this.#clock, RELEASE_MS, this.#release());
     return this.#unsynced.count;
   }
 

@@ -1,4 +1,16 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -213,6 +225,20 @@ t.test('a stop does not wait for a sink that hangs longer than its bound', async
   await sink.came(1);
   await Promise.all([world.stop(), world.stop()]);
   t.notOk(existsSync(join(world.dir, 'cursor.json')), 'what was not acknowledged is not passed');
+});
+
+t.test('a stop does not wait for a disk that hangs longer than its bound', async (t) => {
+  const sink = await UsageSink.start(t);
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
+  // Opening a pipe that nobody reads waits, as a disk does that hangs.
+  const draft = join(world.dir, 'cursor.json.tmp');
+  execFileSync('mkfifo', [draft]);
+  t.teardown(() => closeSync(openSync(draft, constants.O_RDWR)));
+  await world.bill('a');
+  await arrived(sink, 'a');
+  await world.stop();
+  await world.log.seen('usage delivery not stopped in time');
+  t.notOk(existsSync(join(world.dir, 'cursor.json')));
 });
 
 t.test('delivered segments are deleted', async (t) => {

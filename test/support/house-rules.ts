@@ -36,7 +36,7 @@ const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
 
 export const rooms: readonly Room[] = [
   { name: 'errors', path: file('sidecar', 'errors|error-catalogue'), sees: [] },
-  { name: 'clock', path: file('sidecar', 'clock|backoff'), sees: [] },
+  { name: 'clock', path: file('sidecar', 'clock|backoff|within'), sees: [] },
   { name: 'ledger', path: file('sidecar', 'ledger'), sees: [] },
   { name: 'money', path: file('sidecar', 'money'), sees: [] },
   { name: 'contracts', path: folder('sidecar/contracts'), sees: GROUND },
