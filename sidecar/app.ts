@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { FailedKeyLimit } from './access/failed-keys.js';
 import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
-import { openBilling } from './billing.js';
+import { openBilling, type Billing } from './billing.js';
 import { RequestLimits } from './access/limits.js';
 import { TokenQuotas } from './access/quotas.js';
 import { systemClock } from './clock.js';
@@ -69,20 +69,50 @@ export async function startApp(
   { spool: spoolStandIn, engineEntry = ENGINE }: StandIns = {},
 ): Promise<App> {
   const registry = new Metrics(config.models.map(({ id }) => id));
-  const files = await modelFiles(config);
-  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
-  const { spool, prune, closeSpool } = spoolStandIn
-    ? { spool: spoolStandIn, prune: () => Promise.resolve(), closeSpool: () => Promise.resolve() }
-    : await openUsage(config, registry, log, () => billing.keepFrom()).catch(async (error: unknown) => {
-        await billing.close();
-        throw error;
-      });
+  let draining = false;
+  const serve = (routes: Routes): ReturnType<typeof createServer> =>
+    createServer({
+      routes,
+      origins: config.cors.origins,
+      clock: systemClock,
+      limits: {
+        totalBytes: config.bodies.totalBytes,
+        backlog: { streamBytes: config.stream.maxBufferedBytes, totalBytes: config.stream.totalBufferedBytes },
+      },
+      onReaderCut: ({ requestId, reason, bytes }) => {
+        registry.readerCut(reason);
+        log.forRequest(requestId).warn('reader cut off', { reason, bytes });
+      },
+      ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
+      onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
+    });
+  // First of all and by itself: a long spool takes a while to read, and who looks whether this process lives must not end
+  // it meanwhile.
+  let seen: Pick<Services, 'draining' | 'spool' | 'credit' | 'models'> = {
+    draining: () => draining,
+    spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve() },
+    credit: undefined,
+    models: new Map(),
+  };
+  const ops: Routes = { '/healthz': { GET: healthz }, '/readyz': { GET: (exchange) => readyz(exchange, seen) } };
+  const back = serve({
+    ...ops,
+    '/metrics': { GET: (exchange) => metrics(exchange, { metrics: registry }) },
+    '/admission': { GET: (exchange) => admission(exchange, seen) },
+  });
+  const operatorsAt = await back.listen(config.operators.host, config.operators.port);
+  log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
+  const { files, billing, spool, prune, closeSpool } = await openFiles(config, registry, log, spoolStandIn).catch(
+    async (error: unknown) => {
+      await back.close();
+      throw error;
+    },
+  );
   const readiness = new Readiness([
     PROMPTS,
     CREDIT,
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
   ]);
-  let draining = false;
 
   const prompts = new PromptHostClient({
     ...config.prompts,
@@ -127,23 +157,7 @@ export async function startApp(
   };
 
   const inFlight = new InFlight();
-  const serve = (routes: Routes): ReturnType<typeof createServer> =>
-    createServer({
-      routes,
-      origins: config.cors.origins,
-      clock: systemClock,
-      limits: {
-        totalBytes: config.bodies.totalBytes,
-        backlog: { streamBytes: config.stream.maxBufferedBytes, totalBytes: config.stream.totalBufferedBytes },
-      },
-      onReaderCut: ({ requestId, reason, bytes }) => {
-        registry.readerCut(reason);
-        log.forRequest(requestId).warn('reader cut off', { reason, bytes });
-      },
-      ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
-      onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
-    });
-  const ops: Routes = { '/healthz': { GET: healthz }, '/readyz': { GET: (exchange) => readyz(exchange, services) } };
+  seen = services;
   const openApi = JSON.stringify(openApiDocument());
   const front = serve({
     ...ops,
@@ -156,12 +170,6 @@ export async function startApp(
     '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
   });
   registry.watchStreams(() => front.bufferedBytes);
-  const back = serve({
-    ...ops,
-    '/metrics': { GET: (exchange) => metrics(exchange, services) },
-    '/admission': { GET: (exchange) => admission(exchange, services) },
-  });
-
   const close = async (): Promise<void> => {
     prompts.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
@@ -171,11 +179,7 @@ export async function startApp(
     await closeSpool();
   };
   try {
-    const [publicPort, operatorsAt] = await Promise.all([
-      listen(front, config.listen, log),
-      back.listen(config.operators.host, config.operators.port),
-    ]);
-    log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
+    const publicPort = await listen(front, config.listen, log);
     for (const { engine } of models.values()) engine.start();
     void billing.begin(spool instanceof DurableSpool ? spoolReader(config, spool) : undefined).then((problem) => {
       if (problem === undefined) readiness.up(CREDIT);
@@ -214,4 +218,29 @@ export async function startApp(
     await close();
     throw error;
   }
+}
+
+/** Makes or opens what a start needs of the disk. Rejects when it cannot be had; then nothing of it is left open. */
+async function openFiles(
+  config: Config,
+  registry: Metrics,
+  log: Log,
+  spoolStandIn: Spool | undefined,
+): Promise<{
+  readonly files: ReadonlyMap<string, string>;
+  readonly billing: Billing;
+  readonly spool: Spool;
+  /** As `openUsage` gave them. */
+  readonly prune: () => Promise<void>;
+  readonly closeSpool: () => Promise<void>;
+}> {
+  const files = await modelFiles(config);
+  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
+  const { spool, prune, closeSpool } = spoolStandIn
+    ? { spool: spoolStandIn, prune: () => Promise.resolve(), closeSpool: () => Promise.resolve() }
+    : await openUsage(config, registry, log, () => billing.keepFrom()).catch(async (error: unknown) => {
+        await billing.close();
+        throw error;
+      });
+  return { files, billing, spool, prune, closeSpool };
 }
