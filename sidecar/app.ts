@@ -3,27 +3,19 @@ import { fileURLToPath } from 'node:url';
 import { FailedKeyLimit } from './access/failed-keys.js';
 import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';
-import { openBilling } from './billing.js';
+import { openBilling, type Billing } from './billing.js';
 import { RequestLimits } from './access/limits.js';
 import { TokenQuotas } from './access/quotas.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import { openUsage } from './delivering.js';
-import { admission } from './handlers/admission.js';
-import { chat } from './handlers/chat.js';
-import { checkAnswers } from './handlers/checked-exchange.js';
-import { completions } from './handlers/completions.js';
-import { decide } from './handlers/decisions.js';
-import { listModels } from './handlers/models.js';
-import { healthz, metrics, readyz, readyzWithReasons } from './handlers/ops.js';
 import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
-import { createServer, type Routes, type ServerOptions } from './http/server.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listening.js';
 import { PromptHostClient } from './prompts/client.js';
 import { Readiness } from './readiness.js';
-import { openApiDocument } from './reference/openapi.js';
+import { callersServer, operatorsServer, type Seen } from './routes.js';
 import { spoolReader } from './spooling.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
@@ -69,20 +61,30 @@ export async function startApp(
   { spool: spoolStandIn, engineEntry = ENGINE }: StandIns = {},
 ): Promise<App> {
   const registry = new Metrics(config.models.map(({ id }) => id));
-  const files = await modelFiles(config);
-  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
-  const { spool, closeSpool } = spoolStandIn
-    ? { spool: spoolStandIn, closeSpool: () => Promise.resolve() }
-    : await openUsage(config, registry, log, () => billing.keepFrom()).catch(async (error: unknown) => {
-        await billing.close();
-        throw error;
-      });
+  let draining = false;
+  const common = { config, clock: systemClock, registry, log };
+  // First of all and by itself: a long spool takes a while to read, and who looks whether this process lives must not end
+  // it meanwhile.
+  let seen: Seen = {
+    draining: () => draining,
+    spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve() },
+    credit: undefined,
+    models: new Map(),
+  };
+  const back = operatorsServer(common, () => seen);
+  const operatorsAt = await back.listen(config.operators.host, config.operators.port);
+  log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
+  const { files, billing, spool, prune, closeSpool } = await openFiles(config, registry, log, spoolStandIn).catch(
+    async (error: unknown) => {
+      await back.close();
+      throw error;
+    },
+  );
   const readiness = new Readiness([
     PROMPTS,
     CREDIT,
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
   ]);
-  let draining = false;
 
   const prompts = new PromptHostClient({
     ...config.prompts,
@@ -128,49 +130,9 @@ export async function startApp(
   };
 
   const inFlight = new InFlight();
-  const serve = (routes: Routes, { origins, wrap }: Pick<ServerOptions, 'origins' | 'wrap'>) =>
-    createServer({
-      routes,
-      origins,
-      clock: systemClock,
-      limits: {
-        totalBytes: config.bodies.totalBytes,
-        shortBytes: config.bodies.shortBytes,
-        backlog: { streamBytes: config.stream.maxBufferedBytes, totalBytes: config.stream.totalBufferedBytes },
-      },
-      onReaderCut: ({ requestId, reason, bytes }) => {
-        registry.readerCut(reason);
-        log.forRequest(requestId).warn('reader cut off', { reason, bytes });
-      },
-      ...(wrap && { wrap }),
-      onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
-    });
-  const openApi = JSON.stringify(openApiDocument());
-  const callers: Routes = {
-    '/healthz': { GET: healthz },
-    '/readyz': { GET: (exchange) => readyz(exchange, services) },
-    // No key: it holds nothing that a caller may not know.
-    '/v1/openapi.json': { GET: (exchange) => exchange.reply({ status: 200, body: openApi }) },
-    '/v1/models': { GET: (exchange) => listModels(exchange, services) },
-    '/v1/chat/completions': { POST: (exchange) => inFlight.run(() => chat(exchange, services)) },
-    '/v1/completions': { POST: (exchange) => completions(exchange, services) },
-    '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
-    '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
-  };
-  const front = serve(callers, {
-    origins: config.cors.origins,
-    ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
-  });
+  seen = services;
+  const front = callersServer(common, services, inFlight);
   registry.watchStreams(() => front.bufferedBytes);
-  const operators: Routes = {
-    '/healthz': { GET: healthz },
-    '/readyz': { GET: (exchange) => readyzWithReasons(exchange, services) },
-    '/metrics': { GET: (exchange) => metrics(exchange, services) },
-    '/admission': { GET: (exchange) => admission(exchange, services) },
-  };
-  // No web page may read it, whoever may call the other.
-  const back = serve(operators, { origins: [] });
-
   const close = async (): Promise<void> => {
     prompts.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
@@ -180,15 +142,13 @@ export async function startApp(
     await closeSpool();
   };
   try {
-    const [publicPort, operatorsAt] = await Promise.all([
-      listen(front, config.listen, log),
-      back.listen(config.operators.host, config.operators.port),
-    ]);
-    log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
+    const publicPort = await listen(front, config.listen, log);
     for (const { engine } of models.values()) engine.start();
     void billing.begin(spool instanceof DurableSpool ? spoolReader(config, spool) : undefined).then((problem) => {
       if (problem === undefined) readiness.up(CREDIT);
       else readiness.never(problem);
+      // Until now the whole spool was needed, so that nothing could be deleted.
+      void prune();
     });
     void prompts.ready().then(async (found) => {
       const problem = await reportPrompts(found, models, log);
@@ -221,4 +181,29 @@ export async function startApp(
     await close();
     throw error;
   }
+}
+
+/** Makes or opens what a start needs of the disk. Rejects when it cannot be had; then nothing of it is left open. */
+async function openFiles(
+  config: Config,
+  registry: Metrics,
+  log: Log,
+  spoolStandIn: Spool | undefined,
+): Promise<{
+  readonly files: ReadonlyMap<string, string>;
+  readonly billing: Billing;
+  readonly spool: Spool;
+  /** As `openUsage` gave them. */
+  readonly prune: () => Promise<void>;
+  readonly closeSpool: () => Promise<void>;
+}> {
+  const files = await modelFiles(config);
+  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
+  const { spool, prune, closeSpool } = spoolStandIn
+    ? { spool: spoolStandIn, prune: () => Promise.resolve(), closeSpool: () => Promise.resolve() }
+    : await openUsage(config, registry, log, () => billing.keepFrom()).catch(async (error: unknown) => {
+        await billing.close();
+        throw error;
+      });
+  return { files, billing, spool, prune, closeSpool };
 }

@@ -11,6 +11,13 @@ import { Balances, type SpoolReader } from './usage/balances.js';
 import { readPriceFile } from './usage/price-file.js';
 import { BUILT_IN_PRICES, type PriceList } from './usage/price-list.js';
 import { START, type Position } from './usage/segments.js';
+import { within } from './within.js';
+
+/**
+ * How long a drain waits for the last snapshot, or for what is still added up after the start, ms. Without it the next start
+ * reads more of the spool, and that is all.
+ */
+export const CLOSE_MS = 5000;
 
 export interface BillingOptions {
   readonly config: Pick<Config, 'models' | 'pricing' | 'credit' | 'dataDir'>;
@@ -32,7 +39,7 @@ export interface Billing {
   begin(spool: SpoolReader | undefined): Promise<string | undefined>;
   /** From where the spool's records are still needed to know the balances; undefined: from nowhere. */
   keepFrom(): Position | undefined;
-  /** Writes down what was spent, as far as the spool has it durable. Idempotent, also before `begin` is through. */
+  /** Writes down what was spent, as far as the spool has it durable, within {@link CLOSE_MS}. Idempotent, also before `begin` is through. */
   close(): Promise<void>;
 }
 
@@ -96,7 +103,7 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
       if (spool) {
         begun = rebuild(spool).catch((fault: unknown) => {
           log.error('balances cannot be added up', { fault });
-          return 'credit: the spool cannot be read';
+          return 'credit: the spool cannot be read or the balances cannot be written';
         });
         return begun;
       }
@@ -106,8 +113,11 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
     keepFrom: () => balances?.keepFrom ?? START,
     close: async () => {
       followed.close();
-      await begun;
-      await balances?.close();
+      const written = (async () => {
+        await begun;
+        await balances?.close();
+      })();
+      if (!(await within(clock, CLOSE_MS, written))) log.error('balances not written down in time');
     },
   };
 }

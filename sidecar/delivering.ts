@@ -14,9 +14,16 @@ import { readSecret } from './usage/delivery/secret-file.js';
 import { SpoolSource } from './usage/delivery/source.js';
 import type { DurableSpool } from './usage/durable-spool.js';
 import type { Position } from './usage/segments.js';
+import { within } from './within.js';
 
 /** Beyond every segment: nobody but delivery reads the spool. */
 const NOBODY: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
+
+/**
+ * How long what is left of delivery may take past `delivery.stopMs`, ms: to save its cursor or delete a segment. Only a disk
+ * that hangs takes longer. What is cut off is sent again after the next start.
+ */
+const HUNG_DISK_MS = 2000;
 
 const DAY_MS = 86_400_000;
 
@@ -31,11 +38,16 @@ export async function openUsage(
   keepFrom: () => Position | undefined,
 ): Promise<{
   readonly spool: DurableSpool;
+  /** Deletes what nobody needs, again: what `keepFrom` says has changed by itself. Never rejects. */
+  readonly prune: () => Promise<void>;
   /** Sends what waits, writes what is left, each within its bound, and lets go of the spool. Idempotent. */
   readonly closeSpool: () => Promise<void>;
 }> {
   let delivering: Delivering | undefined;
-  const { spool, closeSpool } = await openSpool(config, spoolMetrics, log, () => delivering?.notify());
+  const { spool, closeSpool } = await openSpool(config, spoolMetrics, log, {
+    durable: () => delivering?.notify(),
+    full: () => void delivering?.prune(),
+  });
   try {
     const started = await startDelivery(config, spool, { metrics, log, keepFrom: () => keepFrom() ?? NOBODY });
     delivering = started;
@@ -43,9 +55,11 @@ export async function openUsage(
     started.notify();
     return {
       spool,
+      prune: () => started.prune(),
       closeSpool: async () => {
         // First, while the spool is still this process's to prune: replies have waited for their closes by now.
-        await started.stop();
+        const stopMs = config.delivery.stopMs + HUNG_DISK_MS;
+        if (!(await within(systemClock, stopMs, started.stop()))) log.error('usage delivery not stopped in time');
         await closeSpool();
       },
     };
@@ -59,6 +73,8 @@ export async function openUsage(
 interface Delivering {
   /** More of the spool is durable. */
   notify(): void;
+  /** What nobody needs any more may be deleted. Never rejects. */
+  prune(): Promise<void>;
   /** Sends what waits, within a bound, and ends. Idempotent. */
   stop(): Promise<void>;
 }
@@ -82,9 +98,9 @@ async function startDelivery(
       // Room for the segment that is being written and for the next: kept usage must never make the spool unhealthy.
       keepBytes: Math.min(limits.retentionBytes, maxBacklogBytes - 2 * segmentBytes),
       date,
+      clock: systemClock,
       log,
     });
-    retention.notify();
     return retention;
   }
   const secret = secretFile === undefined ? undefined : () => readSecret(secretFile);

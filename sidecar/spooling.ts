@@ -5,9 +5,10 @@ import type { Config } from './config.js';
 import type { Log } from './telemetry/logger.js';
 import type { SpoolMetrics } from './telemetry/spool-metrics.js';
 import type { SpoolReader } from './usage/balances.js';
+import { systemDisk } from './usage/disk.js';
 import { DurableSpool } from './usage/durable-spool.js';
 import type { Recovered } from './usage/recovery.js';
-import { listSegments, readFrom, START } from './usage/segments.js';
+import { headOf, listSegments, readFrom, START } from './usage/segments.js';
 import type { SpoolHooks } from './usage/spool-options.js';
 
 /** Where the spool of a data folder lies. */
@@ -15,15 +16,24 @@ export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {
   return join(dataDir, 'usage');
 }
 
+/** Who is told how the spool is. */
+export interface SpoolListener {
+  /** More of it is durable. */
+  durable(): void;
+  /** It holds more than it may, and refuses work until there is room. Told with each probe. */
+  full(): void;
+}
+
+const NOBODY: SpoolListener = { durable: () => undefined, full: () => undefined };
+
 /**
- * Opens the spool. `durable`: told whenever more of it is. Rejects with one clear line when another sidecar writes it, or
- * it cannot be read or written.
+ * Opens the spool. Rejects with one clear line when another sidecar writes it, or it cannot be read or written.
  */
 export async function openSpool(
   config: Config,
   metrics: SpoolMetrics,
   log: Log,
-  durable: () => void = () => undefined,
+  listener: SpoolListener = NOBODY,
 ): Promise<{
   readonly spool: DurableSpool;
   /** Writes what is left, within its bound, and lets go of the spool. Idempotent. */
@@ -32,7 +42,7 @@ export async function openSpool(
   const dir = spoolDir(config);
   const opened = await DurableSpool.open(dir, config.usage, {
     clock: systemClock,
-    hooks: hooks(metrics, log, durable),
+    hooks: hooks(metrics, log, listener),
   }).catch((error: unknown) => {
     const { code = 'unknown error' } = error as NodeJS.ErrnoException;
     throw new Error(`the usage spool ${dir} cannot be opened: ${code}`, { cause: error });
@@ -55,7 +65,10 @@ export async function openSpool(
 }
 
 /** The records of an open spool, for whoever adds them up. */
-export function spoolReader(config: Config, spool: DurableSpool): SpoolReader {
+export function spoolReader(
+  config: Pick<Config, 'dataDir'>,
+  spool: Pick<DurableSpool, 'position' | 'estimated'>,
+): SpoolReader {
   const dir = spoolDir(config);
   return {
     get position() {
@@ -63,19 +76,21 @@ export function spoolReader(config: Config, spool: DurableSpool): SpoolReader {
     },
     estimated: spool.estimated,
     oldest: async () => {
-      const [segment = START.segment] = await listSegments(dir);
-      return { segment, offset: 0 };
+      const [segment] = await listSegments(dir);
+      // Those before it were begun, came to nothing and hold nothing: a first write that failed leaves such a one.
+      const first = segment === undefined || (await headOf(dir, segment, systemDisk))?.after === null;
+      return first ? START : { segment, offset: 0 };
     },
     read: (from, until) => readFrom(dir, from, { until }),
   };
 }
 
-function hooks(metrics: SpoolMetrics, log: Log, durable: () => void): SpoolHooks {
+function hooks(metrics: SpoolMetrics, log: Log, listener: SpoolListener): SpoolHooks {
   return {
     recorded: (kind) => metrics.recorded(kind),
     synced: (ms) => {
       metrics.synced(ms);
-      durable();
+      listener.durable();
     },
     failed: (fault) => {
       metrics.failed();
@@ -85,6 +100,7 @@ function hooks(metrics: SpoolMetrics, log: Log, durable: () => void): SpoolHooks
       if (health.ok) log.info('usage spool healthy');
       else log.error('usage spool unhealthy', { reason: health.why });
     },
+    full: () => listener.full(),
     late: ({ id, requestId }) => {
       metrics.late();
       log.forRequest(requestId).error('usage not durable in time', { reason: id });
@@ -93,12 +109,13 @@ function hooks(metrics: SpoolMetrics, log: Log, durable: () => void): SpoolHooks
   };
 }
 
-function report({ cutBytes, quarantined, estimated }: Recovered, log: Log): void {
+function report({ cutBytes, quarantined, closesLost, estimated }: Recovered, log: Log): void {
   if (cutBytes > 0) log.warn('usage spool: a torn line was cut', { bytes: cutBytes });
   for (const { segment, offset, bytes, file, known } of quarantined) {
     if (known) continue;
     const reason = `segment ${segment}, offset ${offset}`;
     log.error('usage spool: damage quarantined', { reason, bytes, ...(file !== undefined && { file }) });
   }
+  if (closesLost > 0) log.error('usage spool: closes are damaged, none is estimated', { count: closesLost });
   if (estimated.length > 0) log.warn('usage spool: requests closed at an estimate', { count: estimated.length });
 }

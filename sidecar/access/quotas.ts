@@ -26,7 +26,7 @@ export class TokenQuotas {
     this.#date = date;
   }
 
-  /** Milliseconds until the next day if the key's quota is used up; otherwise 0. */
+  /** Milliseconds until the next day, a day at most, if the key's quota is used up; otherwise 0. */
   waitMs(caller: Quoted): number {
     if (caller.tokensPerDay === undefined) return 0;
     const now = this.#turn();
@@ -42,14 +42,15 @@ export class TokenQuotas {
     this.#used.set(id, (this.#used.get(id) ?? 0) + tokens);
   }
 
-  /** Forgets yesterday, and returns the time in epoch ms. A clock that is put back stays on the day it had reached. */
+  /**
+   * Forgets yesterday, and returns the time in epoch ms. A clock that is put back takes the day along, so that nobody waits
+   * for a day that is years away, and never a day's length; what was counted stays, so that it brings no tokens back.
+   */
   #turn(): number {
     const now = this.#date().getTime();
     const day = Math.floor(now / DAY_MS);
-    if (day > this.#day) {
-      this.#day = day;
-      this.#used.clear();
-    }
+    if (day > this.#day) this.#used.clear();
+    this.#day = day;
     return now;
   }
 }

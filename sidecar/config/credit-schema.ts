@@ -26,7 +26,7 @@ export const creditSchema: SettingSchema = section({
     unit: 'requests',
   }),
   onLostBalances: text(
-    'What to do at a start when what accounts have spent cannot be known, because records are missing between `usage/balances.json` in `dataDir` and what the spool still holds. `refuse`: stop. `begin`: count from the oldest record that is left, on top of what the file says if it is whole.',
+    'What to do at a start when what accounts have spent cannot be known, because records are missing between `usage/balances.json` in `dataDir` and what the spool still holds. `refuse`: stop. `begin`: count from the oldest record that is left, on top of what the file says if it is whole; where the file counts more than the spool holds, as after one was restored from an older copy, from the spool’s end on, so that nothing is charged twice.',
     { enum: ['refuse', 'begin'], default: 'refuse' },
   ),
 });

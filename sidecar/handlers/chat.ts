@@ -37,7 +37,8 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
 
     const counts = new Counts(visit, books);
     const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) => {
-      books.open();
+      const shut = books.open();
+      if (shut) return shut;
       return arrival.model.engine.generate(
         { ...seated.job, seats: growTo(lease, seated.job.n) },
         sink(visit, reply, counts, jobEnd),
@@ -164,7 +165,8 @@ async function finish(
   services: Services,
 ): Promise<void> {
   const { promptTokens, cachedTokens, completionTokens } = visit;
-  if (visit.model !== undefined) {
+  // A prompt that no engine took up used nothing, as its usage has it.
+  if (visit.model !== undefined && visit.phase !== 'waiting') {
     services.metrics.tokens(visit.model, { prompt: promptTokens, cached: cachedTokens, completion: completionTokens });
   }
   if (end.kind !== 'done') return endUnfinished(visit, usage, end);

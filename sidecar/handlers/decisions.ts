@@ -31,7 +31,8 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
 
     const results: QuestionResult[] = [];
     const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) => {
-      books.open();
+      const shut = books.open();
+      if (shut) return shut;
       return model.engine.score({ ...seated.job, isolate, seats: growTo(lease, seats) }, sink(visit, results, jobEnd));
     });
     if (end.kind === 'done') arrival.claim.complete();

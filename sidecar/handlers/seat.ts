@@ -1,4 +1,4 @@
-import type { Lease } from '../admission/seat-queue.js';
+import type { Lease, TicketOutcome } from '../admission/seat-queue.js';
 import type { Cancel, EngineFault } from '../engine-client/engine.js';
 import type { ContractError } from '../errors.js';
 import * as refusals from './refusals.js';
@@ -17,21 +17,25 @@ export type RunEnd =
   | { readonly kind: 'done' }
   /** The caller left; the job is cancelled. */
   | { readonly kind: 'left' }
-  | { readonly kind: 'failed'; readonly outcome: 'failed' | 'timeout'; readonly error: ContractError }
-  /** Refused while waiting a second time; the caller is answered. */
-  | { readonly kind: 'answered' };
+  | { readonly kind: 'failed'; readonly outcome: 'failed' | 'timeout' | 'refused'; readonly error: ContractError }
+  /** Lost its place while waiting a second time, and how; the caller is answered. */
+  | { readonly kind: 'answered'; readonly outcome: 'cancelled' | 'timeout' | 'refused' };
+
+/** Hands a job to the engine. Returns how it is cancelled, or why it must not start. */
+type Start = (end: JobEnd, lease: Lease) => Cancel | ContractError;
+
+/** The job must not start. */
+interface Shut {
+  readonly kind: 'shut';
+  readonly error: ContractError;
+}
 
 /**
  * Runs a job on its seats and ends the lease, whatever happens. `start` may grow the lease to the seats that its job is
- * to use. A job that the engine lost before it began goes back to
- * its place in the queue, once (the queue refuses a second time, which bounds the loop).
+ * to use, or return why the job must not start. A job that the engine lost before it began goes back to its place in the
+ * queue, once (the queue refuses a second time, which bounds the loop).
  */
-export async function runOnSeat(
-  visit: Visit,
-  first: Lease,
-  draining: () => boolean,
-  start: (end: JobEnd, lease: Lease) => Cancel,
-): Promise<RunEnd> {
+export async function runOnSeat(visit: Visit, first: Lease, draining: () => boolean, start: Start): Promise<RunEnd> {
   let lease = first;
   try {
     for (;;) {
@@ -45,14 +49,19 @@ export async function runOnSeat(
         lease.release('deadline');
         return { kind: 'failed', outcome: 'timeout', error: refusals.timedOut() };
       }
+      if (end.kind === 'shut') {
+        lease.release('failed');
+        return { kind: 'failed', outcome: 'refused', error: end.error };
+      }
       if (end.kind !== 'lost' || end.started) {
         lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
         // The drain's time is over: we took the engine away ourselves.
         const error = draining() ? refusals.draining(refusals.DRAIN_RETRY_MS) : refusals.engineFault(end);
         return { kind: 'failed', outcome: 'failed', error };
       }
-      const again = await visit.awaitSeat(lease.giveBack());
-      if (!again) return { kind: 'answered' };
+      const waiting = lease.giveBack();
+      const again = await visit.awaitSeat(waiting);
+      if (!again) return { kind: 'answered', outcome: outcomeOf(await waiting) };
       lease = again;
     }
   } finally {
@@ -83,16 +92,17 @@ export async function endUnfinished(
       await usage.close(end.outcome);
       return;
     case 'answered':
-      await usage.close('refused');
+      await usage.close(end.outcome);
   }
 }
 
+function outcomeOf(waited: TicketOutcome): 'cancelled' | 'timeout' | 'refused' {
+  if (waited.kind === 'cancelled') return 'cancelled';
+  return waited.kind === 'refused' && waited.code === 'timeout' ? 'timeout' : 'refused';
+}
+
 /** One try: until the job ends, its caller leaves or its deadline passes, whichever comes first. */
-function run(
-  visit: Visit,
-  lease: Lease,
-  start: (end: JobEnd, lease: Lease) => Cancel,
-): Promise<'done' | 'left' | 'late' | EngineFault> {
+function run(visit: Visit, lease: Lease, start: Start): Promise<'done' | 'left' | 'late' | EngineFault | Shut> {
   const { gone } = visit.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
@@ -103,7 +113,7 @@ function run(
       gone.removeEventListener('abort', leave);
       cancelTimer();
     };
-    const end = (how: 'done' | 'left' | 'late' | EngineFault): void => {
+    const end = (how: 'done' | 'left' | 'late' | EngineFault | Shut): void => {
       clear();
       resolve(how);
     };
@@ -117,7 +127,9 @@ function run(
     const cancelTimer = visit.atDeadline(() => stop('late'));
     gone.addEventListener('abort', leave, { once: true });
     try {
-      cancelJob = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
+      const started = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
+      if (typeof started === 'function') cancelJob = started;
+      else end({ kind: 'shut', error: started });
     } catch (fault) {
       clear();
       throw fault;

@@ -50,8 +50,13 @@ export class UsageLog {
     };
   }
 
-  /** Fixes the prices and holds what so many tokens cost at most. Returns why not. A vouched caller's gateway did it. */
+  /**
+   * Fixes the prices and holds what so many tokens cost at most. Returns why not, the spool's health included. A vouched
+   * caller's gateway held it.
+   */
   reserve(promptTokens: number, completionTokens: number): ContractError | undefined {
+    const shut = this.#shut();
+    if (shut) return shut;
     const { pricing, credit, date, metrics } = this.#books;
     const tariff = pricing.tariff(this.#model, date().getTime());
     if (!credit || this.#caller.vouched) {
@@ -67,12 +72,18 @@ export class UsageLog {
     return held.kind === 'insufficient' ? refusals.insufficientCredit() : refusals.creditUnavailable();
   }
 
-  /** Appends the opening line. A second try at the engine opens nothing anew. */
-  open(): void {
-    if (this.#state !== 'new') return;
+  /**
+   * Appends the opening line; a second try at the engine opens nothing anew. Returns why the request must not start: it
+   * may have waited for long, and the spool was well when it came.
+   */
+  open(): ContractError | undefined {
+    const shut = this.#shut();
+    if (shut) return shut;
+    if (this.#state !== 'new') return undefined;
     this.#state = 'open';
     this.#append('open');
     this.#wait();
+    return undefined;
   }
 
   /** The visit's counts have grown. */
@@ -89,6 +100,10 @@ export class UsageLog {
   /** Ends what is not ended: an open line as failed, credit that is held without one for nothing. Idempotent. */
   abandon(): void {
     this.#end('failed');
+  }
+
+  #shut(): ContractError | undefined {
+    return this.#books.spool.health.ok ? undefined : refusals.spoolUnhealthy();
   }
 
   #end(outcome: Outcome): UsageRecord | undefined {

@@ -58,6 +58,8 @@ export class Balances {
   #position: Position;
   /** The same of the snapshot on disk. */
   #kept: Position;
+  /** Closes that are not counted though they come after `#position`: the snapshot may hold what these requests came to. */
+  readonly #counted = new Set<string>();
   /** Requests that were settled since the last snapshot began. */
   #settled = 0;
   #writing: Promise<void> | undefined;
@@ -69,10 +71,9 @@ export class Balances {
     this.#sums = sums;
     this.#position = position;
     this.#kept = kept;
-    this.#wait();
   }
 
-  /** Adds up the spool. Rejects when it cannot be read. */
+  /** Adds up the spool. Rejects when it cannot be read, or when sums that begin anew cannot be written down. */
   static async rebuild(options: BalancesOptions): Promise<Rebuilt> {
     const { spool, file, beginAnew, listener } = options;
     const found = await readSnapshot(file);
@@ -84,12 +85,18 @@ export class Balances {
       if (!beginAnew) return { kind: 'lost', why: `${file} ${why}` };
       listener.begunAnew(why);
     }
-    const start = why === undefined ? from : oldest;
+    // A snapshot that is ahead counts what the spool holds, and more: none of it is charged a second time.
+    const ahead = comparePositions(from, spool.position) > 0;
+    const start = why === undefined ? from : ahead ? spool.position : oldest;
     const balances = new Balances(options, new Map(whole?.settled), start, start);
     const estimated = new Map(spool.estimated.map((record) => [record.id, record]));
+    if (ahead) for (const id of estimated.keys()) balances.#counted.add(id);
     await balances.#readOn((id) => estimated.delete(id));
     const settled = new Map(balances.#sums);
-    for (const record of estimated.values()) add(settled, record);
+    if (!ahead) for (const record of estimated.values()) add(settled, record);
+    // At once: what this process adds is to come on top of these sums, and the place in the old ones is none any more.
+    if (why !== undefined) await balances.#save();
+    balances.#wait();
     return { kind: 'rebuilt', balances, settled };
   }
 
@@ -131,13 +138,16 @@ export class Balances {
     this.#settled = 0;
     try {
       await this.#readOn();
-      const position = this.#position;
-      if (comparePositions(position, this.#kept) === 0) return;
-      await writeSnapshot(this.#options.file, { position, settled: this.#sums });
-      this.#kept = position;
+      if (comparePositions(this.#position, this.#kept) !== 0) await this.#save();
     } catch (fault) {
       this.#options.listener.unwritten(fault);
     }
+  }
+
+  async #save(): Promise<void> {
+    const position = this.#position;
+    await writeSnapshot(this.#options.file, { position, settled: this.#sums });
+    this.#kept = position;
   }
 
   /** Counts what became durable since. A record is counted together with its place, so a fault on the way loses none. */
@@ -152,7 +162,7 @@ export class Balances {
       this.#position = read.after;
       if (read.record.kind !== 'close') continue;
       onClose(read.record.id);
-      add(this.#sums, read.record);
+      if (!this.#counted.delete(read.record.id)) add(this.#sums, read.record);
     }
   }
 }

@@ -17,8 +17,10 @@
  */
 import type { Clock } from '../clock.js';
 import type { UsageRecord } from '../ledger.js';
+import { within } from '../within.js';
 import { systemDisk, type Disk } from './disk.js';
 import { SpoolHealth, type Health, type HealthProblem } from './health.js';
+import { encodeMark } from './frame.js';
 import { lockDir } from './lock.js';
 import { tryWriting } from './probe.js';
 import { recover, type Recovered } from './recovery.js';
@@ -27,6 +29,9 @@ import { START, type Position } from './segments.js';
 import type { Spool } from './spool.js';
 import type { SpoolHooks, SpoolOptions, SpoolParts, SpoolReading } from './spool-options.js';
 import { Unsynced } from './unsynced.js';
+
+/** How long the lock may take to be removed, ms; the next start finds that its process is gone. */
+const RELEASE_MS = 1000;
 
 export type Opened =
   | { readonly kind: 'open'; readonly spool: DurableSpool; readonly recovered: Recovered }
@@ -47,6 +52,8 @@ export class DurableSpool implements Spool {
   /** By the id of each request that has no durable close yet: the segment that its first record is in. */
   readonly #open: Map<string, number>;
   readonly #release: () => Promise<void>;
+  /** Of recovery's closes, those that are not durable; at 0 the mark behind them is due; undefined: there is nothing to mark. */
+  #unrecovered: number | undefined;
   /** The write under way; undefined: none. */
   #writing: Promise<boolean> | undefined;
   /** The last write failed: the next is the next probe's. */
@@ -72,6 +79,7 @@ export class DurableSpool implements Spool {
     this.#writer = new SegmentWriter(disk, dir, options.segmentBytes, recovered);
     this.#health = new SpoolHealth((health) => hooks.health?.(health));
     this.estimated = recovered.estimated;
+    this.#unrecovered = recovered.ended ? undefined : this.estimated.length;
     for (const record of this.estimated) this.append(record);
     this.#probeLater();
   }
@@ -149,16 +157,18 @@ export class DurableSpool implements Spool {
 
   /**
    * Deletes whole segments before a position that nobody reads again. Those that a request which still runs begins in
-   * stay, since recovery needs them, and so does the newest. Rejects with the system's error.
+   * stay, since recovery needs them, and so does the newest. Resolves with the first segment that was not to go, which
+   * can be an older one than was asked for. Rejects with the system's error.
    */
-  async prune(before: Position): Promise<void> {
+  async prune(before: Position): Promise<number> {
     let segment = before.segment;
     for (const needed of this.#open.values()) segment = Math.min(segment, needed);
     await this.#writer.prune(segment);
+    return segment;
   }
 
   /**
-   * Writes what is left, marks the spool's end and lets go of it. Takes `closeWaitMs` at most. Resolves with the records
+   * Writes what is left, marks the spool's end and lets go of it. Takes `closeWaitMs` and {@link RELEASE_MS} at most. Resolves with the records
    * that could not be made durable. Idempotent.
    */
   close(): Promise<number> {
@@ -173,14 +183,15 @@ export class DurableSpool implements Spool {
     const finish = async (): Promise<void> => {
       await this.#writing;
       while (!over && this.#unsynced.count > 0) if (!(await this.#write())) return;
-      if (!over) await this.#writer.finish();
+      // A request without a close is recovery's, and none is looked for before an end.
+      if (!over && this.#open.size === 0) await this.#writer.finish();
     };
     await new Promise<void>((resolve, reject) => {
       const cancel = this.#clock.after(this.#options.closeWaitMs, resolve);
       finish().finally(cancel).then(resolve, reject);
     });
     over = true;
-    await this.#release();
+    await within(this.#clock, RELEASE_MS, this.#release());
     return this.#unsynced.count;
   }
 
@@ -227,13 +238,18 @@ export class DurableSpool implements Spool {
   }
 
   async #writeOnce(): Promise<boolean> {
-    const entries = this.#unsynced.next();
+    const unrecovered = this.#unrecovered;
+    // The mark is written with what comes first after the closes, and never before they are durable.
+    const entries = this.#unsynced.next().slice(0, unrecovered === 0 ? undefined : unrecovered);
+    const lines = entries.map(({ line }) => line);
+    if (unrecovered === 0) lines.unshift(encodeMark({ kind: 'recovered' }));
     const from = this.#clock.now();
-    const written = await this.#writer.write(Buffer.concat(entries.map(({ line }) => line)));
+    const written = await this.#writer.write(Buffer.concat(lines));
     if (written.kind === 'failed') {
       this.#failed(written.error);
       return false;
     }
+    if (unrecovered !== undefined) this.#unrecovered = unrecovered === 0 ? undefined : unrecovered - entries.length;
     for (const { record } of entries) {
       if (record.kind === 'close') this.#open.delete(record.id);
       else if (!this.#open.has(record.id)) this.#open.set(record.id, written.segment);
@@ -260,6 +276,8 @@ export class DurableSpool implements Spool {
     const problem = await this.#problem();
     if (problem === undefined) this.#health.passed();
     else this.#health.failed(problem);
+    // No work is taken now, so nothing else that happens would ever make room.
+    if (problem === 'backlog') this.#hooks.full?.();
   }
 
   async #problem(): Promise<HealthProblem | undefined> {

@@ -20,8 +20,10 @@ export type Mark =
    * past that were never acknowledged, and were written again here.
    */
   | { readonly kind: 'head'; readonly after: Position | null }
-  /** The last line of a spool that was closed in order. */
-  | { readonly kind: 'end' };
+  /** The last line of a spool that was closed in order: every request before it has its close. */
+  | { readonly kind: 'end' }
+  /** The same after a recovery: what it closed is durable before this is written. */
+  | { readonly kind: 'recovered' };
 
 /** What stands at a place in a buffer. `bytes`: the frame's, its newline not included. */
 export type Frame =
@@ -112,7 +114,7 @@ function parsed(body: Buffer): unknown {
 
 function isMark(value: unknown): value is Mark {
   if (typeof value !== 'object' || value === null || !('kind' in value)) return false;
-  if (value.kind === 'end') return true;
+  if (value.kind === 'end' || value.kind === 'recovered') return true;
   return value.kind === 'head' && 'after' in value && (value.after === null || isPosition(value.after));
 }
 

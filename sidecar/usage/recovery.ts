@@ -22,7 +22,12 @@ export interface Recovered {
   readonly quarantined: readonly Quarantined[];
   /** Closes for requests that have none, to be appended. Their time is that of the last record of the request. */
   readonly estimated: readonly UsageRecord[];
-  /** By the id of each of those requests, the segment that it begins in. */
+  /**
+   * Requests that had a close which is damage now. None is made up for them: theirs may have been delivered and counted,
+   * and may have said something else.
+   */
+  readonly closesLost: number;
+  /** By the id of each of those requests that are to be closed, the segment that it begins in. */
   readonly open: ReadonlyMap<string, number>;
   /** Where what counts ends; undefined: nothing does. */
   readonly position: Position | undefined;
@@ -53,6 +58,7 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
   const sizes = new Map<number, number>();
   let cutBytes = 0;
   let ended = true;
+  let closesLost = 0;
   let position: Position | undefined;
 
   for (const [i, segment] of segments.entries()) {
@@ -64,8 +70,12 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
       ended = false;
       for await (const found of foundIn(file, 0, limit)) {
         if (found.kind === 'record') take(unclosed, found.record, segment);
-        else if (found.kind === 'mark') ended = found.mark.kind === 'end';
-        else if (found.kind === 'torn' && isEnd) {
+        else if (found.kind === 'mark') {
+          ended = found.mark.kind === 'end';
+          if (found.mark.kind === 'head') continue;
+          closesLost += unclosed.size;
+          unclosed.clear();
+        } else if (found.kind === 'torn' && isEnd) {
           await file.truncate(found.offset);
           cutBytes += found.bytes;
           size = found.offset;
@@ -83,6 +93,7 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
   return {
     cutBytes,
     quarantined,
+    closesLost,
     estimated: [...unclosed.values()].map(({ last }) => estimate(last)),
     open: new Map([...unclosed].map(([id, { segment }]) => [id, segment])),
     position,

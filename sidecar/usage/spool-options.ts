@@ -25,6 +25,8 @@ export interface SpoolHooks {
   /** A write or a sync failed, of records or of a probe. */
   failed?(error: unknown): void;
   health?(health: Health): void;
+  /** A probe found more in the spool than its backlog may be, again with each until there is room. */
+  full?(): void;
   /** A close could not be made durable in time; its reply goes out all the same. */
   late?(record: UsageRecord): void;
   /** A progress record was left out: too much waits for the disk. */

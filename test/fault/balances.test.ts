@@ -131,7 +131,7 @@ t.test(
     t.equal((await fourth.chat(SHORT)).status, 402);
     await stop(fourth);
     t.equal(await house.settled(), spent + first);
-    t.match(JSON.parse(await readFile(house.path('data/usage/balances.json'), 'utf8')), { version: 1 });
+    t.match(JSON.parse(await readFile(house.path('data/usage/balances.json'), 'utf8')), { version: 2 });
   },
 );
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Registry } from 'prom-client';
 import t, { type Test } from 'tap';
-import { openBilling, type BillingOptions } from '../../sidecar/billing.js';
+import { CLOSE_MS, openBilling, type BillingOptions } from '../../sidecar/billing.js';
 import { loadConfig } from '../../sidecar/config.js';
 import { CreditMetrics } from '../../sidecar/telemetry/credit-metrics.js';
 import { writeSnapshot } from '../../sidecar/usage/balance-file.js';
@@ -73,6 +73,19 @@ t.test('credit opens once what was spent is added up, and its segments are kept 
   t.equal(options.clock.pending, 0);
 });
 
+t.test('a close does not wait for sums that are still added up longer than its bound', async (t) => {
+  const options = await desk(t);
+  const billing = await openBilling(options);
+  const spool = new MemorySpool();
+  // A disk that hangs.
+  spool.oldest = () => new Promise<never>(() => undefined);
+  void billing.begin(spool);
+  const closed = billing.close();
+  options.clock.advance(CLOSE_MS);
+  await closed;
+  t.match(options.log.lines.at(-1), { event: 'balances not written down in time' });
+});
+
 t.test('what cannot be known is said in one line, and nothing is let through', async (t) => {
   const options = await desk(t);
   const { dataDir } = options.config;
@@ -88,7 +101,7 @@ t.test('what cannot be known is said in one line, and nothing is let through', a
   const broken = await openBilling(await desk(t));
   const spool = new MemorySpool();
   spool.broken = true;
-  t.equal(await broken.begin(spool), 'credit: the spool cannot be read');
+  t.equal(await broken.begin(spool), 'credit: the spool cannot be read or the balances cannot be written');
   t.strictSame(broken.credit?.reserve('acme', 1n), { kind: 'unavailable' });
   await broken.close();
 });

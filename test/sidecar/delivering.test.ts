@@ -1,10 +1,23 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { loadConfig, type Config } from '../../sidecar/config.js';
 import { openUsage } from '../../sidecar/delivering.js';
 import { Metrics } from '../../sidecar/telemetry/metrics.js';
+import { START, type Position } from '../../sidecar/usage/segments.js';
 import type { Spool } from '../../sidecar/usage/spool.js';
 import { RecordingLog } from '../support/in-process.js';
 import { deadPort, UsageSink, type SinkRequest } from '../support/usage-sink.js';
@@ -43,7 +56,12 @@ function folder(t: Test): string {
 }
 
 /** The spool and its delivery as the sidecar has them, in `dir`. Closed with the test. */
-async function open(t: Test, dir: string, environment: Readonly<Record<string, string>>): Promise<World> {
+async function open(
+  t: Test,
+  dir: string,
+  environment: Readonly<Record<string, string>>,
+  keepFrom: () => Position | undefined = () => undefined,
+): Promise<World> {
   // Waits alone do not keep a process alive; in the sidecar its listeners do.
   const alive = setInterval(() => undefined, 2 ** 30);
   t.teardown(() => clearInterval(alive));
@@ -53,7 +71,7 @@ async function open(t: Test, dir: string, environment: Readonly<Record<string, s
     configure({ RA_DATA_DIR: dir, ...environment }),
     metrics,
     log,
-    () => undefined,
+    keepFrom,
   );
   t.teardown(closeSpool);
   return {
@@ -209,6 +227,20 @@ t.test('a stop does not wait for a sink that hangs longer than its bound', async
   t.notOk(existsSync(join(world.dir, 'cursor.json')), 'what was not acknowledged is not passed');
 });
 
+t.test('a stop does not wait for a disk that hangs longer than its bound', async (t) => {
+  const sink = await UsageSink.start(t);
+  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
+  // Opening a pipe that nobody reads waits, as a disk does that hangs.
+  const draft = join(world.dir, 'cursor.json.tmp');
+  execFileSync('mkfifo', [draft]);
+  t.teardown(() => closeSync(openSync(draft, constants.O_RDWR)));
+  await world.bill('a');
+  await arrived(sink, 'a');
+  await world.stop();
+  await world.log.seen('usage delivery not stopped in time');
+  t.notOk(existsSync(join(world.dir, 'cursor.json')));
+});
+
 t.test('delivered segments are deleted', async (t) => {
   const sink = await UsageSink.start(t);
   const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_USAGE_SEGMENT_BYTES: '1024' });
@@ -246,6 +278,37 @@ t.test('without a sink segments are kept, as long as the retention says', async 
   await fourth.bill('z');
   await fourth.stop();
   t.ok(segments(fourth.dir).length > left, '0 days: for ever');
+});
+
+t.test('a spool that was filled while its sink was away takes work again once nobody needs it', async (t) => {
+  const dir = folder(t);
+  const port = await deadPort();
+  const small = { RA_USAGE_SEGMENT_BYTES: '1024', RA_USAGE_MAX_BACKLOG_BYTES: '4096', RA_USAGE_PROBE_MS: '10' };
+  const url = `http://127.0.0.1:${port}/usage`;
+  const first = await open(t, dir, { ...small, RA_DELIVERY_URL: url });
+  await first.bill(...Array.from({ length: 30 }, (_, i) => `n${i}`));
+  await first.log.seen('usage spool unhealthy');
+  await first.stop();
+
+  // The sink is given up, and credit still adds up what was spent.
+  let keepFrom: Position | undefined = START;
+  const second = await open(t, dir, small, () => keepFrom);
+  t.strictSame(second.spool.health, { ok: false, why: 'backlog' });
+  keepFrom = undefined;
+  await second.log.seen('usage spool healthy');
+  await second.stop();
+
+  // The same with a sink that has it all by now.
+  const third = await open(t, dir, { ...small, RA_USAGE_MAX_BACKLOG_BYTES: '65536' });
+  await third.bill(...Array.from({ length: 30 }, (_, i) => `m${i}`));
+  await third.stop();
+  const sink = await UsageSink.start(t, port);
+  keepFrom = START;
+  const fourth = await open(t, dir, { ...small, RA_DELIVERY_URL: url }, () => keepFrom);
+  await arrived(sink, 'm29');
+  t.strictSame(fourth.spool.health, { ok: false, why: 'backlog' });
+  keepFrom = undefined;
+  await fourth.log.seen('usage spool healthy');
 });
 
 t.test('a start that cannot read its secret says so and lets go of the spool', async (t) => {

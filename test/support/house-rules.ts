@@ -36,7 +36,7 @@ const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
 
 export const rooms: readonly Room[] = [
   { name: 'errors', path: file('sidecar', 'errors|error-catalogue'), sees: [] },
-  { name: 'clock', path: file('sidecar', 'clock|backoff'), sees: [] },
+  { name: 'clock', path: file('sidecar', 'clock|backoff|within'), sees: [] },
   { name: 'ledger', path: file('sidecar', 'ledger'), sees: [] },
   { name: 'money', path: file('sidecar', 'money'), sees: [] },
   { name: 'contracts', path: folder('sidecar/contracts'), sees: GROUND },
@@ -65,7 +65,7 @@ export const rooms: readonly Room[] = [
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
   {
     name: 'app',
-    path: file('sidecar', 'app|billing|delivering|hosting|identities|in-flight|listening|readiness|spooling'),
+    path: file('sidecar', 'app|billing|delivering|hosting|identities|in-flight|listening|readiness|routes|spooling'),
     sees: [...HANDLERS, 'handlers', 'reference'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },

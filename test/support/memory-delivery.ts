@@ -36,6 +36,8 @@ export class MemorySource implements UsageSource {
   fault: Error | undefined;
   damaged = false;
   readonly prunes: Position[] = [];
+  /** A segment that a running request pins. */
+  pinned = Infinity;
 
   static position(index: number): Position {
     return { segment: 1 + Math.floor(index / SEGMENT_RECORDS), offset: (index % SEGMENT_RECORDS) * RECORD_BYTES };
@@ -63,9 +65,9 @@ export class MemorySource implements UsageSource {
     return Math.max(this.durable - MemorySource.index(from), 0) * RECORD_BYTES;
   }
 
-  prune(before: Position): Promise<void> {
+  prune(before: Position): Promise<number> {
     this.prunes.push(before);
-    return Promise.resolve();
+    return Promise.resolve(Math.min(before.segment, this.pinned));
   }
 }
 

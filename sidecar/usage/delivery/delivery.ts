@@ -24,13 +24,18 @@ export class Delivery {
   #position = START;
   /** Settled events that the cursor's file does not know of yet. */
   #unsaved = false;
+  /** What the cursor's file holds; undefined: nothing that can be relied on. */
+  #saved: Position | undefined;
+  /** Segments before it are deleted. */
   #pruned = START.segment;
+  #pruning: Promise<void> | undefined;
   /** When the oldest event that waits was made, as far as is known. */
   #oldestAt: number | undefined;
   #started: Promise<void> | undefined;
   #running: Promise<void> | undefined;
   #stopped: Promise<void> | undefined;
   #stopping = false;
+  #over = false;
   #failing = false;
   #nudge: () => void = () => undefined;
 
@@ -63,6 +68,15 @@ export class Delivery {
   }
 
   /**
+   * Deletes what is delivered and what others read no more, as far as that was not possible before: they may have read on
+   * since, and what pinned it may be over. Never rejects.
+   */
+  prune(): Promise<void> {
+    this.#pruning ??= this.#prune().finally(() => (this.#pruning = undefined));
+    return this.#pruning;
+  }
+
+  /**
    * Sends what waits, unless the sink was failing, within `stopMs`; then cuts the batch in flight, which stays undelivered.
    * Settles when nothing runs any more. May be called at any time and again.
    */
@@ -81,7 +95,7 @@ export class Delivery {
     const lost = found.kind === 'lost' || (found.kind === 'at' && comparePositions(found.position, source.end) > 0);
     // Ids make a second delivery harmless; a close that is skipped is never billed.
     if (lost) log.error('usage cursor lost', { reason: found.kind === 'lost' ? found.why : 'past the end' });
-    else if (found.kind === 'at') this.#position = found.position;
+    else if (found.kind === 'at') this.#position = this.#saved = found.position;
     if (this.#stopping) return;
     this.notify();
     this.#running = this.#run();
@@ -94,6 +108,9 @@ export class Delivery {
     const cancel = clock.after(limits.stopMs, () => this.#aborted.abort());
     await this.#started?.catch(() => undefined);
     await this.#running;
+    // From here on the spool may be another process's.
+    this.#over = true;
+    await this.#pruning;
     cancel();
   }
 
@@ -180,16 +197,24 @@ export class Delivery {
   }
 
   async #save(): Promise<void> {
-    const { cursor, source, keepFrom, log } = this.#options;
     const position = this.#position;
-    await cursor.save(position);
+    await this.#options.cursor.save(position);
+    this.#saved = position;
     this.#unsaved = false;
+    // One that is under way knows of an older place.
+    await this.#pruning;
+    await this.prune();
+  }
+
+  async #prune(): Promise<void> {
+    const { source, keepFrom, log } = this.#options;
+    const saved = this.#saved;
+    if (!saved || this.#over) return;
     const others = keepFrom();
-    const before = comparePositions(others, position) < 0 ? others : position;
+    const before = comparePositions(others, saved) < 0 ? others : saved;
     if (before.segment <= this.#pruned) return;
     try {
-      await source.prune(before);
-      this.#pruned = before.segment;
+      this.#pruned = await source.prune(before);
     } catch (fault) {
       // Nothing is lost but room; the next save tries again.
       log.warn('usage spool not pruned', { fault });

@@ -11,14 +11,14 @@ const MAX_ANSWER_BYTES = 16 * 1024;
 /** A sink that names a longer time is asked again after this one, ms: usage must not wait on a slip of the hand. */
 const MAX_RETRY_AFTER_MS = 600_000;
 
-/** 4xx that say "not now". */
-const NOT_NOW: ReadonlySet<number> = new Set([408, 425, 429]);
+/** 4xx that say "not now". 428: a condition is asked for that is none of an event's. */
+const NOT_NOW: ReadonlySet<number> = new Set([408, 425, 428, 429]);
 
 /**
- * 4xx that are about the address, the credentials or the media type: no event is at fault, and dead letters would be all
+ * 4xx that are about the address, the credentials, a bill, the headers or the media type, or say who forbids it: no event is at fault, and dead letters would be all
  * that is left of the usage of a day on which someone mistyped a secret. They wait for an operator.
  */
-const NOT_THE_EVENTS: ReadonlySet<number> = new Set([401, 403, 404, 405, 406, 410, 415, 421, 426]);
+const NOT_THE_EVENTS: ReadonlySet<number> = new Set([401, 402, 403, 404, 405, 406, 407, 410, 415, 421, 426, 431, 451]);
 
 export interface HttpSinkOptions {
   readonly clock: Clock;

@@ -9,15 +9,19 @@ export interface UsageSource {
   read(from: Position, until: Position): AsyncIterable<Read>;
   /** What lies between `from` and the end, bytes. */
   bytesFrom(from: Position): number;
-  /** Nobody needs what is before `before` any more: segments that end there may be deleted. */
-  prune(before: Position): Promise<void>;
+  /**
+   * Nobody needs what is before `before` any more: segments that end there may be deleted. Resolves with the first one
+   * that was not, an older one than was asked for where something else needs it.
+   */
+  prune(before: Position): Promise<number>;
 }
 
 /** What delivery needs of the spool that is being written. */
 export interface PrunableSpool {
   /** All before this is durable. */
   readonly position: Position;
-  prune(before: Position): Promise<void>;
+  /** See {@link UsageSource.prune}. */
+  prune(before: Position): Promise<number>;
 }
 
 /** The spool in a folder while this process writes it. */
@@ -59,8 +63,9 @@ export class SpoolSource implements UsageSource {
     return Math.max(bytes, 0);
   }
 
-  async prune(before: Position): Promise<void> {
-    await this.#spool.prune(before);
-    for (const segment of this.#sizes.keys()) if (segment < before.segment) this.#sizes.delete(segment);
+  async prune(before: Position): Promise<number> {
+    const kept = await this.#spool.prune(before);
+    for (const segment of this.#sizes.keys()) if (segment < kept) this.#sizes.delete(segment);
+    return kept;
   }
 }

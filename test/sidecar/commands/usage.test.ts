@@ -32,7 +32,7 @@ async function run(args: readonly string[], config: Config): Promise<{ code: num
   return { code, text };
 }
 
-/** A spool on the real disk with one request in it, open. */
+/** A spool on the real disk with one request in it, closed. */
 async function spoolIn(dataDir: string): Promise<DurableSpool> {
   const opened = await DurableSpool.open(
     join(dataDir, 'usage'),
@@ -40,7 +40,7 @@ async function spoolIn(dataDir: string): Promise<DurableSpool> {
     { clock: new FakeClock() },
   );
   if (opened.kind === 'held') throw new Error('held');
-  const record = usageRecord('a', 'open');
+  const record = usageRecord('a', 'close');
   opened.spool.append(record);
   await opened.spool.sync(record);
   return opened.spool;

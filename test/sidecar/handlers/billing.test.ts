@@ -156,6 +156,23 @@ const ENDS: readonly {
     outcome: 'failed',
     cost: SERVED,
   },
+  ...(
+    [
+      ['the caller leaves', (_: BilledWorld, asked: Asked) => asked.leave(), undefined, 'cancelled'],
+      ['the deadline passes', (world: BilledWorld) => world.clock.advance(1000), 'timeout', 'timeout'],
+      ['the sidecar drains', (world: BilledWorld) => world.queue('chat').drain(), 'draining', 'refused'],
+    ] as const
+  ).map(([name, end, answer, outcome]) => ({
+    name: `${name} while the request waits for another engine than the one it lost`,
+    end: (world: BilledWorld, asked: Asked) => {
+      world.queue('chat').pause();
+      world.chatEngine.lose();
+      return settled().then(() => end(world, asked));
+    },
+    answer,
+    outcome,
+    cost: 0n,
+  })),
   {
     name: 'the engine is lost twice before it took it up',
     end: async (world) => {
@@ -186,6 +203,22 @@ t.test('each end has its price, and gives back the rest', async (t) => {
       t.equal(world.clock.pending, 0, 'no timer is left');
       t.match(world.queue('chat').snapshot(), { busy: 0, waiting: 0 });
     });
+  }
+});
+
+t.test('tokens are counted once an engine took the prompt up', async (t) => {
+  const world = new BilledWorld(GRANT);
+  const tokens = async (): Promise<number> => {
+    const { text } = await world.metrics.render();
+    return Number(/^ra_sidecar_tokens_total\{model="chat",kind="prompt"\} (\S+)$/m.exec(text)?.[1] ?? 0);
+  };
+  for (const [index, counted] of [0, 10].entries()) {
+    const asked = world.ask();
+    const job = await world.chatEngine.generation(index);
+    if (index === 1) job.started(4);
+    asked.leave();
+    await asked.over;
+    t.equal(await tokens(), counted);
   }
 });
 
@@ -272,6 +305,33 @@ t.test('who waits for a seat holds credit, until it is seated or leaves the queu
   await running.over;
   t.equal(world.balance, GRANT - 10n * RATES.input);
   t.equal(world.closes.length, 1, 'who never ran leaves no line');
+});
+
+t.test('nothing starts on a spool that went bad meanwhile, and what runs goes on', async (t) => {
+  const world = new BilledWorld(GRANT);
+  const running = world.ask();
+  const job = await world.chatEngine.generation(0);
+  const scoring = world.ask({ route: 'decisions' });
+  const score = await world.decisionEngine.scoring(0);
+  const waiting = [world.ask(), world.ask({ route: 'decisions' })];
+  let tokenized = (): void => undefined;
+  const early = world.ask({ tokenizing: new Promise((resolve) => (tokenized = resolve)) });
+  await settled();
+  world.spool.health = { ok: false, why: 'write' };
+  tokenized();
+  t.equal(await early.over, 'spool_unhealthy', 'before it waits for a seat');
+  job.started(4).pieces('a', 'b', 'c').finished().done();
+  score.started(0).answer(0, [0.5, 0.5]).done();
+  t.equal(await running.over, 200);
+  t.equal(await scoring.over, 200);
+  for (const { over } of waiting) t.equal(await over, 'spool_unhealthy', 'with its seat');
+  t.equal(world.spool.records.filter(({ kind }) => kind === 'open').length, 2, 'no line of those that never ran');
+  t.equal(world.closes.length, 2);
+  t.equal(world.ledger.outstanding, 0);
+  t.equal(world.chatEngine.generations.length, 1);
+  t.equal(world.decisionEngine.scorings.length, 1);
+  for (const id of ['chat', 'decide'] as const) t.match(world.queue(id).snapshot(), { busy: 0, waiting: 0 });
+  t.equal(world.clock.pending, 0);
 });
 
 t.test('a place that is lost while its prompt is tokenized holds nothing', async (t) => {

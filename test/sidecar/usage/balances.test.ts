@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -198,7 +199,8 @@ t.test('a snapshot that is not what was written is not believed', async (t) => {
     ['"offset":1', '"offset":0'],
     ['acme', 'acne'],
     ['{', ''],
-    ['"version":1', '"version":2'],
+    ['"version":2', '"version":1'],
+    ['"version":2', '"version":3'],
   ] as const) {
     await writeFile(file, text.replace(from, to));
     t.equal(await readSnapshot(file), 'damaged', `${from} -> ${to}`);
@@ -209,6 +211,49 @@ t.test('a snapshot that is not what was written is not believed', async (t) => {
   spool.append(line('a', 'close', 3n));
   spool.flush();
   t.strictSame((await new Keeper(file, spool).rebuild()).settled, new Map([['acme', 3n]]));
+});
+
+t.test('a snapshot of the version before is read as it was', async (t) => {
+  const file = await snapshotFile(t);
+  const checksum = createHash('sha256').update('[1,7,[["acme","12345"],["b","1"]]]').digest('hex');
+  const stored = { version: 1, position: { segment: 1, offset: 7 }, settled: { b: '1', acme: '12345' }, checksum };
+  await writeFile(file, JSON.stringify(stored));
+  t.match(await readSnapshot(file), { position: { segment: 1, offset: 7 }, settled: new Map([['acme', 12_345n]]) });
+  await writeFile(file, JSON.stringify({ ...stored, settled: { b: '1', acme: '12344' } }));
+  t.equal(await readSnapshot(file), 'damaged');
+});
+
+/** Sums that tell how many of them were taken in one turn of the event loop. */
+class WatchedSums extends Map<string, bigint> {
+  taken = 0;
+
+  override *[Symbol.iterator](): MapIterator<[string, bigint]> {
+    for (const entry of this.entries()) {
+      this.taken += 1;
+      yield entry;
+    }
+  }
+}
+
+t.test('however many accounts there are, few are written in one turn of the event loop', async (t) => {
+  const file = await snapshotFile(t);
+  const accounts = 12_345;
+  const settled = new WatchedSums(Array.from({ length: accounts }, (_, i) => [`"account" ${i}`, BigInt(i)]));
+  let most = 0;
+  let done = false;
+  const turn = (): void => {
+    most = Math.max(most, settled.taken);
+    settled.taken = 0;
+    if (!done) setImmediate(turn);
+  };
+  turn();
+  const position = { segment: 1, offset: 1 };
+  await writeSnapshot(file, { position, settled });
+  done = true;
+  t.ok(most > 0 && most <= 1000, `${most} in one turn`);
+  t.strictSame(await readSnapshot(file), { position, settled: new Map(settled.entries()) });
+  await writeSnapshot(file, { position, settled: new Map() });
+  t.strictSame(await readSnapshot(file), { position, settled: new Map() });
 });
 
 t.test('balances that cannot be known are refused, unless they are to begin anew', async (t) => {
@@ -237,6 +282,28 @@ t.test('balances that cannot be known are refused, unless they are to begin anew
   spool.wipe();
   const why = /counts more than the spool holds/;
   t.match(await Balances.rebuild(new Keeper(file, spool).options), { kind: 'lost', why });
+});
+
+t.test('a snapshot that is ahead of the spool is taken as it is, and nothing is charged twice', async (t) => {
+  const file = await snapshotFile(t);
+  const spool = new MemorySpool();
+  for (let i = 0; i < 5; i += 1) spool.append(line(`a${i}`, 'close', 1n));
+  spool.append(line('b', 'open', 0n));
+  spool.append(line('b', 'progress', 30n));
+  spool.flush();
+  // What the snapshot counts besides went with the end of the spool, the close of `b` perhaps among it.
+  await writeSnapshot(file, { position: { segment: 3, offset: 0 }, settled: new Map([['acme', 47n]]) });
+  spool.restart();
+  const keeper = new Keeper(file, spool, true);
+  const { balances, settled } = await keeper.rebuild();
+  t.strictSame(settled, new Map([['acme', 47n]]));
+  t.match(keeper.told, [/counts more than the spool holds/]);
+  t.strictSame(await readSnapshot(file), { position: { segment: 1, offset: 7 }, settled }, 'written at once');
+  spool.append(line('c', 'close', 2n));
+  spool.flush();
+  await balances.close();
+  spool.restart();
+  t.strictSame((await new Keeper(file, spool).rebuild()).settled, new Map([['acme', 49n]]), 'the next start goes on');
 });
 
 const ACCOUNTS = ['acme', 'other'];

@@ -264,11 +264,11 @@ t.test('prune keeps what a running request or a reader needs', async (t) => {
   void close(world, 'b');
   await world.pass(5);
   t.strictSame(await listSegments(DIR, world.disk), [1, 2, 3]);
-  await world.spool.prune(world.spool.position);
+  t.equal(await world.spool.prune(world.spool.position), 1);
   t.strictSame(await listSegments(DIR, world.disk), [1, 2, 3], 'a has no close');
   void close(world, 'a');
   await world.pass(5);
-  await world.spool.prune(upTo);
+  t.equal(await world.spool.prune(upTo), 2);
   t.strictSame(await listSegments(DIR, world.disk), [2, 3, 4]);
   t.strictSame((await readAll(DIR, { disk: world.disk, from: START })).records.length, 3);
   await world.spool.prune({ segment: 99, offset: 0 });

@@ -57,6 +57,74 @@ t.test('damage that cannot be copied, on a full disk, is told and left where it 
   t.match(world.recovered.quarantined, [{ bytes: 20, known: false, file: /bad$/ }], 'the next start does it');
 });
 
+/** Damages the close of `a` that the spool holds, as a disk that rots does. */
+function damageCloseOf(world: SpoolWorld, id: string): void {
+  for (const [path, { bytes }] of world.disk.files) {
+    const at = bytes.indexOf(`"id":"${id}","requestId":"r-${id}","kind":"close"`);
+    if (at < 0) continue;
+    const damaged = Buffer.from(bytes);
+    damaged[at + 1] = 0x7e;
+    world.disk.put(path, damaged);
+    return;
+  }
+  throw new Error(`no close of ${id}`);
+}
+
+t.test('a close that goes bad after the spool was closed is told, and no second one is made', async (t) => {
+  const world = await SpoolWorld.start();
+  for (const kind of ['open', 'close'] as const) world.spool.append(usageRecord('a', kind));
+  await world.spool.close();
+  damageCloseOf(world, 'a');
+  for (const start of ['first', 'second']) {
+    await world.open();
+    t.match(world.recovered, { closesLost: 1, estimated: [] }, `${start} start`);
+    t.equal(world.recovered.open.size, 0, 'its segment can be pruned');
+    await world.spool.close();
+  }
+});
+
+t.test('a close that goes bad after a start is told, after an unclean stop too', async (t) => {
+  const world = await SpoolWorld.start();
+  world.spool.append(usageRecord('a', 'open'));
+  for (const kind of ['open', 'close'] as const) world.spool.append(usageRecord('b', kind));
+  await world.pass(5);
+  world.disk.crash(() => Buffer.alloc(0));
+  await world.open();
+  t.match(world.recovered, { closesLost: 0, estimated: [{ id: 'a' }] });
+  world.spool.append(usageRecord('c', 'open'));
+  await world.pass(5);
+  t.strictSame(await world.durable(), ['a:open', 'b:open', 'b:close', 'a:close', 'c:open']);
+  world.disk.crash(() => Buffer.alloc(0));
+  damageCloseOf(world, 'a');
+  damageCloseOf(world, 'b');
+  await world.open();
+  t.match(world.recovered, { closesLost: 2, estimated: [{ id: 'c' }] }, 'of this life, not of the one before');
+});
+
+t.test('the mark of a recovery waits for its closes, and no request that runs is before an end', async (t) => {
+  const world = await SpoolWorld.start();
+  world.spool.append(usageRecord('a', 'open'));
+  await world.pass(5);
+  world.disk.crash(() => Buffer.alloc(0));
+  await world.open();
+  world.spool.append(usageRecord('b', 'open'));
+  world.disk.fail = (call) => (call === 'sync' ? systemError('EIO') : undefined);
+  await world.pass(5);
+  world.disk.crash((unsynced) => unsynced);
+  world.disk.fail = () => undefined;
+  await world.open();
+  t.match(world.recovered, { closesLost: 0 });
+  t.notOk(
+    [...world.disk.files.values()].some(({ bytes }) => bytes.includes('"recovered"')),
+    'not marked yet',
+  );
+  world.spool.append(usageRecord('c', 'open'));
+  await world.pass(5);
+  await world.spool.close();
+  await world.open();
+  t.match(world.recovered, { closesLost: 0, estimated: [{ id: 'c' }] }, 'closed while c ran');
+});
+
 t.test('a request without a close is billed at its last progress, once', async (t) => {
   const price = { version: '2026-10-03.4', picodollars: '42000' };
   const progress = usageRecord('a', 'progress', { completionTokens: 256, at: '2026-10-03T00:00:07.000Z', price });

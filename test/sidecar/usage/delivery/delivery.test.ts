@@ -307,6 +307,29 @@ t.test('segments behind the cursor are pruned, but not those that others still r
   await delivery.stop();
 });
 
+t.test('what could not be pruned is pruned when it can be, without anything new to deliver', async (t) => {
+  const world = new DeliveryWorld();
+  world.keepFrom = { segment: 1, offset: 0 };
+  world.source.pinned = 2;
+  world.append(...Array.from({ length: 13 }, (_, i) => close(`n${i}`)));
+  world.saved = { kind: 'at', position: world.source.end };
+  const delivery = await world.start();
+  await delivery.prune();
+  t.strictSame(world.source.prunes, [], 'others read it all');
+  world.keepFrom = { segment: Infinity, offset: 0 };
+  await delivery.prune();
+  world.source.pinned = Infinity;
+  await delivery.prune();
+  await delivery.prune();
+  const before = MemorySource.position(13);
+  t.strictSame(world.source.prunes, [before, before], 'again once the pin is gone, and not after that');
+  await delivery.stop();
+  world.source.pinned = 0;
+  world.saved = { kind: 'at', position: MemorySource.position(99) };
+  await delivery.prune();
+  t.equal(world.source.prunes.length, 2, 'the spool may be another process’s');
+});
+
 t.test('stop', async (t) => {
   await t.test('sends what waits, and settles at once for all who ask', async (t) => {
     const world = new DeliveryWorld();

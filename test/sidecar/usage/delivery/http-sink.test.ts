@@ -61,10 +61,10 @@ t.test('without a secret none is sent; with one that cannot be read nothing is',
 t.test('what an answer means', async (t) => {
   const cases: readonly (readonly [statuses: readonly number[], kind: SinkAnswer['kind']])[] = [
     [[200, 201, 202, 204, 299], 'accepted'],
-    [[400, 402, 409, 413, 422], 'refused'],
-    [[408, 425, 429, 500, 502, 503, 504], 'later'],
+    [[400, 409, 413, 422], 'refused'],
+    [[408, 425, 428, 429, 500, 502, 503, 504], 'later'],
     // No event is at fault for these.
-    [[401, 403, 404, 405, 410, 415], 'later'],
+    [[401, 402, 403, 404, 405, 410, 415, 421, 431, 451], 'later'],
     [[300, 301, 302, 303, 304, 307, 308], 'later'],
   ];
   for (const [statuses, kind] of cases) {

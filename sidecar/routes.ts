@@ -1,0 +1,83 @@
+/** What is served where: the callers' listener and the operators'. */
+import type { Config } from './config.js';
+import type { Clock } from './clock.js';
+import { admission } from './handlers/admission.js';
+import { chat } from './handlers/chat.js';
+import { checkAnswers } from './handlers/checked-exchange.js';
+import { completions } from './handlers/completions.js';
+import { decide } from './handlers/decisions.js';
+import { listModels } from './handlers/models.js';
+import { healthz, metrics, readyz, readyzWithReasons } from './handlers/ops.js';
+import type { Services } from './handlers/services.js';
+import { createServer, type Routes, type Server, type ServerOptions } from './http/server.js';
+import type { InFlight } from './in-flight.js';
+import { openApiDocument } from './reference/openapi.js';
+import type { Log } from './telemetry/logger.js';
+import type { Metrics } from './telemetry/metrics.js';
+
+/** What every server of this process is made with. */
+export interface Common {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly registry: Metrics;
+  readonly log: Log;
+}
+
+/** What operators can see; it changes while the sidecar starts. */
+export type Seen = Pick<Services, 'draining' | 'spool' | 'credit' | 'models'>;
+
+/** The public listener's server, which does not listen yet. Requests that use a model are counted in `inFlight`. */
+export function callersServer(common: Common, services: Services, inFlight: InFlight): Server {
+  const { config, log } = common;
+  const openApi = JSON.stringify(openApiDocument());
+  const routes: Routes = {
+    '/healthz': { GET: healthz },
+    '/readyz': { GET: (exchange) => readyz(exchange, services) },
+    // No key: it holds nothing that a caller may not know.
+    '/v1/openapi.json': { GET: (exchange) => exchange.reply({ status: 200, body: openApi }) },
+    '/v1/models': { GET: (exchange) => listModels(exchange, services) },
+    '/v1/chat/completions': { POST: (exchange) => inFlight.run(() => chat(exchange, services)) },
+    '/v1/completions': { POST: (exchange) => completions(exchange, services) },
+    '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
+    '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
+  };
+  return serverOf(common, routes, {
+    origins: config.cors.origins,
+    ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
+  });
+}
+
+/** The operators' listener's server, which does not listen yet. `seen`: asked at each request. */
+export function operatorsServer(common: Common, seen: () => Seen): Server {
+  const routes: Routes = {
+    '/healthz': { GET: healthz },
+    '/readyz': { GET: (exchange) => readyzWithReasons(exchange, seen()) },
+    '/metrics': { GET: (exchange) => metrics(exchange, { metrics: common.registry }) },
+    '/admission': { GET: (exchange) => admission(exchange, seen()) },
+  };
+  // No web page may read it, whoever may call the other.
+  return serverOf(common, routes, { origins: [] });
+}
+
+function serverOf(
+  { config, clock, registry, log }: Common,
+  routes: Routes,
+  own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap'>>,
+): Server {
+  const { bodies, stream } = config;
+  return createServer({
+    routes,
+    clock,
+    limits: {
+      totalBytes: bodies.totalBytes,
+      shortBytes: bodies.shortBytes,
+      backlog: { streamBytes: stream.maxBufferedBytes, totalBytes: stream.totalBufferedBytes },
+    },
+    onReaderCut: ({ requestId, reason, bytes }) => {
+      registry.readerCut(reason);
+      log.forRequest(requestId).warn('reader cut off', { reason, bytes });
+    },
+    onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
+    ...own,
+  });
+}
