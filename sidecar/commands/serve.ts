@@ -25,6 +25,8 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   let app: App | undefined;
   const identities = await openIdentities(config, systemClock, log, () => app?.metrics.keysRefused());
   process.on(RELOAD_SIGNAL, () => void identities.reload());
+  // A file that may not grow any more is an error of the write that meets it, and of nothing else.
+  process.on('SIGXFSZ', () => undefined);
   try {
     app = await startApp(config, identities.identity, log);
     const stopped = untilStopped(app);

@@ -18,6 +18,11 @@ export interface TestSchema {
 /** A few, so that names begin alike and meet in allOf. */
 const NAMES = ['a', 'ab', 'abc', 'b', 'x y', 'é"\n', ''];
 const name = fc.constantFrom(...NAMES);
+/**
+ * Without the empty one, which the contract takes for none and ajv does not miss; and without the one that JSON escapes,
+ * which grammars write only where it is declared.
+ */
+const REQUIRED = NAMES.filter((each) => /^[a-z ]+$/.test(each));
 const scalar = fc.oneof(fc.string({ maxLength: 3 }), fc.integer({ min: -3, max: 3 }), fc.boolean(), fc.constant(null));
 
 export const schemas: fc.Arbitrary<TestSchema> = fc.letrec<{ schema: TestSchema }>((tie) => ({
@@ -39,7 +44,7 @@ export const schemas: fc.Arbitrary<TestSchema> = fc.letrec<{ schema: TestSchema 
       {
         type: fc.constant('object'),
         properties: fc.dictionary(name, tie('schema'), { maxKeys: 4, noNullPrototype: true }),
-        required: fc.uniqueArray(name, { maxLength: 2 }),
+        required: fc.uniqueArray(fc.constantFrom(...REQUIRED), { maxLength: 2 }),
         additionalProperties: fc.oneof(fc.boolean(), tie('schema')),
       },
       { requiredKeys: ['type', 'properties'] },
