@@ -28,6 +28,8 @@ export interface StartOptions {
   readonly early?: boolean;
   /** Lead a process group of its own, so that a test can signal all of it and count who is left. */
   readonly ownGroup?: boolean;
+  /** Variables of the process besides its configuration. */
+  readonly environment?: Readonly<Record<string, string>>;
 }
 
 interface Owner {
@@ -119,7 +121,7 @@ export class Sidecar {
     await writeFile(configFile, JSON.stringify(config));
     // Teardowns run last in, first out: the process is gone by then.
     t.teardown(() => rm(dir, { recursive: true, force: true }));
-    return Sidecar.#spawn(t, { RA_CONFIG: configFile }, options.ownGroup ?? false);
+    return Sidecar.#spawn(t, { ...options.environment, RA_CONFIG: configFile }, options.ownGroup ?? false);
   }
 
   static #spawn(t: Owner, environment: Readonly<Record<string, string>>, ownGroup: boolean): Sidecar {
