@@ -90,7 +90,7 @@ t.test('an impatient queue', async (t) => {
     const timing = response.headers.get('server-timing') ?? '';
     const [, queueMs, admitMs] = /ra-queue;dur=([0-9.]+), ra-admit;dur=([0-9.]+)$/.exec(timing) ?? [];
     // The queue's time begins with the place, before the prompt is tokenized.
-      t.ok(Number(queueMs) + Number(admitMs) >= 990, `waited for what the queue allows: ${timing}`);
+    t.ok(Number(queueMs) + Number(admitMs) >= 990, `waited for what the queue allows: ${timing}`);
     t.ok(Number(admitMs) < Number(queueMs), 'which is no work of the sidecar');
     t.match(response.headers.get('access-control-expose-headers'), 'Server-Timing');
     t.match(response.headers.get('retry-after'), /^[0-9]+$/);
