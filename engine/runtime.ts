@@ -97,12 +97,12 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
 }
 
 /**
- * On a CPU llama.cpp's flash attention goes pair by pair of query and cell for 2 to 63 tokens: what a decision's questions
- * are, and what a prompt gets beside running replies: many times slower (bench/results/reuse.md). For next tokens and whole
- * chunks it is the faster one, so a setting can ask for it.
+ * On a CPU llama.cpp's flash attention goes pair by pair of query and cell for 2 to 63 tokens, which is what a decision's
+ * questions are: slower there by far (bench/results/reuse.md). For next tokens, of which replies are made, it is the faster
+ * one (bench/results/engine-limit.md), so a model that chats has it; a long prompt beside replies then takes longer.
  */
-function bestAttention(llama: Llama): boolean | 'auto' {
-  return llama.gpu === false ? false : 'auto';
+function bestAttention(llama: Llama, kind: EngineSetup['kind']): boolean | 'auto' {
+  return llama.gpu === false && kind === 'decision' ? false : 'auto';
 }
 
 async function load(
@@ -127,7 +127,7 @@ async function load(
   const model = await llama.loadModel({ modelPath: setup.file, gpuLayers });
   const problem = setup.kind === 'decision' ? decisionProblem(model) : undefined;
   if (problem !== undefined) throw new LoadFailure(problem);
-  const flashAttention = setup.flashAttention === 'auto' ? bestAttention(llama) : setup.flashAttention;
+  const flashAttention = setup.flashAttention === 'auto' ? bestAttention(llama, setup.kind) : setup.flashAttention;
   await check?.context({ seats, contextPerSeat, batchSize, gpuLayers, flashAttention });
   const context = await model.createContext({
     sequences: seats,

@@ -139,7 +139,7 @@ for (const [name, file] of [
     );
   }
   notes.push(
-    `${name}: one question’s ${TAIL} tokens behind the input take ${(await tailCost(model, true)).toFixed(1)} ms with llama.cpp’s flash attention, which is what llama.cpp would choose, and ${(await tailCost(model, false)).toFixed(1)} without, which is what our engine chooses on a CPU. There flash attention is quick from 64 tokens a decode on, and slow below that, the more so the narrower the heads (64 in embedded, 32 in 13m).`,
+    `${name}: one question’s ${TAIL} tokens behind the input take ${(await tailCost(model, true)).toFixed(1)} ms with llama.cpp’s flash attention, which is what a chat model gets, and ${(await tailCost(model, false)).toFixed(1)} without, which is what a decision model gets on a CPU. There flash attention is quick from 64 tokens a decode on, and slow below that, the more so the narrower the heads (64 in embedded, 32 in 13m).`,
   );
   await model.dispose();
 }

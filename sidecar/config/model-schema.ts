@@ -31,7 +31,7 @@ export const modelSchema: SettingSchema = {
     flashAttention: {
       enum: ['auto', true, false],
       description:
-        'Flash attention. `auto`: with a GPU. On a CPU it makes small chunks of a long prompt many times slower (bench/results/reuse.md).',
+        'Flash attention. `auto`: with a GPU, and for a chat model on a CPU, where it makes next tokens faster (bench/results/engine-limit.md) and small chunks of a prompt slower (bench/results/reuse.md).',
       default: 'auto',
     },
     prefillTokensPerStep: integer(
