@@ -1,4 +1,5 @@
 /** What an HTTP authorizer may answer, checked: docs/authorizer.md shows it. Closed, so that no restriction is overlooked. */
+import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import type { Route } from '../contracts/requests.js';
 import type { ErrorCode } from '../errors.js';
@@ -37,10 +38,6 @@ interface NamedCaller {
 interface Answer {
   readonly caller?: NamedCaller;
   readonly denied?: { readonly code: (typeof DENIALS)[number]; readonly retryAfterMs?: number };
-}
-
-function closed(required: readonly string[], properties: Readonly<Record<string, object>>): object {
-  return { type: 'object', additionalProperties: false, required, properties };
 }
 
 const name = { type: 'string', pattern: NAME };

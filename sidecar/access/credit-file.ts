@@ -2,6 +2,7 @@
  * The credit file: what each account was granted, as a list of grants that is only ever added to, so that each top-up can
  * be looked up. `{"version":1,"accounts":{"acme":[{"id":"inv-17","usd":"25.00","at":"2026-10-03T00:00:00Z"}]}}`.
  */
+import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { FileProblem } from '../files/followed-file.js';
 import { parseUsd } from '../money.js';
@@ -25,10 +26,6 @@ export const WHAT = 'credit';
 
 /** A million accounts with a grant each; a longer file is none of ours. */
 export const MAX_CREDIT_BYTES = 256 * 1024 * 1024;
-
-function closed(required: readonly string[], properties: Readonly<Record<string, object>>): object {
-  return { type: 'object', additionalProperties: false, required, properties };
-}
 
 const name = { type: 'string', minLength: 1, maxLength: 256 };
 

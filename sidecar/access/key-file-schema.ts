@@ -1,5 +1,6 @@
 /** What is in a keys file: its types, its schema, and after that what a schema cannot say. */
 import type { Route } from '../contracts/requests.js';
+import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { CLASS_WEIGHTS, type ServiceClass } from './identity.js';
 import { LIMIT_GROUPS, type KeyLimits, type Limit } from './limits.js';
@@ -65,10 +66,6 @@ const name = { type: 'string', minLength: 1, maxLength: 256, pattern: NAME };
 const time = { type: 'string', maxLength: 32, pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$' };
 const count = { type: 'integer', minimum: 1, maximum: MAX_LIMIT };
 const countOrNone = { type: 'integer', minimum: 0, maximum: MAX_LIMIT };
-
-function closed(required: readonly string[], properties: Readonly<Record<string, object>>): object {
-  return { type: 'object', additionalProperties: false, required, properties };
-}
 
 const entitlement = closed(['models'], {
   models: { anyOf: [{ const: 'all' }, { type: 'array', items: name }] },

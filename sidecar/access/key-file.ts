@@ -2,10 +2,9 @@
  * The keys file: JSON, made for its owner alone to read, replaced whole and atomically. It holds the SHA-256 of each key and
  * never a key. SHA-256 without salt is enough, since keys are 256 random bits of ours and not words that people choose.
  */
-import { randomUUID } from 'node:crypto';
-import { mkdir, open, realpath, rename, rm, stat, type FileHandle } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { realpath, stat, type FileHandle } from 'node:fs/promises';
 import { FileProblem, readText } from '../files/followed-file.js';
+import { replaceFile } from '../files/replace-file.js';
 import { checkKeyFile, type KeyFile } from './key-file-schema.js';
 
 export type { KeyFile, StoredKey } from './key-file-schema.js';
@@ -63,19 +62,14 @@ export async function writeKeyFile(
   mayReplace: () => Promise<void> = () => Promise.resolve(),
 ): Promise<void> {
   checked(content, file);
-  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
   // A link stays a link: what it points at is replaced.
   const target = await realpath(file).catch(() => file);
-  const draft = `${target}.${randomUUID()}.tmp`;
-  try {
-    await write(draft, `${JSON.stringify(content, null, 2)}\n`, await holderOf(target));
-    await mayReplace();
-    await rename(draft, target);
-  } catch (error) {
-    await rm(draft, { force: true });
-    throw error;
-  }
-  await syncFolder(dirname(target));
+  const before = await holderOf(target);
+  const write = async (draft: FileHandle): Promise<void> => {
+    if (before) await handOver(draft, before);
+    await draft.writeFile(`${JSON.stringify(content, null, 2)}\n`);
+  };
+  await replaceFile(target, write, { mayReplace });
 }
 
 /** Whose a file is and who may use it. */
@@ -95,30 +89,9 @@ async function holderOf(path: string): Promise<Holder | undefined> {
   }
 }
 
-async function write(path: string, text: string, as: Holder | undefined): Promise<void> {
-  const handle = await open(path, 'wx', 0o600);
-  try {
-    if (as) await handOver(handle, as);
-    await handle.writeFile(text);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
 /** Changes what differs alone: others than root may give nothing away, and need not. */
 async function handOver(handle: FileHandle, { uid, gid, mode }: Holder): Promise<void> {
   const own = await handle.stat();
   if (own.uid !== uid || own.gid !== gid) await handle.chown(uid, gid);
   await handle.chmod(mode & 0o777);
-}
-
-/** Without it a power cut can bring the old file back, and a revoked key with it. */
-async function syncFolder(path: string): Promise<void> {
-  const handle = await open(path, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }

@@ -3,10 +3,10 @@
  * the spool it counts, so that records older than that are not needed any more. It is written in slices, since there may be
  * many accounts and requests are served meanwhile.
  */
-import { createHash, randomUUID } from 'node:crypto';
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { createHash } from 'node:crypto';
+import { readFile, type FileHandle } from 'node:fs/promises';
 import { compile } from '../contracts/validator.js';
+import { replaceFile } from '../files/replace-file.js';
 import { parsePicodollars } from '../money.js';
 import { isMissing, type Position } from './segments.js';
 
@@ -74,32 +74,16 @@ export async function readSnapshot(file: string): Promise<Snapshot | 'missing' |
  * as they are.
  */
 export async function writeSnapshot(file: string, snapshot: Snapshot): Promise<void> {
-  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
-  const draft = `${file}.${randomUUID()}.tmp`;
-  try {
-    const handle = await open(draft, 'wx', 0o600);
-    try {
-      const hash = createHash('sha256');
-      for (const text of slices(snapshot)) {
-        hash.update(text);
-        await handle.appendFile(text);
-      }
-      await handle.appendFile(`${CHECKSUM}${hash.digest('hex')}"}\n`);
-      await handle.sync();
-    } finally {
-      await handle.close();
+  const write = async (draft: FileHandle): Promise<void> => {
+    const hash = createHash('sha256');
+    for (const text of slices(snapshot)) {
+      hash.update(text);
+      await draft.appendFile(text);
     }
-    await rename(draft, file);
-  } catch (error) {
-    await rm(draft, { force: true });
-    throw error;
-  }
-  const folder = await open(dirname(file), 'r');
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
+    await draft.appendFile(`${CHECKSUM}${hash.digest('hex')}"}\n`);
+  };
+  // Whoever holds the spool's lock.
+  await replaceFile(file, write, { soleWriter: true });
 }
 
 /** The file up to its checksum. */

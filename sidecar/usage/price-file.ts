@@ -1,5 +1,6 @@
 /** The price list as a file: `{"version":1,"prices":[{"version","effective","decisions","chat":{<model>:{…}}}]}`. */
 import { readFile } from 'node:fs/promises';
+import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import { parseRate, type Rates } from '../money.js';
 import { decisionRates, PriceList, type PricedModel, type PriceVersion } from './price-list.js';
@@ -25,10 +26,6 @@ interface StoredPrices {
 interface PriceFile {
   readonly version: 1;
   readonly prices: readonly StoredPrices[];
-}
-
-function closed(required: readonly string[], properties: Readonly<Record<string, object>>): object {
-  return { type: 'object', additionalProperties: false, required, properties };
 }
 
 /** Text, so that no JSON parser makes a floating-point number of it. */

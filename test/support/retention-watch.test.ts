@@ -30,7 +30,7 @@ t.test('each shape is found, whole and in part', (t) => {
     hexadecimal: Buffer.from(`. ${canary()}`).toString('hex'),
     'upper-case hexadecimal': Buffer.from(KEY).toString('hex').toUpperCase(),
     'a phrase': 'it says Quietly the harbour sleeps',
-    ...Object.fromEntries([0, 1, 2].map((skip) => [`base64 from ${skip}`, bytes.subarray(skip).toString('base64')])),
+    ...Object.fromEntries([0, 1, 2].map((from) => [`base64 from ${from}`, bytes.subarray(from).toString('base64')])),
     base64url: Buffer.from(`??>${KEY}~~~`).toString('base64url'),
   })) {
     t.ok(search.find(text), shape);

@@ -1,6 +1,5 @@
-import { open, readFile, rename } from 'node:fs/promises';
-import { dirname } from 'node:path';
-import { systemDisk } from '../disk.js';
+import { readFile, type FileHandle } from 'node:fs/promises';
+import { replaceFile } from '../../files/replace-file.js';
 import type { Position } from '../segments.js';
 
 /** Where delivery stands in the spool, kept over restarts. */
@@ -15,7 +14,7 @@ export interface CursorStore {
   save(position: Position): Promise<void>;
 }
 
-/** The cursor in a JSON file, which is replaced whole: written beside it, synced, renamed, the folder synced. */
+/** The cursor in a JSON file, which is replaced whole. */
 export class CursorFile implements CursorStore {
   readonly #file: string;
 
@@ -36,13 +35,10 @@ export class CursorFile implements CursorStore {
   }
 
   async save({ segment, offset }: Position): Promise<void> {
-    const folder = dirname(this.#file);
-    await systemDisk.makeDir(folder);
-    // One writer, so one draft: what a crash leaves of it is overwritten by the next save.
-    const draft = `${this.#file}.tmp`;
-    await written(draft, `${JSON.stringify({ version: 1, segment, offset })}\n`);
-    await rename(draft, this.#file);
-    await systemDisk.syncDir(folder);
+    const write = (draft: FileHandle): Promise<void> =>
+      draft.writeFile(`${JSON.stringify({ version: 1, segment, offset })}\n`);
+    // Whoever holds the spool's lock.
+    await replaceFile(this.#file, write, { soleWriter: true });
   }
 }
 
@@ -57,14 +53,4 @@ function parsed(text: string): Position | undefined {
 
 function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && (value as number) >= 0;
-}
-
-async function written(file: string, text: string): Promise<void> {
-  const handle = await open(file, 'w', 0o600);
-  try {
-    await handle.writeFile(text);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }

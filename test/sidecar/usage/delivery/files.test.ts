@@ -4,6 +4,7 @@ import t from 'tap';
 import { usageEvent, type CloseRecord } from '../../../../sidecar/usage/delivery/cloud-event.js';
 import { CursorFile } from '../../../../sidecar/usage/delivery/cursor.js';
 import { DeadLetterFile, type DeadLetter } from '../../../../sidecar/usage/delivery/dead-letters.js';
+import { FileProblem } from '../../../../sidecar/files/followed-file.js';
 import { readSecret } from '../../../../sidecar/usage/delivery/secret-file.js';
 import { usageRecord } from '../../../support/usage-records.js';
 
@@ -101,15 +102,16 @@ t.test('a secret is the one token in its file', async (t) => {
     writeFileSync(file, text);
     t.equal(await readSecret(file), secret);
   }
-  for (const text of ['', '\n', 'two tokens', 'a\nb', 'naïve', 'x'.repeat(5000)]) {
+  for (const [text, problem] of [
+    ...['', '\n', 'two tokens', 'a\nb', 'naïve'].map(
+      (bad) => [bad, 'must hold one bearer token and nothing else'] as const,
+    ),
+    ['x'.repeat(5000), 'is longer than 4096 bytes'],
+  ] as const) {
     writeFileSync(file, text);
-    const problem = await readSecret(file).catch((error: unknown) => error);
-    t.match(problem, { name: 'SecretFileError' });
-    t.equal(
-      (problem as Error).message,
-      `delivery.secretFile must hold one bearer token and nothing else (file ${file})`,
-      'it does not quote the file',
-    );
+    const error: unknown = await readSecret(file).catch((thrown: unknown) => thrown);
+    t.type(error, FileProblem);
+    t.equal((error as Error).message, `delivery.secretFile: ${problem} (file ${file})`, 'it does not quote the file');
   }
-  await t.rejects(readSecret(`${file}.none`), { message: /^delivery\.secretFile cannot be read: ENOENT/ });
+  await t.rejects(readSecret(`${file}.none`), { message: /^delivery\.secretFile: does not exist/ });
 });
