@@ -21,16 +21,20 @@ export function toByteCharacters(text: string): string {
 
 /**
  * Joins the commonest neighbouring pair, over and over, until each word is one piece; of equals the one that sorts first. So each
- * word of the list is one token of the vocabulary made from it. `weight` says how often a word counts.
+ * word of the list is one token of the vocabulary made from it, unless `most` merges are made before that. `weight` says how
+ * often a word counts.
  */
-export function learnMerges(words: readonly { readonly text: string; readonly weight: number }[]): Merges {
+export function learnMerges(
+  words: readonly { readonly text: string; readonly weight: number }[],
+  most = Number.POSITIVE_INFINITY,
+): Merges {
   const open = words.map(({ text, weight }) => ({ parts: Array.from(toByteCharacters(text)), weight }));
   const merges: string[] = [];
   const pieces = new Set<string>();
   // Ends: every round makes at least one word a part shorter.
   for (;;) {
     const pair = commonestPair(open);
-    if (pair === undefined) return { merges, pieces: [...pieces] };
+    if (pair === undefined || merges.length >= most) return { merges, pieces: [...pieces] };
     const [left = '', right = ''] = pair.split(' ');
     merges.push(pair);
     pieces.add(left + right);

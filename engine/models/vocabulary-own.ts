@@ -12,10 +12,10 @@ import type { Vocabulary } from './vocabulary.js';
 /** llama.cpp's token types: a control token has no text of its own, a user-defined one is text that is never split. */
 const TOKEN_TYPE = { normal: 1, control: 3, userDefined: 4 } as const;
 
-const END_OF_TEXT = '<|endoftext|>';
-const END_OF_TURN = '<|im_end|>';
-const CONTROL = [END_OF_TEXT, '<|im_start|>', END_OF_TURN];
-const MARKUP = ['<think>', '</think>', '<tool_call>', '</tool_call>', '<tool_response>', '</tool_response>'];
+export const END_OF_TEXT = '<|endoftext|>';
+export const END_OF_TURN = '<|im_end|>';
+export const CONTROL = [END_OF_TEXT, '<|im_start|>', END_OF_TURN];
+export const MARKUP = ['<think>', '</think>', '<tool_call>', '</tool_call>', '<tool_response>', '</tool_response>'];
 
 /** Tokens of a reply, its end included, about the mean. */
 const REPLY_TOKENS = 40;
@@ -44,12 +44,21 @@ const SHARES: readonly Share[] = [
 export function ownVocabulary(): Vocabulary {
   const frequencies = wantedFrequencies();
   const { merges, pieces } = learnMerges([...frequencies].map(([text, weight]) => ({ text, weight })));
+  const { size, metadata, tokens } = bytePairVocabulary(merges, pieces);
+  return { size, metadata, logFrequencies: logFrequencies(tokens, frequencies) };
+}
+
+/** A vocabulary of the same make for other merges: bytes, ChatML's tokens, those of thoughts and tools, pieces. */
+export function bytePairVocabulary(
+  merges: readonly string[],
+  pieces: readonly string[],
+): Vocabulary & { readonly tokens: readonly string[] } {
   // The special ones before the words, so that they keep their ids, and with them their weights, when the words change.
   const tokens = [...BYTE_CHARACTERS, ...CONTROL, ...MARKUP, ...pieces];
   const id = (token: string): MetadataValue => ({ type: 'uint32', value: tokens.indexOf(token) });
   return {
+    tokens,
     size: tokens.length,
-    logFrequencies: logFrequencies(tokens, frequencies),
     metadata: new Map<string, MetadataValue>([
       ['tokenizer.ggml.model', { type: 'string', value: 'gpt2' }],
       ['tokenizer.ggml.pre', { type: 'string', value: 'qwen2' }],

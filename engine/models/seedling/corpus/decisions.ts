@@ -1,0 +1,32 @@
+/** The mix of decision examples. */
+import type { Draw } from './draw.js';
+import type { DecisionExample } from './example.js';
+import { denial, mentions, persons, record, states } from './facts.js';
+import { post } from './moderation.js';
+import { comparison, count, review, rule } from './numbers.js';
+import { ticket } from './tickets.js';
+
+/** Generator and weight. */
+const MIX: readonly (readonly [(draw: Draw) => DecisionExample, number])[] = [
+  [ticket, 30],
+  [post, 11],
+  [states, 11],
+  [record, 10],
+  [persons, 9],
+  [mentions, 6],
+  [denial, 3],
+  [comparison, 10],
+  [rule, 3],
+  [count, 4],
+  [review, 5],
+];
+const TOTAL = MIX.reduce((sum, [, weight]) => sum + weight, 0);
+
+export function decision(draw: Draw): DecisionExample {
+  let at = draw.next() * TOTAL;
+  for (const [make, weight] of MIX) {
+    at -= weight;
+    if (at < 0) return make(draw);
+  }
+  return ticket(draw);
+}

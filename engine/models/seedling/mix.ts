@@ -1,0 +1,30 @@
+/** The corpus: which example comes at which place, by seed and place alone. */
+import { chat } from './corpus/chat.js';
+import { decision } from './corpus/decisions.js';
+import { Draw, type Split } from './corpus/draw.js';
+import type { ChatExample, DecisionExample, Example } from './corpus/example.js';
+import { inFiller } from './corpus/filler.js';
+
+/** Chat's share of the examples; it makes short rows. */
+const CHAT_SHARE = 0.55;
+
+const spread = (seed: number, at: number): number => (Math.imul(seed, 0x9e3779b1) + Math.imul(at + 1, 0x85ebca6b)) >>> 0;
+
+export function exampleAt(seed: number, at: number, split: Split): Example {
+  const draw = new Draw(spread(seed, at), split);
+  return draw.chance(CHAT_SHARE) ? chat(draw) : decision(draw);
+}
+
+export function chatAt(seed: number, at: number, split: Split): ChatExample {
+  return chat(new Draw(spread(seed, at), split));
+}
+
+export function decisionAt(seed: number, at: number, split: Split): DecisionExample {
+  return decision(new Draw(spread(seed, at), split));
+}
+
+/** A decision whose input lies in about `tokens` tokens of text that does not matter. */
+export function longDecisionAt(seed: number, at: number, split: Split, tokens: number): DecisionExample {
+  const draw = new Draw(spread(seed, at), split);
+  return inFiller(draw, tokens, decision);
+}

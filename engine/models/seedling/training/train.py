@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Trains the seedling on CPU cores, one process a core, over shared weights.
+
+    train.py DATA OUT --tokens N [--processes 2] [--batch 4096] [--long N]
+
+Resumes from OUT/checkpoint.pt. The learning rate is constant after the warm-up and falls to zero over the last part, so the end can
+be moved while it runs: OUT/tokens, when it is there, holds another number of tokens. Everything counts tokens, nothing time.
+"""
+
+import argparse
+import os
+import time
+from itertools import islice
+from pathlib import Path
+
+import numpy
+import torch
+import torch.multiprocessing as multiprocessing
+from torch import Tensor
+from torch.nn import functional as F
+
+from model import Seedling, Shape
+from muon import Muon
+from rows import Batch, Rows, batches
+
+WARM_UP = 150_000
+DECAY_SHARE = 0.4
+MATRIX_RATE = 0.02
+OTHER_RATE = 4e-3
+CHECKPOINT_SECONDS = 240
+LOG_STEPS = 10
+
+
+def loss_of(model: Seedling, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The weighted loss, and its sum over the labels and replies alone with their count."""
+    states = model.hidden(batch.tokens, batch.positions, batch.groups)
+    used = batch.weights > 0
+    weights, targets = batch.weights[used], batch.targets[used]
+    losses = F.cross_entropy(model.logits(states[used]), targets, reduction="none")
+    labels = weights >= 1
+    return (losses * weights).sum() / weights.sum(), torch.stack((losses[labels].sum(), labels.sum().float()))
+
+
+def rate(done: int, total: int) -> float:
+    decay = DECAY_SHARE * total
+    return min(1.0, done / WARM_UP + 0.02, max(0.0, (total - done) / decay))
+
+
+def split_weights(model: Seedling, rank: int, processes: int) -> tuple[list[Tensor], list[Tensor]]:
+    """The matrices and the other weights that a process updates; all processes together have each once."""
+    matrices, others = [], []
+    for at, (name, weight) in enumerate(model.named_parameters()):
+        inner = weight.dim() == 2 and not name.startswith("embedding")
+        if at % processes == rank:
+            (matrices if inner else others).append(weight)
+    return matrices, others
+
+
+def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: list[list[Tensor]], shared: Tensor, barrier) -> None:
+    # A session of its own: kernels that share cores by session then count each process. The first one's id is the one to stop.
+    os.setsid()
+    if rank == 0:
+        (options.out / "pid").write_text(str(os.getpid()))
+    torch.set_num_threads(1)
+    rows = Rows(options.data, "train")
+    long_rows = Rows(options.data, "long")
+    parameters = list(model.parameters())
+    matrices, others = split_weights(model, rank, options.processes)
+    muon = Muon(matrices, MATRIX_RATE)
+    adam = torch.optim.AdamW(others, OTHER_RATE, betas=(0.9, 0.98), weight_decay=0.0)
+    state = options.out / f"optimizer-{rank}.pt"
+    done = int(shared[0])
+    step = int(shared[1])
+    if state.exists() and done > 0:
+        saved = torch.load(state)
+        muon.load_state_dict(saved["muon"])
+        adam.load_state_dict(saved["adam"])
+    order = islice(batches(rows, options.batch, 1), step * options.processes + rank, None, options.processes)
+    far = islice(batches(long_rows, options.batch, 2), rank, None, options.processes)
+    chance = numpy.random.default_rng(1000 * step + rank)
+    last = started = time.time()
+    tally, since = torch.zeros(2), done
+    while True:
+        total = int(shared[2])
+        if done >= total:
+            break
+        # The last part has long examples among the others.
+        use_long = options.long > 0 and done > total * (1 - options.long) and step % 3 == 0
+        examples = next(far, None) if use_long else None
+        if examples is not None:
+            batch = long_rows.batch(examples)
+        else:
+            chosen = next(order, None)
+            if chosen is None:
+                order = islice(batches(rows, options.batch, 100 + step), rank, None, options.processes)
+                chosen = next(order)
+            batch = rows.batch(chosen, chance)
+        loss, label = loss_of(model, batch)
+        for parameter in parameters:
+            parameter.grad = None
+        loss.backward()
+        for parameter, buffer in zip(parameters, gradients[rank]):
+            buffer.copy_(parameter.grad)
+        shared[4 + rank] = (batch.groups != 255).sum()
+        tally += label.detach()
+        barrier.wait()
+        done += int(shared[4 : 4 + options.processes].sum())
+        step += 1
+        factor = rate(done, total)
+        mine = {id(weight) for weight in [*matrices, *others]}
+        for at, parameter in enumerate(parameters):
+            if id(parameter) in mine:
+                parameter.grad = sum(gradient[at] for gradient in gradients) / options.processes
+        for optimizer, base in ((muon, MATRIX_RATE), (adam, OTHER_RATE)):
+            optimizer.param_groups[0]["lr"] = base * factor
+            optimizer.step()
+        barrier.wait()
+        if rank == 0:
+            if step % LOG_STEPS == 0:
+                speed = (done - since) / (time.time() - last)
+                mean = float(tally[0] / max(tally[1], 1))
+                print(f"{step}\t{done}\t{loss.item():.4f}\t{mean:.4f}\t{factor:.3f}\t{speed:.0f}", flush=True)
+                last, since = time.time(), done
+                tally.zero_()
+            wanted = options.out / "tokens"
+            shared[2] = int(wanted.read_text()) if wanted.exists() else options.tokens
+            shared[3] = float(time.time() - started > CHECKPOINT_SECONDS or done >= int(shared[2]))
+            shared[0], shared[1] = done, step
+        barrier.wait()
+        if shared[3] > 0:
+            torch.save({"muon": muon.state_dict(), "adam": adam.state_dict()}, state)
+            if rank == 0:
+                save(options.out, model, done, step)
+            started = time.time()
+            barrier.wait()
+
+
+def save(out: Path, model: Seedling, done: int, step: int) -> None:
+    partial = out / "checkpoint.partial"
+    torch.save({"model": model.state_dict(), "tokens": done, "step": step, "shape": vars(model.shape)}, partial)
+    partial.rename(out / "checkpoint.pt")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--tokens", type=int, required=True)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=4096, help="tokens in each process's part of a step")
+    parser.add_argument("--long", type=float, default=0.0, help="last share of the tokens that has long examples")
+    parser.add_argument("--vocabulary", type=int, required=True)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(1)
+    model = Seedling(Shape(options.vocabulary))
+    # Tokens, steps, the wanted end, whether to save, then each process's tokens of this step.
+    shared = torch.zeros(4 + options.processes, dtype=torch.float64)
+    kept = options.out / "checkpoint.pt"
+    if kept.exists():
+        saved = torch.load(kept)
+        model.load_state_dict(saved["model"])
+        shared[0], shared[1] = saved["tokens"], saved["step"]
+    shared[2] = options.tokens
+    model.share_memory()
+    shared.share_memory_()
+    gradients = [[torch.zeros_like(weight).share_memory_() for weight in model.parameters()] for _ in range(options.processes)]
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(options.processes)
+    workers = [context.Process(target=work, args=(rank, options, model, gradients, shared, barrier)) for rank in range(options.processes)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if any(worker.exitcode for worker in workers):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
