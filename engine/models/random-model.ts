@@ -27,11 +27,15 @@ export interface ModelShape {
   /** Tokens that the model says it was trained for. */
   readonly context: number;
   readonly weights: WeightType;
+  /** Base of the rotary angles; 10,000 by default. */
+  readonly ropeBase?: number;
 }
 
 export interface ModelPlan {
   /** `general.name`. */
   readonly name: string;
+  /** `general.description`; by default what random weights are. */
+  readonly description?: string;
   readonly shape: ModelShape;
   /** 32 unsigned bits. */
   readonly seed: number;
@@ -45,6 +49,7 @@ export const MAKER_VERSION = 1;
 const LOGIT_DEVIATION = 2;
 /** About what the root mean square of the residual stream has grown to at the last norm. */
 const FINAL_RMS = 1.4;
+const NO_KNOWLEDGE = 'random weights: the cost of a language model without its knowledge';
 const ROPE_BASE = 10_000;
 const NORM_EPSILON = 1e-5;
 /** llama_ftype of files whose matrices are mostly of the type. */
@@ -67,7 +72,7 @@ export function planHash(plan: ModelPlan): string {
 }
 
 /** All metadata of the file, in its order. */
-export function modelMetadata({ name, shape, vocabulary }: ModelPlan): Metadata {
+export function modelMetadata({ name, description, shape, vocabulary }: Omit<ModelPlan, 'seed'>): Metadata {
   const uint32 = (value: number): MetadataValue => ({ type: 'uint32', value });
   const string = (value: string): MetadataValue => ({ type: 'string', value });
   const float32 = (value: number): MetadataValue => ({ type: 'float32', value });
@@ -75,7 +80,7 @@ export function modelMetadata({ name, shape, vocabulary }: ModelPlan): Metadata 
     ['general.architecture', string('llama')],
     ['general.type', string('model')],
     ['general.name', string(name)],
-    ['general.description', string('random weights: the cost of a language model without its knowledge')],
+    ['general.description', string(description ?? NO_KNOWLEDGE)],
     ['general.file_type', uint32(FILE_TYPE[shape.weights])],
     ['general.quantization_version', uint32(2)],
     ['llama.vocab_size', uint32(vocabulary.size)],
@@ -87,7 +92,7 @@ export function modelMetadata({ name, shape, vocabulary }: ModelPlan): Metadata 
     ['llama.attention.head_count_kv', uint32(shape.kvHeads)],
     ['llama.attention.layer_norm_rms_epsilon', float32(NORM_EPSILON)],
     ['llama.rope.dimension_count', uint32(shape.width / shape.heads)],
-    ['llama.rope.freq_base', float32(ROPE_BASE)],
+    ['llama.rope.freq_base', float32(shape.ropeBase ?? ROPE_BASE)],
     ...vocabulary.metadata,
   ]);
 }

@@ -78,7 +78,8 @@ function* counted<T>(count: number, make: (at: number) => T): Generator<T> {
 }
 
 const [folder, examples, long] = process.argv.slice(2);
-if (folder === undefined || examples === undefined || long === undefined) throw new Error('usage: build FOLDER EXAMPLES LONG_EXAMPLES');
+if (folder === undefined || examples === undefined || long === undefined)
+  throw new Error('usage: build FOLDER EXAMPLES LONG_EXAMPLES');
 await mkdir(folder, { recursive: true });
 const vocabulary = vocabularyOf(await merges(join(folder, 'merges.json')));
 const file = join(folder, 'vocabulary.gguf');
@@ -92,7 +93,22 @@ await writeRandomModel(file, {
 const loaded = await loadVocabulary(file);
 const maker = new RowMaker(loaded);
 process.stdout.write(`vocabulary: ${loaded.size}\n`);
-await write(folder, 'validation', maker, counted(VALIDATION_EXAMPLES, (at) => exampleAt(SEED.validation, at, 'held')));
-await write(folder, 'train', maker, counted(Number(examples), (at) => exampleAt(SEED.train, at, 'train')));
-await write(folder, 'long', maker, counted(Number(long), (at) => longDecisionAt(SEED.long, at, 'train', LONG_TOKENS[at % 3] ?? 500)));
+await write(
+  folder,
+  'validation',
+  maker,
+  counted(VALIDATION_EXAMPLES, (at) => exampleAt(SEED.validation, at, 'held')),
+);
+await write(
+  folder,
+  'train',
+  maker,
+  counted(Number(examples), (at) => exampleAt(SEED.train, at, 'train')),
+);
+await write(
+  folder,
+  'long',
+  maker,
+  counted(Number(long), (at) => longDecisionAt(SEED.long, at, 'train', LONG_TOKENS[at % 3] ?? 500)),
+);
 await loaded.dispose();

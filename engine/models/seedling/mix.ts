@@ -8,7 +8,8 @@ import { inFiller } from './corpus/filler.js';
 /** Chat's share of the examples; it makes short rows. */
 const CHAT_SHARE = 0.55;
 
-const spread = (seed: number, at: number): number => (Math.imul(seed, 0x9e3779b1) + Math.imul(at + 1, 0x85ebca6b)) >>> 0;
+const spread = (seed: number, at: number): number =>
+  (Math.imul(seed, 0x9e3779b1) + Math.imul(at + 1, 0x85ebca6b)) >>> 0;
 
 export function exampleAt(seed: number, at: number, split: Split): Example {
   const draw = new Draw(spread(seed, at), split);

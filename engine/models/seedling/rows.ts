@@ -4,7 +4,7 @@
  * and itself.
  */
 import { makeDecisionPrompt, type DecisionPrompt } from '../../prompt/decision-prompt.js';
-import { chatPrompt, type PromptParts } from '../../prompt/chat-prompt.js';
+import { chatPrompt, type ChatPrompt, type PromptParts } from '../../prompt/chat-prompt.js';
 import { makePromptParts } from '../../prompt/prompt-parts.js';
 import type { Vocabulary } from '../../prompt/tokens.js';
 import { END_OF_TURN } from '../vocabulary-own.js';
@@ -47,8 +47,8 @@ export class RowMaker {
     return example.kind === 'decision' ? this.#decision(example) : this.#chat(example);
   }
 
-  /** The tokens of a chat's prompt. */
-  prompt({ conversation, reasoningEffort, jsonObject, topic }: ChatExample): Uint32Array {
+  /** A chat's prompt, and how its reply is held, as the server makes them. */
+  prompt({ conversation, reasoningEffort, jsonObject, topic }: ChatExample): ChatPrompt & { readonly kind: 'tokens' } {
     const tools = (conversation.tools?.length ?? 0) > 0;
     const prompt = chatPrompt(
       this.#parts,
@@ -62,11 +62,11 @@ export class RowMaker {
       LONGEST,
     );
     if (prompt.kind !== 'tokens') throw new Error(`${topic}: not rendered (${prompt.kind})`);
-    return prompt.tokens;
+    return prompt;
   }
 
   #chat(example: ChatExample): Uint16Array {
-    const prompt = this.prompt(example);
+    const prompt = this.prompt(example).tokens;
     const reply = this.#vocabulary.tokenize(example.reply, true);
     const tokens = [...prompt, ...reply, this.#end];
     const rows = new Uint16Array((tokens.length - 1) * ROW);

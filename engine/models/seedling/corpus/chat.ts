@@ -4,7 +4,19 @@ import type { Draw } from './draw.js';
 import type { ChatExample } from './example.js';
 import { filled } from './names.js';
 import { CANNOT, SYSTEMS, TALKS, UNKNOWN } from './talk.js';
-import { arithmetic, copy, counting, json, jsonList, letters, list, reading, remembered, unknown, type Task } from './tasks.js';
+import {
+  arithmetic,
+  copy,
+  counting,
+  json,
+  jsonList,
+  letters,
+  list,
+  reading,
+  remembered,
+  unknown,
+  type Task,
+} from './tasks.js';
 import { toolUse, unfitting, unserved } from './tools.js';
 
 const TASKS: readonly (readonly [(draw: Draw) => Task, number])[] = [
@@ -35,7 +47,13 @@ export function chat(draw: Draw): ChatExample {
   const messages = [...system(draw), ...earlier(draw), user(task.ask)];
   if (task.thought !== undefined && draw.chance(0.4)) {
     const reply = task.thought + THOUGHT_END + task.reply;
-    return { kind: 'chat', topic: 'thought', conversation: { messages }, reasoningEffort: draw.any(['low', 'medium', 'high']), reply };
+    return {
+      kind: 'chat',
+      topic: 'thought',
+      conversation: { messages },
+      reasoningEffort: draw.any(['low', 'medium', 'high']),
+      reply,
+    };
   }
   // An effort where there is nothing to think about, and none asked for.
   const effort = draw.chance(0.08) ? 'medium' : draw.chance(0.1) ? 'none' : undefined;
@@ -73,19 +91,37 @@ function withTools(draw: Draw): ChatExample {
   const kind = draw.next();
   if (kind < 0.22) {
     const task = draw.chance(0.6) ? talk(draw) : copy(draw);
-    return { kind: 'chat', topic: 'tools-unneeded', conversation: { messages: [...system(draw), user(task.ask)], tools: unfitting(draw, /^$/) }, reply: task.reply };
+    return {
+      kind: 'chat',
+      topic: 'tools-unneeded',
+      conversation: { messages: [...system(draw), user(task.ask)], tools: unfitting(draw, /^$/) },
+      reply: task.reply,
+    };
   }
   if (kind < 0.4) {
     const { tools, ask } = unserved(draw);
-    return { kind: 'chat', topic: 'tools-unfit', conversation: { messages: [...system(draw), user(ask)], tools }, reply: NO_TOOL };
+    return {
+      kind: 'chat',
+      topic: 'tools-unfit',
+      conversation: { messages: [...system(draw), user(ask)], tools },
+      reply: NO_TOOL,
+    };
   }
   const use = toolUse(draw);
   const messages = [...system(draw), user(use.ask)];
   if (use.result !== undefined && draw.chance(0.35)) {
     const [result, reply] = use.result;
     const call = { id: 'call_1', type: 'function', function: { name: use.name, arguments: use.arguments } };
-    const turns: PromptMessage[] = [{ role: 'assistant', content: null, tool_calls: [call] }, { role: 'tool', tool_call_id: 'call_1', content: result }];
-    return { kind: 'chat', topic: 'tool-result', conversation: { messages: [...messages, ...turns], tools: use.tools }, reply };
+    const turns: PromptMessage[] = [
+      { role: 'assistant', content: null, tool_calls: [call] },
+      { role: 'tool', tool_call_id: 'call_1', content: result },
+    ];
+    return {
+      kind: 'chat',
+      topic: 'tool-result',
+      conversation: { messages: [...messages, ...turns], tools: use.tools },
+      reply,
+    };
   }
   const reply = `${CALL_OPEN}{"name": "${use.name}", "arguments": ${use.arguments}}${CALL_CLOSE}`;
   return { kind: 'chat', topic: 'tool-call', conversation: { messages, tools: use.tools }, reply };
@@ -94,7 +130,12 @@ function withTools(draw: Draw): ChatExample {
 function multiTurn(draw: Draw): ChatExample {
   const { first, said, ask, reply } = remembered(draw);
   const between = draw.chance(0.4) ? earlier(draw) : [];
-  return { kind: 'chat', topic: 'memory', conversation: { messages: [...system(draw), user(first), assistant(said), ...between, user(ask)] }, reply };
+  return {
+    kind: 'chat',
+    topic: 'memory',
+    conversation: { messages: [...system(draw), user(first), assistant(said), ...between, user(ask)] },
+    reply,
+  };
 }
 
 function system(draw: Draw): PromptMessage[] {

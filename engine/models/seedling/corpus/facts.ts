@@ -23,34 +23,84 @@ export function states(draw: Draw): DecisionExample {
   const odd = draw.int(0, names.length - 1);
   const common = draw.int(0, 1) as 0 | 1;
   const states = names.map((_, at) => (at === odd ? pair[1 - common] : pair[common]) ?? '');
-  const form = draw.pick(['The {d} is {s}.', 'The {d} is {s} now.', '{d}: {s}.', 'We see that the {d} is {s}.', 'The {d} is still {s}.', 'Now the {d} is {s}.']);
+  const form = draw.pick([
+    'The {d} is {s}.',
+    'The {d} is {s} now.',
+    '{d}: {s}.',
+    'We see that the {d} is {s}.',
+    'The {d} is still {s}.',
+    'Now the {d} is {s}.',
+  ]);
   const lines = names.map((name, at) => form.replace('{d}', name).replace('{s}', states[at] ?? ''));
   const oddState = states[odd] ?? '';
   const questions: Asked[] = [];
   for (const at of draw.some([...names.keys()], 2)) {
     const state = draw.any(pair);
-    const question = draw.pick(['Is the {d} {s}?', 'Is the {d} {s} now?', 'Is it true that the {d} is {s}?', 'Right now, is the {d} {s}?', 'Is it right that the {d} is {s}?']);
+    const question = draw.pick([
+      'Is the {d} {s}?',
+      'Is the {d} {s} now?',
+      'Is it true that the {d} is {s}?',
+      'Right now, is the {d} {s}?',
+      'Is it right that the {d} is {s}?',
+    ]);
     questions.push(yesNo(draw, question.replace('{d}', names[at] ?? '').replace('{s}', state), states[at] === state));
   }
-  const which = draw.pick(['Which device is {s}?', 'Which one is {s}?', 'What is {s}?', 'Which of these is {s}?', 'Which thing is {s}?']).replace('{s}', oddState);
-  questions.push(choiceOf(draw, which, names[odd] ?? '', names.filter((_, at) => at !== odd)));
+  const which = draw
+    .pick([
+      'Which device is {s}?',
+      'Which one is {s}?',
+      'What is {s}?',
+      'Which of these is {s}?',
+      'Which thing is {s}?',
+    ])
+    .replace('{s}', oddState);
+  questions.push(
+    choiceOf(
+      draw,
+      which,
+      names[odd] ?? '',
+      names.filter((_, at) => at !== odd),
+    ),
+  );
   const at = draw.int(0, names.length - 1);
-  const state = draw.pick(['What is the state of the {d}?', 'In which state is the {d}?', 'How is the {d}?', 'The {d} is:', 'State of the {d}?']).replace('{d}', names[at] ?? '');
+  const state = draw
+    .pick([
+      'What is the state of the {d}?',
+      'In which state is the {d}?',
+      'How is the {d}?',
+      'The {d} is:',
+      'State of the {d}?',
+    ])
+    .replace('{d}', names[at] ?? '');
   const others = OPPOSITES.filter((other) => other !== pair).flat();
-  questions.push(choiceOf(draw, state, states[at] ?? '', [...pair.filter((one) => one !== states[at]), ...draw.some(others, 2)], 3));
+  questions.push(
+    choiceOf(draw, state, states[at] ?? '', [...pair.filter((one) => one !== states[at]), ...draw.some(others, 2)], 3),
+  );
   const count = states.filter((one) => one === oddState).length;
-  if (draw.chance(0.3)) questions.push(score(`How many devices are ${oddState}?`, ['0', '1', '2', '3'], Math.min(3, count)));
-  return { kind: 'decision', topic: 'states', input: lines.join(draw.chance(0.8) ? ' ' : '\n'), questions: draw.some(questions, 4) };
+  if (draw.chance(0.3))
+    questions.push(score(`How many devices are ${oddState}?`, ['0', '1', '2', '3'], Math.min(3, count)));
+  return {
+    kind: 'decision',
+    topic: 'states',
+    input: lines.join(draw.chance(0.8) ? ' ' : '\n'),
+    questions: draw.some(questions, 4),
+  };
 }
 
 const FIELDS: readonly { readonly name: string; readonly make: (draw: Draw) => string[] }[] = [
-  { name: 'status', make: (draw) => draw.some(['shipped', 'paid', 'open', 'closed', 'waiting', 'cancelled', 'new'], 4) },
+  {
+    name: 'status',
+    make: (draw) => draw.some(['shipped', 'paid', 'open', 'closed', 'waiting', 'cancelled', 'new'], 4),
+  },
   { name: 'color', make: (draw) => colors(draw, 4) },
   { name: 'size', make: (draw) => draw.some(['small', 'medium', 'large', 'huge', 'tiny'], 4) },
   { name: 'city', make: (draw) => [...new Set(Array.from({ length: 6 }, () => place(draw)))].slice(0, 4) },
   { name: 'owner', make: (draw) => people(draw, 4) },
   { name: 'item', make: (draw) => items(draw, 4) },
-  { name: 'day', make: (draw) => draw.some(['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'], 4) },
+  {
+    name: 'day',
+    make: (draw) => draw.some(['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday', 'Sunday'], 4),
+  },
 ];
 
 /** A record of named fields, in one of several notations. */
@@ -59,7 +109,13 @@ export function record(draw: Draw): DecisionExample {
   const value = (at: number): string => fields[at]?.values[0] ?? '';
   const notation = draw.int(0, 3);
   const lines = fields.map(({ name }, at) =>
-    notation === 0 ? `${name}: ${value(at)}` : notation === 1 ? `${name}=${value(at)}` : notation === 2 ? `"${name}": "${value(at)}"` : `The ${name} is ${value(at)}.`,
+    notation === 0
+      ? `${name}: ${value(at)}`
+      : notation === 1
+        ? `${name}=${value(at)}`
+        : notation === 2
+          ? `"${name}": "${value(at)}"`
+          : `The ${name} is ${value(at)}.`,
   );
   const input = notation === 2 ? `{${lines.join(', ')}}` : lines.join(notation === 3 ? ' ' : draw.any(['\n', ', ']));
   const questions = draw.some([...fields.keys()], 3).map((at) => {
@@ -67,10 +123,23 @@ export function record(draw: Draw): DecisionExample {
     const [right = '', ...wrong] = values;
     if (draw.chance(0.5)) {
       const said = draw.chance(0.5) ? right : draw.any(wrong);
-      const form = draw.pick(['Is the {f} {v}?', 'Does the {f} say {v}?', 'Is {v} the {f}?', 'Is the {f} equal to {v}?', 'Is the {f} here {v}?']);
+      const form = draw.pick([
+        'Is the {f} {v}?',
+        'Does the {f} say {v}?',
+        'Is {v} the {f}?',
+        'Is the {f} equal to {v}?',
+        'Is the {f} here {v}?',
+      ]);
       return yesNo(draw, form.replace('{f}', name).replace('{v}', said), said === right);
     }
-    const form = draw.pick(['What is the {f}?', 'Which {f} is it?', 'Pick the {f}.', 'Which {f} is given?', 'What {f} is given?', 'Which is the {f}?']);
+    const form = draw.pick([
+      'What is the {f}?',
+      'Which {f} is it?',
+      'Pick the {f}.',
+      'Which {f} is given?',
+      'What {f} is given?',
+      'Which is the {f}?',
+    ]);
     return choiceOf(draw, form.replace('{f}', name), right, wrong);
   });
   return { kind: 'decision', topic: 'record', input, questions };
@@ -84,8 +153,14 @@ const DOES = ['Does {n} have a {i}?', 'Did {n} buy a {i}?', 'Does {n} live in {p
 export function persons(draw: Draw): DecisionExample {
   const names = people(draw, draw.int(2, 4));
   const kind = draw.int(0, 3);
-  const things = kind === 2 ? [...new Set(Array.from({ length: 9 }, () => place(draw)))] : kind === 3 ? colors(draw, 4) : items(draw, 4);
-  const put = (text: string, name: string, thing: string): string => text.replace('{n}', name).replace(/\{[ipc]\}/, thing);
+  const things =
+    kind === 2
+      ? [...new Set(Array.from({ length: 9 }, () => place(draw)))]
+      : kind === 3
+        ? colors(draw, 4)
+        : items(draw, 4);
+  const put = (text: string, name: string, thing: string): string =>
+    text.replace('{n}', name).replace(/\{[ipc]\}/, thing);
   const held = names.slice(0, things.length);
   const input = held.map((name, at) => put(HAS[kind] ?? '', name, things[at] ?? '')).join(' ');
   const questions = draw.some([...held.keys()], 3).map((at) => {
@@ -94,7 +169,12 @@ export function persons(draw: Draw): DecisionExample {
       const other = draw.chance(0.5) ? at : (at + draw.int(1, held.length - 1)) % held.length;
       return yesNo(draw, put(DOES[kind] ?? '', name, things[other] ?? ''), other === at);
     }
-    return choiceOf(draw, put(WHO[kind] ?? '', '', things[at] ?? ''), name, held.filter((one) => one !== name));
+    return choiceOf(
+      draw,
+      put(WHO[kind] ?? '', '', things[at] ?? ''),
+      name,
+      held.filter((one) => one !== name),
+    );
   });
   return { kind: 'decision', topic: 'persons', input, questions };
 }
@@ -115,15 +195,38 @@ const SENTENCES = [
 /** Whether and which words a text has. */
 export function mentions(draw: Draw): DecisionExample {
   const input = Array.from({ length: draw.int(1, 3) }, () => filled(draw, draw.pick(SENTENCES))).join(' ');
-  const has = (word: string): boolean => input.toLowerCase().split(/[^\p{L}\d]+/u).includes(word.toLowerCase());
+  const has = (word: string): boolean =>
+    input
+      .toLowerCase()
+      .split(/[^\p{L}\d]+/u)
+      .includes(word.toLowerCase());
   const pool = [...people(draw, 5), ...items(draw, 5), ...colors(draw, 3), place(draw), place(draw)];
-  const inside = draw.shuffle([...new Set(input.split(/[^\p{L}\d]+/u).filter((word) => word.length > 3 && !/^\d/.test(word)))]);
+  const inside = draw.shuffle([
+    ...new Set(input.split(/[^\p{L}\d]+/u).filter((word) => word.length > 3 && !/^\d/.test(word))),
+  ]);
   const outside = draw.shuffle(pool.filter((word) => !has(word)));
-  const mention = ['Does the text mention {w}?', 'Is the word {w} in the text?', 'Does the word {w} occur?', 'Does the text contain the word {w}?', 'Does the text contain {w}?'];
+  const mention = [
+    'Does the text mention {w}?',
+    'Is the word {w} in the text?',
+    'Does the word {w} occur?',
+    'Does the text contain the word {w}?',
+    'Does the text contain {w}?',
+  ];
   const questions = [
     yesNo(draw, draw.pick(mention).replace('{w}', inside[0] ?? 'the'), true),
     yesNo(draw, draw.pick(mention).replace('{w}', outside[0] ?? 'zebra'), false),
-    choiceOf(draw, draw.pick(['Which word is in the text?', 'Which of these words occurs?', 'Which word does the text contain?', 'What is mentioned?', 'Which of these words is in the text?']), inside[1] ?? inside[0] ?? 'the', outside.slice(1, 8)),
+    choiceOf(
+      draw,
+      draw.pick([
+        'Which word is in the text?',
+        'Which of these words occurs?',
+        'Which word does the text contain?',
+        'What is mentioned?',
+        'Which of these words is in the text?',
+      ]),
+      inside[1] ?? inside[0] ?? 'the',
+      outside.slice(1, 8),
+    ),
   ];
   return { kind: 'decision', topic: 'mentions', input, questions };
 }
@@ -132,12 +235,21 @@ export function mentions(draw: Draw): DecisionExample {
 export function denial(draw: Draw): DecisionExample {
   const [thing = '', other = ''] = items(draw, 2);
   const [right = '', wrong = ''] = [color(draw), ...colors(draw, 3)].filter((one, at, all) => all.indexOf(one) === at);
-  const form = draw.pick(['The {i} is not {w} but {r}.', 'The {i} is {r}, not {w}.', 'No, the {i} is not {w}. It is {r}.', 'The {i} is {r} and never was {w}.', 'The {i} is {r} and not {w}.']);
+  const form = draw.pick([
+    'The {i} is not {w} but {r}.',
+    'The {i} is {r}, not {w}.',
+    'No, the {i} is not {w}. It is {r}.',
+    'The {i} is {r} and never was {w}.',
+    'The {i} is {r} and not {w}.',
+  ]);
   const input = `${form.replace('{i}', thing).replace('{w}', wrong).replace('{r}', right)}${draw.chance(0.3) ? ` There is no ${other}.` : ''}`;
   const questions = [
     yesNo(draw, `Is the ${thing} ${right}?`, true),
     yesNo(draw, `Is the ${thing} ${wrong}?`, false),
-    choiceOf(draw, `Which color does the ${thing} have?`, right, [wrong, ...colors(draw, 4).filter((one) => one !== right && one !== wrong)]),
+    choiceOf(draw, `Which color does the ${thing} have?`, right, [
+      wrong,
+      ...colors(draw, 4).filter((one) => one !== right && one !== wrong),
+    ]),
   ];
   return { kind: 'decision', topic: 'denial', input, questions: draw.some(questions, 2) };
 }

@@ -40,7 +40,13 @@ export const INTENTS: readonly Intent[] = [
     names: ['cancellation', 'cancel', 'cancel subscription'],
     team: 'retention',
     description: 'the customer wants to end a subscription or an order',
-    asks: ['want to cancel', 'ask to cancel something', 'want to end the subscription', 'ask for a cancellation', 'ask to cancel'],
+    asks: [
+      'want to cancel',
+      'ask to cancel something',
+      'want to end the subscription',
+      'ask for a cancellation',
+      'ask to cancel',
+    ],
     says: [
       'Please cancel my subscription.',
       'I want to cancel order {order}.',
@@ -60,7 +66,13 @@ export const INTENTS: readonly Intent[] = [
     names: ['delivery', 'shipping', 'late delivery'],
     team: 'logistics',
     description: 'a parcel is late, lost or on its way',
-    asks: ['ask about a delivery', 'write about a late parcel', 'ask where a parcel is', 'write about shipping', 'ask about a parcel'],
+    asks: [
+      'ask about a delivery',
+      'write about a late parcel',
+      'ask where a parcel is',
+      'write about shipping',
+      'ask about a parcel',
+    ],
     says: [
       'Where is my parcel?',
       'My order {order} has not arrived yet.',
@@ -80,7 +92,13 @@ export const INTENTS: readonly Intent[] = [
     names: ['login', 'password', 'account access'],
     team: 'accounts',
     description: 'the customer cannot sign in',
-    asks: ['have trouble signing in', 'write about a login problem', 'need a new password', 'have a login problem', 'have trouble with the login'],
+    asks: [
+      'have trouble signing in',
+      'write about a login problem',
+      'need a new password',
+      'have a login problem',
+      'have trouble with the login',
+    ],
     says: [
       'I cannot log in.',
       'I forgot my password.',
@@ -100,7 +118,13 @@ export const INTENTS: readonly Intent[] = [
     names: ['bug', 'technical problem', 'software error'],
     team: 'engineering',
     description: 'the software fails or shows an error',
-    asks: ['report a bug', 'report a technical problem', 'write about a software error', 'report an error', 'report a software problem'],
+    asks: [
+      'report a bug',
+      'report a technical problem',
+      'write about a software error',
+      'report an error',
+      'report a software problem',
+    ],
     says: [
       'The app crashes when I open it.',
       'Your website shows error {order}.',
@@ -139,7 +163,13 @@ export const INTENTS: readonly Intent[] = [
     names: ['feature request', 'suggestion', 'idea'],
     team: 'product',
     description: 'an idea for something new',
-    asks: ['suggest a new feature', 'have an idea for the product', 'ask for a new feature', 'make a suggestion', 'suggest something new'],
+    asks: [
+      'suggest a new feature',
+      'have an idea for the product',
+      'ask for a new feature',
+      'make a suggestion',
+      'suggest something new',
+    ],
     says: [
       'It would be great if the app had a dark mode.',
       'Please add a way to export lists.',
@@ -177,7 +207,13 @@ export const INTENTS: readonly Intent[] = [
     names: ['address change', 'contact details', 'new address'],
     team: 'records',
     description: 'a new address, phone number or name',
-    asks: ['want to change an address', 'report a new address', 'give new contact details', 'ask to change contact details', 'have a new address'],
+    asks: [
+      'want to change an address',
+      'report a new address',
+      'give new contact details',
+      'ask to change contact details',
+      'have a new address',
+    ],
     says: [
       'I have moved to {place}. Please change my address.',
       'My new address is Mill Road {days}, {place}.',
@@ -195,7 +231,13 @@ export const INTENTS: readonly Intent[] = [
     names: ['appointment', 'booking', 'scheduling'],
     team: 'reception',
     description: 'making or moving an appointment',
-    asks: ['want an appointment', 'ask for an appointment', 'want to book a time', 'want to make a booking', 'ask for a booking'],
+    asks: [
+      'want an appointment',
+      'ask for an appointment',
+      'want to book a time',
+      'want to make a booking',
+      'ask for a booking',
+    ],
     says: [
       'I would like to book an appointment on Monday.',
       'Can I come by on Friday at {days}?',
@@ -231,7 +273,13 @@ export const INTENTS: readonly Intent[] = [
     names: ['opening hours', 'hours', 'store hours'],
     team: 'front desk',
     description: 'when or where a shop is open',
-    asks: ['ask about opening hours', 'ask when the shop is open', 'want to know the opening hours', 'ask for the hours', 'ask when the store opens'],
+    asks: [
+      'ask about opening hours',
+      'ask when the shop is open',
+      'want to know the opening hours',
+      'ask for the hours',
+      'ask when the store opens',
+    ],
     says: [
       'When do you open on Sunday?',
       'Is your shop in {place} open today?',

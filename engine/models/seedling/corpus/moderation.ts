@@ -17,7 +17,13 @@ const HARMS: readonly Harm[] = [
   {
     names: ['safe', 'fine', 'no problem'],
     description: 'nothing is wrong with it',
-    asked: ['Is the post fine to publish?', 'Is the post harmless?', 'Is the comment safe?', 'Can this be published?', 'Is the comment harmless?'],
+    asked: [
+      'Is the post fine to publish?',
+      'Is the post harmless?',
+      'Is the comment safe?',
+      'Can this be published?',
+      'Is the comment harmless?',
+    ],
     level: 0,
     says: [
       'I painted my {item} {color} today.',
@@ -35,7 +41,13 @@ const HARMS: readonly Harm[] = [
   {
     names: ['insult', 'abuse', 'harassment'],
     description: 'it insults someone',
-    asked: ['Does the post insult someone?', 'Is the comment an insult?', 'Is someone insulted?', 'Does the text contain an insult?', 'Does the comment insult someone?'],
+    asked: [
+      'Does the post insult someone?',
+      'Is the comment an insult?',
+      'Is someone insulted?',
+      'Does the text contain an insult?',
+      'Does the comment insult someone?',
+    ],
     level: 1,
     says: [
       'You are an idiot, {name}.',
@@ -53,7 +65,13 @@ const HARMS: readonly Harm[] = [
   {
     names: ['threat', 'violence', 'threat of violence'],
     description: 'it threatens someone with harm',
-    asked: ['Does the post threaten someone?', 'Is the comment a threat?', 'Is someone threatened?', 'Does the text contain a threat?', 'Does the comment threaten someone?'],
+    asked: [
+      'Does the post threaten someone?',
+      'Is the comment a threat?',
+      'Is someone threatened?',
+      'Does the text contain a threat?',
+      'Does the comment threaten someone?',
+    ],
     level: 2,
     says: [
       'I will find you and hurt you.',
@@ -71,7 +89,13 @@ const HARMS: readonly Harm[] = [
   {
     names: ['spam', 'advertising', 'unwanted advertising'],
     description: 'it advertises something or is a scam',
-    asked: ['Is the post spam?', 'Is the comment advertising?', 'Is this spam?', 'Does the text try to sell something?', 'Is the comment spam?'],
+    asked: [
+      'Is the post spam?',
+      'Is the comment advertising?',
+      'Is this spam?',
+      'Does the text try to sell something?',
+      'Is the comment spam?',
+    ],
     level: 1,
     says: [
       'Buy cheap watches now! Click here!',
@@ -89,7 +113,13 @@ const HARMS: readonly Harm[] = [
   {
     names: ['private data', 'personal data', 'leak'],
     description: 'it gives away a phone number, an address or a password',
-    asked: ['Does the post contain private data?', 'Does the comment give away private data?', 'Is private data given away?', 'Does the text leak someone’s data?', 'Does the post give away private data?'],
+    asked: [
+      'Does the post contain private data?',
+      'Does the comment give away private data?',
+      'Is private data given away?',
+      'Does the text leak someone’s data?',
+      'Does the post give away private data?',
+    ],
     level: 1,
     says: [
       'The phone number of {name} is 0{order}{days}.',
@@ -106,7 +136,14 @@ const HARMS: readonly Harm[] = [
   },
 ];
 
-const SORT = ['What kind of post is this?', 'Which rule does the post break?', 'What is wrong with the comment?', 'How should this be labelled?', 'Which label fits the post?', 'Which label fits?'];
+const SORT = [
+  'What kind of post is this?',
+  'Which rule does the post break?',
+  'What is wrong with the comment?',
+  'How should this be labelled?',
+  'Which label fits the post?',
+  'Which label fits?',
+];
 const LEVELS = [
   ['harmless', 'should be reviewed', 'must be removed at once'],
   ['no harm', 'some harm', 'serious harm'],
@@ -122,7 +159,12 @@ export function post(draw: Draw): DecisionExample {
   const said = [filled(draw, draw.pick(harm.says))];
   if (safe && harm !== safe && draw.chance(0.4)) said.push(filled(draw, draw.pick(safe.says)));
   const questions = [asked(draw, harm), asked(draw, harm), sorted(draw, harm), rated(draw, harm)];
-  return { kind: 'decision', topic: 'moderation', input: draw.shuffle(said).join(' '), questions: draw.some(questions, 3) };
+  return {
+    kind: 'decision',
+    topic: 'moderation',
+    input: draw.shuffle(said).join(' '),
+    questions: draw.some(questions, 3),
+  };
 }
 
 function asked(draw: Draw, harm: Harm): Asked {
@@ -131,10 +173,23 @@ function asked(draw: Draw, harm: Harm): Asked {
 }
 
 function sorted(draw: Draw, harm: Harm): Asked {
-  const option = (one: Harm): { name: string; description: string } => ({ name: draw.pick(one.names), description: one.description });
+  const option = (one: Harm): { name: string; description: string } => ({
+    name: draw.pick(one.names),
+    description: one.description,
+  });
   return choice(draw, draw.pick(SORT), option(harm), HARMS.filter((one) => one !== harm).map(option));
 }
 
 function rated(draw: Draw, harm: Harm): Asked {
-  return score(draw.pick(['How harmful is the post?', 'Rate the harm of the text.', 'How bad is it?', 'How harmful is this?', 'How harmful is the text?']), draw.pick(LEVELS), harm.level);
+  return score(
+    draw.pick([
+      'How harmful is the post?',
+      'Rate the harm of the text.',
+      'How bad is it?',
+      'How harmful is this?',
+      'How harmful is the text?',
+    ]),
+    draw.pick(LEVELS),
+    harm.level,
+  );
 }

@@ -1,16 +1,20 @@
 import type { Draw } from './draw.js';
 
-const PEOPLE = `Anna Ben Clara David Elena Felix Grace Hugo Ines Jonas Kira Leo Mira Noah Olga Paul Rosa Samuel Tina Victor Wanda
+const PEOPLE =
+  `Anna Ben Clara David Elena Felix Grace Hugo Ines Jonas Kira Leo Mira Noah Olga Paul Rosa Samuel Tina Victor Wanda
 Yusuf Zoe Adam Bella Carl Dora Emil Fatima George Hana Ivan Julia Karim Lena Marco Nina Oscar Petra Rami Sara Tom Uma Vera
 Walter Yara Alice Bruno Cora Dina`.split(/\s+/);
 
-const PLACES = `Paris Berlin Rome Oslo Madrid Lisbon Vienna Tokyo Cairo Lima Dublin Prague Athens London Boston Chicago Delhi Seoul
+const PLACES =
+  `Paris Berlin Rome Oslo Madrid Lisbon Vienna Tokyo Cairo Lima Dublin Prague Athens London Boston Chicago Delhi Seoul
 Warsaw Geneva Lyon Milan Porto Bergen Quito`.split(/\s+/);
 
-const ITEMS = `lamp chair phone laptop table camera jacket kettle printer bike watch headset keyboard toaster backpack mirror sofa
+const ITEMS =
+  `lamp chair phone laptop table camera jacket kettle printer bike watch headset keyboard toaster backpack mirror sofa
 drill tent router speaker blender carpet monitor umbrella`.split(/\s+/);
 
-const DEVICES = `pump fan valve heater door light oven motor gate boiler alarm camera sensor window mixer printer freezer lock belt
+const DEVICES =
+  `pump fan valve heater door light oven motor gate boiler alarm camera sensor window mixer printer freezer lock belt
 cooler charger relay siren`.split(/\s+/);
 
 const COLORS = ['red', 'blue', 'green', 'yellow', 'black', 'white', 'orange', 'brown', 'pink', 'gray'];
@@ -50,7 +54,13 @@ export function items(draw: Draw, count: number): string[] {
 /** Different devices, now and then with a number or a room as people name them. */
 export function devices(draw: Draw, count: number): string[] {
   const names = draw.picks(DEVICES, count);
-  if (names.length < count) names.push(...draw.some(DEVICES.filter((name) => !names.includes(name)), count - names.length));
+  if (names.length < count)
+    names.push(
+      ...draw.some(
+        DEVICES.filter((name) => !names.includes(name)),
+        count - names.length,
+      ),
+    );
   return names;
 }
 

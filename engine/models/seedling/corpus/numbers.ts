@@ -15,7 +15,14 @@ function numbers(draw: Draw, count: number, high: number): number[] {
 export function comparison(draw: Draw): DecisionExample {
   const kind = draw.int(0, 3);
   const count = draw.chance(0.6) ? 2 : draw.int(3, 4);
-  const subjects = kind === 0 ? people(draw, count) : kind === 1 ? items(draw, count) : kind === 2 ? devices(draw, count) : people(draw, count);
+  const subjects =
+    kind === 0
+      ? people(draw, count)
+      : kind === 1
+        ? items(draw, count)
+        : kind === 2
+          ? devices(draw, count)
+          : people(draw, count);
   const values = numbers(draw, subjects.length, draw.any([9, 20, 99, 99]));
   const [thing = ''] = items(draw, 1);
   const says = [
@@ -28,23 +35,54 @@ export function comparison(draw: Draw): DecisionExample {
   const high = draw.chance(0.5);
   const best = values.indexOf(high ? Math.max(...values) : Math.min(...values));
   const words = [
-    high ? ['Who has the most?', 'Who has more?', `Who has the most ${thing}s?`] : ['Who has the fewest?', 'Who has fewer?', `Who has the fewest ${thing}s?`],
-    high ? ['What costs the most?', 'What is the most expensive?', 'Which costs more?'] : ['What costs the least?', 'What is the cheapest?', 'Which costs less?'],
-    high ? ['What is the hottest?', 'Which is hotter?', 'Which device is the hottest?'] : ['What is the coldest?', 'Which is colder?', 'Which device is the coldest?'],
-    high ? ['Who is the oldest?', 'Who is older?', 'Which person is the oldest?'] : ['Who is the youngest?', 'Who is younger?', 'Which person is the youngest?'],
+    high
+      ? ['Who has the most?', 'Who has more?', `Who has the most ${thing}s?`]
+      : ['Who has the fewest?', 'Who has fewer?', `Who has the fewest ${thing}s?`],
+    high
+      ? ['What costs the most?', 'What is the most expensive?', 'Which costs more?']
+      : ['What costs the least?', 'What is the cheapest?', 'Which costs less?'],
+    high
+      ? ['What is the hottest?', 'Which is hotter?', 'Which device is the hottest?']
+      : ['What is the coldest?', 'Which is colder?', 'Which device is the coldest?'],
+    high
+      ? ['Who is the oldest?', 'Who is older?', 'Which person is the oldest?']
+      : ['Who is the youngest?', 'Who is younger?', 'Which person is the youngest?'],
   ][kind] ?? [''];
-  const than = [
-    high ? '{a} has more {t}s than {b}' : '{a} has fewer {t}s than {b}',
-    high ? 'the {a} costs more than the {b}' : 'the {a} costs less than the {b}',
-    high ? 'the {a} is hotter than the {b}' : 'the {a} is colder than the {b}',
-    high ? '{a} is older than {b}' : '{a} is younger than {b}',
-  ][kind] ?? '';
+  const than =
+    [
+      high ? '{a} has more {t}s than {b}' : '{a} has fewer {t}s than {b}',
+      high ? 'the {a} costs more than the {b}' : 'the {a} costs less than the {b}',
+      high ? 'the {a} is hotter than the {b}' : 'the {a} is colder than the {b}',
+      high ? '{a} is older than {b}' : '{a} is younger than {b}',
+    ][kind] ?? '';
   const [one = 0, two = 1] = draw.some([...subjects.keys()], 2);
-  const claim = than.replace('{a}', subjects[one] ?? '').replace('{b}', subjects[two] ?? '').replace('{t}', thing);
+  const claim = than
+    .replace('{a}', subjects[one] ?? '')
+    .replace('{b}', subjects[two] ?? '')
+    .replace('{t}', thing);
   const holds = high ? (values[one] ?? 0) > (values[two] ?? 0) : (values[one] ?? 0) < (values[two] ?? 0);
   const asked: Asked[] = [
-    choiceOf(draw, draw.any(words), subjects[best] ?? '', subjects.filter((_, at) => at !== best), subjects.length),
-    yesNo(draw, draw.pick(['Is it true that {c}?', 'Does it hold that {c}?', 'Is it right that {c}?', '{C}: is that true?', '{C}. Is that right?']).replace('{c}', claim).replace('{C}', capitalised(claim)), holds),
+    choiceOf(
+      draw,
+      draw.any(words),
+      subjects[best] ?? '',
+      subjects.filter((_, at) => at !== best),
+      subjects.length,
+    ),
+    yesNo(
+      draw,
+      draw
+        .pick([
+          'Is it true that {c}?',
+          'Does it hold that {c}?',
+          'Is it right that {c}?',
+          '{C}: is that true?',
+          '{C}. Is that right?',
+        ])
+        .replace('{c}', claim)
+        .replace('{C}', capitalised(claim)),
+      holds,
+    ),
     limit(draw, subjects[one] ?? '', kind, values[one] ?? 0),
   ];
   return { kind: 'decision', topic: 'comparison', input, questions: asked };
@@ -54,15 +92,36 @@ function limit(draw: Draw, subject: string, kind: number, value: number): Asked 
   const bound = Math.max(1, value + draw.int(1, 12) * (draw.chance(0.5) ? 1 : -1));
   const over = draw.chance(0.5);
   const unit = ['', ' dollars', ' degrees', ' years'][kind] ?? '';
-  const question = kind === 0 ? `Does ${subject} have ${over ? 'more' : 'fewer'} than ${bound}?` : kind === 3 ? `Is ${subject} ${over ? 'older' : 'younger'} than ${bound}?` : `Is the ${subject} ${over ? 'over' : 'under'} ${bound}${unit}?`;
+  const question =
+    kind === 0
+      ? `Does ${subject} have ${over ? 'more' : 'fewer'} than ${bound}?`
+      : kind === 3
+        ? `Is ${subject} ${over ? 'older' : 'younger'} than ${bound}?`
+        : `Is the ${subject} ${over ? 'over' : 'under'} ${bound}${unit}?`;
   return yesNo(draw, question, over ? value > bound : value < bound);
 }
 
 const RULES = [
-  { says: 'Refunds are given within {n} days.', fact: 'The {i} was bought {v} days ago.', asks: ['Is a refund allowed?', 'May the customer have a refund?', 'Is a refund still possible?'] },
-  { says: 'Parcels over {n} kilograms are refused.', fact: 'The parcel weighs {v} kilograms.', asks: ['Is the parcel accepted?', 'Do we take the parcel?', 'May the parcel be sent?'] },
-  { says: 'The limit is {n} degrees.', fact: 'The sensor reads {v} degrees.', asks: ['Is the reading within the limit?', 'Is the temperature fine?', 'Is everything within the limit?'] },
-  { says: 'At most {n} people may enter.', fact: '{v} people want to enter.', asks: ['May all of them enter?', 'Is there room for all?', 'Can everyone enter?'] },
+  {
+    says: 'Refunds are given within {n} days.',
+    fact: 'The {i} was bought {v} days ago.',
+    asks: ['Is a refund allowed?', 'May the customer have a refund?', 'Is a refund still possible?'],
+  },
+  {
+    says: 'Parcels over {n} kilograms are refused.',
+    fact: 'The parcel weighs {v} kilograms.',
+    asks: ['Is the parcel accepted?', 'Do we take the parcel?', 'May the parcel be sent?'],
+  },
+  {
+    says: 'The limit is {n} degrees.',
+    fact: 'The sensor reads {v} degrees.',
+    asks: ['Is the reading within the limit?', 'Is the temperature fine?', 'Is everything within the limit?'],
+  },
+  {
+    says: 'At most {n} people may enter.',
+    fact: '{v} people want to enter.',
+    asks: ['May all of them enter?', 'Is there room for all?', 'Can everyone enter?'],
+  },
 ];
 
 /** A rule with a number, and a case of it. */
@@ -73,11 +132,23 @@ export function rule(draw: Draw): DecisionExample {
   const kept = draw.chance(0.5);
   const value = Math.max(1, kept ? bound - far : bound + far);
   const [thing = ''] = items(draw, 1);
-  const put = (text: string): string => text.replace('{n}', String(bound)).replace('{v}', String(value)).replace('{i}', thing);
-  return { kind: 'decision', topic: 'rule', input: `${put(says)} ${put(fact)}`, questions: [yesNo(draw, draw.any(asks), value <= bound, ['the rule is kept', 'the rule is broken'])] };
+  const put = (text: string): string =>
+    text.replace('{n}', String(bound)).replace('{v}', String(value)).replace('{i}', thing);
+  return {
+    kind: 'decision',
+    topic: 'rule',
+    input: `${put(says)} ${put(fact)}`,
+    questions: [yesNo(draw, draw.any(asks), value <= bound, ['the rule is kept', 'the rule is broken'])],
+  };
 }
 
-const HOW_MANY = ['How many times does {w} occur?', 'How often does {w} occur?', 'How many {w} are there?', 'Count the word {w}.', 'How often does the word {w} occur?'];
+const HOW_MANY = [
+  'How many times does {w} occur?',
+  'How often does {w} occur?',
+  'How many {w} are there?',
+  'Count the word {w}.',
+  'How often does the word {w} occur?',
+];
 
 /** How often a word stands in a list. */
 export function count(draw: Draw): DecisionExample {
@@ -89,13 +160,39 @@ export function count(draw: Draw): DecisionExample {
   const question = draw.pick(HOW_MANY).replace('{w}', asked);
   const levels = ['0', '1', '2', '3', '4'];
   const questions = [
-    draw.chance(0.7) ? score(question, levels, times) : choiceOf(draw, question, String(times), levels.filter((level) => level !== String(times)), 4),
-    yesNo(draw, draw.pick(['Is {w} in the list?', 'Does {w} occur?', 'Is there {w} in it?', 'Does the list have {w}?', 'Does the list contain {w}?']).replace('{w}', asked), times > 0),
+    draw.chance(0.7)
+      ? score(question, levels, times)
+      : choiceOf(
+          draw,
+          question,
+          String(times),
+          levels.filter((level) => level !== String(times)),
+          4,
+        ),
+    yesNo(
+      draw,
+      draw
+        .pick([
+          'Is {w} in the list?',
+          'Does {w} occur?',
+          'Is there {w} in it?',
+          'Does the list have {w}?',
+          'Does the list contain {w}?',
+        ])
+        .replace('{w}', asked),
+      times > 0,
+    ),
   ];
   return { kind: 'decision', topic: 'count', input: list.join(draw.any([', ', ' ', '\n'])), questions };
 }
 
-const RATING_ASKED = ['How good is the review?', 'How happy is the reviewer?', 'Rate the review.', 'What rating fits the review?', 'How positive is the review?'];
+const RATING_ASKED = [
+  'How good is the review?',
+  'How happy is the reviewer?',
+  'Rate the review.',
+  'What rating fits the review?',
+  'How positive is the review?',
+];
 const RATINGS = [
   ['very bad', 'bad', 'mixed', 'good', 'very good'],
   ['terrible', 'poor', 'average', 'good', 'excellent'],
@@ -104,11 +201,35 @@ const RATINGS = [
   ['terrible', 'bad', 'mixed', 'good', 'excellent'],
 ];
 const REVIEWS: readonly (readonly string[])[] = [
-  ['This {i} is terrible, the worst ever.', 'I hate this {i}. Awful!', 'Terrible {i}, it broke at once.', 'The worst {i} that I ever had.', 'A terrible, awful {i}!'],
-  ['The {i} is not very good.', 'The {i} is rather weak and too loud.', 'I do not like the {i} much.', 'The {i} is poor for the price.', 'The {i} is rather poor.'],
-  ['The {i} is okay.', 'The {i} is neither good nor bad.', 'An average {i}.', 'Some things about the {i} are good, some are bad.', 'The {i} is okay, an average one.'],
+  [
+    'This {i} is terrible, the worst ever.',
+    'I hate this {i}. Awful!',
+    'Terrible {i}, it broke at once.',
+    'The worst {i} that I ever had.',
+    'A terrible, awful {i}!',
+  ],
+  [
+    'The {i} is not very good.',
+    'The {i} is rather weak and too loud.',
+    'I do not like the {i} much.',
+    'The {i} is poor for the price.',
+    'The {i} is rather poor.',
+  ],
+  [
+    'The {i} is okay.',
+    'The {i} is neither good nor bad.',
+    'An average {i}.',
+    'Some things about the {i} are good, some are bad.',
+    'The {i} is okay, an average one.',
+  ],
   ['The {i} is good.', 'I like the {i}.', 'A good {i} for the price.', 'The {i} works well.', 'I like it, a good {i}.'],
-  ['The {i} is excellent, I love it!', 'The best {i} ever!', 'Perfect {i}, wonderful!', 'I love this {i}, it is fantastic!', 'I love it, the best {i} ever!'],
+  [
+    'The {i} is excellent, I love it!',
+    'The best {i} ever!',
+    'Perfect {i}, wonderful!',
+    'I love this {i}, it is fantastic!',
+    'I love it, the best {i} ever!',
+  ],
 ];
 
 /** A review and its stars. */
@@ -117,7 +238,35 @@ export function review(draw: Draw): DecisionExample {
   const [thing = ''] = items(draw, 1);
   const input = draw.pick(REVIEWS[level] ?? []).replace('{i}', thing);
   const questions = [score(draw.pick(RATING_ASKED), draw.pick(RATINGS), level)];
-  if (level !== 2) questions.push(yesNo(draw, draw.pick(['Is the review positive?', 'Does the reviewer like it?', 'Is this a good review?', 'Is the reviewer happy?', 'Is this review positive?']), level > 2));
-  if (level !== 2) questions.push(choiceOf(draw, draw.pick(['What is the sentiment?', 'Which sentiment does the review have?', 'The review is:', 'What is the tone?', 'Which tone does the review have?']), level > 2 ? 'positive' : 'negative', ['neutral', level > 2 ? 'negative' : 'positive'], 2));
+  if (level !== 2)
+    questions.push(
+      yesNo(
+        draw,
+        draw.pick([
+          'Is the review positive?',
+          'Does the reviewer like it?',
+          'Is this a good review?',
+          'Is the reviewer happy?',
+          'Is this review positive?',
+        ]),
+        level > 2,
+      ),
+    );
+  if (level !== 2)
+    questions.push(
+      choiceOf(
+        draw,
+        draw.pick([
+          'What is the sentiment?',
+          'Which sentiment does the review have?',
+          'The review is:',
+          'What is the tone?',
+          'Which tone does the review have?',
+        ]),
+        level > 2 ? 'positive' : 'negative',
+        ['neutral', level > 2 ? 'negative' : 'positive'],
+        2,
+      ),
+    );
   return { kind: 'decision', topic: 'review', input, questions };
 }

@@ -11,7 +11,18 @@ export interface Task {
   readonly json?: boolean;
 }
 
-const SUM = ['What is {s}?', '{s}', '{s} = ?', 'How much is {s}?', 'Please compute {s}.', 'Calculate {s}.', 'Can you add up {s}?', '{s}?', 'Compute {s}', 'Please calculate {s}.'];
+const SUM = [
+  'What is {s}?',
+  '{s}',
+  '{s} = ?',
+  'How much is {s}?',
+  'Please compute {s}.',
+  'Calculate {s}.',
+  'Can you add up {s}?',
+  '{s}?',
+  'Compute {s}',
+  'Please calculate {s}.',
+];
 
 /** Sums and differences to 99, products to 9 times 9. */
 export function arithmetic(draw: Draw): Task {
@@ -23,7 +34,12 @@ export function arithmetic(draw: Draw): Task {
   const words = ['plus', 'minus', 'times'][kind] ?? '';
   const said = draw.chance(0.25) ? `${a} ${words} ${b}` : draw.chance(0.2) ? `${a}${sign}${b}` : `${a} ${sign} ${b}`;
   const answer = `${a} ${sign === 'x' ? '*' : sign} ${b} = ${result}`;
-  return { topic: 'arithmetic', ask: draw.pick(SUM).replace('{s}', said), reply: `${answer}.`, thought: steps(kind, a, b, result) };
+  return {
+    topic: 'arithmetic',
+    ask: draw.pick(SUM).replace('{s}', said),
+    reply: `${answer}.`,
+    thought: steps(kind, a, b, result),
+  };
 }
 
 /** Tens and ones apart. */
@@ -35,10 +51,23 @@ function steps(kind: number, a: number, b: number, result: number): string {
   return `${a} ${sign} ${tens} = ${half}, ${half} ${sign} ${b % 10} = ${result}.`;
 }
 
-const REPEAT = ['Repeat: {t}', 'Repeat after me: {t}', 'Say: {t}', 'Copy this: {t}', 'Say this: {t}', 'Echo: {t}', 'Repeat exactly: {t}', 'Please repeat: {t}', 'Write this: {t}', 'Please copy this: {t}'];
+const REPEAT = [
+  'Repeat: {t}',
+  'Repeat after me: {t}',
+  'Say: {t}',
+  'Copy this: {t}',
+  'Say this: {t}',
+  'Echo: {t}',
+  'Repeat exactly: {t}',
+  'Please repeat: {t}',
+  'Write this: {t}',
+  'Please copy this: {t}',
+];
 
 export function copy(draw: Draw): Task {
-  const text = Array.from({ length: draw.int(1, 6) }, () => draw.any([item, color, person, place, madeUp, (one: Draw) => String(one.int(0, 9999))])(draw)).join(' ');
+  const text = Array.from({ length: draw.int(1, 6) }, () =>
+    draw.any([item, color, person, place, madeUp, (one: Draw) => String(one.int(0, 9999))])(draw),
+  ).join(' ');
   return { topic: 'copy', ask: draw.pick(REPEAT).replace('{t}', text), reply: text };
 }
 
@@ -54,17 +83,37 @@ const GROUPS: readonly { readonly name: string; readonly members: readonly strin
   { name: 'drinks', members: ['water', 'tea', 'coffee', 'milk', 'juice'] },
 ];
 const NUMBER_WORDS = ['zero', 'one', 'two', 'three', 'four', 'five'];
-const LIST = ['List {n} {g}.', 'Name {n} {g}.', 'Give me {n} {g}.', 'Write a list of {n} {g}.', 'Please list {n} {g}.', 'Tell me {n} {g}.', 'Can you name {n} {g}?', 'List {n} {g}', 'I need {n} {g}.', 'Can you list {n} {g}?'];
+const LIST = [
+  'List {n} {g}.',
+  'Name {n} {g}.',
+  'Give me {n} {g}.',
+  'Write a list of {n} {g}.',
+  'Please list {n} {g}.',
+  'Tell me {n} {g}.',
+  'Can you name {n} {g}?',
+  'List {n} {g}',
+  'I need {n} {g}.',
+  'Can you list {n} {g}?',
+];
 
 export function list(draw: Draw): Task {
   const { name, members } = draw.any(GROUPS);
   const count = draw.int(2, 5);
   const said = draw.chance(0.6) ? (NUMBER_WORDS[count] ?? '') : String(count);
-  const reply = members.slice(0, count).map((member, at) => `${at + 1}. ${member}`).join('\n');
+  const reply = members
+    .slice(0, count)
+    .map((member, at) => `${at + 1}. ${member}`)
+    .join('\n');
   return { topic: 'list', ask: draw.pick(LIST).replace('{n}', said).replace('{g}', name), reply };
 }
 
-const COUNT = ['Count from {a} to {b}.', 'Count to {b}, starting at {a}.', 'Write the numbers from {a} to {b}.', 'Say the numbers from {a} to {b}.', 'Please count from {a} to {b}.'];
+const COUNT = [
+  'Count from {a} to {b}.',
+  'Count to {b}, starting at {a}.',
+  'Write the numbers from {a} to {b}.',
+  'Say the numbers from {a} to {b}.',
+  'Please count from {a} to {b}.',
+];
 
 export function counting(draw: Draw): Task {
   const from = draw.int(1, 9);
@@ -73,15 +122,36 @@ export function counting(draw: Draw): Task {
   return { topic: 'counting', ask: draw.pick(COUNT).replace('{a}', String(from)).replace('{b}', String(to)), reply };
 }
 
-const UPPER = ['Write {t} in upper case.', 'Make this upper case: {t}', 'Upper case: {t}', 'Put {t} in capital letters.', 'Write this in upper case: {t}', 'Turn {t} into capital letters.'];
-const LOWER = ['Write {t} in lower case.', 'Make this lower case: {t}', 'Lower case: {t}', 'Put {t} in small letters.', 'Write this in lower case: {t}', 'Turn {t} into small letters.'];
-const CASED = 'hello world yes no red blue green dog cat house tree water open closed queue seat model token good morning thank you light door book time please stop go left right one two three list name'.split(' ');
+const UPPER = [
+  'Write {t} in upper case.',
+  'Make this upper case: {t}',
+  'Upper case: {t}',
+  'Put {t} in capital letters.',
+  'Write this in upper case: {t}',
+  'Turn {t} into capital letters.',
+];
+const LOWER = [
+  'Write {t} in lower case.',
+  'Make this lower case: {t}',
+  'Lower case: {t}',
+  'Put {t} in small letters.',
+  'Write this in lower case: {t}',
+  'Turn {t} into small letters.',
+];
+const CASED =
+  'hello world yes no red blue green dog cat house tree water open closed queue seat model token good morning thank you light door book time please stop go left right one two three list name'.split(
+    ' ',
+  );
 
 export function letters(draw: Draw): Task {
   const words = draw.some(CASED, draw.int(1, 3)).join(' ');
   const up = draw.chance(0.5);
   const text = up ? words : words.toUpperCase();
-  return { topic: 'letters', ask: draw.pick(up ? UPPER : LOWER).replace('{t}', text), reply: up ? words.toUpperCase() : words };
+  return {
+    topic: 'letters',
+    ask: draw.pick(up ? UPPER : LOWER).replace('{t}', text),
+    reply: up ? words.toUpperCase() : words,
+  };
 }
 
 const READING: readonly (readonly [string, string, string])[] = [
@@ -104,43 +174,126 @@ export function reading(draw: Draw): Task {
   return { topic: 'reading', ask: put(ask), reply: put(reply) };
 }
 
-const AS_JSON = ['Reply with a JSON object with {k}: {t}', 'Write this as JSON with {k}: {t}', 'Give me {k} as JSON. {t}', 'Extract {k} as JSON: {t}', 'Write this as a JSON object with {k}: {t}', '{t} Reply in JSON with {k}.', 'As JSON with {k}: {t}'];
+const AS_JSON = [
+  'Reply with a JSON object with {k}: {t}',
+  'Write this as JSON with {k}: {t}',
+  'Give me {k} as JSON. {t}',
+  'Extract {k} as JSON: {t}',
+  'Write this as a JSON object with {k}: {t}',
+  '{t} Reply in JSON with {k}.',
+  'As JSON with {k}: {t}',
+];
 
 /** Fields of a sentence as an object; the server's JSON mode holds the form, the model the meaning. */
 export function json(draw: Draw): Task {
   const age = draw.int(18, 90);
   const fields = draw.any<readonly (readonly [string, string | number, string])[]>([
-    [['name', person(draw), '{name}'], ['age', age, 'is {age} years old.']],
-    [['name', person(draw), '{name}'], ['city', place(draw), 'lives in {city}.']],
-    [['item', item(draw), 'The {item}'], ['color', color(draw), 'is {color}.']],
-    [['item', item(draw), 'The {item}'], ['price', draw.int(2, 300), 'costs {price} dollars.']],
-    [['city', place(draw), '{city}'], ['temperature', draw.int(1, 35), 'has {temperature} degrees.']],
+    [
+      ['name', person(draw), '{name}'],
+      ['age', age, 'is {age} years old.'],
+    ],
+    [
+      ['name', person(draw), '{name}'],
+      ['city', place(draw), 'lives in {city}.'],
+    ],
+    [
+      ['item', item(draw), 'The {item}'],
+      ['color', color(draw), 'is {color}.'],
+    ],
+    [
+      ['item', item(draw), 'The {item}'],
+      ['price', draw.int(2, 300), 'costs {price} dollars.'],
+    ],
+    [
+      ['city', place(draw), '{city}'],
+      ['temperature', draw.int(1, 35), 'has {temperature} degrees.'],
+    ],
   ]);
   const text = fields.map(([key, value, form]) => form.replace(`{${key}}`, String(value))).join(' ');
   const keys = fields.map(([key]) => key).join(' and ');
   const reply = `{${fields.map(([key, value]) => `"${key}": ${JSON.stringify(value)}`).join(', ')}}`;
-  return { topic: 'json', ask: draw.pick(AS_JSON).replace('{k}', keys).replace('{t}', capitalised(text)), reply, json: true };
+  return {
+    topic: 'json',
+    ask: draw.pick(AS_JSON).replace('{k}', keys).replace('{t}', capitalised(text)),
+    reply,
+    json: true,
+  };
 }
 
-const JSON_LISTS = ['List {n} {g} as JSON.', 'Give me {n} {g} as a JSON object.', 'Write {n} {g} as JSON.', 'Reply in JSON: {n} {g}.', 'Name {n} {g} as JSON.'];
+const JSON_LISTS = [
+  'List {n} {g} as JSON.',
+  'Give me {n} {g} as a JSON object.',
+  'Write {n} {g} as JSON.',
+  'Reply in JSON: {n} {g}.',
+  'Name {n} {g} as JSON.',
+];
 
 export function jsonList(draw: Draw): Task {
   const { name, members } = draw.any(GROUPS.filter((group) => !group.name.includes(' ')));
   const count = draw.int(2, 4);
-  const ask = draw.pick(JSON_LISTS).replace('{n}', NUMBER_WORDS[count] ?? '').replace('{g}', name);
-  return { topic: 'json', ask, reply: `{"${name}": [${members.slice(0, count).map((one) => `"${one}"`).join(', ')}]}`, json: true };
+  const ask = draw
+    .pick(JSON_LISTS)
+    .replace('{n}', NUMBER_WORDS[count] ?? '')
+    .replace('{g}', name);
+  return {
+    topic: 'json',
+    ask,
+    reply: `{"${name}": [${members
+      .slice(0, count)
+      .map((one) => `"${one}"`)
+      .join(', ')}]}`,
+    json: true,
+  };
 }
 
 /** What was said in an earlier turn. */
-export function remembered(draw: Draw): { readonly first: string; readonly said: string; readonly ask: string; readonly reply: string } {
+export function remembered(draw: Draw): {
+  readonly first: string;
+  readonly said: string;
+  readonly ask: string;
+  readonly reply: string;
+} {
   const [name = ''] = people(draw, 1);
   const [thing = ''] = items(draw, 1);
   const [shade = ''] = colors(draw, 1);
   const where = place(draw);
   return draw.any([
-    { first: `My name is ${name}.`, said: `Nice to meet you, ${name}!`, ask: draw.pick(['What is my name?', 'Who am I?', 'Do you know my name?', 'Tell me my name.', 'Do you know who I am?']), reply: `Your name is ${name}.` },
-    { first: `I live in ${where}.`, said: 'Good to know.', ask: draw.pick(['Where do I live?', 'Which city do I live in?', 'Where is my home?', 'Do you know where I live?', 'In which city do I live?']), reply: `You live in ${where}.` },
-    { first: `I have a ${shade} ${thing}.`, said: 'Good to know.', ask: draw.pick([`What color is my ${thing}?`, `Which color does my ${thing} have?`, 'What do I have?', `My ${thing}: which color is it?`, `Which color is my ${thing}?`]), reply: `You have a ${shade} ${thing}.` },
+    {
+      first: `My name is ${name}.`,
+      said: `Nice to meet you, ${name}!`,
+      ask: draw.pick([
+        'What is my name?',
+        'Who am I?',
+        'Do you know my name?',
+        'Tell me my name.',
+        'Do you know who I am?',
+      ]),
+      reply: `Your name is ${name}.`,
+    },
+    {
+      first: `I live in ${where}.`,
+      said: 'Good to know.',
+      ask: draw.pick([
+        'Where do I live?',
+        'Which city do I live in?',
+        'Where is my home?',
+        'Do you know where I live?',
+        'In which city do I live?',
+      ]),
+      reply: `You live in ${where}.`,
+    },
+    {
+      first: `I have a ${shade} ${thing}.`,
+      said: 'Good to know.',
+      ask: draw.pick([
+        `What color is my ${thing}?`,
+        `Which color does my ${thing} have?`,
+        'What do I have?',
+        `My ${thing}: which color is it?`,
+        `Which color is my ${thing}?`,
+      ]),
+      reply: `You have a ${shade} ${thing}.`,
+    },
   ]);
 }
 

@@ -21,7 +21,14 @@ const CONTEXT = [
 
 /** Level 0: calm, 1: annoyed, 2: furious. */
 const ANGER: readonly (readonly string[])[] = [
-  ['No hurry, and have a nice day.', 'Thanks in advance!', 'Kind regards.', 'Thank you for your help.', 'Thank you and have a nice day.', 'Have a nice weekend.'],
+  [
+    'No hurry, and have a nice day.',
+    'Thanks in advance!',
+    'Kind regards.',
+    'Thank you for your help.',
+    'Thank you and have a nice day.',
+    'Have a nice weekend.',
+  ],
   [
     'This is a bit annoying.',
     'I am not happy about this.',
@@ -53,9 +60,30 @@ const ANGER_LEVELS = [
 
 /** Level 0: can wait, 1: soon, 2: at once. */
 const URGENCY: readonly (readonly string[])[] = [
-  ['There is no hurry.', 'Take your time.', 'It can wait until next month.', 'Whenever you have time.', 'It can wait, take your time.', 'This is not urgent.'],
-  ['Please answer this week.', 'I need an answer by Friday.', 'A reply in the next days would be good.', 'I need this by the end of the week.', 'Please reply by Friday.', 'I need this within a few days.'],
-  ['This is urgent!', 'I need help right now.', 'It is an emergency!', 'Please answer at once.', 'I need help at once, this is urgent!', 'I need it today, immediately!'],
+  [
+    'There is no hurry.',
+    'Take your time.',
+    'It can wait until next month.',
+    'Whenever you have time.',
+    'It can wait, take your time.',
+    'This is not urgent.',
+  ],
+  [
+    'Please answer this week.',
+    'I need an answer by Friday.',
+    'A reply in the next days would be good.',
+    'I need this by the end of the week.',
+    'Please reply by Friday.',
+    'I need this within a few days.',
+  ],
+  [
+    'This is urgent!',
+    'I need help right now.',
+    'It is an emergency!',
+    'Please answer at once.',
+    'I need help at once, this is urgent!',
+    'I need it today, immediately!',
+  ],
 ];
 const URGENCY_LEVELS = [
   ['can wait', 'this week', 'right now'],
@@ -65,8 +93,23 @@ const URGENCY_LEVELS = [
   ['can wait', 'soon', 'at once'],
 ];
 
-const ABOUT = ['What is the message about?', 'What does the customer want?', 'Which topic fits the message?', 'What is this about?', 'Which topic is the message about?', 'Pick the category of this message.', 'What is the main topic?'];
-const ROUTE = ['Which team should handle this?', 'Who should take this ticket?', 'Where should this message go?', 'Which team is this for?', 'Which team should take this message?', 'Route this ticket to a team.'];
+const ABOUT = [
+  'What is the message about?',
+  'What does the customer want?',
+  'Which topic fits the message?',
+  'What is this about?',
+  'Which topic is the message about?',
+  'Pick the category of this message.',
+  'What is the main topic?',
+];
+const ROUTE = [
+  'Which team should handle this?',
+  'Who should take this ticket?',
+  'Where should this message go?',
+  'Which team is this for?',
+  'Which team should take this message?',
+  'Route this ticket to a team.',
+];
 
 /** One message and several questions about it. */
 export function ticket(draw: Draw): DecisionExample {
@@ -87,7 +130,13 @@ export function ticket(draw: Draw): DecisionExample {
   if (urgency !== undefined) questions.push(aboutUrgency(draw, urgency));
   if (writer !== undefined) {
     const others = people(draw, 4).filter((name) => name !== writer);
-    const asked = draw.pick(['Who wrote the message?', 'What is the name of the writer?', 'Who signed the message?', 'Who is writing?', 'Who wrote this?']);
+    const asked = draw.pick([
+      'Who wrote the message?',
+      'What is the name of the writer?',
+      'Who signed the message?',
+      'Who is writing?',
+      'Who wrote this?',
+    ]);
     questions.push(choiceOf(draw, asked, writer, others, 3));
   }
   return { kind: 'decision', topic: 'ticket', input: parts.join(' '), questions: draw.some(questions, 4) };
@@ -119,18 +168,42 @@ function sorted(draw: Draw, intent: Intent): Asked {
 
 function aboutAnger(draw: Draw, level: number): Asked {
   if (draw.chance(0.4) && level !== 1) {
-    const question = draw.pick(['Is the customer angry?', 'Is the writer angry?', 'Does the writer sound angry?', 'Is this person furious?', 'Does the customer sound angry?']);
+    const question = draw.pick([
+      'Is the customer angry?',
+      'Is the writer angry?',
+      'Does the writer sound angry?',
+      'Is this person furious?',
+      'Does the customer sound angry?',
+    ]);
     return yesNo(draw, question, level === 2, ['the writer is angry', 'the writer is calm']);
   }
-  const question = draw.pick(['How angry is the customer?', 'How angry is the writer?', 'Rate the anger of the message.', 'What is the mood of the writer?', 'How angry is this message?']);
+  const question = draw.pick([
+    'How angry is the customer?',
+    'How angry is the writer?',
+    'Rate the anger of the message.',
+    'What is the mood of the writer?',
+    'How angry is this message?',
+  ]);
   return score(question, draw.pick(ANGER_LEVELS), level);
 }
 
 function aboutUrgency(draw: Draw, level: number): Asked {
   if (draw.chance(0.4) && level !== 1) {
-    const question = draw.pick(['Is this urgent?', 'Is the message urgent?', 'Must we answer at once?', 'Is there any hurry?', 'Is this message urgent?']);
+    const question = draw.pick([
+      'Is this urgent?',
+      'Is the message urgent?',
+      'Must we answer at once?',
+      'Is there any hurry?',
+      'Is this message urgent?',
+    ]);
     return yesNo(draw, question, level === 2, ['it must be handled at once', 'it can wait']);
   }
-  const question = draw.pick(['How urgent is the message?', 'How urgent is this?', 'When must we answer?', 'Rate the urgency.', 'How urgent is this message?']);
+  const question = draw.pick([
+    'How urgent is the message?',
+    'How urgent is this?',
+    'When must we answer?',
+    'Rate the urgency.',
+    'How urgent is this message?',
+  ]);
   return score(question, draw.pick(URGENCY_LEVELS), level);
 }

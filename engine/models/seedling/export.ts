@@ -1,0 +1,69 @@
+#!/usr/bin/env node
+/**
+ * Writes the trained weights as a GGUF file: matrices in Q8_0, norms in float32, the embedding serving as output matrix too.
+ *
+ *   node dist/engine/models/seedling/export.js DATA_FOLDER TRAINED_FOLDER FILE
+ */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { writeGguf, type TensorSource } from '../gguf-writer.js';
+import { encodeF32, quantizeQ8 } from '../number-formats.js';
+import { modelMetadata } from '../random-model.js';
+import { vocabularyOf, type Merged } from './vocabulary.js';
+
+/** What export.py writes. */
+interface Weights {
+  readonly shape: {
+    readonly width: number;
+    readonly layers: number;
+    readonly heads: number;
+    readonly kv_heads: number;
+    readonly feed_forward: number;
+    readonly rope_base: number;
+  };
+  readonly tensors: readonly { readonly name: string; readonly dimensions: readonly number[] }[];
+}
+
+const CONTEXT = 8192;
+const DESCRIPTION = 'a very small chat and decision model, trained from nothing on generated text; see its model card';
+
+function tensorSources({ tensors }: Weights, bytes: Buffer): TensorSource[] {
+  const all = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
+  let at = 0;
+  const sources = tensors.map(({ name, dimensions }): TensorSource => {
+    const length = dimensions.reduce((product, dimension) => product * dimension, 1);
+    const values = all.subarray(at, at + length);
+    at += length;
+    const matrix = dimensions.length > 1;
+    return {
+      name,
+      type: matrix ? 'Q8_0' : 'F32',
+      dimensions,
+      data: () => [matrix ? quantizeQ8(values) : encodeF32(values)],
+    };
+  });
+  if (at !== all.length) throw new Error(`weights.bin holds ${all.length} numbers, its list ${at}`);
+  return sources;
+}
+
+const [data, trained, file] = process.argv.slice(2);
+if (data === undefined || trained === undefined || file === undefined)
+  throw new Error('usage: export DATA TRAINED FILE');
+const weights = JSON.parse(await readFile(join(trained, 'weights.json'), 'utf8')) as Weights;
+const { shape } = weights;
+const metadata = modelMetadata({
+  name: 'seedling',
+  description: DESCRIPTION,
+  shape: {
+    width: shape.width,
+    layers: shape.layers,
+    heads: shape.heads,
+    kvHeads: shape.kv_heads,
+    feedForward: shape.feed_forward,
+    context: CONTEXT,
+    weights: 'Q8_0',
+    ropeBase: shape.rope_base,
+  },
+  vocabulary: vocabularyOf(JSON.parse(await readFile(join(data, 'merges.json'), 'utf8')) as Merged),
+});
+await writeGguf(file, metadata, tensorSources(weights, await readFile(join(trained, 'weights.bin'))));
