@@ -197,7 +197,7 @@ async function openFiles(
   readonly prune: () => Promise<void>;
   readonly closeSpool: () => Promise<void>;
 }> {
-  const files = await modelFiles(config);
+  const files = modelFiles(config);
   const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
   const { spool, prune, closeSpool } = spoolStandIn
     ? { spool: spoolStandIn, prune: () => Promise.resolve(), closeSpool: () => Promise.resolve() }

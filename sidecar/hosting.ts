@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { createFairQueue } from './admission/fair-queue.js';
 import { systemClock } from './clock.js';
 import type { Config, ModelConfig } from './config.js';
-import { embeddedModel } from './engine-client/embedded-model.js';
+import { EMBEDDED_MODEL } from './engine-client/embedded-model.js';
 import { StartGate } from './engine-client/start-gate.js';
 import { EngineProcess } from './engine-client/supervisor.js';
 import type { HostedModel } from './handlers/services.js';
@@ -33,14 +33,9 @@ export interface Listeners {
   readonly log: Log;
 }
 
-/** Each configured file's path; `embedded` is made first if need be. */
-export async function modelFiles({ models, dataDir }: Config): Promise<Map<string, string>> {
-  const files = new Map<string, string>();
-  for (const { file } of models) {
-    if (files.has(file)) continue;
-    files.set(file, file === 'embedded' ? await embeddedModel(resolve(dataDir, 'models')) : resolve(file));
-  }
-  return files;
+/** Each configured file's path; `embedded` is the model that comes with the sidecar. */
+export function modelFiles({ models }: Config): Map<string, string> {
+  return new Map(models.map(({ file }) => [file, file === 'embedded' ? EMBEDDED_MODEL : resolve(file)]));
 }
 
 /** All models by id, none started yet. `files`: as {@link modelFiles} gave them. */

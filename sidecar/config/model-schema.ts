@@ -9,7 +9,7 @@ export const modelSchema: SettingSchema = {
     id: text('What callers name in `model`.', { maxLength: 128, pattern: '^[A-Za-z0-9][A-Za-z0-9._:/-]*$' }),
     kind: text('Whether the model chats or answers decisions.', { enum: ['chat', 'decision'] }),
     file: text(
-      'Path of a GGUF file, from the working directory, or `embedded` for the small one made at the first start.',
+      'Path of a GGUF file, from the working directory, or `embedded` for the small one that comes with the sidecar.',
       {},
     ),
     seats: integer('Sequences that the engine runs at once.', { default: 8, minimum: 1, maximum: 256, unit: 'seats' }),

@@ -27,7 +27,7 @@ export const configSchema: SettingSchema = section({
     maxLength: 64,
     pattern: '^[a-z0-9][a-z0-9_-]*$',
   }),
-  dataDir: text('Folder of keys, the embedded model and other state, from the working directory.', { default: '.ra' }),
+  dataDir: text('Folder of keys and other state, from the working directory.', { default: '.ra' }),
   access: accessSchema,
   keys: keysSection,
   limits: limitsSection,

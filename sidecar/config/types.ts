@@ -6,7 +6,7 @@ export interface Config {
   readonly operators: { readonly host: string; readonly port: number };
   /** The environment whose entitlements apply, for example `development`. */
   readonly environment: string;
-  /** Where keys, the embedded model and other state live. */
+  /** Where keys and other state live. */
   readonly dataDir: string;
   /** Who says who a caller is. */
   readonly access: { readonly mode: 'keys' | 'authorizer' | 'gateway' };

@@ -1,17 +1,9 @@
-import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
-
-const MAKER = fileURLToPath(new URL('../../engine/models/embedded-path.js', import.meta.url));
-
-/** Making the embedded model takes well under a second; a disk that needs this long is broken, ms. */
-const MAKE_TIMEOUT_MS = 120_000;
 
 /**
- * The path of the embedded model in `dir`, made there when it is missing. A process of the engine's side makes it, since
- * the sidecar knows nothing of weights. Rejects when it cannot be made.
+ * Path of the model that comes with the sidecar, which `embedded` stands for in the configuration: the seedling. It lies beside the
+ * sources, not in dist/, as it is no source. Read-only; whoever serves it maps it.
  */
-export async function embeddedModel(dir: string): Promise<string> {
-  const { stdout } = await promisify(execFile)(process.execPath, [MAKER, dir], { timeout: MAKE_TIMEOUT_MS });
-  return stdout.trim();
-}
+export const EMBEDDED_MODEL = fileURLToPath(
+  new URL('../../../engine/models/seedling/seedling.gguf', import.meta.url),
+);

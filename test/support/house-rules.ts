@@ -98,7 +98,12 @@ export const rooms: readonly Room[] = [
   { name: 'engine/jobs', path: file('engine', 'generation|job-check|reply|scoring'), sees: ENGINE_RUNTIME },
   { name: 'engine/steps', path: file('engine', 'steps|loop/(jobs|pace|round)'), sees: ENGINE_JOBS },
   { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
-  { name: 'engine/models', path: folder('engine/models'), sees: [] },
+  { name: 'engine/models', path: file('engine/models', 'cli|[a-z-]+'), sees: [] },
+  {
+    name: 'engine/models/seedling',
+    path: folder('engine/models/seedling'),
+    sees: [...ENGINE_PURE, 'engine/models'],
+  },
 ];
 
 /** Who alone may know a package; tests and benches may know any. */

@@ -1,12 +1,13 @@
 /** The corpus: which example comes at which place, by seed and place alone. */
-import { chat } from './corpus/chat.js';
-import { decision } from './corpus/decisions.js';
+import { chat, looking } from './corpus/chat.js';
+import { decision, finding } from './corpus/decisions.js';
 import { Draw, type Split } from './corpus/draw.js';
 import type { ChatExample, DecisionExample, Example } from './corpus/example.js';
 import { inFiller } from './corpus/filler.js';
 
 /** Chat's share of the examples; it makes short rows. */
 const CHAT_SHARE = 0.55;
+const EARLY_CHAT_SHARE = 0.7;
 
 const spread = (seed: number, at: number): number =>
   (Math.imul(seed, 0x9e3779b1) + Math.imul(at + 1, 0x85ebca6b)) >>> 0;
@@ -28,4 +29,10 @@ export function decisionAt(seed: number, at: number, split: Split): DecisionExam
 export function longDecisionAt(seed: number, at: number, split: Split, tokens: number): DecisionExample {
   const draw = new Draw(spread(seed, at), split);
   return inFiller(draw, tokens, decision);
+}
+
+/** For the beginning: copies and look-ups, from which a model learns soonest to find things in its prompt. */
+export function earlyAt(seed: number, at: number, split: Split): Example {
+  const draw = new Draw(spread(seed, at), split);
+  return draw.chance(EARLY_CHAT_SHARE) ? looking(draw) : finding(draw);
 }

@@ -156,3 +156,10 @@ function user(content: string): PromptMessage {
 function assistant(content: string): PromptMessage {
   return { role: 'assistant', content };
 }
+
+/** Chats whose reply stands in the prompt. */
+export function looking(draw: Draw): ChatExample {
+  if (draw.chance(0.15)) return multiTurn(draw);
+  const task = draw.chance(0.6) ? copy(draw, 16) : reading(draw);
+  return { kind: 'chat', topic: task.topic, conversation: { messages: [user(task.ask)] }, reply: task.reply };
+}

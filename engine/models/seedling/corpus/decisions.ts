@@ -30,3 +30,8 @@ export function decision(draw: Draw): DecisionExample {
   }
   return ticket(draw);
 }
+
+/** Decisions whose answer stands in the input. */
+export function finding(draw: Draw): DecisionExample {
+  return draw.any([record, persons, states, mentions])(draw);
+}

@@ -64,8 +64,8 @@ const REPEAT = [
   'Please copy this: {t}',
 ];
 
-export function copy(draw: Draw): Task {
-  const text = Array.from({ length: draw.int(1, 6) }, () =>
+export function copy(draw: Draw, most = 6): Task {
+  const text = Array.from({ length: draw.int(1, most) }, () =>
     draw.any([item, color, person, place, madeUp, (one: Draw) => String(one.int(0, 9999))])(draw),
   ).join(' ');
   return { topic: 'copy', ask: draw.pick(REPEAT).replace('{t}', text), reply: text };

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Trains the seedling on CPU cores, one process a core, over shared weights.
 
-    train.py DATA OUT --tokens N [--processes 2] [--batch 4096] [--long N]
+    train.py DATA OUT --tokens N [--processes 2] [--batch 1536] [--early 0.17] [--long 0.15]
 
 Resumes from OUT/checkpoint.pt. The learning rate is constant after the warm-up and falls to zero over the last part, so the end can
 be moved while it runs: OUT/tokens, when it is there, holds another number of tokens. Everything counts tokens, nothing time.
 """
 
 import argparse
+import json
 import os
 import time
 from itertools import islice
 from pathlib import Path
+from typing import Iterator
 
 import numpy
 import torch
@@ -23,12 +25,13 @@ from model import Seedling, Shape
 from muon import Muon
 from rows import Batch, Rows, batches
 
+BYTES_AND_SPECIALS = 265
 WARM_UP = 150_000
 DECAY_SHARE = 0.4
 MATRIX_RATE = 0.02
 OTHER_RATE = 4e-3
 CHECKPOINT_SECONDS = 240
-LOG_STEPS = 10
+LOG_STEPS = 50
 
 
 def loss_of(model: Seedling, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -56,6 +59,11 @@ def split_weights(model: Seedling, rank: int, processes: int) -> tuple[list[Tens
     return matrices, others
 
 
+def taken(rows: Rows, order: Iterator[list[int]], chance: numpy.random.Generator | None) -> Batch | None:
+    examples = next(order, None)
+    return None if examples is None else rows.batch(examples, chance)
+
+
 def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: list[list[Tensor]], shared: Tensor, barrier) -> None:
     # A session of its own: kernels that share cores by session then count each process. The first one's id is the one to stop.
     os.setsid()
@@ -76,7 +84,9 @@ def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: lis
         muon.load_state_dict(saved["muon"])
         adam.load_state_dict(saved["adam"])
     order = islice(batches(rows, options.batch, 1), step * options.processes + rank, None, options.processes)
+    early_rows = Rows(options.data, "early")
     far = islice(batches(long_rows, options.batch, 2), rank, None, options.processes)
+    soon = islice(batches(early_rows, options.batch, 3), rank, None, options.processes)
     chance = numpy.random.default_rng(1000 * step + rank)
     last = started = time.time()
     tally, since = torch.zeros(2), done
@@ -84,17 +94,17 @@ def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: lis
         total = int(shared[2])
         if done >= total:
             break
-        # The last part has long examples among the others.
-        use_long = options.long > 0 and done > total * (1 - options.long) and step % 3 == 0
-        examples = next(far, None) if use_long else None
-        if examples is not None:
-            batch = long_rows.batch(examples)
-        else:
-            chosen = next(order, None)
-            if chosen is None:
-                order = islice(batches(rows, options.batch, 100 + step), rank, None, options.processes)
-                chosen = next(order)
-            batch = rows.batch(chosen, chance)
+        # The first part has look-ups and copies among the others, the last part long examples.
+        batch = None
+        if done < total * options.early and step % 3 > 0:
+            batch = taken(early_rows, soon, chance)
+        elif done > total * (1 - options.long) and step % 3 == 0:
+            batch = taken(long_rows, far, None)
+        if batch is None:
+            batch = taken(rows, order, chance)
+        if batch is None:
+            order = islice(batches(rows, options.batch, 100 + step), rank, None, options.processes)
+            batch = rows.batch(next(order), chance)
         loss, label = loss_of(model, batch)
         for parameter in parameters:
             parameter.grad = None
@@ -147,13 +157,14 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--tokens", type=int, required=True)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=4096, help="tokens in each process's part of a step")
-    parser.add_argument("--long", type=float, default=0.0, help="last share of the tokens that has long examples")
-    parser.add_argument("--vocabulary", type=int, required=True)
+    parser.add_argument("--batch", type=int, default=1536, help="tokens in each process's part of a step")
+    parser.add_argument("--long", type=float, default=0.15, help="last share of the tokens that has long examples")
+    parser.add_argument("--early", type=float, default=0.17, help="first share of the tokens that has look-ups")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)
-    model = Seedling(Shape(options.vocabulary))
+    merges = json.loads((options.data / "merges.json").read_text())
+    model = Seedling(Shape(BYTES_AND_SPECIALS + len(merges["pieces"])))
     # Tokens, steps, the wanted end, whether to save, then each process's tokens of this step.
     shared = torch.zeros(4 + options.processes, dtype=torch.float64)
     kept = options.out / "checkpoint.pt"

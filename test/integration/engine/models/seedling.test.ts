@@ -1,0 +1,62 @@
+/** The file that is served by default: what it is, and that llama.cpp computes what it was trained to. */
+import { readFile, stat } from 'node:fs/promises';
+import t from 'tap';
+import { readGgufFileInfo } from 'node-llama-cpp';
+import { EngineDriver } from '../../../../bench/support/engine-driver.js';
+import { chatAt, decisionAt } from '../../../../engine/models/seedling/mix.js';
+import { RowMaker } from '../../../../engine/models/seedling/rows.js';
+import { loadVocabulary } from '../../../../engine/prompt/vocabulary.js';
+import { EMBEDDED_MODEL } from '../../../../sidecar/engine-client/embedded-model.js';
+import { sourceRoot } from '../../../support/source-root.js';
+
+/** What Q8_0 may change of a log-probability. */
+const MOST_APART = 0.35;
+const MEAN_APART = 0.05;
+
+interface Reference {
+  readonly tokens: readonly number[];
+  readonly likeliest: readonly number[];
+  /** By PyTorch, from weights in float32. */
+  readonly logprobs: readonly number[];
+}
+
+t.test('small, a Llama, for contexts of 8,192 tokens', async (t) => {
+  t.ok((await stat(EMBEDDED_MODEL)).size < 12e6);
+  const { metadata } = await readGgufFileInfo(EMBEDDED_MODEL, { sourceType: 'filesystem', logWarnings: false });
+  t.equal(metadata.general.architecture, 'llama');
+  t.ok(metadata.llama.context_length >= 8192);
+});
+
+t.test('llama.cpp gives the probabilities that PyTorch gave', async (t) => {
+  const text = await readFile(`${sourceRoot}/engine/models/seedling/reference.json`, 'utf8');
+  const references = JSON.parse(text) as Reference[];
+  t.ok(references.length >= 20);
+  const engine = await EngineDriver.start(EMBEDDED_MODEL, 1, { kind: 'decision', contextPerSeat: 1024 });
+  t.teardown(() => engine.close());
+  const apart: number[] = [];
+  for (const { tokens, likeliest, logprobs } of references) {
+    const input = Uint32Array.from(tokens.slice(0, -1));
+    const questions = [{ tail: Uint32Array.from(tokens.slice(-1)), labels: Uint32Array.from(likeliest) }];
+    await engine.run([{ kind: 'score', job: { input, questions, temperature: 1, isolate: true, seats: 1 } }], ({ output }) => {
+      if (output.kind === 'answer') {
+        output.probabilities.forEach((p, at) => apart.push(Math.abs(Math.log(p * output.labelMass) - (logprobs[at] ?? NaN))));
+      }
+      return undefined;
+    });
+  }
+  t.equal(apart.length, references.reduce((sum, { likeliest }) => sum + likeliest.length, 0));
+  t.ok(Math.max(...apart) < MOST_APART, `at most ${Math.max(...apart)} apart`);
+  t.ok(apart.reduce((sum, one) => sum + one, 0) / apart.length < MEAN_APART);
+});
+
+t.test('its vocabulary makes training rows of every kind of example', async (t) => {
+  const vocabulary = await loadVocabulary(EMBEDDED_MODEL);
+  t.teardown(() => vocabulary.dispose());
+  const maker = new RowMaker(vocabulary);
+  for (let at = 0; at < 40; at++) {
+    for (const split of ['train', 'held'] as const) {
+      t.ok(maker.rows(decisionAt(5, at, split)).length > 0);
+      t.ok(maker.rows(chatAt(5, at, split)).length > 0);
+    }
+  }
+});
