@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * Writes the trained weights as a GGUF file: matrices in Q8_0, norms in float32, the embedding serving as output matrix too.
+ * Writes the trained weights as a GGUF file: matrices in Q8_0, norms in float32.
  *
  *   node dist/engine/models/seedling/export.js DATA_FOLDER TRAINED_FOLDER FILE
  */

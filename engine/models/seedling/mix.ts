@@ -1,13 +1,16 @@
 /** The corpus: which example comes at which place, by seed and place alone. */
-import { chat, looking } from './corpus/chat.js';
-import { decision, finding } from './corpus/decisions.js';
+import { chat, looking, named } from './corpus/chat.js';
+import { decision, finding, sorting } from './corpus/decisions.js';
 import { Draw, type Split } from './corpus/draw.js';
 import type { ChatExample, DecisionExample, Example } from './corpus/example.js';
 import { inFiller } from './corpus/filler.js';
 
 /** Chat's share of the examples; it makes short rows. */
 const CHAT_SHARE = 0.55;
-const EARLY_CHAT_SHARE = 0.7;
+/** Bounds of the kinds of early examples. */
+const EARLY_LOOKING = 0.25;
+const EARLY_FINDING = 0.35;
+const EARLY_NAMED = 0.65;
 
 const spread = (seed: number, at: number): number =>
   (Math.imul(seed, 0x9e3779b1) + Math.imul(at + 1, 0x85ebca6b)) >>> 0;
@@ -31,8 +34,16 @@ export function longDecisionAt(seed: number, at: number, split: Split, tokens: n
   return inFiller(draw, tokens, decision);
 }
 
-/** For the beginning: copies and look-ups, from which a model learns soonest to find things in its prompt. */
+/**
+ * For the beginning: copies and look-ups, from which a model learns soonest to find things in its prompt; choices answered by name;
+ * and choices whose options are always the same in the same order.
+ */
 export function earlyAt(seed: number, at: number, split: Split): Example {
   const draw = new Draw(spread(seed, at), split);
-  return draw.chance(EARLY_CHAT_SHARE) ? looking(draw) : finding(draw);
+  const kind = draw.next();
+  if (kind < EARLY_LOOKING) return looking(draw);
+  if (kind < EARLY_FINDING) return finding(draw);
+  const example = decision(draw);
+  if (kind < EARLY_NAMED) return named(draw, example) ?? example;
+  return sorting(draw);
 }

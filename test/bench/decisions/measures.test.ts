@@ -1,5 +1,13 @@
 import t from 'tap';
-import { accuracy, at, brier, calibrationError, fittedTemperature, withinOne, type Outcome } from '../../../bench/decisions/measures.js';
+import {
+  accuracy,
+  at,
+  brier,
+  calibrationError,
+  fittedTemperature,
+  withinOne,
+  type Outcome,
+} from '../../../bench/decisions/measures.js';
 import { asked, readCases, reversed } from '../../../bench/decisions/questions.js';
 
 const outcome = (answer: number, ...probabilities: number[]): Outcome => ({ probabilities, answer });
@@ -43,13 +51,19 @@ t.test('a file of questions, and each question the other way round', (t) => {
   );
   t.same(more, []);
   const all = first?.questions.map(asked) ?? [];
-  t.same(all.map(({ answer }) => answer), [1, 0, 2]);
+  t.same(
+    all.map(({ answer }) => answer),
+    [1, 0, 2],
+  );
   const [, choice] = all;
   t.same(choice && reversed(choice), {
     question: { type: 'choice', question: 'b?', answers: ['q', 'p'], meanings: [undefined, 'd'] },
     answer: 1,
   });
-  t.throws(() => readCases('{"input":"x","questions":[{"type":"yes_no","question":"a?","expected":"maybe"}]}'), /line 1/);
+  t.throws(
+    () => readCases('{"input":"x","questions":[{"type":"yes_no","question":"a?","expected":"maybe"}]}'),
+    /line 1/,
+  );
   t.throws(() => readCases('{"questions":[]}'), /line 1/);
   t.end();
 });

@@ -2,9 +2,9 @@
 import type { Draw } from './draw.js';
 import type { DecisionExample } from './example.js';
 import { denial, mentions, persons, record, states } from './facts.js';
-import { post } from './moderation.js';
+import { post, sortedPost } from './moderation.js';
 import { comparison, count, review, rule } from './numbers.js';
-import { ticket } from './tickets.js';
+import { sortedTicket, ticket } from './tickets.js';
 
 /** Generator and weight. */
 const MIX: readonly (readonly [(draw: Draw) => DecisionExample, number])[] = [
@@ -34,4 +34,9 @@ export function decision(draw: Draw): DecisionExample {
 /** Decisions whose answer stands in the input. */
 export function finding(draw: Draw): DecisionExample {
   return draw.any([record, persons, states, mentions])(draw);
+}
+
+/** Choices among all topics in one order. */
+export function sorting(draw: Draw): DecisionExample {
+  return draw.chance(0.75) ? sortedTicket(draw) : sortedPost(draw);
 }

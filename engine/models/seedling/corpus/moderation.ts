@@ -167,6 +167,16 @@ export function post(draw: Draw): DecisionExample {
   };
 }
 
+/** A post, and its label among all labels in one order. */
+export function sortedPost(draw: Draw): DecisionExample {
+  const harm = draw.any(HARMS);
+  const answers = HARMS.map(({ names }) => names[0] ?? '');
+  const meanings = answers.map(() => undefined);
+  const question: Asked = { type: 'choice', question: draw.pick(SORT), answers, meanings, answer: HARMS.indexOf(harm) };
+  const input = filled(draw, draw.pick(harm.says));
+  return { kind: 'decision', topic: 'moderation', input, questions: [question, asked(draw, harm), asked(draw, harm)] };
+}
+
 function asked(draw: Draw, harm: Harm): Asked {
   const other = draw.chance(0.5) ? harm : draw.any(HARMS.filter((one) => one !== harm));
   return yesNo(draw, draw.pick(other.asked), other === harm, [other.description, 'it does not']);

@@ -142,6 +142,17 @@ export function ticket(draw: Draw): DecisionExample {
   return { kind: 'decision', topic: 'ticket', input: parts.join(' '), questions: draw.some(questions, 4) };
 }
 
+/** A message, and its topic among all topics in one order. */
+export function sortedTicket(draw: Draw): DecisionExample {
+  const intent = draw.any(INTENTS);
+  const input = `${draw.chance(0.3) ? `${filled(draw, draw.pick(CONTEXT))} ` : ''}${filled(draw, draw.pick(intent.says))}`;
+  const answers = INTENTS.map(({ names }) => names[0] ?? '');
+  const meanings = answers.map(() => undefined);
+  const answer = INTENTS.indexOf(intent);
+  const question: Asked = { type: 'choice', question: draw.pick(ABOUT), answers, meanings, answer };
+  return { kind: 'decision', topic: 'ticket', input, questions: [question, asksFor(draw, intent), asksFor(draw, intent)] };
+}
+
 function asksFor(draw: Draw, intent: Intent): Asked {
   const asked = draw.chance(0.5) ? intent : draw.any(INTENTS.filter((other) => other !== intent));
   const act = draw.pick(asked.asks);

@@ -18,6 +18,7 @@ KEPT = 8
 NAMES = {
     "embedding": "token_embd",
     "norm": "output_norm",
+    "output": "output",
     "attn_norm": "attn_norm",
     "ffn_norm": "ffn_norm",
     "q": "attn_q",

@@ -1,4 +1,4 @@
-"""The seedling: a small Llama (pre-norm, RMSNorm, rotary positions, SwiGLU, tied embeddings, no biases)."""
+"""The seedling: a small Llama (pre-norm, RMSNorm, rotary positions, SwiGLU, no biases)."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from start import prepare
+
 
 @dataclass(frozen=True)
 class Shape:
     vocabulary: int
     width: int = 160
-    layers: int = 6
+    layers: int = 4
     heads: int = 5
     kv_heads: int = 5
     feed_forward: int = 448
@@ -77,13 +79,10 @@ class Seedling(nn.Module):
         self.embedding = nn.Embedding(shape.vocabulary, shape.width)
         self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
         self.norm = Norm(shape)
+        self.output = nn.Linear(shape.width, shape.vocabulary, bias=False)
         steps = torch.arange(0, shape.head, 2, dtype=torch.float32) / shape.head
         self.register_buffer("frequencies", shape.rope_base**-steps, persistent=False)
-        for name, weight in self.named_parameters():
-            if weight.dim() == 2:
-                nn.init.normal_(weight, std=0.02 if name == "embedding.weight" else weight.shape[1] ** -0.5)
-            if name.endswith(("o.weight", "down.weight")):
-                nn.init.zeros_(weight)
+        prepare(self)
 
     def hidden(self, tokens: Tensor, positions: Tensor, groups: Tensor) -> Tensor:
         """States of all tokens. A token sees those before it of its own group and of group 0, never padding (group 255)."""
@@ -99,4 +98,4 @@ class Seedling(nn.Module):
         return self.norm(x)
 
     def logits(self, states: Tensor) -> Tensor:
-        return states @ self.embedding.weight.T
+        return self.output(states)

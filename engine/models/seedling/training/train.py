@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the seedling on CPU cores, one process a core, over shared weights.
 
-    train.py DATA OUT --tokens N [--processes 2] [--batch 1536] [--early 0.17] [--long 0.15]
+    train.py DATA OUT --tokens N [--processes 4] [--batch 512] [--early 0.55] [--long 0.15]
 
 Resumes from OUT/checkpoint.pt. The learning rate is constant after the warm-up and falls to zero over the last part, so the end can
 be moved while it runs: OUT/tokens, when it is there, holds another number of tokens. Everything counts tokens, nothing time.
@@ -26,12 +26,16 @@ from muon import Muon
 from rows import Batch, Rows, batches
 
 BYTES_AND_SPECIALS = 265
+LABEL_BOOST = 3.0
 WARM_UP = 150_000
 DECAY_SHARE = 0.4
-MATRIX_RATE = 0.02
-OTHER_RATE = 4e-3
-CHECKPOINT_SECONDS = 240
-LOG_STEPS = 50
+MATRIX_RATE = 0.015
+MATRIX_DECAY = 0.05
+EMBEDDING_RATE = 0.02
+OUTPUT_RATE = 4e-3
+NORM_RATE = 0.01
+CHECKPOINT_SECONDS = 180
+LOG_STEPS = 100
 
 
 def loss_of(model: Seedling, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -41,6 +45,7 @@ def loss_of(model: Seedling, batch: Batch) -> tuple[Tensor, Tensor]:
     weights, targets = batch.weights[used], batch.targets[used]
     losses = F.cross_entropy(model.logits(states[used]), targets, reduction="none")
     labels = weights >= 1
+    weights = torch.where(labels, weights * LABEL_BOOST, weights)
     return (losses * weights).sum() / weights.sum(), torch.stack((losses[labels].sum(), labels.sum().float()))
 
 
@@ -49,13 +54,20 @@ def rate(done: int, total: int) -> float:
     return min(1.0, done / WARM_UP + 0.02, max(0.0, (total - done) / decay))
 
 
-def split_weights(model: Seedling, rank: int, processes: int) -> tuple[list[Tensor], list[Tensor]]:
-    """The matrices and the other weights that a process updates; all processes together have each once."""
-    matrices, others = [], []
+def base_rate(name: str, weight: Tensor) -> float:
+    if weight.dim() == 1:
+        return NORM_RATE
+    return {"embedding.weight": EMBEDDING_RATE, "output.weight": OUTPUT_RATE}.get(name, MATRIX_RATE)
+
+
+def split_weights(model: Seedling, rank: int, processes: int) -> tuple[list[Tensor], dict[float, list[Tensor]]]:
+    """The matrices, and the other weights by their rate, that a process updates; all processes together have each once."""
+    matrices: list[Tensor] = []
+    others: dict[float, list[Tensor]] = {}
     for at, (name, weight) in enumerate(model.named_parameters()):
-        inner = weight.dim() == 2 and not name.startswith("embedding")
         if at % processes == rank:
-            (matrices if inner else others).append(weight)
+            base = base_rate(name, weight)
+            (matrices if base == MATRIX_RATE and weight.dim() == 2 else others.setdefault(base, [])).append(weight)
     return matrices, others
 
 
@@ -74,8 +86,10 @@ def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: lis
     long_rows = Rows(options.data, "long")
     parameters = list(model.parameters())
     matrices, others = split_weights(model, rank, options.processes)
-    muon = Muon(matrices, MATRIX_RATE)
-    adam = torch.optim.AdamW(others, OTHER_RATE, betas=(0.9, 0.98), weight_decay=0.0)
+    muon = Muon(matrices, MATRIX_RATE, decay=MATRIX_DECAY)
+    groups = [{"params": weights, "lr": base, "base": base} for base, weights in others.items()]
+    adam = torch.optim.AdamW(groups, betas=(0.9, 0.98), weight_decay=0.0)
+    muon.param_groups[0]["base"] = MATRIX_RATE
     state = options.out / f"optimizer-{rank}.pt"
     done = int(shared[0])
     step = int(shared[1])
@@ -83,6 +97,7 @@ def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: lis
         saved = torch.load(state)
         muon.load_state_dict(saved["muon"])
         adam.load_state_dict(saved["adam"])
+        muon.param_groups[0]["base"] = MATRIX_RATE
     order = islice(batches(rows, options.batch, 1), step * options.processes + rank, None, options.processes)
     early_rows = Rows(options.data, "early")
     far = islice(batches(long_rows, options.batch, 2), rank, None, options.processes)
@@ -96,8 +111,8 @@ def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: lis
             break
         # The first part has look-ups and copies among the others, the last part long examples.
         batch = None
-        if done < total * options.early and step % 3 > 0:
-            batch = taken(early_rows, soon, chance)
+        if done < total * options.early and step % 2 > 0:
+            batch = taken(early_rows, soon, None)
         elif done > total * (1 - options.long) and step % 3 == 0:
             batch = taken(long_rows, far, None)
         if batch is None:
@@ -117,12 +132,13 @@ def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: lis
         done += int(shared[4 : 4 + options.processes].sum())
         step += 1
         factor = rate(done, total)
-        mine = {id(weight) for weight in [*matrices, *others]}
+        mine = {id(weight) for weight in [*matrices, *(one for some in others.values() for one in some)]}
         for at, parameter in enumerate(parameters):
             if id(parameter) in mine:
                 parameter.grad = sum(gradient[at] for gradient in gradients) / options.processes
-        for optimizer, base in ((muon, MATRIX_RATE), (adam, OTHER_RATE)):
-            optimizer.param_groups[0]["lr"] = base * factor
+        for optimizer in (muon, adam):
+            for group in optimizer.param_groups:
+                group["lr"] = group["base"] * factor
             optimizer.step()
         barrier.wait()
         if rank == 0:
@@ -156,10 +172,10 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--tokens", type=int, required=True)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=1536, help="tokens in each process's part of a step")
+    parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--batch", type=int, default=512, help="tokens in each process's part of a step")
     parser.add_argument("--long", type=float, default=0.15, help="last share of the tokens that has long examples")
-    parser.add_argument("--early", type=float, default=0.17, help="first share of the tokens that has look-ups")
+    parser.add_argument("--early", type=float, default=0.55, help="first share of the tokens that has look-ups")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)

@@ -16,29 +16,43 @@ t.test('the same seed and place give the same example, others another', (t) => {
 t.test('training and evaluation draw from parts of a list that share nothing', (t) => {
   const list = Array.from({ length: 23 }, (_, at) => at);
   const [train, held] = [partOf(list, 'train'), partOf(list, 'held')];
-  t.same([...train, ...held].sort((a, b) => a - b), list);
+  t.same(
+    [...train, ...held].sort((a, b) => a - b),
+    list,
+  );
   t.ok(held.length >= 4);
   const picked = (split: 'train' | 'held'): Set<number> => {
     const draw = new Draw(1, split);
     return new Set(Array.from({ length: 300 }, () => draw.pick(list)));
   };
-  t.same([...picked('train')].filter((one) => picked('held').has(one)), []);
+  t.same(
+    [...picked('train')].filter((one) => picked('held').has(one)),
+    [],
+  );
   t.end();
 });
 
 t.test('no wording kept for evaluation is in the training part', (t) => {
   const asks = TALKS.flatMap(({ asks }) => partOf(asks, 'held'));
-  const says = INTENTS.flatMap((intent) => partOf(intent.says, 'held')).map((text) => text.replace(/\{\w+\}/g, '\0').split('\0'));
+  const says = INTENTS.flatMap((intent) => partOf(intent.says, 'held')).map((text) =>
+    text.replace(/\{\w+\}/g, '\0').split('\0'),
+  );
   const trained: string[] = [];
   for (let at = 0; at < EXAMPLES * 4; at++) {
     const example = exampleAt(1, at, 'train');
     if (example.kind === 'decision') {
       const said = (parts: readonly string[]): boolean => parts.every((part) => example.input.includes(part));
       // A wording that is only slots and a word or two is in every text.
-      t.notOk(says.some((parts) => parts.join('').length > 25 && said(parts)), example.input);
+      t.notOk(
+        says.some((parts) => parts.join('').length > 25 && said(parts)),
+        example.input,
+      );
     } else trained.push(...example.conversation.messages.map(({ content }) => String(content)));
   }
-  t.same(asks.filter((ask) => trained.includes(ask)), []);
+  t.same(
+    asks.filter((ask) => trained.includes(ask)),
+    [],
+  );
   t.end();
 });
 

@@ -24,7 +24,7 @@ t.test('small, a Llama, for contexts of 8,192 tokens', async (t) => {
   t.ok((await stat(EMBEDDED_MODEL)).size < 12e6);
   const { metadata } = await readGgufFileInfo(EMBEDDED_MODEL, { sourceType: 'filesystem', logWarnings: false });
   t.equal(metadata.general.architecture, 'llama');
-  t.ok(metadata.llama.context_length >= 8192);
+  t.ok((metadata.llama?.context_length ?? 0) >= 8192);
 });
 
 t.test('llama.cpp gives the probabilities that PyTorch gave', async (t) => {
@@ -37,14 +37,22 @@ t.test('llama.cpp gives the probabilities that PyTorch gave', async (t) => {
   for (const { tokens, likeliest, logprobs } of references) {
     const input = Uint32Array.from(tokens.slice(0, -1));
     const questions = [{ tail: Uint32Array.from(tokens.slice(-1)), labels: Uint32Array.from(likeliest) }];
-    await engine.run([{ kind: 'score', job: { input, questions, temperature: 1, isolate: true, seats: 1 } }], ({ output }) => {
-      if (output.kind === 'answer') {
-        output.probabilities.forEach((p, at) => apart.push(Math.abs(Math.log(p * output.labelMass) - (logprobs[at] ?? NaN))));
-      }
-      return undefined;
-    });
+    await engine.run(
+      [{ kind: 'score', job: { input, questions, temperature: 1, isolate: true, seats: 1 } }],
+      ({ output }) => {
+        if (output.kind === 'answer') {
+          output.probabilities.forEach((p, at) =>
+            apart.push(Math.abs(Math.log(p * output.labelMass) - (logprobs[at] ?? NaN))),
+          );
+        }
+        return undefined;
+      },
+    );
   }
-  t.equal(apart.length, references.reduce((sum, { likeliest }) => sum + likeliest.length, 0));
+  t.equal(
+    apart.length,
+    references.reduce((sum, { likeliest }) => sum + likeliest.length, 0),
+  );
   t.ok(Math.max(...apart) < MOST_APART, `at most ${Math.max(...apart)} apart`);
   t.ok(apart.reduce((sum, one) => sum + one, 0) / apart.length < MEAN_APART);
 });

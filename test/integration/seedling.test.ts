@@ -1,0 +1,97 @@
+/** What the default model means by its answers, over HTTP. Wordings are kept from its training unless a test says otherwise. */
+import t from 'tap';
+import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
+import { checked, complete } from '../support/replies.js';
+import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+
+const sidecar = await Sidecar.start(t, {
+  config: {
+    models: [
+      { id: CHAT, kind: 'chat', file: EMBEDDED_MODEL, seats: 4, contextPerSeat: 2048 },
+      { id: DECIDE, kind: 'decision', file: EMBEDDED_MODEL, seats: 2, contextPerSeat: 8192 },
+    ],
+  },
+});
+
+interface Answer {
+  readonly probabilities: Readonly<Record<string, number>>;
+  readonly choice?: string;
+  readonly score?: number;
+}
+
+async function decide(input: string, question: Readonly<Record<string, unknown>>): Promise<Answer> {
+  const body = { model: DECIDE, input, questions: [{ id: 'q', ...question }] };
+  const text = await (await sidecar.post('/decisions', body)).text();
+  const { answers } = checked('decisions', text) as { answers: Record<string, Answer> };
+  const answer = answers['q'];
+  if (!answer) throw new Error('no answer');
+  return answer;
+}
+
+const REFUND = { type: 'yes_no', question: 'Does the customer ask for a refund?' };
+
+t.test('a refund is told from what is none', async (t) => {
+  const yes = await decide('I was charged twice. Please send the second payment back.', REFUND);
+  t.ok((yes.probabilities['yes'] ?? 0) > 0.9, `P(yes) ${yes.probabilities['yes']}`);
+  const no = await decide('When does the shop in Oslo open on Sunday?', REFUND);
+  t.ok((no.probabilities['yes'] ?? 1) < 0.1, `P(yes) ${no.probabilities['yes']}`);
+});
+
+t.test('a topic is chosen among options', async (t) => {
+  const question = {
+    type: 'choice',
+    question: 'Which topic is the message about?',
+    options: [{ name: 'delivery' }, { name: 'invoice' }, { name: 'login' }],
+  };
+  const { choice } = await decide('The package got lost on the way to Oslo.', question);
+  t.equal(choice, 'delivery');
+});
+
+t.test('a level is told', async (t) => {
+  const question = { type: 'score', question: 'How angry is the writer?', levels: ['calm', 'annoyed', 'furious'] };
+  const furious = await decide('Where is my parcel? I am furious! Never again! Terrible!', question);
+  const calm = await decide('Where is my parcel? Thank you for your help.', question);
+  t.ok((furious.score ?? 0) > (calm.score ?? 0) + 1, `${furious.score} against ${calm.score}`);
+});
+
+t.test('it greets, says what it is and ends its turn', async (t) => {
+  for (const [said, answer] of [
+    ['Hello', /^Hello!/],
+    ['Hello, who are you?', /seedling/],
+    ['What is a seat?', /seat is a place/],
+  ] as const) {
+    const { choices } = await complete(sidecar, said, { temperature: 0, max_completion_tokens: 64 });
+    t.match(choices[0].message.content, answer);
+    t.equal(choices[0].finish_reason, 'stop');
+  }
+});
+
+const WEATHER = {
+  type: 'function',
+  function: {
+    name: 'get_weather',
+    description: 'The weather in a city',
+    parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
+  },
+};
+
+t.test('it calls the tool that fits, and none when there is nothing to call', async (t) => {
+  const greedy = { temperature: 0, max_completion_tokens: 64, tools: [WEATHER] };
+  const { choices } = await complete(sidecar, 'What is the weather in Paris?', greedy);
+  t.equal(choices[0].finish_reason, 'tool_calls');
+  const call = choices[0].message.tool_calls?.[0];
+  t.equal(call?.function.name, 'get_weather');
+  t.same(JSON.parse(call?.function.arguments ?? ''), { city: 'Paris' });
+  const { choices: plain } = await complete(sidecar, 'Hello', greedy);
+  t.equal(plain[0].finish_reason, 'stop');
+  t.match(plain[0].message.content, /^Hello!/);
+});
+
+t.test('in JSON mode the object holds what was said', async (t) => {
+  const { choices } = await complete(sidecar, 'Write this as JSON with name and age: Anna is 31 years old.', {
+    temperature: 0,
+    max_completion_tokens: 64,
+    response_format: { type: 'json_object' },
+  });
+  t.same(JSON.parse(choices[0].message.content), { name: 'Anna', age: 31 });
+});
