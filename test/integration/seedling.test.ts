@@ -79,9 +79,10 @@ t.test('it calls the tool that fits, and none when there is nothing to call', as
   const greedy = { temperature: 0, max_completion_tokens: 64, tools: [WEATHER] };
   const { choices } = await complete(sidecar, 'What is the weather in Paris?', greedy);
   t.equal(choices[0].finish_reason, 'tool_calls');
-  const call = choices[0].message.tool_calls?.[0];
-  t.equal(call?.function.name, 'get_weather');
-  t.same(JSON.parse(call?.function.arguments ?? ''), { city: 'Paris' });
+  const { tool_calls: calls } = choices[0].message as { tool_calls?: readonly { function: { name: string; arguments: string } }[] };
+  t.equal(calls?.length, 1);
+  t.equal(calls?.[0]?.function.name, 'get_weather');
+  t.same(JSON.parse(calls?.[0]?.function.arguments ?? ''), { city: 'Paris' });
   const { choices: plain } = await complete(sidecar, 'Hello', greedy);
   t.equal(plain[0].finish_reason, 'stop');
   t.match(plain[0].message.content, /^Hello!/);

@@ -7,9 +7,27 @@ import type { Draw } from './draw.js';
 import { colors, distinct, item, items, madeUp, people, person, place } from './names.js';
 import type { Task } from './tasks.js';
 
-const LABELS = ['Give the labels of: {q}', 'Which labels have: {q}', 'Find the labels of {q}.', 'Labels of {q}?', 'Which labels have {q}?'];
-const VALUES = ['Give the values of: {q}', 'Which values have: {q}', 'Look up {q}.', 'Values of {q}?', 'Which values have {q}?'];
-const WITHIN = ['Which of these are in it: {q}', 'In the list or not: {q}', 'Say yes or no for each: {q}', 'Are these in it: {q}', 'In it or not: {q}'];
+const LABELS = [
+  'Give the labels of: {q}',
+  'Which labels have: {q}',
+  'Find the labels of {q}.',
+  'Labels of {q}?',
+  'Which labels have {q}?',
+];
+const VALUES = [
+  'Give the values of: {q}',
+  'Which values have: {q}',
+  'Look up {q}.',
+  'Values of {q}?',
+  'Which values have {q}?',
+];
+const WITHIN = [
+  'Which of these are in it: {q}',
+  'In the list or not: {q}',
+  'Say yes or no for each: {q}',
+  'Are these in it: {q}',
+  'In it or not: {q}',
+];
 
 /** One of the drills. */
 export function drill(draw: Draw): Task {
@@ -37,7 +55,9 @@ function values(draw: Draw): Task {
   const held = [...colors(draw, 3), ...distinct(3, () => madeUp(draw))].slice(0, keys.length);
   const pairs = draw.shuffle(keys.slice(0, held.length).map((key, at) => [key, held[at] ?? ''] as const));
   const form = draw.any(['{k}: {v}', '{k}={v}', 'The {k} is {v}.', '{k} has {v}.']);
-  const lines = pairs.map(([key, value]) => form.replace('{k}', key).replace('{v}', value)).join(draw.any([' ', '\n', ', ']));
+  const lines = pairs
+    .map(([key, value]) => form.replace('{k}', key).replace('{v}', value))
+    .join(draw.any([' ', '\n', ', ']));
   const asked = draw.shuffle(pairs);
   const ask = `${lines}\n${draw.pick(VALUES).replace('{q}', asked.map(([key]) => key).join(', '))}`;
   return { topic: 'drill', ask, reply: asked.map(([, value]) => value).join(', ') };

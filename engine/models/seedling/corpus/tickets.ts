@@ -150,7 +150,12 @@ export function sortedTicket(draw: Draw): DecisionExample {
   const meanings = answers.map(() => undefined);
   const answer = INTENTS.indexOf(intent);
   const question: Asked = { type: 'choice', question: draw.pick(ABOUT), answers, meanings, answer };
-  return { kind: 'decision', topic: 'ticket', input, questions: [question, asksFor(draw, intent), asksFor(draw, intent)] };
+  return {
+    kind: 'decision',
+    topic: 'ticket',
+    input,
+    questions: [question, asksFor(draw, intent), asksFor(draw, intent)],
+  };
 }
 
 function asksFor(draw: Draw, intent: Intent): Asked {
