@@ -51,6 +51,11 @@ export function loadConfig(environment: Environment = process.env): Loaded {
   return broken === undefined ? { kind: 'config', config: frozen(config), hints: hints(config) } : invalid(broken);
 }
 
+/** Whether systemd started this process and waits to hear that it is ready (sd_notify(3)). */
+export function isNotified(environment: Environment = process.env): boolean {
+  return (environment['NOTIFY_SOCKET'] ?? '') !== '';
+}
+
 function unknownVariable(environment: Environment): string | undefined {
   const known = new Set(settings().map(({ variable }) => variable)).add(FILE_VARIABLE);
   return Object.keys(environment).find((name) => name.startsWith('RA_') && !known.has(name));
