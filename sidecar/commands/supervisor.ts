@@ -22,10 +22,11 @@ export const NO_SUPERVISOR: Supervisor = { ready: () => undefined, stopping: () 
  * be told is logged: systemd itself ends a start of which it hears nothing.
  */
 export function systemd(log: Log): Supervisor {
-  const tell = (state: '--ready' | '--stopping'): void => {
+  // Its option --stopping is younger than what Debian 12 has.
+  const tell = (state: 'READY=1' | 'STOPPING=1'): void => {
     execFile(NOTIFY, [state], { timeout: NOTIFY_MS }, (error) => {
       if (error) log.warn('systemd was not told', { reason: state });
     });
   };
-  return { ready: () => tell('--ready'), stopping: () => tell('--stopping') };
+  return { ready: () => tell('READY=1'), stopping: () => tell('STOPPING=1') };
 }

@@ -2,7 +2,6 @@ import { connect } from 'node:http2';
 import t from 'tap';
 import { endsWell, ENDLESS, frames, SHORT } from '../support/open-stream.js';
 import { eventually } from '../support/processes.js';
-import { RawConnection } from '../support/raw-http.js';
 import { CHAT } from '../support/sidecar.js';
 import { Pool } from './pool.js';
 import { startHaproxy } from './proxies.js';
@@ -109,16 +108,6 @@ t.test('a whole reply may take longer than its caller’s own silence is borne',
   for (const pid of engines) process.kill(pid, 'SIGCONT');
   t.equal((await whole.response()).status, 200);
   t.equal(frames(await stream.response()).at(-1), '[DONE]');
-});
-
-t.test('HAProxy’s own refusal has the API’s shape', async (t) => {
-  const pool = await Pool.start(t);
-  const { port } = await startHaproxy(t, pool);
-  const connection = await RawConnection.open(port);
-  t.teardown(() => connection.close());
-  const response = await connection.send('nonsense\r\n\r\n').response();
-  t.equal(response.status, 400);
-  t.match(JSON.parse(response.body), { error: { code: 'bad_request', type: 'invalid_request_error' } });
 });
 
 async function drains(pool: Pool, name: 'a' | 'b'): Promise<void> {

@@ -80,6 +80,11 @@ export class Pool {
     );
   }
 
+  /** How often a request of this id was answered, by whichever sidecar. */
+  seen(id: string): number {
+    return this.requests.filter(({ requestId }) => requestId === id).length;
+  }
+
   /** Resolves once both take work (again). */
   async ready(): Promise<void> {
     for (const sidecar of this.#running.values()) {
