@@ -283,7 +283,7 @@ t.test('deadlines', async (t) => {
 
   await t.test('waiting', async (t) => {
     // A prompt host that stands still keeps any request from being ready for its seat.
-    const hosts = await childrenRunning('prompts/host.js');
+    const hosts = await childrenRunning('prompts/host.js short');
     t.equal(hosts.length, 1);
     for (const pid of hosts) process.kill(pid, 'SIGSTOP');
     const answer = await sidecar.post(CHAT, chatBody('chat', 'echo'));
