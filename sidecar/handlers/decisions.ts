@@ -99,9 +99,10 @@ async function finish(
   usage: UsageLog,
   end: RunEnd,
 ): Promise<void> {
-  if (end.kind !== 'done') return endUnfinished(visit, usage, end);
   const { promptTokens, cachedTokens } = visit;
-  visit.meter?.used({ prompt: promptTokens, cached: cachedTokens, completion: 0 });
+  // A prompt that no engine took up used nothing, as its usage has it.
+  if (visit.phase !== 'waiting') visit.meter?.used({ prompt: promptTokens, cached: cachedTokens, completion: 0 });
+  if (end.kind !== 'done') return endUnfinished(visit, usage, end);
   await usage.close('done');
   const body =
     params.route === 'decisions'

@@ -68,7 +68,7 @@ export const TOKEN_USAGE: HistogramDefinition<AboutModel | 'gen_ai_token_type'> 
   type: 'histogram',
   unit: 'tokens',
   labels: [...ABOUT_MODEL, 'gen_ai_token_type'],
-  help: 'Tokens of a request that a model took up, as billed: its prompt (input) and its replies (output).',
+  help: 'Tokens of a request that a model took up: its prompt (input; for decisions once a question) and its replies (output).',
   advice: 'The sum is the throughput. Inputs near `contextPerSeat` are refused soon: give seats more context.',
   buckets: TOKENS,
 };
