@@ -42,8 +42,9 @@ like: a scrape of an idle sidecar takes a few milliseconds and disturbs no reque
       - job_name: ra-sidecar
         static_configs: [{ targets: ['127.0.0.1:9090'] }]
 
-- \`deploy/grafana/ra-sidecar.json\` is a dashboard of these metrics; Grafana asks for the data source when it is imported.
-- \`deploy/prometheus/alerts.yml\` are alert rules; each names the page that says what to do.
+- \`deploy/grafana/ra-sidecar.json\` is a dashboard of these metrics for Grafana: import it, and choose the Prometheus that scrapes.
+- \`deploy/prometheus/alerts.yml\` are alert rules; each names the page that says what to do. \`prometheus.yml\` beside it is the
+  least that Prometheus needs for both.
 
 Names: what OpenTelemetry’s semantic conventions have a name for bears it, as Prometheus writes it (\`http.server.request.duration\`
 is \`http_server_request_duration_seconds\`). All others begin with \`ra_sidecar_\`. Histograms keep the conventions’ bounds and
