@@ -95,7 +95,7 @@ export async function proxyCases(
   });
 
   t.test('a stream that is cut by an engine that dies ends with its one error frame', async (t) => {
-    const call = await Call.begin(t, proxy, pool, LONG);
+    const call = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: true });
     await call.connection.until('"delta"');
     const name = await busyOne(pool);
     process.kill(pool.sidecar(name).enginePid(CHAT), 'SIGKILL');
@@ -112,7 +112,7 @@ export async function proxyCases(
   });
 
   t.test('a whole reply whose engine dies is one 502, and is not sent again', async (t) => {
-    const call = await Call.begin(t, proxy, pool, { ...LONG, stream: false }, { 'x-request-id': 'lost' });
+    const call = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: false }, { 'x-request-id': 'lost' });
     const name = await busyOne(pool);
     process.kill(pool.sidecar(name).enginePid(CHAT), 'SIGKILL');
     const response = await call.response();
