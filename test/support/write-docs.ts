@@ -1,11 +1,17 @@
 /** `make docs`: writes what is generated from the code. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { configDocs } from '../../sidecar/config/docs.js';
 import { apiDocs } from '../../sidecar/reference/api-docs.js';
 import { errorDocs } from '../../sidecar/reference/error-docs.js';
+import { withFigures } from '../docs/figures.js';
+import { readPages } from '../docs/pages.js';
 import { sourceRoot } from './source-root.js';
 
 mkdirSync(`${sourceRoot}/docs`, { recursive: true });
 writeFileSync(`${sourceRoot}/docs/config.md`, configDocs());
 writeFileSync(`${sourceRoot}/docs/errors.md`, errorDocs());
 writeFileSync(`${sourceRoot}/docs/api.md`, apiDocs());
+for (const { path, text } of readPages()) {
+  const figured = await withFigures(text, (results) => readFileSync(`${sourceRoot}/${results}`, 'utf8'));
+  if (figured !== text) writeFileSync(`${sourceRoot}/${path}`, figured);
+}
