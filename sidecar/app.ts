@@ -35,8 +35,6 @@ export interface App {
   /** Ports in use; 0: the public listener is a Unix socket alone. */
   readonly publicPort: number;
   readonly operatorsPort: number;
-  /** What parts that were made outside are counted by. */
-  readonly metrics: Pick<Metrics, 'keysRefused'>;
   /** Resolves once every model takes work; rejects with one clear line when one never will. */
   ready(): Promise<void>;
   /**
@@ -46,11 +44,19 @@ export interface App {
   drain(): Promise<void>;
 }
 
-/** Parts that a test puts in the place of the real ones. */
-export interface StandIns {
+/** Parts that are made outside. */
+export interface Given {
+  /** What parts that were made before are counted by too. Absent: metrics of its own. */
+  readonly registry?: Metrics;
+  /** A test's, in the place of the real one. */
   readonly spool?: Spool;
   /** Path of the module that engines are forked from. */
   readonly engineEntry?: string;
+}
+
+/** Metrics for the models of a configuration. */
+export function metricsOf({ models }: Pick<Config, 'models'>): Metrics {
+  return new Metrics(models.map(({ id }) => id));
 }
 
 /** Starts everything. Rejects when an address or a file cannot be had; then nothing is left running. */
@@ -58,9 +64,8 @@ export async function startApp(
   config: Config,
   identity: Identity,
   log: Log,
-  { spool: spoolStandIn, engineEntry = ENGINE }: StandIns = {},
+  { registry = metricsOf(config), spool: spoolStandIn, engineEntry = ENGINE }: Given = {},
 ): Promise<App> {
-  const registry = new Metrics(config.models.map(({ id }) => id));
   let draining = false;
   const common = { config, clock: systemClock, registry, log };
   // First of all and by itself: a long spool takes a while to read, and who looks whether this process lives must not end
@@ -132,7 +137,7 @@ export async function startApp(
   const inFlight = new InFlight();
   seen = services;
   const front = callersServer(common, services, inFlight);
-  registry.watchStreams(() => front.bufferedBytes);
+  registry.http.watchStreams(() => front.bufferedBytes);
   const close = async (): Promise<void> => {
     prompts.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
@@ -159,7 +164,6 @@ export async function startApp(
     return {
       publicPort,
       operatorsPort: operatorsAt.port,
-      metrics: registry,
       ready: () => readiness.all(),
       drain: () => {
         draining = true;

@@ -171,7 +171,10 @@ function host(
       onUnload: () => queue.pause(),
     },
   });
-  registry.watchEngine(id, () => engine.state);
+  registry.watchEngine(id, () => {
+    const { state, facts, heldTokens } = engine;
+    return { state, ...heldTokens, capacity: facts ? facts.seats * facts.contextPerSeat : 0 };
+  });
   const gate = cohort === undefined ? {} : { cohort };
   return { id, kind, ownedBy, ...gate, created: Math.floor(Date.now() / 1000), queue, engine, file, settled };
 }

@@ -74,9 +74,11 @@ function serverOf(
       backlog: { streamBytes: stream.maxBufferedBytes, totalBytes: stream.totalBufferedBytes },
     },
     onReaderCut: ({ requestId, reason, bytes }) => {
-      registry.readerCut(reason);
+      registry.http.readerCut(reason);
       log.forRequest(requestId).warn('reader cut off', { reason, bytes });
     },
+    onExchange: ({ method }) => registry.http.began(method),
+    onExchangeEnd: (end) => registry.http.ended(end),
     onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     ...own,
   });

@@ -1,5 +1,5 @@
 import { renewDevelopmentKey } from '../access/keys.js';
-import { startApp, type App } from '../app.js';
+import { metricsOf, startApp, type App } from '../app.js';
 import { systemClock } from '../clock.js';
 import type { Config } from '../config.js';
 import { isLoopback } from '../config/loopback.js';
@@ -22,13 +22,13 @@ const EXIT_INTERRUPTED = 130;
 export async function serve(config: Config, log: Log, print: (line: string) => void): Promise<number> {
   const { access, environment, keys, listen } = config;
   const forDevelopers = environment === 'development' && access.mode === 'keys' && reachedFromHere(listen);
-  let app: App | undefined;
-  const identities = await openIdentities(config, systemClock, log, () => app?.metrics.keysRefused());
+  const registry = metricsOf(config);
+  const identities = await openIdentities(config, systemClock, log, registry);
   process.on(RELOAD_SIGNAL, () => void identities.reload());
   // A file that may not grow any more is an error of the write that meets it, and of nothing else.
   process.on('SIGXFSZ', () => undefined);
   try {
-    app = await startApp(config, identities.identity, log);
+    const app = await startApp(config, identities.identity, log, { registry });
     const stopped = untilStopped(app);
     // Not before the data folder and the address are ours: the key there is may be of a sidecar that runs.
     const key = forDevelopers ? await renewedKey(keys.file, environment, identities, app) : undefined;

@@ -5,6 +5,7 @@ import {
   type EngineFacts,
   type EngineSetup,
   type FromEngine,
+  type HeldTokens,
   type Output,
   type ToEngine,
 } from '../../engine/protocol.js';
@@ -94,6 +95,7 @@ export class EngineChild {
   #ready = false;
   #over = false;
   #live = 0;
+  #tokens: HeldTokens = { running: 0, kept: 0 };
   #markGone!: () => void;
   #cancelStart: () => void = () => undefined;
 
@@ -118,6 +120,11 @@ export class EngineChild {
   /** What its free sequences hold; nothing before `ready`. */
   get heldPrefixes(): PrefixIndex {
     return this.#held ?? NO_PREFIXES;
+  }
+
+  /** What all its sequences hold, by its last heartbeat. */
+  get heldTokens(): HeldTokens {
+    return this.#tokens;
   }
 
   get pid(): number | undefined {
@@ -182,6 +189,7 @@ export class EngineChild {
         break;
       case 'heartbeat':
         this.#live = message.live;
+        this.#tokens = message.tokens;
         this.#watchdog?.heard(message.step, false);
         break;
       case 'step': {

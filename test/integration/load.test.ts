@@ -84,7 +84,8 @@ t.test('one sidecar under load', async (t) => {
       t.ok(text.endsWith('data: [DONE]\n\n'), text.slice(-80));
     }
     t.same(await held(sidecar), [0, 0]);
-    t.equal(await sidecar.metric('ra_sidecar_requests_total', { route: 'chat', status: '200' }), 32);
+    const answered = { http_route: '/v1/chat/completions', http_response_status_code: '200' };
+    t.equal(await sidecar.metric('http_server_request_duration_seconds_count', answered), 32);
   });
 
   t.test(`${REQUESTS} requests are answered, and memory and seats are as before`, async (t) => {

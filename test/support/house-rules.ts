@@ -47,7 +47,7 @@ export const rooms: readonly Room[] = [
     sees: [...GROUND, 'contracts', 'telemetry'],
   },
   { name: 'files', path: folder('sidecar/files'), sees: GROUND },
-  { name: 'reference', path: folder('sidecar/reference'), sees: [...GROUND, 'contracts'] },
+  { name: 'reference', path: folder('sidecar/reference'), sees: [...GROUND, 'contracts', 'telemetry'] },
   { name: 'access', path: folder('sidecar/access'), sees: FIRST },
   { name: 'admission', path: folder('sidecar/admission'), sees: FIRST },
   { name: 'usage', path: folder('sidecar/usage'), sees: FIRST },
@@ -110,7 +110,7 @@ export const walls: Readonly<Record<string, string>> = {
   'jsonc-parser': file('sidecar', 'config'),
   piscina: file('sidecar/prompts', 'host|worker'),
   pino: file('sidecar/telemetry', 'logger'),
-  'prom-client': file('sidecar/telemetry', 'metrics|credit-metrics|delivery-metrics|queue-metrics|spool-metrics'),
+  'prom-client': file('sidecar/telemetry', 'instruments'),
 };
 
 const OURS = '^(sidecar|engine|bench|test)/';
