@@ -7,6 +7,7 @@ import { link, mkdir, mkdtemp, rm, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { createModelDownloader, type ModelDownloader } from 'node-llama-cpp';
 import type { Fetched } from '../inspect-protocol.js';
+import { readModelHead } from './head.js';
 
 /** The downloader tries an address that does not answer for twelve minutes; ours is the patience of somebody who waits, ms. */
 const ANSWER_MS = 20_000;
@@ -90,6 +91,8 @@ async function fetchInto(
     if (there) return there;
     idle.restart(STALL_MS);
     await idle.over(downloader.download({ signal }));
+    const head = await readModelHead(downloader.entrypointFilePath);
+    if (head.kind === 'bad') throw new Refusal(`what came is no model that can be served: ${head.problem}`);
     for (const { fileName } of downloader.filesInfo) await place(join(staging, fileName), join(dir, fileName));
     const file = join(dir, downloader.entrypointFilename);
     return { kind: 'fetched', file, bytes: (await stat(file)).size, fresh: true };

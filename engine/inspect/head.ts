@@ -33,7 +33,7 @@ function factsOf({ metadata, architectureMetadata }: GgufFileInfo, bytes: number
     architecture: printable(architecture),
     ...(name !== undefined && { name: printable(name) }),
     ...(quantisation !== undefined && { quantisation: quantisation.replace(/^(MOSTLY|ALL)_/, '') }),
-    ...(trained !== undefined && { trainedContext: Number(trained) }),
+    ...(trained !== undefined && { trainedContext: trained }),
   };
 }
 

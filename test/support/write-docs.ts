@@ -1,5 +1,6 @@
 /** `make docs`: writes what is generated from the code. */
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { cliDocs } from '../../sidecar/commands/help.js';
 import { configDocs } from '../../sidecar/config/docs.js';
 import { apiDocs } from '../../sidecar/reference/api-docs.js';
 import { errorDocs } from '../../sidecar/reference/error-docs.js';
@@ -9,3 +10,4 @@ mkdirSync(`${sourceRoot}/docs`, { recursive: true });
 writeFileSync(`${sourceRoot}/docs/config.md`, configDocs());
 writeFileSync(`${sourceRoot}/docs/errors.md`, errorDocs());
 writeFileSync(`${sourceRoot}/docs/api.md`, apiDocs());
+writeFileSync(`${sourceRoot}/docs/cli.md`, cliDocs());
