@@ -11,6 +11,9 @@ import { loadText } from './model-text.js';
 import { reasons, serves, setupOf, sizeModels, type Sizing } from './sizing.js';
 import { COMMANDS } from './table.js';
 
+const GPU_ADVICE =
+  'set gpu of the model to auto or false, or install the driver and a llama.cpp for it (GPU=... make engine-native)';
+
 /** Resolves with the exit code: 1 when anything fails. `hints`: what the configuration's own checks would warn of. */
 export function doctor(config: Config, args: readonly string[], hints: readonly string[], io: Io): Promise<number> {
   return orUsage('doctor', io, async () => {
@@ -41,7 +44,7 @@ async function engineChecks(config: Config, io: Io): Promise<Check[]> {
   let machine: MachineFacts | undefined;
   for (const gpu of new Set(config.models.map((model) => model.gpu))) {
     const asked = await inspect('machine', { gpu }, io);
-    if (asked.kind === 'failed') checks.push(noBackend(gpu, asked.reason));
+    if (asked.kind === 'failed') checks.push(noBackend(asked.reason));
     else {
       if (!machine) checks.push(...memoryChecks(asked.answer));
       machine = asked.answer;
@@ -59,9 +62,8 @@ async function engineChecks(config: Config, io: Io): Promise<Check[]> {
   return [...checks, ...sizings.map((sizing, i) => modelCheck(config.models[i], sizing))];
 }
 
-function noBackend(gpu: ModelConfig['gpu'], reason: string): Check {
-  const advice = `set gpu to auto or false, or install the driver; GPU=${String(gpu)} make engine-native builds for it`;
-  return { what: 'backend', level: 'fail', says: reason, advice };
+function noBackend(reason: string): Check {
+  return { what: 'backend', level: 'fail', says: reason, advice: GPU_ADVICE };
 }
 
 function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Check {
@@ -69,6 +71,10 @@ function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Check {
   const found = available.map((name) => (name === false ? 'CPU' : name)).join(', ');
   const why = gpu === 'auto' ? `auto: available are ${found}` : `gpu is ${String(gpu)}; available are ${found}`;
   const binaries = build === 'prebuilt' ? 'the package’s own binaries' : 'binaries built on this machine';
+  if (gpu !== 'auto' && gpu !== facts.gpu) {
+    const used = facts.gpu === false ? 'CPU' : facts.gpu;
+    return { what: 'backend', level: 'warn', says: `${used}, though ${why}`, advice: GPU_ADVICE };
+  }
   if (facts.gpu !== false) {
     return { what: 'backend', level: 'ok', says: `${facts.gpu} on ${devices.join(', ')} (${why}), ${binaries}` };
   }
