@@ -13,7 +13,7 @@ import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listening.js';
-import { PromptHostClient } from './prompts/client.js';
+import { PromptLanes } from './prompts/lanes.js';
 import { Readiness } from './readiness.js';
 import { callersServer, operatorsServer, type Seen } from './routes.js';
 import { spoolReader } from './spooling.js';
@@ -86,7 +86,7 @@ export async function startApp(
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
   ]);
 
-  const prompts = new PromptHostClient({
+  const prompts = new PromptLanes({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
     models: config.models.map(({ id, kind, file, contextPerSeat }) => ({
@@ -97,9 +97,9 @@ export async function startApp(
     })),
     clock: systemClock,
     hooks: {
-      restart: (why, delayMs) => {
+      restart: (why, delayMs, lane) => {
         registry.promptHostRestarted();
-        log.warn('prompt host restarts', { reason: why, retryAfterMs: delayMs });
+        log.warn('prompt host restarts', { lane, reason: why, retryAfterMs: delayMs });
       },
     },
   });

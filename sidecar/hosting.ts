@@ -8,7 +8,7 @@ import { embeddedModel } from './engine-client/embedded-model.js';
 import { StartGate } from './engine-client/start-gate.js';
 import { EngineProcess } from './engine-client/supervisor.js';
 import type { HostedModel } from './handlers/services.js';
-import type { PromptHostClient } from './prompts/client.js';
+import type { FirstStart } from './prompts/client.js';
 import type { Readiness } from './readiness.js';
 import type { Log } from './telemetry/logger.js';
 import type { Metrics } from './telemetry/metrics.js';
@@ -70,7 +70,7 @@ export function hostModels(
  * has something to say of the same model, its word is waited for: it knows more of a file.
  */
 export async function reportPrompts(
-  found: Awaited<ReturnType<PromptHostClient['ready']>>,
+  found: FirstStart,
   models: ReadonlyMap<string, Hosted>,
   log: Log,
 ): Promise<string | undefined> {

@@ -139,17 +139,20 @@ export const configSchema: SettingSchema = section({
     },
   }),
   prompts: section({
-    workers: integer('Threads of the prompt host that parse, render and tokenize.', {
-      default: 1,
-      minimum: 1,
-      maximum: 64,
-      unit: 'threads',
-    }),
-    silenceMs: milliseconds('No answer about one prompt for this long: the prompt host is killed and started again.', {
+    workers: integer(
+      'Threads that parse, render and tokenize bodies longer than `bodies.inlineBytes`; shorter ones have a process of their own.',
+      {
+        default: 1,
+        minimum: 1,
+        maximum: 64,
+        unit: 'threads',
+      },
+    ),
+    silenceMs: milliseconds('No answer about one prompt for this long: its prompt host is killed and started again.', {
       default: 2000,
       minimum: 50,
     }),
-    maxQueued: integer('Prompts that may wait for a thread.', {
+    maxQueued: integer('Prompts that may wait for a thread, short ones and long ones each.', {
       default: 1024,
       minimum: 1,
       maximum: 1_000_000,

@@ -1,9 +1,9 @@
 /** Every code of the error catalogue over HTTP, as contract.md section 1 has it. */
 import t, { type Test } from 'tap';
 import { CATALOGUE, type ErrorCode } from '../../sidecar/error-catalogue.js';
-import { childrenRunning } from '../support/children.js';
 import { errorOf, holdError, type Expected } from '../support/error-answer.js';
 import { chatBody, decisionBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
+import { childrenOf } from '../support/processes.js';
 import type { RawResponse } from '../support/raw-http.js';
 
 const CHAT = '/v1/chat/completions';
@@ -283,11 +283,10 @@ t.test('deadlines', async (t) => {
 
   await t.test('waiting', async (t) => {
     // A prompt host that stands still keeps any request from being ready for its seat.
-    const hosts = await childrenRunning('prompts/host.js');
-    t.equal(hosts.length, 1);
-    for (const pid of hosts) process.kill(pid, 'SIGSTOP');
+    const host = Number(childrenOf(process.pid).find(({ command }) => command.includes('prompts/host.js short'))?.pid);
+    process.kill(host, 'SIGSTOP');
     const answer = await sidecar.post(CHAT, chatBody('chat', 'echo'));
-    for (const pid of hosts) process.kill(pid, 'SIGCONT');
+    process.kill(host, 'SIGCONT');
     holdError(t, 'waiting', answer, expect('timeout'));
     t.match(errorOf(answer).message, /while it waited/);
     t.equal(await sidecar.metric('ra_sidecar_refusals_total{model="chat",reason="deadline"}'), 1);

@@ -60,10 +60,12 @@ async function held(sidecar: Sidecar): Promise<number[]> {
 /** The sidecar and all processes that it runs on. */
 async function processesOf(sidecar: Sidecar): Promise<Map<string, number>> {
   const pid = Number(sidecar.child.pid);
-  const host = childrenOf(pid).find(({ command }) => command.includes('prompts/host.js'));
+  const host = (lane: string) =>
+    childrenOf(pid).find(({ command }) => command.includes(`prompts/host.js ${lane}`))?.pid ?? NaN;
   return new Map([
     ['sidecar', pid],
-    ['prompt host', Number(host?.pid)],
+    ['short lane', host('short')],
+    ['long lane', host('long')],
     ['chat engine', sidecar.enginePid(CHAT)],
     ['decision engine', sidecar.enginePid(DECIDE)],
   ]);
