@@ -38,7 +38,7 @@ export interface App {
   /** Resolves once every model takes work; rejects with one clear line when one never will. */
   ready(): Promise<void>;
   /**
-   * Readiness red, new work refused, running requests finish within the configured time; what still runs then is cut with
+   * Readiness red, after a notice new work refused, running requests finish within the configured time; what still runs then is cut with
    * an error. Resolves when everything is closed. Idempotent.
    */
   drain(): Promise<void>;
@@ -66,12 +66,13 @@ export async function startApp(
   log: Log,
   { registry = metricsOf(config), spool: spoolStandIn, engineEntry = ENGINE }: Given = {},
 ): Promise<App> {
-  let draining = false;
+  /** Both are set once and stay. */
+  const stage = { leaving: false, draining: false };
   const common = { config, clock: systemClock, registry, log };
   // First of all and by itself: a long spool takes a while to read, and who looks whether this process lives must not end
   // it meanwhile.
   let seen: Seen = {
-    draining: () => draining,
+    leaving: () => stage.leaving,
     spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve() },
     credit: undefined,
     models: new Map(),
@@ -131,7 +132,8 @@ export async function startApp(
       timeoutMs: config.request.timeoutMs,
     },
     isolateDecisions: config.decisions.isolate,
-    draining: () => draining,
+    leaving: () => stage.leaving,
+    draining: () => stage.draining,
   };
 
   const inFlight = new InFlight();
@@ -166,11 +168,17 @@ export async function startApp(
       operatorsPort: operatorsAt.port,
       ready: () => readiness.all(),
       drain: () => {
-        draining = true;
+        stage.leaving = true;
         drained ??= (async () => {
+          const { noticeMs, timeoutMs } = config.drain;
+          if (noticeMs > 0) {
+            log.info('leaving', { count: inFlight.count });
+            await new Promise<void>((done) => systemClock.after(noticeMs, done));
+          }
+          stage.draining = true;
           log.info('draining', { count: inFlight.count });
           for (const { queue } of models.values()) queue.drain();
-          const finished = await inFlight.idle(systemClock, config.drain.timeoutMs);
+          const finished = await inFlight.idle(systemClock, timeoutMs);
           if (!finished) log.warn('drain timed out', { count: inFlight.count });
           // Engines first: what still runs ends with its error while its connection is open.
           await Promise.all([...models.values()].map(({ engine }) => engine.close()));

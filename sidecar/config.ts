@@ -54,6 +54,11 @@ export function loadConfig(environment: Environment = process.env, file = enviro
   return { kind: 'config', config: frozen(config), hints: hints(config) };
 }
 
+/** Whether systemd started this process and waits to hear that it is ready (sd_notify(3)). */
+export function isNotified(environment: Environment = process.env): boolean {
+  return (environment['NOTIFY_SOCKET'] ?? '') !== '';
+}
+
 function unknownVariables(environment: Environment): string[] {
   const known = new Set(settings().map(({ variable }) => variable)).add(FILE_VARIABLE);
   return Object.keys(environment).filter((name) => name.startsWith('RA_') && !known.has(name));

@@ -24,7 +24,7 @@ export interface Common {
 }
 
 /** What operators can see; it changes while the sidecar starts. */
-export type Seen = Pick<Services, 'draining' | 'spool' | 'credit' | 'models'>;
+export type Seen = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models'>;
 
 /** The public listener's server, which does not listen yet. Requests that use a model are counted in `inFlight`. */
 export function callersServer(common: Common, services: Services, inFlight: InFlight): Server {

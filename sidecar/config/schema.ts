@@ -114,7 +114,11 @@ export const configSchema: SettingSchema = section({
   delivery: deliverySchema,
   usage: usageSchema,
   drain: section({
-    timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),
+    noticeMs: milliseconds(
+      'After SIGTERM `/readyz` is red at once, and requests are still taken for so long, so that proxies that look there have sent their last one before any is refused. Three of their checks; 0: none.',
+      { default: 0 },
+    ),
+    timeoutMs: milliseconds('How long running requests may go on after that.', { default: 30_000 }),
   }),
   engine: section({
     startTimeoutMs: milliseconds('An engine that is not ready after this long is killed and started again.', {

@@ -18,6 +18,11 @@ interface Need {
 const NEEDS: readonly Need[] = [
   { program: 'chromium', package: 'chromium', for: 'calls from a web page of another origin' },
   { program: 'promtool', package: 'prometheus', for: 'the alert rules and the metrics page' },
+  { program: 'haproxy', package: 'haproxy', for: 'deploy/haproxy and rolling restarts' },
+  { program: 'nginx', package: 'nginx-light', for: 'deploy/nginx' },
+  { program: 'openssl', package: 'openssl', for: 'certificates of the proxies' },
+  { program: 'systemd-analyze', package: 'systemd', for: 'the unit in deploy/systemd' },
+  { program: 'socat', package: 'socat', for: 'what systemd is told' },
 ];
 
 /** Where Debian puts programs; a user's own PATH often lacks the last two. */

@@ -164,6 +164,7 @@ export class BilledWorld {
         timeoutMs: asking.timeoutMs ?? 0,
       },
       isolateDecisions: true,
+      leaving: () => this.draining,
       draining: () => this.draining,
     };
   }
