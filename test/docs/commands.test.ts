@@ -7,6 +7,7 @@ import { filledIn, Walk } from './walk.js';
 /** More than so many blocks that are not run would hide what is not tested. */
 const MOST_LEFT = 16;
 
+const walk = await Walk.begin(t);
 const pages = readPages().map((page) => ({ page, blocks: shellBlocks(page) }));
 
 t.test('command lines stand in blocks that are run, or that say why not', async (t) => {
@@ -20,7 +21,6 @@ t.test('command lines stand in blocks that are run, or that say why not', async 
 });
 
 t.test('every other block runs', async (t) => {
-  const walk = await Walk.begin(t);
   let ran = 0;
   for (const { page, blocks } of pages) {
     if (blocks.run.length === 0) continue;
@@ -39,7 +39,6 @@ t.test('every other block runs', async (t) => {
 });
 
 t.test('a broken command is found', async (t) => {
-  const walk = await Walk.begin(t);
   const page = parsePage(
     'docs/page.md',
     [

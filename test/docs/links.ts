@@ -34,7 +34,7 @@ function problemOf(page: Page, target: string, byPath: ReadonlyMap<string, Page>
   const [file = '', anchor] = target.split('#');
   const path = file === '' ? page.path : posix.join(posix.dirname(page.path), file);
   if (path.startsWith('..')) return 'outside of the repository';
-  if (!existsSync(join(root, path))) return 'no such file';
+  if (file !== '' && !existsSync(join(root, path))) return 'no such file';
   if (anchor === undefined) return undefined;
   return byPath.get(path)?.anchors.has(anchor) === true ? undefined : 'no such heading';
 }

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { configSchema } from '../../sidecar/config/schema.js';
@@ -67,11 +67,29 @@ t.test('targets of make that pages name are there', async (t) => {
 
 t.test('commands that pages name are there', async (t) => {
   const commands = allCommands().map(([path]) => path);
-  const all = named(/(?:`|^|\()(?:ra-sidecar|node dist\/sidecar\/cli\.js) ([a-z][a-z-]+(?: [a-z]+)?)/gm);
+  const texts = pages.flatMap(({ path, spans, blocks }) => [
+    ...spans.map(({ target }) => ({ path, text: target })),
+    ...blocks.filter(({ info }) => info.startsWith('sh')).map(({ text }) => ({ path, text })),
+  ]);
+  const all = named(/(?:^|\()(?:ra-sidecar|node dist\/sidecar\/cli\.js) ([a-z][a-z-]+(?: [a-z]+)?)/gm, texts);
   t.ok(all.length > 20);
   t.strictSame(
     // A group by itself is a name too; what follows a whole command is its operand.
     missing(all, (name) => commands.some((path) => path.startsWith(name) || name.startsWith(`${path} `))),
+    [],
+  );
+});
+
+t.test('events of the log that pages name are there', async (t) => {
+  const sources = readdirSync(join(sourceRoot, 'sidecar'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => read(`sidecar/${name}`))
+    .join('\n');
+  const flowing = pages.map(({ path, text }) => ({ path, text: text.replace(/\s+/g, ' ') }));
+  const all = named(/\blog(?:'s| has| line| says)? `([a-z][a-z ]+)`/g, flowing);
+  t.ok(all.length > 8);
+  t.strictSame(
+    missing(all, (name) => sources.includes(`'${name}`)),
     [],
   );
 });

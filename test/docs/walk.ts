@@ -123,6 +123,8 @@ export class Walk {
   }
 
   async #lines(text: string, line: number): Promise<Ran> {
+    // Stopped by the block before: whoever keeps it running starts it again.
+    if (!this.#sidecar) await this.#startUnlessRunning(join(this.#page, 'ra-sidecar'), {});
     const sidecar = this.#sidecar;
     const reads = sidecar?.lines.filter(({ event }) => event === 'keys loaded').length ?? 0;
     const ran = await this.#shell(filledIn(text, this.#here()), line);
