@@ -87,7 +87,7 @@ t.test('docs/cli.md is what the table says today (`make docs` writes it)', async
 t.test('sizes, numbers and columns', async (t) => {
   t.strictSame([0, 1023, 1024, 1.5 * 2 ** 30, 2 ** 52].map(size), ['0 B', '1,023 B', '1 KiB', '1.5 GiB', '4,096 TiB']);
   t.strictSame(
-    ['24GiB', '24g', '1.5 MB', '2T'].map((text) => bytesOf('--memory', text)),
+    ['24GiB', '24g', '1.5 MiB', '2T'].map((text) => bytesOf('--memory', text)),
     [24 * 2 ** 30, 24 * 2 ** 30, 1.5 * 2 ** 20, 2 * 2 ** 40],
   );
   for (const text of ['24', 'GiB', '-1GiB', '1e3GiB', '12345678GiB', '5PiB']) {
