@@ -1,4 +1,4 @@
-# make run | test | check | e2e | bench | peers | engine-native | fuzz | fault | mutation | goldens | docs | clean
+# make run | test | check | e2e | bench | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | clean
 
 # The package's native binaries come with npm; nothing is to be downloaded or compiled beside them.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
@@ -16,7 +16,7 @@ BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.t
 # Named by Node's ABI: npm installs the native binaries of the Node that it runs on, so another Node installs anew.
 INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
 
-.PHONY: run test check e2e bench peers engine-native fuzz fault mutation goldens docs clean build install lint
+.PHONY: run test check e2e bench soak peers engine-native fuzz fault mutation goldens docs clean build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
@@ -38,6 +38,10 @@ lint: install
 
 bench: build peers
 	@for bench in $(BENCHES); do echo "$$bench"; node $$bench || exit 1; done
+
+# Half an hour under load with an engine killed every 3 minutes; the result is bench/results/soak.md. Shorter: make soak MINUTES=2
+soak: build
+	@node dist/bench/soak/soak.js $(or $(MINUTES),30) $(or $(KILL_EVERY_S),180)
 
 # llama.cpp's own server and benches, from the very source that the adapter runs; the benches that need them say so.
 # Needs git, cmake, ninja and a C++ compiler; 5 to 10 minutes on 2 cores. CMake's options: make peers PEER_OPTIONS=-DGGML_CUDA=ON

@@ -17,6 +17,8 @@ export interface Call {
 /** As the server counted them, and told this caller. */
 export interface Told {
   readonly promptTokens: number;
+  /** Of the prompt's, those that were reused. */
+  readonly cachedTokens: number;
   readonly completionTokens: number;
 }
 
@@ -80,5 +82,8 @@ export function endOf(status: number, text: string, stream: boolean): Ending {
   if (stream && code !== undefined && codes.length === 1 && !done) return { end: 'cut', code };
   const counts = /"prompt_tokens":(\d+),"completion_tokens":(\d+)/.exec(text);
   if (codes.length > 0 || (stream && !done) || !counts) return { end: 'broken' };
-  return { end: 'whole', told: { promptTokens: Number(counts[1]), completionTokens: Number(counts[2]) } };
+  const cached = /"cached_tokens":(\d+)/.exec(text)?.[1] ?? '0';
+  const [, prompt, completion] = counts.map(Number);
+  const told = { promptTokens: prompt ?? NaN, cachedTokens: Number(cached), completionTokens: completion ?? NaN };
+  return { end: 'whole', told };
 }

@@ -5,7 +5,7 @@
  */
 import { Agent } from 'node:http';
 import { join } from 'node:path';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { runCli } from '../../test/support/cli.js';
 import { OpenLoad } from '../../test/support/open-load.js';
@@ -15,7 +15,7 @@ import { endlessEmbedded } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { call, type Answer } from './caller.js';
-import { compare, type Close } from './sums.js';
+import { compare, priceList, type Close } from './sums.js';
 import { slope, Watch, type Role, type Sample } from './watch.js';
 
 const MINUTES = Number(process.argv[2] ?? 30);
@@ -40,12 +40,15 @@ const EXPECTED: ReadonlySet<string> = new Set(['cold', 'capacity_exceeded', 'bad
 const dir = await mkdtemp(join(tmpdir(), 'ra-soak-'));
 const teardowns: (() => Promise<void>)[] = [() => rm(dir, { recursive: true, force: true })];
 const file = await endlessEmbedded();
+const prices = join(dir, 'prices.json');
+await writeFile(prices, JSON.stringify(priceList(CHAT)));
 const sidecar = await Sidecar.start(
   { teardown: (fn) => void teardowns.push(fn) },
   {
     config: {
       dataDir: dir,
       models: [{ id: CHAT, kind: 'chat', file, seats: SEATS, contextPerSeat: CONTEXT, threads: 1, gpu: false }],
+      pricing: { file: prices },
       development: { validateAnswers: false },
     },
   },
@@ -146,7 +149,16 @@ async function closedLoop(): Promise<number> {
   return (answers.length - start) / ((performance.now() - from) / 1000);
 }
 
-async function report({ capacity, loaded, samples, kills, restarts, restsBefore, restsAfter, code }: Found): Promise<void> {
+async function report({
+  capacity,
+  loaded,
+  samples,
+  kills,
+  restarts,
+  restsBefore,
+  restsAfter,
+  code,
+}: Found): Promise<void> {
   const closes = await exported();
   const sums = compare(answers, closes);
   const ended = (end: Answer['end']): number => loaded.filter((answer) => answer.end === end).length;
@@ -160,9 +172,9 @@ async function report({ capacity, loaded, samples, kills, restarts, restsBefore,
   const files = samples.map((sample) => sample.files.sidecar ?? 0);
   const rows: Row[] = [];
   let wrong = 0;
-  const show = (what: string, value: number, should?: number): void => {
+  const show = <Value extends number | bigint>(what: string, value: Value, should?: NoInfer<Value>): void => {
     if (should !== undefined && value !== should) wrong += 1;
-    rows.push({ what, value, 'should be': should ?? '' });
+    rows.push({ what, value: cell(value), 'should be': should === undefined ? '' : cell(should) });
   };
   show('requests', loaded.length);
   show('whole', ended('whole'));
@@ -190,10 +202,10 @@ async function report({ capacity, loaded, samples, kills, restarts, restsBefore,
   show('sidecar’s open files: after', restsAfter.files, restsBefore.files);
   show('seats taken after', restsAfter.busy, 0);
   show('requests waiting after', restsAfter.waiting, 0);
-  show('tokens told to callers of whole replies', sums.told);
-  show('tokens billed for these', sums.billed, sums.told);
+  show('whole replies by what their callers were told, picodollars', sums.told);
+  show('the same as billed, picodollars', sums.billed, sums.told);
   show('whole replies billed otherwise than told, or not once', sums.different, 0);
-  show('tokens billed for replies cut or left', sums.billedOthers);
+  show('replies cut or left, as billed, picodollars', sums.billedOthers);
   show('requests answered with an error that were billed', sums.billedForNothing, 0);
   show('closes of requests that nobody sent', sums.strange, 0);
   show('exit code after SIGTERM', code ?? NaN, 0);
@@ -204,14 +216,16 @@ async function report({ capacity, loaded, samples, kills, restarts, restsBefore,
       `Memory is what is resident, looked at every ${SAMPLE_MS / 1000} s; growth is the slope of the line nearest to the samples after the first ${WARM_SHARE * 100} %. Open files are counted when nobody has been connected for 12 s. Usage is what \`ra-sidecar usage export\` writes after the sidecar ended, beside the \`usage\` that callers got.`,
     ],
     rows,
-    conclusions: [wrong === 0 ? 'All is as it should be.' : `**${wrong} figures are not as they should be.**`],
+    conclusions: [wrong === 0 ? 'All is as it should be.' : `**${wrong} of these are not as they should be.**`],
   });
   if (wrong > 0) process.exitCode = 1;
 }
 
 function slopeOf(samples: readonly Sample[], role: Role): number {
   const late = samples.slice(Math.floor(samples.length * WARM_SHARE));
-  return slope(late.flatMap(({ seconds, bytes }) => (bytes[role] === undefined ? [] : [[seconds, bytes[role]] as const])));
+  return slope(
+    late.flatMap(({ seconds, bytes }) => (bytes[role] === undefined ? [] : [[seconds, bytes[role]] as const])),
+  );
 }
 
 /** Closes of the spool, now that nobody writes it. */
@@ -222,6 +236,11 @@ async function exported(): Promise<Close[]> {
     .split('\n')
     .filter((line) => line !== '')
     .map((line) => JSON.parse(line) as Close);
+}
+
+/** JSON holds no number as long as a sum of money. */
+function cell(value: number | bigint): number | string {
+  return typeof value === 'bigint' ? String(value) : value;
 }
 
 function say(line: string): void {

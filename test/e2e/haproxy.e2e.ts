@@ -25,7 +25,8 @@ t.test('a stream over HTTP/2 and TLS ends with its trailer', async (t) => {
   });
   stream.end(JSON.stringify({ ...SHORT, stream: true }));
   const seen: Record<string, unknown>[] = [];
-  stream.on('response', (headers) => seen.push(headers)).on('trailers', (trailers) => seen.push(trailers));
+  stream.on('response', (headers) => seen.push(headers));
+  stream.on('trailers', (trailers: Record<string, unknown>) => seen.push(trailers));
   let body = '';
   for await (const chunk of stream.setEncoding('utf8')) body += String(chunk);
   t.match(seen[0], { ':status': 200 });
@@ -114,4 +115,3 @@ async function drains(pool: Pool, name: 'a' | 'b'): Promise<void> {
   pool.sidecar(name).child.kill('SIGTERM');
   await pool.sidecar(name).logged('draining');
 }
-

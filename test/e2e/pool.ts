@@ -75,9 +75,7 @@ export class Pool {
 
   /** Lines of the log that both have of requests that used a model, or were refused one. */
   get requests(): Sidecar['lines'] {
-    return (['a', 'b'] as const).flatMap((name) =>
-      this.sidecar(name).lines.filter(({ event }) => event === 'request'),
-    );
+    return (['a', 'b'] as const).flatMap((name) => this.sidecar(name).lines.filter(({ event }) => event === 'request'));
   }
 
   /** How often a request of this id was answered, by whichever sidecar. */

@@ -142,7 +142,7 @@ export async function proxyCases(
     const pool = await Pool.start(t, { contextPerSeat: 16_384, config: { limits: { chat: { inFlight: 1 } } } });
     const proxy = await start(t, pool);
     // One on each, for the proxy gives to whom has the fewest.
-    for (const _ of ['a', 'b']) {
+    for (let i = 0; i < 2; i++) {
       const call = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: true });
       await call.connection.until('"delta"');
     }

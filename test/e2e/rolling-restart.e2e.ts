@@ -33,7 +33,10 @@ t.test('both sidecars are restarted under load, one after the other, and nobody 
     await serves(pool, name);
     old.child.kill('SIGTERM');
     t.strictSame(await old.exited(), { code: 0, signal: null }, `${name} drained`);
-    t.equal(old.lines.find(({ event }) => event === 'drain timed out'), undefined);
+    t.equal(
+      old.lines.find(({ event }) => event === 'drain timed out'),
+      undefined,
+    );
     await pool.begin(name);
     await serves(pool, name);
   }
@@ -56,7 +59,9 @@ t.test('both sidecars are restarted under load, one after the other, and nobody 
 /** The sidecar that is there now was given work. */
 async function serves(pool: Pool, name: Name): Promise<void> {
   const sidecar = pool.sidecar(name);
-  await eventually(`${name} serves`, () => sidecar.lines.some(({ event, status }) => event === 'request' && status === 200));
+  await eventually(`${name} serves`, () =>
+    sidecar.lines.some(({ event, status }) => event === 'request' && status === 200),
+  );
 }
 
 /** Every second one is a stream, every fourth one is too long to be sent again. Never rejects. */
