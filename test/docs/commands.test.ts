@@ -104,6 +104,7 @@ t.test('what is not run is told from what is', async (t) => {
     'docs/page.md:9: Python is not run: say why',
     'docs/page.md:11: a command line outside of ```sh',
     'docs/page.md:14: only command lines have a reason not to be run',
+    'docs/page.md:16: a command line outside of ```sh',
     'docs/page.md:20: a command line outside of ```sh',
   ]);
 });

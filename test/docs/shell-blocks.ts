@@ -6,6 +6,7 @@ export const REASONS = [
   'needs root',
   'needs a GPU',
   'needs the network',
+  'needs Docker',
   'needs a service of yours',
   'takes minutes',
   'run by make e2e',
@@ -44,7 +45,8 @@ export function shellBlocks({ path, text, blocks, prose }: Page): Blocks {
     if (OTHER_SHELLS.includes(language)) problem(`\`\`\`${language}: command lines go into \`\`\`sh`);
     else if (language !== RUN && language !== NEVER_RUN) {
       if (reason !== undefined) problem('only command lines have a reason not to be run');
-      if (language === '' && block.text.split('\n').some(isCommand)) problem('a command line outside of ```sh');
+      if (['', 'text'].includes(language) && block.text.split('\n').some(isCommand))
+        problem('a command line outside of ```sh');
     } else if (reason !== undefined) {
       left.push({ ...block, reason });
       if (!(REASONS as readonly string[]).includes(reason)) problem(`"${reason}" is no reason not to run it`);
