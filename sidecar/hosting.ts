@@ -33,12 +33,17 @@ export interface Listeners {
   readonly log: Log;
 }
 
+/** Where models are that the sidecar made or fetched itself. */
+export function modelsDir(dataDir: string): string {
+  return resolve(dataDir, 'models');
+}
+
 /** Each configured file's path; `embedded` is made first if need be. */
 export async function modelFiles({ models, dataDir }: Config): Promise<Map<string, string>> {
   const files = new Map<string, string>();
   for (const { file } of models) {
     if (files.has(file)) continue;
-    files.set(file, file === 'embedded' ? await embeddedModel(resolve(dataDir, 'models')) : resolve(file));
+    files.set(file, file === 'embedded' ? await embeddedModel(modelsDir(dataDir)) : resolve(file));
   }
   return files;
 }

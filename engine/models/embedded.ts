@@ -12,13 +12,26 @@ export async function ensureEmbeddedModel(dir: string): Promise<string> {
   return await ensureModel(dir, planFor('embedded'));
 }
 
+/** The path of the embedded model in `dir`; undefined: it has not been made there. Makes nothing. */
+export async function findEmbeddedModel(dir: string): Promise<string | undefined> {
+  const path = pathOf(dir, planFor('embedded'));
+  return (await exists(path)) ? path : undefined;
+}
+
 /** The same for any plan. The file's name carries the plan's hash, so that a changed plan makes a new file. */
 export async function ensureModel(dir: string, plan: ModelPlan): Promise<string> {
-  const path = join(dir, `${plan.name}-${planHash(plan)}.gguf`);
-  try {
-    await access(path);
-  } catch {
-    await writeRandomModel(path, plan);
-  }
+  const path = pathOf(dir, plan);
+  if (!(await exists(path))) await writeRandomModel(path, plan);
   return path;
+}
+
+function pathOf(dir: string, plan: ModelPlan): string {
+  return join(dir, `${plan.name}-${planHash(plan)}.gguf`);
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await access(path).then(
+    () => true,
+    () => false,
+  );
 }

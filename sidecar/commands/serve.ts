@@ -23,8 +23,8 @@ const EXIT_INTERRUPTED = 130;
 export async function serve(config: Config, log: Log, print: (line: string) => void): Promise<number> {
   const { access, environment, keys, listen } = config;
   const forDevelopers = environment === 'development' && access.mode === 'keys' && reachedFromHere(listen);
-  const supervisor = isNotified() ? systemd(log) : NO_SUPERVISOR;
   const registry = metricsOf(config);
+  const supervisor = isNotified() ? systemd(log) : NO_SUPERVISOR;
   const identities = await openIdentities(config, systemClock, log, registry);
   process.on(RELOAD_SIGNAL, () => void identities.reload());
   // A file that may not grow any more is an error of the write that meets it, and of nothing else.

@@ -23,7 +23,7 @@ const LAST_WORDS_MS = 250;
 const KILL_WAIT_MS = 2000;
 
 /** The longest reason of an `unable` that is passed on, in characters. */
-const MAX_REASON = 200;
+const MAX_REASON = 300;
 
 export interface ChildTiming {
   /** From the fork to `ready`, ms. */

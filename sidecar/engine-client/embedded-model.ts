@@ -12,6 +12,15 @@ const MAKE_TIMEOUT_MS = 120_000;
  * the sidecar knows nothing of weights. Rejects when it cannot be made.
  */
 export async function embeddedModel(dir: string): Promise<string> {
-  const { stdout } = await promisify(execFile)(process.execPath, [MAKER, dir], { timeout: MAKE_TIMEOUT_MS });
+  return await ask(dir);
+}
+
+/** The same, undefined when there is none: nothing is made. */
+export async function existingEmbeddedModel(dir: string): Promise<string | undefined> {
+  return (await ask(dir, 'look')) || undefined;
+}
+
+async function ask(...args: string[]): Promise<string> {
+  const { stdout } = await promisify(execFile)(process.execPath, [MAKER, ...args], { timeout: MAKE_TIMEOUT_MS });
   return stdout.trim();
 }

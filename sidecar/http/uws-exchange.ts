@@ -1,16 +1,13 @@
 import type { Clock } from '../clock.js';
-import { contractError, errorBody } from '../errors.js';
-import type { ContractError, ErrorCode } from '../errors.js';
+import { contractError, errorBody, type ContractError, type ErrorCode } from '../errors.js';
 import type { Backlog, CutReason } from './backlog.js';
-import { BodyReader } from './body.js';
-import type { BodyBudget } from './body.js';
+import { BodyReader, type BodyBudget } from './body.js';
 import type { Cors, Field } from './cors.js';
 import type { Body, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
 import { errorFields, responseFields, statusLine } from './fields.js';
 import type { Snapshot } from './head.js';
 import { Outlet } from './outlet.js';
-import { SseStream } from './sse.js';
-import type { StreamTarget } from './sse.js';
+import { SseStream, type StreamTarget } from './sse.js';
 import type { HttpResponse } from './uws.js';
 
 /** How one exchange ended, for logs and metrics. Holds no content. */
