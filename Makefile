@@ -1,4 +1,4 @@
-# make run | test | check | bench | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | clean
+# make run | test | check | e2e | bench | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | clean
 
 # The package's native binaries come with npm; nothing is to be downloaded or compiled beside them.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
@@ -6,7 +6,9 @@ export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
 SOURCES := $(sort $(shell find sidecar engine bench test -name .cache -prune -o -name '*.ts' -print 2>/dev/null))
 TESTS := $(filter %.test.ts,$(SOURCES))
 # Tests that fork engines, open sockets or load models live in these folders; all others are unit tests.
-SLOW := test/contract/% test/integration/% test/fault/% test/regression/%
+SLOW := test/contract/% test/docs/commands.% test/integration/% test/fault/% test/regression/%
+# Tests that need Debian's packages: `make e2e` alone runs them.
+E2E_TESTS := $(patsubst %.ts,dist/%.js,$(filter test/e2e/%.e2e.ts,$(SOURCES)))
 UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
 # bench/gpu needs a GPU and says how to run it.
 BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.ts,$(SOURCES))))
@@ -14,7 +16,7 @@ BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.t
 # Named by Node's ABI: npm installs the native binaries of the Node that it runs on, so another Node installs anew.
 INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
 
-.PHONY: run test check bench peers engine-native fuzz fault mutation goldens docs seedling clean build install lint
+.PHONY: run test check e2e bench soak peers engine-native fuzz fault mutation goldens docs seedling clean build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
@@ -25,11 +27,21 @@ test: build
 check: lint build
 	@node dist/test/support/run-tests.js --disable-coverage $(UNIT_TESTS)
 
+# Real proxies, a real browser, Prometheus' own checker. Installs them where it is root, else says what it lacks. One file at
+# a time: they measure, and a browser takes both cores. A single one: make e2e E2E_TESTS=dist/test/e2e/browser.e2e.js
+e2e: build
+	@node dist/test/e2e/packages.js
+	@TAP_TIMEOUT=1200 node dist/test/support/run-tests.js --disable-coverage --jobs=1 $(E2E_TESTS)
+
 lint: install
 	npm run --silent lint
 
 bench: build peers
 	@for bench in $(BENCHES); do echo "$$bench"; node $$bench || exit 1; done
+
+# Half an hour under load with an engine killed every 3 minutes; the result is bench/results/soak.md. Shorter: make soak MINUTES=2
+soak: build
+	@node dist/bench/soak/soak.js $(or $(MINUTES),30) $(or $(KILL_EVERY_S),180)
 
 # llama.cpp's own server and benches, from the very source that the adapter runs; the benches that need them say so.
 # Needs git, cmake, ninja and a C++ compiler; 5 to 10 minutes on 2 cores. CMake's options: make peers PEER_OPTIONS=-DGGML_CUDA=ON

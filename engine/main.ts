@@ -11,6 +11,7 @@ import {
   type EngineSetup,
   type FromEngine,
   type GenerateJob,
+  type HeldTokens,
   type ScoreJob,
   type ToEngine,
 } from './protocol.js';
@@ -27,13 +28,18 @@ function send(message: Body, then: () => void = () => undefined): void {
 // An abort inside llama.cpp would start a debugger on this process to print where it was.
 process.env['GGML_NO_BACKTRACE'] = '1';
 
+const NO_TOKENS: HeldTokens = { running: 0, kept: 0 };
+
 let loop: StepLoop | undefined;
 let runtime: Runtime | undefined;
 let started = false;
 
 async function start(setup: EngineSetup): Promise<void> {
   // The event loop turns while a model loads, so the sidecar hears from us from the first moment on.
-  setInterval(() => send({ kind: 'heartbeat', step: loop?.steps ?? 0, live: loop?.live ?? 0 }), setup.heartbeatMs);
+  setInterval(
+    () => send({ kind: 'heartbeat', step: loop?.steps ?? 0, live: loop?.live ?? 0, tokens: loop?.tokens ?? NO_TOKENS }),
+    setup.heartbeatMs,
+  );
   try {
     runtime = await loadRuntime(setup);
     const leastPrefillTokens = LEAST_TOKENS[runtime.gpu === false ? 'cpu' : 'gpu'];

@@ -253,6 +253,12 @@ export interface HeldPrefix {
   readonly hashes: Uint32Array;
 }
 
+/** Tokens in the KV memory: of sequences that jobs hold, and of free ones, kept to be reused. */
+export interface HeldTokens {
+  readonly running: number;
+  readonly kept: number;
+}
+
 /** Engine to sidecar. */
 export type FromEngine = { readonly v: number } & (
   | { readonly kind: 'ready'; readonly facts: EngineFacts }
@@ -266,5 +272,5 @@ export type FromEngine = { readonly v: number } & (
       readonly held: readonly HeldPrefix[];
     }
   /** Sent every `heartbeatMs` whatever goes on; `step` counts finished decodes, `live` the jobs that hold a sequence. */
-  | { readonly kind: 'heartbeat'; readonly step: number; readonly live: number }
+  | { readonly kind: 'heartbeat'; readonly step: number; readonly live: number; readonly tokens: HeldTokens }
 );

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { availableParallelism } from 'node:os';
 import {
   getLlama,
   GgufInsights,
@@ -17,12 +16,11 @@ import { BatchDecoder } from './decode/batch-decoder.js';
 import { IteratorDecoder, sequenceOrder } from './decode/iterator-decoder.js';
 import { LlamaLog } from './load/llama-log.js';
 import { LoadFailure } from './load/load-failure.js';
+import { computeThreads, cutsAnywhere, planLoad } from './load/plan.js';
 import { MemoryCheck } from './memory/check.js';
 import { checkModelFile } from './load/model-file.js';
+import { usesOf } from './load/uses.js';
 import { controlText, tokenBytes } from './output/token-bytes.js';
-import { makeDecisionPrompt } from './prompt/decision-prompt.js';
-import { makePromptParts } from './prompt/prompt-parts.js';
-import { vocabularyOf } from './prompt/vocabulary.js';
 import type { EngineSetup } from './protocol.js';
 import type { ModelTokens } from './loop/task.js';
 
@@ -39,11 +37,6 @@ export interface Runtime {
   readonly gpu: string | false;
   /** In this order: context, model, llama. Idempotent. */
   dispose(): Promise<void>;
-}
-
-/** Compute threads for a setup: with every core computing, the loop that feeds them starves (shared/engine.md section 1). */
-export function computeThreads(wanted: number): number {
-  return wanted > 0 ? wanted : Math.max(1, availableParallelism() - 1);
 }
 
 /** Loads model and context. Rejects with a {@link LoadFailure} when the model cannot be served. */
@@ -67,7 +60,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     logger: log.logger,
   });
   const { model, context } = await load(llama, info, setup, threads).catch(async (error: unknown) => {
-    throw error instanceof LoadFailure ? error : refusal(error, await log.firstError());
+    throw await log.failure(error);
   });
   log.close();
   const decoder = await makeDecoder(model, context, threads);
@@ -96,39 +89,25 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   };
 }
 
-/**
- * On a CPU llama.cpp's flash attention goes pair by pair of query and cell for 2 to 63 tokens, which is what a decision's
- * questions are: slower there by far (bench/results/reuse.md). For next tokens, of which replies are made, it is the faster
- * one (bench/results/engine-limit.md), so a model that chats has it; a long prompt beside replies then takes longer.
- */
-function bestAttention(llama: Llama, kind: EngineSetup['kind']): boolean | 'auto' {
-  return llama.gpu === false && kind === 'decision' ? false : 'auto';
-}
-
 async function load(
   llama: Llama,
   info: GgufFileInfo,
   setup: EngineSetup,
   threads: number,
 ): Promise<{ model: LlamaModel; context: LlamaContext }> {
-  const { seats } = setup;
-  const batchSize = setup.prefillTokensPerStep + seats;
   const insights = await GgufInsights.from(info, llama);
   const { architecture } = info.metadata.general;
   if (!insights.isSupportedByLlamaCpp) {
     throw new LoadFailure(`this llama.cpp does not know the architecture ${architecture}`);
   }
-  // The iterators leave a sequence's last place empty.
-  const contextPerSeat = setup.contextPerSeat + (cutsAnywhere(insights) ? 0 : 1);
-  const fitContext = { contextSize: contextPerSeat * seats };
-  const { gpuLayers } = await insights.configurationResolver.resolveModelGpuLayersV2({ fitContext });
+  const plan = await planLoad(llama, insights, setup);
+  const { seats, contextPerSeat, batchSize, gpuLayers, flashAttention } = plan;
   const check = setup.memory && (await MemoryCheck.begin(llama, insights, setup.memory.mappedElsewhere));
   await check?.weights(gpuLayers);
   const model = await llama.loadModel({ modelPath: setup.file, gpuLayers });
-  const problem = setup.kind === 'decision' ? decisionProblem(model) : undefined;
+  const problem = setup.kind === 'decision' ? usesOf(model).decisions : undefined;
   if (problem !== undefined) throw new LoadFailure(problem);
-  const flashAttention = setup.flashAttention === 'auto' ? bestAttention(llama, setup.kind) : setup.flashAttention;
-  await check?.context({ seats, contextPerSeat, batchSize, gpuLayers, flashAttention });
+  await check?.context(plan);
   const context = await model.createContext({
     sequences: seats,
     contextSize: contextPerSeat,
@@ -142,12 +121,6 @@ async function load(
   return { model, context };
 }
 
-/** llama.cpp's first line says why; the error that comes up from it does not. */
-function refusal(error: unknown, line: string | undefined): LoadFailure {
-  const why = line ?? (error instanceof Error ? error.message : 'it gave no reason');
-  return new LoadFailure(`llama.cpp cannot load it: ${why}`, /allocat|memory/i.test(why));
-}
-
 /**
  * The layer below the iterators where it is known and fits. Models whose past state cannot be cut at any position
  * (recurrent, hybrid, sliding window) keep to the iterators, which know how to evaluate such a sequence again.
@@ -155,17 +128,6 @@ function refusal(error: unknown, line: string | undefined): LoadFailure {
 async function makeDecoder(model: LlamaModel, context: LlamaContext, threads: number): Promise<Decoder> {
   const cuttable = cutsAnywhere(model.fileInsights);
   return (cuttable ? await BatchDecoder.over(context, threads) : undefined) ?? new IteratorDecoder(context, cuttable);
-}
-
-function cutsAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights): boolean {
-  return !isRecurrent && !isHybrid && swaSize === undefined;
-}
-
-/** Why the model cannot decide, in one line: its template, or a label that is not one distinct token behind it. */
-function decisionProblem(model: LlamaModel): string | undefined {
-  const made = makePromptParts(vocabularyOf(model));
-  const decision = made.kind === 'ok' ? makeDecisionPrompt(made.parts) : made;
-  return decision.kind === 'ok' ? undefined : decision.problem;
 }
 
 function vocabularyTexts(info: GgufFileInfo, model: LlamaModel): Parameters<typeof tokenBytes>[0] {

@@ -4,7 +4,7 @@ import { EngineFault } from './decode/faults.js';
 import { Held, type Reuse } from './loop/held.js';
 import type { Plan } from './loop/plan.js';
 import { prefixHashes } from './prefix-hash.js';
-import type { HeldPrefix } from './protocol.js';
+import type { HeldPrefix, HeldTokens } from './protocol.js';
 
 /** A sequence ready for a prompt: it holds the first `keep` tokens of it and nothing else. */
 export type Berth = Pick<Choice, 'sequence' | 'keep'>;
@@ -34,6 +34,17 @@ export class Sequences {
   /** Sequences taken. */
   get live(): number {
     return this.#live;
+  }
+
+  /** What all of them hold now. */
+  get tokens(): HeldTokens {
+    let running = 0;
+    let kept = 0;
+    for (const { live, held } of this.#slots) {
+      if (live) running += held.length;
+      else kept += held.length;
+    }
+    return { running, kept };
   }
 
   /**

@@ -22,7 +22,7 @@ import { EngineFault } from './decode/faults.js';
 import { Generation } from './generation.js';
 import { Jobs } from './loop/jobs.js';
 import { LEAST_TOKENS, Pace } from './loop/pace.js';
-import type { GenerateJob, HeldPrefix, Output, PrefixReuse, ScoreJob } from './protocol.js';
+import type { GenerateJob, HeldPrefix, HeldTokens, Output, PrefixReuse, ScoreJob } from './protocol.js';
 import { Round, type Stepping } from './loop/round.js';
 import { Scoring } from './scoring.js';
 import { Sequences } from './sequences.js';
@@ -94,6 +94,11 @@ export class StepLoop {
   /** Jobs that hold a sequence or wait for one. */
   get live(): number {
     return this.#jobs.live;
+  }
+
+  /** What its sequences hold. */
+  get tokens(): HeldTokens {
+    return this.#sequences.tokens;
   }
 
   /** Takes a job; its outputs come through `emit`. A job that cannot fit fails at once. */

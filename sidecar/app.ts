@@ -13,7 +13,7 @@ import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listening.js';
-import { PromptHostClient } from './prompts/client.js';
+import { PromptLanes } from './prompts/lanes.js';
 import { Readiness } from './readiness.js';
 import { callersServer, operatorsServer, type Seen } from './routes.js';
 import { spoolReader } from './spooling.js';
@@ -35,22 +35,28 @@ export interface App {
   /** Ports in use; 0: the public listener is a Unix socket alone. */
   readonly publicPort: number;
   readonly operatorsPort: number;
-  /** What parts that were made outside are counted by. */
-  readonly metrics: Pick<Metrics, 'keysRefused'>;
   /** Resolves once every model takes work; rejects with one clear line when one never will. */
   ready(): Promise<void>;
   /**
-   * Readiness red, new work refused, running requests finish within the configured time; what still runs then is cut with
+   * Readiness red, after a notice new work refused, running requests finish within the configured time; what still runs then is cut with
    * an error. Resolves when everything is closed. Idempotent.
    */
   drain(): Promise<void>;
 }
 
-/** Parts that a test puts in the place of the real ones. */
-export interface StandIns {
+/** Parts that are made outside. */
+export interface Given {
+  /** What parts that were made before are counted by too. Absent: metrics of its own. */
+  readonly registry?: Metrics;
+  /** A test's, in the place of the real one. */
   readonly spool?: Spool;
   /** Path of the module that engines are forked from. */
   readonly engineEntry?: string;
+}
+
+/** Metrics for the models of a configuration. */
+export function metricsOf({ models }: Pick<Config, 'models'>): Metrics {
+  return new Metrics(models.map(({ id }) => id));
 }
 
 /** Starts everything. Rejects when an address or a file cannot be had; then nothing is left running. */
@@ -58,15 +64,15 @@ export async function startApp(
   config: Config,
   identity: Identity,
   log: Log,
-  { spool: spoolStandIn, engineEntry = ENGINE }: StandIns = {},
+  { registry = metricsOf(config), spool: spoolStandIn, engineEntry = ENGINE }: Given = {},
 ): Promise<App> {
-  const registry = new Metrics(config.models.map(({ id }) => id));
-  let draining = false;
+  /** Both are set once and stay. */
+  const stage = { leaving: false, draining: false };
   const common = { config, clock: systemClock, registry, log };
   // First of all and by itself: a long spool takes a while to read, and who looks whether this process lives must not end
   // it meanwhile.
   let seen: Seen = {
-    draining: () => draining,
+    leaving: () => stage.leaving,
     spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve() },
     credit: undefined,
     models: new Map(),
@@ -86,7 +92,7 @@ export async function startApp(
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
   ]);
 
-  const prompts = new PromptHostClient({
+  const prompts = new PromptLanes({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
     models: config.models.map(({ id, kind, file, contextPerSeat }) => ({
@@ -97,9 +103,9 @@ export async function startApp(
     })),
     clock: systemClock,
     hooks: {
-      restart: (why, delayMs) => {
+      restart: (why, delayMs, lane) => {
         registry.promptHostRestarted();
-        log.warn('prompt host restarts', { reason: why, retryAfterMs: delayMs });
+        log.warn('prompt host restarts', { lane, reason: why, retryAfterMs: delayMs });
       },
     },
   });
@@ -126,13 +132,14 @@ export async function startApp(
       timeoutMs: config.request.timeoutMs,
     },
     isolateDecisions: config.decisions.isolate,
-    draining: () => draining,
+    leaving: () => stage.leaving,
+    draining: () => stage.draining,
   };
 
   const inFlight = new InFlight();
   seen = services;
   const front = callersServer(common, services, inFlight);
-  registry.watchStreams(() => front.bufferedBytes);
+  registry.http.watchStreams(() => front.bufferedBytes);
   const close = async (): Promise<void> => {
     prompts.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
@@ -159,14 +166,19 @@ export async function startApp(
     return {
       publicPort,
       operatorsPort: operatorsAt.port,
-      metrics: registry,
       ready: () => readiness.all(),
       drain: () => {
-        draining = true;
+        stage.leaving = true;
         drained ??= (async () => {
+          const { noticeMs, timeoutMs } = config.drain;
+          if (noticeMs > 0) {
+            log.info('leaving', { count: inFlight.count });
+            await new Promise<void>((done) => systemClock.after(noticeMs, done));
+          }
+          stage.draining = true;
           log.info('draining', { count: inFlight.count });
           for (const { queue } of models.values()) queue.drain();
-          const finished = await inFlight.idle(systemClock, config.drain.timeoutMs);
+          const finished = await inFlight.idle(systemClock, timeoutMs);
           if (!finished) log.warn('drain timed out', { count: inFlight.count });
           // Engines first: what still runs ends with its error while its connection is open.
           await Promise.all([...models.values()].map(({ engine }) => engine.close()));

@@ -1,61 +1,84 @@
 #!/usr/bin/env node
-import { keys, KEYS_HELP } from './commands/keys.js';
-import { serve } from './commands/serve.js';
-import { usage, USAGE_HELP } from './commands/usage.js';
+/**
+ * The command line: which command runs, with which configuration, and with which exit code it ends. What there is to say
+ * of each command is in commands/table.ts. Commands are loaded when they are run: `doctor` is to work, and to say why, where
+ * `serve` cannot even be loaded.
+ */
+import { systemClock } from './clock.js';
+import { EXIT } from './commands/command.js';
+import { helpOf, orUsage } from './commands/help.js';
+import type { Io } from './commands/io.js';
+import { COMMANDS } from './commands/table.js';
 import { loadConfig, type Config } from './config.js';
 import { openLog } from './telemetry/logger.js';
 
-/** Exit codes: a start that the configuration or the machine prevents, and a wrong command line. */
-const EXIT = { failed: 1, usage: 2 } as const;
+type Args = readonly string[];
 
-const HELP = `usage: ra-sidecar serve
-       ra-sidecar keys create|list|revoke|rotate
-       ra-sidecar usage verify|export
+/** Runs with a configuration that has been checked. */
+type Configured = (config: Config, args: Args, hints: readonly string[]) => Promise<number>;
 
-  serve    run the sidecar until SIGTERM or SIGINT
-  keys     the keys that callers have; --help says more
-  usage    what was used: look for damage, write out what was billed; --help says more
+const io: Io = { out, say, clock: systemClock, terminal: process.stderr };
 
-Settings come from the JSON or JSONC file that RA_CONFIG names and from RA_ variables; docs/config.md lists them.
-`;
+const CONFIGURED: Readonly<Record<string, Configured>> = {
+  serve: runServe,
+  keys: async (config, args) => (await import('./commands/keys.js')).keys(config, args, io),
+  usage: async (config, args) =>
+    (await import('./commands/usage.js')).usage(config, args, { out: process.stdout, say }),
+  models: async (config, args) => (await import('./commands/models.js')).models(config, args, io),
+  bench: async (config, args) => (await import('./commands/bench.js')).bench(config, args, io),
+  doctor: async (config, args, hints) => (await import('./commands/doctor.js')).doctor(config, args, hints, io),
+};
 
-type Command = (config: Config, args: readonly string[], hints: readonly string[]) => Promise<number>;
+const BARE: Readonly<Record<string, (args: Args) => Promise<number>>> = {
+  'check-config': (args) =>
+    orUsage('check-config', io, async () => (await import('./commands/check-config.js')).checkConfig(args, io)),
+  completion: (args) =>
+    orUsage('completion', io, async () => (await import('./commands/completion.js')).completion(args, io)),
+};
 
-/** By name: what runs, what its `--help` prints, and whether it takes arguments. */
-const COMMANDS: ReadonlyMap<
-  string | undefined,
-  { readonly run: Command; readonly help: string; readonly bare?: true }
-> = new Map([
-  ['serve', { run: runServe, help: HELP, bare: true }],
-  ['keys', { run: (config, args) => keys(config, args, { out, say }), help: KEYS_HELP }],
-  ['usage', { run: (config, args) => usage(config, args, { out: process.stdout, say }), help: USAGE_HELP }],
-] as const);
-
-async function main(args: readonly string[]): Promise<number> {
-  const [name, ...rest] = args;
-  const command = COMMANDS.get(name);
-  if (args.some((argument) => argument === '--help' || argument === '-h')) {
-    out(command?.help ?? HELP);
-    return 0;
+async function main(args: Args): Promise<number> {
+  const [name = '', ...rest] = args;
+  if (asksForHelp(args)) {
+    out(helpOf(args.slice(0, 2).join(' ')));
+    return EXIT.done;
   }
-  if (!command || (command.bare && rest.length > 0)) {
-    say(HELP);
+  if (!Object.hasOwn(COMMANDS, name)) {
+    say(helpOf(''));
     return EXIT.usage;
   }
-  const loaded = loadConfig();
-  if (loaded.kind === 'invalid') {
-    say(`${loaded.line}\n`);
-    return EXIT.failed;
-  }
   try {
-    return await command.run(loaded.config, rest, loaded.hints);
+    const bare = BARE[name];
+    if (bare) return await bare(rest);
+    return await runConfigured(name, rest);
   } catch (error) {
     say(`ra-sidecar: ${error instanceof Error ? error.message : 'failed'}\n`);
     return EXIT.failed;
   }
 }
 
-async function runServe(config: Config, _args: readonly string[], hints: readonly string[]): Promise<number> {
+/** Before a `--`: what is behind it is no option. */
+function asksForHelp(args: Args): boolean {
+  const end = args.indexOf('--');
+  return args.slice(0, end < 0 ? args.length : end).some((argument) => argument === '--help' || argument === '-h');
+}
+
+async function runConfigured(name: string, args: Args): Promise<number> {
+  const loaded = loadConfig();
+  if (loaded.kind === 'invalid') {
+    say(`${loaded.line}\n`);
+    const others = loaded.lines.length - 1;
+    if (others > 0) say(`and ${others} more: ra-sidecar check-config\n`);
+    return EXIT.failed;
+  }
+  return await (CONFIGURED[name]?.(loaded.config, args, loaded.hints) ?? EXIT.usage);
+}
+
+async function runServe(config: Config, args: Args, hints: readonly string[]): Promise<number> {
+  if (args.length > 0) {
+    say(helpOf('serve'));
+    return EXIT.usage;
+  }
+  const { serve } = await import('./commands/serve.js');
   const logging = openLog(config.log.level);
   const { log } = logging;
   // Node would print the error's message, which can quote a request.

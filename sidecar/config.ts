@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parse, type ParseError } from 'jsonc-parser';
-import { contradiction, hints } from './config/checks.js';
+import { contradictions, hints } from './config/checks.js';
 import { settings, validationSchema, type Setting } from './config/settings.js';
 import type { Config } from './config/types.js';
 import { compile } from './contracts/validator.js';
@@ -11,8 +11,8 @@ export type { Config, ModelConfig } from './config/types.js';
 export type Loaded =
   /** `hints`: lines worth a warning in the log. */
   | { readonly kind: 'config'; readonly config: Config; readonly hints: readonly string[] }
-  /** `line` says which setting is wrong, how, and where it was set. It carries no value. */
-  | { readonly kind: 'invalid'; readonly line: string };
+  /** `line` says which setting is wrong, how, and where it was set; `lines` all that are. They carry no value. */
+  | { readonly kind: 'invalid'; readonly line: string; readonly lines: readonly string[] };
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -22,38 +22,46 @@ type Unresolved = Omit<Config, 'keys'> & { readonly keys: Omit<Config['keys'], '
 /** Names the JSON or JSONC file. Every other `RA_` variable is a setting. */
 const FILE_VARIABLE = 'RA_CONFIG';
 
-const check = compile<Unresolved>(validationSchema(), { useDefaults: true, nameUnknownFields: true });
+const check = compile<Unresolved>(validationSchema(), {
+  useDefaults: true,
+  nameUnknownFields: true,
+  allProblems: true,
+});
 
 /**
  * Reads the file that `RA_CONFIG` names, if any, puts the `RA_` variables over it and checks the whole. This is the only
- * reader of the process's environment. An unknown key or variable is as wrong as a bad value.
+ * reader of the process's environment. An unknown key or variable is as wrong as a bad value. `file`: one to read in place
+ * of the one that `RA_CONFIG` names.
  */
-export function loadConfig(environment: Environment = process.env): Loaded {
-  const file = environment[FILE_VARIABLE];
+export function loadConfig(environment: Environment = process.env, file = environment[FILE_VARIABLE]): Loaded {
   const set = settings().filter(({ variable }) => environment[variable] !== undefined);
-  const invalid = (problem: string): Loaded => ({
-    kind: 'invalid',
-    line: `config: ${problem}${origin(problem, set, file)}`,
-  });
-
-  const unknown = unknownVariable(environment);
-  if (unknown !== undefined) return { kind: 'invalid', line: `config: ${unknown} is not a setting (environment)` };
+  const strange = unknownVariables(environment).map((name) => `config: ${name} is not a setting (environment)`);
+  const invalid = (problems: readonly string[]): Loaded => {
+    const lines = [...strange, ...problems.map((problem) => `config: ${problem}${origin(problem, set, file)}`)];
+    return { kind: 'invalid', line: lines[0] ?? '', lines };
+  };
   const read = file === undefined ? { value: {} } : readFile(file);
-  if ('problem' in read) return { kind: 'invalid', line: `config: ${read.problem} (file ${String(file)})` };
+  if ('problem' in read) return invalid([read.problem]);
   for (const setting of set) {
     assign(read.value, setting.path.split('.'), fromText(setting, environment[setting.variable]));
   }
 
   const checked = check(read.value);
-  if (!checked.ok) return invalid(`${checked.path} ${checked.message}`);
+  if (!checked.ok) return invalid(checked.all ?? [`${checked.path} ${checked.message}`]);
   const config = resolved(checked.value);
-  const broken = contradiction(config);
-  return broken === undefined ? { kind: 'config', config: frozen(config), hints: hints(config) } : invalid(broken);
+  const broken = contradictions(config);
+  if (strange.length + broken.length > 0) return invalid(broken);
+  return { kind: 'config', config: frozen(config), hints: hints(config) };
 }
 
-function unknownVariable(environment: Environment): string | undefined {
+/** Whether systemd started this process and waits to hear that it is ready (sd_notify(3)). */
+export function isNotified(environment: Environment = process.env): boolean {
+  return (environment['NOTIFY_SOCKET'] ?? '') !== '';
+}
+
+function unknownVariables(environment: Environment): string[] {
   const known = new Set(settings().map(({ variable }) => variable)).add(FILE_VARIABLE);
-  return Object.keys(environment).find((name) => name.startsWith('RA_') && !known.has(name));
+  return Object.keys(environment).filter((name) => name.startsWith('RA_') && !known.has(name));
 }
 
 function readFile(file: string): { value: object } | { problem: string } {

@@ -8,7 +8,7 @@ import { EMBEDDED_MODEL } from './engine-client/embedded-model.js';
 import { StartGate } from './engine-client/start-gate.js';
 import { EngineProcess } from './engine-client/supervisor.js';
 import type { HostedModel } from './handlers/services.js';
-import type { PromptHostClient } from './prompts/client.js';
+import type { FirstStart } from './prompts/client.js';
 import type { Readiness } from './readiness.js';
 import type { Log } from './telemetry/logger.js';
 import type { Metrics } from './telemetry/metrics.js';
@@ -31,6 +31,11 @@ export interface Listeners {
   readonly registry: Metrics;
   readonly readiness: Readiness;
   readonly log: Log;
+}
+
+/** Where models are that the sidecar fetched itself. */
+export function modelsDir(dataDir: string): string {
+  return resolve(dataDir, 'models');
 }
 
 /** Each configured file's path; `embedded` is the model that comes with the sidecar. */
@@ -60,7 +65,7 @@ export function hostModels(
  * has something to say of the same model, its word is waited for: it knows more of a file.
  */
 export async function reportPrompts(
-  found: Awaited<ReturnType<PromptHostClient['ready']>>,
+  found: FirstStart,
   models: ReadonlyMap<string, Hosted>,
   log: Log,
 ): Promise<string | undefined> {
@@ -166,7 +171,10 @@ function host(
       onUnload: () => queue.pause(),
     },
   });
-  registry.watchEngine(id, () => engine.state);
+  registry.watchEngine(id, () => {
+    const { state, facts, heldTokens } = engine;
+    return { state, ...heldTokens, capacity: facts ? facts.seats * facts.contextPerSeat : 0 };
+  });
   const gate = cohort === undefined ? {} : { cohort };
   return { id, kind, ownedBy, ...gate, created: Math.floor(Date.now() / 1000), queue, engine, file, settled };
 }

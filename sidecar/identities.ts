@@ -7,7 +7,9 @@ import { WatchedKeys } from './access/key-file-watch.js';
 import { SecretFile } from './access/secret-file.js';
 import type { Clock } from './clock.js';
 import type { Config } from './config.js';
+import type { AuthorizerMetrics } from './telemetry/authorizer-metrics.js';
 import type { Log } from './telemetry/logger.js';
+import type { Metrics } from './telemetry/metrics.js';
 
 export interface Identities {
   readonly identity: Identity;
@@ -17,16 +19,11 @@ export interface Identities {
   close(): void;
 }
 
-/**
- * Opens what `config` names. Rejects with one line when a file cannot be used; then nothing is left open. `keysRefused`: a
- * changed keys file could not be taken.
- */
-export async function openIdentities(
-  config: Config,
-  clock: Clock,
-  log: Log,
-  keysRefused: () => void,
-): Promise<Identities> {
+/** What is counted of them. */
+type Counted = Pick<Metrics, 'keysRefused' | 'authorizer'>;
+
+/** Opens what `config` names. Rejects with one line when a file cannot be used; then nothing is left open. */
+export async function openIdentities(config: Config, clock: Clock, log: Log, metrics: Counted): Promise<Identities> {
   const { access, gateway, environment } = config;
   const secrets: SecretFile[] = [];
   const openSecrets = async (file: string): Promise<SecretFile> => {
@@ -46,10 +43,10 @@ export async function openIdentities(
   };
   try {
     let others: Identity | undefined;
-    if (access.mode === 'keys') others = keys = await openKeys(config, clock, log, keysRefused);
+    if (access.mode === 'keys') others = keys = await openKeys(config, clock, log, () => metrics.keysRefused());
     if (access.mode === 'authorizer') {
       client = await openAuthorizer(config, clock, openSecrets);
-      others = authorizerIdentity(config, clock, log, client);
+      others = authorizerIdentity(config, clock, log, client, metrics.authorizer);
     }
     const known = gateway.secretFile === undefined ? undefined : await openSecrets(gateway.secretFile);
     return {
@@ -106,14 +103,16 @@ function authorizerIdentity(
   clock: Clock,
   log: Log,
   client: AuthorizerClient,
+  metrics: AuthorizerMetrics,
 ): Identity {
   const { send, concurrency, cache, breaker, timeoutMs } = authorizer;
-  return new AuthorizerIdentity(clock, {
+  const identity = new AuthorizerIdentity(clock, {
     client,
     environment,
     send,
     concurrency,
     cache,
+    events: metrics,
     breaker: {
       ...breaker,
       trialMs: timeoutMs,
@@ -121,4 +120,6 @@ function authorizerIdentity(
       closed: () => log.info('authorizer answers again'),
     },
   });
+  metrics.watch(() => identity.breakerState);
+  return identity;
 }

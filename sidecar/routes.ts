@@ -24,7 +24,7 @@ export interface Common {
 }
 
 /** What operators can see; it changes while the sidecar starts. */
-export type Seen = Pick<Services, 'draining' | 'spool' | 'credit' | 'models'>;
+export type Seen = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models'>;
 
 /** The public listener's server, which does not listen yet. Requests that use a model are counted in `inFlight`. */
 export function callersServer(common: Common, services: Services, inFlight: InFlight): Server {
@@ -74,9 +74,11 @@ function serverOf(
       backlog: { streamBytes: stream.maxBufferedBytes, totalBytes: stream.totalBufferedBytes },
     },
     onReaderCut: ({ requestId, reason, bytes }) => {
-      registry.readerCut(reason);
+      registry.http.readerCut(reason);
       log.forRequest(requestId).warn('reader cut off', { reason, bytes });
     },
+    onExchange: ({ method }) => registry.http.began(method),
+    onExchangeEnd: (end) => registry.http.ended(end),
     onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     ...own,
   });

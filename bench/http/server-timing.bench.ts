@@ -38,34 +38,60 @@ async function inTurn(all: readonly TimedCaller[], count: number): Promise<Timed
   return done;
 }
 
-/** Requests by the clock, on whichever connection is free. `late`: how many had to wait for one. */
-async function byTheClock(all: readonly TimedCaller[]): Promise<{ done: Timed[]; late: number; perSecond: number }> {
+/** Calls `send` at the rate, until it has sent them all. It returns false when it cannot send now; then it is asked again. */
+async function byTheClock(send: () => boolean): Promise<void> {
+  const total = PER_SECOND * SECONDS;
+  const from = performance.now();
+  for (let sent = 0; sent < total;) {
+    const due = Math.min(total, Math.floor(((performance.now() - from) * PER_SECOND) / 1000));
+    while (sent < due && send()) sent += 1;
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+}
+
+/** Requests by the clock, on whichever connection is free. `late`: how often none was. */
+async function requests(all: readonly TimedCaller[]): Promise<{ done: Timed[]; late: number; perSecond: number }> {
   const free = [...all];
   const done: Timed[] = [];
   const open = new Set<Promise<void>>();
-  const total = PER_SECOND * SECONDS;
   const from = performance.now();
   let late = 0;
-  for (let sent = 0; sent < total;) {
-    const due = Math.min(total, Math.floor(((performance.now() - from) * PER_SECOND) / 1000));
-    while (sent < due) {
-      const caller = free.pop();
-      if (caller === undefined) {
-        late += 1;
-        break;
-      }
-      sent += 1;
-      const asked: Promise<void> = caller.ask().then((timed) => {
-        done.push(timed);
-        free.push(caller);
-        open.delete(asked);
-      });
-      open.add(asked);
+  await byTheClock(() => {
+    const caller = free.pop();
+    if (caller === undefined) {
+      late += 1;
+      return false;
     }
-    await new Promise((resolve) => setTimeout(resolve, 1));
-  }
+    const asked: Promise<void> = caller.ask().then((timed) => {
+      done.push(timed);
+      free.push(caller);
+      open.delete(asked);
+    });
+    open.add(asked);
+    return true;
+  });
   await Promise.all(open);
-  return { done, late, perSecond: total / ((performance.now() - from) / 1000) };
+  return { done, late, perSecond: done.length / ((performance.now() - from) / 1000) };
+}
+
+/** Round trips to a process that does nothing, by the clock, in ms: `ra-admit` holds one, to the prompt host. */
+async function echoes(): Promise<number[]> {
+  const child = fork(fileURLToPath(new URL('../support/echo.js', import.meta.url)), { serialization: 'advanced' });
+  const times: number[] = [];
+  const all = new Promise<void>((resolve) => {
+    child.on('message', (at: number) => {
+      times.push(performance.now() - at);
+      if (times.length === PER_SECOND * SECONDS) resolve();
+    });
+  });
+  await once(child, 'spawn');
+  await byTheClock(() => {
+    child.send(performance.now());
+    return true;
+  });
+  await all;
+  child.disconnect();
+  return times;
 }
 
 function row(what: string, perSecond: number, done: readonly Timed[]): Row {
@@ -87,7 +113,8 @@ function row(what: string, perSecond: number, done: readonly Timed[]): Row {
 const wide = await callers('wide', 'clocked', CONNECTIONS);
 await inTurn(wide.slice(0, 4), WARM_UP);
 const alone = await inTurn(wide.slice(0, 1), WARM_UP);
-const { done, late, perSecond } = await byTheClock(wide);
+const { done, late, perSecond } = await requests(wide);
+const floor = await echoes();
 const narrow = await callers('narrow', 'clockedSlow', QUEUED_CALLERS);
 const from = performance.now();
 const queued = await inTurn(narrow, QUEUED);
@@ -109,11 +136,12 @@ await keep('server-timing', {
   title: 'Server-Timing against a clock outside',
   about: [
     'Whole chat replies of a small body through the real HTTP server, prompt host and queue; the engines are stand-ins that answer at once and say in their reply when the job came. Caller, sidecar, prompt host and engines are processes of one machine and read one monotonic clock.',
-    'Off: the time from the request’s last byte written by the caller to the job’s coming at the engine, less `ra-queue` and `ra-admit` as the response says them; so the loopback and the pipe to the engine count against the header. Requests/s of the first row: what its time to the engine would allow.',
+    'Off: the time from the request’s last byte written by the caller to the job’s coming at the engine, less `ra-queue` and `ra-admit` as the response says them; so the loopback and the pipe to the engine count against the header. Echo: a message to a process that does nothing and back, at the same rate just after; `ra-admit` holds one such round trip, to the prompt host. Requests/s of the first row: what its time to the engine would allow.',
   ],
   rows,
   conclusions: [
     `${off <= 2 ? 'Held' : 'Missed'}: within 2 ms of the outside clock at p99 (${off.toFixed(2)} ms at worst).`,
+    `Echo at ${PER_SECOND}/s: p50 ${median(floor).toFixed(2)} ms, p99 ${quantile(floor, 0.99).toFixed(2)} ms.`,
     `${admit <= 1 ? 'Held' : 'Missed'}: \`ra-admit\` p99 at most 1 ms at ${PER_SECOND} requests a second (${admit.toFixed(2)} ms${late > 0 ? `; the caller found no free connection ${late} times` : ''}).`,
   ],
 });

@@ -26,6 +26,7 @@ const LONGEST_BYTES = 80 * 2 ** 20;
 const RUNS = 5;
 
 const prompts = new PromptHostClient({
+  name: 'test',
   models: [],
   workers: 1,
   silenceMs: 60_000,

@@ -21,14 +21,15 @@ export interface Point {
   readonly broken: number;
 }
 
-/** Of a load of one rate for `seconds`. Replies count when they end within it. */
-export function measure(attempts: readonly Attempt[], seconds: number): Point {
+/** Of loads of one rate, `seconds` each. Replies count when they end within their load. */
+export function measure(runs: readonly (readonly Attempt[])[], seconds: number): Point {
+  const attempts = runs.flat();
   const within = attempts.filter(({ scheduledMs }) => scheduledMs < seconds * 1000);
   const ended = attempts.filter(({ end, scheduledMs, totalMs }) => {
     const at = scheduledMs + totalMs;
     return end === 'good' && at >= WARM_MS && at < seconds * 1000;
   });
-  const perSecond = (some: readonly Attempt[]): number => some.length / (seconds - WARM_MS / 1000);
+  const perSecond = (some: readonly Attempt[]): number => some.length / (seconds - WARM_MS / 1000) / runs.length;
   const refused = within.filter(({ end }) => end === 'refused').map(({ totalMs }) => totalMs);
   const ttfts = within.filter(({ end }) => end === 'good').map(({ ttftMs }) => ttftMs);
   const accounts = [...new Set(attempts.map(({ account }) => account))];

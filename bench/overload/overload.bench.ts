@@ -15,6 +15,8 @@ import { behindNginx, llamaServer, needNginx, sidecar, type Server } from './ser
 const SEATS = 8;
 const TOKENS = 32;
 const FACTORS = [0.5, 1, 2, 4, 10];
+/** All loads on all servers in turn, so often: what else the machine does then falls on all of them. */
+const ROUNDS = Number(process.argv[2] ?? 3);
 const SECONDS = 20;
 /** After the highest load: half of what can be served, for so long. */
 const CALM = { factor: 0.5, seconds: 15 };
@@ -31,9 +33,12 @@ const CLOSED = { callers: SEATS, seconds: 12 };
 
 const GENERATOR = fileURLToPath(new URL('./generator.js', import.meta.url));
 
+/** What one server did under one load, over all rounds. */
 interface Measured {
-  readonly point: Point;
-  readonly recoveredS?: number;
+  /** The attempts of each round. */
+  readonly runs: Attempt[][];
+  /** Of each round, where the calm follows. */
+  readonly recoveredS: number[];
 }
 
 needNginx();
@@ -57,14 +62,19 @@ for (let i = 0; i < 3; i++) {
 const rateOf = (server: Server): number => median(closedLoops.get(server) ?? []);
 const capacity = rateOf(ours);
 process.stdout.write(`replies a second at most: ours ${capacity.toFixed(2)}, theirs ${rateOf(theirs).toFixed(2)}\n`);
-const measured = new Map<Server, Measured[]>(servers.map((server) => [server, []]));
+const measured = new Map(
+  servers.map((server) => [server, FACTORS.map((): Measured => ({ runs: [], recoveredS: [] }))]),
+);
 try {
-  for (const factor of FACTORS) {
-    for (const server of servers) {
-      const one = await point(server, factor);
-      measured.get(server)?.push(one);
-      process.stdout.write(`${JSON.stringify(row(server, factor, one))}\n`);
-      await settled(server);
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const [i, factor] of FACTORS.entries()) {
+      for (const [server, loads] of measured) {
+        const load = loads[i];
+        if (load === undefined) continue;
+        await point(server, factor, round, load);
+        process.stdout.write(`${JSON.stringify(row(server, factor, load))}\n`);
+        await settled(server);
+      }
     }
   }
 } finally {
@@ -77,9 +87,9 @@ const rows = servers.flatMap((server) =>
 await keep('overload', {
   title: 'Overload',
   about: [
-    `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply, streamed; Poisson arrivals from a process of their own, ${SECONDS} s a point; callers give up after ${PATIENCE_MS / 1000} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest. Times count from when a request was to be sent. The load is in multiples of ${capacity.toFixed(2)} replies a second, what ${CLOSED.callers} callers in a closed loop get of ra-sidecar; of llama-server they get ${rateOf(theirs).toFixed(2)}. One run a point.`,
+    `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply, streamed; Poisson arrivals from a process of their own, ${SECONDS} s a point; callers give up after ${PATIENCE_MS / 1000} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest. Times count from when a request was to be sent. The load is in multiples of ${capacity.toFixed(2)} replies a second, what ${CLOSED.callers} callers in a closed loop get of ra-sidecar; of llama-server they get ${rateOf(theirs).toFixed(2)}. ${ROUNDS} rounds of all loads on all servers.`,
     `ra-sidecar: \`queue.maxWaitMs\` ${MAX_WAIT_MS}. nginx: \`limit_conn\` ${CONNECTIONS.all} for all callers together and ${CONNECTIONS.perKey} for each key, 429 for the rest. llama-server: the native build with OpenMP of \`make peers\`, no prompt cache, samples as our API does; ours runs the prebuilt addon.`,
-    'good: replies that were whole within their caller’s patience, a second, once the first two seconds are over. TTFT: of those replies alone. fair share: what max-min fairness would give the light account of what was good. recovered: seconds from the fall of the highest load to half of what can be served, to the sending of the last request that was not served in time.',
+    'good: replies that were whole within their caller’s patience, a second, once the first two seconds are over. TTFT: of those replies alone. fair share: what max-min fairness would give the light account of what was good. recovered: at worst, seconds from the fall of the highest load to half of what can be served, to the sending of the last request that was not served in time.',
   ],
   rows,
   conclusions: [conclusion()],
@@ -87,14 +97,14 @@ await keep('overload', {
 await keepFile('overload.svg', drawn());
 process.exit(0);
 
-async function generate(target: Target, phases: readonly Phase[]): Promise<Attempt[]> {
+async function generate(target: Target, phases: readonly Phase[], round: number): Promise<Attempt[]> {
   const child = fork(GENERATOR);
   const load: Load = {
     target,
     phases,
     accounts: ACCOUNTS,
     patienceMs: PATIENCE_MS,
-    seed: Math.round((phases[0]?.perSecond ?? 0) * 1000),
+    seed: Math.round((phases[0]?.perSecond ?? 0) * 1000) + round,
     model: CHAT,
     tokens: TOKENS,
   };
@@ -105,13 +115,16 @@ async function generate(target: Target, phases: readonly Phase[]): Promise<Attem
 }
 
 /** One load on one server. Latencies of the highest load are told without the calm after it. */
-async function point(server: Server, factor: number): Promise<Measured> {
+async function point(server: Server, factor: number, round: number, load: Measured): Promise<void> {
   const phase = { perSecond: factor * capacity, seconds: SECONDS };
-  if (factor < Math.max(...FACTORS)) return { point: measure(await generate(server.target, [phase]), SECONDS) };
+  if (factor < Math.max(...FACTORS)) {
+    load.runs.push(await generate(server.target, [phase], round));
+    return;
+  }
   const calm = { perSecond: CALM.factor * capacity, seconds: CALM.seconds };
-  const attempts = await generate(server.target, [phase, calm]);
-  const before = attempts.filter(({ scheduledMs }) => scheduledMs < SECONDS * 1000);
-  return { point: measure(before, SECONDS), recoveredS: recovery(attempts, SECONDS * 1000) };
+  const attempts = await generate(server.target, [phase, calm], round);
+  load.runs.push(attempts.filter(({ scheduledMs }) => scheduledMs < SECONDS * 1000));
+  load.recoveredS.push(recovery(attempts, SECONDS * 1000));
 }
 
 /** Replies a second of callers who each send when their last one ended. */
@@ -160,8 +173,9 @@ async function settled({ target }: Server): Promise<void> {
   }
 }
 
-function row({ name }: Server, factor: number, { point: p, recoveredS }: Measured): Row {
+function row({ name }: Server, factor: number, { runs, recoveredS }: Measured): Row {
   const offered = factor * capacity;
+  const p = measure(runs, SECONDS);
   return {
     server: name,
     load: `${factor}x`,
@@ -176,7 +190,7 @@ function row({ name }: Server, factor: number, { point: p, recoveredS }: Measure
     broken: p.broken,
     'light good /s': p.goodOf['light'] ?? 0,
     'light fair share /s': lightShare(factor, p.good),
-    'recovered s': known(recoveredS ?? NaN),
+    'recovered s': known(recoveredS.length > 0 ? Math.max(...recoveredS) : NaN),
   };
 }
 
@@ -191,7 +205,7 @@ function known(value: number): number | string {
 }
 
 function goods(server: Server): number[] {
-  return (measured.get(server) ?? []).map(({ point: { good } }) => good);
+  return (measured.get(server) ?? []).map(({ runs }) => measure(runs, SECONDS).good);
 }
 
 function conclusion(): string {
@@ -203,22 +217,22 @@ function conclusion(): string {
 }
 
 function drawn(): string {
-  const lines = (value: (one: Measured, factor: number) => number): Line[] =>
+  const lines = (value: (one: Point, factor: number) => number): Line[] =>
     servers.map((server) => ({
       name: server === fronted ? 'behind nginx' : server.name,
       points: (measured.get(server) ?? []).map((one, i) => {
         const load = FACTORS[i] ?? NaN;
-        return { load, share: value(one, load) };
+        return { load, share: value(measure(one.runs, SECONDS), load) };
       }),
     }));
   const peak = Math.max(...servers.flatMap(goods));
   const panels: Panel[] = [
-    { title: 'Served in time', unit: 'of the best seen', percent: true, lines: lines(({ point: p }) => p.good / peak) },
+    { title: 'Served in time', unit: 'of the best seen', percent: true, lines: lines(({ good }) => good / peak) },
     {
       title: 'The light account',
       unit: 'served in time, of its fair share of the best seen; more counts as all',
       percent: true,
-      lines: lines(({ point: p }, factor) => Math.min(1, (p.goodOf['light'] ?? 0) / lightShare(factor, peak))),
+      lines: lines(({ goodOf }, factor) => Math.min(1, (goodOf['light'] ?? 0) / lightShare(factor, peak))),
     },
   ];
   return chart('Overload', `${SEATS} seats, callers give up after ${PATIENCE_MS / 1000} s`, panels);

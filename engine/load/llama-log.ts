@@ -1,5 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { LlamaLogLevel } from 'node-llama-cpp';
+import { LoadFailure } from './load-failure.js';
 
 /** Lines reach this thread's event loop a little after the call that caused them has failed, ms. */
 const LATE_MS = 50;
@@ -28,6 +29,13 @@ export class LlamaLog {
   async firstError(): Promise<string | undefined> {
     await wait(LATE_MS);
     return this.#first;
+  }
+
+  /** A load that failed with `error`: its own reason, or llama.cpp's first line, which says more than what comes up from it. */
+  async failure(error: unknown): Promise<LoadFailure> {
+    if (error instanceof LoadFailure) return error;
+    const why = (await this.firstError()) ?? (error instanceof Error ? error.message : 'it gave no reason');
+    return new LoadFailure(`llama.cpp cannot load it: ${why}`, /allocat|memory/i.test(why));
   }
 
   /** Nothing more is kept. */

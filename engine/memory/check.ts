@@ -21,9 +21,8 @@ export class MemoryCheck {
 
   /** Looks at what is free now. `mappedElsewhere`: as in the protocol's EngineSetup. */
   static async begin(llama: Llama, insights: GgufInsights, mappedElsewhere: number): Promise<MemoryCheck> {
-    const ram = availableMemory() ?? (await llama.getRamState()).free;
-    const vram = llama.gpu === false ? 0 : (await llama.getVramState()).free;
-    return new MemoryCheck(insights, { cpuRam: ram - mappedElsewhere, gpuVram: vram });
+    const { cpuRam, gpuVram } = await freeMemory(llama);
+    return new MemoryCheck(insights, { cpuRam: cpuRam - mappedElsewhere, gpuVram });
   }
 
   async weights(gpuLayers: number): Promise<void> {
@@ -41,6 +40,14 @@ export class MemoryCheck {
         (plan.gpuLayers > 0 ? misfit(gpu, plan, this.#free.gpuVram, 'GPU memory') : undefined),
     );
   }
+}
+
+/** What is free now of each kind of memory, bytes. */
+export async function freeMemory(llama: Llama): Promise<Sizes> {
+  return {
+    cpuRam: availableMemory() ?? (await llama.getRamState()).free,
+    gpuVram: llama.gpu === false ? 0 : (await llama.getVramState()).free,
+  };
 }
 
 /** Whoever holds the memory now may let go of it. */

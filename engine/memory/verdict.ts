@@ -10,40 +10,66 @@ export interface Need {
 /** Kept free whatever is loaded: for the sidecar, its prompt host and what else the machine runs; bytes. */
 export const RESERVE = 256 * 1024 * 1024;
 
+/** A size that is asked for. */
+interface Wanted {
+  readonly seats: number;
+  /** Tokens. */
+  readonly contextPerSeat: number;
+}
+
+/** What of `free` a model may use, bytes. */
+export function usableOf(free: number): number {
+  return Math.max(0, free - RESERVE);
+}
+
+/** What a model takes with so many seats, bytes. */
+export function totalOf({ weights, perSeat, compute }: Need, seats: number): number {
+  return weights + perSeat * seats + compute;
+}
+
+/** Seats that fit into `usable` bytes; 0: not even one. Infinity where a seat takes nothing. */
+export function seatsThatFit({ weights, perSeat, compute }: Need, usable: number): number {
+  const left = usable - weights - compute;
+  return left < 0 ? 0 : Math.floor(left / perSeat);
+}
+
 /**
  * Why a model with these seats does not fit into what is free, in one line with the numbers and with what would fit;
  * undefined when it fits. The line goes on after the model's name. `where`: `memory`, `GPU memory`.
  */
-export function misfit(
-  need: Need,
-  { seats, contextPerSeat }: { readonly seats: number; readonly contextPerSeat: number },
-  free: number,
-  where: string,
-): string | undefined {
+export function misfit(need: Need, wanted: Wanted, free: number, where: string): string | undefined {
   const { weights, perSeat, compute } = need;
-  const total = weights + perSeat * seats + compute;
-  const usable = Math.max(0, free - RESERVE);
+  const { seats, contextPerSeat } = wanted;
+  const total = totalOf(need, seats);
+  const usable = usableOf(free);
   if (total <= usable) return undefined;
   const parts =
     `weights ${gib(weights)}, KV ${gib(perSeat * seats)} for ${count(seats, 'seat')} of ` +
     `${contextPerSeat.toLocaleString('en')} tokens, compute ${gib(compute)}`;
-  return (
-    `it needs ${gib(total)} GiB of ${where} (${parts}) and ${gib(usable)} GiB are free. ` +
-    remedy(Math.floor((usable - weights - compute) / perSeat))
-  );
+  return `it needs ${gib(total)} GiB of ${where} (${parts}) and ${gib(usable)} GiB are free. ${remedy(need, wanted, usable)}`;
 }
 
 /** The same for weights alone, before anything is known of the context. */
 export function tooHeavy(weights: number, free: number, where: string): string | undefined {
-  const usable = Math.max(0, free - RESERVE);
+  const usable = usableOf(free);
   if (weights <= usable) return undefined;
   return `its weights alone need ${gib(weights)} GiB of ${where} and ${gib(usable)} GiB are free: use a smaller model`;
 }
 
-function remedy(seats: number): string {
-  return seats >= 1
-    ? `Fewer seats or a smaller context fit: at most ${count(seats, 'seat')}`
-    : 'Not even one seat fits: use a smaller context or a smaller model';
+/** Contexts are told in whole multiples of this, tokens. */
+const CONTEXT_STEP = 256;
+
+/** Past state grows evenly with seats and with tokens, so either can be cut down. */
+function remedy(need: Need, { seats, contextPerSeat }: Wanted, usable: number): string {
+  const fitting = seatsThatFit(need, usable);
+  const left = usable - need.weights - need.compute;
+  const tokens = Math.floor((left / (need.perSeat * seats)) * (contextPerSeat / CONTEXT_STEP)) * CONTEXT_STEP;
+  const shorter = tokens >= CONTEXT_STEP ? `${tokens.toLocaleString('en')} tokens for each of ${seats}` : undefined;
+  if (fitting >= 1) {
+    const fewer = `at most ${count(fitting, 'seat')}`;
+    return `Fewer seats or a smaller context fit: ${fewer}${shorter === undefined || seats === 1 ? '' : `, or ${shorter}`}`;
+  }
+  return 'Not even one seat fits: use a smaller context or a smaller model';
 }
 
 function count(number: number, what: string): string {

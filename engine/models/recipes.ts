@@ -24,7 +24,7 @@ interface Recipe {
 const SHAPE_8B = { width: 4096, layers: 32, heads: 32, kvHeads: 8, feedForward: 14_336, context: 131_072 } as const;
 
 const RECIPES: Readonly<Record<RecipeName, Recipe>> = {
-  /** Served when no model is configured: small enough to be made at first run, fast on two cores. */
+  /** For tests and benches that want long, fast replies: small enough to be made in a second. */
   embedded: {
     title: 'ra-embedded',
     shape: { width: 256, layers: 4, heads: 4, kvHeads: 2, feedForward: 768, context: 32_768, weights: 'Q8_0' },

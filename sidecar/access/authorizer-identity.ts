@@ -9,7 +9,7 @@ import { AnswerCache, type CacheOptions } from './answer-cache.js';
 import { parseAnswer } from './authorizer-answer.js';
 import type { AuthorizerClient } from './authorizer-client.js';
 import { bearerOf } from './bearer.js';
-import { Breaker, type BreakerOptions } from './breaker.js';
+import { Breaker, type BreakerOptions, type BreakerState } from './breaker.js';
 import type { Caller, Credentials, Denied, Identity } from './identity.js';
 import { hashKey } from './key-index.js';
 
@@ -18,6 +18,19 @@ const MAX_CREDENTIAL = 3072;
 
 /** After a question failed its key is not asked about again for this long, ms; the breaker counts a key's failures in a row as one. */
 const AGAIN_MS = 1000;
+
+/** What is told of the questions, for whoever counts them. */
+export interface AuthorizerEvents {
+  /**
+   * A request came with a key. cached: its answer was known; joined: it waits for another's question; asked: it asks;
+   * left_alone: nobody is asked, since the authorizer fails or too many ask already.
+   */
+  lookedUp(result: 'cached' | 'joined' | 'asked' | 'left_alone'): void;
+  /** A caller was let in on an answer past its time. */
+  stale(): void;
+  /** A question came to its end. invalid: an answer outside its schema. */
+  asked(outcome: 'answered' | 'invalid' | 'overloaded' | 'failed', ms: number): void;
+}
 
 export interface AuthorizerOptions {
   readonly client: Pick<AuthorizerClient, 'ask'>;
@@ -29,10 +42,12 @@ export interface AuthorizerOptions {
   readonly concurrency: number;
   readonly cache: CacheOptions;
   readonly breaker: BreakerOptions;
+  readonly events?: AuthorizerEvents;
 }
 
 /** Asks an {@link AuthorizerClient}. Never rejects: what fails is `gateway_unavailable` or `control_plane_overloaded`. */
 export class AuthorizerIdentity implements Identity {
+  readonly #clock: Clock;
   readonly #options: AuthorizerOptions;
   readonly #cache: AnswerCache;
   readonly #breaker: Breaker;
@@ -42,44 +57,61 @@ export class AuthorizerIdentity implements Identity {
   readonly #secret = randomBytes(32);
 
   constructor(clock: Clock, options: AuthorizerOptions) {
+    this.#clock = clock;
     this.#options = options;
     this.#cache = new AnswerCache(clock, options.cache);
     this.#breaker = new Breaker(clock, options.breaker);
+  }
+
+  get breakerState(): BreakerState {
+    return this.#breaker.state;
   }
 
   async resolve(credentials: Credentials): Promise<Caller | Denied> {
     const key = bearerOf(credentials, MAX_CREDENTIAL);
     if (key === undefined) return { kind: 'denied', code: 'invalid_api_key' };
     const index = createHmac('sha256', this.#secret).update(key).digest('base64');
-    return this.#cache.fresh(index) ?? this.#asking.get(index) ?? this.#mayAsk(index, key);
+    const { events } = this.#options;
+    const known = this.#cache.fresh(index);
+    const asking = known ?? this.#asking.get(index);
+    if (asking === undefined) return this.#mayAsk(index, key);
+    events?.lookedUp(known ? 'cached' : 'joined');
+    return asking;
   }
 
   #mayAsk(index: string, key: string): Caller | Denied | Promise<Caller | Denied> {
     // Both are free of cost, so that a known caller's next request may try again.
-    if (this.#asking.size >= this.#options.concurrency) return this.#without(index, 0, overloaded(AGAIN_MS));
+    if (this.#asking.size >= this.#options.concurrency) return this.#leftAlone(index, overloaded(AGAIN_MS));
     const permit = this.#breaker.enter();
     if ('kind' in permit) {
       const { why, retryAfterMs } = permit;
-      return this.#without(index, 0, why === 'failing' ? unavailable(retryAfterMs) : overloaded(retryAfterMs));
+      return this.#leftAlone(index, why === 'failing' ? unavailable(retryAfterMs) : overloaded(retryAfterMs));
     }
+    this.#options.events?.lookedUp('asked');
     const asking = this.#ask(index, key, permit).finally(() => this.#asking.delete(index));
     this.#asking.set(index, asking);
     return asking;
   }
 
   async #ask(index: string, key: string, permit: Exclude<ReturnType<Breaker['enter']>, { kind: 'shut' }>) {
-    const { client, environment, send } = this.#options;
+    const { client, environment, send, events } = this.#options;
+    const from = this.#clock.now();
+    const told = (outcome: Parameters<AuthorizerEvents['asked']>[0]): void =>
+      events?.asked(outcome, this.#clock.now() - from);
     const reply = await client.ask({ ...(send === 'key' ? { key } : { keyHash: hashKey(key) }), environment });
     if (reply.kind === 'overloaded') {
+      told('overloaded');
       permit.overloaded(reply.retryAfterMs);
       return this.#without(index, 0, overloaded(reply.retryAfterMs));
     }
     const answer = reply.kind === 'json' ? this.#timed(parseAnswer(reply.value, environment)) : undefined;
     if (answer) {
+      told('answered');
       permit.succeeded();
       this.#cache.keep(index, answer);
       return answer;
     }
+    told(reply.kind === 'failed' ? 'failed' : 'invalid');
     permit.failed(reply.kind === 'failed' ? reply.why : 'answer outside its schema', index);
     return this.#without(index, AGAIN_MS, unavailable(Math.max(AGAIN_MS, this.#breaker.shutForMs)));
   }
@@ -90,9 +122,15 @@ export class AuthorizerIdentity implements Identity {
     return { retryAfterMs: Math.max(AGAIN_MS, this.#options.cache.deniedTtlMs), ...answer };
   }
 
+  #leftAlone(index: string, denial: Denied): Caller | Denied {
+    this.#options.events?.lookedUp('left_alone');
+    return this.#without(index, 0, denial);
+  }
+
   /** The caller that was known, or `denial`, which for `holdMs` is then the answer for this key. */
   #without(index: string, holdMs: number, denial: Denied): Caller | Denied {
     const known = this.#cache.stale(index, holdMs);
+    if (known) this.#options.events?.stale();
     if (!known && holdMs > 0) this.#cache.keep(index, denial, holdMs);
     return known ?? denial;
   }

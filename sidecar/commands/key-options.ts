@@ -3,11 +3,7 @@ import { CLASS_WEIGHTS, type ServiceClass } from '../access/identity.js';
 import type { StoredKey } from '../access/key-file-schema.js';
 import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.js';
 import type { Route } from '../contracts/requests.js';
-
-/** A wrong command line. The message names options, never what was given for them: that may be a key by mistake. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError';
-}
+import { UsageError } from './command.js';
 
 export type CreateOptions = Readonly<
   Partial<

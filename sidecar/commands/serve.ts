@@ -1,10 +1,11 @@
 import { renewDevelopmentKey } from '../access/keys.js';
-import { startApp, type App } from '../app.js';
+import { metricsOf, startApp, type App } from '../app.js';
 import { systemClock } from '../clock.js';
-import type { Config } from '../config.js';
+import { isNotified, type Config } from '../config.js';
 import { isLoopback } from '../config/loopback.js';
 import { openIdentities, type Identities } from '../identities.js';
 import type { Log } from '../telemetry/logger.js';
+import { NO_SUPERVISOR, systemd, type Supervisor } from './supervisor.js';
 
 /** Signals that ask for a drain; a second one ends the process at once. */
 const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
@@ -22,18 +23,20 @@ const EXIT_INTERRUPTED = 130;
 export async function serve(config: Config, log: Log, print: (line: string) => void): Promise<number> {
   const { access, environment, keys, listen } = config;
   const forDevelopers = environment === 'development' && access.mode === 'keys' && reachedFromHere(listen);
-  let app: App | undefined;
-  const identities = await openIdentities(config, systemClock, log, () => app?.metrics.keysRefused());
+  const registry = metricsOf(config);
+  const supervisor = isNotified() ? systemd(log) : NO_SUPERVISOR;
+  const identities = await openIdentities(config, systemClock, log, registry);
   process.on(RELOAD_SIGNAL, () => void identities.reload());
   // A file that may not grow any more is an error of the write that meets it, and of nothing else.
   process.on('SIGXFSZ', () => undefined);
   try {
-    app = await startApp(config, identities.identity, log);
-    const stopped = untilStopped(app);
+    const app = await startApp(config, identities.identity, log, { registry });
+    const stopped = untilStopped(app, supervisor);
     // Not before the data folder and the address are ours: the key there is may be of a sidecar that runs.
     const key = forDevelopers ? await renewedKey(keys.file, environment, identities, app) : undefined;
     const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
     if (ended !== undefined) return ended;
+    supervisor.ready();
     print(welcome(config, app, key));
     return await stopped;
   } finally {
@@ -58,12 +61,13 @@ function reachedFromHere({ tcp, host }: Config['listen']): boolean {
 }
 
 /** Drains on the first signal; resolves with 0 when that is done. */
-function untilStopped(app: App): Promise<number> {
+function untilStopped(app: App, supervisor: Supervisor): Promise<number> {
   return new Promise((resolve, reject) => {
     let asked = false;
     const stop = (): void => {
       if (asked) process.exit(EXIT_INTERRUPTED);
       asked = true;
+      supervisor.stopping();
       app.drain().then(() => resolve(0), reject);
     };
     for (const signal of DRAIN_SIGNALS) process.on(signal, stop);

@@ -1,19 +1,10 @@
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { parseArgs } from 'node:util';
 import type { UsageRecord } from '../ledger.js';
 import { readFrom, START } from '../usage/segments.js';
-
-export const EXPORT_HELP = `usage: ra-sidecar usage export [--from TIME] [--to TIME] [--account A] [--format jsonl|csv]
-
-  export   write what was billed to stdout, one request a line, in the order of the spool; exit code 1 when damage was
-           passed over. TIME is ISO 8601, for example 2026-10-03 or 2026-10-03T12:00:00Z; --to itself is left out.
-`;
-
-/** Exit codes besides 0: the spool is damaged or cannot be read, or stdout was closed early; a wrong command line. */
-const EXIT = { failed: 1, usage: 2 } as const;
-
-const FORMATS = ['jsonl', 'csv'] as const;
+import { EXIT, parsed, UsageError } from './command.js';
+import { orUsage } from './help.js';
+import { COMMANDS } from './table.js';
 
 /** What a stream says when its reader is gone. */
 const LEFT: ReadonlySet<string> = new Set(['EPIPE', 'ERR_STREAM_PREMATURE_CLOSE', 'ERR_STREAM_DESTROYED']);
@@ -48,13 +39,11 @@ export interface ExportStreams {
  * `ra-sidecar usage export`: writes the closes in the spool in `dir`, no faster than `out` takes them. May run beside the
  * sidecar. Resolves with the exit code; rejects when the disk fails.
  */
-export async function usageExport(args: readonly string[], dir: string, streams: ExportStreams): Promise<number> {
-  const { out, complain } = streams;
-  const options = parsed(args);
-  if (options === undefined) {
-    complain(EXPORT_HELP);
-    return EXIT.usage;
-  }
+export function usageExport(args: readonly string[], dir: string, streams: ExportStreams): Promise<number> {
+  return orUsage('usage export', { say: streams.complain }, () => write(optionsOf(args), dir, streams));
+}
+
+async function write(options: Options, dir: string, { out, complain }: ExportStreams): Promise<number> {
   let damaged = 0;
   const lines = async function* (): AsyncGenerator<string> {
     if (options.format === 'csv') yield `${COLUMNS.map(([name]) => name).join()}\n`;
@@ -72,7 +61,7 @@ export async function usageExport(args: readonly string[], dir: string, streams:
     if (LEFT.has((error as NodeJS.ErrnoException).code ?? '')) return EXIT.failed;
     throw error;
   }
-  if (damaged === 0) return 0;
+  if (damaged === 0) return EXIT.done;
   complain(`ra-sidecar: ${damaged} damaged places were passed over; see ra-sidecar usage verify\n`);
   return EXIT.failed;
 }
@@ -81,27 +70,25 @@ interface Options {
   readonly from: number;
   readonly to: number;
   readonly account: string | undefined;
-  readonly format: (typeof FORMATS)[number];
+  /** `jsonl` or `csv`. */
+  readonly format: string;
 }
 
-/** Undefined: the command line is wrong. */
-function parsed(args: readonly string[]): Options | undefined {
-  const text = { type: 'string' } as const;
-  try {
-    const { values } = parseArgs({ args: [...args], options: { from: text, to: text, account: text, format: text } });
-    const from = timeOf(values.from, -Infinity);
-    const to = timeOf(values.to, Infinity);
-    const format = FORMATS.find((name) => name === (values.format ?? 'jsonl'));
-    if (Number.isNaN(from) || Number.isNaN(to) || format === undefined) return undefined;
-    return { from, to, account: values.account, format };
-  } catch {
-    return undefined;
-  }
+function optionsOf(args: readonly string[]): Options {
+  const { values } = parsed(COMMANDS.usage.commands.export, args);
+  return {
+    from: timeOf('--from', values.from, -Infinity),
+    to: timeOf('--to', values.to, Infinity),
+    account: values.account,
+    format: values.format ?? 'jsonl',
+  };
 }
 
-function timeOf(text: string | undefined, absent: number): number {
+function timeOf(option: string, text: string | undefined, absent: number): number {
   if (text === undefined) return absent;
-  return TIME.test(text) ? Date.parse(text) : NaN;
+  const time = TIME.test(text) ? Date.parse(text) : NaN;
+  if (Number.isNaN(time)) throw new UsageError(`${option} must be a day or a time such as 2026-10-03T12:00:00Z`);
+  return time;
 }
 
 function isWanted({ kind, at, account }: UsageRecord, options: Options): boolean {

@@ -2,18 +2,11 @@ import type { Writable } from 'node:stream';
 import type { Config } from '../config.js';
 import { spoolDir } from '../spooling.js';
 import { lockOwner } from '../usage/lock.js';
-import { EXPORT_HELP, usageExport } from './usage-export.js';
+import { EXIT, parsed, UsageError } from './command.js';
+import { orUsage } from './help.js';
+import { COMMANDS } from './table.js';
+import { usageExport } from './usage-export.js';
 import { verify, type Finding, type Verified } from '../usage/verify.js';
-
-const VERIFY_HELP = `usage: ra-sidecar usage verify [--json]
-
-  verify   read the whole usage spool and say what is damaged; exit code 1 when anything is
-`;
-
-export const USAGE_HELP = `${VERIFY_HELP}\n${EXPORT_HELP}`;
-
-/** Exit codes besides 0. */
-const EXIT = { damage: 1, usage: 2 } as const;
 
 /** Where results go, and what is for people. */
 export interface UsageStreams {
@@ -23,20 +16,20 @@ export interface UsageStreams {
 
 /** `ra-sidecar usage verify|export`, which may run beside the sidecar. Resolves with the exit code. */
 export function usage(config: Config, args: readonly string[], { out, say }: UsageStreams): Promise<number> {
-  const [command, ...options] = args;
-  const dir = spoolDir(config);
-  if (command === 'export') return usageExport(options, dir, { out, complain: say });
-  if (command === 'verify' && options.every((option) => option === '--json')) {
-    return report(dir, options.length > 0, out);
-  }
-  say(USAGE_HELP);
-  return Promise.resolve(EXIT.usage);
+  return orUsage(`usage ${args[0] ?? ''}`, { say }, async () => {
+    const [action, ...rest] = args;
+    const dir = spoolDir(config);
+    if (action === 'export') return await usageExport(rest, dir, { out, complain: say });
+    if (action !== 'verify') throw new UsageError(`usage: ${action === undefined ? 'what to do?' : 'unknown command'}`);
+    const { values } = parsed(COMMANDS.usage.commands.verify, rest);
+    return await report(dir, values.json === true, out);
+  });
 }
 
 async function report(dir: string, json: boolean, out: Writable): Promise<number> {
   const verified = await verify(dir, (await lockOwner(dir)) !== undefined);
   out.write(json ? `${JSON.stringify(verified)}\n` : text(dir, verified));
-  return verified.findings.length === 0 ? 0 : EXIT.damage;
+  return verified.findings.length === 0 ? EXIT.done : EXIT.failed;
 }
 
 function text(dir: string, { segments, records, findings }: Verified): string {

@@ -1,35 +1,54 @@
-import { accessContradiction } from './access-checks.js';
+import { accessContradictions } from './access-checks.js';
 import { isLoopback } from './loopback.js';
 import type { Config } from './types.js';
 
 /** Tokens that a decision prompt may have, and a few to spare for the sequence's own bookkeeping. */
 const DECISION_CONTEXT = 8192;
 
-/** What one setting demands of another: the first that is broken, as `path must …`; undefined when all hold. */
-export function contradiction(config: Config): string | undefined {
-  const { listen, operators, models, bodies, stream, usage, engine, delivery } = config;
-  const seen = new Set<string>();
-  for (const [i, { id }] of models.entries()) {
-    if (seen.has(id)) return `models[${i}].id must differ from every other model’s id`;
-    seen.add(id);
-  }
-  if (!isLoopback(operators.host)) return 'operators.host must be a loopback address: this listener asks for no key';
-  if (listen.tcp && listen.port !== 0 && listen.port === operators.port)
-    return 'operators.port must differ from listen.port';
-  if (bodies.totalBytes < bodies.chatBytes + bodies.shortBytes)
-    return 'bodies.totalBytes must be at least bodies.chatBytes and bodies.shortBytes together';
-  if (stream.totalBufferedBytes < stream.maxBufferedBytes)
-    return 'stream.totalBufferedBytes must be at least stream.maxBufferedBytes';
-  if (usage.maxBacklogBytes < 2 * usage.segmentBytes)
-    return 'usage.maxBacklogBytes must be at least twice usage.segmentBytes';
-  if (engine.hangMs < 2 * engine.heartbeatMs) return 'engine.hangMs must be at least twice engine.heartbeatMs';
-  if (engine.backoffMaxMs < engine.backoffMinMs) return 'engine.backoffMaxMs must be at least engine.backoffMinMs';
-  if (delivery.backoffMaxMs < delivery.backoffMinMs)
-    return 'delivery.backoffMaxMs must be at least delivery.backoffMinMs';
-  if (delivery.url !== undefined && !isPlainUrl(delivery.url))
-    return 'delivery.url must be a URL without a name and password: the secret has a file of its own';
-  return accessContradiction(config);
+/** What one setting demands of another and is broken, each as `path must …`; none when all hold. */
+export function contradictions(config: Config): string[] {
+  return [...RULES.flatMap((rule) => rule(config) ?? []), ...accessContradictions(config)];
 }
+
+/** Each: what is broken, or undefined. */
+const RULES: readonly ((config: Config) => string | readonly string[] | undefined)[] = [
+  ({ models }) =>
+    models.flatMap(({ id }, i) =>
+      models.findIndex((other) => other.id === id) < i
+        ? [`models[${i}].id must differ from every other model’s id`]
+        : [],
+    ),
+  ({ operators }) =>
+    isLoopback(operators.host) ? undefined : 'operators.host must be a loopback address: this listener asks for no key',
+  ({ listen, operators }) =>
+    listen.tcp && listen.port !== 0 && listen.port === operators.port
+      ? 'operators.port must differ from listen.port'
+      : undefined,
+  ({ bodies }) =>
+    bodies.totalBytes < bodies.chatBytes + bodies.shortBytes
+      ? 'bodies.totalBytes must be at least bodies.chatBytes and bodies.shortBytes together'
+      : undefined,
+  ({ stream }) =>
+    stream.totalBufferedBytes < stream.maxBufferedBytes
+      ? 'stream.totalBufferedBytes must be at least stream.maxBufferedBytes'
+      : undefined,
+  ({ usage }) =>
+    usage.maxBacklogBytes < 2 * usage.segmentBytes
+      ? 'usage.maxBacklogBytes must be at least twice usage.segmentBytes'
+      : undefined,
+  ({ engine }) =>
+    engine.hangMs < 2 * engine.heartbeatMs ? 'engine.hangMs must be at least twice engine.heartbeatMs' : undefined,
+  ({ engine }) =>
+    engine.backoffMaxMs < engine.backoffMinMs ? 'engine.backoffMaxMs must be at least engine.backoffMinMs' : undefined,
+  ({ delivery }) =>
+    delivery.backoffMaxMs < delivery.backoffMinMs
+      ? 'delivery.backoffMaxMs must be at least delivery.backoffMinMs'
+      : undefined,
+  ({ delivery }) =>
+    delivery.url !== undefined && !isPlainUrl(delivery.url)
+      ? 'delivery.url must be a URL without a name and password: the secret has a file of its own'
+      : undefined,
+];
 
 /** Whether a text is a URL, and holds no credentials: fetch refuses those, and configurations are shown around. */
 function isPlainUrl(text: string): boolean {

@@ -17,6 +17,8 @@ The whole is checked at the start. An unknown key, an unknown \`RA_\` variable o
 
     config: queue.maxWaitMs must be at least 0 (file /etc/ra.json)
 
+\`ra-sidecar check-config\` prints all of them, or the whole configuration as it is in force.
+
 ## Settings
 
 | setting | variable | default | unit | allowed | meaning |

@@ -114,7 +114,11 @@ export const configSchema: SettingSchema = section({
   delivery: deliverySchema,
   usage: usageSchema,
   drain: section({
-    timeoutMs: milliseconds('How long running requests may go on after SIGTERM.', { default: 30_000 }),
+    noticeMs: milliseconds(
+      'After SIGTERM `/readyz` is red at once, and requests are still taken for so long, so that proxies that look there have sent their last one before any is refused. Three of their checks; 0: none.',
+      { default: 0 },
+    ),
+    timeoutMs: milliseconds('How long running requests may go on after that.', { default: 30_000 }),
   }),
   engine: section({
     startTimeoutMs: milliseconds('An engine that is not ready after this long is killed and started again.', {
@@ -139,17 +143,20 @@ export const configSchema: SettingSchema = section({
     },
   }),
   prompts: section({
-    workers: integer('Threads of the prompt host that parse, render and tokenize.', {
-      default: 1,
-      minimum: 1,
-      maximum: 64,
-      unit: 'threads',
-    }),
-    silenceMs: milliseconds('No answer about one prompt for this long: the prompt host is killed and started again.', {
+    workers: integer(
+      'Threads that parse, render and tokenize bodies longer than `bodies.inlineBytes`; shorter ones have a process of their own.',
+      {
+        default: 1,
+        minimum: 1,
+        maximum: 64,
+        unit: 'threads',
+      },
+    ),
+    silenceMs: milliseconds('No answer about one prompt for this long: its prompt host is killed and started again.', {
       default: 2000,
       minimum: 50,
     }),
-    maxQueued: integer('Prompts that may wait for a thread.', {
+    maxQueued: integer('Prompts that may wait for a thread, short ones and long ones each.', {
       default: 1024,
       minimum: 1,
       maximum: 1_000_000,

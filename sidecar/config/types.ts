@@ -77,7 +77,12 @@ export interface Config {
     /** The longest that a reply's end waits for its usage to be durable. */
     readonly closeWaitMs: number;
   };
-  readonly drain: { readonly timeoutMs: number };
+  readonly drain: {
+    /** From SIGTERM, when readiness turns red, to the first request that is refused. */
+    readonly noticeMs: number;
+    /** From then on: how long running requests may take to end. */
+    readonly timeoutMs: number;
+  };
   readonly engine: {
     readonly startTimeoutMs: number;
     readonly heartbeatMs: number;

@@ -21,6 +21,8 @@ export type Outcome<T> =
       readonly message: string;
       /** The path in pieces. */
       readonly segments: readonly string[];
+      /** With `allProblems`: all that are found, this first one included, as `path message`. */
+      readonly all?: readonly string[];
     };
 
 export type Check<T> = (value: unknown) => Outcome<T>;
@@ -30,6 +32,8 @@ export interface CompileOptions {
   readonly useDefaults?: boolean;
   /** Name an unknown field in the path. For files of the operator's own, never for requests. */
   readonly nameUnknownFields?: boolean;
+  /** Go on after the first problem. For files of the operator's own, never for requests: it takes as long as they are wrong. */
+  readonly allProblems?: boolean;
 }
 
 /** What each of our formats asks for, as a predicate. */
@@ -38,28 +42,35 @@ const FORMATS: Readonly<Record<string, { validate: (text: string) => boolean; me
   uri: { validate: isUri, message: 'must be a URI' },
 };
 
-const plain = makeAjv(false);
-const filling = makeAjv(true);
+const plain = makeAjv({});
+const filling = makeAjv({ useDefaults: true });
+const fillingAll = makeAjv({ useDefaults: true, allErrors: true });
 
-/** Compiles a schema, which takes milliseconds: at load, not per request. The check stops at the first problem. */
+/** Compiles a schema, which takes milliseconds: at load, not per request. The check stops at the first problem unless told otherwise. */
 export function compile<T>(schema: object, options: CompileOptions = {}): Check<T> {
-  const validate: ValidateFunction<T> = (options.useDefaults === true ? filling : plain).compile<T>(schema);
-  const nameUnknownFields = options.nameUnknownFields === true;
+  const { useDefaults = false, nameUnknownFields = false, allProblems = false } = options;
+  const ajv = allProblems ? fillingAll : useDefaults ? filling : plain;
+  const validate: ValidateFunction<T> = ajv.compile<T>(schema);
   return (value) => {
     if (validate(value)) return { ok: true, value };
     const error = decisive(validate.errors ?? []);
     const segments = error === undefined ? [] : placeOfError(error, nameUnknownFields);
     const message = error === undefined ? 'is not valid' : predicateOf(error, nameUnknownFields);
+    const all = allProblems ? (validate.errors ?? []).map((each) => lineOf(each, nameUnknownFields)) : undefined;
     // ajv keeps the last errors, and with `verbose` the values in them, until the next call.
     validate.errors = null;
-    return { ok: false, path: pathOf(segments), message, segments };
+    return { ok: false, path: pathOf(segments), message, segments, ...(all && { all }) };
   };
 }
 
-function makeAjv(useDefaults: boolean): Ajv {
+function lineOf(error: ErrorObject, nameUnknownFields: boolean): string {
+  return `${pathOf(placeOfError(error, nameUnknownFields))} ${predicateOf(error, nameUnknownFields)}`;
+}
+
+function makeAjv({ useDefaults = false, allErrors = false }): Ajv {
   const ajv = new Ajv({
     useDefaults,
-    allErrors: false,
+    allErrors,
     // Gives errors their schema, from which messages are made.
     verbose: true,
     discriminator: true,

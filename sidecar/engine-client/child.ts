@@ -5,6 +5,7 @@ import {
   type EngineFacts,
   type EngineSetup,
   type FromEngine,
+  type HeldTokens,
   type Output,
   type ToEngine,
 } from '../../engine/protocol.js';
@@ -22,7 +23,7 @@ const LAST_WORDS_MS = 250;
 const KILL_WAIT_MS = 2000;
 
 /** The longest reason of an `unable` that is passed on, in characters. */
-const MAX_REASON = 200;
+const MAX_REASON = 300;
 
 export interface ChildTiming {
   /** From the fork to `ready`, ms. */
@@ -94,6 +95,7 @@ export class EngineChild {
   #ready = false;
   #over = false;
   #live = 0;
+  #tokens: HeldTokens = { running: 0, kept: 0 };
   #markGone!: () => void;
   #cancelStart: () => void = () => undefined;
 
@@ -118,6 +120,11 @@ export class EngineChild {
   /** What its free sequences hold; nothing before `ready`. */
   get heldPrefixes(): PrefixIndex {
     return this.#held ?? NO_PREFIXES;
+  }
+
+  /** What all its sequences hold, by its last heartbeat. */
+  get heldTokens(): HeldTokens {
+    return this.#tokens;
   }
 
   get pid(): number | undefined {
@@ -182,6 +189,7 @@ export class EngineChild {
         break;
       case 'heartbeat':
         this.#live = message.live;
+        this.#tokens = message.tokens;
         this.#watchdog?.heard(message.step, false);
         break;
       case 'step': {

@@ -1,3 +1,4 @@
+import type { HeldTokens } from '../../engine/protocol.js';
 import { EngineChild, type ChildEnd } from './child.js';
 import type {
   Cancel,
@@ -139,6 +140,11 @@ export class EngineProcess implements Engine {
     return (this.#state === 'ready' && this.#child?.heldPrefixes) || NO_PREFIXES;
   }
 
+  /** Tokens in its KV memory, by its last heartbeat; nothing while it is not ready. */
+  get heldTokens(): HeldTokens {
+    return (this.#state === 'ready' && this.#child?.heldTokens) || NO_TOKENS;
+  }
+
   async #close(): Promise<void> {
     this.#state = 'lost';
     this.#cancelRestart();
@@ -252,6 +258,8 @@ export class EngineProcess implements Engine {
     this.#options.log.error('an engine sink threw', { model: this.#options.model, fault });
   };
 }
+
+const NO_TOKENS: HeldTokens = { running: 0, kept: 0 };
 
 const NOT_READY = { kind: 'lost', started: false } as const;
 

@@ -3,6 +3,7 @@ import {
   type EngineFacts,
   type FromEngine,
   type HeldPrefix,
+  type HeldTokens,
   type Output,
 } from '../../engine/protocol.js';
 
@@ -39,7 +40,7 @@ function isMessage(raw: Fields): raw is Fields & FromEngine {
         Array.from<unknown>(raw['held']).every(isHeld)
       );
     case 'heartbeat':
-      return isCount(raw['step']) && isCount(raw['live']);
+      return isCount(raw['step']) && isCount(raw['live']) && isHeldTokens(raw['tokens']);
     default:
       return false;
   }
@@ -89,6 +90,10 @@ function isOutput(raw: unknown): raw is Output {
 
 function isHeld(raw: unknown): raw is HeldPrefix {
   return isFields(raw) && isCount(raw['sequence']) && raw['hashes'] instanceof Uint32Array;
+}
+
+function isHeldTokens(raw: unknown): raw is HeldTokens {
+  return isFields(raw) && isCount(raw['running']) && isCount(raw['kept']);
 }
 
 function isFacts(raw: unknown): raw is EngineFacts {

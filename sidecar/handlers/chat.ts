@@ -5,6 +5,7 @@ import { contractError, type ContractError } from '../errors.js';
 import type { EngineFacts, GenerateJob, GenerationSink } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
+import { ReplyCounts } from './reply-counts.js';
 import { arrive, takeSeat, type Arrival, type Planned, type Tokens } from './entrance.js';
 import * as refusals from './refusals.js';
 import { StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
@@ -35,7 +36,7 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
     );
     if (!seated) return;
 
-    const counts = new Counts(visit, books);
+    const counts = new ReplyCounts(services.clock, visit, books);
     const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) => {
       const shut = books.open();
       if (shut) return shut;
@@ -45,7 +46,7 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
       );
     });
     if (end.kind === 'done') arrival.claim.complete();
-    await finish(visit, reply, counts, books, end, services);
+    await finish(visit, reply, counts, books, end);
   } finally {
     writer?.close();
     usage?.abandon();
@@ -112,42 +113,22 @@ function makeWriter(
   });
 }
 
-/** Completion tokens over all replies: those that ended, and the one under way. */
-class Counts {
-  readonly #visit: Visit;
-  readonly #usage: UsageLog;
-  readonly #byChoice = new Map<number, number>();
-  reasoningTokens = 0;
-
-  constructor(visit: Visit, usage: UsageLog) {
-    this.#visit = visit;
-    this.#usage = usage;
-  }
-
-  set(choice: number, tokens: number): void {
-    this.#byChoice.set(choice, tokens);
-    this.#visit.completionTokens = [...this.#byChoice.values()].reduce((sum, count) => sum + count, 0);
-    this.#usage.moved();
-  }
-}
-
-function sink(visit: Visit, writer: ReplyWriter, counts: Counts, end: JobEnd): GenerationSink {
+function sink(visit: Visit, writer: ReplyWriter, counts: ReplyCounts, end: JobEnd): GenerationSink {
   return {
     started: (cachedTokens) => {
       visit.cachedTokens = cachedTokens;
       visit.prefilling();
     },
     piece: (piece) => {
-      counts.set(piece.choice, piece.tokens);
+      counts.piece(piece.choice, piece.tokens);
       writer.piece(piece);
     },
     call: (piece) => {
-      counts.set(piece.choice, piece.tokens);
+      counts.piece(piece.choice, piece.tokens);
       writer.call(piece);
     },
     finished: (finished) => {
-      counts.set(finished.choice, finished.completionTokens);
-      counts.reasoningTokens += finished.reasoningTokens;
+      counts.finished(finished);
       writer.finished(finished);
     },
     freed: () => end.freed(),
@@ -159,15 +140,14 @@ function sink(visit: Visit, writer: ReplyWriter, counts: Counts, end: JobEnd): G
 async function finish(
   visit: Visit,
   writer: ReplyWriter,
-  counts: Counts,
+  counts: ReplyCounts,
   usage: UsageLog,
   end: RunEnd,
-  services: Services,
 ): Promise<void> {
   const { promptTokens, cachedTokens, completionTokens } = visit;
   // A prompt that no engine took up used nothing, as its usage has it.
-  if (visit.model !== undefined && visit.phase !== 'waiting') {
-    services.metrics.tokens(visit.model, { prompt: promptTokens, cached: cachedTokens, completion: completionTokens });
+  if (visit.phase !== 'waiting') {
+    visit.meter?.used({ prompt: promptTokens, cached: cachedTokens, completion: completionTokens });
   }
   if (end.kind !== 'done') return endUnfinished(visit, usage, end);
   await usage.close('done');

@@ -99,6 +99,13 @@ class CheckedStream implements EventStream {
     this.#inner.comment(text);
   }
 
+  fail(error: ContractError, serverTiming?: string): void {
+    if (this.#over) this.#report('stream: a frame follows the last one');
+    check('error', errorBody(error), this.#report);
+    this.#over = true;
+    this.#inner.fail(error, serverTiming);
+  }
+
   end(serverTiming?: string): void {
     if (!this.#over) this.#report('stream: it ends without [DONE] or an error frame');
     this.#over = true;

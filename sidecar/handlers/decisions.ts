@@ -36,7 +36,7 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
       return model.engine.score({ ...seated.job, isolate, seats: growTo(lease, seats) }, sink(visit, results, jobEnd));
     });
     if (end.kind === 'done') arrival.claim.complete();
-    await finish(visit, params, results, books, end, services);
+    await finish(visit, params, results, books, end);
   } finally {
     usage?.abandon();
     arrival.release();
@@ -98,11 +98,11 @@ async function finish(
   results: readonly QuestionResult[],
   usage: UsageLog,
   end: RunEnd,
-  services: Services,
 ): Promise<void> {
-  if (end.kind !== 'done') return endUnfinished(visit, usage, end);
   const { promptTokens, cachedTokens } = visit;
-  services.metrics.tokens(params.model, { prompt: promptTokens, cached: cachedTokens, completion: 0 });
+  // A prompt that no engine took up used nothing, as its usage has it.
+  if (visit.phase !== 'waiting') visit.meter?.used({ prompt: promptTokens, cached: cachedTokens, completion: 0 });
+  if (end.kind !== 'done') return endUnfinished(visit, usage, end);
   await usage.close('done');
   const body =
     params.route === 'decisions'

@@ -236,8 +236,10 @@ export async function takeSeat<P extends Params, T>(
   else gone.addEventListener('abort', () => ticket.cancel(), { once: true });
   // A place can be lost before it is ready: its deadline, a drain, a caller that left. Then its prompt is wanted no more.
   const over = new AbortController();
-  void ticket.outcome.then(() => over.abort());
+  let preparing = true;
+  void ticket.outcome.then(() => preparing && over.abort());
   const planned = await prepare(prompt, over.signal, plan);
+  preparing = false;
   arrival.release();
   if ('status' in planned) {
     visit.fail(planned);

@@ -8,7 +8,7 @@ export function healthz(exchange: Exchange): void {
 }
 
 /** What readiness is made of. */
-type Parts = Pick<Services, 'draining' | 'spool' | 'credit' | 'models'>;
+type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models'>;
 
 /** ready: takes work; starting: will, if nobody does anything; unhealthy: does not, and somebody may have to look. */
 type PartState = 'ready' | 'starting' | 'unhealthy';
@@ -46,13 +46,13 @@ function stateOf(services: Parts): State {
   };
   const states = Object.values(parts);
   const worst = (['unhealthy', 'starting'] as const).find((state) => states.includes(state)) ?? 'ready';
-  return { status: services.draining() ? 'draining' : worst, parts };
+  return { status: services.leaving() ? 'draining' : worst, parts };
 }
 
 function reasonsOf(services: Parts): string[] {
   const { health } = services.spool;
   return [
-    ...(services.draining() ? ['draining'] : []),
+    ...(services.leaving() ? ['draining'] : []),
     ...(health.ok ? [] : [`spool_unhealthy: ${health.why}`]),
     ...(services.credit?.known === false ? ['credit_gate_unavailable'] : []),
     ...(services.models.size === 0 ? ['cold'] : []),

@@ -56,6 +56,8 @@ export interface Services {
   };
   /** No question of a decision shares a decode with anything else. */
   readonly isolateDecisions: boolean;
-  /** True from SIGTERM on. */
+  /** True from SIGTERM on: proxies are to send no more. */
+  readonly leaving: () => boolean;
+  /** True once new work is refused: from SIGTERM on, or `drain.noticeMs` later. */
   readonly draining: () => boolean;
 }

@@ -1,12 +1,15 @@
 import { classOf, type Caller } from '../access/identity.js';
 import type { Place } from '../access/limits.js';
 import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
-import { errorBody, type ContractError } from '../errors.js';
+import type { ContractError } from '../errors.js';
 import type { EventStream, Exchange, Reply } from '../http/exchange.js';
 import type { Log } from '../telemetry/logger.js';
-import type { CancelPhase, RouteLabel } from '../telemetry/metrics.js';
+import type { CancelPhase, ModelMeter } from '../telemetry/model-metrics.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
+
+/** What the log calls the routes. */
+export type RouteName = 'chat' | 'decisions' | 'systemone' | 'models' | 'other';
 
 /**
  * One request from its head to its last byte: when what happened, and how it ended. Whatever ends a request goes through
@@ -16,7 +19,7 @@ export class Visit {
   readonly exchange: Exchange;
   readonly log: Log;
   readonly #services: Services;
-  readonly #route: RouteLabel;
+  readonly #route: RouteName;
   readonly #startedAt: number;
   #stream: EventStream | undefined;
   /** Clock reading since when it waits for a seat; undefined while it does not. */
@@ -43,7 +46,7 @@ export class Visit {
   cachedTokens = 0;
   completionTokens = 0;
 
-  constructor(exchange: Exchange, route: RouteLabel, services: Services) {
+  constructor(exchange: Exchange, route: RouteName, services: Services) {
     this.exchange = exchange;
     this.#services = services;
     this.#route = route;
@@ -54,6 +57,12 @@ export class Visit {
   /** Whether the caller has the first token of a stream, which then cannot be taken back. */
   get delivered(): boolean {
     return this.#stream !== undefined && this.firstTokenAt !== undefined;
+  }
+
+  /** Where the model's requests are counted; undefined while no model is known. */
+  get meter(): ModelMeter | undefined {
+    if (this.model === undefined) return undefined;
+    return this.#services.metrics.meter(this.#route === 'chat' ? 'chat' : 'decisions', this.model);
   }
 
   /** Milliseconds from the body's last byte to the first token. */
@@ -103,7 +112,7 @@ export class Visit {
     if (this.firstTokenAt !== undefined) return;
     this.phase = 'decoding';
     this.firstTokenAt = this.#services.clock.now();
-    if (this.model !== undefined) this.#services.metrics.firstToken(this.model, this.ttftMs ?? 0);
+    this.meter?.firstToken(this.ttftMs ?? 0);
   }
 
   /** Answers with a whole body and ends the visit. */
@@ -116,7 +125,7 @@ export class Visit {
   stream(): EventStream {
     if (!this.#stream) {
       this.#stream = this.exchange.stream({ 'Server-Timing': this.serverTiming() });
-      this.#services.metrics.streamOpened();
+      this.#services.metrics.http.streamOpened();
     }
     return this.#stream;
   }
@@ -124,8 +133,7 @@ export class Visit {
   /** Ends the visit with an error: an ordinary response, or the one error frame of a stream that is open. */
   fail(error: ContractError): void {
     if (this.#stream) {
-      this.#stream.event(errorBody(error));
-      this.#stream.end(this.timingTrailer());
+      this.#stream.fail(error, this.timingTrailer());
       this.ended(200, error);
       return;
     }
@@ -197,14 +205,9 @@ export class Visit {
     if (this.#ended) return;
     this.#ended = true;
     this.#settle(status === 200 && !error);
-    if (this.#stream) this.#services.metrics.streamClosed();
+    if (this.#stream) this.#services.metrics.http.streamClosed();
     const durationMs = this.#services.clock.now() - this.#startedAt;
-    this.#services.metrics.answered(
-      this.#route,
-      status,
-      durationMs,
-      status === 499 ? 'request_cancelled' : error?.code,
-    );
+    this.meter?.ended(durationMs, status === 499 ? 'request_cancelled' : error?.code);
     this.log.info('request', {
       route: this.#route,
       status,

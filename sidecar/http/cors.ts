@@ -29,7 +29,10 @@ export class Cors {
     const readable = READABLE.filter((name) => carried.has(name.toLowerCase()));
     const fields: Field[] = [['Access-Control-Expose-Headers', readable.join(', ')]];
     const allowed = this.#allowed(head.header('origin'));
-    if (allowed !== undefined) fields.push(['Access-Control-Allow-Origin', allowed]);
+    // Without the second the browser keeps Server-Timing from PerformanceServerTiming, whatever may be read as a header.
+    if (allowed !== undefined) {
+      fields.push(['Access-Control-Allow-Origin', allowed], ['Timing-Allow-Origin', allowed]);
+    }
     if (this.#origins.size > 0 && !this.#any) fields.push(['Vary', 'Origin']);
     return fields;
   }

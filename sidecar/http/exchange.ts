@@ -66,6 +66,8 @@ export interface EventStream {
   comment(text: string): void;
   /** The end of the body; `serverTiming` becomes the Server-Timing trailer. Idempotent. */
   end(serverTiming?: string): void;
+  /** One last frame that holds the error, and the end as `end` has it. After the end it does nothing. */
+  fail(error: ContractError, serverTiming?: string): void;
   /** Bytes written so far, framing included. */
   readonly bytes: number;
 }

@@ -3,7 +3,7 @@ import { contractError } from '../errors.js';
 import { Backlog, type BacklogLimits } from './backlog.js';
 import { BodyBudget } from './body.js';
 import { Cors } from './cors.js';
-import type { Exchange } from './exchange.js';
+import type { Exchange, RequestHead } from './exchange.js';
 import { snapshot } from './head.js';
 import { bindSocketFile, clearSocketPath, type SocketFile } from './socket-file.js';
 import { App, EXCLUSIVE_PORT, us_listen_socket_close, us_socket_local_port } from './uws.js';
@@ -42,7 +42,9 @@ export interface ServerOptions {
   readonly wrap?: (exchange: Exchange) => Exchange;
   /** Told of what a handler threw. */
   readonly onFault: (fault: unknown, requestId: string) => void;
-  /** Told once of each exchange. */
+  /** Told once of each exchange, when its head is there. */
+  readonly onExchange?: (head: RequestHead) => void;
+  /** Told once of each exchange, when it is over: answered, or its caller gone. */
   readonly onExchangeEnd?: (end: ExchangeEnd) => void;
   /** Told once of each reader that was cut off for being too far behind. */
   readonly onReaderCut?: (cut: ReaderCut) => void;
@@ -102,7 +104,8 @@ class UwsServer implements Server {
   #socketFile: SocketFile | undefined;
   #closed = false;
 
-  constructor({ routes, origins, clock, limits, wrap, onFault, onExchangeEnd, onReaderCut }: ServerOptions) {
+  constructor(options: ServerOptions) {
+    const { routes, origins, clock, limits, wrap, onFault, onExchange, onExchangeEnd, onReaderCut } = options;
     this.#routes = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
     this.#wrap = wrap ?? ((exchange) => exchange);
     this.#onFault = onFault;
@@ -114,6 +117,7 @@ class UwsServer implements Server {
       backlog: new Backlog(limits.backlog ?? BACKLOG),
       closing: false,
       ...(onReaderCut === undefined ? {} : { onReaderCut }),
+      ...(onExchange === undefined ? {} : { onExchange }),
       ...(onExchangeEnd === undefined ? {} : { onExchangeEnd }),
     };
     this.#app.any('/*', (res, req) => this.#take(res, req));

@@ -1,3 +1,4 @@
+import { errorBody, type ContractError, type ErrorCode } from '../errors.js';
 import { chunk } from './chunked.js';
 import type { Chunk } from './chunked.js';
 import type { EventStream } from './exchange.js';
@@ -22,6 +23,7 @@ export class SseStream implements EventStream {
   #flushPlanned = false;
   #open = true;
   #bytes = 0;
+  #failure: ErrorCode | undefined;
 
   constructor(target: StreamTarget) {
     this.#target = target;
@@ -30,6 +32,11 @@ export class SseStream implements EventStream {
 
   get bytes(): number {
     return this.#bytes;
+  }
+
+  /** Of the error that it ended with, if it did. */
+  get failure(): ErrorCode | undefined {
+    return this.#failure;
   }
 
   event(text: string): void {
@@ -47,6 +54,13 @@ export class SseStream implements EventStream {
     else if (this.#waiting.length === 0) this.comment('');
     this.#open = false;
     this.#target.end(this.#taken(), serverTiming === undefined ? undefined : ['Server-Timing', serverTiming]);
+  }
+
+  fail(error: ContractError, serverTiming?: string): void {
+    if (!this.#open) return;
+    this.#failure = error.code;
+    this.event(errorBody(error));
+    this.end(serverTiming);
   }
 
   /** The caller left: nothing is written any more. */

@@ -1,16 +1,13 @@
 import type { Clock } from '../clock.js';
-import { contractError, errorBody } from '../errors.js';
-import type { ContractError } from '../errors.js';
+import { contractError, errorBody, type ContractError, type ErrorCode } from '../errors.js';
 import type { Backlog, CutReason } from './backlog.js';
-import { BodyReader } from './body.js';
-import type { BodyBudget } from './body.js';
+import { BodyReader, type BodyBudget } from './body.js';
 import type { Cors, Field } from './cors.js';
 import type { Body, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
 import { errorFields, responseFields, statusLine } from './fields.js';
 import type { Snapshot } from './head.js';
 import { Outlet } from './outlet.js';
-import { SseStream } from './sse.js';
-import type { StreamTarget } from './sse.js';
+import { SseStream, type StreamTarget } from './sse.js';
 import type { HttpResponse } from './uws.js';
 
 /** How one exchange ended, for logs and metrics. Holds no content. */
@@ -26,6 +23,8 @@ export interface ExchangeEnd {
   readonly responseBytes: number;
   readonly durationMs: number;
   readonly outcome: 'complete' | 'gone';
+  /** Of the error that was answered, or that ended its stream; absent: none. */
+  readonly code?: ErrorCode;
 }
 
 /** A reader who was so far behind that its connection was closed. */
@@ -46,6 +45,7 @@ export interface Edge {
   readonly backlog: Backlog;
   /** No new connections are taken, and responses ask callers to leave. */
   readonly closing: boolean;
+  readonly onExchange?: (head: RequestHead) => void;
   readonly onExchangeEnd?: (end: ExchangeEnd) => void;
   readonly onReaderCut?: (cut: ReaderCut) => void;
 }
@@ -71,6 +71,7 @@ export class UwsExchange implements Exchange {
   /** A whole reply was given; it may still be on its way to uWS. */
   #answered = false;
   #status = 499;
+  #code: ErrorCode | undefined;
   #stream: SseStream | undefined;
   #outlet: Outlet | undefined;
   #leaving: AbortController | undefined;
@@ -83,6 +84,7 @@ export class UwsExchange implements Exchange {
     this.#arrivedAt = edge.clock.now();
     this.#refused = refusal !== undefined;
     this.#chunked = bodyLength === 'chunked';
+    edge.onExchange?.(head);
     res.onAborted(() => this.#callerLeft());
     if (bodyLength === 0) return;
     const declared = bodyLength === 'chunked' ? undefined : bodyLength;
@@ -140,6 +142,7 @@ export class UwsExchange implements Exchange {
   }
 
   fail(error: ContractError, headers: Readonly<Record<string, string>> = {}): void {
+    if (this.#state === 'open' && !this.#answered) this.#code = error.code;
     this.reply({ status: error.status, headers: { ...errorFields(error), ...headers }, body: errorBody(error) });
   }
 
@@ -190,12 +193,8 @@ export class UwsExchange implements Exchange {
   /** A handler failed: answers 500, or ends an open stream with one error frame. After the end it does nothing. */
   crash(): void {
     const error = contractError('internal', 'The server failed on this request.');
-    if (this.#state === 'streaming') {
-      this.#stream?.event(errorBody(error));
-      this.#stream?.end();
-    } else {
-      this.fail(error);
-    }
+    if (this.#state === 'streaming') this.#stream?.fail(error);
+    else this.fail(error);
   }
 
   get #mustClose(): boolean {
@@ -235,6 +234,7 @@ export class UwsExchange implements Exchange {
 
   #finish(outcome: 'complete' | 'gone', responseBytes: number): void {
     this.#state = outcome;
+    const code = this.#stream?.failure ?? this.#code;
     this.#edge.onExchangeEnd?.({
       requestId: this.head.requestId,
       method: this.head.method,
@@ -244,6 +244,7 @@ export class UwsExchange implements Exchange {
       responseBytes,
       durationMs: this.#edge.clock.now() - this.#arrivedAt,
       outcome,
+      ...(code !== undefined && { code }),
     });
   }
 }

@@ -27,9 +27,10 @@ export class HostProcess {
   /** Exit and the channel's end come in either order, and answers may still be read between them. */
   #left = 2;
 
-  constructor(setup: HostSetup, clock: Clock, events: HostEvents) {
+  /** `name`: what a list of processes shows of it. */
+  constructor(name: string, setup: HostSetup, clock: Clock, events: HostEvents) {
     this.#events = events;
-    this.#child = fork(fileURLToPath(new URL('./host.js', import.meta.url)), {
+    this.#child = fork(fileURLToPath(new URL('./host.js', import.meta.url)), [name], {
       serialization: 'advanced',
       execArgv: [],
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],

@@ -1,7 +1,10 @@
 /**
  * The prompt host: a child process, because the tokenizer can end its process (shared/engine.md section 3), with a pool of
- * worker threads. It has no timers and decides nothing; the sidecar's client watches it and kills it. It goes with its parent.
+ * worker threads, or with none: then its own thread does the work, which spares short items the way to another and back. It
+ * has no timers and decides nothing; the sidecar's client watches it and kills it. It goes with its parent.
  */
+import { setEnvironmentData } from 'node:worker_threads';
+import { pathToFileURL } from 'node:url';
 import { Piscina } from 'piscina';
 import type { Route } from '../contracts/requests.js';
 import { readOrder, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
@@ -16,11 +19,14 @@ const WORKER_STACK_MB = 256;
 
 interface Body {
   readonly route: Route;
-  /** Over shared memory, so that every worker reads the one copy. */
+  /** With a pool over shared memory, so that every worker reads the one copy. */
   readonly bytes: Uint8Array;
 }
 
-type Pool = Piscina<WorkerTask, readonly ModelReport[] | Checked | Tokenized>;
+type Result = readonly ModelReport[] | Checked | Tokenized;
+
+/** Works one task off. Rejects when the worker threw or died (out of memory). */
+type Work = (task: WorkerTask) => Promise<Result>;
 
 interface Item {
   readonly item: number;
@@ -33,8 +39,9 @@ const bodies = new Map<number, Body>();
 const waiting: Item[] = [];
 /** Items under way, their answers included until they have left this process. */
 let running = 0;
+/** Threads of the pool; 0: there is none. */
 let workers = 0;
-let pool: Pool | undefined;
+let work: Work | undefined;
 
 process.on('message', (raw) => {
   const order = readOrder(raw);
@@ -65,22 +72,32 @@ function obey(order: Order): void {
 }
 
 async function start(setup: HostSetup): Promise<void> {
+  setEnvironmentData('setup', setup);
   workers = setup.workers;
-  const made: Pool = new Piscina({
-    filename: setup.workerFile,
-    minThreads: setup.workers,
-    maxThreads: setup.workers,
+  const made = workers === 0 ? await ownThread(setup) : pool(setup);
+  // A worker holds one task at a time and gets it before it has loaded, so as many tasks as workers wait for all of them.
+  const reports = await Promise.all(Array.from({ length: Math.max(1, workers) }, () => made({ kind: 'report' })));
+  work = made;
+  send({ kind: 'ready', models: reports[0] as readonly ModelReport[] });
+}
+
+async function ownThread({ workerFile }: HostSetup): Promise<Work> {
+  const module = (await import(pathToFileURL(workerFile).href)) as { readonly default: (task: WorkerTask) => Result };
+  return (task) => Promise.resolve().then(() => module.default(task));
+}
+
+function pool({ workerFile, workers: threads }: HostSetup): Work {
+  const made = new Piscina<WorkerTask, Result>({
+    filename: workerFile,
+    minThreads: threads,
+    maxThreads: threads,
     idleTimeout: Infinity,
-    workerData: setup,
     resourceLimits: { stackSizeMb: WORKER_STACK_MB },
     recordTiming: false,
   });
-  pool = made;
   // A worker that dies without a task is replaced by the pool; unheard, its error would end the process.
   made.on('error', () => undefined);
-  // A worker holds one task at a time and gets it before it has loaded, so as many tasks as workers wait for all of them.
-  const reports = await Promise.all(Array.from({ length: setup.workers }, () => made.run({ kind: 'report' })));
-  send({ kind: 'ready', models: reports[0] as readonly ModelReport[] });
+  return (task) => made.run(task);
 }
 
 /**
@@ -88,7 +105,7 @@ async function start(setup: HostSetup): Promise<void> {
  * process down, no answer goes with it, and the sidecar knows which items ran.
  */
 function begin(): void {
-  for (let next = waiting[0]; next !== undefined && running < workers; next = waiting[0]) {
+  for (let next = waiting[0]; next !== undefined && running < Math.max(1, workers); next = waiting[0]) {
     waiting.shift();
     running += 1;
     answer(next).catch(quit);
@@ -105,18 +122,18 @@ async function answer({ item, step, body }: Item): Promise<void> {
 
 /** The body that came with an item or before it. After `tokenize`, its last step, nothing needs it here. */
 function bodyOf({ step, body, sent }: Order & { kind: 'item' }): Body | undefined {
-  const found = sent ? { route: sent.route, bytes: shared(sent.bytes) } : bodies.get(body);
+  const found = sent ? { route: sent.route, bytes: workers === 0 ? sent.bytes : shared(sent.bytes) } : bodies.get(body);
   if (step === 'tokenize') bodies.delete(body);
   else if (found) bodies.set(body, found);
   return found;
 }
 
 async function run(step: Step, body: Body | undefined): Promise<Checked | Tokenized> {
-  if (pool === undefined || body === undefined) return { kind: 'failed' };
+  if (work === undefined || body === undefined) return { kind: 'failed' };
   try {
-    return (await pool.run({ kind: step, ...body })) as Checked | Tokenized;
+    return (await work({ kind: step, ...body })) as Checked | Tokenized;
   } catch {
-    // The worker threw or died (out of memory); the thread is replaced, this item has failed.
+    // The worker threw or died (out of memory) and is replaced by the pool; this item has failed.
     return { kind: 'failed' };
   }
 }

@@ -30,11 +30,12 @@ export interface ModelReport {
   readonly problem?: string;
 }
 
-/** How a host is to be set up. Goes on to its workers as it is. */
+/** How a host is to be set up. Goes on to those who work as it is. */
 export interface HostSetup {
   readonly models: readonly PromptModel[];
+  /** Threads beside the host's own; 0: that one works the items off, in turn. */
   readonly workers: number;
-  /** Path of the worker's module. */
+  /** Path of the module that works items off: its default export, asked once its `setup` is in the environment data. */
   readonly workerFile: string;
 }
 
@@ -82,6 +83,6 @@ function isOfThisVersion(raw: unknown): boolean {
   return typeof raw === 'object' && raw !== null && 'v' in raw && raw.v === PROMPTS_VERSION && 'kind' in raw;
 }
 
-/** A task for one worker. The body is shared memory: it is copied once, on its way into the host. */
+/** A task for one worker. For another thread the body is shared memory: it is copied once, on its way into the host. */
 export type WorkerTask =
   { readonly kind: 'report' } | { readonly kind: Step; readonly route: Route; readonly bytes: Uint8Array };

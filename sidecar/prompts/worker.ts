@@ -1,11 +1,11 @@
-/** One worker of the prompt host's pool. Its models are loaded before it takes its first task. */
-import { workerData } from 'node:worker_threads';
+/** What works the prompt host's items off, in a thread of its pool or in its own. Its models are loaded before the first. */
+import { getEnvironmentData } from 'node:worker_threads';
 import type { HostSetup, ModelReport, WorkerTask } from './messages.js';
 import { loadModels } from './models.js';
 import { check, tokenize } from './prepare.js';
 import type { Checked, Tokenized } from './prompt-host.js';
 
-const setup = workerData as HostSetup;
+const setup = getEnvironmentData('setup') as HostSetup;
 const loaded = await loadModels(setup.models);
 const models = new Map(loaded.map((model) => [model.model.id, model]));
 

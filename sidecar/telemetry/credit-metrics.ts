@@ -1,5 +1,6 @@
 /** What the metrics page says of prepaid credit. Amounts are not on it: its numbers are floating-point. */
-import { Counter, Gauge, type Registry } from 'prom-client';
+import { CREDIT_REFUSALS, CREDIT_RESERVATIONS } from './definitions/access.js';
+import type { Counter, Gauge, Instruments } from './instruments.js';
 
 /** Why credit refused, as in access/credit.ts. */
 const REASONS = ['insufficient', 'unavailable'] as const;
@@ -10,20 +11,9 @@ export class CreditMetrics {
   readonly #reservations: Gauge;
   #read: (() => number) | undefined;
 
-  /** Registers itself with `registry`. */
-  constructor(registry: Registry, prefix: string) {
-    const registers = [registry];
-    this.#refusals = new Counter({
-      name: `${prefix}credit_refusals_total`,
-      help: 'Requests refused for want of credit, or because it was not known.',
-      labelNames: ['reason'],
-      registers,
-    });
-    this.#reservations = new Gauge({
-      name: `${prefix}credit_reservations`,
-      help: 'Requests that hold credit.',
-      registers,
-    });
+  constructor(instruments: Instruments) {
+    this.#refusals = instruments.counter(CREDIT_REFUSALS);
+    this.#reservations = instruments.gauge(CREDIT_RESERVATIONS);
     for (const reason of REASONS) this.#refusals.inc({ reason }, 0);
   }
 

@@ -1,5 +1,6 @@
 /** What the metrics page says of usage on its way to its sink. */
-import { Counter, Gauge, type Registry } from 'prom-client';
+import { BACKLOG, DEAD_LETTERS, DELIVERED, LAST_SUCCESS, OLDEST, RETRIES } from './definitions/usage.js';
+import type { Counter, Gauge, Instruments } from './instruments.js';
 
 /** Delivery at the moment of a scrape. */
 export interface DeliveryReading {
@@ -17,23 +18,13 @@ export class DeliveryMetrics {
   readonly #success: Gauge;
   #read: (() => DeliveryReading) | undefined;
 
-  /** Registers itself with `registry`. */
-  constructor(registry: Registry, prefix: string) {
-    const registers = [registry];
-    const counter = (name: string, help: string): Counter => new Counter({ name: prefix + name, help, registers });
-    const gauge = (name: string, help: string): Gauge => new Gauge({ name: prefix + name, help, registers });
-    this.#delivered = counter('usage_delivered_total', 'Usage events that the sink accepted.');
-    this.#refused = counter('usage_dead_letters_total', 'Usage events that the sink refused for good.');
-    this.#retries = counter('usage_delivery_retries_total', 'Batches that have to be sent again.');
-    this.#backlog = gauge('usage_backlog_bytes', 'What the spool holds that is not delivered yet.');
-    this.#oldest = gauge(
-      'usage_oldest_seconds',
-      'How long the oldest undelivered usage event has waited; 0: none waits.',
-    );
-    this.#success = gauge(
-      'usage_delivery_last_success_timestamp_seconds',
-      'When the sink last accepted usage, seconds since 1970; 0: not since the start.',
-    );
+  constructor(instruments: Instruments) {
+    this.#delivered = instruments.counter(DELIVERED);
+    this.#refused = instruments.counter(DEAD_LETTERS);
+    this.#retries = instruments.counter(RETRIES);
+    this.#backlog = instruments.gauge(BACKLOG);
+    this.#oldest = instruments.gauge(OLDEST);
+    this.#success = instruments.gauge(LAST_SUCCESS);
   }
 
   /** The sink accepted so many events just now. */

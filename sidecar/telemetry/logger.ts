@@ -21,6 +21,8 @@ export interface LogFields {
   readonly reason?: string;
   readonly outcome?: string;
   readonly phase?: string;
+  /** Which of the two prompt hosts. */
+  readonly lane?: string;
   readonly durationMs?: number;
   readonly queueMs?: number;
   readonly ttftMs?: number;
@@ -72,6 +74,7 @@ const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
   reason: true,
   outcome: true,
   phase: true,
+  lane: true,
   durationMs: true,
   queueMs: true,
   ttftMs: true,

@@ -2,7 +2,20 @@
  * What the metrics page says of the seat queues. Accounts are the one label that is not closed: they are the operator's
  * own names for its customers, never text of a caller's, and only the busiest of a model have a line of their own.
  */
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import {
+  ACCOUNT_BUSY,
+  ACCOUNT_SEAT_TIME,
+  ACCOUNT_WAITING,
+  FAIRNESS,
+  QUEUE_WAIT,
+  REFUSALS,
+  SEATS,
+  SEATS_BUSY,
+  WAIT_ERROR,
+  WAITING,
+  WAITING_BYTES,
+} from './definitions/queue.js';
+import type { Counter, Gauge, Histogram, Instruments } from './instruments.js';
 
 /** Why the seat queue refused, as in admission/seat-queue.ts. */
 const REASONS = ['full', 'bytes', 'predicted', 'dropped', 'wait', 'deadline', 'drain', 'engine-lost'] as const;
@@ -44,9 +57,6 @@ export const NAMED_ACCOUNTS = 20;
 /** Stands for all other accounts. It cannot be mistaken for one: nobody else's line bears the label `rest`. */
 const REST = { account: '', rest: 'true' };
 
-export const WAIT_SECONDS = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
-const ERROR_SECONDS = [-10, -5, -2.5, -1, -0.5, -0.1, 0, 0.1, 0.5, 1, 2.5, 5, 10];
-
 export class QueueMetrics {
   readonly #queues = new Map<string, (named: number) => QueueReading>();
   readonly #waits: Histogram<'model' | 'class'>;
@@ -55,44 +65,22 @@ export class QueueMetrics {
   readonly #gauges: Readonly<Record<'seats' | 'busy' | 'waiting' | 'bytes' | 'fairness', Gauge<'model'>>>;
   readonly #accounts: Readonly<Record<'waiting' | 'running' | 'seatMs', Gauge<'model' | 'account' | 'rest'>>>;
 
-  /** Registers itself with `registry`. `models`: the configured ids. */
-  constructor(registry: Registry, prefix: string, models: readonly string[]) {
-    const registers = [registry];
-    const gauge = (name: string, help: string): Gauge<'model'> =>
-      new Gauge({ name: prefix + name, help, labelNames: ['model'], registers });
-    const account = (name: string, help: string): Gauge<'model' | 'account' | 'rest'> =>
-      new Gauge({ name: prefix + name, help, labelNames: ['model', 'account', 'rest'], registers });
-    this.#waits = new Histogram({
-      name: `${prefix}queue_wait_seconds`,
-      help: 'Wait for a seat, seated requests.',
-      buckets: WAIT_SECONDS,
-      labelNames: ['model', 'class'],
-      registers,
-    });
-    this.#errors = new Histogram({
-      name: `${prefix}queue_wait_error_seconds`,
-      help: 'The wait less what it was taken to be, for requests that either waited or were taken to.',
-      buckets: ERROR_SECONDS,
-      labelNames: ['model'],
-      registers,
-    });
-    this.#refusals = new Counter({
-      name: `${prefix}refusals_total`,
-      help: 'Requests the seat queue refused.',
-      labelNames: ['model', 'reason'],
-      registers,
-    });
+  /** `models`: the configured ids. */
+  constructor(instruments: Instruments, models: readonly string[]) {
+    this.#waits = instruments.histogram(QUEUE_WAIT);
+    this.#errors = instruments.histogram(WAIT_ERROR);
+    this.#refusals = instruments.counter(REFUSALS);
     this.#gauges = {
-      seats: gauge('seats', 'Seats of the engine.'),
-      busy: gauge('seats_busy', 'Seats that requests hold.'),
-      waiting: gauge('waiting_requests', 'Requests in the queue.'),
-      bytes: gauge('waiting_bytes', 'Body bytes that waiting requests hold.'),
-      fairness: gauge('fairness_index', 'Jain index of seat time in the last minute, accounts with a backlog.'),
+      seats: instruments.gauge(SEATS),
+      busy: instruments.gauge(SEATS_BUSY),
+      waiting: instruments.gauge(WAITING),
+      bytes: instruments.gauge(WAITING_BYTES),
+      fairness: instruments.gauge(FAIRNESS),
     };
     this.#accounts = {
-      waiting: account('account_waiting_requests', 'Requests in the queue, by account.'),
-      running: account('account_seats_busy', 'Seats held, by account.'),
-      seatMs: account('account_seat_seconds', 'Seat time held so far, by account.'),
+      waiting: instruments.gauge(ACCOUNT_WAITING),
+      running: instruments.gauge(ACCOUNT_BUSY),
+      seatMs: instruments.gauge(ACCOUNT_SEAT_TIME),
     };
     for (const model of models) for (const reason of REASONS) this.#refusals.inc({ model, reason }, 0);
   }

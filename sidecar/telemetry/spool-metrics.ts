@@ -1,6 +1,17 @@
 /** What the metrics page says of the usage spool. */
-import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { UsageRecord } from '../ledger.js';
+import {
+  LATE_CLOSES,
+  OLDEST_UNSYNCED,
+  PROGRESS_DROPPED,
+  RECORDS,
+  SPOOL_BYTES,
+  SPOOL_ERRORS,
+  SPOOL_HEALTHY,
+  SYNCS,
+  UNSYNCED,
+} from './definitions/usage.js';
+import type { Counter, Gauge, Histogram, Instruments } from './instruments.js';
 
 /** The spool at the moment of a scrape, as in usage/durable-spool.ts. */
 export interface SpoolState {
@@ -11,7 +22,6 @@ export interface SpoolState {
 }
 
 const KINDS: readonly UsageRecord['kind'][] = ['open', 'progress', 'close'];
-const SYNC_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 export class SpoolMetrics {
   readonly #records: Counter<'kind'>;
@@ -20,33 +30,19 @@ export class SpoolMetrics {
   readonly #gauges: Readonly<Record<'unsynced' | 'oldest' | 'bytes' | 'healthy', Gauge>>;
   #read: (() => SpoolState) | undefined;
 
-  /** Registers itself with `registry`. */
-  constructor(registry: Registry, prefix: string) {
-    const registers = [registry];
-    const counter = (name: string, help: string): Counter => new Counter({ name: prefix + name, help, registers });
-    const gauge = (name: string, help: string): Gauge => new Gauge({ name: prefix + name, help, registers });
-    this.#records = new Counter({
-      name: `${prefix}usage_records_total`,
-      help: 'Usage records, by kind.',
-      labelNames: ['kind'],
-      registers,
-    });
-    this.#syncs = new Histogram({
-      name: `${prefix}spool_sync_seconds`,
-      help: 'Write and sync of one group of records.',
-      buckets: SYNC_SECONDS,
-      registers,
-    });
+  constructor(instruments: Instruments) {
+    this.#records = instruments.counter(RECORDS);
+    this.#syncs = instruments.histogram(SYNCS);
     this.#counts = {
-      errors: counter('spool_errors_total', 'Writes and syncs of the spool that failed.'),
-      late: counter('spool_late_closes_total', 'Replies that went out before their usage was durable.'),
-      dropped: counter('spool_progress_dropped_total', 'Progress records left out because too many waited.'),
+      errors: instruments.counter(SPOOL_ERRORS),
+      late: instruments.counter(LATE_CLOSES),
+      dropped: instruments.counter(PROGRESS_DROPPED),
     };
     this.#gauges = {
-      unsynced: gauge('spool_unsynced_records', 'Records that are not durable yet.'),
-      oldest: gauge('spool_oldest_unsynced_seconds', 'Age of the oldest record that is not durable.'),
-      bytes: gauge('spool_bytes', 'What the segments of the spool hold.'),
-      healthy: gauge('spool_healthy', '1: new billable work is taken; 0: refused.'),
+      unsynced: instruments.gauge(UNSYNCED),
+      oldest: instruments.gauge(OLDEST_UNSYNCED),
+      bytes: instruments.gauge(SPOOL_BYTES),
+      healthy: instruments.gauge(SPOOL_HEALTHY),
     };
     for (const kind of KINDS) this.#records.inc({ kind }, 0);
   }

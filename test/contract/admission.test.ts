@@ -2,6 +2,7 @@
 import t from 'tap';
 import { errorOf } from '../support/error-answer.js';
 import { ACME, chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
+import { HELD_TOKENS } from '../support/stub-script.js';
 
 const CHAT = '/v1/chat/completions';
 
@@ -34,4 +35,11 @@ t.test('the operators’ page shows who waits and who runs', async (t) => {
     ],
   });
   t.equal((await sidecar.ask('GET', '/admission', JSON_HEADERS)).status, 404, 'it is not public');
+});
+
+t.test('the metrics page has what engines hold, and of how much', async (t) => {
+  const sidecar = await InProcess.start(t, { models: [{ id: 'm', kind: 'chat', seats: 2, contextPerSeat: 1024 }] });
+  await sidecar.until('ra_sidecar_kv_tokens{model="m",use="running"}', HELD_TOKENS.running);
+  t.equal(await sidecar.metric('ra_sidecar_kv_tokens{model="m",use="kept"}'), HELD_TOKENS.kept);
+  t.equal(await sidecar.metric('ra_sidecar_kv_capacity_tokens{model="m"}'), 2048);
 });

@@ -1,9 +1,9 @@
 /** Every code of the error catalogue over HTTP, as contract.md section 1 has it. */
 import t, { type Test } from 'tap';
 import { CATALOGUE, type ErrorCode } from '../../sidecar/error-catalogue.js';
-import { childrenRunning } from '../support/children.js';
 import { errorOf, holdError, type Expected } from '../support/error-answer.js';
 import { chatBody, decisionBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
+import { childrenOf } from '../support/processes.js';
 import type { RawResponse } from '../support/raw-http.js';
 
 const CHAT = '/v1/chat/completions';
@@ -201,7 +201,7 @@ t.test('errors', async (t) => {
     t.match(refused.field('server-timing'), /^authorize;dur=[\d.]+, ra-queue;dur=0, ra-admit;dur=[\d.]+$/);
     running.close();
     t.equal((await waiting.response()).status, 200);
-    const left = 'ra_sidecar_requests_total{route="chat",status="499",code="request_cancelled"}';
+    const left = answered('POST', CHAT, 499, 'request_cancelled');
     await sidecar.until(left, 1);
     expect('request_cancelled');
     t.match(await sidecar.seen('request', ({ status }) => status === 499), { event: 'request', model: 'narrow' });
@@ -213,21 +213,20 @@ t.test('errors', async (t) => {
     hold(t, 'a handler that throws', fault, expect('internal'));
     t.notMatch(fault.body, /a fault/, 'and keeps it to itself');
     const headers = { ...JSON_HEADERS, Authorization: 'Bearer fault' };
-    for (const [method, path, route] of [
-      ['GET', '/v1/models', 'models'],
-      ['POST', '/v1/completions', 'other'],
-      ['POST', '/v1/decisions', 'decisions'],
+    for (const [method, path] of [
+      ['GET', '/v1/models'],
+      ['POST', '/v1/completions'],
+      ['POST', '/v1/decisions'],
     ] as const) {
       t.equal((await sidecar.ask(method, path, headers, '{}')).status, 500);
-      const counted = `ra_sidecar_requests_total{route="${route}",status="500",code="internal"}`;
-      t.equal(await sidecar.metric(counted), 1, `${path} is counted`);
+      t.equal(await sidecar.metric(answered(method, path, 500, 'internal')), 1, `${path} is counted`);
     }
     sidecar.spool.failOn = 'close';
     const cut = await post(CHAT, chatBody('chat', 'echo', { stream: true }));
     t.match(cut.body, /"code":"internal"/);
     sidecar.spool.failOn = undefined;
     t.equal(await sidecar.metric('ra_sidecar_streams_running'), 0, 'a stream that a fault ended is open no more');
-    t.equal(await sidecar.metric('ra_sidecar_requests_total{route="chat",status="200",code="internal"}'), 1);
+    t.equal(await sidecar.metric(answered('POST', CHAT, 200, 'internal')), 1);
     hold(t, 'the engine failed the job', await post(CHAT, chatBody('mortal', 'fail')), expect('bad_gateway'));
     hold(
       t,
@@ -283,11 +282,10 @@ t.test('deadlines', async (t) => {
 
   await t.test('waiting', async (t) => {
     // A prompt host that stands still keeps any request from being ready for its seat.
-    const hosts = await childrenRunning('prompts/host.js');
-    t.equal(hosts.length, 1);
-    for (const pid of hosts) process.kill(pid, 'SIGSTOP');
+    const host = Number(childrenOf(process.pid).find(({ command }) => command.includes('prompts/host.js short'))?.pid);
+    process.kill(host, 'SIGSTOP');
     const answer = await sidecar.post(CHAT, chatBody('chat', 'echo'));
-    for (const pid of hosts) process.kill(pid, 'SIGCONT');
+    process.kill(host, 'SIGCONT');
     holdError(t, 'waiting', answer, expect('timeout'));
     t.match(errorOf(answer).message, /while it waited/);
     t.equal(await sidecar.metric('ra_sidecar_refusals_total{model="chat",reason="deadline"}'), 1);
@@ -298,3 +296,9 @@ t.test('deadlines', async (t) => {
 t.test('every code was reached', async (t) => {
   t.strictSame([...reached].sort(), Object.keys(CATALOGUE).sort());
 });
+
+/** The sample that counts such answers. */
+function answered(method: string, route: string, status: number, error: ErrorCode): string {
+  const labels = `http_request_method="${method}",url_scheme="http",http_route="${route}"`;
+  return `http_server_request_duration_seconds_count{${labels},http_response_status_code="${status}",error_type="${error}"}`;
+}

@@ -144,3 +144,15 @@ function clock(waits: readonly number[]): () => number {
   let [time, reading] = [0, 0];
   return () => (time += waits[reading++ % waits.length] ?? 0);
 }
+
+t.test('what sequences hold is counted, of those that run and of those that are free', async (t) => {
+  const one = bench(2);
+  t.strictSame(one.loop.tokens, { running: 0, kept: 0 });
+  let seen: unknown;
+  one.decoder.onStep = (step) => {
+    if (step === 5) seen = one.loop.tokens;
+  };
+  await one.run(1, () => one.loop.generate(1, job(prompt(20, 3, 0))));
+  t.strictSame(seen, { running: 24, kept: 0 }, 'its prompt, and a token');
+  t.strictSame(one.loop.tokens, { running: 0, kept: 26 }, 'the last token is never evaluated');
+});

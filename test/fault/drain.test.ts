@@ -78,3 +78,27 @@ t.test('a second SIGTERM ends it at once', async (t) => {
   await t.rejects(running.response, /the connection ended/);
   await isEmpty(sidecar);
 });
+
+t.test('while the notice runs, readiness is red and requests are taken', async (t) => {
+  // Longer than the test: what is seen is before its end.
+  const config = { ...(await chatOnly(1)), drain: { noticeMs: 600_000 } };
+  const sidecar = await Sidecar.start(t, { ownGroup: true, config });
+  sidecar.child.kill('SIGTERM');
+  t.match(await sidecar.logged('leaving'), { count: 0 });
+  t.match(await sidecar.readyz(), { status: 503, body: { status: 'draining' } });
+  t.equal((await sidecar.chat(SHORT)).status, 200);
+  endsWell(t, await (await OpenStream.begin(sidecar, SHORT)).response);
+  t.notOk(sidecar.lines.some(({ event }) => event === 'draining'));
+  sidecar.child.kill('SIGTERM');
+  t.strictSame(await sidecar.exited(), { code: 130, signal: null }, 'who is in a hurry says it twice');
+});
+
+t.test('when the notice is over, it drains', async (t) => {
+  const config = { ...(await chatOnly(1)), drain: { noticeMs: 1 } };
+  const sidecar = await Sidecar.start(t, { ownGroup: true, config });
+  sidecar.child.kill('SIGTERM');
+  await sidecar.logged('leaving');
+  await sidecar.logged('draining');
+  t.strictSame(await sidecar.exited(), { code: 0, signal: null });
+  await isEmpty(sidecar);
+});

@@ -5,7 +5,10 @@ import { mappedFiles, memberNamed } from '../support/processes.js';
 import { modelWithVocabulary } from '../support/prompt-models.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 
-const HOST = 'prompts/host.js';
+const SHORT_LANE = 'prompts/host.js short';
+const LONG_LANE = 'prompts/host.js long';
+/** Longer bodies go the long lane. */
+const INLINE_BYTES = 1024;
 const DEEPSEEK = 'deepseek';
 const INTERNAL = { code: 'internal', type: 'server_error' };
 
@@ -18,6 +21,7 @@ t.test('the prompt host', async (t) => {
       models: [...models, { ...deepseek, file: await modelWithVocabulary('deepseek-llm') }],
       // A busy machine may take long; death, not silence, is what ends hosts here.
       prompts: { silenceMs: 600_000 },
+      bodies: { inlineBytes: INLINE_BYTES },
     },
   });
   const restarts = (): Promise<number> => sidecar.metric('ra_sidecar_prompt_host_restarts_total');
@@ -27,21 +31,21 @@ t.test('the prompt host', async (t) => {
   const running = await OpenStream.begin(sidecar);
 
   await t.test('is killed while it has nothing to do: the next request finds another', async (t) => {
-    const first = memberNamed(sidecar.pid, HOST);
+    const first = memberNamed(sidecar.pid, SHORT_LANE);
     process.kill(first, 'SIGKILL');
     // Before this line a request could still be sent to the dead one, and would be taken for what killed it.
-    t.match(await sidecar.logged('prompt host restarts'), { reason: 'died' });
+    t.match(await sidecar.logged('prompt host restarts'), { lane: 'short', reason: 'died' });
     t.equal((await sidecar.chat(SHORT)).status, 200);
     t.equal(await restarts(), 1);
-    t.not(memberNamed(sidecar.pid, HOST), first);
+    t.not(memberNamed(sidecar.pid, SHORT_LANE), first);
   });
 
   await t.test('is killed over a large body: that request fails, those behind it are answered', async (t) => {
     const large = ask('Lorem ipsum dolor sit amet. '.repeat(100_000));
     // Its place is taken between the body’s check and its tokens.
     await counted(sidecar, 'waiting_requests', 1, { model: DEEPSEEK });
-    const behind = sidecar.chat(SHORT);
-    process.kill(memberNamed(sidecar.pid, HOST), 'SIGKILL');
+    const behind = sidecar.chat({ ...SHORT, messages: [{ role: 'user', content: 'Lorem ipsum. '.repeat(100) }] });
+    process.kill(memberNamed(sidecar.pid, LONG_LANE), 'SIGKILL');
     const failed = await large;
     t.equal(failed.status, 500);
     t.match(await failed.json(), { error: INTERNAL });
@@ -61,7 +65,7 @@ t.test('the prompt host', async (t) => {
 
   await t.test('and the engines alone hold native llama code', (t) => {
     const native = (pid: number): string[] => mappedFiles(pid).filter((path) => /llama|ggml/.test(path));
-    t.not(native(memberNamed(sidecar.pid, HOST)).length, 0, 'it shows where it is');
+    t.not(native(memberNamed(sidecar.pid, SHORT_LANE)).length, 0, 'it shows where it is');
     t.not(native(sidecar.enginePid(CHAT)).length, 0);
     t.strictSame(native(sidecar.pid), [], 'and is not in the sidecar');
     t.end();

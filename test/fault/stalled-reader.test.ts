@@ -63,7 +63,11 @@ t.test('a hundred callers who stop reading endless streams: memory stays bounded
 
   const sample = (reason: string): Promise<number> =>
     sidecar.metric(`ra_sidecar_readers_cut_total{reason="${reason}"}`);
-  t.equal((await sample('stream')) + (await sample('total')), READERS, 'each who stalled was cut off');
+  const cut = (await sample('stream')) + (await sample('total'));
+  // On a machine so busy that this takes over 10 s, uWS ends some for having been idle: those count as having left.
+  const left = await sidecar.metric('ra_sidecar_cancels_total');
+  t.equal(cut + left, READERS, `each who stalled was cut off, ${left} of them by uWS`);
+  t.ok(cut > left);
   await once(reader, 'data');
   t.ok(reader.bytesRead > 4 * MIB, 'the one who reads was not, and reads on');
   reader.destroy();

@@ -60,10 +60,12 @@ async function held(sidecar: Sidecar): Promise<number[]> {
 /** The sidecar and all processes that it runs on. */
 async function processesOf(sidecar: Sidecar): Promise<Map<string, number>> {
   const pid = Number(sidecar.child.pid);
-  const host = childrenOf(pid).find(({ command }) => command.includes('prompts/host.js'));
+  const host = (lane: string) =>
+    childrenOf(pid).find(({ command }) => command.includes(`prompts/host.js ${lane}`))?.pid ?? NaN;
   return new Map([
     ['sidecar', pid],
-    ['prompt host', Number(host?.pid)],
+    ['short lane', host('short')],
+    ['long lane', host('long')],
     ['chat engine', sidecar.enginePid(CHAT)],
     ['decision engine', sidecar.enginePid(DECIDE)],
   ]);
@@ -82,7 +84,8 @@ t.test('one sidecar under load', async (t) => {
       t.ok(text.endsWith('data: [DONE]\n\n'), text.slice(-80));
     }
     t.same(await held(sidecar), [0, 0]);
-    t.equal(await sidecar.metric('ra_sidecar_requests_total', { route: 'chat', status: '200' }), 32);
+    const answered = { http_route: '/v1/chat/completions', http_response_status_code: '200' };
+    t.equal(await sidecar.metric('http_server_request_duration_seconds_count', answered), 32);
   });
 
   t.test(`${REQUESTS} requests are answered, and memory and seats are as before`, async (t) => {

@@ -29,7 +29,7 @@ t.test('a fault in the prompt host, the engine and the sidecar', async (t) => {
     NODE_OPTIONS: `--import=${pathToFileURL(preloaded).href}`,
   });
 
-  const host = childrenOf(sidecar.pid).find(({ command }) => command.includes('prompts/host.js'));
+  const host = childrenOf(sidecar.pid).find(({ command }) => command.includes('prompts/host.js short'));
   process.kill(Number(host?.pid), 'SIGUSR2');
   await sidecar.logged('prompt host restarts');
   process.kill(sidecar.enginePid(CHAT), 'SIGUSR2');

@@ -172,7 +172,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
     const deadly = [{ role: 'user', content: `${canary()} ${'a'.repeat(2_000_000)}` }];
     t.same(await watch.refused(await chat({ model: LONG, messages: deadly })), { status: 500, code: 'internal' });
     await watch.replied(await chat());
-    const host = childrenOf(sidecar.pid).find(({ command }) => command.includes('prompts/host.js'));
+    const host = childrenOf(sidecar.pid).find(({ command }) => command.includes('prompts/host.js short'));
     process.kill(Number(host?.pid), 'SIGSTOP');
     t.same(await watch.refused(await chat()), { status: 500, code: 'internal' });
     await watch.replied(await chat());

@@ -82,11 +82,16 @@ t.test('in service', async (t) => {
     const text = await page.text();
     t.notOk(text.includes(sidecar.key));
 
-    const before = await sidecar.metric('ra_sidecar_tokens_total', { model: CHAT, kind: 'completion' });
-    const answered = await sidecar.metric('ra_sidecar_requests_total', { route: 'chat', status: '200' });
+    const tokens = (): Promise<number> =>
+      sidecar.metric('gen_ai_client_token_usage_sum', { gen_ai_request_model: CHAT, gen_ai_token_type: 'output' });
+    const answered = (): Promise<number> =>
+      sidecar.metric('http_server_request_duration_seconds_count', {
+        http_route: '/v1/chat/completions',
+        http_response_status_code: '200',
+      });
+    const before = [await tokens(), await answered()];
     await (await sidecar.chat({ messages, max_tokens: 5, temperature: 0 })).text();
-    t.equal(await sidecar.metric('ra_sidecar_tokens_total', { model: CHAT, kind: 'completion' }), before + 5);
-    t.equal(await sidecar.metric('ra_sidecar_requests_total', { route: 'chat', status: '200' }), answered + 1);
+    t.same([await tokens(), await answered()], [before[0]! + 5, before[1]! + 1]);
     t.equal(await sidecar.metric('ra_sidecar_seats', { model: CHAT }), 2);
     for (const gauge of ['seats_busy', 'waiting_requests', 'waiting_bytes', 'streams_running']) {
       t.equal(await sidecar.metric(`ra_sidecar_${gauge}`), 0, gauge);

@@ -48,7 +48,7 @@ t.test('the turns of a chat: the same text with and without, and the tokens that
     last = reused.prompt;
     messages.push({ role: 'assistant', content: reused.text });
   }
-  t.ok((await sidecar.metric('ra_sidecar_tokens_total', { model: CHAT, kind: 'cached' })) > 2 * CHUNK);
+  t.ok((await sidecar.metric('ra_sidecar_cached_tokens_total', { model: CHAT })) > 2 * CHUNK);
 });
 
 t.test('a stream tells it as well', async (t) => {
@@ -99,7 +99,7 @@ t.test('decisions on the same input again, isolated or together', async (t) => {
   const first = await ask(sidecar);
   const again = await ask(sidecar, questions.toReversed());
   for (const [id, [bits]] of first) t.equal(again.get(id)?.[0], bits, id);
-  t.ok((await sidecar.metric('ra_sidecar_tokens_total', { model: DECIDE, kind: 'cached' })) > 100);
+  t.ok((await sidecar.metric('ra_sidecar_cached_tokens_total', { model: DECIDE })) > 100);
 
   const together = await ask(clean);
   t.equal(together.size, questions.length);

@@ -1,11 +1,11 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Registry } from 'prom-client';
 import t, { type Test } from 'tap';
 import { CLOSE_MS, openBilling, type BillingOptions } from '../../sidecar/billing.js';
 import { loadConfig } from '../../sidecar/config.js';
 import { CreditMetrics } from '../../sidecar/telemetry/credit-metrics.js';
+import { Instruments } from '../../sidecar/telemetry/instruments.js';
 import { writeSnapshot } from '../../sidecar/usage/balance-file.js';
 import { BUILT_IN_PRICES } from '../../sidecar/usage/price-list.js';
 import { FakeClock } from '../support/fake-clock.js';
@@ -18,7 +18,7 @@ const GRANTED = 10n ** 12n;
 interface Desk extends BillingOptions {
   readonly clock: FakeClock;
   readonly log: RecordingLog;
-  readonly registry: Registry;
+  readonly instruments: Instruments;
 }
 
 /** `granted`: acme has a dollar; otherwise no credit is checked. */
@@ -29,9 +29,9 @@ async function desk(t: Test, { granted = true, environment = {} } = {}): Promise
   await writeFile(file, JSON.stringify({ version: 1, accounts: { acme: [{ id: 'g', usd: '1' }] } }));
   const loaded = loadConfig({ RA_DATA_DIR: dir, ...(granted && { RA_CREDIT_FILE: file }), ...environment });
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
-  const registry = new Registry();
-  const metrics = new CreditMetrics(registry, '');
-  return { config: loaded.config, clock: new FakeClock(), log: new RecordingLog(), metrics, registry };
+  const instruments = new Instruments();
+  const metrics = new CreditMetrics(instruments);
+  return { config: loaded.config, clock: new FakeClock(), log: new RecordingLog(), metrics, instruments };
 }
 
 t.test('without files there are the built-in prices and no credit', async (t) => {
@@ -67,7 +67,7 @@ t.test('credit opens once what was spent is added up, and its segments are kept 
   t.match(billing.credit?.reserve('acme', GRANTED), { kind: 'reserved' });
   t.strictSame(billing.credit?.reserve('acme', 1n), { kind: 'insufficient' });
   options.metrics.read();
-  t.match(await options.registry.metrics(), /^credit_reservations 1$/m);
+  t.match((await options.instruments.page()).text, /^ra_sidecar_credit_reservations 1$/m);
   await billing.close();
   await billing.close();
   t.equal(options.clock.pending, 0);

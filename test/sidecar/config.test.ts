@@ -66,7 +66,7 @@ t.test('nothing set: every default', async (t) => {
     },
     pricing: {},
     credit: { pollMs: 2000, snapshotMs: 10_000, snapshotCloses: 1000, onLostBalances: 'refuse' },
-    drain: { timeoutMs: 30_000 },
+    drain: { noticeMs: 0, timeoutMs: 30_000 },
     engine: {
       startTimeoutMs: 600_000,
       heartbeatMs: 500,
@@ -276,4 +276,35 @@ t.test('listeners and access', async (t) => {
     t.match(refused, /authorizer\.url must/, url);
     t.notMatch(refused, /canary/);
   }
+});
+
+t.test('all that is wrong is told, and the first of it is the line of the start', async (t) => {
+  const problems = (environment: Record<string, string>): readonly string[] => {
+    const result = loadConfig(environment);
+    return result.kind === 'invalid' ? result.lines : [];
+  };
+  const file = join(t.testdir({ 'ra.json': '{"listen":{"port":"x","prot":1},"log":{"level":"loud"}}' }), 'ra.json');
+  const lines = problems({ RA_CONFIG: file, RA_PORT: '1', RA_HOST: 'x', RA_QUEUE_MAX_WAIT_MS: '-3' });
+  t.strictSame(lines.slice(0, 2), [
+    'config: RA_PORT is not a setting (environment)',
+    'config: RA_HOST is not a setting (environment)',
+  ]);
+  t.same(lines.length, 6);
+  for (const start of [
+    'listen.prot is not a known field',
+    'listen.port must be an integer',
+    'log.level must be one of',
+  ]) {
+    t.ok(
+      lines.some((each) => each.startsWith(`config: ${start}`) && each.endsWith(` (file ${file})`)),
+      start,
+    );
+  }
+  t.equal(lines[0], line({ RA_CONFIG: file, RA_PORT: '1', RA_HOST: 'x', RA_QUEUE_MAX_WAIT_MS: '-3' }));
+  t.strictSame(problems({ RA_OPERATORS_PORT: '8080', RA_OPERATORS_HOST: '0.0.0.0', RA_ENGINE_HANG_MS: '600' }), [
+    'config: operators.host must be a loopback address: this listener asks for no key (environment variable RA_OPERATORS_HOST)',
+    'config: operators.port must differ from listen.port (environment variable RA_OPERATORS_PORT)',
+    'config: engine.hangMs must be at least twice engine.heartbeatMs (environment variable RA_ENGINE_HANG_MS)',
+  ]);
+  t.match(loadConfig({ RA_CONFIG: '/nowhere.json' }, file), { kind: 'invalid', line: /\(file .*ra\.json\)$/ });
 });

@@ -314,7 +314,7 @@ t.test('a spool that was filled while its sink was away takes work again once no
 t.test('a start that cannot read its secret says so and lets go of the spool', async (t) => {
   const dir = folder(t);
   const environment = { RA_DELIVERY_URL: 'http://127.0.0.1:9/', RA_DELIVERY_SECRET_FILE: join(dir, 'none') };
-  await t.rejects(open(t, dir, environment), { message: /^delivery\.secretFile cannot be read: ENOENT/ });
+  await t.rejects(open(t, dir, environment), { message: /^delivery\.secretFile: does not exist/ });
   const world = await open(t, dir, {});
   await world.stop();
 });

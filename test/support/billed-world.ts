@@ -5,6 +5,7 @@ import { RequestLimits } from '../../sidecar/access/limits.js';
 import { TokenQuotas } from '../../sidecar/access/quotas.js';
 import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
 import type { Params } from '../../sidecar/contracts/requests.js';
+import { errorBody } from '../../sidecar/errors.js';
 import { chat } from '../../sidecar/handlers/chat.js';
 import { decide } from '../../sidecar/handlers/decisions.js';
 import type { HostedModel, Services } from '../../sidecar/handlers/services.js';
@@ -116,7 +117,13 @@ export class BilledWorld {
       fail: ({ code }) => (answer = code),
       stream: () => {
         answer = 200;
-        return { event: (text) => events.push(text), comment: () => undefined, end: () => undefined, bytes: 0 };
+        return {
+          event: (text) => events.push(text),
+          fail: (error) => events.push(errorBody(error)),
+          comment: () => undefined,
+          end: () => undefined,
+          bytes: 0,
+        };
       },
     };
     const services = this.#services(asking);
@@ -157,6 +164,7 @@ export class BilledWorld {
         timeoutMs: asking.timeoutMs ?? 0,
       },
       isolateDecisions: true,
+      leaving: () => this.draining,
       draining: () => this.draining,
     };
   }

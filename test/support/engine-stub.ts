@@ -13,7 +13,7 @@ import {
   type ToEngine,
 } from '../../engine/protocol.js';
 import { prefixHashes } from '../../engine/prefix-hash.js';
-import { FLOOD_BYTES, REUSED_TOKENS, STUB_JOB, type StubScript } from './stub-script.js';
+import { FLOOD_BYTES, HELD_TOKENS, REUSED_TOKENS, STUB_JOB, type StubScript } from './stub-script.js';
 
 let step = 0;
 let script: StubScript = {};
@@ -36,7 +36,7 @@ function emit(...outputs: Output[]): void {
 function start(setup: EngineSetup): void {
   script = JSON.parse(basename(setup.file)) as StubScript;
   if (script.lifeline !== undefined) connect(script.lifeline, '127.0.0.1').on('error', () => undefined);
-  setInterval(() => send({ v, kind: 'heartbeat', step, live: live.size }), setup.heartbeatMs);
+  setInterval(() => send({ v, kind: 'heartbeat', step, live: live.size, tokens: HELD_TOKENS }), setup.heartbeatMs);
   setInterval(tick, 5);
   const facts: EngineFacts = {
     model: 'stub',

@@ -47,7 +47,7 @@ export const rooms: readonly Room[] = [
     sees: [...GROUND, 'contracts', 'telemetry'],
   },
   { name: 'files', path: folder('sidecar/files'), sees: GROUND },
-  { name: 'reference', path: folder('sidecar/reference'), sees: [...GROUND, 'contracts'] },
+  { name: 'reference', path: folder('sidecar/reference'), sees: [...GROUND, 'contracts', 'telemetry'] },
   { name: 'access', path: folder('sidecar/access'), sees: FIRST },
   { name: 'admission', path: folder('sidecar/admission'), sees: FIRST },
   { name: 'usage', path: folder('sidecar/usage'), sees: FIRST },
@@ -71,7 +71,7 @@ export const rooms: readonly Room[] = [
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
   { name: 'cli', path: file('sidecar', 'cli'), sees: [...HANDLERS, 'handlers', 'app', 'commands'] },
 
-  { name: 'engine/protocol', path: file('engine', 'protocol'), sees: [] },
+  { name: 'engine/protocol', path: file('engine', 'protocol|inspect-protocol'), sees: [] },
   { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
   {
     name: 'engine/task',
@@ -91,13 +91,18 @@ export const rooms: readonly Room[] = [
     name: 'engine/runtime',
     path: file(
       'engine',
-      'runtime|sequences|load/(addon|llama-log)|decode/(batch-decoder|batch-sampler|grammars|iterator-decoder)|loop/choice',
+      'runtime|sequences|load/(addon|llama-log|plan|uses)|decode/(batch-decoder|batch-sampler|grammars|iterator-decoder)|loop/choice',
     ),
     sees: [...ENGINE_PURE, 'engine/memory'],
   },
   { name: 'engine/jobs', path: file('engine', 'generation|job-check|reply|scoring'), sees: ENGINE_RUNTIME },
   { name: 'engine/steps', path: file('engine', 'steps|loop/(jobs|pace|round)'), sees: ENGINE_JOBS },
-  { name: 'engine/entry', path: file('engine', 'main|inspect'), sees: [...ENGINE_JOBS, 'engine/steps'] },
+  { name: 'engine/inspect', path: folder('engine/inspect'), sees: [...ENGINE_RUNTIME, 'engine/memory'] },
+  {
+    name: 'engine/entry',
+    path: file('engine', 'main|inspect'),
+    sees: [...ENGINE_JOBS, 'engine/steps', 'engine/inspect'],
+  },
   { name: 'engine/models', path: file('engine/models', 'cli|[a-z-]+'), sees: [] },
   {
     name: 'engine/models/seedling',
@@ -115,7 +120,7 @@ export const walls: Readonly<Record<string, string>> = {
   'jsonc-parser': file('sidecar', 'config'),
   piscina: file('sidecar/prompts', 'host|worker'),
   pino: file('sidecar/telemetry', 'logger'),
-  'prom-client': file('sidecar/telemetry', 'metrics|credit-metrics|delivery-metrics|queue-metrics|spool-metrics'),
+  'prom-client': file('sidecar/telemetry', 'instruments'),
 };
 
 const OURS = '^(sidecar|engine|bench|test)/';

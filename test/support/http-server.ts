@@ -20,7 +20,9 @@ export interface RunningServer {
 export async function serve(
   t: Test,
   routes: Routes | Handler,
-  options: Partial<Pick<ServerOptions, 'origins' | 'limits' | 'clock' | 'wrap' | 'onReaderCut'>> = {},
+  options: Partial<
+    Pick<ServerOptions, 'origins' | 'limits' | 'clock' | 'wrap' | 'onExchange' | 'onExchangeEnd' | 'onReaderCut'>
+  > = {},
 ): Promise<RunningServer> {
   const ends: ExchangeEnd[] = [];
   const faults: unknown[] = [];

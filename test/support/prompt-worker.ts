@@ -3,7 +3,7 @@
  * which every run is written first, as `<name> start` and, when it is answered, `<name> end`.
  */
 import { appendFileSync, existsSync } from 'node:fs';
-import { workerData } from 'node:worker_threads';
+import { getEnvironmentData } from 'node:worker_threads';
 import type { HostSetup, ModelReport, WorkerTask } from '../../sidecar/prompts/messages.js';
 import type { Tokenized } from '../../sidecar/prompts/prompt-host.js';
 
@@ -15,7 +15,7 @@ export interface StubBody {
   readonly until?: string;
 }
 
-const setup = workerData as HostSetup;
+const setup = getEnvironmentData('setup') as HostSetup;
 const never = new Int32Array(new SharedArrayBuffer(4));
 
 // A model whose file says so stands for a host that cannot start.

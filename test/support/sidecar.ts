@@ -30,6 +30,8 @@ export interface StartOptions {
   readonly ownGroup?: boolean;
   /** Variables of the process besides its configuration. */
   readonly environment?: Readonly<Record<string, string>>;
+  /** Its working directory; ours unless given. */
+  readonly cwd?: string;
 }
 
 interface Owner {
@@ -57,10 +59,11 @@ export class Sidecar {
   readonly #events = new EventEmitter().setMaxListeners(0);
   readonly #exit: Promise<{ code: number | null; signal: string | null }>;
 
-  private constructor(environment: Readonly<Record<string, string>>, ownGroup: boolean) {
+  private constructor(environment: Readonly<Record<string, string>>, ownGroup: boolean, cwd?: string) {
     this.child = spawn(process.execPath, [CLI, 'serve'], {
       stdio: ['ignore', 'pipe', 'pipe'],
       detached: ownGroup,
+      ...(cwd !== undefined && { cwd }),
       env: { ...process.env, ...environment },
     });
     this.#exit = new Promise((resolve) => {
@@ -90,9 +93,9 @@ export class Sidecar {
   static async startWith(
     t: Owner,
     environment: Readonly<Record<string, string>>,
-    { early = false }: Pick<StartOptions, 'early'> = {},
+    { early = false, cwd }: Pick<StartOptions, 'early' | 'cwd'> = {},
   ): Promise<Sidecar> {
-    return await Sidecar.#spawn(t, environment, false).#up(early);
+    return await Sidecar.#spawn(t, environment, false, cwd).#up(early);
   }
 
   /** Starts the process and waits for nothing. */
@@ -124,8 +127,8 @@ export class Sidecar {
     return Sidecar.#spawn(t, { ...options.environment, RA_CONFIG: configFile }, options.ownGroup ?? false);
   }
 
-  static #spawn(t: Owner, environment: Readonly<Record<string, string>>, ownGroup: boolean): Sidecar {
-    const sidecar = new Sidecar(environment, ownGroup);
+  static #spawn(t: Owner, environment: Readonly<Record<string, string>>, ownGroup: boolean, cwd?: string): Sidecar {
+    const sidecar = new Sidecar(environment, ownGroup, cwd);
     t.teardown(async () => {
       sidecar.child.kill('SIGKILL');
       if (ownGroup) signalGroup(sidecar.pid, 'SIGKILL');

@@ -66,6 +66,9 @@ export const STUB_JOB = {
   reused: 18,
 } as const;
 
+/** What a stub says that its sequences hold. */
+export const HELD_TOKENS = { running: 30, kept: 12 } as const;
+
 /** Of the prompt of a job that reuses. */
 export const REUSED_TOKENS = 5;
 

@@ -1,11 +1,24 @@
-/** `make docs`: writes what is generated from the code. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+/** `make docs`: writes what is generated from the code, and copies figures into pages. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cliDocs } from '../../sidecar/commands/help.js';
 import { configDocs } from '../../sidecar/config/docs.js';
 import { apiDocs } from '../../sidecar/reference/api-docs.js';
+import { dashboard } from '../../sidecar/reference/dashboard.js';
 import { errorDocs } from '../../sidecar/reference/error-docs.js';
+import { metricDocs } from '../../sidecar/reference/metric-docs.js';
+import { withFigures } from '../docs/figures.js';
+import { readPages } from '../docs/pages.js';
 import { sourceRoot } from './source-root.js';
 
 mkdirSync(`${sourceRoot}/docs`, { recursive: true });
+mkdirSync(`${sourceRoot}/deploy/grafana`, { recursive: true });
 writeFileSync(`${sourceRoot}/docs/config.md`, configDocs());
 writeFileSync(`${sourceRoot}/docs/errors.md`, errorDocs());
 writeFileSync(`${sourceRoot}/docs/api.md`, apiDocs());
+writeFileSync(`${sourceRoot}/docs/metrics.md`, metricDocs());
+writeFileSync(`${sourceRoot}/docs/cli.md`, cliDocs());
+writeFileSync(`${sourceRoot}/deploy/grafana/ra-sidecar.json`, dashboard());
+for (const { path, text } of readPages()) {
+  const figured = await withFigures(text, (results) => readFileSync(`${sourceRoot}/${results}`, 'utf8'));
+  if (figured !== text) writeFileSync(`${sourceRoot}/${path}`, figured);
+}

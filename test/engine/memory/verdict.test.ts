@@ -1,5 +1,5 @@
 import t from 'tap';
-import { misfit, RESERVE, tooHeavy } from '../../../engine/memory/verdict.js';
+import { misfit, RESERVE, seatsThatFit, tooHeavy, totalOf, usableOf } from '../../../engine/memory/verdict.js';
 
 const GIB = 2 ** 30;
 const need = { weights: 8 * GIB, perSeat: 0.4 * GIB, compute: 0.3 * GIB };
@@ -13,13 +13,25 @@ t.test('what fits to the byte fits', (t) => {
   t.end();
 });
 
+t.test('what the line says fits does fit, to the seat and to the step of a context', (t) => {
+  const free = 10 * GIB + RESERVE;
+  const usable = usableOf(free);
+  t.equal(seatsThatFit(need, usable), 4);
+  t.ok(totalOf(need, 4) <= usable && totalOf(need, 5) > usable);
+  const shorter = (tokens: number): number => totalOf({ ...need, perSeat: (need.perSeat / 8192) * tokens }, 16);
+  t.ok(shorter(2048) <= usable && shorter(2048 + 256) > usable);
+  t.equal(seatsThatFit(need, 8 * GIB), 0, 'weights alone fill it');
+  t.end();
+});
+
 t.test('the line has the numbers and what would fit', (t) => {
   t.equal(
     misfit(need, plan, 10 * GIB + RESERVE, 'memory'),
     'it needs 14.7 GiB of memory (weights 8, KV 6.4 for 16 seats of 8,192 tokens, compute 0.3) and 10 GiB are free. ' +
-      'Fewer seats or a smaller context fit: at most 4 seats',
+      'Fewer seats or a smaller context fit: at most 4 seats, or 2,048 tokens for each of 16',
   );
-  t.match(misfit(need, plan, 8.8 * GIB + RESERVE, 'memory'), /at most 1 seat$/);
+  t.match(misfit(need, plan, 8.8 * GIB + RESERVE, 'memory'), /at most 1 seat, or 512 tokens for each of 16$/);
+  t.match(misfit(need, { seats: 200, contextPerSeat: 8192 }, 8.8 * GIB + RESERVE, 'memory'), /at most 1 seat$/);
   t.match(misfit(need, plan, 8.5 * GIB, 'GPU memory'), /GiB of GPU memory .* Not even one seat fits: use a smaller/);
   t.match(misfit(need, { ...plan, seats: 1 }, 0, 'memory'), /for 1 seat of .* and 0 GiB are free\. Not even one/);
   t.equal(

@@ -238,3 +238,38 @@ t.test('an authorizer that says it is overloaded is left alone for as long as it
   clock.advance(2000);
   t.match(await said('a', GOOD), { account: 'acme' });
 });
+
+t.test('who counts is told how each caller was found, and what came of each question', async (t) => {
+  const told: string[] = [];
+  const { clock, from, said, script } = world({
+    concurrency: 1,
+    breaker: { failures: 1, openMs: 5000, trialMs: 500 },
+    events: {
+      lookedUp: (result) => told.push(result),
+      stale: () => told.push('stale'),
+      asked: (outcome, ms) => told.push(`${outcome} after ${ms}`),
+    },
+  });
+  const heard = (): string[] => told.splice(0);
+  const first = from('a');
+  const second = from('a');
+  const third = from('b');
+  clock.advance(30);
+  script.questions[0]?.answer(GOOD);
+  await Promise.all([first, second, third]);
+  t.strictSame(heard(), ['asked', 'joined', 'left_alone', 'answered after 30']);
+  await from('a');
+  t.strictSame(heard(), ['cached']);
+  await said('c', { kind: 'overloaded', retryAfterMs: 1000 });
+  t.strictSame(heard(), ['asked', 'overloaded after 0']);
+  clock.advance(11_000);
+  await said('a', FAILED);
+  t.strictSame(heard(), ['asked', 'failed after 0', 'stale'], 'a caller that was known goes on');
+  await from('d');
+  t.strictSame(heard(), ['left_alone']);
+  clock.advance(5001);
+  await said('d', { kind: 'json', value: {} });
+  t.strictSame(heard(), ['asked', 'invalid after 0']);
+  await from('');
+  t.strictSame(heard(), [], 'no key, no lookup');
+});

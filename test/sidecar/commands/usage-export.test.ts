@@ -106,7 +106,7 @@ t.test('a wrong command line is told', async (t) => {
     const { code, out, complaints } = await run(dir, ...args);
     t.equal(code, 2, args.join(' '));
     t.equal(out, '');
-    t.match(complaints, /^usage: ra-sidecar usage export/);
+    t.match(complaints, /^ra-sidecar: .*\n\nusage: ra-sidecar usage export/);
   }
 });
 

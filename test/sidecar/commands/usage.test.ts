@@ -78,7 +78,11 @@ t.test('verify: 1 for damage, for a segment that is gone and for an end that is 
 t.test('anything else is a wrong command line', async (t) => {
   const config = configOf(t.testdir());
   for (const args of [[], ['verfy'], ['verify', '--yaml']]) {
-    t.match(await run(args, config), { code: 2, text: /^usage: ra-sidecar usage verify/ }, args.join(' '));
+    t.match(
+      await run(args, config),
+      { code: 2, text: /^ra-sidecar: .*\n\nusage: ra-sidecar usage verify/ },
+      args.join(' '),
+    );
   }
 });
 

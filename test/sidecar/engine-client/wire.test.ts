@@ -13,6 +13,7 @@ const facts = {
   threads: 1,
   gpu: false,
 };
+const tokens = { running: 7, kept: 0 };
 const call = { id: 1, kind: 'call', choice: 0, index: 0, name: 'f', arguments: '', tokens: 1 };
 const piece = { id: 1, kind: 'piece', choice: 0, channel: 'content', text: 'x', tokens: 1 };
 const finished = { id: 1, kind: 'finished', choice: 0, reason: 'length', completionTokens: 1, reasoningTokens: 0 };
@@ -24,7 +25,7 @@ t.test('every message of the protocol is taken, as the same object', async (t) =
     { v, kind: 'ready', facts },
     { v, kind: 'ready', facts: { ...facts, gpu: 'cuda' } },
     { v, kind: 'unable', reason: 'no such file', mayMend: false },
-    { v, kind: 'heartbeat', step: 0, live: 0 },
+    { v, kind: 'heartbeat', step: 0, live: 0, tokens },
     step(),
     step({ id: 1, kind: 'started', cachedTokens: 0 }, piece, call, { ...call, name: undefined }, finished, answer),
     step({ ...finished, matchedStop: 'END' }, { ...finished, matchedStop: 2 }),
@@ -40,12 +41,14 @@ t.test('anything else is a violation', async (t) => {
     [undefined, 'not-a-message'],
     [null, 'not-a-message'],
     ['ready', 'not-a-message'],
-    [{ kind: 'heartbeat', step: 0, live: 0 }, 'version'],
+    [{ kind: 'heartbeat', step: 0, live: 0, tokens }, 'version'],
     [{ v: v + 1, kind: 'ready', facts }, 'version'],
     [{ v, kind: 'other' }, 'malformed'],
     [{ v, kind: 'ready' }, 'malformed'],
     [{ v, kind: 'ready', facts: { ...facts, seats: 0 } }, 'malformed'],
-    [{ v, kind: 'heartbeat', step: -1, live: 0 }, 'malformed'],
+    [{ v, kind: 'heartbeat', step: -1, live: 0, tokens }, 'malformed'],
+    [{ v, kind: 'heartbeat', step: 0, live: 0 }, 'malformed'],
+    [{ v, kind: 'heartbeat', step: 0, live: 0, tokens: { running: 1, kept: -1 } }, 'malformed'],
     [{ v, kind: 'step', step: 1 }, 'malformed'],
     [{ v, kind: 'step', step: 1, outputs: [] }, 'malformed'],
     [{ v, kind: 'step', step: 1, outputs: [], held: [{ sequence: 0, hashes: [7] }] }, 'malformed'],

@@ -210,7 +210,7 @@ t.test('tokens are counted once an engine took the prompt up', async (t) => {
   const world = new BilledWorld(GRANT);
   const tokens = async (): Promise<number> => {
     const { text } = await world.metrics.render();
-    return Number(/^ra_sidecar_tokens_total\{model="chat",kind="prompt"\} (\S+)$/m.exec(text)?.[1] ?? 0);
+    return Number(/^gen_ai_client_token_usage_sum\{.*"chat",gen_ai_token_type="input"\} (\S+)$/m.exec(text)?.[1] ?? 0);
   };
   for (const [index, counted] of [0, 10].entries()) {
     const asked = world.ask();

@@ -20,6 +20,7 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
     event: (text) => sent.push(text),
     comment: (text) => sent.push(`: ${text}`),
     end: (timing) => sent.push({ timing }),
+    fail: ({ code }, timing) => sent.push({ code, timing }),
   };
   const inner: Exchange = {
     head: { method: 'POST', path, requestId: 'r1', address: '', header: () => undefined },
@@ -124,6 +125,25 @@ t.test('streams', async (t) => {
       logged,
       reasons.map((reason) => ({ event: 'answer breaks its schema', reason })),
       frames.join('\n'),
+    );
+  }
+});
+
+t.test('an error that ends a stream', async (t) => {
+  const failure = contractError('bad_gateway', 'The engine failed.');
+  for (const [before, error, reasons] of [
+    [TEXT, failure, []],
+    ['[DONE]', failure, ['stream: a frame follows the last one']],
+    [TEXT, { ...failure, message: '' }, ['error: error.message must not be empty']],
+  ] as const) {
+    const { exchange, sent, logged } = checked('/v1/chat/completions');
+    const stream = exchange.stream();
+    stream.event(before);
+    stream.fail(error, 'ra-ttft;dur=1');
+    t.strictSame(sent.slice(1), [before, { code: 'bad_gateway', timing: 'ra-ttft;dur=1' }]);
+    t.strictSame(
+      logged,
+      reasons.map((reason) => ({ event: 'answer breaks its schema', reason })),
     );
   }
 });

@@ -40,6 +40,7 @@ function servicesWith(changes: Partial<Services>): Services {
     quotas: new TokenQuotas(() => new Date(0)),
     limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0 },
     isolateDecisions: true,
+    leaving: () => false,
     draining: () => false,
     ...changes,
   };

@@ -37,7 +37,7 @@ function model(id: string, state: EngineState, onDemand = false): [string, Hoste
 
 function parts(changes: Partial<Parts> = {}): Parts {
   const models = new Map([model('m', 'ready')]);
-  return { draining: () => false, spool: new FakeSpool(), models, credit: undefined, ...changes };
+  return { leaving: () => false, spool: new FakeSpool(), models, credit: undefined, ...changes };
 }
 
 /** A sidecar in this state: what strangers are told, and what operators are told beside it. */
@@ -74,7 +74,7 @@ t.test('each state: for strangers without a reason, for operators with it', (t) 
     ],
     [{ spool: ill }, state('unhealthy', 'ready', 'unhealthy'), ['spool_unhealthy: late']],
     [
-      { draining: () => true, spool: ill },
+      { leaving: () => true, spool: ill },
       state('draining', 'ready', 'unhealthy'),
       ['draining', 'spool_unhealthy: late'],
     ],

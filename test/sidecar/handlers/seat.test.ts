@@ -71,6 +71,7 @@ class Seated {
       quotas: new TokenQuotas(() => new Date(0)),
       limits: { chatBytes: 1, inlineBytes: 1000, keepAliveMs: 1, timeoutMs: 0 },
       isolateDecisions: true,
+      leaving: () => false,
       draining: () => false,
     });
     this.visit.deadlineAt = deadlineAt;

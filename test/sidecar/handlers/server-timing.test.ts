@@ -107,6 +107,7 @@ class World {
       quotas: new TokenQuotas(() => new Date(0)),
       limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0 },
       isolateDecisions: true,
+      leaving: () => false,
       draining: () => false,
     };
   }

@@ -25,6 +25,7 @@ t.test('origins are compared whole', async (t) => {
   t.same(cors.fields(head({ origin: 'https://a.example' }), ID), [
     READABLE,
     ['Access-Control-Allow-Origin', 'https://a.example'],
+    ['Timing-Allow-Origin', 'https://a.example'],
     vary,
   ]);
   for (const origin of ['https://a.example.evil', 'http://a.example', 'https://A.example', 'null', '']) {
@@ -35,7 +36,11 @@ t.test('origins are compared whole', async (t) => {
 
 t.test('all origins', async (t) => {
   const cors = new Cors(['*']);
-  t.same(cors.fields(head({ origin: 'https://a.example' }), ID), [READABLE, ['Access-Control-Allow-Origin', '*']]);
+  t.same(cors.fields(head({ origin: 'https://a.example' }), ID), [
+    READABLE,
+    ['Access-Control-Allow-Origin', '*'],
+    ['Timing-Allow-Origin', '*'],
+  ]);
   t.same(cors.fields(head({}), ID), [READABLE]);
 });
 

@@ -153,6 +153,7 @@ t.test('OPTIONS', async (t) => {
       'x-request-id: a\r\n' +
       'Access-Control-Expose-Headers: x-request-id\r\n' +
       'Access-Control-Allow-Origin: https://app.example\r\n' +
+      'Timing-Allow-Origin: https://app.example\r\n' +
       'Vary: Origin\r\n' +
       'Date: -\r\n' +
       '\r\n',

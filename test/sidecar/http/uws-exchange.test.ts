@@ -1,4 +1,5 @@
 import { get as httpGet } from 'node:http';
+import { contractError } from '../../../sidecar/errors.js';
 import type { IncomingMessage } from 'node:http';
 import t from 'tap';
 import type { Body, EventStream, Exchange } from '../../../sidecar/http/exchange.js';
@@ -137,7 +138,7 @@ t.test('HEAD of a stream is its head', async (t) => {
 });
 
 t.test('a handler that fails mid-stream ends it with one error frame', async (t) => {
-  const { connect, faults } = await serve(t, {
+  const { connect, faults, ends } = await serve(t, {
     '/open': {
       GET: async (exchange) => {
         const stream = exchange.stream();
@@ -166,6 +167,39 @@ t.test('a handler that fails mid-stream ends it with one error frame', async (t)
   t.same((await caller.request('GET', '/forges').response()).chunks, [frame]);
   t.equal((await caller.request('GET', '/ended').response()).chunks.length, 3);
   t.equal(faults.length, 3);
+  t.strictSame(
+    ends.map(({ status, code }) => [status, code]),
+    [
+      [200, 'internal'],
+      [200, 'internal'],
+      [200, undefined],
+    ],
+    'what ended it is told, whatever its status was',
+  );
+});
+
+t.test('an exchange is told of when its head is there, and when it is over', async (t) => {
+  const told: string[] = [];
+  const { connect } = await serve(
+    t,
+    { '/': { GET: (exchange) => exchange.fail(contractError('cold', 'Loading.')) } },
+    {
+      onExchange: ({ method }) => told.push(`begins ${method}`),
+      onExchangeEnd: ({ status, code = 'well' }) => told.push(`ends ${status} ${code}`),
+    },
+  );
+  const caller = await connect();
+  await caller.request('GET', '/').response();
+  await caller.request('PUT', '/').response();
+  await caller.request('GET', '/nowhere').response();
+  t.strictSame(told, [
+    'begins GET',
+    'ends 503 cold',
+    'begins PUT',
+    'ends 405 bad_request',
+    'begins GET',
+    'ends 404 not_found',
+  ]);
 });
 
 /** Echoes what became of the body under a limit of 1,000 bytes, with some awaiting before. */

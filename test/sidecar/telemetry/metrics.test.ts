@@ -1,4 +1,5 @@
 import t from 'tap';
+import type { EngineReading } from '../../../sidecar/telemetry/engine-metrics.js';
 import type { QueueReading } from '../../../sidecar/telemetry/queue-metrics.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 
@@ -15,21 +16,7 @@ t.test('the page is Prometheus text, with the process’s own metrics', async (t
   const { contentType, text } = await new Metrics([]).render();
   t.match(contentType, /^text\/plain; version=0\.0\.4/);
   t.match(text, /^process_resident_memory_bytes \d+/m);
-  t.match(text, /^# HELP ra_sidecar_requests_total /m);
-});
-
-t.test('requests by route, status and code', async (t) => {
-  const metrics = new Metrics(['m']);
-  metrics.answered('chat', 200, 1500);
-  metrics.answered('chat', 200, 20);
-  metrics.answered('chat', 429, 1, 'capacity_exceeded');
-  t.strictSame(await lines(metrics, 'requests_total'), [
-    'requests_total{route="chat",status="200",code="none"} 2',
-    'requests_total{route="chat",status="429",code="capacity_exceeded"} 1',
-  ]);
-  t.strictSame(await lines(metrics, 'request_duration_seconds_sum'), [
-    'request_duration_seconds_sum{route="chat"} 1.521',
-  ]);
+  t.match(text, /^# HELP ra_sidecar_seats Seats of the engine/m);
 });
 
 t.test('refusals, cancels and restarts are there from the start, at zero', async (t) => {
@@ -59,23 +46,9 @@ t.test('times are seconds in buckets', async (t) => {
   const metrics = new Metrics(['m']);
   metrics.seated('m', { waitedMs: 0, class: 'standard' });
   metrics.seated('m', { waitedMs: 300, class: 'standard' });
-  metrics.firstToken('m', 40);
   const waits = await lines(metrics, 'queue_wait_seconds');
   t.ok(waits.includes('queue_wait_seconds_bucket{le="0.001",model="m",class="standard"} 1'));
   t.ok(waits.includes('queue_wait_seconds_bucket{le="0.5",model="m",class="standard"} 2'));
-  t.ok((await lines(metrics, 'ttft_seconds_sum')).includes('ttft_seconds_sum{model="m"} 0.04'));
-});
-
-t.test('tokens by kind; a model that is not configured has no label of its own', async (t) => {
-  const metrics = new Metrics(['m']);
-  metrics.tokens('m', { prompt: 10, cached: 4, completion: 3 });
-  metrics.tokens('whatever-a-caller-wrote', { prompt: 1, cached: 0, completion: 0 });
-  const found = await lines(metrics, 'tokens_total');
-  t.ok(found.includes('tokens_total{model="m",kind="prompt"} 10'));
-  t.ok(found.includes('tokens_total{model="m",kind="cached"} 4'));
-  t.ok(found.includes('tokens_total{model="m",kind="completion"} 3'));
-  t.ok(found.includes('tokens_total{model="other",kind="prompt"} 1'));
-  t.notMatch(found.join(), 'whatever');
 });
 
 t.test('queues are read at each scrape', async (t) => {
@@ -98,10 +71,10 @@ t.test('queues are read at each scrape', async (t) => {
   t.strictSame(await lines(metrics, 'waiting'), ['waiting_requests{model="m"} 2', 'waiting_bytes{model="m"} 300']);
 });
 
-t.test('an engine is in one state', async (t) => {
+t.test('an engine is in one state, and holds tokens', async (t) => {
   const metrics = new Metrics(['m']);
-  let state: 'unloaded' | 'ready' = 'unloaded';
-  metrics.watchEngine('m', () => state);
+  let reading: EngineReading = { state: 'unloaded', running: 0, kept: 0, capacity: 0 };
+  metrics.watchEngine('m', () => reading);
   const page = (unloaded: number, ready: number): string[] => [
     `engine_state{model="m",state="unloaded"} ${unloaded}`,
     'engine_state{model="m",state="cold"} 0',
@@ -109,14 +82,11 @@ t.test('an engine is in one state', async (t) => {
     'engine_state{model="m",state="lost"} 0',
   ];
   t.strictSame(await lines(metrics, 'engine_state'), page(1, 0));
-  state = 'ready';
+  reading = { state: 'ready', running: 70, kept: 20, capacity: 4096 };
   t.strictSame(await lines(metrics, 'engine_state'), page(0, 1));
-});
-
-t.test('streams come and go', async (t) => {
-  const metrics = new Metrics([]);
-  metrics.streamOpened();
-  metrics.streamOpened();
-  metrics.streamClosed();
-  t.strictSame(await lines(metrics, 'streams_running'), ['streams_running 1']);
+  t.strictSame(await lines(metrics, 'kv_'), [
+    'kv_tokens{model="m",use="running"} 70',
+    'kv_tokens{model="m",use="kept"} 20',
+    'kv_capacity_tokens{model="m"} 4096',
+  ]);
 });

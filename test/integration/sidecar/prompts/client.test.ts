@@ -19,6 +19,7 @@ function host(t: Test, options: Partial<PromptHostOptions> = {}) {
     onRestart = resolve;
   });
   const client = new PromptHostClient({
+    name: 'test',
     models: [{ id: 'm', kind: 'chat', file: 'none', contextPerSeat: 100 }],
     workers: 1,
     silenceMs: 30_000,
@@ -65,25 +66,54 @@ function host(t: Test, options: Partial<PromptHostOptions> = {}) {
   };
 }
 
-t.test('an item is answered, and one whose worker throws fails alone', async (t) => {
-  const { client, send, restarts } = host(t);
-  t.same(await client.ready(), { kind: 'ready', models: [{ id: 'm', tools: false, system: true }] });
-  t.same(await send('abc', 'answer'), { kind: 'chat', tokens: Uint32Array.of(3) });
-  t.same(await send('x', 'throw'), { kind: 'failed' });
-  t.same(await send('ab', 'answer'), { kind: 'chat', tokens: Uint32Array.of(2) });
-  t.same(restarts, []);
-});
+for (const workers of [0, 1]) {
+  const where = workers === 0 ? 'in the host’s own thread' : 'in a worker';
+
+  t.test(`an item is answered, and one that throws fails alone, ${where}`, async (t) => {
+    const { client, send, restarts } = host(t, { workers });
+    t.same(await client.ready(), { kind: 'ready', models: [{ id: 'm', tools: false, system: true }] });
+    t.same(await send('abc', 'answer'), { kind: 'chat', tokens: Uint32Array.of(3) });
+    t.same(await send('x', 'throw'), { kind: 'failed' });
+    t.same(await send('ab', 'answer'), { kind: 'chat', tokens: Uint32Array.of(2) });
+    t.same(restarts, []);
+  });
+
+  t.test(
+    `the item that kills the host fails and is not tried again; those that wait are answered by the next, ${where}`,
+    async (t) => {
+      const { client, send, runs, restarts } = host(t, { workers });
+      const [killer, waiting] = await Promise.all([send('killer', 'die'), send('waiting', 'answer')]);
+      t.same(killer, { kind: 'failed' });
+      t.match(waiting, { kind: 'chat' });
+      t.same(await runs(), ['killer start', 'waiting start', 'waiting end']);
+      t.same(restarts, ['died']);
+      t.same(client.stats(), { queued: 0, running: 0, restarts: 1 });
+    },
+  );
+
+  t.test(`given up while it runs and then fatal: nobody is failed for it, ${where}`, async (t) => {
+    const { send, make, logged } = host(t, { workers });
+    const controller = new AbortController();
+    const killer = send('killer', 'wait-die', 'go', controller.signal);
+    await logged('killer start');
+    const waiting = send('waiting', 'answer');
+    controller.abort();
+    t.same(await killer, { kind: 'aborted' });
+    await make('go');
+    t.match(await waiting, { kind: 'chat' });
+  });
+}
 
 t.test(
-  'the item that kills the host fails and is not tried again; those that wait are answered by the next host',
+  'a silent item holds a host’s own thread: it fails after silenceMs, and the one behind it does not',
   async (t) => {
-    const { client, send, runs, restarts } = host(t);
-    const [killer, waiting] = await Promise.all([send('killer', 'die'), send('waiting', 'answer')]);
-    t.same(killer, { kind: 'failed' });
-    t.match(waiting, { kind: 'chat' });
-    t.same(await runs(), ['killer start', 'waiting start', 'waiting end']);
-    t.same(restarts, ['died']);
-    t.same(client.stats(), { queued: 0, running: 0, restarts: 1 });
+    const { send, runs, restarts } = host(t, { workers: 0, silenceMs: 1000 });
+    const hung = send('hung', 'hang');
+    const behind = send('behind', 'answer');
+    t.same(await hung, { kind: 'failed' });
+    t.match(await behind, { kind: 'chat' });
+    t.same(restarts, ['silent']);
+    t.same(await runs(), ['hung start', 'behind start', 'behind end']);
   },
 );
 
@@ -149,18 +179,6 @@ t.test('an item given up while it runs is over at once, and its result is ignore
     { kind: 'aborted' },
     'aborted before it was asked',
   );
-});
-
-t.test('given up while it runs and then fatal: nobody is failed for it', async (t) => {
-  const { send, make, logged } = host(t);
-  const controller = new AbortController();
-  const killer = send('killer', 'wait-die', 'go', controller.signal);
-  await logged('killer start');
-  const waiting = send('waiting', 'answer');
-  controller.abort();
-  t.same(await killer, { kind: 'aborted' });
-  await make('go');
-  t.match(await waiting, { kind: 'chat' });
 });
 
 t.test('one more than may wait is refused', async (t) => {

@@ -17,6 +17,7 @@ const STUB = fileURLToPath(new URL('../../../support/prompt-worker.js', import.m
 function clientOf(t: Test, models: readonly PromptModel[]) {
   const restarts: string[] = [];
   const client = new PromptHostClient({
+    name: 'test',
     models,
     workers: 1,
     silenceMs: 30_000,

@@ -8,6 +8,7 @@ const NEVER = new AbortController().signal;
 
 t.test('a body of one byte more waits for the host', async (t) => {
   const client = new PromptHostClient({
+    name: 'test',
     models: [],
     workers: 1,
     silenceMs: 30_000,

@@ -1,0 +1,64 @@
+/** What callers were told beside what the spool bills: request by request and in all. */
+import type { Answer, Told } from './caller.js';
+
+/** Prices of the soak, in picodollars a token, and the price list that says so in USD for a million. */
+const RATES = { input: 150_000n, cachedInput: 75_000n, output: 600_000n };
+const USD = { input: '0.15', cachedInput: '0.075', output: '0.60' };
+
+/** A price list (docs/billing.md) in which `model` costs {@link RATES}. */
+export function priceList(model: string): object {
+  const version = { version: 'soak', effective: '2026-01-01T00:00:00Z', decisions: '0' };
+  return { version: 1, prices: [{ ...version, chat: { [model]: USD } }] };
+}
+
+/** A close as `ra-sidecar usage export` writes it; fields that are not compared are left out. */
+export interface Close extends Told {
+  readonly requestId: string;
+  readonly price?: { readonly picodollars: string };
+}
+
+/** Sums are picodollars, all else counts requests. */
+export interface Sums {
+  /** What whole replies cost by the counts that their callers were told. */
+  readonly told: bigint;
+  /** The prices of their closes. */
+  readonly billed: bigint;
+  /** The prices of the closes of all others: cut off, or left by their callers. */
+  readonly billedOthers: bigint;
+  /** Whole replies whose close is missing, twice there, or has other counts. */
+  readonly different: number;
+  /** Requests that were answered with an error, and billed for. */
+  readonly billedForNothing: number;
+  /** Closes of requests that nobody sent. */
+  readonly strange: number;
+}
+
+/** `closes`: the whole export. */
+export function compare(answers: readonly Answer[], closes: readonly Close[]): Sums {
+  const byId = new Map<string, Close[]>();
+  for (const close of closes) byId.set(close.requestId, [...(byId.get(close.requestId) ?? []), close]);
+  const sums = { told: 0n, billed: 0n, billedOthers: 0n, different: 0, billedForNothing: 0 };
+  for (const { id, end, told } of answers) {
+    const found = byId.get(id) ?? [];
+    byId.delete(id);
+    const price = found.reduce((sum, close) => sum + BigInt(close.price?.picodollars ?? 0), 0n);
+    if (told) {
+      sums.told += cost(told);
+      sums.billed += price;
+      if (found.length !== 1 || !found[0] || !same(found[0], told)) sums.different += 1;
+    } else {
+      sums.billedOthers += price;
+      if (end === 'refused' && price > 0n) sums.billedForNothing += 1;
+    }
+  }
+  return { ...sums, strange: [...byId.values()].flat().length };
+}
+
+function cost({ promptTokens, cachedTokens, completionTokens }: Told): bigint {
+  const fresh = BigInt(promptTokens - cachedTokens) * RATES.input;
+  return fresh + BigInt(cachedTokens) * RATES.cachedInput + BigInt(completionTokens) * RATES.output;
+}
+
+function same(close: Close, told: Told): boolean {
+  return (['promptTokens', 'cachedTokens', 'completionTokens'] as const).every((count) => close[count] === told[count]);
+}

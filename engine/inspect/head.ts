@@ -1,0 +1,43 @@
+import { statSync } from 'node:fs';
+import { GgufFileType, readGgufFileInfo, type GgufFileInfo } from 'node-llama-cpp';
+import type { HeadFacts, HeadReport } from '../inspect-protocol.js';
+import { checkModelFile } from '../load/model-file.js';
+
+/** A file that was looked at. `info`: what node-llama-cpp read of it. */
+export type Head =
+  | { readonly kind: 'head'; readonly head: HeadFacts; readonly info: GgufFileInfo; readonly tensors: number }
+  | Extract<HeadReport, { kind: 'bad' }>;
+
+/** Longer names are cut: a file may say anything. */
+const MAX_NAME = 128;
+
+/** Looks at a GGUF's head. Rejects nothing; loads no native code. */
+export async function readModelHead(file: string): Promise<Head> {
+  const checked = checkModelFile(file);
+  if (checked.kind === 'bad') return { kind: 'bad', problem: checked.problem };
+  try {
+    const info = await readGgufFileInfo(file, { sourceType: 'filesystem', logWarnings: false });
+    return { kind: 'head', head: factsOf(info, statSync(file).size), info, tensors: checked.tensors };
+  } catch {
+    // Its own words may quote what the file holds.
+    return { kind: 'bad', problem: 'the file is damaged: its head cannot be read' };
+  }
+}
+
+function factsOf({ metadata, architectureMetadata }: GgufFileInfo, bytes: number): HeadFacts {
+  const { name, architecture, file_type: type } = metadata.general;
+  const quantisation = type === undefined ? undefined : GgufFileType[type];
+  const { context_length: trained } = architectureMetadata;
+  return {
+    bytes,
+    architecture: printable(architecture),
+    ...(name !== undefined && { name: printable(name) }),
+    ...(quantisation !== undefined && { quantisation: quantisation.replace(/^(MOSTLY|ALL)_/, '') }),
+    ...(trained !== undefined && { trainedContext: trained }),
+  };
+}
+
+/** Of one line: it goes to a terminal. */
+function printable(text: string): string {
+  return text.replace(/\p{C}+/gu, ' ').slice(0, MAX_NAME);
+}

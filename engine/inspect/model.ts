@@ -1,0 +1,166 @@
+/** What a model file is, what it can be used for, and what of it fits on this machine: as an engine would find it. */
+import { GgufInsights, type Llama } from 'node-llama-cpp';
+import type {
+  Bytes,
+  Finding,
+  Fit,
+  HeadFacts,
+  ModelReport,
+  Question,
+  SizeRow,
+  SizingSetup,
+} from '../inspect-protocol.js';
+import { LlamaLog } from '../load/llama-log.js';
+import { computeThreads, planLoad } from '../load/plan.js';
+import { usesOf } from '../load/uses.js';
+import { freeMemory } from '../memory/check.js';
+import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memory/estimate.js';
+import { misfit, seatsThatFit, tooHeavy, totalOf, usableOf } from '../memory/verdict.js';
+import { readModelHead } from './head.js';
+import { openLlama } from './machine.js';
+
+/** Contexts that the table shows, tokens; those past what the model was trained for are left out. */
+const CONTEXTS = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
+
+/** Two seats tell what one of them takes (estimate.ts). */
+const LEAST_SEATS = 2;
+
+/** Looks at one model, as far as it can be looked at. `progress`: bytes of weights loaded. Rejects when the backend is not there. */
+export async function inspectModel(
+  { setup, load, taken, memory }: Question['model'],
+  progress: (done: number, total: number) => void,
+): Promise<ModelReport> {
+  const read = await readModelHead(setup.file);
+  if (read.kind === 'bad') return bare(undefined, [{ what: 'file', ok: false, needed: true, says: read.problem }]);
+  const { head, info, tensors } = read;
+  const findings: Finding[] = [{ what: 'file', ok: tensors > 0, needed: true, says: fileLine(head, tensors) }];
+  if (tensors === 0) return bare(head, findings);
+  const log = new LlamaLog();
+  const llama = await openLlama(setup.gpu, log);
+  const insights = await GgufInsights.from(info, llama);
+  const known = insights.isSupportedByLlamaCpp;
+  const says = known ? head.architecture : `this llama.cpp does not know the architecture ${head.architecture}`;
+  findings.push({ what: 'architecture', ok: known, needed: true, says });
+  if (!known) return bare(head, findings);
+  try {
+    const plan = await planLoad(llama, insights, setup);
+    const { gpuLayers, flashAttention } = plan;
+    const loading = {
+      gpu: llama.gpu,
+      threads: computeThreads(setup.threads),
+      gpuLayers,
+      layers: insights.totalLayers,
+      flashAttention,
+    };
+    const free = withoutTaken(await freeMemory(llama), taken, memory);
+    const weights = await insights.estimateModelResourceRequirementsV2({ gpuLayers });
+    const heavy =
+      tooHeavy(weights.cpuRam, free.cpuRam, 'memory') ??
+      (gpuLayers > 0 ? tooHeavy(weights.gpuVram, free.gpuVram, 'GPU memory') : undefined);
+    if (heavy !== undefined) {
+      findings.push({ what: 'memory', ok: false, needed: true, says: heavy });
+      return { ...bare(head, findings), load: loading };
+    }
+    // Not before: llama.cpp's reckoning of a context asserts what loading only finds.
+    if (load) findings.push(...(await loaded(llama, setup, head.bytes, progress)));
+    if (findings.some(({ what, ok }) => what === 'tensors' && !ok)) return { ...bare(head, findings), load: loading };
+    const needs = await estimateNeeds(insights, weights, plan);
+    findings.push(memoryFinding(needs, plan, free));
+    return {
+      head,
+      load: loading,
+      memory: fitOf(needs.cpu, plan.seats, free.cpuRam),
+      gpuMemory: gpuLayers > 0 ? fitOf(needs.gpu, plan.seats, free.gpuVram) : undefined,
+      sizes: await sizeTable(insights, weights, plan, free, head.trainedContext),
+      findings,
+    };
+  } catch (error) {
+    const { message } = await log.failure(error);
+    findings.push({ what: 'tensors', ok: false, needed: true, says: message });
+    return bare(head, findings);
+  } finally {
+    await llama.dispose();
+  }
+}
+
+function bare(head: HeadFacts | undefined, findings: readonly Finding[]): ModelReport {
+  return { head, load: undefined, memory: undefined, gpuMemory: undefined, sizes: [], findings };
+}
+
+function fileLine({ quantisation }: HeadFacts, tensors: number): string {
+  if (tensors === 0) return 'the file holds a vocabulary and no weights';
+  return `GGUF, ${tensors} tensors${quantisation === undefined ? '' : `, ${quantisation}`}`;
+}
+
+function withoutTaken(free: Sizes, taken: Bytes, memory: number | undefined): Sizes {
+  return { cpuRam: (memory ?? free.cpuRam) - taken.memory, gpuVram: free.gpuVram - taken.gpuMemory };
+}
+
+/** Loads the weights onto no GPU, where an engine may be at work, and looks at what the model can be used for. */
+async function loaded(
+  llama: Llama,
+  setup: SizingSetup,
+  bytes: number,
+  progress: (done: number, total: number) => void,
+): Promise<Finding[]> {
+  const model = await llama.loadModel({
+    modelPath: setup.file,
+    gpuLayers: 0,
+    onLoadProgress: (share) => progress(Math.round(share * bytes), bytes),
+  });
+  try {
+    const size = model.fileInfo.metadata.tokenizer.ggml.tokens.length;
+    const { chat, decisions } = usesOf(model);
+    return [
+      { what: 'tensors', ok: true, needed: true, says: 'all of them are in the file and were loaded' },
+      tokenizerFinding(model.tokenize('The quick brown fox.').length, size),
+      use('chat', chat, 'its template makes prompts', setup.kind === 'chat'),
+      use('decisions', decisions, 'each label is one token behind its template', setup.kind === 'decision'),
+    ];
+  } finally {
+    await model.dispose();
+  }
+}
+
+function tokenizerFinding(tokens: number, size: number): Finding {
+  const ok = tokens > 0;
+  const says = ok ? `${size.toLocaleString('en')} tokens` : 'it makes no tokens of plain text';
+  return { what: 'tokenizer', ok, needed: true, says };
+}
+
+function use(what: Finding['what'], problem: string | undefined, fine: string, needed: boolean): Finding {
+  return { what, ok: problem === undefined, needed, says: problem ?? fine };
+}
+
+function memoryFinding({ cpu, gpu }: Needs, plan: ContextPlan, free: Sizes): Finding {
+  const problem =
+    misfit(cpu, plan, free.cpuRam, 'memory') ??
+    (plan.gpuLayers > 0 ? misfit(gpu, plan, free.gpuVram, 'GPU memory') : undefined);
+  const { seats, contextPerSeat } = plan;
+  const fine = `${seats} seats of ${contextPerSeat.toLocaleString('en')} tokens fit`;
+  return { what: 'memory', ok: problem === undefined, needed: true, says: problem ?? fine };
+}
+
+function fitOf(need: Needs['cpu'], seats: number, free: number): Fit {
+  return { ...need, total: totalOf(need, seats), usable: usableOf(free) };
+}
+
+/** The configured context's row and those of {@link CONTEXTS}, by length. */
+async function sizeTable(
+  insights: GgufInsights,
+  weights: Sizes,
+  plan: ContextPlan,
+  free: Sizes,
+  trained = Infinity,
+): Promise<SizeRow[]> {
+  const contexts = new Set([plan.contextPerSeat, ...CONTEXTS.filter((tokens) => tokens <= trained)]);
+  const rows: SizeRow[] = [];
+  for (const contextPerSeat of [...contexts].sort((a, b) => a - b)) {
+    const seats = Math.max(LEAST_SEATS, plan.seats);
+    const { cpu, gpu } = await estimateNeeds(insights, weights, { ...plan, seats, contextPerSeat });
+    const onCpu = seatsThatFit(cpu, usableOf(free.cpuRam));
+    const onGpu = plan.gpuLayers > 0 ? seatsThatFit(gpu, usableOf(free.gpuVram)) : Infinity;
+    rows.push({ contextPerSeat, perSeat: cpu.perSeat + gpu.perSeat, seats: Math.min(onCpu, onGpu) });
+  }
+  return rows;
+}

@@ -1,0 +1,45 @@
+import { availableParallelism } from 'node:os';
+import type { GgufInsights, Llama } from 'node-llama-cpp';
+import type { ContextPlan } from '../memory/estimate.js';
+import type { EngineSetup } from '../protocol.js';
+
+/** What decides how a model is loaded. */
+export type PlanSetup = Pick<
+  EngineSetup,
+  'kind' | 'seats' | 'contextPerSeat' | 'flashAttention' | 'prefillTokensPerStep'
+>;
+
+/** Compute threads for a setup: with every core computing, the loop that feeds them starves (shared/engine.md section 1). */
+export function computeThreads(wanted: number): number {
+  return wanted > 0 ? wanted : Math.max(1, availableParallelism() - 1);
+}
+
+/** How a model's context is going to be made on this machine. Loads nothing. */
+export async function planLoad(llama: Llama, insights: GgufInsights, setup: PlanSetup): Promise<ContextPlan> {
+  const { kind, seats, flashAttention } = setup;
+  // The iterators leave a sequence's last place empty.
+  const contextPerSeat = setup.contextPerSeat + (cutsAnywhere(insights) ? 0 : 1);
+  const fitContext = { contextSize: contextPerSeat * seats };
+  const { gpuLayers } = await insights.configurationResolver.resolveModelGpuLayersV2({ fitContext });
+  return {
+    seats,
+    contextPerSeat,
+    batchSize: setup.prefillTokensPerStep + seats,
+    gpuLayers,
+    flashAttention: flashAttention === 'auto' ? bestAttention(llama, kind) : flashAttention,
+  };
+}
+
+/** Whether past state can be cut at any position: not of recurrent, hybrid and sliding-window models. */
+export function cutsAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights): boolean {
+  return !isRecurrent && !isHybrid && swaSize === undefined;
+}
+
+/**
+ * On a CPU llama.cpp's flash attention goes pair by pair of query and cell for 2 to 63 tokens, which is what a decision's
+ * questions are: slower there by far (bench/results/reuse.md). For next tokens, of which replies are made, it is the faster
+ * one (bench/results/engine-limit.md), so a model that chats has it; a long prompt beside replies then takes longer.
+ */
+function bestAttention(llama: Llama, kind: EngineSetup['kind']): boolean | 'auto' {
+  return llama.gpu === false && kind === 'decision' ? false : 'auto';
+}

@@ -1,0 +1,193 @@
+/** Drives one engine process for `ra-sidecar bench`: a bounded time a figure, with seats kept busy throughout. */
+import type { Clock } from '../clock.js';
+import type { Cancel, EngineFacts, GenerateJob, GenerationSink, ScoreJob, ScoreSink } from '../engine-client/engine.js';
+
+/** What of an engine is driven. */
+export interface Bench {
+  readonly facts: EngineFacts;
+  readonly generate: (job: GenerateJob, sink: GenerationSink) => Cancel;
+  readonly score: (job: ScoreJob, sink: ScoreSink) => Cancel;
+}
+
+export interface Figures {
+  /** Prompt tokens a second, one prompt at a time. */
+  readonly promptTokensPerSecond: number;
+  /** Chat models: reply tokens a second with one seat busy, and with all. */
+  readonly replyTokensPerSecond?: { readonly oneSeat: number; readonly allSeats: number };
+  /** Decision models: questions answered a second, one after another. */
+  readonly decisionsPerSecond?: number;
+}
+
+/** Tokens of a prompt that is measured, if the seat holds them. */
+const PROMPT_TOKENS = 512;
+
+/** A decision as they are: an input, and a question with its frame. */
+const INPUT_TOKENS = 256;
+const TAIL_TOKENS = 32;
+
+/** A figure waits so much longer for its first job than it measures, ms; then the engine is too slow to be measured. */
+const FIRST_JOB_MS = 60_000;
+
+/** Measures one model, each figure for about `ms`. Rejects when the engine fails or no job ends in time. */
+export async function measure(
+  bench: Bench,
+  kind: 'chat' | 'decision',
+  ms: number,
+  clock: Clock,
+  progress: (share: number) => void,
+): Promise<Figures> {
+  const { seats, contextPerSeat } = bench.facts;
+  const phases = kind === 'chat' ? 3 : 2;
+  let done = 0;
+  const run = async (width: number, job: StartJob): Promise<number> => {
+    const share = (part: number): void => progress((done + part) / phases);
+    const perSecond = await rateOf({ clock, ms, width, start: job, share });
+    done += 1;
+    return perSecond;
+  };
+  if (kind === 'decision') {
+    const half = Math.floor(contextPerSeat / 2);
+    const prompt = Math.min(PROMPT_TOKENS, half);
+    return {
+      promptTokensPerSecond: await run(1, scoring(bench, prompt, 1, prompt + 1)),
+      decisionsPerSecond: await run(1, scoring(bench, Math.min(INPUT_TOKENS, half), Math.min(TAIL_TOKENS, half), 1)),
+    };
+  }
+  const prompt = Math.min(PROMPT_TOKENS, contextPerSeat - 1);
+  const reply = Math.max(1, Math.min(256, contextPerSeat - 8));
+  return {
+    promptTokensPerSecond: await run(1, (i, heard) => generate(bench, i, prompt, 1, heard, () => prompt)),
+    replyTokensPerSecond: {
+      oneSeat: await run(1, (i, heard) => generate(bench, i, 8, reply, heard, (tokens) => tokens)),
+      allSeats: await run(seats, (i, heard) => generate(bench, i, 8, reply, heard, (tokens) => tokens)),
+    },
+  };
+}
+
+/** What is heard of a job: work that was done since it was heard of last, and its end. */
+interface Heard {
+  worked(amount: number): void;
+  ended(): void;
+  failed(): void;
+}
+
+/** Starts job number `i`. */
+type StartJob = (i: number, heard: Heard) => Cancel;
+
+interface Phase {
+  readonly clock: Clock;
+  readonly ms: number;
+  /** Jobs at once. */
+  readonly width: number;
+  readonly start: StartJob;
+  readonly share: (part: number) => void;
+}
+
+/** Work a second, from the first start to the last work heard of, over at least `ms` and until something was done. */
+function rateOf({ clock, ms, width, start, share }: Phase): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const from = clock.now();
+    const cancels = new Map<number, Cancel>();
+    let next = 0;
+    let amount = 0;
+    let lastAt = from;
+    let over = false;
+    const finish = (error?: Error): void => {
+      if (over) return;
+      over = true;
+      giveUp();
+      for (const cancel of cancels.values()) cancel();
+      const seconds = (lastAt - from) / 1000;
+      if (error) reject(error);
+      else resolve(amount / seconds);
+    };
+    const giveUp = clock.after(ms + FIRST_JOB_MS, () => finish(new Error('it is too slow to be measured')));
+    const begin = (): void => {
+      if (over) return;
+      const i = next++;
+      const cancel = start(i, {
+        worked: (more) => {
+          if (over) return;
+          amount += more;
+          lastAt = clock.now();
+          share(Math.min(1, (lastAt - from) / ms));
+          if (lastAt - from >= ms) finish();
+        },
+        ended: () => {
+          cancels.delete(i);
+          begin();
+        },
+        failed: () => finish(new Error('the engine could not do it')),
+      });
+      cancels.set(i, cancel);
+    };
+    for (let i = 0; i < width; i += 1) begin();
+  });
+}
+
+/** `work`: what reply tokens, or the one of a prompt alone, count as. */
+function generate(
+  { facts, generate: start }: Bench,
+  i: number,
+  promptTokens: number,
+  maxTokens: number,
+  heard: Heard,
+  work: (tokens: number) => number,
+): Cancel {
+  let told = 0;
+  const tokens = (so: number): void => {
+    if (so > told) heard.worked(work(so - told));
+    told = Math.max(told, so);
+  };
+  return start(
+    {
+      prompt: someTokens(i, promptTokens, facts.vocabulary),
+      n: 1,
+      seats: 1,
+      maxTokens,
+      temperature: 1,
+      topP: 1,
+      frequencyPenalty: 0,
+      presencePenalty: 0,
+      seed: i,
+      stops: [],
+    },
+    {
+      started: () => undefined,
+      piece: (piece) => tokens(piece.tokens),
+      call: () => undefined,
+      finished: ({ completionTokens }) => tokens(completionTokens),
+      freed: () => undefined,
+      done: () => heard.ended(),
+      failed: () => heard.failed(),
+    },
+  );
+}
+
+/** One question; `worth`: what it counts as. */
+function scoring({ facts, score }: Bench, input: number, tail: number, worth: number): StartJob {
+  return (i, heard) =>
+    score(
+      {
+        isolate: true,
+        seats: 1,
+        input: someTokens(i, input, facts.vocabulary),
+        questions: [{ tail: someTokens(i + 1, tail, facts.vocabulary), labels: Uint32Array.of(0, 1) }],
+        temperature: 1,
+      },
+      {
+        started: () => undefined,
+        answer: () => heard.worked(worth),
+        freed: () => undefined,
+        done: () => heard.ended(),
+        failed: () => heard.failed(),
+      },
+    );
+}
+
+/** Tokens past the first of a vocabulary, where control tokens often are, and others for each `i`. */
+function someTokens(i: number, count: number, vocabulary: number): Uint32Array {
+  const first = Math.min(300, vocabulary >> 1);
+  const range = Math.max(1, Math.min(700, vocabulary - first));
+  return Uint32Array.from({ length: count }, (_, at) => first + ((i * 31 + at * 7 + (at >> 4)) % range));
+}

@@ -1,0 +1,139 @@
+/** `ra-sidecar bench`: what the configured models do on this machine, through the engine process that serves them. */
+import { fileURLToPath } from 'node:url';
+import type { Config, ModelConfig } from '../config.js';
+import { EngineChild, type ChildEnd } from '../engine-client/child.js';
+import type { EngineFacts } from '../engine-client/engine.js';
+import { measure, type Figures } from './bench-run.js';
+import { EXIT, parsed, UsageError } from './command.js';
+import { orUsage } from './help.js';
+import type { Io } from './io.js';
+import { columns, rate, wholeOf } from './layout.js';
+import { withFile } from './model-files.js';
+import { Progress } from './progress.js';
+import { setupOf } from './sizing.js';
+import { COMMANDS } from './table.js';
+
+type Settings = Pick<Config, 'models' | 'dataDir' | 'engine'>;
+
+const ENGINE = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
+
+const MOST_SECONDS = 60;
+
+/** How long an engine may take to leave, ms. */
+const CLOSE_MS = 2000;
+
+interface Measured extends Figures {
+  readonly id: string;
+  readonly kind: string;
+  readonly gpu: string | false;
+  readonly threads: number;
+  readonly seats: number;
+  /** From the fork until it took work. */
+  readonly loadMs: number;
+}
+
+/** Resolves with the exit code. Rejects when a model cannot be loaded or measured. */
+export function bench(config: Settings, args: readonly string[], io: Io): Promise<number> {
+  return orUsage('bench', io, async () => {
+    const { values, operands } = parsed(COMMANDS.bench, args);
+    const ms = wholeOf('--seconds', values.seconds ?? '3', 1, MOST_SECONDS) * 1000;
+    if (operands.some((id) => !config.models.some((model) => model.id === id))) {
+      throw new UsageError(`bench: there is no such model; there are ${config.models.map(({ id }) => id).join(', ')}`);
+    }
+    const models = config.models.filter(({ id }) => operands.length === 0 || operands.includes(id));
+    const bar = new Progress(io.clock, io.terminal);
+    try {
+      const all: Measured[] = [];
+      for (const model of models.map(withFile)) all.push(await benchOf(model, config, ms, io, bar));
+      bar.clear();
+      io.out(values.json ? `${JSON.stringify(all, null, 2)}\n` : text(all));
+      return EXIT.done;
+    } finally {
+      bar.clear();
+    }
+  });
+}
+
+async function benchOf(
+  model: ModelConfig,
+  { engine }: Settings,
+  ms: number,
+  { clock }: Io,
+  bar: Progress,
+): Promise<Measured> {
+  const { id, kind, seats } = model;
+  bar.show(`loading ${id}`, 0);
+  const from = clock.now();
+  const setup = {
+    ...setupOf(model),
+    prefillShare: model.prefillShare,
+    // Each prompt is to be evaluated, not remembered.
+    prefixReuse: 'off' as const,
+    heartbeatMs: engine.heartbeatMs,
+    ...(engine.checkMemory && { memory: { mappedElsewhere: 0 } }),
+  };
+  const opened = openChild({ entry: ENGINE, setup, timing: engine, clock });
+  try {
+    const facts = await opened.ready;
+    const loadMs = Math.round(clock.now() - from);
+    const { mux } = opened.child;
+    const driven = { facts, generate: mux.generate.bind(mux), score: mux.score.bind(mux) };
+    const figures = await measure(driven, kind, ms, clock, (share) => bar.show(`measuring ${id}`, share));
+    return { id, kind, gpu: facts.gpu, threads: facts.threads, seats, loadMs, ...figures };
+  } catch (error) {
+    throw new Error(`model ${id}: ${error instanceof Error ? error.message : 'failed'}`, { cause: error });
+  } finally {
+    await opened.child.close(CLOSE_MS);
+  }
+}
+
+/** `ready` rejects when the engine ends before it is; one that ends later fails its jobs. */
+function openChild(options: ConstructorParameters<typeof EngineChild>[0]): {
+  readonly child: EngineChild;
+  readonly ready: Promise<EngineFacts>;
+} {
+  let settle: (facts: EngineFacts) => void = () => undefined;
+  let refuse: (error: Error) => void = () => undefined;
+  const ready = new Promise<EngineFacts>((resolve, reject) => {
+    settle = resolve;
+    refuse = reject;
+  });
+  const child = new EngineChild(options, {
+    ready: settle,
+    ended: (end) => {
+      refuse(new Error(wordsFor(end)));
+      child.mux.lost('lost');
+    },
+    threw: () => undefined,
+    failed: () => undefined,
+  });
+  return { child, ready };
+}
+
+function wordsFor({ reason, detail, hint }: ChildEnd): string {
+  return [`the engine ended (${reason})`, detail, hint].filter(Boolean).join(': ');
+}
+
+function text(all: readonly Measured[]): string {
+  const rows = all.map(({ id, gpu, threads, seats, loadMs, ...figures }) => [
+    id,
+    gpu === false ? `CPU, ${threads} threads` : gpu,
+    String(seats),
+    `${(loadMs / 1000).toFixed(1)} s`,
+    rate(figures.promptTokensPerSecond),
+    figures.replyTokensPerSecond ? rate(figures.replyTokensPerSecond.oneSeat) : '-',
+    figures.replyTokensPerSecond ? rate(figures.replyTokensPerSecond.allSeats) : '-',
+    figures.decisionsPerSecond === undefined ? '-' : rate(figures.decisionsPerSecond),
+  ]);
+  const head = [
+    'MODEL',
+    'ON',
+    'SEATS',
+    'LOADED IN',
+    'PROMPT TOK/S',
+    'TOK/S, 1 SEAT',
+    'TOK/S, ALL SEATS',
+    'DECISIONS/S',
+  ];
+  return columns([head, ...rows]);
+}

@@ -1,0 +1,31 @@
+import { loadConfig, type Config, type Loaded } from '../config.js';
+import { EXIT, parsed, type Output } from './command.js';
+import { COMMANDS } from './table.js';
+
+/** `ra-sidecar check-config [FILE]`: prints the configuration in force, or all that is wrong with it. Resolves with the exit code. */
+export function checkConfig(args: readonly string[], { out, say }: Output): Promise<number> {
+  const { values, operands } = parsed(COMMANDS['check-config'], args);
+  const [file] = operands;
+  const loaded = file === undefined ? loadConfig() : loadConfig(undefined, file);
+  if (loaded.kind === 'invalid') {
+    if (values.json) out(`${JSON.stringify({ ok: false, problems: loaded.lines }, null, 2)}\n`);
+    else say(loaded.lines.map((line) => `${line}\n`).join(''));
+    return Promise.resolve(EXIT.failed);
+  }
+  out(`${JSON.stringify(values.json ? report(loaded) : shown(loaded.config), null, 2)}\n`);
+  if (!values.json) say(loaded.hints.map((hint) => `hint: ${hint}\n`).join(''));
+  return Promise.resolve(EXIT.done);
+}
+
+function report({ config, hints }: Extract<Loaded, { kind: 'config' }>): object {
+  return { ok: true, hints, config: shown(config) };
+}
+
+/** Secrets are in files of their own; only a URL's query could hold one all the same. */
+function shown({ authorizer, delivery, ...rest }: Config): object {
+  return { ...rest, authorizer: withoutQuery(authorizer), delivery: withoutQuery(delivery) };
+}
+
+function withoutQuery<T extends { readonly url?: string }>(section: T): T {
+  return section.url === undefined ? section : { ...section, url: section.url.replace(/\?.*$/s, '?...') };
+}

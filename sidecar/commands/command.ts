@@ -1,0 +1,106 @@
+/** What a command of the command line is: described once, for its parser, its help, its completion and docs/cli.md. */
+import { parseArgs } from 'node:util';
+
+/** Exit codes of all commands. What `failed` means is said with each. */
+export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const;
+
+/** What a shell may offer in place of a value. */
+export type Completes = 'file' | 'folder';
+
+export interface Option {
+  readonly type: 'string' | 'boolean';
+  /** What stands for the value in a help text; text options have one. */
+  readonly value?: string;
+  readonly about: string;
+  /** The only values there are. */
+  readonly choices?: readonly string[];
+  readonly completes?: Completes;
+}
+
+export interface Operand {
+  /** As in a help text. */
+  readonly name: string;
+  readonly about: string;
+  /** May be left out. */
+  readonly optional?: true;
+  /** May be given several times. */
+  readonly many?: true;
+  readonly choices?: readonly string[];
+  readonly completes?: Completes;
+}
+
+export interface Command {
+  /** One line, without a stop. */
+  readonly about: string;
+  /** What else there is to know, a paragraph each. */
+  readonly details?: readonly string[];
+  readonly operand?: Operand;
+  readonly options: Readonly<Record<string, Option>>;
+  /** When it exits with 1; goes on after `1  `. */
+  readonly failed: string;
+}
+
+export interface Group {
+  readonly about: string;
+  readonly commands: Readonly<Record<string, Command>>;
+}
+
+/** A wrong command line. The message names options, never what was given for them: that may be a key by mistake. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+/** Where a command writes. */
+export interface Output {
+  /** What was asked for: to stdout. */
+  readonly out: (text: string) => void;
+  /** What is said about it, to people: to stderr. */
+  readonly say: (text: string) => void;
+}
+
+/** Every command has it. */
+const HELP = { help: { type: 'boolean', short: 'h' } } as const;
+
+/** What was given for options; one that was not given is not there. */
+export type Values<Options extends Command['options']> = {
+  readonly [Name in keyof Options]?: Options[Name]['type'] extends 'string' ? string : boolean;
+};
+
+/** The options and operands that `args` hold. Throws {@link UsageError}. */
+export function parsed<Options extends Command['options']>(
+  { options, operand }: Omit<Command, 'options'> & { readonly options: Options },
+  args: readonly string[],
+): { readonly values: Values<Options>; readonly operands: readonly string[] } {
+  const { values, positionals } = read(options, args);
+  for (const [name, { choices }] of Object.entries(options)) {
+    const value = values[name];
+    if (value !== undefined && choices) known(`--${name}`, value, choices);
+  }
+  if (positionals.length === 0 && operand && operand.optional !== true)
+    throw new UsageError(`one ${operand.name} is needed`);
+  if (positionals.length > 1 && operand?.many !== true) {
+    throw new UsageError(operand && operand.optional !== true ? `one ${operand.name} is needed` : 'too many arguments');
+  }
+  if (positionals.length > 0 && !operand) throw new UsageError('too many arguments');
+  if (operand?.choices) for (const value of positionals) known(operand.name, value, operand.choices);
+  return { values: values as Values<Options>, operands: positionals };
+}
+
+function read(
+  options: Command['options'],
+  args: readonly string[],
+): { values: Readonly<Record<string, unknown>>; positionals: string[] } {
+  try {
+    const all = { ...HELP, ...options };
+    return parseArgs({ args: [...args], options: all, allowPositionals: true, strict: true });
+  } catch (error) {
+    // Its words name options, and what is no option: a key by mistake is none.
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code?.startsWith('ERR_PARSE_ARGS_') !== true) throw error;
+    throw new UsageError(message.split('\n')[0]);
+  }
+}
+
+function known(name: string, value: unknown, choices: readonly string[]): void {
+  if (!choices.some((choice) => choice === value)) throw new UsageError(`${name} takes ${choices.join(', ')}`);
+}

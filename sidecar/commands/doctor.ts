@@ -1,0 +1,119 @@
+/** `ra-sidecar doctor`: what the sidecar would use of this machine, why, and what is in its way. */
+import type { Config, ModelConfig } from '../config.js';
+import { inspect, type MachineFacts } from '../engine-client/inspector.js';
+import { EXIT, parsed } from './command.js';
+import { orUsage } from './help.js';
+import { hostChecks, type Check } from './host-checks.js';
+import type { Io } from './io.js';
+import { size } from './layout.js';
+import { withFile } from './model-files.js';
+import { loadText } from './model-text.js';
+import { reasons, serves, setupOf, sizeModels, type Sizing } from './sizing.js';
+import { COMMANDS } from './table.js';
+
+const GPU_ADVICE =
+  'set gpu of the model to auto or false, or install the driver and a llama.cpp for it (GPU=... make engine-native)';
+
+/** Resolves with the exit code: 1 when anything fails. `hints`: what the configuration's own checks would warn of. */
+export function doctor(config: Config, args: readonly string[], hints: readonly string[], io: Io): Promise<number> {
+  return orUsage('doctor', io, async () => {
+    const { values } = parsed(COMMANDS.doctor, args);
+    const checks = [
+      ...hints.map((says): Check => ({ what: 'configuration', level: 'warn', says })),
+      ...(await hostChecks(config, io.clock)),
+      ...(await engineChecks(config, io)),
+    ];
+    const failed = checks.filter(({ level }) => level === 'fail').length;
+    io.out(values.json ? `${JSON.stringify({ ok: failed === 0, checks }, null, 2)}\n` : text(checks));
+    return failed === 0 ? EXIT.done : EXIT.failed;
+  });
+}
+
+function text(checks: readonly Check[]): string {
+  const width = Math.max(...checks.map(({ what }) => what.length)) + 2;
+  const lines = checks.flatMap(({ what, level, says, advice }) => [
+    `${level.padEnd(6)}${what.padEnd(width)}${says}`,
+    ...(advice === undefined ? [] : [`${' '.repeat(6 + width)}-> ${advice}`]),
+  ]);
+  const count = (level: Check['level']): number => checks.filter((check) => check.level === level).length;
+  return `${lines.join('\n')}\n\n${count('ok')} ok, ${count('warn')} to look at, ${count('fail')} to mend\n`;
+}
+
+async function engineChecks(config: Config, io: Io): Promise<Check[]> {
+  const checks: Check[] = [];
+  let machine: MachineFacts | undefined;
+  for (const gpu of new Set(config.models.map((model) => model.gpu))) {
+    const asked = await inspect('machine', { gpu }, io);
+    if (asked.kind === 'failed') checks.push(noBackend(asked.reason));
+    else {
+      if (!machine) checks.push(...memoryChecks(asked.answer));
+      machine = asked.answer;
+      checks.push(backendCheck(gpu, asked.answer));
+    }
+  }
+  const sizings = await sizeModels(
+    config.models.map(withFile).map((model) => ({ id: model.id, setup: setupOf(model) })),
+    { load: false },
+    io,
+  );
+  if (machine) checks.push(coresCheck(machine.cores, sizings));
+  return [...checks, ...sizings.map((sizing, i) => modelCheck(config.models[i], sizing))];
+}
+
+function noBackend(reason: string): Check {
+  return { what: 'backend', level: 'fail', says: reason, advice: GPU_ADVICE };
+}
+
+function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Check {
+  const { available, devices, build, features } = facts;
+  const found = available.map((name) => (name === false ? 'CPU' : name)).join(', ');
+  const why = gpu === 'auto' ? `auto: available are ${found}` : `gpu is ${String(gpu)}; available are ${found}`;
+  const binaries = build === 'prebuilt' ? 'the package’s own binaries' : 'binaries built on this machine';
+  if (gpu !== 'auto' && gpu !== facts.gpu) {
+    const used = facts.gpu === false ? 'CPU' : facts.gpu;
+    return { what: 'backend', level: 'warn', says: `${used}, though ${why}`, advice: GPU_ADVICE };
+  }
+  if (facts.gpu !== false) {
+    return { what: 'backend', level: 'ok', says: `${facts.gpu} on ${devices.join(', ')} (${why}), ${binaries}` };
+  }
+  const used = [...features.matchAll(/(\w+) = 1/g)].map(([, name]) => name).join(' ');
+  return { what: 'backend', level: 'ok', says: `CPU (${why}), ${binaries}: ${used}` };
+}
+
+function memoryChecks({ memory, gpuMemory }: MachineFacts): Check[] {
+  const line = ({ total, free }: { total: number; free: number }): string => `${size(free)} free of ${size(total)}`;
+  return [
+    { what: 'memory', level: 'ok', says: line(memory) },
+    ...(gpuMemory ? [{ what: 'GPU memory', level: 'ok', says: line(gpuMemory) } as const] : []),
+  ];
+}
+
+/** Engines share the cores, and the sidecar needs one too. */
+function coresCheck(cores: number, sizings: readonly Sizing[]): Check {
+  const threads = sizings.reduce(
+    (sum, { inspected }) => sum + (inspected.kind === 'answer' ? (inspected.answer.load?.threads ?? 0) : 0),
+    0,
+  );
+  const onCpu = sizings.some(({ inspected }) => inspected.kind === 'answer' && inspected.answer.load?.gpu === false);
+  const says = `${cores}, and ${threads} compute threads of ${sizings.length} engines together`;
+  if (!onCpu || threads <= cores) return { what: 'cores', level: 'ok', says };
+  const advice = 'engines that work at once slow each other down: set threads of each model';
+  return { what: 'cores', level: 'warn', says, advice };
+}
+
+function modelCheck(model: ModelConfig | undefined, sizing: Sizing): Check {
+  const what = `model ${sizing.id}`;
+  const { setup, inspected } = sizing;
+  if (!serves(sizing) || inspected.kind === 'failed') {
+    const level = model?.load === 'lazy' ? 'warn' : 'fail';
+    const advice = `ra-sidecar models verify ${sizing.id} says more`;
+    return { what, level, says: reasons(sizing).join('; '), advice };
+  }
+  const { memory, gpuMemory, sizes } = inspected.answer;
+  const most = sizes.find(({ contextPerSeat }) => contextPerSeat >= setup.contextPerSeat)?.seats;
+  const needs = [memory && `${size(memory.total)} of memory`, gpuMemory && `${size(gpuMemory.total)} of GPU memory`];
+  const says =
+    `${setup.seats} seats of ${setup.contextPerSeat.toLocaleString('en')} tokens (${most?.toLocaleString('en') ?? 'more'} would fit) ` +
+    `on ${loadText(inspected.answer) ?? ''}; takes ${needs.filter(Boolean).join(' and ')}`;
+  return { what, level: 'ok', says };
+}

@@ -1,0 +1,161 @@
+/** Help texts, made from the table. */
+import { EXIT, UsageError, type Command, type Group, type Output } from './command.js';
+import { allCommands, COMMANDS, isGroup } from './table.js';
+
+const NAME = 'ra-sidecar';
+
+/** Characters of a line; a terminal has 80. */
+const WIDTH = 100;
+
+const CONFIGURATION =
+  'Settings come from the JSON or JSONC file that RA_CONFIG names and from RA_ variables; docs/config.md lists them.';
+
+/** The help text of what `path` names: `keys create`, `keys`, or the whole for anything else. */
+export function helpOf(path: string): string {
+  const [name = '', action = ''] = path.split(' ');
+  const entry = Object.hasOwn(COMMANDS, name)
+    ? (COMMANDS as Readonly<Record<string, Command | Group>>)[name]
+    : undefined;
+  if (entry === undefined) return rootHelp();
+  if (!isGroup(entry)) return commandHelp(name, entry);
+  const command = Object.hasOwn(entry.commands, action) ? entry.commands[action] : undefined;
+  return command ? commandHelp(`${name} ${action}`, command) : groupHelp(name, entry);
+}
+
+/** `keys rotate ID [--grace 24h]`, with the program's name. */
+export function synopsis(path: string, { operand, options }: Command): string {
+  const flags = Object.entries(options).map(([name, option]) => {
+    const flag = `--${name}${option.value === undefined ? '' : ` ${option.choices?.join('|') ?? option.value}`}`;
+    return option.about.endsWith('(required)') ? flag : `[${flag}]`;
+  });
+  const given = operand && `${operand.choices?.join('|') ?? operand.name}${operand.many ? '...' : ''}`;
+  const operands = given === undefined ? [] : [operand?.optional ? `[${given}]` : given];
+  return [NAME, path, ...operands, ...flags].join(' ');
+}
+
+/**
+ * Runs a command; a wrong command line is said, with the help text of `path`, in place of an exception. Resolves with the
+ * exit code.
+ */
+export async function orUsage(path: string, { say }: Pick<Output, 'say'>, run: () => Promise<number>): Promise<number> {
+  try {
+    return await run();
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    say(`${NAME}: ${error.message}\n\n${helpOf(path)}`);
+    return EXIT.usage;
+  }
+}
+
+function rootHelp(): string {
+  const rows = Object.entries<Command | Group>(COMMANDS).map(([name, entry]): [string, string] => [
+    isGroup(entry) ? `${name} ${Object.keys(entry.commands).join('|')}` : name,
+    entry.about,
+  ]);
+  const more = `${NAME} COMMAND --help says more. Exit codes: 0 done, 1 failed, 2 a wrong command line.`;
+  return [`usage: ${NAME} COMMAND`, '', ...listed(rows), '', ...wrapped(more), ...wrapped(CONFIGURATION), ''].join(
+    '\n',
+  );
+}
+
+function groupHelp(name: string, { about, commands }: Group): string {
+  const lines = Object.entries(commands).map(([action, command]) => synopsis(`${name} ${action}`, command));
+  const rows = Object.entries(commands).map(([action, command]): [string, string] => [action, command.about]);
+  const [first = '', ...rest] = lines;
+  const usage = [`usage: ${first}`, ...rest.map((line) => `       ${line}`)];
+  return [...usage, '', ...wrapped(`${about}.`), '', ...listed(rows), ''].join('\n');
+}
+
+function commandHelp(path: string, command: Command): string {
+  const { about, details = [], operand, options, failed } = command;
+  const given = operand ? [[operand.name, operand.about] as [string, string]] : [];
+  const flags = Object.entries(options).map(([name, option]): [string, string] => [
+    `--${name}${option.value === undefined ? '' : ` ${option.value}`}`,
+    `${option.choices ? `${option.choices.join(', ')}; ` : ''}${option.about}`,
+  ]);
+  const rows = [...given, ...flags];
+  const exits: [string, string][] = [
+    ['0', 'done'],
+    ['1', failed],
+    ['2', 'a wrong command line'],
+  ];
+  return [
+    `usage: ${synopsis(path, command)}`,
+    '',
+    ...wrapped(`${about}.`),
+    ...details.flatMap((paragraph) => ['', ...wrapped(paragraph)]),
+    ...(rows.length > 0 ? ['', ...listed(rows)] : []),
+    '',
+    'exit codes:',
+    ...listed(exits),
+    '',
+  ].join('\n');
+}
+
+/** Two columns, the second wrapped. */
+function listed(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(...rows.map(([left]) => left.length)) + 2;
+  return rows.flatMap(([left, right]) =>
+    wrapped(right, WIDTH - width - 2).map((line, i) => `  ${(i === 0 ? left : '').padEnd(width)}${line}`),
+  );
+}
+
+function wrapped(text: string, width = WIDTH): string[] {
+  const lines = [''];
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1) ?? '';
+    if (line !== '' && line.length + 1 + word.length > width) lines.push(word);
+    else lines[lines.length - 1] = line === '' ? word : `${line} ${word}`;
+  }
+  return lines;
+}
+
+/** The text of docs/cli.md. */
+export function cliDocs(): string {
+  const sections = allCommands().map(([path, command]) => {
+    const { about, details = [], operand, options, failed } = command;
+    const rows = [
+      ...(operand ? [`| \`${escaped(operand.name)}\` | ${escaped(choicesOf(operand))} |`] : []),
+      ...Object.entries(options).map(
+        ([name, option]) =>
+          `| \`--${name}${option.value === undefined ? '' : ` ${escaped(option.value)}`}\` | ${escaped(choicesOf(option))} |`,
+      ),
+    ];
+    return [
+      `## ${path}`,
+      '',
+      `    ${synopsis(path, command)}`,
+      '',
+      sentence(about),
+      ...details.flatMap((paragraph) => ['', paragraph]),
+      ...(rows.length > 0 ? ['', '| argument | meaning |', '| --- | --- |', ...rows] : []),
+      ...(failed === 'never' ? [] : ['', `Exit code 1: ${failed}.`]),
+      '',
+    ].join('\n');
+  });
+  return `<!-- Generated by \`make docs\` from sidecar/commands/table.ts; do not edit. -->
+
+# The command line
+
+${CONFIGURATION}
+
+What was asked for goes to stdout and what is said about it to stderr. \`--help\` after any command prints its help text.
+Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} a wrong command line, ${EXIT.interrupted} interrupted. Long work shows its progress on
+stderr, where that is a terminal.
+
+From a checkout, \`ra-sidecar\` is \`node dist/sidecar/cli.js\` after \`make build\`.
+
+${sections.join('\n')}`;
+}
+
+function choicesOf({ about, choices }: { readonly about: string; readonly choices?: readonly string[] }): string {
+  return `${choices ? `${choices.map((choice) => `\`${choice}\``).join(', ')}; ` : ''}${about}`;
+}
+
+function escaped(text: string): string {
+  return text.replaceAll('|', '\\|');
+}
+
+function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}

@@ -1,0 +1,214 @@
+/** What `ra-sidecar doctor` looks at besides the engine: Node, limits, folders, addresses, and the files that are named. */
+import { randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { access, constants, rm, statfs, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { dirname, join } from 'node:path';
+import { readKeyFile } from '../access/key-file.js';
+import { MAX_CREDIT_BYTES, parseCreditFile, WHAT as CREDIT } from '../access/credit-file.js';
+import { SecretFile } from '../access/secret-file.js';
+import type { Clock } from '../clock.js';
+import type { Config } from '../config.js';
+import { readText } from '../files/followed-file.js';
+import { spoolDir } from '../spooling.js';
+import { readSecret } from '../usage/delivery/secret-file.js';
+import { lockOwner } from '../usage/lock.js';
+import { readPriceFile } from '../usage/price-file.js';
+import { size } from './layout.js';
+
+export interface Check {
+  readonly what: string;
+  readonly level: 'ok' | 'warn' | 'fail';
+  /** What was found, one line. */
+  readonly says: string;
+  /** What to do about it. */
+  readonly advice?: string;
+}
+
+/** Below this many, connections are refused long before seats are the limit. */
+const LEAST_FILES = 4096;
+
+/** The package's `engines`, by major version: the least minor one. */
+const NODE_MINORS: ReadonlyMap<number, number> = new Map([
+  [20, 19],
+  [22, 13],
+]);
+
+/** All of them, in the order in which they are printed. Rejects nothing that a machine may be like. */
+export async function hostChecks(config: Config, clock: Clock): Promise<Check[]> {
+  const running = await lockOwner(spoolDir(config)).catch(() => undefined);
+  return [
+    nodeCheck(process.versions.node),
+    await httpCheck(),
+    filesLimitCheck(limitsOf('/proc/self/limits')),
+    ...(await spoolChecks(config)),
+    ...(await addressChecks(config, running !== undefined)),
+    ...(await namedFileChecks(config, clock)),
+  ];
+}
+
+export function nodeCheck(version: string): Check {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  const least = NODE_MINORS.get(major);
+  const ok = least !== undefined && minor >= least;
+  const wanted = [...NODE_MINORS].map(([name, from]) => `${name}.${from} or newer ${name}`).join(', or ');
+  if (ok) return { what: 'Node', level: 'ok', says: version };
+  return { what: 'Node', level: 'fail', says: `${version} was not built for`, advice: `install Node ${wanted}` };
+}
+
+/** Its binaries are made for certain versions of Node and of the C library. */
+async function httpCheck(): Promise<Check> {
+  const what = 'HTTP library';
+  try {
+    await import('../http/uws.js');
+    return { what, level: 'ok', says: 'loads' };
+  } catch {
+    const advice = 'it needs glibc 2.35 or newer, and an installation made with this Node: npm ci';
+    return { what, level: 'fail', says: 'does not load', advice };
+  }
+}
+
+function limitsOf(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** `limits`: the text of /proc/self/limits; empty where there is none. */
+export function filesLimitCheck(limits: string): Check {
+  const what = 'open files';
+  const soft = /^Max open files +(\S+)/m.exec(limits)?.[1];
+  if (soft === undefined) return { what, level: 'ok', says: 'this system does not tell their limit' };
+  if (soft === 'unlimited' || Number(soft) >= LEAST_FILES) return { what, level: 'ok', says: `at most ${soft}` };
+  const advice = `each connection is one: LimitNOFILE=65536 in the unit, or ulimit -n, at least ${LEAST_FILES}`;
+  return { what, level: 'warn', says: `at most ${soft}`, advice };
+}
+
+async function spoolChecks(config: Config): Promise<Check[]> {
+  const dir = spoolDir(config);
+  const what = 'usage spool';
+  const folder = await nearest(dir);
+  try {
+    // Root may write where the mode says no, and a full or read-only disk says so only when it is tried.
+    const probe = join(folder, `.ra-doctor-${randomUUID()}`);
+    await writeFile(probe, 'x', { mode: 0o600 });
+    await rm(probe, { force: true });
+  } catch (error) {
+    const { code = 'failed' } = error as NodeJS.ErrnoException;
+    const advice = 'make it, and give it to the user that the sidecar runs as';
+    return [{ what, level: 'fail', says: `${folder} cannot be written (${code})`, advice }];
+  }
+  const { bavail, bsize } = await statfs(folder);
+  const free = bavail * bsize;
+  const { minFreeBytes } = config.usage;
+  const says = `${dir} can be written, ${size(free)} free`;
+  if (free < minFreeBytes) {
+    const advice = `below usage.minFreeBytes (${size(minFreeBytes)}) nothing is served: make room`;
+    return [{ what, level: 'fail', says, advice }];
+  }
+  if (free < 4 * minFreeBytes) return [{ what, level: 'warn', says, advice: 'make room before it is needed' }];
+  return [{ what, level: 'ok', says }];
+}
+
+/** The folder, or the one above it that is there. */
+async function nearest(dir: string): Promise<string> {
+  const there = await access(dir, constants.F_OK).then(
+    () => true,
+    () => false,
+  );
+  return there || dirname(dir) === dir ? dir : await nearest(dirname(dir));
+}
+
+async function addressChecks({ listen, operators }: Config, running: boolean): Promise<Check[]> {
+  const checks: Check[] = [];
+  if (listen.tcp) checks.push(await addressCheck('public address', listen.host, listen.port, running));
+  checks.push(await addressCheck('operators’ address', operators.host, operators.port, running));
+  if (listen.socket !== undefined) checks.push(await socketCheck(listen.socket));
+  return checks;
+}
+
+/** Listens for a moment: only that tells whether it can. */
+async function addressCheck(what: string, host: string, port: number, running: boolean): Promise<Check> {
+  const says = `${host}:${port}`;
+  const code = await new Promise<string | undefined>((resolve) => {
+    const server = createServer();
+    server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'failed'));
+    server.listen({ host, port, exclusive: true }, () => server.close(() => resolve(undefined)));
+  });
+  if (code === undefined) return { what, level: 'ok', says: port === 0 ? `${says}, any free port` : `${says} is free` };
+  if (code === 'EADDRINUSE' && running) {
+    return { what, level: 'ok', says: `${says} is in use, and a sidecar runs on this data folder` };
+  }
+  const advice = code === 'EADDRINUSE' ? 'stop what listens there, or set another port' : 'set another address or port';
+  return { what, level: 'fail', says: `${says} cannot be had (${code})`, advice };
+}
+
+async function socketCheck(path: string): Promise<Check> {
+  const what = 'socket';
+  const folder = dirname(path);
+  const ok = await access(folder, constants.W_OK).then(
+    () => true,
+    () => false,
+  );
+  if (ok) return { what, level: 'ok', says: `${path} can be made` };
+  const advice = `make ${folder} for the sidecar’s user`;
+  return { what, level: 'fail', says: `${path} cannot be made: its folder cannot be written`, advice };
+}
+
+async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
+  const { access: mode, gateway, authorizer, pricing, credit, delivery, models } = config;
+  const secret = (what: string, file: string | undefined): Promise<Check[]> =>
+    fileCheck(what, file, async (path) => {
+      const ignored = { changed: () => undefined, unusable: () => undefined };
+      (await SecretFile.open(path, clock, ignored)).close();
+    });
+  return [
+    ...(mode.mode === 'keys' ? [await keysCheck(config)] : []),
+    ...(await secret('gateway’s secrets', gateway.secretFile)),
+    ...(await secret('authorizer’s secret', authorizer.secretFile)),
+    ...(await fileCheck('delivery’s secret', delivery.secretFile, readSecret)),
+    ...(await fileCheck('price list', pricing.file, (file) => readPriceFile(file, models, Date.now()))),
+    ...(await fileCheck('credit', credit.file, async (file) =>
+      parseCreditFile((await readText(CREDIT, file, MAX_CREDIT_BYTES)) ?? '', file),
+    )),
+  ];
+}
+
+async function keysCheck({ keys, environment }: Config): Promise<Check> {
+  const what = 'keys';
+  try {
+    const file = await readKeyFile(keys.file);
+    const count = file.keys.length;
+    if (count > 0) return { what, level: 'ok', says: `${count} in ${keys.file}` };
+    if (environment === 'development') {
+      return { what, level: 'ok', says: 'none yet; serve makes one for development' };
+    }
+    const advice = 'ra-sidecar keys create --account A';
+    return { what, level: 'warn', says: `none in ${keys.file}: nobody can call`, advice };
+  } catch (error) {
+    return unusable(what, error);
+  }
+}
+
+/** A file that the configuration names; nothing where it names none. */
+async function fileCheck(
+  what: string,
+  file: string | undefined,
+  read: (file: string) => Promise<unknown>,
+): Promise<Check[]> {
+  if (file === undefined) return [];
+  try {
+    await read(file);
+    return [{ what, level: 'ok', says: `${file} can be used` }];
+  } catch (error) {
+    return [unusable(what, error)];
+  }
+}
+
+/** Their own lines name the file and what is wrong, never what is in it. */
+function unusable(what: string, error: unknown): Check {
+  const says = error instanceof Error ? error.message : 'cannot be read';
+  return { what, level: 'fail', says, advice: 'mend the file, or give it to the user that the sidecar runs as' };
+}

@@ -1,0 +1,9 @@
+/** What commands that take long need besides their output: time, and a terminal to show progress on. */
+import type { Clock } from '../clock.js';
+import type { Output } from './command.js';
+import type { Terminal } from './progress.js';
+
+export interface Io extends Output {
+  readonly clock: Clock;
+  readonly terminal: Terminal;
+}

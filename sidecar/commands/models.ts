@@ -1,0 +1,189 @@
+/** `ra-sidecar models`: what is configured, getting a file, and what a file is good for on this machine. */
+import { stat } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import type { Config, ModelConfig } from '../config.js';
+import { inspect, type HeadReport } from '../engine-client/inspector.js';
+import { modelsDir } from '../hosting.js';
+import { EXIT, parsed, UsageError } from './command.js';
+import { orUsage } from './help.js';
+import type { Io } from './io.js';
+import { bytesOf, columns, size, wholeOf } from './layout.js';
+import { withFile } from './model-files.js';
+import { modelText } from './model-text.js';
+import { Progress } from './progress.js';
+import { serves, setupOf, sizeModels, type Sized, type Sizing } from './sizing.js';
+import { COMMANDS } from './table.js';
+
+type Settings = Pick<Config, 'models' | 'dataDir'>;
+
+const SPECS = COMMANDS.models.commands;
+
+/** A model file without a configuration is looked at as these settings would have it. */
+const FILE_DEFAULTS = {
+  kind: 'chat',
+  seats: 8,
+  contextPerSeat: 8192,
+  threads: 0,
+  gpu: 'auto',
+  flashAttention: 'auto',
+  prefillTokensPerStep: 256,
+} as const;
+
+/** As in the configuration. */
+const MOST_SEATS = 256;
+const LEAST_CONTEXT = 64;
+const MOST_CONTEXT = 1_048_576;
+
+/** `ra-sidecar models list|add|verify`. Resolves with the exit code. */
+export function models(config: Settings, args: readonly string[], io: Io): Promise<number> {
+  return orUsage(`models ${args[0] ?? ''}`, io, () => {
+    const [action, ...rest] = args;
+    if (action === 'list') return list(config, rest, io);
+    if (action === 'add') return add(config, rest, io);
+    if (action === 'verify') return verify(config, rest, io);
+    throw new UsageError(`models: ${action === undefined ? 'what to do?' : 'unknown command'}`);
+  });
+}
+
+async function list(config: Settings, args: readonly string[], { out, say, clock }: Io): Promise<number> {
+  const { json } = parsed(SPECS.list, args).values;
+  const models = config.models.map(withFile);
+  const there = [...new Set(models.map(({ file }) => file))];
+  const asked = await inspect('heads', { files: there }, { clock });
+  if (asked.kind === 'failed') throw new Error(asked.reason);
+  const heads = new Map(there.map((file, i) => [file, asked.answer[i]]));
+  const rows = models.map((model) => described(model, heads.get(model.file)));
+  if (json) out(`${JSON.stringify(rows, null, 2)}\n`);
+  else {
+    const cells = rows.map(({ id, kind, file, bytes, architecture, quantisation, load, seats, contextPerSeat }) => [
+      id,
+      kind,
+      bytes === undefined ? '-' : size(bytes),
+      architecture ?? '-',
+      quantisation ?? '-',
+      `${seats} x ${contextPerSeat}`,
+      load,
+      file,
+    ]);
+    out(columns([['ID', 'KIND', 'SIZE', 'ARCHITECTURE', 'QUANTISATION', 'SEATS', 'LOADED', 'FILE'], ...cells]));
+  }
+  const bad = rows.filter(({ problem }) => problem !== undefined);
+  for (const { id, problem } of bad) say(`ra-sidecar: model ${id}: ${problem ?? ''}\n`);
+  return bad.length === 0 ? EXIT.done : EXIT.failed;
+}
+
+interface Row {
+  readonly id: string;
+  readonly kind: string;
+  readonly file: string;
+  readonly bytes?: number;
+  readonly name?: string;
+  readonly architecture?: string;
+  readonly quantisation?: string;
+  readonly trainedContext?: number;
+  readonly seats: number;
+  readonly contextPerSeat: number;
+  readonly load: string;
+  readonly problem?: string;
+}
+
+function described(model: ModelConfig, head: HeadReport | undefined): Row {
+  const { id, kind, file, seats, contextPerSeat, load, idleUnloadMs } = model;
+  const leaves = idleUnloadMs > 0 ? `, unloaded after ${Math.round(idleUnloadMs / 1000)} s` : '';
+  return {
+    id,
+    kind,
+    file,
+    ...(head?.kind === 'head' && head.head),
+    seats,
+    contextPerSeat,
+    load: `${load}${leaves}`,
+    ...(head?.kind === 'bad' && { problem: head.problem }),
+  };
+}
+
+async function add(config: Settings, args: readonly string[], io: Io): Promise<number> {
+  const { values, operands } = parsed(SPECS.add, args);
+  const [uri = ''] = operands;
+  const { out, say, clock, terminal } = io;
+  let file = resolve(uri);
+  if (!(await isThere(file))) {
+    const dir = values.dir === undefined ? modelsDir(config.dataDir) : resolve(values.dir);
+    const bar = new Progress(clock, terminal);
+    const fetched = await inspect(
+      'fetch',
+      { uri, dir },
+      { clock, onProgress: (done, total) => bar.show('fetching', total > 0 ? done / total : 0, `of ${size(total)}`) },
+    );
+    bar.clear();
+    if (fetched.kind === 'failed' || fetched.answer.kind === 'refused') {
+      const why =
+        fetched.kind === 'failed' ? fetched.reason : fetched.answer.kind === 'refused' && fetched.answer.problem;
+      say(`ra-sidecar: it was not added: ${String(why)}\n`);
+      return EXIT.failed;
+    }
+    ({ file } = fetched.answer);
+    say(fetched.answer.fresh ? `fetched ${size(fetched.answer.bytes)}\n` : 'it is there already\n');
+  }
+  const [sizing] = await sizeModels([{ id: file, setup: { ...FILE_DEFAULTS, file } }], { load: true }, io);
+  if (!sizing) return EXIT.failed;
+  if (values.json) out(`${JSON.stringify({ file, ...jsonOf(sizing) }, null, 2)}\n`);
+  else out(`${file}\n`);
+  if (!values.json) say(modelText(sizing));
+  if (serves(sizing)) say(`${snippet(file, sizing)}\n`);
+  return serves(sizing) ? EXIT.done : EXIT.failed;
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return await stat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** A line to paste into `models` of the configuration. */
+function snippet(file: string, { setup, inspected }: Sizing): string {
+  const facts = inspected.kind === 'answer' ? inspected.answer : undefined;
+  const trained = facts?.head?.trainedContext ?? setup.contextPerSeat;
+  const entry = {
+    id: (/([A-Za-z0-9][\w.-]*)\.gguf$/i.exec(file)?.[1] ?? 'my-model').toLowerCase(),
+    kind: setup.kind,
+    file,
+    seats: setup.seats,
+    contextPerSeat: Math.min(setup.contextPerSeat, trained),
+  };
+  return `in models of the configuration: ${JSON.stringify(entry)}`;
+}
+
+async function verify(config: Settings, args: readonly string[], io: Io): Promise<number> {
+  const { values, operands } = parsed(SPECS.verify, args);
+  const { kind, seats, context, memory, json } = values;
+  const [named] = operands;
+  const changes = {
+    ...(seats !== undefined && { seats: wholeOf('--seats', seats, 1, MOST_SEATS) }),
+    ...(context !== undefined && { contextPerSeat: wholeOf('--context', context, LEAST_CONTEXT, MOST_CONTEXT) }),
+    ...(kind !== undefined && { kind: kind === 'decision' ? ('decision' as const) : ('chat' as const) }),
+  };
+  const wanted = { load: true, ...(memory !== undefined && { memory: bytesOf('--memory', memory) }) };
+  const chosen = config.models.filter(({ id }) => named === undefined || id === named);
+  const look = (some: readonly { id: string; setup: Sized }[]): Promise<Sizing[]> =>
+    sizeModels(
+      some.map(({ id, setup }) => ({ id, setup: { ...setup, ...changes } })),
+      wanted,
+      io,
+    );
+  const sizings =
+    named !== undefined && chosen.length === 0
+      ? await look([{ id: named, setup: { ...FILE_DEFAULTS, file: resolve(named) } }])
+      : await look(chosen.map(withFile).map((model) => ({ id: model.id, setup: setupOf(model) })));
+  if (json) io.out(`${JSON.stringify(sizings.map(jsonOf), null, 2)}\n`);
+  else io.out(sizings.map(modelText).join('\n'));
+  const bad = sizings.filter((sizing) => !serves(sizing));
+  return bad.length === 0 ? EXIT.done : EXIT.failed;
+}
+
+function jsonOf(sizing: Sizing): object {
+  const { id, setup, inspected } = sizing;
+  const found = inspected.kind === 'answer' ? inspected.answer : { problem: inspected.reason };
+  return { id, setup, serves: serves(sizing), ...found };
+}

@@ -1,0 +1,93 @@
+import { fork, type ChildProcess } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import {
+  INSPECT_VERSION,
+  type Answer,
+  type Asked,
+  type FromInspector,
+  type Question,
+  type ToInspector,
+} from '../../engine/inspect-protocol.js';
+import type { Clock } from '../clock.js';
+import { exitReason, StderrTail } from './exit-reason.js';
+
+export type {
+  Answer,
+  Asked,
+  Fetched,
+  Finding,
+  Fit,
+  HeadReport,
+  MachineFacts,
+  ModelReport,
+  Question,
+} from '../../engine/inspect-protocol.js';
+
+const ENTRY = fileURLToPath(new URL('../../engine/inspect.js', import.meta.url));
+
+/**
+ * An inspector that says nothing for this long is killed, ms. Reading a large model from a slow disk is told of; only the
+ * start of a GPU's driver and the last steps of a load are silent.
+ */
+const SILENCE_MS = 300_000;
+
+export type Inspected<Kind extends Asked> =
+  | { readonly kind: 'answer'; readonly answer: Answer[Kind] }
+  /** It could not answer, or was brought down by what it looked at. `reason`: one line for the operator. */
+  | { readonly kind: 'failed'; readonly reason: string };
+
+export interface InspectOptions {
+  readonly clock: Clock;
+  /** Bytes done and to be done, some ten times a second. */
+  readonly onProgress?: (done: number, total: number) => void;
+  /** Another entry module, for tests. */
+  readonly entry?: string;
+}
+
+/** Asks a process of its own, which is gone when this settles. Never rejects. */
+export function inspect<Kind extends Asked>(
+  kind: Kind,
+  question: Question[Kind],
+  { clock, onProgress, entry = ENTRY }: InspectOptions,
+): Promise<Inspected<Kind>> {
+  return new Promise((resolve) => {
+    const stderr = new StderrTail();
+    const child = fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
+    let result: Inspected<Kind> | undefined;
+    const watch = (): (() => void) =>
+      clock.after(SILENCE_MS, () => {
+        result ??= { kind: 'failed', reason: 'it does not answer' };
+        child.kill('SIGKILL');
+      });
+    let cancel = watch();
+    child.stderr?.setEncoding('utf8').on('data', (chunk: string) => stderr.add(chunk));
+    child.on('message', (message: FromInspector) => {
+      cancel();
+      cancel = watch();
+      if (message.v !== INSPECT_VERSION) child.kill('SIGKILL');
+      else if (message.kind === 'progress') onProgress?.(message.done, message.total);
+      else if (message.kind === 'failed') result ??= { kind: 'failed', reason: message.reason };
+      else result ??= { kind: 'answer', answer: message.answer as Answer[Kind] };
+    });
+    child.once('close', (code, signal) => {
+      cancel();
+      resolve(result ?? { kind: 'failed', reason: endOf(code, signal, stderr) });
+    });
+    child.once('error', () => {
+      if (child.pid !== undefined) return;
+      cancel();
+      resolve({ kind: 'failed', reason: 'the inspector could not be started' });
+    });
+    ask(child, { v: INSPECT_VERSION, kind, question } as ToInspector);
+  });
+}
+
+/** A child that is gone before it hears is told of by its end. */
+function ask(child: ChildProcess, message: ToInspector): void {
+  child.send(message, () => undefined);
+}
+
+function endOf(code: number | null, signal: string | null, { hint }: StderrTail): string {
+  const how = signal === null ? `ended with ${code ?? 'no code'}` : exitReason(signal);
+  return `llama.cpp cannot take it: the inspector ${how}${hint === undefined ? '' : ` (${hint})`}`;
+}

@@ -1,0 +1,74 @@
+import type { Clock } from '../clock.js';
+import type { ModelMeter } from '../telemetry/model-metrics.js';
+import type { UsageLog } from './usage-log.js';
+import type { Visit } from './visit.js';
+
+/** One reply under way. Times are clock readings. */
+interface Progress {
+  tokens: number;
+  readonly firstTokens: number;
+  readonly firstAt: number;
+  lastAt: number;
+}
+
+/**
+ * Completion tokens over all replies of one request, those that ended and those under way, and the time between them.
+ * Told of each piece, so it makes nothing at one but what a new reply needs.
+ */
+export class ReplyCounts {
+  readonly #clock: Clock;
+  readonly #visit: Visit;
+  readonly #usage: UsageLog;
+  readonly #meter: ModelMeter | undefined;
+  readonly #replies = new Map<number, Progress>();
+  reasoningTokens = 0;
+
+  constructor(clock: Clock, visit: Visit, usage: UsageLog) {
+    this.#clock = clock;
+    this.#visit = visit;
+    this.#usage = usage;
+    this.#meter = visit.meter;
+  }
+
+  /** A piece came; its reply has so many tokens by now. */
+  piece(choice: number, tokens: number): void {
+    const now = this.#clock.now();
+    const reply = this.#replies.get(choice);
+    if (reply === undefined) {
+      this.#replies.set(choice, { tokens, firstTokens: tokens, firstAt: now, lastAt: now });
+      this.#moved(tokens);
+      return;
+    }
+    this.#meter?.piece(now - reply.lastAt);
+    reply.lastAt = now;
+    this.#grown(reply, tokens);
+  }
+
+  /** A reply is complete. It may have had no piece at all. */
+  finished(end: {
+    readonly choice: number;
+    readonly completionTokens: number;
+    readonly reasoningTokens: number;
+  }): void {
+    const { choice, completionTokens, reasoningTokens } = end;
+    this.reasoningTokens += reasoningTokens;
+    const reply = this.#replies.get(choice);
+    if (reply === undefined) {
+      this.#moved(completionTokens);
+      return;
+    }
+    this.#meter?.replied(completionTokens - reply.firstTokens, this.#clock.now() - reply.firstAt);
+    this.#grown(reply, completionTokens);
+  }
+
+  #grown(reply: Progress, tokens: number): void {
+    const more = tokens - reply.tokens;
+    reply.tokens = tokens;
+    this.#moved(more);
+  }
+
+  #moved(more: number): void {
+    this.#visit.completionTokens += more;
+    this.#usage.moved();
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * Two prompt hosts: one for the bodies that are short enough to be parsed on the event loop, one for all others. A long body
+ * can take seconds and its host can die of it; the requests that most callers send are then read as ever, and never wait
+ * behind it. The short lane's host works in its own thread, since the way to a pool and back takes longer than the work.
+ */
+import type { Route } from '../contracts/requests.js';
+import {
+  PromptHostClient,
+  type FirstStart,
+  type PromptHostHooks,
+  type PromptHostOptions,
+  type PromptHostStats,
+} from './client.js';
+import type { OpenPrompt, PromptHost } from './prompt-host.js';
+
+/** In logs and lists of processes. */
+export type Lane = 'short' | 'long';
+
+/** {@link PromptHostOptions}, but `workers` are those of the long lane, and `inlineBytes` is the longest short body. */
+export interface PromptLanesOptions extends Omit<PromptHostOptions, 'name' | 'hooks'> {
+  readonly hooks?: {
+    /** A lane's host is gone and its next one starts in `delayMs`. */
+    restart?(why: Parameters<NonNullable<PromptHostHooks['restart']>>[0], delayMs: number, lane: Lane): void;
+  };
+}
+
+export class PromptLanes implements PromptHost {
+  readonly #inlineBytes: number;
+  readonly #lanes: Readonly<Record<Lane, PromptHostClient>>;
+
+  /** Forks both hosts at once. */
+  constructor({ hooks, ...options }: PromptLanesOptions) {
+    this.#inlineBytes = options.inlineBytes;
+    const lane = (name: Lane, workers: number): PromptHostClient =>
+      new PromptHostClient({
+        ...options,
+        name,
+        workers,
+        hooks: { restart: (why, delayMs) => hooks?.restart?.(why, delayMs, name) },
+      });
+    this.#lanes = { short: lane('short', 0), long: lane('long', options.workers) };
+  }
+
+  /** Settles once both hosts are ready, with what they found of each model, or once one could not be started. */
+  async ready(): Promise<FirstStart> {
+    const [short, long] = await Promise.all([this.#lanes.short.ready(), this.#lanes.long.ready()]);
+    return long.kind === 'unable' ? long : short;
+  }
+
+  stats(lane: Lane): PromptHostStats {
+    return this.#lanes[lane].stats();
+  }
+
+  open(route: Route, bytes: Uint8Array): OpenPrompt {
+    return this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(route, bytes);
+  }
+
+  /** Kills both hosts; what they owed fails. Idempotent, and may be called before they are ready. */
+  close(): void {
+    this.#lanes.short.close();
+    this.#lanes.long.close();
+  }
+}

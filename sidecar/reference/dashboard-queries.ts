@@ -1,0 +1,40 @@
+/** What the dashboard's panels are made of: each one question to Prometheus, and how its answer is shown. */
+
+export interface Panel {
+  readonly title: string;
+  readonly description: string;
+  /** A unit of Grafana's. */
+  readonly unit: 's' | 'bytes' | 'percentunit' | 'reqps' | 'short' | 'cps';
+  readonly queries: readonly { readonly expr: string; readonly legend: string }[];
+  /** The axis' end; absent: as far as the values go. */
+  readonly max?: number;
+}
+
+export interface Row {
+  readonly title: string;
+  readonly panels: readonly Panel[];
+}
+
+/** Of the chosen sidecars and models. Metrics of ours and OpenTelemetry's call a model differently. */
+export const OURS = 'instance=~"$instance",model=~"$model"';
+export const OTEL = 'instance=~"$instance",gen_ai_request_model=~"$model"';
+export const HERE = 'instance=~"$instance"';
+
+/** Grafana's own choice for a counter's window: at least four scrapes. */
+export const WINDOW = '[$__rate_interval]';
+
+export const rate = (name: string, where: string, by: string): string =>
+  `sum by (${by}) (rate(${name}{${where}}${WINDOW}))`;
+
+export const gauge = (name: string, where: string, by: string): string => `sum by (${by}) (${name}{${where}})`;
+
+/** Lines for quantiles of a histogram. */
+export function quantiles(name: string, where: string, by: string, which: readonly number[]): Panel['queries'] {
+  const labels = by === '' ? '' : `{{${by}}} `;
+  return which.map((q) => ({
+    expr: `histogram_quantile(${q}, ${rate(`${name}_bucket`, where, by === '' ? 'le' : `${by}, le`)})`,
+    legend: `${labels}p${q * 100}`,
+  }));
+}
+
+export const one = (expr: string, legend: string): Panel['queries'] => [{ expr, legend }];

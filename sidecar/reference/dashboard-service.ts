@@ -1,0 +1,175 @@
+/** The dashboard's first half: what callers get, and what it takes to serve them. */
+import { gauge, HERE, one, OTEL, OURS, quantiles, rate, WINDOW, type Row } from './dashboard-queries.js';
+
+const requests = (more = ''): string =>
+  rate('gen_ai_server_request_duration_seconds_count', `${OTEL}${more}`, 'gen_ai_request_model');
+
+export const SERVICE_ROWS: readonly Row[] = [
+  {
+    title: 'Requests',
+    panels: [
+      {
+        title: 'Requests',
+        description: 'Requests for a model, refused ones included.',
+        unit: 'reqps',
+        queries: one(requests(), '{{gen_ai_request_model}}'),
+      },
+      {
+        title: 'Share that failed, by error',
+        description: 'Refusals for overload are capacity_exceeded. docs/errors.md says what to do for each.',
+        unit: 'percentunit',
+        queries: one(
+          `${rate('gen_ai_server_request_duration_seconds_count', `${OTEL},error_type!=""`, 'error_type')} / ignoring (error_type) group_left () sum (rate(gen_ai_server_request_duration_seconds_count{${OTEL}}${WINDOW}))`,
+          '{{error_type}}',
+        ),
+      },
+      {
+        title: 'Request duration',
+        description: 'From the head of a request to the end of its answer; requests that went well.',
+        unit: 's',
+        queries: quantiles('gen_ai_server_request_duration_seconds', `${OTEL},error_type=""`, '', [0.5, 0.95, 0.99]),
+      },
+      {
+        title: 'Time to first token',
+        description: 'From the last byte of a request: checks, queue, prefill.',
+        unit: 's',
+        queries: quantiles('gen_ai_server_time_to_first_token_seconds', OTEL, 'gen_ai_request_model', [0.5, 0.95]),
+      },
+      {
+        title: 'Time per output token',
+        description: 'Of finished replies, the first token left out.',
+        unit: 's',
+        queries: quantiles('gen_ai_server_time_per_output_token_seconds', OTEL, 'gen_ai_request_model', [0.5, 0.95]),
+      },
+      {
+        title: 'Pauses within replies',
+        description: 'Between two pieces of one reply: what a reader sees.',
+        unit: 's',
+        queries: quantiles('ra_sidecar_inter_token_seconds', OURS, 'model', [0.5, 0.99]),
+      },
+    ],
+  },
+  {
+    title: 'Tokens',
+    panels: [
+      {
+        title: 'Tokens',
+        description: 'Input: prompts. Output: replies.',
+        unit: 'cps',
+        queries: one(
+          rate('gen_ai_client_token_usage_sum', OTEL, 'gen_ai_request_model, gen_ai_token_type'),
+          '{{gen_ai_request_model}} {{gen_ai_token_type}}',
+        ),
+      },
+      {
+        title: 'Share of prompts reused',
+        description: 'Prompt tokens whose state was still held.',
+        unit: 'percentunit',
+        max: 1,
+        queries: one(
+          `sum (rate(ra_sidecar_cached_tokens_total{${OURS}}${WINDOW})) / sum (rate(gen_ai_client_token_usage_sum{${OTEL},gen_ai_token_type="input"}${WINDOW}))`,
+          'reused',
+        ),
+      },
+      {
+        title: 'Length of prompts and replies',
+        description: 'Medians and 95th percentiles, tokens.',
+        unit: 'short',
+        queries: quantiles('gen_ai_client_token_usage', OTEL, 'gen_ai_token_type', [0.5, 0.95]),
+      },
+    ],
+  },
+  {
+    title: 'Seats and the queue',
+    panels: [
+      {
+        title: 'Seats',
+        description: 'Busy ones of those there are.',
+        unit: 'short',
+        queries: [
+          { expr: gauge('ra_sidecar_seats_busy', OURS, 'model'), legend: '{{model}} busy' },
+          { expr: gauge('ra_sidecar_seats', OURS, 'model'), legend: '{{model}} seats' },
+        ],
+      },
+      {
+        title: 'Waiting requests',
+        description: 'In the queue now.',
+        unit: 'short',
+        queries: one(gauge('ra_sidecar_waiting_requests', OURS, 'model'), '{{model}}'),
+      },
+      {
+        title: 'Wait for a seat',
+        description: 'Of seated requests, by class.',
+        unit: 's',
+        queries: quantiles('ra_sidecar_queue_wait_seconds', OURS, 'class', [0.5, 0.99]),
+      },
+      {
+        title: 'Refusals of the queue',
+        description: 'docs/admission.md says what each reason means.',
+        unit: 'reqps',
+        queries: one(rate('ra_sidecar_refusals_total', OURS, 'reason'), '{{reason}}'),
+      },
+      {
+        title: 'Callers who left',
+        description: 'By where their request was.',
+        unit: 'reqps',
+        queries: one(rate('ra_sidecar_cancels_total', OURS, 'phase'), '{{phase}}'),
+      },
+      {
+        title: 'Seats by account',
+        description: 'The accounts with the most seat time; all others together have no name.',
+        unit: 'short',
+        queries: one(`topk(10, ${gauge('ra_sidecar_account_seats_busy', OURS, 'account')})`, '{{account}}'),
+      },
+      {
+        title: 'Waiting by account',
+        description: 'As above.',
+        unit: 'short',
+        queries: one(`topk(10, ${gauge('ra_sidecar_account_waiting_requests', OURS, 'account')})`, '{{account}}'),
+      },
+      {
+        title: 'Fairness',
+        description: 'Jain index of seat time over accounts with a backlog; 1 is even.',
+        unit: 'percentunit',
+        max: 1,
+        queries: one(`min by (model) (ra_sidecar_fairness_index{${OURS}})`, '{{model}}'),
+      },
+      {
+        title: 'Body bytes that wait',
+        description: 'Of waiting requests.',
+        unit: 'bytes',
+        queries: one(gauge('ra_sidecar_waiting_bytes', OURS, 'model'), '{{model}}'),
+      },
+    ],
+  },
+  {
+    title: 'Engines',
+    panels: [
+      {
+        title: 'Ready engines',
+        description: '1 for each sidecar whose engine of that model takes work.',
+        unit: 'short',
+        queries: one(gauge('ra_sidecar_engine_state', `${OURS},state="ready"`, 'model'), '{{model}}'),
+      },
+      {
+        title: 'Restarts',
+        description: 'Of engines and prompt hosts, in the last hour.',
+        unit: 'short',
+        queries: [
+          { expr: `sum by (model) (increase(ra_sidecar_engine_restarts_total{${OURS}}[1h]))`, legend: '{{model}}' },
+          { expr: `sum (increase(ra_sidecar_prompt_host_restarts_total{${HERE}}[1h]))`, legend: 'prompt host' },
+        ],
+      },
+      {
+        title: 'KV memory in use',
+        description: 'Tokens of running requests, and tokens kept to be reused, of those that there is room for.',
+        unit: 'percentunit',
+        max: 1,
+        queries: one(
+          `${gauge('ra_sidecar_kv_tokens', OURS, 'model, use')} / on (model) group_left () ${gauge('ra_sidecar_kv_capacity_tokens', OURS, 'model')}`,
+          '{{model}} {{use}}',
+        ),
+      },
+    ],
+  },
+];

@@ -1,0 +1,113 @@
+/**
+ * Requests to models, by OpenTelemetry's semantic conventions for generative AI (status: development, as of 1.37), and
+ * what these have no name for.
+ */
+import { PREFIX, type CounterDefinition, type HistogramDefinition } from '../instruments.js';
+
+/** The conventions' bounds for durations, in seconds, and further ones: a long reply on a CPU takes minutes. */
+const DURATION_SECONDS = [
+  0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68, 655.36,
+] as const;
+
+/** The conventions', and what a full queue and a long prompt take together. */
+const FIRST_TOKEN_SECONDS = [
+  0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60,
+] as const;
+
+/** The conventions', and below them what small models and GPUs reach. */
+const PER_TOKEN_SECONDS = [
+  0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5,
+] as const;
+
+/** The conventions', as far as a context can reach. */
+const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576] as const;
+
+const ABOUT_MODEL = [
+  'gen_ai_operation_name',
+  'gen_ai_provider_name',
+  'gen_ai_request_model',
+  'gen_ai_response_model',
+] as const;
+
+export type AboutModel = (typeof ABOUT_MODEL)[number];
+
+export const MODEL_REQUEST_DURATION: HistogramDefinition<AboutModel | 'error_type'> = {
+  name: 'gen_ai_server_request_duration_seconds',
+  type: 'histogram',
+  unit: 'seconds',
+  labels: [...ABOUT_MODEL, 'error_type'],
+  help: 'Time from the head of a request for a model to the end of its answer, refused ones included.',
+  advice:
+    'See which part grew: `ra_sidecar_queue_wait_seconds`, `gen_ai_server_time_to_first_token_seconds` or `gen_ai_server_time_per_output_token_seconds`.',
+  buckets: DURATION_SECONDS,
+};
+
+export const FIRST_TOKEN: HistogramDefinition<AboutModel> = {
+  name: 'gen_ai_server_time_to_first_token_seconds',
+  type: 'histogram',
+  unit: 'seconds',
+  labels: ABOUT_MODEL,
+  help: 'Time from the last byte of a request to the first token of its reply: checks, queue and prefill.',
+  advice:
+    'With a high `ra_sidecar_queue_wait_seconds`: more seats or machines. Without: prompts are long; see `ra_sidecar_cached_tokens_total` and `prefillShare`.',
+  buckets: FIRST_TOKEN_SECONDS,
+};
+
+export const PER_TOKEN: HistogramDefinition<AboutModel> = {
+  name: 'gen_ai_server_time_per_output_token_seconds',
+  type: 'histogram',
+  unit: 'seconds',
+  labels: ABOUT_MODEL,
+  help: 'Time from the first to the last token of a finished reply, by token after the first.',
+  advice: 'All seats share each step: fewer seats, a smaller `prefillShare`, a smaller model or a faster machine.',
+  buckets: PER_TOKEN_SECONDS,
+};
+
+export const TOKEN_USAGE: HistogramDefinition<AboutModel | 'gen_ai_token_type'> = {
+  name: 'gen_ai_client_token_usage',
+  type: 'histogram',
+  unit: 'tokens',
+  labels: [...ABOUT_MODEL, 'gen_ai_token_type'],
+  help: 'Tokens of a request that a model took up: its prompt (input; for decisions once a question) and its replies (output).',
+  advice: 'The sum is the throughput. Inputs near `contextPerSeat` are refused soon: give seats more context.',
+  buckets: TOKENS,
+};
+
+export const INTER_TOKEN: HistogramDefinition<'model'> = {
+  name: `${PREFIX}inter_token_seconds`,
+  type: 'histogram',
+  unit: 'seconds',
+  labels: ['model'],
+  help: 'Time between two pieces of one reply, mostly one token each: the pauses that a reader sees.',
+  advice:
+    'High tails beside a good mean: long prompts hold up replies; lower `prefillShare` or `prefillTokensPerStep`.',
+  buckets: PER_TOKEN_SECONDS,
+};
+
+export const CACHED_TOKENS: CounterDefinition<'model'> = {
+  name: `${PREFIX}cached_tokens_total`,
+  type: 'counter',
+  unit: 'tokens',
+  labels: ['model'],
+  help: 'Prompt tokens whose state was reused, a part of the input tokens.',
+  advice: 'A low share with prompts that begin alike: more seats keep more of them; see `prefixReuse`.',
+};
+
+export const CANCELS: CounterDefinition<'model' | 'phase'> = {
+  name: `${PREFIX}cancels_total`,
+  type: 'counter',
+  unit: 'requests',
+  labels: ['model', 'phase'],
+  help: 'Requests whose caller left before the answer was complete.',
+  advice: '`waiting` or `prefilling`: callers give up before the first token; compare their timeouts with the waits.',
+};
+
+export const GEN_AI_METRICS = [
+  MODEL_REQUEST_DURATION,
+  FIRST_TOKEN,
+  PER_TOKEN,
+  TOKEN_USAGE,
+  INTER_TOKEN,
+  CACHED_TOKENS,
+  CANCELS,
+] as const;

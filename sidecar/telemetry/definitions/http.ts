@@ -1,0 +1,62 @@
+/** HTTP, by OpenTelemetry's semantic conventions for servers, and what streams hold for their readers. */
+import { PREFIX, type CounterDefinition, type GaugeDefinition, type HistogramDefinition } from '../instruments.js';
+
+/**
+ * The conventions' bounds for http.server.request.duration, in seconds; and, since a streamed reply runs for minutes,
+ * further ones.
+ */
+export const HTTP_SECONDS = [
+  0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 120, 300, 600,
+] as const;
+
+export const REQUEST_DURATION: HistogramDefinition<
+  'http_request_method' | 'url_scheme' | 'http_route' | 'http_response_status_code' | 'error_type'
+> = {
+  name: 'http_server_request_duration_seconds',
+  type: 'histogram',
+  unit: 'seconds',
+  labels: ['http_request_method', 'url_scheme', 'http_route', 'http_response_status_code', 'error_type'],
+  help: 'Time from the head of an HTTP request to the last byte of its response, on both listeners.',
+  advice:
+    'Compare with `gen_ai_server_request_duration_seconds`: what is only high here is spent on slow readers or on requests that never reach a model. By `error_type`: what to do is in errors.md.',
+  buckets: HTTP_SECONDS,
+};
+
+export const ACTIVE_REQUESTS: GaugeDefinition<'http_request_method' | 'url_scheme'> = {
+  name: 'http_server_active_requests',
+  type: 'gauge',
+  unit: 'requests',
+  labels: ['http_request_method', 'url_scheme'],
+  help: 'HTTP requests whose response is not complete.',
+  advice: 'More than seats and queue together: callers send bodies slowly, or read replies slowly.',
+};
+
+export const STREAMS_RUNNING: GaugeDefinition = {
+  name: `${PREFIX}streams_running`,
+  type: 'gauge',
+  unit: 'streams',
+  labels: [],
+  help: 'Event streams open.',
+  advice: 'Nothing by itself; a drain waits for these.',
+};
+
+export const STREAM_BUFFERED: GaugeDefinition = {
+  name: `${PREFIX}stream_buffered_bytes`,
+  type: 'gauge',
+  unit: 'bytes',
+  labels: [],
+  help: 'What open streams may hold for readers who are behind, at most.',
+  advice:
+    'Near `stream.totalBufferedBytes`, the reader who is furthest behind is cut off: look for a slow network or proxy.',
+};
+
+export const READERS_CUT: CounterDefinition<'reason'> = {
+  name: `${PREFIX}readers_cut_total`,
+  type: 'counter',
+  unit: 'readers',
+  labels: ['reason'],
+  help: 'Readers cut off because too much waited for them.',
+  advice: '`stream`: that caller reads too slowly. `total`: all of them together; raise `stream.totalBufferedBytes`.',
+};
+
+export const HTTP_METRICS = [REQUEST_DURATION, ACTIVE_REQUESTS, STREAMS_RUNNING, STREAM_BUFFERED, READERS_CUT] as const;

@@ -1,0 +1,60 @@
+/** What the metrics page says of the engines and of the prompt host. */
+import { ENGINE_RESTARTS, ENGINE_STATE, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS } from './definitions/processes.js';
+import type { Counter, Gauge, Instruments } from './instruments.js';
+
+/** What an engine can be, as in engine-client/engine.ts. */
+const STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
+export type EngineStateLabel = (typeof STATES)[number];
+
+/** One engine at the moment of a scrape. */
+export interface EngineReading {
+  readonly state: EngineStateLabel;
+  /** Tokens that it holds for running requests, and to be reused. */
+  readonly running: number;
+  readonly kept: number;
+  /** Tokens that it can hold. */
+  readonly capacity: number;
+}
+
+export class EngineMetrics {
+  readonly #engines = new Map<string, () => EngineReading>();
+  readonly #restarts: Counter<'model'>;
+  readonly #state: Gauge<'model' | 'state'>;
+  readonly #tokens: Gauge<'model' | 'use'>;
+  readonly #capacity: Gauge<'model'>;
+  readonly #promptRestarts: Counter;
+
+  /** `models`: the configured ids. */
+  constructor(instruments: Instruments, models: readonly string[]) {
+    this.#state = instruments.gauge(ENGINE_STATE);
+    this.#restarts = instruments.counter(ENGINE_RESTARTS);
+    this.#tokens = instruments.gauge(KV_TOKENS);
+    this.#capacity = instruments.gauge(KV_CAPACITY);
+    this.#promptRestarts = instruments.counter(PROMPT_RESTARTS);
+    for (const model of models) this.#restarts.inc({ model }, 0);
+  }
+
+  restarted(model: string): void {
+    this.#restarts.inc({ model });
+  }
+
+  promptHostRestarted(): void {
+    this.#promptRestarts.inc();
+  }
+
+  /** `read` is asked at each scrape, for as long as this object lives. */
+  watch(model: string, read: () => EngineReading): void {
+    this.#engines.set(model, read);
+  }
+
+  /** Brings the gauges up to date. */
+  read(): void {
+    for (const [model, read] of this.#engines) {
+      const { state: now, running, kept, capacity } = read();
+      for (const state of STATES) this.#state.set({ model, state }, state === now ? 1 : 0);
+      this.#tokens.set({ model, use: 'running' }, running);
+      this.#tokens.set({ model, use: 'kept' }, kept);
+      this.#capacity.set({ model }, capacity);
+    }
+  }
+}

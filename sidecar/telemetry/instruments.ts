@@ -1,0 +1,79 @@
+/**
+ * Makes what counts and measures, from definitions that the reference (docs/metrics.md) is made from too. prom-client is
+ * known here alone.
+ *
+ * Every label has few values: routes, codes and reasons are closed unions, models come from the configuration; no key or
+ * user is ever a label, accounts only where queue-metrics.ts says so.
+ */
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+
+export type { Counter, Gauge, Histogram } from 'prom-client';
+
+/** One metric, as a scrape shows it and as the reference tells of it. */
+export interface MetricDefinition<L extends string = string> {
+  readonly name: string;
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  /** Of its values: seconds, bytes, or what is counted. */
+  readonly unit: string;
+  readonly labels: readonly L[];
+  /** What it tells, in one sentence: the page's HELP. */
+  readonly help: string;
+  /** What to do when it is high or grows. */
+  readonly advice: string;
+  /** Upper bounds, of a histogram. */
+  readonly buckets?: readonly number[];
+}
+
+/** Amounts that go up for good. */
+export type CounterDefinition<L extends string = never> = MetricDefinition<L> & { readonly type: 'counter' };
+/** Amounts that go up and down. */
+export type GaugeDefinition<L extends string = never> = MetricDefinition<L> & { readonly type: 'gauge' };
+/** Amounts, one by one, in buckets. */
+export type HistogramDefinition<L extends string = never> = MetricDefinition<L> & {
+  readonly type: 'histogram';
+  readonly buckets: readonly number[];
+};
+
+/** What all of this project's own names begin with. OpenTelemetry's names stand as they are. */
+export const PREFIX = 'ra_sidecar_';
+
+/** A registry of its own, so that two in one process (tests) do not meet. */
+export class Instruments {
+  readonly #registry = new Registry();
+
+  /** The process's own metrics too, with prom-client's names for them. */
+  withProcess(): this {
+    collectDefaultMetrics({ register: this.#registry });
+    return this;
+  }
+
+  counter<L extends string>(definition: CounterDefinition<L>): Counter<L> {
+    return new Counter(this.#settings(definition));
+  }
+
+  gauge<L extends string>(definition: GaugeDefinition<L>): Gauge<L> {
+    return new Gauge(this.#settings(definition));
+  }
+
+  histogram<L extends string>(definition: HistogramDefinition<L>): Histogram<L> {
+    return new Histogram({ ...this.#settings(definition), buckets: [...definition.buckets] });
+  }
+
+  /** The page, in Prometheus' text format. */
+  async page(): Promise<{ readonly contentType: string; readonly text: string }> {
+    return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
+  }
+
+  #settings<L extends string>({
+    name,
+    help,
+    labels,
+  }: MetricDefinition<L>): {
+    readonly name: string;
+    readonly help: string;
+    readonly labelNames: readonly L[];
+    readonly registers: Registry[];
+  } {
+    return { name, help, labelNames: labels, registers: [this.#registry] };
+  }
+}

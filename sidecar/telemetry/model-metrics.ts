@@ -1,0 +1,136 @@
+/** What the metrics page says of requests to models. */
+import type { ErrorCode } from '../errors.js';
+import {
+  CACHED_TOKENS,
+  CANCELS,
+  FIRST_TOKEN,
+  INTER_TOKEN,
+  MODEL_REQUEST_DURATION,
+  PER_TOKEN,
+  TOKEN_USAGE,
+  type AboutModel,
+} from './definitions/gen-ai.js';
+import type { Counter, Histogram, Instruments } from './instruments.js';
+
+/** OpenTelemetry names chat; scoring questions has no name there. */
+export type Operation = 'chat' | 'decisions';
+
+/** Where a request was when its caller left. */
+const PHASES = ['waiting', 'prefilling', 'decoding'] as const;
+export type CancelPhase = (typeof PHASES)[number];
+
+/** What the conventions call the provider: who made the telemetry, not who made the model. */
+const PROVIDER = 'ra-sidecar';
+
+/** Tokens that a request used. `cached` is a part of `prompt`. */
+export interface UsedTokens {
+  readonly prompt: number;
+  readonly cached: number;
+  readonly completion: number;
+}
+
+/** Something that takes one value after the other, its labels settled before. */
+interface Meter {
+  observe(value: number): void;
+}
+
+/**
+ * One model under one operation. Made once and kept, so that what is told at each token makes no labels. Times in ms.
+ */
+export class ModelMeter {
+  readonly #about: Readonly<Record<AboutModel, string>>;
+  readonly #durations: Histogram<AboutModel | 'error_type'>;
+  readonly #firstToken: Meter;
+  readonly #perToken: Meter;
+  readonly #gaps: Meter;
+  readonly #input: Meter;
+  readonly #output: Meter;
+  readonly #cached: { inc(by: number): void };
+
+  constructor(operation: Operation, model: string, made: Made) {
+    const about = (this.#about = {
+      gen_ai_operation_name: operation,
+      gen_ai_provider_name: PROVIDER,
+      gen_ai_request_model: model,
+      gen_ai_response_model: model,
+    });
+    this.#durations = made.durations;
+    this.#firstToken = made.firstToken.labels(about);
+    this.#perToken = made.perToken.labels(about);
+    this.#gaps = made.gaps.labels({ model });
+    this.#input = made.usage.labels({ ...about, gen_ai_token_type: 'input' });
+    this.#output = made.usage.labels({ ...about, gen_ai_token_type: 'output' });
+    this.#cached = made.cached.labels({ model });
+  }
+
+  /** A request is over, whether it ran or was refused. `code`: of its error, or `request_cancelled`. */
+  ended(durationMs: number, code?: ErrorCode): void {
+    const labels = code === undefined ? this.#about : { ...this.#about, error_type: code };
+    this.#durations.observe(labels, durationMs / 1000);
+  }
+
+  firstToken(afterMs: number): void {
+    this.#firstToken.observe(afterMs / 1000);
+  }
+
+  /** A further piece of a reply, so long after the one before it. */
+  piece(afterMs: number): void {
+    this.#gaps.observe(afterMs / 1000);
+  }
+
+  /** A reply is complete: so many tokens came after its first piece, and that took so long. None: nothing is told. */
+  replied(tokens: number, ms: number): void {
+    if (tokens > 0) this.#perToken.observe(ms / 1000 / tokens);
+  }
+
+  /** A request that was taken up is over. */
+  used({ prompt, cached, completion }: UsedTokens): void {
+    this.#input.observe(prompt);
+    this.#output.observe(completion);
+    this.#cached.inc(cached);
+  }
+}
+
+interface Made {
+  readonly durations: Histogram<AboutModel | 'error_type'>;
+  readonly firstToken: Histogram<AboutModel>;
+  readonly perToken: Histogram<AboutModel>;
+  readonly usage: Histogram<AboutModel | 'gen_ai_token_type'>;
+  readonly gaps: Histogram<'model'>;
+  readonly cached: Counter<'model'>;
+}
+
+export class ModelMetrics {
+  readonly #made: Made;
+  readonly #cancels: Counter<'model' | 'phase'>;
+  /** By operation and model, both from closed lists. */
+  readonly #meters = new Map<string, ModelMeter>();
+
+  /** `models`: the configured ids. */
+  constructor(instruments: Instruments, models: readonly string[]) {
+    this.#made = {
+      durations: instruments.histogram(MODEL_REQUEST_DURATION),
+      firstToken: instruments.histogram(FIRST_TOKEN),
+      perToken: instruments.histogram(PER_TOKEN),
+      usage: instruments.histogram(TOKEN_USAGE),
+      gaps: instruments.histogram(INTER_TOKEN),
+      cached: instruments.counter(CACHED_TOKENS),
+    };
+    this.#cancels = instruments.counter(CANCELS);
+    for (const model of models) {
+      this.#made.cached.inc({ model }, 0);
+      for (const phase of PHASES) this.#cancels.inc({ model, phase }, 0);
+    }
+  }
+
+  meter(operation: Operation, model: string): ModelMeter {
+    const key = `${operation} ${model}`;
+    let meter = this.#meters.get(key);
+    if (!meter) this.#meters.set(key, (meter = new ModelMeter(operation, model, this.#made)));
+    return meter;
+  }
+
+  cancelled(model: string, phase: CancelPhase): void {
+    this.#cancels.inc({ model, phase });
+  }
+}

@@ -1,0 +1,53 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { loadConfig } from '../../sidecar/config.js';
+import { sourceRoot } from '../support/source-root.js';
+
+const read = (path: string): string => readFileSync(join(sourceRoot, path), 'utf8');
+const lines = read('deploy/docker/Dockerfile').split('\n');
+
+/** Arguments of each instruction of a kind. */
+function all(instruction: string): string[][] {
+  return lines.filter((line) => line.startsWith(`${instruction} `)).map((line) => line.split(/\s+/).slice(1));
+}
+
+t.test('what is copied is there, and is let in by .dockerignore', async (t) => {
+  const admitted = read('.dockerignore')
+    .split('\n')
+    .filter((line) => line.startsWith('!'))
+    .map((line) => line.slice(1));
+  const copied = all('COPY')
+    .filter(([first = '']) => !first.startsWith('--from'))
+    .flatMap((words) => words.slice(0, -1));
+  t.strictSame(admitted.sort(), copied.sort(), 'nothing else comes in');
+  for (const path of copied) t.ok(existsSync(join(sourceRoot, path)), path);
+});
+
+t.test('its settings are settings, its port and its Node the sidecar’s', async (t) => {
+  const environment = Object.fromEntries(
+    all('ENV')
+      .map(([pair = '']) => pair.split('=') as [string, string])
+      .filter(([name]) => name.startsWith('RA_')),
+  );
+  const loaded = loadConfig(environment);
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  t.strictSame(all('EXPOSE'), [[String(loaded.config.listen.port)]]);
+  t.strictSame(all('VOLUME'), [[loaded.config.dataDir]]);
+  const health = lines.find((line) => line.startsWith('HEALTHCHECK')) ?? '';
+  t.ok(health.includes(`|| ${loaded.config.operators.port}`), 'asks the operators’ listener');
+  const { engines } = JSON.parse(read('package.json')) as { engines: { node: string } };
+  const images = all('FROM').filter(([image = '']) => image.startsWith('node:'));
+  t.ok(images.length > 0);
+  for (const [image = ''] of images) {
+    const version = /^node:(\d+\.\d+)-/.exec(image)?.[1] ?? '';
+    t.ok(engines.node.includes(`^${version}.`), `${image} is what ${engines.node} begins with`);
+  }
+});
+
+t.test('it runs as nobody in particular, and takes no secrets', async (t) => {
+  t.match(all('USER').at(-1)?.[0], /^[1-9]\d*:[1-9]\d*$/);
+  t.notMatch(lines.join('\n'), /secret|token|password|\.npmrc.*_auth/i);
+  t.ok(lines.includes('RUN npm ci'), 'what the lock says');
+  t.ok(lines.some((line) => line.includes('npm prune --omit=dev')));
+});

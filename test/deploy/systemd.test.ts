@@ -1,0 +1,65 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import t from 'tap';
+import { loadConfig, type Config } from '../../sidecar/config.js';
+import { sourceRoot } from '../support/source-root.js';
+import { INSTALLED, span, unit } from './unit-file.js';
+
+/** Of a unit of this name: the configuration that it makes, its own file left out. */
+function configOf(name: string): Config {
+  const pairs = (unit(name).get('Environment') ?? []).map((line) => line.split('=') as [string, string]);
+  const { RA_CONFIG: file, ...environment } = Object.fromEntries(pairs);
+  t.equal(file, `/etc/ra-sidecar/${name}.jsonc`);
+  const loaded = loadConfig(environment);
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  return loaded.config;
+}
+
+for (const name of ['ra-sidecar', 'ra-sidecar@a']) {
+  t.test(`${name}.service agrees with the sidecar`, async (t) => {
+    const values = unit(name);
+    const one = (key: string): string => {
+      t.equal(values.get(key)?.length, 1, key);
+      return values.get(key)?.[0] ?? '';
+    };
+    const config = configOf(name);
+
+    const [, script = '', command] = one('ExecStart').split(' ');
+    t.equal(command, 'serve');
+    // The tests run from dist/, which lies in the repository's root.
+    t.ok(existsSync(script.replace(INSTALLED, sourceRoot)), script);
+    t.equal(one('Documentation'), `file://${INSTALLED}/docs/deploy.md`);
+    t.ok(existsSync(join(sourceRoot, 'docs/deploy.md')));
+
+    t.equal(dirname(config.listen.socket ?? ''), `/run/${one('RuntimeDirectory')}`);
+    t.equal(config.listen.tcp, false);
+    t.equal(config.dataDir, `/var/lib/${one('StateDirectory')}`);
+    t.equal(one('WorkingDirectory'), config.dataDir);
+
+    const { noticeMs, timeoutMs } = config.drain;
+    const toStop = noticeMs + timeoutMs + config.usage.closeWaitMs + config.delivery.stopMs;
+    t.ok(span(one('TimeoutStopSec')) > toStop, `stops within ${toStop} ms`);
+    t.ok(span(one('TimeoutStartSec')) > config.engine.startTimeoutMs);
+    t.equal(one('KillMode'), 'mixed', 'engines finish what runs');
+    t.equal(one('Type'), 'notify');
+    t.equal(one('NotifyAccess'), 'all', 'systemd-notify is a child');
+    t.match(one('ExecReload'), /kill -HUP \$MAINPID$/);
+    t.notOk(values.has('MemoryDenyWriteExecute'), 'V8 compiles while it runs');
+    t.notOk(values.has('PrivateDevices'), 'a GPU is a device');
+  });
+}
+
+t.test('the environment file holds settings', async (t) => {
+  const text = readFileSync(join(sourceRoot, 'deploy/systemd/ra-sidecar.env'), 'utf8');
+  const pairs = text.split('\n').filter((line) => /^[A-Z]/.test(line));
+  t.ok(pairs.length > 0);
+  const loaded = loadConfig(Object.fromEntries(pairs.map((line) => line.split('=') as [string, string])));
+  t.equal(loaded.kind, 'config');
+});
+
+t.test('the user of the unit is the one that is made', async (t) => {
+  const made = readFileSync(join(sourceRoot, 'deploy/systemd/ra-sidecar.sysusers'), 'utf8');
+  t.match(made, /^u ra-sidecar /m);
+  t.strictSame([unit('ra-sidecar').get('User'), unit('ra-sidecar').get('Group')], [['ra-sidecar'], ['ra-sidecar']]);
+  t.match(readFileSync(join(sourceRoot, 'deploy/haproxy/haproxy.cfg'), 'utf8'), /^ {2}group ra-sidecar$/m);
+});

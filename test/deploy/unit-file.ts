@@ -1,0 +1,33 @@
+/** deploy/systemd/ra-sidecar.service, read as systemd reads it. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { sourceRoot } from '../support/source-root.js';
+
+export const UNIT = join(sourceRoot, 'deploy/systemd/ra-sidecar.service');
+
+/** Where the unit expects the package. */
+export const INSTALLED = '/opt/ra-sidecar';
+
+/** What systemd puts in for a unit of this name (systemd.unit(5)). */
+function specifiers(name: string): Readonly<Record<string, string>> {
+  return { '%N': name, '%t': '/run', '%S': '/var/lib', '%E': '/etc' };
+}
+
+/** Values of each key of a unit called `name`, in order, specifiers put in. */
+export function unit(name: string): ReadonlyMap<string, readonly string[]> {
+  const values = new Map<string, string[]>();
+  for (const line of readFileSync(UNIT, 'utf8').split('\n')) {
+    const [, key, value] = /^([A-Za-z]+)=(.*)$/.exec(line) ?? [];
+    if (key === undefined || value === undefined) continue;
+    const text = Object.entries(specifiers(name)).reduce((known, [from, to]) => known.replaceAll(from, to), value);
+    values.set(key, [...(values.get(key) ?? []), text]);
+  }
+  return values;
+}
+
+/** `90s`, `15min` as ms. Throws on what this unit has no need of. */
+export function span(text: string | undefined): number {
+  const [, count, scale] = /^(\d+)(s|min)$/.exec(text ?? '') ?? [];
+  if (count === undefined) throw new Error(`no span of time: ${String(text)}`);
+  return Number(count) * (scale === 'min' ? 60_000 : 1000);
+}

@@ -1,0 +1,144 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { sourceRoot } from '../support/source-root.js';
+import { select, tablesOf, withFigures } from './figures.js';
+import { readPages } from './pages.js';
+
+const read = (path: string): string => readFileSync(join(sourceRoot, path), 'utf8');
+
+t.test('tables of figures are what the results say today (`make docs` writes them)', async (t) => {
+  const pages = readPages().filter(({ text }) => text.includes('<!-- figures '));
+  t.ok(pages.length >= 2);
+  for (const { path, text } of pages) t.equal(text, await withFigures(text, read), path);
+});
+
+/** A number that a sentence gives, and the cell that it is of. The sentence has `#` in its place. */
+const CLAIMS: readonly {
+  readonly page: string;
+  readonly sentence: string;
+  readonly results: string;
+  readonly column: string;
+  readonly where: Readonly<Record<string, string>>;
+}[] = [
+  ...(['README.md', 'docs/sizing.md'] as const).map((page) => ({
+    page,
+    sentence: '# ms at the median',
+    results: 'spool',
+    column: 'p50 ms',
+    where: { how: 'spool: 5 ms or 64 records (default)', callers: '1' },
+  })),
+  ...(
+    [
+      ['# tokens a second with one reply running', '1', '1'],
+      ['one reply running, # with 8', '1', '8'],
+      ['with 8 and # with 32', '1', '32'],
+      ['two threads made # tokens a second', '2', '1'],
+      ['tokens a second where one made #', '1', '1'],
+    ] as const
+  ).map(([sentence, threads, sequences]) => ({
+    page: 'docs/sizing.md',
+    sentence,
+    results: 'engine-limit',
+    column: 'ours, greedy',
+    where: { model: '150m', threads, sequences },
+  })),
+  ...(
+    [
+      ['it keeps # of its own peak', 'ra-sidecar'],
+      ['tuned to this very load, keep #', 'llama-server behind nginx limit_conn'],
+    ] as const
+  ).map(([sentence, server]) => ({
+    page: 'docs/benchmarks.md',
+    sentence,
+    results: 'overload',
+    column: server,
+    where: {},
+  })),
+  {
+    page: 'docs/benchmarks.md',
+    sentence: 'takes # µs at the median with 256 seats',
+    results: 'admission-operations',
+    column: 'median, µs',
+    where: { seats: '256', operation: 'release and seat the next' },
+  },
+  {
+    page: 'docs/benchmarks.md',
+    sentence: 'is missed for `enter` (# µs)',
+    results: 'admission-operations',
+    column: 'p99, µs',
+    where: { seats: '256', operation: 'enter' },
+  },
+  {
+    page: 'docs/benchmarks.md',
+    sentence: 'outside clock at p99 (# ms)',
+    results: 'server-timing',
+    column: 'off p99 ms',
+    where: { load: '1000/s by the clock' },
+  },
+  {
+    page: 'docs/benchmarks.md',
+    sentence: '1,000 requests a second (# ms)',
+    results: 'server-timing',
+    column: 'ra-admit p99 ms',
+    where: { load: '1000/s by the clock' },
+  },
+  {
+    page: 'docs/benchmarks.md',
+    sentence: 'Holds: # times as fast as asking one by one',
+    results: 'decisions',
+    column: 'times as fast as one by one',
+    where: { how: 'ours, isolated: the input prefilled once' },
+  },
+];
+
+t.test('figures in sentences are those of the results, rounded', async (t) => {
+  for (const { page, sentence, results, column, where } of CLAIMS) {
+    const prose = read(page).replace(/\s+/g, ' ');
+    const pattern = sentence.split('#').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+    const found = new RegExp(pattern.join('([\\d.,]+)')).exec(prose)?.[1]?.replace(/[.,]+$/, '');
+    const value = results === 'overload' ? ofPeak(column) : cell(results, column, where);
+    if (found === undefined) t.fail(`${page} says nowhere: ${sentence}`);
+    else t.equal(found, rounded(value, found), `${page}: ${sentence}`);
+  }
+});
+
+/** The sentence under the table of the overload bench. */
+function ofPeak(server: string): number {
+  const [, shares = ''] = /Of its own peak each keeps, [^:]*: (.*)\./.exec(read('bench/results/overload.md')) ?? [];
+  return Number(
+    shares
+      .split(', ')
+      .find((share) => share.startsWith(`${server} 0`))
+      ?.slice(server.length),
+  );
+}
+
+function cell(results: string, column: string, where: Readonly<Record<string, string>>): number {
+  const wheres = Object.entries(where).map(([name, value]) => ({ column: name, values: [value] }));
+  const table = select(tablesOf(read(`bench/results/${results}.md`)), [column], wheres);
+  return Number(table?.rows[0]?.[0]?.replaceAll(',', ''));
+}
+
+/** With as many decimals as `like` has. */
+function rounded(value: number, like: string): string {
+  return value.toFixed(like.split('.')[1]?.length ?? 0);
+}
+
+t.test('a table is taken by its headings and rows', async (t) => {
+  const results = 'x\n\n| a | b, c |\n| --- | ---: |\n| 1 | 2 |\n| 3 | 4 |\n\n| d |\n| - |\n| 5 |\n';
+  const page = (rows: string): string =>
+    `# T\n\n<!-- figures r.md\ncolumns: b, c\nwhere: a = 3 | 9\n-->\n${rows}\nText.\n`;
+  const made = page('\n| b, c |\n| ---- |\n| 4    |\n');
+  t.equal(await withFigures(page(''), () => results), made, 'filled in');
+  t.equal(await withFigures(made, () => results), made, 'and left as it is');
+  t.equal(await withFigures(page('\n| b, c |\n| - |\n| 7 |\n| 8 |\n'), () => results), made, 'or made anew');
+  await t.rejects(
+    withFigures(page('').replace('b, c', 'e'), () => results),
+    /no table with e, a/,
+  );
+  await t.rejects(
+    withFigures(page('').replace('3 | 9', '9'), () => results),
+    /no such rows/,
+  );
+});

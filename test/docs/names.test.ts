@@ -1,0 +1,95 @@
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { configSchema } from '../../sidecar/config/schema.js';
+import { settings } from '../../sidecar/config/settings.js';
+import { allCommands } from '../../sidecar/commands/table.js';
+import { sourceRoot } from '../support/source-root.js';
+import { readPages } from './pages.js';
+
+const read = (path: string): string => readFileSync(join(sourceRoot, path), 'utf8');
+const pages = readPages();
+
+/** What pages name, with where; `pattern` has one group. */
+function named(
+  pattern: RegExp,
+  texts = pages.map(({ path, text }) => ({ path, text })),
+): [name: string, path: string][] {
+  return texts.flatMap(({ path, text }) =>
+    [...text.matchAll(pattern)].map(([, name = '']): [string, string] => [name, path]),
+  );
+}
+
+function missing(all: readonly [string, string][], known: (name: string) => boolean): string[] {
+  return all.filter(([name]) => !known(name)).map(([name, path]) => `${path}: ${name}`);
+}
+
+t.test('metrics that pages name are there', async (t) => {
+  const reference = read('docs/metrics.md');
+  const all = named(/\b((?:ra_sidecar|gen_ai_(?:server|client)|http_server|process|nodejs)_[a-z0-9_]+[a-z0-9])\b/g);
+  t.ok(all.length > 100);
+  t.strictSame(
+    missing(all, (name) => reference.includes(`\`${name.replace(/_(?:bucket|sum|count)$/, '')}\``)),
+    [],
+  );
+});
+
+t.test('settings and variables that pages name are there', async (t) => {
+  const model = settings(configSchema.properties?.['models']?.items).map(({ path }) => `models[].${path}`);
+  const paths = new Set([...settings().map(({ path }) => path), ...model]);
+  const sections = new Set(settings().map(({ path }) => path.split('.')[0] ?? ''));
+  const all = named(/`([a-z]+(?:\[\])?\.[a-zA-Z.]+)(?:: [^`]*)?`/g)
+    .filter(([name]) => sections.has(name.split(/[.[]/)[0] ?? '') && !/\.(?:jsonl?|md|ts)$/.test(name))
+    // Fields of answers, and a section with all that is in it.
+    .filter(([name]) => !/^usage\.(?:prompt|completion|total)_/.test(name) && !name.startsWith('usage.'));
+  t.ok(all.length > 50);
+  t.strictSame(
+    missing(all, (name) => paths.has(name) || [...paths].some((path) => path.startsWith(`${name}.`))),
+    [],
+  );
+  const variables = new Set([...settings().map(({ variable }) => variable), 'RA_CONFIG', 'RA_LLAMA_SERVER']);
+  t.strictSame(
+    missing(named(/\b(RA_[A-Z][A-Z_]*[A-Z])\b/g), (name) => variables.has(name)),
+    [],
+  );
+});
+
+t.test('targets of make that pages name are there', async (t) => {
+  const [, phony = ''] = /^\.PHONY: (.*)$/m.exec(read('Makefile')) ?? [];
+  const targets = new Set(phony.split(' '));
+  const all = named(/(?:`|^)(?:[A-Z_]+=\S+ )*make ([a-z0-9][a-z0-9-]*)/gm);
+  t.ok(all.length > 20);
+  t.strictSame(
+    missing(all, (name) => targets.has(name)),
+    [],
+  );
+});
+
+t.test('commands that pages name are there', async (t) => {
+  const commands = allCommands().map(([path]) => path);
+  const texts = pages.flatMap(({ path, spans, blocks }) => [
+    ...spans.map(({ target }) => ({ path, text: target })),
+    ...blocks.filter(({ info }) => info.startsWith('sh')).map(({ text }) => ({ path, text })),
+  ]);
+  const all = named(/(?:^|\()(?:ra-sidecar|node dist\/sidecar\/cli\.js) ([a-z][a-z-]+(?: [a-z]+)?)/gm, texts);
+  t.ok(all.length > 20);
+  t.strictSame(
+    // A group by itself is a name too; what follows a whole command is its operand.
+    missing(all, (name) => commands.some((path) => path.startsWith(name) || name.startsWith(`${path} `))),
+    [],
+  );
+});
+
+t.test('events of the log that pages name are there', async (t) => {
+  const sources = readdirSync(join(sourceRoot, 'sidecar'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => read(`sidecar/${name}`))
+    .join('\n');
+  const flowing = pages.map(({ path, text }) => ({ path, text: text.replace(/\s+/g, ' ') }));
+  const all = named(/\blog(?:'s| has| line| says)? `([a-z][a-z ]+)`/g, flowing);
+  t.ok(all.length > 8);
+  t.strictSame(
+    missing(all, (name) => sources.includes(`'${name}`)),
+    [],
+  );
+});

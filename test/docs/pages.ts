@@ -1,0 +1,107 @@
+/** The documentation as its tests read it: which files are pages, and of each its anchors, links, blocks and code spans. */
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { sourceRoot } from '../support/source-root.js';
+
+/** A fenced block. */
+export interface Block {
+  /** What stands behind the opening fence: `sh`, or `sh not-run: needs root`. */
+  readonly info: string;
+  readonly text: string;
+  /** Of the opening fence, from 1 on. */
+  readonly line: number;
+}
+
+export interface Link {
+  readonly target: string;
+  readonly line: number;
+}
+
+export interface Page {
+  /** From the repository's root. */
+  readonly path: string;
+  readonly text: string;
+  /** The lines, with those of fenced blocks empty: the same numbers as in the file. */
+  readonly prose: readonly string[];
+  /** What a `#` may name, as GitHub makes it of headings. */
+  readonly anchors: ReadonlySet<string>;
+  /** Of links and pictures. */
+  readonly links: readonly Link[];
+  readonly blocks: readonly Block[];
+  /** Texts between backticks, outside of blocks. */
+  readonly spans: readonly Link[];
+}
+
+/** A newcomer's path: these are read, and their commands run, before all others. */
+const FIRST = ['README.md', 'docs/getting-started.md'];
+
+/** All pages: the newcomer's path, then the others by name. */
+export function readPages(root = sourceRoot): Page[] {
+  const deploy = readdirSync(root).includes('deploy') ? markdownIn(root, 'deploy') : [];
+  const top = readdirSync(root).filter((name) => name.endsWith('.md'));
+  const rest = [...top, ...markdownIn(root, 'docs'), ...deploy].filter((path) => !FIRST.includes(path)).sort();
+  return [...FIRST, ...rest].map((path) => parsePage(path, readFileSync(join(root, path), 'utf8')));
+}
+
+function markdownIn(root: string, folder: string): string[] {
+  return readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => `${folder}/${name}`);
+}
+
+/** Reads one page's text. */
+export function parsePage(path: string, text: string): Page {
+  const { prose, blocks } = withoutBlocks(text.split('\n'));
+  const spans: Link[] = [];
+  const links: Link[] = [];
+  for (const [at, line] of prose.entries()) {
+    const bare = line.replace(/(`+)(.+?)\1/g, (_, __, span: string) => {
+      spans.push({ target: span.trim(), line: at + 1 });
+      return '';
+    });
+    // Of links whose text is code, only the text is gone.
+    for (const [, target = ''] of bare.matchAll(/\]\(([^()\s]+)(?:\s+"[^"]*")?\)/g))
+      links.push({ target, line: at + 1 });
+    const [, defined] = /^\[[^\]^][^\]]*\]:\s+(\S+)/.exec(bare) ?? [];
+    if (defined !== undefined) links.push({ target: defined, line: at + 1 });
+  }
+  return { path, text, prose, anchors: anchorsOf(prose), links, blocks, spans };
+}
+
+function withoutBlocks(lines: readonly string[]): { prose: string[]; blocks: Block[] } {
+  const prose: string[] = [];
+  const blocks: Block[] = [];
+  let open:
+    { readonly fence: string; readonly indent: number; readonly info: string; readonly line: number } | undefined;
+  let inside: string[] = [];
+  for (const [at, line] of lines.entries()) {
+    const [, indent = '', fence = '', info = ''] = /^(\s*)(`{3,}|~{3,})(.*)$/.exec(line) ?? [];
+    if (open === undefined && fence !== '') {
+      open = { fence, indent: indent.length, info: info.trim(), line: at + 1 };
+      inside = [];
+    } else if (open !== undefined && fence.startsWith(open.fence) && info.trim() === '') {
+      blocks.push({ info: open.info, text: inside.join('\n'), line: open.line });
+      open = undefined;
+    } else if (open !== undefined) inside.push(line.slice(Math.min(open.indent, line.search(/\S|$/))));
+    else {
+      prose.push(line);
+      continue;
+    }
+    prose.push('');
+  }
+  return { prose, blocks };
+}
+
+function anchorsOf(prose: readonly string[]): Set<string> {
+  const anchors = new Set<string>();
+  for (const line of prose) {
+    const [, heading] = /^#{1,6}\s+(.*?)\s*#*$/.exec(line) ?? [];
+    if (heading === undefined) continue;
+    const plain = heading.replace(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase();
+    const slug = plain.replace(/[^\p{L}\p{N}\s_-]/gu, '').replace(/\s/g, '-');
+    let anchor = slug;
+    for (let again = 1; anchors.has(anchor); again += 1) anchor = `${slug}-${again}`;
+    anchors.add(anchor);
+  }
+  return anchors;
+}

@@ -1,0 +1,100 @@
+/** The command lines of the documentation: which blocks are run, and why the others are not. */
+import type { Block, Page } from './pages.js';
+
+/** Why a block may stay unrun: ` ```sh not-run: needs root `. Nothing else is a reason. */
+export const REASONS = [
+  'needs root',
+  'needs a GPU',
+  'needs the network',
+  'needs Docker',
+  'needs a service of yours',
+  'takes minutes',
+  'run by make e2e',
+] as const;
+
+/** Languages that hold command lines or programs to paste; Python is not among what tests have. */
+const RUN = 'sh';
+const NEVER_RUN = 'python';
+
+/** They would be run by nobody. */
+const OTHER_SHELLS = ['bash', 'shell', 'console', 'shell-session', 'zsh'];
+
+/** How a line begins that somebody would paste into a shell. */
+const COMMAND =
+  /^(?:\$ )?(?:[A-Z_]+=\S+ )*(?:node dist|make|curl|npx?|jq|sudo|systemctl|docker|git|ra-sidecar|kill|tar|cp) /;
+
+export interface Blocks {
+  readonly run: readonly Block[];
+  /** With its reason. */
+  readonly left: readonly (Block & { readonly reason: string })[];
+  /** What is neither run nor excused, one line each. */
+  readonly problems: readonly string[];
+}
+
+/** Generated pages show how commands are called, not lines to paste; they are held current by tests of their own. */
+const GENERATED = '<!-- Generated';
+
+/** Sorts a page's blocks. Command lines outside of `sh` blocks are problems: nobody would notice when they break. */
+export function shellBlocks({ path, text, blocks, prose }: Page): Blocks {
+  const run: Block[] = [];
+  const left: (Block & { reason: string })[] = [];
+  const problems: string[] = [];
+  for (const block of blocks) {
+    const problem = (what: string): unknown => problems.push(`${path}:${block.line}: ${what}`);
+    const [, language = '', reason] = /^(\S*)(?:\s+not-run:\s+(.*))?$/.exec(block.info) ?? [];
+    if (OTHER_SHELLS.includes(language)) problem(`\`\`\`${language}: command lines go into \`\`\`sh`);
+    else if (language !== RUN && language !== NEVER_RUN) {
+      if (reason !== undefined) problem('only command lines have a reason not to be run');
+      if (['', 'text'].includes(language) && block.text.split('\n').some(isCommand))
+        problem('a command line outside of ```sh');
+    } else if (reason !== undefined) {
+      left.push({ ...block, reason });
+      if (!(REASONS as readonly string[]).includes(reason)) problem(`"${reason}" is no reason not to run it`);
+    } else if (language === NEVER_RUN) problem('Python is not run: say why');
+    else run.push(block);
+  }
+  for (const [at, line] of text.startsWith(GENERATED) ? [] : prose.entries()) {
+    if (/^(?: {4}|\t)/.test(line) && isCommand(line.trim()))
+      problems.push(`${path}:${at + 1}: a command line outside of \`\`\`sh`);
+  }
+  return { run, left, problems };
+}
+
+function isCommand(line: string): boolean {
+  return COMMAND.test(line);
+}
+
+/** A piece of a block: lines for a shell, or a sidecar to start. */
+export type Step =
+  | { readonly kind: 'lines'; readonly text: string }
+  /** `variables`: set before the command on its line. */
+  | { readonly kind: 'serve'; readonly variables: Readonly<Record<string, string>> };
+
+const SERVE = /^((?:[A-Z][A-Z0-9_]*=\S* )*)(?:make run|(?:node dist\/sidecar\/cli\.js|ra-sidecar) serve)(?: &)?$/;
+
+/** A block in pieces: each line that starts a sidecar by itself, which would never end, and what is between. */
+export function stepsOf(text: string): Step[] {
+  const steps: Step[] = [];
+  let lines: string[] = [];
+  const close = (): void => {
+    if (lines.some((line) => line.trim() !== '')) steps.push({ kind: 'lines', text: lines.join('\n') });
+    lines = [];
+  };
+  for (const line of text.split('\n')) {
+    const [whole, set = ''] = SERVE.exec(line.replace(/\s+#.*$/, '')) ?? [];
+    if (whole === undefined) {
+      lines.push(line);
+      continue;
+    }
+    close();
+    const variables = set.split(' ').filter((pair) => pair !== '');
+    steps.push({
+      kind: 'serve',
+      variables: Object.fromEntries(
+        variables.map((pair) => [pair.split('=', 1)[0] ?? '', pair.slice(pair.indexOf('=') + 1)]),
+      ),
+    });
+  }
+  close();
+  return steps;
+}

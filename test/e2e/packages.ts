@@ -1,0 +1,83 @@
+/**
+ * What `make e2e` needs besides npm's packages, all of it Debian's. Root has what is missing installed; anyone else is
+ * told what to install, and the run ends before its first test, with exit code 1.
+ */
+import { spawnSync } from 'node:child_process';
+import { accessSync, chmodSync, constants, existsSync, rmSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { env, getuid, stderr, stdout } from 'node:process';
+
+/** A program that an end-to-end test starts, and the Debian package that brings it. */
+interface Need {
+  readonly program: string;
+  readonly package: string;
+  /** The tests that want it, for who reads that it is missing. */
+  readonly for: string;
+}
+
+const NEEDS: readonly Need[] = [
+  { program: 'chromium', package: 'chromium', for: 'calls from a web page of another origin' },
+  { program: 'promtool', package: 'prometheus', for: 'the alert rules and the metrics page' },
+  { program: 'haproxy', package: 'haproxy', for: 'deploy/haproxy and rolling restarts' },
+  { program: 'nginx', package: 'nginx-light', for: 'deploy/nginx' },
+  { program: 'openssl', package: 'openssl', for: 'certificates of the proxies' },
+  { program: 'systemd-analyze', package: 'systemd', for: 'the unit in deploy/systemd' },
+  { program: 'socat', package: 'socat', for: 'what systemd is told' },
+];
+
+/** Where Debian puts programs; a user's own PATH often lacks the last two. */
+const PATHS = [...(env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/sbin'];
+
+/** dpkg asks this file whether a package may start its service; 101: no. A test starts what it needs itself. */
+const SERVICE_POLICY = '/usr/sbin/policy-rc.d';
+
+/** apt-get's own limit on a slow mirror, seconds. */
+const APT_TIMEOUT_S = 60;
+
+function missing(): Need[] {
+  return NEEDS.filter(({ program }) => !PATHS.some((path) => runnable(join(path, program))));
+}
+
+function runnable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Installs the packages. apt-get's output is this process's; what it could not do shows in what is still missing. */
+function install(packages: readonly string[]): void {
+  const barred = existsSync(SERVICE_POLICY);
+  if (!barred) {
+    writeFileSync(SERVICE_POLICY, '#!/bin/sh\nexit 101\n');
+    chmodSync(SERVICE_POLICY, 0o755);
+  }
+  try {
+    apt('update');
+    apt('install', '--yes', '--no-install-recommends', ...packages);
+  } finally {
+    if (!barred) rmSync(SERVICE_POLICY);
+  }
+}
+
+function apt(...args: readonly string[]): void {
+  spawnSync('apt-get', ['-qq', '-o', `Acquire::http::Timeout=${APT_TIMEOUT_S}`, ...args], {
+    stdio: ['ignore', 'inherit', 'inherit'],
+    env: { ...env, DEBIAN_FRONTEND: 'noninteractive' },
+  });
+}
+
+const wanted = [...new Set(missing().map((need) => need.package))];
+if (wanted.length > 0 && getuid?.() === 0) {
+  stdout.write(`make e2e installs Debian's ${wanted.join(', ')}\n`);
+  install(wanted);
+}
+const lacking = missing();
+for (const need of lacking) stderr.write(`make e2e lacks ${need.program} (${need.package}), for ${need.for}\n`);
+if (lacking.length > 0) {
+  const packages = [...new Set(lacking.map((need) => need.package))].join(' ');
+  stderr.write(`Install it, or run make e2e as root:\n  sudo apt-get install --no-install-recommends ${packages}\n`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,184 @@
+/** `ra-sidecar check-config`, `doctor` and `bench` as an operator runs them, and the command line around them. */
+import { readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import t from 'tap';
+import type { Check } from '../../../sidecar/commands/host-checks.js';
+import { allCommands } from '../../../sidecar/commands/table.js';
+import { runCli, type Ran } from '../../support/cli.js';
+import { testModel } from '../../support/models.js';
+import { CHAT, Sidecar } from '../../support/sidecar.js';
+
+const file = await testModel();
+
+/** Ports that are free whatever else runs here. */
+const PORTS = { RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' };
+
+function models(...list: readonly object[]): Record<string, string> {
+  return { ...PORTS, RA_MODELS: JSON.stringify(list) };
+}
+
+const small = { id: 'one', kind: 'chat', file, seats: 2, contextPerSeat: 256 };
+
+interface Diagnosis {
+  readonly ok: boolean;
+  readonly checks: readonly Check[];
+}
+
+function diagnosis({ stdout }: Ran): Diagnosis {
+  return JSON.parse(stdout) as Diagnosis;
+}
+
+t.test('help goes to stdout, and needs no configuration that is right', async (t) => {
+  for (const [path] of allCommands()) {
+    const ran = await runCli([...path.split(' '), '--help'], { RA_NONSENSE: '1' });
+    t.match(ran, { code: 0, stdout: new RegExp(`^usage: ra-sidecar ${path}\\b`), stderr: '' }, path);
+  }
+  t.match(await runCli([]), { code: 2, stdout: '', stderr: /^usage: ra-sidecar COMMAND\n/ });
+  t.match(await runCli(['serve', 'now']), { code: 2, stdout: '', stderr: /^usage: ra-sidecar serve\n/ });
+  const wrong = await runCli(['doctor'], { RA_NONSENSE: '1', RA_LISTEN_PORT: 'x' });
+  t.match(wrong, {
+    code: 1,
+    stderr: /^config: RA_NONSENSE is not a setting \(environment\)\nand 1 more: ra-sidecar check-config\n$/,
+  });
+});
+
+t.test('check-config: what is in force, without what may be secret, or all that is wrong', async (t) => {
+  const dir = t.testdir();
+  const path = join(dir, 'ra.jsonc');
+  await writeFile(
+    path,
+    `{ "queue": { "maxWaitMs": 5 }, /* why */ "delivery": { "url": "https://a.example/in?token=hush" } }`,
+  );
+  const shown = await runCli(['check-config', path], { RA_LOG_LEVEL: 'warn' });
+  t.match(shown, { code: 0, stderr: '' });
+  t.match(JSON.parse(shown.stdout), {
+    queue: { maxWaitMs: 5, waitingPerSeat: 8 },
+    log: { level: 'warn' },
+    delivery: { url: 'https://a.example/in?...' },
+    models: [{ id: 'ra-tiny-chat' }, { id: 'ra-tiny-decide' }],
+  });
+  t.notMatch(shown.stdout, /hush/);
+  t.strictSame(await readdir(dir), ['ra.jsonc'], 'nothing is made');
+
+  await writeFile(path, '{ "queue": { "maxWaitMs": -5 }, "listen": { "prot": 1 } }');
+  const wrong = await runCli(['check-config'], { RA_CONFIG: path, RA_LOG_LEVEL: 'loud' });
+  t.match(wrong, { code: 1, stdout: '' });
+  t.strictSame(
+    wrong.stderr
+      .split('\n')
+      .map((line) => /^config: (\S+)/.exec(line)?.[1])
+      .sort(),
+    ['listen.prot', 'log.level', 'queue.maxWaitMs', undefined],
+  );
+  const told = await runCli(['check-config', '--json', path]);
+  t.match(told, { code: 1, stderr: '' });
+  t.match(JSON.parse(told.stdout), { ok: false, problems: [/^config: /, /^config: /] });
+  const hinted = await runCli(['check-config', '--json'], models({ ...small, kind: 'decision' }));
+  t.match(JSON.parse(hinted.stdout), { ok: true, hints: [/contextPerSeat is below 8192/], config: { queue: {} } });
+});
+
+t.test('doctor: what would be used of this machine, and why', async (t) => {
+  const dir = t.testdir();
+  const ran = await runCli(['doctor', '--json'], { ...models(small), RA_DATA_DIR: join(dir, 'data') });
+  t.match(ran, { code: 0, stderr: '' });
+  const { ok, checks } = diagnosis(ran);
+  t.equal(ok, true);
+  const says = (what: string): string => checks.find((check) => check.what === what)?.says ?? 'nothing';
+  t.match(says('Node'), process.versions.node);
+  t.match(
+    says('backend'),
+    /^(CPU|cuda|vulkan|metal).*\(auto: available are .*CPU\), (the package’s own|binaries built)/,
+  );
+  t.match(says('memory'), /^[\d.,]+ [GM]iB free of [\d.,]+ [GT]iB$/);
+  t.match(says('cores'), /^\d+, and \d+ compute threads of 1 engines together$/);
+  t.match(says('model one'), /^2 seats of 256 tokens \([\d,]+ would fit\) on .*thread.*; takes [\d.]+ MiB of memory/);
+  t.strictSame(await readdir(dir), [], 'nothing is made');
+
+  const text = await runCli(['doctor'], { ...models(small), RA_DATA_DIR: join(dir, 'data') });
+  t.match(text, { code: 0, stderr: '', stdout: /^ok {4}Node +20|^ok {4}Node +22/ });
+  t.match(text.stdout, /\d+ ok, \d+ to look at, 0 to mend\n$/);
+});
+
+t.test('doctor: what is in the way, with what to do about it', async (t) => {
+  const huge = { ...small, id: 'huge', seats: 256, contextPerSeat: 1_048_576, threads: 512 };
+  const lazy = { ...huge, id: 'lazy', load: 'lazy' };
+  const gone = { ...small, id: 'gone', file: '/nowhere.gguf', gpu: 'metal' };
+  const ran = await runCli(['doctor', '--json'], { ...models(huge, lazy, gone), RA_DATA_DIR: '/proc/none' });
+  t.equal(ran.code, 1);
+  const { ok, checks } = diagnosis(ran);
+  t.equal(ok, false);
+  const of = (what: string): Check | undefined => checks.find((check) => check.what === what);
+  t.match(of('usage spool'), { level: 'fail', advice: /the user that the sidecar runs as/ });
+  t.match(of('model huge'), {
+    level: 'fail',
+    says: /it needs [\d.,]+ GiB of memory \(weights/,
+    advice: /models verify huge/,
+  });
+  t.match(of('model lazy'), { level: 'warn' }, 'the start does not need it');
+  t.match(of('model gone'), { level: 'fail', says: 'the file does not exist' });
+  t.match(
+    checks.filter(({ what }) => what === 'backend'),
+    [{ level: 'ok' }, { level: 'warn', says: /though gpu is metal; available are .*CPU/, advice: /set gpu/ }],
+  );
+  t.match(of('cores'), { level: 'warn', advice: /set threads/ });
+});
+
+t.test('doctor beside a sidecar that runs: its ports are no problem', async (t) => {
+  const dataDir = t.testdir();
+  const sidecar = await Sidecar.start(t, { config: { dataDir, models: [{ ...small, id: CHAT }] } });
+  const ports = { RA_LISTEN_PORT: String(sidecar.port), RA_OPERATORS_PORT: String(sidecar.operatorsPort) };
+  const { checks } = diagnosis(
+    await runCli(['doctor', '--json'], { ...models(small), ...ports, RA_DATA_DIR: dataDir }),
+  );
+  t.match(
+    checks.filter(({ what }) => what.endsWith('address')),
+    [
+      { level: 'ok', says: /in use, and a sidecar runs/ },
+      { level: 'ok', says: /in use, and a sidecar runs/ },
+    ],
+  );
+});
+
+t.test('bench: figures of the real engine, within the time that was given', async (t) => {
+  const decide = { id: 'two', kind: 'decision', file, seats: 2, contextPerSeat: 512 };
+  const environment = { ...models(small, decide), RA_DATA_DIR: t.testdir() };
+  const ran = await runCli(['bench', '--seconds', '1', '--json'], environment);
+  t.match(ran, { code: 0, stderr: '' });
+  const figures = JSON.parse(ran.stdout) as readonly [Chat, Decisions];
+  t.match(figures, [
+    { id: 'one', kind: 'chat', seats: 2, threads: Number },
+    { id: 'two', kind: 'decision', seats: 2 },
+  ]);
+  const [chat, decisions] = figures;
+  for (const value of [
+    chat.promptTokensPerSecond,
+    chat.replyTokensPerSecond.oneSeat,
+    chat.replyTokensPerSecond.allSeats,
+    decisions.promptTokensPerSecond,
+    decisions.decisionsPerSecond,
+  ]) {
+    t.ok(Number.isFinite(value) && value > 0, String(value));
+  }
+  t.ok(chat.promptTokensPerSecond > chat.replyTokensPerSecond.oneSeat, 'a prompt goes faster than next tokens');
+
+  const text = await runCli(['bench', 'two', '--seconds', '1'], environment);
+  t.match(text, { code: 0, stdout: /^MODEL +ON +SEATS.*\ntwo +\S.*\n$/, stderr: '' });
+  t.match(await runCli(['bench', 'none'], environment), { code: 2, stdout: '', stderr: /there are one, two\n/ });
+  t.match(await runCli(['bench', '--seconds', '61'], environment), { code: 2, stderr: /from 1 to 60/ });
+  const gone = await runCli(['bench'], { ...models({ ...small, file: '/nowhere.gguf' }), RA_DATA_DIR: t.testdir() });
+  t.match(gone, {
+    code: 1,
+    stdout: '',
+    stderr: 'ra-sidecar: model one: the engine ended (unable): the file does not exist\n',
+  });
+});
+
+interface Chat {
+  readonly promptTokensPerSecond: number;
+  readonly replyTokensPerSecond: { readonly oneSeat: number; readonly allSeats: number };
+}
+
+interface Decisions {
+  readonly promptTokensPerSecond: number;
+  readonly decisionsPerSecond: number;
+}

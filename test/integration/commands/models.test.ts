@@ -1,0 +1,231 @@
+/** `ra-sidecar models` as an operator runs it, with real files and a real inspector. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFile, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { brokenModel } from '../../support/broken-models.js';
+import { runCli, type Ran } from '../../support/cli.js';
+import { FileServer } from '../../support/file-server.js';
+import { freePort } from '../../support/free-port.js';
+import { bundleVocabulary } from '../../support/prompt-models.js';
+import { embeddedTestModel, testModel } from '../../support/models.js';
+import { childrenOf, eventually, isRunning } from '../../support/processes.js';
+
+const CLI = fileURLToPath(new URL('../../../sidecar/cli.js', import.meta.url));
+
+const file = await testModel();
+
+/** A configuration of these models, in `dir`. */
+function configured(dir: string, ...models: readonly object[]): Record<string, string> {
+  return { RA_DATA_DIR: join(dir, 'data'), RA_MODELS: JSON.stringify(models) };
+}
+
+function json(ran: Ran): unknown {
+  return JSON.parse(ran.stdout);
+}
+
+t.test('list: what is configured, and what its files say of themselves', async (t) => {
+  const dir = t.testdir();
+  const models = [
+    { id: 'one', kind: 'chat', file, seats: 2, contextPerSeat: 512, load: 'lazy', idleUnloadMs: 60_000 },
+    { id: 'two', kind: 'decision', file: 'embedded' },
+  ];
+  const environment = configured(dir, ...models);
+  const ran = await runCli(['models', 'list'], environment);
+  t.equal(ran.code, 0);
+  t.match(ran.stdout, /^ID +KIND +SIZE +ARCHITECTURE +QUANTISATION +SEATS +LOADED +FILE\n/);
+  t.match(ran.stdout, /^one +chat +[\d.]+ [KM]iB +llama +F16 +2 x 512 +lazy, unloaded after 60 s +\/.*\.gguf$/m);
+  t.match(ran.stdout, /^two +decision +[\d.]+ [KM]iB +llama +Q8_0 +8 x 8192 +eager +\/.*seedling\.gguf$/m);
+  t.equal(ran.stderr, '');
+  t.strictSame(await readdir(dir), [], 'looking makes nothing');
+
+  const missing = configured(
+    dir,
+    { id: 'one', kind: 'chat', file },
+    { id: 'gone', kind: 'chat', file: join(dir, 'x') },
+  );
+  const listed = await runCli(['models', 'list', '--json'], missing);
+  t.match(listed, { code: 1, stderr: 'ra-sidecar: model gone: the file does not exist\n' });
+  const { size } = await stat(file);
+  t.match(json(listed), [
+    { id: 'one', file, bytes: size, name: 'ra-tiny', architecture: 'llama', quantisation: 'F16', trainedContext: 8192 },
+    { id: 'gone', problem: 'the file does not exist' },
+  ]);
+});
+
+t.test('verify: what a model takes, and the seats that fit at which context', async (t) => {
+  const environment = configured(t.testdir(), { id: 'one', kind: 'decision', file, seats: 2, contextPerSeat: 1024 });
+  const ran = await runCli(['models', 'verify', '--json'], environment);
+  t.match(ran, { code: 0, stderr: '' });
+  const [found] = json(ran) as [Found];
+  t.match(found, {
+    id: 'one',
+    serves: true,
+    head: { architecture: 'llama', quantisation: 'F16' },
+    load: { gpu: false, gpuLayers: 0, flashAttention: false },
+    findings: [
+      { what: 'file', ok: true },
+      { what: 'architecture', ok: true },
+      { what: 'tensors', ok: true },
+      { what: 'tokenizer', ok: true },
+      { what: 'chat', ok: true, needed: false },
+      { what: 'decisions', ok: true, needed: true },
+      { what: 'memory', ok: true },
+    ],
+  });
+  const { weights, perSeat, compute, total, usable } = found.memory;
+  t.equal(total, weights + 2 * perSeat + compute);
+  t.ok(weights > 0 && weights <= (await stat(file)).size);
+  // Two layers, one KV head of 32 numbers, keys and values, two bytes each.
+  t.equal(perSeat, 1024 * 2 * 32 * 2 * 2, 'KV as it is reckoned by hand');
+  t.strictSame(
+    found.sizes.map((row) => row.contextPerSeat),
+    [1024, 2048, 4096, 8192],
+    'up to what it was trained for',
+  );
+  for (const row of found.sizes) {
+    t.equal(row.perSeat, row.contextPerSeat * 2 * 32 * 2 * 2);
+    t.ok(row.seats > 0 && weights + row.seats * row.perSeat <= usable);
+  }
+
+  const text = await runCli(['models', 'verify', 'one'], environment);
+  t.equal(text.code, 0);
+  t.match(text.stdout, /memory: weights [\d.]+ \w+, KV 256 KiB per seat \(2: 512 KiB\), compute/);
+  t.match(text.stdout, /CONTEXT PER SEAT +KV PER SEAT +SEATS THAT FIT\n/);
+  t.match(text.stdout, /it can be served as a decision model\n$/);
+});
+
+interface Found {
+  readonly memory: { weights: number; perSeat: number; compute: number; total: number; usable: number };
+  readonly sizes: readonly { contextPerSeat: number; perSeat: number; seats: number }[];
+  readonly serves: boolean;
+}
+
+t.test('verify: what does not fit is refused with the numbers, alone and together, and so is a start', async (t) => {
+  const big = { kind: 'chat', file, seats: 256, contextPerSeat: 8192 };
+  const environment = configured(t.testdir(), { id: 'one', ...big }, { id: 'two', ...big });
+  const numbers =
+    /it needs 0\.5\d GiB of memory \(weights 0, KV 0\.5 for 256 seats of 8,192 tokens, compute 0\.\d+\) and [\d.]+ GiB are free\. Fewer seats or a smaller context fit: at most \d+ seats?, or [\d,]+ tokens for each of 256/;
+  const small = await runCli(['models', 'verify', 'one', '--memory', '512MiB'], environment);
+  t.match(small, { code: 1, stdout: numbers });
+  t.match(small.stdout, /it cannot be served: it needs/);
+  const less = ['models', 'verify', 'one', '--memory', '512MiB', '--seats', '8'];
+  t.match(await runCli(less, environment), { code: 0, stdout: /8 seats of 8,192 tokens fit/ });
+
+  const together = await runCli(['models', 'verify', '--memory', '1.2GiB', '--json'], environment);
+  t.equal(together.code, 1);
+  t.match(json(together), [{ serves: true }, { serves: false }], 'each alone would fit, both do not');
+
+  const huge = { id: 'one', kind: 'chat', file, seats: 256, contextPerSeat: 1_048_576 };
+  const ports = { RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' };
+  const served = await runCli(['serve'], { ...configured(t.testdir(), huge), ...ports });
+  t.match(served, { code: 1, stderr: /model one cannot be served from .*: it needs [\d.,]+ GiB of memory \(weights/ });
+});
+
+t.test('verify: what cannot be served is told, whatever is wrong with the file', async (t) => {
+  const dir = t.testdir();
+  const cases = [
+    [join(dir, 'none.gguf'), /the file does not exist/],
+    [await brokenModel(dir, 'garbage'), /the file is no GGUF model/],
+    [await brokenModel(dir, 'cut in the last tensor'), /tensor 'output.weight' data is not within the file bounds/],
+    [await brokenModel(dir, 'of an unknown architecture'), /does not know the architecture zzzzz/],
+    [await brokenModel(dir, 'with no heads'), /the inspector aborted \(assertion\)/],
+    [await bundleVocabulary('gpt-2'), /the file holds a vocabulary and no weights/],
+  ] as const;
+  for (const [path, reason] of cases) {
+    const ran = await runCli(['models', 'verify', path], configured(dir, { id: 'one', kind: 'chat', file }));
+    t.match(ran, { code: 1, stdout: reason }, basename(path));
+    t.match(ran.stdout, /it cannot be served: /);
+  }
+});
+
+t.test('wrong command lines', async (t) => {
+  for (const args of [[], ['fetch'], ['verify', '--seats', '0'], ['verify', '--memory', '5'], ['add'], ['list', 'x']]) {
+    const ran = await runCli(['models', ...args], configured(t.testdir(), { id: 'one', kind: 'chat', file }));
+    t.match(ran, { code: 2, stdout: '', stderr: /^ra-sidecar: .*\n\nusage: ra-sidecar models / }, args.join(' '));
+  }
+});
+
+t.test('add: fetched, verified, named; never twice and never over another file', async (t) => {
+  const dir = t.testdir({ models: {} });
+  const environment = { RA_DATA_DIR: dir };
+  const host = await FileServer.open(t, [file]);
+  const uri = `${host.base}/${basename(file)}`;
+  const path = join(dir, 'models', basename(file));
+
+  const added = await runCli(['models', 'add', uri], environment);
+  t.match(added, { code: 0, stdout: `${path}\n`, stderr: /^fetched [\d.]+ KiB\n/ });
+  t.match(
+    added.stderr,
+    /it can be served as a chat model\nin models of the configuration: \{"id":"ra-tiny-[0-9a-f]{16}"/,
+  );
+  t.notMatch(added.stderr, /\u001b/, 'no bar where there is no terminal');
+  t.ok((await readFile(path)).equals(await readFile(file)));
+  t.strictSame(await readdir(join(dir, 'models')), [basename(file)], 'nothing else is left');
+
+  const again = await runCli(['models', 'add', uri, '--json'], environment);
+  t.match(again, { code: 0, stderr: /^it is there already\n/ });
+  t.match(json(again), { file: path, serves: true });
+
+  await writeFile(path, 'mine');
+  const other = await runCli(['models', 'add', uri], environment);
+  t.match(other, {
+    code: 1,
+    stdout: '',
+    stderr: /it was not added: a file .*\.gguf is there already and is another one/,
+  });
+  t.equal(await readFile(path, 'utf8'), 'mine');
+
+  const elsewhere = join(dir, 'else', 'where');
+  t.match(await runCli(['models', 'add', uri, '--dir', elsewhere], environment), {
+    code: 0,
+    stdout: `${join(elsewhere, basename(file))}\n`,
+  });
+  t.match(
+    await runCli(['models', 'add', file], environment),
+    { code: 0, stdout: `${file}\n` },
+    'a file of this machine',
+  );
+});
+
+t.test('add: what cannot be fetched, or is no model, leaves nothing', async (t) => {
+  const dir = t.testdir();
+  const host = await FileServer.open(t, [await brokenModel(dir, 'garbage')]);
+  const models = join(dir, 'models');
+  for (const [uri, why] of [
+    [`${host.base}/404.gguf`, /its host has no such file \(404\)/],
+    [`${host.base}/401.gguf`, /its host asks who you are \(401\)/],
+    [`${host.base}/garbage.gguf`, /what came is no model that can be served: the file is no GGUF model/],
+    [`http://127.0.0.1:${await freePort()}/m.gguf`, /its host refuses the connection/],
+    ['http://a.host.invalid/m.gguf', /its host(’s name cannot be looked up: is there a network\?| is not known)/],
+    ['http://user:secret@127.0.0.1:1/m.gguf', /it was not added/],
+    ['nothing-here.gguf', /it cannot be fetched|no such file/],
+  ] as const) {
+    const ran = await runCli(['models', 'add', uri, '--dir', models], { RA_DATA_DIR: dir });
+    t.match(ran, { code: 1, stdout: '', stderr: why }, uri);
+    t.notMatch(ran.stderr, /secret/);
+    t.strictSame(await readdir(models), [], uri);
+  }
+});
+
+t.test('add: whoever asked is killed half-way, and nothing of the download is left', async (t) => {
+  const dir = t.testdir({ models: {} });
+  const source = join(dir, 'large.gguf');
+  await copyFile(await embeddedTestModel(), source);
+  const host = await FileServer.open(t, [source]);
+  host.half = true;
+  const child = spawn(process.execPath, [CLI, 'models', 'add', `${host.base}/large.gguf`], {
+    stdio: 'ignore',
+    env: { ...process.env, RA_DATA_DIR: dir },
+  });
+  await host.halfway;
+  t.equal((await readdir(join(dir, 'models'))).length, 1, 'the folder of the download');
+  const [inspector] = childrenOf(Number(child.pid));
+  t.match(inspector?.command, /inspect\.js/);
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+  await eventually('the inspector leaves by itself', () => !isRunning(Number(inspector?.pid)));
+  t.strictSame(await readdir(join(dir, 'models')), []);
+});

@@ -1,0 +1,107 @@
+import { appendFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t, { type Test } from 'tap';
+import { systemClock } from '../../../../sidecar/clock.js';
+import { PromptLanes, type Lane, type PromptLanesOptions } from '../../../../sidecar/prompts/lanes.js';
+import { bundleTemplate, bundleVocabulary } from '../../../support/prompt-models.js';
+import type { StubBody } from '../../../support/prompt-worker.js';
+
+const STUB = fileURLToPath(new URL('../../../support/prompt-worker.js', import.meta.url));
+const NEVER = new AbortController().signal;
+const SHORT_BYTES = 1000;
+
+function lanesOf(t: Test, options: Partial<PromptLanesOptions> = {}) {
+  const restarts: Lane[] = [];
+  const lanes = new PromptLanes({
+    models: [{ id: 'm', kind: 'chat', file: 'none', contextPerSeat: 100 }],
+    workers: 1,
+    silenceMs: 60_000,
+    maxQueued: 10,
+    inlineBytes: SHORT_BYTES,
+    clock: systemClock,
+    hooks: { restart: (_why, _delayMs, lane) => restarts.push(lane) },
+    ...options,
+  });
+  // Between two hosts only the clock's timer is pending, and that does not keep a process alive.
+  const alive = setInterval(() => undefined, 60_000);
+  t.teardown(() => {
+    clearInterval(alive);
+    lanes.close();
+  });
+  return { lanes, restarts };
+}
+
+/** Lanes over stand-in workers. `send`: one body of the length that its lane takes. */
+function stubs(t: Test) {
+  const { lanes, restarts } = lanesOf(t, { workerFile: STUB });
+  const folder = t.testdir();
+  const log = join(folder, 'log');
+  appendFileSync(log, '');
+  const until = join(folder, 'go');
+  const send = (lane: Lane, what: StubBody['do']) => {
+    const text = JSON.stringify({ name: lane, do: what, log, ...(what === 'wait' && { until }) } satisfies StubBody);
+    const prompt = lanes.open('chat', Buffer.from(lane === 'short' ? text : text.padEnd(SHORT_BYTES + 1)));
+    return prompt.tokenize(NEVER).finally(() => prompt.close());
+  };
+  return { lanes, restarts, send, go: () => writeFileSync(until, '') };
+}
+
+t.test('short bodies are answered while the long lane is busy, and the other way about', async (t) => {
+  for (const [slow, quick] of [
+    ['long', 'short'],
+    ['short', 'long'],
+  ] as const) {
+    const { lanes, send, go, restarts } = stubs(t);
+    t.match(await lanes.ready(), { kind: 'ready', models: [{ id: 'm' }] });
+    const busy = send(slow, 'wait');
+    t.match(await send(quick, 'answer'), { kind: 'chat' });
+    t.equal(lanes.stats(slow).running, 1, 'it is still at it');
+    go();
+    t.match(await busy, { kind: 'chat' });
+    t.same(restarts, []);
+  }
+});
+
+t.test('a lane whose host dies leaves the other alone', async (t) => {
+  const { lanes, send, go, restarts } = stubs(t);
+  const short = send('short', 'wait');
+  t.same(await send('long', 'die'), { kind: 'failed' });
+  go();
+  t.match(await short, { kind: 'chat' });
+  t.match(await send('long', 'answer'), { kind: 'chat' }, 'and comes back');
+  t.same(restarts, ['long']);
+  t.same([lanes.stats('short').restarts, lanes.stats('long').restarts], [0, 1]);
+});
+
+t.test('lanes whose hosts cannot start say so, and what they are asked fails', async (t) => {
+  const { lanes } = lanesOf(t, {
+    workerFile: STUB,
+    models: [{ id: 'm', kind: 'chat', file: 'fatal', contextPerSeat: 100 }],
+  });
+  t.same(await lanes.ready(), { kind: 'unable' });
+});
+
+t.test('closed, they answer nothing more, however often they are closed', async (t) => {
+  const { lanes, send } = stubs(t);
+  const [short, long] = [send('short', 'wait'), send('long', 'wait')];
+  lanes.close();
+  lanes.close();
+  t.same(await Promise.all([short, long]), [{ kind: 'failed' }, { kind: 'failed' }]);
+});
+
+t.test('the longest short body does not end a host by the depth of llama.cpp’s regular expressions', async (t) => {
+  const file = await bundleVocabulary('deepseek-llm');
+  const template = await bundleTemplate('Qwen-Qwen2.5-7B-Instruct');
+  // What bodies.inlineBytes is by default. The host's own thread has the system's stack, not a worker's.
+  const inlineBytes = 16 * 1024;
+  const { lanes, restarts } = lanesOf(t, {
+    inlineBytes,
+    models: [{ id: 'deepseek', kind: 'chat', file, contextPerSeat: 100_000, template }],
+  });
+  const body = (content: string) => JSON.stringify({ model: 'deepseek', messages: [{ role: 'user', content }] });
+  const text = body('a'.repeat(inlineBytes - body('').length));
+  const prompt = lanes.open('chat', Buffer.from(text));
+  t.match(await prompt.tokenize(NEVER), { kind: 'chat' });
+  t.same(restarts, []);
+});

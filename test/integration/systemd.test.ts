@@ -1,0 +1,46 @@
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { env } from 'node:process';
+import t, { type Test } from 'tap';
+import { eventually } from '../support/processes.js';
+import { shortDir } from '../support/short-dir.js';
+import { chatOnly, Sidecar } from '../support/sidecar.js';
+
+/** A `systemd-notify` that writes down what it was told; test/e2e/systemd.e2e.ts has the real one. */
+function notifier(t: Test): { readonly path: string; readonly told: () => string } {
+  const dir = shortDir(t);
+  const [program, log] = [join(dir, 'systemd-notify'), join(dir, 'told')];
+  writeFileSync(program, `#!/bin/sh\necho "$1 $NOTIFY_SOCKET" >> '${log}'\n`);
+  chmodSync(program, 0o755);
+  return {
+    path: `${dir}${delimiter}${env['PATH'] ?? ''}`,
+    told: () => (existsSync(log) ? readFileSync(log, 'utf8') : ''),
+  };
+}
+
+t.test('systemd is told once it takes work, and when it stops', async (t) => {
+  const { path, told } = notifier(t);
+  const sidecar = await Sidecar.start(t, {
+    config: await chatOnly(1),
+    early: true,
+    environment: { PATH: path, NOTIFY_SOCKET: '@test' },
+  });
+  await sidecar.logged('engine forked');
+  t.equal(told(), '', 'not while a model loads');
+  await eventually('told', () => told() === 'READY=1 @test\n');
+  t.equal((await sidecar.readyz()).status, 200);
+  sidecar.child.kill('SIGTERM');
+  await eventually('told', () => told() === 'READY=1 @test\nSTOPPING=1 @test\n');
+  t.strictSame(await sidecar.exited(), { code: 0, signal: null });
+});
+
+t.test('without systemd nothing is told; without its program the log says so', async (t) => {
+  const { path, told } = notifier(t);
+  await Sidecar.start(t, { config: await chatOnly(1), environment: { PATH: path, NOTIFY_SOCKET: '' } });
+  const sidecar = await Sidecar.start(t, {
+    config: await chatOnly(1),
+    environment: { PATH: shortDir(t), NOTIFY_SOCKET: '@test' },
+  });
+  t.match(await sidecar.logged('systemd was not told'), { reason: 'READY=1' });
+  t.equal(told(), '');
+});

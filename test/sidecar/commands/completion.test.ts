@@ -1,0 +1,76 @@
+/** The scripts of `ra-sidecar completion`, run by the shells themselves. */
+import { execFile, execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { allCommands, COMMANDS, isGroup } from '../../../sidecar/commands/table.js';
+import { runCli } from '../../support/cli.js';
+
+const run = promisify(execFile);
+
+/** What bash offers when TAB is pressed at the end of `line`, the way readline calls the function that `complete` names. */
+async function offers(script: string, line: string, cwd: string): Promise<string[]> {
+  // As readline does it with bash's own COMP_WORDBREAKS: an = is a word.
+  const words = line.split(/ +|(?==)|(?<==)/);
+  const program = `
+    source "$1"; shift
+    name=$(complete -p ra-sidecar | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
+    COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=\${#COMP_LINE}
+    "$name" ra-sidecar "\${COMP_WORDS[COMP_CWORD]}" "\${COMP_WORDS[COMP_CWORD-1]}"
+    printf '%s\\n' "\${COMPREPLY[@]}"`;
+  const { stdout, stderr } = await run('bash', ['--norc', '-uc', program, 'bash', script, ...words], { cwd });
+  if (stderr !== '') throw new Error(stderr);
+  return stdout.split('\n').filter((text) => text !== '');
+}
+
+t.test('bash completes commands, options and values', async (t) => {
+  const { code, stdout } = await runCli(['completion', 'bash']);
+  t.equal(code, 0);
+  const dir = t.testdir({ 'a model.gguf': '', folder: {} });
+  const script = join(t.testdirName, 'ra-sidecar.bash');
+  writeFileSync(script, stdout);
+  const all = (line: string): Promise<string[]> => offers(script, line, dir);
+
+  t.strictSame(await all('ra-sidecar '), [...Object.keys(COMMANDS), '--help']);
+  t.strictSame(await all('ra-sidecar d'), ['doctor']);
+  t.strictSame(await all('ra-sidecar keys '), ['create', 'list', 'revoke', 'rotate', '--help']);
+  t.strictSame(await all('ra-sidecar models v'), ['verify']);
+  t.strictSame(await all('ra-sidecar completion '), ['bash', 'zsh', 'fish']);
+  t.strictSame(await all('ra-sidecar usage export --f'), ['--from', '--format']);
+  t.strictSame(await all('ra-sidecar usage export --format '), ['jsonl', 'csv']);
+  t.strictSame(await all('ra-sidecar usage export --format=c'), ['csv']);
+  t.strictSame(await all('ra-sidecar usage export --format='), ['jsonl', 'csv']);
+  t.strictSame(await all('ra-sidecar usage export --from '), [], 'a time is nothing to offer');
+  t.strictSame(await all('ra-sidecar keys create --account acme --class s'), ['standard']);
+  t.strictSame(await all('ra-sidecar models verify a'), ['a model.gguf'], 'one file, spaces and all');
+  t.strictSame(await all('ra-sidecar models add --dir f'), ['folder']);
+  t.strictSame(await all('ra-sidecar models add --dir a'), [], 'a file is no folder');
+  t.strictSame(await all('ra-sidecar nonsense '), [...Object.keys(COMMANDS), '--help']);
+  for (const [path, { options }] of allCommands()) {
+    const flags = [...Object.keys(options).map((name) => `--${name}`), '--help'];
+    t.strictSame(await all(`ra-sidecar ${path} --`), flags, path);
+  }
+});
+
+t.test('zsh and fish: all commands are in the script, which the shell can read where it is installed', async (t) => {
+  for (const shell of ['zsh', 'fish']) {
+    const { code, stdout } = await runCli(['completion', shell]);
+    t.equal(code, 0);
+    for (const [path, { options }] of allCommands()) {
+      for (const word of path.split(' ')) t.ok(stdout.includes(word), `${shell}: ${word}`);
+      for (const name of Object.keys(options)) t.ok(stdout.includes(name), `${shell}: ${name}`);
+    }
+    const file = join(t.testdir(), `completion.${shell}`);
+    writeFileSync(file, stdout);
+    const installed = execFileSync('bash', ['-c', `command -v ${shell} || true`], { encoding: 'utf8' }).trim();
+    if (installed === '') t.comment(`${shell} is not installed: its syntax is not checked`);
+    else t.doesNotThrow(() => execFileSync(installed, ['-n', file]), `${shell} reads it`);
+  }
+  t.ok(Object.values(COMMANDS).some(isGroup));
+});
+
+t.test('another shell is a wrong command line', async (t) => {
+  t.match(await runCli(['completion', 'cmd']), { code: 2, stdout: '', stderr: /SHELL takes bash, zsh, fish/ });
+  t.match(await runCli(['completion']), { code: 2, stdout: '', stderr: /one SHELL is needed/ });
+});

@@ -1,0 +1,96 @@
+import { once } from 'node:events';
+import { mkdirSync, readdirSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import t from 'tap';
+import { systemClock } from '../../../sidecar/clock.js';
+import { filesLimitCheck, hostChecks, nodeCheck, type Check } from '../../../sidecar/commands/host-checks.js';
+import { loadConfig } from '../../../sidecar/config.js';
+import { lockDir } from '../../../sidecar/usage/lock.js';
+
+/** The checks of a configuration, by what they are about. */
+async function checksOf(environment: Record<string, string>): Promise<ReadonlyMap<string, Check>> {
+  const loaded = loadConfig({ RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0', ...environment });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  return new Map((await hostChecks(loaded.config, systemClock)).map((check) => [check.what, check]));
+}
+
+t.test('Node by the package’s engines', async (t) => {
+  for (const version of ['20.19.0', '20.20.2', '22.13.0']) t.match(nodeCheck(version), { level: 'ok' }, version);
+  for (const version of ['18.20.0', '20.18.9', '22.12.0', '24.0.0']) {
+    t.match(nodeCheck(version), { level: 'fail', advice: /20\.19 or newer 20, or 22\.13/ }, version);
+  }
+});
+
+t.test('the limit of open files', async (t) => {
+  const limits = (soft: string): string =>
+    `Max processes    1  1  processes\nMax open files            ${soft}  524288  files\n`;
+  t.match(filesLimitCheck(limits('1024')), { level: 'warn', says: 'at most 1024', advice: /LimitNOFILE/ });
+  t.match(filesLimitCheck(limits('4096')), { level: 'ok' });
+  t.match(filesLimitCheck(limits('unlimited')), { level: 'ok' });
+  t.match(filesLimitCheck(''), { level: 'ok' });
+});
+
+t.test('a machine in order, where nothing has run yet: nothing is made', async (t) => {
+  const dir = t.testdir();
+  const checks = await checksOf({ RA_DATA_DIR: join(dir, 'data') });
+  t.strictSame(
+    [...checks.values()].filter(({ level }) => level === 'fail'),
+    [],
+  );
+  t.match(checks.get('usage spool'), { level: 'ok', says: /data\/usage can be written, .* free$/ });
+  t.match(checks.get('public address'), { level: 'ok', says: '127.0.0.1:0, any free port' });
+  t.match(checks.get('keys'), { level: 'ok', says: /serve makes one for development/ });
+  t.match(checks.get('HTTP library'), { level: 'ok' });
+  t.strictSame(readdirSync(dir), []);
+});
+
+t.test('addresses that are taken, by a stranger and by this very sidecar', async (t) => {
+  const dir = t.testdir({ data: { usage: {} } });
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const environment = { RA_DATA_DIR: join(dir, 'data'), RA_LISTEN_PORT: String(port) };
+  const what = 'public address';
+  t.match((await checksOf(environment)).get(what), { level: 'fail', says: /cannot be had \(EADDRINUSE\)/ });
+  const locked = await lockDir(join(dir, 'data', 'usage'));
+  t.match((await checksOf(environment)).get(what), { level: 'ok', says: /a sidecar runs on this data folder/ });
+  if (locked.kind === 'locked') await locked.release();
+  const nowhere = { ...environment, RA_LISTEN_HOST: '192.0.2.1' };
+  t.match((await checksOf(nowhere)).get(what), { level: 'fail', advice: /another address/ });
+});
+
+t.test('folders that cannot be written, and disks without room', async (t) => {
+  const dir = t.testdir({ file: '' });
+  t.match((await checksOf({ RA_DATA_DIR: join(dir, 'file', 'data') })).get('usage spool'), { level: 'fail' });
+  const room = { RA_DATA_DIR: dir, RA_USAGE_MIN_FREE_BYTES: String(Number.MAX_SAFE_INTEGER) };
+  t.match((await checksOf(room)).get('usage spool'), { level: 'fail', advice: /usage\.minFreeBytes/ });
+  const socket = { RA_DATA_DIR: dir, RA_LISTEN_SOCKET: '/nowhere-at-all/ra.sock' };
+  t.match((await checksOf(socket)).get('socket'), { level: 'fail', says: /its folder cannot be written/ });
+});
+
+t.test('the files that the configuration names are read as the sidecar reads them', async (t) => {
+  const secret = 'x'.repeat(40);
+  const dir = t.testdir({ keys: '{', secret, short: 'short', prices: '[]', empty: '{"version":1,"keys":[]}' });
+  mkdirSync(join(dir, 'data'));
+  const named = (more: Record<string, string>): Promise<ReadonlyMap<string, Check>> =>
+    checksOf({ RA_DATA_DIR: join(dir, 'data'), ...more });
+  const bad = await named({
+    RA_KEYS_FILE: join(dir, 'keys'),
+    RA_GATEWAY_SECRET_FILE: join(dir, 'short'),
+    RA_PRICING_FILE: join(dir, 'prices'),
+    RA_CREDIT_FILE: join(dir, 'none'),
+    RA_DELIVERY_SECRET_FILE: join(dir, 'none'),
+  });
+  for (const what of ['keys', 'gateway’s secrets', 'price list', 'credit', 'delivery’s secret']) {
+    t.match(bad.get(what), { level: 'fail', advice: /^mend the file/ }, what);
+  }
+  t.notOk(
+    [...bad.values()].some(({ says }) => says.includes('short is')),
+    'nothing of a secret is told',
+  );
+  t.match((await named({ RA_GATEWAY_SECRET_FILE: join(dir, 'secret') })).get('gateway’s secrets'), { level: 'ok' });
+  const production = { RA_KEYS_FILE: join(dir, 'empty'), RA_ENVIRONMENT: 'production' };
+  t.match((await named(production)).get('keys'), { level: 'warn', says: /nobody can call/, advice: /keys create/ });
+});

@@ -1,0 +1,68 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { INSPECT_VERSION } from '../../../engine/inspect-protocol.js';
+import { systemClock } from '../../../sidecar/clock.js';
+import { inspect, type Inspected } from '../../../sidecar/engine-client/inspector.js';
+
+import { FakeClock } from '../../support/fake-clock.js';
+
+/** An inspector of our own making that runs `body` once it was asked. */
+function entry(t: Test, body: string): string {
+  const file = join(t.testdir(), 'inspector.mjs');
+  writeFileSync(
+    file,
+    `const v = ${INSPECT_VERSION};
+process.on('disconnect', () => process.exit(0));
+process.on('message', (asked) => { ${body} });`,
+  );
+  return file;
+}
+
+function ask(t: Test, body: string): Promise<Inspected<'heads'>> {
+  return inspect('heads', { files: ['x'] }, { clock: systemClock, entry: entry(t, body) });
+}
+
+t.test('an answer, after any progress', async (t) => {
+  const progress: number[][] = [];
+  const body = `process.send({ v, kind: 'progress', done: 1, total: 2 });
+    process.send({ v, kind: 'answer', answer: [asked] }, () => process.exit(0));`;
+  const answered = await inspect(
+    'heads',
+    { files: ['x'] },
+    { clock: systemClock, entry: entry(t, body), onProgress: (...seen) => progress.push(seen) },
+  );
+  t.strictSame(answered, {
+    kind: 'answer',
+    answer: [{ v: INSPECT_VERSION, kind: 'heads', question: { files: ['x'] } }],
+  });
+  t.strictSame(progress, [[1, 2]]);
+});
+
+t.test('each end without an answer is told in one line', async (t) => {
+  const ends: readonly (readonly [body: string, reason: RegExp])[] = [
+    [`process.send({ v, kind: 'failed', reason: 'no llama' }, () => process.exit(3));`, /^no llama$/],
+    [`process.kill(process.pid, 'SIGSEGV');`, /the inspector crashed$/],
+    [
+      `process.stderr.write('GGML_ASSERT(x) failed\\n', () => process.abort());`,
+      /the inspector aborted \(assertion\)$/,
+    ],
+    [`process.exit(7);`, /the inspector ended with 7$/],
+    [`process.send({ v: 99, kind: 'answer', answer: [] });`, /the inspector killed$/],
+  ];
+  for (const [body, reason] of ends) t.match(await ask(t, body), { kind: 'failed', reason }, body);
+  const nowhere = await inspect('heads', { files: [] }, { clock: systemClock, entry: join(t.testdir(), 'none.js') });
+  t.match(nowhere, { kind: 'failed', reason: /ended with 1/ });
+});
+
+t.test('one that falls silent is killed', async (t) => {
+  const clock = new FakeClock();
+  let heard = (): void => undefined;
+  const told = new Promise<void>((resolve) => (heard = resolve));
+  const body = `process.send({ v, kind: 'progress', done: 0, total: 1 }); setInterval(() => undefined, 1e6);`;
+  const asked = inspect('heads', { files: [] }, { clock, entry: entry(t, body), onProgress: () => heard() });
+  await told;
+  clock.advance(299_999);
+  clock.advance(1);
+  t.match(await asked, { kind: 'failed', reason: 'it does not answer' });
+});

@@ -1,0 +1,88 @@
+/** What deploy/ has for Grafana and Prometheus asks for what the metrics page has. promtool runs the rules in `make e2e`. */
+import { existsSync, readFileSync } from 'node:fs';
+import t from 'tap';
+import { dashboard } from '../../../sidecar/reference/dashboard.js';
+import { METRICS } from '../../../sidecar/telemetry/definitions/catalogue.js';
+import { knownSeries, unknownIn } from '../../support/promql.js';
+import { sourceRoot } from '../../support/source-root.js';
+
+interface Board {
+  readonly panels: readonly {
+    readonly id: number;
+    readonly title: string;
+    readonly type: string;
+    readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
+    readonly targets?: readonly { readonly refId: string; readonly expr: string }[];
+  }[];
+}
+
+const known = await knownSeries();
+const board = JSON.parse(dashboard()) as Board;
+const alerts = readFileSync(`${sourceRoot}/deploy/prometheus/alerts.yml`, 'utf8');
+/** Each rule's text, from its name to the next. */
+const rules = alerts.split(/^ {6}- alert: /m).slice(1);
+const expressions = board.panels.flatMap(({ title, targets = [] }) => targets.map(({ expr }) => ({ title, expr })));
+
+t.test('what an expression names that nothing has is seen', async (t) => {
+  for (const [expr, problems] of [
+    ['sum by (instance, model) (rate(ra_sidecar_refusals_total{model=~"$model",reason!="full"}[5m])) > 0', []],
+    ['histogram_quantile(0.9, sum by (le) (rate(gen_ai_server_time_to_first_token_seconds_bucket[5m])))', []],
+    ['up{job="ra-sidecar"} == 0', []],
+    ['ra_sidecar_refusal_total', ['no metric ra_sidecar_refusal_total']],
+    ['gen_ai_server_time_to_first_token_seconds', ['no metric gen_ai_server_time_to_first_token_seconds']],
+    ['ra_sidecar_seats{phase="x"}', ['no label phase on ra_sidecar_seats']],
+    ['sum by (modell) (ra_sidecar_seats)', ['no label modell']],
+  ] as const) {
+    t.strictSame(unknownIn(expr, known), problems, expr);
+  }
+});
+
+t.test('deploy/grafana/ra-sidecar.json is what the code says today (`make docs` writes it)', async (t) => {
+  t.equal(readFileSync(`${sourceRoot}/deploy/grafana/ra-sidecar.json`, 'utf8'), dashboard());
+});
+
+t.test('every panel asks for metrics and labels that there are', async (t) => {
+  t.ok(expressions.length > 40);
+  for (const { title, expr } of expressions) t.strictSame(unknownIn(expr, known), [], `${title}: ${expr}`);
+});
+
+t.test('panels stand beside each other, each with an id of its own', async (t) => {
+  const { panels } = board;
+  t.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
+  const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+    Array.from({ length: w * h }, (_, i) => `${x + (i % w)} ${y + Math.floor(i / w)}`),
+  );
+  t.equal(new Set(cells).size, cells.length, 'none covers another');
+  t.ok(panels.every(({ gridPos: { x, w } }) => x + w <= 24));
+});
+
+t.test('every rule asks for what there is, and names a page that there is', async (t) => {
+  t.ok(rules.length > 15);
+  for (const rule of rules) {
+    const name = rule.slice(0, rule.indexOf('\n'));
+    const expr = /^ {8}expr: (.*?)^ {8}(?:for|labels):/ms.exec(rule)?.[1] ?? '';
+    t.not(expr.trim(), '', name);
+    t.strictSame(unknownIn(expr, known), [], name);
+    t.match(rule, /severity: (critical|warning)/, name);
+    const runbook = /runbook: (\S+)/.exec(rule)?.[1] ?? 'none';
+    t.ok(existsSync(`${sourceRoot}/${runbook}`), `${name}: ${runbook}`);
+  }
+});
+
+t.test('every metric that something can go wrong with is on the dashboard or in a rule', async (t) => {
+  const shown = [...expressions.map(({ expr }) => expr), alerts].join('\n');
+  const absent = METRICS.flatMap(({ metrics }) => metrics.map(({ name }) => name)).filter(
+    (name) => !shown.includes(name),
+  );
+  // Said in others' words: what is configured, what is logged, what leads to another that is shown.
+  t.strictSame(absent, [
+    'ra_sidecar_queue_wait_error_seconds',
+    'ra_sidecar_account_seat_seconds',
+    'ra_sidecar_authorizer_stale_total',
+    'ra_sidecar_credit_reservations',
+    'ra_sidecar_usage_records_total',
+    'ra_sidecar_spool_progress_dropped_total',
+    'ra_sidecar_spool_unsynced_records',
+    'ra_sidecar_usage_delivery_last_success_timestamp_seconds',
+  ]);
+});
