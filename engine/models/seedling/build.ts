@@ -3,7 +3,7 @@
  * Makes the training data: the vocabulary (learnt once, kept beside), rows for training and for looking at the loss. Seeds are
  * fixed, so the same sources give the same bytes.
  *
- *   node dist/engine/models/seedling/build.js FOLDER EXAMPLES LONG EARLY
+ *   node dist/engine/models/seedling/build.js FOLDER EXAMPLES LONG EARLY FOCUS
  */
 import { createWriteStream, type WriteStream } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
@@ -16,11 +16,11 @@ import { CHAT_TEMPLATE } from '../chat-template.js';
 import { writeRandomModel } from '../random-model.js';
 import { END_OF_TEXT, END_OF_TURN } from '../vocabulary-own.js';
 import type { Example } from './corpus/example.js';
-import { earlyAt, exampleAt, longDecisionAt } from './mix.js';
+import { earlyAt, exampleAt, focusAt, longDecisionAt } from './mix.js';
 import { ROW, RowMaker } from './rows.js';
 import { learnFrom, vocabularyOf, type Merged } from './vocabulary.js';
 
-const SEED = { vocabulary: 11, train: 1, validation: 2, long: 3, early: 4 } as const;
+const SEED = { vocabulary: 11, train: 1, validation: 2, long: 3, early: 4, focus: 5 } as const;
 const VOCABULARY_EXAMPLES = 30_000;
 const VALIDATION_EXAMPLES = 1000;
 const LONG_TOKENS = [500, 900, 1500] as const;
@@ -77,9 +77,9 @@ function* counted<T>(count: number, make: (at: number) => T): Generator<T> {
   for (let at = 0; at < count; at++) yield make(at);
 }
 
-const [folder, examples, long, early] = process.argv.slice(2);
-if (folder === undefined || examples === undefined || long === undefined || early === undefined)
-  throw new Error('usage: build FOLDER EXAMPLES LONG EARLY');
+const [folder, examples, long, early, focus] = process.argv.slice(2);
+if (folder === undefined || examples === undefined || long === undefined || early === undefined || focus === undefined)
+  throw new Error('usage: build FOLDER EXAMPLES LONG EARLY FOCUS');
 await mkdir(folder, { recursive: true });
 const vocabulary = vocabularyOf(await merges(join(folder, 'merges.json')));
 const file = join(folder, 'vocabulary.gguf');
@@ -98,6 +98,12 @@ await write(
   'early',
   maker,
   counted(Number(early), (at) => earlyAt(SEED.early, at, 'train')),
+);
+await write(
+  folder,
+  'focus',
+  maker,
+  counted(Number(focus), (at) => focusAt(SEED.focus, at, 'train')),
 );
 await write(
   folder,

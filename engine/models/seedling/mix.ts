@@ -1,6 +1,6 @@
 /** The corpus: which example comes at which place, by seed and place alone. */
 import { chat, looking, named } from './corpus/chat.js';
-import { decision, finding, sorting } from './corpus/decisions.js';
+import { decision, finding, judging, sorting } from './corpus/decisions.js';
 import { Draw, type Split } from './corpus/draw.js';
 import type { ChatExample, DecisionExample, Example } from './corpus/example.js';
 import { inFiller } from './corpus/filler.js';
@@ -11,6 +11,8 @@ const CHAT_SHARE = 0.55;
 const EARLY_LOOKING = 0.25;
 const EARLY_FINDING = 0.35;
 const EARLY_NAMED = 0.65;
+const FOCUS_CHAT = 0.35;
+const FOCUS_SORTING = 0.85;
 
 const spread = (seed: number, at: number): number =>
   (Math.imul(seed, 0x9e3779b1) + Math.imul(at + 1, 0x85ebca6b)) >>> 0;
@@ -46,4 +48,12 @@ export function earlyAt(seed: number, at: number, split: Split): Example {
   const example = decision(draw);
   if (kind < EARLY_NAMED) return named(draw, example) ?? example;
   return sorting(draw);
+}
+
+/** For the end: what the first user meets, messages and posts told apart. */
+export function focusAt(seed: number, at: number, split: Split): Example {
+  const draw = new Draw(spread(seed, at), split);
+  const kind = draw.next();
+  if (kind < FOCUS_CHAT) return chat(draw);
+  return kind < FOCUS_SORTING ? sorting(draw) : judging(draw);
 }

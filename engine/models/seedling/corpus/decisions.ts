@@ -40,3 +40,8 @@ export function finding(draw: Draw): DecisionExample {
 export function sorting(draw: Draw): DecisionExample {
   return draw.chance(0.75) ? sortedTicket(draw) : sortedPost(draw);
 }
+
+/** Decisions about the tone and the worth of a text. */
+export function judging(draw: Draw): DecisionExample {
+  return draw.any([review, ticket, post])(draw);
+}

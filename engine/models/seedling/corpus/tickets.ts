@@ -142,20 +142,16 @@ export function ticket(draw: Draw): DecisionExample {
   return { kind: 'decision', topic: 'ticket', input: parts.join(' '), questions: draw.some(questions, 4) };
 }
 
-/** A message, and its topic among all topics in one order. */
+/** A short message, its topic among all topics in one order and among some in any, and what it asks for. */
 export function sortedTicket(draw: Draw): DecisionExample {
   const intent = draw.any(INTENTS);
-  const input = `${draw.chance(0.3) ? `${filled(draw, draw.pick(CONTEXT))} ` : ''}${filled(draw, draw.pick(intent.says))}`;
+  const input = `${draw.chance(0.2) ? `${filled(draw, draw.pick(CONTEXT))} ` : ''}${filled(draw, draw.pick(intent.says))}`;
   const answers = INTENTS.map(({ names }) => names[0] ?? '');
   const meanings = answers.map(() => undefined);
   const answer = INTENTS.indexOf(intent);
-  const question: Asked = { type: 'choice', question: draw.pick(ABOUT), answers, meanings, answer };
-  return {
-    kind: 'decision',
-    topic: 'ticket',
-    input,
-    questions: [question, asksFor(draw, intent), asksFor(draw, intent)],
-  };
+  const fixed: Asked = { type: 'choice', question: draw.pick(ABOUT), answers, meanings, answer };
+  const asked = Array.from({ length: 4 }, () => asksFor(draw, intent));
+  return { kind: 'decision', topic: 'ticket', input, questions: [...(draw.chance(0.4) ? [fixed] : []), sorted(draw, intent), ...asked] };
 }
 
 function asksFor(draw: Draw, intent: Intent): Asked {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the seedling on CPU cores, one process a core, over shared weights.
 
-    train.py DATA OUT --tokens N [--processes 4] [--batch 512] [--early 0.55] [--long 0.15]
+    train.py DATA OUT --tokens N [--processes 4] [--batch 512] [--early 0.55] [--focus 0.36] [--long 0.06]
 
 Resumes from OUT/checkpoint.pt. The learning rate is constant after the warm-up and falls to zero over the last part, so the end can
 be moved while it runs: OUT/tokens, when it is there, holds another number of tokens. Everything counts tokens, nothing time.
@@ -101,6 +101,8 @@ def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: lis
     order = islice(batches(rows, options.batch, 1), step * options.processes + rank, None, options.processes)
     early_rows = Rows(options.data, "early")
     far = islice(batches(long_rows, options.batch, 2), rank, None, options.processes)
+    focus_rows = Rows(options.data, "focus")
+    last_order = islice(batches(focus_rows, options.batch, 4 + step), rank, None, options.processes)
     soon = islice(batches(early_rows, options.batch, 3), rank, None, options.processes)
     chance = numpy.random.default_rng(1000 * step + rank)
     last = started = time.time()
@@ -113,8 +115,10 @@ def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: lis
         batch = None
         if done < total * options.early and step % 2 > 0:
             batch = taken(early_rows, soon, None)
-        elif done > total * (1 - options.long) and step % 3 == 0:
+        elif done > total * (1 - options.long) and step % 6 == 0:
             batch = taken(long_rows, far, None)
+        elif done > total * (1 - options.focus) and step % 6 < 4:
+            batch = taken(focus_rows, last_order, chance)
         if batch is None:
             batch = taken(rows, order, chance)
         if batch is None:
@@ -174,7 +178,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, required=True)
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--batch", type=int, default=512, help="tokens in each process's part of a step")
-    parser.add_argument("--long", type=float, default=0.15, help="last share of the tokens that has long examples")
+    parser.add_argument("--long", type=float, default=0.06, help="last share of the tokens that has long examples")
+    parser.add_argument("--focus", type=float, default=0.36, help="last share of the tokens that is mostly messages and posts")
     parser.add_argument("--early", type=float, default=0.55, help="first share of the tokens that has look-ups")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
