@@ -8,10 +8,7 @@
 import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { makeDecisionPrompt } from '../../engine/prompt/decision-prompt.js';
-import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
-import { loadVocabulary } from '../../engine/prompt/vocabulary.js';
-import { EngineDriver } from '../support/engine-driver.js';
+import { Asker } from './asker.js';
 import { keep, type Row } from '../support/results.js';
 import {
   accuracy,
@@ -28,7 +25,6 @@ import { asked, readCases, reversed, type Asked } from './questions.js';
 
 /** From dist/bench/decisions. */
 const SEEDLING = fileURLToPath(new URL('../../../engine/models/seedling/', import.meta.url));
-const CONTEXT = 8192;
 const WARM_UP = 5;
 
 const [file = `${SEEDLING}seedling.gguf`, questions = `${SEEDLING}held-out.jsonl`, name = 'decision-quality'] =
@@ -42,34 +38,15 @@ interface Answered extends Outcome {
   readonly flipped?: boolean;
 }
 
-const vocabulary = await loadVocabulary(file);
-const parts = makePromptParts(vocabulary);
-if (parts.kind === 'bad') throw new Error(parts.problem);
-const made = makeDecisionPrompt(parts.parts);
-if (made.kind === 'bad') throw new Error(made.problem);
-const { prompt } = made;
-// As the engine of a decision model on a CPU has it.
-const engine = await EngineDriver.start(file, 2, {
-  contextPerSeat: CONTEXT,
-  prefillTokensPerStep: 256,
-  flashAttention: false,
-  prefixReuse: 'auto',
-});
-
-async function ask(input: string, all: readonly Asked[]): Promise<{ probabilities: number[]; labelMass: number }[]> {
-  const tokens = prompt.tokenize(
+const asker = await Asker.open(file);
+const ask = (
+  input: string,
+  all: readonly Asked[],
+): Promise<{ probabilities: readonly number[]; labelMass: number }[]> =>
+  asker.ask(
     input,
     all.map(({ question }) => question),
   );
-  if (tokens.kind === 'too-long') throw new Error('a prompt is too long');
-  const answers: { probabilities: number[]; labelMass: number }[] = [];
-  await engine.run([{ kind: 'score', job: { ...tokens, temperature: 1, isolate: true, seats: 1 } }], ({ output }) => {
-    if (output.kind === 'answer')
-      answers[output.question] = { probabilities: [...output.probabilities], labelMass: output.labelMass };
-    return undefined;
-  });
-  return answers;
-}
 
 const cases = readCases(await readFile(questions, 'utf8'));
 for (const one of cases.slice(0, WARM_UP)) await ask(one.input, one.questions.map(asked));
@@ -97,8 +74,7 @@ for (const { topic = 'all', input, questions: known } of cases) {
     });
   });
 }
-await engine.close();
-await vocabulary.dispose();
+await asker.close();
 
 function row(what: string, some: readonly Answered[]): Row {
   const flips = some.flatMap(({ flipped }) => (flipped === undefined ? [] : [flipped ? 1 : 0]));

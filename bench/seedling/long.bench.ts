@@ -1,0 +1,50 @@
+/**
+ * What is left of the seedling's decisions when the input lies in text that does not matter.
+ *
+ *   node dist/bench/seedling/long.bench.js [MODEL.gguf RESULT_NAME]
+ */
+import { fileURLToPath } from 'node:url';
+import { longDecisionAt } from '../../engine/models/seedling/mix.js';
+import { Asker } from '../decisions/asker.js';
+import { accuracy, best, brier, mean, type Outcome } from '../decisions/measures.js';
+import { keep, type Row } from '../support/results.js';
+
+const DEFAULT = fileURLToPath(new URL('../../../engine/models/seedling/seedling.gguf', import.meta.url));
+const SEED = 23;
+const INPUTS = 60;
+/** Tokens of filler, about. */
+const FILLER = [0, 250, 500, 1000, 2000, 4000, 7300];
+
+const [file = DEFAULT, name = 'seedling-long'] = process.argv.slice(2);
+const asker = await Asker.open(file);
+const rows: Row[] = [];
+for (const filler of FILLER) {
+  const lengths: number[] = [];
+  const outcomes: (Outcome & { readonly type: string })[] = [];
+  for (let at = 0; at < INPUTS; at++) {
+    const { input, questions } = longDecisionAt(SEED, at, 'held', filler);
+    lengths.push(asker.lengthOf(input));
+    const answers = await asker.ask(input, questions);
+    questions.forEach(({ type, answer }, index) =>
+      outcomes.push({ type, answer, probabilities: answers[index]?.probabilities ?? [] }),
+    );
+  }
+  const of = (type: string): readonly Outcome[] => outcomes.filter((one) => one.type === type);
+  rows.push({
+    'tokens of the input': mean(lengths),
+    questions: outcomes.length,
+    'yes/no right': accuracy(of('yes_no')),
+    'choice right': accuracy(of('choice')),
+    'score right': accuracy(of('score')),
+    Brier: brier(outcomes),
+    'answered yes': mean(of('yes_no').map(({ probabilities }) => (best(probabilities) === 0 ? 1 : 0))),
+  });
+}
+await asker.close();
+await keep(name, {
+  title: 'The seedling on long inputs',
+  about: [
+    `${INPUTS} inputs kept from training, each put at a random place of filler: sentences that no question is about. Wordings and names as in decision-quality, the same inputs in every row.`,
+  ],
+  rows,
+});
