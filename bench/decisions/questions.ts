@@ -51,11 +51,10 @@ export function readCases(text: string): KnownCase[] {
     .filter((line) => line.trim() !== '')
     .map((line, at) => {
       const parsed = JSON.parse(line) as KnownCase;
-      if (typeof parsed.input !== 'string' || !Array.isArray(parsed.questions))
-        throw new Error(`line ${at + 1}: no case`);
-      for (const question of parsed.questions) {
-        if (asked(question).answer < 0) throw new Error(`line ${at + 1}: the expected answer is none of the answers`);
-      }
+      const questions = parsed.questions as readonly KnownQuestion[] | undefined;
+      if (typeof parsed.input !== 'string' || questions === undefined) throw new Error(`line ${at + 1}: no case`);
+      if (questions.some((question) => asked(question).answer < 0))
+        throw new Error(`line ${at + 1}: the expected answer is none of the answers`);
       return parsed;
     });
 }

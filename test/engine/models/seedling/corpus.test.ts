@@ -47,7 +47,8 @@ t.test('no wording kept for evaluation is in the training part', (t) => {
         says.some((parts) => parts.join('').length > 25 && said(parts)),
         example.input,
       );
-    } else trained.push(...example.conversation.messages.map(({ content }) => String(content)));
+    } else
+      trained.push(...example.conversation.messages.map(({ content }) => (typeof content === 'string' ? content : '')));
   }
   t.same(
     asks.filter((ask) => trained.includes(ask)),
