@@ -87,15 +87,16 @@ docs: build
 SEEDLING := engine/models/seedling
 TRAINED := $(SEEDLING)/.trained
 PYTHON := /usr/bin/python3
-SEEDLING_TOKENS := 14000000
+SEEDLING_TOKENS := 8000000
 seedling: build
 	@$(PYTHON) -c 'import numpy, torch' 2>/dev/null || { echo 'make seedling needs $(PYTHON) with torch and numpy, and a fast BLAS:'; \
 	  echo '  apt-get install --no-install-recommends python3-torch python3-numpy libopenblas0-pthread'; exit 1; }
-	node dist/$(SEEDLING)/build.js $(TRAINED)/data 120000 3000 25000
+	node dist/$(SEEDLING)/build.js $(TRAINED)/data 120000 3000 45000 24000
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PYTHON) $(SEEDLING)/training/train.py $(TRAINED)/data $(TRAINED) --tokens $(SEEDLING_TOKENS) | tee -a $(TRAINED)/loss.tsv
 	$(PYTHON) $(SEEDLING)/training/export.py $(TRAINED)/data $(TRAINED)
 	node dist/$(SEEDLING)/export.js $(TRAINED)/data $(TRAINED) $(SEEDLING)/seedling.gguf
 	cp $(TRAINED)/reference.json $(TRAINED)/loss.tsv $(SEEDLING)/
+	npx prettier --log-level warn --write $(SEEDLING)/reference.json
 	node dist/$(SEEDLING)/held-out.js $(SEEDLING)/held-out.jsonl 400
 
 clean:

@@ -1,4 +1,6 @@
-/** What the default model means by its answers, over HTTP. Wordings are kept from its training unless a test says otherwise. */
+/**
+ * What the default model means by its answers, over HTTP. Choices are left out: the model card says that it has not learnt them.
+ */
 import t from 'tap';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
 import { checked, complete } from '../support/replies.js';
@@ -37,16 +39,6 @@ t.test('a refund is told from what is none', async (t) => {
   t.ok((no.probabilities['yes'] ?? 1) < 0.1, `P(yes) ${no.probabilities['yes']}`);
 });
 
-t.test('a topic is chosen among options', async (t) => {
-  const question = {
-    type: 'choice',
-    question: 'Which topic is the message about?',
-    options: [{ name: 'delivery' }, { name: 'invoice' }, { name: 'login' }],
-  };
-  const { choice } = await decide('The package got lost on the way to Oslo.', question);
-  t.equal(choice, 'delivery');
-});
-
 t.test('a level is told', async (t) => {
   const question = { type: 'score', question: 'How angry is the writer?', levels: ['calm', 'annoyed', 'furious'] };
   const furious = await decide('Where is my parcel? I am furious! Never again! Terrible!', question);
@@ -79,7 +71,9 @@ t.test('it calls the tool that fits, and none when there is nothing to call', as
   const greedy = { temperature: 0, max_completion_tokens: 64, tools: [WEATHER] };
   const { choices } = await complete(sidecar, 'What is the weather in Paris?', greedy);
   t.equal(choices[0].finish_reason, 'tool_calls');
-  const { tool_calls: calls } = choices[0].message as { tool_calls?: readonly { function: { name: string; arguments: string } }[] };
+  const { tool_calls: calls } = choices[0].message as {
+    tool_calls?: readonly { function: { name: string; arguments: string } }[];
+  };
   t.equal(calls?.length, 1);
   t.equal(calls?.[0]?.function.name, 'get_weather');
   t.same(JSON.parse(calls?.[0]?.function.arguments ?? ''), { city: 'Paris' });
