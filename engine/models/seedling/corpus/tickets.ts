@@ -151,7 +151,12 @@ export function sortedTicket(draw: Draw): DecisionExample {
   const answer = INTENTS.indexOf(intent);
   const fixed: Asked = { type: 'choice', question: draw.pick(ABOUT), answers, meanings, answer };
   const asked = Array.from({ length: 4 }, () => asksFor(draw, intent));
-  return { kind: 'decision', topic: 'ticket', input, questions: [...(draw.chance(0.4) ? [fixed] : []), sorted(draw, intent), ...asked] };
+  return {
+    kind: 'decision',
+    topic: 'ticket',
+    input,
+    questions: [...(draw.chance(0.4) ? [fixed] : []), sorted(draw, intent), ...asked],
+  };
 }
 
 function asksFor(draw: Draw, intent: Intent): Asked {
