@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { validate } from 'dockerfile-utils';
 import t from 'tap';
 import { loadConfig } from '../../sidecar/config.js';
 import { sourceRoot } from '../support/source-root.js';
@@ -50,4 +51,10 @@ t.test('it runs as nobody in particular, and takes no secrets', async (t) => {
   t.notMatch(lines.join('\n'), /secret|token|password|\.npmrc.*_auth/i);
   t.ok(lines.includes('RUN npm ci'), 'what the lock says');
   t.ok(lines.some((line) => line.includes('npm prune --omit=dev')));
+});
+
+t.test('a linter finds nothing to say', (t) => {
+  t.strictSame(validate(lines.join('\n')), []);
+  t.not(validate('FROM node:20\nRUM npm ci\n').length, 0, 'it does of a bad one');
+  t.end();
 });
