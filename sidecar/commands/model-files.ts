@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { lstat, mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Config, ModelConfig } from '../config.js';
@@ -37,6 +37,42 @@ export async function withFiles<T>(
   }
 }
 
+/** How the folders begin that {@link withFiles} makes, and those of downloads (engine/inspect/fetch.ts). */
+const SCRATCH = 'ra-sidecar-model-';
+const ADDING = '.adding-';
+
+/** A folder that nothing was written into for so long is nobody's, ms: downloads that stall are given up after a minute. */
+const LEFT_MS = 24 * 60 * 60 * 1000;
+
 function scratchDir(): Promise<string> {
-  return mkdtemp(join(tmpdir(), 'ra-sidecar-'));
+  return mkdtemp(join(tmpdir(), SCRATCH));
+}
+
+/** Removes what commands that were killed left: downloads in `dir`, and models made for the time being. Rejects nothing. */
+export async function removeLeftovers(dir: string): Promise<void> {
+  await removeOld(dir, ADDING);
+  await removeOld(tmpdir(), SCRATCH);
+}
+
+async function removeOld(parent: string, prefix: string): Promise<void> {
+  const entries = await readdir(parent, { withFileTypes: true }).catch(() => []);
+  for (const entry of entries) {
+    if (!entry.isDirectory() || !entry.name.startsWith(prefix)) continue;
+    const folder = join(parent, entry.name);
+    // What is another user's stays.
+    if (Date.now() - (await lastWritten(folder)) > LEFT_MS)
+      await rm(folder, { recursive: true }).catch(() => undefined);
+  }
+}
+
+/** The youngest time of a folder and what lies in it, ms; a file grows without a word to its folder. */
+async function lastWritten(folder: string): Promise<number> {
+  const names = await readdir(folder).catch(() => []);
+  const times = [folder, ...names.map((name) => join(folder, name))].map((path) =>
+    lstat(path).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => 0,
+    ),
+  );
+  return Math.max(...(await Promise.all(times)));
 }
