@@ -50,6 +50,9 @@ for (const name of ['ra-sidecar', 'ra-sidecar@a']) {
     t.match(one('ExecReload'), /kill -HUP \$MAINPID$/);
     t.notOk(values.has('MemoryDenyWriteExecute'), 'V8 compiles while it runs');
     t.notOk(values.has('PrivateDevices'), 'a GPU is a device');
+    t.ok(values.get('Wants')?.includes('ra-sidecar-nvidia.service'), 'which makes /dev/nvidia-uvm');
+    t.ok(one('After').split(' ').includes('ra-sidecar-nvidia.service'), 'beforehand');
+    t.ok(existsSync(join(sourceRoot, 'deploy/systemd/ra-sidecar-nvidia.service')));
   });
 }
 
