@@ -36,7 +36,7 @@ const CLOSED = { callers: SEATS, seconds: 15 };
 const WARM_SHARE = 0.25;
 /**
  * What memory may grow over the samples after that, MiB. V8 keeps some tens of MiB more or less between two full collections
- * however long a run is; a leak of 4 KiB a request passes it within 8,192 requests, one of less in a longer run.
+ * however long a run is; a leak of 8 KiB a request passes it within half an hour at three requests a second, one of less in a longer run.
  */
 const MOST_GROWN_MIB = 32;
 /** `bodies.inlineBytes`: what is longer is the long prompt host's. */
