@@ -33,6 +33,7 @@ t.test('its settings are settings, its port and its Node the sidecar’s', async
   );
   const loaded = loadConfig(environment);
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  t.equal(loaded.config.environment, 'production', 'no start makes a key and prints it');
   t.strictSame(all('EXPOSE'), [[String(loaded.config.listen.port)]]);
   t.strictSame(all('VOLUME'), [[loaded.config.dataDir]]);
   const health = lines.find((line) => line.startsWith('HEALTHCHECK')) ?? '';
