@@ -171,7 +171,8 @@ export async function startApp(
         stage.leaving = true;
         drained ??= (async () => {
           const { noticeMs, timeoutMs } = config.drain;
-          if (noticeMs > 0) {
+          // Who never saw it green sends nothing that could be refused.
+          if (noticeMs > 0 && readiness.reached) {
             log.info('leaving', { count: inFlight.count });
             await new Promise<void>((done) => systemClock.after(noticeMs, done));
           }

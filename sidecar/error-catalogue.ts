@@ -182,7 +182,7 @@ export const CATALOGUE = {
     status: 502,
     type: 'server_error',
     retryable: true,
-    meaning: 'The engine died or failed while it worked on the request.',
+    meaning: 'The engine died or failed, or the server shut down, while it worked on the request.',
     advice: 'Send it again: the engine is started anew.',
   },
   upstream_contract_violation: {

@@ -22,6 +22,11 @@ export class Readiness {
     this.#settle.reject(new Error(line));
   }
 
+  /** Every part is up, or was. */
+  get reached(): boolean {
+    return this.#awaited.size === 0;
+  }
+
   all(): Promise<void> {
     return this.#all;
   }

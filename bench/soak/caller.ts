@@ -9,6 +9,8 @@ export interface Call {
   /** Sent as x-request-id, by which the usage record is found. */
   readonly id: string;
   readonly body: object;
+  /** The body is made at least so long, bytes, by blanks at its end. */
+  readonly bytes?: number;
   readonly stream: boolean;
   /** The caller leaves after so long, ms. */
   readonly leavesAfterMs?: number;
@@ -37,7 +39,7 @@ export interface Answer {
 }
 
 /** Sends it and reads. Never rejects. */
-export function call({ agent, port, key, id, body, stream, leavesAfterMs }: Call): Promise<Answer> {
+export function call({ agent, port, key, id, body, bytes = 0, stream, leavesAfterMs }: Call): Promise<Answer> {
   const from = performance.now();
   return new Promise((resolve) => {
     const end = (how: Ending): void => {
@@ -67,7 +69,8 @@ export function call({ agent, port, key, id, body, stream, leavesAfterMs }: Call
       response.on('data', (chunk: string) => (text += chunk));
       response.on('end', () => end(endOf(response.statusCode ?? 0, text, stream)));
     });
-    sent.end(JSON.stringify({ ...body, stream, ...(stream && { stream_options: { include_usage: true } }) }));
+    const text = JSON.stringify({ ...body, stream, ...(stream && { stream_options: { include_usage: true } }) });
+    sent.end(text.padEnd(bytes));
   });
 }
 

@@ -25,7 +25,7 @@ export interface Sums {
   readonly billed: bigint;
   /** The prices of the closes of all others: cut off, or left by their callers. */
   readonly billedOthers: bigint;
-  /** Whole replies whose close is missing, twice there, or has other counts. */
+  /** Requests that were closed twice, however they ended, and whole replies whose close is missing or has other counts. */
   readonly different: number;
   /** Requests that were answered with an error, and billed for. */
   readonly billedForNothing: number;
@@ -42,10 +42,11 @@ export function compare(answers: readonly Answer[], closes: readonly Close[]): S
     const found = byId.get(id) ?? [];
     byId.delete(id);
     const price = found.reduce((sum, close) => sum + BigInt(close.price?.picodollars ?? 0), 0n);
+    const [close] = found;
+    if (found.length > 1 || (told && (!close || !same(close, told)))) sums.different += 1;
     if (told) {
       sums.told += cost(told);
       sums.billed += price;
-      if (found.length !== 1 || !found[0] || !same(found[0], told)) sums.different += 1;
     } else {
       sums.billedOthers += price;
       if (end === 'refused' && price > 0n) sums.billedForNothing += 1;

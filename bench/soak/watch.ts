@@ -2,7 +2,7 @@
 import { readdirSync } from 'node:fs';
 import { childrenOf, residentBytes } from '../../test/support/processes.js';
 
-export type Role = 'sidecar' | 'prompt host' | 'engine';
+export type Role = 'sidecar' | 'short prompt host' | 'long prompt host' | 'engine';
 
 export interface Sample {
   /** Since the watch began. */
@@ -12,9 +12,10 @@ export interface Sample {
   readonly files: Readonly<Partial<Record<Role, number>>>;
 }
 
-/** Modules by which the children are known. */
+/** How the commands of the children begin to differ: modules, and the lane that a prompt host is given. */
 const CHILDREN: Readonly<Record<Exclude<Role, 'sidecar'>, string>> = {
-  'prompt host': 'sidecar/prompts/host',
+  'short prompt host': 'sidecar/prompts/host.js short',
+  'long prompt host': 'sidecar/prompts/host.js long',
   engine: 'engine/main',
 };
 
@@ -50,8 +51,8 @@ export class Watch {
   #processes(): [Role, number][] {
     const children = childrenOf(this.#pid);
     const found: [Role, number][] = [['sidecar', this.#pid]];
-    for (const role of ['prompt host', 'engine'] as const) {
-      const child = children.find(({ command }) => command.includes(CHILDREN[role]));
+    for (const [role, module] of Object.entries(CHILDREN) as [keyof typeof CHILDREN, string][]) {
+      const child = children.find(({ command }) => command.includes(module));
       if (child) found.push([role, child.pid]);
     }
     return found;
@@ -65,6 +66,18 @@ function look(pid: number): [bytes: number, files: number] | undefined {
   } catch {
     return undefined;
   }
+}
+
+/**
+ * Bytes by which a role's memory grew over the samples, by the line nearest to them, not counting the first `warmShare` of
+ * them. NaN where it was seen less than twice.
+ */
+export function grown(samples: readonly Sample[], role: Role, warmShare: number): number {
+  const late = samples.slice(Math.floor(samples.length * warmShare));
+  const points = late.flatMap(({ seconds, bytes }) =>
+    bytes[role] === undefined ? [] : [[seconds, bytes[role]] as const],
+  );
+  return slope(points) * ((points.at(-1)?.[0] ?? NaN) - (points[0]?.[0] ?? NaN));
 }
 
 /** Slope of the straight line nearest to the points (least squares), y for each x; NaN for fewer than two points. */

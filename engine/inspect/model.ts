@@ -52,7 +52,8 @@ export async function inspectModel(
       layers: insights.totalLayers,
       flashAttention,
     };
-    const free = withoutTaken(await freeMemory(llama), taken, memory);
+    const really = await freeMemory(llama);
+    const free = withoutTaken(really, taken, memory);
     const weights = await insights.estimateModelResourceRequirementsV2({ gpuLayers });
     const heavy =
       tooHeavy(weights.cpuRam, free.cpuRam, 'memory') ??
@@ -62,8 +63,13 @@ export async function inspectModel(
       return { ...bare(head, findings), load: loading };
     }
     // Not before: llama.cpp's reckoning of a context asserts what loading only finds.
-    if (load) findings.push(...(await loaded(llama, setup, head.bytes, progress)));
-    if (findings.some(({ what, ok }) => what === 'tensors' && !ok)) return { ...bare(head, findings), load: loading };
+    if (load) {
+      // The memory to reckon with may be another machine's, and a GPU's share of the weights comes here too.
+      const whole = await insights.estimateModelResourceRequirementsV2({ gpuLayers: 0 });
+      const here = tooHeavy(whole.cpuRam, really.cpuRam, 'memory');
+      if (here === undefined) findings.push(...(await loaded(llama, setup, head.bytes, progress)));
+      else findings.push({ what: 'tensors', ok: false, needed: false, says: `they were not loaded here: ${here}` });
+    }
     const needs = await estimateNeeds(insights, weights, plan);
     findings.push(memoryFinding(needs, plan, free));
     return {

@@ -3,12 +3,12 @@ import type { Config, ModelConfig } from '../config.js';
 import { inspect, type MachineFacts } from '../engine-client/inspector.js';
 import { EXIT, parsed } from './command.js';
 import { orUsage } from './help.js';
-import { hostChecks, type Check } from './host-checks.js';
+import { guarded, hostChecks, isRunning, type Check } from './host-checks.js';
 import type { Io } from './io.js';
 import { size } from './layout.js';
 import { withFile } from './model-files.js';
 import { loadText } from './model-text.js';
-import { reasons, serves, setupOf, sizeModels, type Sizing } from './sizing.js';
+import { reasons, serves, setupOf, shortOfMemory, sizeModels, type Sizing } from './sizing.js';
 import { COMMANDS } from './table.js';
 
 const GPU_ADVICE =
@@ -51,13 +51,21 @@ async function engineChecks(config: Config, io: Io): Promise<Check[]> {
       checks.push(backendCheck(gpu, asked.answer));
     }
   }
+  return [...checks, ...(await guarded('models', () => modelChecks(config, machine, io)))];
+}
+
+async function modelChecks(config: Config, machine: MachineFacts | undefined, io: Io): Promise<Check[]> {
+  const running = await isRunning(config);
+  const models = config.models.map(withFile);
   const sizings = await sizeModels(
-    config.models.map(withFile).map((model) => ({ id: model.id, setup: setupOf(model) })),
-    { load: false },
+    models.map((model) => ({ id: model.id, setup: setupOf(model), lazy: model.load === 'lazy' })),
+    { load: false, running },
     io,
   );
-  if (machine) checks.push(coresCheck(machine.cores, sizings));
-  return [...checks, ...sizings.map((sizing, i) => modelCheck(config.models[i], sizing))];
+  return [
+    ...(machine ? [coresCheck(machine.cores, sizings)] : []),
+    ...sizings.map((sizing, i) => modelCheck(config.models[i], sizing)),
+  ];
 }
 
 function noBackend(reason: string): Check {
@@ -108,6 +116,10 @@ function modelCheck(model: ModelConfig | undefined, sizing: Sizing): Check {
     const level = model?.load === 'lazy' ? 'warn' : 'fail';
     const advice = `ra-sidecar models verify ${sizing.id} says more`;
     return { what, level, says: reasons(sizing).join('; '), advice };
+  }
+  const short = shortOfMemory(sizing);
+  if (short !== undefined) {
+    return { what, level: 'warn', says: short, advice: 'to be sure, ask again while that sidecar is stopped' };
   }
   const { memory, gpuMemory, sizes } = inspected.answer;
   const most = sizes.find(({ contextPerSeat }) => contextPerSeat >= setup.contextPerSeat)?.seats;

@@ -36,15 +36,30 @@ const NODE_MINORS: ReadonlyMap<number, number> = new Map([
 
 /** All of them, in the order in which they are printed. Rejects nothing that a machine may be like. */
 export async function hostChecks(config: Config, clock: Clock): Promise<Check[]> {
-  const running = await lockOwner(spoolDir(config)).catch(() => undefined);
+  const running = await isRunning(config);
   return [
     nodeCheck(process.versions.node),
     await httpCheck(),
     filesLimitCheck(limitsOf('/proc/self/limits')),
-    ...(await spoolChecks(config)),
-    ...(await addressChecks(config, running !== undefined)),
-    ...(await namedFileChecks(config, clock)),
+    ...(await guarded('usage spool', () => spoolChecks(config))),
+    ...(await guarded('addresses', () => addressChecks(config, running))),
+    ...(await guarded('files', () => namedFileChecks(config, clock))),
   ];
+}
+
+/** Whether a sidecar runs on this data folder. */
+export async function isRunning(config: Pick<Config, 'dataDir'>): Promise<boolean> {
+  return (await lockOwner(spoolDir(config)).catch(() => undefined)) !== undefined;
+}
+
+/** What `look` finds. One that cannot look is a thing to mend itself, and keeps no other from being told. */
+export async function guarded(what: string, look: () => Promise<Check[]>): Promise<Check[]> {
+  try {
+    return await look();
+  } catch (error) {
+    const why = error instanceof Error ? error.message : 'unknown failure';
+    return [{ what, level: 'fail', says: `this could not be looked at: ${why}` }];
+  }
 }
 
 export function nodeCheck(version: string): Check {
@@ -91,10 +106,7 @@ async function spoolChecks(config: Config): Promise<Check[]> {
   const what = 'usage spool';
   const folder = await nearest(dir);
   try {
-    // Root may write where the mode says no, and a full or read-only disk says so only when it is tried.
-    const probe = join(folder, `.ra-doctor-${randomUUID()}`);
-    await writeFile(probe, 'x', { mode: 0o600 });
-    await rm(probe, { force: true });
+    await tryToWrite(folder);
   } catch (error) {
     const { code = 'failed' } = error as NodeJS.ErrnoException;
     const advice = 'make it, and give it to the user that the sidecar runs as';
@@ -110,6 +122,17 @@ async function spoolChecks(config: Config): Promise<Check[]> {
   }
   if (free < 4 * minFreeBytes) return [{ what, level: 'warn', says, advice: 'make room before it is needed' }];
   return [{ what, level: 'ok', says }];
+}
+
+/** Root may write where the mode says no, and a full or read-only disk says so only when it is tried. */
+async function tryToWrite(folder: string): Promise<void> {
+  const probe = join(folder, `.ra-doctor-${randomUUID()}`);
+  try {
+    await writeFile(probe, 'x', { mode: 0o600 });
+  } finally {
+    // A full disk still makes the name.
+    await rm(probe, { force: true });
+  }
 }
 
 /** The folder, or the one above it that is there. */

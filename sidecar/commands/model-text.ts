@@ -1,13 +1,13 @@
 /** What was found of a model, for people. */
 import type { Fit, ModelReport } from '../engine-client/inspector.js';
 import { columns, size } from './layout.js';
-import { reasons, serves, type Sizing } from './sizing.js';
+import { reasons, serves, shortOfMemory, type Sizing } from './sizing.js';
 
 /** All of it, several lines. */
 export function modelText(sizing: Sizing): string {
   const { id, setup, inspected } = sizing;
   const verdict = serves(sizing)
-    ? `it can be served as a ${setup.kind} model`
+    ? `it can be served as a ${setup.kind} model${shortOfMemory(sizing) === undefined ? '' : ', once there is memory for it'}`
     : `it cannot be served: ${reasons(sizing).join('; ')}`;
   if (inspected.kind === 'failed') return `${id}\n  ${verdict}\n`;
   const { answer } = inspected;

@@ -6,9 +6,10 @@ import { inspect, type HeadReport } from '../engine-client/inspector.js';
 import { modelsDir } from '../hosting.js';
 import { EXIT, parsed, UsageError } from './command.js';
 import { orUsage } from './help.js';
+import { isRunning } from './host-checks.js';
 import type { Io } from './io.js';
 import { bytesOf, columns, size, wholeOf } from './layout.js';
-import { withFile } from './model-files.js';
+import { removeLeftovers, withFile } from './model-files.js';
 import { modelText } from './model-text.js';
 import { Progress } from './progress.js';
 import { serves, setupOf, sizeModels, type Sized, type Sizing } from './sizing.js';
@@ -109,6 +110,7 @@ async function add(config: Settings, args: readonly string[], io: Io): Promise<n
   let file = resolve(uri);
   if (!(await isThere(file))) {
     const dir = values.dir === undefined ? modelsDir(config.dataDir) : resolve(values.dir);
+    await removeLeftovers(dir);
     const bar = new Progress(clock, terminal);
     const fetched = await inspect(
       'fetch',
@@ -166,16 +168,20 @@ async function verify(config: Settings, args: readonly string[], io: Io): Promis
   };
   const wanted = { load: true, ...(memory !== undefined && { memory: bytesOf('--memory', memory) }) };
   const chosen = config.models.filter(({ id }) => named === undefined || id === named);
-  const look = (some: readonly { id: string; setup: Sized }[]): Promise<Sizing[]> =>
+  const look = (some: readonly { id: string; setup: Sized }[], running: boolean): Promise<Sizing[]> =>
     sizeModels(
       some.map(({ id, setup }) => ({ id, setup: { ...setup, ...changes } })),
-      wanted,
+      { ...wanted, running },
       io,
     );
+  const running = await isRunning(config);
   const sizings =
     named !== undefined && chosen.length === 0
-      ? await look([{ id: named, setup: { ...FILE_DEFAULTS, file: resolve(named) } }])
-      : await look(chosen.map(withFile).map((model) => ({ id: model.id, setup: setupOf(model) })));
+      ? await look([{ id: named, setup: { ...FILE_DEFAULTS, file: resolve(named) } }], false)
+      : await look(
+          chosen.map(withFile).map((model) => ({ id: model.id, setup: setupOf(model) })),
+          running,
+        );
   if (json) io.out(`${JSON.stringify(sizings.map(jsonOf), null, 2)}\n`);
   else io.out(sizings.map(modelText).join('\n'));
   const bad = sizings.filter((sizing) => !serves(sizing));

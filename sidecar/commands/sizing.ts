@@ -1,11 +1,19 @@
 /** Asks an inspector about configured models, one after another, each beside what those before it will take. */
 import type { ModelConfig } from '../config.js';
-import { inspect, type Inspected, type Question } from '../engine-client/inspector.js';
+import { inspect, type Inspected, type ModelReport, type Question } from '../engine-client/inspector.js';
 import type { Io } from './io.js';
 import { Progress } from './progress.js';
 
 /** Settings of a model that decide what it takes. */
 export type Sized = Question['model']['setup'];
+
+/** A model to be looked at. */
+export interface ToSize {
+  readonly id: string;
+  readonly setup: Sized;
+  /** The start does not load it, so that those after it do not find its memory taken. */
+  readonly lazy?: boolean;
+}
 
 export interface Sizing {
   readonly id: string;
@@ -18,42 +26,83 @@ export interface SizingOptions {
   readonly load: boolean;
   /** Bytes of memory to reckon with; absent: what is free. */
   readonly memory?: number;
+  /** A sidecar runs on the same data folder and holds what it loaded: then a model that does not fit is told, not refused. */
+  readonly running?: boolean;
+  /** Another inspector, for tests. */
+  readonly entry?: string;
 }
+
+/** Goes on after why a model does not fit. */
+const HELD = '(a sidecar that runs on this data folder holds its part of it now)';
 
 export function setupOf(model: ModelConfig): Sized {
   const { file, kind, seats, contextPerSeat, threads, gpu, flashAttention, prefillTokensPerStep } = model;
   return { file, kind, seats, contextPerSeat, threads, gpu, flashAttention, prefillTokensPerStep };
 }
 
-/** Weights that two models share are there once. */
+/** Weights that two models share are there once. What is not loaded, or does not fit, takes nothing from those after it. */
 export async function sizeModels(
-  models: readonly { readonly id: string; readonly setup: Sized }[],
-  { load, memory }: SizingOptions,
+  models: readonly ToSize[],
+  { load, memory, running, entry }: SizingOptions,
   { clock, terminal }: Pick<Io, 'clock' | 'terminal'>,
 ): Promise<Sizing[]> {
   const bar = new Progress(clock, terminal);
   const sizings: Sizing[] = [];
-  const taken = { memory: 0, gpuMemory: 0 };
-  const seen = new Set<string>();
-  for (const { id, setup } of models) {
+  const taken = new Taken();
+  for (const { id, setup, lazy } of models) {
     bar.show(`looking at ${id}`, 0);
     const inspected = await inspect(
       'model',
-      { setup, load, taken: { ...taken }, ...(memory !== undefined && { memory }) },
-      { clock, onProgress: (done, total) => bar.show(`loading ${id}`, done / total) },
+      { setup, load, taken: taken.beside(setup.file), ...(memory !== undefined && { memory }) },
+      {
+        clock,
+        onProgress: (done, total) => bar.show(`loading ${id}`, done / total),
+        ...(entry !== undefined && { entry }),
+      },
     );
-    sizings.push({ id, setup, inspected });
-    if (inspected.kind === 'failed') continue;
-    const shared = seen.has(setup.file);
-    for (const kind of ['memory', 'gpuMemory'] as const) {
-      const fit = inspected.answer[kind];
-      // On a GPU each engine has a copy of its own.
-      if (fit) taken[kind] += fit.total - (shared && kind === 'memory' ? fit.weights : 0);
-    }
-    seen.add(setup.file);
+    const sizing = { id, setup, inspected };
+    if (inspected.kind === 'answer' && serves(sizing) && lazy !== true) taken.add(setup.file, inspected.answer);
+    // The memory to reckon with was named: what runs here is none of it.
+    sizings.push(running === true && memory === undefined ? besideRunning(sizing) : sizing);
   }
   bar.clear();
   return sizings;
+}
+
+/** Bytes that the models looked at so far will take. */
+class Taken {
+  readonly #own = { memory: 0, gpuMemory: 0 };
+  /** Mapped weights, by file. On a GPU each engine has a copy of its own. */
+  readonly #weights = new Map<string, number>();
+
+  /** What a model of this file does not find free: its weights may be there already, and are not taken from it. */
+  beside(file: string): Question['model']['taken'] {
+    const others = [...this.#weights].filter(([other]) => other !== file);
+    return { ...this.#own, memory: others.reduce((sum, [, bytes]) => sum + bytes, this.#own.memory) };
+  }
+
+  add(file: string, { memory, gpuMemory }: ModelReport): void {
+    if (memory) {
+      this.#own.memory += memory.total - memory.weights;
+      this.#weights.set(file, Math.max(memory.weights, this.#weights.get(file) ?? 0));
+    }
+    this.#own.gpuMemory += gpuMemory?.total ?? 0;
+  }
+}
+
+function besideRunning(sizing: Sizing): Sizing {
+  const { inspected } = sizing;
+  if (inspected.kind === 'failed') return sizing;
+  const findings = inspected.answer.findings.map((finding) =>
+    finding.what === 'memory' && !finding.ok ? { ...finding, needed: false, says: `${finding.says} ${HELD}` } : finding,
+  );
+  return { ...sizing, inspected: { kind: 'answer', answer: { ...inspected.answer, findings } } };
+}
+
+/** Why a model that is not refused for it does not fit into the memory that is free now; undefined: it fits. */
+export function shortOfMemory({ inspected }: Sizing): string | undefined {
+  if (inspected.kind === 'failed') return undefined;
+  return inspected.answer.findings.find(({ what, ok, needed }) => what === 'memory' && !ok && !needed)?.says;
 }
 
 /** Whether a model can be served as it is configured. */

@@ -127,7 +127,7 @@ const models = {
     verify: {
       about: 'load a model file as an engine would, and print what it takes and how many seats fit',
       details: [
-        'Looks at the head, the tensors, the tokenizer, the chat template and the decision labels, then prints weights, KV per seat and the seats that fit for several contexts. Without a name all configured models are looked at, and have to fit together. Nothing is served meanwhile, and no GPU memory is taken.',
+        'Looks at the head, the tensors, the tokenizer, the chat template and the decision labels, then prints weights, KV per seat and the seats that fit for several contexts. Without a name all configured models are looked at, and have to fit together; what does not fit beside a sidecar that runs on this data folder is told and is no failure. Nothing is served meanwhile. On a GPU no weights are loaded; looking at it takes some hundred MiB of its memory for that time.',
       ],
       operand: {
         name: 'FILE|ID',
@@ -176,7 +176,7 @@ const bench = {
 const doctor = {
   about: 'look at this machine as the sidecar would use it, and say what to do about what is wrong',
   details: [
-    'GPU, backend, memory, cores, threads, seats and why; Node, file descriptors, folders, ports and the files that the configuration names. Takes nothing and changes nothing; may run beside the sidecar.',
+    'GPU, backend, memory, cores, threads, seats and why; Node, file descriptors, folders, ports and the files that the configuration names. Changes nothing, and takes nothing but some hundred MiB of a GPU’s memory for a moment. May run beside the sidecar: what does not fit into memory is then a warning, since that sidecar holds its part.',
   ],
   options: { json: JSON_OPTION },
   failed: 'something would keep the sidecar from serving',

@@ -44,7 +44,10 @@ export function milliseconds(description: string, rule: { default: number; minim
   return integer(description, { minimum: 0, maximum: DAY_MS, unit: 'ms', ...rule });
 }
 
-export function bytes(description: string, rule: { default: number; minimum?: number }): SettingSchema {
+export function bytes(
+  description: string,
+  rule: { default: number; minimum?: number; maximum?: number },
+): SettingSchema {
   return integer(description, { minimum: 0, maximum: Number.MAX_SAFE_INTEGER, unit: 'bytes', ...rule });
 }
 

@@ -69,6 +69,7 @@ export const configSchema: SettingSchema = section({
     // Measured: bench/results/inline-size.md.
     inlineBytes: bytes('Up to this length a body is parsed on the sidecar’s own event loop, a longer one beside it.', {
       default: 16 * KIB,
+      maximum: 64 * KIB,
     }),
   }),
   stream: section({

@@ -161,22 +161,29 @@ async function check<P extends Params>(
   const checked = await prompt.check(visit.exchange.gone);
   if (checked.kind === 'checked') {
     const model = services.models.get(checked.params.model);
-    const error = unfit(caller, route, model);
-    if (model && !error) {
-      visit.model = model.id;
-      // The route asked for is the route that was parsed.
-      return { model, params: checked.params as P };
+    const denied = unentitled(caller, route, model);
+    if (!model || denied) {
+      visit.fail(denied ?? refusals.notEntitled());
+      return undefined;
     }
-    visit.fail(error ?? refusals.notEntitled());
+    // From here on the model's metrics tell of this request, whatever becomes of it.
+    visit.model = model.id;
+    const error = unfit(route, model);
+    // The route asked for is the route that was parsed.
+    if (!error) return { model, params: checked.params as P };
+    visit.fail(error);
   } else if (checked.kind === 'aborted') visit.left('waiting');
   else visit.fail(checked.kind === 'invalid' ? checked.error : refusals.internal());
   return undefined;
 }
 
-function unfit(caller: Caller, route: Route, model: HostedModel | undefined): ContractError | undefined {
+function unentitled(caller: Caller, route: Route, model: HostedModel | undefined): ContractError | undefined {
   if (!model || !mayCall(caller.models, model.id)) return refusals.notEntitled();
   if (!inCohort(caller, model.cohort)) return refusals.notInCohort();
-  if (!mayUse(caller, route)) return refusals.routeNotEntitled();
+  return mayUse(caller, route) ? undefined : refusals.routeNotEntitled();
+}
+
+function unfit(route: Route, model: HostedModel): ContractError | undefined {
   if ((route === 'chat') !== (model.kind === 'chat')) return refusals.wrongEndpoint(model.kind);
   if (model.engine.state === 'ready') return undefined;
   model.engine.wake();

@@ -197,6 +197,11 @@ export function engineFault({ kind }: EngineFault): ContractError {
     : contractError('bad_gateway', 'The engine failed while it worked on this request. Try again shortly.');
 }
 
+/** Not `draining`, which says that nothing ran: proxies send such a request again. */
+export function cutShort(): ContractError {
+  return contractError('bad_gateway', 'The server shut down while it worked on this request. Try again.');
+}
+
 export function timedOut(): ContractError {
   return contractError('timeout', 'The deadline of the request passed while the model worked on it.');
 }

@@ -56,7 +56,7 @@ export async function runOnSeat(visit: Visit, first: Lease, draining: () => bool
       if (end.kind !== 'lost' || end.started) {
         lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
         // The drain's time is over: we took the engine away ourselves.
-        const error = draining() ? refusals.draining(refusals.DRAIN_RETRY_MS) : refusals.engineFault(end);
+        const error = draining() ? refusals.cutShort() : refusals.engineFault(end);
         return { kind: 'failed', outcome: 'failed', error };
       }
       const waiting = lease.giveBack();

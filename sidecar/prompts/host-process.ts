@@ -1,10 +1,17 @@
-import { fork, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { execPath } from 'node:process';
 import { fileURLToPath } from 'node:url';
 import type { Clock } from '../clock.js';
-import { readNews, versioned, type HostSetup, type News, type Order } from './messages.js';
+import { readNews, STACK_MB, versioned, type HostSetup, type News, type Order } from './messages.js';
 
 /** Loading many large vocabularies on a busy machine takes seconds; a host that takes longer than this is stuck. */
 const START_TIMEOUT_MS = 60_000;
+
+/**
+ * The host's own thread works too, and its stack is what the system allows when it starts, 8 MB as a rule: raised by the
+ * shell that becomes the host, as far as this machine lets it.
+ */
+const WITH_STACK = `ulimit -S -s ${STACK_MB * 1024} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"; exec "$0" "$@"`;
 
 /** Why a host is gone: it ended by itself, was killed over a silent item, broke the protocol, never became ready, or was closed. */
 export type HostEnd = 'died' | 'silent' | 'protocol' | 'start' | 'closed';
@@ -30,9 +37,9 @@ export class HostProcess {
   /** `name`: what a list of processes shows of it. */
   constructor(name: string, setup: HostSetup, clock: Clock, events: HostEvents) {
     this.#events = events;
-    this.#child = fork(fileURLToPath(new URL('./host.js', import.meta.url)), [name], {
+    const host = fileURLToPath(new URL('./host.js', import.meta.url));
+    this.#child = spawn('/bin/sh', ['-c', WITH_STACK, execPath, host, name], {
       serialization: 'advanced',
-      execArgv: [],
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
     this.#child.on('message', (raw) => this.#hear(raw));

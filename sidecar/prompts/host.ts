@@ -7,15 +7,9 @@ import { setEnvironmentData } from 'node:worker_threads';
 import { pathToFileURL } from 'node:url';
 import { Piscina } from 'piscina';
 import type { Route } from '../contracts/requests.js';
-import { readOrder, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
+import { readOrder, STACK_MB, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
 import type { Order, Step, WorkerTask } from './messages.js';
 import type { Checked, Tokenized } from './prompt-host.js';
-
-/**
- * llama.cpp's regular expressions recurse over runs of like characters, some 400 bytes of stack each: with a thread's usual
- * 4 MB the DeepSeek vocabularies die of 20,000 letters, with this of some 600,000. Reserved, not used until needed.
- */
-const WORKER_STACK_MB = 256;
 
 interface Body {
   readonly route: Route;
@@ -92,7 +86,7 @@ function pool({ workerFile, workers: threads }: HostSetup): Work {
     minThreads: threads,
     maxThreads: threads,
     idleTimeout: Infinity,
-    resourceLimits: { stackSizeMb: WORKER_STACK_MB },
+    resourceLimits: { stackSizeMb: STACK_MB },
     recordTiming: false,
   });
   // A worker that dies without a task is replaced by the pool; unheard, its error would end the process.

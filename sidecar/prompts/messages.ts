@@ -39,6 +39,13 @@ export interface HostSetup {
   readonly workerFile: string;
 }
 
+/**
+ * Of a thread that tokenizes. llama.cpp's regular expressions recurse over runs of like characters, 400 bytes to 2 KiB of
+ * stack each: with a thread's usual 4 MB the DeepSeek vocabularies die of 20,000 letters, with this of some 600,000.
+ * Reserved, not used until needed.
+ */
+export const STACK_MB = 256;
+
 /** `check`: is the body a valid request; `tokenize`: its tokens as well. */
 export type Step = 'check' | 'tokenize';
 

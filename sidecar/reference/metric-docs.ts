@@ -36,11 +36,12 @@ export function metricDocs(): string {
 # Metrics
 
 \`GET /metrics\` on the operators’ listener (127.0.0.1:9090 by default), in Prometheus’ text format. Scrape it as often as you
-like: a scrape of an idle sidecar takes a few milliseconds and disturbs no request.
+like: a scrape of an idle sidecar takes a few milliseconds and disturbs no request. A Prometheus on the same host listens on
+9090 itself: \`deploy/systemd\` sets \`RA_OPERATORS_PORT\` to 9091, and to 9092 for a second sidecar.
 
     scrape_configs:
       - job_name: ra-sidecar
-        static_configs: [{ targets: ['127.0.0.1:9090'] }]
+        static_configs: [{ targets: ['127.0.0.1:9091', '127.0.0.1:9092'] }]
 
 - \`deploy/grafana/ra-sidecar.json\` is a dashboard of these metrics for Grafana: import it, and choose the Prometheus that scrapes.
 - \`deploy/prometheus/alerts.yml\` are alert rules; each names the page that says what to do. \`prometheus.yml\` beside it is the

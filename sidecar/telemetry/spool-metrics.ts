@@ -45,6 +45,8 @@ export class SpoolMetrics {
       healthy: instruments.gauge(SPOOL_HEALTHY),
     };
     for (const kind of KINDS) this.#records.inc({ kind }, 0);
+    // No sample until the spool is watched: while it is read at the start, 0 would say that it is ill.
+    for (const gauge of Object.values(this.#gauges)) gauge.remove();
   }
 
   recorded(kind: UsageRecord['kind']): void {

@@ -192,6 +192,8 @@ t.test('errors', async (t) => {
 
   await t.test('capacity', async (t) => {
     hold(t, 'cold', await post(CHAT, chatBody('cold', 'echo')), expect('cold'));
+    const page = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/metrics`)).text();
+    t.match(page, /^gen_ai_server_request_duration_seconds_count\{.*request_model="cold".*error_type="cold"\} 1$/m);
     const running = await sidecar.begin(CHAT, chatBody('narrow', 'hold'));
     await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
     const waiting = await sidecar.begin(CHAT, chatBody('narrow', 'echo'));

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { validate } from 'dockerfile-utils';
 import t from 'tap';
 import { loadConfig } from '../../sidecar/config.js';
 import { sourceRoot } from '../support/source-root.js';
@@ -32,6 +33,7 @@ t.test('its settings are settings, its port and its Node the sidecar’s', async
   );
   const loaded = loadConfig(environment);
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  t.equal(loaded.config.environment, 'production', 'no start makes a key and prints it');
   t.strictSame(all('EXPOSE'), [[String(loaded.config.listen.port)]]);
   t.strictSame(all('VOLUME'), [[loaded.config.dataDir]]);
   const health = lines.find((line) => line.startsWith('HEALTHCHECK')) ?? '';
@@ -50,4 +52,10 @@ t.test('it runs as nobody in particular, and takes no secrets', async (t) => {
   t.notMatch(lines.join('\n'), /secret|token|password|\.npmrc.*_auth/i);
   t.ok(lines.includes('RUN npm ci'), 'what the lock says');
   t.ok(lines.some((line) => line.includes('npm prune --omit=dev')));
+});
+
+t.test('a linter finds nothing to say', (t) => {
+  t.strictSame(validate(lines.join('\n')), []);
+  t.not(validate('FROM node:20\nRUM npm ci\n').length, 0, 'it does of a bad one');
+  t.end();
 });

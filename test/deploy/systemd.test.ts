@@ -5,6 +5,9 @@ import { loadConfig, type Config } from '../../sidecar/config.js';
 import { sourceRoot } from '../support/source-root.js';
 import { INSTALLED, span, unit } from './unit-file.js';
 
+/** Where Prometheus listens when nobody says otherwise. */
+const PROMETHEUS_PORT = 9090;
+
 /** Of a unit of this name: the configuration that it makes, its own file left out. */
 function configOf(name: string): Config {
   const pairs = (unit(name).get('Environment') ?? []).map((line) => line.split('=') as [string, string]);
@@ -33,6 +36,7 @@ for (const name of ['ra-sidecar', 'ra-sidecar@a']) {
 
     t.equal(dirname(config.listen.socket ?? ''), `/run/${one('RuntimeDirectory')}`);
     t.equal(config.listen.tcp, false);
+    t.equal(config.environment, 'production', 'no start makes a key and prints it');
     t.equal(config.dataDir, `/var/lib/${one('StateDirectory')}`);
     t.equal(one('WorkingDirectory'), config.dataDir);
 
@@ -46,6 +50,9 @@ for (const name of ['ra-sidecar', 'ra-sidecar@a']) {
     t.match(one('ExecReload'), /kill -HUP \$MAINPID$/);
     t.notOk(values.has('MemoryDenyWriteExecute'), 'V8 compiles while it runs');
     t.notOk(values.has('PrivateDevices'), 'a GPU is a device');
+    t.ok(values.get('Wants')?.includes('ra-sidecar-nvidia.service'), 'which makes /dev/nvidia-uvm');
+    t.ok(one('After').split(' ').includes('ra-sidecar-nvidia.service'), 'beforehand');
+    t.ok(existsSync(join(sourceRoot, 'deploy/systemd/ra-sidecar-nvidia.service')));
   });
 }
 
@@ -54,7 +61,22 @@ t.test('the environment file holds settings', async (t) => {
   const pairs = text.split('\n').filter((line) => /^[A-Z]/.test(line));
   t.ok(pairs.length > 0);
   const loaded = loadConfig(Object.fromEntries(pairs.map((line) => line.split('=') as [string, string])));
-  t.equal(loaded.kind, 'config');
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  const { port } = loaded.config.operators;
+  t.not(port, PROMETHEUS_PORT, 'a Prometheus on this host is not in the way');
+  const scraped = readFileSync(join(sourceRoot, 'deploy/prometheus/prometheus.yml'), 'utf8');
+  const ports = [...scraped.matchAll(/'127\.0\.0\.1:(\d+)'/g)].map((found) => Number(found[1]));
+  t.strictSame(ports, [port, port + 1], 'and scrapes both instances');
+});
+
+t.test('the page makes keys where both instances look for them, for their environment', async (t) => {
+  const page = readFileSync(join(sourceRoot, 'docs/deploy.md'), 'utf8');
+  const [, file, environment] = /^export RA_CONFIG=(\S+) RA_ENVIRONMENT=(\S+)/m.exec(page) ?? [];
+  t.equal(file, '/etc/ra-sidecar/ra-sidecar.jsonc');
+  t.equal(environment, configOf('ra-sidecar').environment);
+  const [, keys = ''] = /^\{ "keys": \{ "file": "([^"]+)" \} \}$/m.exec(page) ?? [];
+  t.match(keys, /^\/etc\//, 'which ProtectSystem lets be read, and is no instance’s own');
+  t.ok(page.includes(`chown ra-sidecar:ra-sidecar ${keys}`), 'by the sidecar too');
 });
 
 t.test('the user of the unit is the one that is made', async (t) => {

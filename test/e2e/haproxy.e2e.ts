@@ -1,5 +1,7 @@
+import { createSocket, type Socket } from 'node:dgram';
+import { once } from 'node:events';
 import { connect } from 'node:http2';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { endsWell, ENDLESS, frames, SHORT } from '../support/open-stream.js';
 import { eventually } from '../support/processes.js';
 import { CHAT } from '../support/sidecar.js';
@@ -71,7 +73,8 @@ t.test('what a draining sidecar refuses goes to the other; when both refuse, the
 
 t.test('a sidecar that is not ready gets nothing, and goes on with what it has', async (t) => {
   const pool = await Pool.start(t, { contextPerSeat: 16_384, config: { drain: { noticeMs: 600_000 } } });
-  const proxy = await startHaproxy(t, pool);
+  const log = await LogReceiver.open(t);
+  const proxy = await startHaproxy(t, pool, { 'log /dev/log local0': `log 127.0.0.1:${log.port} local0` });
   const running = await Call.begin(t, proxy, pool, { ...ENDLESS, max_tokens: 8000, stream: true });
   await running.connection.until('"delta"');
   const first = (await pool.busy()) ?? 'a';
@@ -92,6 +95,9 @@ t.test('a sidecar that is not ready gets nothing, and goes on with what it has',
   t.match(JSON.parse(answer.body), { error: { code: 'gateway_unavailable', type: 'server_error' } });
   t.equal(answer.field('retry-after'), '1');
   t.match(answer.field('x-request-id'), /^[0-9a-f-]{36}$/);
+  const named = await ask(t, proxy, pool, '{}', { 'x-request-id': 'my-request' });
+  t.strictSame([named.status, named.field('x-request-id')], [503, 'my-request'], 'the request’s own, where it has one');
+  await eventually('it is in the log', () => log.text.includes(' {my-request} '));
   process.kill(engine, 'SIGCONT');
   endsWell(t, await running.response());
 });
@@ -110,6 +116,25 @@ t.test('a whole reply may take longer than its caller’s own silence is borne',
   t.equal((await whole.response()).status, 200);
   t.equal(frames(await stream.response()).at(-1), '[DONE]');
 });
+
+/** What is sent to it as syslog does, over UDP; closed with the test. */
+class LogReceiver {
+  text = '';
+  readonly port: number;
+
+  private constructor(socket: Socket) {
+    this.port = socket.address().port;
+    socket.on('message', (message) => (this.text += message.toString()));
+  }
+
+  static async open(t: Test): Promise<LogReceiver> {
+    const socket = createSocket('udp4');
+    t.teardown(() => void socket.close());
+    socket.bind(0, '127.0.0.1');
+    await once(socket, 'listening');
+    return new LogReceiver(socket);
+  }
+}
 
 async function drains(pool: Pool, name: 'a' | 'b'): Promise<void> {
   pool.sidecar(name).child.kill('SIGTERM');

@@ -1,5 +1,6 @@
 import t from 'tap';
 import { ENDLESS, SHORT } from '../support/open-stream.js';
+import { eventually } from '../support/processes.js';
 import { CHAT } from '../support/sidecar.js';
 import { Pool } from './pool.js';
 import { startNginx } from './proxies.js';
@@ -14,6 +15,39 @@ t.test('what cannot reach a sidecar that is gone goes to the other', async (t) =
   await pool.sidecar('a').exited();
   for (let i = 0; i < 4; i++) t.equal((await ask(t, proxy, pool, SHORT)).status, 200);
 });
+
+t.test(
+  'one refuses, the other is down or dies: errors in the API’s shape, 503 alone for what ran nowhere',
+  async (t) => {
+    const pool = await Pool.start(t);
+    // So that a is always asked first.
+    const proxy = await startNginx(t, pool, {
+      [`${pool.socket('b')} max_fails`]: `${pool.socket('b')} backup max_fails`,
+    });
+    const running = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: true });
+    await running.connection.until('"delta"');
+    const engine = pool.sidecar('a').enginePid(CHAT);
+    process.kill(engine, 'SIGSTOP');
+    t.teardown(() => process.kill(engine, 'SIGCONT'));
+    pool.sidecar('a').child.kill('SIGTERM');
+    await pool.sidecar('a').logged('draining');
+
+    const cut = await Call.begin(t, proxy, pool, { ...ENDLESS, stream: false });
+    await eventually('b has it', async () => (await pool.sidecar('b').metric('ra_sidecar_seats_busy')) === 1);
+    pool.sidecar('b').child.kill('SIGKILL');
+    await pool.sidecar('b').exited();
+    const broken = await cut.response();
+    t.equal(broken.status, 502, 'it ran');
+    t.match(JSON.parse(broken.body), { error: { code: 'bad_gateway', type: 'server_error' } });
+    t.equal(broken.field('retry-after'), undefined);
+
+    const response = await ask(t, proxy, pool, SHORT, { 'x-request-id': 'nobody' });
+    t.equal(response.status, 503);
+    t.match(JSON.parse(response.body), { error: { code: 'gateway_unavailable', type: 'server_error' } });
+    t.equal(response.field('retry-after'), '1');
+    t.equal(response.field('x-request-id'), 'nobody');
+  },
+);
 
 t.test(
   'what a draining sidecar refuses goes to the other, long or short; when both refuse, their own word passes',

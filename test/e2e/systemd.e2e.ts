@@ -1,7 +1,7 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import t from 'tap';
 import { UNIT } from '../deploy/unit-file.js';
 import { eventually } from '../support/processes.js';
@@ -23,6 +23,15 @@ for (const name of ['ra-sidecar.service', 'ra-sidecar@a.service']) {
     t.equal(status, 0);
   });
 }
+
+t.test('systemd takes ra-sidecar-nvidia.service', (t) => {
+  const file = join(shortDir(t), 'ra-sidecar-nvidia.service');
+  const text = readFileSync(join(dirname(UNIT), 'ra-sidecar-nvidia.service'), 'utf8');
+  writeFileSync(file, text.replace('/usr/bin/nvidia-modprobe -c0', `${process.execPath} -c0`));
+  const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', file], { encoding: 'utf8' });
+  t.strictSame([status, stderr], [0, '']);
+  t.end();
+});
 
 t.test('it is well locked in', async (t) => {
   const rated = spawnSync('systemd-analyze', ['security', '--offline=true', `--threshold=${MOST_EXPOSED}`, UNIT], {

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { counted } from '../support/faults.js';
+import { counted, holdEngine } from '../support/faults.js';
 import { ENDLESS, endsEarly, endsWell, OpenStream, SHORT } from '../support/open-stream.js';
 import { eventually, groupMembers, signalGroup } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
@@ -61,8 +61,11 @@ t.test('what still runs when the drain’s time is over is told so', async (t) =
   const streams = [await OpenStream.begin(sidecar), await OpenStream.begin(sidecar)];
 
   sidecar.child.kill('SIGTERM');
-  for (const { response } of streams) endsEarly(t, await response, DRAINING);
-  await isRefused(t, await whole);
+  const cut = { code: 'bad_gateway', type: 'server_error' };
+  for (const { response } of streams) endsEarly(t, await response, cut);
+  const answer = await whole;
+  t.equal(answer.status, 502, 'not 503: a proxy that sends those again would have it run twice');
+  t.match(await answer.json(), { error: cut });
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
   t.match(await sidecar.logged('drain timed out'), { count: 3 });
   await isEmpty(sidecar);
@@ -77,6 +80,14 @@ t.test('a second SIGTERM ends it at once', async (t) => {
   t.strictSame(await sidecar.exited(), { code: 130, signal: null });
   await t.rejects(running.response, /the connection ended/);
   await isEmpty(sidecar);
+});
+
+t.test('who never was ready gives no notice', async (t) => {
+  const config = { ...(await chatOnly(1)), drain: { noticeMs: 600_000 } };
+  const sidecar = await Sidecar.start(t, { early: true, ownGroup: true, config });
+  await holdEngine(sidecar, 1);
+  sidecar.child.kill('SIGTERM');
+  t.strictSame(await sidecar.exited(), { code: 0, signal: null });
 });
 
 t.test('while the notice runs, readiness is red and requests are taken', async (t) => {

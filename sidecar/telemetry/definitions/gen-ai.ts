@@ -36,7 +36,7 @@ export const MODEL_REQUEST_DURATION: HistogramDefinition<AboutModel | 'error_typ
   type: 'histogram',
   unit: 'seconds',
   labels: [...ABOUT_MODEL, 'error_type'],
-  help: 'Time from the head of a request for a model to the end of its answer, refused ones included.',
+  help: 'Time from the head of a request that its key may make of a model to the end of its answer, refused ones included.',
   advice:
     'See which part grew: `ra_sidecar_queue_wait_seconds`, `gen_ai_server_time_to_first_token_seconds` or `gen_ai_server_time_per_output_token_seconds`.',
   buckets: DURATION_SECONDS,

@@ -25,6 +25,13 @@ t.test('usage that adds up, and each way in which it does not', async (t) => {
   t.match(compare(whole, [close('a', { cachedTokens: 0 })]), { different: 1 }, 'other counts');
   t.match(compare(whole, [close('a', free)]), { told: COST, billed: 0n, different: 0 }, 'another price');
   t.strictSame(compare([answer('a', 'left')], [close('a')]), { ...NONE, billedOthers: COST });
+  for (const end of ['left', 'cut', 'refused', 'broken'] as const) {
+    t.match(
+      compare([answer('a', end)], [close('a', free), close('a', free)]),
+      { different: 1 },
+      `${end}, closed twice`,
+    );
+  }
   t.match(compare([answer('a', 'refused')], [close('a')]), { billedForNothing: 1 });
   t.strictSame(compare([answer('a', 'refused')], [close('a', free)]), NONE, 'work that costs the caller nothing');
   t.strictSame(compare([], [close('b')]), { ...NONE, strange: 1 });

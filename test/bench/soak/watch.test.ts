@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import t from 'tap';
-import { slope, Watch } from '../../../bench/soak/watch.js';
+import { grown, slope, Watch, type Sample } from '../../../bench/soak/watch.js';
+import { chatOnly, Sidecar } from '../../support/sidecar.js';
 
 t.test('the slope of the line nearest to the points', async (t) => {
   t.equal(
@@ -31,6 +32,24 @@ t.test('the slope of the line nearest to the points', async (t) => {
     ) < 1e-9,
   );
   t.ok(Number.isNaN(slope([[0, 1]])));
+});
+
+t.test('growth is what the nearest line rises by once it is warm', async (t) => {
+  const of = (...bytes: (number | undefined)[]): Sample[] =>
+    bytes.map((sidecar, at) => ({ seconds: at * 5, bytes: sidecar === undefined ? {} : { sidecar }, files: {} }));
+  t.equal(grown(of(0, 100, 100, 100), 'sidecar', 0.25), 0, 'not what warms up');
+  t.equal(grown(of(0, 100, 110, 120), 'sidecar', 0.25), 20);
+  t.equal(grown(of(100, undefined, 120), 'sidecar', 0), 20, 'one that was gone for a while');
+  t.ok(Number.isNaN(grown(of(100), 'sidecar', 0)), 'seen once');
+  t.ok(Number.isNaN(grown(of(100, 100), 'engine', 0)), 'never seen');
+});
+
+t.test('it tells the two prompt hosts from each other', async (t) => {
+  const sidecar = await Sidecar.start(t, { config: await chatOnly(1) });
+  const watch = new Watch(sidecar.pid, 3_600_000);
+  watch.end();
+  const seen = watch.samples[0]?.bytes ?? {};
+  t.strictSame(Object.keys(seen).sort(), ['engine', 'long prompt host', 'short prompt host', 'sidecar']);
 });
 
 t.test('it sees memory and open files of a process, and nothing of one that is gone', async (t) => {

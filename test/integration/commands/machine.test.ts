@@ -1,12 +1,16 @@
 /** `ra-sidecar check-config`, `doctor` and `bench` as an operator runs them, and the command line around them. */
+import { execFile } from 'node:child_process';
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import type { Check } from '../../../sidecar/commands/host-checks.js';
 import { allCommands } from '../../../sidecar/commands/table.js';
 import { runCli, type Ran } from '../../support/cli.js';
 import { testModel } from '../../support/models.js';
 import { CHAT, Sidecar } from '../../support/sidecar.js';
+
+const CLI = fileURLToPath(new URL('../../../sidecar/cli.js', import.meta.url));
 
 const file = await testModel();
 
@@ -123,13 +127,60 @@ t.test('doctor: what is in the way, with what to do about it', async (t) => {
   t.match(of('cores'), { level: 'warn', advice: /set threads/ });
 });
 
-t.test('doctor beside a sidecar that runs: its ports are no problem', async (t) => {
+t.test('doctor: what a lazy model would take is not missing when the start loads the others', async (t) => {
+  const environment = { RA_DATA_DIR: t.testdir() };
+  const verified = await runCli(['models', 'verify', '--json'], { ...models(small), ...environment });
+  const [{ memory }] = JSON.parse(verified.stdout) as readonly [{ memory: { usable: number } }];
+  // Two of them do not fit, however the machine's use sways; the test model takes 256 bytes for a token.
+  const contextPerSeat = Math.min(1_048_576, Math.floor((0.6 * memory.usable) / 256 / 256));
+  const share = { ...small, seats: 256, contextPerSeat };
+  const lazies = Math.ceil((1.2 * memory.usable) / (contextPerSeat * 256 * 256)) - 1;
+  const lazy = Array.from({ length: lazies }, (_, i) => ({ ...share, id: `lazy${i}`, load: 'lazy' }));
+  const ran = await runCli(['doctor', '--json'], { ...models(...lazy, share), ...environment });
+  t.match(
+    diagnosis(ran).checks.filter(({ what }) => what === 'model one'),
+    [{ level: 'ok' }],
+  );
+  t.equal(ran.code, 0);
+});
+
+t.test('doctor: a step that fails is told with all the others, and leaves nothing', async (t) => {
+  const dir = t.testdir({ data: {} });
+  const environment = { ...PORTS, RA_DATA_DIR: join(dir, 'data'), TMPDIR: join(dir, 'none') };
+  const ran = await runCli(['doctor', '--json'], environment);
+  t.match(ran, { code: 1, stderr: '' });
+  const { ok, checks } = diagnosis(ran);
+  t.equal(ok, false);
+  t.match(
+    checks.filter(({ level }) => level === 'fail'),
+    [{ what: 'models', says: /could not be looked at: ENOENT.*mkdtemp/ }],
+    'the embedded models are made in a folder that cannot be made',
+  );
+  t.ok(checks.some(({ what }) => what === 'Node'));
+
+  // No file may grow: it gets its name and then no byte.
+  const args = ['-c', 'ulimit -f 0; exec "$0" "$@"', process.execPath, CLI, 'doctor', '--json'];
+  const options = { env: { ...process.env, ...models(small), RA_DATA_DIR: join(dir, 'data') } };
+  const full = await new Promise<string>((resolve) => {
+    execFile('bash', args, options, (_, stdout) => resolve(stdout));
+  });
+  t.match(
+    (JSON.parse(full) as Diagnosis).checks.find(({ what }) => what === 'usage spool'),
+    { level: 'fail', says: /cannot be written \(EFBIG\)/ },
+  );
+  t.strictSame(await readdir(join(dir, 'data')), []);
+});
+
+t.test('doctor and verify beside a sidecar that runs: neither its ports nor its memory are in the way', async (t) => {
   const dataDir = t.testdir();
   const sidecar = await Sidecar.start(t, { config: { dataDir, models: [{ ...small, id: CHAT }] } });
   const ports = { RA_LISTEN_PORT: String(sidecar.port), RA_OPERATORS_PORT: String(sidecar.operatorsPort) };
-  const { checks } = diagnosis(
-    await runCli(['doctor', '--json'], { ...models(small), ...ports, RA_DATA_DIR: dataDir }),
-  );
+  const huge = { ...small, id: 'huge', seats: 256, contextPerSeat: 1_048_576 };
+  const environment = { ...models(small, huge), ...ports, RA_DATA_DIR: dataDir };
+  const ran = await runCli(['doctor', '--json'], environment);
+  const { ok, checks } = diagnosis(ran);
+  t.equal(ok, true);
+  t.equal(ran.code, 0);
   t.match(
     checks.filter(({ what }) => what.endsWith('address')),
     [
@@ -137,6 +188,18 @@ t.test('doctor beside a sidecar that runs: its ports are no problem', async (t) 
       { level: 'ok', says: /in use, and a sidecar runs/ },
     ],
   );
+  const held = /^it needs .* \(a sidecar that runs on this data folder holds its part of it now\)/;
+  t.match(
+    checks.filter(({ what }) => what.startsWith('model ')),
+    [{ level: 'ok' }, { level: 'warn', says: held, advice: /while that sidecar is stopped/ }],
+  );
+  t.match(await runCli(['models', 'verify'], environment), {
+    code: 0,
+    stdout:
+      /it can be served as a chat model\n(.*\n)*.*it can be served as a chat model, once there is memory for it\n$/,
+  });
+  const named = await runCli(['models', 'verify', 'huge', '--memory', '1GiB'], environment);
+  t.match(named, { code: 1, stdout: /it cannot be served: it needs/ }, 'memory that was named is held by nobody');
 });
 
 t.test('bench: figures of the real engine, within the time that was given', async (t) => {

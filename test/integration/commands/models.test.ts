@@ -1,10 +1,12 @@
 /** `ra-sidecar models` as an operator runs it, with real files and a real inspector. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { copyFile, readdir, readFile, stat, utimes, writeFile } from 'node:fs/promises';
+import { totalmem } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
+import { RESERVE } from '../../../engine/memory/verdict.js';
 import { brokenModel } from '../../support/broken-models.js';
 import { runCli, type Ran } from '../../support/cli.js';
 import { FileServer } from '../../support/file-server.js';
@@ -12,6 +14,7 @@ import { freePort } from '../../support/free-port.js';
 import { bundleVocabulary } from '../../support/prompt-models.js';
 import { embeddedTestModel, testModel } from '../../support/models.js';
 import { childrenOf, eventually, isRunning } from '../../support/processes.js';
+import { sparseModel } from '../../support/sparse-model.js';
 
 const CLI = fileURLToPath(new URL('../../../sidecar/cli.js', import.meta.url));
 
@@ -118,10 +121,47 @@ t.test('verify: what does not fit is refused with the numbers, alone and togethe
   t.equal(together.code, 1);
   t.match(json(together), [{ serves: true }, { serves: false }], 'each alone would fit, both do not');
 
+  // Room for the weights once and a half, and for all else of both: enough, since they have the same file.
+  const [found] = json(
+    await runCli(['models', 'verify', 'one', '--seats', '2', '--memory', '1GiB', '--json'], environment),
+  ) as [Found];
+  const { weights, total } = found.memory;
+  t.ok(weights > 100_000, 'or half of them could not be told apart');
+  const kib = ((RESERVE + 2 * total - weights / 2) / 1024).toFixed(3);
+  const shared = await runCli(['models', 'verify', '--seats', '2', '--memory', `${kib}KiB`, '--json'], environment);
+  t.match(json(shared), [{ serves: true }, { serves: true }]);
+  t.equal(shared.code, 0);
+
   const huge = { id: 'one', kind: 'chat', file, seats: 256, contextPerSeat: 1_048_576 };
   const ports = { RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' };
   const served = await runCli(['serve'], { ...configured(t.testdir(), huge), ...ports });
   t.match(served, { code: 1, stderr: /model one cannot be served from .*: it needs [\d.,]+ GiB of memory \(weights/ });
+});
+
+t.test('verify: with the memory of a larger machine the weights are not loaded on this one', async (t) => {
+  const dir = t.testdir();
+  const path = await sparseModel(dir, 1.5 * totalmem());
+  const ran = await runCli(
+    ['models', 'verify', path, '--memory', '9999TiB', '--json'],
+    configured(dir, { id: 'one', kind: 'chat', file }),
+  );
+  t.match(json(ran), [
+    {
+      serves: true,
+      findings: [
+        { what: 'file', ok: true },
+        { what: 'architecture', ok: true },
+        {
+          what: 'tensors',
+          ok: false,
+          needed: false,
+          says: /^they were not loaded here: its weights alone need [\d.,]+ GiB/,
+        },
+        { what: 'memory', ok: true },
+      ],
+    },
+  ]);
+  t.equal(ran.code, 0);
 });
 
 t.test('verify: what cannot be served is told, whatever is wrong with the file', async (t) => {
@@ -201,13 +241,44 @@ t.test('add: what cannot be fetched, or is no model, leaves nothing', async (t) 
     [`http://127.0.0.1:${await freePort()}/m.gguf`, /its host refuses the connection/],
     ['http://a.host.invalid/m.gguf', /its host(’s name cannot be looked up: is there a network\?| is not known)/],
     ['http://user:secret@127.0.0.1:1/m.gguf', /it was not added/],
+    ['hf:user/private-401:Q4_K_M', /its host asks who you are \(401\): for Hugging Face, set HF_TOKEN/],
+    ['hf:user/gated-403:Q4_K_M', /its host does not give it to you \(403\)/],
+    ['hf:user/none-404:Q4_K_M', /its host has no such model, or not in that quantisation/],
     ['nothing-here.gguf', /it cannot be fetched|no such file/],
   ] as const) {
-    const ran = await runCli(['models', 'add', uri, '--dir', models], { RA_DATA_DIR: dir });
+    const ran = await runCli(['models', 'add', uri, '--dir', models], { RA_DATA_DIR: dir, MODEL_ENDPOINT: host.base });
     t.match(ran, { code: 1, stdout: '', stderr: why }, uri);
     t.notMatch(ran.stderr, /secret/);
     t.strictSame(await readdir(models), [], uri);
   }
+});
+
+t.test('add: a split model, and again', async (t) => {
+  const dir = t.testdir({ from: {}, models: {} });
+  const names = ['m-00001-of-00002.gguf', 'm-00002-of-00002.gguf'];
+  const parts = names.map((name) => join(dir, 'from', name));
+  for (const part of parts) await copyFile(file, part);
+  const host = await FileServer.open(t, parts);
+  const add = (): Promise<Ran> => runCli(['models', 'add', `${host.base}/m-00001-of-00002.gguf`], { RA_DATA_DIR: dir });
+  t.match(await add(), { stderr: /^fetched / });
+  t.strictSame(await readdir(join(dir, 'models')), names);
+  t.match(await add(), { stderr: /^it is there already\n/ });
+  await writeFile(join(dir, 'models', 'm-00002-of-00002.gguf'), 'mine');
+  t.match(await add(), { code: 1, stderr: /m-00002-of-00002\.gguf is there already and is another one/ });
+});
+
+t.test('add: what killed ones left is removed when it is a day old', async (t) => {
+  const dir = t.testdir({
+    models: { '.adding-old': {}, '.adding-new': {}, '.adding-busy': { 'm.gguf.ipull': '' } },
+  });
+  const old = new Date(Date.now() - 25 * 60 * 60 * 1000);
+  for (const name of ['models/.adding-old', 'models/.adding-busy']) {
+    await utimes(join(dir, name), old, old);
+  }
+  const host = await FileServer.open(t, []);
+  const environment = { RA_DATA_DIR: dir };
+  t.match(await runCli(['models', 'add', `${host.base}/404.gguf`], environment), { code: 1 });
+  t.strictSame((await readdir(join(dir, 'models'))).sort(), ['.adding-busy', '.adding-new']);
 });
 
 t.test('add: whoever asked is killed half-way, and nothing of the download is left', async (t) => {

@@ -63,6 +63,8 @@ t.test('one that falls silent is killed', async (t) => {
   const asked = inspect('heads', { files: [] }, { clock, entry: entry(t, body), onProgress: () => heard() });
   await told;
   clock.advance(299_999);
+  t.equal(clock.pending, 1, 'it still has a millisecond');
   clock.advance(1);
+  t.equal(clock.pending, 0);
   t.match(await asked, { kind: 'failed', reason: 'it does not answer' });
 });

@@ -6,6 +6,7 @@ t.test('what the spool does and how it is', async (t) => {
     new Metrics([]),
   );
   t.match(await page(), /^ra_sidecar_usage_records_total\{kind="progress"\} 0$/m);
+  t.notMatch(await page(), /^ra_sidecar_spool_healthy /m, 'it is not known before the spool is read');
   spool.recorded('close');
   spool.synced(3);
   spool.failed();

@@ -90,18 +90,26 @@ t.test('closed, they answer nothing more, however often they are closed', async 
   t.same(await Promise.all([short, long]), [{ kind: 'failed' }, { kind: 'failed' }]);
 });
 
+/** Vocabularies, and what their regular expressions recurse over. */
+const DEEP = [
+  ['deepseek-llm', 'a'],
+  ['falcon', '!'],
+] as const;
+
 t.test('the longest short body does not end a host by the depth of llama.cpp’s regular expressions', async (t) => {
-  const file = await bundleVocabulary('deepseek-llm');
   const template = await bundleTemplate('Qwen-Qwen2.5-7B-Instruct');
-  // What bodies.inlineBytes is by default. The host's own thread has the system's stack, not a worker's.
-  const inlineBytes = 16 * 1024;
-  const { lanes, restarts } = lanesOf(t, {
-    inlineBytes,
-    models: [{ id: 'deepseek', kind: 'chat', file, contextPerSeat: 100_000, template }],
-  });
-  const body = (content: string) => JSON.stringify({ model: 'deepseek', messages: [{ role: 'user', content }] });
-  const text = body('a'.repeat(inlineBytes - body('').length));
-  const prompt = lanes.open('chat', Buffer.from(text));
-  t.match(await prompt.tokenize(NEVER), { kind: 'chat' });
+  // The most that bodies.inlineBytes may be.
+  const inlineBytes = 64 * 1024;
+  const models = await Promise.all(
+    DEEP.map(async ([id]) => {
+      return { id, kind: 'chat', file: await bundleVocabulary(id), contextPerSeat: 100_000, template } as const;
+    }),
+  );
+  const { lanes, restarts } = lanesOf(t, { inlineBytes, models });
+  for (const [model, character] of DEEP) {
+    const body = (content: string) => JSON.stringify({ model, messages: [{ role: 'user', content }] });
+    const prompt = lanes.open('chat', Buffer.from(body(character.repeat(inlineBytes - body('').length))));
+    t.match(await prompt.tokenize(NEVER), { kind: 'chat' }, model);
+  }
   t.same(restarts, []);
 });

@@ -1,0 +1,78 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { INSPECT_VERSION } from '../../../engine/inspect-protocol.js';
+import { systemClock } from '../../../sidecar/clock.js';
+import {
+  reasons,
+  serves,
+  shortOfMemory,
+  sizeModels,
+  type Sizing,
+  type SizingOptions,
+  type ToSize,
+} from '../../../sidecar/commands/sizing.js';
+
+/** Weights of every model, and what each has besides: as the inspector below has it. */
+const WEIGHTS = 1000;
+const OWN = 10;
+
+/** An inspector to which a model of more than 100 seats does not fit, and that answers with what it heard was taken. */
+function entry(t: Test): string {
+  const file = join(t.testdir(), 'inspector.mjs');
+  writeFileSync(
+    file,
+    `process.on('message', ({ question: { setup, taken } }) => {
+      const fit = { weights: ${WEIGHTS}, total: ${WEIGHTS + OWN}, perSeat: taken.memory, compute: taken.gpuMemory, usable: 0 };
+      const finding = { what: 'memory', ok: setup.seats <= 100, needed: true, says: 'too large' };
+      const answer = { memory: fit, gpuMemory: setup.gpu === 'cuda' ? { ...fit, total: 7 } : undefined, sizes: [], findings: [finding] };
+      process.send({ v: ${INSPECT_VERSION}, kind: 'answer', answer }, () => process.exit(0));
+    });`,
+  );
+  return file;
+}
+
+function model(file: string, changes: Partial<ToSize['setup']> = {}, lazy = false): ToSize {
+  const sizes = { seats: 1, contextPerSeat: 64, threads: 0, prefillTokensPerStep: 1 };
+  return { id: file, setup: { file, kind: 'chat', ...sizes, gpu: false, flashAttention: false, ...changes }, lazy };
+}
+
+function size(t: Test, models: readonly ToSize[], options: Partial<SizingOptions> = {}): Promise<Sizing[]> {
+  const io = { clock: systemClock, terminal: { isTTY: false, write: () => true } };
+  return sizeModels(models, { load: false, entry: entry(t), ...options }, io);
+}
+
+/** What each model heard was taken of the memory before it. */
+function heard(sizings: readonly Sizing[]): (number | undefined)[] {
+  return sizings.map(({ inspected }) => (inspected.kind === 'answer' ? inspected.answer.memory?.perSeat : undefined));
+}
+
+t.test('weights of one file are there once, whichever model is asked about', async (t) => {
+  const found = heard(await size(t, [model('a'), model('a'), model('b'), model('a')]));
+  t.strictSame(found, [0, OWN, WEIGHTS + 2 * OWN, WEIGHTS + 3 * OWN]);
+});
+
+t.test('on a GPU each has its own', async (t) => {
+  const [, , third] = await size(t, [model('a', { gpu: 'cuda' }), model('a', { gpu: 'cuda' }), model('a')]);
+  t.match(third, { inspected: { answer: { memory: { compute: 14 } } } });
+});
+
+t.test('what does not fit, and what the start does not load, takes nothing', async (t) => {
+  t.strictSame(heard(await size(t, [model('big', { seats: 101 }), model('a')])), [0, 0]);
+  t.strictSame(heard(await size(t, [model('lazy', {}, true), model('a'), model('b')])), [0, 0, WEIGHTS + OWN]);
+});
+
+t.test('beside a running sidecar a misfit is told and refuses nothing', async (t) => {
+  const big = model('big', { seats: 101 });
+  const [alone] = await size(t, [big]);
+  const [beside, next] = await size(t, [big, model('a')], { running: true });
+  const [named] = await size(t, [big], { running: true, memory: 5 });
+  if (!alone || !beside || !next || !named) throw new Error('one answer for each');
+  t.equal(serves(alone), false);
+  t.equal(shortOfMemory(alone), undefined);
+  t.equal(serves(beside), true);
+  t.match(shortOfMemory(beside), /^too large \(a sidecar that runs on this data folder holds its part of it now\)$/);
+  t.strictSame(heard([next]), [0]);
+  t.equal(shortOfMemory(next), undefined);
+  t.strictSame(reasons(named), ['too large'], 'with memory that was named nothing is held by anybody');
+});
