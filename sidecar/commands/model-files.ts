@@ -21,7 +21,6 @@ const LEFT_MS = 24 * 60 * 60 * 1000;
 export async function removeLeftovers(dir: string): Promise<void> {
   await removeOld(dir, ADDING);
 }
-}
 
 async function removeOld(parent: string, prefix: string): Promise<void> {
   const entries = await readdir(parent, { withFileTypes: true }).catch(() => []);
