@@ -1,5 +1,4 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { execPath } from 'node:process';
 import { fileURLToPath } from 'node:url';
 import type { Clock } from '../clock.js';
 import { readNews, STACK_MB, versioned, type HostSetup, type News, type Order } from './messages.js';
@@ -38,7 +37,7 @@ export class HostProcess {
   constructor(name: string, setup: HostSetup, clock: Clock, events: HostEvents) {
     this.#events = events;
     const host = fileURLToPath(new URL('./host.js', import.meta.url));
-    this.#child = spawn('/bin/sh', ['-c', WITH_STACK, execPath, host, name], {
+    this.#child = spawn('/bin/sh', ['-c', WITH_STACK, process.execPath, host, name], {
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
     });
