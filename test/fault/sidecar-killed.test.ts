@@ -10,7 +10,7 @@ async function leavesNobody(sidecar: Sidecar): Promise<void> {
 
 t.test('a sidecar killed under load leaves no process behind', async (t) => {
   const sidecar = await Sidecar.start(t, { ownGroup: true });
-  t.equal(groupMembers(sidecar.pid).length, 4, 'the sidecar, two engines, the prompt host');
+  t.equal(groupMembers(sidecar.pid).length, 5, 'the sidecar, two engines, two prompt hosts');
   const stream = await OpenStream.begin(sidecar);
   await leavesNobody(sidecar);
   await t.rejects(stream.response, /the connection ended/);
