@@ -144,20 +144,8 @@ t.test('doctor: what a lazy model would take is not missing when the start loads
   t.equal(ran.code, 0);
 });
 
-t.test('doctor: a step that fails is told with all the others, and leaves nothing', async (t) => {
+t.test('doctor: a step that fails is told, and leaves nothing', async (t) => {
   const dir = t.testdir({ data: {} });
-  const environment = { ...PORTS, RA_DATA_DIR: join(dir, 'data'), TMPDIR: join(dir, 'none') };
-  const ran = await runCli(['doctor', '--json'], environment);
-  t.match(ran, { code: 1, stderr: '' });
-  const { ok, checks } = diagnosis(ran);
-  t.equal(ok, false);
-  t.match(
-    checks.filter(({ level }) => level === 'fail'),
-    [{ what: 'models', says: /could not be looked at: ENOENT.*mkdtemp/ }],
-    'the embedded models are made in a folder that cannot be made',
-  );
-  t.ok(checks.some(({ what }) => what === 'Node'));
-
   // No file may grow: it gets its name and then no byte.
   const args = ['-c', 'ulimit -f 0; exec "$0" "$@"', process.execPath, CLI, 'doctor', '--json'];
   const options = { env: { ...process.env, ...models(small), RA_DATA_DIR: join(dir, 'data') } };
