@@ -1,6 +1,7 @@
 /** The search for leaks itself: each shape and each place is shown to be found. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -8,6 +9,7 @@ import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { canary, MARK } from './canaries.js';
 import { LeakSearch, PIECE } from './leak-search.js';
+import { eventually } from './processes.js';
 import { PLACES, RetentionWatch, type Place } from './retention-watch.js';
 
 const KEY = 'ra-test-Zq3vT8_kLm0-WxY7bN2cD5fG9hJ1pR4sU6aE0iOtQzX';
@@ -106,6 +108,8 @@ t.test('more of each kind: names of files, environments, children, error frames,
   const child = spawn('sh', ['-c', 'sleep 1000 & wait'], { stdio: 'ignore', detached: true, env });
   await once(child, 'spawn');
   t.teardown(() => process.kill(-Number(child.pid), 'SIGKILL'));
+  const environment = (): string => readFileSync(`/proc/${child.pid}/environ`, 'latin1');
+  await eventually('the child has its environment', () => environment().includes('PLANTED'));
   watch.processes(process.pid);
   t.strictSame(
     watch.leaks(search).map(({ place }) => place),
