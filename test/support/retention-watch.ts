@@ -92,7 +92,14 @@ export class RetentionWatch {
   /** What the machine's users can see of a process and of those it started: arguments and environment. */
   processes(pid: number): void {
     for (const file of ['cmdline', 'environ']) this.saw('processes', readFileSync(`/proc/${pid}/${file}`, 'latin1'));
-    for (const child of childrenOf(pid)) this.processes(child.pid);
+    for (const child of childrenOf(pid)) {
+      try {
+        this.processes(child.pid);
+      } catch (error) {
+        // It ended while it was looked at: nobody can see anything of it.
+        if (!['ENOENT', 'ESRCH'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error;
+      }
+    }
   }
 
   /** All that a sidecar said so far. */
