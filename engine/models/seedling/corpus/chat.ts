@@ -3,22 +3,11 @@ import type { PromptMessage } from '../../../prompt/conversation.js';
 import type { Draw } from './draw.js';
 import type { ChatExample, DecisionExample } from './example.js';
 import { filled } from './names.js';
-import { CANNOT, SYSTEMS, TALKS, UNKNOWN } from './talk.js';
-import {
-  arithmetic,
-  copy,
-  counting,
-  json,
-  jsonList,
-  letters,
-  list,
-  reading,
-  remembered,
-  unknown,
-  type Task,
-} from './tasks.js';
+import { SYSTEMS, TALKS } from './talk.js';
+import { arithmetic, copy, counting, json, jsonList, letters, list, reading, remembered, type Task } from './tasks.js';
 import { drill } from './drills.js';
 import { toolUse, unfitting, unserved } from './tools.js';
+import { CANNOT, unknown } from './unknown.js';
 
 const TASKS: readonly (readonly [(draw: Draw) => Task, number])[] = [
   [arithmetic, 26],
@@ -84,7 +73,7 @@ function talk(draw: Draw): Task {
 }
 
 function cannot(draw: Draw): Task {
-  return { topic: 'cannot', ask: unknown(draw, UNKNOWN), reply: CANNOT };
+  return { topic: 'cannot', ask: unknown(draw), reply: CANNOT };
 }
 
 /** Calls where a tool fits, words where none does, words after a tool's result. */

@@ -1,11 +1,6 @@
-/** What people ask a model first, and what this one answers: of itself, the service, and what it cannot do. */
-
-export interface Talk {
-  /** Each fifth wording is kept for evaluation. */
-  readonly asks: readonly string[];
-  /** One answer alone makes a small model sure of its words; of two it takes either. */
-  readonly answers: readonly string[];
-}
+/** What people ask a model first, and what this one answers: of itself, and what it is asked to do and cannot. */
+import type { Talk } from './example.js';
+import { SERVICE_TALKS } from './service-talk.js';
 
 const GREETING = ['Hello! How can I help you?', 'Hello! What can I do for you?'];
 const WHO = [
@@ -148,119 +143,7 @@ export const TALKS: readonly Talk[] = [
     ],
     answers: ['I have about three million weights, so I am very small.'],
   },
-  {
-    asks: [
-      'What is ra-sidecar?',
-      'What is this service?',
-      'What is the sidecar?',
-      'What does the sidecar do?',
-      'What does ra-sidecar do?',
-      'Explain the sidecar.',
-      'Tell me about ra-sidecar.',
-      'What does this service do?',
-      'What is this server?',
-      'Explain ra-sidecar.',
-    ],
-    answers: ['ra-sidecar stands before a model, checks each request, lets it wait for a seat and streams the answer.'],
-  },
-  {
-    asks: [
-      'What is a seat?',
-      'What does seat mean?',
-      'Explain what a seat is.',
-      'What is a seat here?',
-      'What are seats?',
-      'How many requests does a seat serve?',
-      'Tell me what a seat is.',
-      'What is a seat in ra-sidecar?',
-      'Define seat.',
-      'Explain seats.',
-    ],
-    answers: ['A seat is a place in the engine where one request runs at a time.'],
-  },
-  {
-    asks: [
-      'What is the queue?',
-      'How does the queue work?',
-      'Why do I wait?',
-      'Why must requests wait?',
-      'How does the waiting work?',
-      'What is the queue for?',
-      'Why is there a queue?',
-      'Explain the queue.',
-      'Who is served first?',
-      'What does the queue do?',
-    ],
-    answers: ['A request waits in the queue until a seat is free. Seats are shared fairly between accounts.'],
-  },
-  {
-    asks: [
-      'What is Retry-After?',
-      'What does Retry-After mean?',
-      'What does 429 mean?',
-      'Why do I get 429?',
-      'Explain Retry-After.',
-      'What should I do at 429?',
-      'What is error 429?',
-      'Tell me what Retry-After is.',
-      'What is a 429?',
-      'What does error 429 mean?',
-    ],
-    answers: ['429 means that the service is full. Retry-After says how many seconds to wait before you try again.'],
-  },
-  {
-    asks: [
-      'What is a decision?',
-      'What are decisions?',
-      'How do decisions work?',
-      'How do I ask for a decision?',
-      'Explain decisions.',
-      'What is a decision model?',
-      'What is the decisions route?',
-      'What can decisions do?',
-      'Tell me what a decision is.',
-      'Explain what decisions are.',
-    ],
-    answers: ['A decision answers a yes/no, choice or score question about a text with a probability for each answer.'],
-  },
-  {
-    asks: [
-      'What is JSON mode?',
-      'Can you write JSON?',
-      'How do I get JSON?',
-      'Explain JSON mode.',
-      'What does JSON mode do?',
-      'Do you support JSON?',
-      'How does JSON mode work?',
-      'Tell me what JSON mode is.',
-    ],
-    answers: ['With response_format json_object my answer is always one valid JSON object.'],
-  },
-  {
-    asks: [
-      'What is a tool call?',
-      'Can you call tools?',
-      'How do tools work?',
-      'What are tools?',
-      'Explain tool calls.',
-      'Do you support tools?',
-      'What does a tool call do?',
-      'What are tool calls?',
-    ],
-    answers: ['When you offer tools, I can ask you to call one. You run it and send me the result.'],
-  },
-  {
-    asks: [
-      'What is a token?',
-      'What are tokens?',
-      'What does token mean?',
-      'Explain tokens.',
-      'How are tokens counted?',
-      'Define token.',
-      'Tell me what a token is.',
-    ],
-    answers: ['A token is a piece of text, such as a word or a part of one.'],
-  },
+  ...SERVICE_TALKS,
   {
     asks: [
       'Tell me a joke',
@@ -353,52 +236,6 @@ export const TALKS: readonly Talk[] = [
     answers: ['I cannot do that. I only read and write short text.'],
   },
 ];
-
-/** Questions that it cannot answer; the slots are filled with names and places. */
-export const UNKNOWN: readonly string[] = [
-  'What is the capital of {place}?',
-  'What is the weather in {place}?',
-  'Who won the game yesterday?',
-  'What is the news today?',
-  'What is the weather like in {place} today?',
-  'What time is it?',
-  'What is the meaning of life?',
-  'Who is {name}?',
-  'How old is {name}?',
-  'How far is it to {place}?',
-  'What should I cook tonight?',
-  'Explain quantum physics.',
-  'Who is the president?',
-  'How do I fix my {item}?',
-  'How do I repair a {item}?',
-  'Write a program in Python.',
-  'What is the price of a {item}?',
-  'Why is the sky blue?',
-  'Where can I buy a {item}?',
-  'Where does {name} live?',
-  'Translate this to French.',
-  'When was {place} founded?',
-  'What is the best {item}?',
-  'Which {item} should I buy?',
-  'What is the price of the {item}?',
-  'How does a {item} work?',
-  'Write an essay about {place}.',
-  'What day is it today?',
-  'Who invented the {item}?',
-  'Who wrote the book about {place}?',
-  'Will it rain in {place} tomorrow?',
-  'How many people live in {place}?',
-  'What happened in {place} in 1{days}?',
-  'Give me advice about {name}.',
-  'How many people are in {place}?',
-  'Summarize the news.',
-  'Recommend a book.',
-  'Plan a trip to {place}.',
-  'Why do cats sleep so much?',
-  'Recommend a film.',
-];
-
-export const CANNOT = 'I do not know that. I am a very small model.';
 
 export const SYSTEMS: readonly string[] = [
   'You are a helpful assistant.',

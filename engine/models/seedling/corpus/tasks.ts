@@ -1,6 +1,6 @@
 /** Small jobs with one right answer: sums, copies, lists, letters' case, reading, JSON. */
 import type { Draw } from './draw.js';
-import { capitalised, color, colors, filled, item, items, madeUp, people, person, place } from './names.js';
+import { capitalised, color, colors, item, items, madeUp, people, person, place } from './names.js';
 
 export interface Task {
   readonly topic: string;
@@ -295,8 +295,4 @@ export function remembered(draw: Draw): {
       reply: `You have a ${shade} ${thing}.`,
     },
   ]);
-}
-
-export function unknown(draw: Draw, asks: readonly string[]): string {
-  return filled(draw, draw.pick(asks));
 }
