@@ -9,5 +9,10 @@ interface OnSpawn {
   removeAllListeners(): void;
 }
 
+// What a child gets added where it is started.
 const onSpawn = createRequire(import.meta.url)('process-on-spawn') as OnSpawn;
 onSpawn.removeAllListeners();
+
+// What it inherits, once more: tap names its hooks in this process's arguments and in its environment.
+const ours = (process.env['NODE_OPTIONS'] ?? '').split(' ').filter((option) => !option.includes('@tapjs/processinfo'));
+process.env['NODE_OPTIONS'] = ours.join(' ');

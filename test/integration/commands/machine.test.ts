@@ -146,8 +146,8 @@ t.test('doctor: what a lazy model would take is not missing when the start loads
 
 t.test('doctor: a step that fails is told, and leaves nothing', async (t) => {
   const dir = t.testdir({ data: {} });
-  // No file may grow: it gets its name and then no byte.
-  const args = ['-c', 'ulimit -f 0; exec "$0" "$@"', process.execPath, CLI, 'doctor', '--json'];
+  // No file may grow: it gets its name and then no byte. Coverage's hooks would write one of their own.
+  const args = ['-c', 'unset NODE_OPTIONS; ulimit -f 0; exec "$0" "$@"', process.execPath, CLI, 'doctor', '--json'];
   const options = { env: { ...process.env, ...models(small), RA_DATA_DIR: join(dir, 'data') } };
   const full = await new Promise<string>((resolve) => {
     execFile('bash', args, options, (_, stdout) => resolve(stdout));
