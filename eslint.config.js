@@ -19,7 +19,7 @@ export default tseslint.config(
       eqeqeq: 'error',
     },
   },
-  { files: ['eslint.config.js'], ...tseslint.configs.disableTypeChecked },
+  { files: ['eslint.config.js', 'sidecar/console/page/*.js'], ...tseslint.configs.disableTypeChecked },
   {
     // tap's t.test() returns a promise that the harness owns; unbound matchers are its style.
     files: ['test/**/*.ts'],

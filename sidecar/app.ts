@@ -9,6 +9,7 @@ import { TokenQuotas } from './access/quotas.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import { openUsage } from './delivering.js';
+import { SeatBoard } from './handlers/seat-board.js';
 import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
 import { InFlight } from './in-flight.js';
@@ -68,6 +69,7 @@ export async function startApp(
 ): Promise<App> {
   /** Both are set once and stay. */
   const stage = { leaving: false, draining: false };
+  const board = new SeatBoard();
   const common = { config, clock: systemClock, registry, log };
   // First of all and by itself: a long spool takes a while to read, and who looks whether this process lives must not end
   // it meanwhile.
@@ -76,6 +78,8 @@ export async function startApp(
     spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve() },
     credit: undefined,
     models: new Map(),
+    board,
+    promptHosts: () => [],
   };
   const back = operatorsServer(common, () => seen);
   const operatorsAt = await back.listen(config.operators.host, config.operators.port);
@@ -121,6 +125,7 @@ export async function startApp(
     pricing: billing.pricing,
     credit: billing.credit,
     metrics: registry,
+    board,
     log,
     idempotency: new IdempotencyKeys(systemClock, config.idempotency),
     keyLimits: new RequestLimits(systemClock, config.limits),
@@ -137,7 +142,7 @@ export async function startApp(
   };
 
   const inFlight = new InFlight();
-  seen = services;
+  seen = { ...services, promptHosts: () => prompts.states };
   const front = callersServer(common, services, inFlight);
   registry.http.watchStreams(() => front.bufferedBytes);
   const close = async (): Promise<void> => {

@@ -1,6 +1,8 @@
 /** What is served where: the callers' listener and the operators'. */
 import type { Config } from './config.js';
 import type { Clock } from './clock.js';
+import { openConsole } from './console/console.js';
+import type { Watched } from './console/snapshot.js';
 import { admission } from './handlers/admission.js';
 import { chat } from './handlers/chat.js';
 import { checkAnswers } from './handlers/checked-exchange.js';
@@ -24,7 +26,7 @@ export interface Common {
 }
 
 /** What operators can see; it changes while the sidecar starts. */
-export type Seen = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models'>;
+export type Seen = Watched;
 
 /** The public listener's server, which does not listen yet. Requests that use a model are counted in `inFlight`. */
 export function callersServer(common: Common, services: Services, inFlight: InFlight): Server {
@@ -47,16 +49,39 @@ export function callersServer(common: Common, services: Services, inFlight: InFl
   });
 }
 
-/** The operators' listener's server, which does not listen yet. `seen`: asked at each request. */
-export function operatorsServer(common: Common, seen: () => Seen): Server {
-  const routes: Routes = {
-    '/healthz': { GET: healthz },
-    '/readyz': { GET: (exchange) => readyzWithReasons(exchange, seen()) },
-    '/metrics': { GET: (exchange) => metrics(exchange, { metrics: common.registry }) },
-    '/admission': { GET: (exchange) => admission(exchange, seen()) },
+/**
+ * The operators' listener's server, which does not listen yet. `seen`: asked at each request, and at each of the console's
+ * snapshots.
+ */
+export function operatorsServer(common: Common, seen: () => Seen): Pick<Server, 'listen' | 'close'> {
+  const { config, clock, registry, log } = common;
+  const console = openConsole({
+    clock,
+    metrics: registry,
+    config: config.console,
+    onFault: (fault) => log.error('console failed', { fault }),
+    watched: seen,
+  });
+  const server = serverOf(
+    common,
+    {
+      '/healthz': { GET: healthz },
+      '/readyz': { GET: (exchange) => readyzWithReasons(exchange, seen()) },
+      '/metrics': { GET: (exchange) => metrics(exchange, { metrics: registry }) },
+      '/admission': { GET: (exchange) => admission(exchange, seen()) },
+      ...console.page,
+      ...console.feed,
+    },
+    // No web page of another origin may read it, whoever may call the other.
+    { origins: [] },
+  );
+  return {
+    listen: (host, port) => server.listen(host, port),
+    close: () => {
+      console.close();
+      return server.close();
+    },
   };
-  // No web page may read it, whoever may call the other.
-  return serverOf(common, routes, { origins: [] });
 }
 
 function serverOf(

@@ -4,6 +4,7 @@
  * it, in settings.ts. A part of the house with many settings has its section in a file of its own.
  */
 import { accessSchema, authorizerSchema, gatewaySchema } from './access-schema.js';
+import { consoleSchema } from './console-schema.js';
 import { creditSchema, pricingSchema } from './credit-schema.js';
 import { deliverySchema } from './delivery-schema.js';
 import { keysSection, limitsSection } from './keys-schema.js';
@@ -22,6 +23,7 @@ export const configSchema: SettingSchema = section({
     }),
     port: port('Port of the operators’ listener. 0: any free one.', 9090),
   }),
+  console: consoleSchema,
   environment: text('The environment whose entitlements apply to every key.', {
     default: 'development',
     maxLength: 64,

@@ -11,6 +11,7 @@ import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { PriceList } from '../usage/price-list.js';
 import type { Spool } from '../usage/spool.js';
+import type { SeatBoard } from './seat-board.js';
 
 /** One model as it is served here: an engine process and the queue for its seats. */
 export interface HostedModel {
@@ -40,6 +41,8 @@ export interface Services {
   /** Undefined: no credit is checked here. */
   readonly credit: Credit | undefined;
   readonly metrics: Metrics;
+  /** Who holds seats. */
+  readonly board: SeatBoard;
   readonly log: Log;
   readonly idempotency: IdempotencyKeys;
   /** Requests, by key. */

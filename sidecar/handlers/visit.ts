@@ -6,6 +6,7 @@ import type { EventStream, Exchange, Reply } from '../http/exchange.js';
 import type { Log } from '../telemetry/logger.js';
 import type { CancelPhase, ModelMeter } from '../telemetry/model-metrics.js';
 import * as refusals from './refusals.js';
+import type { SeatHolder } from './seat-board.js';
 import type { Services } from './services.js';
 
 /** What the log calls the routes. */
@@ -26,6 +27,7 @@ export class Visit {
   #waitingSince: number | undefined;
   #ended = false;
   #place: Place | undefined;
+  #holding: SeatHolder | undefined;
 
   caller: Caller | undefined;
   model: string | undefined;
@@ -162,13 +164,20 @@ export class Visit {
     return undefined;
   }
 
-  #seated({ predictedMs }: Lease): void {
-    if (this.model === undefined || !this.caller) return;
-    this.#services.metrics.seated(this.model, {
-      waitedMs: this.queueMs,
-      predictedMs,
-      class: classOf(this.caller.weight),
-    });
+  #seated(lease: Lease): void {
+    const { model, caller } = this;
+    if (model === undefined || !caller) return;
+    const { metrics, board, clock } = this.#services;
+    const label = classOf(caller.weight);
+    metrics.seated(model, { waitedMs: this.queueMs, predictedMs: lease.predictedMs, class: label });
+    this.#leaveBoard();
+    this.#holding = { model, account: caller.account, class: label, since: clock.now(), lease, visit: this };
+    board.enter(this.#holding);
+  }
+
+  #leaveBoard(): void {
+    if (this.#holding) this.#services.board.leave(this.#holding);
+    this.#holding = undefined;
   }
 
   /** The caller left. */
@@ -204,6 +213,7 @@ export class Visit {
   ended(status: number, error?: ContractError): void {
     if (this.#ended) return;
     this.#ended = true;
+    this.#leaveBoard();
     this.#settle(status === 200 && !error);
     if (this.#stream) this.#services.metrics.http.streamClosed();
     const durationMs = this.#services.clock.now() - this.#startedAt;

@@ -7,6 +7,7 @@ import { HttpMetrics } from './http-metrics.js';
 import { Instruments } from './instruments.js';
 import { ModelMetrics, type CancelPhase, type ModelMeter, type Operation } from './model-metrics.js';
 import { QueueMetrics, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
+import { Reading } from './reading.js';
 import { SpoolMetrics } from './spool-metrics.js';
 
 /** Stands for models that are not configured. */
@@ -83,6 +84,18 @@ export class Metrics {
 
   /** The page, in Prometheus' text format. */
   render(): Promise<{ readonly contentType: string; readonly text: string }> {
+    this.#refresh();
+    return this.#instruments.page();
+  }
+
+  /** Some metrics of the page as numbers, without its text; all of one moment. */
+  async read(names: readonly string[]): Promise<Reading> {
+    this.#refresh();
+    return new Reading(await Promise.all(names.map((name) => this.#instruments.samples(name))));
+  }
+
+  /** Brings the gauges up to date. */
+  #refresh(): void {
     for (const part of [
       this.#queues,
       this.#engines,
@@ -93,7 +106,6 @@ export class Metrics {
       this.delivery,
     ])
       part.read();
-    return this.#instruments.page();
   }
 
   #label(model: string): string {
