@@ -14,9 +14,10 @@ import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listening.js';
+import { openOperators, type Seen } from './operators.js';
 import { PromptLanes } from './prompts/lanes.js';
 import { Readiness } from './readiness.js';
-import { callersServer, operatorsServer, type Seen } from './routes.js';
+import { callersServer } from './routes.js';
 import { spoolReader } from './spooling.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
@@ -81,7 +82,7 @@ export async function startApp(
     board,
     promptHosts: () => [],
   };
-  const back = operatorsServer(common, () => seen);
+  const back = await openOperators(common, () => seen);
   const operatorsAt = await back.listen(config.operators.host, config.operators.port);
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
   const { files, billing, spool, prune, closeSpool } = await openFiles(config, registry, log, spoolStandIn).catch(

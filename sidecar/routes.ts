@@ -1,15 +1,12 @@
-/** What is served where: the callers' listener and the operators'. */
+/** What callers are served, and how servers of this process are made; the operators' own is in operators.ts. */
 import type { Config } from './config.js';
 import type { Clock } from './clock.js';
-import { openConsole } from './console/console.js';
-import type { Watched } from './console/snapshot.js';
-import { admission } from './handlers/admission.js';
 import { chat } from './handlers/chat.js';
 import { checkAnswers } from './handlers/checked-exchange.js';
 import { completions } from './handlers/completions.js';
 import { decide } from './handlers/decisions.js';
 import { listModels } from './handlers/models.js';
-import { healthz, metrics, readyz, readyzWithReasons } from './handlers/ops.js';
+import { healthz, readyz } from './handlers/ops.js';
 import type { Services } from './handlers/services.js';
 import { createServer, type Routes, type Server, type ServerOptions } from './http/server.js';
 import type { InFlight } from './in-flight.js';
@@ -24,9 +21,6 @@ export interface Common {
   readonly registry: Metrics;
   readonly log: Log;
 }
-
-/** What operators can see; it changes while the sidecar starts. */
-export type Seen = Watched;
 
 /** The public listener's server, which does not listen yet. Requests that use a model are counted in `inFlight`. */
 export function callersServer(common: Common, services: Services, inFlight: InFlight): Server {
@@ -49,42 +43,8 @@ export function callersServer(common: Common, services: Services, inFlight: InFl
   });
 }
 
-/**
- * The operators' listener's server, which does not listen yet. `seen`: asked at each request, and at each of the console's
- * snapshots.
- */
-export function operatorsServer(common: Common, seen: () => Seen): Pick<Server, 'listen' | 'close'> {
-  const { config, clock, registry, log } = common;
-  const console = openConsole({
-    clock,
-    metrics: registry,
-    config: config.console,
-    onFault: (fault) => log.error('console failed', { fault }),
-    watched: seen,
-  });
-  const server = serverOf(
-    common,
-    {
-      '/healthz': { GET: healthz },
-      '/readyz': { GET: (exchange) => readyzWithReasons(exchange, seen()) },
-      '/metrics': { GET: (exchange) => metrics(exchange, { metrics: registry }) },
-      '/admission': { GET: (exchange) => admission(exchange, seen()) },
-      ...console.page,
-      ...console.feed,
-    },
-    // No web page of another origin may read it, whoever may call the other.
-    { origins: [] },
-  );
-  return {
-    listen: (host, port) => server.listen(host, port),
-    close: () => {
-      console.close();
-      return server.close();
-    },
-  };
-}
-
-function serverOf(
+/** A server with the settings that all of them share. */
+export function serverOf(
   { config, clock, registry, log }: Common,
   routes: Routes,
   own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap'>>,

@@ -11,6 +11,7 @@ export const PAGE_FILES = {
   '/console': 'index.html',
   '/console/console.css': 'console.css',
   '/console/parts.css': 'parts.css',
+  '/console/seats.css': 'seats.css',
   '/console/icon.svg': 'icon.svg',
   '/console/main.js': 'main.js',
   '/console/feed.js': 'feed.js',

@@ -75,7 +75,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: Watched): Prom
   }));
   const { startedAt, intervalMs } = parts;
   const at = Date.now();
-  const readiness = readinessOf(watched);
+  const { status, reasons } = readinessOf(watched);
   const promptHosts = watched.promptHosts();
   const { health } = watched.spool;
   const engines = models.map(({ model: { engine } }) => ({ state: engine.state, readyInMs: engine.readyInMs }));
@@ -85,7 +85,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: Watched): Prom
     at,
     startedAt,
     intervalMs,
-    readiness,
+    readiness: { status, reasons },
     models: models.map(({ model, queue, holders }, i) => ({
       model: model.id,
       kind: model.kind,

@@ -1,8 +1,34 @@
-/** What one frame of the console's feed holds. The page's script is checked against these types (page/tsconfig.json). */
-import type { AdmissionPage } from '../handlers/admission.js';
-import type { ReasonedState } from '../handlers/ops.js';
-import type { PromptHostState } from '../prompts/lanes.js';
-import type { HistogramReading } from '../telemetry/reading.js';
+/**
+ * What one frame of the console's feed holds. The page's script is checked against these types (page/tsconfig.json), so
+ * they lean on as little of the sidecar as they can.
+ */
+import type { AdmissionPage } from '../handlers/admission-page.js';
+
+/** As telemetry/reading.ts has it: cumulative since the start. */
+export interface HistogramView {
+  /** Upper bounds. */
+  readonly bounds: readonly number[];
+  /** Values up to each bound, and last of all of them. */
+  readonly counts: readonly number[];
+  readonly sum: number;
+}
+
+/** One lane's prompt host. */
+export interface PromptHostView {
+  readonly lane: 'short' | 'long';
+  /** It takes bodies; false: it starts. */
+  readonly up: boolean;
+  /** Bodies that it reads, and that wait for it. */
+  readonly running: number;
+  readonly queued: number;
+  readonly restarts: number;
+}
+
+/** As /readyz on this listener has it. */
+export interface ReadinessView {
+  readonly status: 'ready' | 'starting' | 'unhealthy' | 'draining';
+  readonly reasons: readonly string[];
+}
 
 /** Where a request is that holds a seat. `handed`: the engine has not taken it up yet. */
 export type SeatState = 'handed' | 'prefilling' | 'decoding';
@@ -42,8 +68,8 @@ export interface ModelView {
   readonly queue: AdmissionPage;
   readonly holders: readonly HolderView[];
   /** Seconds. */
-  readonly firstToken: HistogramReading;
-  readonly interToken: HistogramReading;
+  readonly firstToken: HistogramView;
+  readonly interToken: HistogramView;
   /** Cumulative, by reason, by the phase they were in, and by error code (empty: all went well). */
   readonly refusals: Readonly<Record<string, number>>;
   readonly cancels: Readonly<Record<string, number>>;
@@ -79,9 +105,9 @@ export interface Snapshot {
   readonly startedAt: number;
   /** When the next one comes, ms from this one. */
   readonly intervalMs: number;
-  readonly readiness: ReasonedState;
+  readonly readiness: ReadinessView;
   readonly models: readonly ModelView[];
-  readonly promptHosts: readonly PromptHostState[];
+  readonly promptHosts: readonly PromptHostView[];
   readonly promptHostRestarts: number;
   readonly spool: SpoolView;
   readonly residentBytes: number;

@@ -1,5 +1,6 @@
 import type { QueueReport } from '../admission/seat-queue.js';
 import type { Exchange } from '../http/exchange.js';
+import type { AdmissionPage } from './admission-page.js';
 import type { Services } from './services.js';
 
 /** Accounts that are named a model; the others are summed up. */
@@ -9,39 +10,6 @@ const NAMED = 100;
 export function admission(exchange: Exchange, services: Pick<Services, 'models'>): void {
   const models = Array.from(services.models.values(), ({ id, queue }) => ({ model: id, ...admissionPage(queue.report(NAMED)) }));
   exchange.reply({ status: 200, body: JSON.stringify({ models }) });
-}
-
-/** One model's queue as operators see it. Times in ms. */
-export interface AdmissionPage {
-  readonly seats: number;
-  readonly busy: number;
-  readonly waiting: number;
-  readonly waitingBytes: number;
-  readonly paused: boolean;
-  readonly fairness: number | null;
-  readonly refused: QueueReport['refused'];
-  readonly released: QueueReport['released'];
-  readonly accounts: readonly AccountLine[];
-  /** All that are not named, together. */
-  readonly others: {
-    readonly accounts: number;
-    readonly waiting: number;
-    readonly running: number;
-    readonly seatMs: number;
-  };
-}
-
-/** One account. As TenantReport has it, rounded. */
-export interface AccountLine {
-  readonly account: string;
-  readonly weight: number;
-  readonly waiting: number;
-  readonly running: number;
-  readonly virtualMs: number;
-  readonly seatMs: number;
-  readonly holdMs: number | null;
-  readonly calibration: number;
-  readonly predictedWaitMs: number;
 }
 
 /** The report as a closed shape: what is added to the queue's own is not shown by itself. */

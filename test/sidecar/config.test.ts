@@ -197,7 +197,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_OPERATORS_HOST: '0.0.0.0' },
-      'operators.host must be a loopback address: this listener asks for no key (environment variable RA_OPERATORS_HOST)',
+      'operators.host must be a loopback address: without operators.secretFile this listener asks for no key (environment variable RA_OPERATORS_HOST)',
     ],
     [
       { RA_BODIES_CHAT_BYTES: '600000000' },
@@ -302,7 +302,7 @@ t.test('all that is wrong is told, and the first of it is the line of the start'
   }
   t.equal(lines[0], line({ RA_CONFIG: file, RA_PORT: '1', RA_HOST: 'x', RA_QUEUE_MAX_WAIT_MS: '-3' }));
   t.strictSame(problems({ RA_OPERATORS_PORT: '8080', RA_OPERATORS_HOST: '0.0.0.0', RA_ENGINE_HANG_MS: '600' }), [
-    'config: operators.host must be a loopback address: this listener asks for no key (environment variable RA_OPERATORS_HOST)',
+    'config: operators.host must be a loopback address: without operators.secretFile this listener asks for no key (environment variable RA_OPERATORS_HOST)',
     'config: operators.port must differ from listen.port (environment variable RA_OPERATORS_PORT)',
     'config: engine.hangMs must be at least twice engine.heartbeatMs (environment variable RA_ENGINE_HANG_MS)',
   ]);

@@ -66,7 +66,7 @@ export const rooms: readonly Room[] = [
   { name: 'console', path: folder('sidecar/console'), sees: [...HANDLERS, 'handlers'] },
   {
     name: 'app',
-    path: file('sidecar', 'app|billing|delivering|hosting|identities|in-flight|listening|readiness|routes|spooling'),
+    path: file('sidecar', 'app|billing|delivering|hosting|identities|in-flight|listening|operators|readiness|routes|spooling'),
     sees: [...HANDLERS, 'handlers', 'console', 'reference'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },

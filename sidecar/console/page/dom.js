@@ -111,6 +111,21 @@ export function tableOf(caption, columns) {
 }
 
 /**
+ * A table that scrolls by itself where there is no room for it. Then, and only then, the keyboard reaches it too.
+ *
+ * @param {HTMLTableElement} table
+ * @returns {HTMLElement}
+ */
+export function scrolling(table) {
+  const box = element('div', { class: 'scroll', role: 'group', 'aria-label': table.caption?.textContent ?? '' }, table);
+  new ResizeObserver(() => {
+    if (box.scrollWidth > box.clientWidth) box.setAttribute('tabindex', '0');
+    else box.removeAttribute('tabindex');
+  }).observe(box);
+  return box;
+}
+
+/**
  * A row of such a table: its head and as many cells.
  *
  * @param {number} cells

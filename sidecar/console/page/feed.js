@@ -102,12 +102,13 @@ export class Feed {
    * @param {ReadableStream<Uint8Array>} body
    */
   async #read(open, body) {
-    const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+    const reader = body.getReader();
+    const decoder = new TextDecoder();
     let rest = '';
     for (;;) {
       const { done, value } = await reader.read();
       if (done || this.#open !== open) return;
-      rest += value;
+      rest += decoder.decode(value, { stream: true });
       if (rest.length > LONGEST_FRAME) throw new Error('a frame without end');
       let end = rest.indexOf('\n\n');
       for (; end >= 0; end = rest.indexOf('\n\n')) {

@@ -3,7 +3,7 @@ import { element, fill, Keyed, mark, rowOf, say, tableOf } from './dom.js';
 import { quantile } from './history.js';
 import { count, seconds, some } from './text.js';
 
-/** @typedef {import('../../telemetry/reading.js').HistogramReading} Reading */
+/** @typedef {import('../views.js').HistogramView} Reading */
 
 /**
  * One bucket.
@@ -66,7 +66,7 @@ export class HistogramPart {
   element;
   #picture = element('div', { class: 'bars', role: 'img' });
   #sums = element('p', { class: 'quantiles' });
-  /** @type {Keyed<Bucket, HTMLElement>} */
+  /** @type {Keyed<Bucket, HTMLDivElement>} */
   #bars;
   /** @type {Keyed<Bucket, HTMLTableRowElement>} */
   #rows;

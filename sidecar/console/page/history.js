@@ -2,7 +2,7 @@
 
 /** @typedef {import('../views.js').Snapshot} Snapshot */
 /** @typedef {import('../views.js').ModelView} ModelView */
-/** @typedef {import('../../telemetry/reading.js').HistogramReading} Histogram */
+/** @typedef {import('../views.js').HistogramView} Histogram */
 
 /** How far back pictures are kept, and what the last minute is, ms. */
 const KEPT_MS = 120_000;
@@ -50,7 +50,7 @@ export class History {
     const step = KEPT_MS / POINTS;
     /** @type {(Snapshot | undefined)[]} */
     const slots = Array.from({ length: POINTS + 1 });
-    for (const snapshot of this.#all) slots[POINTS - Math.floor((last.at - snapshot.at) / step)] ??= snapshot;
+    for (const snapshot of this.#all) slots[POINTS - Math.floor((last.at - snapshot.at) / step)] = snapshot;
     /** @type {number[]} */
     const points = [];
     /** @type {Snapshot | undefined} */

@@ -47,7 +47,7 @@ const models = new Keyed(
   },
   (_, model) => cards.get(model.model)?.show(model, minuteAgo(model.model), range()),
 );
-/** @type {Keyed<string, HTMLElement>} */
+/** @type {Keyed<string, HTMLLIElement>} */
 const reasonLines = new Keyed(reasons, (text) => text, (text) => element('li', {}, text), () => undefined);
 
 /** @type {Snapshot | undefined} */

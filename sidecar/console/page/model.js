@@ -1,5 +1,5 @@
 // One model: its seats, its queue by account, its times, and whom it refused.
-import { element, fill, Keyed, mark, rowOf, say, tableOf } from './dom.js';
+import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { HistogramPart } from './histogram.js';
 import { since } from './history.js';
 import { hueOf, Seats } from './seats.js';
@@ -16,6 +16,7 @@ import { bytes, count, duration, some } from './text.js';
  * @property {string} account
  * @property {boolean} named
  * @property {number} waiting
+ * @property {string} label Its class.
  * @property {readonly string[]} texts All but the account.
  */
 
@@ -45,6 +46,11 @@ export class ModelCard {
   #firstToken;
   #interToken;
   #waits = element('p', { class: 'quantiles' });
+  #note = element(
+    'p',
+    { class: 'note' },
+    'Lead: seat time, by weight, that an account has had more than the one which is served next.',
+  );
   /** @type {Keyed<QueueLine, HTMLTableRowElement>} */
   #queue;
   /** @type {Keyed<readonly [string, string, number, number], HTMLTableRowElement>} */
@@ -55,9 +61,9 @@ export class ModelCard {
     this.#seats = new Seats(model);
     this.#firstToken = new HistogramPart('Time to first token', model);
     this.#interToken = new HistogramPart('Time between tokens', model);
-    const queue = tableOf(`Queue of ${model} by account`, ['Account', 'Class', 'Held', 'Waiting', 'Lead', 'New one waits']);
+    const queue = tableOf(`Queue of ${model} by account`, ['Account', 'Held', 'Waiting', 'Lead', 'New one waits']);
     const refusals = tableOf(`Refusals of ${model}, and callers who left`, ['Reason', 'Last minute', 'Since start']);
-    this.#queue = new Keyed(queue.body, ({ key }) => key, () => rowOf(5), changeLine);
+    this.#queue = new Keyed(queue.body, ({ key }) => key, makeLine, changeLine);
     this.#refusals = new Keyed(
       refusals.body,
       ([key]) => key,
@@ -69,15 +75,22 @@ export class ModelCard {
     );
     const part = (/** @type {string} */ label, /** @type {string} */ title, /** @type {(Node)[]} */ ...inside) =>
       element('section', { class: 'part', 'aria-label': `${label} of ${model}` }, element('h3', {}, title), ...inside);
-    const lead = 'Lead: seat time, by weight, that an account has had more than the one which is served next.';
     this.element = element(
       'article',
       { class: 'card model', 'aria-label': `Model ${model}` },
       element('header', {}, element('h2', {}, model), this.#state, this.#about),
-      this.#seats.element,
-      part('Queue', 'Queue by account', this.#waits, scrolling(queue.table), element('p', { class: 'note' }, lead)),
-      ...(kind === 'chat' ? [this.#firstToken.element, this.#interToken.element] : []),
-      part('Refusals', 'Refused, and left', scrolling(refusals.table)),
+      element(
+        'div',
+        { class: 'column' },
+        this.#seats.element,
+        ...(kind === 'chat' ? [element('div', { class: 'pair' }, this.#firstToken.element, this.#interToken.element)] : []),
+      ),
+      element(
+        'div',
+        { class: 'column' },
+        part('Queue', 'Queue by account', this.#waits, scrolling(queue.table), this.#note),
+        part('Refusals', 'Refused, and left', scrolling(refusals.table)),
+      ),
     );
   }
 
@@ -97,6 +110,8 @@ export class ModelCard {
     say(this.#about, [kind, some(queue.seats, 'seat'), ...context, ...on, ...fairness, ...paused].join(' · '));
     this.#seats.show(model);
     this.#queue.show(queueLines(queue));
+    // Who is alone is ahead of nobody.
+    this.#note.hidden = queue.accounts.length < 2;
     say(
       this.#waits,
       queue.waiting === 0 ? 'nobody waits' : `${some(queue.waiting, 'request')} waiting, ${bytes(queue.waitingBytes)}`,
@@ -105,10 +120,14 @@ export class ModelCard {
     const before = range === 'minute' ? minuteAgo : undefined;
     this.#firstToken.show(since(model.firstToken, before?.firstToken), words);
     this.#interToken.show(since(model.interToken, before?.interToken), words);
-    this.#refusals.show([
+    const counts = [
       ...counted(model.refusals, minuteAgo?.refusals, (reason) => REASONS[reason] ?? reason),
       ...counted(model.cancels, minuteAgo?.cancels, (phase) => `left while ${phase}`),
-    ]);
+    ];
+    const met = counts.filter(([, , , all]) => all > 0);
+    const none = counts.length - met.length;
+    const rest = met.length === 0 ? 'none so far' : some(none, 'other reason');
+    this.#refusals.show(none === 0 ? met : [...met, ['none', rest, 0, 0]]);
   }
 }
 
@@ -121,9 +140,10 @@ function queueLines({ accounts, others }) {
   const lowest = Math.min(...active.map(({ virtualMs }) => virtualMs));
   const named = accounts.map((line) => accountLine(line, lowest));
   if (others.accounts === 0) return named;
-  const texts = ['', count(others.running), count(others.waiting), '', ''];
+  const texts = [count(others.running), count(others.waiting), '', ''];
   const { waiting } = others;
-  return [...named, { key: 'others', account: some(others.accounts, 'other'), named: false, waiting, texts }];
+  const account = some(others.accounts, 'other');
+  return [...named, { key: 'others', account, named: false, waiting, label: '', texts }];
 }
 
 /**
@@ -135,18 +155,32 @@ function accountLine({ account, weight, running, waiting, virtualMs, predictedWa
   const idle = running + waiting === 0;
   const lead = idle ? '' : duration(Math.max(0, virtualMs - lowest));
   const wait = predictedWaitMs === 0 ? 'not' : duration(predictedWaitMs);
-  const texts = [CLASSES[weight] ?? `weight ${weight}`, count(running), count(waiting), lead, wait];
-  return { key: `account ${account}`, account, named: true, waiting, texts };
+  const texts = [count(running), count(waiting), lead, wait];
+  const label = CLASSES[weight] ?? `weight ${weight}`;
+  return { key: `account ${account}`, account, named: true, waiting, label, texts };
+}
+
+/** @returns {HTMLTableRowElement} */
+function makeLine() {
+  const row = rowOf(4);
+  row.cells[0]?.append(element('span'), ' ', element('small'));
+  return row;
 }
 
 /**
  * @param {HTMLTableRowElement} row
  * @param {QueueLine} line
  */
-function changeLine(row, { account, named, waiting, texts }) {
-  fill(row, [account, ...texts]);
+function changeLine(row, { account, named, waiting, label, texts }) {
+  const [name, about] = row.cells[0]?.children ?? [];
+  if (name) say(name, account);
+  if (about) say(about, label);
+  texts.forEach((text, i) => {
+    const cell = row.cells[i + 1];
+    if (cell) say(cell, text);
+  });
   mark(row, 'data-hue', named ? hueOf(account) : 'none');
-  mark(row, 'data-tone', waiting > 0 ? 'plain' : texts[1] === '0' ? 'quiet' : 'plain');
+  mark(row, 'data-tone', waiting === 0 && texts[0] === '0' ? 'quiet' : 'plain');
 }
 
 /**
@@ -161,13 +195,3 @@ function counted(now, before, words) {
   return Object.entries(now).map(([name, all]) => [name, words(name), all - (before?.[name] ?? all), all]);
 }
 
-/**
- * A table that scrolls by itself where the page is narrow; who has no mouse can scroll it too.
- *
- * @param {HTMLTableElement} table
- * @returns {HTMLElement}
- */
-export function scrolling(table) {
-  const label = table.caption?.textContent ?? '';
-  return element('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': label }, table);
-}

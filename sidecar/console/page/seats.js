@@ -1,6 +1,6 @@
 // The picture of a model's seats: who holds which, and whether its prompt is read or its reply is made.
 import { element, fill, Keyed, mark, rowOf, say, tableOf } from './dom.js';
-import { duration, some } from './text.js';
+import { age, duration, some } from './text.js';
 
 /** @typedef {import('../views.js').ModelView} ModelView */
 /** @typedef {import('../views.js').HolderView} HolderView */
@@ -21,22 +21,32 @@ const HUES = 8;
 const STATES = { handed: 'starting', prefilling: 'prefill', decoding: 'decode' };
 
 const LEGEND = /** @type {const} */ ([
-  ['decoding', 'decode: its reply is made'],
-  ['prefilling', 'prefill: its prompt is read, or scored'],
-  ['handed', 'starting: handed to the engine'],
+  ['decoding', 'decode'],
+  ['prefilling', 'prefill'],
+  ['handed', 'starting'],
   ['free', 'free'],
 ]);
 
+/** Accounts whose colour is remembered; past that all are given one anew. */
+const REMEMBERED = 1000;
+
+/** @type {Map<string, number>} */
+const hues = new Map();
+
 /**
- * A colour that an account keeps.
+ * A colour that an account keeps: the first eight that are seen differ.
  *
  * @param {string} account
  * @returns {number}
  */
 export function hueOf(account) {
-  let sum = 0;
-  for (const character of account) sum = (sum * 31 + (character.codePointAt(0) ?? 0)) % 65_521;
-  return sum % HUES;
+  let hue = hues.get(account);
+  if (hue === undefined) {
+    if (hues.size >= REMEMBERED) hues.clear();
+    hue = hues.size % HUES;
+    hues.set(account, hue);
+  }
+  return hue;
 }
 
 /**
@@ -131,5 +141,5 @@ function changeCell(cell, { number, holder }) {
       : `Seat ${number + 1}: free`,
   );
   if (name) say(name, holder?.account ?? String(number + 1));
-  if (state) say(state, holder ? `${STATES[holder.state]} ${duration(holder.ageMs)}` : 'free');
+  if (state) say(state, holder ? `${STATES[holder.state]} ${age(holder.ageMs)}` : 'free');
 }

@@ -16,6 +16,16 @@ export function duration(ms) {
 }
 
 /**
+ * How long something has gone on: no finer than what is drawn anew each second.
+ *
+ * @param {number} ms
+ * @returns {string}
+ */
+export function age(ms) {
+  return ms < 10_000 ? `${(ms / 1000).toFixed(1)} s` : duration(ms);
+}
+
+/**
  * @param {number | null} seconds
  * @returns {string}
  */

@@ -1,6 +1,5 @@
 // What keeps it going: engines, prompt hosts, the usage spool, this process.
-import { element, fill, Keyed, mark, rowOf, say, tableOf } from './dom.js';
-import { scrolling } from './model.js';
+import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { bytes, count, duration, seconds } from './text.js';
 
 /** @typedef {import('../views.js').Snapshot} Snapshot */
@@ -14,9 +13,9 @@ export class Upkeep {
   #engines;
   /** @type {Keyed<PromptHostState, HTMLTableRowElement>} */
   #prompts;
-  /** @type {Keyed<Fact, HTMLElement>} */
+  /** @type {Keyed<Fact, HTMLDivElement>} */
   #usage;
-  /** @type {Keyed<Fact, HTMLElement>} */
+  /** @type {Keyed<Fact, HTMLDivElement>} */
   #process;
 
   /** @param {HTMLElement} section */
@@ -55,7 +54,7 @@ export class Upkeep {
     this.#usage.show(usageFacts(snapshot));
     this.#process.show([
       ['Up for', duration(snapshot.at - snapshot.startedAt), 'plain'],
-      ['Memory of the sidecar', bytes(snapshot.residentBytes), 'plain'],
+      ['Memory, sidecar alone', bytes(snapshot.residentBytes), 'plain'],
       ['Streams open', count(snapshot.streams), 'plain'],
       ['Held for slow readers', bytes(snapshot.bufferedBytes), 'plain'],
     ]);
@@ -86,7 +85,7 @@ function usageFacts({ at, spool }) {
 
 /**
  * @param {HTMLElement} list
- * @returns {Keyed<Fact, HTMLElement>}
+ * @returns {Keyed<Fact, HTMLDivElement>}
  */
 function factsIn(list) {
   return new Keyed(
