@@ -57,6 +57,6 @@ export class Reading {
 }
 
 /** Names of some metrics, for {@link Reading}'s maker. */
-export function namesOf(definitions: readonly MetricDefinition<string>[]): string[] {
+export function namesOf(definitions: readonly MetricDefinition[]): string[] {
   return definitions.map(({ name }) => name);
 }

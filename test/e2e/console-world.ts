@@ -89,7 +89,10 @@ export class ConsoleWorld {
     const key = this.key(account);
     for (let turn = 0; !signal.aborted; turn += 1) {
       const length = Math.round(words * (0.5 + ((turn * 7 + i * 3) % 10) / 10));
-      const content = `${turn} ${i} ${PLAIN.repeat(Math.ceil(length / 16)).split(' ').slice(0, length).join(' ')}`;
+      const content = `${turn} ${i} ${PLAIN.repeat(Math.ceil(length / 16))
+        .split(' ')
+        .slice(0, length)
+        .join(' ')}`;
       const decides = account === 'dune' && turn % 2 === 0;
       const question = { id: 'a', type: 'yes_no', question: 'Is it of the sea?' };
       const [path, body] = decides

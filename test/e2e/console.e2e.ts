@@ -35,7 +35,9 @@ t.test('under load', async (t) => {
     await tab.until(`${account} !== ${JSON.stringify(first)}`);
     t.pass(`${first} left seat 1`);
     await tab.until(`document.querySelectorAll('.bar i[style*="max"]').length > 2`);
-    await tab.until(`/\\d+ requests? waiting/.test(document.querySelector('[aria-label="Queue of ${CHAT}"]').innerText)`);
+    await tab.until(
+      `/\\d+ requests? waiting/.test(document.querySelector('[aria-label="Queue of ${CHAT}"]').innerText)`,
+    );
     t.equal(await tab.value(`document.getElementById('clock').textContent`), 'live');
   });
 
@@ -44,10 +46,18 @@ t.test('under load', async (t) => {
     const names = (role: string): string[] => tree.filter((node) => node.role === role).map(({ name }) => name);
     t.ok(names('heading').includes('ra-sidecar') && names('heading').includes(CHAT));
     const pictures = names('image');
-    t.ok(pictures.some((name) => /^8 seats, .*(decode|prefill).*free$/.test(name)), pictures.join(' | '));
+    t.ok(
+      pictures.some((name) => /^8 seats, .*(decode|prefill).*free$/.test(name)),
+      pictures.join(' | '),
+    );
     t.ok(pictures.some((name) => /^Time to first token, last minute: \d+ values?, p50 .+ p99 /.test(name)));
     t.ok(pictures.some((name) => /^Time between tokens, last minute: [\d,]+ values, p50 /.test(name)));
-    for (const table of [`Queue of ${CHAT} by account`, `Refusals of ${CHAT}, and callers who left`, 'Engines', 'Prompt hosts']) {
+    for (const table of [
+      `Queue of ${CHAT} by account`,
+      `Refusals of ${CHAT}, and callers who left`,
+      'Engines',
+      'Prompt hosts',
+    ]) {
       t.ok(names('table').includes(table), table);
     }
     t.ok(names('columnheader').includes('New one waits'));
@@ -55,7 +65,9 @@ t.test('under load', async (t) => {
     t.strictSame(names('radio'), ['last minute', 'since start']);
     t.ok(names('button').includes('Theme: auto'));
     t.ok(names('link').includes('To the models'));
-    const nameless = tree.filter(({ role, name }) => /^(image|button|link|radio|table|textbox)$/.test(role) && name === '');
+    const nameless = tree.filter(
+      ({ role, name }) => /^(image|button|link|radio|table|textbox)$/.test(role) && name === '',
+    );
     t.strictSame(nameless, []);
   });
 
@@ -66,7 +78,12 @@ t.test('under load', async (t) => {
     for (let i = 0; i < 8; i += 1) await feed.next();
     feed.close();
     t.equal(await tab.value(`window.said`), 0);
-    t.equal(await tab.value(`document.querySelectorAll('[aria-live]:not([aria-live=off]), [role=status], [role=alert]').length`), 1);
+    t.equal(
+      await tab.value(
+        `document.querySelectorAll('[aria-live]:not([aria-live=off]), [role=status], [role=alert]').length`,
+      ),
+      1,
+    );
   });
 
   await t.test('every control is reached and used by keyboard, and seen to be', async (t) => {
@@ -87,7 +104,10 @@ t.test('under load', async (t) => {
     t.equal(walked[0], 'A To the models');
     t.ok(walked.includes('INPUT minute') && walked.includes('BUTTON Theme: auto'), walked.join(' | '));
     t.ok(walked.includes('SUMMARY Seats as a table') && walked.includes('SUMMARY Time to first token as a table'));
-    t.notOk(walked.some((each) => each.startsWith('unseen')), walked.join(' | '));
+    t.notOk(
+      walked.some((each) => each.startsWith('unseen')),
+      walked.join(' | '),
+    );
 
     await tab.value(`document.querySelector('.skip').focus()`);
     await tab.press('Enter', 'Enter', '\r');
@@ -132,7 +152,11 @@ t.test('under load', async (t) => {
     const tables = await tab.value<string[]>(
       `[...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)`,
     );
-    t.strictSame(tables.filter((name) => name !== 'Engines'), [], 'but for one wide table, in its own frame');
+    t.strictSame(
+      tables.filter((name) => name !== 'Engines'),
+      [],
+      'but for one wide table, in its own frame',
+    );
     t.strictSame(await tab.value(underAim), [], 'fingers find what can be touched');
     await tab.resize(DESK);
   });
@@ -156,7 +180,8 @@ t.test('under load', async (t) => {
     const read = (path: string): Promise<Response> => fetch(`http://127.0.0.1:${operatorsPort}${path}`);
     sameNumbers(t, snapshot, await (await read('/metrics')).text(), await (await read('/admission')).json());
 
-    const shown = (label: string): string => `document.querySelector('[role=img][aria-label^=${JSON.stringify(label)}]').ariaLabel`;
+    const shown = (label: string): string =>
+      `document.querySelector('[role=img][aria-label^=${JSON.stringify(label)}]').ariaLabel`;
     const firsts = await world.sidecar.metric('gen_ai_server_time_to_first_token_seconds_count');
     await tab.until(`${shown('Time to first token')}.includes(': ${firsts.toLocaleString('en')} values')`);
     const gaps = await world.sidecar.metric('ra_sidecar_inter_token_seconds_count', { model: CHAT });
@@ -168,7 +193,11 @@ t.test('under load', async (t) => {
 
   t.strictSame(tab.complaints, [], 'its policy refused nothing, and nothing was thrown');
   const elsewhere = tab.requested.filter((url) => !url.startsWith(urlOf(operatorsPort)));
-  t.strictSame(elsewhere.filter((url) => url !== 'about:blank'), [], 'it asked nobody else');
+  t.strictSame(
+    elsewhere.filter((url) => url !== 'about:blank'),
+    [],
+    'it asked nobody else',
+  );
 });
 
 t.test('a sidecar that goes away and comes back', async (t) => {
@@ -209,8 +238,13 @@ t.test('where a key is set it is asked for, used, and kept nowhere', async (t) =
   t.equal(await tab.value(`document.getElementById('news').textContent`), 'That is not the operators’ key.');
   await tab.type(key);
   await tab.press('Enter', 'Enter', '\r');
-  await tab.until(`document.getElementById('ask-key').hidden && document.getElementById('state').textContent === 'ready'`);
-  t.notOk(tab.requested.some((url) => url.includes(key)), 'not in a URL');
+  await tab.until(
+    `document.getElementById('ask-key').hidden && document.getElementById('state').textContent === 'ready'`,
+  );
+  t.notOk(
+    tab.requested.some((url) => url.includes(key)),
+    'not in a URL',
+  );
   const kept = `JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href, document.documentElement.outerHTML])`;
   t.notMatch(await tab.value(kept), key);
   await tab.goto(urlOf(sidecar.operatorsPort));

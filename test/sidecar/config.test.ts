@@ -18,6 +18,7 @@ t.test('nothing set: every default', async (t) => {
   t.strictSame(rest, {
     listen: { host: '127.0.0.1', port: 8080, tcp: true, socketMode: '0660' },
     operators: { host: '127.0.0.1', port: 9090 },
+    console: { viewers: 8, intervalMs: 1000 },
     environment: 'development',
     dataDir: join(process.cwd(), '.ra'),
     access: { mode: 'keys' },
@@ -262,6 +263,8 @@ t.test('listeners and access', async (t) => {
   t.match(line(file('a.json', { access: { mode: 'gateway' } })), /gateway\.secretFile must be set/);
   const gateway = loaded(file('a.json', { access: { mode: 'gateway' }, gateway: { secretFile: 'secret' } }));
   t.equal(gateway.gateway.secretFile, join(process.cwd(), 'secret'));
+  const open = loaded(file('a.json', { operators: { host: '0.0.0.0', secretFile: 'operators' } }));
+  t.equal(open.operators.secretFile, join(process.cwd(), 'operators'), 'with a key it may be anywhere');
 
   t.match(line(file('a.json', { access: { mode: 'authorizer' } })), /authorizer\.url must be set/);
   for (const url of ['https://keys.example/v1', 'http://127.0.0.1:1/', 'http://[::1]:1/', 'http://localhost/x']) {

@@ -67,7 +67,7 @@ function linesOf(page: string): Line[] {
     .map((line) => {
       const [, name = '', labels = '', value = ''] = /^([^{ ]+)(?:\{(.*)\})? (.+)$/.exec(line) ?? [];
       const pairs = [...labels.matchAll(/(\w+)="([^"]*)"/g)].map(([, label = '', text = '']) => [label, text] as const);
-      return { name, labels: Object.fromEntries(pairs) as Record<string, string>, value: Number(value) };
+      return { name, labels: Object.fromEntries(pairs), value: Number(value) };
     });
 }
 
@@ -79,8 +79,7 @@ export function sameNumbers(t: Test, snapshot: Snapshot, page: string, admission
   const lines = linesOf(page);
   const fitting = (name: string, labels: Readonly<Record<string, string>>): Line[] =>
     lines.filter(
-      (line) =>
-        line.name === name && Object.entries(labels).every(([label, value]) => line.labels[label] === value),
+      (line) => line.name === name && Object.entries(labels).every(([label, value]) => line.labels[label] === value),
     );
   const value = (name: string, labels: Readonly<Record<string, string>> = {}): number | null => {
     const found = fitting(name, labels);

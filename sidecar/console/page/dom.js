@@ -105,7 +105,12 @@ export class Keyed {
 export function tableOf(caption, columns) {
   const body = element('tbody');
   const heads = columns.map((column, i) => element('th', { scope: 'col', ...(i > 0 && { class: 'number' }) }, column));
-  const table = element('table', {}, element('caption', {}, caption), element('thead', {}, element('tr', {}, ...heads)));
+  const table = element(
+    'table',
+    {},
+    element('caption', {}, caption),
+    element('thead', {}, element('tr', {}, ...heads)),
+  );
   table.append(body);
   return { table, body };
 }

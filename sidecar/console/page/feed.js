@@ -86,7 +86,8 @@ export class Feed {
       }
       if (!response.ok || response.body === null) {
         waitMs = Number(response.headers.get('retry-after-ms') ?? 0);
-        why = response.status === 429 ? 'All places to watch from are taken.' : `The sidecar answered ${response.status}.`;
+        why =
+          response.status === 429 ? 'All places to watch from are taken.' : `The sidecar answered ${response.status}.`;
       } else await this.#read(open, response.body);
     } catch {
       why = 'Connection lost.';

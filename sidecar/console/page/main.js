@@ -48,7 +48,12 @@ const models = new Keyed(
   (_, model) => cards.get(model.model)?.show(model, minuteAgo(model.model), range()),
 );
 /** @type {Keyed<string, HTMLLIElement>} */
-const reasonLines = new Keyed(reasons, (text) => text, (text) => element('li', {}, text), () => undefined);
+const reasonLines = new Keyed(
+  reasons,
+  (text) => text,
+  (text) => element('li', {}, text),
+  () => undefined,
+);
 
 /** @type {Snapshot | undefined} */
 let last;
@@ -141,7 +146,10 @@ function tick() {
   say(clock, !last ? 'no picture yet' : old ? `as of ${age} ago` : ageMs < 2000 ? 'live' : `live, ${age} ago`);
   if (retryAt === undefined) return;
   const wait = Math.ceil(Math.max(0, retryAt - now) / 1000);
-  say(lostText, `${lost.getAttribute('data-why') ?? ''} ${wait === 0 ? 'Trying again …' : `Trying again in ${wait} s.`}`);
+  say(
+    lostText,
+    `${lost.getAttribute('data-why') ?? ''} ${wait === 0 ? 'Trying again …' : `Trying again in ${wait} s.`}`,
+  );
 }
 
 /** @param {string | null} wanted */

@@ -83,7 +83,9 @@ export class ModelCard {
         'div',
         { class: 'column' },
         this.#seats.element,
-        ...(kind === 'chat' ? [element('div', { class: 'pair' }, this.#firstToken.element, this.#interToken.element)] : []),
+        ...(kind === 'chat'
+          ? [element('div', { class: 'pair' }, this.#firstToken.element, this.#interToken.element)]
+          : []),
       ),
       element(
         'div',
@@ -194,4 +196,3 @@ function changeLine(row, { account, named, waiting, label, texts }) {
 function counted(now, before, words) {
   return Object.entries(now).map(([name, all]) => [name, words(name), all - (before?.[name] ?? all), all]);
 }
-

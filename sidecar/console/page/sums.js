@@ -23,7 +23,11 @@ const firstTokens = (/** @type {Snapshot} */ snapshot) =>
 /** Each: its name, what it says of now, and a point of its curve. */
 const SUMS = /** @type {const} */ ([
   ['Seats held', (/** @type {Snapshot} */ now) => [count(busy(now)), `of ${count(seats(now))}`], busy],
-  ['Waiting', (/** @type {Snapshot} */ now) => [count(waiting(now)), waiting(now) === 1 ? 'request' : 'requests'], waiting],
+  [
+    'Waiting',
+    (/** @type {Snapshot} */ now) => [count(waiting(now)), waiting(now) === 1 ? 'request' : 'requests'],
+    waiting,
+  ],
   ['Tokens made', perSecondOf(output), curveOf(output)],
   ['Requests ended', perMinuteOf(ended), curveOf(ended)],
   ['First token', firstToken, curveOfFirst],
@@ -66,7 +70,9 @@ export class Sums {
       const points = history.curve(point);
       const most = Math.max(1e-9, ...points);
       const step = WIDTH / Math.max(1, points.length - 1);
-      const places = points.map((each, x) => `${(x * step).toFixed(1)} ${(HEIGHT - 1 - (each / most) * (HEIGHT - 3)).toFixed(1)}`);
+      const places = points.map(
+        (each, x) => `${(x * step).toFixed(1)} ${(HEIGHT - 1 - (each / most) * (HEIGHT - 3)).toFixed(1)}`,
+      );
       const line = places.length < 2 ? '' : `M${places.join('L')}`;
       mark(tile.path, 'd', line);
       mark(tile.area, 'd', line === '' ? '' : `${line}L${WIDTH} ${HEIGHT}L0 ${HEIGHT}Z`);

@@ -21,14 +21,14 @@ export class Upkeep {
   /** @param {HTMLElement} section */
   constructor(section) {
     const engines = tableOf('Engines', ['Model', 'State', 'Restarts', 'KV memory', 'Running', 'Kept']);
-    const prompts = tableOf('Prompt hosts', ['Lane', 'State', 'Reading', 'Queued', 'Restarts']);
+    const prompts = tableOf('Prompt hosts', ['Bodies', 'State', 'Reading', 'Queued', 'Restarts']);
     this.#engines = new Keyed(engines.body, ({ model }) => model, makeEngine, changeEngine);
     this.#prompts = new Keyed(
       prompts.body,
       ({ lane }) => lane,
       () => rowOf(4),
       (row, { lane, up, running, queued, restarts }) => {
-        fill(row, [`${lane} bodies`, up ? 'up' : 'starting', count(running), count(queued), count(restarts)]);
+        fill(row, [lane, up ? 'up' : 'starting', count(running), count(queued), count(restarts)]);
         mark(row, 'data-tone', up ? 'plain' : 'warn');
       },
     );
@@ -73,7 +73,11 @@ function usageFacts({ at, spool }) {
     ['Health', health, healthy === false ? 'bad' : 'good'],
     ['On disk', bytes(spool.bytes), 'plain'],
     ['Not yet durable', count(spool.unsynced), 'plain'],
-    ['Oldest of these', seconds(spool.oldestUnsyncedSeconds), (spool.oldestUnsyncedSeconds ?? 0) > 1 ? 'warn' : 'plain'],
+    [
+      'Oldest of these',
+      seconds(spool.oldestUnsyncedSeconds),
+      (spool.oldestUnsyncedSeconds ?? 0) > 1 ? 'warn' : 'plain',
+    ],
     ['Errors, late closes', `${count(errors)}, ${count(lateCloses)}`, errors + lateCloses > 0 ? 'warn' : 'plain'],
     ['To be delivered', bytes(spool.backlogBytes), 'plain'],
     ['Oldest to be delivered', seconds(spool.oldestSeconds), 'plain'],

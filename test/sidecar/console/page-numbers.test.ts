@@ -17,13 +17,15 @@ async function page<T>(name: string): Promise<T> {
 
 const { History, perSecond, quantile, since } = await page<{
   readonly History: new () => PageHistory;
-  perSecond(now: Snapshot, before: Snapshot | undefined, total: (snapshot: Snapshot) => number): number;
-  quantile(histogram: HistogramView, share: number): number | null;
-  since(now: HistogramView, before?: HistogramView): HistogramView;
+  readonly perSecond: (now: Snapshot, before: Snapshot | undefined, total: (snapshot: Snapshot) => number) => number;
+  readonly quantile: (histogram: HistogramView, share: number) => number | null;
+  readonly since: (now: HistogramView, before?: HistogramView) => HistogramView;
 }>('history.js');
-const text = await page<Record<'duration' | 'age' | 'rate', (value: number) => string> & {
-  bytes(value: number | null): string;
-}>('text.js');
+const text = await page<
+  Record<'duration' | 'age' | 'rate', (value: number) => string> & {
+    readonly bytes: (value: number | null) => string;
+  }
+>('text.js');
 
 /** A snapshot of which only its time and its count of streams are looked at. */
 function at(ms: number, streams = 0, startedAt = 0): Snapshot {
@@ -57,7 +59,11 @@ t.test('pictures are kept for two minutes, however often they come', async (t) =
   const curve = history.curve(streams);
   t.ok(curve.length >= 55 && curve.length <= 61, `${curve.length} points`);
   t.equal(curve.at(-1), 4999);
-  t.strictSame(curve, [...curve].sort((a, b) => a - b), 'in order');
+  t.strictSame(
+    curve,
+    [...curve].sort((a, b) => a - b),
+    'in order',
+  );
 });
 
 t.test('a histogram of the last minute is the difference, its quantiles are Prometheus’', async (t) => {

@@ -14,7 +14,11 @@ const served = new Map(Object.entries(PAGE_FILES).map(([path, name]) => [name as
 
 t.test('its scripts agree with their types and with what the feed sends', async (t) => {
   const file = join(FOLDER, 'tsconfig.json');
-  const parsed = ts.getParsedCommandLineOfConfigFile(file, {}, { ...ts.sys, onUnRecoverableConfigFileDiagnostic: t.fail });
+  const parsed = ts.getParsedCommandLineOfConfigFile(
+    file,
+    {},
+    { ...ts.sys, onUnRecoverableConfigFileDiagnostic: ({ messageText }) => void t.fail(ts.flattenDiagnosticMessageText(messageText, '\n')) },
+  );
   if (!parsed) throw new Error('no settings');
   t.ok(parsed.fileNames.length > 5);
   const program = ts.createProgram(parsed.fileNames, parsed.options);

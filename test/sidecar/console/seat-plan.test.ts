@@ -34,18 +34,21 @@ t.test('each request has a number of its own', async (t) => {
 
 t.test('no seat has two holders, and each holder has as many as it holds', async () => {
   fc.assert(
-    fc.property(fc.array(fc.array(fc.tuple(fc.nat(9), fc.integer({ min: 1, max: 4 })), { maxLength: 8 })), (moments) => {
-      const plan = new SeatPlan();
-      const all = Array.from({ length: 10 }, () => holder(1));
-      for (const moment of moments) {
-        for (const [i, seats] of moment) all[i]!.lease.seats = seats;
-        const here = [...new Set(moment.map(([i]) => all[i]!))];
-        const placed = plan.place(here);
-        const taken = placed.flatMap(({ seats }) => seats);
-        if (new Set(taken).size !== taken.length) return false;
-        if (placed.some(({ holder: { lease }, seats }) => seats.length !== lease.seats)) return false;
-      }
-      return true;
-    }),
+    fc.property(
+      fc.array(fc.array(fc.tuple(fc.nat(9), fc.integer({ min: 1, max: 4 })), { maxLength: 8 })),
+      (moments) => {
+        const plan = new SeatPlan();
+        const all = Array.from({ length: 10 }, () => holder(1));
+        for (const moment of moments) {
+          for (const [i, seats] of moment) all[i]!.lease.seats = seats;
+          const here = [...new Set(moment.map(([i]) => all[i]!))];
+          const placed = plan.place(here);
+          const taken = placed.flatMap(({ seats }) => seats);
+          if (new Set(taken).size !== taken.length) return false;
+          if (placed.some(({ holder: { lease }, seats }) => seats.length !== lease.seats)) return false;
+        }
+        return true;
+      },
+    ),
   );
 });
