@@ -51,8 +51,8 @@ t.test('each shape is found, whole and in part', (t) => {
   t.end();
 });
 
-/** A watch with clean texts everywhere, but for `plant` in one of its places. */
-async function planted(t: Test, place: Place, plant: string): Promise<RetentionWatch> {
+/** A watch with clean texts everywhere, but for `plant` in one of its places; of the pages it is in the one named. */
+async function planted(t: Test, place: Place, plant: string, page = '/admission'): Promise<RetentionWatch> {
   const watch = new RetentionWatch();
   const at = (here: Place): string => (here === place ? plant : 'clean');
   watch.output({ lines: [{ event: at('stdout') }], printed: at('stderr') });
@@ -62,7 +62,8 @@ async function planted(t: Test, place: Place, plant: string): Promise<RetentionW
   await watch.replied(new Response(`{"content":"${plant}"}`, { headers: { 'x-request-id': at('heads') } }));
 
   const server = createServer((request, response) => {
-    response.end(request.url === '/admission' ? at('pages') : 'clean');
+    const text = request.url === page ? at('pages') : 'clean';
+    response.end(request.url === '/console/events' ? `data: {"a":"${text}"}\n\n` : text);
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
@@ -92,6 +93,10 @@ t.test('each place is searched', async (t) => {
       [place],
     );
     t.match(leaks[0]?.found, MARK);
+  }
+  for (const page of ['/metrics', '/console/events', '/v1/openapi.json']) {
+    const watch = await planted(t, 'pages', canary(), page);
+    t.match(watch.leaks(search)[0]?.found, MARK, page);
   }
   const watch = await planted(t, 'stdout', 'nothing');
   t.strictSame(watch.leaks(search), []);
