@@ -23,6 +23,8 @@ const NEEDS: readonly Need[] = [
   { program: 'openssl', package: 'openssl', for: 'certificates of the proxies' },
   { program: 'systemd-analyze', package: 'systemd', for: 'the unit in deploy/systemd' },
   { program: 'socat', package: 'socat', for: 'what systemd is told' },
+  { program: 'zsh', package: 'zsh', for: 'command line completion' },
+  { program: 'fish', package: 'fish', for: 'command line completion' },
 ];
 
 /** Where Debian puts programs; a user's own PATH often lacks the last two. */
