@@ -30,7 +30,8 @@ export function readyz(exchange: Exchange, services: Parts): void {
 
 /** The same on the operators' listener, with the reasons: one short text for each thing that is not as it should be. */
 export function readyzWithReasons(exchange: Exchange, services: Parts): void {
-  replyReadiness(exchange, { ...stateOf(services), reasons: reasonsOf(services) });
+  const { status, parts } = stateOf(services);
+  replyReadiness(exchange, { status, parts, reasons: reasonsOf(services) });
 }
 
 function replyReadiness(exchange: Exchange, state: State & { readonly reasons?: readonly string[] }): void {

@@ -68,8 +68,8 @@ export class StreamWriter implements ReplyWriter {
 
   call({ choice, index, name, arguments: part }: CallPart): void {
     this.#begin(choice);
-    const piece = { index, arguments: part };
-    this.#send(toolCallChunk(this.#head, choice, name === undefined ? piece : { ...piece, id: newCallId(), name }));
+    const begun = name !== undefined && { id: newCallId(), name };
+    this.#send(toolCallChunk(this.#head, choice, { index, arguments: part, ...begun }));
   }
 
   finished({ choice, reason }: Finished): void {

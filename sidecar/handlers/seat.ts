@@ -125,7 +125,7 @@ function run(visit: Visit, lease: Lease, start: Start): Promise<'done' | 'left' 
     let cancelJob: Cancel = () => undefined;
     // Before the start, which may end the job at once.
     const cancelTimer = visit.atDeadline(() => stop('late'));
-    gone.addEventListener('abort', leave, { once: true });
+    gone.addEventListener('abort', leave);
     try {
       const started = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
       if (typeof started === 'function') cancelJob = started;

@@ -1,5 +1,6 @@
 import type { Clock } from '../clock.js';
 import { contractError, errorBody, type ContractError, type ErrorCode } from '../errors.js';
+import { Aborter, type Signal } from '../signal.js';
 import type { Backlog, CutReason } from './backlog.js';
 import { BodyReader, type BodyBudget } from './body.js';
 import type { Cors, Field } from './cors.js';
@@ -74,7 +75,7 @@ export class UwsExchange implements Exchange {
   #code: ErrorCode | undefined;
   #stream: SseStream | undefined;
   #outlet: Outlet | undefined;
-  #leaving: AbortController | undefined;
+  #leaving: Aborter | undefined;
 
   constructor(res: HttpResponse, { head, bodyLength, refusal }: Snapshot, route: string | undefined, edge: Edge) {
     this.head = head;
@@ -94,12 +95,12 @@ export class UwsExchange implements Exchange {
   }
 
   /** Made when asked for: most exchanges end without anybody waiting for it. */
-  get gone(): AbortSignal {
+  get gone(): Signal {
     if (this.#leaving === undefined) {
-      this.#leaving = new AbortController();
+      this.#leaving = new Aborter();
       if (this.#state === 'gone') this.#leaving.abort();
     }
-    return this.#leaving.signal;
+    return this.#leaving;
   }
 
   body(limitBytes: number): Promise<Body> {
