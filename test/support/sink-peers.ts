@@ -13,6 +13,9 @@ import { UsageSink } from './usage-sink.js';
 
 const MAX_EVENT = 4096;
 
+/** How long a broken peer is waited for, ms: each fault costs about that. */
+const TIMEOUT_MS = 150;
+
 /** The section `delivery` of a configuration that sets these variables. */
 export function deliveryConfig(environment: Readonly<Record<string, string>>): Config['delivery'] {
   const loaded = loadConfig(environment);
@@ -46,8 +49,13 @@ export async function httpPeer(t: Test): Promise<SinkPeer> {
     ...linkFaults(link),
     stored: () => Promise.resolve(stored),
     tooLong: MAX_EVENT,
-    sink: (timeoutMs) =>
-      new HttpSink({ clock: systemClock, date: Date.now, url: `http://127.0.0.1:${link.port}/`, timeoutMs }),
+    sink: () =>
+      new HttpSink({
+        clock: systemClock,
+        date: Date.now,
+        url: `http://127.0.0.1:${link.port}/`,
+        timeoutMs: TIMEOUT_MS,
+      }),
   };
 }
 
@@ -68,7 +76,7 @@ export async function natsPeer(t: Test): Promise<SinkPeer> {
     ...linkFaults(link),
     stored: () => Promise.resolve(server.messages.map(({ body }) => body)),
     tooLong: MAX_EVENT,
-    sink: (timeoutMs) => natsSink(link.port, timeoutMs),
+    sink: () => natsSink(link.port, TIMEOUT_MS),
   };
 }
 
@@ -98,10 +106,10 @@ export function kafkaPeer(): Promise<SinkPeer> {
     },
     stored: () => Promise.resolve(stored),
     tooLong: MAX_EVENT,
-    sink: (timeoutMs) =>
+    sink: () =>
       new KafkaSink({
         clock: systemClock,
-        timeoutMs,
+        timeoutMs: TIMEOUT_MS,
         connect: () =>
           state === 'away'
             ? Promise.reject(new Error('nobody there'))
