@@ -36,7 +36,7 @@ export class NatsServer {
     this.#access = access;
   }
 
-  /** Resolves once it takes connections. `config`: sections of its file; `access`: how this test itself may connect. */
+  /** Resolves once it takes connections. `config`: sections of its file; `access`: how this test itself may connect, `servers` the host. */
   static async start(t: Owner, config = '', access: NodeConnectionOptions = {}): Promise<NatsServer> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-nats-'));
     const server = new NatsServer(await freePort(), dir, access);
@@ -110,7 +110,8 @@ export class NatsServer {
   }
 
   async #ask<T>(work: (manager: JetStreamManager) => Promise<T>): Promise<T> {
-    const connection = await connect({ servers: `127.0.0.1:${this.port}`, reconnect: false, ...this.#access });
+    const { servers: host = '127.0.0.1', ...access } = this.#access;
+    const connection = await connect({ ...access, servers: `${String(host)}:${this.port}`, reconnect: false });
     try {
       return await work(await jetstreamManager(connection));
     } finally {

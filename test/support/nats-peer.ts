@@ -16,6 +16,12 @@ export interface PeerMessage {
   readonly body: string;
 }
 
+interface Client {
+  readonly socket: Socket;
+  /** By their numbers, subjects without the wildcard that they end in. */
+  readonly subscriptions: Map<string, string>;
+}
+
 /** In answer to one message: its number in the stream, or JetStream's own error. */
 type Verdict = { readonly seq: number; readonly duplicate: boolean } | { readonly code: number } | 'no responders';
 
@@ -35,9 +41,10 @@ export class NatsPeer {
   readonly #sockets = new Set<Socket>();
   readonly #server = createServer((socket) => this.#serve(socket));
 
-  static async start(t: Owner): Promise<NatsPeer> {
+  /** On a free port, or on one that a test found before. */
+  static async start(t: Owner, port = 0): Promise<NatsPeer> {
     const peer = new NatsPeer();
-    await once(peer.#server.listen(0, '127.0.0.1'), 'listening');
+    await once(peer.#server.listen(port, '127.0.0.1'), 'listening');
     t.teardown(async () => {
       const closed = once(peer.#server.close(), 'close');
       for (const socket of peer.#sockets) socket.destroy();
@@ -48,6 +55,11 @@ export class NatsPeer {
 
   get port(): number {
     return (this.#server.address() as AddressInfo).port;
+  }
+
+  /** Connections that are open. */
+  get connections(): number {
+    return this.#sockets.size;
   }
 
   #serve(socket: Socket): void {
@@ -63,40 +75,36 @@ export class NatsPeer {
     socket.write(`INFO ${JSON.stringify(info)}\r\n`);
     socket.on('error', () => undefined);
     socket.on('close', () => this.#sockets.delete(socket));
-    /** By their numbers, subjects that end in a wildcard. */
-    const subscriptions = new Map<string, string>();
+    const client = { socket, subscriptions: new Map<string, string>() };
     let bytes = Buffer.alloc(0);
     socket.on('data', (chunk) => {
       bytes = Buffer.concat([bytes, chunk]);
-      for (;;) {
-        const end = bytes.indexOf('\r\n');
-        if (end < 0) return;
-        const [verb = '', ...words] = bytes.subarray(0, end).toString().split(' ');
-        let used = end + 2;
-        if (verb === 'HPUB') {
-          const [subject = '', reply = '', headerBytes = 0, allBytes = 0] = words.map((word, i) =>
-            i < 2 ? word : Number(word),
-          ) as [string, string, number, number];
-          if (bytes.length < used + allBytes + 2) return;
-          const payload = bytes.subarray(used, used + allBytes);
-          used += allBytes + 2;
-          const message = {
-            subject,
-            headers: headersOf(payload.subarray(0, headerBytes).toString()),
-            body: payload.subarray(headerBytes).toString(),
-          };
-          const sid = [...subscriptions].find(([, prefix]) => reply.startsWith(prefix))?.[0] ?? '0';
-          socket.write(answer(reply, sid, this.#verdictOf(message, allBytes)));
-        } else if (verb === 'SUB') {
-          subscriptions.set(words.at(-1) ?? '', (words[0] ?? '').replace(/\*$/, ''));
-        } else if (verb === 'PING') {
-          socket.write('PONG\r\n');
-        } else if (verb === 'CONNECT') {
-          this.connects.push(JSON.parse(words.join(' ')) as Record<string, unknown>);
-        }
+      for (let used = this.#take(client, bytes); used > 0; used = this.#take(client, bytes))
         bytes = bytes.subarray(used);
-      }
     });
+  }
+
+  /** Does what the first command of `bytes` says and returns how long it was; 0: it is not all there yet. */
+  #take({ socket, subscriptions }: Client, bytes: Buffer): number {
+    const end = bytes.indexOf('\r\n');
+    if (end < 0) return 0;
+    const [verb, ...words] = bytes.subarray(0, end).toString().split(' ');
+    const begin = end + 2;
+    if (verb === 'HPUB') {
+      const [subject = '', reply = '', headerText, allText] = words;
+      const [headerBytes, allBytes] = [Number(headerText), Number(allText)];
+      if (bytes.length < begin + allBytes + 2) return 0;
+      const payload = bytes.subarray(begin, begin + allBytes);
+      const headers = headersOf(payload.subarray(0, headerBytes).toString());
+      const message = { subject, headers, body: payload.subarray(headerBytes).toString() };
+      const sid = [...subscriptions].find(([, prefix]) => reply.startsWith(prefix))?.[0] ?? '0';
+      socket.write(answer(reply, sid, this.#verdictOf(message, allBytes)));
+      return begin + allBytes + 2;
+    }
+    if (verb === 'SUB') subscriptions.set(words.at(-1) ?? '', (words[0] ?? '').replace(/\*$/, ''));
+    if (verb === 'PING') socket.write('PONG\r\n');
+    if (verb === 'CONNECT') this.connects.push(JSON.parse(words.join(' ')) as Record<string, unknown>);
+    return begin;
   }
 
   #verdictOf(message: PeerMessage, size: number): Verdict {

@@ -4,7 +4,7 @@ import { settle, type Settled } from '../../../../sidecar/usage/delivery/settle.
 import type { SinkAnswer } from '../../../../sidecar/usage/delivery/sink.js';
 import { usageRecord } from '../../../support/usage-records.js';
 
-const EVENTS = [...'abcd'].map((id) => usageEvent(usageRecord(id, 'close') as CloseRecord, '/s'));
+const EVENTS = 'abcd'.split('').map((id) => usageEvent(usageRecord(id, 'close') as CloseRecord, '/s'));
 const ids = (events: readonly UsageEvent[]): string => events.map(({ id }) => id).join('');
 
 /** Settles `abcd` with a sink that gives these answers, then accepts. */
