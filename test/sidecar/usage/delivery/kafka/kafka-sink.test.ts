@@ -79,7 +79,7 @@ t.test(
       t.match(
         await sink.deliver(EVENTS, FOREVER),
         kind === 'refused'
-          ? { kind, status: code ?? 0 }
+          ? { kind, status: code }
           : { kind, why: code === undefined ? 'KafkaJSProtocolError' : `KafkaJSProtocolError ${code}` },
       );
       t.equal(producer.closed, 1, 'its numbers of sequence are in doubt');
