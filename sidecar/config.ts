@@ -128,7 +128,12 @@ function resolved(config: Unresolved): Config {
     },
     pricing: { ...config.pricing, ...resolvedPath('file', config.pricing.file) },
     credit: { ...config.credit, ...resolvedPath('file', config.credit.file) },
-    delivery: { ...config.delivery, ...resolvedPath('secretFile', config.delivery.secretFile) },
+    delivery: {
+      ...config.delivery,
+      ...resolvedPath('secretFile', config.delivery.secretFile),
+      nats: { ...config.delivery.nats, ...resolvedBusFiles(config.delivery.nats) },
+      kafka: { ...config.delivery.kafka, ...resolvedBusFiles(config.delivery.kafka) },
+    },
     models: config.models.map((model) => ({
       ...model,
       file: model.file === 'embedded' ? model.file : resolve(model.file),
@@ -139,6 +144,17 @@ function resolved(config: Unresolved): Config {
 /** `path` from the root on, under its name; nothing where it is not set. */
 function resolvedPath<Name extends string>(name: Name, path: string | undefined): Partial<Record<Name, string>> {
   return path === undefined ? {} : ({ [name]: resolve(path) } as Record<Name, string>);
+}
+
+type BusFiles = Partial<Record<'secretFile' | 'caFile' | 'certFile' | 'keyFile', string>>;
+
+function resolvedBusFiles({ secretFile, caFile, certFile, keyFile }: BusFiles): BusFiles {
+  return {
+    ...resolvedPath('secretFile', secretFile),
+    ...resolvedPath('caFile', caFile),
+    ...resolvedPath('certFile', certFile),
+    ...resolvedPath('keyFile', keyFile),
+  };
 }
 
 function frozen<T>(value: T): T {

@@ -109,10 +109,15 @@ export interface Config {
   readonly log: { readonly level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent' };
 }
 
-/** Where usage goes; without `url` it stays in the spool, as long as the retention says. */
+/**
+ * Where usage goes: to the one of `url`, `nats.servers` and `kafka.brokers` that is set. Without any it stays in the spool,
+ * as long as the retention says.
+ */
 export interface DeliveryConfig {
   readonly url?: string;
   readonly secretFile?: string;
+  readonly nats: NatsConfig;
+  readonly kafka: KafkaConfig;
   readonly source: string;
   readonly maxEvents: number;
   readonly maxBytes: number;
@@ -125,6 +130,38 @@ export interface DeliveryConfig {
   /** 0: for ever. */
   readonly retentionDays: number;
   readonly retentionBytes: number;
+}
+
+/** How a message bus is reached by TLS. The files are PEM. */
+export interface BusTlsConfig {
+  readonly tls: boolean;
+  readonly caFile?: string;
+  readonly certFile?: string;
+  readonly keyFile?: string;
+}
+
+/** A JetStream stream. */
+export interface NatsConfig extends BusTlsConfig {
+  /** None: not configured. */
+  readonly servers: readonly string[];
+  readonly stream: string;
+  /** Holds `{account}`. */
+  readonly subject: string;
+  /** Accounts whose events may be under way at once. */
+  readonly window: number;
+  readonly auth: 'none' | 'password' | 'token' | 'nkey' | 'creds';
+  /** Set unless `auth` is `none`. */
+  readonly secretFile?: string;
+}
+
+/** A Kafka topic. */
+export interface KafkaConfig extends BusTlsConfig {
+  /** None: not configured. */
+  readonly brokers: readonly string[];
+  readonly topic: string;
+  readonly auth: 'none' | 'plain' | 'scram-sha-256' | 'scram-sha-512';
+  /** Set unless `auth` is `none`. */
+  readonly secretFile?: string;
 }
 
 export interface LimitConfig {

@@ -42,6 +42,8 @@ t.test('nothing set: every default', async (t) => {
     decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
     delivery: {
+      nats: { servers: [], stream: 'USAGE', subject: 'usage.{account}', window: 64, auth: 'none', tls: false },
+      kafka: { brokers: [], topic: 'usage', auth: 'none', tls: false },
       source: '/ra-sidecar',
       maxEvents: 500,
       maxBytes: 1 << 20,
@@ -217,6 +219,23 @@ t.test('what stops the start, in one line', async (t) => {
       { RA_DELIVERY_URL: url },
       'delivery.url must be a URL without a name and password: the secret has a file of its own (environment variable RA_DELIVERY_URL)',
     ]),
+    [
+      { RA_DELIVERY_URL: 'https://a.example', RA_DELIVERY_NATS_SERVERS: '["nats://b.example:4222"]' },
+      'delivery must name one sink: url, nats.servers or kafka.brokers',
+    ],
+    [
+      { RA_DELIVERY_NATS_AUTH: 'token' },
+      'delivery.nats.secretFile must be set where delivery.nats.auth is not none, and only there',
+    ],
+    [
+      { RA_DELIVERY_KAFKA_SECRET_FILE: 'secret' },
+      'delivery.kafka.secretFile must be set where delivery.kafka.auth is not none, and only there (environment variable RA_DELIVERY_KAFKA_SECRET_FILE)',
+    ],
+    [{ RA_DELIVERY_NATS_CA_FILE: 'ca.pem' }, 'delivery.nats.tls must be true for delivery.nats.caFile'],
+    [
+      { RA_DELIVERY_KAFKA_TLS: 'true', RA_DELIVERY_KAFKA_CERT_FILE: 'cert.pem' },
+      'delivery.kafka.certFile must be set together with delivery.kafka.keyFile (environment variable RA_DELIVERY_KAFKA_CERT_FILE)',
+    ],
   ];
   for (const [environment, expected] of cases) t.equal(line(environment), `config: ${expected}`);
 });
@@ -240,6 +259,16 @@ t.test('a secret that travels in clear is allowed and hinted at', async (t) => {
     t.strictSame((hintsFor(url, 'secret') as { hints: unknown }).hints, [], url);
   }
   t.match(hintsFor('http://sink.example/'), { hints: [] });
+  const bus = (host: string, tls = 'false'): unknown =>
+    loadConfig({
+      RA_DELIVERY_KAFKA_BROKERS: `["${host}:9092"]`,
+      RA_DELIVERY_KAFKA_AUTH: 'plain',
+      RA_DELIVERY_KAFKA_SECRET_FILE: 'secret',
+      RA_DELIVERY_KAFKA_TLS: tls,
+    });
+  t.match(bus('bus.example'), { hints: [/^delivery\.kafka\.tls is off/] });
+  t.match(bus('bus.example', 'true'), { hints: [] });
+  for (const host of ['127.0.0.1', '[::1]']) t.match(bus(host), { hints: [] });
 });
 
 t.test('listeners and access', async (t) => {
