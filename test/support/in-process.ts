@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Caller, Credentials, Denied, Identity } from '../../sidecar/access/identity.js';
 import { startApp, type App } from '../../sidecar/app.js';
 import { loadConfig, type Config } from '../../sidecar/config.js';
+import type { Scrapers } from '../../sidecar/handlers/ops.js';
 import type { UsageRecord } from '../../sidecar/ledger.js';
 import type { Log, LogFields } from '../../sidecar/telemetry/logger.js';
 import type { Spool } from '../../sidecar/usage/spool.js';
@@ -73,6 +74,8 @@ export interface Options {
   /** Sections of the configuration, besides those that this harness sets. */
   readonly config?: Readonly<Record<string, unknown>>;
   readonly identity?: FakeIdentity;
+  /** Who may read all metrics on the public listener. */
+  readonly scrapers?: Scrapers;
 }
 
 interface Owner {
@@ -104,13 +107,17 @@ export class InProcess {
   }
 
   /** Resolves once all models but the cold ones take work. */
-  static async start(t: Owner, { models, config = {}, identity = new FakeIdentity() }: Options): Promise<InProcess> {
+  static async start(
+    t: Owner,
+    { models, config = {}, identity = new FakeIdentity(), scrapers }: Options,
+  ): Promise<InProcess> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-in-process-'));
     const spool = new FakeSpool();
     const log = new RecordingLog();
     const app = await startApp(await configure(dir, models, config), identity, log, {
       spool,
       engineEntry: STUB_ENTRY,
+      ...(scrapers && { scrapers }),
     });
     t.teardown(async () => {
       await app.drain();
