@@ -242,7 +242,7 @@ t.test('the endpoint picker is told of metrics that there are, both ways the sam
   for (const label of ['inference.networking.k8s.io/engine-type', 'llm-d.ai/engine-type']) {
     t.equal(labels[label], at(engine, 'parameters.defaultEngine'), label);
   }
-  t.equal(config().fleet.pickerMetrics, true);
+  t.match(config().fleet, { pickerMetrics: true, loadReport: 'asked' });
 });
 
 t.test('the pool is as its definition has it, and the route lets nothing through but the API', async (t) => {
@@ -260,6 +260,11 @@ t.test('the pool is as its definition has it, and the route lets nothing through
   const believed = readFileSync(join(sourceRoot, 'sidecar/access/gateway-identity.ts'), 'utf8');
   const deadline = readFileSync(join(sourceRoot, 'sidecar/handlers/deadline.ts'), 'utf8');
   const names = [...`${believed}${deadline}`.matchAll(/'(x-ra-[a-z-]+)'/g)].map(([, name]) => name ?? '');
+  names.push('endpoint-load-metrics-format');
   const removed = listAt(rules[0], 'filters.0.requestHeaderModifier.remove').map(String);
-  t.strictSame([...removed].sort(), [...new Set(names)].sort(), 'what a gateway says is no caller’s to say');
+  t.strictSame(
+    [...removed].sort(),
+    [...new Set(names)].sort(),
+    'what is a gateway’s to say, or a proxy’s to ask, is no caller’s',
+  );
 });
