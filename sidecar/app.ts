@@ -9,6 +9,7 @@ import { TokenQuotas } from './access/quotas.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import { openUsage } from './delivering.js';
+import type { Scrapers } from './handlers/ops.js';
 import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
 import { InFlight } from './in-flight.js';
@@ -50,6 +51,8 @@ export interface Given {
   readonly registry?: Metrics;
   /** A test's, in the place of the real one. */
   readonly spool?: Spool;
+  /** Who may read all metrics on the public listener. Absent: nobody. */
+  readonly scrapers?: Scrapers;
   /** Path of the module that engines are forked from. */
   readonly engineEntry?: string;
 }
@@ -64,7 +67,7 @@ export async function startApp(
   config: Config,
   identity: Identity,
   log: Log,
-  { registry = metricsOf(config), spool: spoolStandIn, engineEntry = ENGINE }: Given = {},
+  { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE }: Given = {},
 ): Promise<App> {
   /** Both are set once and stay. */
   const stage = { leaving: false, draining: false };
@@ -138,7 +141,7 @@ export async function startApp(
 
   const inFlight = new InFlight();
   seen = services;
-  const front = callersServer(common, services, inFlight);
+  const front = callersServer(common, services, inFlight, scrapers);
   registry.http.watchStreams(() => front.bufferedBytes);
   const close = async (): Promise<void> => {
     prompts.close();

@@ -6,6 +6,7 @@
 import { accessSchema, authorizerSchema, gatewaySchema } from './access-schema.js';
 import { creditSchema, pricingSchema } from './credit-schema.js';
 import { deliverySchema } from './delivery-schema.js';
+import { fleetSchema } from './fleet-schema.js';
 import { keysSection, limitsSection } from './keys-schema.js';
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
 import { listenSchema } from './listen-schema.js';
@@ -114,6 +115,7 @@ export const configSchema: SettingSchema = section({
   credit: creditSchema,
   delivery: deliverySchema,
   usage: usageSchema,
+  fleet: fleetSchema,
   drain: section({
     noticeMs: milliseconds(
       'After SIGTERM `/readyz` is red at once, and requests are still taken for so long, so that proxies that look there have sent their last one before any is refused. Three of their checks; 0: none.',

@@ -77,6 +77,7 @@ export interface Config {
     /** The longest that a reply's end waits for its usage to be durable. */
     readonly closeWaitMs: number;
   };
+  readonly fleet: FleetConfig;
   readonly drain: {
     /** From SIGTERM, when readiness turns red, to the first request that is refused. */
     readonly noticeMs: number;
@@ -179,6 +180,15 @@ export interface ListenConfig {
   readonly socket?: string;
   /** Octal. */
   readonly socketMode: string;
+}
+
+/** One sidecar among several. */
+export interface FleetConfig {
+  /** Whether the process's load is at /metrics on the public listener, for anybody. */
+  readonly pickerMetrics: boolean;
+  /** Whoever knows a secret of it gets all metrics there. */
+  readonly scrapeSecretFile?: string;
+  readonly loadReport: 'off' | 'asked' | 'text' | 'json';
 }
 
 /** An HTTP service that says who a key belongs to. Times in ms. */

@@ -5,6 +5,7 @@ import { row } from './markdown.js';
 /** What the values of each label are; a label that is not here fails the reference's test. */
 export const LABELS: Readonly<Record<string, string>> = {
   account: 'an account of the operator’s own naming: the 20 with the most seat time; empty for all others together',
+  block_size: 'tokens: state is reused in pieces of so many',
   class: '`interactive`, `standard`, `batch`',
   error_type:
     'a code of [errors.md](errors.md); left out where all went well. On HTTP it names the error of any status, and of a stream that broke off after its 200',
@@ -18,6 +19,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   http_route: 'the path of the route; left out for unknown paths',
   kind: '`open`, `progress`, `close`',
   model: 'a configured model’s id',
+  num_gpu_blocks: 'whole blocks in the KV memory of all loaded engines, whether on a GPU or not',
   outcome: '`answered`, `invalid`, `overloaded`, `failed`',
   phase: '`waiting`, `prefilling`, `decoding`',
   reason:

@@ -59,9 +59,12 @@ export class Instruments {
     return new Histogram({ ...this.#settings(definition), buckets: [...definition.buckets] });
   }
 
-  /** The page, in Prometheus' text format. */
-  async page(): Promise<{ readonly contentType: string; readonly text: string }> {
-    return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
+  /** The page, in Prometheus' text format; of some metrics alone where `names` says which. */
+  async page(names?: readonly string[]): Promise<{ readonly contentType: string; readonly text: string }> {
+    const { contentType } = this.#registry;
+    if (names === undefined) return { contentType, text: await this.#registry.metrics() };
+    const each = await Promise.all(names.map((name) => this.#registry.getSingleMetricAsString(name)));
+    return { contentType, text: `${each.join('\n\n')}\n` };
   }
 
   #settings<L extends string>({

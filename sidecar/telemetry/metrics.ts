@@ -2,6 +2,8 @@ import { AuthorizerMetrics } from './authorizer-metrics.js';
 import { CreditMetrics } from './credit-metrics.js';
 import { DeliveryMetrics } from './delivery-metrics.js';
 import { KEYS_REFUSED } from './definitions/access.js';
+import { ENDPOINT_METRICS } from './definitions/endpoint.js';
+import { EndpointMetrics } from './endpoint-metrics.js';
 import { EngineMetrics, type EngineReading } from './engine-metrics.js';
 import { HttpMetrics } from './http-metrics.js';
 import { Instruments } from './instruments.js';
@@ -12,6 +14,9 @@ import { SpoolMetrics } from './spool-metrics.js';
 /** Stands for models that are not configured. */
 const OTHER = 'other';
 
+/** What an endpoint picker is shown. */
+const ENDPOINT_NAMES = ENDPOINT_METRICS.map(({ name }) => name);
+
 /** What the operators' listener serves at /metrics: all that this process counts, each under the part it is about. */
 export class Metrics {
   readonly #instruments = new Instruments();
@@ -19,6 +24,8 @@ export class Metrics {
   readonly #models: ModelMetrics;
   readonly #queues: QueueMetrics;
   readonly #engines: EngineMetrics;
+  /** The load of the whole process. */
+  readonly endpoint = new EndpointMetrics(this.#instruments);
   /** Both listeners, and streams. */
   readonly http = new HttpMetrics(this.#instruments);
   readonly authorizer = new AuthorizerMetrics(this.#instruments);
@@ -86,6 +93,7 @@ export class Metrics {
     for (const part of [
       this.#queues,
       this.#engines,
+      this.endpoint,
       this.http,
       this.authorizer,
       this.credit,
@@ -94,6 +102,12 @@ export class Metrics {
     ])
       part.read();
     return this.#instruments.page();
+  }
+
+  /** The part of the page that names no model, account or caller: what an endpoint picker reads. Cheap. */
+  renderEndpoint(): Promise<{ readonly contentType: string; readonly text: string }> {
+    this.endpoint.read();
+    return this.#instruments.page(ENDPOINT_NAMES);
   }
 
   #label(model: string): string {

@@ -68,6 +68,7 @@ t.test('nothing set: every default', async (t) => {
     },
     pricing: {},
     credit: { pollMs: 2000, snapshotMs: 10_000, snapshotCloses: 1000, onLostBalances: 'refuse' },
+    fleet: { pickerMetrics: false, loadReport: 'off' },
     drain: { noticeMs: 0, timeoutMs: 30_000 },
     engine: {
       startTimeoutMs: 600_000,

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Caller, Credentials, Denied, Identity } from '../../sidecar/access/identity.js';
 import { startApp, type App } from '../../sidecar/app.js';
 import { loadConfig, type Config } from '../../sidecar/config.js';
+import type { Scrapers } from '../../sidecar/handlers/ops.js';
 import type { UsageRecord } from '../../sidecar/ledger.js';
 import type { Log, LogFields } from '../../sidecar/telemetry/logger.js';
 import type { Spool } from '../../sidecar/usage/spool.js';
@@ -80,6 +81,8 @@ export interface Options {
   readonly identity?: FakeIdentity;
   /** False: no usage record and no line of a request's is kept, for benches. */
   readonly keeps?: boolean;
+  /** Who may read all metrics on the public listener. */
+  readonly scrapers?: Scrapers;
 }
 
 interface Owner {
@@ -113,7 +116,7 @@ export class InProcess {
   /** Resolves once all models but the cold ones take work. */
   static async start(
     t: Owner,
-    { models, config = {}, identity = new FakeIdentity(), keeps = true }: Options,
+    { models, config = {}, identity = new FakeIdentity(), scrapers, keeps = true }: Options,
   ): Promise<InProcess> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-in-process-'));
     const spool = new FakeSpool(keeps);
@@ -121,6 +124,7 @@ export class InProcess {
     const app = await startApp(await configure(dir, models, config), identity, log, {
       spool,
       engineEntry: STUB_ENTRY,
+      ...(scrapers && { scrapers }),
     });
     t.teardown(async () => {
       await app.drain();

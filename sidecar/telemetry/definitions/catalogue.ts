@@ -1,5 +1,6 @@
 import type { MetricDefinition } from '../instruments.js';
 import { ACCESS_METRICS } from './access.js';
+import { ENDPOINT_METRICS } from './endpoint.js';
 import { GEN_AI_METRICS } from './gen-ai.js';
 import { HTTP_METRICS } from './http.js';
 import { PROCESS_METRICS } from './processes.js';
@@ -10,6 +11,7 @@ import { USAGE_METRICS } from './usage.js';
 export const METRICS: readonly { readonly title: string; readonly metrics: readonly MetricDefinition[] }[] = [
   { title: 'Requests to models', metrics: GEN_AI_METRICS },
   { title: 'Seats and the queue', metrics: QUEUE_METRICS },
+  { title: 'The whole process, for endpoint pickers', metrics: ENDPOINT_METRICS },
   { title: 'Engines and the prompt host', metrics: PROCESS_METRICS },
   { title: 'HTTP', metrics: HTTP_METRICS },
   { title: 'Keys, authorizer, credit', metrics: ACCESS_METRICS },

@@ -81,6 +81,12 @@ t.test('every metric that something can go wrong with is on the dashboard or in 
   t.strictSame(absent, [
     'ra_sidecar_queue_wait_error_seconds',
     'ra_sidecar_account_seat_seconds',
+    // The same as of each model, added up.
+    'ra_sidecar_endpoint_waiting_requests',
+    'ra_sidecar_endpoint_running_requests',
+    'ra_sidecar_endpoint_kv_usage_ratio',
+    'ra_sidecar_endpoint_seat_usage_ratio',
+    'ra_sidecar_endpoint_cache_info',
     'ra_sidecar_authorizer_stale_total',
     'ra_sidecar_credit_reservations',
     'ra_sidecar_usage_records_total',
