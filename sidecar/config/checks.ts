@@ -48,6 +48,14 @@ const RULES: readonly ((config: Config) => string | readonly string[] | undefine
     delivery.url !== undefined && !isPlainUrl(delivery.url)
       ? 'delivery.url must be a URL without a name and password: the secret has a file of its own'
       : undefined,
+  ({ telemetry: { otlp } }) =>
+    otlp.endpoint !== undefined && !isBase(otlp.endpoint)
+      ? 'telemetry.otlp.endpoint must be a URL without a name and password, a query or a fragment: headers have a file of their own'
+      : undefined,
+  ({ telemetry: { otlp } }) =>
+    otlp.batchRequests > otlp.maxQueued
+      ? 'telemetry.otlp.maxQueued must be at least telemetry.otlp.batchRequests'
+      : undefined,
 ];
 
 /** Whether a text is a URL, and holds no credentials: fetch refuses those, and configurations are shown around. */
@@ -57,12 +65,29 @@ function isPlainUrl(text: string): boolean {
   return username === '' && password === '';
 }
 
+/** Whether paths can be put behind it. */
+function isBase(text: string): boolean {
+  return isPlainUrl(text) && !/[?#]/.test(text);
+}
+
+/** Whether a secret that goes there can be read on the way: plain HTTP, to another machine. */
+function isOpen(url: string): boolean {
+  const { protocol, hostname } = new URL(url);
+  return protocol === 'http:' && !isLoopback(hostname.replace(/^\[|\]$/g, ''));
+}
+
 /** What is allowed and yet probably not meant, one line each, to be logged at the start. */
 export function hints(config: Config): string[] {
   const { url, secretFile } = config.delivery;
-  const bare = url !== undefined && secretFile !== undefined && new URL(url);
-  const readable = bare && bare.protocol === 'http:' && !isLoopback(bare.hostname.replace(/^\[|\]$/g, ''));
-  const open = readable ? ['delivery.url is no https: usage and its secret can be read on the way'] : [];
+  const { endpoint, headersFile } = config.telemetry.otlp;
+  const open = [
+    ...(url !== undefined && secretFile !== undefined && isOpen(url)
+      ? ['delivery.url is no https: usage and its secret can be read on the way']
+      : []),
+    ...(endpoint !== undefined && headersFile !== undefined && isOpen(endpoint)
+      ? ['telemetry.otlp.endpoint is no https: its headers can be read on the way']
+      : []),
+  ];
   const short = config.models.flatMap(({ kind, contextPerSeat }, i) =>
     kind === 'decision' && contextPerSeat < DECISION_CONTEXT
       ? [`models[${i}].contextPerSeat is below ${DECISION_CONTEXT}: longer decision prompts are refused`]

@@ -39,8 +39,9 @@ export async function runOnSeat(visit: Visit, first: Lease, draining: () => bool
   let lease = first;
   try {
     for (;;) {
-      visit.handedOver();
+      visit.times.handedOver();
       const end = await run(visit, lease, start);
+      visit.times.ran();
       if (end === 'done' || end === 'left') {
         lease.release(end === 'done' ? 'done' : 'cancelled');
         return { kind: end };
