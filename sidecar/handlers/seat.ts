@@ -41,7 +41,7 @@ export async function runOnSeat(visit: Visit, first: Lease, draining: () => bool
     for (;;) {
       visit.times.handedOver();
       const end = await run(visit, lease, start);
-      visit.times.ran();
+      if (end === 'done') visit.times.ran();
       if (end === 'done' || end === 'left') {
         lease.release(end === 'done' ? 'done' : 'cancelled');
         return { kind: end };
@@ -60,6 +60,7 @@ export async function runOnSeat(visit: Visit, first: Lease, draining: () => bool
         const error = draining() ? refusals.cutShort() : refusals.engineFault(end);
         return { kind: 'failed', outcome: 'failed', error };
       }
+      visit.times.ran();
       const waiting = lease.giveBack();
       const again = await visit.awaitSeat(waiting);
       if (!again) return { kind: 'answered', outcome: outcomeOf(await waiting) };

@@ -59,7 +59,7 @@ export class Timeline {
     this.#firstTokenAt ??= this.#clock.now();
   }
 
-  /** The engine is done with the job, or it was taken from the engine. */
+  /** The engine is done with the job, or lost it before it began. */
   ran(): void {
     this.#ranUntil = this.#clock.now();
   }

@@ -31,7 +31,7 @@ export interface Try {
   readonly seatedAt: number | undefined;
   readonly handedOverAt: number | undefined;
   readonly firstTokenAt: number | undefined;
-  /** The engine was done with it, or it was taken from the engine. */
+  /** The engine was done with it, or lost it before it began; undefined: it was cut off, or not begun. */
   readonly ranUntil: number | undefined;
 }
 
