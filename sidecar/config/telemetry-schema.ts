@@ -4,7 +4,7 @@ import { integer, milliseconds, section, text, type SettingSchema } from './kind
 export const telemetrySchema: SettingSchema = section({
   otlp: section({
     endpoint: text(
-      'Where traces and metrics are sent, by OTLP over HTTP (docs/tracing.md): `/v1/traces` and `/v1/metrics` are put behind it. Without it nothing is sent, and nothing of OpenTelemetry is loaded.',
+      'Where traces and metrics are sent, by OTLP over HTTP (docs/tracing.md): `/v1/traces` and `/v1/metrics` are put behind it. Without it nothing is sent, and nothing of OpenTelemetry’s SDK is loaded.',
       { pattern: '^https?://', maxLength: 2048, defaultText: 'none' },
     ),
     headersFile: text(

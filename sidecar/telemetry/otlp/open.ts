@@ -114,8 +114,11 @@ function openTraces(options: OtlpOptions, resource: Resource): { tracing: Tracin
   };
 }
 
-function openMetrics(options: OtlpOptions, resource: Resource): MeterProvider {
-  const { date, read, metricsIntervalMs, timeoutMs } = options;
+function openMetrics(given: OtlpOptions, resource: Resource): MeterProvider {
+  const { date, read, metricsIntervalMs } = given;
+  // The next one is not to begin before it: the SDK asks for it too.
+  const timeoutMs = Math.min(given.timeoutMs, metricsIntervalMs);
+  const options = { ...given, timeoutMs };
   return new MeterProvider({
     resource,
     readers: [
@@ -125,8 +128,7 @@ function openMetrics(options: OtlpOptions, resource: Resource): MeterProvider {
           watching(options, 'metrics'),
         ),
         exportIntervalMillis: metricsIntervalMs,
-        // The SDK wants it no longer than the interval.
-        exportTimeoutMillis: Math.min(timeoutMs, metricsIntervalMs),
+        exportTimeoutMillis: timeoutMs,
         metricProducers: [
           new MetricBridge({
             read,

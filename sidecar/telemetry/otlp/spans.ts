@@ -71,5 +71,6 @@ function attributesOf(record: RequestRecord, last: Phase | undefined): Attribute
 /** Milliseconds since 1970 as OpenTelemetry counts them: seconds, and nanoseconds besides. */
 export function time(ms: number): HrTime {
   const seconds = Math.floor(ms / 1000);
-  return [seconds, Math.round((ms - seconds * 1000) * 1e6)];
+  const nanoseconds = Math.round((ms - seconds * 1000) * 1e6);
+  return nanoseconds < 1e9 ? [seconds, nanoseconds] : [seconds + 1, 0];
 }
