@@ -81,7 +81,7 @@ function openTraces(options: OtlpOptions, resource: Resource): { tracing: Tracin
     new OTLPTraceExporter(exporterSettings(options, 'traces')),
     watching(options, 'traces'),
   );
-  let ended: ReadableSpan[] = [];
+  const ended: ReadableSpan[] = [];
   const provider = new BasicTracerProvider({
     resource,
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(options.sampleRatio) }),

@@ -56,9 +56,13 @@ export class WatchedExporter<T> {
   }
 }
 
-/** An HTTP status or an operating system's code; `timeout` where it has neither. */
+/** What the SDK and this file say of an export that took too long. */
+const LATE: ReadonlySet<string> = new Set(['Request timed out', 'timeout']);
+
+/** An HTTP status or an operating system's code, `timeout`, or `failed` where it is none of them. */
 function reasonOf(error: Error | undefined): string {
   const code = error && 'code' in error ? error.code : undefined;
   if (typeof code === 'number') return `status ${code}`;
-  return typeof code === 'string' && /^[A-Z0-9_]{1,64}$/.test(code) ? code : 'timeout';
+  if (typeof code === 'string' && /^[A-Z0-9_]{1,64}$/.test(code)) return code;
+  return error && LATE.has(error.message) ? 'timeout' : 'failed';
 }
