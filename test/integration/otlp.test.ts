@@ -2,16 +2,17 @@
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { canary, chatBody, decisionBody, MARK } from '../support/canaries.js';
 import { counted } from '../support/faults.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { ENDLESS, OpenStream } from '../support/open-stream.js';
-import type { ReceivedSpan } from '../support/otlp-messages.js';
 import { OtlpReceiver, type ReceivedTrace } from '../support/otlp-receiver.js';
-import { RawConnection, type RawResponse } from '../support/raw-http.js';
+import { RawConnection } from '../support/raw-http.js';
+import { sampleName, samplesOf } from '../support/otlp-samples.js';
 import { RetentionWatch } from '../support/retention-watch.js';
 import { CHAT, DECIDE, Sidecar, type LogLine } from '../support/sidecar.js';
+import { isWhole, lasts, names, NEAR_MS, story, timings } from '../support/traces.js';
 
 const GOOD = 'a-key-that-the-authorizer-takes';
 const BAD = 'a-key-that-it-knows-nothing-of';
@@ -22,9 +23,6 @@ const PARTS = ['receive', 'prepare', 'queue', 'prefill', 'decode', 'flush'];
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SPAN = '00f067aa0ba902b7';
 const parent = (flags: string): string => `00-${TRACE}-${SPAN}-${flags}`;
-
-/** Two clocks of this machine, one of which tells whole milliseconds; and what is between a caller and its socket. */
-const NEAR_MS = 25;
 
 const asked: IncomingHttpHeaders[] = [];
 const authorizer = createServer((request, response) => {
@@ -72,44 +70,6 @@ async function ask(path: string, body: unknown, id: string, headers: Record<stri
   const response = await sidecar.post(path, body, { key, headers: { 'x-request-id': id, ...headers } });
   const text = await response.text();
   return { response, text, from, until: Date.now(), ...(await traced(id)) };
-}
-
-/** What follows each other; the key is checked within that. */
-const story = ({ parts }: ReceivedTrace): ReceivedSpan[] => parts.filter(({ name }) => name !== 'authorize');
-const names = (trace: ReceivedTrace): string[] => story(trace).map(({ name }) => name);
-
-function lasts(trace: ReceivedTrace, ...which: string[]): number {
-  return trace.parts.filter(({ name }) => which.includes(name)).reduce((sum, { from, until }) => sum + until - from, 0);
-}
-
-/** Whatever else a test is about: one trace, parts in their order, side by side, within the whole. */
-function isWhole(t: Test, trace: ReceivedTrace): void {
-  const { server, parts } = trace;
-  t.equal(server.kind, 2, 'a server');
-  t.match(server.spanId, /^(?!0{16})[0-9a-f]{16}$/);
-  const told = story(trace);
-  for (const [i, part] of parts.entries()) {
-    t.equal(part.traceId, server.traceId, `${part.name} in the trace`);
-    t.equal(part.kind, 1, 'internal');
-    t.ok(part.until >= part.from && part.from >= server.from && part.until <= server.until, `${part.name} within it`);
-    t.equal(
-      parts.findIndex(({ spanId }) => spanId === part.spanId),
-      i,
-      'an id of its own',
-    );
-  }
-  t.equal(told[0]?.from, server.from, 'from the head on');
-  t.equal(told.at(-1)?.until, server.until, 'to the end');
-  for (const [i, part] of told.entries()) {
-    const gap = part.from - (told[i - 1]?.until ?? part.from);
-    t.ok(gap >= 0 && gap < NEAR_MS, `${part.name} follows what was before it, ${gap} ms`);
-  }
-}
-
-function timings({ fields, trailers }: RawResponse): Record<string, number> {
-  const lines = [...fields, ...trailers].filter(([name]) => name.toLowerCase() === 'server-timing');
-  const all = lines.flatMap(([, value]) => [...value.matchAll(/([\w-]+);dur=([\d.]+)/g)]);
-  return Object.fromEntries(all.map(([, name = '', dur]) => [name, Number(dur)]));
 }
 
 t.test('a streamed chat within its caller’s trace', async (t) => {
@@ -274,33 +234,15 @@ t.test('a caller that leaves is no fault', async (t) => {
 
 t.test('the metrics are those of /metrics', async (t) => {
   // Nothing but time passes now: what changes by itself is left out.
-  const moving = /^(process|nodejs)_|otlp|http[._]server|seconds_since|timestamp|account_seat|kv_/;
+  const moving = /^(process|nodejs)_|otlp|http[._]server|seconds_since|timestamp|account_seat|kv_|fairness/;
   const exports = receiver.requests.length;
   await receiver.until('two more exports', () => (receiver.requests.length >= exports + 2 ? true : undefined));
   const { metrics } = receiver;
   const page = await (await fetch(`http://127.0.0.1:${sidecar.operatorsPort}/metrics`)).text();
   const samples = page.split('\n').filter((line) => /^[a-z]/.test(line) && !moving.test(line));
   t.ok(samples.length > 300, `${samples.length} samples to compare`);
-  const sent = new Map<string, number>();
-  for (const { name, unit, type, points } of metrics) {
-    const shown = name.includes('.') ? `${name.replaceAll('.', '_')}${unit === 's' ? '_seconds' : ''}` : name;
-    for (const { attributes, value, count, sum, counts, bounds } of points) {
-      const labels = Object.entries(attributes).map(([key, at]) => [key.replaceAll('.', '_'), String(at)] as const);
-      const key = (suffix: string, more: readonly (readonly [string, string])[] = []): string =>
-        `${shown}${suffix} ${JSON.stringify([...labels, ...more].sort())}`;
-      if (type !== 'histogram') sent.set(key(''), value);
-      else {
-        sent.set(key('_count'), count).set(key('_sum'), sum);
-        const upTo = counts.map((_, i) => counts.slice(0, i + 1).reduce((all, each) => all + each, 0));
-        for (const [i, all] of upTo.entries()) sent.set(key('_bucket', [['le', String(bounds[i] ?? '+Inf')]]), all);
-      }
-    }
-  }
-  const different = samples.filter((line) => {
-    const [, name = '', labels = '', value] = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
-    const pairs = [...labels.matchAll(/(\w+)="([^"]*)"/g)].map(([, label = '', at = '']) => [label, at]);
-    return sent.get(`${name} ${JSON.stringify(pairs.sort())}`) !== Number(value);
-  });
+  const sent = samplesOf(metrics);
+  const different = samples.filter((line) => sent.get(sampleName(line)) !== Number(line.slice(line.lastIndexOf(' '))));
   t.strictSame(different, []);
 
   const of = (name: string) => metrics.find((metric) => metric.name === name);
