@@ -90,7 +90,6 @@ t.test('a streamed chat within its caller’s trace', async (t) => {
   t.equal(response.status, 200);
   const { line, trace } = await traced('streamed');
   const { server } = trace;
-
   isWhole(t, trace);
   t.strictSame(names(trace), PARTS);
   t.match(server, {
@@ -118,7 +117,6 @@ t.test('a streamed chat within its caller’s trace', async (t) => {
     'ra_sidecar.phase': 'flush',
   });
   t.match(line, { trace_id: TRACE, span_id: server.spanId });
-
   const said = timings(response);
   const near = (found: number, wanted: number | undefined, what: string): void =>
     void t.ok(Math.abs(found - (wanted ?? NaN)) < 5, `${what}: ${found} and ${wanted ?? 'nothing'} ms`);
@@ -128,7 +126,6 @@ t.test('a streamed chat within its caller’s trace', async (t) => {
   near(lasts(trace, 'authorize'), said['authorize'], 'authorize');
   t.ok(server.from >= from - NEAR_MS && server.until <= until + NEAR_MS, 'within the caller’s own time');
   t.ok(until - from - (server.until - server.from) < 2 * NEAR_MS, 'and most of it');
-
   const question = asked.find(({ traceparent }) => traceparent?.includes(TRACE));
   t.equal(question?.['traceparent'], `00-${TRACE}-${server.spanId}-01`, 'the authorizer can go on with the trace');
   t.equal(question?.['tracestate'], 'vendor=opaque,other=1');
@@ -240,11 +237,10 @@ t.test('the metrics are those of /metrics', async (t) => {
   const { metrics } = receiver;
   const page = await (await fetch(`http://127.0.0.1:${sidecar.operatorsPort}/metrics`)).text();
   const samples = page.split('\n').filter((line) => /^[a-z]/.test(line) && !moving.test(line));
-  t.ok(samples.length > 300, `${samples.length} samples to compare`);
   const sent = samplesOf(metrics);
+  t.ok(samples.length > 300, `${samples.length} samples to compare`);
   const different = samples.filter((line) => sent.get(sampleName(line)) !== Number(line.slice(line.lastIndexOf(' '))));
   t.strictSame(different, []);
-
   const of = (name: string) => metrics.find((metric) => metric.name === name);
   t.match(of('http.server.request.duration'), { unit: 's', type: 'histogram', temporality: 2 });
   const statuses = of('http.server.request.duration')?.points.map(
