@@ -10,6 +10,7 @@ import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import { openUsage } from './delivering.js';
 import type { Scrapers } from './handlers/ops.js';
+import { openExporting, type Exporting } from './exporting.js';
 import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
 import { InFlight } from './in-flight.js';
@@ -83,12 +84,15 @@ export async function startApp(
   const back = operatorsServer(common, () => seen);
   const operatorsAt = await back.listen(config.operators.host, config.operators.port);
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
-  const { files, billing, spool, prune, closeSpool } = await openFiles(config, registry, log, spoolStandIn).catch(
-    async (error: unknown) => {
-      await back.close();
-      throw error;
-    },
-  );
+  const { files, billing, spool, prune, closeSpool, exporting } = await openFiles(
+    config,
+    registry,
+    log,
+    spoolStandIn,
+  ).catch(async (error: unknown) => {
+    await back.close();
+    throw error;
+  });
   const readiness = new Readiness([
     PROMPTS,
     CREDIT,
@@ -125,6 +129,7 @@ export async function startApp(
     credit: billing.credit,
     metrics: registry,
     log,
+    ...(exporting.tracing && { tracing: exporting.tracing }),
     idempotency: new IdempotencyKeys(systemClock, config.idempotency),
     keyLimits: new RequestLimits(systemClock, config.limits),
     quotas: new TokenQuotas(() => new Date()),
@@ -150,6 +155,8 @@ export async function startApp(
     // While the spool is still ours: no other process may write the balances.
     await billing.close();
     await closeSpool();
+    // Last, since all else is counted.
+    await exporting.close();
   };
   try {
     const publicPort = await listen(front, config.listen, log);
@@ -212,6 +219,7 @@ async function openFiles(
   /** As `openUsage` gave them. */
   readonly prune: () => Promise<void>;
   readonly closeSpool: () => Promise<void>;
+  readonly exporting: Exporting;
 }> {
   const files = modelFiles(config);
   const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
@@ -221,5 +229,10 @@ async function openFiles(
         await billing.close();
         throw error;
       });
-  return { files, billing, spool, prune, closeSpool };
+  const exporting = await openExporting(config, registry, log).catch(async (error: unknown) => {
+    await closeSpool();
+    await billing.close();
+    throw error;
+  });
+  return { files, billing, spool, prune, closeSpool, exporting };
 }

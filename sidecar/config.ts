@@ -59,6 +59,16 @@ export function isNotified(environment: Environment = process.env): boolean {
   return (environment['NOTIFY_SOCKET'] ?? '') !== '';
 }
 
+/**
+ * Takes OpenTelemetry's own variables out of the process's environment, so that its SDK, which reads them by itself, does
+ * what the settings say and nothing else. Returns how many there were.
+ */
+export function forgetOtelVariables(environment: Record<string, string | undefined> = process.env): number {
+  const names = Object.keys(environment).filter((name) => name.startsWith('OTEL_'));
+  for (const name of names) Reflect.deleteProperty(environment, name);
+  return names.length;
+}
+
 function unknownVariables(environment: Environment): string[] {
   const known = new Set(settings().map(({ variable }) => variable)).add(FILE_VARIABLE);
   return Object.keys(environment).filter((name) => name.startsWith('RA_') && !known.has(name));
@@ -133,6 +143,9 @@ function resolved(config: Unresolved): Config {
       ...resolvedPath('secretFile', config.delivery.secretFile),
       nats: { ...config.delivery.nats, ...resolvedBusFiles(config.delivery.nats) },
       kafka: { ...config.delivery.kafka, ...resolvedBusFiles(config.delivery.kafka) },
+    },
+    telemetry: {
+      otlp: { ...config.telemetry.otlp, ...resolvedPath('headersFile', config.telemetry.otlp.headersFile) },
     },
     models: config.models.map((model) => ({
       ...model,

@@ -1,6 +1,7 @@
 import { accessContradictions } from './access-checks.js';
 import { deliveryContradictions, deliveryHints } from './delivery-checks.js';
 import { isLoopback } from './loopback.js';
+import { otlpContradictions, otlpHints } from './otlp-checks.js';
 import type { Config } from './types.js';
 
 /** Tokens that a decision prompt may have, and a few to spare for the sequence's own bookkeeping. */
@@ -12,6 +13,7 @@ export function contradictions(config: Config): string[] {
     ...RULES.flatMap((rule) => rule(config) ?? []),
     ...accessContradictions(config),
     ...deliveryContradictions(config),
+    ...otlpContradictions(config),
   ];
 }
 
@@ -54,5 +56,5 @@ export function hints(config: Config): string[] {
       ? [`models[${i}].contextPerSeat is below ${DECISION_CONTEXT}: longer decision prompts are refused`]
       : [],
   );
-  return [...deliveryHints(config), ...short];
+  return [...deliveryHints(config), ...otlpHints(config), ...short];
 }

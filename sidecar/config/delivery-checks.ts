@@ -1,5 +1,6 @@
 import { isLoopback } from './loopback.js';
 import type { BusTlsConfig, Config, DeliveryConfig } from './types.js';
+import { isOpen, isPlainUrl, withoutBrackets } from './urls.js';
 
 /** What the section `delivery` demands of itself and is broken, as in checks.ts. */
 export function deliveryContradictions({ delivery }: Config): string[] {
@@ -21,8 +22,7 @@ export function deliveryContradictions({ delivery }: Config): string[] {
 export function deliveryHints({ delivery }: Config): string[] {
   const { url, secretFile, nats, kafka } = delivery;
   const hints: string[] = [];
-  const bare = url !== undefined && secretFile !== undefined && new URL(url);
-  if (bare && bare.protocol === 'http:' && !isLoopback(withoutBrackets(bare.hostname))) {
+  if (url !== undefined && secretFile !== undefined && isOpen(url)) {
     hints.push('delivery.url is no https: usage and its secret can be read on the way');
   }
   for (const [name, { tls, auth }, hosts] of buses({ nats, kafka })) {
@@ -49,10 +49,6 @@ function hostOf(address: string): string {
   return withoutBrackets(address.replace(/:\d+$/, ''));
 }
 
-function withoutBrackets(host: string): string {
-  return host.replace(/^\[|\]$/g, '');
-}
-
 function busContradictions(
   name: string,
   { auth, secretFile, tls, caFile, certFile, keyFile }: BusTlsConfig & { auth: string; secretFile?: string },
@@ -67,11 +63,4 @@ function busContradictions(
     broken.push(`${name}.certFile must be set together with ${name}.keyFile`);
   }
   return broken;
-}
-
-/** Whether a text is a URL, and holds no credentials: fetch refuses those, and configurations are shown around. */
-function isPlainUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { username, password } = new URL(text);
-  return username === '' && password === '';
 }

@@ -52,6 +52,8 @@ The default list:
 - At most one of \`delivery.url\`, \`delivery.nats.servers\` and \`delivery.kafka.brokers\` is set.
 - Under \`delivery.nats\` and \`delivery.kafka\`: \`secretFile\` is set unless \`auth\` is \`none\`, and only then;
   \`caFile\`, \`certFile\` and \`keyFile\` need \`tls\`, the last two each other.
+- \`telemetry.otlp.endpoint\` holds no name, no password, no query and no fragment; \`telemetry.otlp.maxQueued\` is at least
+  \`telemetry.otlp.batchRequests\`.
 `;
 }
 

@@ -11,6 +11,7 @@ import { keysSection, limitsSection } from './keys-schema.js';
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
 import { listenSchema } from './listen-schema.js';
 import { modelSchema } from './model-schema.js';
+import { telemetrySchema } from './telemetry-schema.js';
 import { usageSchema } from './usage-schema.js';
 
 /** The whole configuration. */
@@ -183,6 +184,7 @@ export const configSchema: SettingSchema = section({
       default: false,
     },
   }),
+  telemetry: telemetrySchema,
   log: section({
     level: text('The least serious log line that is written.', {
       enum: ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'],

@@ -1,3 +1,5 @@
+import type { OtlpConfig } from './telemetry-types.js';
+
 /** How long, how much, where: checked once at the start and frozen, lists included. schema.ts says what each means. */
 export interface Config {
   /** The public listener. */
@@ -107,6 +109,7 @@ export interface Config {
     /** Log each answer that breaks its own schema. */
     readonly validateAnswers: boolean;
   };
+  readonly telemetry: { readonly otlp: OtlpConfig };
   readonly log: { readonly level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent' };
 }
 

@@ -108,5 +108,5 @@ async function finish(
     params.route === 'decisions'
       ? decisionAnswer(params, results, { promptTokens })
       : systemOneAnswer(params, results, { promptTokens }, randomUUID());
-  visit.reply({ status: 200, headers: { 'Server-Timing': visit.serverTiming() }, body });
+  visit.reply({ status: 200, headers: { 'Server-Timing': visit.times.header() }, body });
 }

@@ -95,10 +95,10 @@ export function closed(services: Services): ContractError | undefined {
 /** Checks the key. Undefined: refused and answered. */
 async function identify(visit: Visit, services: Services): Promise<Caller | undefined> {
   const from = services.clock.now();
-  const found = await services.identity.resolve(visit.exchange.head);
+  const found = await services.identity.resolve(visit.exchange.head, visit.trace?.headers);
   // Behind a gateway it is the gateway that authorized.
   const vouched = found.kind === 'caller' && found.vouched === true;
-  visit.authorizeMs = vouched ? undefined : services.clock.now() - from;
+  if (!vouched) visit.times.authorized(from);
   if (found.kind === 'denied') {
     visit.fail(refusals.denied(found));
     return undefined;
@@ -141,7 +141,7 @@ async function readBody(
   const limit = route === 'chat' ? services.limits.chatBytes : DECISION_BODY_BYTES;
   const body = await exchange.body(limit);
   if (body.kind === 'body') {
-    visit.receivedAt = body.receivedAt;
+    visit.times.receivedAt = body.receivedAt;
     const timeMs = timeAllowed(exchange.head, caller, services.limits);
     if (timeMs !== undefined) visit.deadlineAt = body.receivedAt + timeMs;
     return body;

@@ -81,7 +81,7 @@ export class StreamWriter implements ReplyWriter {
     const stream = this.#visit.stream();
     if (this.#includeUsage) stream.event(usageChunk(this.#head, usage));
     stream.event('[DONE]');
-    stream.end(this.#visit.timingTrailer());
+    stream.end(this.#visit.times.trailer());
     this.#visit.ended(200);
   }
 
@@ -150,7 +150,7 @@ export class WholeWriter implements ReplyWriter {
 
   done(usage: CompletionUsage): void {
     const body = chatCompletion(this.#head, this.#choices, usage, this.#weightVersion);
-    this.#visit.reply({ status: 200, headers: { 'Server-Timing': this.#visit.serverTiming() }, body });
+    this.#visit.reply({ status: 200, headers: { 'Server-Timing': this.#visit.times.header() }, body });
   }
 
   close(): void {

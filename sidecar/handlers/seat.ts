@@ -39,8 +39,9 @@ export async function runOnSeat(visit: Visit, first: Lease, draining: () => bool
   let lease = first;
   try {
     for (;;) {
-      visit.handedOver();
+      visit.times.handedOver();
       const end = await run(visit, lease, start);
+      if (end === 'done') visit.times.ran();
       if (end === 'done' || end === 'left') {
         lease.release(end === 'done' ? 'done' : 'cancelled');
         return { kind: end };
@@ -59,6 +60,7 @@ export async function runOnSeat(visit: Visit, first: Lease, draining: () => bool
         const error = draining() ? refusals.cutShort() : refusals.engineFault(end);
         return { kind: 'failed', outcome: 'failed', error };
       }
+      visit.times.ran();
       const waiting = lease.giveBack();
       const again = await visit.awaitSeat(waiting);
       if (!again) return { kind: 'answered', outcome: outcomeOf(await waiting) };

@@ -6,6 +6,7 @@
  * user is ever a label, accounts only where queue-metrics.ts says so.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { readingOf, type MetricReading } from './readings.js';
 
 export type { Counter, Gauge, Histogram } from 'prom-client';
 
@@ -20,6 +21,8 @@ export interface MetricDefinition<L extends string = string> {
   readonly help: string;
   /** What to do when it is high or grows. */
   readonly advice: string;
+  /** What OpenTelemetry's semantic conventions call it, and its unit there; absent: they have no name for it. */
+  readonly convention?: { readonly name: string; readonly unit: string };
   /** Upper bounds, of a histogram. */
   readonly buckets?: readonly number[];
 }
@@ -40,6 +43,7 @@ export const PREFIX = 'ra_sidecar_';
 /** A registry of its own, so that two in one process (tests) do not meet. */
 export class Instruments {
   readonly #registry = new Registry();
+  readonly #definitions = new Map<string, MetricDefinition>();
 
   /** The process's own metrics too, with prom-client's names for them. */
   withProcess(): this {
@@ -67,16 +71,22 @@ export class Instruments {
     return { contentType, text: `${each.join('\n\n')}\n` };
   }
 
-  #settings<L extends string>({
-    name,
-    help,
-    labels,
-  }: MetricDefinition<L>): {
+  /** What the page shows, as values. */
+  async readings(): Promise<MetricReading[]> {
+    const shown = await this.#registry.getMetricsAsJSON();
+    return shown.flatMap((metric) => readingOf(metric, this.#definitions.get(metric.name)) ?? []);
+  }
+
+  #settings<L extends string>(
+    definition: MetricDefinition<L>,
+  ): {
     readonly name: string;
     readonly help: string;
     readonly labelNames: readonly L[];
     readonly registers: Registry[];
   } {
+    const { name, help, labels } = definition;
+    this.#definitions.set(name, definition);
     return { name, help, labelNames: labels, registers: [this.#registry] };
   }
 }

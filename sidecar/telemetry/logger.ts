@@ -42,6 +42,11 @@ export interface LogFields {
   readonly port?: number;
   readonly file?: string;
   readonly version?: string;
+  /** Of the request's trace; OpenTelemetry's names for them. */
+  readonly trace_id?: string;
+  readonly span_id?: string;
+  /** `traces` or `metrics`, on their way to an OTLP endpoint. */
+  readonly otlp?: string;
   /** Anything that was thrown. Its message is kept only when the operating system wrote it. */
   readonly fault?: unknown;
 }
@@ -93,6 +98,9 @@ const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
   port: true,
   file: true,
   version: true,
+  trace_id: true,
+  span_id: true,
+  otlp: true,
 };
 
 /** Bytes of lines that wait for a reader of stdout who has stopped reading; further lines are lost, not the memory. */

@@ -8,7 +8,9 @@ import { EngineMetrics, type EngineReading } from './engine-metrics.js';
 import { HttpMetrics } from './http-metrics.js';
 import { Instruments } from './instruments.js';
 import { ModelMetrics, type CancelPhase, type ModelMeter, type Operation } from './model-metrics.js';
+import { OtlpMetrics } from './otlp-metrics.js';
 import { QueueMetrics, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
+import type { MetricReading } from './readings.js';
 import { SpoolMetrics } from './spool-metrics.js';
 
 /** Stands for models that are not configured. */
@@ -36,6 +38,8 @@ export class Metrics {
   readonly spool = new SpoolMetrics(this.#instruments);
   /** Of the usage that leaves for its sink. */
   readonly delivery = new DeliveryMetrics(this.#instruments);
+  /** Of what is sent to an OTLP endpoint. */
+  readonly otlp = new OtlpMetrics(this.#instruments);
 
   /** `models`: the configured ids; any other is counted as `other`. */
   constructor(models: readonly string[]) {
@@ -90,6 +94,18 @@ export class Metrics {
 
   /** The page, in Prometheus' text format. */
   render(): Promise<{ readonly contentType: string; readonly text: string }> {
+    this.#refresh();
+    return this.#instruments.page();
+  }
+
+  /** What the page shows, as values. */
+  readings(): Promise<readonly MetricReading[]> {
+    this.#refresh();
+    return this.#instruments.readings();
+  }
+
+  /** Brings what is only looked at now and then up to date. */
+  #refresh(): void {
     for (const part of [
       this.#queues,
       this.#engines,
@@ -101,7 +117,6 @@ export class Metrics {
       this.delivery,
     ])
       part.read();
-    return this.#instruments.page();
   }
 
   /** The part of the page that names no model, account or caller: what an endpoint picker reads. Cheap. */

@@ -20,7 +20,7 @@ const PHASES = ['waiting', 'prefilling', 'decoding'] as const;
 export type CancelPhase = (typeof PHASES)[number];
 
 /** What the conventions call the provider: who made the telemetry, not who made the model. */
-const PROVIDER = 'ra-sidecar';
+export const PROVIDER = 'ra-sidecar';
 
 /** Tokens that a request used. `cached` is a part of `prompt`. */
 export interface UsedTokens {

@@ -81,6 +81,20 @@ t.test('nothing set: every default', async (t) => {
     prompts: { workers: 1, silenceMs: 2000, maxQueued: 1024 },
     cors: { origins: [] },
     development: { validateAnswers: false },
+    telemetry: {
+      otlp: {
+        serviceName: 'ra-sidecar',
+        traces: true,
+        metrics: true,
+        samplePercent: 100,
+        metricsIntervalMs: 60_000,
+        batchMs: 5000,
+        batchRequests: 32,
+        maxQueued: 2048,
+        timeoutMs: 10_000,
+        stopMs: 3000,
+      },
+    },
     log: { level: 'info' },
   });
   const common = {

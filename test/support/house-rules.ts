@@ -66,7 +66,10 @@ export const rooms: readonly Room[] = [
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
   {
     name: 'app',
-    path: file('sidecar', 'app|billing|delivering|hosting|identities|in-flight|listening|readiness|routes|spooling'),
+    path: file(
+      'sidecar',
+      'app|billing|delivering|exporting|hosting|identities|in-flight|listening|readiness|routes|spooling',
+    ),
     sees: [...HANDLERS, 'handlers', 'reference'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
@@ -125,6 +128,7 @@ export const walls: Readonly<Record<string, string>> = {
   piscina: file('sidecar/prompts', 'host|worker'),
   pino: file('sidecar/telemetry', 'logger'),
   'prom-client': file('sidecar/telemetry', 'instruments'),
+  '@opentelemetry': folder('sidecar/telemetry/otlp'),
 };
 
 const OURS = '^(sidecar|engine|bench|test)/';
@@ -165,6 +169,17 @@ export const houseRules: IFlattenedRuleSet = {
       severity: 'error',
       from: { path: file('sidecar', 'cli|app') },
       to: { path: packagePath('node-llama-cpp'), reachable: true },
+    },
+    {
+      // Its SDK is some two hundred files, and few have a collector.
+      name: 'OpenTelemetry is loaded when it is asked for',
+      severity: 'error',
+      from: { path: '^sidecar/', pathNot: folder('sidecar/telemetry/otlp') },
+      to: {
+        path: folder('sidecar/telemetry/otlp'),
+        pathNot: file('sidecar/telemetry/otlp', 'headers'),
+        dynamic: false,
+      },
     },
     {
       name: 'nothing imports tests',

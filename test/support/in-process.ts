@@ -138,6 +138,11 @@ export class InProcess {
     return new InProcess(app, t, identity, spool, log);
   }
 
+  /** All log lines so far. */
+  get lines(): readonly Line[] {
+    return this.#log.lines;
+  }
+
   get port(): number {
     return this.app.publicPort;
   }

@@ -3,6 +3,7 @@ import { ACCESS_METRICS } from './access.js';
 import { ENDPOINT_METRICS } from './endpoint.js';
 import { GEN_AI_METRICS } from './gen-ai.js';
 import { HTTP_METRICS } from './http.js';
+import { OTLP_METRICS } from './otlp.js';
 import { PROCESS_METRICS } from './processes.js';
 import { QUEUE_METRICS } from './queue.js';
 import { USAGE_METRICS } from './usage.js';
@@ -16,4 +17,5 @@ export const METRICS: readonly { readonly title: string; readonly metrics: reado
   { title: 'HTTP', metrics: HTTP_METRICS },
   { title: 'Keys, authorizer, credit', metrics: ACCESS_METRICS },
   { title: 'Usage', metrics: USAGE_METRICS },
+  { title: 'Sent by OTLP', metrics: OTLP_METRICS },
 ];
