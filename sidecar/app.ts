@@ -11,13 +11,15 @@ import type { Config } from './config.js';
 import { openUsage } from './delivering.js';
 import type { Scrapers } from './handlers/ops.js';
 import { openExporting, type Exporting } from './exporting.js';
+import { SeatBoard } from './handlers/seat-board.js';
 import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listening.js';
+import { openOperators, type Seen } from './operators.js';
 import { PromptLanes } from './prompts/lanes.js';
 import { Readiness } from './readiness.js';
-import { callersServer, operatorsServer, type Seen } from './routes.js';
+import { callersServer } from './routes.js';
 import { spoolReader } from './spooling.js';
 import type { Log } from './telemetry/logger.js';
 import { Metrics } from './telemetry/metrics.js';
@@ -72,6 +74,7 @@ export async function startApp(
 ): Promise<App> {
   /** Both are set once and stay. */
   const stage = { leaving: false, draining: false };
+  const board = new SeatBoard();
   const common = { config, clock: systemClock, registry, log };
   // First of all and by itself: a long spool takes a while to read, and who looks whether this process lives must not end
   // it meanwhile.
@@ -80,8 +83,10 @@ export async function startApp(
     spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve() },
     credit: undefined,
     models: new Map(),
+    board,
+    promptHosts: () => [],
   };
-  const back = operatorsServer(common, () => seen);
+  const back = await openOperators(common, () => seen);
   const operatorsAt = await back.listen(config.operators.host, config.operators.port);
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
   const { files, billing, spool, prune, closeSpool, exporting } = await openFiles(
@@ -128,6 +133,7 @@ export async function startApp(
     pricing: billing.pricing,
     credit: billing.credit,
     metrics: registry,
+    board,
     log,
     ...(exporting.tracing && { tracing: exporting.tracing }),
     idempotency: new IdempotencyKeys(systemClock, config.idempotency),
@@ -145,7 +151,7 @@ export async function startApp(
   };
 
   const inFlight = new InFlight();
-  seen = services;
+  seen = { ...services, promptHosts: () => prompts.states };
   const front = callersServer(common, services, inFlight, scrapers);
   registry.http.watchStreams(() => front.bufferedBytes);
   const close = async (): Promise<void> => {

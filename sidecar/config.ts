@@ -126,6 +126,7 @@ function resolved(config: Unresolved): Config {
     ...config,
     dataDir,
     listen: { ...config.listen, ...resolvedPath('socket', config.listen.socket) },
+    operators: { ...config.operators, ...resolvedPath('secretFile', config.operators.secretFile) },
     gateway: { ...config.gateway, ...resolvedPath('secretFile', config.gateway.secretFile) },
     authorizer: {
       ...config.authorizer,

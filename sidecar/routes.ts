@@ -1,13 +1,12 @@
-/** What is served where: the callers' listener and the operators'. */
+/** What callers are served, and how servers of this process are made; the operators' own is in operators.ts. */
 import type { Config } from './config.js';
 import type { Clock } from './clock.js';
-import { admission } from './handlers/admission.js';
 import { chat } from './handlers/chat.js';
 import { checkAnswers } from './handlers/checked-exchange.js';
 import { completions } from './handlers/completions.js';
 import { decide } from './handlers/decisions.js';
 import { listModels } from './handlers/models.js';
-import { healthz, metrics, publicMetrics, readyz, readyzWithReasons, type Scrapers } from './handlers/ops.js';
+import { healthz, publicMetrics, readyz, type Scrapers } from './handlers/ops.js';
 import type { Services } from './handlers/services.js';
 import { LoadReport } from './http/load-report.js';
 import { createServer, type Routes, type Server, type ServerOptions } from './http/server.js';
@@ -60,19 +59,8 @@ export function callersServer(common: Common, services: Services, inFlight: InFl
   });
 }
 
-/** The operators' listener's server, which does not listen yet. `seen`: asked at each request. */
-export function operatorsServer(common: Common, seen: () => Seen): Server {
-  const routes: Routes = {
-    '/healthz': { GET: healthz },
-    '/readyz': { GET: (exchange) => readyzWithReasons(exchange, seen()) },
-    '/metrics': { GET: (exchange) => metrics(exchange, { metrics: common.registry }) },
-    '/admission': { GET: (exchange) => admission(exchange, seen()) },
-  };
-  // No web page may read it, whoever may call the other.
-  return serverOf(common, routes, { origins: [] });
-}
-
-function serverOf(
+/** A server with the settings that all of them share. */
+export function serverOf(
   { config, clock, registry, log }: Common,
   routes: Routes,
   own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap' | 'loadReport'>>,

@@ -24,11 +24,11 @@ export class TimedCaller {
     socket.setEncoding('latin1').on('data', (text: string) => this.#take(text));
   }
 
-  /** `body`: of every request; the engine's reply must say when its job came (STUB_JOB.clocked). */
-  static async open(port: number, body: string): Promise<TimedCaller> {
+  /** `body`: of every request; the engine's reply must say when its job came (STUB_JOB.clocked). `key`: who calls. */
+  static async open(port: number, body: string, key = 'good'): Promise<TimedCaller> {
     const socket = connect(port, '127.0.0.1');
     await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));
-    const fields = `Host: bench\r\nAuthorization: Bearer good\r\nContent-Type: application/json\r\n`;
+    const fields = `Host: bench\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n`;
     const head = `POST /v1/chat/completions HTTP/1.1\r\n${fields}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n`;
     return new TimedCaller(socket, head + body);
   }

@@ -182,7 +182,7 @@ async function socketCheck(path: string): Promise<Check> {
 }
 
 async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
-  const { access: mode, gateway, authorizer, pricing, credit, delivery, models } = config;
+  const { access: mode, operators, gateway, authorizer, pricing, credit, delivery, models } = config;
   const secret = (what: string, file: string | undefined): Promise<Check[]> =>
     fileCheck(what, file, async (path) => {
       const ignored = { changed: () => undefined, unusable: () => undefined };
@@ -190,6 +190,7 @@ async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
     });
   return [
     ...(mode.mode === 'keys' ? [await keysCheck(config)] : []),
+    ...(await secret('operators’ keys', operators.secretFile)),
     ...(await secret('gateway’s secrets', gateway.secretFile)),
     ...(await secret('authorizer’s secret', authorizer.secretFile)),
     ...(await fileCheck('delivery’s secret', delivery.secretFile, readSecret)),

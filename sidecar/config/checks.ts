@@ -26,7 +26,9 @@ const RULES: readonly ((config: Config) => string | readonly string[] | undefine
         : [],
     ),
   ({ operators }) =>
-    isLoopback(operators.host) ? undefined : 'operators.host must be a loopback address: this listener asks for no key',
+    isLoopback(operators.host) || operators.secretFile !== undefined
+      ? undefined
+      : 'operators.host must be a loopback address: without operators.secretFile this listener asks for no key',
   ({ listen, operators }) =>
     listen.tcp && listen.port !== 0 && listen.port === operators.port
       ? 'operators.port must differ from listen.port'

@@ -42,7 +42,7 @@ The default list:
 ## One setting against another
 
 - Model ids differ. \`listen.port\` and \`operators.port\` differ, unless 0.
-- \`operators.host\` is a loopback address.
+- \`operators.host\` is a loopback address unless \`operators.secretFile\` is set.
 - \`listen.tcp\` is false only where \`listen.socket\` is set.
 - \`access.mode\` \`gateway\` needs \`gateway.secretFile\`, \`authorizer\` needs \`authorizer.url\`.
 - \`authorizer.url\` is \`https\`, unless it names a loopback address or \`authorizer.socket\` is set.

@@ -4,26 +4,23 @@
  * it, in settings.ts. A part of the house with many settings has its section in a file of its own.
  */
 import { accessSchema, authorizerSchema, gatewaySchema } from './access-schema.js';
+import { consoleSchema } from './console-schema.js';
 import { creditSchema, pricingSchema } from './credit-schema.js';
 import { deliverySchema } from './delivery-schema.js';
 import { fleetSchema } from './fleet-schema.js';
 import { keysSection, limitsSection } from './keys-schema.js';
-import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, port, section, text, type SettingSchema } from './kinds.js';
+import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, section, text, type SettingSchema } from './kinds.js';
 import { listenSchema } from './listen-schema.js';
 import { modelSchema } from './model-schema.js';
 import { telemetrySchema } from './telemetry-schema.js';
+import { operatorsSchema } from './operators-schema.js';
 import { usageSchema } from './usage-schema.js';
 
 /** The whole configuration. */
 export const configSchema: SettingSchema = section({
   listen: listenSchema,
-  operators: section({
-    host: text('Address of the operators’ listener. Loopback only: it asks for no key.', {
-      default: '127.0.0.1',
-      maxLength: 253,
-    }),
-    port: port('Port of the operators’ listener. 0: any free one.', 9090),
-  }),
+  operators: operatorsSchema,
+  console: consoleSchema,
   environment: text('The environment whose entitlements apply to every key.', {
     default: 'development',
     maxLength: 64,

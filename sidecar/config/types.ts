@@ -5,7 +5,14 @@ export interface Config {
   /** The public listener. */
   readonly listen: ListenConfig;
   /** The operators' listener. */
-  readonly operators: { readonly host: string; readonly port: number };
+  readonly operators: {
+    readonly host: string;
+    readonly port: number;
+    /** Of the keys that are asked for; absent: none is. */
+    readonly secretFile?: string;
+  };
+  /** Who may watch the operators' console at once (0: there is none), and how often its picture changes. */
+  readonly console: { readonly viewers: number; readonly intervalMs: number };
   /** The environment whose entitlements apply, for example `development`. */
   readonly environment: string;
   /** Where keys and other state live. */

@@ -1,5 +1,6 @@
 import type { QueueReport } from '../admission/seat-queue.js';
 import type { Exchange } from '../http/exchange.js';
+import type { AdmissionPage } from './admission-page.js';
 import type { Services } from './services.js';
 
 /** Accounts that are named a model; the others are summed up. */
@@ -7,12 +8,15 @@ const NAMED = 100;
 
 /** GET /admission on the operators' listener: each model's queue, and what each account has waiting, running and charged. */
 export function admission(exchange: Exchange, services: Pick<Services, 'models'>): void {
-  const models = Array.from(services.models.values(), ({ id, queue }) => ({ model: id, ...page(queue.report(NAMED)) }));
+  const models = Array.from(services.models.values(), ({ id, queue }) => ({
+    model: id,
+    ...admissionPage(queue.report(NAMED)),
+  }));
   exchange.reply({ status: 200, body: JSON.stringify({ models }) });
 }
 
-/** The report as a closed shape: what is added to the queue's own is not shown here by itself. */
-function page(report: QueueReport): object {
+/** The report as a closed shape: what is added to the queue's own is not shown by itself. */
+export function admissionPage(report: QueueReport): AdmissionPage {
   return {
     seats: report.seats,
     busy: report.busy,

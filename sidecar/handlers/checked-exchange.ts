@@ -90,6 +90,10 @@ class CheckedStream implements EventStream {
     return this.#inner.bytes;
   }
 
+  unread(): number {
+    return this.#inner.unread();
+  }
+
   event(text: string): void {
     if (this.#over) this.#report('stream: a frame follows the last one');
     this.#over ||= text === DONE || check(kindOf(text), text, this.#report) === 'error';

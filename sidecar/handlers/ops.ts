@@ -22,6 +22,12 @@ interface State {
   readonly parts: Readonly<Record<string, PartState>>;
 }
 
+/** What operators are told. */
+export interface ReasonedState extends State {
+  /** One short text for each thing that is not as it should be. */
+  readonly reasons: readonly string[];
+}
+
 /**
  * GET /readyz: whether this sidecar can take work: it does not drain, usage can be recorded, balances are known where
  * credit is checked, and every model it hosts is loaded, but for those that are loaded when they are wanted. 200 when it
@@ -33,11 +39,16 @@ export function readyz(exchange: Exchange, services: Parts): void {
 
 /** The same on the operators' listener, with the reasons: one short text for each thing that is not as it should be. */
 export function readyzWithReasons(exchange: Exchange, services: Parts): void {
-  const { status, parts } = stateOf(services);
-  replyReadiness(exchange, { status, parts, reasons: reasonsOf(services) });
+  replyReadiness(exchange, readinessOf(services));
 }
 
-function replyReadiness(exchange: Exchange, state: State & { readonly reasons?: readonly string[] }): void {
+/** The same for other pages of the operators'. */
+export function readinessOf(services: Parts): ReasonedState {
+  const { status, parts } = stateOf(services);
+  return { status, parts, reasons: reasonsOf(services) };
+}
+
+function replyReadiness(exchange: Exchange, state: State): void {
   exchange.reply({ status: state.status === 'ready' ? 200 : 503, body: JSON.stringify(state) });
 }
 

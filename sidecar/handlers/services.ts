@@ -12,6 +12,7 @@ import type { Metrics } from '../telemetry/metrics.js';
 import type { Tracing } from '../telemetry/tracing.js';
 import type { PriceList } from '../usage/price-list.js';
 import type { Spool } from '../usage/spool.js';
+import type { SeatBoard } from './seat-board.js';
 
 /** One model as it is served here: an engine process and the queue for its seats. */
 export interface HostedModel {
@@ -41,6 +42,8 @@ export interface Services {
   /** Undefined: no credit is checked here. */
   readonly credit: Credit | undefined;
   readonly metrics: Metrics;
+  /** Who holds seats. */
+  readonly board: SeatBoard;
   readonly log: Log;
   /** Absent: no traces are kept. */
   readonly tracing?: Tracing;

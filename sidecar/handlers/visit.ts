@@ -7,6 +7,7 @@ import type { Log } from '../telemetry/logger.js';
 import type { CancelPhase, ModelMeter, Operation } from '../telemetry/model-metrics.js';
 import type { RequestTrace } from '../telemetry/tracing.js';
 import * as refusals from './refusals.js';
+import type { SeatHolder } from './seat-board.js';
 import type { Services } from './services.js';
 import { Timeline } from './timeline.js';
 
@@ -34,6 +35,7 @@ export class Visit {
   #stream: EventStream | undefined;
   #ended = false;
   #place: Place | undefined;
+  #holding: SeatHolder | undefined;
   /** Why the queue refused. */
   #reason: Refused['reason'] | undefined;
 
@@ -138,13 +140,20 @@ export class Visit {
     return undefined;
   }
 
-  #seated({ waitedMs, predictedMs }: Lease): void {
-    if (this.model === undefined || !this.caller) return;
-    this.#services.metrics.seated(this.model, {
-      waitedMs,
-      predictedMs,
-      class: classOf(this.caller.weight),
-    });
+  #seated(lease: Lease): void {
+    const { model, caller } = this;
+    if (model === undefined || !caller) return;
+    const { metrics, board, clock } = this.#services;
+    const label = classOf(caller.weight);
+    metrics.seated(model, { waitedMs: lease.waitedMs, predictedMs: lease.predictedMs, class: label });
+    this.#leaveBoard();
+    this.#holding = { model, account: caller.account, class: label, since: clock.now(), lease, visit: this };
+    board.enter(this.#holding);
+  }
+
+  #leaveBoard(): void {
+    if (this.#holding) this.#services.board.leave(this.#holding);
+    this.#holding = undefined;
   }
 
   /** The caller left. */
@@ -180,6 +189,7 @@ export class Visit {
   ended(status: number, error?: ContractError): void {
     if (this.#ended) return;
     this.#ended = true;
+    this.#leaveBoard();
     this.#settle(status === 200 && !error);
     if (this.#stream) this.#services.metrics.http.streamClosed();
     const endedAt = this.#services.clock.now();

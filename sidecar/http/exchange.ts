@@ -71,4 +71,9 @@ export interface EventStream {
   fail(error: ContractError, serverTiming?: string): void;
   /** Bytes written so far, framing included. */
   readonly bytes: number;
+  /**
+   * Bytes that the reader's socket has no room for now: 0 says that all written so far is on its way. For a sender that
+   * would rather leave something out than let it wait. Makes the stream ask its socket from the first call on.
+   */
+  unread(): number;
 }

@@ -87,6 +87,13 @@ export class Outlet implements Backlogged {
     this.#finish();
   }
 
+  /** What waits here for the reader. Asks, since otherwise all that was ever handed to uWS may be waiting. */
+  unread(): number {
+    // Before the head there is nothing to ask about.
+    if (this.#headWritten) this.ask();
+    return this.buffered;
+  }
+
   ask(): void {
     if (this.#asked || this.#over) return;
     this.#asked = true;

@@ -9,6 +9,8 @@ export interface StreamTarget {
   send(chunks: readonly Chunk[]): void;
   /** The same, and the end. Without a trailer there is at least one chunk. */
   end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void;
+  /** As an event stream has it, of what came here. */
+  unread(): number;
 }
 
 const LINE_BREAK = /[\r\n]/;
@@ -37,6 +39,10 @@ export class SseStream implements EventStream {
   /** Of the error that it ended with, if it did. */
   get failure(): ErrorCode | undefined {
     return this.#failure;
+  }
+
+  unread(): number {
+    return this.#open ? this.#target.unread() : 0;
   }
 
   event(text: string): void {

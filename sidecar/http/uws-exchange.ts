@@ -56,7 +56,7 @@ export interface Edge {
 const NO_BYTES = new Uint8Array(0);
 
 /** For streams that nobody reads. */
-const NOWHERE: StreamTarget = { send: () => undefined, end: () => undefined };
+const NOWHERE: StreamTarget = { send: () => undefined, end: () => undefined, unread: () => 0 };
 
 /** An exchange over uWS. Made synchronously in uWS's handler; owns `res` until the reply is complete or the caller left. */
 export class UwsExchange implements Exchange {

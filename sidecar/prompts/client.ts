@@ -47,6 +47,8 @@ export interface PromptHostHooks {
 }
 
 export interface PromptHostStats {
+  /** It takes items now; false: it starts, for the first time or again. */
+  readonly up: boolean;
   readonly queued: number;
   readonly running: number;
   readonly restarts: number;
@@ -106,7 +108,8 @@ export class PromptHostClient implements PromptHost {
   }
 
   stats(): PromptHostStats {
-    return { queued: this.#items.queued, running: this.#items.running, restarts: this.#restarts };
+    const { queued, running } = this.#items;
+    return { up: this.#host?.ready === true, queued, running, restarts: this.#restarts };
   }
 
   open(route: Route, bytes: Uint8Array): OpenPrompt {

@@ -16,6 +16,11 @@ import type { OpenPrompt, PromptHost } from './prompt-host.js';
 /** In logs and lists of processes. */
 export type Lane = 'short' | 'long';
 
+/** One lane's host at one moment. */
+export interface PromptHostState extends PromptHostStats {
+  readonly lane: Lane;
+}
+
 /** {@link PromptHostOptions}, but `workers` are those of the long lane, and `inlineBytes` is the longest short body. */
 export interface PromptLanesOptions extends Omit<PromptHostOptions, 'name' | 'hooks'> {
   readonly hooks?: {
@@ -49,6 +54,11 @@ export class PromptLanes implements PromptHost {
 
   stats(lane: Lane): PromptHostStats {
     return this.#lanes[lane].stats();
+  }
+
+  /** Of both lanes, the short one first. */
+  get states(): readonly PromptHostState[] {
+    return (['short', 'long'] as const).map((lane) => ({ lane, ...this.stats(lane) }));
   }
 
   open(route: Route, bytes: Uint8Array): OpenPrompt {

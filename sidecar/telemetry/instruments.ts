@@ -5,7 +5,7 @@
  * Every label has few values: routes, codes and reasons are closed unions, models come from the configuration; no key or
  * user is ever a label, accounts only where queue-metrics.ts says so.
  */
-import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry, type MetricValueWithName } from 'prom-client';
 import { readingOf, type MetricReading } from './readings.js';
 
 export type { Counter, Gauge, Histogram } from 'prom-client';
@@ -36,6 +36,13 @@ export type HistogramDefinition<L extends string = never> = MetricDefinition<L> 
   readonly type: 'histogram';
   readonly buckets: readonly number[];
 };
+
+/** One line of the page: a histogram's names end with `_bucket`, `_sum` and `_count`. */
+export interface Sample {
+  readonly name: string;
+  readonly labels: Readonly<Partial<Record<string, string | number>>>;
+  readonly value: number;
+}
 
 /** What all of this project's own names begin with. OpenTelemetry's names stand as they are. */
 export const PREFIX = 'ra_sidecar_';
@@ -75,6 +82,13 @@ export class Instruments {
   async readings(): Promise<MetricReading[]> {
     const shown = await this.#registry.getMetricsAsJSON();
     return shown.flatMap((metric) => readingOf(metric, this.#definitions.get(metric.name)) ?? []);
+  }
+
+  /** What one metric holds now, as the page would show it. Empty for one that is not registered, or has no samples. */
+  async samples(name: string): Promise<readonly Sample[]> {
+    const found = await this.#registry.getSingleMetric(name)?.get();
+    const values: readonly MetricValueWithName<string>[] = found?.values ?? [];
+    return values.map(({ metricName = name, labels, value }) => ({ name: metricName, labels, value }));
   }
 
   #settings<L extends string>(

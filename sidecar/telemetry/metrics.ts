@@ -11,6 +11,7 @@ import { ModelMetrics, type CancelPhase, type ModelMeter, type Operation } from 
 import { OtlpMetrics } from './otlp-metrics.js';
 import { QueueMetrics, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
 import type { MetricReading } from './readings.js';
+import { Reading } from './reading.js';
 import { SpoolMetrics } from './spool-metrics.js';
 
 /** Stands for models that are not configured. */
@@ -102,6 +103,12 @@ export class Metrics {
   readings(): Promise<readonly MetricReading[]> {
     this.#refresh();
     return this.#instruments.readings();
+  }
+
+  /** Some metrics of the page as numbers, without its text; all of one moment. */
+  async read(names: readonly string[]): Promise<Reading> {
+    this.#refresh();
+    return new Reading(await Promise.all(names.map((name) => this.#instruments.samples(name))));
   }
 
   /** Brings what is only looked at now and then up to date. */

@@ -16,7 +16,7 @@ interface Need {
 }
 
 const NEEDS: readonly Need[] = [
-  { program: 'chromium', package: 'chromium', for: 'calls from a web page of another origin' },
+  { program: 'chromium', package: 'chromium', for: 'calls from a web page of another origin, and the console' },
   { program: 'promtool', package: 'prometheus', for: 'the alert rules and the metrics page' },
   { program: 'haproxy', package: 'haproxy', for: 'deploy/haproxy and rolling restarts' },
   { program: 'nginx', package: 'nginx-light', for: 'deploy/nginx' },

@@ -18,6 +18,7 @@ t.test('nothing set: every default', async (t) => {
   t.strictSame(rest, {
     listen: { host: '127.0.0.1', port: 8080, tcp: true, socketMode: '0660' },
     operators: { host: '127.0.0.1', port: 9090 },
+    console: { viewers: 8, intervalMs: 1000 },
     environment: 'development',
     dataDir: join(process.cwd(), '.ra'),
     access: { mode: 'keys' },
@@ -214,7 +215,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_OPERATORS_HOST: '0.0.0.0' },
-      'operators.host must be a loopback address: this listener asks for no key (environment variable RA_OPERATORS_HOST)',
+      'operators.host must be a loopback address: without operators.secretFile this listener asks for no key (environment variable RA_OPERATORS_HOST)',
     ],
     [
       { RA_BODIES_CHAT_BYTES: '600000000' },
@@ -306,6 +307,8 @@ t.test('listeners and access', async (t) => {
   t.match(line(file('a.json', { access: { mode: 'gateway' } })), /gateway\.secretFile must be set/);
   const gateway = loaded(file('a.json', { access: { mode: 'gateway' }, gateway: { secretFile: 'secret' } }));
   t.equal(gateway.gateway.secretFile, join(process.cwd(), 'secret'));
+  const open = loaded(file('a.json', { operators: { host: '0.0.0.0', secretFile: 'operators' } }));
+  t.equal(open.operators.secretFile, join(process.cwd(), 'operators'), 'with a key it may be anywhere');
 
   t.match(line(file('a.json', { access: { mode: 'authorizer' } })), /authorizer\.url must be set/);
   for (const url of ['https://keys.example/v1', 'http://127.0.0.1:1/', 'http://[::1]:1/', 'http://localhost/x']) {
@@ -346,7 +349,7 @@ t.test('all that is wrong is told, and the first of it is the line of the start'
   }
   t.equal(lines[0], line({ RA_CONFIG: file, RA_PORT: '1', RA_HOST: 'x', RA_QUEUE_MAX_WAIT_MS: '-3' }));
   t.strictSame(problems({ RA_OPERATORS_PORT: '8080', RA_OPERATORS_HOST: '0.0.0.0', RA_ENGINE_HANG_MS: '600' }), [
-    'config: operators.host must be a loopback address: this listener asks for no key (environment variable RA_OPERATORS_HOST)',
+    'config: operators.host must be a loopback address: without operators.secretFile this listener asks for no key (environment variable RA_OPERATORS_HOST)',
     'config: operators.port must differ from listen.port (environment variable RA_OPERATORS_PORT)',
     'config: engine.hangMs must be at least twice engine.heartbeatMs (environment variable RA_ENGINE_HANG_MS)',
   ]);

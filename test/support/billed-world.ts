@@ -8,6 +8,7 @@ import type { Params } from '../../sidecar/contracts/requests.js';
 import { errorBody } from '../../sidecar/errors.js';
 import { chat } from '../../sidecar/handlers/chat.js';
 import { decide } from '../../sidecar/handlers/decisions.js';
+import { SeatBoard } from '../../sidecar/handlers/seat-board.js';
 import type { HostedModel, Services } from '../../sidecar/handlers/services.js';
 import type { Exchange } from '../../sidecar/http/exchange.js';
 import type { UsageRecord } from '../../sidecar/ledger.js';
@@ -121,6 +122,7 @@ export class BilledWorld {
           event: (text) => events.push(text),
           fail: (error) => events.push(errorBody(error)),
           comment: () => undefined,
+          unread: () => 0,
           end: () => undefined,
           bytes: 0,
         };
@@ -153,6 +155,7 @@ export class BilledWorld {
       pricing: PRICES,
       credit: this.ledger,
       metrics,
+      board: new SeatBoard(),
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
       keyLimits: new RequestLimits(clock, { decisions: NO_LIMIT, chat: NO_LIMIT, models: NO_LIMIT }),

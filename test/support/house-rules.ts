@@ -64,13 +64,14 @@ export const rooms: readonly Room[] = [
   },
   { name: 'http', path: folder('sidecar/http'), sees: FIRST },
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
+  { name: 'console', path: folder('sidecar/console'), sees: [...HANDLERS, 'handlers'] },
   {
     name: 'app',
     path: file(
       'sidecar',
-      'app|billing|delivering|exporting|hosting|identities|in-flight|listening|readiness|routes|spooling',
+      'app|billing|delivering|exporting|hosting|identities|in-flight|listening|operators|readiness|routes|spooling',
     ),
-    sees: [...HANDLERS, 'handlers', 'reference'],
+    sees: [...HANDLERS, 'handlers', 'console', 'reference'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
   { name: 'cli', path: file('sidecar', 'cli'), sees: [...HANDLERS, 'handlers', 'app', 'commands'] },

@@ -3,6 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { LeakSearch } from './leak-search.js';
+import { FeedReader } from './console-feed.js';
 import { childrenOf } from './processes.js';
 
 /** Where texts come out. */
@@ -36,7 +37,7 @@ interface Watched {
 }
 
 const PUBLIC_PAGES = ['/healthz', '/readyz', '/v1/openapi.json'];
-const OPERATORS_PAGES = ['/metrics', '/admission', '/healthz', '/readyz'];
+const OPERATORS_PAGES = ['/metrics', '/admission', '/healthz', '/readyz', '/console'];
 
 export class RetentionWatch {
   readonly #texts = new Map<Place, string[]>();
@@ -88,6 +89,9 @@ export class RetentionWatch {
       ...OPERATORS_PAGES.map((path) => `http://127.0.0.1:${operatorsPort}${path}`),
     ];
     this.saw('pages', ...(await Promise.all(urls.map(async (url) => (await fetch(url)).text()))));
+    const feed = await FeedReader.open(operatorsPort);
+    this.saw('pages', JSON.stringify(await feed.next()));
+    feed.close();
   }
 
   /** What the machine's users can see of a process and of those it started: arguments and environment. */

@@ -19,6 +19,7 @@ function checked(path: string): { exchange: Exchange; sent: unknown[]; logged: u
     bytes: 7,
     event: (text) => sent.push(text),
     comment: (text) => sent.push(`: ${text}`),
+    unread: () => 3,
     end: (timing) => sent.push({ timing }),
     fail: ({ code }, timing) => sent.push({ code, timing }),
   };

@@ -4,6 +4,7 @@ import { RequestLimits } from '../../../sidecar/access/limits.js';
 import { TokenQuotas } from '../../../sidecar/access/quotas.js';
 import { chat } from '../../../sidecar/handlers/chat.js';
 import { decide } from '../../../sidecar/handlers/decisions.js';
+import { SeatBoard } from '../../../sidecar/handlers/seat-board.js';
 import type { Services } from '../../../sidecar/handlers/services.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import type { OpenPrompt } from '../../../sidecar/prompts/prompt-host.js';
@@ -34,6 +35,7 @@ function servicesWith(changes: Partial<Services>): Services {
     pricing: BUILT_IN_PRICES,
     credit: undefined,
     metrics: new Metrics([]),
+    board: new SeatBoard(),
     log: new RecordingLog(),
     idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
     keyLimits: new RequestLimits(clock, { decisions: ONE, chat: ONE, models: ONE }),

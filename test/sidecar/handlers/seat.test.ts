@@ -7,6 +7,7 @@ import type { GenerationSink } from '../../../sidecar/engine-client/engine.js';
 import { growTo, runOnSeat, type JobEnd, type RunEnd } from '../../../sidecar/handlers/seat.js';
 import { Visit } from '../../../sidecar/handlers/visit.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
+import { SeatBoard } from '../../../sidecar/handlers/seat-board.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { stubJob } from '../../support/engine-harness.js';
@@ -65,6 +66,7 @@ class Seated {
       pricing: BUILT_IN_PRICES,
       credit: undefined,
       metrics: new Metrics([]),
+      board: new SeatBoard(),
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(this.clock, { maxKeys: 1, keepMs: 1 }),
       keyLimits: noLimits(),

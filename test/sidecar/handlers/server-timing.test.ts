@@ -4,6 +4,7 @@ import { TokenQuotas } from '../../../sidecar/access/quotas.js';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { ChatParams } from '../../../sidecar/contracts/requests.js';
 import { chat } from '../../../sidecar/handlers/chat.js';
+import { SeatBoard } from '../../../sidecar/handlers/seat-board.js';
 import type { Services } from '../../../sidecar/handlers/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import type { OpenPrompt } from '../../../sidecar/prompts/prompt-host.js';
@@ -101,6 +102,7 @@ class World {
       pricing: BUILT_IN_PRICES,
       credit: undefined,
       metrics: new Metrics(['fake']),
+      board: new SeatBoard(),
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(clock, { maxKeys: 1, keepMs: 1 }),
       keyLimits: noLimits(),

@@ -115,3 +115,27 @@ t.test('past the total the one that is furthest behind is cut off', async (t) =>
   t.match(cuts, [{ reason: 'total' }]);
   t.equal(all.filter(({ gone }) => gone.aborted).length, 1);
 });
+
+t.test('a sender can ask what its reader has not taken, and leave out what would wait', async (t) => {
+  const { open, cuts } = await streams(t);
+  const { caller, stream } = await open();
+  stream.event('first');
+  await turn();
+  t.equal(stream.unread(), 0, 'it reads');
+  caller.socket.pause();
+  // The system's own buffers come first: some MiB.
+  let sent = 0;
+  for (; stream.unread() === 0; sent += 1) {
+    stream.event(`${sent}${FRAME}`);
+    await turn();
+  }
+  t.ok(sent > 1, `${sent} frames went before one had to wait`);
+  caller.socket.resume();
+  while (stream.unread() > 0) await turn();
+  stream.end('x;dur=1');
+  const { chunks } = await caller.response();
+  const frames = chunks.join('').match(/data: [^\n]*/g);
+  t.equal(frames?.length, sent + 1, 'nothing that was sent is missing');
+  t.equal(stream.unread(), 0, 'after the end nothing waits');
+  t.same(cuts, []);
+});

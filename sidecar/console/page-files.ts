@@ -1,0 +1,92 @@
+/** The console's page: a handful of files beside the sources, sent as they are. */
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import type { Exchange } from '../http/exchange.js';
+
+/** They lie beside the sources, not in dist/, as they are no sources of the sidecar's. */
+const FOLDER = new URL('../../../sidecar/console/page/', import.meta.url);
+
+/** Each file and the path that it is served at. */
+export const PAGE_FILES = {
+  '/console': 'index.html',
+  '/console/console.css': 'console.css',
+  '/console/parts.css': 'parts.css',
+  '/console/seats.css': 'seats.css',
+  '/console/icon.svg': 'icon.svg',
+  '/console/main.js': 'main.js',
+  '/console/feed.js': 'feed.js',
+  '/console/history.js': 'history.js',
+  '/console/seats.js': 'seats.js',
+  '/console/sums.js': 'sums.js',
+  '/console/histogram.js': 'histogram.js',
+  '/console/model.js': 'model.js',
+  '/console/upkeep.js': 'upkeep.js',
+  '/console/dom.js': 'dom.js',
+  '/console/text.js': 'text.js',
+} as const;
+
+const TYPES: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  svg: 'image/svg+xml',
+};
+
+/**
+ * What the browser holds the page to: nothing but its own files, no script or style in the page itself, no request to
+ * anywhere else, no text that becomes markup, and nobody's frame.
+ */
+const GUARDS = {
+  'Content-Security-Policy': [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self'",
+    "connect-src 'self'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join('; '),
+  'X-Content-Type-Options': 'nosniff',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Opener-Policy': 'same-origin',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  // Kept, and asked for at each visit, so that a new version is there at once.
+  'Cache-Control': 'no-cache',
+} as const;
+
+interface Loaded {
+  readonly body: Uint8Array;
+  readonly fields: Readonly<Record<string, string>>;
+}
+
+/** The page's files, each read when it is first asked for and kept: they change with the version, which is a new process. */
+export class PageFiles {
+  readonly #loaded = new Map<string, Promise<Loaded>>();
+
+  /** Answers with a file, or with 304 when the browser has it. Rejects when it is not there: a broken installation. */
+  async send(exchange: Exchange, name: string): Promise<void> {
+    const { body, fields } = await this.#load(name);
+    const known = exchange.head.header('if-none-match')?.split(',') ?? [];
+    if (known.some((tag) => tag.trim().replace(/^W\//, '') === fields['ETag'])) {
+      exchange.reply({ status: 304, headers: fields });
+    } else {
+      exchange.reply({ status: 200, headers: fields, body });
+    }
+  }
+
+  #load(name: string): Promise<Loaded> {
+    let loaded = this.#loaded.get(name);
+    if (!loaded) this.#loaded.set(name, (loaded = load(name)));
+    return loaded;
+  }
+}
+
+async function load(name: string): Promise<Loaded> {
+  const body = await readFile(new URL(name, FOLDER));
+  const type = TYPES[name.slice(name.lastIndexOf('.') + 1)] ?? 'application/octet-stream';
+  const tag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
+  return { body, fields: { 'Content-Type': type, ETag: tag, ...GUARDS } };
+}

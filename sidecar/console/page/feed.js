@@ -1,0 +1,154 @@
+// The feed: server-sent events over fetch, since EventSource can send no key. One connection at a time; when it ends it is
+// made again, later and later up to a bound. The key is kept in this object and goes into one header, to this origin.
+
+/** @typedef {import('../views.js').Snapshot} Snapshot */
+
+/**
+ * What the feed tells.
+ *
+ * @typedef {object} Hears
+ * @property {(snapshot: Snapshot) => void} picture
+ * @property {(why: string, retryAt: number) => void} lost The connection is gone and is made again then.
+ * @property {(wrong: boolean) => void} key A key is asked for; `wrong`: that one is none.
+ */
+
+/** Waits between two tries, ms: the first, and the longest. */
+const FIRST_MS = 500;
+const LONGEST_MS = 15_000;
+
+/** No frame for so many intervals, and so many ms: the connection is taken for dead. */
+const SILENT_INTERVALS = 3;
+const SILENT_MS = 3000;
+
+/** A frame may have so many characters; past that the other side is no sidecar. */
+const LONGEST_FRAME = 8 * 1024 * 1024;
+
+export class Feed {
+  /** @type {string | undefined} */
+  #key;
+  /** @type {AbortController | undefined} */
+  #open;
+  #waitMs = FIRST_MS;
+  #intervalMs = 1000;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #timer;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  #watchdog;
+  /** @type {string} */
+  #url;
+  /** @type {Hears} */
+  #hears;
+
+  /**
+   * @param {string} url
+   * @param {Hears} hears
+   */
+  constructor(url, hears) {
+    this.#url = url;
+    this.#hears = hears;
+  }
+
+  /** @param {string} key */
+  use(key) {
+    this.#key = key;
+    this.start();
+  }
+
+  /** Connects now, whatever was. */
+  start() {
+    this.stop();
+    const open = new AbortController();
+    this.#open = open;
+    void this.#run(open);
+  }
+
+  /** Lets go of the connection, and of plans for the next. */
+  stop() {
+    clearTimeout(this.#timer);
+    clearTimeout(this.#watchdog);
+    this.#open?.abort();
+    this.#open = undefined;
+  }
+
+  /** @param {AbortController} open */
+  async #run(open) {
+    let why = 'The sidecar ended the connection.';
+    let waitMs = 0;
+    try {
+      this.#guard(open);
+      const headers = this.#key === undefined ? {} : { Authorization: `Bearer ${this.#key}` };
+      const response = await fetch(this.#url, { headers, cache: 'no-store', signal: open.signal, redirect: 'error' });
+      if (response.status === 401) {
+        const wrong = this.#key !== undefined;
+        this.stop();
+        this.#hears.key(wrong);
+        return;
+      }
+      if (!response.ok || response.body === null) {
+        waitMs = Number(response.headers.get('retry-after-ms') ?? 0);
+        why =
+          response.status === 429 ? 'All places to watch from are taken.' : `The sidecar answered ${response.status}.`;
+      } else await this.#read(open, response.body);
+    } catch {
+      why = 'Connection lost.';
+    }
+    // Another connection, or none, is wanted by now.
+    if (this.#open !== open) return;
+    this.stop();
+    this.#again(why, waitMs);
+  }
+
+  /**
+   * @param {AbortController} open
+   * @param {ReadableStream<Uint8Array>} body
+   */
+  async #read(open, body) {
+    const reader = body.getReader();
+    const decoder = new TextDecoder();
+    let rest = '';
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done || this.#open !== open) return;
+      rest += decoder.decode(value, { stream: true });
+      if (rest.length > LONGEST_FRAME) throw new Error('a frame without end');
+      let end = rest.indexOf('\n\n');
+      for (; end >= 0; end = rest.indexOf('\n\n')) {
+        this.#frame(open, rest.slice(0, end));
+        rest = rest.slice(end + 2);
+      }
+    }
+  }
+
+  /**
+   * @param {AbortController} open
+   * @param {string} frame
+   */
+  #frame(open, frame) {
+    // The server's other fields are for proxies and for itself.
+    const line = frame.split('\n').find((text) => text.startsWith('data: '));
+    if (line === undefined) return;
+    const snapshot = /** @type {Snapshot} */ (JSON.parse(line.slice('data: '.length)));
+    this.#intervalMs = snapshot.intervalMs;
+    this.#waitMs = FIRST_MS;
+    this.#guard(open);
+    this.#hears.picture(snapshot);
+  }
+
+  /** @param {AbortController} open */
+  #guard(open) {
+    clearTimeout(this.#watchdog);
+    this.#watchdog = setTimeout(() => open.abort(), SILENT_INTERVALS * this.#intervalMs + SILENT_MS);
+  }
+
+  /**
+   * @param {string} why
+   * @param {number} atLeastMs
+   */
+  #again(why, atLeastMs) {
+    // Not all pages at once after a restart.
+    const waitMs = Math.max(this.#waitMs * (0.75 + Math.random() / 2), atLeastMs);
+    this.#waitMs = Math.min(this.#waitMs * 2, LONGEST_MS);
+    this.#timer = setTimeout(() => this.start(), waitMs);
+    this.#hears.lost(why, performance.now() + waitMs);
+  }
+}

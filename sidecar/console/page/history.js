@@ -1,0 +1,150 @@
+// The last two minutes of pictures, and what changed in them: the sidecar tells counts since its start, rates are made here.
+
+/** @typedef {import('../views.js').Snapshot} Snapshot */
+/** @typedef {import('../views.js').ModelView} ModelView */
+/** @typedef {import('../views.js').HistogramView} Histogram */
+
+/** How far back pictures are kept, and what the last minute is, ms. */
+const KEPT_MS = 120_000;
+const MINUTE_MS = 60_000;
+
+/** However often they come. */
+const MOST = 500;
+
+/** Points of a small curve. */
+const POINTS = 60;
+
+export class History {
+  /** @type {Snapshot[]} */
+  #all = [];
+
+  /** @param {Snapshot} snapshot */
+  add(snapshot) {
+    // Another life counts from zero.
+    if (this.#all[0]?.startedAt !== snapshot.startedAt) this.#all = [];
+    this.#all.push(snapshot);
+    while (this.#all.length > MOST || (this.#all[0]?.at ?? Infinity) < snapshot.at - KEPT_MS) this.#all.shift();
+  }
+
+  /**
+   * The picture that the last minute is counted from: the oldest one within it. Undefined before there is a second one.
+   *
+   * @returns {Snapshot | undefined}
+   */
+  get base() {
+    const last = this.#all.at(-1);
+    if (!last) return undefined;
+    const found = this.#all.find(({ at }) => at >= last.at - MINUTE_MS);
+    return found === last ? undefined : found;
+  }
+
+  /**
+   * A value of each picture, evenly in time, for a curve.
+   *
+   * @param {(snapshot: Snapshot, before: Snapshot | undefined) => number} value
+   * @returns {number[]}
+   */
+  curve(value) {
+    const last = this.#all.at(-1);
+    if (!last) return [];
+    const step = KEPT_MS / POINTS;
+    /** @type {(Snapshot | undefined)[]} */
+    const slots = Array.from({ length: POINTS + 1 });
+    for (const snapshot of this.#all) slots[POINTS - Math.floor((last.at - snapshot.at) / step)] = snapshot;
+    /** @type {number[]} */
+    const points = [];
+    /** @type {Snapshot | undefined} */
+    let before;
+    for (const snapshot of slots) {
+      if (!snapshot) continue;
+      if (before || points.length > 0) points.push(value(snapshot, before));
+      before = snapshot;
+    }
+    return points;
+  }
+}
+
+/**
+ * By how much a count grew a second between two pictures.
+ *
+ * @param {Snapshot} now
+ * @param {Snapshot | undefined} before
+ * @param {(snapshot: Snapshot) => number} total
+ * @returns {number}
+ */
+export function perSecond(now, before, total) {
+  if (!before || now.at <= before.at) return 0;
+  return Math.max(0, total(now) - total(before)) / ((now.at - before.at) / 1000);
+}
+
+/**
+ * @param {Snapshot} snapshot
+ * @param {(model: ModelView) => number} value
+ * @returns {number}
+ */
+export function overModels(snapshot, value) {
+  return snapshot.models.reduce((sum, model) => sum + value(model), 0);
+}
+
+/**
+ * @param {Readonly<Record<string, number>>} counts
+ * @returns {number}
+ */
+export function total(counts) {
+  return Object.values(counts).reduce((sum, value) => sum + value, 0);
+}
+
+/**
+ * What a histogram took up since `before`; without it, since the start.
+ *
+ * @param {Histogram} now
+ * @param {Histogram | undefined} before
+ * @returns {Histogram}
+ */
+export function since(now, before) {
+  if (!before || before.counts.length !== now.counts.length) return now;
+  return {
+    bounds: now.bounds,
+    counts: now.counts.map((value, i) => value - (before.counts[i] ?? 0)),
+    sum: now.sum - before.sum,
+  };
+}
+
+/**
+ * The value that a share of all stays below, straight between two bounds, as Prometheus' histogram_quantile has it; past
+ * the last bound that bound. Null: there are no values.
+ *
+ * @param {Histogram} histogram
+ * @param {number} share
+ * @returns {number | null}
+ */
+export function quantile({ bounds, counts }, share) {
+  const all = counts.at(-1) ?? 0;
+  if (all === 0) return null;
+  const rank = share * all;
+  const at = counts.findIndex((value) => value >= rank);
+  const upper = bounds[at];
+  if (upper === undefined) return bounds.at(-1) ?? null;
+  const lower = bounds[at - 1] ?? 0;
+  const below = counts[at - 1] ?? 0;
+  const inside = (counts[at] ?? 0) - below;
+  return inside === 0 ? upper : lower + ((upper - lower) * (rank - below)) / inside;
+}
+
+/**
+ * The histograms of several models as one; their bounds are the same.
+ *
+ * @param {readonly Histogram[]} all
+ * @returns {Histogram}
+ */
+export function merged(all) {
+  const [first = { bounds: [], counts: [], sum: 0 }, ...others] = all;
+  return others.reduce(
+    (sum, next) => ({
+      bounds: sum.bounds,
+      counts: sum.counts.map((value, i) => value + (next.counts[i] ?? 0)),
+      sum: sum.sum + next.sum,
+    }),
+    first,
+  );
+}

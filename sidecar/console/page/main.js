@@ -1,0 +1,201 @@
+// The page as a whole: each picture from the feed to its parts, the connection, the theme.
+import { element, Keyed, known, mark, say } from './dom.js';
+import { Feed } from './feed.js';
+import { History } from './history.js';
+import { ModelCard } from './model.js';
+import { Sums } from './sums.js';
+import { duration } from './text.js';
+import { Upkeep } from './upkeep.js';
+
+/** @typedef {import('../views.js').Snapshot} Snapshot */
+/** @typedef {import('../views.js').ModelView} ModelView */
+
+/** A page that nobody sees gives its place to watch from back after so long, ms. */
+const HIDDEN_MS = 60_000;
+
+/** A picture older than so many intervals is called old. */
+const OLD_INTERVALS = 3;
+
+const THEMES = /** @type {const} */ (['auto', 'dark', 'light']);
+const THEME = 'ra-sidecar console theme';
+
+const state = known('state', HTMLElement);
+const clock = known('clock', HTMLElement);
+const news = known('news', HTMLElement);
+const lost = known('lost', HTMLElement);
+const lostText = known('lost-text', HTMLElement);
+const askKey = known('ask-key', HTMLFormElement);
+const keyField = known('key', HTMLInputElement);
+const reasons = known('reasons', HTMLElement);
+const choices = known('choices', HTMLFormElement);
+const themeButton = known('theme', HTMLButtonElement);
+const upkeepSection = known('upkeep', HTMLElement);
+
+const history = new History();
+const sums = new Sums(known('sums', HTMLElement));
+const upkeep = new Upkeep(upkeepSection);
+/** @type {Map<string, ModelCard>} */
+const cards = new Map();
+/** @type {Keyed<ModelView, HTMLElement>} */
+const models = new Keyed(
+  known('models', HTMLElement),
+  ({ model }) => model,
+  (model) => {
+    const card = new ModelCard(model);
+    cards.set(model.model, card);
+    return card.element;
+  },
+  (_, model) => cards.get(model.model)?.show(model, minuteAgo(model.model), range()),
+);
+/** @type {Keyed<string, HTMLLIElement>} */
+const reasonLines = new Keyed(
+  reasons,
+  (text) => text,
+  (text) => element('li', {}, text),
+  () => undefined,
+);
+
+/** @type {Snapshot | undefined} */
+let last;
+/** When it came, on this page's clock. */
+let cameAt = 0;
+/** When the connection is made again; undefined: it is there, or a key is wanted. */
+/** @type {number | undefined} */
+let retryAt;
+let told = '';
+
+const feed = new Feed('console/events', {
+  picture: (snapshot) => {
+    last = snapshot;
+    cameAt = performance.now();
+    history.add(snapshot);
+    if (retryAt !== undefined) told = '';
+    retryAt = undefined;
+    lost.hidden = true;
+    askKey.hidden = true;
+    show(snapshot);
+    tick();
+  },
+  lost: (why, at) => {
+    retryAt = at;
+    mark(lost, 'data-why', why);
+    lost.hidden = false;
+    tell(`${why} Trying again.`);
+    tick();
+  },
+  key: (wrong) => {
+    retryAt = undefined;
+    lost.hidden = true;
+    askKey.hidden = false;
+    mark(keyField, 'aria-invalid', String(wrong));
+    tell(wrong ? 'That is not the operators’ key.' : 'The operators’ key is asked for.');
+    keyField.focus();
+    tick();
+  },
+});
+
+/** @returns {'minute' | 'start'} */
+function range() {
+  return new FormData(choices).get('range') === 'start' ? 'start' : 'minute';
+}
+
+/**
+ * @param {string} model
+ * @returns {ModelView | undefined}
+ */
+function minuteAgo(model) {
+  // Where there is only one picture, nothing has happened since.
+  return (history.base ?? last)?.models.find((each) => each.model === model);
+}
+
+/** @param {Snapshot} snapshot */
+function show(snapshot) {
+  const { status, reasons: why } = snapshot.readiness;
+  say(state, status);
+  mark(state, 'data-tone', status === 'ready' ? 'good' : status === 'unhealthy' ? 'bad' : 'warn');
+  reasonLines.show(why);
+  reasons.hidden = why.length === 0;
+  sums.show(snapshot, history, range());
+  models.show(snapshot.models);
+  upkeep.show(snapshot);
+  upkeepSection.hidden = false;
+  const engines = snapshot.models.filter(({ engine }) => engine.state !== 'ready');
+  const off = engines.map(({ model, engine }) => `engine of ${model} ${engine.state}`);
+  tell([`Sidecar ${status}`, ...off].join(', '));
+  document.title = `${status === 'ready' ? '' : `${status}: `}ra-sidecar console`;
+}
+
+/**
+ * For screen readers, once each time that it is something else.
+ *
+ * @param {string} text
+ */
+function tell(text) {
+  if (text === told) return;
+  told = text;
+  say(news, text);
+}
+
+/** How old the picture is, and when the next try comes. */
+function tick() {
+  const now = performance.now();
+  const ageMs = now - cameAt;
+  const old = last !== undefined && (retryAt !== undefined || ageMs > OLD_INTERVALS * last.intervalMs);
+  mark(document.documentElement, 'data-old', old ? 'yes' : 'no');
+  const age = duration(Math.floor(ageMs / 1000) * 1000);
+  say(clock, !last ? 'no picture yet' : old ? `as of ${age} ago` : ageMs < 2000 ? 'live' : `live, ${age} ago`);
+  if (retryAt === undefined) return;
+  const wait = Math.ceil(Math.max(0, retryAt - now) / 1000);
+  say(
+    lostText,
+    `${lost.getAttribute('data-why') ?? ''} ${wait === 0 ? 'Trying again …' : `Trying again in ${wait} s.`}`,
+  );
+}
+
+/** @param {string | null} wanted */
+function useTheme(wanted) {
+  const theme = THEMES.find((each) => each === wanted) ?? 'auto';
+  mark(document.documentElement, 'data-theme', theme);
+  say(themeButton, `Theme: ${theme}`);
+}
+
+/** The choice of a theme is kept where a page may keep things; where it may not, it is forgotten. */
+function keptTheme() {
+  try {
+    return localStorage.getItem(THEME);
+  } catch {
+    return null;
+  }
+}
+
+themeButton.addEventListener('click', () => {
+  const now = THEMES.findIndex((each) => each === document.documentElement.getAttribute('data-theme'));
+  const next = THEMES[(now + 1) % THEMES.length] ?? 'auto';
+  useTheme(next);
+  try {
+    localStorage.setItem(THEME, next);
+  } catch {
+    // Then it holds until the page is left.
+  }
+});
+choices.addEventListener('change', () => last && show(last));
+choices.addEventListener('submit', (event) => event.preventDefault());
+known('again', HTMLButtonElement).addEventListener('click', () => feed.start());
+askKey.addEventListener('submit', (event) => {
+  event.preventDefault();
+  const key = keyField.value.trim();
+  keyField.value = '';
+  if (key !== '') feed.use(key);
+});
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let leaving;
+document.addEventListener('visibilitychange', () => {
+  clearTimeout(leaving);
+  if (document.hidden) leaving = setTimeout(() => feed.stop(), HIDDEN_MS);
+  else if (last === undefined || performance.now() - cameAt > HIDDEN_MS / 2) feed.start();
+});
+
+useTheme(keptTheme());
+setInterval(tick, 1000);
+feed.start();

@@ -1,0 +1,198 @@
+// One model: its seats, its queue by account, its times, and whom it refused.
+import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
+import { HistogramPart } from './histogram.js';
+import { since } from './history.js';
+import { hueOf, Seats } from './seats.js';
+import { bytes, count, duration, some } from './text.js';
+
+/** @typedef {import('../views.js').ModelView} ModelView */
+/** @typedef {ModelView['queue']['accounts'][number]} AccountLine */
+
+/**
+ * One line of the queue.
+ *
+ * @typedef {object} QueueLine
+ * @property {string} key
+ * @property {string} account
+ * @property {boolean} named
+ * @property {number} waiting
+ * @property {string} label Its class.
+ * @property {readonly string[]} texts All but the account.
+ */
+
+/** @type {Readonly<Record<number, string>>} */
+const CLASSES = { 16: 'interactive', 4: 'standard', 1: 'batch' };
+
+/** @type {Readonly<Record<string, string>>} */
+const REASONS = {
+  predicted: 'would wait too long',
+  full: 'queue full',
+  bytes: 'bodies too large together',
+  dropped: 'made room for another',
+  wait: 'waited too long',
+  deadline: 'its deadline passed',
+  drain: 'draining',
+  'engine-lost': 'engine lost twice',
+};
+
+/** Made once a model. */
+export class ModelCard {
+  /** @type {HTMLElement} */
+  element;
+  #state = element('span', { class: 'pill' });
+  #about = element('p', { class: 'about' });
+  /** @type {Seats} */
+  #seats;
+  #firstToken;
+  #interToken;
+  #waits = element('p', { class: 'quantiles' });
+  #note = element(
+    'p',
+    { class: 'note' },
+    'Lead: seat time, by weight, that an account has had more than the one which is served next.',
+  );
+  /** @type {Keyed<QueueLine, HTMLTableRowElement>} */
+  #queue;
+  /** @type {Keyed<readonly [string, string, number, number], HTMLTableRowElement>} */
+  #refusals;
+
+  /** @param {ModelView} model */
+  constructor({ model, kind }) {
+    this.#seats = new Seats(model);
+    this.#firstToken = new HistogramPart('Time to first token', model);
+    this.#interToken = new HistogramPart('Time between tokens', model);
+    const queue = tableOf(`Queue of ${model} by account`, ['Account', 'Held', 'Waiting', 'Lead', 'New one waits']);
+    const refusals = tableOf(`Refusals of ${model}, and callers who left`, ['Reason', 'Last minute', 'Since start']);
+    this.#queue = new Keyed(queue.body, ({ key }) => key, makeLine, changeLine);
+    this.#refusals = new Keyed(
+      refusals.body,
+      ([key]) => key,
+      () => rowOf(2),
+      (row, [, text, minute, all]) => {
+        fill(row, [text, count(minute), count(all)]);
+        mark(row, 'data-tone', minute > 0 ? 'warn' : all > 0 ? 'plain' : 'quiet');
+      },
+    );
+    const part = (/** @type {string} */ label, /** @type {string} */ title, /** @type {(Node)[]} */ ...inside) =>
+      element('section', { class: 'part', 'aria-label': `${label} of ${model}` }, element('h3', {}, title), ...inside);
+    this.element = element(
+      'article',
+      { class: 'card model', 'aria-label': `Model ${model}` },
+      element('header', {}, element('h2', {}, model), this.#state, this.#about),
+      element(
+        'div',
+        { class: 'column' },
+        this.#seats.element,
+        ...(kind === 'chat'
+          ? [element('div', { class: 'pair' }, this.#firstToken.element, this.#interToken.element)]
+          : []),
+      ),
+      element(
+        'div',
+        { class: 'column' },
+        part('Queue', 'Queue by account', this.#waits, scrolling(queue.table), this.#note),
+        part('Refusals', 'Refused, and left', scrolling(refusals.table)),
+      ),
+    );
+  }
+
+  /**
+   * @param {ModelView} model
+   * @param {ModelView | undefined} minuteAgo
+   * @param {'minute' | 'start'} range
+   */
+  show(model, minuteAgo, range) {
+    const { kind, engine, queue } = model;
+    say(this.#state, engine.state);
+    mark(this.#state, 'data-tone', engine.state === 'ready' ? 'good' : engine.state === 'lost' ? 'bad' : 'warn');
+    const context = engine.contextPerSeat === null ? [] : [`${count(engine.contextPerSeat)} tokens a seat`];
+    const on = engine.runsOn === null ? [] : [`on ${engine.runsOn}`];
+    const fairness = queue.fairness === null ? [] : [`fairness ${queue.fairness.toFixed(2)}`];
+    const paused = queue.paused ? ['queue paused'] : [];
+    say(this.#about, [kind, some(queue.seats, 'seat'), ...context, ...on, ...fairness, ...paused].join(' · '));
+    this.#seats.show(model);
+    this.#queue.show(queueLines(queue));
+    // Who is alone is ahead of nobody.
+    this.#note.hidden = queue.accounts.length < 2;
+    say(
+      this.#waits,
+      queue.waiting === 0 ? 'nobody waits' : `${some(queue.waiting, 'request')} waiting, ${bytes(queue.waitingBytes)}`,
+    );
+    const words = range === 'minute' ? 'last minute' : 'since start';
+    const before = range === 'minute' ? minuteAgo : undefined;
+    this.#firstToken.show(since(model.firstToken, before?.firstToken), words);
+    this.#interToken.show(since(model.interToken, before?.interToken), words);
+    const counts = [
+      ...counted(model.refusals, minuteAgo?.refusals, (reason) => REASONS[reason] ?? reason),
+      ...counted(model.cancels, minuteAgo?.cancels, (phase) => `left while ${phase}`),
+    ];
+    const met = counts.filter(([, , , all]) => all > 0);
+    const none = counts.length - met.length;
+    const rest = met.length === 0 ? 'none so far' : some(none, 'other reason');
+    this.#refusals.show(none === 0 ? met : [...met, ['none', rest, 0, 0]]);
+  }
+}
+
+/**
+ * @param {ModelView['queue']} queue
+ * @returns {QueueLine[]}
+ */
+function queueLines({ accounts, others }) {
+  const active = accounts.filter(({ running, waiting }) => running + waiting > 0);
+  const lowest = Math.min(...active.map(({ virtualMs }) => virtualMs));
+  const named = accounts.map((line) => accountLine(line, lowest));
+  if (others.accounts === 0) return named;
+  const texts = [count(others.running), count(others.waiting), '', ''];
+  const { waiting } = others;
+  const account = some(others.accounts, 'other');
+  return [...named, { key: 'others', account, named: false, waiting, label: '', texts }];
+}
+
+/**
+ * @param {AccountLine} line
+ * @param {number} lowest
+ * @returns {QueueLine}
+ */
+function accountLine({ account, weight, running, waiting, virtualMs, predictedWaitMs }, lowest) {
+  const idle = running + waiting === 0;
+  const lead = idle ? '' : duration(Math.max(0, virtualMs - lowest));
+  const wait = predictedWaitMs === 0 ? 'not' : duration(predictedWaitMs);
+  const texts = [count(running), count(waiting), lead, wait];
+  const label = CLASSES[weight] ?? `weight ${weight}`;
+  return { key: `account ${account}`, account, named: true, waiting, label, texts };
+}
+
+/** @returns {HTMLTableRowElement} */
+function makeLine() {
+  const row = rowOf(4);
+  row.cells[0]?.append(element('span'), ' ', element('small'));
+  return row;
+}
+
+/**
+ * @param {HTMLTableRowElement} row
+ * @param {QueueLine} line
+ */
+function changeLine(row, { account, named, waiting, label, texts }) {
+  const [name, about] = row.cells[0]?.children ?? [];
+  if (name) say(name, account);
+  if (about) say(about, label);
+  texts.forEach((text, i) => {
+    const cell = row.cells[i + 1];
+    if (cell) say(cell, text);
+  });
+  mark(row, 'data-hue', named ? hueOf(account) : 'none');
+  mark(row, 'data-tone', waiting === 0 && texts[0] === '0' ? 'quiet' : 'plain');
+}
+
+/**
+ * Counts by name: since the start and in the last minute.
+ *
+ * @param {Readonly<Record<string, number>>} now
+ * @param {Readonly<Record<string, number>> | undefined} before
+ * @param {(name: string) => string} words
+ * @returns {(readonly [string, string, number, number])[]}
+ */
+function counted(now, before, words) {
+  return Object.entries(now).map(([name, all]) => [name, words(name), all - (before?.[name] ?? all), all]);
+}

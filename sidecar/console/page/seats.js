@@ -1,0 +1,145 @@
+// The picture of a model's seats: who holds which, and whether its prompt is read or its reply is made.
+import { element, fill, Keyed, mark, rowOf, say, tableOf } from './dom.js';
+import { age, duration, some } from './text.js';
+
+/** @typedef {import('../views.js').ModelView} ModelView */
+/** @typedef {import('../views.js').HolderView} HolderView */
+
+/**
+ * @typedef {object} Seat
+ * @property {number} number
+ * @property {HolderView | undefined} holder
+ */
+
+/** More seats than this are drawn small, without words. */
+const WORDED = 32;
+
+/** Colours that accounts are told apart by; in the table they are told by name. */
+const HUES = 8;
+
+/** @type {Readonly<Record<HolderView['state'], string>>} */
+const STATES = { handed: 'starting', prefilling: 'prefill', decoding: 'decode' };
+
+const LEGEND = /** @type {const} */ ([
+  ['decoding', 'decode'],
+  ['prefilling', 'prefill'],
+  ['handed', 'starting'],
+  ['free', 'free'],
+]);
+
+/** Accounts whose colour is remembered; past that all are given one anew. */
+const REMEMBERED = 1000;
+
+/** @type {Map<string, number>} */
+const hues = new Map();
+
+/**
+ * A colour that an account keeps: the first eight that are seen differ.
+ *
+ * @param {string} account
+ * @returns {number}
+ */
+export function hueOf(account) {
+  let hue = hues.get(account);
+  if (hue === undefined) {
+    if (hues.size >= REMEMBERED) hues.clear();
+    hue = hues.size % HUES;
+    hues.set(account, hue);
+  }
+  return hue;
+}
+
+/**
+ * What a picture shows, in words.
+ *
+ * @param {ModelView} model
+ * @returns {string}
+ */
+export function seatsInWords({ queue, holders }) {
+  const held = { handed: 0, prefilling: 0, decoding: 0 };
+  for (const { state, seats } of holders) held[state] += seats.length;
+  const busy = held.handed + held.prefilling + held.decoding;
+  const states = /** @type {const} */ (['decoding', 'prefilling', 'handed'])
+    .filter((state) => held[state] > 0)
+    .map((state) => `${held[state]} ${STATES[state]}`);
+  return [some(queue.seats, 'seat'), ...states, `${Math.max(0, queue.seats - busy)} free`].join(', ');
+}
+
+/** Made once a model. */
+export class Seats {
+  /** @type {HTMLElement} */
+  element;
+  #picture = element('div', { class: 'seats', role: 'img' });
+  /** @type {Keyed<Seat, HTMLElement>} */
+  #cells;
+  /** @type {Keyed<HolderView, HTMLTableRowElement>} */
+  #rows;
+  #empty = element('p', { class: 'quiet' }, 'Nobody holds a seat.');
+
+  /** @param {string} model */
+  constructor(model) {
+    const { table, body } = tableOf(`Who holds seats of ${model}`, ['Account', 'Seats', 'Class', 'State', 'For']);
+    this.#cells = new Keyed(this.#picture, ({ number }) => number, makeCell, changeCell);
+    this.#rows = new Keyed(
+      body,
+      ({ id }) => id,
+      () => rowOf(4),
+      (row, { account, seats, class: label, state, ageMs }) =>
+        fill(row, [account, seats.map((seat) => seat + 1).join(' '), label, STATES[state], duration(ageMs)]),
+    );
+    const legend = element(
+      'ul',
+      { class: 'legend', 'aria-hidden': 'true' },
+      ...LEGEND.map(([state, text]) => element('li', {}, element('i', { class: 'seat', 'data-state': state }), text)),
+    );
+    this.element = element(
+      'section',
+      { class: 'part wide', 'aria-label': `Seats of ${model}` },
+      element('h3', {}, 'Seats'),
+      this.#picture,
+      legend,
+      element('details', {}, element('summary', {}, 'Seats as a table'), this.#empty, table),
+    );
+  }
+
+  /** @param {ModelView} model */
+  show(model) {
+    const { queue, holders } = model;
+    /** @type {Map<number, HolderView>} */
+    const held = new Map();
+    for (const holder of holders) for (const seat of holder.seats) held.set(seat, holder);
+    const shown = Math.max(queue.seats, ...[...held.keys()].map((seat) => seat + 1));
+    this.#cells.show(Array.from({ length: shown }, (_, number) => ({ number, holder: held.get(number) })));
+    this.#rows.show(holders);
+    this.#empty.hidden = holders.length > 0;
+    mark(this.#picture, 'data-size', shown > WORDED ? 'small' : 'worded');
+    mark(this.#picture, 'aria-label', seatsInWords(model));
+  }
+}
+
+/**
+ * @param {Seat} seat
+ * @returns {HTMLElement}
+ */
+function makeCell({ number }) {
+  return element('div', { class: 'seat', 'data-seat': number + 1 }, element('b'), element('span'));
+}
+
+/**
+ * @param {HTMLElement} cell
+ * @param {Seat} seat
+ */
+function changeCell(cell, { number, holder }) {
+  const [name, state] = cell.children;
+  mark(cell, 'data-state', holder?.state ?? 'free');
+  mark(cell, 'data-hue', holder ? hueOf(holder.account) : 'none');
+  mark(
+    cell,
+    'title',
+    holder
+      ? `Seat ${number + 1}: ${holder.account} (${holder.class}), ${STATES[holder.state]} for ${duration(holder.ageMs)}`
+      : `Seat ${number + 1}: free`,
+  );
+  if (name) say(name, holder?.account ?? String(number + 1));
+  if (state) say(state, holder ? `${STATES[holder.state]} ${age(holder.ageMs)}` : 'free');
+}

@@ -1,0 +1,82 @@
+// How numbers are said. All of it short: most stand in narrow columns.
+
+/**
+ * @param {number} ms
+ * @returns {string}
+ */
+export function duration(ms) {
+  if (ms < 1) return ms <= 0 ? '0 ms' : `${ms.toFixed(2)} ms`;
+  if (ms < 10) return `${ms.toFixed(1)} ms`;
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 120_000) return `${Math.round(ms / 1000)} s`;
+  if (ms < 7_200_000) return `${Math.round(ms / 60_000)} min`;
+  if (ms < 172_800_000) return `${Math.round(ms / 3_600_000)} h`;
+  return `${Math.round(ms / 86_400_000)} d`;
+}
+
+/**
+ * How long something has gone on: no finer than what is drawn anew each second.
+ *
+ * @param {number} ms
+ * @returns {string}
+ */
+export function age(ms) {
+  return ms < 10_000 ? `${(ms / 1000).toFixed(1)} s` : duration(ms);
+}
+
+/**
+ * @param {number | null} seconds
+ * @returns {string}
+ */
+export function seconds(seconds) {
+  return seconds === null ? '–' : duration(seconds * 1000);
+}
+
+const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+
+/**
+ * @param {number | null} bytes
+ * @returns {string}
+ */
+export function bytes(bytes) {
+  if (bytes === null) return '–';
+  let value = bytes;
+  let unit = 0;
+  while (value >= 1024 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit] ?? ''}`;
+}
+
+const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+
+/**
+ * @param {number | null} value
+ * @returns {string}
+ */
+export function count(value) {
+  return value === null ? '–' : WHOLE.format(value);
+}
+
+/**
+ * A rate: with a decimal while it is small.
+ *
+ * @param {number} value
+ * @returns {string}
+ */
+export function rate(value) {
+  return value > 0 && value < 9.95 ? value.toFixed(1) : WHOLE.format(value);
+}
+
+/**
+ * Names what there is: `1 seat`, `2 seats`.
+ *
+ * @param {number} value
+ * @param {string} noun
+ * @returns {string}
+ */
+export function some(value, noun) {
+  return `${WHOLE.format(value)} ${noun}${value === 1 ? '' : 's'}`;
+}

@@ -1,0 +1,139 @@
+// What keeps it going: engines, prompt hosts, the usage spool, this process.
+import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
+import { bytes, count, duration, seconds } from './text.js';
+
+/** @typedef {import('../views.js').Snapshot} Snapshot */
+/** @typedef {import('../views.js').ModelView} ModelView */
+/** @typedef {Snapshot['promptHosts'][number]} PromptHostState */
+/** @typedef {readonly [name: string, value: string, tone: string]} Fact */
+
+/** Made once. */
+export class Upkeep {
+  /** @type {Keyed<ModelView, HTMLTableRowElement>} */
+  #engines;
+  /** @type {Keyed<PromptHostState, HTMLTableRowElement>} */
+  #prompts;
+  /** @type {Keyed<Fact, HTMLDivElement>} */
+  #usage;
+  /** @type {Keyed<Fact, HTMLDivElement>} */
+  #process;
+
+  /** @param {HTMLElement} section */
+  constructor(section) {
+    const engines = tableOf('Engines', ['Model', 'State', 'Restarts', 'KV memory', 'Running', 'Kept']);
+    const prompts = tableOf('Prompt hosts', ['Bodies', 'State', 'Reading', 'Queued', 'Restarts']);
+    this.#engines = new Keyed(engines.body, ({ model }) => model, makeEngine, changeEngine);
+    this.#prompts = new Keyed(
+      prompts.body,
+      ({ lane }) => lane,
+      () => rowOf(4),
+      (row, { lane, up, running, queued, restarts }) => {
+        fill(row, [lane, up ? 'up' : 'starting', count(running), count(queued), count(restarts)]);
+        mark(row, 'data-tone', up ? 'plain' : 'warn');
+      },
+    );
+    const usage = element('dl');
+    const process = element('dl');
+    this.#usage = factsIn(usage);
+    this.#process = factsIn(process);
+    const parts = /** @type {const} */ ([
+      ['Engines', scrolling(engines.table)],
+      ['Prompt hosts', scrolling(prompts.table)],
+      ['Usage spool', usage],
+      ['This process', process],
+    ]);
+    for (const [title, inside] of parts) {
+      section.append(element('section', { class: 'part', 'aria-label': title }, element('h3', {}, title), inside));
+    }
+  }
+
+  /** @param {Snapshot} snapshot */
+  show(snapshot) {
+    this.#engines.show(snapshot.models);
+    this.#prompts.show(snapshot.promptHosts);
+    this.#usage.show(usageFacts(snapshot));
+    this.#process.show([
+      ['Up for', duration(snapshot.at - snapshot.startedAt), 'plain'],
+      ['Memory, sidecar alone', bytes(snapshot.residentBytes), 'plain'],
+      ['Streams open', count(snapshot.streams), 'plain'],
+      ['Held for slow readers', bytes(snapshot.bufferedBytes), 'plain'],
+    ]);
+  }
+}
+
+/**
+ * @param {Snapshot} snapshot
+ * @returns {Fact[]}
+ */
+function usageFacts({ at, spool }) {
+  const { healthy, why, errors, lateCloses, deadLetters, lastSuccess } = spool;
+  const health = healthy === null ? 'being read' : healthy ? 'healthy' : `unhealthy: ${why ?? ''}`;
+  const ago = lastSuccess === 0 ? 'not yet' : `${duration(Math.max(0, at - lastSuccess * 1000))} ago`;
+  return [
+    ['Health', health, healthy === false ? 'bad' : 'good'],
+    ['On disk', bytes(spool.bytes), 'plain'],
+    ['Not yet durable', count(spool.unsynced), 'plain'],
+    [
+      'Oldest of these',
+      seconds(spool.oldestUnsyncedSeconds),
+      (spool.oldestUnsyncedSeconds ?? 0) > 1 ? 'warn' : 'plain',
+    ],
+    ['Errors, late closes', `${count(errors)}, ${count(lateCloses)}`, errors + lateCloses > 0 ? 'warn' : 'plain'],
+    ['To be delivered', bytes(spool.backlogBytes), 'plain'],
+    ['Oldest to be delivered', seconds(spool.oldestSeconds), 'plain'],
+    ['Delivered, retries', `${count(spool.delivered)}, ${count(spool.retries)}`, 'plain'],
+    ['Dead letters', count(deadLetters), deadLetters > 0 ? 'bad' : 'plain'],
+    ['Last delivery', ago, 'plain'],
+  ];
+}
+
+/**
+ * @param {HTMLElement} list
+ * @returns {Keyed<Fact, HTMLDivElement>}
+ */
+function factsIn(list) {
+  return new Keyed(
+    list,
+    ([name]) => name,
+    ([name]) => element('div', {}, element('dt', {}, name), element('dd')),
+    (made, [, value, tone]) => {
+      const said = made.lastElementChild;
+      if (!said) return;
+      say(said, value);
+      mark(said, 'data-tone', tone);
+    },
+  );
+}
+
+/** @returns {HTMLTableRowElement} */
+function makeEngine() {
+  const row = rowOf(5);
+  row.cells[3]?.append(element('span', { class: 'kv', 'aria-hidden': 'true' }, element('i'), element('i')));
+  row.cells[3]?.append(element('span'));
+  return row;
+}
+
+/**
+ * @param {HTMLTableRowElement} row
+ * @param {ModelView} model
+ */
+function changeEngine(row, { model, engine }) {
+  const { state, problem, readyInMs, restarts, runningTokens, keptTokens, capacityTokens } = engine;
+  const soon = state === 'cold' || state === 'unloaded' ? `, ready in ${duration(readyInMs)}` : '';
+  const [name, how, again, memory, running, kept] = row.cells;
+  if (!name || !how || !again || !memory || !running || !kept) return;
+  say(name, model);
+  say(how, problem === null ? `${state}${soon}` : `${state}: ${problem}`);
+  say(again, count(restarts));
+  say(running, count(runningTokens));
+  say(kept, count(keptTokens));
+  mark(row, 'data-tone', state === 'ready' ? 'plain' : state === 'lost' ? 'bad' : 'warn');
+  const [bar, text] = memory.children;
+  const shares = [runningTokens, keptTokens].map((tokens) => (capacityTokens === 0 ? 0 : tokens / capacityTokens));
+  shares.forEach((share, i) => {
+    const filled = bar?.children[i];
+    if (filled instanceof HTMLElement) filled.style.width = `${(share * 100).toFixed(1)}%`;
+  });
+  const full = (shares[0] ?? 0) + (shares[1] ?? 0);
+  if (text) say(text, capacityTokens === 0 ? '–' : `${Math.round(full * 100)} % of ${count(capacityTokens)}`);
+}

@@ -1,0 +1,175 @@
+/**
+ * What the console shows, at one moment. Its numbers are those of /metrics and /admission, from the same counters; what is
+ * more is who holds which seat. Names of models and accounts are the operator's own; nothing of a request or a key is here.
+ */
+import type { Clock } from '../clock.js';
+import { admissionPage } from '../handlers/admission.js';
+import { readinessOf } from '../handlers/ops.js';
+import type { HostedModel, Services } from '../handlers/services.js';
+import type { PromptHostState } from '../prompts/lanes.js';
+import {
+  CACHED_TOKENS,
+  CANCELS,
+  FIRST_TOKEN,
+  INTER_TOKEN,
+  MODEL_REQUEST_DURATION,
+  TOKEN_USAGE,
+} from '../telemetry/definitions/gen-ai.js';
+import { STREAM_BUFFERED, STREAMS_RUNNING } from '../telemetry/definitions/http.js';
+import { ENGINE_RESTARTS, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS } from '../telemetry/definitions/processes.js';
+import { REFUSALS } from '../telemetry/definitions/queue.js';
+import {
+  BACKLOG,
+  DEAD_LETTERS,
+  DELIVERED,
+  LAST_SUCCESS,
+  LATE_CLOSES,
+  OLDEST,
+  OLDEST_UNSYNCED,
+  RETRIES,
+  SPOOL_BYTES,
+  SPOOL_ERRORS,
+  SPOOL_HEALTHY,
+  UNSYNCED,
+} from '../telemetry/definitions/usage.js';
+import type { Metrics } from '../telemetry/metrics.js';
+import { NAMED_ACCOUNTS } from '../telemetry/queue-metrics.js';
+import { namesOf, type Reading } from '../telemetry/reading.js';
+import type { PlacedHolder, SeatPlan } from './seat-plan.js';
+import type { EngineView, HolderView, ModelView, Snapshot, SpoolView } from './views.js';
+
+/** prom-client's own name. */
+const RESIDENT = 'process_resident_memory_bytes';
+
+const READ = [
+  ...namesOf([CACHED_TOKENS, CANCELS, FIRST_TOKEN, INTER_TOKEN, MODEL_REQUEST_DURATION, TOKEN_USAGE]),
+  ...namesOf([STREAM_BUFFERED, STREAMS_RUNNING, ENGINE_RESTARTS, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS, REFUSALS]),
+  ...namesOf([BACKLOG, DEAD_LETTERS, DELIVERED, LAST_SUCCESS, LATE_CLOSES, OLDEST, OLDEST_UNSYNCED, RETRIES]),
+  ...namesOf([SPOOL_BYTES, SPOOL_ERRORS, SPOOL_HEALTHY, UNSYNCED]),
+  RESIDENT,
+];
+
+/** What a snapshot is made of. */
+export type Watched = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'board'> & {
+  readonly promptHosts: () => readonly PromptHostState[];
+};
+
+export interface SnapshotParts {
+  readonly clock: Clock;
+  readonly metrics: Metrics;
+  readonly startedAt: number;
+  readonly intervalMs: number;
+  /** Of each model, by id. */
+  readonly plan: (model: string) => SeatPlan;
+}
+
+/** The moment as it is. Reads what is there and changes nothing but the plans. */
+export async function takeSnapshot(parts: SnapshotParts, watched: Watched): Promise<Snapshot> {
+  // Until the first await, so that all of it is of one moment.
+  const reading = parts.metrics.read(READ);
+  const now = parts.clock.now();
+  const models = Array.from(watched.models.values(), (model) => ({
+    model,
+    queue: admissionPage(model.queue.report(NAMED_ACCOUNTS)),
+    holders: parts.plan(model.id).place(watched.board.holders(model.id)),
+  }));
+  const { startedAt, intervalMs } = parts;
+  const at = Date.now();
+  const { status, reasons } = readinessOf(watched);
+  const promptHosts = watched.promptHosts();
+  const { health } = watched.spool;
+  const engines = models.map(({ model: { engine } }) => ({ state: engine.state, readyInMs: engine.readyInMs }));
+  const read = await reading;
+  return {
+    v: 1,
+    at,
+    startedAt,
+    intervalMs,
+    readiness: { status, reasons },
+    models: models.map(({ model, queue, holders }, i) => ({
+      model: model.id,
+      kind: model.kind,
+      engine: engineView(model, engines[i] ?? { state: model.engine.state, readyInMs: 0 }, read),
+      queue,
+      holders: holders.map((placed) => holderView(placed, now)),
+      ...counted(model.id, read),
+    })),
+    promptHosts,
+    promptHostRestarts: read.value(PROMPT_RESTARTS.name) ?? 0,
+    spool: spoolView(health.ok ? null : health.why, read),
+    residentBytes: read.value(RESIDENT) ?? 0,
+    streams: read.value(STREAMS_RUNNING.name) ?? 0,
+    bufferedBytes: read.value(STREAM_BUFFERED.name) ?? 0,
+  };
+}
+
+function holderView({ holder, id, seats }: PlacedHolder, now: number): HolderView {
+  const { phase } = holder.visit;
+  return {
+    id,
+    seats,
+    account: holder.account,
+    class: holder.class,
+    state: phase === 'waiting' ? 'handed' : phase,
+    ageMs: Math.round(now - holder.since),
+  };
+}
+
+function engineView(
+  { id, engine }: HostedModel,
+  { state, readyInMs }: Pick<EngineView, 'state' | 'readyInMs'>,
+  read: Reading,
+): EngineView {
+  const { facts, problem } = engine;
+  return {
+    state,
+    problem: problem ?? null,
+    readyInMs: Math.round(readyInMs),
+    restarts: read.value(ENGINE_RESTARTS.name, { model: id }) ?? 0,
+    runsOn: facts ? (facts.gpu === false ? 'CPU' : 'GPU') : null,
+    contextPerSeat: facts?.contextPerSeat ?? null,
+    runningTokens: read.value(KV_TOKENS.name, { model: id, use: 'running' }) ?? 0,
+    keptTokens: read.value(KV_TOKENS.name, { model: id, use: 'kept' }) ?? 0,
+    capacityTokens: read.value(KV_CAPACITY.name, { model: id }) ?? 0,
+  };
+}
+
+function counted(
+  model: string,
+  read: Reading,
+): Pick<ModelView, 'firstToken' | 'interToken' | 'refusals' | 'cancels' | 'ended' | 'tokens'> {
+  const about = { gen_ai_request_model: model };
+  const tokens = (type: string): number =>
+    read.value(`${TOKEN_USAGE.name}_sum`, { ...about, gen_ai_token_type: type }) ?? 0;
+  return {
+    firstToken: read.histogram(FIRST_TOKEN, about),
+    interToken: read.histogram(INTER_TOKEN, { model }),
+    refusals: read.by(REFUSALS.name, 'reason', { model }),
+    cancels: read.by(CANCELS.name, 'phase', { model }),
+    ended: read.by(`${MODEL_REQUEST_DURATION.name}_count`, 'error_type', about),
+    tokens: {
+      input: tokens('input'),
+      output: tokens('output'),
+      cached: read.value(CACHED_TOKENS.name, { model }) ?? 0,
+    },
+  };
+}
+
+function spoolView(why: string | null, read: Reading): SpoolView {
+  const healthy = read.value(SPOOL_HEALTHY.name);
+  return {
+    healthy: healthy === undefined ? null : healthy === 1,
+    why,
+    bytes: read.value(SPOOL_BYTES.name) ?? null,
+    unsynced: read.value(UNSYNCED.name) ?? null,
+    oldestUnsyncedSeconds: read.value(OLDEST_UNSYNCED.name) ?? null,
+    errors: read.value(SPOOL_ERRORS.name) ?? 0,
+    lateCloses: read.value(LATE_CLOSES.name) ?? 0,
+    backlogBytes: read.value(BACKLOG.name) ?? 0,
+    oldestSeconds: read.value(OLDEST.name) ?? 0,
+    delivered: read.value(DELIVERED.name) ?? 0,
+    deadLetters: read.value(DEAD_LETTERS.name) ?? 0,
+    retries: read.value(RETRIES.name) ?? 0,
+    lastSuccess: read.value(LAST_SUCCESS.name) ?? 0,
+  };
+}

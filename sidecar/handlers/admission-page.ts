@@ -1,0 +1,34 @@
+import type { QueueReport } from '../admission/seat-queue.js';
+
+/** One model's queue as operators see it. Times in ms. */
+export interface AdmissionPage {
+  readonly seats: number;
+  readonly busy: number;
+  readonly waiting: number;
+  readonly waitingBytes: number;
+  readonly paused: boolean;
+  readonly fairness: number | null;
+  readonly refused: QueueReport['refused'];
+  readonly released: QueueReport['released'];
+  readonly accounts: readonly AccountLine[];
+  /** All that are not named, together. */
+  readonly others: {
+    readonly accounts: number;
+    readonly waiting: number;
+    readonly running: number;
+    readonly seatMs: number;
+  };
+}
+
+/** One account. As TenantReport has it, rounded. */
+export interface AccountLine {
+  readonly account: string;
+  readonly weight: number;
+  readonly waiting: number;
+  readonly running: number;
+  readonly virtualMs: number;
+  readonly seatMs: number;
+  readonly holdMs: number | null;
+  readonly calibration: number;
+  readonly predictedWaitMs: number;
+}

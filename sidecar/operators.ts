@@ -1,0 +1,84 @@
+/**
+ * The operators' listener: health, metrics, the queues, the console. On loopback it asks for no key unless one is set;
+ * with one it may be anywhere. Health routes and the console's page never ask: they hold nothing, and probes and browsers
+ * that open a page can send none.
+ */
+import { bearerOf } from './access/bearer.js';
+import { SecretFile } from './access/secret-file.js';
+import { openConsole } from './console/console.js';
+import type { Watched } from './console/snapshot.js';
+import { contractError } from './errors.js';
+import { admission } from './handlers/admission.js';
+import { healthz, metrics, readyz, readyzWithReasons } from './handlers/ops.js';
+import type { RequestHead } from './http/exchange.js';
+import type { Handler, Routes, Server } from './http/server.js';
+import { serverOf, type Common } from './routes.js';
+
+/** What operators can see; it changes while the sidecar starts. */
+export type Seen = Watched;
+
+/** A server that is only opened and closed. */
+export type OperatorsServer = Pick<Server, 'listen' | 'close'>;
+
+/**
+ * The operators' server, which does not listen yet. `seen`: asked at each request, and at each of the console's pictures.
+ * Rejects with one line when the file of keys cannot be used.
+ */
+export async function openOperators(common: Common, seen: () => Seen): Promise<OperatorsServer> {
+  const { config, clock, registry, log } = common;
+  const { secretFile: file } = config.operators;
+  const keys =
+    file === undefined
+      ? undefined
+      : await SecretFile.open(file, clock, {
+          changed: () => log.info('secrets read anew', { file }),
+          unusable: (reason) => log.warn('secrets cannot be read, those before stay in force', { file, reason }),
+        });
+  const allowed = (head: RequestHead): boolean => keys === undefined || keys.has(bearerOf(head) ?? '');
+  const guarded = (routes: Routes): Routes =>
+    Object.fromEntries(
+      Object.entries(routes).map(([path, { GET }]) => [path, { ...(GET && { GET: guard(allowed, GET) }) }]),
+    );
+  const console = openConsole({
+    clock,
+    metrics: registry,
+    config: config.console,
+    onFault: (fault) => log.error('console failed', { fault }),
+    watched: seen,
+  });
+  const server = serverOf(
+    common,
+    {
+      '/healthz': { GET: healthz },
+      '/readyz': { GET: (exchange) => (allowed(exchange.head) ? readyzWithReasons : readyz)(exchange, seen()) },
+      ...console.page,
+      ...guarded({
+        '/metrics': { GET: (exchange) => metrics(exchange, { metrics: registry }) },
+        '/admission': { GET: (exchange) => admission(exchange, seen()) },
+        ...console.feed,
+      }),
+    },
+    // No web page of another origin may read it, whoever may call the other.
+    { origins: [] },
+  );
+  return {
+    listen: (host, port) =>
+      server.listen(host, port).catch((error: unknown) => {
+        keys?.close();
+        throw error;
+      }),
+    close: () => {
+      keys?.close();
+      console.close();
+      return server.close();
+    },
+  };
+}
+
+function guard(allowed: (head: RequestHead) => boolean, handler: Handler): Handler {
+  return (exchange) => {
+    if (allowed(exchange.head)) return handler(exchange);
+    const error = contractError('invalid_api_key', 'Send one of the operators’ keys as the bearer.');
+    exchange.fail(error, { 'WWW-Authenticate': 'Bearer' });
+  };
+}

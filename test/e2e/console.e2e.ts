@@ -1,0 +1,253 @@
+/** The operators' console as operators meet it: in Debian's Chromium, under load, by mouse, keyboard and screen reader. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import t from 'tap';
+import { FeedReader, sameNumbers } from '../support/console-feed.js';
+import { freePort } from '../support/free-port.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { Tab } from './cdp.js';
+import { ConsoleWorld } from './console-world.js';
+import { lowContrast, underAim } from './page-checks.js';
+
+const DESK = { width: 1280, height: 900 };
+const PHONE = { width: 360, height: 740 };
+const FAST = { console: { intervalMs: 250 } };
+
+const urlOf = (port: number): string => `http://127.0.0.1:${port}/console`;
+const media = (tab: Tab, name: string, value: string): Promise<unknown> =>
+  tab.send('Emulation.setEmulatedMedia', { features: [{ name, value }] });
+
+t.test('under load', async (t) => {
+  const world = await ConsoleWorld.start(t, FAST);
+  const { operatorsPort } = world.sidecar;
+  const tab = await Tab.open(t, DESK);
+  await tab.goto(urlOf(operatorsPort));
+  await tab.until(`document.querySelectorAll('.seat[data-seat]').length === 10`);
+  t.equal(await tab.value(`document.querySelectorAll('.seat[data-seat][data-state=free]').length`), 10);
+  world.begin();
+
+  await t.test('the seats’ picture moves: taken, read, made, given to others', async (t) => {
+    for (const state of ['prefilling', 'decoding']) {
+      await tab.until(`document.querySelector('.seat[data-seat][data-state=${state}]')`);
+    }
+    const account = `document.querySelector('.seat[data-seat="1"] b').textContent`;
+    const first = await tab.value<string>(account);
+    await tab.until(`${account} !== ${JSON.stringify(first)}`);
+    t.pass(`${first} left seat 1`);
+    await tab.until(`document.querySelectorAll('.bar i[style*="max"]').length > 2`);
+    await tab.until(
+      `/\\d+ requests? waiting/.test(document.querySelector('[aria-label="Queue of ${CHAT}"]').innerText)`,
+    );
+    t.equal(await tab.value(`document.getElementById('clock').textContent`), 'live');
+  });
+
+  await t.test('assistive technology is told all of it, by name', async (t) => {
+    const tree = await tab.accessibility();
+    const names = (role: string): string[] => tree.filter((node) => node.role === role).map(({ name }) => name);
+    t.ok(names('heading').includes('ra-sidecar') && names('heading').includes(CHAT));
+    const pictures = names('image');
+    t.ok(
+      pictures.some((name) => /^8 seats, .*(decode|prefill).*free$/.test(name)),
+      pictures.join(' | '),
+    );
+    t.ok(pictures.some((name) => /^Time to first token, last minute: \d+ values?, p50 .+ p99 /.test(name)));
+    t.ok(pictures.some((name) => /^Time between tokens, last minute: [\d,]+ values, p50 /.test(name)));
+    for (const table of [
+      `Queue of ${CHAT} by account`,
+      `Refusals of ${CHAT}, and callers who left`,
+      'Engines',
+      'Prompt hosts',
+    ]) {
+      t.ok(names('table').includes(table), table);
+    }
+    t.ok(names('columnheader').includes('New one waits'));
+    t.ok(names('rowheader').some((name) => name.startsWith('acme interactive')));
+    t.strictSame(names('radio'), ['last minute', 'since start']);
+    t.ok(names('button').includes('Theme: auto'));
+    t.ok(names('link').includes('To the models'));
+    const nameless = tree.filter(
+      ({ role, name }) => /^(image|button|link|radio|table|textbox)$/.test(role) && name === '',
+    );
+    t.strictSame(nameless, []);
+  });
+
+  await t.test('it does not chatter: what is announced stands still while numbers move', async (t) => {
+    await tab.value(`window.said = 0; new MutationObserver(() => { window.said += 1; })
+      .observe(document.getElementById('news'), { childList: true, characterData: true, subtree: true });`);
+    const feed = await FeedReader.open(operatorsPort);
+    for (let i = 0; i < 8; i += 1) await feed.next();
+    feed.close();
+    t.equal(await tab.value(`window.said`), 0);
+    t.equal(
+      await tab.value(
+        `document.querySelectorAll('[aria-live]:not([aria-live=off]), [role=status], [role=alert]').length`,
+      ),
+      1,
+    );
+  });
+
+  await t.test('every control is reached and used by keyboard, and seen to be', async (t) => {
+    await tab.value(`document.activeElement.blur(); window.scrollTo(0, 0)`);
+    const walked: string[] = [];
+    for (let i = 0; i < 40; i += 1) {
+      await tab.press('Tab');
+      const at = await tab.value<string | null>(`(() => {
+        const at = document.activeElement;
+        if (at === document.body) return null;
+        const drawn = at.matches('input[type=radio]') ? at.nextElementSibling : at;
+        if (getComputedStyle(drawn).outlineStyle === 'none') return 'unseen ' + at.outerHTML;
+        return at.tagName + ' ' + (at.textContent || at.value);
+      })()`);
+      if (at === null) break;
+      walked.push(at);
+    }
+    t.equal(walked[0], 'A To the models');
+    t.ok(walked.includes('INPUT minute') && walked.includes('BUTTON Theme: auto'), walked.join(' | '));
+    t.ok(walked.includes('SUMMARY Seats as a table') && walked.includes('SUMMARY Time to first token as a table'));
+    t.notOk(
+      walked.some((each) => each.startsWith('unseen')),
+      walked.join(' | '),
+    );
+
+    await tab.value(`document.querySelector('.skip').focus()`);
+    await tab.press('Enter', 'Enter', '\r');
+    await tab.until(`document.activeElement.id === 'models'`);
+    await tab.value(`document.querySelector('input[value=minute]').focus()`);
+    await tab.press('ArrowRight');
+    await tab.until(`document.querySelector('[role=img][aria-label^="Time to first token, since start"]')`);
+    await tab.press('ArrowLeft');
+    await tab.value(`document.querySelector('summary').focus()`);
+    await tab.press('Enter', 'Enter', '\r');
+    await tab.until(`document.querySelector('details[open] tbody tr')`);
+    const feed = await FeedReader.open(operatorsPort);
+    for (let i = 0; i < 4; i += 1) await feed.next();
+    feed.close();
+    t.ok(await tab.value(`document.querySelector('details').open`), 'new pictures leave it open');
+    t.equal(await tab.value(`document.activeElement.tagName`), 'SUMMARY', 'and the focus where it was');
+  });
+
+  await t.test('dark and light: as the system has it, or as chosen; all text can be read', async (t) => {
+    const ground = `getComputedStyle(document.documentElement).backgroundColor`;
+    await media(tab, 'prefers-color-scheme', 'dark');
+    const dark = await tab.value(ground);
+    t.strictSame(await tab.value(lowContrast), [], 'dark');
+    await media(tab, 'prefers-color-scheme', 'light');
+    const light = await tab.value(ground);
+    t.not(dark, light);
+    t.strictSame(await tab.value(lowContrast), [], 'light');
+    await tab.value(`document.getElementById('theme').focus()`);
+    await tab.press(' ', 'Space', ' ');
+    t.equal(await tab.value(`document.getElementById('theme').textContent`), 'Theme: dark');
+    t.equal(await tab.value(ground), dark, 'against the system');
+    await tab.goto(urlOf(operatorsPort));
+    t.equal(await tab.value(ground), dark, 'and kept');
+  });
+
+  await t.test('on a telephone nothing has to be moved sideways', async (t) => {
+    await tab.resize(PHONE);
+    await tab.until(`document.querySelectorAll('.seat[data-seat]').length === 10`);
+    const over = `document.documentElement.scrollWidth - document.documentElement.clientWidth`;
+    t.equal(await tab.value(over), 0);
+    t.ok((await tab.value<number>(`document.documentElement.clientWidth`)) <= PHONE.width);
+    const tables = await tab.value<string[]>(
+      `[...document.querySelectorAll('.scroll')].filter((box) => box.scrollWidth > box.clientWidth).map((box) => box.ariaLabel)`,
+    );
+    t.strictSame(
+      tables.filter((name) => name !== 'Engines'),
+      [],
+      'but for one wide table, in its own frame',
+    );
+    t.strictSame(await tab.value(underAim), [], 'fingers find what can be touched');
+    await tab.resize(DESK);
+  });
+
+  await t.test('who wants no motion has none', async () => {
+    const motion = `getComputedStyle(document.querySelector('.seat[data-seat][data-state=prefilling]'), '::after').animationName`;
+    await media(tab, 'prefers-reduced-motion', 'no-preference');
+    await tab.until(`document.querySelector('.seat[data-seat][data-state=prefilling]') && ${motion} === 'walk'`);
+    await media(tab, 'prefers-reduced-motion', 'reduce');
+    await tab.until(`document.querySelector('.seat[data-seat][data-state=prefilling]') && ${motion} === 'none'`);
+  });
+
+  await t.test('once it is quiet, its numbers are those of /metrics and /admission', async (t) => {
+    await world.end();
+    await world.sidecar.reaches('ra_sidecar_seats_busy', 0);
+    await world.sidecar.reaches('ra_sidecar_spool_unsynced_records', 0);
+    await tab.value(`document.querySelector('input[value=start]').click()`);
+    const feed = await FeedReader.open(operatorsPort);
+    const snapshot = await feed.until(({ streams }) => streams === 0);
+    feed.close();
+    const read = (path: string): Promise<Response> => fetch(`http://127.0.0.1:${operatorsPort}${path}`);
+    sameNumbers(t, snapshot, await (await read('/metrics')).text(), await (await read('/admission')).json());
+
+    const shown = (label: string): string =>
+      `document.querySelector('[role=img][aria-label^=${JSON.stringify(label)}]').ariaLabel`;
+    const firsts = await world.sidecar.metric('gen_ai_server_time_to_first_token_seconds_count');
+    await tab.until(`${shown('Time to first token')}.includes(': ${firsts.toLocaleString('en')} values')`);
+    const gaps = await world.sidecar.metric('ra_sidecar_inter_token_seconds_count', { model: CHAT });
+    await tab.until(`${shown('Time between tokens')}.includes(': ${gaps.toLocaleString('en')} values')`);
+    const full = await world.sidecar.metric('ra_sidecar_refusals_total', { model: CHAT, reason: 'predicted' });
+    const row = `[...document.querySelectorAll('tr')].find((row) => row.cells[0].textContent === 'would wait too long')`;
+    t.equal(await tab.value(`${row}?.cells[2].textContent ?? '0'`), full.toLocaleString('en'));
+  });
+
+  t.strictSame(tab.complaints, [], 'its policy refused nothing, and nothing was thrown');
+  const elsewhere = tab.requested.filter((url) => !url.startsWith(urlOf(operatorsPort)));
+  t.strictSame(
+    elsewhere.filter((url) => url !== 'about:blank'),
+    [],
+    'it asked nobody else',
+  );
+});
+
+t.test('a sidecar that goes away and comes back', async (t) => {
+  const port = await freePort();
+  const start = async (): Promise<Sidecar> =>
+    Sidecar.start(t, { config: { ...(await chatOnly(2)), ...FAST, operators: { host: '127.0.0.1', port } } });
+  const first = await start();
+  const tab = await Tab.open(t, DESK);
+  await tab.goto(urlOf(port));
+  await tab.until(`document.getElementById('state').textContent === 'ready'`);
+  first.child.kill('SIGKILL');
+  await first.exited();
+  await tab.until(`!document.getElementById('lost').hidden`);
+  await tab.until(`/Trying again in \\d+ s/.test(document.getElementById('lost-text').textContent)`);
+  await tab.until(`document.documentElement.dataset.old === 'yes'`);
+  t.match(await tab.value(`document.getElementById('news').textContent`), /Connection lost|ended the connection/);
+  await tab.until(`/^as of \\d+ s ago$/.test(document.getElementById('clock').textContent)`);
+  await start();
+  await tab.until(`document.getElementById('lost').hidden && document.getElementById('clock').textContent === 'live'`);
+  t.equal(await tab.value(`document.documentElement.dataset.old`), 'no');
+  t.strictSame(tab.complaints, []);
+});
+
+t.test('where a key is set it is asked for, used, and kept nowhere', async (t) => {
+  const file = join(t.testdir(), 'operators.txt');
+  const key = 'operators-key-for-the-console-test-0123456789';
+  await writeFile(file, `${key}\n`);
+  const sidecar = await Sidecar.start(t, {
+    config: { ...(await chatOnly(2)), ...FAST, operators: { host: '127.0.0.1', port: 0, secretFile: file } },
+  });
+  const tab = await Tab.open(t, DESK);
+  await tab.goto(urlOf(sidecar.operatorsPort));
+  const asked = `!document.getElementById('ask-key').hidden && document.activeElement.id === 'key'`;
+  await tab.until(asked);
+  await tab.type('x'.repeat(40));
+  await tab.press('Enter', 'Enter', '\r');
+  await tab.until(`${asked} && document.getElementById('key').ariaInvalid === 'true'`);
+  t.equal(await tab.value(`document.getElementById('news').textContent`), 'That is not the operators’ key.');
+  await tab.type(key);
+  await tab.press('Enter', 'Enter', '\r');
+  await tab.until(
+    `document.getElementById('ask-key').hidden && document.getElementById('state').textContent === 'ready'`,
+  );
+  t.notOk(
+    tab.requested.some((url) => url.includes(key)),
+    'not in a URL',
+  );
+  const kept = `JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href, document.documentElement.outerHTML])`;
+  t.notMatch(await tab.value(kept), key);
+  await tab.goto(urlOf(sidecar.operatorsPort));
+  await tab.until(asked);
+  t.strictSame(tab.complaints, []);
+});

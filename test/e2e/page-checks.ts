@@ -1,0 +1,41 @@
+/** What a page is looked through for, as expressions that the browser evaluates in it. */
+
+/** Texts with less contrast to what is behind them than 4.5 (WCAG 2, AA). Colours are read off a canvas: it knows all notations. */
+export const lowContrast = `(() => {
+  for (const moving of document.getAnimations()) moving.finish?.call && moving instanceof CSSTransition && moving.finish();
+  const canvas = document.createElement('canvas');
+  canvas.width = canvas.height = 1;
+  const ink = canvas.getContext('2d', { willReadFrequently: true });
+  const over = (below, color) => {
+    ink.clearRect(0, 0, 1, 1);
+    ink.fillStyle = 'rgb(' + below.join(' ') + ')';
+    ink.fillRect(0, 0, 1, 1);
+    ink.fillStyle = color;
+    ink.fillRect(0, 0, 1, 1);
+    return [...ink.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+  };
+  const behind = (element) => element === null ? [255, 255, 255]
+    : over(behind(element.parentElement), getComputedStyle(element).backgroundColor);
+  const light = (rgb) => rgb
+    .map((part) => part / 255)
+    .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
+  const low = [];
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = walk.nextNode(); text; text = walk.nextNode()) {
+    const element = text.parentElement;
+    if (text.textContent.trim() === '' || !element.checkVisibility() || element.closest('script, noscript')) continue;
+    const ground = behind(element);
+    const [a, b] = [light(over(ground, getComputedStyle(element).color)), light(ground)];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) low.push(element.tagName + '.' + element.className + ' ' + ratio.toFixed(2) + ' ' + text.textContent);
+  }
+  return low;
+})()`;
+
+/** What can be touched and is less than 24 CSS pixels high or wide (WCAG 2.2, 2.5.8). Lines of text are free of it. */
+export const underAim = `[...document.querySelectorAll('button, input, label')]
+  .filter((each) => each.checkVisibility())
+  .map((each) => [each, each.getBoundingClientRect()])
+  .filter(([, { width, height }]) => width < 24 || height < 24)
+  .map(([each]) => each.outerHTML)`;

@@ -1,0 +1,171 @@
+import t from 'tap';
+import { ConsoleFeed, type Viewer } from '../../../sidecar/console/feed.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { deferred } from '../../support/http-server.js';
+
+const OPTIONS = { intervalMs: 1000, viewers: 3 };
+
+class FakeViewer implements Viewer {
+  readonly seen: string[] = [];
+  behind = 0;
+  ended = 0;
+
+  unread(): number {
+    return this.behind;
+  }
+
+  event(text: string): void {
+    this.seen.push(text);
+  }
+
+  end(): void {
+    this.ended += 1;
+  }
+}
+
+/** A feed whose snapshots are numbers. */
+function setup() {
+  const clock = new FakeClock();
+  const faults: unknown[] = [];
+  const world = { clock, faults, taken: 0, broken: false };
+  const feed = new ConsoleFeed(
+    clock,
+    OPTIONS,
+    () => {
+      world.taken += 1;
+      return world.broken ? Promise.reject(new Error('no snapshot')) : Promise.resolve(String(world.taken));
+    },
+    (fault) => faults.push(fault),
+  );
+  return { feed, world };
+}
+
+/** Lets what was taken be sent. */
+async function told(): Promise<void> {
+  for (let i = 0; i < 4; i += 1) await Promise.resolve();
+}
+
+t.test('nothing is made while nobody watches: neither before the first nor after the last', async (t) => {
+  const { feed, world } = setup();
+  world.clock.advance(60_000);
+  t.equal(world.taken, 0);
+  t.equal(world.clock.pending, 0);
+  const viewer = new FakeViewer();
+  feed.join(viewer);
+  await told();
+  t.strictSame(viewer.seen, ['1'], 'at once');
+  feed.leave(viewer);
+  feed.leave(viewer);
+  t.equal(world.clock.pending, 0, 'no timer is left');
+  world.clock.advance(60_000);
+  await told();
+  t.equal(world.taken, 1);
+  feed.join(viewer);
+  await told();
+  t.strictSame(viewer.seen, ['1', '2'], 'who comes later is shown no old one');
+});
+
+t.test('one snapshot an interval, made once for all', async (t) => {
+  const { feed, world } = setup();
+  const viewers = [new FakeViewer(), new FakeViewer(), new FakeViewer()] as const;
+  for (const viewer of viewers) feed.join(viewer);
+  await told();
+  t.equal(world.taken, 1, 'those who come together wait for the same one');
+  for (let second = 0; second < 3; second += 1) {
+    world.clock.advance(1000);
+    await told();
+  }
+  t.equal(world.taken, 4);
+  for (const { seen } of viewers) t.strictSame(seen, ['1', '2', '3', '4']);
+});
+
+t.test('who comes later sees the last one, and none is made for it', async (t) => {
+  const { feed, world } = setup();
+  const [first, second] = [new FakeViewer(), new FakeViewer()];
+  feed.join(first);
+  await told();
+  world.clock.advance(400);
+  feed.join(second);
+  await told();
+  t.strictSame(second.seen, ['1']);
+  t.equal(world.taken, 1);
+  feed.leave(first);
+  world.clock.advance(600);
+  await told();
+  t.strictSame(second.seen, ['1', '2'], 'the beat goes on');
+});
+
+t.test('who is behind is left out until it has caught up, and nothing waits for it', async (t) => {
+  const { feed, world } = setup();
+  const [quick, slow] = [new FakeViewer(), new FakeViewer()];
+  feed.join(quick);
+  feed.join(slow);
+  await told();
+  slow.behind = 70_000;
+  for (let second = 0; second < 5; second += 1) {
+    world.clock.advance(1000);
+    await told();
+  }
+  slow.behind = 0;
+  world.clock.advance(1000);
+  await told();
+  t.equal(quick.seen.length, 7);
+  t.strictSame(slow.seen, ['1', '7'], 'the newest, not what was missed');
+});
+
+t.test('so many may watch', async (t) => {
+  const { feed } = setup();
+  const viewers = Array.from({ length: OPTIONS.viewers }, () => new FakeViewer());
+  for (const viewer of viewers) {
+    t.notOk(feed.full);
+    feed.join(viewer);
+  }
+  t.ok(feed.full);
+  feed.leave(viewers[0]!);
+  t.notOk(feed.full, 'a place is free again');
+});
+
+t.test('the end ends every stream, for good', async (t) => {
+  const { feed, world } = setup();
+  const viewer = new FakeViewer();
+  feed.join(viewer);
+  await told();
+  feed.close();
+  feed.close();
+  t.equal(viewer.ended, 1);
+  t.ok(feed.full, 'nobody may join');
+  t.equal(world.clock.pending, 0);
+});
+
+t.test('a snapshot that cannot be made sends the viewers away, who may come again', async (t) => {
+  const { feed, world } = setup();
+  const viewer = new FakeViewer();
+  world.broken = true;
+  feed.join(viewer);
+  await told();
+  t.equal(viewer.ended, 1);
+  t.match(world.faults, [{ message: 'no snapshot' }]);
+  t.equal(world.clock.pending, 0, 'nothing is tried for nobody');
+  world.broken = false;
+  feed.join(viewer);
+  await told();
+  t.strictSame(viewer.seen, ['2']);
+});
+
+t.test('who leaves while one is made leaves nothing behind', async (t) => {
+  const clock = new FakeClock();
+  const making = deferred<string>();
+  const feed = new ConsoleFeed(
+    clock,
+    OPTIONS,
+    () => making.promise,
+    () => t.fail('it can be made'),
+  );
+  const viewer = new FakeViewer();
+  feed.join(viewer);
+  feed.leave(viewer);
+  making.resolve('late');
+  await told();
+  t.strictSame(viewer.seen, []);
+  t.equal(clock.pending, 0);
+});

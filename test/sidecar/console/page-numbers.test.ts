@@ -1,0 +1,95 @@
+/** What the page works out by itself: rates, the last minute of a histogram, quantiles, and how they are said. */
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import t from 'tap';
+import type { HistogramView, Snapshot } from '../../../sidecar/console/views.js';
+import { sourceRoot } from '../../support/source-root.js';
+
+interface PageHistory {
+  readonly base: Snapshot | undefined;
+  add(snapshot: Snapshot): void;
+  curve(value: (now: Snapshot, before?: Snapshot) => number): number[];
+}
+
+async function page<T>(name: string): Promise<T> {
+  return (await import(pathToFileURL(join(sourceRoot, 'sidecar/console/page', name)).href)) as T;
+}
+
+const { History, perSecond, quantile, since } = await page<{
+  readonly History: new () => PageHistory;
+  readonly perSecond: (now: Snapshot, before: Snapshot | undefined, total: (snapshot: Snapshot) => number) => number;
+  readonly quantile: (histogram: HistogramView, share: number) => number | null;
+  readonly since: (now: HistogramView, before?: HistogramView) => HistogramView;
+}>('history.js');
+const text = await page<
+  Record<'duration' | 'age' | 'rate', (value: number) => string> & {
+    readonly bytes: (value: number | null) => string;
+  }
+>('text.js');
+
+/** A snapshot of which only its time and its count of streams are looked at. */
+function at(ms: number, streams = 0, startedAt = 0): Snapshot {
+  return { at: ms, streams, startedAt } as Snapshot;
+}
+
+const streams = (snapshot: Snapshot): number => snapshot.streams;
+
+t.test('the last minute is counted from the oldest picture within it', async (t) => {
+  const history = new History();
+  t.equal(history.base, undefined);
+  history.add(at(0));
+  t.equal(history.base, undefined, 'one picture tells of no change');
+  for (let second = 1; second <= 90; second += 1) history.add(at(second * 1000, second * 3));
+  t.equal(history.base?.at, 30_000);
+  t.equal(perSecond(at(90_000, 270), history.base, streams), 3);
+});
+
+t.test('another life of the sidecar counts anew', async (t) => {
+  const history = new History();
+  history.add(at(0, 500));
+  history.add(at(1000, 510));
+  history.add(at(2000, 1, 1500));
+  t.equal(history.base, undefined, 'and no rate is negative');
+  t.equal(perSecond(at(3000, 1), at(2000, 5), streams), 0);
+});
+
+t.test('pictures are kept for two minutes, however often they come', async (t) => {
+  const history = new History();
+  for (let i = 0; i < 5000; i += 1) history.add(at(i * 250, i));
+  const curve = history.curve(streams);
+  t.ok(curve.length >= 55 && curve.length <= 61, `${curve.length} points`);
+  t.equal(curve.at(-1), 4999);
+  t.strictSame(
+    curve,
+    [...curve].sort((a, b) => a - b),
+    'in order',
+  );
+});
+
+t.test('a histogram of the last minute is the difference, its quantiles are Prometheus’', async (t) => {
+  const before = { bounds: [0.1, 0.5, 1], counts: [4, 4, 4, 4], sum: 0.2 };
+  const now = { bounds: [0.1, 0.5, 1], counts: [4, 14, 24, 25], sum: 20.2 };
+  const minute = since(now, before);
+  t.strictSame(minute, { bounds: [0.1, 0.5, 1], counts: [0, 10, 20, 21], sum: 20 });
+  // histogram_quantile(0.5): rank 10.5 lies 0.5 of 10 into the bucket from 0.5 to 1.
+  t.equal(quantile(minute, 0.5), 0.525);
+  t.equal(quantile(minute, 1), 1, 'past the last bound that bound');
+  t.equal(quantile(since(now, now), 0.5), null, 'of nothing there is none');
+  t.equal(since(now), now, 'since the start');
+});
+
+t.test('numbers are short', async (t) => {
+  t.strictSame([0, 0.25, 4.25, 640, 1500, 42_000, 600_000, 90_000_000].map(text.duration), [
+    '0 ms',
+    '0.25 ms',
+    '4.3 ms',
+    '640 ms',
+    '1.5 s',
+    '42 s',
+    '10 min',
+    '25 h',
+  ]);
+  t.strictSame([0, 900, 12_000].map(text.age), ['0.0 s', '0.9 s', '12 s']);
+  t.strictSame([null, 0, 1536, 5 * 2 ** 30].map(text.bytes), ['–', '0 B', '1.5 KiB', '5.0 GiB']);
+  t.strictSame([0, 0.34, 12.4, 1234].map(text.rate), ['0', '0.3', '12', '1,234']);
+});

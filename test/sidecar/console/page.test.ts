@@ -1,0 +1,55 @@
+/** The page's own files: typed against what the feed sends, all of them served, and nothing asked of anybody else. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import ts from 'typescript';
+import { PAGE_FILES } from '../../../sidecar/console/page-files.js';
+import { sourceRoot } from '../../support/source-root.js';
+
+const FOLDER = join(sourceRoot, 'sidecar/console/page');
+const names = readdirSync(FOLDER).filter((name) => name !== 'tsconfig.json');
+const textOf = (name: string): string => readFileSync(join(FOLDER, name), 'utf8');
+/** `/console` stands for the page itself, beside which its files are named `console/…`. */
+const served = new Map(Object.entries(PAGE_FILES).map(([path, name]) => [name as string, path]));
+
+t.test('its scripts agree with their types and with what the feed sends', async (t) => {
+  const file = join(FOLDER, 'tsconfig.json');
+  const parsed = ts.getParsedCommandLineOfConfigFile(
+    file,
+    {},
+    { ...ts.sys, onUnRecoverableConfigFileDiagnostic: ({ messageText }) => void t.fail(ts.flattenDiagnosticMessageText(messageText, '\n')) },
+  );
+  if (!parsed) throw new Error('no settings');
+  t.ok(parsed.fileNames.length > 5);
+  const program = ts.createProgram(parsed.fileNames, parsed.options);
+  const said = ts.getPreEmitDiagnostics(program).map(({ file: at, messageText }) => {
+    return `${at?.fileName ?? ''}: ${ts.flattenDiagnosticMessageText(messageText, '\n')}`;
+  });
+  t.strictSame(said, []);
+});
+
+t.test('each file is served, and each that is named is there', async (t) => {
+  t.strictSame([...served.keys()].sort(), [...names].sort());
+  for (const [, named = ''] of textOf('index.html').matchAll(/(?:src|href)="([^"#][^"]*)"/g)) {
+    t.ok([...served.values()].includes(`/${named}`), named);
+  }
+  for (const name of names.filter((each) => each.endsWith('.js'))) {
+    for (const [, from = ''] of textOf(name).matchAll(/from '\.\/([^']+)'/g)) {
+      t.equal(served.get(from), `/console/${from}`, `${name} imports ${from}`);
+    }
+  }
+});
+
+t.test('it asks nobody else for anything, and no text becomes markup', async (t) => {
+  for (const name of names) {
+    const text = textOf(name).replaceAll('http://www.w3.org/2000/svg', '');
+    t.notMatch(text, /https?:|url\(|@import/, `${name} names no other place`);
+    t.notMatch(text, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function/, name);
+  }
+  const html = textOf('index.html');
+  t.notMatch(html, /<style|style=|<script(?![^>]*src=)|\son\w+=/, 'nothing inline, which its policy would refuse');
+});
+
+t.test('no file is long', async (t) => {
+  for (const name of names) t.ok(textOf(name).split('\n').length <= 300, name);
+});

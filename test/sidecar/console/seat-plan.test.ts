@@ -1,0 +1,54 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { SeatPlan } from '../../../sidecar/console/seat-plan.js';
+import type { SeatHolder } from '../../../sidecar/handlers/seat-board.js';
+
+interface Movable extends SeatHolder {
+  readonly lease: { seats: number };
+}
+
+function holder(seats: number): Movable {
+  return { model: 'm', account: 'acme', class: 'standard', since: 0, lease: { seats }, visit: { phase: 'decoding' } };
+}
+
+t.test('nobody moves: who stays keeps its seats, who comes takes the lowest free ones', async (t) => {
+  const plan = new SeatPlan();
+  const [a, b, c, d] = [holder(1), holder(2), holder(1), holder(2)] as const;
+  const seats = (holders: readonly Movable[]): (readonly number[])[] => plan.place(holders).map((each) => each.seats);
+  t.strictSame(seats([a, b, c]), [[0], [1, 2], [3]]);
+  b.lease.seats = 1;
+  t.strictSame(seats([a, b, c]), [[0], [1], [3]], 'the highest is given back');
+  t.strictSame(seats([b, c, d]), [[1], [3], [0, 2]]);
+  b.lease.seats = 3;
+  t.strictSame(seats([b, c]), [[1, 0, 2], [3]]);
+});
+
+t.test('each request has a number of its own', async (t) => {
+  const plan = new SeatPlan();
+  const [a, b] = [holder(1), holder(1)] as const;
+  const ids = (holders: readonly Movable[]): number[] => plan.place(holders).map(({ id }) => id);
+  t.strictSame(ids([a]), [1]);
+  t.strictSame(ids([b]), [2], 'in the same seat');
+  t.strictSame(ids([a]), [3], 'who left and is back is another');
+});
+
+t.test('no seat has two holders, and each holder has as many as it holds', async () => {
+  fc.assert(
+    fc.property(
+      fc.array(fc.array(fc.tuple(fc.nat(9), fc.integer({ min: 1, max: 4 })), { maxLength: 8 })),
+      (moments) => {
+        const plan = new SeatPlan();
+        const all = Array.from({ length: 10 }, () => holder(1));
+        for (const moment of moments) {
+          for (const [i, seats] of moment) all[i]!.lease.seats = seats;
+          const here = [...new Set(moment.map(([i]) => all[i]!))];
+          const placed = plan.place(here);
+          const taken = placed.flatMap(({ seats }) => seats);
+          if (new Set(taken).size !== taken.length) return false;
+          if (placed.some(({ holder: { lease }, seats }) => seats.length !== lease.seats)) return false;
+        }
+        return true;
+      },
+    ),
+  );
+});
