@@ -36,21 +36,25 @@ export async function startFleet({ file, seats, context }: Sizes): Promise<Fleet
   const teardowns: (() => Promise<void>)[] = [];
   const model = { id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads: 1, gpu: false };
   const sidecars: Sidecar[] = [];
+  const close = async (): Promise<void> => {
+    for (const teardown of teardowns.reverse()) await teardown();
+    await rm(folder, { recursive: true, force: true });
+  };
+  const config = {
+    models: [{ ...model, prefixReuse: 'off' }],
+    development: { validateAnswers: false },
+    keys: { file: keyFile },
+    queue: { maxWaitMs: 120_000, waitingPerSeat: 1000 },
+    fleet: { pickerMetrics: true },
+  };
   // One after the other: each looks how much memory is free before its engine loads.
   for (let i = 0; i < SIDECARS; i++) {
+    const starting = Sidecar.start({ teardown: (fn) => void teardowns.push(fn) }, { config });
     sidecars.push(
-      await Sidecar.start(
-        { teardown: (fn) => void teardowns.push(fn) },
-        {
-          config: {
-            models: [{ ...model, prefixReuse: 'off' }],
-            development: { validateAnswers: false },
-            keys: { file: keyFile },
-            queue: { maxWaitMs: 120_000, waitingPerSeat: 1000 },
-            fleet: { pickerMetrics: true },
-          },
-        },
-      ),
+      await starting.catch(async (error: unknown) => {
+        await close();
+        throw error;
+      }),
     );
   }
   return {
@@ -62,10 +66,7 @@ export async function startFleet({ file, seats, context }: Sizes): Promise<Fleet
         await sidecar.reaches('ra_sidecar_endpoint_running_requests', 0);
       }
     },
-    close: async () => {
-      for (const teardown of teardowns.reverse()) await teardown();
-      await rm(folder, { recursive: true, force: true });
-    },
+    close,
   };
 }
 
