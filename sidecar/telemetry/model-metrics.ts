@@ -58,14 +58,14 @@ export class ModelMeter {
     this.#firstToken = made.firstToken.labels(about);
     this.#perToken = made.perToken.labels(about);
     this.#gaps = made.gaps.labels({ model });
-    this.#input = made.usage.labels({ gen_ai_token_type: 'input', ...about });
-    this.#output = made.usage.labels({ gen_ai_token_type: 'output', ...about });
+    this.#input = made.usage.labels(Object.assign({}, about, { gen_ai_token_type: 'input' }));
+    this.#output = made.usage.labels(Object.assign({}, about, { gen_ai_token_type: 'output' }));
     this.#cached = made.cached.labels({ model });
   }
 
   /** A request is over, whether it ran or was refused. `code`: of its error, or `request_cancelled`. */
   ended(durationMs: number, code?: ErrorCode): void {
-    const labels = code === undefined ? this.#about : { error_type: code, ...this.#about };
+    const labels = code === undefined ? this.#about : Object.assign({}, this.#about, { error_type: code });
     this.#durations.observe(labels, durationMs / 1000);
   }
 
