@@ -90,7 +90,7 @@ export class RetentionWatch {
     ];
     this.saw('pages', ...(await Promise.all(urls.map(async (url) => (await fetch(url)).text()))));
     const feed = await FeedReader.open(operatorsPort);
-    this.saw('pages', JSON.stringify(await feed.next()));
+    this.saw('pages', JSON.stringify(await feed.until(() => true)));
     feed.close();
   }
 

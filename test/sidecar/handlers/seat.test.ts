@@ -13,7 +13,7 @@ import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { stubJob } from '../../support/engine-harness.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';
-import { FakeIdentity, FakeSpool, RecordingLog } from '../../support/in-process.js';
+import { ACME, FakeIdentity, FakeSpool, RecordingLog } from '../../support/in-process.js';
 import { noLimits } from '../../support/keys.js';
 
 const unused = (): never => {
@@ -42,6 +42,7 @@ class Seated {
     config: { maxWaitMs: 1000, waitingPerSeat: 1, waitingBytes: 1000 },
     seats: 1,
   });
+  readonly board = new SeatBoard();
   readonly leaving = new AbortController();
   readonly visit: Visit;
 
@@ -66,7 +67,7 @@ class Seated {
       pricing: BUILT_IN_PRICES,
       credit: undefined,
       metrics: new Metrics([]),
-      board: new SeatBoard(),
+      board: this.board,
       log: new RecordingLog(),
       idempotency: new IdempotencyKeys(this.clock, { maxKeys: 1, keepMs: 1 }),
       keyLimits: noLimits(),
@@ -214,4 +215,28 @@ t.test('a job may end before its start returns', async (t) => {
     seated.leaving.abort();
     t.match(seated.queue.snapshot(), { busy: 0 });
   }
+});
+
+t.test('who was given a seat is on the board until its request ends, and no longer', async (t) => {
+  const { visit, board, clock } = new Seated();
+  visit.caller = ACME;
+  visit.model = 'm';
+  clock.advance(5);
+  // One that never says that it ended: the request's end is what counts.
+  const lease = { seats: 1, waitedMs: 0 } as Lease;
+  await visit.awaitSeat(Promise.resolve({ kind: 'seated', lease }));
+  const [holder] = board.holders('m');
+  t.match(holder, { account: 'acme', class: 'standard', since: 5, visit: { phase: 'waiting' } });
+  t.strictSame(board.holders('other'), []);
+  visit.prefilling();
+  t.equal(holder?.visit.phase, 'prefilling', 'read when it is looked at');
+  const second = { ...lease, seats: 2 };
+  await visit.awaitSeat(Promise.resolve({ kind: 'seated', lease: second }));
+  t.strictSame(
+    board.holders('m').map((each) => each.lease.seats),
+    [2],
+    'seated again it is there once',
+  );
+  visit.ended(200);
+  t.strictSame(board.holders('m'), []);
 });
