@@ -123,7 +123,7 @@ t.test('on stdout: a reader that is gone does not keep the process', async (t) =
     const { openLog } = await import(${JSON.stringify(logger)});
     const { log, close } = openLog('info');
     process.stdin.once('data', async () => {
-      log.info('nobody reads this');
+      for (let count = 0; count < 9; count++) log.info('nobody reads this', { count });
       await close();
       process.exit(3);
     });
