@@ -50,7 +50,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
       dataDir,
       environment: ENVIRONMENT,
       models: [
-        { id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 2048 },
+        { id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 8192 },
         { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
         { id: LONG, kind: 'chat', seats: 1, gpu: false, ...long },
       ],
@@ -71,7 +71,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
     sidecar.post(CHATS, chatBody(more), options);
   const signalEngine = (signal: NodeJS.Signals): void => void process.kill(sidecar.enginePid(CHAT), signal);
   // Rewarded for repeating itself the model goes on as long as it may.
-  const endless = { max_tokens: 1500, temperature: 0, frequency_penalty: -2 };
+  const endless = { max_tokens: 7500, temperature: 0, frequency_penalty: -2 };
 
   t.test('200', async (t) => {
     const served = [
