@@ -93,7 +93,7 @@ docs: build
 SEEDLING := engine/models/seedling
 TRAINED := $(SEEDLING)/.trained
 PYTHON := /usr/bin/python3
-SEEDLING_TOKENS := 8000000
+SEEDLING_TOKENS := 26000000
 seedling: build
 	@$(PYTHON) -c 'import numpy, torch' 2>/dev/null || { echo 'make seedling needs $(PYTHON) with torch and numpy, and a fast BLAS:'; \
 	  echo '  apt-get install --no-install-recommends python3-torch python3-numpy libopenblas0-pthread'; exit 1; }

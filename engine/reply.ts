@@ -37,11 +37,9 @@ export class Reply {
   #over = false;
 
   constructor(id: number, choice: number, job: GenerateJob, model: ModelTokens, decoder: Decoder) {
-    this.sampler = decoder.sampler({
-      ...job,
-      seed: (job.seed + choice) >>> 0,
-      ...(job.format && { markers: job.format.markers }),
-    });
+    const { seed, ...asked } = job;
+    const markers = job.format && { markers: job.format.markers };
+    this.sampler = decoder.sampler({ seed: (seed + choice) >>> 0, ...asked, ...markers });
     const held = job.format?.grammar;
     if (held) this.sampler.hold(held.after === undefined ? held.gbnf : heldBehind(held.after, held.gbnf), []);
     this.#id = id;
@@ -93,17 +91,17 @@ export class Reply {
     }
     this.#emit(piece, out);
     if (!end) return;
-    if (end.reason === 'stop' && this.#text.calls > 0) end = { ...end, reason: 'tool_calls' };
+    const calls = end.reason === 'stop' && this.#text.calls > 0 && { reason: 'tool_calls' as const };
     this.#over = true;
     const counts = { completionTokens: this.#tokens, reasoningTokens: this.#reasoningTokens };
-    out.push({ id: this.#id, choice: this.#choice, kind: 'finished', ...end, ...counts });
+    out.push({ id: this.#id, choice: this.#choice, kind: 'finished', ...end, ...calls, ...counts });
   }
 
   #emit({ reasoning, content, calls }: ReplyParts, out: Output[]): void {
     const common = { id: this.#id, choice: this.#choice, tokens: this.#tokens };
-    if (reasoning !== '') out.push({ ...common, kind: 'piece', channel: 'reasoning', text: reasoning });
-    if (content !== '') out.push({ ...common, kind: 'piece', channel: 'content', text: content });
-    for (const call of calls) out.push({ ...common, kind: 'call', ...call });
+    if (reasoning !== '') out.push({ kind: 'piece', channel: 'reasoning', text: reasoning, ...common });
+    if (content !== '') out.push({ kind: 'piece', channel: 'content', text: content, ...common });
+    for (const call of calls) out.push({ kind: 'call', ...common, ...call });
   }
 
   /** Holds a call from the token that its text begins in; absent where the reply's own grammar does. */

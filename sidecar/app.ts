@@ -9,6 +9,8 @@ import { TokenQuotas } from './access/quotas.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import { openUsage } from './delivering.js';
+import type { Scrapers } from './handlers/ops.js';
+import { openExporting, type Exporting } from './exporting.js';
 import { SeatBoard } from './handlers/seat-board.js';
 import type { Services } from './handlers/services.js';
 import { hostModels, modelFiles, reportPrompts } from './hosting.js';
@@ -52,6 +54,8 @@ export interface Given {
   readonly registry?: Metrics;
   /** A test's, in the place of the real one. */
   readonly spool?: Spool;
+  /** Who may read all metrics on the public listener. Absent: nobody. */
+  readonly scrapers?: Scrapers;
   /** Path of the module that engines are forked from. */
   readonly engineEntry?: string;
 }
@@ -66,7 +70,7 @@ export async function startApp(
   config: Config,
   identity: Identity,
   log: Log,
-  { registry = metricsOf(config), spool: spoolStandIn, engineEntry = ENGINE }: Given = {},
+  { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE }: Given = {},
 ): Promise<App> {
   /** Both are set once and stay. */
   const stage = { leaving: false, draining: false };
@@ -85,12 +89,15 @@ export async function startApp(
   const back = await openOperators(common, () => seen);
   const operatorsAt = await back.listen(config.operators.host, config.operators.port);
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
-  const { files, billing, spool, prune, closeSpool } = await openFiles(config, registry, log, spoolStandIn).catch(
-    async (error: unknown) => {
-      await back.close();
-      throw error;
-    },
-  );
+  const { files, billing, spool, prune, closeSpool, exporting } = await openFiles(
+    config,
+    registry,
+    log,
+    spoolStandIn,
+  ).catch(async (error: unknown) => {
+    await back.close();
+    throw error;
+  });
   const readiness = new Readiness([
     PROMPTS,
     CREDIT,
@@ -128,6 +135,7 @@ export async function startApp(
     metrics: registry,
     board,
     log,
+    ...(exporting.tracing && { tracing: exporting.tracing }),
     idempotency: new IdempotencyKeys(systemClock, config.idempotency),
     keyLimits: new RequestLimits(systemClock, config.limits),
     quotas: new TokenQuotas(() => new Date()),
@@ -144,7 +152,7 @@ export async function startApp(
 
   const inFlight = new InFlight();
   seen = { ...services, promptHosts: () => prompts.states };
-  const front = callersServer(common, services, inFlight);
+  const front = callersServer(common, services, inFlight, scrapers);
   registry.http.watchStreams(() => front.bufferedBytes);
   const close = async (): Promise<void> => {
     prompts.close();
@@ -153,6 +161,8 @@ export async function startApp(
     // While the spool is still ours: no other process may write the balances.
     await billing.close();
     await closeSpool();
+    // Last, since all else is counted.
+    await exporting.close();
   };
   try {
     const publicPort = await listen(front, config.listen, log);
@@ -215,6 +225,7 @@ async function openFiles(
   /** As `openUsage` gave them. */
   readonly prune: () => Promise<void>;
   readonly closeSpool: () => Promise<void>;
+  readonly exporting: Exporting;
 }> {
   const files = modelFiles(config);
   const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
@@ -224,5 +235,10 @@ async function openFiles(
         await billing.close();
         throw error;
       });
-  return { files, billing, spool, prune, closeSpool };
+  const exporting = await openExporting(config, registry, log).catch(async (error: unknown) => {
+    await closeSpool();
+    await billing.close();
+    throw error;
+  });
+  return { files, billing, spool, prune, closeSpool, exporting };
 }

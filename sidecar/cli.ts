@@ -82,17 +82,16 @@ async function runServe(config: Config, args: Args, hints: readonly string[]): P
   const logging = openLog(config.log.level);
   const { log } = logging;
   // Node would print the error's message, which can quote a request.
-  process.once('uncaughtException', (fault) => {
+  process.on('uncaughtException', (fault) => {
     log.error('crashed', { fault });
-    logging.flush();
-    process.exit(EXIT.failed);
+    void logging.close().then(() => process.exit(EXIT.failed));
   });
   for (const reason of hints) log.warn('config', { reason });
   try {
     // Lines for people go to stderr: stdout is the log, one JSON object a line.
     return await serve(config, log, (line) => say(`${line}\n`));
   } finally {
-    logging.flush();
+    await logging.close();
   }
 }
 

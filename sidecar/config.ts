@@ -59,6 +59,16 @@ export function isNotified(environment: Environment = process.env): boolean {
   return (environment['NOTIFY_SOCKET'] ?? '') !== '';
 }
 
+/**
+ * Takes OpenTelemetry's own variables out of the process's environment, so that its SDK, which reads them by itself, does
+ * what the settings say and nothing else. Returns how many there were.
+ */
+export function forgetOtelVariables(environment: Record<string, string | undefined> = process.env): number {
+  const names = Object.keys(environment).filter((name) => name.startsWith('OTEL_'));
+  for (const name of names) Reflect.deleteProperty(environment, name);
+  return names.length;
+}
+
 function unknownVariables(environment: Environment): string[] {
   const known = new Set(settings().map(({ variable }) => variable)).add(FILE_VARIABLE);
   return Object.keys(environment).filter((name) => name.startsWith('RA_') && !known.has(name));
@@ -129,7 +139,15 @@ function resolved(config: Unresolved): Config {
     },
     pricing: { ...config.pricing, ...resolvedPath('file', config.pricing.file) },
     credit: { ...config.credit, ...resolvedPath('file', config.credit.file) },
-    delivery: { ...config.delivery, ...resolvedPath('secretFile', config.delivery.secretFile) },
+    delivery: {
+      ...config.delivery,
+      ...resolvedPath('secretFile', config.delivery.secretFile),
+      nats: { ...config.delivery.nats, ...resolvedBusFiles(config.delivery.nats) },
+      kafka: { ...config.delivery.kafka, ...resolvedBusFiles(config.delivery.kafka) },
+    },
+    telemetry: {
+      otlp: { ...config.telemetry.otlp, ...resolvedPath('headersFile', config.telemetry.otlp.headersFile) },
+    },
     models: config.models.map((model) => ({
       ...model,
       file: model.file === 'embedded' ? model.file : resolve(model.file),
@@ -140,6 +158,17 @@ function resolved(config: Unresolved): Config {
 /** `path` from the root on, under its name; nothing where it is not set. */
 function resolvedPath<Name extends string>(name: Name, path: string | undefined): Partial<Record<Name, string>> {
   return path === undefined ? {} : ({ [name]: resolve(path) } as Record<Name, string>);
+}
+
+type BusFiles = Partial<Record<'secretFile' | 'caFile' | 'certFile' | 'keyFile', string>>;
+
+function resolvedBusFiles({ secretFile, caFile, certFile, keyFile }: BusFiles): BusFiles {
+  return {
+    ...resolvedPath('secretFile', secretFile),
+    ...resolvedPath('caFile', caFile),
+    ...resolvedPath('certFile', certFile),
+    ...resolvedPath('keyFile', keyFile),
+  };
 }
 
 function frozen<T>(value: T): T {

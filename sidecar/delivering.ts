@@ -8,9 +8,8 @@ import type { Metrics } from './telemetry/metrics.js';
 import { CursorFile } from './usage/delivery/cursor.js';
 import { DeadLetterFile } from './usage/delivery/dead-letters.js';
 import { Delivery } from './usage/delivery/delivery.js';
-import { HttpSink } from './usage/delivery/http-sink.js';
 import { Retention } from './usage/delivery/retention.js';
-import { readSecret } from './usage/delivery/secret-file.js';
+import { openSink } from './usage/delivery/sinks.js';
 import { SpoolSource } from './usage/delivery/source.js';
 import type { DurableSpool } from './usage/durable-spool.js';
 import type { Position } from './usage/segments.js';
@@ -85,10 +84,11 @@ async function startDelivery(
   spool: DurableSpool,
   { metrics, log, keepFrom }: { metrics: Metrics['delivery']; log: Log; keepFrom: () => Position },
 ): Promise<Delivering> {
-  const { url, secretFile, source: eventSource, deadLetterBytes, timeoutMs, ...limits } = config.delivery;
+  const { source: eventSource, deadLetterBytes, ...limits } = config.delivery;
   const dir = spoolDir(config);
   const date = (): number => Date.now();
-  if (url === undefined) {
+  const sink = await openSink(config.delivery, { clock: systemClock, date });
+  if (!sink) {
     const { segmentBytes, maxBacklogBytes } = config.usage;
     const retention = new Retention({
       dir,
@@ -103,15 +103,12 @@ async function startDelivery(
     });
     return retention;
   }
-  const secret = secretFile === undefined ? undefined : () => readSecret(secretFile);
-  // Said at the start, not at the first batch.
-  await secret?.();
   const delivery = new Delivery({
     clock: systemClock,
     date,
     random: Math.random,
     source: await SpoolSource.open(dir, spool),
-    sink: new HttpSink({ clock: systemClock, date, url, timeoutMs, ...(secret && { secret }) }),
+    sink,
     cursor: new CursorFile(join(dir, 'cursor.json')),
     deadLetters: new DeadLetterFile(join(dir, 'dead-letters.jsonl'), deadLetterBytes),
     keepFrom,
@@ -122,5 +119,12 @@ async function startDelivery(
   });
   metrics.watch(() => delivery);
   await delivery.start();
-  return delivery;
+  return {
+    notify: () => delivery.notify(),
+    prune: () => delivery.prune(),
+    stop: async () => {
+      await delivery.stop();
+      await sink.close();
+    },
+  };
 }

@@ -2,14 +2,17 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createFairQueue } from './admission/fair-queue.js';
+import type { FairSeatQueue } from './admission/seat-queue.js';
 import { systemClock } from './clock.js';
 import type { Config, ModelConfig } from './config.js';
 import { EMBEDDED_MODEL } from './engine-client/embedded-model.js';
+import { REUSED_TOKENS } from './engine-client/prefix-index.js';
 import { StartGate } from './engine-client/start-gate.js';
 import { EngineProcess } from './engine-client/supervisor.js';
 import type { HostedModel } from './handlers/services.js';
 import type { FirstStart } from './prompts/client.js';
 import type { Readiness } from './readiness.js';
+import type { ModelLoad } from './telemetry/endpoint-metrics.js';
 import type { Log } from './telemetry/logger.js';
 import type { Metrics } from './telemetry/metrics.js';
 
@@ -115,6 +118,33 @@ function sizeOf(file: string): number {
   }
 }
 
+/** Tokens that the engine's KV memory can hold; 0 before it was loaded once. */
+function capacityOf({ facts }: EngineProcess): number {
+  return facts ? facts.seats * facts.contextPerSeat : 0;
+}
+
+/** Read at each scrape and for each load report, so it makes nothing. */
+function loadOf({ load }: FairSeatQueue, engine: EngineProcess): ModelLoad {
+  return {
+    get seats() {
+      return load.seats;
+    },
+    get busy() {
+      return load.busy;
+    },
+    get waiting() {
+      return load.waiting;
+    },
+    get heldTokens() {
+      return engine.heldTokens.running;
+    },
+    get capacityTokens() {
+      return capacityOf(engine);
+    },
+    blockTokens: REUSED_TOKENS,
+  };
+}
+
 /** One model: its engine process and its queue, which is closed whenever the engine is not there. */
 function host(
   config: Config,
@@ -171,10 +201,8 @@ function host(
       onUnload: () => queue.pause(),
     },
   });
-  registry.watchEngine(id, () => {
-    const { state, facts, heldTokens } = engine;
-    return { state, ...heldTokens, capacity: facts ? facts.seats * facts.contextPerSeat : 0 };
-  });
+  registry.watchEngine(id, () => ({ state: engine.state, ...engine.heldTokens, capacity: capacityOf(engine) }));
+  registry.endpoint.watch(loadOf(queue, engine));
   const gate = cohort === undefined ? {} : { cohort };
   return { id, kind, ownedBy, ...gate, created: Math.floor(Date.now() / 1000), queue, engine, file, settled };
 }

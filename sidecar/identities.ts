@@ -7,12 +7,15 @@ import { WatchedKeys } from './access/key-file-watch.js';
 import { SecretFile } from './access/secret-file.js';
 import type { Clock } from './clock.js';
 import type { Config } from './config.js';
+import type { Scrapers } from './handlers/ops.js';
 import type { AuthorizerMetrics } from './telemetry/authorizer-metrics.js';
 import type { Log } from './telemetry/logger.js';
 import type { Metrics } from './telemetry/metrics.js';
 
 export interface Identities {
   readonly identity: Identity;
+  /** Who may read all metrics on the public listener; undefined: nobody. */
+  readonly scrapers: Scrapers | undefined;
   /** Reads keys and secrets again now. What is wrong with them is logged. */
   reload(): Promise<void>;
   /** Lets go of connections and timers. Idempotent. */
@@ -24,7 +27,7 @@ type Counted = Pick<Metrics, 'keysRefused' | 'authorizer'>;
 
 /** Opens what `config` names. Rejects with one line when a file cannot be used; then nothing is left open. */
 export async function openIdentities(config: Config, clock: Clock, log: Log, metrics: Counted): Promise<Identities> {
-  const { access, gateway, environment } = config;
+  const { access, gateway, environment, fleet } = config;
   const secrets: SecretFile[] = [];
   const openSecrets = async (file: string): Promise<SecretFile> => {
     const opened = await SecretFile.open(file, clock, {
@@ -49,7 +52,9 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
       others = authorizerIdentity(config, clock, log, client, metrics.authorizer);
     }
     const known = gateway.secretFile === undefined ? undefined : await openSecrets(gateway.secretFile);
+    const scrapers = fleet.scrapeSecretFile === undefined ? undefined : await openSecrets(fleet.scrapeSecretFile);
     return {
+      scrapers,
       identity: known
         ? new GatewayIdentity({ secrets: known, environment, class: gateway.class, ...(others && { others }) })
         : (others ?? NOBODY),

@@ -6,8 +6,9 @@ import { checkAnswers } from './handlers/checked-exchange.js';
 import { completions } from './handlers/completions.js';
 import { decide } from './handlers/decisions.js';
 import { listModels } from './handlers/models.js';
-import { healthz, readyz } from './handlers/ops.js';
+import { healthz, publicMetrics, readyz, type Scrapers } from './handlers/ops.js';
 import type { Services } from './handlers/services.js';
+import { LoadReport } from './http/load-report.js';
 import { createServer, type Routes, type Server, type ServerOptions } from './http/server.js';
 import type { InFlight } from './in-flight.js';
 import { openApiDocument } from './reference/openapi.js';
@@ -22,9 +23,20 @@ export interface Common {
   readonly log: Log;
 }
 
-/** The public listener's server, which does not listen yet. Requests that use a model are counted in `inFlight`. */
-export function callersServer(common: Common, services: Services, inFlight: InFlight): Server {
-  const { config, log } = common;
+/** Paths that a model works for. */
+const WORK: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/decisions', '/v1/systemone']);
+
+/** What operators can see; it changes while the sidecar starts. */
+export type Seen = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models'>;
+
+/**
+ * The public listener's server, which does not listen yet. Requests that use a model are counted in `inFlight`; `scrapers`
+ * may read all metrics.
+ */
+export function callersServer(common: Common, services: Services, inFlight: InFlight, scrapers?: Scrapers): Server {
+  const { config, log, clock, registry } = common;
+  const { pickerMetrics, loadReport } = config.fleet;
+  const shown = { metrics: registry, open: pickerMetrics, scrapers };
   const openApi = JSON.stringify(openApiDocument());
   const routes: Routes = {
     '/healthz': { GET: healthz },
@@ -36,10 +48,14 @@ export function callersServer(common: Common, services: Services, inFlight: InFl
     '/v1/completions': { POST: (exchange) => completions(exchange, services) },
     '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
     '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
+    ...((pickerMetrics || scrapers) && { '/metrics': { GET: (exchange) => publicMetrics(exchange, shown) } }),
   };
   return serverOf(common, routes, {
     origins: config.cors.origins,
     ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
+    ...(loadReport !== 'off' && {
+      loadReport: new LoadReport({ clock, when: loadReport, counted: WORK, load: () => registry.endpoint.now() }),
+    }),
   });
 }
 
@@ -47,7 +63,7 @@ export function callersServer(common: Common, services: Services, inFlight: InFl
 export function serverOf(
   { config, clock, registry, log }: Common,
   routes: Routes,
-  own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap'>>,
+  own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap' | 'loadReport'>>,
 ): Server {
   const { bodies, stream } = config;
   return createServer({

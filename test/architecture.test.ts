@@ -57,6 +57,14 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
     broken: ['sidecar/cli.ts', /node-llama-cpp/],
   },
   {
+    rule: 'OpenTelemetry is loaded when it is asked for',
+    sources: {
+      'sidecar/exporting.ts': `import { a } from './telemetry/otlp/open.js';\nexport const b = a;\n`,
+      'sidecar/telemetry/otlp/open.ts': `export const a = 1;\n`,
+    },
+    broken: ['sidecar/exporting.ts', /otlp\/open/],
+  },
+  {
     rule: 'nothing imports tests',
     sources: {
       'engine/main.ts': `const m = await import('../bench/load.js');\nexport const y = m;\n`,

@@ -10,7 +10,7 @@ const MODELS: readonly StubModel[] = [
 const teardowns: (() => Promise<void> | void)[] = [];
 const sidecar = await InProcess.start(
   { teardown: (fn) => void teardowns.push(fn) },
-  { models: MODELS, config: { development: { validateAnswers: false } } },
+  { keeps: false, models: MODELS, config: { development: { validateAnswers: false } } },
 );
 process.send?.(sidecar.port);
 process.once('disconnect', () => {

@@ -48,7 +48,7 @@ export class Round {
     const next = all.find(({ branch }) => branch.sequence > this.#lastIsolated) ?? all[0];
     if (!next) return [];
     this.#lastIsolated = next.branch.sequence;
-    return [{ ...next, count: next.branch.feed.chunk }];
+    return [{ count: next.branch.feed.chunk, ...next }];
   }
 
   /** Every reply's next token, and the last chunks of prompts as far as the round's tokens go. */
@@ -66,7 +66,7 @@ export class Round {
     this.#joined = [...joining.values()].reduce((sum, count) => sum + count, 0);
     return all
       .filter(({ branch }) => branch.feed.left === 0 || joining.has(branch))
-      .map((waiting) => ({ ...waiting, count: joining.get(waiting.branch) ?? 0 }));
+      .map((waiting) => ({ count: joining.get(waiting.branch) ?? 0, ...waiting }));
   }
 
   /** A chunk of one prompt: whole when no reply runs, else what the round's tokens leave, if that is worth a decode. */

@@ -137,7 +137,6 @@ function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptio
   const { reasoningEffort: effort, addGenerationPrompt } = options;
   const now = new Date();
   const items = {
-    ...shaped,
     bos_token: source.tokens.bos,
     eos_token: source.tokens.eos,
     add_generation_prompt: addGenerationPrompt,
@@ -145,6 +144,7 @@ function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptio
     ...KEEP_THOUGHTS,
     date_string: formatDate(now, '%d %b %Y'),
     datetime: formatDate(now, '%b %d %Y'),
+    ...shaped,
   };
   if (effort === undefined || (effort === 'none' && !source.namesNone)) return tryRender(source.template, items);
   // Some templates throw at an effort that is not among theirs. `reasoning_strength` is another name for it.

@@ -43,8 +43,8 @@ export class AuthorizerClient {
     this.#agent = new Agent({ keepAlive: true, maxSockets: options.connections });
   }
 
-  /** POSTs `question` as JSON. Never rejects. */
-  ask(question: object): Promise<Reply> {
+  /** POSTs `question` as JSON, with `headers` besides its own. Never rejects. */
+  ask(question: object, headers: Readonly<Record<string, string>> = {}): Promise<Reply> {
     const body = JSON.stringify(question);
     return new Promise((resolve) => {
       let ended = false;
@@ -59,7 +59,7 @@ export class AuthorizerClient {
       };
       const cancelTimer = this.#clock.after(this.#options.timeoutMs, () => end({ kind: 'failed', why: 'timeout' }));
       const send = (agent: HttpAgent | false): void => {
-        const sent = this.#request(agent, Buffer.byteLength(body));
+        const sent = this.#request(agent, Buffer.byteLength(body), headers);
         request = sent;
         sent.on('error', ({ code = 'connection' }: NodeJS.ErrnoException) => {
           // It was closed from the other side while nobody used it: nothing was asked yet. Once, on a new one.
@@ -73,13 +73,14 @@ export class AuthorizerClient {
     });
   }
 
-  #request(agent: HttpAgent | false, bytes: number): ClientRequest {
+  #request(agent: HttpAgent | false, bytes: number, headers: Readonly<Record<string, string>>): ClientRequest {
     const { url, socket, secret } = this.#options;
     return (url.startsWith('https:') ? httpsRequest : httpRequest)(url, {
       method: 'POST',
       agent,
       ...(socket !== undefined && { socketPath: socket }),
       headers: {
+        ...headers,
         'content-type': 'application/json',
         'content-length': bytes,
         accept: 'application/json',

@@ -10,7 +10,7 @@ import { parseAnswer } from './authorizer-answer.js';
 import type { AuthorizerClient } from './authorizer-client.js';
 import { bearerOf } from './bearer.js';
 import { Breaker, type BreakerOptions, type BreakerState } from './breaker.js';
-import type { Caller, Credentials, Denied, Identity } from './identity.js';
+import type { Caller, Credentials, Denied, Identity, TraceHeaders } from './identity.js';
 import { hashKey } from './key-index.js';
 
 /** Signed tokens are longer than keys; all headers of a request have 4 KiB together. */
@@ -67,19 +67,19 @@ export class AuthorizerIdentity implements Identity {
     return this.#breaker.state;
   }
 
-  async resolve(credentials: Credentials): Promise<Caller | Denied> {
+  async resolve(credentials: Credentials, trace?: TraceHeaders): Promise<Caller | Denied> {
     const key = bearerOf(credentials, MAX_CREDENTIAL);
     if (key === undefined) return { kind: 'denied', code: 'invalid_api_key' };
     const index = createHmac('sha256', this.#secret).update(key).digest('base64');
     const { events } = this.#options;
     const known = this.#cache.fresh(index);
     const asking = known ?? this.#asking.get(index);
-    if (asking === undefined) return this.#mayAsk(index, key);
+    if (asking === undefined) return this.#mayAsk(index, key, trace);
     events?.lookedUp(known ? 'cached' : 'joined');
     return asking;
   }
 
-  #mayAsk(index: string, key: string): Caller | Denied | Promise<Caller | Denied> {
+  #mayAsk(index: string, key: string, trace: TraceHeaders | undefined): Caller | Denied | Promise<Caller | Denied> {
     // Both are free of cost, so that a known caller's next request may try again.
     if (this.#asking.size >= this.#options.concurrency) return this.#leftAlone(index, overloaded(AGAIN_MS));
     const permit = this.#breaker.enter();
@@ -88,17 +88,25 @@ export class AuthorizerIdentity implements Identity {
       return this.#leftAlone(index, why === 'failing' ? unavailable(retryAfterMs) : overloaded(retryAfterMs));
     }
     this.#options.events?.lookedUp('asked');
-    const asking = this.#ask(index, key, permit).finally(() => this.#asking.delete(index));
+    const asking = this.#ask(index, key, permit, trace).finally(() => this.#asking.delete(index));
     this.#asking.set(index, asking);
     return asking;
   }
 
-  async #ask(index: string, key: string, permit: Exclude<ReturnType<Breaker['enter']>, { kind: 'shut' }>) {
+  async #ask(
+    index: string,
+    key: string,
+    permit: Exclude<ReturnType<Breaker['enter']>, { kind: 'shut' }>,
+    trace: TraceHeaders | undefined,
+  ) {
     const { client, environment, send, events } = this.#options;
     const from = this.#clock.now();
     const told = (outcome: Parameters<AuthorizerEvents['asked']>[0]): void =>
       events?.asked(outcome, this.#clock.now() - from);
-    const reply = await client.ask({ ...(send === 'key' ? { key } : { keyHash: hashKey(key) }), environment });
+    const reply = await client.ask(
+      { ...(send === 'key' ? { key } : { keyHash: hashKey(key) }), environment },
+      trace?.(),
+    );
     if (reply.kind === 'overloaded') {
       told('overloaded');
       permit.overloaded(reply.retryAfterMs);

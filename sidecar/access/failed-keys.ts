@@ -6,7 +6,7 @@
  */
 import { isIPv6 } from 'node:net';
 import type { Clock } from '../clock.js';
-import type { Caller, Credentials, Denied, Identity } from './identity.js';
+import type { Caller, Credentials, Denied, Identity, TraceHeaders } from './identity.js';
 import type { ErrorCode } from '../errors.js';
 
 /** What fails a key itself. One that belongs to a frozen account, or to none, is no guess: whoever sends it has it. */
@@ -40,8 +40,8 @@ export class FailedKeyLimit implements Identity {
     return this.#freeAt.size;
   }
 
-  async resolve(credentials: Credentials): Promise<Caller | Denied> {
-    const answer = await this.#behind.resolve(credentials);
+  async resolve(credentials: Credentials, trace?: TraceHeaders): Promise<Caller | Denied> {
+    const answer = await this.#behind.resolve(credentials, trace);
     if (this.#intervalMs === 0 || answer.kind === 'caller' || !FAILURES.has(answer.code)) return answer;
     const waitMs = this.#failed(networkOf(credentials.address));
     return waitMs === 0 ? answer : { kind: 'denied', code: 'user_rate_limited', retryAfterMs: Math.ceil(waitMs) };

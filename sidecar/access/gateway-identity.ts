@@ -12,6 +12,7 @@ import {
   type Identity,
   type ModelSet,
   type ServiceClass,
+  type TraceHeaders,
 } from './identity.js';
 import { MAX_MODELS, MODEL_ID, NAME } from './names.js';
 import type { SecretFile } from './secret-file.js';
@@ -38,11 +39,11 @@ export class GatewayIdentity implements Identity {
     this.#options = options;
   }
 
-  resolve(credentials: Credentials): Promise<Caller | Denied> {
+  resolve(credentials: Credentials, trace?: TraceHeaders): Promise<Caller | Denied> {
     const { secrets, others } = this.#options;
     const secret = bearerOf(credentials);
     if (secret !== undefined && secrets.has(secret)) return Promise.resolve(this.#named(credentials));
-    return others?.resolve(credentials) ?? Promise.resolve({ kind: 'denied', code: 'invalid_api_key' });
+    return others?.resolve(credentials, trace) ?? Promise.resolve({ kind: 'denied', code: 'invalid_api_key' });
   }
 
   #named(credentials: Credentials): Caller | Denied {

@@ -50,9 +50,12 @@ export interface Denied {
   readonly retryAfterMs?: number;
 }
 
+/** Headers by which whoever is asked on behalf of a request can go on with its trace. */
+export type TraceHeaders = () => Readonly<Record<string, string>>;
+
 /** Who is calling. Local files here, an HTTP authorizer or a trusted gateway elsewhere. Never throws or rejects. */
 export interface Identity {
-  resolve(credentials: Credentials): Promise<Caller | Denied>;
+  resolve(credentials: Credentials, trace?: TraceHeaders): Promise<Caller | Denied>;
 }
 
 /** Whether `models` names `id`. */

@@ -1,4 +1,4 @@
-import type { Heap } from './heap.js';
+import type { Heap } from '../heap.js';
 import type { Place } from './place.js';
 import type { Tenant } from './tenant.js';
 

@@ -41,6 +41,7 @@ import { SeatLease, type Bank } from './seat-lease.js';
 import type {
   Entry,
   FairSeatQueue,
+  QueueLoad,
   QueueReport,
   QueueSnapshot,
   Refused,
@@ -105,6 +106,10 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
     this.#accrue();
     this.#draining = true;
     for (let place = this.#books.anyone; place !== undefined; place = this.#books.anyone) this.#refuse(place, 'drain');
+  }
+
+  get load(): QueueLoad {
+    return this.#books;
   }
 
   snapshot(): QueueSnapshot {

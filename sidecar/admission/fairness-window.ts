@@ -1,4 +1,4 @@
-import type { Heap } from './heap.js';
+import type { Heap } from '../heap.js';
 import type { Tenant } from './tenant.js';
 
 /** Long enough that the turns of a few seats even out. */

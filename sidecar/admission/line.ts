@@ -1,6 +1,6 @@
 /** What a member of a {@link Line} carries: its neighbours live in the member itself, so nothing is searched or allocated. */
 export interface Linked<T extends Linked<T>> {
-  /** Its rank in every line, lowest first. Never changes. */
+  /** Its rank in the line, lowest first. Changes only while it is in none. */
   readonly order: number;
   /** Written by the line alone. */
   line: Line<T> | undefined;

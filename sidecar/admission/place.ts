@@ -1,4 +1,4 @@
-import { HeapNode } from './heap.js';
+import { HeapNode } from '../heap.js';
 import type { Line, Linked } from './line.js';
 import type { Entry, Ticket, TicketOutcome, Work } from './seat-queue.js';
 

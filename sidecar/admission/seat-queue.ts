@@ -142,8 +142,17 @@ export interface QueueReport extends Omit<QueueSnapshot, 'tenants'> {
   };
 }
 
+/** How full a queue is now: properties that are read where the queue keeps them, so that reading makes nothing. */
+export interface QueueLoad {
+  readonly seats: number;
+  readonly busy: number;
+  readonly waiting: number;
+}
+
 /** A seat queue that shares seats between tenants and can account for it. */
 export interface FairSeatQueue extends SeatQueue {
+  /** The same object for as long as the queue lives. */
+  readonly load: QueueLoad;
   /** Names the `most` tenants that held seats longest. Costlier than a snapshot: for pages, not for decisions. */
   report(most: number): QueueReport;
 }

@@ -1,4 +1,4 @@
-import { HeapNode } from './heap.js';
+import { HeapNode } from '../heap.js';
 import { HoldTime } from './hold-time.js';
 import { Line } from './line.js';
 import { Pace } from './pace.js';
@@ -55,6 +55,11 @@ export class Tenant {
   readonly active: HeapNode<Tenant> = new HeapNode<Tenant>(this);
   /** Among those who have somebody to seat. */
   readonly seatable: HeapNode<Tenant> = new HeapNode<Tenant>(this);
+  /** Among those who do neither, and since when in their order. */
+  readonly idle: HeapNode<Tenant> = new HeapNode<Tenant>(this);
+  idleOrder = 0;
+  /** Among those who hold seats. */
+  readonly holding: HeapNode<Tenant> = new HeapNode<Tenant>(this);
   #calibration = 1;
 
   constructor(name: string) {

@@ -1,5 +1,5 @@
 import { FairnessWindow } from './fairness-window.js';
-import { Heap } from './heap.js';
+import { Heap } from '../heap.js';
 import { Tenant } from './tenant.js';
 
 /** Tenants that are remembered; past that the one that has been idle longest is forgotten, never one that waits or runs. */
@@ -19,8 +19,10 @@ export const MAX_TENANTS = 10_000;
 export class Tenants {
   readonly #byName = new Map<string, Tenant>();
   /** In the order in which they became idle. */
-  readonly #idle = new Set<Tenant>();
-  readonly #running = new Set<Tenant>();
+  readonly #idle = new Heap<Tenant>((a, b) => a.idleOrder < b.idleOrder);
+  /** In no order. */
+  readonly #running = new Heap<Tenant>(() => false);
+  #lastIdle = 0;
   readonly #window = new FairnessWindow();
   #accruedAt = 0;
   /** No newcomer starts below it. */
@@ -53,7 +55,7 @@ export class Tenants {
     if (tenant === undefined) {
       this.#forgetOne();
       this.#byName.set(name, (tenant = new Tenant(name)));
-      this.#idle.add(tenant);
+      this.#rest(tenant);
     }
     tenant.weight = weight;
     if (!tenant.inLine) this.lift(tenant);
@@ -72,14 +74,14 @@ export class Tenants {
     const passed = now - this.#accruedAt;
     this.#accruedAt = now;
     if (passed <= 0) return;
-    for (const tenant of this.#running) {
+    this.#running.each((tenant) => {
       const charge = tenant.rate * passed;
       tenant.virtualMs += charge;
       tenant.windowMs += charge;
       tenant.seatMs += tenant.running * passed;
       this.active.moved(tenant.active);
       this.seatable.moved(tenant.seatable);
-    }
+    });
     this.#window.roll(now, this.active);
   }
 
@@ -93,8 +95,8 @@ export class Tenants {
     tenant.running += seats;
     // Of no seats the rate is exactly none, whatever the sums before lost.
     tenant.rate = tenant.running === 0 ? 0 : tenant.rate + seats / weight;
-    if (tenant.running > 0) this.#running.add(tenant);
-    else this.#running.delete(tenant);
+    if (tenant.running === 0) this.#running.remove(tenant.holding);
+    else if (tenant.holding.at < 0) this.#running.add(tenant.holding);
     this.active.moved(tenant.active);
     this.seatable.moved(tenant.seatable);
     this.stir(tenant);
@@ -104,13 +106,13 @@ export class Tenants {
   stir(tenant: Tenant): void {
     const active = tenant.waiting + tenant.running > 0;
     if (active && tenant.active.at < 0) {
-      this.#idle.delete(tenant);
+      this.#idle.remove(tenant.idle);
       this.active.add(tenant.active);
     } else if (!active && tenant.active.at >= 0) {
       this.active.remove(tenant.active);
       this.#highestMs = Math.max(this.#highestMs, tenant.virtualMs);
       if (this.active.size === 0) this.#floorMs = this.#highestMs;
-      this.#idle.add(tenant);
+      this.#rest(tenant);
     }
     const seatable = tenant.turns.head !== undefined;
     if (seatable && tenant.seatable.at < 0) {
@@ -132,11 +134,15 @@ export class Tenants {
 
   #forgetOne(): void {
     if (this.#byName.size < MAX_TENANTS) return;
-    for (const tenant of this.#idle) {
-      this.#idle.delete(tenant);
-      this.#byName.delete(tenant.name);
-      return;
-    }
+    const longest = this.#idle.first;
+    if (longest === undefined) return;
+    this.#idle.remove(longest.idle);
+    this.#byName.delete(longest.name);
+  }
+
+  #rest(tenant: Tenant): void {
+    tenant.idleOrder = this.#lastIdle += 1;
+    this.#idle.add(tenant.idle);
   }
 }
 

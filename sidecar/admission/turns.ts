@@ -1,45 +1,73 @@
-import { Heap } from './heap.js';
+import { Heap } from '../heap.js';
+import { Line } from './line.js';
 import type { Place } from './place.js';
 
-/** The requests of one end-user label. */
-type UserLine = Heap<Place>;
+/** The requests of one end-user label, and the user's place in the order of turns. */
+class UserLine {
+  readonly key: string;
+  readonly places = new Heap<Place>(sooner);
+  order = 0;
+  line: Line<UserLine> | undefined;
+  prev: UserLine | undefined;
+  next: UserLine | undefined;
+
+  constructor(key: string) {
+    this.key = key;
+  }
+}
 
 /**
  * Who is next among one tenant's own requests that may be seated. Its end users take turns, so that one of them with a
  * hundred requests does not hold up the others; within a user the earliest deadline goes first, then first come.
- * Requests without a label are one user's. A user with nothing to seat is forgotten, so the map is bounded by the queue.
+ * Requests without a label are one user's. A user with nothing to seat is forgotten, so the users are bounded by the queue.
  */
 export class Turns {
+  /** Not a Map: a tenant with one request at a time adds and deletes with each (table.ts has why that matters). */
+  readonly #users: Record<string, UserLine> = {};
   /** In the order of their turns. */
-  readonly #users = new Map<string | undefined, UserLine>();
+  readonly #turns = new Line<UserLine>();
+  #lastTurn = 0;
 
   get head(): Place | undefined {
-    for (const line of this.#users.values()) return line.first;
-    return undefined;
+    return this.#turns.first?.places.first;
   }
 
   add(place: Place): void {
-    const { user } = place.entry;
-    let line = this.#users.get(user);
-    if (line === undefined) this.#users.set(user, (line = new Heap<Place>(sooner)));
-    line.add(place.turn);
+    const key = keyOf(place);
+    const user = (this.#users[key] ??= new UserLine(key));
+    if (user.line === undefined) this.#toTheEnd(user);
+    user.places.add(place.turn);
   }
 
   /** Takes one out that is to be seated: its user's next turn comes after everybody else's. */
   serve(place: Place): void {
-    const { user } = place.entry;
-    const line = this.#users.get(user);
-    this.#users.delete(user);
-    line?.remove(place.turn);
-    if (line !== undefined && line.size > 0) this.#users.set(user, line);
+    const user = this.#users[keyOf(place)];
+    if (user === undefined) return;
+    user.places.remove(place.turn);
+    this.#turns.remove(user);
+    if (user.places.size > 0) this.#toTheEnd(user);
+    else Reflect.deleteProperty(this.#users, user.key);
   }
 
   /** Takes one out that left; its user keeps its turn. */
   remove(place: Place): void {
-    const line = this.#users.get(place.entry.user);
-    line?.remove(place.turn);
-    if (line?.size === 0) this.#users.delete(place.entry.user);
+    const user = this.#users[keyOf(place)];
+    if (user === undefined) return;
+    user.places.remove(place.turn);
+    if (user.places.size > 0) return;
+    this.#turns.remove(user);
+    Reflect.deleteProperty(this.#users, user.key);
   }
+
+  #toTheEnd(user: UserLine): void {
+    user.order = this.#lastTurn += 1;
+    this.#turns.insert(user);
+  }
+}
+
+/** A label begins with a letter of ours, so that it is no name that objects have, and that of nobody is nobody's label. */
+function keyOf({ entry: { user } }: Place): string {
+  return user === undefined ? '' : `u${user}`;
 }
 
 function sooner(a: Place, b: Place): boolean {

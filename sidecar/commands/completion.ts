@@ -147,7 +147,9 @@ function fish(): string {
       .join('; and ');
     const at = `complete -c ra-sidecar -n ${quoted(here)}`;
     for (const [name, option] of Object.entries(command.options)) {
-      const value = option.type === 'boolean' ? '' : ` -r${fishReply(offerOf(option.choices, option.completes))}`;
+      const offer = offerOf(option.choices, option.completes);
+      // -x: a value, and files are none; -r alone would offer them beside.
+      const value = option.type === 'boolean' ? '' : `${offer.completes === 'file' ? ' -r' : ' -x'}${fishReply(offer)}`;
       lines.push(`${at} -l ${name} -d ${quoted(option.about)}${value}`);
     }
     const { operand } = command;

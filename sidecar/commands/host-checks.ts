@@ -12,6 +12,7 @@ import type { Config } from '../config.js';
 import { readText } from '../files/followed-file.js';
 import { spoolDir } from '../spooling.js';
 import { readSecret } from '../usage/delivery/secret-file.js';
+import { checkSinkFiles, sinkFiles } from '../usage/delivery/sinks.js';
 import { lockOwner } from '../usage/lock.js';
 import { readPriceFile } from '../usage/price-file.js';
 import { size } from './layout.js';
@@ -193,6 +194,9 @@ async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
     ...(await secret('gateway’s secrets', gateway.secretFile)),
     ...(await secret('authorizer’s secret', authorizer.secretFile)),
     ...(await fileCheck('delivery’s secret', delivery.secretFile, readSecret)),
+    ...(await fileCheck('delivery’s files', sinkFiles(delivery).join(', ') || undefined, () =>
+      checkSinkFiles(delivery),
+    )),
     ...(await fileCheck('price list', pricing.file, (file) => readPriceFile(file, models, Date.now()))),
     ...(await fileCheck('credit', credit.file, async (file) =>
       parseCreditFile((await readText(CREDIT, file, MAX_CREDIT_BYTES)) ?? '', file),

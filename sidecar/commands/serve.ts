@@ -26,11 +26,12 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   const registry = metricsOf(config);
   const supervisor = isNotified() ? systemd(log) : NO_SUPERVISOR;
   const identities = await openIdentities(config, systemClock, log, registry);
+  const { scrapers } = identities;
   process.on(RELOAD_SIGNAL, () => void identities.reload());
   // A file that may not grow any more is an error of the write that meets it, and of nothing else.
   process.on('SIGXFSZ', () => undefined);
   try {
-    const app = await startApp(config, identities.identity, log, { registry });
+    const app = await startApp(config, identities.identity, log, { registry, ...(scrapers && { scrapers }) });
     const stopped = untilStopped(app, supervisor);
     // Not before the data folder and the address are ours: the key there is may be of a sidecar that runs.
     const key = forDevelopers ? await renewedKey(keys.file, environment, identities, app) : undefined;

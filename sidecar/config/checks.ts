@@ -1,5 +1,7 @@
 import { accessContradictions } from './access-checks.js';
+import { deliveryContradictions, deliveryHints } from './delivery-checks.js';
 import { isLoopback } from './loopback.js';
+import { otlpContradictions, otlpHints } from './otlp-checks.js';
 import type { Config } from './types.js';
 
 /** Tokens that a decision prompt may have, and a few to spare for the sequence's own bookkeeping. */
@@ -7,7 +9,12 @@ const DECISION_CONTEXT = 8192;
 
 /** What one setting demands of another and is broken, each as `path must …`; none when all hold. */
 export function contradictions(config: Config): string[] {
-  return [...RULES.flatMap((rule) => rule(config) ?? []), ...accessContradictions(config)];
+  return [
+    ...RULES.flatMap((rule) => rule(config) ?? []),
+    ...accessContradictions(config),
+    ...deliveryContradictions(config),
+    ...otlpContradictions(config),
+  ];
 }
 
 /** Each: what is broken, or undefined. */
@@ -42,33 +49,14 @@ const RULES: readonly ((config: Config) => string | readonly string[] | undefine
     engine.hangMs < 2 * engine.heartbeatMs ? 'engine.hangMs must be at least twice engine.heartbeatMs' : undefined,
   ({ engine }) =>
     engine.backoffMaxMs < engine.backoffMinMs ? 'engine.backoffMaxMs must be at least engine.backoffMinMs' : undefined,
-  ({ delivery }) =>
-    delivery.backoffMaxMs < delivery.backoffMinMs
-      ? 'delivery.backoffMaxMs must be at least delivery.backoffMinMs'
-      : undefined,
-  ({ delivery }) =>
-    delivery.url !== undefined && !isPlainUrl(delivery.url)
-      ? 'delivery.url must be a URL without a name and password: the secret has a file of its own'
-      : undefined,
 ];
-
-/** Whether a text is a URL, and holds no credentials: fetch refuses those, and configurations are shown around. */
-function isPlainUrl(text: string): boolean {
-  if (!URL.canParse(text)) return false;
-  const { username, password } = new URL(text);
-  return username === '' && password === '';
-}
 
 /** What is allowed and yet probably not meant, one line each, to be logged at the start. */
 export function hints(config: Config): string[] {
-  const { url, secretFile } = config.delivery;
-  const bare = url !== undefined && secretFile !== undefined && new URL(url);
-  const readable = bare && bare.protocol === 'http:' && !isLoopback(bare.hostname.replace(/^\[|\]$/g, ''));
-  const open = readable ? ['delivery.url is no https: usage and its secret can be read on the way'] : [];
   const short = config.models.flatMap(({ kind, contextPerSeat }, i) =>
     kind === 'decision' && contextPerSeat < DECISION_CONTEXT
       ? [`models[${i}].contextPerSeat is below ${DECISION_CONTEXT}: longer decision prompts are refused`]
       : [],
   );
-  return [...open, ...short];
+  return [...deliveryHints(config), ...otlpHints(config), ...short];
 }

@@ -7,10 +7,12 @@ import { accessSchema, authorizerSchema, gatewaySchema } from './access-schema.j
 import { consoleSchema } from './console-schema.js';
 import { creditSchema, pricingSchema } from './credit-schema.js';
 import { deliverySchema } from './delivery-schema.js';
+import { fleetSchema } from './fleet-schema.js';
 import { keysSection, limitsSection } from './keys-schema.js';
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, section, text, type SettingSchema } from './kinds.js';
 import { listenSchema } from './listen-schema.js';
 import { modelSchema } from './model-schema.js';
+import { telemetrySchema } from './telemetry-schema.js';
 import { operatorsSchema } from './operators-schema.js';
 import { usageSchema } from './usage-schema.js';
 
@@ -111,6 +113,7 @@ export const configSchema: SettingSchema = section({
   credit: creditSchema,
   delivery: deliverySchema,
   usage: usageSchema,
+  fleet: fleetSchema,
   drain: section({
     noticeMs: milliseconds(
       'After SIGTERM `/readyz` is red at once, and requests are still taken for so long, so that proxies that look there have sent their last one before any is refused. Three of their checks; 0: none.',
@@ -178,6 +181,7 @@ export const configSchema: SettingSchema = section({
       default: false,
     },
   }),
+  telemetry: telemetrySchema,
   log: section({
     level: text('The least serious log line that is written.', {
       enum: ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'],

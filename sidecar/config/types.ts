@@ -1,3 +1,5 @@
+import type { OtlpConfig } from './telemetry-types.js';
+
 /** How long, how much, where: checked once at the start and frozen, lists included. schema.ts says what each means. */
 export interface Config {
   /** The public listener. */
@@ -84,6 +86,7 @@ export interface Config {
     /** The longest that a reply's end waits for its usage to be durable. */
     readonly closeWaitMs: number;
   };
+  readonly fleet: FleetConfig;
   readonly drain: {
     /** From SIGTERM, when readiness turns red, to the first request that is refused. */
     readonly noticeMs: number;
@@ -113,13 +116,19 @@ export interface Config {
     /** Log each answer that breaks its own schema. */
     readonly validateAnswers: boolean;
   };
+  readonly telemetry: { readonly otlp: OtlpConfig };
   readonly log: { readonly level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent' };
 }
 
-/** Where usage goes; without `url` it stays in the spool, as long as the retention says. */
+/**
+ * Where usage goes: to the one of `url`, `nats.servers` and `kafka.brokers` that is set. Without any it stays in the spool,
+ * as long as the retention says.
+ */
 export interface DeliveryConfig {
   readonly url?: string;
   readonly secretFile?: string;
+  readonly nats: NatsConfig;
+  readonly kafka: KafkaConfig;
   readonly source: string;
   readonly maxEvents: number;
   readonly maxBytes: number;
@@ -132,6 +141,38 @@ export interface DeliveryConfig {
   /** 0: for ever. */
   readonly retentionDays: number;
   readonly retentionBytes: number;
+}
+
+/** How a message bus is reached by TLS. The files are PEM. */
+export interface BusTlsConfig {
+  readonly tls: boolean;
+  readonly caFile?: string;
+  readonly certFile?: string;
+  readonly keyFile?: string;
+}
+
+/** A JetStream stream. */
+export interface NatsConfig extends BusTlsConfig {
+  /** None: not configured. */
+  readonly servers: readonly string[];
+  readonly stream: string;
+  /** Holds `{account}`. */
+  readonly subject: string;
+  /** Accounts whose events may be under way at once. */
+  readonly window: number;
+  readonly auth: 'none' | 'password' | 'token' | 'nkey' | 'creds';
+  /** Set unless `auth` is `none`. */
+  readonly secretFile?: string;
+}
+
+/** A Kafka topic. */
+export interface KafkaConfig extends BusTlsConfig {
+  /** None: not configured. */
+  readonly brokers: readonly string[];
+  readonly topic: string;
+  readonly auth: 'none' | 'plain' | 'scram-sha-256' | 'scram-sha-512';
+  /** Set unless `auth` is `none`. */
+  readonly secretFile?: string;
 }
 
 export interface LimitConfig {
@@ -149,6 +190,15 @@ export interface ListenConfig {
   readonly socket?: string;
   /** Octal. */
   readonly socketMode: string;
+}
+
+/** One sidecar among several. */
+export interface FleetConfig {
+  /** Whether the process's load is at /metrics on the public listener, for anybody. */
+  readonly pickerMetrics: boolean;
+  /** Whoever knows a secret of it gets all metrics there. */
+  readonly scrapeSecretFile?: string;
+  readonly loadReport: 'off' | 'asked' | 'text' | 'json';
 }
 
 /** An HTTP service that says who a key belongs to. Times in ms. */

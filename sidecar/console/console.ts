@@ -73,6 +73,6 @@ function watch(exchange: Exchange, feed: ConsoleFeed): void {
   }
   const viewer = exchange.stream({ 'Cache-Control': 'no-store', 'X-Content-Type-Options': 'nosniff' });
   if (exchange.head.method === 'HEAD' || exchange.gone.aborted) return;
-  exchange.gone.addEventListener('abort', () => feed.leave(viewer), { once: true });
+  exchange.gone.addEventListener('abort', () => feed.leave(viewer));
   feed.join(viewer);
 }

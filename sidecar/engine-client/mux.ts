@@ -9,6 +9,7 @@ import {
   type ScoreJob,
   type ToEngine,
 } from '../../engine/protocol.js';
+import { Table } from '../table.js';
 import type { Cancel, EngineFault, GenerationSink, ScoreSink } from './engine.js';
 
 /** Jobs at once. Every job holds a seat, so this only bounds a caller that has lost count. */
@@ -47,7 +48,7 @@ export class Mux {
   readonly #send: (message: ToEngine) => void;
   readonly #onThrow: OnThrow;
   readonly #onFailed: (reason: string) => void;
-  readonly #jobs = new Map<number, Pending>();
+  readonly #jobs = new Table<Pending>();
   #lastId = 0;
 
   /**
@@ -105,7 +106,7 @@ export class Mux {
    * started is `lost` either way and may be given back.
    */
   lost(kind: 'lost' | 'protocol'): void {
-    const jobs = [...this.#jobs.values()];
+    const jobs = this.#jobs.values();
     this.#jobs.clear();
     for (const { sink, started } of jobs) fail(sink, { kind: started ? kind : 'lost', started }, this.#onThrow);
   }
@@ -147,7 +148,7 @@ export class Mux {
       }
     } catch (error) {
       this.#onThrow(error);
-      if (!this.#jobs.has(pending.id)) return;
+      if (this.#jobs.get(pending.id) === undefined) return;
       this.#cancel(pending.id);
       fail(pending.sink, { kind: 'failed', started: pending.started }, this.#onThrow);
     }
@@ -194,8 +195,8 @@ function deliverResult(pending: Pending, output: Result): void {
   } else if (output.kind === 'finished') {
     const { choice, reason, matchedStop, completionTokens, reasoningTokens } = output;
     pending.ended.add(choice);
-    const end = { choice, reason, completionTokens, reasoningTokens };
-    pending.sink.finished(matchedStop === undefined ? end : { ...end, matchedStop });
+    const stop = matchedStop !== undefined && { matchedStop };
+    pending.sink.finished({ choice, reason, completionTokens, reasoningTokens, ...stop });
   }
 }
 

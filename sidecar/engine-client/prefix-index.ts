@@ -1,6 +1,9 @@
 import { PREFIX_CHUNK, prefixHashes } from '../../engine/prefix-hash.js';
 import type { HeldPrefix } from '../../engine/protocol.js';
 
+/** Tokens of the pieces in which state is found again. */
+export const REUSED_TOKENS = PREFIX_CHUNK;
+
 /** A prompt's chain hashes, by which an index is asked for it. */
 export function prefixOf(tokens: Uint32Array): Uint32Array {
   return prefixHashes(tokens);

@@ -8,7 +8,10 @@ const NAMED = 100;
 
 /** GET /admission on the operators' listener: each model's queue, and what each account has waiting, running and charged. */
 export function admission(exchange: Exchange, services: Pick<Services, 'models'>): void {
-  const models = Array.from(services.models.values(), ({ id, queue }) => ({ model: id, ...admissionPage(queue.report(NAMED)) }));
+  const models = Array.from(services.models.values(), ({ id, queue }) => ({
+    model: id,
+    ...admissionPage(queue.report(NAMED)),
+  }));
   exchange.reply({ status: 200, body: JSON.stringify({ models }) });
 }
 

@@ -41,7 +41,7 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
       const shut = books.open();
       if (shut) return shut;
       return arrival.model.engine.generate(
-        { ...seated.job, seats: growTo(lease, seated.job.n) },
+        { seats: growTo(lease, seated.job.n), ...seated.job },
         sink(visit, reply, counts, jobEnd),
       );
     });

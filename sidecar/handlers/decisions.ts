@@ -33,7 +33,7 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
     const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) => {
       const shut = books.open();
       if (shut) return shut;
-      return model.engine.score({ ...seated.job, isolate, seats: growTo(lease, seats) }, sink(visit, results, jobEnd));
+      return model.engine.score({ isolate, seats: growTo(lease, seats), ...seated.job }, sink(visit, results, jobEnd));
     });
     if (end.kind === 'done') arrival.claim.complete();
     await finish(visit, params, results, books, end);
@@ -108,5 +108,5 @@ async function finish(
     params.route === 'decisions'
       ? decisionAnswer(params, results, { promptTokens })
       : systemOneAnswer(params, results, { promptTokens }, randomUUID());
-  visit.reply({ status: 200, headers: { 'Server-Timing': visit.serverTiming() }, body });
+  visit.reply({ status: 200, headers: { 'Server-Timing': visit.times.header() }, body });
 }

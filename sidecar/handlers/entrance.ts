@@ -11,6 +11,7 @@ import type { Params, Route } from '../contracts/requests.js';
 import type { ContractError } from '../errors.js';
 import type { Body } from '../http/exchange.js';
 import type { NoResult, OpenPrompt, Refusal, Tokenized } from '../prompts/prompt-host.js';
+import { Aborter, type Signal } from '../signal.js';
 import { timeAllowed } from './deadline.js';
 import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
@@ -82,7 +83,7 @@ async function pass<P extends Params>(
     release();
     return undefined;
   }
-  return { ...fit, caller, prompt, bytes: body.bytes.byteLength, claim, release };
+  return { caller, prompt, bytes: body.bytes.byteLength, claim, release, ...fit };
 }
 
 /** Why no work is taken at all now. */
@@ -94,10 +95,10 @@ export function closed(services: Services): ContractError | undefined {
 /** Checks the key. Undefined: refused and answered. */
 async function identify(visit: Visit, services: Services): Promise<Caller | undefined> {
   const from = services.clock.now();
-  const found = await services.identity.resolve(visit.exchange.head);
+  const found = await services.identity.resolve(visit.exchange.head, visit.trace?.headers);
   // Behind a gateway it is the gateway that authorized.
   const vouched = found.kind === 'caller' && found.vouched === true;
-  visit.authorizeMs = vouched ? undefined : services.clock.now() - from;
+  if (!vouched) visit.times.authorized(from);
   if (found.kind === 'denied') {
     visit.fail(refusals.denied(found));
     return undefined;
@@ -140,7 +141,7 @@ async function readBody(
   const limit = route === 'chat' ? services.limits.chatBytes : DECISION_BODY_BYTES;
   const body = await exchange.body(limit);
   if (body.kind === 'body') {
-    visit.receivedAt = body.receivedAt;
+    visit.times.receivedAt = body.receivedAt;
     const timeMs = timeAllowed(exchange.head, caller, services.limits);
     if (timeMs !== undefined) visit.deadlineAt = body.receivedAt + timeMs;
     return body;
@@ -240,12 +241,12 @@ export async function takeSeat<P extends Params, T>(
   // For as long as the request lives: a place that was given back waits a second time. Once seated it does nothing.
   const { gone } = visit.exchange;
   if (gone.aborted) ticket.cancel();
-  else gone.addEventListener('abort', () => ticket.cancel(), { once: true });
+  else gone.addEventListener('abort', () => ticket.cancel());
   // A place can be lost before it is ready: its deadline, a drain, a caller that left. Then its prompt is wanted no more.
-  const over = new AbortController();
+  const over = new Aborter();
   let preparing = true;
   void ticket.outcome.then(() => preparing && over.abort());
-  const planned = await prepare(prompt, over.signal, plan);
+  const planned = await prepare(prompt, over, plan);
   preparing = false;
   arrival.release();
   if ('status' in planned) {
@@ -262,7 +263,7 @@ export async function takeSeat<P extends Params, T>(
 /** The prompt as a job, why there is none, or `aborted`: the signal fired. */
 async function prepare<T>(
   prompt: OpenPrompt,
-  signal: AbortSignal,
+  signal: Signal,
   plan: (tokens: Tokens) => Planned<T> | ContractError,
 ): Promise<Planned<T> | ContractError | { readonly kind: 'aborted' }> {
   const tokens = await prompt.tokenize(signal);

@@ -1,5 +1,8 @@
+import { bearerOf } from '../access/bearer.js';
+import { contractError } from '../errors.js';
 import type { EngineState } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
+import type { Metrics } from '../telemetry/metrics.js';
 import type { HostedModel, Services } from './services.js';
 
 /** GET /healthz: the process is alive and its event loop turns. */
@@ -41,7 +44,8 @@ export function readyzWithReasons(exchange: Exchange, services: Parts): void {
 
 /** The same for other pages of the operators'. */
 export function readinessOf(services: Parts): ReasonedState {
-  return { ...stateOf(services), reasons: reasonsOf(services) };
+  const { status, parts } = stateOf(services);
+  return { status, parts, reasons: reasonsOf(services) };
 }
 
 function replyReadiness(exchange: Exchange, state: State): void {
@@ -80,6 +84,35 @@ function awaited({ models }: Parts): HostedModel[] {
 
 function allReady({ models }: Parts, engines: readonly EngineState[]): boolean {
   return models.size > 0 && engines.every((state) => state === 'ready');
+}
+
+/** Who may read all metrics on the public listener. */
+export interface Scrapers {
+  has(secret: string): boolean;
+}
+
+/** What is at /metrics on the public listener. */
+export interface PublicMetrics {
+  readonly metrics: Pick<Metrics, 'render' | 'renderEndpoint'>;
+  /** Whether whoever sends no secret sees the load of the process; otherwise they are refused. */
+  readonly open: boolean;
+  /** Undefined: nobody sees more than that. */
+  readonly scrapers: Scrapers | undefined;
+}
+
+/**
+ * GET /metrics on the public listener, where it is configured: the load of the process for an endpoint picker, which cannot
+ * send a key; everything for who sends a scraper's secret. A wrong secret is refused, so that it is noticed.
+ */
+export async function publicMetrics(exchange: Exchange, { metrics, open, scrapers }: PublicMetrics): Promise<void> {
+  const secret = bearerOf(exchange.head);
+  const known = secret !== undefined && scrapers?.has(secret) === true;
+  if (!known && (!open || exchange.head.header('authorization') !== undefined)) {
+    exchange.fail(contractError('invalid_api_key', 'The secret for these metrics is missing or unknown.'));
+    return;
+  }
+  const { contentType, text } = await (known ? metrics.render() : metrics.renderEndpoint());
+  exchange.reply({ status: 200, headers: { 'Content-Type': contentType }, body: text });
 }
 
 /** GET /metrics on the operators' listener, in Prometheus' text format. */

@@ -68,8 +68,8 @@ export class StreamWriter implements ReplyWriter {
 
   call({ choice, index, name, arguments: part }: CallPart): void {
     this.#begin(choice);
-    const piece = { index, arguments: part };
-    this.#send(toolCallChunk(this.#head, choice, name === undefined ? piece : { ...piece, id: newCallId(), name }));
+    const begun = name !== undefined && { id: newCallId(), name };
+    this.#send(toolCallChunk(this.#head, choice, { index, arguments: part, ...begun }));
   }
 
   finished({ choice, reason }: Finished): void {
@@ -81,7 +81,7 @@ export class StreamWriter implements ReplyWriter {
     const stream = this.#visit.stream();
     if (this.#includeUsage) stream.event(usageChunk(this.#head, usage));
     stream.event('[DONE]');
-    stream.end(this.#visit.timingTrailer());
+    stream.end(this.#visit.times.trailer());
     this.#visit.ended(200);
   }
 
@@ -150,7 +150,7 @@ export class WholeWriter implements ReplyWriter {
 
   done(usage: CompletionUsage): void {
     const body = chatCompletion(this.#head, this.#choices, usage, this.#weightVersion);
-    this.#visit.reply({ status: 200, headers: { 'Server-Timing': this.#visit.serverTiming() }, body });
+    this.#visit.reply({ status: 200, headers: { 'Server-Timing': this.#visit.times.header() }, body });
   }
 
   close(): void {

@@ -39,8 +39,9 @@ export async function runOnSeat(visit: Visit, first: Lease, draining: () => bool
   let lease = first;
   try {
     for (;;) {
-      visit.handedOver();
+      visit.times.handedOver();
       const end = await run(visit, lease, start);
+      if (end === 'done') visit.times.ran();
       if (end === 'done' || end === 'left') {
         lease.release(end === 'done' ? 'done' : 'cancelled');
         return { kind: end };
@@ -59,6 +60,7 @@ export async function runOnSeat(visit: Visit, first: Lease, draining: () => bool
         const error = draining() ? refusals.cutShort() : refusals.engineFault(end);
         return { kind: 'failed', outcome: 'failed', error };
       }
+      visit.times.ran();
       const waiting = lease.giveBack();
       const again = await visit.awaitSeat(waiting);
       if (!again) return { kind: 'answered', outcome: outcomeOf(await waiting) };
@@ -125,7 +127,7 @@ function run(visit: Visit, lease: Lease, start: Start): Promise<'done' | 'left' 
     let cancelJob: Cancel = () => undefined;
     // Before the start, which may end the job at once.
     const cancelTimer = visit.atDeadline(() => stop('late'));
-    gone.addEventListener('abort', leave, { once: true });
+    gone.addEventListener('abort', leave);
     try {
       const started = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
       if (typeof started === 'function') cancelJob = started;

@@ -9,6 +9,7 @@ import type { Engine } from '../engine-client/engine.js';
 import type { PromptHost } from '../prompts/prompt-host.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
+import type { Tracing } from '../telemetry/tracing.js';
 import type { PriceList } from '../usage/price-list.js';
 import type { Spool } from '../usage/spool.js';
 import type { SeatBoard } from './seat-board.js';
@@ -44,6 +45,8 @@ export interface Services {
   /** Who holds seats. */
   readonly board: SeatBoard;
   readonly log: Log;
+  /** Absent: no traces are kept. */
+  readonly tracing?: Tracing;
   readonly idempotency: IdempotencyKeys;
   /** Requests, by key. */
   readonly keyLimits: RequestLimits;

@@ -136,9 +136,9 @@ export class UsageLog {
     const standing = this.#standing(outcome);
     this.#told = standing.used;
     const record: UsageRecord = {
-      ...this.#fixed,
       kind,
       at: this.#books.date().toISOString(),
+      ...this.#fixed,
       ...standing.used,
       ...(this.#bill && { price: this.#bill.price(standing) }),
       ...(this.#bill?.prepaid === true && { prepaid: true }),

@@ -4,13 +4,24 @@ import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
 import type { ContractError } from '../errors.js';
 import type { EventStream, Exchange, Reply } from '../http/exchange.js';
 import type { Log } from '../telemetry/logger.js';
-import type { CancelPhase, ModelMeter } from '../telemetry/model-metrics.js';
+import type { CancelPhase, ModelMeter, Operation } from '../telemetry/model-metrics.js';
+import type { RequestTrace } from '../telemetry/tracing.js';
 import * as refusals from './refusals.js';
 import type { SeatHolder } from './seat-board.js';
 import type { Services } from './services.js';
+import { Timeline } from './timeline.js';
 
 /** What the log calls the routes. */
 export type RouteName = 'chat' | 'decisions' | 'systemone' | 'models' | 'other';
+
+/** What metrics and traces call them; undefined: they use no model. */
+const OPERATIONS: Readonly<Record<RouteName, Operation | undefined>> = {
+  chat: 'chat',
+  decisions: 'decisions',
+  systemone: 'decisions',
+  models: undefined,
+  other: undefined,
+};
 
 /**
  * One request from its head to its last byte: when what happened, and how it ended. Whatever ends a request goes through
@@ -21,27 +32,22 @@ export class Visit {
   readonly log: Log;
   readonly #services: Services;
   readonly #route: RouteName;
-  readonly #startedAt: number;
   #stream: EventStream | undefined;
-  /** Clock reading since when it waits for a seat; undefined while it does not. */
-  #waitingSince: number | undefined;
   #ended = false;
   #place: Place | undefined;
   #holding: SeatHolder | undefined;
+  /** Why the queue refused. */
+  #reason: Refused['reason'] | undefined;
+
+  /** When what happened. */
+  readonly times: Timeline;
+  /** Undefined: none is kept. */
+  readonly trace: RequestTrace | undefined;
 
   caller: Caller | undefined;
   model: string | undefined;
-  /** Milliseconds that the identity check took. */
-  authorizeMs: number | undefined;
-  /** Clock reading at the body's last byte. */
-  receivedAt: number | undefined;
   /** Clock reading past which the request is ended with `timeout`; undefined: never. */
   deadlineAt: number | undefined;
-  /** Milliseconds between the last check and a seat. */
-  queueMs = 0;
-  /** Clock reading when the job went to the engine. */
-  handedOverAt: number | undefined;
-  firstTokenAt: number | undefined;
   /** Where the request is, for the count of callers that left. */
   phase: CancelPhase = 'waiting';
   promptTokens = 0;
@@ -52,56 +58,26 @@ export class Visit {
     this.exchange = exchange;
     this.#services = services;
     this.#route = route;
-    this.#startedAt = services.clock.now();
+    this.times = new Timeline(services.clock);
+    this.trace = services.tracing?.begin(exchange.head, this.times.startedAt);
     this.log = services.log.forRequest(exchange.head.requestId);
   }
 
   /** Whether the caller has the first token of a stream, which then cannot be taken back. */
   get delivered(): boolean {
-    return this.#stream !== undefined && this.firstTokenAt !== undefined;
+    return this.#stream !== undefined && this.times.begun;
   }
 
   /** Where the model's requests are counted; undefined while no model is known. */
   get meter(): ModelMeter | undefined {
     if (this.model === undefined) return undefined;
-    return this.#services.metrics.meter(this.#route === 'chat' ? 'chat' : 'decisions', this.model);
-  }
-
-  /** Milliseconds from the body's last byte to the first token. */
-  get ttftMs(): number | undefined {
-    if (this.firstTokenAt === undefined || this.receivedAt === undefined) return undefined;
-    return this.firstTokenAt - this.receivedAt;
-  }
-
-  /** The Server-Timing header: what came before the model. `ra-admit` leaves the wait for a seat out. */
-  serverTiming(): string {
-    const now = this.#services.clock.now();
-    const queueMs = this.#queuedMs(now);
-    const until = this.handedOverAt ?? now;
-    const admitMs = Math.max(0, until - (this.receivedAt ?? until) - queueMs);
-    const authorize = this.authorizeMs === undefined ? '' : `authorize;dur=${ms(this.authorizeMs)}, `;
-    return `${authorize}ra-queue;dur=${ms(queueMs)}, ra-admit;dur=${ms(admitMs)}`;
-  }
-
-  /** Milliseconds of waiting for a seat, those that were or are in vain included. */
-  #queuedMs(now: number): number {
-    return this.queueMs + (now - (this.#waitingSince ?? now));
-  }
-
-  /** The Server-Timing trailer, once there was a first token. */
-  timingTrailer(): string | undefined {
-    return this.ttftMs === undefined ? undefined : `ra-ttft;dur=${ms(this.ttftMs)}`;
+    return this.#services.metrics.meter(OPERATIONS[this.#route] ?? 'decisions', this.model);
   }
 
   /** Calls `fn` once the deadline has passed, if there is one and nobody calls what is returned before that. */
   atDeadline(fn: () => void): () => void {
     const { clock } = this.#services;
     return this.deadlineAt === undefined ? () => undefined : clock.after(this.deadlineAt - clock.now(), fn);
-  }
-
-  /** The job goes to the engine now. */
-  handedOver(): void {
-    this.handedOverAt = this.#services.clock.now();
   }
 
   /** The engine took it up. */
@@ -111,10 +87,10 @@ export class Visit {
 
   /** The first token, or what stands for it, came back from the engine. */
   firstToken(): void {
-    if (this.firstTokenAt !== undefined) return;
+    if (this.times.begun) return;
     this.phase = 'decoding';
-    this.firstTokenAt = this.#services.clock.now();
-    this.meter?.firstToken(this.ttftMs ?? 0);
+    this.times.firstToken();
+    this.meter?.firstToken(this.times.ttftMs ?? 0);
   }
 
   /** Answers with a whole body and ends the visit. */
@@ -126,7 +102,7 @@ export class Visit {
   /** The event stream, opened on the first call. From then on a failure can only be told in a frame. */
   stream(): EventStream {
     if (!this.#stream) {
-      this.#stream = this.exchange.stream({ 'Server-Timing': this.serverTiming() });
+      this.#stream = this.exchange.stream({ 'Server-Timing': this.times.header() });
       this.#services.metrics.http.streamOpened();
     }
     return this.#stream;
@@ -135,27 +111,27 @@ export class Visit {
   /** Ends the visit with an error: an ordinary response, or the one error frame of a stream that is open. */
   fail(error: ContractError): void {
     if (this.#stream) {
-      this.#stream.fail(error, this.timingTrailer());
+      this.#stream.fail(error, this.times.trailer());
       this.ended(200, error);
       return;
     }
-    this.exchange.fail(error, error.status === 429 ? { 'Server-Timing': this.serverTiming() } : {});
+    this.exchange.fail(error, error.status === 429 ? { 'Server-Timing': this.times.header() } : {});
     this.ended(error.status, error);
   }
 
   /** The queue refused. */
   refused(refusal: Refused): void {
     if (this.model !== undefined) this.#services.metrics.refused(this.model, refusal.reason);
+    this.#reason = refusal.reason;
     this.fail(refusals.refused(refusal));
   }
 
   /** Waits for a seat. Undefined: refused or gone, and answered. */
   async awaitSeat(waiting: Promise<TicketOutcome>): Promise<Lease | undefined> {
-    this.#waitingSince = this.#services.clock.now();
+    this.times.waits();
     const outcome = await waiting;
     if (outcome.kind === 'seated') {
-      this.#waitingSince = undefined;
-      this.queueMs = outcome.lease.waitedMs;
+      this.times.seated(outcome.lease.waitedMs);
       this.#seated(outcome.lease);
       return outcome.lease;
     }
@@ -169,7 +145,7 @@ export class Visit {
     if (model === undefined || !caller) return;
     const { metrics, board, clock } = this.#services;
     const label = classOf(caller.weight);
-    metrics.seated(model, { waitedMs: this.queueMs, predictedMs: lease.predictedMs, class: label });
+    metrics.seated(model, { waitedMs: lease.waitedMs, predictedMs: lease.predictedMs, class: label });
     this.#leaveBoard();
     this.#holding = { model, account: caller.account, class: label, since: clock.now(), lease, visit: this };
     board.enter(this.#holding);
@@ -216,25 +192,56 @@ export class Visit {
     this.#leaveBoard();
     this.#settle(status === 200 && !error);
     if (this.#stream) this.#services.metrics.http.streamClosed();
-    const durationMs = this.#services.clock.now() - this.#startedAt;
+    const endedAt = this.#services.clock.now();
+    const durationMs = endedAt - this.times.startedAt;
     this.meter?.ended(durationMs, status === 499 ? 'request_cancelled' : error?.code);
+    const { ttftMs } = this.times;
     this.log.info('request', {
       route: this.#route,
       status,
       durationMs: Math.round(durationMs),
-      queueMs: Math.round(this.#queuedMs(this.#services.clock.now())),
+      queueMs: Math.round(this.times.queuedMs(endedAt)),
       promptTokens: this.promptTokens,
       cachedTokens: this.cachedTokens,
       completionTokens: this.completionTokens,
       ...(error && { code: error.code }),
       ...(this.model !== undefined && { model: this.model }),
-      ...(this.ttftMs !== undefined && { ttftMs: Math.round(this.ttftMs) }),
+      ...(ttftMs !== undefined && { ttftMs: Math.round(ttftMs) }),
       ...(this.caller && { account: this.caller.account, keyId: this.caller.keyId }),
+      ...this.trace?.ids,
+    });
+    if (this.trace) this.#told(this.trace, endedAt, status, error);
+  }
+
+  #told(trace: RequestTrace, endedAt: number, status: number, error: ContractError | undefined): void {
+    const { method, path } = this.exchange.head;
+    const { promptTokens, cachedTokens, completionTokens, times } = this;
+    const gone = status === 499;
+    trace.ended({
+      method,
+      route: path,
+      operation: OPERATIONS[this.#route],
+      model: this.model,
+      startedAt: times.startedAt,
+      authorized: times.authorization,
+      receivedAt: times.receivedAt,
+      lost: times.lost,
+      last: times.last,
+      endedAt,
+      // A stream's 200 is out, whatever became of it.
+      status: this.#stream ? 200 : status,
+      outcome: gone ? 'cancelled' : outcomeOf(error),
+      code: gone ? 'request_cancelled' : error?.code,
+      reason: this.#reason,
+      promptTokens,
+      cachedTokens,
+      completionTokens,
     });
   }
 }
 
-/** At most three decimals, as contract.md section 2 asks. */
-function ms(value: number): string {
-  return String(Math.round(value * 1000) / 1000);
+/** From 500 on it is a fault of this side, as the conventions for servers have it. */
+function outcomeOf(error: ContractError | undefined): 'done' | 'refused' | 'failed' {
+  if (!error) return 'done';
+  return error.status < 500 ? 'refused' : 'failed';
 }

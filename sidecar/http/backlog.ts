@@ -1,3 +1,5 @@
+import { Table } from '../table.js';
+
 /** Why a reader was cut off: its own stream's share was used up, or that of all streams. */
 export type CutReason = 'stream' | 'total';
 
@@ -12,6 +14,8 @@ export interface BacklogLimits {
 /** A stream in the book. */
 export interface Backlogged {
   /** Bytes that may still wait for the reader: never too few; too many while {@link asked} is false. */
+  /** From {@link Backlog.newId}. */
+  readonly id: number;
   readonly buffered: number;
   /** From {@link ask} on `buffered` is what really waits. */
   readonly asked: boolean;
@@ -26,7 +30,8 @@ export interface Backlogged {
  */
 export class Backlog {
   readonly #limits: BacklogLimits;
-  readonly #streams = new Set<Backlogged>();
+  readonly #streams = new Table<Backlogged>();
+  #lastId = 0;
   #bytes = 0;
 
   constructor(limits: BacklogLimits) {
@@ -38,11 +43,16 @@ export class Backlog {
     return this.#bytes;
   }
 
+  /** A number for a stream that this book is to know it by. */
+  newId(): number {
+    return ++this.#lastId;
+  }
+
   /** `stream.buffered` changed by `delta`. May ask or cut streams, this one too. Not to be called while a write is corked. */
   changed(stream: Backlogged, delta: number): void {
     this.#bytes += delta;
-    if (stream.buffered === 0) this.#streams.delete(stream);
-    else this.#streams.add(stream);
+    if (stream.buffered === 0) this.#streams.delete(stream.id);
+    else this.#streams.set(stream.id, stream);
     if (delta <= 0) return;
     const { streamBytes, totalBytes } = this.#limits;
     // At half, so that the other half is left for what comes while a reader is behind.
@@ -58,7 +68,8 @@ export class Backlog {
 
   #worst(): Backlogged | undefined {
     let worst: Backlogged | undefined;
-    for (const stream of this.#streams) if (worst === undefined || stream.buffered > worst.buffered) worst = stream;
+    for (const stream of this.#streams.values())
+      if (worst === undefined || stream.buffered > worst.buffered) worst = stream;
     return worst;
   }
 }

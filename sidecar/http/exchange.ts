@@ -1,4 +1,5 @@
 import type { ContractError } from '../errors.js';
+import type { Signal } from '../signal.js';
 
 /** The head of one request, copied out of uWS before the first await. Header values may be secrets: never logged. */
 export interface RequestHead {
@@ -47,7 +48,7 @@ export interface Reply {
 export interface Exchange {
   readonly head: RequestHead;
   /** Fires when the caller left before the reply was complete. */
-  readonly gone: AbortSignal;
+  readonly gone: Signal;
   /** The whole body, read with the limit of its route. Call once. */
   body(limitBytes: number): Promise<Body>;
   /** Answers with a whole body. CORS and x-request-id are added. */

@@ -22,6 +22,7 @@ export interface OutletOwner {
  * connection whose held bytes find no room for 10 s.
  */
 export class Outlet implements Backlogged {
+  readonly id: number;
   readonly #res: OutletResponse;
   readonly #owner: OutletOwner;
   readonly #backlog: Backlog;
@@ -42,6 +43,7 @@ export class Outlet implements Backlogged {
     this.#res = res;
     this.#owner = owner;
     this.#backlog = backlog;
+    this.id = backlog.newId();
     // In raw mode too: without a handler uWS starts its clock of 10 s at every sign of room and never stops it, so that
     // a stream which was behind once and then has nothing to say is closed.
     res.onWritable(() => {

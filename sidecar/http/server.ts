@@ -4,6 +4,7 @@ import { Backlog, type BacklogLimits } from './backlog.js';
 import { BodyBudget } from './body.js';
 import { Cors } from './cors.js';
 import type { Exchange, RequestHead } from './exchange.js';
+import type { LoadReport } from './load-report.js';
 import { snapshot } from './head.js';
 import { bindSocketFile, clearSocketPath, type SocketFile } from './socket-file.js';
 import { App, EXCLUSIVE_PORT, us_listen_socket_close, us_socket_local_port } from './uws.js';
@@ -40,6 +41,8 @@ export interface ServerOptions {
   };
   /** Put around each exchange before anything is answered. A handler's fault is answered on the exchange itself. */
   readonly wrap?: (exchange: Exchange) => Exchange;
+  /** Adds its field to responses. */
+  readonly loadReport?: LoadReport;
   /** Told of what a handler threw. */
   readonly onFault: (fault: unknown, requestId: string) => void;
   /** Told once of each exchange, when its head is there. */
@@ -105,7 +108,8 @@ class UwsServer implements Server {
   #closed = false;
 
   constructor(options: ServerOptions) {
-    const { routes, origins, clock, limits, wrap, onFault, onExchange, onExchangeEnd, onReaderCut } = options;
+    const { routes, origins, clock, limits, wrap, loadReport, onFault, onExchange, onExchangeEnd, onReaderCut } =
+      options;
     this.#routes = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
     this.#wrap = wrap ?? ((exchange) => exchange);
     this.#onFault = onFault;
@@ -116,6 +120,7 @@ class UwsServer implements Server {
       bodyMs: limits.bodyMs ?? BODY_MS,
       backlog: new Backlog(limits.backlog ?? BACKLOG),
       closing: false,
+      ...(loadReport === undefined ? {} : { loadReport }),
       ...(onReaderCut === undefined ? {} : { onReaderCut }),
       ...(onExchange === undefined ? {} : { onExchange }),
       ...(onExchangeEnd === undefined ? {} : { onExchangeEnd }),

@@ -1,11 +1,13 @@
 import type { Clock } from '../clock.js';
 import { contractError, errorBody, type ContractError, type ErrorCode } from '../errors.js';
+import { Aborter, type Signal } from '../signal.js';
 import type { Backlog, CutReason } from './backlog.js';
 import { BodyReader, type BodyBudget } from './body.js';
 import type { Cors, Field } from './cors.js';
 import type { Body, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
 import { errorFields, responseFields, statusLine } from './fields.js';
 import type { Snapshot } from './head.js';
+import type { LoadReport } from './load-report.js';
 import { Outlet } from './outlet.js';
 import { SseStream, type StreamTarget } from './sse.js';
 import type { HttpResponse } from './uws.js';
@@ -45,6 +47,7 @@ export interface Edge {
   readonly backlog: Backlog;
   /** No new connections are taken, and responses ask callers to leave. */
   readonly closing: boolean;
+  readonly loadReport?: LoadReport;
   readonly onExchange?: (head: RequestHead) => void;
   readonly onExchangeEnd?: (end: ExchangeEnd) => void;
   readonly onReaderCut?: (cut: ReaderCut) => void;
@@ -74,7 +77,7 @@ export class UwsExchange implements Exchange {
   #code: ErrorCode | undefined;
   #stream: SseStream | undefined;
   #outlet: Outlet | undefined;
-  #leaving: AbortController | undefined;
+  #leaving: Aborter | undefined;
 
   constructor(res: HttpResponse, { head, bodyLength, refusal }: Snapshot, route: string | undefined, edge: Edge) {
     this.head = head;
@@ -94,12 +97,12 @@ export class UwsExchange implements Exchange {
   }
 
   /** Made when asked for: most exchanges end without anybody waiting for it. */
-  get gone(): AbortSignal {
+  get gone(): Signal {
     if (this.#leaving === undefined) {
-      this.#leaving = new AbortController();
+      this.#leaving = new Aborter();
       if (this.#state === 'gone') this.#leaving.abort();
     }
-    return this.#leaving.signal;
+    return this.#leaving;
   }
 
   body(limitBytes: number): Promise<Body> {
@@ -110,7 +113,7 @@ export class UwsExchange implements Exchange {
 
   reply({ status, headers = {}, body = '' }: Reply): void {
     if (this.#state !== 'open' || this.#answered) return;
-    const fields = this.#fields(body.length > 0 ? 'application/json' : undefined, headers);
+    const fields = this.#fields(status, body.length > 0 ? 'application/json' : undefined, headers);
     this.#answered = true;
     if (!this.#chunked) this.#send(status, fields, body);
     // Later, not now: uWS goes on to a next request in the same packet once this one is answered, `Connection: close` or
@@ -147,7 +150,7 @@ export class UwsExchange implements Exchange {
   }
 
   stream(headers: Readonly<Record<string, string>> = {}): EventStream {
-    const fields = this.#fields('text/event-stream', {
+    const fields = this.#fields(200, 'text/event-stream', {
       'Cache-Control': 'no-cache',
       'X-Accel-Buffering': 'no',
       ...headers,
@@ -205,9 +208,11 @@ export class UwsExchange implements Exchange {
     return this.#reader === undefined || this.#reader.complete;
   }
 
-  #fields(contentType: string | undefined, own: Readonly<Record<string, string>>): Field[] {
+  #fields(status: number, contentType: string | undefined, own: Readonly<Record<string, string>>): Field[] {
     const { fields, names } = responseFields(contentType, own, this.head.requestId);
     if (contentType === 'text/event-stream') names.add('server-timing');
+    const report = this.#edge.loadReport?.field(this.head, status);
+    if (report !== undefined) fields.push(report);
     return [...fields, ...this.#edge.cors.fields(this.head, names)];
   }
 

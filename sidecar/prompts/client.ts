@@ -7,6 +7,7 @@ import type { Clock } from '../clock.js';
 import { parseBody } from '../contracts/parse.js';
 import type { Route } from '../contracts/requests.js';
 import { contractError } from '../errors.js';
+import type { Signal } from '../signal.js';
 import { HostProcess, type HostEnd } from './host-process.js';
 import { ItemQueue, type Item } from './item-queue.js';
 import type { HostSetup, ModelReport, News, PromptModel, Step } from './messages.js';
@@ -67,6 +68,8 @@ interface Job {
   readonly body: Body;
   /** Settles the caller's promise; only the first call counts. */
   readonly settle: (result: Checked | Tokenized) => void;
+  /** Ends the watch over its silence; set while it runs. */
+  unwatch?: (() => void) | undefined;
 }
 
 export type FirstStart =
@@ -76,8 +79,6 @@ export class PromptHostClient implements PromptHost {
   readonly #options: PromptHostOptions;
   readonly #setup: HostSetup;
   readonly #items: ItemQueue<Job>;
-  /** Timers over the running items' silence, by item. */
-  readonly #watches = new Map<number, () => void>();
   readonly #first: Promise<FirstStart>;
   #settleFirst: (result: FirstStart) => void = () => undefined;
   #host: HostProcess | undefined;
@@ -130,7 +131,7 @@ export class PromptHostClient implements PromptHost {
     this.#failAll();
   }
 
-  #check(body: Body, signal: AbortSignal): Promise<Checked> {
+  #check(body: Body, signal: Signal): Promise<Checked> {
     if (body.bytes !== undefined && body.bytes.byteLength > this.#options.inlineBytes)
       return this.#ask('check', body, signal) as Promise<Checked>;
     if (body.bytes === undefined || signal.aborted) return Promise.resolve({ kind: 'aborted' });
@@ -138,7 +139,7 @@ export class PromptHostClient implements PromptHost {
     return Promise.resolve(parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params });
   }
 
-  #ask(step: Step, body: Body, signal: AbortSignal): Promise<Checked | Tokenized> {
+  #ask(step: Step, body: Body, signal: Signal): Promise<Checked | Tokenized> {
     if (this.#closed) return Promise.resolve(FAILED);
     if (body.bytes === undefined || signal.aborted) return Promise.resolve(ABORTED);
     return new Promise((resolve) => {
@@ -155,7 +156,7 @@ export class PromptHostClient implements PromptHost {
         resolve(FULL);
         return;
       }
-      signal.addEventListener('abort', abort, { once: true });
+      signal.addEventListener('abort', abort);
       this.#dispatch();
     });
   }
@@ -164,7 +165,7 @@ export class PromptHostClient implements PromptHost {
     const host = this.#host;
     if (host?.ready !== true || this.#guilty !== undefined) return;
     for (let item = this.#items.next(); item !== undefined; item = this.#items.next()) this.#send(host, item);
-    for (const item of this.#items.runs()) if (!this.#watches.has(item.id)) this.#watch(host, item);
+    for (const item of this.#items.runs()) if (item.job.unwatch === undefined) this.#watch(host, item);
   }
 
   #send(host: HostProcess, { id, job: { body, step } }: Item<Job>): void {
@@ -176,13 +177,12 @@ export class PromptHostClient implements PromptHost {
   }
 
   #watch(host: HostProcess, item: Item<Job>): void {
-    const cancel = this.#options.clock.after(this.#options.silenceMs, () => {
+    item.job.unwatch = this.#options.clock.after(this.#options.silenceMs, () => {
       if (this.#guilty !== undefined) return;
       this.#guilty = item;
       item.job.settle(FAILED);
       host.kill('silent');
     });
-    this.#watches.set(item.id, cancel);
   }
 
   #hear(news: News, forkedAt: number): void {
@@ -190,8 +190,9 @@ export class PromptHostClient implements PromptHost {
       this.#options.hooks?.ready?.(news.models, this.#options.clock.now() - forkedAt);
       this.#settleFirst({ kind: 'ready', models: news.models });
     } else {
-      this.#unwatch(news.item);
-      this.#items.finish(news.item)?.job.settle(news.result);
+      const item = this.#items.finish(news.item);
+      item?.job.unwatch?.();
+      item?.job.settle(news.result);
       this.#delayMs = RESTART_MIN_MS;
     }
     this.#dispatch();
@@ -227,19 +228,22 @@ export class PromptHostClient implements PromptHost {
   }
 
   #blame(): void {
-    for (const item of this.#watches.keys()) this.#unwatch(item);
+    this.#unwatch();
     for (const item of this.#items.lost(this.#guilty)) item.job.settle(FAILED);
     this.#guilty = undefined;
   }
 
   #failAll(): void {
-    for (const item of this.#watches.keys()) this.#unwatch(item);
+    this.#unwatch();
     for (const item of this.#items.clear()) item.job.settle(FAILED);
   }
 
-  #unwatch(item: number): void {
-    this.#watches.get(item)?.();
-    this.#watches.delete(item);
+  /** Nothing runs any more. An item that runs again is watched anew. */
+  #unwatch(): void {
+    for (const { job } of this.#items.runs()) {
+      job.unwatch?.();
+      job.unwatch = undefined;
+    }
   }
 }
 

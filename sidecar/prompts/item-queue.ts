@@ -1,3 +1,5 @@
+import { Heap, HeapNode } from '../heap.js';
+
 /**
  * Which item the prompt host works on next, and who is to blame when it dies. Pure: no process, no timers.
  *
@@ -8,8 +10,11 @@
  * So an item runs twice at most, and no item fails for what another did unless the host cannot be started at all.
  */
 export interface Item<T> {
+  /** Rises with every item. */
   readonly id: number;
   readonly job: T;
+  /** Where it waits, if it does. */
+  readonly place: HeapNode<Item<T>>;
   /** Set once nobody waits for the item any more: its result, or its part in a death, is of no interest. */
   abandoned: boolean;
 }
@@ -18,11 +23,11 @@ export class ItemQueue<T> {
   readonly #width: number;
   readonly #ahead: number;
   readonly #maxQueued: number;
-  #fresh = new Set<Item<T>>();
+  readonly #fresh = new Heap<Item<T>>(first);
   /** Those that ran when a host died; they run alone, before any fresh one. */
-  readonly #again = new Set<Item<T>>();
-  /** Those sent and not answered, in their order. */
-  readonly #sent = new Map<number, Item<T>>();
+  readonly #again = new Heap<Item<T>>(first);
+  /** Those sent and not answered, in their order; `width` and `ahead` bound them. */
+  readonly #sent: Item<T>[] = [];
   /** The running item that runs alone, for the second time. */
   #alone: Item<T> | undefined;
   #nextId = 0;
@@ -38,46 +43,42 @@ export class ItemQueue<T> {
   }
 
   get running(): number {
-    return Math.min(this.#sent.size, this.#width);
+    return Math.min(this.#sent.length, this.#width);
   }
 
   /** Those that run now, first sent first. */
-  *runs(): Generator<Item<T>> {
-    let left = this.#width;
-    for (const item of this.#sent.values()) {
-      if (left-- === 0) return;
-      yield item;
-    }
+  runs(): readonly Item<T>[] {
+    return this.#sent.slice(0, this.#width);
   }
 
   /** undefined: the queue is full. */
   add(job: T): Item<T> | undefined {
     if (this.#fresh.size >= this.#maxQueued) return undefined;
-    const item = { id: this.#nextId++, job, abandoned: false };
-    this.#fresh.add(item);
+    const item = new Waiting(this.#nextId++, job);
+    this.#fresh.add(item.place);
     return item;
   }
 
   /** The next item to send, now counted as sent; undefined: none may go. */
   next(): Item<T> | undefined {
     if (this.#alone !== undefined) return undefined;
-    const [again] = this.#again;
+    const again = this.#again.first;
     if (again !== undefined) {
-      if (this.#sent.size > 0) return undefined;
-      this.#again.delete(again);
+      if (this.#sent.length > 0) return undefined;
+      this.#again.remove(again.place);
       this.#alone = again;
       return this.#send(again);
     }
-    const [fresh] = this.#fresh;
-    if (fresh === undefined || this.#sent.size >= this.#width + this.#ahead) return undefined;
-    this.#fresh.delete(fresh);
+    const fresh = this.#fresh.first;
+    if (fresh === undefined || this.#sent.length >= this.#width + this.#ahead) return undefined;
+    this.#fresh.remove(fresh.place);
     return this.#send(fresh);
   }
 
   /** An item that was sent is answered. undefined: there is no such item. */
   finish(id: number): Item<T> | undefined {
-    const item = this.#sent.get(id);
-    this.#sent.delete(id);
+    const at = this.#sent.findIndex((item) => item.id === id);
+    const [item] = at < 0 ? [] : this.#sent.splice(at, 1);
     if (this.#alone === item) this.#alone = undefined;
     return item;
   }
@@ -85,35 +86,49 @@ export class ItemQueue<T> {
   /** Nobody waits for the item any more. Queued, it is taken out; sent, it goes on to its end and counts as sent. */
   abandon(item: Item<T>): void {
     item.abandoned = true;
-    this.#fresh.delete(item);
-    this.#again.delete(item);
+    this.#fresh.remove(item.place);
+    this.#again.remove(item.place);
   }
 
   /** The host is gone. Returns the items that fail; the other sent ones are queued again. `guilty`: fell silent. */
   lost(guilty?: Item<T>): readonly Item<T>[] {
-    const ran = [...this.runs()];
+    const ran = this.runs();
     const blamed = guilty ?? (ran.length === 1 ? ran[0] : undefined);
     // Those sent ahead had not begun: they are as they were.
-    const waited = [...this.#sent.values()].slice(ran.length).filter(({ abandoned }) => !abandoned);
-    this.#fresh = new Set([...waited, ...this.#fresh]);
-    this.#sent.clear();
+    for (const item of this.#sent.splice(0)) {
+      const waits = ran.includes(item) ? this.#again : this.#fresh;
+      if (item !== blamed && !item.abandoned) waits.add(item.place);
+    }
     this.#alone = undefined;
-    for (const item of ran) if (item !== blamed && !item.abandoned) this.#again.add(item);
     return blamed === undefined || blamed.abandoned ? [] : [blamed];
   }
 
   /** Takes all items out, sent or not, and returns those that somebody waits for. */
   clear(): readonly Item<T>[] {
-    const all = [...this.#sent.values(), ...this.#again, ...this.#fresh].filter((item) => !item.abandoned);
-    this.#sent.clear();
-    this.#again.clear();
-    this.#fresh.clear();
+    const all = [...this.#sent.splice(0), ...this.#again, ...this.#fresh].filter((item) => !item.abandoned);
+    for (const item of all) this.abandon(item);
     this.#alone = undefined;
     return all;
   }
 
   #send(item: Item<T>): Item<T> {
-    this.#sent.set(item.id, item);
+    this.#sent.push(item);
     return item;
   }
+}
+
+class Waiting<T> implements Item<T> {
+  readonly id: number;
+  readonly job: T;
+  readonly place: HeapNode<Item<T>> = new HeapNode(this);
+  abandoned = false;
+
+  constructor(id: number, job: T) {
+    this.id = id;
+    this.job = job;
+  }
+}
+
+function first<T>(a: Item<T>, b: Item<T>): boolean {
+  return a.id < b.id;
 }

@@ -39,7 +39,10 @@ function chat(model: LoadedModel & { kind: 'chat' }, { params, conversation }: C
     },
     limit,
   );
-  if (prompt.kind === 'tokens') return { ...prompt, kind: 'chat' };
+  if (prompt.kind === 'tokens') {
+    const { tokens, format } = prompt;
+    return { kind: 'chat', tokens, ...(format && { format }) };
+  }
   if (prompt.kind === 'failed') return cannotRender(prompt.why);
   if (prompt.kind === 'unservable') return refusal('unprocessable', `What the tools take ${prompt.why}`, 'tools');
   return refusal(

@@ -1,6 +1,7 @@
 import type { ReplyFormat } from '../../engine/protocol.js';
 import type { ContractError } from '../errors.js';
 import type { Params, Route } from '../contracts/requests.js';
+import type { Signal } from '../signal.js';
 
 export type Refusal = { readonly kind: 'invalid'; readonly error: ContractError };
 
@@ -27,9 +28,9 @@ export type Tokenized =
  */
 export interface OpenPrompt {
   /** Parses and validates: inline when the body is small, in the prompt host otherwise. */
-  check(signal: AbortSignal): Promise<Checked>;
+  check(signal: Signal): Promise<Checked>;
   /** Renders and tokenizes for the model named in the body, always in the prompt host. Call after `check` succeeded. */
-  tokenize(signal: AbortSignal): Promise<Tokenized>;
+  tokenize(signal: Signal): Promise<Tokenized>;
   /** Lets go of the body, here and in the host. Idempotent. */
   close(): void;
 }

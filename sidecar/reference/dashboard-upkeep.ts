@@ -119,6 +119,18 @@ export const UPKEEP_ROWS: readonly Row[] = [
         unit: 'short',
         queries: one(rate('process_cpu_seconds_total', HERE, 'instance'), '{{instance}}'),
       },
+      {
+        title: 'Lost on the way to the OTLP endpoint',
+        description: 'Exports that failed, and traces that were dropped.',
+        unit: 'cps',
+        queries: [
+          {
+            expr: `sum by (signal) (rate(ra_sidecar_otlp_exports_total{${HERE},outcome="failed"}${WINDOW}))`,
+            legend: '{{signal}}',
+          },
+          { expr: rate('ra_sidecar_otlp_traces_dropped_total', HERE, 'reason'), legend: 'dropped: {{reason}}' },
+        ],
+      },
     ],
   },
 ];

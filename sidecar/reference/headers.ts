@@ -30,6 +30,15 @@ export const REQUEST_HEADERS: readonly RequestHeader[] = [
     schema: { type: 'string', minLength: 1 },
     withBody: true,
   },
+  {
+    id: 'LoadMetricsFormat',
+    name: 'endpoint-load-metrics-format',
+    description:
+      'For proxies: the format, `text` or `json`, of `endpoint-load-metrics` on the response. Without effect unless the ' +
+      'operator has turned load reports on.',
+    schema: { type: 'string' },
+    withBody: false,
+  },
 ];
 
 const SECONDS = { type: 'integer', minimum: 0 } as const;
@@ -52,6 +61,12 @@ export const RESPONSE_HEADERS = {
   },
   'Retry-After': { description: 'Seconds to wait before the request is sent again.', schema: SECONDS },
   'retry-after-ms': { description: 'The same in milliseconds.', schema: SECONDS },
+  'endpoint-load-metrics': {
+    description:
+      'For proxies, where the operator has turned it on: how busy this server is, an ORCA load report that begins with ' +
+      '`TEXT ` or `JSON `. Not among the fields that pages in a browser may read.',
+    schema: LINE,
+  },
   'x-should-retry': {
     description: '`false` on errors that sending the same request again cannot mend.',
     schema: { const: 'false' },

@@ -5,6 +5,7 @@ import { row } from './markdown.js';
 /** What the values of each label are; a label that is not here fails the reference's test. */
 export const LABELS: Readonly<Record<string, string>> = {
   account: 'an account of the operator’s own naming: the 20 with the most seat time; empty for all others together',
+  block_size: 'tokens: state is reused in pieces of so many',
   class: '`interactive`, `standard`, `batch`',
   error_type:
     'a code of [errors.md](errors.md); left out where all went well. On HTTP it names the error of any status, and of a stream that broke off after its 200',
@@ -18,12 +19,14 @@ export const LABELS: Readonly<Record<string, string>> = {
   http_route: 'the path of the route; left out for unknown paths',
   kind: '`open`, `progress`, `close`',
   model: 'a configured model’s id',
-  outcome: '`answered`, `invalid`, `overloaded`, `failed`',
+  num_gpu_blocks: 'whole blocks in the KV memory of all loaded engines, whether on a GPU or not',
+  outcome: 'of the authorizer: `answered`, `invalid`, `overloaded`, `failed`; of `otlp_exports_total`: `ok`, `failed`',
   phase: '`waiting`, `prefilling`, `decoding`',
   reason:
-    'of `refusals_total`: `full`, `bytes`, `predicted`, `dropped`, `wait`, `deadline`, `drain`, `engine-lost`; of `readers_cut_total`: `stream`, `total`; of `credit_refusals_total`: `insufficient`, `unavailable`',
+    'of `refusals_total`: `full`, `bytes`, `predicted`, `dropped`, `wait`, `deadline`, `drain`, `engine-lost`; of `readers_cut_total`: `stream`, `total`; of `credit_refusals_total`: `insufficient`, `unavailable`; of `otlp_traces_dropped_total`: `queue_full`, `export_failed`',
   rest: '`true` on the line of all other accounts',
   result: '`cached`, `joined`, `asked`, `left_alone`',
+  signal: '`traces`, `metrics`',
   state: 'of `engine_state`: `unloaded`, `cold`, `ready`, `lost`; of the breaker: `closed`, `open`, `half-open`',
   url_scheme: '`http`: TLS ends in front',
   use: '`running`: of requests that hold a seat; `kept`: of free sequences, to be reused',
@@ -46,6 +49,7 @@ like: a scrape of an idle sidecar takes a few milliseconds and disturbs no reque
 - \`deploy/grafana/ra-sidecar.json\` is a dashboard of these metrics for Grafana: import it, and choose the Prometheus that scrapes.
 - \`deploy/prometheus/alerts.yml\` are alert rules; each names the page that says what to do. \`prometheus.yml\` beside it is the
   least that Prometheus needs for both.
+- The same can be sent to an OpenTelemetry collector: [tracing.md](tracing.md).
 
 Names: what OpenTelemetry’s semantic conventions have a name for bears it, as Prometheus writes it (\`http.server.request.duration\`
 is \`http_server_request_duration_seconds\`). All others begin with \`ra_sidecar_\`. Histograms keep the conventions’ bounds and

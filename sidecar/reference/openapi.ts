@@ -108,6 +108,6 @@ function json(schema: string): Readonly<Record<string, { readonly schema: Schema
 
 /** Those that every response carries, and further ones. */
 function headers(further: readonly ResponseHeader[]): object {
-  const all: ResponseHeader[] = ['x-request-id', 'Access-Control-Expose-Headers', ...further];
+  const all: ResponseHeader[] = ['x-request-id', 'Access-Control-Expose-Headers', 'endpoint-load-metrics', ...further];
   return Object.fromEntries(all.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 }

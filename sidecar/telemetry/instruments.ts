@@ -6,6 +6,7 @@
  * user is ever a label, accounts only where queue-metrics.ts says so.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry, type MetricValueWithName } from 'prom-client';
+import { readingOf, type MetricReading } from './readings.js';
 
 export type { Counter, Gauge, Histogram } from 'prom-client';
 
@@ -20,6 +21,8 @@ export interface MetricDefinition<L extends string = string> {
   readonly help: string;
   /** What to do when it is high or grows. */
   readonly advice: string;
+  /** What OpenTelemetry's semantic conventions call it, and its unit there; absent: they have no name for it. */
+  readonly convention?: { readonly name: string; readonly unit: string };
   /** Upper bounds, of a histogram. */
   readonly buckets?: readonly number[];
 }
@@ -47,6 +50,7 @@ export const PREFIX = 'ra_sidecar_';
 /** A registry of its own, so that two in one process (tests) do not meet. */
 export class Instruments {
   readonly #registry = new Registry();
+  readonly #definitions = new Map<string, MetricDefinition>();
 
   /** The process's own metrics too, with prom-client's names for them. */
   withProcess(): this {
@@ -66,9 +70,18 @@ export class Instruments {
     return new Histogram({ ...this.#settings(definition), buckets: [...definition.buckets] });
   }
 
-  /** The page, in Prometheus' text format. */
-  async page(): Promise<{ readonly contentType: string; readonly text: string }> {
-    return { contentType: this.#registry.contentType, text: await this.#registry.metrics() };
+  /** The page, in Prometheus' text format; of some metrics alone where `names` says which. */
+  async page(names?: readonly string[]): Promise<{ readonly contentType: string; readonly text: string }> {
+    const { contentType } = this.#registry;
+    if (names === undefined) return { contentType, text: await this.#registry.metrics() };
+    const each = await Promise.all(names.map((name) => this.#registry.getSingleMetricAsString(name)));
+    return { contentType, text: `${each.join('\n\n')}\n` };
+  }
+
+  /** What the page shows, as values. */
+  async readings(): Promise<MetricReading[]> {
+    const shown = await this.#registry.getMetricsAsJSON();
+    return shown.flatMap((metric) => readingOf(metric, this.#definitions.get(metric.name)) ?? []);
   }
 
   /** What one metric holds now, as the page would show it. Empty for one that is not registered, or has no samples. */
@@ -78,16 +91,16 @@ export class Instruments {
     return values.map(({ metricName = name, labels, value }) => ({ name: metricName, labels, value }));
   }
 
-  #settings<L extends string>({
-    name,
-    help,
-    labels,
-  }: MetricDefinition<L>): {
+  #settings<L extends string>(
+    definition: MetricDefinition<L>,
+  ): {
     readonly name: string;
     readonly help: string;
     readonly labelNames: readonly L[];
     readonly registers: Registry[];
   } {
+    const { name, help, labels } = definition;
+    this.#definitions.set(name, definition);
     return { name, help, labelNames: labels, registers: [this.#registry] };
   }
 }

@@ -6,6 +6,7 @@
  * keys, and of an unexpected error only what cannot quote a request is kept.
  */
 import { destination as stdoutDestination, pino, stdTimeFunctions, type Logger as Pino } from 'pino';
+import { systemClock } from '../clock.js';
 import { describeFault, scrub } from './scrub.js';
 
 /** What a line can say besides its event. Texts are constants, ids and names, never anything that a caller wrote. */
@@ -42,6 +43,11 @@ export interface LogFields {
   readonly port?: number;
   readonly file?: string;
   readonly version?: string;
+  /** Of the request's trace; OpenTelemetry's names for them. */
+  readonly trace_id?: string;
+  readonly span_id?: string;
+  /** `traces` or `metrics`, on their way to an OTLP endpoint. */
+  readonly otlp?: string;
   /** Anything that was thrown. Its message is kept only when the operating system wrote it. */
   readonly fault?: unknown;
 }
@@ -62,6 +68,9 @@ export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' |
 export interface LogTarget {
   write(line: string): void;
   flushSync?(): void;
+  /** Writes what is left and closes; then `close` is told. */
+  end?(): void;
+  once?(event: 'close' | 'error', fn: () => void): unknown;
 }
 
 const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
@@ -93,18 +102,37 @@ const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
   port: true,
   file: true,
   version: true,
+  trace_id: true,
+  span_id: true,
+  otlp: true,
 };
 
 /** Bytes of lines that wait for a reader of stdout who has stopped reading; further lines are lost, not the memory. */
 const MAX_WAITING_BYTES = 4 * 1024 * 1024;
 
+/** The last lines are waited for so long, ms: a reader that has stalled or died is not to keep the process. */
+const CLOSE_MS = 2000;
+
 /**
- * Opens the log. Lines are written without waiting; `flush` writes what is left before the process ends by itself, and
- * an ordinary `process.exit` does so too.
+ * Opens the log. Lines are written without waiting; `close` resolves when what is left is written, or cannot be. After it
+ * nothing is logged. An ordinary `process.exit` without it writes the rest too, but hangs when stdout's reader is gone.
  */
-export function openLog(level: LogLevel, target: LogTarget = stdout()): { readonly log: Log; flush(): void } {
+export function openLog(level: LogLevel, target: LogTarget = stdout()): { readonly log: Log; close(): Promise<void> } {
   const out = pino({ level, base: null, timestamp: stdTimeFunctions.isoTime, messageKey: 'event' }, target);
-  return { log: new PinoLog(out), flush: () => target.flushSync?.() };
+  return { log: new PinoLog(out), close: () => closed(target) };
+}
+
+/** sonic-boom's flushSync, which pino calls at the exit, tries a pipe without a reader again for ever; `end` gives up. */
+async function closed(target: LogTarget): Promise<void> {
+  let cancel = (): void => undefined;
+  await new Promise<void>((resolve) => {
+    cancel = systemClock.after(CLOSE_MS, resolve);
+    target.once?.('close', resolve);
+    target.once?.('error', resolve);
+    target.end?.();
+  });
+  cancel();
+  target.flushSync = () => undefined;
 }
 
 function stdout(): LogTarget {

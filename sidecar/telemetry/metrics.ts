@@ -2,16 +2,23 @@ import { AuthorizerMetrics } from './authorizer-metrics.js';
 import { CreditMetrics } from './credit-metrics.js';
 import { DeliveryMetrics } from './delivery-metrics.js';
 import { KEYS_REFUSED } from './definitions/access.js';
+import { ENDPOINT_METRICS } from './definitions/endpoint.js';
+import { EndpointMetrics } from './endpoint-metrics.js';
 import { EngineMetrics, type EngineReading } from './engine-metrics.js';
 import { HttpMetrics } from './http-metrics.js';
 import { Instruments } from './instruments.js';
 import { ModelMetrics, type CancelPhase, type ModelMeter, type Operation } from './model-metrics.js';
+import { OtlpMetrics } from './otlp-metrics.js';
 import { QueueMetrics, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
+import type { MetricReading } from './readings.js';
 import { Reading } from './reading.js';
 import { SpoolMetrics } from './spool-metrics.js';
 
 /** Stands for models that are not configured. */
 const OTHER = 'other';
+
+/** What an endpoint picker is shown. */
+const ENDPOINT_NAMES = ENDPOINT_METRICS.map(({ name }) => name);
 
 /** What the operators' listener serves at /metrics: all that this process counts, each under the part it is about. */
 export class Metrics {
@@ -20,6 +27,8 @@ export class Metrics {
   readonly #models: ModelMetrics;
   readonly #queues: QueueMetrics;
   readonly #engines: EngineMetrics;
+  /** The load of the whole process. */
+  readonly endpoint = new EndpointMetrics(this.#instruments);
   /** Both listeners, and streams. */
   readonly http = new HttpMetrics(this.#instruments);
   readonly authorizer = new AuthorizerMetrics(this.#instruments);
@@ -30,6 +39,8 @@ export class Metrics {
   readonly spool = new SpoolMetrics(this.#instruments);
   /** Of the usage that leaves for its sink. */
   readonly delivery = new DeliveryMetrics(this.#instruments);
+  /** Of what is sent to an OTLP endpoint. */
+  readonly otlp = new OtlpMetrics(this.#instruments);
 
   /** `models`: the configured ids; any other is counted as `other`. */
   constructor(models: readonly string[]) {
@@ -88,17 +99,24 @@ export class Metrics {
     return this.#instruments.page();
   }
 
+  /** What the page shows, as values. */
+  readings(): Promise<readonly MetricReading[]> {
+    this.#refresh();
+    return this.#instruments.readings();
+  }
+
   /** Some metrics of the page as numbers, without its text; all of one moment. */
   async read(names: readonly string[]): Promise<Reading> {
     this.#refresh();
     return new Reading(await Promise.all(names.map((name) => this.#instruments.samples(name))));
   }
 
-  /** Brings the gauges up to date. */
+  /** Brings what is only looked at now and then up to date. */
   #refresh(): void {
     for (const part of [
       this.#queues,
       this.#engines,
+      this.endpoint,
       this.http,
       this.authorizer,
       this.credit,
@@ -106,6 +124,12 @@ export class Metrics {
       this.delivery,
     ])
       part.read();
+  }
+
+  /** The part of the page that names no model, account or caller: what an endpoint picker reads. Cheap. */
+  renderEndpoint(): Promise<{ readonly contentType: string; readonly text: string }> {
+    this.endpoint.read();
+    return this.#instruments.page(ENDPOINT_NAMES);
   }
 
   #label(model: string): string {

@@ -20,7 +20,7 @@ const PHASES = ['waiting', 'prefilling', 'decoding'] as const;
 export type CancelPhase = (typeof PHASES)[number];
 
 /** What the conventions call the provider: who made the telemetry, not who made the model. */
-const PROVIDER = 'ra-sidecar';
+export const PROVIDER = 'ra-sidecar';
 
 /** Tokens that a request used. `cached` is a part of `prompt`. */
 export interface UsedTokens {
@@ -58,14 +58,14 @@ export class ModelMeter {
     this.#firstToken = made.firstToken.labels(about);
     this.#perToken = made.perToken.labels(about);
     this.#gaps = made.gaps.labels({ model });
-    this.#input = made.usage.labels({ ...about, gen_ai_token_type: 'input' });
-    this.#output = made.usage.labels({ ...about, gen_ai_token_type: 'output' });
+    this.#input = made.usage.labels(Object.assign({}, about, { gen_ai_token_type: 'input' }));
+    this.#output = made.usage.labels(Object.assign({}, about, { gen_ai_token_type: 'output' }));
     this.#cached = made.cached.labels({ model });
   }
 
   /** A request is over, whether it ran or was refused. `code`: of its error, or `request_cancelled`. */
   ended(durationMs: number, code?: ErrorCode): void {
-    const labels = code === undefined ? this.#about : { ...this.#about, error_type: code };
+    const labels = code === undefined ? this.#about : Object.assign({}, this.#about, { error_type: code });
     this.#durations.observe(labels, durationMs / 1000);
   }
 

@@ -7,6 +7,8 @@ export interface Entry {
   readonly line: Buffer;
   /** Clock reading when it was appended. */
   readonly at: number;
+  /** Called once it is durable. */
+  readonly waiters: Set<() => void>;
 }
 
 /**
@@ -21,7 +23,6 @@ const MAX_WRITE_BYTES = 1024 * 1024;
 /** What was appended and is not durable yet, oldest first, and who waits for which of it. */
 export class Unsynced {
   readonly #entries: Entry[] = [];
-  readonly #waiters = new Map<UsageRecord, Set<() => void>>();
 
   get count(): number {
     return this.#entries.length;
@@ -34,14 +35,14 @@ export class Unsynced {
   /** False: it was left out. */
   add(record: UsageRecord, at: number): boolean {
     if (record.kind === 'progress' && this.#entries.length >= MAX_ENTRIES_WITH_PROGRESS) return false;
-    this.#entries.push({ record, line: encode(record), at });
-    this.#waiters.set(record, new Set());
+    this.#entries.push({ record, line: encode(record), at, waiters: new Set() });
     return true;
   }
 
   /** Calls `fn` once `record` is durable. Returns what takes that back; undefined: it is durable, or was never added. */
   whenDurable(record: UsageRecord, fn: () => void): (() => void) | undefined {
-    const waiters = this.#waiters.get(record);
+    // Who waits has just appended it: it is among the last.
+    const waiters = this.#entries.findLast((entry) => entry.record === record)?.waiters;
     waiters?.add(fn);
     return waiters && (() => void waiters.delete(fn));
   }
@@ -55,10 +56,6 @@ export class Unsynced {
 
   /** The `count` oldest are durable. */
   settle(count: number): void {
-    for (const { record } of this.#entries.splice(0, count)) {
-      const waiters = this.#waiters.get(record) ?? [];
-      this.#waiters.delete(record);
-      for (const fn of waiters) fn();
-    }
+    for (const { waiters } of this.#entries.splice(0, count)) for (const fn of waiters) fn();
   }
 }

@@ -60,6 +60,18 @@ t.test('HTTP', async (t) => {
     t.equal((await caller.request('GET', '/healthz').response()).status, 200, 'and the connection is in step');
   });
 
+  await t.test('no load report, unless the settings say so', async (t) => {
+    const asking = { ...json, 'endpoint-load-metrics-format': 'json' };
+    for (const [method, path] of [
+      ['GET', '/healthz'],
+      ['POST', CHAT_PATH],
+    ] as const) {
+      const answer = await ask(method, path, asking, method === 'POST' ? body : undefined);
+      t.equal(answer.status, 200);
+      t.equal(answer.field('endpoint-load-metrics'), undefined, path);
+    }
+  });
+
   await t.test('OPTIONS and other methods', async (t) => {
     for (const [path, allow] of [
       ['/v1/models', 'GET, HEAD, OPTIONS'],

@@ -41,7 +41,8 @@ for (const name of ['ra-sidecar', 'ra-sidecar@a']) {
     t.equal(one('WorkingDirectory'), config.dataDir);
 
     const { noticeMs, timeoutMs } = config.drain;
-    const toStop = noticeMs + timeoutMs + config.usage.closeWaitMs + config.delivery.stopMs;
+    const { usage, delivery, telemetry } = config;
+    const toStop = noticeMs + timeoutMs + usage.closeWaitMs + delivery.stopMs + telemetry.otlp.stopMs;
     t.ok(span(one('TimeoutStopSec')) > toStop, `stops within ${toStop} ms`);
     t.ok(span(one('TimeoutStartSec')) > config.engine.startTimeoutMs);
     t.equal(one('KillMode'), 'mixed', 'engines finish what runs');

@@ -20,9 +20,13 @@ const NEEDS: readonly Need[] = [
   { program: 'promtool', package: 'prometheus', for: 'the alert rules and the metrics page' },
   { program: 'haproxy', package: 'haproxy', for: 'deploy/haproxy and rolling restarts' },
   { program: 'nginx', package: 'nginx-light', for: 'deploy/nginx' },
-  { program: 'openssl', package: 'openssl', for: 'certificates of the proxies' },
+  { program: 'nats-server', package: 'nats-server', for: 'usage delivery to JetStream' },
+  { program: 'kcat', package: 'kcat', for: 'usage delivery to Kafka: librdkafka’s mock cluster, and a reader' },
+  { program: 'openssl', package: 'openssl', for: 'certificates of the proxies and of NATS' },
   { program: 'systemd-analyze', package: 'systemd', for: 'the unit in deploy/systemd' },
   { program: 'socat', package: 'socat', for: 'what systemd is told' },
+  { program: 'zsh', package: 'zsh', for: 'command line completion' },
+  { program: 'fish', package: 'fish', for: 'command line completion' },
 ];
 
 /** Where Debian puts programs; a user's own PATH often lacks the last two. */

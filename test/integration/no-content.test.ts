@@ -13,6 +13,7 @@ import { makeKey } from '../support/keys.js';
 import { LeakSearch } from '../support/leak-search.js';
 import { embeddedTestModel } from '../support/models.js';
 import { OpenStream } from '../support/open-stream.js';
+import { OtlpReceiver } from '../support/otlp-receiver.js';
 import { childrenOf } from '../support/processes.js';
 import { modelWithVocabulary } from '../support/prompt-models.js';
 import { RawConnection } from '../support/raw-http.js';
@@ -41,6 +42,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
   const dataDir = t.testdir();
   const stored = Object.values(KEYS).map((key) => key.stored);
   await writeKeyFile(join(dataDir, 'keys.json'), { version: 1, accounts: { ice: { frozen: true } }, keys: stored });
+  const receiver = await OtlpReceiver.start(t);
   const file = await embeddedTestModel();
   const long = { file: await modelWithVocabulary('deepseek-llm'), contextPerSeat: 100_000, prefillTokensPerStep: 32 };
   const sidecar = await Sidecar.start(t, {
@@ -48,7 +50,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
       dataDir,
       environment: ENVIRONMENT,
       models: [
-        { id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 2048 },
+        { id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 8192 },
         { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
         { id: LONG, kind: 'chat', seats: 1, gpu: false, ...long },
       ],
@@ -57,6 +59,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
       stream: { keepAliveMs: 500 },
       prompts: { silenceMs: 2000 },
       engine: { hangMs: 3_600_000 },
+      telemetry: { otlp: { endpoint: receiver.endpoint, metricsIntervalMs: 1000 } },
     },
   });
   sidecar.key = KEYS.good.key;
@@ -68,7 +71,7 @@ t.test('no content leaves by another way than the reply', async (t) => {
     sidecar.post(CHATS, chatBody(more), options);
   const signalEngine = (signal: NodeJS.Signals): void => void process.kill(sidecar.enginePid(CHAT), signal);
   // Rewarded for repeating itself the model goes on as long as it may.
-  const endless = { max_tokens: 1500, temperature: 0, frequency_penalty: -2 };
+  const endless = { max_tokens: 7500, temperature: 0, frequency_penalty: -2 };
 
   t.test('200', async (t) => {
     const served = [
@@ -211,7 +214,14 @@ t.test('no content leaves by another way than the reply', async (t) => {
 
     watch.output(sidecar);
     await watch.files(dataDir);
-    t.same(watch.places, ['stdout', 'stderr', 'pages', 'errors', 'heads', 'files', 'processes']);
+    watch.saw('otlp', ...receiver.raw);
+    const traced = receiver.spans.filter(({ kind }) => kind === 2);
+    t.equal(
+      traced.length,
+      sidecar.lines.filter(({ event }) => event === 'request').length,
+      'each request has its trace',
+    );
+    t.same(watch.places, ['stdout', 'stderr', 'pages', 'errors', 'heads', 'files', 'processes', 'otlp']);
     const { phrases } = watch;
     t.ok(phrases.length > 10, `${phrases.length} pieces of replies to look for`);
     t.same(watch.leaks(new LeakSearch([MARK, ...Object.values(KEYS).map(({ key }) => key)], phrases)), []);

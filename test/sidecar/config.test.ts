@@ -43,6 +43,8 @@ t.test('nothing set: every default', async (t) => {
     decisions: { isolate: true },
     idempotency: { maxKeys: 100_000, keepMs: 86_400_000 },
     delivery: {
+      nats: { servers: [], stream: 'USAGE', subject: 'usage.{account}', window: 64, auth: 'none', tls: false },
+      kafka: { brokers: [], topic: 'usage', auth: 'none', tls: false },
       source: '/ra-sidecar',
       maxEvents: 500,
       maxBytes: 1 << 20,
@@ -67,6 +69,7 @@ t.test('nothing set: every default', async (t) => {
     },
     pricing: {},
     credit: { pollMs: 2000, snapshotMs: 10_000, snapshotCloses: 1000, onLostBalances: 'refuse' },
+    fleet: { pickerMetrics: false, loadReport: 'off' },
     drain: { noticeMs: 0, timeoutMs: 30_000 },
     engine: {
       startTimeoutMs: 600_000,
@@ -79,6 +82,20 @@ t.test('nothing set: every default', async (t) => {
     prompts: { workers: 1, silenceMs: 2000, maxQueued: 1024 },
     cors: { origins: [] },
     development: { validateAnswers: false },
+    telemetry: {
+      otlp: {
+        serviceName: 'ra-sidecar',
+        traces: true,
+        metrics: true,
+        samplePercent: 100,
+        metricsIntervalMs: 60_000,
+        batchMs: 5000,
+        batchRequests: 32,
+        maxQueued: 2048,
+        timeoutMs: 10_000,
+        stopMs: 3000,
+      },
+    },
     log: { level: 'info' },
   });
   const common = {
@@ -218,6 +235,23 @@ t.test('what stops the start, in one line', async (t) => {
       { RA_DELIVERY_URL: url },
       'delivery.url must be a URL without a name and password: the secret has a file of its own (environment variable RA_DELIVERY_URL)',
     ]),
+    [
+      { RA_DELIVERY_URL: 'https://a.example', RA_DELIVERY_NATS_SERVERS: '["nats://b.example:4222"]' },
+      'delivery must name one sink: url, nats.servers or kafka.brokers',
+    ],
+    [
+      { RA_DELIVERY_NATS_AUTH: 'token' },
+      'delivery.nats.secretFile must be set where delivery.nats.auth is not none, and only there',
+    ],
+    [
+      { RA_DELIVERY_KAFKA_SECRET_FILE: 'secret' },
+      'delivery.kafka.secretFile must be set where delivery.kafka.auth is not none, and only there (environment variable RA_DELIVERY_KAFKA_SECRET_FILE)',
+    ],
+    [{ RA_DELIVERY_NATS_CA_FILE: 'ca.pem' }, 'delivery.nats.tls must be true for delivery.nats.caFile'],
+    [
+      { RA_DELIVERY_KAFKA_TLS: 'true', RA_DELIVERY_KAFKA_CERT_FILE: 'cert.pem' },
+      'delivery.kafka.certFile must be set together with delivery.kafka.keyFile (environment variable RA_DELIVERY_KAFKA_CERT_FILE)',
+    ],
   ];
   for (const [environment, expected] of cases) t.equal(line(environment), `config: ${expected}`);
 });
@@ -241,6 +275,16 @@ t.test('a secret that travels in clear is allowed and hinted at', async (t) => {
     t.strictSame((hintsFor(url, 'secret') as { hints: unknown }).hints, [], url);
   }
   t.match(hintsFor('http://sink.example/'), { hints: [] });
+  const bus = (host: string, tls = 'false'): unknown =>
+    loadConfig({
+      RA_DELIVERY_KAFKA_BROKERS: `["${host}:9092"]`,
+      RA_DELIVERY_KAFKA_AUTH: 'plain',
+      RA_DELIVERY_KAFKA_SECRET_FILE: 'secret',
+      RA_DELIVERY_KAFKA_TLS: tls,
+    });
+  t.match(bus('bus.example'), { hints: [/^delivery\.kafka\.tls is off/] });
+  t.match(bus('bus.example', 'true'), { hints: [] });
+  for (const host of ['127.0.0.1', '[::1]']) t.match(bus(host), { hints: [] });
 });
 
 t.test('listeners and access', async (t) => {

@@ -3,7 +3,6 @@ import {
   closeSync,
   constants,
   existsSync,
-  mkdtempSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -11,88 +10,13 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
-import { loadConfig, type Config } from '../../sidecar/config.js';
-import { openUsage } from '../../sidecar/delivering.js';
-import { Metrics } from '../../sidecar/telemetry/metrics.js';
+import t from 'tap';
 import { START, type Position } from '../../sidecar/usage/segments.js';
-import type { Spool } from '../../sidecar/usage/spool.js';
-import { RecordingLog } from '../support/in-process.js';
+import { folder, openWorld } from '../support/delivering-world.js';
 import { deadPort, UsageSink, type SinkRequest } from '../support/usage-sink.js';
-import { usageRecord } from '../support/usage-records.js';
 
 const SECRET = 'sink-secret-canary';
-
-interface World {
-  readonly dir: string;
-  readonly log: RecordingLog;
-  readonly spool: Spool;
-  /** Makes closes durable, one after another. */
-  bill(...ids: readonly string[]): Promise<void>;
-  stop(): Promise<void>;
-  /** One sample of the metrics. */
-  metric(name: string): Promise<number>;
-}
-
-function configure(environment: Readonly<Record<string, string>>): Config {
-  const loaded = loadConfig({
-    RA_DELIVERY_MAX_AGE_MS: '0',
-    RA_DELIVERY_BACKOFF_MIN_MS: '1',
-    RA_DELIVERY_BACKOFF_MAX_MS: '8',
-    RA_DELIVERY_STOP_MS: '2000',
-    ...environment,
-  });
-  if (loaded.kind === 'invalid') throw new Error(loaded.line);
-  return loaded.config;
-}
-
-/** An empty folder. Teardowns run last in, first out: by the time it is removed its spool is closed. */
-function folder(t: Test): string {
-  const dir = mkdtempSync(join(tmpdir(), 'ra-delivering-'));
-  t.teardown(() => rmSync(dir, { recursive: true, force: true }));
-  return dir;
-}
-
-/** The spool and its delivery as the sidecar has them, in `dir`. Closed with the test. */
-async function open(
-  t: Test,
-  dir: string,
-  environment: Readonly<Record<string, string>>,
-  keepFrom: () => Position | undefined = () => undefined,
-): Promise<World> {
-  // Waits alone do not keep a process alive; in the sidecar its listeners do.
-  const alive = setInterval(() => undefined, 2 ** 30);
-  t.teardown(() => clearInterval(alive));
-  const log = new RecordingLog();
-  const metrics = new Metrics([]);
-  const { spool, closeSpool } = await openUsage(
-    configure({ RA_DATA_DIR: dir, ...environment }),
-    metrics,
-    log,
-    keepFrom,
-  );
-  t.teardown(closeSpool);
-  return {
-    dir: join(dir, 'usage'),
-    log,
-    spool,
-    bill: async (...ids) => {
-      for (const id of ids) {
-        spool.append(usageRecord(id, 'open'));
-        const close = usageRecord(id, 'close');
-        spool.append(close);
-        await spool.sync(close);
-      }
-    },
-    stop: closeSpool,
-    metric: async (name) => {
-      const { text } = await metrics.render();
-      return Number(new RegExp(`^ra_sidecar_${name} (\\S+)$`, 'm').exec(text)?.[1]);
-    },
-  };
-}
 
 /** Resolves once the sink was sent all of `ids`. */
 async function arrived(sink: UsageSink, ...ids: readonly string[]): Promise<void> {
@@ -104,7 +28,7 @@ t.test('what is billed arrives, and a restart goes on behind it', async (t) => {
   const dir = folder(t);
   writeFileSync(join(dir, 'secret'), `${SECRET}\n`);
   const environment = { RA_DELIVERY_URL: sink.url, RA_DELIVERY_SECRET_FILE: join(dir, 'secret') };
-  const first = await open(t, dir, environment);
+  const first = await openWorld(t, dir, environment);
   await first.bill('a', 'b');
   await arrived(sink, 'a', 'b');
   t.equal(sink.requests[0]?.headers.authorization, `Bearer ${SECRET}`);
@@ -119,7 +43,7 @@ t.test('what is billed arrives, and a restart goes on behind it', async (t) => {
   t.ok((await first.metric('usage_delivery_last_success_timestamp_seconds')) > 1e9);
   t.notOk(JSON.stringify(first.log.lines).includes(SECRET));
 
-  const second = await open(t, dir, environment);
+  const second = await openWorld(t, dir, environment);
   await second.bill('d');
   await arrived(sink, 'd');
   await second.stop();
@@ -129,7 +53,7 @@ t.test('what is billed arrives, and a restart goes on behind it', async (t) => {
 t.test('a crash between the answer and the cursor sends the same events again', async (t) => {
   const sink = await UsageSink.start(t);
   const dir = folder(t);
-  const first = await open(t, dir, { RA_DELIVERY_URL: sink.url });
+  const first = await openWorld(t, dir, { RA_DELIVERY_URL: sink.url });
   await first.bill('a', 'b');
   await arrived(sink, 'a', 'b');
   await first.stop();
@@ -137,7 +61,7 @@ t.test('a crash between the answer and the cursor sends the same events again', 
   // What such a crash leaves behind.
   rmSync(join(first.dir, 'cursor.json'));
   sink.requests.length = 0;
-  const second = await open(t, dir, { RA_DELIVERY_URL: sink.url });
+  const second = await openWorld(t, dir, { RA_DELIVERY_URL: sink.url });
   await arrived(sink, 'a', 'b');
   await second.stop();
   t.strictSame(
@@ -149,7 +73,7 @@ t.test('a crash between the answer and the cursor sends the same events again', 
 
 t.test('a sink that is down at the start is waited for', async (t) => {
   const port = await deadPort();
-  const world = await open(t, folder(t), { RA_DELIVERY_URL: `http://127.0.0.1:${port}/usage` });
+  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: `http://127.0.0.1:${port}/usage` });
   await world.bill('a');
   t.match(await world.log.seen('usage delivery waits'), { reason: 'ECONNREFUSED' });
   t.ok((await world.metric('usage_backlog_bytes')) > 0);
@@ -174,7 +98,7 @@ t.test('a sink that fails in every way gets it in the end', async (t) => {
     if (fail) fail(request);
     else request.response.writeHead(202).end();
   };
-  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_TIMEOUT_MS: '100' });
+  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_TIMEOUT_MS: '100' });
   await world.bill('a');
   await world.log.seen('usage delivery resumed');
   t.strictSame(sink.ids, new Array(7).fill(['a']));
@@ -191,7 +115,7 @@ t.test('Retry-After is waited for', async (t) => {
     if (times.length === 1) response.writeHead(503, { 'retry-after': '1' }).end();
     else response.writeHead(204).end();
   };
-  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url });
+  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url });
   await world.bill('a');
   t.match(await world.log.seen('usage delivery waits'), { reason: 'status 503', retryAfterMs: 1000 });
   await sink.came(2);
@@ -204,7 +128,7 @@ t.test('the one event that the sink refuses is a dead letter, and the rest arriv
   sink.answer = ({ body, response }) => {
     response.writeHead(body.includes('"bad"') ? 400 : 204).end('because of <secret reasons>');
   };
-  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_MAX_AGE_MS: '60000' });
+  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_MAX_AGE_MS: '60000' });
   await world.bill('a', 'b', 'bad', 'c');
   await world.stop();
   const taken = sink.ids.filter((batch) => !batch.includes('bad')).flat();
@@ -220,7 +144,7 @@ t.test('the one event that the sink refuses is a dead letter, and the rest arriv
 t.test('a stop does not wait for a sink that hangs longer than its bound', async (t) => {
   const sink = await UsageSink.start(t);
   sink.answer = () => undefined;
-  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
+  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
   await world.bill('a');
   await sink.came(1);
   await Promise.all([world.stop(), world.stop()]);
@@ -229,7 +153,7 @@ t.test('a stop does not wait for a sink that hangs longer than its bound', async
 
 t.test('a stop does not wait for a disk that hangs longer than its bound', async (t) => {
   const sink = await UsageSink.start(t);
-  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
+  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
   // Opening a pipe that nobody reads waits, as a disk does that hangs.
   const draft = join(world.dir, 'cursor.json.tmp');
   execFileSync('mkfifo', [draft]);
@@ -243,7 +167,7 @@ t.test('a stop does not wait for a disk that hangs longer than its bound', async
 
 t.test('delivered segments are deleted', async (t) => {
   const sink = await UsageSink.start(t);
-  const world = await open(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_USAGE_SEGMENT_BYTES: '1024' });
+  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_USAGE_SEGMENT_BYTES: '1024' });
   const ids = Array.from({ length: 30 }, (_, i) => `n${i}`);
   await world.bill(...ids);
   await arrived(sink, ...ids);
@@ -255,7 +179,7 @@ t.test('delivered segments are deleted', async (t) => {
 t.test('without a sink segments are kept, as long as the retention says', async (t) => {
   const dir = folder(t);
   const small = { RA_USAGE_SEGMENT_BYTES: '1024' };
-  const first = await open(t, dir, small);
+  const first = await openWorld(t, dir, small);
   await first.bill(...Array.from({ length: 30 }, (_, i) => `n${i}`));
   await first.stop();
   const all = segments(first.dir);
@@ -264,17 +188,17 @@ t.test('without a sink segments are kept, as long as the retention says', async 
 
   const old = new Date(Date.now() - 100 * 86_400_000);
   for (const name of all.slice(0, 3)) utimesSync(join(first.dir, name), old, old);
-  const second = await open(t, dir, small);
+  const second = await openWorld(t, dir, small);
   await second.stop();
   t.strictSame(segments(second.dir).slice(0, all.length - 3), all.slice(3), 'three were older than 90 days');
 
-  const third = await open(t, dir, { ...small, RA_DELIVERY_RETENTION_BYTES: '4096' });
+  const third = await openWorld(t, dir, { ...small, RA_DELIVERY_RETENTION_BYTES: '4096' });
   await third.stop();
   const left = segments(third.dir).length;
   t.ok(left >= 2 && left <= 5, `${left} segments are left of 4096 bytes`);
 
   for (const name of segments(third.dir)) utimesSync(join(first.dir, name), old, old);
-  const fourth = await open(t, dir, { ...small, RA_DELIVERY_RETENTION_DAYS: '0' });
+  const fourth = await openWorld(t, dir, { ...small, RA_DELIVERY_RETENTION_DAYS: '0' });
   await fourth.bill('z');
   await fourth.stop();
   t.ok(segments(fourth.dir).length > left, '0 days: for ever');
@@ -285,26 +209,26 @@ t.test('a spool that was filled while its sink was away takes work again once no
   const port = await deadPort();
   const small = { RA_USAGE_SEGMENT_BYTES: '1024', RA_USAGE_MAX_BACKLOG_BYTES: '4096', RA_USAGE_PROBE_MS: '10' };
   const url = `http://127.0.0.1:${port}/usage`;
-  const first = await open(t, dir, { ...small, RA_DELIVERY_URL: url });
+  const first = await openWorld(t, dir, { ...small, RA_DELIVERY_URL: url });
   await first.bill(...Array.from({ length: 30 }, (_, i) => `n${i}`));
   await first.log.seen('usage spool unhealthy');
   await first.stop();
 
   // The sink is given up, and credit still adds up what was spent.
   let keepFrom: Position | undefined = START;
-  const second = await open(t, dir, small, () => keepFrom);
+  const second = await openWorld(t, dir, small, () => keepFrom);
   t.strictSame(second.spool.health, { ok: false, why: 'backlog' });
   keepFrom = undefined;
   await second.log.seen('usage spool healthy');
   await second.stop();
 
   // The same with a sink that has it all by now.
-  const third = await open(t, dir, { ...small, RA_USAGE_MAX_BACKLOG_BYTES: '65536' });
+  const third = await openWorld(t, dir, { ...small, RA_USAGE_MAX_BACKLOG_BYTES: '65536' });
   await third.bill(...Array.from({ length: 30 }, (_, i) => `m${i}`));
   await third.stop();
   const sink = await UsageSink.start(t, port);
   keepFrom = START;
-  const fourth = await open(t, dir, { ...small, RA_DELIVERY_URL: url }, () => keepFrom);
+  const fourth = await openWorld(t, dir, { ...small, RA_DELIVERY_URL: url }, () => keepFrom);
   await arrived(sink, 'm29');
   t.strictSame(fourth.spool.health, { ok: false, why: 'backlog' });
   keepFrom = undefined;
@@ -314,8 +238,8 @@ t.test('a spool that was filled while its sink was away takes work again once no
 t.test('a start that cannot read its secret says so and lets go of the spool', async (t) => {
   const dir = folder(t);
   const environment = { RA_DELIVERY_URL: 'http://127.0.0.1:9/', RA_DELIVERY_SECRET_FILE: join(dir, 'none') };
-  await t.rejects(open(t, dir, environment), { message: /^delivery\.secretFile: does not exist/ });
-  const world = await open(t, dir, {});
+  await t.rejects(openWorld(t, dir, environment), { message: /^delivery\.secretFile: does not exist/ });
+  const world = await openWorld(t, dir, {});
   await world.stop();
 });
 

@@ -6,6 +6,9 @@ const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 /** Long enough for a loaded machine, ms; a command that takes longer is killed. */
 const COMMAND_MS = 60_000;
 
+/** Of what a command prints: an export of a long soak has 20,000 records. */
+const MOST_PRINTED_BYTES = 256 * 1024 * 1024;
+
 export interface Ran {
   readonly code: number | null;
   readonly stdout: string;
@@ -15,7 +18,7 @@ export interface Ran {
 /** Runs `ra-sidecar` with these arguments to its end, in a process of its own, with `environment` over ours. */
 export function runCli(args: readonly string[], environment: Readonly<Record<string, string>> = {}): Promise<Ran> {
   return new Promise((resolve) => {
-    const options = { env: { ...process.env, ...environment }, timeout: COMMAND_MS };
+    const options = { env: { ...process.env, ...environment }, timeout: COMMAND_MS, maxBuffer: MOST_PRINTED_BYTES };
     const child = execFile(process.execPath, [CLI, ...args], options, (_, stdout, stderr) =>
       resolve({ code: child.exitCode, stdout, stderr }),
     );

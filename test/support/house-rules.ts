@@ -17,7 +17,7 @@ export interface Room {
 const file = (folder: string, names: string): string => `^${folder}/(${names})\\.ts$`;
 const folder = (path: string): string => `^${path}/`;
 
-const GROUND = ['errors', 'clock', 'ledger', 'money'];
+const GROUND = ['errors', 'clock', 'ledger', 'money', 'collections'];
 const FIRST = [...GROUND, 'contracts', 'telemetry', 'config', 'files'];
 const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
 const HANDLERS = [...FIRST, ...SECOND];
@@ -36,9 +36,10 @@ const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
 
 export const rooms: readonly Room[] = [
   { name: 'errors', path: file('sidecar', 'errors|error-catalogue'), sees: [] },
-  { name: 'clock', path: file('sidecar', 'clock|backoff|within'), sees: [] },
+  { name: 'clock', path: file('sidecar', 'clock|backoff|within|signal'), sees: [] },
   { name: 'ledger', path: file('sidecar', 'ledger'), sees: [] },
   { name: 'money', path: file('sidecar', 'money'), sees: [] },
+  { name: 'collections', path: file('sidecar', 'heap|table'), sees: [] },
   { name: 'contracts', path: folder('sidecar/contracts'), sees: GROUND },
   { name: 'telemetry', path: folder('sidecar/telemetry'), sees: [...GROUND, 'contracts'] },
   {
@@ -66,7 +67,10 @@ export const rooms: readonly Room[] = [
   { name: 'console', path: folder('sidecar/console'), sees: [...HANDLERS, 'handlers'] },
   {
     name: 'app',
-    path: file('sidecar', 'app|billing|delivering|hosting|identities|in-flight|listening|operators|readiness|routes|spooling'),
+    path: file(
+      'sidecar',
+      'app|billing|delivering|exporting|hosting|identities|in-flight|listening|operators|readiness|routes|spooling',
+    ),
     sees: [...HANDLERS, 'handlers', 'console', 'reference'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
@@ -119,9 +123,13 @@ export const walls: Readonly<Record<string, string>> = {
   '@huggingface/jinja': folder('engine/prompt'),
   ajv: file('sidecar/contracts', 'validator'),
   'jsonc-parser': file('sidecar', 'config'),
+  '@nats-io/jetstream': file('sidecar/usage/delivery/nats', 'jetstream'),
+  '@nats-io/transport-node': file('sidecar/usage/delivery/nats', 'jetstream'),
+  kafkajs: file('sidecar/usage/delivery/kafka', 'producer'),
   piscina: file('sidecar/prompts', 'host|worker'),
   pino: file('sidecar/telemetry', 'logger'),
   'prom-client': file('sidecar/telemetry', 'instruments'),
+  '@opentelemetry': folder('sidecar/telemetry/otlp'),
 };
 
 const OURS = '^(sidecar|engine|bench|test)/';
@@ -162,6 +170,17 @@ export const houseRules: IFlattenedRuleSet = {
       severity: 'error',
       from: { path: file('sidecar', 'cli|app') },
       to: { path: packagePath('node-llama-cpp'), reachable: true },
+    },
+    {
+      // Its SDK is some two hundred files, and few have a collector.
+      name: 'OpenTelemetry is loaded when it is asked for',
+      severity: 'error',
+      from: { path: '^sidecar/', pathNot: folder('sidecar/telemetry/otlp') },
+      to: {
+        path: folder('sidecar/telemetry/otlp'),
+        pathNot: file('sidecar/telemetry/otlp', 'headers'),
+        dynamic: false,
+      },
     },
     {
       name: 'nothing imports tests',

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { Caller, Credentials, Denied, Identity } from '../../sidecar/access/identity.js';
 import { startApp, type App } from '../../sidecar/app.js';
 import { loadConfig, type Config } from '../../sidecar/config.js';
+import type { Scrapers } from '../../sidecar/handlers/ops.js';
 import type { UsageRecord } from '../../sidecar/ledger.js';
 import type { Log, LogFields } from '../../sidecar/telemetry/logger.js';
 import type { Spool } from '../../sidecar/usage/spool.js';
@@ -41,16 +42,21 @@ export class FakeIdentity implements Identity {
   }
 }
 
-/** Keeps all records; a test says how it feels. */
+/** Keeps all records, or none; a test says how it feels. */
 export class FakeSpool implements Spool {
+  readonly #keeps: boolean;
   health: Spool['health'] = { ok: true };
   readonly records: UsageRecord[] = [];
   /** Throws on such a record, which no spool may do. */
   failOn: UsageRecord['kind'] | undefined;
 
+  constructor(keeps = true) {
+    this.#keeps = keeps;
+  }
+
   append(record: UsageRecord): void {
     if (record.kind === this.failOn) throw new Error('no disk');
-    this.records.push(record);
+    if (this.#keeps) this.records.push(record);
   }
 
   sync(): Promise<void> {
@@ -73,6 +79,10 @@ export interface Options {
   /** Sections of the configuration, besides those that this harness sets. */
   readonly config?: Readonly<Record<string, unknown>>;
   readonly identity?: FakeIdentity;
+  /** False: no usage record and no line of a request's is kept, for benches. */
+  readonly keeps?: boolean;
+  /** Who may read all metrics on the public listener. */
+  readonly scrapers?: Scrapers;
 }
 
 interface Owner {
@@ -104,13 +114,17 @@ export class InProcess {
   }
 
   /** Resolves once all models but the cold ones take work. */
-  static async start(t: Owner, { models, config = {}, identity = new FakeIdentity() }: Options): Promise<InProcess> {
+  static async start(
+    t: Owner,
+    { models, config = {}, identity = new FakeIdentity(), scrapers, keeps = true }: Options,
+  ): Promise<InProcess> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-in-process-'));
-    const spool = new FakeSpool();
-    const log = new RecordingLog();
+    const spool = new FakeSpool(keeps);
+    const log = new RecordingLog(keeps);
     const app = await startApp(await configure(dir, models, config), identity, log, {
       spool,
       engineEntry: STUB_ENTRY,
+      ...(scrapers && { scrapers }),
     });
     t.teardown(async () => {
       await app.drain();
@@ -122,6 +136,11 @@ export class InProcess {
       if (cold !== true) await log.seen('engine ready', ({ model }) => model === id);
     }
     return new InProcess(app, t, identity, spool, log);
+  }
+
+  /** All log lines so far. */
+  get lines(): readonly Line[] {
+    return this.#log.lines;
   }
 
   get port(): number {
@@ -231,8 +250,9 @@ async function configure(dir: string, models: readonly StubModel[], config: obje
   return loaded.config;
 }
 
-/** Keeps all lines. */
+/** Keeps all lines, or only those of no request. */
 export class RecordingLog implements Log {
+  readonly #keepsRequests: boolean;
   readonly lines: Line[] = [];
   readonly #news = new EventEmitter().setMaxListeners(0);
   readonly error = this.#writer();
@@ -240,7 +260,12 @@ export class RecordingLog implements Log {
   readonly info = this.error;
   readonly debug = this.error;
 
+  constructor(keepsRequests = true) {
+    this.#keepsRequests = keepsRequests;
+  }
+
   forRequest(requestId: string): Log {
+    if (!this.#keepsRequests) return NO_LOG;
     const write = this.#writer(requestId);
     return { error: write, warn: write, info: write, debug: write, forRequest: (id) => this.forRequest(id) };
   }
@@ -260,3 +285,11 @@ export class RecordingLog implements Log {
     };
   }
 }
+
+const NO_LOG: Log = {
+  error: () => undefined,
+  warn: () => undefined,
+  info: () => undefined,
+  debug: () => undefined,
+  forRequest: () => NO_LOG,
+};

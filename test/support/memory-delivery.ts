@@ -98,6 +98,7 @@ export class DeliveryWorld {
       this.batches.push(batch);
       return await this.answer(batch, signal);
     },
+    close: () => Promise.resolve(),
   };
   readonly #cursor: CursorStore = {
     load: () => Promise.resolve(this.saved),

@@ -58,6 +58,7 @@ async function planted(t: Test, place: Place, plant: string, page = '/admission'
   watch.output({ lines: [{ event: at('stdout') }], printed: at('stderr') });
   watch.saw('events', `[{"data":"${at('events')}"}]`);
   watch.command({ stdout: 'clean', stderr: at('commands') });
+  watch.saw('otlp', `\n\u0007${at('otlp')}\u0012`);
   await watch.refused(new Response(`{"error":{"code":"a","message":"${at('errors')}"}}`));
   await watch.replied(new Response(`{"content":"${plant}"}`, { headers: { 'x-request-id': at('heads') } }));
 

@@ -17,6 +17,7 @@ export const PLACES = [
   'events',
   'commands',
   'processes',
+  'otlp',
 ] as const;
 export type Place = (typeof PLACES)[number];
 

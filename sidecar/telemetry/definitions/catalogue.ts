@@ -1,7 +1,9 @@
 import type { MetricDefinition } from '../instruments.js';
 import { ACCESS_METRICS } from './access.js';
+import { ENDPOINT_METRICS } from './endpoint.js';
 import { GEN_AI_METRICS } from './gen-ai.js';
 import { HTTP_METRICS } from './http.js';
+import { OTLP_METRICS } from './otlp.js';
 import { PROCESS_METRICS } from './processes.js';
 import { QUEUE_METRICS } from './queue.js';
 import { USAGE_METRICS } from './usage.js';
@@ -10,8 +12,10 @@ import { USAGE_METRICS } from './usage.js';
 export const METRICS: readonly { readonly title: string; readonly metrics: readonly MetricDefinition[] }[] = [
   { title: 'Requests to models', metrics: GEN_AI_METRICS },
   { title: 'Seats and the queue', metrics: QUEUE_METRICS },
+  { title: 'The whole process, for endpoint pickers', metrics: ENDPOINT_METRICS },
   { title: 'Engines and the prompt host', metrics: PROCESS_METRICS },
   { title: 'HTTP', metrics: HTTP_METRICS },
   { title: 'Keys, authorizer, credit', metrics: ACCESS_METRICS },
   { title: 'Usage', metrics: USAGE_METRICS },
+  { title: 'Sent by OTLP', metrics: OTLP_METRICS },
 ];

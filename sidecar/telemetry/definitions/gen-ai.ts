@@ -33,6 +33,7 @@ export type AboutModel = (typeof ABOUT_MODEL)[number];
 
 export const MODEL_REQUEST_DURATION: HistogramDefinition<AboutModel | 'error_type'> = {
   name: 'gen_ai_server_request_duration_seconds',
+  convention: { name: 'gen_ai.server.request.duration', unit: 's' },
   type: 'histogram',
   unit: 'seconds',
   labels: [...ABOUT_MODEL, 'error_type'],
@@ -44,6 +45,7 @@ export const MODEL_REQUEST_DURATION: HistogramDefinition<AboutModel | 'error_typ
 
 export const FIRST_TOKEN: HistogramDefinition<AboutModel> = {
   name: 'gen_ai_server_time_to_first_token_seconds',
+  convention: { name: 'gen_ai.server.time_to_first_token', unit: 's' },
   type: 'histogram',
   unit: 'seconds',
   labels: ABOUT_MODEL,
@@ -55,6 +57,7 @@ export const FIRST_TOKEN: HistogramDefinition<AboutModel> = {
 
 export const PER_TOKEN: HistogramDefinition<AboutModel> = {
   name: 'gen_ai_server_time_per_output_token_seconds',
+  convention: { name: 'gen_ai.server.time_per_output_token', unit: 's' },
   type: 'histogram',
   unit: 'seconds',
   labels: ABOUT_MODEL,
@@ -65,6 +68,7 @@ export const PER_TOKEN: HistogramDefinition<AboutModel> = {
 
 export const TOKEN_USAGE: HistogramDefinition<AboutModel | 'gen_ai_token_type'> = {
   name: 'gen_ai_client_token_usage',
+  convention: { name: 'gen_ai.client.token.usage', unit: '{token}' },
   type: 'histogram',
   unit: 'tokens',
   labels: [...ABOUT_MODEL, 'gen_ai_token_type'],

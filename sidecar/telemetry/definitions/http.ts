@@ -13,6 +13,7 @@ export const REQUEST_DURATION: HistogramDefinition<
   'http_request_method' | 'url_scheme' | 'http_route' | 'http_response_status_code' | 'error_type'
 > = {
   name: 'http_server_request_duration_seconds',
+  convention: { name: 'http.server.request.duration', unit: 's' },
   type: 'histogram',
   unit: 'seconds',
   labels: ['http_request_method', 'url_scheme', 'http_route', 'http_response_status_code', 'error_type'],
@@ -24,6 +25,7 @@ export const REQUEST_DURATION: HistogramDefinition<
 
 export const ACTIVE_REQUESTS: GaugeDefinition<'http_request_method' | 'url_scheme'> = {
   name: 'http_server_active_requests',
+  convention: { name: 'http.server.active_requests', unit: '{request}' },
   type: 'gauge',
   unit: 'requests',
   labels: ['http_request_method', 'url_scheme'],

@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock.js';
 import type { UsageEvent } from './cloud-event.js';
+import { reasonOf } from './reason.js';
 import type { DeliverySink, SinkAnswer } from './sink.js';
 
 /** CloudEvents 1.0, HTTP protocol binding, section 3.3: batched content mode with the JSON batch format. */
@@ -56,6 +57,11 @@ export class HttpSink implements DeliverySink {
     }
   }
 
+  /** Connections are Node's own, which closes those that nobody uses. */
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
   async #post(body: string, signal: AbortSignal): Promise<SinkAnswer> {
     const { url, secret, date } = this.#options;
     const authorization = secret && `Bearer ${await secret()}`;
@@ -93,14 +99,4 @@ export function retryAfter(header: string | null, now: number): number | undefin
   if (header === null) return undefined;
   const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1000 : Date.parse(header) - now;
   return Number.isNaN(ms) ? undefined : Math.min(Math.max(ms, 0), MAX_RETRY_AFTER_MS);
-}
-
-/** The operating system's code for what went wrong, or the error's name: never its message, which can quote a header. */
-function reasonOf(error: unknown): string {
-  const { cause } = error as { readonly cause?: unknown };
-  for (const thrown of [cause, error]) {
-    const { code } = (thrown ?? {}) as { readonly code?: unknown };
-    if (typeof code === 'string') return code;
-  }
-  return error instanceof Error ? error.name : 'unknown';
 }

@@ -6,7 +6,7 @@ type Later = Extract<SinkAnswer, { kind: 'later' }>;
 export interface Settled {
   /** Events from the batch's beginning on, without a gap, that are the sink's or were refused for good. */
   readonly settled: number;
-  /** Events that the sink accepted, all of them among the settled. */
+  /** Events that the sink accepted. Those behind one that it did not are not settled: they will be sent again. */
   readonly accepted: number;
   /** Present: not all is settled, and the rest is to be sent again. */
   readonly later?: Later;
@@ -34,16 +34,16 @@ export async function settle(
   const parts: (readonly number[])[] = [[...open]];
   for (let part = parts.pop(); part !== undefined; part = parts.pop()) {
     const answer = await sink.deliver(pick(events, part), signal);
+    const taken = answer.kind === 'accepted' ? part : pick(part, answer.taken ?? []);
+    for (const i of taken) open.delete(i);
+    accepted += taken.length;
     if (answer.kind === 'later') return outcome(answer);
-    if (answer.kind === 'accepted') {
-      for (const i of part) open.delete(i);
-      accepted += part.length;
-      continue;
-    }
-    const refused = part.length === 1 ? part : pick(part, answer.indices ?? []);
+    const left = part.filter((i) => open.has(i));
+    if (answer.kind === 'accepted' || left.length === 0) continue;
+    const refused = left.length === 1 ? left : pick(part, answer.indices ?? []).filter((i) => open.has(i));
     if (refused.length === 0) {
-      const middle = part.length >> 1;
-      parts.push(part.slice(middle), part.slice(0, middle));
+      const middle = left.length >> 1;
+      parts.push(left.slice(middle), left.slice(0, middle));
       continue;
     }
     if (!(await refuse(pick(events, refused), answer.status))) {

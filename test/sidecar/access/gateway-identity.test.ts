@@ -55,6 +55,20 @@ t.test('anyone else is judged as if there were no gateway', async (t) => {
   }
 });
 
+t.test('who judges everyone else can go on with the request’s trace', async (t) => {
+  const seen: unknown[] = [];
+  const behind: Identity = {
+    resolve: (_, trace) => {
+      seen.push(trace?.());
+      return Promise.resolve(SOMEONE);
+    },
+  };
+  const secrets = { has: () => false };
+  const identity = new GatewayIdentity({ secrets, environment: 'e', class: 'batch', others: behind });
+  await identity.resolve({ address: '', header: () => undefined }, () => ({ traceparent: 't' }));
+  t.strictSame(seen, [{ traceparent: 't' }]);
+});
+
 t.test('no account or key: nobody to charge', async (t) => {
   const bad = [
     undefined,

@@ -4,6 +4,7 @@ import { Backlog, type Backlogged, type CutReason } from '../../../sidecar/http/
 
 /** A stream whose reader took all but `unread` bytes, which shows once it is asked. */
 class Stream implements Backlogged {
+  readonly id: number;
   buffered = 0;
   asked = false;
   cutFor: CutReason | undefined;
@@ -11,6 +12,7 @@ class Stream implements Backlogged {
   readonly #unread: number;
 
   constructor(book: Backlog, unread = Infinity) {
+    this.id = book.newId();
     this.#book = book;
     this.#unread = unread;
   }

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { systemClock } from '../../../sidecar/clock.js';
 import { contractError } from '../../../sidecar/errors.js';
+import type { Signal } from '../../../sidecar/signal.js';
 import { createServer } from '../../../sidecar/http/server.js';
 import type { Handler, Server } from '../../../sidecar/http/server.js';
 import { deferred, serve } from '../../support/http-server.js';
@@ -357,7 +358,7 @@ t.test('stopping', async (t) => {
 });
 
 t.test('closing cuts off who still waits', async (t) => {
-  const seen = deferred<AbortSignal>();
+  const seen = deferred<Signal>();
   const { server, connect, ends } = await serve(t, (exchange) => seen.resolve(exchange.gone));
   const caller = await connect();
   caller.request('GET', '/');

@@ -1,5 +1,6 @@
 /** Readers who are behind, over real sockets. What the system's own buffers take comes first: some MiB. */
 import t from 'tap';
+import type { Signal } from '../../../sidecar/signal.js';
 import type { EventStream } from '../../../sidecar/http/exchange.js';
 import type { ReaderCut } from '../../../sidecar/http/uws-exchange.js';
 import { deferred, serve } from '../../support/http-server.js';
@@ -12,13 +13,13 @@ const ASKING = /^: \r\nDate: [^\r\n]{29}\r\nContent-Length: 9007199254740991\r\n
 
 /** A server that hands out each stream it opens. */
 async function streams(t: Parameters<typeof serve>[0]) {
-  let next = deferred<{ stream: EventStream; gone: AbortSignal }>();
+  let next = deferred<{ stream: EventStream; gone: Signal }>();
   const cuts: ReaderCut[] = [];
   const running = await serve(t, (exchange) => next.resolve({ stream: exchange.stream(), gone: exchange.gone }), {
     limits: LIMITS,
     onReaderCut: (cut) => cuts.push(cut),
   });
-  const open = async (): Promise<{ caller: RawConnection; stream: EventStream; gone: AbortSignal }> => {
+  const open = async (): Promise<{ caller: RawConnection; stream: EventStream; gone: Signal }> => {
     next = deferred();
     const caller = await running.connect();
     caller.request('GET', '/');

@@ -1,8 +1,9 @@
 /** What deploy/ has for Grafana and Prometheus asks for what the metrics page has. promtool runs the rules in `make e2e`. */
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { dashboard } from '../../../sidecar/reference/dashboard.js';
 import { METRICS } from '../../../sidecar/telemetry/definitions/catalogue.js';
+import { readPages } from '../../docs/pages.js';
 import { knownSeries, unknownIn } from '../../support/promql.js';
 import { sourceRoot } from '../../support/source-root.js';
 
@@ -56,7 +57,8 @@ t.test('panels stand beside each other, each with an id of its own', async (t) =
   t.ok(panels.every(({ gridPos: { x, w } }) => x + w <= 24));
 });
 
-t.test('every rule asks for what there is, and names a page that there is', async (t) => {
+t.test('every rule asks for what there is, and names a page, and the place on it, that there is', async (t) => {
+  const pages = new Map(readPages().map(({ path, anchors }) => [path, anchors]));
   t.ok(rules.length > 15);
   for (const rule of rules) {
     const name = rule.slice(0, rule.indexOf('\n'));
@@ -64,8 +66,9 @@ t.test('every rule asks for what there is, and names a page that there is', asyn
     t.not(expr.trim(), '', name);
     t.strictSame(unknownIn(expr, known), [], name);
     t.match(rule, /severity: (critical|warning)/, name);
-    const runbook = /runbook: (\S+)/.exec(rule)?.[1] ?? 'none';
-    t.ok(existsSync(`${sourceRoot}/${runbook}`), `${name}: ${runbook}`);
+    const [page = 'none', anchor] = (/runbook: (\S+)/.exec(rule)?.[1] ?? '').split('#');
+    const anchors = pages.get(page);
+    t.ok(anchors !== undefined && (anchor === undefined || anchors.has(anchor)), `${name}: ${page}#${anchor ?? ''}`);
   }
 });
 
@@ -78,6 +81,12 @@ t.test('every metric that something can go wrong with is on the dashboard or in 
   t.strictSame(absent, [
     'ra_sidecar_queue_wait_error_seconds',
     'ra_sidecar_account_seat_seconds',
+    // The same as of each model, added up.
+    'ra_sidecar_endpoint_waiting_requests',
+    'ra_sidecar_endpoint_running_requests',
+    'ra_sidecar_endpoint_kv_usage_ratio',
+    'ra_sidecar_endpoint_seat_usage_ratio',
+    'ra_sidecar_endpoint_cache_info',
     'ra_sidecar_authorizer_stale_total',
     'ra_sidecar_credit_reservations',
     'ra_sidecar_usage_records_total',

@@ -100,10 +100,10 @@ t.test('on stdout: lines written just before the process ends are there', async 
   const logger = new URL('../../../sidecar/telemetry/logger.js', import.meta.url).href;
   const program = `
     const { openLog } = await import(${JSON.stringify(logger)});
-    const { log, flush } = openLog('info');
+    const { log, close } = openLog('info');
     for (let count = 0; count < 2000; count++) log.info('line', { count });
-    flush();
     log.info('last');
+    await close();
     process.exit(3);`;
   const child = spawn(process.execPath, ['--input-type=module', '-e', program], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -115,4 +115,25 @@ t.test('on stdout: lines written just before the process ends are there', async 
   t.equal(child.exitCode, 3);
   t.equal(lines.length, 2001);
   t.match(JSON.parse(lines.at(-1)!), { event: 'last' });
+});
+
+t.test('on stdout: a reader that is gone does not keep the process', async (t) => {
+  const logger = new URL('../../../sidecar/telemetry/logger.js', import.meta.url).href;
+  const program = `
+    const { openLog } = await import(${JSON.stringify(logger)});
+    const { log, close } = openLog('info');
+    process.stdin.once('data', async () => {
+      for (let count = 0; count < 9; count++) log.info('nobody reads this', { count });
+      await close();
+      process.exit(3);
+    });
+    process.stderr.write('up');`;
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], { stdio: ['pipe', 'pipe', 'pipe'] });
+  const exited = once(child, 'exit');
+  await once(child.stderr, 'data');
+  child.stdout.destroy();
+  await once(child.stdout, 'close');
+  child.stdin.write('go');
+  await exited;
+  t.equal(child.exitCode, 3);
 });

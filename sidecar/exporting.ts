@@ -1,0 +1,71 @@
+/** What becomes of traces and metrics as the configuration has it: sent to an OTLP endpoint, or nothing. */
+import { systemClock } from './clock.js';
+import { forgetOtelVariables, type Config } from './config.js';
+import { FileProblem, readText } from './files/followed-file.js';
+import { parseHeaders } from './telemetry/otlp/headers.js';
+import type { Log } from './telemetry/logger.js';
+import type { Metrics } from './telemetry/metrics.js';
+import type { Tracing } from './telemetry/tracing.js';
+import { within } from './within.js';
+
+/** What messages call the file. */
+const WHAT = 'telemetry.otlp.headersFile';
+
+/** Sixteen headers of tokens; a longer file was named by mistake. */
+const MAX_HEADER_BYTES = 64 * 1024;
+
+export interface Exporting {
+  /** Undefined: no traces are kept. */
+  readonly tracing: Tracing | undefined;
+  /** Sends what waits, within `telemetry.otlp.stopMs`. Never rejects. */
+  close(): Promise<void>;
+}
+
+const NOTHING: Exporting = { tracing: undefined, close: () => Promise.resolve() };
+
+/**
+ * Starts to send, if an endpoint is configured; only then is anything of OpenTelemetry's loaded. Rejects with one clear line
+ * when the headers' file cannot be used.
+ */
+export async function openExporting(config: Config, metrics: Metrics, log: Log): Promise<Exporting> {
+  const { endpoint, headersFile, traces, samplePercent, stopMs, ...rest } = config.telemetry.otlp;
+  if (endpoint === undefined || (!traces && !rest.metrics)) return NOTHING;
+  let headers = headersFile === undefined ? {} : await readHeaders(headersFile);
+  const forgotten = forgetOtelVariables();
+  if (forgotten > 0) log.warn('variables of OpenTelemetry are not read', { count: forgotten });
+  const { openOtlp } = await import('./telemetry/otlp/open.js');
+  const otlp = openOtlp({
+    ...rest,
+    clock: systemClock,
+    date: () => Date.now(),
+    endpoint: endpoint.replace(/\/+$/, ''),
+    environment: config.environment,
+    traces,
+    sampleRatio: samplePercent / 100,
+    limits: rest,
+    read: () => metrics.readings(),
+    counted: metrics.otlp,
+    log,
+    headers: async () => {
+      // A file that went bad leaves the last good headers in force: the endpoint then says what it thinks of them.
+      if (headersFile !== undefined) headers = await readHeaders(headersFile).catch(() => headers);
+      return headers;
+    },
+  });
+  log.info('otlp export begins', { host: new URL(endpoint).host });
+  return {
+    tracing: otlp.tracing,
+    close: async () => {
+      if (!(await within(systemClock, stopMs, otlp.close()))) log.warn('otlp export not finished in time');
+    },
+  };
+}
+
+/** Rejects with a {@link FileProblem}, which quotes nothing. */
+async function readHeaders(file: string): Promise<Record<string, string>> {
+  const text = await readText(WHAT, file, MAX_HEADER_BYTES);
+  if (text === undefined) throw new FileProblem(WHAT, 'does not exist', file);
+  const headers = parseHeaders(text);
+  if (typeof headers === 'string') throw new FileProblem(WHAT, headers, file);
+  return { ...headers };
+}

@@ -1,0 +1,101 @@
+/**
+ * What /metrics shows, as OpenTelemetry's metrics: read when an export is due, so that nothing is counted twice and nothing
+ * of it happens on a request's way.
+ */
+import { ValueType, type Attributes, type HrTime } from '@opentelemetry/api';
+import type { Resource } from '@opentelemetry/resources';
+import {
+  AggregationTemporality,
+  DataPointType,
+  type CollectionResult,
+  type MetricData,
+  type MetricProducer,
+} from '@opentelemetry/sdk-metrics';
+import type { MetricReading } from '../readings.js';
+
+export interface MetricBridgeOptions {
+  readonly read: () => Promise<readonly MetricReading[]>;
+  readonly resource: Resource;
+  readonly scope: { readonly name: string };
+  /** Since when all of it is counted: the beginning of the process. */
+  readonly since: HrTime;
+  readonly now: () => HrTime;
+}
+
+/** Labels that the semantic conventions have a name for. Their values are those of the conventions already. */
+const ATTRIBUTES: ReadonlyMap<string, string> = new Map(
+  [
+    'error.type',
+    'gen_ai.operation.name',
+    'gen_ai.provider.name',
+    'gen_ai.request.model',
+    'gen_ai.response.model',
+    'gen_ai.token.type',
+    'http.request.method',
+    'http.response.status_code',
+    'http.route',
+    'url.scheme',
+  ].map((name) => [name.replaceAll('.', '_'), name]),
+);
+
+/** Counts that go down again, which the conventions hold for sums. */
+const UP_DOWN: ReadonlySet<string> = new Set(['http.server.active_requests']);
+
+export class MetricBridge implements MetricProducer {
+  readonly #options: MetricBridgeOptions;
+
+  constructor(options: MetricBridgeOptions) {
+    this.#options = options;
+  }
+
+  async collect(): Promise<CollectionResult> {
+    const { read, resource, scope, since, now } = this.#options;
+    const readings = await read();
+    const endTime = now();
+    const metrics = readings.flatMap((reading) => metricOf(reading, since, endTime) ?? []);
+    return { resourceMetrics: { resource, scopeMetrics: [{ scope, metrics }] }, errors: [] };
+  }
+}
+
+/** Undefined: there is no sample of it. */
+export function metricOf(reading: MetricReading, startTime: HrTime, endTime: HrTime): MetricData | undefined {
+  const { name, help, definition, values } = reading;
+  const descriptor = {
+    name: definition?.convention?.name ?? name,
+    description: help,
+    unit: definition?.convention?.unit ?? unitOf(name, definition?.unit),
+    valueType: ValueType.DOUBLE,
+  };
+  const about = { descriptor, aggregationTemporality: AggregationTemporality.CUMULATIVE };
+  const at = { startTime, endTime };
+  if (values.points.length === 0) return undefined;
+  if (values.type === 'histogram') {
+    const dataPoints = values.points.map(({ labels, bounds, counts, count, sum }) => ({
+      ...at,
+      attributes: attributesOf(labels),
+      value: { buckets: { boundaries: [...bounds], counts: [...counts] }, count, sum },
+    }));
+    return { ...about, dataPointType: DataPointType.HISTOGRAM, dataPoints };
+  }
+  // A gauge that was never set can be no number, which has no place in a sum over time.
+  const dataPoints = values.points
+    .filter(({ value }) => Number.isFinite(value))
+    .map(({ labels, value }) => ({ ...at, attributes: attributesOf(labels), value }));
+  if (values.type === 'gauge' && !UP_DOWN.has(descriptor.name)) {
+    return { ...about, dataPointType: DataPointType.GAUGE, dataPoints };
+  }
+  return { ...about, dataPointType: DataPointType.SUM, isMonotonic: values.type === 'counter', dataPoints };
+}
+
+/** A unit of UCUM: what a name ends with, or what is counted, in braces. */
+function unitOf(name: string, counted: string | undefined): string {
+  const [, ends] = /_(seconds|bytes|ratio)(_total)?$/.exec(name) ?? [];
+  if (ends !== undefined) return { seconds: 's', bytes: 'By', ratio: '1' }[ends] ?? '';
+  return counted === undefined ? '' : `{${counted.replace(/s$/, '')}}`;
+}
+
+function attributesOf(labels: Readonly<Record<string, string | number>>): Attributes {
+  return Object.fromEntries(
+    Object.entries(labels).map(([label, value]) => [ATTRIBUTES.get(label) ?? label, value] as const),
+  );
+}

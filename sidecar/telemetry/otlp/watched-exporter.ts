@@ -1,0 +1,68 @@
+import { ExportResultCode, type ExportResult } from '@opentelemetry/core';
+import type { Clock } from '../../clock.js';
+
+/** Beyond an export's own time: it ends by itself, unless its endpoint sends an answer that never ends, ms. */
+const SLACK_MS = 1000;
+
+interface Exporter<T> {
+  export(items: T, told: (result: ExportResult) => void): void;
+  forceFlush?(): Promise<void>;
+  shutdown(): Promise<void>;
+}
+
+export interface WatchedOptions {
+  readonly clock: Clock;
+  /** How long an export may take by the exporter's own account, ms. */
+  readonly timeoutMs: number;
+  /** Told of each end; `why` is a status or a code, and no text of the endpoint's. */
+  readonly ended: (ok: boolean, why: string) => void;
+}
+
+/** An exporter of the SDK's whose exports surely end, and of whose ends somebody is told. */
+export class WatchedExporter<T> {
+  readonly #inner: Exporter<T>;
+  readonly #options: WatchedOptions;
+
+  constructor(inner: Exporter<T>, options: WatchedOptions) {
+    this.#inner = inner;
+    this.#options = options;
+  }
+
+  export(items: T, told: (result: ExportResult) => void): void {
+    const { clock, timeoutMs, ended } = this.#options;
+    let over = false;
+    const end = (result: ExportResult): void => {
+      if (over) return;
+      over = true;
+      cancel();
+      ended(result.code === ExportResultCode.SUCCESS, reasonOf(result.error));
+      told(result);
+    };
+    const fail = (error: Error): void => end({ code: ExportResultCode.FAILED, error });
+    const cancel = clock.after(timeoutMs + SLACK_MS, () => fail(new Error('timeout')));
+    try {
+      this.#inner.export(items, end);
+    } catch (error) {
+      fail(error instanceof Error ? error : new Error('thrown'));
+    }
+  }
+
+  async forceFlush(): Promise<void> {
+    await this.#inner.forceFlush?.();
+  }
+
+  shutdown(): Promise<void> {
+    return this.#inner.shutdown();
+  }
+}
+
+/** What the SDK and this file say of an export that took too long. */
+const LATE: ReadonlySet<string> = new Set(['Request timed out', 'timeout']);
+
+/** An HTTP status or an operating system's code, `timeout`, or `failed` where it is none of them. */
+function reasonOf(error: Error | undefined): string {
+  const code = error && 'code' in error ? error.code : undefined;
+  if (typeof code === 'number') return `status ${code}`;
+  if (typeof code === 'string' && /^[A-Z0-9_]{1,64}$/.test(code)) return code;
+  return error && LATE.has(error.message) ? 'timeout' : 'failed';
+}

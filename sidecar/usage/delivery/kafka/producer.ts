@@ -1,0 +1,103 @@
+/** Kafka through KafkaJS. Loaded only where `delivery.kafka.brokers` is set. */
+import kafkajs, { type KafkaConfig as ClientConfig, type Producer, type SASLOptions } from 'kafkajs';
+import type { KafkaConfig } from '../../../config/types.js';
+import { readLogin, readTls } from '../login-file.js';
+import { reasonOf } from '../reason.js';
+import type { KafkaMessage, KafkaProducer, Produced } from './kafka-sink.js';
+
+/** Told to the brokers, which show it to their operator. */
+const CLIENT_ID = 'ra-sidecar';
+
+/**
+ * Tries of one request, under the same numbers of sequence, so that a broker knows a repetition: enough for an election of
+ * a leader. What fails after that is the delivery's to send again, by its own backoff.
+ */
+const RETRY = { retries: 4, initialRetryTime: 100, maxRetryTime: 2000 } as const;
+
+/** KafkaJS' own errors that wrap others are this deep at most. */
+const MAX_DEPTH = 5;
+
+/**
+ * Connects to the cluster. Files are read now, so that credentials can be changed at any time. Rejects with a FileProblem,
+ * or with the client's error once it has tried a few times; `timeoutMs` bounds each connection and each request.
+ */
+export async function connectKafka(config: KafkaConfig, timeoutMs: number): Promise<KafkaProducer> {
+  const sasl = await saslOf(config);
+  const client = new kafkajs.Kafka({
+    clientId: CLIENT_ID,
+    brokers: [...config.brokers],
+    connectionTimeout: timeoutMs,
+    authenticationTimeout: timeoutMs,
+    requestTimeout: timeoutMs,
+    enforceRequestTimeout: true,
+    retry: RETRY,
+    // Its lines quote addresses and stacks, and are not our log's.
+    logLevel: kafkajs.logLevel.NOTHING,
+    ...(config.tls && { ssl: await readTls('delivery.kafka', config) }),
+    ...(sasl && { sasl }),
+  } satisfies ClientConfig);
+  const producer = client.producer({
+    idempotent: true,
+    maxInFlightRequests: 1,
+    allowAutoTopicCreation: false,
+    createPartitioner: kafkajs.Partitioners.DefaultPartitioner,
+    retry: RETRY,
+  });
+  const connected = new Connected(producer, config.topic, timeoutMs);
+  try {
+    await producer.connect();
+  } catch (error) {
+    await connected.close();
+    throw error;
+  }
+  return connected;
+}
+
+class Connected implements KafkaProducer {
+  readonly #producer: Producer;
+  readonly #topic: string;
+  readonly #timeoutMs: number;
+
+  constructor(producer: Producer, topic: string, timeoutMs: number) {
+    this.#producer = producer;
+    this.#topic = topic;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  async send(messages: readonly KafkaMessage[]): Promise<Produced> {
+    try {
+      await this.#producer.send({
+        topic: this.#topic,
+        // All replicas in sync.
+        acks: -1,
+        timeout: this.#timeoutMs,
+        messages: messages.map(({ key, value, headers }) => ({ key, value, headers: { ...headers } })),
+      });
+      return { kind: 'stored' };
+    } catch (error) {
+      const code = brokersCode(error);
+      return { kind: 'failed', why: reasonOf(error), ...(code !== undefined && { code }) };
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#producer.disconnect().catch(() => undefined);
+  }
+}
+
+/** The broker's number in an error, or in one that it wraps; undefined: no broker said a thing. */
+function brokersCode(error: unknown): number | undefined {
+  let thrown = error;
+  for (let depth = 0; depth < MAX_DEPTH && thrown instanceof Error; depth += 1) {
+    const { code } = thrown as { readonly code?: unknown };
+    if (typeof code === 'number') return code;
+    thrown = thrown.cause;
+  }
+  return undefined;
+}
+
+async function saslOf({ auth, secretFile }: KafkaConfig): Promise<SASLOptions | undefined> {
+  if (auth === 'none' || secretFile === undefined) return undefined;
+  const { user: username, password } = await readLogin('delivery.kafka.secretFile', secretFile);
+  return { mechanism: auth, username, password };
+}

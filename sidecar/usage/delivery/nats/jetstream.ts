@@ -1,0 +1,123 @@
+/** JetStream through NATS' own client. Loaded only where `delivery.nats.servers` is set. */
+import { jetstream, JetStreamApiError, type JetStreamClient } from '@nats-io/jetstream';
+import {
+  connect,
+  credsAuthenticator,
+  headers,
+  InvalidArgumentError,
+  nkeyAuthenticator,
+  RequestError,
+  tokenAuthenticator,
+  usernamePasswordAuthenticator,
+  type Authenticator,
+  type NatsConnection,
+} from '@nats-io/transport-node';
+import type { NatsConfig } from '../../../config/types.js';
+import { readTls } from '../login-file.js';
+import { reasonOf } from '../reason.js';
+import { readNatsCredentials, type NatsCredentials } from './credentials.js';
+import type { JetStream, Published } from './nats-sink.js';
+
+/** Told to the server, which shows it to its operator. */
+const CLIENT_NAME = 'ra-sidecar';
+
+/** CloudEvents 1.0, NATS binding: an event is the whole payload (structured mode), in the JSON format. */
+const EVENT_TYPE = 'application/cloudevents+json; charset=UTF-8';
+
+/** JetStream's number for a message that is longer than the stream or the server takes. */
+const TOO_LONG = 10_054;
+
+/**
+ * JetStream's numbers that are about a message and nothing else: too long, its headers too long. All others are about the
+ * stream, its limits, the account or the cluster, and wait for an operator or for time, as HTTP's do.
+ */
+const THE_EVENTS: ReadonlySet<number> = new Set([TOO_LONG, 10_097]);
+
+/**
+ * Connects to one of the servers. Files are read now, so that credentials can be changed at any time. No reconnecting: the
+ * sink asks for a new connection with its next batch, and until then nothing is buffered. Rejects with a FileProblem, or
+ * with the client's error once no server could be reached within `timeoutMs` each.
+ */
+export async function connectJetStream(config: NatsConfig, timeoutMs: number): Promise<JetStream> {
+  const { servers, stream } = config;
+  const authenticator = authenticatorOf(await readNatsCredentials(config));
+  const tls = config.tls ? await readTls('delivery.nats', config) : undefined;
+  const connection = await connect({
+    servers: [...servers],
+    name: CLIENT_NAME,
+    timeout: timeoutMs,
+    reconnect: false,
+    // Usage goes where the configuration says, and not where a server says.
+    ignoreClusterUpdates: true,
+    // A trace for each message costs more than the message.
+    noAsyncTraces: true,
+    ...(authenticator && { authenticator }),
+    ...(tls && { tls }),
+  });
+  return new Connected(connection, { stream, timeoutMs });
+}
+
+class Connected implements JetStream {
+  readonly gone: Promise<unknown>;
+  readonly #connection: NatsConnection;
+  readonly #client: JetStreamClient;
+  readonly #options: { readonly stream: string; readonly timeoutMs: number };
+
+  constructor(connection: NatsConnection, options: { readonly stream: string; readonly timeoutMs: number }) {
+    this.#connection = connection;
+    this.gone = connection.closed();
+    this.#client = jetstream(connection, { timeout: options.timeoutMs });
+    this.#options = options;
+  }
+
+  async publish({ id, subject, body }: Parameters<JetStream['publish']>[0]): Promise<Published> {
+    const { stream, timeoutMs } = this.#options;
+    const fields = headers();
+    fields.set('Content-Type', EVENT_TYPE);
+    try {
+      await this.#client.publish(subject, body, {
+        msgID: id,
+        expect: { streamName: stream },
+        timeout: timeoutMs,
+        headers: fields,
+      });
+      return { kind: 'stored' };
+    } catch (error) {
+      return outcomeOf(error);
+    }
+  }
+
+  async close(): Promise<void> {
+    // What was asked for is not waited for: its acknowledgement counts no more.
+    await this.#connection.close().catch(() => undefined);
+  }
+}
+
+function outcomeOf(error: unknown): Published {
+  // The client looks at a message's length alone before it sends it, against what the server said it takes.
+  if (error instanceof InvalidArgumentError) return { kind: 'refused', status: TOO_LONG };
+  const cause = error instanceof Error && !(error instanceof JetStreamApiError) ? error.cause : error;
+  if (cause instanceof JetStreamApiError) {
+    if (THE_EVENTS.has(cause.code)) return { kind: 'refused', status: cause.code };
+    return { kind: 'failed', why: `JetStream ${cause.code}`, broken: false };
+  }
+  // Nobody at all is behind the subject: there is no such stream, or it is being recovered.
+  if (cause instanceof RequestError && cause.isNoResponders())
+    return { kind: 'failed', why: 'no stream', broken: false };
+  return { kind: 'failed', why: reasonOf(error), broken: true };
+}
+
+function authenticatorOf(credentials: NatsCredentials): Authenticator | undefined {
+  switch (credentials.kind) {
+    case 'none':
+      return undefined;
+    case 'password':
+      return usernamePasswordAuthenticator(credentials.user, credentials.password);
+    case 'token':
+      return tokenAuthenticator(credentials.token);
+    case 'nkey':
+      return nkeyAuthenticator(new TextEncoder().encode(credentials.seed));
+    case 'creds':
+      return credsAuthenticator(new TextEncoder().encode(credentials.creds));
+  }
+}

@@ -1,0 +1,270 @@
+/**
+ * deploy/kubernetes agrees with itself and with the sidecar. That its objects are ones that Kubernetes takes is held against
+ * what was read of each schema (docs/kubernetes.md says which); what a real sidecar shows the endpoint picker is in
+ * test/integration/picker-metrics.test.ts.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { loadConfig, type Config } from '../../sidecar/config.js';
+import { knownSeries, unknownIn } from '../support/promql.js';
+import { sourceRoot } from '../support/source-root.js';
+import {
+  at,
+  documents,
+  engineSpecs,
+  flagSpecs,
+  FOLDER,
+  listAt,
+  manifest,
+  manifests,
+  mapAt,
+  pickerConfig,
+  textAt,
+  type Node,
+} from './manifests.js';
+
+const LABELS = { 'app.kubernetes.io/name': 'ra-sidecar' };
+const set = manifest('StatefulSet');
+const pod = mapAt(set, 'spec.template.spec');
+const container = listAt(pod, 'containers')[0];
+const known = await knownSeries();
+
+/** As the pod gets it: the image's variables, the container's over them, and the file. */
+function config(): Config {
+  const dockerfile = readFileSync(join(sourceRoot, 'deploy/docker/Dockerfile'), 'utf8');
+  const image = [...dockerfile.matchAll(/^ENV (RA_[A-Z_]+)=(\S+)$/gm)].map(([, name = '', value = '']) => [
+    name,
+    value,
+  ]);
+  const own = listAt(container, 'env').map((pair) => [textAt(pair, 'name'), textAt(pair, 'value')]);
+  const environment = Object.fromEntries([...image, ...own]) as Record<string, string>;
+  t.equal(environment['RA_CONFIG'], mountPath('settings'), 'the settings are where they are looked for');
+  const loaded = loadConfig({ ...environment, RA_CONFIG: join(FOLDER, 'ra-sidecar.jsonc') });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  return loaded.config;
+}
+
+function mountPath(name: string): string {
+  const mount = listAt(container, 'volumeMounts').find((one) => at(one, 'name') === name);
+  return textAt(mount, 'mountPath');
+}
+
+t.test('the kustomization names what is there, and everything of its own folder', async (t) => {
+  const [kustomization] = documents('kustomization.yaml');
+  const named = listAt(kustomization, 'resources').map(String);
+  for (const file of named) t.ok(existsSync(join(FOLDER, file)), file);
+  const own = new Set(manifests().flatMap(({ file }) => (file.includes('/') ? [] : [file])));
+  t.strictSame([...own].sort(), [...named].sort());
+  t.strictSame(listAt(kustomization, 'configMapGenerator.0.files'), ['ra-sidecar.jsonc']);
+  t.equal(at(kustomization, 'configMapGenerator.0.name'), at(volume('settings'), 'configMap.name'));
+  t.equal(at(kustomization, 'images.0.name'), at(container, 'image'));
+  const namespace = textAt(kustomization, 'namespace');
+  t.equal(at(manifest('Namespace', namespace), 'metadata.name'), namespace);
+  for (const { file, object } of manifests()) {
+    if (file.includes('/')) t.equal(at(object, 'metadata.namespace'), namespace, `${file} is not put there by it`);
+  }
+});
+
+function volume(name: string): Node | undefined {
+  return listAt(pod, 'volumes').find((one) => at(one, 'name') === name);
+}
+
+t.test('whoever selects the pods selects these', async (t) => {
+  t.match(mapAt(set, 'spec.template.metadata.labels'), LABELS);
+  const selectors = {
+    StatefulSet: mapAt(set, 'spec.selector.matchLabels'),
+    Service: mapAt(manifest('Service'), 'spec.selector'),
+    'headless Service': mapAt(manifest('Service', 'ra-sidecar-each'), 'spec.selector'),
+    PodDisruptionBudget: mapAt(manifest('PodDisruptionBudget'), 'spec.selector.matchLabels'),
+    PodMonitor: mapAt(manifest('PodMonitor'), 'spec.selector.matchLabels'),
+    InferencePool: mapAt(manifest('InferencePool'), 'spec.selector.matchLabels'),
+    spread: mapAt(pod, 'topologySpreadConstraints.0.labelSelector.matchLabels'),
+    'epp-values.yaml': mapAt(documents('inference/epp-values.yaml')[0], 'inferencePool.modelServers.matchLabels'),
+    'epp-flags-values.yaml': mapAt(
+      documents('inference/epp-flags-values.yaml')[0],
+      'inferencePool.modelServers.matchLabels',
+    ),
+  };
+  for (const [name, selector] of Object.entries(selectors)) t.strictSame(selector, LABELS, name);
+  t.equal(at(set, 'spec.serviceName'), at(manifest('Service', 'ra-sidecar-each'), 'metadata.name'));
+  t.equal(at(manifest('Service', 'ra-sidecar-each'), 'spec.clusterIP'), 'None');
+  for (const kind of ['ScaledObject', 'HorizontalPodAutoscaler']) {
+    t.match(mapAt(manifest(kind), 'spec.scaleTargetRef'), { kind: 'StatefulSet', name: 'ra-sidecar' }, kind);
+  }
+  t.match(listAt(manifest('HTTPRoute'), 'spec.rules.0.backendRefs'), [{ kind: 'InferencePool', name: 'ra-sidecar' }]);
+});
+
+t.test('everybody means the port that the sidecar listens on', async (t) => {
+  const { listen } = config();
+  t.strictSame(listAt(container, 'ports'), [{ name: 'http', containerPort: listen.port }]);
+  t.equal(listen.host, '0.0.0.0');
+  const ports = [
+    at(manifest('InferencePool'), 'spec.targetPorts.0.number'),
+    at(documents('inference/epp-values.yaml')[0], 'inferencePool.targetPorts.0.number'),
+    at(documents('inference/epp-flags-values.yaml')[0], 'inferencePool.targetPorts.0.number'),
+    at(manifest('Service', 'ra-sidecar-each'), 'spec.ports.0.port'),
+  ];
+  t.strictSame(ports, [listen.port, listen.port, listen.port, listen.port]);
+  for (const name of ['ra-sidecar', 'ra-sidecar-each']) {
+    t.equal(at(manifest('Service', name), 'spec.ports.0.targetPort'), 'http', name);
+  }
+  for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe']) {
+    t.equal(at(container, `${probe}.httpGet.port`), 'http', probe);
+    t.equal(at(container, `${probe}.httpGet.path`), probe === 'readinessProbe' ? '/readyz' : '/healthz', probe);
+  }
+  t.equal(at(manifest('PodMonitor'), 'spec.podMetricsEndpoints.0.port'), 'http');
+});
+
+t.test('a replica has the time that it takes to leave', async (t) => {
+  const { drain, usage, delivery } = config();
+  const [sleep, seconds] = listAt(container, 'lifecycle.preStop.exec.command');
+  t.equal(sleep, 'sleep');
+  const preStopMs = Number(seconds) * 1000;
+  t.ok(preStopMs >= 1000, 'endpoints are told of it meanwhile');
+  const toStop = preStopMs + drain.noticeMs + drain.timeoutMs + usage.closeWaitMs + delivery.stopMs;
+  t.ok(Number(pod['terminationGracePeriodSeconds']) * 1000 > toStop, `stops within ${toStop} ms`);
+  const periodMs = Number(at(container, 'readinessProbe.periodSeconds')) * 1000;
+  t.ok(drain.noticeMs >= 3 * periodMs, 'three looks at /readyz');
+});
+
+t.test('what has to last lies on a claim of the replica’s own, and what it reads is mounted for it', async (t) => {
+  const { dataDir, keys, fleet, models, usage, environment } = config();
+  t.equal(environment, 'production', 'no start makes a key and prints it');
+  const claims = listAt(set, 'spec.volumeClaimTemplates');
+  t.strictSame(
+    claims.map((claim) => at(claim, 'metadata.name')),
+    ['data'],
+  );
+  t.equal(dataDir, mountPath('data'));
+  t.strictSame(mapAt(set, 'spec.persistentVolumeClaimRetentionPolicy'), {
+    whenDeleted: 'Retain',
+    whenScaled: 'Retain',
+  });
+  const gib = /^(\d+)Gi$/.exec(textAt(claims[0], 'spec.resources.requests.storage'))?.[1];
+  t.ok(Number(gib) * 2 ** 30 > 2 * usage.maxBacklogBytes, 'room for a full spool');
+  t.equal(keys.file, `${mountPath('keys')}/keys.json`);
+  t.equal(fleet.scrapeSecretFile, `${mountPath('scrape')}/secret`);
+  t.match(mapAt(manifest('PodMonitor'), 'spec.podMetricsEndpoints.0.authorization'), {
+    type: 'Bearer',
+    credentials: { name: at(volume('scrape'), 'secret.secretName'), key: 'secret' },
+  });
+  for (const { file } of models) t.ok(file.startsWith(`${mountPath('models')}/`), file);
+  t.equal(at(volume('models'), 'persistentVolumeClaim.claimName'), 'ra-sidecar-models');
+  manifest('PersistentVolumeClaim', 'ra-sidecar-models');
+  const writable = listAt(container, 'volumeMounts').flatMap((one) =>
+    at(one, 'readOnly') === true ? [] : [textAt(one, 'name')],
+  );
+  t.strictSame(writable, ['data', 'tmp']);
+});
+
+t.test('it runs with no rights and on a GPU', async (t) => {
+  const user = /^USER (\d+):(\d+)$/m.exec(readFileSync(join(sourceRoot, 'deploy/docker/Dockerfile'), 'utf8'));
+  t.match(pod['securityContext'], {
+    runAsNonRoot: true,
+    runAsUser: Number(user?.[1]),
+    runAsGroup: Number(user?.[2]),
+    fsGroup: Number(user?.[2]),
+    seccompProfile: { type: 'RuntimeDefault' },
+  });
+  t.strictSame(mapAt(container, 'securityContext'), {
+    allowPrivilegeEscalation: false,
+    readOnlyRootFilesystem: true,
+    capabilities: { drop: ['ALL'] },
+  });
+  t.equal(pod['automountServiceAccountToken'], false);
+  t.equal(mapAt(container, 'resources.limits')['nvidia.com/gpu'], '1');
+  t.ok(config().models.every(({ gpu }) => gpu === 'cuda'));
+});
+
+t.test('autoscalers ask for what there is, and for the same', async (t) => {
+  const triggers = listAt(manifest('ScaledObject'), 'spec.triggers');
+  const queries = triggers.map((trigger) => textAt(trigger, 'metadata.query'));
+  const rules = listAt(documents('autoscaling/prometheus-adapter-values.yaml')[0], 'rules.external');
+  const adapted = rules.map((rule) => textAt(rule, 'metricsQuery'));
+  for (const query of [...queries, ...adapted.map((text) => text.replaceAll('<<.LabelMatchers>>', 'job="x"'))]) {
+    t.strictSame(unknownIn(query, known), [], query);
+  }
+  for (const rule of rules) t.strictSame(unknownIn(textAt(rule, 'seriesQuery').replace(/\{.*/, ''), known), []);
+  t.strictSame(
+    adapted.map((text) => text.replaceAll('<<.LabelMatchers>>', 'job="ra-sidecar"')),
+    queries,
+    'the adapter’s rules are KEDA’s queries',
+  );
+  const hpa = manifest('HorizontalPodAutoscaler');
+  const metrics = listAt(hpa, 'spec.metrics');
+  t.strictSame(
+    metrics.map((metric) => at(metric, 'external.metric.name')),
+    rules.map((rule) => at(rule, 'name.as')),
+  );
+  t.strictSame(
+    metrics.map((metric) => at(metric, 'external.target.value') ?? at(metric, 'external.target.averageValue')),
+    triggers.map((trigger) => at(trigger, 'metadata.threshold')),
+  );
+  t.strictSame(
+    metrics.map((metric) => at(metric, 'external.target.type')),
+    triggers.map((trigger) => at(trigger, 'metricType')),
+  );
+  for (const trigger of triggers) {
+    t.equal(at(trigger, 'metadata.ignoreNullValues'), 'false', 'a Prometheus that is away is no reason to scale down');
+    // KEDA takes them as text alone.
+    for (const [name, value] of Object.entries(mapAt(trigger, 'metadata'))) t.equal(typeof value, 'string', name);
+  }
+  const scaled = manifest('ScaledObject');
+  t.strictSame(
+    [at(scaled, 'spec.minReplicaCount'), at(scaled, 'spec.maxReplicaCount')],
+    [at(hpa, 'spec.minReplicas'), at(hpa, 'spec.maxReplicas')],
+  );
+  t.strictSame(
+    at(scaled, 'spec.advanced.horizontalPodAutoscalerConfig.behavior'),
+    at(hpa, 'spec.behavior'),
+    'with the same patience',
+  );
+  const seats = config().models.reduce((sum, model) => sum + model.seats, 0);
+  t.ok(Number(at(triggers[1], 'metadata.threshold')) < seats, 'before all seats of all replicas are taken');
+});
+
+t.test('the endpoint picker is told of metrics that there are, both ways the same', async (t) => {
+  t.strictSame(flagSpecs(), engineSpecs());
+  const { lora, ...specs } = engineSpecs();
+  t.equal(lora, '', 'nothing is read of adapters');
+  for (const spec of Object.values(specs)) t.strictSame(unknownIn(spec, known), [], spec);
+  const picker = pickerConfig();
+  const types = listAt(picker, 'plugins').map((plugin) => textAt(plugin, 'type'));
+  const references = [
+    ...listAt(picker, 'schedulingProfiles.0.plugins'),
+    ...listAt(picker, 'dataLayer.sources'),
+    ...listAt(picker, 'dataLayer.sources.0.extractors'),
+  ].map((one) => textAt(one, 'pluginRef'));
+  t.strictSame([...new Set(references)].sort(), [...types].sort(), 'each plugin is used, and is there');
+  const labels = mapAt(set, 'spec.template.metadata.labels');
+  const engine = listAt(picker, 'plugins').find((plugin) => at(plugin, 'type') === 'core-metrics-extractor');
+  for (const label of ['inference.networking.k8s.io/engine-type', 'llm-d.ai/engine-type']) {
+    t.equal(labels[label], at(engine, 'parameters.defaultEngine'), label);
+  }
+  t.match(config().fleet, { pickerMetrics: true, loadReport: 'asked' });
+});
+
+t.test('the pool is as its definition has it, and the route lets nothing through but the API', async (t) => {
+  const pool = mapAt(manifest('InferencePool'), 'spec');
+  t.strictSame(Object.keys(pool), ['selector', 'targetPorts', 'endpointPickerRef']);
+  t.strictSame(Object.keys(mapAt(pool, 'selector')), ['matchLabels']);
+  const picker = mapAt(pool, 'endpointPickerRef');
+  t.strictSame(Object.keys(picker), ['name', 'port', 'failureMode']);
+  t.ok(['FailOpen', 'FailClose'].includes(textAt(picker, 'failureMode')));
+  const rules = listAt(manifest('HTTPRoute'), 'spec.rules');
+  t.strictSame(
+    rules.flatMap((rule) => listAt(rule, 'matches')),
+    [{ path: { type: 'PathPrefix', value: '/v1' } }],
+  );
+  const believed = readFileSync(join(sourceRoot, 'sidecar/access/gateway-identity.ts'), 'utf8');
+  const deadline = readFileSync(join(sourceRoot, 'sidecar/handlers/deadline.ts'), 'utf8');
+  const names = [...`${believed}${deadline}`.matchAll(/'(x-ra-[a-z-]+)'/g)].map(([, name]) => name ?? '');
+  names.push('endpoint-load-metrics-format');
+  const removed = listAt(rules[0], 'filters.0.requestHeaderModifier.remove').map(String);
+  t.strictSame(
+    [...removed].sort(),
+    [...new Set(names)].sort(),
+    'what is a gateway’s to say, or a proxy’s to ask, is no caller’s',
+  );
+});

@@ -1,0 +1,122 @@
+/** The manifests of deploy/kubernetes as objects, and what tests take out of them. */
+import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseYaml } from '@redocly/openapi-core';
+import { sourceRoot } from '../support/source-root.js';
+
+export const FOLDER = join(sourceRoot, 'deploy/kubernetes');
+
+/** Any part of a manifest. */
+export type Node = string | number | boolean | null | readonly Node[] | { readonly [name: string]: Node };
+
+export interface Manifest {
+  /** From deploy/kubernetes. */
+  readonly file: string;
+  readonly kind: string;
+  readonly apiVersion: string;
+  readonly object: Node;
+}
+
+/** A file's documents. */
+export function documents(file: string): Node[] {
+  const text = readFileSync(join(FOLDER, file), 'utf8');
+  return text.split(/^---$/m).map((part) => parseYaml(part) as Node);
+}
+
+/** Every object that Kubernetes is to take, in all folders; values for charts are none. */
+export function manifests(): Manifest[] {
+  const files = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.yaml'));
+  return files
+    .filter((file) => !file.endsWith('values.yaml') && file !== 'kustomization.yaml')
+    .sort()
+    .flatMap((file) =>
+      documents(file).map((object) => ({
+        file,
+        kind: textAt(object, 'kind'),
+        apiVersion: textAt(object, 'apiVersion'),
+        object,
+      })),
+    );
+}
+
+/** The one object of a kind. */
+export function manifest(kind: string, name = 'ra-sidecar'): Node {
+  const found = manifests().filter(({ kind: other, object }) => other === kind && at(object, 'metadata.name') === name);
+  const [one] = found;
+  if (one === undefined || found.length > 1) throw new Error(`${found.length} of ${kind} ${name}`);
+  return one.object;
+}
+
+/** What lies at `path`, with list indexes among the names; undefined: nothing does. */
+export function at(node: Node | undefined, path: string): Node | undefined {
+  let here: unknown = node;
+  for (const name of path.split('.')) {
+    if (typeof here !== 'object' || here === null) return undefined;
+    here = (here as Record<string, unknown>)[name];
+  }
+  return here as Node | undefined;
+}
+
+/** The same where a text, a list or an object has to be. Throws when it is not. */
+export function textAt(node: Node | undefined, path: string): string {
+  const found = at(node, path);
+  if (typeof found !== 'string') throw new Error(`no text at ${path}`);
+  return found;
+}
+
+export function listAt(node: Node | undefined, path: string): readonly Node[] {
+  const found = at(node, path);
+  if (!Array.isArray(found)) throw new Error(`no list at ${path}`);
+  return found as readonly Node[];
+}
+
+export function mapAt(node: Node | undefined, path: string): Readonly<Record<string, Node>> {
+  const found = at(node, path);
+  if (typeof found !== 'object' || found === null || Array.isArray(found)) throw new Error(`no object at ${path}`);
+  return found as Readonly<Record<string, Node>>;
+}
+
+/** Which metric the endpoint picker is told to read for what, by the values of its chart. */
+export interface PickerSpecs {
+  readonly queued: string;
+  readonly running: string;
+  readonly kvUsage: string;
+  readonly cacheInfo: string;
+  readonly lora: string;
+}
+
+/** From the chart's flags. */
+export function flagSpecs(): PickerSpecs {
+  const [values] = documents('inference/epp-flags-values.yaml');
+  const flag = (name: string): string => textAt(values, `inferenceExtension.flags.${name}`);
+  return {
+    queued: flag('total-queued-requests-metric'),
+    running: flag('total-running-requests-metric'),
+    kvUsage: flag('kv-cache-usage-percentage-metric'),
+    cacheInfo: flag('cache-info-metric'),
+    lora: flag('lora-info-metric'),
+  };
+}
+
+/** The configuration that the chart hands to the picker. */
+export function pickerConfig(): Node {
+  const [values] = documents('inference/epp-values.yaml');
+  const file = textAt(values, 'inferenceExtension.pluginsConfigFile');
+  const text = mapAt(values, 'inferenceExtension.pluginsCustomConfig')[file];
+  if (typeof text !== 'string') throw new Error(`no ${file} in pluginsCustomConfig`);
+  return parseYaml(text) as Node;
+}
+
+/** From the picker's configuration, of its default engine. */
+export function engineSpecs(): PickerSpecs {
+  const extractor = listAt(pickerConfig(), 'plugins').find((plugin) => at(plugin, 'type') === 'core-metrics-extractor');
+  const name = textAt(extractor, 'parameters.defaultEngine');
+  const engine = listAt(extractor, 'parameters.engineConfigs').find((one) => at(one, 'name') === name);
+  return {
+    queued: textAt(engine, 'queuedRequestsSpec'),
+    running: textAt(engine, 'runningRequestsSpec'),
+    kvUsage: textAt(engine, 'kvUsageSpec'),
+    cacheInfo: textAt(engine, 'cacheInfoSpec'),
+    lora: textAt(engine, 'loraSpec'),
+  };
+}

@@ -1,0 +1,58 @@
+import t, { type Test } from 'tap';
+import { systemClock } from '../../sidecar/clock.js';
+import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
+import { KafkaSink } from '../../sidecar/usage/delivery/kafka/kafka-sink.js';
+import { connectKafka } from '../../sidecar/usage/delivery/kafka/producer.js';
+import { sinkContract, type SinkPeer } from '../support/sink-contract.js';
+import { deliveryConfig, linkFaults } from '../support/sink-peers.js';
+import { BilledLoad, sameAsSpool } from './billed-load.js';
+import { KafkaMock } from './kafka-mock.js';
+
+/** In the load's test. */
+const BREAKS = ['cut', 'mute', 'deaf'] as const;
+
+async function peer(t: Test): Promise<SinkPeer> {
+  const cluster = await KafkaMock.start(t);
+  const { kafka } = deliveryConfig({ RA_DELIVERY_KAFKA_BROKERS: `["127.0.0.1:${cluster.link.port}"]` });
+  const way = linkFaults(cluster.link);
+  return {
+    faults: { ...way.faults, 'it hangs': () => cluster.stop() },
+    heal: async () => {
+      await way.heal();
+      cluster.go();
+    },
+    stored: async () => (await cluster.consumed()).map(({ payload }) => payload),
+    // The mock takes what it is sent up to the client's own limit, so none is too long for it.
+    tooLong: undefined,
+    sink: () => new KafkaSink({ clock: systemClock, timeoutMs: 1000, connect: () => connectKafka(kafka, 1000) }),
+  };
+}
+
+sinkContract(t, 'librdkafka’s mock cluster', peer);
+
+t.test('a cluster that goes away in each way under a sidecar’s load has each record in the end', async (t) => {
+  const cluster = await KafkaMock.start(t);
+  const load = await BilledLoad.start(t, { kafka: { brokers: [`127.0.0.1:${cluster.link.port}`] } });
+  const { sidecar } = load;
+  for (const [i, state] of BREAKS.entries()) {
+    await load.delivers(20);
+    cluster.link.set(state);
+    const seen = sidecar.lines.length;
+    const waits = (): boolean => sidecar.lines.slice(seen).some(({ event }) => event === 'usage delivery waits');
+    await sidecar.until(waits, 'delivery waits');
+    cluster.link.set('open');
+    await sidecar.logged('usage delivery resumed', i + 1);
+  }
+  const answers = await load.end();
+  const found = await cluster.consumed();
+  const events = found.map(({ payload }) => JSON.parse(payload) as UsageEvent);
+  t.comment(`${found.length} messages, ${new Set(events.map(({ id }) => id)).size} ids`);
+  for (const [i, { key, headers }] of found.entries()) {
+    t.equal(key, events[i]?.subject);
+    t.strictSame(headers, ['content-type', 'application/cloudevents+json; charset=UTF-8']);
+  }
+  const partitions = new Map<string, number>();
+  for (const { key, partition } of found)
+    t.equal(partitions.get(key) ?? partition, (partitions.set(key, partition), partition));
+  sameAsSpool(t, events, await load.exported(), answers);
+});

@@ -1,0 +1,300 @@
+/** Traces and metrics as a real OTLP receiver gets them from a real sidecar, against what callers see of the same requests. */
+import { createServer, type IncomingHttpHeaders } from 'node:http';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import t from 'tap';
+import { canary, chatBody, decisionBody, MARK } from '../support/canaries.js';
+import { counted } from '../support/faults.js';
+import { LeakSearch } from '../support/leak-search.js';
+import { ENDLESS, OpenStream } from '../support/open-stream.js';
+import { OtlpReceiver, type ReceivedTrace } from '../support/otlp-receiver.js';
+import { RawConnection } from '../support/raw-http.js';
+import { sampleName, samplesOf } from '../support/otlp-samples.js';
+import { RetentionWatch } from '../support/retention-watch.js';
+import { CHAT, DECIDE, Sidecar, type LogLine } from '../support/sidecar.js';
+import { isWhole, lasts, names, NEAR_MS, story, timings } from '../support/traces.js';
+
+const GOOD = 'a-key-that-the-authorizer-takes';
+const BAD = 'a-key-that-it-knows-nothing-of';
+const CHATS = '/chat/completions';
+const PARTS = ['receive', 'prepare', 'queue', 'prefill', 'decode', 'flush'];
+
+/** A trace of the caller's own. */
+const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+const SPAN = '00f067aa0ba902b7';
+const parent = (flags: string): string => `00-${TRACE}-${SPAN}-${flags}`;
+
+const asked: IncomingHttpHeaders[] = [];
+const authorizer = createServer((request, response) => {
+  const parts: Buffer[] = [];
+  asked.push(request.headers);
+  request.on('data', (part: Buffer) => parts.push(part));
+  request.on('end', () => {
+    const { key } = JSON.parse(Buffer.concat(parts).toString()) as { key: string };
+    const caller = { account: 'initech', keyId: 'key_i', models: 'all' };
+    response.end(JSON.stringify(key.startsWith(GOOD) ? { caller } : { denied: { code: 'invalid_api_key' } }));
+  });
+}).listen(0, '127.0.0.1');
+await once(authorizer, 'listening');
+t.teardown(() => authorizer.close());
+t.teardown(() => authorizer.closeAllConnections());
+
+const receiver = await OtlpReceiver.start(t);
+const sidecar = await Sidecar.start(t, {
+  seats: 2,
+  config: {
+    access: { mode: 'authorizer' },
+    authorizer: { url: `http://127.0.0.1:${(authorizer.address() as AddressInfo).port}/`, send: 'key' },
+    telemetry: { otlp: { endpoint: receiver.endpoint, batchMs: 20, metricsIntervalMs: 200 } },
+    log: { level: 'trace' },
+  },
+  // None of them is to change anything.
+  environment: {
+    OTEL_SDK_DISABLED: 'true',
+    OTEL_TRACES_SAMPLER: 'always_off',
+    OTEL_EXPORTER_OTLP_HEADERS: 'x-strange=1',
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1',
+  },
+});
+sidecar.key = GOOD;
+
+/** The request's log line, and the trace that it names. */
+async function traced(requestId: string): Promise<{ line: LogLine; trace: ReceivedTrace }> {
+  const line = await sidecar.logged('request', 1, (each) => each['requestId'] === requestId);
+  return { line, trace: await receiver.trace(String(line['span_id'])) };
+}
+
+/** Asks with a request id, and sees what became of it on both sides. */
+async function ask(path: string, body: unknown, id: string, headers: Record<string, string> = {}, key = GOOD) {
+  const from = Date.now();
+  const response = await sidecar.post(path, body, { key, headers: { 'x-request-id': id, ...headers } });
+  const text = await response.text();
+  return { response, text, from, until: Date.now(), ...(await traced(id)) };
+}
+
+t.test('a streamed chat within its caller’s trace', async (t) => {
+  const connection = await RawConnection.open(sidecar.port);
+  t.teardown(() => connection.close());
+  const key = `${GOOD}-1`;
+  const body = JSON.stringify({ ...chatBody({ max_tokens: 40, stop: undefined }), stream: true });
+  const head = {
+    Authorization: `Bearer ${key}`,
+    'Content-Type': 'application/json',
+    'x-request-id': 'streamed',
+    traceparent: parent('01'),
+    tracestate: 'vendor=opaque,other=1',
+  };
+  const from = Date.now();
+  const response = await connection.request('POST', `/v1${CHATS}`, head, body).response();
+  const until = Date.now();
+  t.equal(response.status, 200);
+  const { line, trace } = await traced('streamed');
+  const { server } = trace;
+  isWhole(t, trace);
+  t.strictSame(names(trace), PARTS);
+  t.match(server, {
+    traceId: TRACE,
+    parentId: SPAN,
+    traceState: 'vendor=opaque,other=1',
+    name: `chat ${CHAT}`,
+    status: 0,
+    scope: 'ra-sidecar',
+    resource: { 'service.name': 'ra-sidecar', 'deployment.environment.name': 'development' },
+  });
+  t.strictSame(server.attributes, {
+    'http.request.method': 'POST',
+    'http.route': '/v1/chat/completions',
+    'url.path': '/v1/chat/completions',
+    'url.scheme': 'http',
+    'http.response.status_code': 200,
+    'gen_ai.operation.name': 'chat',
+    'gen_ai.provider.name': 'ra-sidecar',
+    'gen_ai.request.model': CHAT,
+    'gen_ai.response.model': CHAT,
+    'gen_ai.usage.input_tokens': line['promptTokens'],
+    'gen_ai.usage.cache_read.input_tokens': line['cachedTokens'],
+    'gen_ai.usage.output_tokens': line['completionTokens'],
+    'ra_sidecar.phase': 'flush',
+  });
+  t.match(line, { trace_id: TRACE, span_id: server.spanId });
+  const said = timings(response);
+  const near = (found: number, wanted: number | undefined, what: string): void =>
+    void t.ok(Math.abs(found - (wanted ?? NaN)) < 5, `${what}: ${found} and ${wanted ?? 'nothing'} ms`);
+  near(lasts(trace, 'queue'), said['ra-queue'], 'ra-queue');
+  near(lasts(trace, 'prepare'), said['ra-admit'], 'ra-admit');
+  near(lasts(trace, 'prepare', 'queue', 'prefill'), said['ra-ttft'], 'ra-ttft');
+  near(lasts(trace, 'authorize'), said['authorize'], 'authorize');
+  t.ok(server.from >= from - NEAR_MS && server.until <= until + NEAR_MS, 'within the caller’s own time');
+  t.ok(until - from - (server.until - server.from) < 2 * NEAR_MS, 'and most of it');
+  const question = asked.find(({ traceparent }) => traceparent?.includes(TRACE));
+  t.equal(question?.['traceparent'], `00-${TRACE}-${server.spanId}-01`, 'the authorizer can go on with the trace');
+  t.equal(question?.['tracestate'], 'vendor=opaque,other=1');
+});
+
+t.test('whose caller’s trace is not sampled is not sent, and whoever is asked knows', async (t) => {
+  const key = `${GOOD}-2`;
+  const before = asked.length;
+  const headers = { 'x-request-id': 'unsampled', traceparent: parent('00') };
+  t.equal((await sidecar.post(CHATS, chatBody(), { key, headers })).status, 200);
+  const line = await sidecar.logged('request', 1, ({ requestId }) => requestId === 'unsampled');
+  t.equal(line['trace_id'], TRACE);
+  t.equal(asked[before]?.['traceparent'], `00-${TRACE}-${String(line['span_id'])}-00`);
+  // What came after it is there.
+  await ask(CHATS, chatBody(), 'after');
+  t.notOk(receiver.spans.some(({ spanId }) => spanId === line['span_id']));
+});
+
+t.test('a traceparent that is none begins a trace of its own', async (t) => {
+  const bad = [
+    parent('01').toUpperCase(),
+    `ff-${TRACE}-${SPAN}-01`,
+    `00-${'0'.repeat(32)}-${SPAN}-01`,
+    `00-${TRACE}-${'0'.repeat(16)}-01`,
+    `${parent('01')}-more`,
+    `${parent('01')}, ${parent('01')}`,
+  ];
+  for (const [i, traceparent] of bad.entries()) {
+    const { trace } = await ask('/chat/completions', { bad: i }, `bad-${i}`, { traceparent, tracestate: 'a=b' });
+    t.equal(trace.server.parentId, '', traceparent);
+    t.not(trace.server.traceId, TRACE);
+    t.equal(trace.server.traceState, '', 'whose state goes with it');
+  }
+  const { trace } = await ask(CHATS, {}, 'newer', { traceparent: `cc-${TRACE}-${SPAN}-01-what-is-to-come` });
+  t.equal(trace.server.parentId, SPAN, 'a later version is read as far as it is known');
+});
+
+t.test('decisions are answered by their prompts alone', async (t) => {
+  const { response, trace } = await ask('/decisions', decisionBody(), 'decided');
+  t.equal(response.status, 200);
+  isWhole(t, trace);
+  t.strictSame(names(trace), ['receive', 'prepare', 'queue', 'prefill', 'flush']);
+  t.match(trace.server, { name: `decisions ${DECIDE}`, attributes: { 'gen_ai.operation.name': 'decisions' } });
+});
+
+t.test('a refused request says where it ended', async (t) => {
+  const big = { messages: [{ role: 'user', content: `${canary()} `.repeat(5000) }] };
+  for (const { id, path = CHATS, body, key = GOOD, name = `chat ${CHAT}`, phase, code } of [
+    {
+      id: 'key',
+      body: chatBody(),
+      key: BAD,
+      name: 'POST /v1/chat/completions',
+      phase: 'receive',
+      code: 'invalid_api_key',
+    },
+    { id: 'json', body: canary(), name: 'POST /v1/chat/completions', phase: 'prepare', code: 'bad_request' },
+    {
+      id: 'model',
+      body: chatBody({ model: canary() }),
+      name: 'POST /v1/chat/completions',
+      phase: 'prepare',
+      code: 'model_not_entitled',
+    },
+    {
+      id: 'endpoint',
+      body: chatBody({ model: DECIDE }),
+      name: `chat ${DECIDE}`,
+      phase: 'prepare',
+      code: 'unsupported_endpoint',
+    },
+    { id: 'context', body: chatBody(big), phase: 'prepare', code: 'bad_request' },
+    {
+      id: 'large',
+      path: '/decisions',
+      body: 'x'.repeat(1 << 21),
+      name: 'POST /v1/decisions',
+      phase: 'receive',
+      code: 'payload_too_large',
+    },
+  ]) {
+    const { response, trace } = await ask(path, body, id, {}, key);
+    isWhole(t, trace);
+    t.equal(names(trace).at(-1), phase, id);
+    const wanted = { 'error.type': code, 'ra_sidecar.phase': phase, 'http.response.status_code': response.status };
+    t.match(trace.server, { name, status: 0, attributes: wanted }, id);
+    t.match(story(trace).at(-1), { status: 0, attributes: { 'error.type': code } });
+  }
+  const { trace } = await ask('/completions', { model: CHAT, prompt: canary() }, 'none');
+  t.match(trace.server, { name: 'POST /v1/completions', attributes: { 'error.type': 'not_found' } });
+});
+
+t.test('a caller that leaves is no fault', async (t) => {
+  const left = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
+  left.leave();
+  const cancelled = await sidecar.logged('request', 1, ({ status }) => status === 499);
+  const gone = await receiver.trace(String(cancelled['span_id']));
+  isWhole(t, gone);
+  t.equal(names(gone).at(-1), 'decode');
+  const attributes = { 'error.type': 'request_cancelled', 'http.response.status_code': 200 };
+  t.match(gone.server, { status: 0, attributes });
+});
+
+t.test('the metrics are those of /metrics', async (t) => {
+  // Nothing but time passes now: what changes by itself is left out.
+  const moving = /^(process|nodejs)_|otlp|http[._]server|seconds_since|timestamp|account_seat|kv_|fairness/;
+  const exports = receiver.requests.length;
+  await receiver.until('two more exports', () => (receiver.requests.length >= exports + 2 ? true : undefined));
+  const { metrics } = receiver;
+  const page = await (await fetch(`http://127.0.0.1:${sidecar.operatorsPort}/metrics`)).text();
+  const samples = page.split('\n').filter((line) => /^[a-z]/.test(line) && !moving.test(line));
+  const sent = samplesOf(metrics);
+  t.ok(samples.length > 300, `${samples.length} samples to compare`);
+  const different = samples.filter((line) => sent.get(sampleName(line)) !== Number(line.slice(line.lastIndexOf(' '))));
+  t.strictSame(different, []);
+  const of = (name: string) => metrics.find((metric) => metric.name === name);
+  t.match(of('http.server.request.duration'), { unit: 's', type: 'histogram', temporality: 2 });
+  const statuses = of('http.server.request.duration')?.points.map(
+    (point) => point.attributes['http.response.status_code'],
+  );
+  t.ok(statuses?.includes(200) === true, 'a status is a number');
+  t.match(of('http.server.active_requests'), { unit: '{request}', type: 'sum', monotonic: false, temporality: 2 });
+  t.match(of('gen_ai.client.token.usage'), { unit: '{token}', type: 'histogram' });
+  t.match(of('ra_sidecar_cached_tokens_total'), { unit: '{token}', type: 'sum', monotonic: true, temporality: 2 });
+  t.match(of('ra_sidecar_seats'), { unit: '{seat}', type: 'gauge' });
+  t.match(of('process_resident_memory_bytes'), { unit: 'By', type: 'gauge' });
+  for (const { name, points, resource } of metrics) {
+    t.match(resource, { 'service.name': 'ra-sidecar' });
+    for (const { from, at } of points) {
+      t.ok(from <= at && Math.abs(Date.now() - at) < 60_000, name);
+      t.ok(from > Date.now() - 600_000 && from === metrics[0]?.points[0]?.from, 'since the process began');
+    }
+  }
+});
+
+t.test('no content, no key and no account is in any byte; nothing of the environment counts', async (t) => {
+  const watch = new RetentionWatch();
+  for (const stream of [true, false]) {
+    const response = await sidecar.post(CHATS, chatBody({ stream, max_tokens: 60 }), {
+      headers: { 'x-request-id': canary() },
+    });
+    await watch.replied(response);
+  }
+  const { trace } = await ask(CHATS, chatBody(), 'last');
+  t.equal(trace.server.status, 0);
+  const search = new LeakSearch([MARK, GOOD, BAD], watch.phrases);
+  t.ok(receiver.raw.length > 10);
+  for (const raw of receiver.raw) t.equal(search.find(raw), undefined);
+  const spans = receiver.requests
+    .filter(({ path }) => path === '/v1/traces')
+    .map(({ body }) => body.toString('latin1'));
+  t.notOk(
+    spans.some((raw) => /initech|key_i/.test(raw)),
+    'no account and no key’s id in a span',
+  );
+  t.ok(receiver.requests.every(({ headers }) => headers['x-strange'] === undefined));
+  t.match(await sidecar.logged('variables of OpenTelemetry are not read'), { count: 4 });
+});
+
+t.test('an engine that is lost is one', async (t) => {
+  const cut = await OpenStream.begin(sidecar, { ...ENDLESS, max_tokens: 1500 });
+  await counted(sidecar, 'seats_busy', 1);
+  process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+  await cut.response;
+  const failed = await sidecar.logged('request', 1, ({ code }) => code === 'bad_gateway');
+  const lost = await receiver.trace(String(failed['span_id']));
+  isWhole(t, lost);
+  t.match(lost.server, { status: 2, attributes: { 'error.type': 'bad_gateway', 'http.response.status_code': 200 } });
+  t.match(story(lost).at(-1), { name: 'decode', status: 2, attributes: { 'error.type': 'bad_gateway' } });
+  const { trace } = await ask(CHATS, chatBody(), 'cold');
+  t.match(trace.server, { status: 2, attributes: { 'error.type': 'cold', 'ra_sidecar.phase': 'prepare' } });
+});

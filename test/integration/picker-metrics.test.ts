@@ -1,0 +1,80 @@
+/**
+ * A real sidecar as the endpoint picker of the inference extension finds it: on the port that it serves on, without a key,
+ * under the names that deploy/kubernetes tells the picker. The picker takes the first series of a name and adds nothing up.
+ */
+import t, { type Test } from 'tap';
+import { engineSpecs, flagSpecs } from '../deploy/manifests.js';
+import { chatOnly, Sidecar } from '../support/sidecar.js';
+
+interface Sample {
+  readonly labels: Readonly<Record<string, string>>;
+  readonly value: number;
+}
+
+/** Families of a page in Prometheus' text format, each with its type and samples. Throws on what is no such line. */
+function families(page: string): Map<string, { type: string; samples: Sample[] }> {
+  const found = new Map<string, { type: string; samples: Sample[] }>();
+  for (const line of page.split('\n')) {
+    if (line === '' || line.startsWith('# HELP ')) continue;
+    const typed = /^# TYPE (\S+) (\S+)$/.exec(line);
+    if (typed) {
+      found.set(typed[1] ?? '', { type: typed[2] ?? '', samples: [] });
+      continue;
+    }
+    const [, name = '', inner = '', value = ''] = /^([a-z_:]+)(?:\{(.*)\})? (\S+)$/.exec(line) ?? [];
+    const family = found.get(name);
+    if (family === undefined) throw new Error(`a sample without its type: ${line}`);
+    const pairs = [...inner.matchAll(/([a-z_]+)="([^"]*)"/g)].map(([, label = '', text = '']) => [label, text]);
+    family.samples.push({ labels: Object.fromEntries(pairs) as Record<string, string>, value: Number(value) });
+  }
+  return found;
+}
+
+async function scrape(t: Test, { port }: Sidecar): Promise<ReturnType<typeof families>> {
+  const response = await fetch(`http://127.0.0.1:${port}/metrics`);
+  t.equal(response.status, 200);
+  return families(await response.text());
+}
+
+t.test('each metric of the model server protocol', async (t) => {
+  const { models } = await chatOnly(2, 16_000);
+  const sidecar = await Sidecar.start(t, { config: { models, fleet: { pickerMetrics: true } } });
+  const specs = engineSpecs();
+  const valueOf = async (name: string): Promise<number> => {
+    const family = (await scrape(t, sidecar)).get(name);
+    t.equal(family?.type, 'gauge', `${name}: the type that the protocol asks for`);
+    t.equal(family?.samples.length, 1, `${name}: one series, or the picker would see one model alone`);
+    return family?.samples[0]?.value ?? NaN;
+  };
+
+  await t.test('idle', async (t) => {
+    for (const spec of [specs.queued, specs.running, specs.kvUsage]) t.equal(await valueOf(spec), 0, spec);
+    const [info] = (await scrape(t, sidecar)).get(specs.cacheInfo)?.samples ?? [];
+    t.strictSame(info?.labels, { block_size: '64', num_gpu_blocks: '500' }, 'whole numbers in the labels it looks for');
+    t.strictSame(flagSpecs(), specs, 'by its flags as by its configuration');
+  });
+
+  await t.test('with all seats held and requests waiting', async (t) => {
+    const leave = new AbortController();
+    // Rewarded for repeating itself the model goes on to the end of its context.
+    const endless = {
+      messages: [{ role: 'user', content: 'Hi' }],
+      stream: true,
+      temperature: 0,
+      frequency_penalty: -2,
+    };
+    const streams = [0, 1, 2, 3, 4].map((i) =>
+      sidecar.chat({ ...endless, user: `user-${i}` }, { signal: leave.signal }).catch(() => undefined),
+    );
+    await sidecar.reaches('ra_sidecar_endpoint_waiting_requests', 3);
+    t.equal(await valueOf(specs.queued), 3, 'TotalQueuedRequests');
+    t.equal(await valueOf(specs.running), 2, 'TotalRunningRequests');
+    t.equal(await valueOf(specs.kvUsage), 1, 'KVCacheUtilization, a fraction');
+    const tokens = await valueOf('ra_sidecar_endpoint_kv_usage_ratio');
+    t.ok(tokens >= 0 && tokens < 1, 'the tokens themselves are few');
+    leave.abort();
+    await Promise.all(streams);
+    await sidecar.reaches('ra_sidecar_endpoint_running_requests', 0);
+    t.equal(await valueOf(specs.queued), 0);
+  });
+});

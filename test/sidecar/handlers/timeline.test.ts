@@ -1,0 +1,65 @@
+import t from 'tap';
+import { Timeline } from '../../../sidecar/handlers/timeline.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+t.test('one try, mark by mark', async (t) => {
+  const clock = new FakeClock();
+  clock.advance(5);
+  const times = new Timeline(clock);
+  const after = (ms: number, mark: () => void): void => {
+    clock.advance(ms);
+    mark();
+  };
+  t.equal(times.last, undefined);
+  after(1, () => times.authorized(5));
+  after(1, () => (times.receivedAt = clock.now()));
+  after(1, () => times.waits());
+  t.strictSame(times.last, {
+    readyAt: 8,
+    seatedAt: undefined,
+    handedOverAt: undefined,
+    firstTokenAt: undefined,
+    ranUntil: undefined,
+  });
+  after(2, () => times.seated(2));
+  after(1, () => times.handedOver());
+  after(3, () => times.firstToken());
+  after(3, () => times.firstToken());
+  after(1, () => times.ran());
+  t.strictSame(times.last, { readyAt: 8, seatedAt: 10, handedOverAt: 11, firstTokenAt: 14, ranUntil: 18 });
+  t.equal(times.lost, undefined);
+  t.strictSame(times.authorization, { from: 5, until: 6 });
+  t.equal(times.header(), 'authorize;dur=1, ra-queue;dur=2, ra-admit;dur=2');
+  t.equal(times.trailer(), 'ra-ttft;dur=7');
+});
+
+t.test(
+  'an engine that was lost before it began: the first try is kept apart, and waiting counts from both',
+  async (t) => {
+    const clock = new FakeClock();
+    const times = new Timeline(clock);
+    times.receivedAt = clock.now();
+    times.waits();
+    clock.advance(1);
+    times.seated(1);
+    times.handedOver();
+    clock.advance(4);
+    times.ran();
+    times.waits();
+    t.strictSame(times.lost, { readyAt: 0, seatedAt: 1, handedOverAt: 1, firstTokenAt: undefined, ranUntil: 5 });
+    const waits = {
+      readyAt: 5,
+      seatedAt: undefined,
+      handedOverAt: undefined,
+      firstTokenAt: undefined,
+      ranUntil: undefined,
+    };
+    t.strictSame(times.last, waits, 'the second has no mark of the first');
+    clock.advance(2);
+    t.equal(times.queuedMs(clock.now()), 3);
+    times.seated(3);
+    times.handedOver();
+    t.match(times.last, { readyAt: 5, seatedAt: 7, handedOverAt: 7 });
+    t.equal(times.header(), 'ra-queue;dur=3, ra-admit;dur=4');
+  },
+);

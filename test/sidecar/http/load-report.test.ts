@@ -1,0 +1,65 @@
+import t from 'tap';
+import type { RequestHead } from '../../../sidecar/http/exchange.js';
+import { LoadReport, type LoadReportOptions } from '../../../sidecar/http/load-report.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+const LOAD = { seats: 8, running: 3, waiting: 0, kvUsage: 0.123456, seatUsage: 0.375, capacityTokens: 100 };
+
+function head(method: string, path: string, format?: string): RequestHead {
+  const header = (name: string): string | undefined => (name === 'endpoint-load-metrics-format' ? format : undefined);
+  return { method, path, requestId: 'a', address: '', header };
+}
+
+function make(when: LoadReportOptions['when'], load = LOAD): { report: LoadReport; clock: FakeClock } {
+  const clock = new FakeClock();
+  return { clock, report: new LoadReport({ clock, when, counted: new Set(['/chat']), load: () => load }) };
+}
+
+t.test('both formats, to the byte', async (t) => {
+  const { report } = make('json');
+  t.strictSame(report.field(head('POST', '/chat'), 200), [
+    'endpoint-load-metrics',
+    'JSON {"application_utilization":0.375,"eps":0,"rps_fractional":0.1,"named_metrics":{"kv_cache_utilization":0.1235,"num_requests_running":3,"num_requests_waiting":0}}',
+  ]);
+  t.strictSame(report.field(head('POST', '/chat', 'TEXT'), 503), [
+    'endpoint-load-metrics',
+    'TEXT application_utilization=0.375, eps=0.1, rps_fractional=0.2, named_metrics.kv_cache_utilization=0.1235, named_metrics.num_requests_running=3, named_metrics.num_requests_waiting=0',
+  ]);
+});
+
+t.test('when: for all, or for those that ask', async (t) => {
+  const formats = (when: LoadReportOptions['when']): (string | undefined)[] =>
+    [undefined, 'text', 'JSON', 'bin', ''].map((format) =>
+      make(when)
+        .report.field(head('GET', '/x', format), 200)?.[1]
+        .slice(0, 4),
+    );
+  t.strictSame(formats('asked'), [undefined, 'TEXT', 'JSON', undefined, undefined]);
+  t.strictSame(formats('json'), ['JSON', 'TEXT', 'JSON', 'JSON', 'JSON']);
+  t.strictSame(formats('text'), ['TEXT', 'TEXT', 'JSON', 'TEXT', 'TEXT']);
+});
+
+t.test('requests for a model count, also those that want no report; probes and preflights do not', async (t) => {
+  const { report, clock } = make('asked');
+  const rates = (): unknown => {
+    const [, value = ''] = report.field(head('GET', '/healthz', 'json'), 200) ?? [];
+    const { eps, rps_fractional } = JSON.parse(value.slice('JSON '.length)) as Record<string, number>;
+    return { eps, rps_fractional };
+  };
+  t.strictSame(rates(), { eps: 0, rps_fractional: 0 });
+  for (const status of [200, 200, 429, 401, 499]) report.field(head('POST', '/chat'), status);
+  for (const status of [500, 502, 503]) report.field(head('POST', '/chat'), status);
+  report.field(head('OPTIONS', '/chat'), 204);
+  report.field(head('POST', '/other'), 500);
+  t.strictSame(rates(), { eps: 0.3, rps_fractional: 0.8 });
+  clock.advance(11_000);
+  t.strictSame(rates(), { eps: 0, rps_fractional: 0 });
+});
+
+t.test('utilization is of seats, counts who waits, and is never 0', async (t) => {
+  const used = (load: typeof LOAD): string | undefined =>
+    /application_utilization=([^,]*)/.exec(make('text', load).report.field(head('GET', '/'), 200)?.[1] ?? '')?.[1];
+  t.equal(used({ ...LOAD, running: 8, waiting: 12 }), '2.5');
+  t.equal(used({ ...LOAD, running: 0 }), '0.125', 'idle: the request that is answered');
+  t.equal(used({ ...LOAD, running: 0, seats: 0 }), '1');
+});

@@ -1,0 +1,44 @@
+import t from 'tap';
+import { Aborter, type Signal } from '../../sidecar/signal.js';
+
+const both: readonly (readonly [string, () => { signal: Signal; abort: () => void }])[] = [
+  ['Aborter', () => ((one) => ({ signal: one, abort: () => one.abort() }))(new Aborter())],
+  ['AbortController', () => ((one) => ({ signal: one.signal, abort: () => one.abort() }))(new AbortController())],
+];
+
+for (const [name, make] of both) {
+  t.test(`${name}: listeners are called once, in their order, and those that left or come late are not`, (t) => {
+    const { signal, abort } = make();
+    const heard: string[] = [];
+    const first = (): void => void heard.push(`first ${String(signal.aborted)}`);
+    const left = (): void => void heard.push('left');
+    signal.addEventListener('abort', first);
+    signal.addEventListener('abort', left);
+    signal.addEventListener('abort', () => heard.push('last'));
+    signal.removeEventListener('abort', left);
+    t.equal(signal.aborted, false);
+    abort();
+    abort();
+    signal.addEventListener('abort', left);
+    t.strictSame(heard, ['first true', 'last']);
+    t.equal(signal.aborted, true);
+    t.end();
+  });
+
+  t.test(`${name}: what a listener throws is the process's, and the next one is called`, async (t) => {
+    const { signal, abort } = make();
+    const fault = new Error('a listener');
+    const thrown = new Promise((resolve) => {
+      process.setUncaughtExceptionCaptureCallback(resolve);
+      t.teardown(() => process.setUncaughtExceptionCaptureCallback(null));
+    });
+    let next = false;
+    signal.addEventListener('abort', () => {
+      throw fault;
+    });
+    signal.addEventListener('abort', () => (next = true));
+    abort();
+    t.equal(next, true);
+    t.equal(await thrown, fault);
+  });
+}

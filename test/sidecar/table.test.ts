@@ -1,0 +1,56 @@
+import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import fc from 'fast-check';
+import t from 'tap';
+import { Table } from '../../sidecar/table.js';
+
+t.test('it says what a Map would, in the order of its keys', (t) => {
+  const key = fc.nat({ max: 8 });
+  const act = fc.oneof(
+    fc.record({ kind: fc.constant('set' as const), key, value: fc.string() }),
+    fc.record({ kind: fc.constantFrom('delete' as const, 'clear' as const), key }),
+  );
+  fc.assert(
+    fc.property(fc.array(act, { maxLength: 60 }), (acts) => {
+      const table = new Table<string>();
+      const map = new Map<number, string>();
+      for (const act of acts) {
+        if (act.kind === 'set') {
+          table.set(act.key, act.value);
+          map.set(act.key, act.value);
+        } else if (act.kind === 'clear' && act.key === 0) {
+          table.clear();
+          map.clear();
+        } else t.equal(table.delete(act.key), map.delete(act.key));
+        t.equal(table.size, map.size);
+        for (let each = 0; each <= 8; each++) t.equal(table.get(each), map.get(each));
+        const sorted = [...map].sort(([a], [b]) => a - b).map(([, value]) => value);
+        t.strictSame(table.values(), sorted);
+      }
+    }),
+    { numRuns: 50 },
+  );
+  t.end();
+});
+
+t.test('what went through it is gone with the young generation', (t) => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  const oldBytes = (): number =>
+    getHeapSpaceStatistics().find(({ space_name: name }) => name === 'old_space')?.space_used_size ?? NaN;
+  const table = new Table<readonly number[]>();
+  const through = (count: number): void => {
+    for (let i = 0; i < count; i++) {
+      table.set(i, new Array<number>(250).fill(i));
+      table.delete(i - 3);
+    }
+  };
+  through(1000);
+  // Whatever is in the table now is old from here on.
+  collect();
+  const before = oldBytes();
+  // 40 MB in all. Of a Map most of that would be left, until the next full collection.
+  through(20_000);
+  t.ok(oldBytes() - before < 2_000_000, `${oldBytes() - before} bytes grew old`);
+  t.end();
+});

@@ -1,0 +1,62 @@
+import t from 'tap';
+import { phasesOf } from '../../../../sidecar/telemetry/otlp/phases.js';
+import { requestRecord, TRY } from '../../../support/request-records.js';
+
+/** `name from-until`, each. */
+const told = (...args: Parameters<typeof requestRecord>): string[] =>
+  phasesOf(requestRecord(...args)).map(
+    ({ name, from, until, lost }) => `${name} ${from}-${until}${lost ? ' lost' : ''}`,
+  );
+
+t.test('a reply comes through all of them, without a gap', async (t) => {
+  t.strictSame(told(), [
+    'receive 0-10',
+    'prepare 10-20',
+    'queue 20-30',
+    'prefill 30-40',
+    'decode 40-50',
+    'flush 50-60',
+  ]);
+  t.equal(
+    told({ authorized: { from: 2, until: 12 } })[0],
+    'authorize 2-12',
+    'beside them, where the key was checked here',
+  );
+});
+
+t.test('it ends where the request ended', async (t) => {
+  const nothing = { last: undefined, receivedAt: undefined };
+  t.strictSame(told({ ...nothing, endedAt: 7 }), ['receive 0-7']);
+  t.equal(told({ last: undefined, endedAt: 17 }).at(-1), 'prepare 10-17');
+  const waited = { ...TRY, seatedAt: undefined, handedOverAt: undefined, firstTokenAt: undefined, ranUntil: undefined };
+  t.equal(told({ last: waited, endedAt: 99 }).at(-1), 'queue 20-99');
+  t.equal(
+    told({ last: { ...TRY, firstTokenAt: undefined, ranUntil: undefined }, endedAt: 99 }).at(-1),
+    'prefill 30-99',
+  );
+  t.equal(told({ last: { ...TRY, ranUntil: undefined }, endedAt: 99 }).at(-1), 'decode 40-99');
+});
+
+t.test('questions are answered in the prefill', async (t) => {
+  const last = { ...TRY, firstTokenAt: undefined };
+  t.strictSame(told({ operation: 'decisions', last }).slice(3), ['prefill 30-50', 'flush 50-60']);
+});
+
+t.test('what uses no model has its key’s check alone', async (t) => {
+  t.strictSame(told({ operation: undefined, authorized: { from: 1, until: 3 } }), ['authorize 1-3']);
+  t.strictSame(told({ operation: undefined }), []);
+});
+
+t.test('an engine that was lost before it began leaves a try of its own', async (t) => {
+  const lost = { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
+  const last = { readyAt: 25, seatedAt: 30, handedOverAt: 30, firstTokenAt: 40, ranUntil: 50 };
+  t.strictSame(told({ lost, last }).slice(1), [
+    'prepare 10-20',
+    'queue 20-21',
+    'prefill 22-25 lost',
+    'queue 25-30',
+    'prefill 30-40',
+    'decode 40-50',
+    'flush 50-60',
+  ]);
+});

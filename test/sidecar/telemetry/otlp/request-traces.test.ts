@@ -1,0 +1,140 @@
+/** Batches, bounds and losses on a fake clock; the tracer and its spans are the SDK's own. */
+import { W3CTraceContextPropagator } from '@opentelemetry/core';
+import {
+  AlwaysOnSampler,
+  BasicTracerProvider,
+  ParentBasedSampler,
+  type ReadableSpan,
+} from '@opentelemetry/sdk-trace-base';
+import t from 'tap';
+import { RequestTraces } from '../../../../sidecar/telemetry/otlp/request-traces.js';
+import { FakeClock } from '../../../support/fake-clock.js';
+import { deferred } from '../../../support/http-server.js';
+import { requestRecord } from '../../../support/request-records.js';
+
+const LIMITS = { batchRequests: 2, batchMs: 100, maxQueued: 3 };
+/** Of a chat that went well: the request and its six parts. */
+const SPANS = 7;
+
+class World {
+  readonly clock = new FakeClock();
+  readonly sent: { readonly spans: ReadableSpan[]; readonly end: (ok: boolean) => void }[] = [];
+  readonly dropped: string[] = [];
+  readonly traces: RequestTraces;
+
+  constructor() {
+    const ended: ReadableSpan[] = [];
+    const provider = new BasicTracerProvider({
+      sampler: new ParentBasedSampler({ root: new AlwaysOnSampler() }),
+      spanProcessors: [
+        {
+          onStart: () => undefined,
+          onEnd: (span) => void ended.push(span),
+          forceFlush: () => Promise.resolve(),
+          shutdown: () => Promise.resolve(),
+        },
+      ],
+    });
+    this.traces = new RequestTraces({
+      clock: this.clock,
+      // A minute after 1970 the clock began.
+      date: () => 60_000 + this.clock.now(),
+      tracer: provider.getTracer('test'),
+      propagator: new W3CTraceContextPropagator(),
+      taken: () => ended.splice(0),
+      send: (spans) => {
+        const { promise, resolve } = deferred<boolean>();
+        this.sent.push({ spans, end: resolve });
+        return promise;
+      },
+      limits: LIMITS,
+      dropped: (reason, count) => this.dropped.push(`${count} ${reason}`),
+    });
+  }
+
+  /** A request from its head to its end. */
+  request(traceparent?: string): void {
+    const header = (name: string): string | undefined => (name === 'traceparent' ? traceparent : undefined);
+    this.traces.begin({ header }, this.clock.now()).ended(requestRecord());
+  }
+
+  /** Ends the batch under way, and lets what hangs on it run. */
+  async end(ok: boolean): Promise<void> {
+    this.sent.at(-1)?.end(ok);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+t.test('a batch goes when it is full, or when its time has come', async (t) => {
+  const world = new World();
+  world.request();
+  world.clock.advance(99);
+  t.equal(world.sent.length, 0);
+  world.clock.advance(1);
+  t.equal(world.sent[0]?.spans.length, SPANS);
+  await world.end(true);
+
+  world.request();
+  world.request();
+  t.equal(world.sent.length, 1, 'not from within a request');
+  world.clock.advance(0);
+  t.equal(world.sent[1]?.spans.length, 2 * SPANS);
+  await world.end(true);
+  world.clock.advance(1000);
+  t.equal(world.sent.length, 2, 'nothing waits');
+  t.equal(world.clock.pending, 0);
+  t.strictSame(world.dropped, []);
+});
+
+t.test('an endpoint that hangs fills what may wait, and no more', async (t) => {
+  const world = new World();
+  for (let i = 0; i < 2; i += 1) world.request();
+  world.clock.advance(0);
+  for (let i = 0; i < 10; i += 1) world.request();
+  world.clock.advance(10_000);
+  t.equal(world.sent.length, 1, 'one at a time');
+  t.strictSame(world.dropped, Array(7).fill('1 queue_full'));
+  await world.end(false);
+  t.equal(world.dropped.at(-1), '2 export_failed', 'what it held is lost');
+  world.clock.advance(0);
+  t.equal(world.sent[1]?.spans.length, 2 * SPANS, 'the next goes at once');
+  await world.end(true);
+  world.clock.advance(100);
+  t.equal(world.sent[2]?.spans.length, SPANS);
+});
+
+t.test('a flush sends all of it', async (t) => {
+  const world = new World();
+  for (let i = 0; i < 3; i += 1) world.request();
+  let flushed = false;
+  void world.traces.flush().then(() => (flushed = true));
+  t.equal(world.sent.length, 1);
+  await world.end(true);
+  t.equal(world.sent.length, 2);
+  t.notOk(flushed);
+  await world.end(true);
+  t.ok(flushed);
+});
+
+t.test('times are those of the clock, and a request outside the sample costs nothing further', async (t) => {
+  const world = new World();
+  world.clock.advance(0);
+  world.request('00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00');
+  t.equal(world.clock.pending, 0, 'nobody waits for it');
+  world.request();
+  world.clock.advance(100);
+  const spans = world.sent[0]?.spans ?? [];
+  const at = ([seconds, nanoseconds]: [number, number]): number => seconds * 1000 + nanoseconds / 1e6;
+  t.strictSame(
+    spans.map(({ name, startTime, endTime }) => [name, at(startTime), at(endTime)]),
+    [
+      ['receive', 60_000, 60_010],
+      ['prepare', 60_010, 60_020],
+      ['queue', 60_020, 60_030],
+      ['prefill', 60_030, 60_040],
+      ['decode', 60_040, 60_050],
+      ['flush', 60_050, 60_060],
+      ['chat m', 60_000, 60_060],
+    ],
+  );
+});

@@ -1,0 +1,71 @@
+/** How a request that is over is told, by what became of it. */
+import { ROOT_CONTEXT } from '@opentelemetry/api';
+import {
+  BasicTracerProvider,
+  InMemorySpanExporter,
+  SimpleSpanProcessor,
+  type ReadableSpan,
+} from '@opentelemetry/sdk-trace-base';
+import t from 'tap';
+import { finish, SERVER, time } from '../../../../sidecar/telemetry/otlp/spans.js';
+import { requestRecord, TRY } from '../../../support/request-records.js';
+
+/** The server's span, and the last of its parts. */
+function told(...args: Parameters<typeof requestRecord>): { server: ReadableSpan; parts: ReadableSpan[] } {
+  const exporter = new InMemorySpanExporter();
+  const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] });
+  const tracer = provider.getTracer('test');
+  finish(
+    tracer,
+    tracer.startSpan('request', { ...SERVER, startTime: time(0) }, ROOT_CONTEXT),
+    requestRecord(...args),
+    0,
+  );
+  const spans = exporter.getFinishedSpans();
+  const server = spans.at(-1);
+  if (!server) throw new Error('no span');
+  return { server, parts: spans.slice(0, -1) };
+}
+
+t.test('whose fault it was decides the status', async (t) => {
+  const cut = { ...TRY, ranUntil: undefined };
+  for (const { outcome, status, code, error } of [
+    { outcome: 'cancelled', status: 499, code: 'request_cancelled', error: 0 },
+    { outcome: 'refused', status: 429, code: 'capacity_exceeded', error: 0 },
+    { outcome: 'failed', status: 200, code: 'bad_gateway', error: 2 },
+    { outcome: 'failed', status: 503, code: 'draining', error: 2 },
+  ] as const) {
+    const { server, parts } = told({ outcome, status, code, last: cut });
+    const wanted = { status: { code: error }, attributes: { 'error.type': code } };
+    t.match(server, { ...wanted, attributes: { ...wanted.attributes, 'http.response.status_code': status } }, code);
+    t.match(parts.at(-1), { name: 'decode', ...wanted });
+    t.match(parts.at(-2), { status: { code: 0 }, attributes: {} });
+    t.equal(parts.at(-2)?.attributes['error.type'], undefined, 'only the part where it ended');
+    t.equal(server.status.message, undefined, 'no text');
+  }
+});
+
+t.test('tokens are told of what was handed to an engine, a reason of what its queue refused', async (t) => {
+  const waited = { ...TRY, seatedAt: undefined, handedOverAt: undefined, firstTokenAt: undefined, ranUntil: undefined };
+  const { server } = told({ last: waited, outcome: 'refused', code: 'capacity_exceeded', reason: 'wait' });
+  t.equal(server.attributes['ra_sidecar.refusal.reason'], 'wait');
+  t.equal(server.attributes['ra_sidecar.phase'], 'queue');
+  t.equal(server.attributes['gen_ai.usage.input_tokens'], undefined);
+  t.match(told().server.attributes, {
+    'gen_ai.usage.input_tokens': 5,
+    'gen_ai.usage.cache_read.input_tokens': 2,
+    'gen_ai.usage.output_tokens': 3,
+  });
+});
+
+t.test('the try that the engine lost is told as such, and the request goes on', async (t) => {
+  const lost = { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
+  const { server, parts } = told({ lost, last: { ...TRY, readyAt: 25 } });
+  t.equal(server.status.code, 0);
+  t.match(parts[3], { name: 'prefill', status: { code: 2 }, attributes: { 'error.type': 'bad_gateway' } });
+});
+
+t.test('a time keeps its fractions', async (t) => {
+  t.strictSame(time(1_700_000_000_123.25), [1_700_000_000, 123_250_000]);
+  t.strictSame(time(1999.999_999_9), [2, 0], 'and is never a whole second of nanoseconds');
+});

@@ -1,0 +1,7 @@
+import t from 'tap';
+import { sinkContract } from '../../../support/sink-contract.js';
+import { httpPeer, kafkaPeer, natsPeer } from '../../../support/sink-peers.js';
+
+sinkContract(t, 'HTTP', httpPeer);
+sinkContract(t, 'NATS', natsPeer);
+sinkContract(t, 'Kafka', kafkaPeer);

@@ -1,0 +1,224 @@
+/**
+ * What holds of every sink, whatever is behind it: all that is billed arrives, in order for each account, the cursor moves
+ * after the acknowledgement alone, and what comes again is the same to the last byte.
+ */
+import type { Test } from 'tap';
+import { systemClock } from '../../sidecar/clock.js';
+import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
+import type { CursorStore } from '../../sidecar/usage/delivery/cursor.js';
+import type { DeadLetter } from '../../sidecar/usage/delivery/dead-letters.js';
+import { Delivery } from '../../sidecar/usage/delivery/delivery.js';
+import type { DeliverySink } from '../../sidecar/usage/delivery/sink.js';
+import { RecordingLog } from './in-process.js';
+import { MemorySource } from './memory-delivery.js';
+import { eventually } from './processes.js';
+import { usageRecord } from './usage-records.js';
+
+/** What is behind a sink, and how it can be broken. */
+export interface SinkPeer {
+  /** Another sink to it, which waits for it no longer than a test may take. The contract closes it. */
+  sink(): DeliverySink;
+  /** Bodies of the events that it stored, in the order in which it did, second times too. Never what it did not acknowledge safely. */
+  stored(): Promise<readonly string[]>;
+  /** Ways to break it, each until heal(). */
+  readonly faults: Readonly<Record<string, () => void | Promise<void>>>;
+  heal(): void | Promise<void>;
+  /** A text of so many bytes in an event is more than it takes; undefined: no event is too long for it. */
+  readonly tooLong: number | undefined;
+}
+
+/** An account may hold anything that a name can: none of it is a subject's or a key's business. */
+const ACCOUNTS = ['acme', 'a.b', 'x > *', 'ünï'];
+
+/** A sidecar's delivery over a spool in memory, which outlives it. */
+class World {
+  readonly source = new MemorySource();
+  readonly letters: DeadLetter[] = [];
+  readonly log = new RecordingLog();
+  readonly #peer: SinkPeer;
+  #saved: Awaited<ReturnType<CursorStore['load']>> = { kind: 'none' };
+  /** Positions that were saved while an event before them was nowhere. */
+  readonly early: string[] = [];
+  #made = 0;
+
+  constructor(peer: SinkPeer) {
+    this.#peer = peer;
+  }
+
+  get saved(): number {
+    return this.#saved.kind === 'at' ? MemorySource.index(this.#saved.position) : 0;
+  }
+
+  /** As a crash between an answer and its note leaves it. */
+  loseCursor(): void {
+    this.#saved = { kind: 'none' };
+  }
+
+  /** Bills so many requests of all accounts in turn. */
+  bill(count: number, rest: Partial<UsageRecord> = {}): void {
+    for (let i = 0; i < count; i += 1) {
+      const account = ACCOUNTS[this.#made % ACCOUNTS.length] ?? '';
+      const id = `n${this.#made}`;
+      this.source.records.push(usageRecord(id, 'open', { account }), usageRecord(id, 'close', { account, ...rest }));
+      this.#made += 1;
+    }
+    this.source.durable = this.source.records.length;
+  }
+
+  /** Ids of what was billed, of one account or of all. */
+  billed(account?: string): string[] {
+    const closes = this.source.records.filter(({ kind }) => kind === 'close');
+    return closes.filter((record) => account === undefined || record.account === account).map(({ id }) => id);
+  }
+
+  async start(stopMs = 5000): Promise<{ readonly delivery: Delivery; readonly stop: () => Promise<void> }> {
+    const sink = this.#peer.sink();
+    const delivery = new Delivery({
+      clock: systemClock,
+      date: Date.now,
+      random: Math.random,
+      source: this.source,
+      sink,
+      cursor: {
+        load: () => Promise.resolve(this.#saved),
+        save: (position) => this.#save(MemorySource.index(position)),
+      },
+      deadLetters: {
+        append: (letters) => {
+          this.letters.push(...letters);
+          return Promise.resolve(true);
+        },
+      },
+      keepFrom: () => ({ segment: Infinity, offset: 0 }),
+      eventSource: '/contract',
+      limits: { maxEvents: 7, maxBytes: 1 << 20, maxAgeMs: 0, backoffMinMs: 1, backoffMaxMs: 20, stopMs },
+      log: this.log,
+      events: { delivered: () => undefined, refused: () => undefined, retried: () => undefined },
+    });
+    await delivery.start();
+    return {
+      delivery,
+      stop: async () => {
+        await delivery.stop();
+        await Promise.all([sink.close(), sink.close()]);
+      },
+    };
+  }
+
+  async #save(index: number): Promise<void> {
+    const there = new Set((await this.#peer.stored()).map((body) => eventOf(body).id));
+    for (const { id, kind } of this.source.records.slice(0, index)) {
+      const buried = this.letters.some(({ event }) => event.id === id);
+      if (kind === 'close' && !there.has(id) && !buried) this.early.push(id);
+    }
+    this.#saved = { kind: 'at', position: MemorySource.position(index) };
+  }
+
+  /** Waits until all is settled. */
+  async delivered(): Promise<void> {
+    await eventually('all is delivered', () => this.saved === this.source.durable);
+  }
+
+  async waits(times: number): Promise<void> {
+    const count = (): number => this.log.lines.filter(({ event }) => event === 'usage delivery waits').length;
+    await eventually('the fault shows', () => count() >= times);
+  }
+}
+
+/** Runs the contract. `open`: a peer with nothing in it, closed with the test. */
+export function sinkContract(t: Test, name: string, open: (t: Test) => Promise<SinkPeer>): void {
+  t.test(`${name}: whatever breaks, all arrives in order for each account, and the cursor only follows`, async (t) => {
+    const peer = await open(t);
+    const world = new World(peer);
+    const { delivery, stop } = await world.start();
+    let faults = 0;
+    for (const [fault, begin] of [...Object.entries(peer.faults), ...Object.entries(peer.faults)]) {
+      const before = world.saved;
+      await begin();
+      world.bill(19);
+      delivery.notify();
+      await world.waits((faults += 1));
+      t.equal(world.saved, before, `${fault}: nothing is passed`);
+      await peer.heal();
+      await world.delivered();
+      // How often it failed until it was seen is nobody's business.
+      faults = world.log.lines.filter(({ event }) => event === 'usage delivery waits').length;
+    }
+    await stop();
+    t.strictSame(world.early, [], 'the cursor passed nothing that was not stored');
+    t.strictSame(world.letters, [], 'a fault is no refusal');
+    await check(t, world, peer);
+  });
+
+  t.test(`${name}: what it will never take is a dead letter, and its account goes on behind it`, async (t) => {
+    const peer = await open(t);
+    if (peer.tooLong === undefined) return;
+    const world = new World(peer);
+    world.bill(5);
+    world.bill(1, { requestId: 'x'.repeat(peer.tooLong) });
+    world.bill(9);
+    const { stop } = await world.start();
+    await world.delivered();
+    await stop();
+    t.strictSame(
+      world.letters.map(({ event }) => event.id),
+      ['n5'],
+    );
+    t.ok((world.letters[0]?.status ?? 0) > 0, 'with the peer’s own number for why');
+    await check(t, world, peer);
+  });
+
+  t.test(`${name}: a stop waits no longer than its bound, and the next start goes on`, async (t) => {
+    const peer = await open(t);
+    const world = new World(peer);
+    const [begin] = Object.values(peer.faults);
+    await begin?.();
+    world.bill(3);
+    const first = await world.start(20);
+    await Promise.all([first.stop(), first.stop()]);
+    t.equal(world.saved, 0);
+    await peer.heal();
+    const second = await world.start();
+    await world.delivered();
+    await second.stop();
+    await check(t, world, peer);
+  });
+
+  t.test(`${name}: after a crash before the cursor was saved the same comes again, to the last byte`, async (t) => {
+    const peer = await open(t);
+    const world = new World(peer);
+    world.bill(9);
+    for (let life = 0; life < 2; life += 1) {
+      const { stop } = await world.start();
+      await world.delivered();
+      await stop();
+      world.loseCursor();
+    }
+    await check(t, world, peer);
+  });
+}
+
+async function check(t: Test, world: World, peer: SinkPeer): Promise<void> {
+  const bodies = await peer.stored();
+  const first = new Map<string, string>();
+  for (const body of bodies) {
+    const { id } = eventOf(body);
+    t.equal(first.get(id) ?? body, body, `${id} is the same each time`);
+    if (!first.has(id)) first.set(id, body);
+  }
+  const buried = new Set(world.letters.map(({ event }) => event.id));
+  for (const account of ACCOUNTS) {
+    const ids = [...first].filter(([, body]) => eventOf(body).subject === account).map(([id]) => id);
+    t.strictSame(
+      ids,
+      world.billed(account).filter((id) => !buried.has(id)),
+      `${account}: all of it, in order`,
+    );
+  }
+  t.equal(first.size + buried.size, world.billed().length);
+}
+
+function eventOf(body: string): UsageEvent {
+  return JSON.parse(body) as UsageEvent;
+}
