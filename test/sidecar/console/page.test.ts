@@ -17,7 +17,11 @@ t.test('its scripts agree with their types and with what the feed sends', async 
   const parsed = ts.getParsedCommandLineOfConfigFile(
     file,
     {},
-    { ...ts.sys, onUnRecoverableConfigFileDiagnostic: ({ messageText }) => void t.fail(ts.flattenDiagnosticMessageText(messageText, '\n')) },
+    {
+      ...ts.sys,
+      onUnRecoverableConfigFileDiagnostic: ({ messageText }) =>
+        void t.fail(ts.flattenDiagnosticMessageText(messageText, '\n')),
+    },
   );
   if (!parsed) throw new Error('no settings');
   t.ok(parsed.fileNames.length > 5);
