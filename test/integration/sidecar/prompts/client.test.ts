@@ -87,7 +87,7 @@ for (const workers of [0, 1]) {
       t.match(waiting, { kind: 'chat' });
       t.same(await runs(), ['killer start', 'waiting start', 'waiting end']);
       t.same(restarts, ['died']);
-      t.same(client.stats(), { queued: 0, running: 0, restarts: 1 });
+      t.same(client.stats(), { queued: 0, running: 0, restarts: 1, up: true });
     },
   );
 
