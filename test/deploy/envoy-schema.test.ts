@@ -1,0 +1,53 @@
+/** deploy/envoy/envoy.yaml against Envoy's own definitions. Their further rules, of values and of what needs what, are not run. */
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { parseYaml } from '@redocly/openapi-core';
+import t from 'tap';
+import { ProtoCheck, protoRoot } from '../support/proto-check.js';
+import { sourceRoot } from '../support/source-root.js';
+
+const EXTENSIONS = 'envoy/extensions';
+const DEFINITIONS = [
+  'envoy/config/bootstrap/v3/bootstrap.proto',
+  `${EXTENSIONS}/access_loggers/stream/v3/stream.proto`,
+  `${EXTENSIONS}/filters/http/router/v3/router.proto`,
+  `${EXTENSIONS}/filters/network/http_connection_manager/v3/http_connection_manager.proto`,
+  `${EXTENSIONS}/load_balancing_policies/client_side_weighted_round_robin/v3/client_side_weighted_round_robin.proto`,
+  `${EXTENSIONS}/retry/host/previous_hosts/v3/previous_hosts.proto`,
+  `${EXTENSIONS}/transport_sockets/tls/v3/tls.proto`,
+  `${EXTENSIONS}/upstreams/http/v3/http_protocol_options.proto`,
+];
+
+const here = createRequire(import.meta.url);
+const folderOf = (name: string): string => dirname(here.resolve(`${name}/package.json`));
+const api = join(folderOf('@grpc/grpc-js-xds'), 'deps');
+const root = await protoRoot(DEFINITIONS, [
+  ...['envoy-api', 'googleapis', 'protoc-gen-validate', 'xds'].map((name) => join(api, name)),
+  folderOf('protobufjs'),
+]);
+const text = readFileSync(join(sourceRoot, 'deploy/envoy/envoy.yaml'), 'utf8');
+
+function problemsOf(yaml: string): string[] {
+  const check = new ProtoCheck(root);
+  check.message('envoy.config.bootstrap.v3.Bootstrap', parseYaml(yaml));
+  t.ok(check.fields > 100, 'all of it was looked at');
+  return check.problems;
+}
+
+t.test('names, kinds and choices are Envoy’s, and none is on its way out', async (t) => {
+  t.strictSame(problemsOf(text), []);
+});
+
+t.test('what is wrong is seen', async (t) => {
+  for (const [from, to, says] of [
+    ['retry_on:', 'retry_onn:', /retry_onn: unknown to envoy\.config\.route\.v3\.RetryPolicy$/],
+    ['timeout: 0s', 'timeout: 0', /timeout: no duration$/],
+    ['type: STRICT_DNS', 'type: STRICT_DSN', /type: STRICT_DSN is not of DiscoveryType$/],
+    ['num_retries: 2', "num_retries: '2'", /num_retries: a string, no uint32$/],
+    ['router.v3.Router', 'router.v3.Ruter', /no message envoy\.extensions\.filters\.http\.router\.v3\.Ruter$/],
+    ['enable_trailers: true', 'enable_trailers: yes please', /enable_trailers: a string, no bool$/],
+  ] as const) {
+    t.match(problemsOf(text.replace(from, to)), [says], to);
+  }
+});

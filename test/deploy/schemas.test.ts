@@ -1,0 +1,97 @@
+/**
+ * deploy/kubernetes against the real schemas: validators that others made of Kubernetes' own OpenAPI and of the definitions
+ * of KEDA, the Gateway API and Prometheus' operator. They pass over fields that they do not know, as the API server does
+ * by default, so what they never looked at is told too: a misspelt name is there.
+ */
+import { HTTPRoute } from '@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1/HTTPRoute';
+import { ScaledObject } from '@kubernetes-models/keda/keda.sh/v1alpha1/ScaledObject';
+import { PodMonitor } from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PodMonitor';
+import { StatefulSet } from 'kubernetes-models/apps/v1/StatefulSet';
+import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2/HorizontalPodAutoscaler';
+import { PodDisruptionBudget } from 'kubernetes-models/policy/v1/PodDisruptionBudget';
+import { Namespace } from 'kubernetes-models/v1/Namespace';
+import { PersistentVolumeClaim } from 'kubernetes-models/v1/PersistentVolumeClaim';
+import { Service } from 'kubernetes-models/v1/Service';
+import t from 'tap';
+import { manifest, manifests, type Node } from './manifests.js';
+
+/** As the packages' classes are: made for an object, and throwing where it is not as its schema has it. */
+interface Kind {
+  readonly apiVersion: string;
+  readonly prototype: { validate(this: unknown): void };
+}
+
+const KINDS: Readonly<Record<string, Kind>> = {
+  HTTPRoute,
+  HorizontalPodAutoscaler,
+  Namespace,
+  PersistentVolumeClaim,
+  PodDisruptionBudget,
+  PodMonitor,
+  ScaledObject,
+  Service,
+  StatefulSet,
+};
+
+/** No package has its definition; test/deploy/kubernetes.test.ts holds it to what was read of it. */
+const WITHOUT_SCHEMA = ['InferencePool'];
+
+/** The same value; each path that is read of it is added to `seen`. */
+function watched(value: unknown, seen: Set<string>, path = ''): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  return new Proxy(value, {
+    get: (target, name) => {
+      const found: unknown = Reflect.get(target, name);
+      if (typeof name !== 'string') return found;
+      seen.add(`${path}.${name}`);
+      return watched(found, seen, `${path}.${name}`);
+    },
+  });
+}
+
+function pathsOf(value: unknown, path = ''): string[] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, inner]) => [`${path}.${name}`, ...pathsOf(inner, `${path}.${name}`)]);
+}
+
+/** What is wrong with an object, each in a few words. */
+function problemsOf(kind: string, object: Node): string[] {
+  const known = KINDS[kind];
+  if (known === undefined) return [`no schema of ${kind}`];
+  const seen = new Set<string>();
+  const unknown = (): string[] => pathsOf(object).filter((path) => !seen.has(path));
+  try {
+    known.prototype.validate.call(watched(object, seen));
+  } catch (error) {
+    return [(error as Error).message, ...unknown()];
+  }
+  return unknown();
+}
+
+t.test('every object is as its schema has it, with no field that it does not know', async (t) => {
+  const without: string[] = [];
+  for (const { file, kind, apiVersion, object } of manifests()) {
+    if (WITHOUT_SCHEMA.includes(kind)) without.push(kind);
+    else {
+      t.equal(KINDS[kind]?.apiVersion, apiVersion, `${file}: ${kind}`);
+      t.strictSame(problemsOf(kind, object), [], `${file}: ${kind}`);
+    }
+  }
+  t.strictSame(without, WITHOUT_SCHEMA);
+});
+
+t.test('what is wrong is seen', async (t) => {
+  const text = JSON.stringify(manifest('StatefulSet'));
+  const broken = (from: string, to: string): string[] => {
+    t.ok(text.includes(from), from);
+    return problemsOf('StatefulSet', JSON.parse(text.replace(from, to)) as Node);
+  };
+  t.strictSame(broken('"livenessProbe"', '"livenesProbe"').slice(0, 1), [
+    '.spec.template.spec.containers.0.livenesProbe',
+  ]);
+  t.match(broken('"containerPort":8080', '"containerPort":"http"')[0], /containerPort must be integer/);
+  t.match(broken('"whenScaled":"Retain"', '"whenScaled":7')[0], /whenScaled/);
+  t.match(broken('"serviceName"', '"service"').join(' '), /\.spec\.service\b/);
+  const scaled = JSON.stringify(manifest('ScaledObject')).replace('"threshold":"2"', '"threshold":2');
+  t.match(problemsOf('ScaledObject', JSON.parse(scaled) as Node)[0], /threshold must be string/);
+});
