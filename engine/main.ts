@@ -1,8 +1,9 @@
 /**
  * The engine process: one model, driven over the messages of protocol.ts. Forked by the sidecar's supervisor; leaves when
- * told to, when the channel closes, or when a message is not of its protocol.
+ * told to, when the link closes, or when a message is not of its protocol.
  */
 import { jobProblem } from './job-check.js';
+import { Link } from './link.js';
 import { LoadFailure } from './load/load-failure.js';
 import {
   ENGINE_EXIT,
@@ -21,8 +22,14 @@ import { StepLoop } from './steps.js';
 
 type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
 
-function send(message: Body, then: () => void = () => undefined): void {
-  process.send?.({ v: PROTOCOL_VERSION, ...message }, then);
+const link = Link.toParent({
+  message: (raw) => receive(raw as ToEngine | null | undefined),
+  // The sidecar is gone: nobody is left to answer.
+  closed: () => process.exit(ENGINE_EXIT.done),
+});
+
+function send(message: Body, then?: () => void): void {
+  link.send({ v: PROTOCOL_VERSION, ...message }, then);
 }
 
 // An abort inside llama.cpp would start a debugger on this process to print where it was.
@@ -109,9 +116,6 @@ function receive(message: ToEngine | null | undefined): void {
   }
 }
 
-process.on('message', receive);
-// The sidecar is gone: nobody is left to answer.
-process.on('disconnect', () => process.exit(ENGINE_EXIT.done));
 // Ctrl-C reaches the whole process group; the sidecar drains first and then tells us.
 process.on('SIGINT', () => undefined);
 process.on('SIGTERM', () => undefined);

@@ -1,15 +1,14 @@
 /**
  * The messages between the sidecar and an engine process. Both sides import this file and it imports nothing.
  *
- * A child is forked with `serialization: 'advanced'` (structured clone), so typed arrays cross as they are. The sidecar
- * speaks first (`start`), the engine answers `ready` or `unable`; after that jobs go one way and one `step` message a
+ * They cross by link.ts, typed arrays as such. The sidecar speaks first (`start`), the engine answers `ready` or `unable`; after that jobs go one way and one `step` message a
  * step comes back. Every message carries `v`; a message with another `v` or an unknown `kind` ends the engine.
  */
 export const PROTOCOL_VERSION = 1;
 
 /** What an engine process exits with by itself. */
 export const ENGINE_EXIT = {
-  /** Told to, or its channel closed. */
+  /** Told to, or its link closed. */
   done: 0,
   /** After `unable`. */
   unable: 3,

@@ -1,5 +1,4 @@
 /** An engine process driven over its protocol, with no sidecar and no HTTP between. */
-import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -12,6 +11,7 @@ import {
   type ScoreJob,
   type ToEngine,
 } from '../../engine/protocol.js';
+import { LinkedChild } from '../../test/support/linked-child.js';
 import { poolThreads } from '../../sidecar/engine-client/child.js';
 import { cpuOf, type Cpu } from './cpu.js';
 
@@ -52,17 +52,17 @@ export interface Load {
 
 /** A loaded engine, by default on one compute thread. Whoever started it closes it. */
 export class EngineDriver {
-  readonly #child: ChildProcess;
+  readonly #child: LinkedChild;
   #nextId = 1;
 
-  private constructor(child: ChildProcess) {
+  private constructor(child: LinkedChild) {
     this.#child = child;
   }
 
   /** Starts an engine process; rejects when it cannot serve the file. */
   static async start(file: string, seats: number, setup: Partial<EngineSetup> = {}): Promise<EngineDriver> {
     process.env['UV_THREADPOOL_SIZE'] = String(poolThreads(availableParallelism()));
-    const child = fork(ENTRY, { serialization: 'advanced', stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+    const child = new LinkedChild(ENTRY);
     const driver = new EngineDriver(child);
     driver.#send({
       kind: 'start',
@@ -156,12 +156,12 @@ export class EngineDriver {
 
   /** CPU time that the process has spent. */
   cpu(): Promise<Cpu> {
-    return cpuOf(Number(this.#child.pid));
+    return cpuOf(Number(this.#child.process.pid));
   }
 
   async close(): Promise<void> {
     this.#send({ kind: 'shutdown' });
-    await once(this.#child, 'exit', { signal: AbortSignal.timeout(TIMEOUT_MS) });
+    await once(this.#child.process, 'exit', { signal: AbortSignal.timeout(TIMEOUT_MS) });
   }
 
   #send(order: Order): void {
@@ -172,7 +172,8 @@ export class EngineDriver {
   #hear(isLast: (message: FromEngine) => boolean): Promise<void> {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => end(new Error('the engine does not answer')), TIMEOUT_MS);
-      const hear = (message: FromEngine): void => {
+      const hear = (raw: unknown): void => {
+        const message = raw as FromEngine;
         try {
           if (message.kind === 'unable') throw new Error(message.reason);
           if (isLast(message)) end();
@@ -183,11 +184,13 @@ export class EngineDriver {
       const left = (): void => end(new Error('the engine ended'));
       const end = (error?: Error): void => {
         clearTimeout(timer);
-        this.#child.off('message', hear).off('exit', left);
+        this.#child.off('message', hear);
+        this.#child.process.off('exit', left);
         if (error) reject(error);
         else resolve();
       };
-      this.#child.on('message', hear).on('exit', left);
+      this.#child.on('message', hear);
+      this.#child.process.on('exit', left);
     });
   }
 }

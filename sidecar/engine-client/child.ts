@@ -1,5 +1,6 @@
-import { fork, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { availableParallelism } from 'node:os';
+import { Link } from '../../engine/link.js';
 import {
   PROTOCOL_VERSION,
   type EngineFacts,
@@ -80,7 +81,7 @@ export function poolThreads(cores: number): number {
 
 /**
  * One life of an engine process: fork, handshake, messages, watchdog, end. It is never reused. The child dies with this
- * process because it exits when its channel disconnects.
+ * process because it exits when its link closes.
  */
 export class EngineChild {
   readonly mux: Mux;
@@ -90,6 +91,7 @@ export class EngineChild {
   readonly #events: ChildEvents;
   readonly #stderr = new StderrTail();
   #process: ChildProcess | undefined;
+  #link: Link | undefined;
   #watchdog: Watchdog | undefined;
   #held: HeldPrefixes | undefined;
   #ready = false;
@@ -155,20 +157,23 @@ export class EngineChild {
     const { entry, setup, timing, clock } = this.#options;
     // The child reads it when its pool starts; ours has started long ago.
     process.env['UV_THREADPOOL_SIZE'] = String(poolThreads(availableParallelism()));
-    const child = fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
+    const child = spawn(process.execPath, [...process.execArgv, entry], {
+      stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
+    });
     child.stderr?.setEncoding('utf8').on('data', (chunk: string) => this.#stderr.add(chunk));
-    child.on('message', (raw) => this.#receive(raw));
+    this.#link = Link.toChild(child, { message: (raw) => this.#receive(raw), closed: () => undefined });
     child.on('exit', (code, signal) => this.#exited(child, code, signal));
     child.on('error', () => {
       if (child.pid === undefined) this.#unstartable();
     });
     this.#cancelStart = clock.after(timing.startTimeoutMs, () => this.#kill('start-timeout'));
-    send(child, { v: PROTOCOL_VERSION, kind: 'start', setup });
+    this.#send({ v: PROTOCOL_VERSION, kind: 'start', setup });
     return child;
   }
 
+  /** A message to a child that is gone is dropped: its end is reported by `exit`, not by the link. */
   #send(message: ToEngine): void {
-    if (this.#process !== undefined) send(this.#process, message);
+    this.#link?.send(message);
   }
 
   #receive(raw: unknown): void {
@@ -248,11 +253,6 @@ export class EngineChild {
     this.#cancelStart();
     this.#watchdog?.stop();
   }
-}
-
-/** A message to a child that is gone is dropped: its end is reported by `exit`, not by the channel. */
-function send(child: ChildProcess, message: ToEngine): void {
-  child.send(message, () => undefined);
 }
 
 function oneLine(text: string): string {

@@ -1,5 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { Link } from '../../engine/link.js';
 import type { Clock } from '../clock.js';
 import { readNews, STACK_MB, versioned, type HostSetup, type News, type Order } from './messages.js';
 
@@ -25,12 +26,13 @@ export interface HostEvents {
 /** One prompt host from fork to exit. */
 export class HostProcess {
   readonly #child: ChildProcess;
+  readonly #link: Link;
   readonly #events: HostEvents;
   readonly #cancelStart: () => void;
   #end: HostEnd = 'died';
   #ready = false;
   #gone = false;
-  /** Exit and the channel's end come in either order, and answers may still be read between them. */
+  /** Exit and the link's end come in either order, and answers may still be read between them. */
   #left = 2;
 
   /** `name`: what a list of processes shows of it. */
@@ -38,12 +40,10 @@ export class HostProcess {
     this.#events = events;
     const host = fileURLToPath(new URL('./host.js', import.meta.url));
     this.#child = spawn('/bin/sh', ['-c', WITH_STACK, process.execPath, host, name], {
-      serialization: 'advanced',
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+      stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
     });
-    this.#child.on('message', (raw) => this.#hear(raw));
+    this.#link = Link.toChild(this.#child, { message: (raw) => this.#hear(raw), closed: () => this.#leave(1) });
     this.#child.once('exit', () => this.#leave(1));
-    this.#child.once('disconnect', () => this.#leave(1));
     // Could not be started, or killed; what follows then is `exit` or nothing at all.
     this.#child.on('error', () => {
       if (this.#child.pid === undefined) this.#leave(2);
@@ -58,7 +58,7 @@ export class HostProcess {
 
   /** Never throws; what is sent to a host that is going is lost, and `gone` follows. */
   send(order: Order): void {
-    if (this.#child.connected) this.#child.send(versioned(order), () => undefined);
+    this.#link.send(versioned(order));
   }
 
   /** Ends the process at once, whatever its threads do; `gone` follows with this reason. */

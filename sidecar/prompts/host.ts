@@ -6,6 +6,7 @@
 import { setEnvironmentData } from 'node:worker_threads';
 import { pathToFileURL } from 'node:url';
 import { Piscina } from 'piscina';
+import { Link } from '../../engine/link.js';
 import type { Route } from '../contracts/requests.js';
 import { readOrder, STACK_MB, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
 import type { Order, Step, WorkerTask } from './messages.js';
@@ -37,15 +38,17 @@ let running = 0;
 let workers = 0;
 let work: Work | undefined;
 
-process.on('message', (raw) => {
-  const order = readOrder(raw);
-  if (order === undefined) quit();
-  else obey(order);
+const link = Link.toParent({
+  message: (raw) => {
+    const order = readOrder(raw);
+    if (order === undefined) quit();
+    else obey(order);
+  },
+  closed: quit,
 });
-process.on('disconnect', quit);
 // Unheard, its message would be printed, and that can quote a prompt.
 process.on('uncaughtException', quit);
-// Ctrl-C and service managers signal the whole group; the sidecar drains first and then closes the channel.
+// Ctrl-C and service managers signal the whole group; the sidecar drains first and then closes the link.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined);
 
 function obey(order: Order): void {
@@ -138,9 +141,8 @@ function shared(bytes: Uint8Array): Uint8Array {
   return copy;
 }
 
-function send(news: News, sent: () => void = () => undefined): void {
-  // The parent may be gone already; `disconnect` follows.
-  process.send?.(versioned(news), undefined, {}, sent);
+function send(news: News, sent?: () => void): void {
+  link.send(versioned(news), sent);
 }
 
 /** Not process.exit: that waits for threads, and one may be stuck in native code. */

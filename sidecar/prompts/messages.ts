@@ -1,6 +1,5 @@
 /**
- * The messages between the sidecar and its prompt host. The child is forked with `serialization: 'advanced'`, so typed
- * arrays cross as they are. The sidecar speaks first (`start`); the host answers `ready`, and from then on one `answer` an
+ * The messages between the sidecar and its prompt host, over engine/link.ts. The sidecar speaks first (`start`); the host answers `ready`, and from then on one `answer` an
  * `item`. Every message carries `v`; one with another `v`, or of an unknown kind, ends the host.
  */
 import type { Route } from '../contracts/requests.js';
@@ -67,7 +66,7 @@ export type News =
   | { readonly kind: 'ready'; readonly models: readonly ModelReport[] }
   | { readonly kind: 'answer'; readonly item: number; readonly result: Checked | Tokenized };
 
-/** What goes over the channel. */
+/** What goes over the link. */
 export type OnTheWire<M> = M & { readonly v: number };
 
 /** Puts the protocol's version on a message. */

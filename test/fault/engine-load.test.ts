@@ -1,5 +1,4 @@
 /** What the engine makes of files that cannot be served: one clear line each, and never a hang. */
-import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { chmod, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,6 +12,7 @@ import {
   type ToEngine,
 } from '../../engine/protocol.js';
 import { brokenModel, type Damage } from '../support/broken-models.js';
+import { LinkedChild } from '../support/linked-child.js';
 import { bundleCheckout, embeddedTestModel, testModel } from '../support/models.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
@@ -26,20 +26,21 @@ interface End {
 
 /** An engine process that is sent `messages`, until it ends or is ready. Killed with the test at the latest. */
 async function run(t: Test, ...messages: unknown[]): Promise<End | 'ready'> {
-  const child = fork(ENTRY, { serialization: 'advanced', stdio: ['ignore', 'ignore', 'ignore', 'ipc'] });
-  const exit = once(child, 'exit') as Promise<[number | null, string | null]>;
+  const child = new LinkedChild(ENTRY, 'ignore');
+  const exit = once(child.process, 'exit') as Promise<[number | null, string | null]>;
   t.teardown(async () => {
-    child.kill('SIGKILL');
+    child.process.kill('SIGKILL');
     await exit;
   });
   let unable: { reason: string; mayMend: boolean } | undefined;
   const ready = new Promise<'ready'>((resolve) => {
-    child.on('message', (message: FromEngine) => {
+    child.on('message', (raw) => {
+      const message = raw as FromEngine;
       if (message.kind === 'ready') resolve('ready');
       if (message.kind === 'unable') unable = { reason: message.reason, mayMend: message.mayMend };
     });
   });
-  for (const message of messages) child.send(message as ToEngine);
+  for (const message of messages) child.send(message);
   return await Promise.race([ready, exit.then(([code, signal]) => ({ ...unable, code, signal }))]);
 }
 

@@ -1,6 +1,7 @@
 /** A stand-in for the engine's child process: speaks engine/protocol.ts, does what a {@link StubScript} and its jobs say. */
 import { connect } from 'node:net';
 import { basename } from 'node:path';
+import { Link } from '../../engine/link.js';
 import {
   ENGINE_EXIT,
   PROTOCOL_VERSION as v,
@@ -25,7 +26,7 @@ const FLOODS_A_TICK = 8;
 const FLOOD = 'x'.repeat(FLOOD_BYTES);
 
 function send(message: FromEngine | Record<string, unknown>): void {
-  process.send?.(message);
+  link.send(message);
 }
 
 function emit(...outputs: Output[]): void {
@@ -230,7 +231,9 @@ function generate(id: number, job: GenerateJob): void {
   }
 }
 
-process.on('message', (message: ToEngine) => {
+const link = Link.toParent({ message: (raw) => obey(raw as ToEngine), closed: () => process.exit(0) });
+
+function obey(message: ToEngine): void {
   switch (message.kind) {
     case 'start':
       start(message.setup);
@@ -248,5 +251,4 @@ process.on('message', (message: ToEngine) => {
     case 'shutdown':
       if (script.deaf !== true) process.exit(0);
   }
-});
-process.on('disconnect', () => process.exit(0));
+}

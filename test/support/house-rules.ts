@@ -55,12 +55,12 @@ export const rooms: readonly Room[] = [
   {
     name: 'prompts',
     path: folder('sidecar/prompts'),
-    sees: [...FIRST, 'engine/protocol', 'engine/prompt', 'engine/grammar'],
+    sees: [...FIRST, 'engine/link', 'engine/protocol', 'engine/prompt', 'engine/grammar'],
   },
   {
     name: 'engine-client',
     path: folder('sidecar/engine-client'),
-    sees: [...FIRST, 'engine/protocol', 'engine/prefix-hash'],
+    sees: [...FIRST, 'engine/link', 'engine/protocol', 'engine/prefix-hash'],
   },
   { name: 'http', path: folder('sidecar/http'), sees: FIRST },
   { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
@@ -76,6 +76,7 @@ export const rooms: readonly Room[] = [
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
   { name: 'cli', path: file('sidecar', 'cli'), sees: [...HANDLERS, 'handlers', 'app', 'commands'] },
 
+  { name: 'engine/link', path: file('engine', 'link'), sees: [] },
   { name: 'engine/protocol', path: file('engine', 'protocol|inspect-protocol'), sees: [] },
   { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
   {
@@ -106,7 +107,7 @@ export const rooms: readonly Room[] = [
   {
     name: 'engine/entry',
     path: file('engine', 'main|inspect'),
-    sees: [...ENGINE_JOBS, 'engine/steps', 'engine/inspect'],
+    sees: ['engine/link', ...ENGINE_JOBS, 'engine/steps', 'engine/inspect'],
   },
   { name: 'engine/models', path: file('engine/models', 'cli|[a-z-]+'), sees: [] },
   {

@@ -1,4 +1,3 @@
-import { fork, type ChildProcess } from 'node:child_process';
 import { EventEmitter, once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import {
@@ -9,6 +8,7 @@ import {
   type Output,
   type ToEngine,
 } from '../../engine/protocol.js';
+import { LinkedChild } from './linked-child.js';
 import { embeddedTestModel } from './models.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
@@ -21,13 +21,12 @@ export class RealEngine {
   readonly outputs: Seen[] = [];
   /** Jobs that hold a sequence or wait for one, by the last heartbeat; undefined until one came after what was sent last. */
   live: number | undefined;
-  readonly #child: ChildProcess;
+  readonly #child = new LinkedChild(ENTRY);
   readonly #events = new EventEmitter();
   #ready = false;
 
   private constructor() {
-    this.#child = fork(ENTRY, { serialization: 'advanced', stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
-    this.#child.on('message', (message: FromEngine) => this.#take(message));
+    this.#child.on('message', (message) => this.#take(message as FromEngine));
   }
 
   /** Starts one on the embedded model and waits until it is ready; killed when the test ends. */
@@ -38,8 +37,8 @@ export class RealEngine {
     const file = await embeddedTestModel();
     const engine = new RealEngine();
     t.teardown(async () => {
-      const exit = once(engine.#child, 'exit');
-      engine.#child.kill('SIGKILL');
+      const exit = once(engine.#child.process, 'exit');
+      engine.#child.process.kill('SIGKILL');
       await exit;
     });
     const kind = 'chat';

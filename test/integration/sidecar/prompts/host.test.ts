@@ -1,4 +1,3 @@
-import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
@@ -7,6 +6,7 @@ import type { Route } from '../../../../sidecar/contracts/requests.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
 import { versioned, type PromptModel } from '../../../../sidecar/prompts/messages.js';
 import type { Tokenized } from '../../../../sidecar/prompts/prompt-host.js';
+import { LinkedChild } from '../../../support/linked-child.js';
 import { testModel } from '../../../support/models.js';
 import { bundleTemplate, bundleVocabulary } from '../../../support/prompt-models.js';
 
@@ -168,22 +168,18 @@ t.test('20,000 equal letters are tokenized, and so many that the tokenizer dies 
 });
 
 t.test('a host goes with its parent, and with a message that it does not know', async (t) => {
-  const started = async (): Promise<ChildProcess> => {
-    const child = fork(HOST, {
-      serialization: 'advanced',
-      execArgv: [],
-      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
-    });
+  const started = async (): Promise<LinkedChild> => {
+    const child = new LinkedChild(HOST);
     child.send(versioned({ kind: 'start', setup: { models: [], workers: 1, workerFile: STUB } }));
     await once(child, 'message');
     return child;
   };
   const orphan = await started();
-  orphan.disconnect();
-  t.same(await once(orphan, 'exit'), [null, 'SIGKILL']);
+  orphan.leave();
+  t.same(await once(orphan.process, 'exit'), [null, 'SIGKILL']);
   const puzzled = await started();
   puzzled.send({ v: 0, kind: 'drop', body: 1 });
-  t.same(await once(puzzled, 'exit'), [null, 'SIGKILL']);
+  t.same(await once(puzzled.process, 'exit'), [null, 'SIGKILL']);
 });
 
 t.test('no native llama code is in this process', async (t) => {

@@ -1,0 +1,29 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { EventEmitter } from 'node:events';
+import { Link } from '../../engine/link.js';
+
+/** A process of ours that a test or a bench started, and this end of its link; `message`: what it said. */
+export class LinkedChild extends EventEmitter<{ message: [raw: unknown] }> {
+  readonly process: ChildProcess;
+  readonly #link: Link;
+
+  /** `entry`: path of its module. */
+  constructor(entry: string, stderr: 'inherit' | 'ignore' = 'inherit') {
+    super();
+    this.process = spawn(process.execPath, [entry], { stdio: ['ignore', 'ignore', stderr, 'pipe'] });
+    this.#link = Link.toChild(this.process, {
+      message: (raw) => this.emit('message', raw),
+      closed: () => undefined,
+    });
+  }
+
+  /** Also what is no message. */
+  send(raw: unknown): void {
+    this.#link.send(raw as object);
+  }
+
+  /** What the child sees of a parent that is gone. */
+  leave(): void {
+    this.#link.close();
+  }
+}
