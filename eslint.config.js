@@ -28,7 +28,8 @@ export default tseslint.config(
       'sidecar/prompts/{client,host,item-queue,prepare,worker}.ts',
       'sidecar/telemetry/{http,model,queue}-metrics.ts',
       'engine/{decode,loop,output}/**/*.ts',
-      'engine/{generation,reply,scoring,steps}.ts',
+      'engine/{generation,link,main,reply,scoring,steps}.ts',
+      'engine/prompt/{chat-prompt,decision-prompt,jinja,template,thought-format,tokens}.ts',
     ],
     rules: {
       'no-restricted-syntax': [

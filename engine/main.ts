@@ -50,7 +50,7 @@ async function start(setup: EngineSetup): Promise<void> {
   try {
     runtime = await loadRuntime(setup);
     const leastPrefillTokens = LEAST_TOKENS[runtime.gpu === false ? 'cpu' : 'gpu'];
-    loop = new StepLoop(runtime.decoder, runtime.tokens, { ...setup, leastPrefillTokens }, (step, outputs, held) =>
+    loop = new StepLoop(runtime.decoder, runtime.tokens, { leastPrefillTokens, ...setup }, (step, outputs, held) =>
       send({ kind: 'step', step, outputs, held }),
     );
     send({ kind: 'ready', facts: facts(setup, runtime) });

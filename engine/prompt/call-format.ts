@@ -44,7 +44,7 @@ export function callsFormat(
     single,
   };
   const whole = choice.required || json || syntax.answer !== undefined;
-  if (!whole) return { kind: 'ok', calls: { ...calls, gbnf: rules.gbnf } };
+  if (!whole) return { kind: 'ok', calls: { gbnf: rules.gbnf, ...calls } };
   return { kind: 'ok', calls, grammar: callGrammar(rules.gbnf, { orObject: json && !choice.required }) };
 }
 

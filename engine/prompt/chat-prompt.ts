@@ -80,10 +80,10 @@ function replyFormat(
   // A thought that the prompt has begun comes first; one that it has not begun is not to come.
   const after = thinking?.thought.open === true ? thinking.thought.ends[0] : undefined;
   return {
-    ...thinking,
+    markers: [...new Set([...(thinking?.markers ?? []), ...marks])],
+    ...(thinking && { thought: thinking.thought }),
     ...(calls && { calls }),
     ...(grammar !== undefined && { grammar: { gbnf: grammar, ...(after !== undefined && { after }) } }),
-    markers: [...new Set([...(thinking?.markers ?? []), ...marks])],
   };
 }
 

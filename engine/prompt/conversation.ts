@@ -105,7 +105,7 @@ function shapeCall({ id, type, function: called }: PromptToolCall, shape: Shape)
   const text = call.function.arguments;
   // Callers send no text at all for a call without arguments.
   const parsed: unknown = text.trim() === '' ? {} : JSON.parse(text);
-  return { ...call, function: { ...call.function, arguments: parsed } };
+  return { id, type, function: Object.assign({ ...called }, { arguments: parsed }) };
 }
 
 /** The message's text; undefined when it has none. */

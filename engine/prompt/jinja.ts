@@ -22,7 +22,8 @@ export class JinjaTemplate {
   /** `items`: the template's variables, plain JSON values. Throws when the template does, or for what is not known here. */
   render(items: Readonly<Record<string, unknown>>): string {
     const scope = new Environment();
-    for (const [name, value] of Object.entries({ ...GLOBALS, ...items })) scope.set(name, value);
+    for (const name of Object.keys(GLOBALS)) if (!(name in items)) scope.set(name, GLOBALS[name]);
+    for (const name of Object.keys(items)) scope.set(name, items[name]);
     return new FullInterpreter(scope).run(this.#program).toString();
   }
 }
@@ -92,7 +93,7 @@ class FullInterpreter extends Interpreter {
         return node.known;
       // The library cannot unpack tuples in a loop; as lists it can.
       case 'TupleLiteral':
-        return super.evaluate({ ...node, type: 'ArrayLiteral' }, scope);
+        return super.evaluate({ type: 'ArrayLiteral', value: node.value }, scope);
       case 'ObjectLiteral':
         return this.#object(node, scope);
       case 'FilterExpression':
@@ -118,7 +119,7 @@ class FullInterpreter extends Interpreter {
       const known = this.evaluate(key, scope);
       return [asNode(known.type === 'IntegerValue' ? toValue(known.toString()) : known), value];
     });
-    const object = super.evaluate({ ...node, value: new Map(pairs) }, scope);
+    const object = super.evaluate(replaced(node, { value: new Map(pairs) }), scope);
     if (Array.from(node.value.keys()).some(({ type }) => type === 'IntegerLiteral')) this.#numbered.add(object);
     return object;
   }
@@ -126,7 +127,7 @@ class FullInterpreter extends Interpreter {
   #filter(node: Node & { type: 'FilterExpression' }, scope: Scope): Value {
     const operand = this.evaluate(node.operand, scope);
     const name = node.filter.type === 'Identifier' ? node.filter.value : undefined;
-    return this.#ownFilter(operand, name) ?? super.evaluate({ ...node, operand: asNode(operand) }, scope);
+    return this.#ownFilter(operand, name) ?? super.evaluate(replaced(node, { operand: asNode(operand) }), scope);
   }
 
   #ownFilter(operand: Value, filter: string | undefined): Value | undefined {
@@ -160,8 +161,8 @@ class FullInterpreter extends Interpreter {
     if (own !== undefined) return own;
     // A method wins over a member of its name when it is called: a schema's `properties.items()`.
     const method = object.type === 'ObjectValue' ? object.builtins.get(name) : undefined;
-    const known = method === undefined ? { ...callee, object: asNode(object) } : asNode(method);
-    return super.evaluate({ ...node, callee: known }, scope);
+    const known = method === undefined ? replaced(callee, { object: asNode(object) }) : asNode(method);
+    return super.evaluate(replaced(node, { callee: known }), scope);
   }
 
   #ownMethod(object: Value, name: string, args: readonly Statement[], scope: Scope): Value | undefined {
@@ -188,7 +189,7 @@ class FullInterpreter extends Interpreter {
     // What has no name is not there, and no error.
     if (name.type === 'UndefinedValue') return name;
     const property = this.#numbered.has(object) ? toValue(name.toString()) : name;
-    return super.evaluate({ ...node, object: asNode(object), property: asNode(property) }, scope);
+    return super.evaluate(replaced(node, { object: asNode(object), property: asNode(property) }), scope);
   }
 
   /** Over what is not defined it goes no round. */
@@ -197,7 +198,7 @@ class FullInterpreter extends Interpreter {
     const filtered = node.iterable.type === 'SelectExpression';
     const list = this.evaluate(filtered ? (node.iterable['lhs'] as Statement) : node.iterable, scope);
     const lhs = asNode(list.type === 'UndefinedValue' ? toValue([]) : list);
-    return super.evaluate({ ...node, iterable: filtered ? { ...node.iterable, lhs } : lhs }, scope);
+    return super.evaluate(replaced(node, { iterable: filtered ? replaced(node.iterable, { lhs }) : lhs }), scope);
   }
 
   /** As in Jinja one can go over a mapping, and over what is not defined. */
@@ -214,8 +215,14 @@ class FullInterpreter extends Interpreter {
     const [left, right] = [this.evaluate(node.left, scope), this.evaluate(node.right, scope)];
     if (left.type === 'UndefinedValue' && right.type === 'StringValue') return right;
     if (right.type === 'UndefinedValue' && left.type === 'StringValue') return left;
-    return super.evaluate({ ...node, left: asNode(left), right: asNode(right) }, scope);
+    return super.evaluate(replaced(node, { left: asNode(left), right: asNode(right) }), scope);
   }
+}
+
+/** A copy of a node with some of its own parts replaced: no part is added, so all copies are of one hidden class. */
+function replaced(node: Statement, parts: Readonly<Record<string, unknown>>): Statement {
+  const copy = { ...node };
+  return Object.assign(copy, parts);
 }
 
 function asNode(known: Value): Known {

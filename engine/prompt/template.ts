@@ -122,14 +122,13 @@ function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
     template: new JinjaTemplate(source),
     tokens,
     thinks: thoughts?.unasked ?? false,
-    namesNone: false,
   };
   const skips = (namesNone: boolean): boolean => {
     const options = { addGenerationPrompt: true, reasoningEffort: 'none' };
-    const text = renderWith({ ...template, namesNone }, { messages: [{ role: 'user', content: 'Hello' }] }, options);
+    const text = renderWith({ namesNone, ...template }, { messages: [{ role: 'user', content: 'Hello' }] }, options);
     return text !== undefined && (thoughts?.skipped(text) ?? false);
   };
-  return { ...template, namesNone: !skips(false) && skips(true) };
+  return { namesNone: !skips(false) && skips(true), ...template };
 }
 
 /** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
@@ -141,14 +140,14 @@ function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptio
     eos_token: source.tokens.eos,
     add_generation_prompt: addGenerationPrompt,
     enable_thinking: effort === undefined ? source.thinks : effort !== 'none',
-    ...KEEP_THOUGHTS,
     date_string: formatDate(now, '%d %b %Y'),
     datetime: formatDate(now, '%b %d %Y'),
+    ...KEEP_THOUGHTS,
     ...shaped,
   };
   if (effort === undefined || (effort === 'none' && !source.namesNone)) return tryRender(source.template, items);
   // Some templates throw at an effort that is not among theirs. `reasoning_strength` is another name for it.
-  const withEffort = { ...items, reasoning_effort: effort, reasoning_strength: effort };
+  const withEffort = { reasoning_effort: effort, reasoning_strength: effort, ...items };
   return tryRender(source.template, withEffort) ?? tryRender(source.template, items);
 }
 

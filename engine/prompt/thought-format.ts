@@ -63,7 +63,7 @@ const FAMILIES: readonly Family[] = [
 export class Thoughts {
   /** Whether the model thinks when nothing is said of it. */
   readonly unasked: boolean;
-  readonly #format: ThoughtFormat;
+  readonly #format: Omit<ThoughtFormat, 'open'>;
   readonly #markers: readonly string[];
 
   /** `specials`: the vocabulary's special texts. */
@@ -71,14 +71,14 @@ export class Thoughts {
     this.unasked = family.onDemand !== true;
     const { start, end, turn, breaks = [], headers = [], close } = family;
     const starts = turn === undefined ? [start] : [start, turn + start];
-    this.#format = { open: false, starts, ends: [end], breaks, headers, ...(close !== undefined && { close }) };
+    this.#format = { starts, ends: [end], breaks, headers, ...(close !== undefined && { close }) };
     const marks = [...starts, end, ...headers, ...(close === undefined ? [] : [close])];
     this.#markers = specials.filter((text) => text !== '' && marks.some((mark) => mark.includes(text)));
   }
 
   /** How to take apart the replies to a rendered prompt, whose end says whether it has begun the thought. */
   replyFormat(prompt: string): ReplyFormat & { readonly thought: ThoughtFormat } {
-    return { thought: { ...this.#format, open: this.#opened(prompt) }, markers: this.#markers };
+    return { thought: { open: this.#opened(prompt), ...this.#format }, markers: this.#markers };
   }
 
   /** A prompt's tail behind which an answer can stand: a thought left open is closed. */
