@@ -182,7 +182,7 @@ export class FrameReader {
   }
 
   #keep(piece: Buffer, taken: number, frame = HEAD): Buffer {
-    if (frame > MOST_BYTES) {
+    if (frame === Infinity) {
       this.#break();
       return piece;
     }
@@ -208,9 +208,11 @@ export class FrameReader {
   }
 }
 
-/** The frame's length with its head; undefined: too little of it is there. */
+/** The frame's length with its head; undefined: too little of it is there; without end: it is no frame. */
 function frameBytes(buffer: Buffer, have: number): number | undefined {
-  return have < HEAD ? undefined : 4 + buffer.readUInt32LE(0);
+  if (have < HEAD) return undefined;
+  const bytes = 4 + buffer.readUInt32LE(0);
+  return bytes < HEAD || bytes > MOST_BYTES ? Infinity : bytes;
 }
 
 function unpack(frame: Buffer, bytes: number): { readonly raw: unknown } | undefined {

@@ -3,6 +3,7 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { chatBody } from '../../test/support/in-process.js';
+import { LinkedChild } from '../../test/support/linked-child.js';
 import { keep, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { TimedCaller, type Timed } from '../support/timed-caller.js';
@@ -13,12 +14,12 @@ const SECONDS = 4;
 const ROUNDS = 5;
 /** More than are ever under way at that rate, unless the sidecar falls behind; then arrivals wait and are counted. */
 const CONNECTIONS = 64;
-const WARM_UP = 300;
+const ALONE = 2000;
 /** Rounds at the rate before those that count: compilers and heaps are settled by then. */
 const WARM_UP_ROUNDS = 2;
 /** Callers in turn for two seats that are held 5 ms each. */
 const QUEUED_CALLERS = 8;
-const QUEUED = 600;
+const QUEUED = 1200;
 
 const sidecar = fork(fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url)));
 const [port] = (await once(sidecar, 'message')) as [number];
@@ -84,24 +85,24 @@ async function requests(): Promise<{ done: Timed[]; late: number; perSecond: num
 
 /** Round trips to a process that does nothing, by the clock, in ms: `ra-admit` holds one, to the prompt host. */
 async function echoes(): Promise<number[]> {
-  const child = fork(fileURLToPath(new URL('../support/echo.js', import.meta.url)), { serialization: 'advanced' });
+  const child = new LinkedChild(fileURLToPath(new URL('../../test/support/link-echo.js', import.meta.url)));
   const times: number[] = [];
   const all = new Promise<void>((resolve) => {
-    child.on('message', (at: number) => {
-      times.push(performance.now() - at);
+    child.on('message', (raw) => {
+      times.push(performance.now() - (raw as { at: number }).at);
       if (times.length === PER_SECOND * SECONDS) resolve();
     });
   });
   // The first comes back when the process has started; it is no round trip.
-  child.send(performance.now());
+  child.send({ at: performance.now() });
   await once(child, 'message');
   times.length = 0;
   await byTheClock(() => {
-    child.send(performance.now());
+    child.send({ at: performance.now() });
     return true;
   });
   await all;
-  child.disconnect();
+  child.leave();
   return times;
 }
 
@@ -132,11 +133,10 @@ function medians(rows: readonly Row[]): Row {
   );
 }
 
-const wide = await callers('wide', 'clocked', 4);
-await inTurn(wide, WARM_UP);
-const alone = await inTurn(wide.slice(0, 1), WARM_UP);
-for (const caller of wide) caller.close();
 for (let round = 0; round < WARM_UP_ROUNDS; round++) await requests();
+const [one] = await callers('wide', 'clocked', 1);
+const alone = await inTurn(one === undefined ? [] : [one], ALONE);
+one?.close();
 const rounds: { readonly row: Row; readonly late: number; readonly floor: number[] }[] = [];
 for (let round = 0; round < ROUNDS; round++) {
   const { done, late, perSecond } = await requests();

@@ -1,0 +1,146 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import * as fc from 'fast-check';
+import t from 'tap';
+import { FrameReader, Link, pack } from '../../engine/link.js';
+import { LinkedChild } from '../support/linked-child.js';
+
+const ECHO = fileURLToPath(new URL('../support/link-echo.js', import.meta.url));
+
+const json = fc.letrec<{ value: unknown }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 4 },
+    fc.string({ unit: 'binary' }),
+    fc.integer(),
+    fc.boolean(),
+    fc.constant(null),
+    fc.uint8Array(),
+    fc.uint32Array(),
+    fc.float64Array(),
+    fc.array(tie('value'), { maxLength: 4 }),
+    fc.dictionary(fc.stringMatching(/^[a-z]{1,6}$/), tie('value'), { maxKeys: 4, noNullPrototype: true }),
+  ),
+})).value;
+const message = fc.record({ v: fc.integer(), kind: fc.string(), rest: json }, { noNullPrototype: true });
+
+function read(...pieces: readonly Uint8Array[]): unknown[] {
+  const heard: unknown[] = [];
+  const reader = new FrameReader((raw) => heard.push(raw));
+  for (const piece of pieces) reader.push(piece);
+  return heard;
+}
+
+function bytesOf(...messages: readonly object[]): Buffer {
+  return Buffer.concat(messages.flatMap((one) => pack(one)));
+}
+
+t.test('what is sent is heard, however the bytes come', async (t) => {
+  fc.assert(
+    fc.property(fc.array(message, { minLength: 1, maxLength: 5 }), fc.infiniteStream(fc.nat(90)), (sent, sizes) => {
+      const bytes = bytesOf(...sent);
+      const pieces: Uint8Array[] = [];
+      for (let at = 0; at < bytes.length;) {
+        const size = Number(sizes.next().value) + 1;
+        // The reader may keep nothing of a piece, so each is one that is overwritten once it was read.
+        pieces.push(Uint8Array.from(bytes.subarray(at, at + size)));
+        at += size;
+      }
+      const heard: unknown[] = [];
+      const reader = new FrameReader((raw) => heard.push(raw));
+      for (const piece of pieces) {
+        reader.push(piece);
+        piece.fill(255);
+      }
+      t.strictSame(heard, sent);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+t.test('what a message cannot change on its way', async (t) => {
+  const undefinedLeft = { kind: 'x', gone: undefined, text: 'a\u2028\ud800b 😀' };
+  t.strictSame(read(bytesOf(undefinedLeft)), [{ kind: 'x', text: undefinedLeft.text }]);
+  const [heard] = read(bytesOf({ tokens: Uint32Array.of(1, 2, 3), none: new Float64Array(0) })) as [
+    { tokens: Uint32Array; none: Float64Array },
+  ];
+  t.equal(heard.tokens.buffer.byteLength, 12, 'memory of its own, nothing of its neighbours');
+  t.ok(heard.none instanceof Float64Array);
+  t.strictSame(read(bytesOf({ tokens: new Uint32Array([9, 8, 7]).subarray(1) })), [{ tokens: Uint32Array.of(8, 7) }]);
+});
+
+t.test('large arrays are not copied on their way out', async (t) => {
+  const bytes = new Uint8Array(200_000).fill(7);
+  const parts = pack({ first: bytes, second: Uint32Array.of(1) });
+  t.equal(parts.length, 3);
+  t.equal(parts[1]?.buffer, bytes.buffer);
+  t.strictSame(read(...parts), [{ first: bytes, second: Uint32Array.of(1) }]);
+});
+
+t.test('what is no frame is told once, and nothing after it is read', async (t) => {
+  const good = bytesOf({ kind: 'good' });
+  const changed = (change: (frame: Buffer) => void): Buffer => {
+    const frame = bytesOf({ tokens: Uint32Array.of(1, 2) });
+    change(frame);
+    return frame;
+  };
+  const cases: Record<string, Buffer> = {
+    'longer than anything': changed((frame) => frame.writeUInt32LE(0xffffffff, 0)),
+    'shorter than its head': changed((frame) => frame.writeUInt32LE(3, 0)),
+    'text longer than the frame': changed((frame) => frame.writeUInt32LE(frame.length, 4)),
+    'no JSON': changed((frame) => frame.write('x', 12)),
+    'arrays that are not there': Buffer.concat([
+      Buffer.from([40, 0, 0, 0, 32, 0, 0, 0, 1, 0, 0, 0]),
+      Buffer.from('{"a":{"$":"u32","at":8,"bytes":8}}'.slice(0, 32)),
+    ]),
+    'an array of no kind': changed((frame) => frame.write('u99', frame.indexOf('u32'))),
+  };
+  for (const [name, bad] of Object.entries(cases)) {
+    t.strictSame(read(good, bad, good), [{ kind: 'good' }, undefined], name);
+    t.strictSame(
+      read(...Array.from(Buffer.concat([good, bad, good]), (byte) => Uint8Array.of(byte))).slice(0, 2),
+      [{ kind: 'good' }, undefined],
+      `${name}, byte by byte`,
+    );
+  }
+});
+
+t.test('a child and its parent', async (t) => {
+  const child = new LinkedChild(ECHO);
+  const exit = once(child.process, 'exit');
+  const sent = { text: 'ä', tokens: new Uint32Array(100_000).fill(5) };
+  child.send(sent);
+  const [echoed] = (await once(child, 'message')) as [unknown];
+  t.strictSame(echoed, sent);
+  const many = Array.from({ length: 1000 }, (_, i) => ({ i }));
+  const heard: unknown[] = [];
+  const all = new Promise<void>((resolve) => {
+    child.on('message', (raw) => {
+      if (heard.push(raw) === many.length) resolve();
+    });
+  });
+  for (const each of many) child.send(each);
+  await all;
+  t.strictSame(heard, many, 'in their order');
+  child.leave();
+  t.strictSame(await exit, [0, null], 'it goes with its parent');
+  child.send({ kind: 'to nobody' });
+});
+
+t.test('a killed child closes the link', async (t) => {
+  const child = spawn(process.execPath, [ECHO], { stdio: ['ignore', 'ignore', 'inherit', 'pipe'] });
+  const closed = new Promise<void>((resolve) => {
+    Link.toChild(child, { message: () => t.fail('nothing was sent'), closed: resolve });
+  });
+  child.kill('SIGKILL');
+  await closed;
+});
+
+t.test('no link where none was made', async (t) => {
+  const child = spawn(process.execPath, ['--version'], { stdio: 'ignore' });
+  const exit = once(child, 'exit');
+  t.throws(() => Link.toChild(child, { message: () => undefined, closed: () => undefined }), /without a link/);
+  const [code] = (await once(spawn(process.execPath, [ECHO], { stdio: 'ignore' }), 'exit')) as [number];
+  t.not(code, 0, 'a child that nobody gave one fails at once');
+  await exit;
+});

@@ -1,0 +1,10 @@
+/** Sends back what comes over its link, and ends with its parent. */
+import { Link } from '../../engine/link.js';
+
+const link = Link.toParent({
+  message: (raw) => {
+    if (raw === undefined) process.exit(4);
+    link.send(raw as object);
+  },
+  closed: () => process.exit(0),
+});
