@@ -7,7 +7,7 @@ import { freePort } from '../support/free-port.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { Tab } from './cdp.js';
 import { ConsoleWorld } from './console-world.js';
-import { lowContrast, underAim } from './page-checks.js';
+import { lowContrast, paleShapes, underAim } from './page-checks.js';
 
 const DESK = { width: 1280, height: 900 };
 const PHONE = { width: 360, height: 740 };
@@ -131,10 +131,12 @@ t.test('under load', async (t) => {
     await media(tab, 'prefers-color-scheme', 'dark');
     const dark = await tab.value(ground);
     t.strictSame(await tab.value(lowContrast), [], 'dark');
+    t.strictSame(await tab.value(paleShapes), [], 'what pictures are made of too');
     await media(tab, 'prefers-color-scheme', 'light');
     const light = await tab.value(ground);
     t.not(dark, light);
     t.strictSame(await tab.value(lowContrast), [], 'light');
+    t.strictSame(await tab.value(paleShapes), []);
     await tab.value(`document.getElementById('theme').focus()`);
     await tab.press(' ', 'Space', ' ');
     t.equal(await tab.value(`document.getElementById('theme').textContent`), 'Theme: dark');
@@ -157,6 +159,9 @@ t.test('under load', async (t) => {
       [],
       'but for one wide table, in its own frame',
     );
+    await tab.value(`for (const closed of document.querySelectorAll('details')) closed.open = true`);
+    await tab.until(`document.querySelector('details[open] tbody tr')`);
+    t.equal(await tab.value(over), 0, 'nor for what is opened');
     t.strictSame(await tab.value(underAim), [], 'fingers find what can be touched');
     await tab.resize(DESK);
   });
@@ -168,6 +173,26 @@ t.test('under load', async (t) => {
     await media(tab, 'prefers-reduced-motion', 'reduce');
     await tab.until(`document.querySelector('.seat[data-seat][data-state=prefilling]') && ${motion} === 'none'`);
   });
+
+  await t.test(
+    'where the system paints all grounds alike, seats and bars stay seen, and what is chosen too',
+    async (t) => {
+      const ground = (selector: string): string =>
+        `getComputedStyle(document.querySelector('${selector}')).backgroundColor`;
+      await tab.until(`document.querySelector('.seat[data-seat][data-state=decoding]')`);
+      await media(tab, 'forced-colors', 'active');
+      t.not(await tab.value(ground('.bar i')), await tab.value(ground('.card')));
+      await tab.until(
+        `document.querySelector('.seat[data-seat][data-state=decoding]') && ` +
+          `${ground('.seat[data-seat][data-state=decoding]')} !== ${ground('.card')}`,
+      );
+      const outline = (state: string): string =>
+        `getComputedStyle(document.querySelector('.choices input${state} + span')).outlineStyle`;
+      t.equal(await tab.value(outline(':checked')), 'solid');
+      t.equal(await tab.value(outline(':not(:checked)')), 'none');
+      await media(tab, 'forced-colors', 'none');
+    },
+  );
 
   await t.test('once it is quiet, its numbers are those of /metrics and /admission', async (t) => {
     await world.end();
