@@ -1,10 +1,7 @@
 /** The operators' console as operators meet it: in Debian's Chromium, under load, by mouse, keyboard and screen reader. */
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import t from 'tap';
 import { FeedReader, sameNumbers } from '../support/console-feed.js';
-import { freePort } from '../support/free-port.js';
-import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { CHAT } from '../support/sidecar.js';
 import { Tab } from './cdp.js';
 import { ConsoleWorld } from './console-world.js';
 import { lowContrast, paleShapes, underAim } from './page-checks.js';
@@ -223,56 +220,4 @@ t.test('under load', async (t) => {
     [],
     'it asked nobody else',
   );
-});
-
-t.test('a sidecar that goes away and comes back', async (t) => {
-  const port = await freePort();
-  const start = async (): Promise<Sidecar> =>
-    Sidecar.start(t, { config: { ...(await chatOnly(2)), ...FAST, operators: { host: '127.0.0.1', port } } });
-  const first = await start();
-  const tab = await Tab.open(t, DESK);
-  await tab.goto(urlOf(port));
-  await tab.until(`document.getElementById('state').textContent === 'ready'`);
-  first.child.kill('SIGKILL');
-  await first.exited();
-  await tab.until(`!document.getElementById('lost').hidden`);
-  await tab.until(`/Trying again in \\d+ s/.test(document.getElementById('lost-text').textContent)`);
-  await tab.until(`document.documentElement.dataset.old === 'yes'`);
-  t.match(await tab.value(`document.getElementById('news').textContent`), /Connection lost|ended the connection/);
-  await tab.until(`/^as of \\d+ s ago$/.test(document.getElementById('clock').textContent)`);
-  await start();
-  await tab.until(`document.getElementById('lost').hidden && document.getElementById('clock').textContent === 'live'`);
-  t.equal(await tab.value(`document.documentElement.dataset.old`), 'no');
-  t.strictSame(tab.complaints, []);
-});
-
-t.test('where a key is set it is asked for, used, and kept nowhere', async (t) => {
-  const file = join(t.testdir(), 'operators.txt');
-  const key = 'operators-key-for-the-console-test-0123456789';
-  await writeFile(file, `${key}\n`);
-  const sidecar = await Sidecar.start(t, {
-    config: { ...(await chatOnly(2)), ...FAST, operators: { host: '127.0.0.1', port: 0, secretFile: file } },
-  });
-  const tab = await Tab.open(t, DESK);
-  await tab.goto(urlOf(sidecar.operatorsPort));
-  const asked = `!document.getElementById('ask-key').hidden && document.activeElement.id === 'key'`;
-  await tab.until(asked);
-  await tab.type('x'.repeat(40));
-  await tab.press('Enter', 'Enter', '\r');
-  await tab.until(`${asked} && document.getElementById('key').ariaInvalid === 'true'`);
-  t.equal(await tab.value(`document.getElementById('news').textContent`), 'That is not the operators’ key.');
-  await tab.type(key);
-  await tab.press('Enter', 'Enter', '\r');
-  await tab.until(
-    `document.getElementById('ask-key').hidden && document.getElementById('state').textContent === 'ready'`,
-  );
-  t.notOk(
-    tab.requested.some((url) => url.includes(key)),
-    'not in a URL',
-  );
-  const kept = `JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href, document.documentElement.outerHTML])`;
-  t.notMatch(await tab.value(kept), key);
-  await tab.goto(urlOf(sidecar.operatorsPort));
-  await tab.until(asked);
-  t.strictSame(tab.complaints, []);
 });
