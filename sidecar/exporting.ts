@@ -61,8 +61,8 @@ export async function openExporting(config: Config, metrics: Metrics, log: Log):
   };
 }
 
-/** Rejects with a {@link FileProblem}, which quotes nothing. */
-async function readHeaders(file: string): Promise<Record<string, string>> {
+/** The headers in the configured file. Rejects with a {@link FileProblem}, which quotes nothing. */
+export async function readHeaders(file: string): Promise<Record<string, string>> {
   const text = await readText(WHAT, file, MAX_HEADER_BYTES);
   if (text === undefined) throw new FileProblem(WHAT, 'does not exist', file);
   const headers = parseHeaders(text);

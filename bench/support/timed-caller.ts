@@ -16,12 +16,14 @@ export class TimedCaller {
   readonly #request: string;
   #received = '';
   #answered: ((response: string) => void) | undefined;
+  #failed: ((error: Error) => void) | undefined;
 
   private constructor(socket: Socket, request: string) {
     this.#socket = socket;
     this.#request = request;
     socket.setNoDelay(true);
     socket.setEncoding('latin1').on('data', (text: string) => this.#take(text));
+    socket.on('error', () => undefined).once('close', () => this.#failed?.(new Error('the connection was closed')));
   }
 
   /** `body`: of every request; the engine's reply must say when its job came (STUB_JOB.clocked). `key`: who calls. */
@@ -33,9 +35,10 @@ export class TimedCaller {
     return new TimedCaller(socket, head + body);
   }
 
-  /** Rejects on anything but a 200 that tells its times. */
+  /** Rejects on anything but a 200 that tells its times; so when the sidecar has closed the connection, as it does with idle ones. */
   ask(): Promise<Timed> {
     return new Promise((resolve, reject) => {
+      this.#failed = reject;
       const from = process.hrtime.bigint();
       this.#answered = (response) => {
         const [, queueMs, admitMs] = TIMING.exec(response) ?? [];

@@ -1,4 +1,7 @@
-/** A sidecar with stand-in engines in a process of its own, for server-timing.bench: tells its port and ends with its parent. */
+/**
+ * A sidecar with stand-in engines in a process of its own: tells its port and ends with its parent. Its first argument, if
+ * there is one, is JSON: sections of its configuration.
+ */
 import { InProcess, type StubModel } from '../../test/support/in-process.js';
 
 /** Seats that are never all taken, and few that always are. */
@@ -7,10 +10,11 @@ const MODELS: readonly StubModel[] = [
   { id: 'narrow', kind: 'chat', seats: 2 },
 ];
 
+const config = JSON.parse(process.argv[2] ?? '{}') as object;
 const teardowns: (() => Promise<void> | void)[] = [];
 const sidecar = await InProcess.start(
   { teardown: (fn) => void teardowns.push(fn) },
-  { keeps: false, models: MODELS, config: { development: { validateAnswers: false } } },
+  { keeps: false, models: MODELS, config: { development: { validateAnswers: false }, ...config } },
 );
 process.send?.(sidecar.port);
 process.once('disconnect', () => {

@@ -9,6 +9,7 @@ import { MAX_CREDIT_BYTES, parseCreditFile, WHAT as CREDIT } from '../access/cre
 import { SecretFile } from '../access/secret-file.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
+import { readHeaders } from '../exporting.js';
 import { readText } from '../files/followed-file.js';
 import { spoolDir } from '../spooling.js';
 import { readSecret } from '../usage/delivery/secret-file.js';
@@ -182,7 +183,7 @@ async function socketCheck(path: string): Promise<Check> {
 }
 
 async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
-  const { access: mode, operators, gateway, authorizer, pricing, credit, delivery, models } = config;
+  const { access: mode, operators, gateway, authorizer, pricing, credit, delivery, fleet, models } = config;
   const secret = (what: string, file: string | undefined): Promise<Check[]> =>
     fileCheck(what, file, async (path) => {
       const ignored = { changed: () => undefined, unusable: () => undefined };
@@ -193,6 +194,8 @@ async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
     ...(await secret('operators’ keys', operators.secretFile)),
     ...(await secret('gateway’s secrets', gateway.secretFile)),
     ...(await secret('authorizer’s secret', authorizer.secretFile)),
+    ...(await secret('scrapers’ secrets', fleet.scrapeSecretFile)),
+    ...(await fileCheck('OTLP headers', config.telemetry.otlp.headersFile, readHeaders)),
     ...(await fileCheck('delivery’s secret', delivery.secretFile, readSecret)),
     ...(await fileCheck('delivery’s files', sinkFiles(delivery).join(', ') || undefined, () =>
       checkSinkFiles(delivery),

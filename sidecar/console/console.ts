@@ -63,7 +63,7 @@ export function openConsole({ clock, metrics, config, onFault, watched }: Consol
 }
 
 /** GET /console/events: snapshots as server-sent events, until the viewer leaves or the sidecar does. */
-function watch(exchange: Exchange, feed: ConsoleFeed): void {
+export function watch(exchange: Exchange, feed: ConsoleFeed): void {
   if (feed.full) {
     const error = contractError('capacity_exceeded', 'As many viewers as may watch are watching: `console.viewers`.', {
       retryAfterMs: FULL_RETRY_MS,

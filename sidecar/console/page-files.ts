@@ -12,6 +12,7 @@ export const PAGE_FILES = {
   '/console/console.css': 'console.css',
   '/console/parts.css': 'parts.css',
   '/console/seats.css': 'seats.css',
+  '/console/preferences.css': 'preferences.css',
   '/console/icon.svg': 'icon.svg',
   '/console/main.js': 'main.js',
   '/console/feed.js': 'feed.js',

@@ -15,7 +15,8 @@ export interface PlacedHolder {
  * is first seen and keeps them: in the picture nobody moves.
  */
 export class SeatPlan {
-  #placed = new Map<SeatHolder, { readonly id: number; readonly seats: number[] }>();
+  /** Weak: once nobody watches, nothing here keeps a request that is over. */
+  #placed = new WeakMap<SeatHolder, { readonly id: number; readonly seats: number[] }>();
   #last = 0;
 
   /** Those who hold seats now. Those who were placed before and are not among them have left. */
@@ -41,7 +42,7 @@ export class SeatPlan {
       if (!entry) stay.set(holder, (entry = { id: ++this.#last, seats: [] }));
       while (entry.seats.length < holder.lease.seats) entry.seats.push(next());
     }
-    this.#placed = stay;
+    this.#placed = new WeakMap(stay);
     return Array.from(stay, ([holder, { id, seats }]) => ({ holder, id, seats: [...seats] }));
   }
 }

@@ -99,6 +99,7 @@ export interface SpoolView {
 }
 
 export interface Snapshot {
+  /** Raised with what a page of the version before would misread: such a page, still open, then asks to be loaded anew. */
   readonly v: 1;
   /** Wall-clock times, ms since 1970: of this snapshot, and of the process's start, which tells one life from the next. */
   readonly at: number;

@@ -1,6 +1,8 @@
 import type { Clock } from '../clock.js';
 import type { Try } from '../telemetry/tracing.js';
 
+const NONE: readonly Try[] = [];
+
 /**
  * When what happened to one request, as clock readings, and what Server-Timing says of it. A mark is one number: most
  * requests are asked for none of them.
@@ -22,7 +24,8 @@ export class Timeline {
   #handedOverAt: number | undefined;
   #firstTokenAt: number | undefined;
   #ranUntil: number | undefined;
-  #lost: Try | undefined;
+  /** Made when it is needed: hardly any request has one. */
+  #lost: Try[] | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -37,7 +40,8 @@ export class Timeline {
 
   /** The last check has passed, or the engine lost the request before it began: it waits for a seat. */
   waits(): void {
-    if (this.#readyAt !== undefined) this.#lost = this.last;
+    const { last } = this;
+    if (last) (this.#lost ??= []).push(last);
     this.#waitingSince = this.#readyAt = this.#clock.now();
     this.#seatedAt = this.#ranUntil = undefined;
   }
@@ -103,9 +107,9 @@ export class Timeline {
     };
   }
 
-  /** The try before it. */
-  get lost(): Try | undefined {
-    return this.#lost;
+  /** Those before it. */
+  get lost(): readonly Try[] {
+    return this.#lost ?? NONE;
   }
 
   /** The Server-Timing header: what came before the model. `ra-admit` leaves the wait for a seat out. */

@@ -48,8 +48,8 @@ export interface RequestRecord {
   readonly authorized: { readonly from: number; readonly until: number } | undefined;
   /** The body's last byte. */
   readonly receivedAt: number | undefined;
-  /** The try before the last one, which the engine lost before it began; there is at most one. */
-  readonly lost: Try | undefined;
+  /** Tries before the last one, which the engine lost before it began; at most two: the queue takes nobody back twice. */
+  readonly lost: readonly Try[];
   /** The last try. */
   readonly last: Try | undefined;
   readonly endedAt: number;

@@ -1,13 +1,10 @@
 /** The operators' console as operators meet it: in Debian's Chromium, under load, by mouse, keyboard and screen reader. */
-import { writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import t from 'tap';
 import { FeedReader, sameNumbers } from '../support/console-feed.js';
-import { freePort } from '../support/free-port.js';
-import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { CHAT } from '../support/sidecar.js';
 import { Tab } from './cdp.js';
 import { ConsoleWorld } from './console-world.js';
-import { lowContrast, underAim } from './page-checks.js';
+import { lowContrast, paleShapes, underAim } from './page-checks.js';
 
 const DESK = { width: 1280, height: 900 };
 const PHONE = { width: 360, height: 740 };
@@ -131,10 +128,12 @@ t.test('under load', async (t) => {
     await media(tab, 'prefers-color-scheme', 'dark');
     const dark = await tab.value(ground);
     t.strictSame(await tab.value(lowContrast), [], 'dark');
+    t.strictSame(await tab.value(paleShapes), [], 'what pictures are made of too');
     await media(tab, 'prefers-color-scheme', 'light');
     const light = await tab.value(ground);
     t.not(dark, light);
     t.strictSame(await tab.value(lowContrast), [], 'light');
+    t.strictSame(await tab.value(paleShapes), []);
     await tab.value(`document.getElementById('theme').focus()`);
     await tab.press(' ', 'Space', ' ');
     t.equal(await tab.value(`document.getElementById('theme').textContent`), 'Theme: dark');
@@ -157,6 +156,12 @@ t.test('under load', async (t) => {
       [],
       'but for one wide table, in its own frame',
     );
+    await tab.value(`for (const closed of document.querySelectorAll('details')) closed.open = true`);
+    await tab.until(`document.querySelector('details[open] tbody tr')`);
+    t.equal(await tab.value(over), 0, 'nor for what is opened');
+    await tab.resize({ ...PHONE, width: 320 });
+    t.equal(await tab.value(over), 0, 'nor on the narrowest (WCAG 2.1, 1.4.10)');
+    await tab.resize(PHONE);
     t.strictSame(await tab.value(underAim), [], 'fingers find what can be touched');
     await tab.resize(DESK);
   });
@@ -169,13 +174,36 @@ t.test('under load', async (t) => {
     await tab.until(`document.querySelector('.seat[data-seat][data-state=prefilling]') && ${motion} === 'none'`);
   });
 
+  await t.test(
+    'where the system paints all grounds alike, seats and bars stay seen, and what is chosen too',
+    async (t) => {
+      const ground = (selector: string): string =>
+        `getComputedStyle(document.querySelector('${selector}')).backgroundColor`;
+      await tab.until(`document.querySelector('.seat[data-seat][data-state=decoding]')`);
+      await media(tab, 'forced-colors', 'active');
+      t.not(await tab.value(ground('.bar i')), await tab.value(ground('.card')));
+      await tab.until(
+        `document.querySelector('.seat[data-seat][data-state=decoding]') && ` +
+          `${ground('.seat[data-seat][data-state=decoding]')} !== ${ground('.card')}`,
+      );
+      const outline = (state: string): string =>
+        `getComputedStyle(document.querySelector('.choices input${state} + span')).outlineStyle`;
+      t.equal(await tab.value(outline(':checked')), 'solid');
+      t.equal(await tab.value(outline(':not(:checked)')), 'none');
+      await media(tab, 'forced-colors', 'none');
+    },
+  );
+
   await t.test('once it is quiet, its numbers are those of /metrics and /admission', async (t) => {
     await world.end();
     await world.sidecar.reaches('ra_sidecar_seats_busy', 0);
+    await world.sidecar.reaches('ra_sidecar_streams_running', 0);
     await world.sidecar.reaches('ra_sidecar_spool_unsynced_records', 0);
     await tab.value(`document.querySelector('input[value=start]').click()`);
+    // Who comes later is shown the last picture first, which may be from before.
+    const since = Date.now();
     const feed = await FeedReader.open(operatorsPort);
-    const snapshot = await feed.until(({ streams }) => streams === 0);
+    const snapshot = await feed.until(({ at }) => at > since);
     feed.close();
     const read = (path: string): Promise<Response> => fetch(`http://127.0.0.1:${operatorsPort}${path}`);
     sameNumbers(t, snapshot, await (await read('/metrics')).text(), await (await read('/admission')).json());
@@ -198,56 +226,4 @@ t.test('under load', async (t) => {
     [],
     'it asked nobody else',
   );
-});
-
-t.test('a sidecar that goes away and comes back', async (t) => {
-  const port = await freePort();
-  const start = async (): Promise<Sidecar> =>
-    Sidecar.start(t, { config: { ...(await chatOnly(2)), ...FAST, operators: { host: '127.0.0.1', port } } });
-  const first = await start();
-  const tab = await Tab.open(t, DESK);
-  await tab.goto(urlOf(port));
-  await tab.until(`document.getElementById('state').textContent === 'ready'`);
-  first.child.kill('SIGKILL');
-  await first.exited();
-  await tab.until(`!document.getElementById('lost').hidden`);
-  await tab.until(`/Trying again in \\d+ s/.test(document.getElementById('lost-text').textContent)`);
-  await tab.until(`document.documentElement.dataset.old === 'yes'`);
-  t.match(await tab.value(`document.getElementById('news').textContent`), /Connection lost|ended the connection/);
-  await tab.until(`/^as of \\d+ s ago$/.test(document.getElementById('clock').textContent)`);
-  await start();
-  await tab.until(`document.getElementById('lost').hidden && document.getElementById('clock').textContent === 'live'`);
-  t.equal(await tab.value(`document.documentElement.dataset.old`), 'no');
-  t.strictSame(tab.complaints, []);
-});
-
-t.test('where a key is set it is asked for, used, and kept nowhere', async (t) => {
-  const file = join(t.testdir(), 'operators.txt');
-  const key = 'operators-key-for-the-console-test-0123456789';
-  await writeFile(file, `${key}\n`);
-  const sidecar = await Sidecar.start(t, {
-    config: { ...(await chatOnly(2)), ...FAST, operators: { host: '127.0.0.1', port: 0, secretFile: file } },
-  });
-  const tab = await Tab.open(t, DESK);
-  await tab.goto(urlOf(sidecar.operatorsPort));
-  const asked = `!document.getElementById('ask-key').hidden && document.activeElement.id === 'key'`;
-  await tab.until(asked);
-  await tab.type('x'.repeat(40));
-  await tab.press('Enter', 'Enter', '\r');
-  await tab.until(`${asked} && document.getElementById('key').ariaInvalid === 'true'`);
-  t.equal(await tab.value(`document.getElementById('news').textContent`), 'That is not the operators’ key.');
-  await tab.type(key);
-  await tab.press('Enter', 'Enter', '\r');
-  await tab.until(
-    `document.getElementById('ask-key').hidden && document.getElementById('state').textContent === 'ready'`,
-  );
-  t.notOk(
-    tab.requested.some((url) => url.includes(key)),
-    'not in a URL',
-  );
-  const kept = `JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie, location.href, document.documentElement.outerHTML])`;
-  t.notMatch(await tab.value(kept), key);
-  await tab.goto(urlOf(sidecar.operatorsPort));
-  await tab.until(asked);
-  t.strictSame(tab.complaints, []);
 });

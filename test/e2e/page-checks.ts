@@ -1,7 +1,7 @@
 /** What a page is looked through for, as expressions that the browser evaluates in it. */
 
-/** Texts with less contrast to what is behind them than 4.5 (WCAG 2, AA). Colours are read off a canvas: it knows all notations. */
-export const lowContrast = `(() => {
+/** How much colours differ. They are read off a canvas: it knows all notations. */
+const CONTRAST = `
   for (const moving of document.getAnimations()) moving.finish?.call && moving instanceof CSSTransition && moving.finish();
   const canvas = document.createElement('canvas');
   canvas.width = canvas.height = 1;
@@ -20,17 +20,39 @@ export const lowContrast = `(() => {
     .map((part) => part / 255)
     .map((part) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
     .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
+  const contrast = (ground, color) => {
+    const [a, b] = [light(over(ground, color)), light(ground)];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  };
+`;
+
+/** Texts with less contrast to what is behind them than 4.5 (WCAG 2, AA). */
+export const lowContrast = `(() => {
+  ${CONTRAST}
   const low = [];
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let text = walk.nextNode(); text; text = walk.nextNode()) {
     const element = text.parentElement;
     if (text.textContent.trim() === '' || !element.checkVisibility() || element.closest('script, noscript')) continue;
-    const ground = behind(element);
-    const [a, b] = [light(over(ground, getComputedStyle(element).color)), light(ground)];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    const ratio = contrast(behind(element), getComputedStyle(element).color);
     if (ratio < 4.5) low.push(element.tagName + '.' + element.className + ' ' + ratio.toFixed(2) + ' ' + text.textContent);
   }
   return low;
+})()`;
+
+/** Edges of seats and grounds of bars with less contrast to what they lie on than 3 (WCAG 2.1, 1.4.11), each once. */
+export const paleShapes = `(() => {
+  ${CONTRAST}
+  const pale = new Set();
+  const look = (selector, colorOf) => {
+    for (const shape of document.querySelectorAll(selector)) {
+      const ratio = contrast(behind(shape.parentElement), colorOf(getComputedStyle(shape)));
+      if (ratio < 3) pale.add(selector + ' ' + (shape.dataset.state ?? '') + ' ' + ratio.toFixed(2));
+    }
+  };
+  look('.seat', (style) => style.borderTopColor);
+  look('.bar i', (style) => style.backgroundColor);
+  return [...pale];
 })()`;
 
 /** What can be touched and is less than 24 CSS pixels high or wide (WCAG 2.2, 2.5.8). Lines of text are free of it. */

@@ -252,6 +252,16 @@ t.test('what stops the start, in one line', async (t) => {
       { RA_DELIVERY_KAFKA_TLS: 'true', RA_DELIVERY_KAFKA_CERT_FILE: 'cert.pem' },
       'delivery.kafka.certFile must be set together with delivery.kafka.keyFile (environment variable RA_DELIVERY_KAFKA_CERT_FILE)',
     ],
+    ...['https://user:pass@otlp.example', 'https://otlp.example?key=1', 'https://otlp.example/#a', 'https://'].map(
+      (endpoint): [Record<string, string>, string] => [
+        { RA_TELEMETRY_OTLP_ENDPOINT: endpoint },
+        'telemetry.otlp.endpoint must be a URL without a name and password, a query or a fragment: headers have a file of their own (environment variable RA_TELEMETRY_OTLP_ENDPOINT)',
+      ],
+    ),
+    [
+      { RA_TELEMETRY_OTLP_MAX_QUEUED: '31' },
+      'telemetry.otlp.maxQueued must be at least telemetry.otlp.batchRequests (environment variable RA_TELEMETRY_OTLP_MAX_QUEUED)',
+    ],
   ];
   for (const [environment, expected] of cases) t.equal(line(environment), `config: ${expected}`);
 });
@@ -285,6 +295,29 @@ t.test('a secret that travels in clear is allowed and hinted at', async (t) => {
   t.match(bus('bus.example'), { hints: [/^delivery\.kafka\.tls is off/] });
   t.match(bus('bus.example', 'true'), { hints: [] });
   for (const host of ['127.0.0.1', '[::1]']) t.match(bus(host), { hints: [] });
+});
+
+t.test('an OTLP endpoint: where it may be, and when its headers travel in clear', async (t) => {
+  const endpointOf = (endpoint: string): string | undefined =>
+    loaded({ RA_TELEMETRY_OTLP_ENDPOINT: endpoint }).telemetry.otlp.endpoint;
+  for (const good of ['https://otlp.example', 'http://127.0.0.1:4318', 'https://otlp.example:4318/behind/a/path/']) {
+    t.equal(endpointOf(good), good);
+  }
+  t.match(line({ RA_TELEMETRY_OTLP_ENDPOINT: 'grpc://otlp.example' }), /^config: telemetry\.otlp\.endpoint must /);
+  const even = { RA_TELEMETRY_OTLP_MAX_QUEUED: '31', RA_TELEMETRY_OTLP_BATCH_REQUESTS: '31' };
+  t.equal(loaded(even).telemetry.otlp.maxQueued, 31, 'as many as a batch');
+  const hintsFor = (endpoint: string | undefined, headersFile?: string): unknown =>
+    loadConfig({
+      ...(endpoint !== undefined && { RA_TELEMETRY_OTLP_ENDPOINT: endpoint }),
+      ...(headersFile !== undefined && { RA_TELEMETRY_OTLP_HEADERS_FILE: headersFile }),
+    });
+  t.match(hintsFor('http://otlp.example', 'headers'), {
+    hints: ['telemetry.otlp.endpoint is no https: its headers can be read on the way'],
+  });
+  for (const endpoint of ['https://otlp.example', 'http://127.0.0.1:4318', 'http://[::1]:4318', undefined]) {
+    t.strictSame((hintsFor(endpoint, 'headers') as { hints: unknown }).hints, [], endpoint ?? 'none');
+  }
+  t.strictSame((hintsFor('http://otlp.example') as { hints: unknown }).hints, [], 'nothing secret is sent');
 });
 
 t.test('listeners and access', async (t) => {

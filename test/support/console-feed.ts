@@ -157,6 +157,79 @@ export function sameNumbers(t: Test, snapshot: Snapshot, page: string, admission
   }
 }
 
+/** One count of a snapshot, cumulative since the start, and the samples of the metrics page that it is the sum of. */
+interface Counted {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly value: number;
+}
+
+/** All that a snapshot counts. */
+function countsOf({ models, spool, promptHostRestarts }: Snapshot): Counted[] {
+  const by = (
+    name: string,
+    label: string,
+    own: Counted['labels'],
+    counts: Readonly<Record<string, number>>,
+  ): Counted[] => Object.entries(counts).map(([key, value]) => ({ name, labels: { ...own, [label]: key }, value }));
+  const histogram = (name: string, labels: Counted['labels'], { bounds, counts }: HistogramView): Counted[] =>
+    counts.map((value, i) => ({
+      name: `${name}_bucket`,
+      labels: { ...labels, le: i < bounds.length ? String(bounds[i]) : '+Inf' },
+      value,
+    }));
+  const ofModels = models.flatMap(({ model, engine, firstToken, interToken, refusals, cancels, ended, tokens }) => {
+    const [own, about] = [{ model }, { gen_ai_request_model: model }];
+    const used = (type: string, value: number): Counted => ({
+      name: 'gen_ai_client_token_usage_sum',
+      labels: { ...about, gen_ai_token_type: type },
+      value,
+    });
+    return [
+      ...histogram('gen_ai_server_time_to_first_token_seconds', about, firstToken),
+      ...histogram('ra_sidecar_inter_token_seconds', own, interToken),
+      ...by('ra_sidecar_refusals_total', 'reason', own, refusals),
+      ...by('ra_sidecar_cancels_total', 'phase', own, cancels),
+      ...by('gen_ai_server_request_duration_seconds_count', 'error_type', about, ended),
+      used('input', tokens.input),
+      used('output', tokens.output),
+      { name: 'ra_sidecar_cached_tokens_total', labels: own, value: tokens.cached },
+      { name: 'ra_sidecar_engine_restarts_total', labels: own, value: engine.restarts },
+    ];
+  });
+  return [
+    ...ofModels,
+    { name: 'ra_sidecar_prompt_host_restarts_total', labels: {}, value: promptHostRestarts },
+    { name: 'ra_sidecar_spool_late_closes_total', labels: {}, value: spool.lateCloses },
+    { name: 'ra_sidecar_usage_delivered_total', labels: {}, value: spool.delivered },
+  ];
+}
+
+/**
+ * Counts of a snapshot, while work goes on, that do not lie between those of the metrics page as it was before and after
+ * it, as texts; and how many moved meanwhile.
+ */
+export function outside(snapshot: Snapshot, before: string, after: string): { wrong: string[]; moved: number } {
+  const [earlier, later] = [linesOf(before), linesOf(after)];
+  const sum = (lines: readonly Line[], { name, labels }: Counted): number =>
+    lines
+      .filter(
+        (line) =>
+          line.name === name && Object.entries(labels).every(([key, text]) => (line.labels[key] ?? '') === text),
+      )
+      .reduce((all, { value }) => all + value, 0);
+  const wrong: string[] = [];
+  let moved = 0;
+  for (const counted of countsOf(snapshot)) {
+    const [least, most] = [sum(earlier, counted), sum(later, counted)];
+    if (least < most) moved += 1;
+    if (counted.value < least || counted.value > most) {
+      wrong.push(`${counted.name} ${JSON.stringify(counted.labels)}: ${counted.value}, not ${least} to ${most}`);
+    }
+  }
+  return { wrong, moved };
+}
+
 /** What of a queue does not move while nobody comes or goes: predictions and seat time follow the clock. */
 function still({ accounts, ...queue }: Snapshot['models'][number]['queue']): object {
   const lines = accounts.map(({ account, weight, waiting, running }) => ({ account, weight, waiting, running }));

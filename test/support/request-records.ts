@@ -13,7 +13,7 @@ export function requestRecord(more: Partial<RequestRecord> = {}): RequestRecord 
     startedAt: 0,
     authorized: undefined,
     receivedAt: 10,
-    lost: undefined,
+    lost: [],
     last: TRY,
     endedAt: 60,
     status: 200,

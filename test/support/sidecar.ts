@@ -243,10 +243,10 @@ export class Sidecar {
       .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
   }
   /** Waits until a metric, which announces no change, has a value. Rejects after START_MS. */
-  async reaches(name: string, value: number): Promise<void> {
+  async reaches(name: string, value: number, labels: Readonly<Record<string, string>> = {}): Promise<void> {
     const until = Date.now() + START_MS;
     for (;;) {
-      const now = await this.metric(name);
+      const now = await this.metric(name, labels);
       if (now === value) return;
       if (Date.now() > until) throw new Error(`${name} is ${now}, not ${value}`);
     }

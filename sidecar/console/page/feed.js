@@ -10,7 +10,11 @@
  * @property {(snapshot: Snapshot) => void} picture
  * @property {(why: string, retryAt: number) => void} lost The connection is gone and is made again then.
  * @property {(wrong: boolean) => void} key A key is asked for; `wrong`: that one is none.
+ * @property {() => void} other The sidecar is of a version that this page cannot read; nothing more is tried.
  */
+
+/** What a picture's `v` is, as this page reads it. */
+const VERSION = 1;
 
 /** Waits between two tries, ms: the first, and the longest. */
 const FIRST_MS = 500;
@@ -78,6 +82,7 @@ export class Feed {
       this.#guard(open);
       const headers = this.#key === undefined ? {} : { Authorization: `Bearer ${this.#key}` };
       const response = await fetch(this.#url, { headers, cache: 'no-store', signal: open.signal, redirect: 'error' });
+      if (this.#open !== open) return;
       if (response.status === 401) {
         const wrong = this.#key !== undefined;
         this.stop();
@@ -112,7 +117,7 @@ export class Feed {
       rest += decoder.decode(value, { stream: true });
       if (rest.length > LONGEST_FRAME) throw new Error('a frame without end');
       let end = rest.indexOf('\n\n');
-      for (; end >= 0; end = rest.indexOf('\n\n')) {
+      for (; end >= 0 && this.#open === open; end = rest.indexOf('\n\n')) {
         this.#frame(open, rest.slice(0, end));
         rest = rest.slice(end + 2);
       }
@@ -127,11 +132,18 @@ export class Feed {
     // The server's other fields are for proxies and for itself.
     const line = frame.split('\n').find((text) => text.startsWith('data: '));
     if (line === undefined) return;
-    const snapshot = /** @type {Snapshot} */ (JSON.parse(line.slice('data: '.length)));
+    const picture = /** @type {{ readonly v: number }} */ (JSON.parse(line.slice('data: '.length)));
+    if (picture.v !== VERSION) {
+      this.stop();
+      this.#hears.other();
+      return;
+    }
+    const snapshot = /** @type {Snapshot} */ (picture);
     this.#intervalMs = snapshot.intervalMs;
-    this.#waitMs = FIRST_MS;
     this.#guard(open);
     this.#hears.picture(snapshot);
+    // Not before it was shown: one that cannot be is asked for later and later too.
+    this.#waitMs = FIRST_MS;
   }
 
   /** @param {AbortController} open */

@@ -20,8 +20,9 @@ export class History {
 
   /** @param {Snapshot} snapshot */
   add(snapshot) {
-    // Another life counts from zero.
-    if (this.#all[0]?.startedAt !== snapshot.startedAt) this.#all = [];
+    // Another life counts from zero; and where the sidecar's clock was set back, nothing says how long ago the others were.
+    const last = this.#all.at(-1);
+    if (last && (last.startedAt !== snapshot.startedAt || last.at > snapshot.at)) this.#all = [];
     this.#all.push(snapshot);
     while (this.#all.length > MOST || (this.#all[0]?.at ?? Infinity) < snapshot.at - KEPT_MS) this.#all.shift();
   }

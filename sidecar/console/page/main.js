@@ -24,6 +24,7 @@ const clock = known('clock', HTMLElement);
 const news = known('news', HTMLElement);
 const lost = known('lost', HTMLElement);
 const lostText = known('lost-text', HTMLElement);
+const again = known('again', HTMLButtonElement);
 const askKey = known('ask-key', HTMLFormElement);
 const keyField = known('key', HTMLInputElement);
 const reasons = known('reasons', HTMLElement);
@@ -63,6 +64,8 @@ let cameAt = 0;
 /** @type {number | undefined} */
 let retryAt;
 let told = '';
+/** Nothing but loading the page anew helps. */
+let outdated = false;
 
 const feed = new Feed('console/events', {
   picture: (snapshot) => {
@@ -90,6 +93,16 @@ const feed = new Feed('console/events', {
     mark(keyField, 'aria-invalid', String(wrong));
     tell(wrong ? 'That is not the operators’ key.' : 'The operators’ key is asked for.');
     keyField.focus();
+    tick();
+  },
+  other: () => {
+    const why = 'This page is of another version than the sidecar.';
+    outdated = true;
+    retryAt = undefined;
+    lost.hidden = false;
+    say(lostText, why);
+    say(again, 'Reload');
+    tell(`${why} Reload it.`);
     tick();
   },
 });
@@ -180,7 +193,7 @@ themeButton.addEventListener('click', () => {
 });
 choices.addEventListener('change', () => last && show(last));
 choices.addEventListener('submit', (event) => event.preventDefault());
-known('again', HTMLButtonElement).addEventListener('click', () => feed.start());
+again.addEventListener('click', () => (outdated ? location.reload() : feed.start()));
 askKey.addEventListener('submit', (event) => {
   event.preventDefault();
   const key = keyField.value.trim();
@@ -192,6 +205,7 @@ askKey.addEventListener('submit', (event) => {
 let leaving;
 document.addEventListener('visibilitychange', () => {
   clearTimeout(leaving);
+  if (outdated) return;
   if (document.hidden) leaving = setTimeout(() => feed.stop(), HIDDEN_MS);
   else if (last === undefined || performance.now() - cameAt > HIDDEN_MS / 2) feed.start();
 });

@@ -1,5 +1,5 @@
 // The picture of a model's seats: who holds which, and whether its prompt is read or its reply is made.
-import { element, fill, Keyed, mark, rowOf, say, tableOf } from './dom.js';
+import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { age, duration, some } from './text.js';
 
 /** @typedef {import('../views.js').ModelView} ModelView */
@@ -98,7 +98,7 @@ export class Seats {
       element('h3', {}, 'Seats'),
       this.#picture,
       legend,
-      element('details', {}, element('summary', {}, 'Seats as a table'), this.#empty, table),
+      element('details', {}, element('summary', {}, 'Seats as a table'), this.#empty, scrolling(table)),
     );
   }
 

@@ -30,8 +30,8 @@ export function phasesOf({
   if (operation === undefined) return phases;
   phases.push({ name: 'receive', from: startedAt, until: receivedAt ?? endedAt });
   if (receivedAt === undefined) return phases;
-  phases.push({ name: 'prepare', from: receivedAt, until: (lost ?? last)?.readyAt ?? endedAt });
-  if (lost) phases.push(...triedAndLost(lost));
+  phases.push({ name: 'prepare', from: receivedAt, until: (lost[0] ?? last)?.readyAt ?? endedAt });
+  for (const one of lost) phases.push(...triedAndLost(one));
   if (last) phases.push(...tried(last, operation === 'chat', endedAt));
   return phases;
 }
@@ -50,8 +50,9 @@ function tried(
   decodes: boolean,
   end: number,
 ): Phase[] {
-  const phases: Phase[] = [{ name: 'queue', from: readyAt, until: seatedAt ?? end }];
-  if (handedOverAt === undefined) return phases;
+  // One that has a seat and ends before the engine has heard of it ends as one that waited.
+  if (handedOverAt === undefined) return [{ name: 'queue', from: readyAt, until: end }];
+  const phases: Phase[] = [{ name: 'queue', from: readyAt, until: seatedAt ?? handedOverAt }];
   phases.push({ name: 'prefill', from: handedOverAt, until: firstTokenAt ?? ranUntil ?? end });
   if (decodes && firstTokenAt !== undefined)
     phases.push({ name: 'decode', from: firstTokenAt, until: ranUntil ?? end });

@@ -104,3 +104,72 @@ t.test('the files that the configuration names are read as the sidecar reads the
   const production = { RA_KEYS_FILE: join(dir, 'empty'), RA_ENVIRONMENT: 'production' };
   t.match((await named(production)).get('keys'), { level: 'warn', says: /nobody can call/, advice: /keys create/ });
 });
+
+t.test('what traces, scrapers and a message bus need is read too, each file of it', async (t) => {
+  const secret = 'x'.repeat(40);
+  const dir = t.testdir({
+    bad: 'hush hush\nhush',
+    secret,
+    headers: 'authorization: Bearer hush-hush\n',
+    login: 'user:hush:hush',
+    nkey: `SU${'A'.repeat(56)}`,
+    creds: '-----BEGIN NATS USER JWT-----\nhush\n-----BEGIN USER NKEY SEED-----\nhush',
+    pem: '-----BEGIN CERTIFICATE-----\nhush\n-----END CERTIFICATE-----',
+  });
+  const of = async (what: string, named: Record<string, string>): Promise<Check | undefined> => {
+    const check = (await checksOf({ RA_DATA_DIR: dir, ...named })).get(what);
+    t.notMatch(JSON.stringify(check), /hush/, 'nothing of what it holds is told');
+    return check;
+  };
+  const path = (name: string): string => join(dir, name);
+  for (const [what, variable, good] of [
+    ['scrapers’ secrets', 'RA_FLEET_SCRAPE_SECRET_FILE', 'secret'],
+    ['OTLP headers', 'RA_TELEMETRY_OTLP_HEADERS_FILE', 'headers'],
+  ] as const) {
+    t.equal(await of(what, {}), undefined, 'none is named');
+    t.match(await of(what, { [variable]: path(good) }), { level: 'ok', says: `${path(good)} can be used` });
+    for (const bad of ['bad', 'none']) t.match(await of(what, { [variable]: path(bad) }), { level: 'fail' }, what);
+  }
+
+  const what = 'delivery’s files';
+  const nats = (auth: string, file: string, more: Record<string, string> = {}): Promise<Check | undefined> =>
+    of(what, {
+      RA_DELIVERY_NATS_SERVERS: '["nats://127.0.0.1:9"]',
+      RA_DELIVERY_NATS_AUTH: auth,
+      RA_DELIVERY_NATS_SECRET_FILE: path(file),
+      ...more,
+    });
+  for (const [auth, good, holds] of [
+    ['token', 'secret', /must hold one token and nothing else/],
+    ['password', 'login', /must hold one line, user:password/],
+    ['nkey', 'nkey', /must hold the seed of a user’s nkey/],
+    ['creds', 'creds', /must hold a user’s JWT and seed/],
+  ] as const) {
+    t.match(await nats(auth, good), { level: 'ok', says: `${path(good)} can be used` }, auth);
+    t.match(await nats(auth, 'bad'), { level: 'fail', says: holds, advice: /^mend the file/ }, auth);
+    t.match(await nats(auth, 'none'), { level: 'fail', says: /^delivery\.nats\.secretFile: does not exist/ });
+  }
+  const tls = (name: string, file: string): Record<string, string> => ({
+    RA_DELIVERY_NATS_TLS: 'true',
+    RA_DELIVERY_NATS_CERT_FILE: path('pem'),
+    RA_DELIVERY_NATS_KEY_FILE: path('pem'),
+    [name]: path(file),
+  });
+  for (const [variable, key] of [
+    ['RA_DELIVERY_NATS_CA_FILE', 'caFile'],
+    ['RA_DELIVERY_NATS_CERT_FILE', 'certFile'],
+    ['RA_DELIVERY_NATS_KEY_FILE', 'keyFile'],
+  ] as const) {
+    t.match(await nats('token', 'secret', tls(variable, 'pem')), { level: 'ok' });
+    const says = new RegExp(`^delivery\\.nats\\.${key}: must be PEM`);
+    t.match(await nats('token', 'secret', tls(variable, 'bad')), { level: 'fail', says });
+  }
+  const kafka = (file: string): Promise<Check | undefined> =>
+    of(what, {
+      RA_DELIVERY_KAFKA_BROKERS: '["127.0.0.1:9"]',
+      RA_DELIVERY_KAFKA_AUTH: 'plain',
+      RA_DELIVERY_KAFKA_SECRET_FILE: path(file),
+    });
+  t.match(await kafka('login'), { level: 'ok' });
+  t.match(await kafka('bad'), { level: 'fail', says: /^delivery\.kafka\.secretFile: must hold one line/ });
+});

@@ -53,6 +53,19 @@ t.test('another life of the sidecar counts anew', async (t) => {
   t.equal(perSecond(at(3000, 1), at(2000, 5), streams), 0);
 });
 
+t.test(
+  'a clock that was set back begins anew, and does not hold rates at nothing until it is where it was',
+  async (t) => {
+    const history = new History();
+    for (let second = 0; second <= 30; second += 1) history.add(at(3_600_000 + second * 1000, second));
+    history.add(at(1000, 31));
+    t.equal(history.base, undefined);
+    t.strictSame(history.curve(streams), [], 'no picture of the future is in a curve');
+    history.add(at(2000, 35));
+    t.equal(perSecond(at(2000, 35), history.base, streams), 4);
+  },
+);
+
 t.test('pictures are kept for two minutes, however often they come', async (t) => {
   const history = new History();
   for (let i = 0; i < 5000; i += 1) history.add(at(i * 250, i));

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import t from 'tap';
 import { SeatPlan } from '../../../sidecar/console/seat-plan.js';
@@ -30,6 +32,23 @@ t.test('each request has a number of its own', async (t) => {
   t.strictSame(ids([a]), [1]);
   t.strictSame(ids([b]), [2], 'in the same seat');
   t.strictSame(ids([a]), [3], 'who left and is back is another');
+});
+
+t.test('a plan that nobody asks any more keeps no request that is over', async (t) => {
+  const plan = new SeatPlan();
+  const place = (): WeakRef<SeatHolder> => {
+    const here = holder(1);
+    plan.place([here]);
+    return new WeakRef(here);
+  };
+  const left = place();
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+  // A reference that was made or asked in this turn of the loop is held to its end.
+  await new Promise((resolve) => setImmediate(resolve));
+  collect();
+  t.equal(left.deref(), undefined);
+  t.strictSame(plan.place([holder(1)])[0]?.seats, [0], 'its seat is free');
 });
 
 t.test('no seat has two holders, and each holder has as many as it holds', async () => {

@@ -30,6 +30,7 @@ t.test('it ends where the request ended', async (t) => {
   t.equal(told({ last: undefined, endedAt: 17 }).at(-1), 'prepare 10-17');
   const waited = { ...TRY, seatedAt: undefined, handedOverAt: undefined, firstTokenAt: undefined, ranUntil: undefined };
   t.equal(told({ last: waited, endedAt: 99 }).at(-1), 'queue 20-99');
+  t.equal(told({ last: { ...waited, seatedAt: 30 }, endedAt: 99 }).at(-1), 'queue 20-99', 'with a seat, and no job');
   t.equal(
     told({ last: { ...TRY, firstTokenAt: undefined, ranUntil: undefined }, endedAt: 99 }).at(-1),
     'prefill 30-99',
@@ -50,7 +51,7 @@ t.test('what uses no model has its key’s check alone', async (t) => {
 t.test('an engine that was lost before it began leaves a try of its own', async (t) => {
   const lost = { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
   const last = { readyAt: 25, seatedAt: 30, handedOverAt: 30, firstTokenAt: 40, ranUntil: 50 };
-  t.strictSame(told({ lost, last }).slice(1), [
+  t.strictSame(told({ lost: [lost], last }).slice(1), [
     'prepare 10-20',
     'queue 20-21',
     'prefill 22-25 lost',
@@ -58,5 +59,27 @@ t.test('an engine that was lost before it began leaves a try of its own', async 
     'prefill 30-40',
     'decode 40-50',
     'flush 50-60',
+  ]);
+});
+
+t.test('a second one too, after which the queue takes it back no more', async (t) => {
+  const lost = [
+    { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 },
+    { readyAt: 25, seatedAt: 30, handedOverAt: 30, firstTokenAt: undefined, ranUntil: 35 },
+  ];
+  const last = {
+    readyAt: 35,
+    seatedAt: undefined,
+    handedOverAt: undefined,
+    firstTokenAt: undefined,
+    ranUntil: undefined,
+  };
+  t.strictSame(told({ lost, last, endedAt: 36 }).slice(1), [
+    'prepare 10-20',
+    'queue 20-21',
+    'prefill 22-25 lost',
+    'queue 25-30',
+    'prefill 30-35 lost',
+    'queue 35-36',
   ]);
 });

@@ -60,7 +60,7 @@ t.test('tokens are told of what was handed to an engine, a reason of what its qu
 
 t.test('the try that the engine lost is told as such, and the request goes on', async (t) => {
   const lost = { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
-  const { server, parts } = told({ lost, last: { ...TRY, readyAt: 25 } });
+  const { server, parts } = told({ lost: [lost], last: { ...TRY, readyAt: 25 } });
   t.equal(server.status.code, 0);
   t.match(parts[3], { name: 'prefill', status: { code: 2 }, attributes: { 'error.type': 'bad_gateway' } });
 });

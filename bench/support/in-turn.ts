@@ -1,0 +1,138 @@
+/**
+ * Small differences between states of a sidecar, on a machine that is never quite still: every state has a process of its
+ * own, all run in turn again and again, and what is compared are runs of the same round. Two processes that do the same
+ * differ all the same (compilers, heaps, where memory lies), so all of that is done in several lives, each with new ones,
+ * and one state comes twice: what lies between these two is what a difference has to be larger than.
+ */
+import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { median, quantile } from './stats.js';
+import type { TimedCaller } from './timed-caller.js';
+
+/** What one run came to. */
+export interface Run {
+  readonly perSecond: number;
+  readonly p50: number;
+  readonly p99: number;
+}
+
+/** One state in one life. */
+export interface Subject {
+  /** So many requests. */
+  run(): Promise<Run>;
+  close(): Promise<void>;
+}
+
+export interface State {
+  readonly name: string;
+  readonly start: () => Promise<Subject>;
+}
+
+/** Runs of each state: by life, then by round. */
+export type Runs = ReadonlyMap<string, readonly (readonly Run[])[]>;
+
+/** `atEnd`: of the last life, before it is closed. */
+export async function inTurn(
+  states: readonly State[],
+  { lives, rounds }: { readonly lives: number; readonly rounds: number },
+  atEnd: () => Promise<void> = () => Promise.resolve(),
+): Promise<Runs> {
+  const runs = new Map<string, Run[][]>(states.map(({ name }) => [name, []]));
+  for (let life = 0; life < lives; life += 1) {
+    const subjects: [string, Subject][] = [];
+    try {
+      for (const { name, start } of states) subjects.push([name, await start()]);
+      for (const all of runs.values()) all.push([]);
+      for (let round = 0; round < rounds; round += 1) {
+        // Each comes first as often as the others: what the machine does besides falls on all.
+        const first = (life + round) % subjects.length;
+        for (const [name, subject] of [...subjects.slice(first), ...subjects.slice(0, first)]) {
+          runs.get(name)?.[life]?.push(await subject.run());
+        }
+      }
+      if (life === lives - 1) await atEnd();
+    } finally {
+      for (const [, subject] of subjects) await subject.close();
+    }
+  }
+  return runs;
+}
+
+/** Each caller its next request when its last was answered, `requests` in all. Closes the callers: a sidecar closes idle ones. */
+export async function closedLoop(callers: readonly TimedCaller[], requests: number): Promise<Run> {
+  const times: number[] = [];
+  let sent = 0;
+  const from = performance.now();
+  const ask = async (caller: TimedCaller): Promise<void> => {
+    while (sent < requests) {
+      sent += 1;
+      const at = performance.now();
+      await caller.ask();
+      times.push(performance.now() - at);
+    }
+  };
+  try {
+    await Promise.all(callers.map(ask));
+  } finally {
+    for (const caller of callers) caller.close();
+  }
+  return { perSecond: requests / ((performance.now() - from) / 1000), p50: median(times), p99: quantile(times, 0.99) };
+}
+
+/** Longer than any of these processes takes to end, ms. */
+const END_MS = 15_000;
+
+/** A process that tells something once it is ready, and ends with its channel. Rejects when it ends before. */
+export async function forked(
+  module: string,
+  args: readonly string[] = [],
+): Promise<{ readonly child: ChildProcess; readonly told: unknown }> {
+  const child = fork(module, args);
+  const gone = new AbortController();
+  child.once('exit', () => gone.abort());
+  const [told] = (await once(child, 'message', { signal: gone.signal })) as [unknown];
+  return { child, told };
+}
+
+/** Ends such a process, and waits for it. */
+export async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const exited = once(child, 'exit');
+  const timer = setTimeout(() => child.kill('SIGKILL'), END_MS);
+  if (child.connected) child.disconnect();
+  await exited;
+  clearTimeout(timer);
+}
+
+/** How one state compares with another: of pairs within a round the median in each life. */
+export interface Compared {
+  /** The median of the lives'. */
+  readonly ratio: number;
+  /** The lives'. */
+  readonly each: readonly number[];
+}
+
+export function compared(runs: Runs, name: string, base: string, of: (run: Run) => number): Compared {
+  const each = (runs.get(name) ?? []).map((life, i) =>
+    median(life.map((run, k) => of(run) / of(runs.get(base)?.[i]?.[k] ?? run))),
+  );
+  return { ratio: median(each), each };
+}
+
+/** The median of all runs of a state. */
+export function typical(runs: Runs, name: string, of: (run: Run) => number): number {
+  return median((runs.get(name) ?? []).flat().map(of));
+}
+
+/** A ratio as a change, with those of the lives: `-1.2 % (-3.0 to 0.4)`. */
+export function change({ ratio, each }: Compared): string {
+  const percent = (value: number): string => ((value - 1) * 100).toFixed(1);
+  return `${percent(ratio)} % (${percent(Math.min(...each))} to ${percent(Math.max(...each))})`;
+}
+
+/** Whether a state is as good as its base: within `tolerated` of it; past that it is not told apart while twins differ as much. */
+export function verdict(changed: Compared, twins: Compared, tolerated: number): 'Held' | 'Missed' | 'Not told apart' {
+  const off = Math.abs(changed.ratio - 1);
+  if (off <= tolerated) return 'Held';
+  return off <= Math.max(...twins.each.map((each) => Math.abs(each - 1))) ? 'Not told apart' : 'Missed';
+}

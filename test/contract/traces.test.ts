@@ -1,0 +1,188 @@
+/**
+ * Traces of requests that end in every way and at every place, as a real OTLP receiver gets them: the sidecar is the real
+ * one, its engines stand-ins that stop where they are told to.
+ */
+import t, { type Test } from 'tap';
+import { decisionBody, chatBody, InProcess, type Options, systemOneBody } from '../support/in-process.js';
+import { OtlpReceiver, type ReceivedTrace } from '../support/otlp-receiver.js';
+import type { RawConnection } from '../support/raw-http.js';
+import { isWhole, lasts, names, story } from '../support/traces.js';
+
+const CHATS = '/v1/chat/completions';
+const PARTS = ['receive', 'prepare', 'queue', 'prefill', 'decode', 'flush'];
+const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
+const SPAN = '00f067aa0ba902b7';
+
+interface World {
+  readonly sidecar: InProcess;
+  /** Begins a request under an id. */
+  readonly begin: (id: string, body: object) => Promise<RawConnection>;
+  /** The trace that the request's log line names, come or yet to come. */
+  readonly traced: (id: string) => Promise<ReceivedTrace>;
+}
+
+async function start(t: Test, config: Options['config'] = {}): Promise<World> {
+  const receiver = await OtlpReceiver.start(t);
+  const otlp = { endpoint: receiver.endpoint, batchMs: 5, metrics: false };
+  const sidecar = await InProcess.start(t, {
+    models: [
+      { id: 'm', kind: 'chat', seats: 1 },
+      { id: 'd', kind: 'decision', seats: 1 },
+    ],
+    config: { telemetry: { otlp }, ...config },
+  });
+  return {
+    sidecar,
+    begin: (id, body) => sidecar.begin(CHATS, body, { 'x-request-id': id }),
+    traced: async (id) => {
+      const line = await sidecar.seen('request', ({ requestId }) => requestId === id);
+      const trace = await receiver.trace(String(line['span_id']));
+      t.equal(trace.server.traceId, line['trace_id']);
+      return trace;
+    },
+  };
+}
+
+t.test('what is answered comes through all parts', async (t) => {
+  const { sidecar, traced } = await start(t);
+  const ask = async (id: string, path: string, body: object): Promise<ReceivedTrace> => {
+    t.equal((await sidecar.post(path, body, { 'x-request-id': id })).status, 200, id);
+    const trace = await traced(id);
+    isWhole(t, trace);
+    t.match(trace.server, { status: 0, attributes: { 'http.response.status_code': 200, 'ra_sidecar.phase': 'flush' } });
+    return trace;
+  };
+  for (const stream of [true, false]) {
+    const trace = await ask(`stream ${stream}`.replace(' ', '-'), CHATS, chatBody('m', 'slow', { stream }));
+    t.strictSame(names(trace), PARTS, stream ? 'a stream' : 'a whole reply');
+    t.ok(lasts(trace, 'decode') > 0);
+  }
+  for (const [path, body] of [
+    ['/v1/decisions', decisionBody('d')],
+    ['/v1/systemone', systemOneBody('d')],
+  ] as const) {
+    const trace = await ask(path.slice(4), path, body);
+    t.strictSame(names(trace), ['receive', 'prepare', 'queue', 'prefill', 'flush'], path);
+    t.equal(trace.server.name, 'decisions d');
+  }
+});
+
+t.test('whoever leaves leaves in the part where the request was, and that is no fault', async (t) => {
+  const { sidecar, begin, traced } = await start(t);
+  const left = async (id: string, connection: RawConnection, ends: string, status: number): Promise<void> => {
+    connection.close();
+    const trace = await traced(id);
+    isWhole(t, trace);
+    t.strictSame(names(trace), PARTS.slice(0, PARTS.indexOf(ends) + 1), id);
+    const attributes = { 'error.type': 'request_cancelled', 'ra_sidecar.phase': ends };
+    t.match(trace.server, { status: 0, attributes: { ...attributes, 'http.response.status_code': status } }, id);
+    t.match(story(trace).at(-1), { status: 0, attributes: { 'error.type': 'request_cancelled' } });
+  };
+  const handed = await begin('handed', chatBody('m', 'queued'));
+  await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
+  const waiting = await begin('waiting', chatBody('m', 'echo'));
+  await sidecar.until('ra_sidecar_waiting_requests{model="m"}', 1);
+  await left('waiting', waiting, 'queue', 499);
+  await left('handed', handed, 'prefill', 499);
+  const begun = await begin('begun', chatBody('m', 'begun', { stream: true }));
+  await begun.until('begun');
+  await left('begun', begun, 'decode', 200);
+});
+
+t.test('who is refused is told why, and where', async (t) => {
+  const { sidecar, begin, traced } = await start(t, { queue: { waitingPerSeat: 1, maxWaitMs: 2000 } });
+  await begin('holds', chatBody('m', 'hold'));
+  await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
+  // Whichever comes second finds no place, and the other waits in vain.
+  const ids = ['one', 'other'];
+  for (const id of ids) await begin(id, chatBody('m', 'echo'));
+  const reasons = new Map<unknown, string | undefined>();
+  for (const id of ids) {
+    const trace = await traced(id);
+    isWhole(t, trace);
+    const attributes = { 'error.type': 'capacity_exceeded', 'http.response.status_code': 429 };
+    t.match(trace.server, { status: 0, attributes }, id);
+    reasons.set(trace.server.attributes['ra_sidecar.refusal.reason'], names(trace).at(-1));
+  }
+  t.strictSame(Object.fromEntries(reasons), { full: 'prepare', wait: 'queue' });
+});
+
+t.test('what fails in the engine is this side’s fault', async (t) => {
+  const { sidecar, traced } = await start(t);
+  t.equal((await sidecar.post(CHATS, chatBody('m', 'fail'), { 'x-request-id': 'fails' })).status, 502);
+  const trace = await traced('fails');
+  isWhole(t, trace);
+  t.equal(names(trace).at(-1), 'prefill');
+  t.match(trace.server, { status: 2, attributes: { 'error.type': 'bad_gateway', 'http.response.status_code': 502 } });
+});
+
+t.test('an engine that is lost before it began, twice: two more tries, of which the first were faults', async (t) => {
+  const { sidecar, traced } = await start(t, { engine: { backoffMinMs: 1, backoffMaxMs: 1 } });
+  const { status } = await sidecar.post(CHATS, chatBody('m', 'segv'), { 'x-request-id': 'twice' });
+  t.ok(status >= 400);
+  const trace = await traced('twice');
+  isWhole(t, trace);
+  t.strictSame(names(trace), ['receive', 'prepare', 'queue', 'prefill', 'queue', 'prefill', 'queue']);
+  const prefills = trace.parts.filter(({ name }) => name === 'prefill');
+  for (const prefill of prefills) t.match(prefill, { status: 2, attributes: { 'error.type': 'bad_gateway' } });
+  t.equal(trace.server.attributes['ra_sidecar.refusal.reason'], 'engine-lost');
+});
+
+t.test('traceparent and tracestate, as W3C’s recommendation has them', async (t) => {
+  const { sidecar, traced } = await start(t);
+  let asked = 0;
+  const ask = async (headers: Readonly<Record<string, string>>): Promise<ReceivedTrace['server']> => {
+    const id = `w3c-${(asked += 1)}`;
+    await sidecar.post(CHATS, chatBody('m', 'echo'), { 'x-request-id': id, ...headers });
+    return (await traced(id)).server;
+  };
+  const parent = (flags: string): string => `00-${TRACE}-${SPAN}-${flags}`;
+  for (const flags of ['01', '03', 'ff']) {
+    const server = await ask({ traceparent: parent(flags) });
+    t.match(server, { traceId: TRACE, parentId: SPAN, traceState: '' }, `${flags}: sampled, whatever else it says`);
+  }
+  const many = Array.from({ length: 33 }, (_, i) => `k${i}=v`);
+  for (const [tracestate, kept] of [
+    ['a=1,b=2', 'a=1,b=2'],
+    ['tenant@vendor=x', 'tenant@vendor=x'],
+    [' a=1 , b=2 ', 'a=1,b=2'],
+    ['A=1,b=2', 'b=2'],
+    ['no pair,b=2', 'b=2'],
+    [many.join(','), many.slice(0, 32).join(',')],
+    [`a=${'x'.repeat(600)}`, ''],
+  ] as const) {
+    const server = await ask({ traceparent: parent('01'), tracestate });
+    t.equal(server.traceState, kept, tracestate.slice(0, 40));
+    t.equal(server.parentId, SPAN, 'a state that cannot be read does not end the trace');
+  }
+  const alone = await ask({ tracestate: 'a=1' });
+  t.match(alone, { parentId: '', traceState: '' }, 'without a traceparent it says nothing');
+});
+
+t.test(
+  'of requests that bring no trace as many are traced as configured, of others their callers decide',
+  async (t) => {
+    const { sidecar, traced } = await start(t);
+    const none = await InProcess.start(t, {
+      models: [{ id: 'm', kind: 'chat' }],
+      config: { telemetry: { otlp: { endpoint: 'http://127.0.0.1:9', samplePercent: 0, metrics: false } } },
+    });
+    await sidecar.post(CHATS, chatBody('m', 'echo'), { 'x-request-id': 'all' });
+    await traced('all');
+    for (const [id, headers] of [
+      ['own', {}],
+      ['unsampled', { traceparent: `00-${TRACE}-${SPAN}-00` }],
+      ['random', { traceparent: `00-${TRACE}-${SPAN}-02` }],
+    ] as const) {
+      await none.post(CHATS, chatBody('m', 'echo'), { 'x-request-id': id, ...headers });
+      const line = await none.seen('request', ({ requestId }) => requestId === id);
+      t.match(line['span_id'], /^[0-9a-f]{16}$/, 'the log names it all the same');
+      t.equal(line['trace_id'] === TRACE, 'traceparent' in headers, id);
+    }
+    await none.app.drain();
+    t.notOk(
+      none.lines.some(({ event }) => event === 'otlp export fails'),
+      'nothing was sent, or it would have failed',
+    );
+  },
+);

@@ -1,0 +1,66 @@
+/** The console's numbers are those of /metrics: while a real sidecar with real engines is under load, and after it. */
+import t from 'tap';
+import { ConsoleWorld } from '../e2e/console-world.js';
+import { FeedReader, outside, sameNumbers } from '../support/console-feed.js';
+import { CHAT, DECIDE } from '../support/sidecar.js';
+
+/** Pictures that are looked at under load, a quarter of a second each. */
+const PICTURES = 10;
+
+t.test('under load and after it the numbers are those of /metrics and /admission', async (t) => {
+  const queue = { waitingPerSeat: 0, maxWaitMs: 20_000 };
+  const world = await ConsoleWorld.start(t, { console: { intervalMs: 250 }, queue });
+  const { sidecar } = world;
+  const read = async (path: string): Promise<string> =>
+    (await fetch(`http://127.0.0.1:${sidecar.operatorsPort}${path}`)).text();
+  const feed = await FeedReader.open(sidecar.operatorsPort);
+  t.teardown(() => feed.close());
+  world.begin();
+  await sidecar.reaches('ra_sidecar_seats_busy', 8, { model: CHAT });
+
+  let moved = 0;
+  const states = new Set<string>();
+  for (let i = 0; i < PICTURES; i += 1) {
+    const before = await read('/metrics');
+    const since = Date.now();
+    const snapshot = await feed.until(({ at }) => at > since);
+    const seen = outside(snapshot, before, await read('/metrics'));
+    t.strictSame(seen.wrong, [], `picture ${i + 1}: no count before or past its time`);
+    moved += seen.moved;
+    for (const { model, holders, queue: line } of snapshot.models) {
+      const held = holders.flatMap(({ seats }) => seats);
+      t.equal(held.length, line.busy, `${model}: each seat that is held has its holder, at each moment`);
+      t.equal(new Set(held).size, held.length, 'and one alone');
+      t.ok(held.every((seat) => seat < line.seats));
+      const running = line.accounts.reduce((sum, account) => sum + account.running, 0);
+      t.equal(running + line.others.running, line.busy, 'by account too');
+      for (const { state } of holders) states.add(state);
+    }
+  }
+  t.ok(moved > 10 * PICTURES, `${moved} counts moved meanwhile`);
+  t.ok(states.has('prefilling') && states.has('decoding'), [...states].join());
+
+  // An engine that dies takes what it had begun with it; the callers leave, in whatever part they are then.
+  process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+  await sidecar.reaches('ra_sidecar_engine_restarts_total', 1, { model: CHAT });
+  await sidecar.reaches('ra_sidecar_engine_state', 1, { model: CHAT, state: 'ready' });
+  await sidecar.reaches('ra_sidecar_seats_busy', 8, { model: CHAT });
+  await world.end();
+  for (const still of ['seats_busy', 'waiting_requests', 'streams_running', 'spool_unsynced_records']) {
+    await sidecar.reaches(`ra_sidecar_${still}`, 0);
+  }
+  const since = Date.now();
+  const snapshot = await feed.until(({ at }) => at > since);
+  sameNumbers(t, snapshot, await read('/metrics'), JSON.parse(await read('/admission')));
+
+  const [chat, decide] = [CHAT, DECIDE].map((id) => snapshot.models.find(({ model }) => model === id));
+  const all = (counts: Readonly<Record<string, number>> = {}): number =>
+    Object.values(counts).reduce((sum, value) => sum + value, 0);
+  t.equal(chat?.engine.restarts, 1);
+  t.ok((chat?.refusals['full'] ?? 0) > 0, 'some were refused');
+  t.ok(all(chat?.cancels) > 0, 'some left');
+  t.ok((chat?.ended[''] ?? 0) > 10 && (decide?.ended[''] ?? 0) > 3, 'many were answered');
+  t.ok((chat?.ended['bad_gateway'] ?? 0) > 0, 'some lost their engine');
+  t.ok((chat?.interToken.counts.at(-1) ?? 0) > 500);
+  t.ok((chat?.tokens.input ?? 0) > 0 && (chat?.tokens.output ?? 0) > 500);
+});

@@ -1,0 +1,137 @@
+/** How the page keeps to its feed: what it takes for a picture, when it tries again, and when it gives up. */
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import t, { type Test } from 'tap';
+import { deferred } from '../../support/http-server.js';
+import { sourceRoot } from '../../support/source-root.js';
+
+interface Hears {
+  picture(snapshot: { readonly n: number }): void;
+  lost(why: string, retryAt: number): void;
+  key(wrong: boolean): void;
+  other(): void;
+}
+
+interface PageFeed {
+  start(): void;
+  stop(): void;
+  use(key: string): void;
+}
+
+const { Feed } = (await import(pathToFileURL(join(sourceRoot, 'sidecar/console/page/feed.js')).href)) as {
+  readonly Feed: new (url: string, hears: Hears) => PageFeed;
+};
+
+const picture = (n: number, v = 1): string => `data: ${JSON.stringify({ v, n, intervalMs: 250 })}\n\n`;
+
+/** A page's feed from a server that answers as told. What it hears comes out of `heard`, in order. */
+async function world(
+  t: Test,
+  answer: (response: ServerResponse, asked: number, key: string | undefined) => void,
+  shows: (n: number) => void = () => undefined,
+) {
+  const closed = deferred();
+  let asked = 0;
+  const server = createServer((request, response) => {
+    response.once('close', closed.resolve);
+    answer(response, (asked += 1), request.headers.authorization);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const waiting: ((what: string) => void)[] = [];
+  const told: string[] = [];
+  const hear = (what: string): void => {
+    const next = waiting.shift();
+    if (next) next(what);
+    else told.push(what);
+  };
+  const feed = new Feed(`http://127.0.0.1:${(server.address() as AddressInfo).port}/console/events`, {
+    picture: ({ n }) => {
+      hear(`picture ${n}`);
+      shows(n);
+    },
+    lost: (why, retryAt) => hear(`lost, again in ${Math.round(retryAt - performance.now())} ms: ${why}`),
+    key: (wrong) => hear(wrong ? 'wrong key' : 'key'),
+    other: () => hear('other'),
+  });
+  t.teardown(() => {
+    feed.stop();
+    server.closeAllConnections();
+    server.close();
+  });
+  const heard = (): Promise<string> => {
+    const first = told.shift();
+    return first === undefined ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve(first);
+  };
+  /** How long it waits. */
+  const lost = async (): Promise<number> => Number(/^lost, again in (\d+) ms/.exec(await heard())?.[1]);
+  return { feed, heard, lost, closed: closed.promise, asked: () => asked };
+}
+
+t.test('pictures come whole, however they are cut on the way; what is no picture is passed over', async (t) => {
+  const { feed, heard } = await world(t, (response) => {
+    const bytes = Buffer.from(`: keep-alive\n\nid: 1\n${picture(1)}${picture(2)}`);
+    for (let i = 0; i < bytes.length; i += 7) response.write(bytes.subarray(i, i + 7));
+  });
+  feed.start();
+  t.strictSame([await heard(), await heard()], ['picture 1', 'picture 2']);
+});
+
+t.test('pictures of a version that the page cannot read end it: it does not ask again and again', async (t) => {
+  const { feed, heard, asked, closed } = await world(t, (response) => {
+    response.write(picture(1) + picture(2, 2) + picture(3));
+  });
+  feed.start();
+  t.strictSame([await heard(), await heard()], ['picture 1', 'other']);
+  await closed;
+  t.equal(asked(), 1, 'and its place is free');
+});
+
+t.test('what cannot be shown is asked for later and later, as a feed that is gone', async (t) => {
+  const { feed, heard, lost } = await world(
+    t,
+    (response) => response.end(picture(1)),
+    () => {
+      throw new Error('no such field');
+    },
+  );
+  feed.start();
+  await heard();
+  const first = await lost();
+  await heard();
+  const second = await lost();
+  t.ok(first >= 370 && first <= 630, `${first} ms`);
+  t.ok(second >= 740, `${second} ms`);
+});
+
+t.test('one that was shown makes the next try soon again', async (t) => {
+  const { feed, heard, lost } = await world(t, (response, asked) => {
+    if (asked === 1) response.writeHead(500).end();
+    else response.end(picture(asked));
+  });
+  feed.start();
+  t.ok((await lost()) <= 630);
+  t.equal(await heard(), 'picture 2');
+  t.ok((await lost()) <= 630);
+});
+
+t.test('where there is no place it comes back when it was told to', async (t) => {
+  const { feed, lost } = await world(t, (response) => response.writeHead(429, { 'retry-after-ms': '10000' }).end());
+  feed.start();
+  t.ok((await lost()) >= 9_990);
+});
+
+t.test('a key is asked for, tried, and used', async (t) => {
+  const { feed, heard } = await world(t, (response, asked, key) => {
+    if (key === 'Bearer good') response.write(picture(asked));
+    else response.writeHead(401).end();
+  });
+  feed.start();
+  t.equal(await heard(), 'key');
+  feed.use('bad');
+  t.equal(await heard(), 'wrong key');
+  feed.use('good');
+  t.equal(await heard(), 'picture 3');
+});

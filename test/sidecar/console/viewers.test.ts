@@ -1,0 +1,111 @@
+/** Viewers over real sockets: who reads slowly, and who leaves while a picture is on its way. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import t, { type Test } from 'tap';
+import { watch } from '../../../sidecar/console/console.js';
+import { ConsoleFeed } from '../../../sidecar/console/feed.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { serve } from '../../support/http-server.js';
+
+const INTERVAL_MS = 1000;
+/** Far longer than pictures are, so that few of them fill a socket. */
+const PICTURE = 400_000;
+/** Longer than `data: `, a number and its dot. */
+const BEGINNING = 16;
+/** What the system's sockets hold for a reader who reads nothing is less. */
+const MANY = 60;
+
+/** One who watches, and which pictures have begun to come. */
+class Viewer {
+  readonly socket: Socket;
+  readonly seen: number[] = [];
+  /** What the beginning of a picture may be cut in. */
+  #tail = '';
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+    socket.on('error', () => undefined).setEncoding('latin1');
+    socket.on('data', (text: string) => {
+      const all = this.#tail + text;
+      this.seen.push(...[...all.matchAll(/data: (\d+)\./g)].map(([, number]) => Number(number)));
+      this.#tail = all.slice(-BEGINNING).replace(/^.*data: \d+\./s, '');
+    });
+  }
+
+  /** Resolves once one came that fits. */
+  async sees(fits: (number: number) => boolean): Promise<void> {
+    while (!this.seen.some(fits)) await once(this.socket, 'data');
+  }
+}
+
+/** A server with a feed whose pictures are numbers, and long. */
+async function world(t: Test) {
+  const clock = new FakeClock();
+  let taken = 0;
+  const faults: unknown[] = [];
+  const feed = new ConsoleFeed(
+    clock,
+    { intervalMs: INTERVAL_MS, viewers: 2 },
+    () => Promise.resolve(`${(taken += 1)}.${'x'.repeat(PICTURE)}`),
+    (fault) => faults.push(fault),
+  );
+  t.teardown(() => feed.close());
+  const http = await serve(t, (exchange) => watch(exchange, feed));
+  const open = async (): Promise<Viewer> => {
+    const socket = connect(http.port, '127.0.0.1');
+    t.teardown(() => void socket.destroy());
+    await once(socket, 'connect');
+    const viewer = new Viewer(socket);
+    socket.write('GET / HTTP/1.1\r\nHost: test\r\n\r\n');
+    await viewer.sees((number) => number > 0);
+    return viewer;
+  };
+  /** The next picture, when this one has it. */
+  const next = async (viewer: Viewer): Promise<number> => {
+    const number = taken + 1;
+    clock.advance(INTERVAL_MS);
+    await viewer.sees((seen) => seen === number);
+    return number;
+  };
+  return { clock, feed, http, faults, open, next };
+}
+
+t.test('who reads nothing is left out: one picture waits for it, others get theirs', async (t) => {
+  const { http, open, next } = await world(t);
+  const slow = await open();
+  slow.socket.pause();
+  const quick = await open();
+  t.strictSame(quick.seen, [1], 'who comes later has the last one, at once');
+  let most = 0;
+  for (let i = 0; i < MANY; i += 1) {
+    await next(quick);
+    most = Math.max(most, http.server.bufferedBytes);
+  }
+  t.equal(quick.seen.length, MANY + 1, 'all of them');
+  t.ok(most > 0, 'the sockets are full');
+  t.ok(most < 2 * PICTURE, `a picture for each of them, and no more: ${most} bytes`);
+  slow.socket.resume();
+  while (http.server.bufferedBytes > 0) await once(slow.socket, 'data');
+  const newest = await next(quick);
+  await slow.sees((number) => number === newest);
+  t.ok(slow.seen.length < MANY / 2, `of ${newest} it saw ${slow.seen.length}, and then the newest`);
+});
+
+t.test('who leaves while a picture is on its way leaves a place, and nothing waits for it any more', async (t) => {
+  const { clock, feed, http, faults, open, next } = await world(t);
+  const [leaving, staying] = [await open(), await open()];
+  leaving.socket.pause();
+  t.ok(feed.full);
+  for (let i = 0; i < MANY; i += 1) await next(staying);
+  t.ok(http.server.bufferedBytes > 0);
+  leaving.socket.destroy();
+  await http.ended(1);
+  t.match(http.ends, [{ outcome: 'gone' }]);
+  t.notOk(feed.full);
+  await next(staying);
+  staying.socket.destroy();
+  await http.ended(2);
+  t.equal(http.server.bufferedBytes, 0);
+  t.equal(clock.pending, 0, 'no timer is left');
+  t.strictSame(faults, []);
+});
