@@ -4,6 +4,8 @@ import { chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
 
 const CHAT = '/v1/chat/completions';
 const MIB = 1024 * 1024;
+/** Past `bodies.inlineBytes`: such bodies have a prompt host of their own. */
+const LONG = 64 * 1024;
 
 t.test('a request that waits for a seat holds no body any more', async (t) => {
   const sidecar = await InProcess.start(t, {
@@ -13,21 +15,23 @@ t.test('a request that waits for a seat holds no body any more', async (t) => {
     ],
     config: {
       bodies: { chatBytes: 2 * MIB, totalBytes: 3 * MIB, shortBytes: 0 },
+      prompts: { workers: 1 },
       queue: { maxWaitMs: 600_000 },
     },
   });
-  const pad = ' '.repeat(2 * MIB - 1000);
-  const send = async (model: string, act: 'hold' | 'echo'): ReturnType<InProcess['connect']> => {
+  const send = async (model: string, act: 'hold' | 'echo', bytes: number): ReturnType<InProcess['connect']> => {
     const caller = await sidecar.connect();
+    const pad = ' '.repeat(bytes - 1000);
     return caller.request('POST', CHAT, JSON_HEADERS, `${JSON.stringify(chatBody(model, act))}${pad}`);
   };
   const running = await sidecar.begin(CHAT, chatBody('narrow', 'hold'));
   await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
-  const waiting = await send('narrow', 'hold');
+  const waiting = await send('narrow', 'hold', 2 * MIB);
   await sidecar.until('ra_sidecar_waiting_requests{model="narrow"}', 1);
-  // Prompts become tokens in the order in which they came: with this one, so has the one that waits.
-  t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'))).status, 200);
-  const other = await send('chat', 'echo');
+  // Long prompts become tokens in the order in which they came: with this one, so has the one that waits.
+  const behind = await send('chat', 'echo', LONG);
+  t.equal((await behind.response()).status, 200);
+  const other = await send('chat', 'echo', 2 * MIB);
   t.equal((await other.response()).status, 200, 'there is room for another');
   running.close();
   waiting.close();
