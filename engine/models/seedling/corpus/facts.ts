@@ -142,7 +142,12 @@ export function record(draw: Draw): DecisionExample {
     ]);
     return choiceOf(draw, form.replace('{f}', name), right, wrong);
   });
-  questions.push(...picked(draw, fields.map(({ name }) => name)));
+  questions.push(
+    ...picked(
+      draw,
+      fields.map(({ name }) => name),
+    ),
+  );
   return { kind: 'decision', topic: 'record', input, questions };
 }
 

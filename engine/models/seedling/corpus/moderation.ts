@@ -174,7 +174,12 @@ export function sortedPost(draw: Draw): DecisionExample {
   const meanings = answers.map(() => undefined);
   const question: Asked = { type: 'choice', question: draw.pick(SORT), answers, meanings, answer: HARMS.indexOf(harm) };
   const input = filled(draw, draw.pick(harm.says));
-  return { kind: 'decision', topic: 'moderation', input, questions: [question, sorted(draw, harm), asked(draw, harm), asked(draw, harm)] };
+  return {
+    kind: 'decision',
+    topic: 'moderation',
+    input,
+    questions: [question, sorted(draw, harm), asked(draw, harm), asked(draw, harm)],
+  };
 }
 
 function asked(draw: Draw, harm: Harm): Asked {

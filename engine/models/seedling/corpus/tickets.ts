@@ -140,7 +140,12 @@ export function ticket(draw: Draw): DecisionExample {
     ]);
     questions.push(choiceOf(draw, asked, writer, others, 3));
   }
-  return { kind: 'decision', topic: 'ticket', input: parts.join(' '), questions: draw.some(questions, asking(draw, 4, 5)) };
+  return {
+    kind: 'decision',
+    topic: 'ticket',
+    input: parts.join(' '),
+    questions: draw.some(questions, asking(draw, 4, 5)),
+  };
 }
 
 /** A short message, its topic among all topics in one order and among some in any, and what it asks for. */
