@@ -82,7 +82,9 @@ export class RowMaker {
     const tokens = [...prompt, ...reply, this.#end];
     const rows = new Uint16Array((tokens.length - 1) * ROW);
     for (let at = 0; at + 1 < tokens.length; at++) {
-      const weight = at + 1 >= prompt.length ? REPLY_WEIGHT : PROMPT_WEIGHT;
+      // The first token of a reply says which reply it is: a call, an answer, or that there is none.
+      const first = at + 1 === prompt.length;
+      const weight = first ? FOUND_WEIGHT : at + 1 > prompt.length ? REPLY_WEIGHT : PROMPT_WEIGHT;
       rows.set([tokens[at] ?? 0, tokens[at + 1] ?? 0, weight, 0, at], at * ROW);
     }
     return rows;
