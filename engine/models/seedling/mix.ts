@@ -10,9 +10,9 @@ const CHAT_SHARE = 0.55;
 /** Bounds of the kinds of early examples. */
 const EARLY_LOOKING = 0.25;
 const EARLY_FINDING = 0.8;
-const FOCUS_CHAT = 0.5;
-const FOCUS_FINDING = 0.7;
-const FOCUS_SORTING = 0.92;
+const FOCUS_CHAT = 0.75;
+const FOCUS_FINDING = 0.85;
+const FOCUS_SORTING = 0.97;
 
 const spread = (seed: number, at: number): number =>
   (Math.imul(seed, 0x9e3779b1) + Math.imul(at + 1, 0x85ebca6b)) >>> 0;
