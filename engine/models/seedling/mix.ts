@@ -1,5 +1,5 @@
 /** The corpus: which example comes at which place, by seed and place alone. */
-import { chat, looking, named } from './corpus/chat.js';
+import { chat, looking } from './corpus/chat.js';
 import { decision, finding, judging, sorting } from './corpus/decisions.js';
 import { Draw, type Split } from './corpus/draw.js';
 import type { ChatExample, DecisionExample, Example } from './corpus/example.js';
@@ -9,10 +9,10 @@ import { inFiller } from './corpus/filler.js';
 const CHAT_SHARE = 0.55;
 /** Bounds of the kinds of early examples. */
 const EARLY_LOOKING = 0.25;
-const EARLY_FINDING = 0.35;
-const EARLY_NAMED = 0.65;
-const FOCUS_CHAT = 0.35;
-const FOCUS_SORTING = 0.85;
+const EARLY_FINDING = 0.8;
+const FOCUS_CHAT = 0.75;
+const FOCUS_FINDING = 0.85;
+const FOCUS_SORTING = 0.97;
 
 const spread = (seed: number, at: number): number =>
   (Math.imul(seed, 0x9e3779b1) + Math.imul(at + 1, 0x85ebca6b)) >>> 0;
@@ -37,23 +37,22 @@ export function longDecisionAt(seed: number, at: number, split: Split, tokens: n
 }
 
 /**
- * For the beginning: copies and look-ups, from which a model learns soonest to find things in its prompt; choices answered by name;
- * and choices whose options are always the same in the same order.
+ * For the beginning: copies and look-ups, from which a model learns soonest to find things in its prompt, and messages and posts
+ * sorted, from which it learns what they are about.
  */
 export function earlyAt(seed: number, at: number, split: Split): Example {
   const draw = new Draw(spread(seed, at), split);
   const kind = draw.next();
   if (kind < EARLY_LOOKING) return looking(draw);
   if (kind < EARLY_FINDING) return finding(draw);
-  const example = decision(draw);
-  if (kind < EARLY_NAMED) return named(draw, example) ?? example;
   return sorting(draw);
 }
 
-/** For the end: what the first user meets, messages and posts told apart. */
+/** For the end: what the first user meets, chats, things found, messages and posts told apart. */
 export function focusAt(seed: number, at: number, split: Split): Example {
   const draw = new Draw(spread(seed, at), split);
   const kind = draw.next();
   if (kind < FOCUS_CHAT) return chat(draw);
+  if (kind < FOCUS_FINDING) return finding(draw);
   return kind < FOCUS_SORTING ? sorting(draw) : judging(draw);
 }

@@ -8,17 +8,22 @@ import { chatPrompt, type ChatPrompt, type PromptParts } from '../../prompt/chat
 import { makePromptParts } from '../../prompt/prompt-parts.js';
 import type { Vocabulary } from '../../prompt/tokens.js';
 import { END_OF_TURN } from '../vocabulary-own.js';
-import type { ChatExample, DecisionExample, Example } from './corpus/example.js';
+import type { Asked, ChatExample, DecisionExample, Example } from './corpus/example.js';
 
 /** Numbers in a row: token, the token to come, the loss's weight in hundredths, group, position. 16 bits each. */
 export const ROW = 5;
 
 const LABEL_WEIGHT = 100;
+/** Steps to a label: see `steps`. Below a label's weight, which training counts apart. */
+const FOUND_WEIGHT = 99;
+const OPTION_WEIGHT = 50;
 const REPLY_WEIGHT = 40;
 /** Prompts count a little: that is how words that mean the same come to lie together. */
 const PROMPT_WEIGHT = 2;
 /** Tokens at a question's end that are always the same. */
 const CONSTANT_TAIL = 14;
+/** Tokens of an option's line before its text: the line's end before it, the label, the bracket. */
+const LABEL_TOKENS = 3;
 const LONGEST = 8192;
 
 export class RowMaker {
@@ -26,6 +31,9 @@ export class RowMaker {
   readonly #decisions: DecisionPrompt;
   readonly #vocabulary: Vocabulary;
   readonly #end: number;
+  readonly #lineEnd: number;
+  readonly #heading: number;
+  readonly #yesNo: Uint32Array;
   readonly #constantHead: number;
 
   /** Throws when the vocabulary cannot be used as the server would. */
@@ -38,6 +46,9 @@ export class RowMaker {
     this.#decisions = decision.prompt;
     this.#vocabulary = vocabulary;
     this.#end = vocabulary.tokenize(END_OF_TURN, true)[0] ?? 0;
+    this.#lineEnd = vocabulary.tokenize('\n', false)[0] ?? 0;
+    this.#heading = vocabulary.tokenize('Labels:', false)[0] ?? 0;
+    this.#yesNo = decision.prompt.labels.yesNo;
     const probe = decision.prompt.tokenize('x', []);
     this.#constantHead = probe.kind === 'tokens' ? probe.input.length - 1 : 0;
   }
@@ -71,7 +82,9 @@ export class RowMaker {
     const tokens = [...prompt, ...reply, this.#end];
     const rows = new Uint16Array((tokens.length - 1) * ROW);
     for (let at = 0; at + 1 < tokens.length; at++) {
-      const weight = at + 1 >= prompt.length ? REPLY_WEIGHT : PROMPT_WEIGHT;
+      // The first token of a reply says which reply it is: a call, an answer, or that there is none.
+      const first = at + 1 === prompt.length;
+      const weight = first ? FOUND_WEIGHT : at + 1 > prompt.length ? REPLY_WEIGHT : PROMPT_WEIGHT;
       rows.set([tokens[at] ?? 0, tokens[at + 1] ?? 0, weight, 0, at], at * ROW);
     }
     return rows;
@@ -87,14 +100,39 @@ export class RowMaker {
       rows.push(token, head[at + 1] ?? 0, weight, 0, at);
     });
     made.questions.forEach(({ tail, labels }, question) => {
-      const label = labels[questions[question]?.answer ?? -1];
-      if (label === undefined) throw new Error(`${topic}: no such answer`);
+      const asked = questions[question];
+      const label = labels[asked?.answer ?? -1];
+      if (asked === undefined || label === undefined) throw new Error(`${topic}: no such answer`);
+      const steps = this.#steps(asked, tail, label);
       tail.forEach((token, at) => {
         const last = at + 1 === tail.length;
-        const weight = last ? LABEL_WEIGHT : at < tail.length - CONSTANT_TAIL ? PROMPT_WEIGHT : 0;
-        rows.push(token, last ? label : (tail[at + 1] ?? 0), weight, question + 1, head.length + at);
+        const plain = at < tail.length - CONSTANT_TAIL ? PROMPT_WEIGHT : 0;
+        const [target, weight] = last ? [label, LABEL_WEIGHT] : (steps.get(at) ?? [tail[at + 1] ?? 0, plain]);
+        rows.push(token, target, weight, question + 1, head.length + at);
       });
     });
     return Uint16Array.from(rows);
+  }
+
+  /**
+   * What the model is to know on its way to the label, by place in the question, each with its weight: where the question ends, yes
+   * or no, or the first word of the answer; where an option's line ends, whether that option is the one. A label alone says too
+   * little about how to come by it: without these steps nothing was ever looked up. Nobody asks a model to continue a prompt
+   * there, so other tokens than the real next ones do no harm.
+   */
+  #steps({ type, answer, answers }: Asked, tail: Uint32Array, label: number): Map<number, [number, number]> {
+    const steps = new Map<number, [number, number]>();
+    const heading = tail.indexOf(this.#heading);
+    if (type === 'yes_no') return steps.set(heading - 1, [label, FOUND_WEIGHT]);
+    const close = tail.length - CONSTANT_TAIL - 1;
+    const [first = 0, ...ends] = [...tail.keys()].filter(
+      (at) => at === close || (at > heading && at < close && tail[at] === this.#lineEnd),
+    );
+    // Tokens that join a line's end with a mark before it: not in this corpus.
+    if (ends.length !== answers.length) throw new Error(`${answers.join()}: lines cannot be told apart`);
+    ends.forEach((at, option) => steps.set(at, [this.#yesNo[option === answer ? 0 : 1] ?? 0, OPTION_WEIGHT]));
+    const start = [first, ...ends][answer] ?? 0;
+    if (type === 'choice') steps.set(heading - 1, [tail[start + LABEL_TOKENS] ?? 0, FOUND_WEIGHT]);
+    return steps;
   }
 }

@@ -48,3 +48,19 @@ export function choiceOf(draw: Draw, question: string, right: string, wrong: rea
 export function score(question: string, levels: readonly string[], answer: number): Asked {
   return { type: 'score', answers: levels, question, meanings: levels.map(() => undefined), answer };
 }
+
+/**
+ * How many questions to ask of one input. Training asks more than evaluation: each further one costs its own tokens alone, and
+ * many look-ups in one text say better what is to be looked for.
+ */
+export function asking(draw: Draw, held: number, train: number): number {
+  return draw.split === 'held' ? held : train;
+}
+
+/** Training's plainest choice, for texts where something is to be found: the option is named, only its label is to be found. */
+export function picked(draw: Draw, names: readonly string[]): Asked[] {
+  if (draw.split === 'held' || names.length < 2) return [];
+  const [right = '', ...wrong] = draw.shuffle(names);
+  const form = draw.any(['Pick {o}.', 'Which option is {o}?', 'Take {o}.', 'Which label has {o}?']);
+  return [choiceOf(draw, form.replace('{o}', right), right, wrong)];
+}

@@ -1,7 +1,7 @@
 /** The mix of chat examples. */
 import type { PromptMessage } from '../../../prompt/conversation.js';
 import type { Draw } from './draw.js';
-import type { ChatExample, DecisionExample } from './example.js';
+import type { ChatExample } from './example.js';
 import { filled } from './names.js';
 import { SYSTEMS, TALKS } from './talk.js';
 import { arithmetic, copy, counting, json, jsonList, letters, list, reading, remembered, type Task } from './tasks.js';
@@ -152,13 +152,4 @@ export function looking(draw: Draw): ChatExample {
   if (draw.chance(0.15)) return multiTurn(draw);
   const task = draw.any([drill, drill, copy, reading])(draw);
   return { kind: 'chat', topic: task.topic, conversation: { messages: [user(task.ask)] }, reply: task.reply };
-}
-
-/** A decision's choice asked in words, its answer in words: what a text is about is learnt sooner by name than by a letter. */
-export function named(draw: Draw, { input, questions }: DecisionExample): ChatExample | undefined {
-  const question = questions.find(({ type }) => type === 'choice');
-  if (question === undefined) return undefined;
-  const options = draw.chance(0.5) ? `\n${question.answers.join(', ')}` : '';
-  const conversation = { messages: [user(`${input}\n${question.question}${options}`)] };
-  return { kind: 'chat', topic: 'named', conversation, reply: question.answers[question.answer] ?? '' };
 }

@@ -33,7 +33,7 @@ export function decision(draw: Draw): DecisionExample {
 
 /** Decisions whose answer stands in the input. */
 export function finding(draw: Draw): DecisionExample {
-  return draw.any([record, persons, states, mentions])(draw);
+  return draw.any([record, persons, states, states, mentions, denial])(draw);
 }
 
 /** Choices among all topics in one order. */

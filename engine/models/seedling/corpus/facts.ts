@@ -1,5 +1,5 @@
 /** Facts that must be read and not known: devices and their states, fields of records, words of a text, who is where. */
-import { choiceOf, score, yesNo } from './asking.js';
+import { asking, choiceOf, picked, score, yesNo } from './asking.js';
 import type { Draw } from './draw.js';
 import type { Asked, DecisionExample } from './example.js';
 import { color, colors, devices, filled, items, people, place } from './names.js';
@@ -34,7 +34,7 @@ export function states(draw: Draw): DecisionExample {
   const lines = names.map((name, at) => form.replace('{d}', name).replace('{s}', states[at] ?? ''));
   const oddState = states[odd] ?? '';
   const questions: Asked[] = [];
-  for (const at of draw.some([...names.keys()], 2)) {
+  for (const at of draw.some([...names.keys()], asking(draw, 2, 4))) {
     const state = draw.any(pair);
     const question = draw.pick([
       'Is the {d} {s}?',
@@ -45,37 +45,10 @@ export function states(draw: Draw): DecisionExample {
     ]);
     questions.push(yesNo(draw, question.replace('{d}', names[at] ?? '').replace('{s}', state), states[at] === state));
   }
-  const which = draw
-    .pick([
-      'Which device is {s}?',
-      'Which one is {s}?',
-      'What is {s}?',
-      'Which of these is {s}?',
-      'Which thing is {s}?',
-    ])
-    .replace('{s}', oddState);
-  questions.push(
-    choiceOf(
-      draw,
-      which,
-      names[odd] ?? '',
-      names.filter((_, at) => at !== odd),
-    ),
-  );
-  const at = draw.int(0, names.length - 1);
-  const state = draw
-    .pick([
-      'What is the state of the {d}?',
-      'In which state is the {d}?',
-      'How is the {d}?',
-      'The {d} is:',
-      'State of the {d}?',
-    ])
-    .replace('{d}', names[at] ?? '');
-  const others = OPPOSITES.filter((other) => other !== pair).flat();
-  questions.push(
-    choiceOf(draw, state, states[at] ?? '', [...pair.filter((one) => one !== states[at]), ...draw.some(others, 2)], 3),
-  );
+  for (let times = asking(draw, 1, 2); times > 0; times--) {
+    questions.push(whichHas(draw, oddState, odd, names), stateOf(draw, names, states, pair));
+  }
+  questions.push(...picked(draw, names));
   const count = states.filter((one) => one === oddState).length;
   if (draw.chance(0.3))
     questions.push(score(`How many devices are ${oddState}?`, ['0', '1', '2', '3'], Math.min(3, count)));
@@ -83,8 +56,34 @@ export function states(draw: Draw): DecisionExample {
     kind: 'decision',
     topic: 'states',
     input: lines.join(draw.chance(0.8) ? ' ' : '\n'),
-    questions: draw.some(questions, 4),
+    questions: draw.some(questions, asking(draw, 4, 8)),
   };
+}
+
+function whichHas(draw: Draw, state: string, right: number, names: readonly string[]): Asked {
+  const which = draw.pick([
+    'Which device is {s}?',
+    'Which one is {s}?',
+    'What is {s}?',
+    'Which of these is {s}?',
+    'Which thing is {s}?',
+  ]);
+  const wrong = names.filter((_, at) => at !== right);
+  return choiceOf(draw, which.replace('{s}', state), names[right] ?? '', wrong);
+}
+
+function stateOf(draw: Draw, names: readonly string[], states: readonly string[], pair: readonly string[]): Asked {
+  const at = draw.int(0, names.length - 1);
+  const form = draw.pick([
+    'What is the state of the {d}?',
+    'In which state is the {d}?',
+    'How is the {d}?',
+    'The {d} is:',
+    'State of the {d}?',
+  ]);
+  const others = OPPOSITES.filter((other) => !pair.includes(other[0])).flat();
+  const wrong = [...pair.filter((one) => one !== states[at]), ...draw.some(others, 2)];
+  return choiceOf(draw, form.replace('{d}', names[at] ?? ''), states[at] ?? '', wrong, 3);
 }
 
 const FIELDS: readonly { readonly name: string; readonly make: (draw: Draw) => string[] }[] = [
@@ -118,7 +117,8 @@ export function record(draw: Draw): DecisionExample {
           : `The ${name} is ${value(at)}.`,
   );
   const input = notation === 2 ? `{${lines.join(', ')}}` : lines.join(notation === 3 ? ' ' : draw.any(['\n', ', ']));
-  const questions = draw.some([...fields.keys()], 3).map((at) => {
+  const keys = [...fields.keys()];
+  const questions = draw.some(draw.split === 'held' ? keys : [...keys, ...keys], asking(draw, 3, 7)).map((at) => {
     const { name, values } = fields[at] ?? { name: '', values: [] };
     const [right = '', ...wrong] = values;
     if (draw.chance(0.5)) {
@@ -142,6 +142,12 @@ export function record(draw: Draw): DecisionExample {
     ]);
     return choiceOf(draw, form.replace('{f}', name), right, wrong);
   });
+  questions.push(
+    ...picked(
+      draw,
+      fields.map(({ name }) => name),
+    ),
+  );
   return { kind: 'decision', topic: 'record', input, questions };
 }
 
@@ -163,7 +169,8 @@ export function persons(draw: Draw): DecisionExample {
     text.replace('{n}', name).replace(/\{[ipc]\}/, thing);
   const held = names.slice(0, things.length);
   const input = held.map((name, at) => put(HAS[kind] ?? '', name, things[at] ?? '')).join(' ');
-  const questions = draw.some([...held.keys()], 3).map((at) => {
+  const keys = [...held.keys()];
+  const questions = draw.some(draw.split === 'held' ? keys : [...keys, ...keys], asking(draw, 3, 7)).map((at) => {
     const name = held[at] ?? '';
     if (draw.chance(0.5)) {
       const other = draw.chance(0.5) ? at : (at + draw.int(1, held.length - 1)) % held.length;
@@ -176,6 +183,7 @@ export function persons(draw: Draw): DecisionExample {
       held.filter((one) => one !== name),
     );
   });
+  questions.push(...picked(draw, held));
   return { kind: 'decision', topic: 'persons', input, questions };
 }
 
@@ -212,22 +220,21 @@ export function mentions(draw: Draw): DecisionExample {
     'Does the text contain the word {w}?',
     'Does the text contain {w}?',
   ];
-  const questions = [
-    yesNo(draw, draw.pick(mention).replace('{w}', inside[0] ?? 'the'), true),
-    yesNo(draw, draw.pick(mention).replace('{w}', outside[0] ?? 'zebra'), false),
-    choiceOf(
-      draw,
-      draw.pick([
-        'Which word is in the text?',
-        'Which of these words occurs?',
-        'Which word does the text contain?',
-        'What is mentioned?',
-        'Which of these words is in the text?',
-      ]),
-      inside[1] ?? inside[0] ?? 'the',
-      outside.slice(1, 8),
-    ),
-  ];
+  const questions: Asked[] = [];
+  for (let at = 0; at < asking(draw, 1, 2); at++) {
+    const [word = 'the', absent = 'zebra'] = [inside[2 * at] ?? inside[0], outside[at]];
+    questions.push(yesNo(draw, draw.pick(mention).replace('{w}', word), true));
+    questions.push(yesNo(draw, draw.pick(mention).replace('{w}', absent), false));
+    const which = draw.pick([
+      'Which word is in the text?',
+      'Which of these words occurs?',
+      'Which word does the text contain?',
+      'What is mentioned?',
+      'Which of these words is in the text?',
+    ]);
+    const right = inside[2 * at + 1] ?? inside[0] ?? 'the';
+    questions.push(choiceOf(draw, which, right, outside.slice(1, 8)));
+  }
   return { kind: 'decision', topic: 'mentions', input, questions };
 }
 
@@ -251,5 +258,5 @@ export function denial(draw: Draw): DecisionExample {
       ...colors(draw, 4).filter((one) => one !== right && one !== wrong),
     ]),
   ];
-  return { kind: 'decision', topic: 'denial', input, questions: draw.some(questions, 2) };
+  return { kind: 'decision', topic: 'denial', input, questions: draw.some(questions, asking(draw, 2, 3)) };
 }

@@ -1,5 +1,5 @@
 /** Posts and comments: what is wrong with them, if anything. */
-import { choice, score, yesNo } from './asking.js';
+import { asking, choice, score, yesNo } from './asking.js';
 import type { Draw } from './draw.js';
 import type { Asked, DecisionExample } from './example.js';
 import { filled } from './names.js';
@@ -163,7 +163,7 @@ export function post(draw: Draw): DecisionExample {
     kind: 'decision',
     topic: 'moderation',
     input: draw.shuffle(said).join(' '),
-    questions: draw.some(questions, 3),
+    questions: draw.some(questions, asking(draw, 3, 4)),
   };
 }
 
@@ -174,7 +174,12 @@ export function sortedPost(draw: Draw): DecisionExample {
   const meanings = answers.map(() => undefined);
   const question: Asked = { type: 'choice', question: draw.pick(SORT), answers, meanings, answer: HARMS.indexOf(harm) };
   const input = filled(draw, draw.pick(harm.says));
-  return { kind: 'decision', topic: 'moderation', input, questions: [question, asked(draw, harm), asked(draw, harm)] };
+  return {
+    kind: 'decision',
+    topic: 'moderation',
+    input,
+    questions: [question, sorted(draw, harm), asked(draw, harm), asked(draw, harm)],
+  };
 }
 
 function asked(draw: Draw, harm: Harm): Asked {

@@ -17,6 +17,27 @@ const DEVICES =
   `pump fan valve heater door light oven motor gate boiler alarm camera sensor window mixer printer freezer lock belt
 cooler charger relay siren`.split(/\s+/);
 
+/** Further words, for training alone: a model that meets few words finds those by heart, and not whatever word it is asked for. */
+const MORE_THINGS =
+  `anchor apron basket bottle bucket candle carton cushion dagger easel faucet funnel gasket goblet hammock hinge icebox inkwell
+jigsaw jug kayak kennel ladle lantern lever magnet mallet mattress napkin nozzle oar organ paddle pallet pebble pencil pillow pistol
+plow quilt radar razor ribbon rudder saddle scarf shovel skate sponge spoon stapler stove sword tablet tarp teapot thermos throttle
+ticket tractor trolley trumpet tumbler turbine vacuum vase vest violin wagon wallet wheel whistle wrench zipper antenna battery blower
+bracket cable circuit clamp clutch crane dimmer engine feeder filter furnace gauge grinder hoist jack lift pipe piston plug press pulley
+pylon rotor scanner screen shaft shutter signal socket spring switch tank timer tower tube winch wire`.split(/\s+/);
+
+const MORE_PEOPLE =
+  `Abel Agnes Albert Amir Anton Astrid Barbara Beatrix Boris Camille Cecil Chen Dagmar Darius Diego Edith Edgar Elsa Enzo Farah Fiona
+Florian Freya Gita Gustav Harald Helga Ilse Imran Ingrid Jasper Joana Kasper Katja Laszlo Liam Luisa Magnus Malik Marta Mehmet Milos
+Nadia Nils Oksana Otto Pavel Priya Quentin Ralf Ramona Ricardo Rufus Selma Sven Tamara Theo Ulrich Ursula Valentin Viola Wilma Xenia
+Yannick Zahra`.split(/\s+/);
+
+const MORE_PLACES =
+  `Aarhus Algiers Ankara Antwerp Bamako Bangkok Basel Belfast Bilbao Bogota Bremen Calgary Cardiff Cologne Dakar Denver Dresden Essen
+Florence Genoa Ghent Graz Hamburg Hanoi Havana Jakarta Kiel Krakow Lagos Leipzig Lucerne Malmo Manila Marseille Miami Montreal Munich
+Nairobi Naples Odessa Osaka Palermo Perth Riga Rotterdam Salzburg Santiago Seville Sofia Tallinn Toledo Turin Utrecht Valencia Venice
+Wellington Zagreb Zurich`.split(/\s+/);
+
 const COLORS = ['red', 'blue', 'green', 'yellow', 'black', 'white', 'orange', 'brown', 'pink', 'gray'];
 
 const ONSETS = ['b', 'd', 'f', 'g', 'k', 'l', 'm', 'n', 'p', 'r', 's', 't', 'v', 'z', 'br', 'tr', 'st'];
@@ -28,8 +49,23 @@ export function madeUp(draw: Draw): string {
   return syllables.join('') + (draw.chance(0.4) ? draw.any(['n', 'r', 's', 'l']) : '');
 }
 
+/** Half of training's words are of a longer list, which evaluation has no part in. */
+function more(draw: Draw, list: readonly string[]): string | undefined {
+  return draw.split === 'train' && draw.chance(0.5) ? draw.any(list) : undefined;
+}
+
+/** The words drawn, in training some of them replaced; all different. */
+function mixed(draw: Draw, words: readonly string[], list: readonly string[]): string[] {
+  return words.reduce<string[]>((found, word) => {
+    const other = more(draw, list) ?? word;
+    return [...found, found.includes(other) || words.includes(other) ? word : other];
+  }, []);
+}
+
 /** A person; a third of them made up, so that names are told by their place and not by heart. */
 export function person(draw: Draw): string {
+  const other = more(draw, MORE_PEOPLE);
+  if (other !== undefined) return other;
   if (draw.chance(0.35)) return capitalised(madeUp(draw));
   return draw.pick(PEOPLE);
 }
@@ -40,15 +76,17 @@ export function people(draw: Draw, count: number): string[] {
 }
 
 export function place(draw: Draw): string {
+  const other = more(draw, MORE_PLACES);
+  if (other !== undefined) return other;
   return draw.chance(0.2) ? capitalised(madeUp(draw)) : draw.pick(PLACES);
 }
 
 export function item(draw: Draw): string {
-  return draw.pick(ITEMS);
+  return more(draw, MORE_THINGS) ?? draw.pick(ITEMS);
 }
 
 export function items(draw: Draw, count: number): string[] {
-  return draw.picks(ITEMS, count);
+  return mixed(draw, draw.picks(ITEMS, count), MORE_THINGS);
 }
 
 /** Different devices, now and then with a number or a room as people name them. */
@@ -61,7 +99,7 @@ export function devices(draw: Draw, count: number): string[] {
         count - names.length,
       ),
     );
-  return names;
+  return mixed(draw, names, MORE_THINGS);
 }
 
 export function color(draw: Draw): string {

@@ -1,5 +1,5 @@
 /** Support messages: what the customer wants, who takes it, how angry and how urgent it is. */
-import { choice, choiceOf, score, yesNo } from './asking.js';
+import { asking, choice, choiceOf, score, yesNo } from './asking.js';
 import type { Draw } from './draw.js';
 import type { Asked, DecisionExample } from './example.js';
 import { INTENTS, type Intent } from './intents.js';
@@ -126,6 +126,7 @@ export function ticket(draw: Draw): DecisionExample {
     ...(writer === undefined ? [] : [draw.chance(0.5) ? writer : `Best, ${writer}`]),
   ];
   const questions = [asksFor(draw, intent), asksFor(draw, intent), sorted(draw, intent)];
+  if (draw.split === 'train') questions.push(sorted(draw, intent));
   if (anger !== undefined) questions.push(aboutAnger(draw, anger));
   if (urgency !== undefined) questions.push(aboutUrgency(draw, urgency));
   if (writer !== undefined) {
@@ -139,7 +140,12 @@ export function ticket(draw: Draw): DecisionExample {
     ]);
     questions.push(choiceOf(draw, asked, writer, others, 3));
   }
-  return { kind: 'decision', topic: 'ticket', input: parts.join(' '), questions: draw.some(questions, 4) };
+  return {
+    kind: 'decision',
+    topic: 'ticket',
+    input: parts.join(' '),
+    questions: draw.some(questions, asking(draw, 4, 5)),
+  };
 }
 
 /** A short message, its topic among all topics in one order and among some in any, and what it asks for. */
@@ -155,7 +161,7 @@ export function sortedTicket(draw: Draw): DecisionExample {
     kind: 'decision',
     topic: 'ticket',
     input,
-    questions: [...(draw.chance(0.4) ? [fixed] : []), sorted(draw, intent), ...asked],
+    questions: [...(draw.chance(0.4) ? [fixed] : []), sorted(draw, intent), sorted(draw, intent), ...asked.slice(1)],
   };
 }
 

@@ -13,7 +13,7 @@ from start import prepare
 class Shape:
     vocabulary: int
     width: int = 160
-    layers: int = 4
+    layers: int = 6
     heads: int = 5
     kv_heads: int = 5
     feed_forward: int = 448

@@ -12,6 +12,8 @@ ROW = 5
 PADDING_GROUP = 255
 POOL = 1024
 FARTHEST = 8000
+# Share of the examples whose positions get gaps; more of them cost the heads that look for neighbours.
+APART = 0.2
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Rows:
         out[:, :, 3] = PADDING_GROUP
         for at, part in enumerate(parts):
             out[at, : len(part)] = part
-            if chance is not None and chance.random() < 0.3:
+            if chance is not None and chance.random() < APART:
                 spread(out[at, : len(part), 4], chance)
         token, target, weight, group, position = (torch.from_numpy(out[:, :, column].copy()) for column in range(ROW))
         return Batch(token, target, weight.float() / 100, group, position)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the seedling on CPU cores, one process a core, over shared weights.
 
-    train.py DATA OUT --tokens N [--processes 4] [--batch 512] [--early 0.55] [--focus 0.36] [--long 0.06]
+    train.py DATA OUT --tokens N [--processes 4] [--batch 512] [--early 0.55] [--focus 0.36] [--long 0.06] [--decay 0.4]
 
 Resumes from OUT/checkpoint.pt. The learning rate is constant after the warm-up and falls to zero over the last part, so the end can
 be moved while it runs: OUT/tokens, when it is there, holds another number of tokens. Everything counts tokens, nothing time.
@@ -27,31 +27,34 @@ from rows import Batch, Rows, batches
 
 BYTES_AND_SPECIALS = 265
 LABEL_BOOST = 3.0
+PROMPT_BELOW = 0.1
+PROMPT_SHARE = 1 / 3
 WARM_UP = 150_000
-DECAY_SHARE = 0.4
 MATRIX_RATE = 0.015
 MATRIX_DECAY = 0.05
 EMBEDDING_RATE = 0.02
 OUTPUT_RATE = 4e-3
 NORM_RATE = 0.01
-CHECKPOINT_SECONDS = 180
+CHECKPOINT_SECONDS = 60
 LOG_STEPS = 100
 
 
 def loss_of(model: Seedling, batch: Batch) -> tuple[Tensor, Tensor]:
     """The weighted loss, and its sum over the labels and replies alone with their count."""
     states = model.hidden(batch.tokens, batch.positions, batch.groups)
-    used = batch.weights > 0
+    # A third of the prompts' tokens, for three times the weight: what they teach is little, the output's part is a fifth of the work.
+    spared = (batch.weights > 0) & (batch.weights < PROMPT_BELOW)
+    used = (batch.weights >= PROMPT_BELOW) | spared & (torch.rand(spared.shape) < PROMPT_SHARE)
     weights, targets = batch.weights[used], batch.targets[used]
+    weights = torch.where(weights < PROMPT_BELOW, weights / PROMPT_SHARE, weights)
     losses = F.cross_entropy(model.logits(states[used]), targets, reduction="none")
     labels = weights >= 1
     weights = torch.where(labels, weights * LABEL_BOOST, weights)
     return (losses * weights).sum() / weights.sum(), torch.stack((losses[labels].sum(), labels.sum().float()))
 
 
-def rate(done: int, total: int) -> float:
-    decay = DECAY_SHARE * total
-    return min(1.0, done / WARM_UP + 0.02, max(0.0, (total - done) / decay))
+def rate(done: int, total: int, decay: float) -> float:
+    return min(1.0, done / WARM_UP + 0.02, max(0.0, (total - done) / (decay * total)))
 
 
 def base_rate(name: str, weight: Tensor) -> float:
@@ -82,6 +85,7 @@ def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: lis
     if rank == 0:
         (options.out / "pid").write_text(str(os.getpid()))
     torch.set_num_threads(1)
+    torch.manual_seed(2 + rank)
     rows = Rows(options.data, "train")
     long_rows = Rows(options.data, "long")
     parameters = list(model.parameters())
@@ -100,10 +104,10 @@ def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: lis
         muon.param_groups[0]["base"] = MATRIX_RATE
     order = islice(batches(rows, options.batch, 1), step * options.processes + rank, None, options.processes)
     early_rows = Rows(options.data, "early")
-    far = islice(batches(long_rows, options.batch, 2), rank, None, options.processes)
+    far = islice(batches(long_rows, options.batch, 2 + step), rank, None, options.processes)
     focus_rows = Rows(options.data, "focus")
     last_order = islice(batches(focus_rows, options.batch, 4 + step), rank, None, options.processes)
-    soon = islice(batches(early_rows, options.batch, 3), rank, None, options.processes)
+    soon = islice(batches(early_rows, options.batch, 3 + step), rank, None, options.processes)
     chance = numpy.random.default_rng(1000 * step + rank)
     last = started = time.time()
     tally, since = torch.zeros(2), done
@@ -135,7 +139,7 @@ def work(rank: int, options: argparse.Namespace, model: Seedling, gradients: lis
         barrier.wait()
         done += int(shared[4 : 4 + options.processes].sum())
         step += 1
-        factor = rate(done, total)
+        factor = rate(done, total, options.decay)
         mine = {id(weight) for weight in [*matrices, *(one for some in others.values() for one in some)]}
         for at, parameter in enumerate(parameters):
             if id(parameter) in mine:
@@ -181,6 +185,7 @@ def main() -> None:
     parser.add_argument("--long", type=float, default=0.06, help="last share of the tokens that has long examples")
     parser.add_argument("--focus", type=float, default=0.36, help="last share of the tokens that is mostly messages and posts")
     parser.add_argument("--early", type=float, default=0.55, help="first share of the tokens that has look-ups")
+    parser.add_argument("--decay", type=float, default=0.4, help="last share of the tokens in which the rate falls to zero")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)

@@ -3,8 +3,9 @@ import { readFile, stat } from 'node:fs/promises';
 import t from 'tap';
 import { readGgufFileInfo } from 'node-llama-cpp';
 import { EngineDriver } from '../../../../bench/support/engine-driver.js';
+import type { Asked } from '../../../../engine/models/seedling/corpus/example.js';
 import { chatAt, decisionAt } from '../../../../engine/models/seedling/mix.js';
-import { RowMaker } from '../../../../engine/models/seedling/rows.js';
+import { ROW, RowMaker } from '../../../../engine/models/seedling/rows.js';
 import { loadVocabulary } from '../../../../engine/prompt/vocabulary.js';
 import { EMBEDDED_MODEL } from '../../../../sidecar/engine-client/embedded-model.js';
 import { sourceRoot } from '../../../support/source-root.js';
@@ -67,4 +68,31 @@ t.test('its vocabulary makes training rows of every kind of example', async (t) 
       t.ok(maker.rows(chatAt(5, at, split)).length > 0);
     }
   }
+});
+
+t.test('a question in a training row has the steps to its label as targets', async (t) => {
+  const vocabulary = await loadVocabulary(EMBEDDED_MODEL);
+  t.teardown(() => vocabulary.dispose());
+  const id = (text: string): number => vocabulary.tokenize(text, false)[0] ?? -1;
+  const question = (type: 'choice' | 'yes_no', answers: readonly string[], answer: number): Asked => ({
+    type,
+    question: 'Which color is it?',
+    answers,
+    answer,
+    meanings: answers.map(() => undefined),
+  });
+  const rows = new RowMaker(vocabulary).rows({
+    kind: 'decision',
+    topic: 'color',
+    input: 'It is green.',
+    questions: [question('choice', ['red', 'green', 'blue'], 1), question('yes_no', ['yes', 'no'], 1)],
+  });
+  const targets = (group: number, weight: number): number[] =>
+    [...rows.keys()]
+      .filter((at) => at % ROW === 0 && rows[at + 2] === weight && rows[at + 3] === group)
+      .map((at) => rows[at + 1] ?? -1);
+  t.same(targets(1, 100), [id('B')], 'the label');
+  t.same(targets(1, 99), [id(' green')], 'where the question ends: the answer itself');
+  t.same(targets(1, 50), [id('no'), id('yes'), id('no')], 'where an option ends: whether it is the one');
+  t.same([targets(2, 100), targets(2, 99), targets(2, 50)], [[id('no')], [id('no')], []]);
 });
