@@ -158,6 +158,8 @@ export class StepLoop {
 
   async #decode(stepping: readonly Stepping[]): Promise<void> {
     if (stepping.length === 0) return;
+    // Of several prompts the deepest: what they take together is counted as its.
+    const depth = Math.max(...stepping.map(({ branch }) => branch.feed.position));
     const parts = stepping.map(({ branch, count }): Part => branch.part(count));
     const from = this.#now();
     const decoding = this.#decoder.step(parts);
@@ -168,7 +170,7 @@ export class StepLoop {
     this.#step += 1;
     const prompt = stepping.reduce((sum, { count }) => sum + count, 0);
     if (prompt === 0) this.#pace.decoded(ms);
-    else if (stepping.every(({ count }) => count > 0)) this.#pace.prefilled(prompt, ms);
+    else if (stepping.every(({ count }) => count > 0)) this.#pace.prefilled(prompt, depth, ms);
 
     for (const [i, { sequence, kind, tokens }] of parts.entries()) {
       if (results[i]?.kind === 'fault') this.#sequences.spoiled(sequence);

@@ -1,11 +1,14 @@
 import type { LlamaContext } from 'node-llama-cpp';
-import { internals, type AddonContext, type Internals } from '../load/addon.js';
+import { internals, type AddonContext, type Internals, type Picking } from '../load/addon.js';
 import { BatchSampler, SamplerPool } from './batch-sampler.js';
 import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
 import { asFault, EngineFault } from './faults.js';
 import { GrammarHold, type Grammars } from './grammars.js';
 
 const NO_LOGITS = new Uint32Array(0);
+/** Of a next token's single position. */
+const ONE_LOGIT = Uint32Array.of(0);
+const FILLED = { kind: 'filled' } as const;
 
 type Attempt =
   | { readonly kind: 'decoded'; readonly results: PartResult[] }
@@ -27,14 +30,16 @@ export class BatchDecoder implements Decoder {
   readonly #context: AddonContext;
   readonly #samplers: SamplerPool;
   readonly #grammars: Grammars;
+  readonly #picking: Picking | undefined;
   /** Greedy ones. A step's scores are read at once on several threads, so each has one to itself. */
   readonly #scorers: SamplerPool;
   /** Positions each sequence holds. */
   readonly #length: number[];
 
-  private constructor({ context, newSampler, grammars }: Internals, sequences: number) {
+  private constructor({ context, newSampler, grammars, picking }: Internals, sequences: number) {
     this.#context = context;
     this.#grammars = grammars;
+    this.#picking = picking;
     this.#samplers = new SamplerPool(newSampler);
     this.#scorers = new SamplerPool(() => {
       const scorer = newSampler();
@@ -91,20 +96,34 @@ export class BatchDecoder implements Decoder {
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new BatchSampler(this.#samplers, sampling, new GrammarHold(this.#grammars, sampling.markers));
+    return new BatchSampler(this.#samplers, sampling, new GrammarHold(this.#grammars, sampling.markers), this.#picking);
   }
 
   async #attempt(parts: readonly Part[]): Promise<Attempt> {
     const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
     try {
       const logitIndexes = this.#fill(parts);
-      await this.#context.decodeBatch();
-      const results = parts.map((part, i) => this.#read(part, logitIndexes[i] ?? -1).catch(asFault));
+      const picked = await this.#decode(parts, logitIndexes);
+      const results = parts.map((part, i): PartResult | Promise<PartResult> => {
+        if (part.kind === 'prefill') return FILLED;
+        const token = picked?.[i] ?? -1;
+        return token >= 0 ? { kind: 'token', token } : this.#read(part, logitIndexes[i] ?? -1).catch(asFault);
+      });
       return { kind: 'decoded', results: await Promise.all(results) };
     } catch (error) {
       const undone = parts.map((part, i) => this.#undo(part, before[i] ?? 0));
       return { kind: 'failed', fault: asFault(error), undone };
     }
+  }
+
+  /** Decodes the batch; returns the next tokens that were picked on the way, -1 for the others. */
+  #decode(parts: readonly Part[], logitIndexes: readonly number[]): Promise<Int32Array | void> {
+    const picking = this.#picking;
+    if (!picking) return this.#context.decodeBatch();
+    const pickers = parts.map((part) =>
+      part.kind === 'sample' && part.sampler instanceof BatchSampler ? part.sampler.picker() : undefined,
+    );
+    return picking.decode(this.#context, Int32Array.from(logitIndexes), pickers);
   }
 
   /**
@@ -122,21 +141,20 @@ export class BatchDecoder implements Decoder {
     return whole && this.#context.removeTokenCellsFromSequence(sequence, from, to);
   }
 
-  /** Puts all parts into one batch; returns where each one's logits will be. */
-  #fill(parts: readonly Part[]): (number | undefined)[] {
+  /** Puts all parts into one batch; returns where each one's logits will be, -1: nowhere. */
+  #fill(parts: readonly Part[]): number[] {
     this.#context.initBatch(parts.reduce((sum, part) => sum + part.tokens.length, 0));
     return parts.map(({ kind, sequence, tokens }) => {
       const from = this.#length[sequence] ?? 0;
       this.#length[sequence] = from + tokens.length;
-      const wanted = kind === 'prefill' ? NO_LOGITS : Uint32Array.of(tokens.length - 1);
-      return this.#context.addToBatch(sequence, from, tokens, wanted)[0];
+      const last = tokens.length - 1;
+      const wanted = kind === 'prefill' ? NO_LOGITS : last === 0 ? ONE_LOGIT : Uint32Array.of(last);
+      return this.#context.addToBatch(sequence, from, tokens, wanted)[0] ?? -1;
     });
   }
 
-  async #read(part: Part, logitIndex: number): Promise<PartResult> {
+  async #read(part: Exclude<Part, { kind: 'prefill' }>, logitIndex: number): Promise<PartResult> {
     switch (part.kind) {
-      case 'prefill':
-        return { kind: 'filled' };
       case 'sample':
         if (!(part.sampler instanceof BatchSampler)) throw new TypeError('a sampler of another decoder');
         return { kind: 'token', token: await part.sampler.next(this.#context, logitIndex) };

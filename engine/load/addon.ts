@@ -36,10 +36,37 @@ export interface AddonSampler {
   dispose(): void;
 }
 
+/** How one reply's tokens are chosen by a temperature alone, with the random numbers of its seed. */
+export interface AddonPicker {
+  readonly __picker: never;
+}
+
+/** What `make engine-native` adds to the addon (engine/native/next-token.cpp): no job a token after the decode's. */
+export interface Picking {
+  readonly newPicker: (temperature: number, seed: number) => AddonPicker;
+  /**
+   * Decodes the batch and picks a token for each picker from the logits at its index. -1: it has no picker, or there were
+   * no logits. Rejects as `decodeBatch` does; nothing was then picked.
+   */
+  readonly decode: (
+    context: AddonContext,
+    logitIndexes: Int32Array,
+    pickers: readonly (AddonPicker | undefined)[],
+  ) => Promise<Int32Array>;
+}
+
 export interface Internals {
   readonly context: AddonContext;
   readonly newSampler: () => AddonSampler;
   readonly grammars: Grammars;
+  /** Absent: the addon is the prebuilt one. */
+  readonly picking?: Picking;
+}
+
+interface Bindings {
+  readonly AddonSampler?: new (model: unknown) => AddonSampler;
+  readonly RaPicker?: new (temperature: number, seed: number) => AddonPicker;
+  readonly raDecodeAndPick?: Picking['decode'];
 }
 
 const METHODS = [
@@ -63,7 +90,7 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
     _model: model,
   } = context as unknown as {
     readonly _ctx?: AddonContext;
-    readonly _llama?: { readonly _bindings?: { readonly AddonSampler?: new (model: unknown) => AddonSampler } };
+    readonly _llama?: { readonly _bindings?: Bindings };
     readonly _model?: { readonly _model?: unknown };
   };
   const Make = llama?._bindings?.AddonSampler;
@@ -71,5 +98,10 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
   const grammars = Grammars.of(context.model);
   if (!inner || !Make || !addonModel || !grammars) return undefined;
   if (METHODS.some((method) => typeof inner[method] !== 'function')) return undefined;
-  return { context: inner, newSampler: () => new Make(addonModel), grammars };
+  return { context: inner, newSampler: () => new Make(addonModel), grammars, ...picking(llama._bindings) };
+}
+
+function picking({ RaPicker: Make, raDecodeAndPick: decode }: Bindings): Pick<Internals, 'picking'> {
+  if (!Make || !decode) return {};
+  return { picking: { decode, newPicker: (temperature, seed) => new Make(temperature, seed) } };
 }

@@ -109,8 +109,10 @@ t.test('a long prompt enters in chunks beside running replies', async (t) => {
   const chunks = bench.decoder.steps.flat().filter((part) => part.sequence === 1 && part.tokens.includes(1));
   t.same(
     chunks.map((part) => [part.kind, part.tokens.length]),
+    // The first step takes the other's prompt as well; chunks end where they always do.
     [
-      ['prefill', 8],
+      ['prefill', 7],
+      ['prefill', 1],
       ['prefill', 8],
       ['prefill', 8],
       ['sample', 6],
@@ -126,7 +128,8 @@ t.test('a short prompt is not held up by a long one', async (t) => {
   bench.loop.generate(1, job(50, { maxTokens: 2 }));
   bench.loop.generate(2, job(3, { maxTokens: 2 }));
   await bench.ends(2);
-  t.ok(bench.decoder.steps.length < 4);
+  // Its prompt, a chunk of the long one, its second token.
+  t.ok(bench.decoder.steps.length <= 4);
   await bench.ends(1);
 });
 
