@@ -45,14 +45,19 @@ export interface AddonPicker {
 export interface Picking {
   readonly newPicker: (temperature: number, seed: number) => AddonPicker;
   /**
-   * Decodes the batch and picks a token for each picker from the logits at its index. -1: it has no picker, or there were
-   * no logits. Rejects as `decodeBatch` does; nothing was then picked.
+   * Decodes parts and picks a token for each that has a picker. `parts` has four numbers of each: sequence, first position,
+   * tokens, and 1 where its last token's logits are wanted; `tokens` has the tokens of all, in their order. The logits of a
+   * part are then at the index of its last token. -1: it has no picker, or there were no logits. Rejects as `decodeBatch`
+   * does; nothing was then picked.
    */
   readonly decode: (
     context: AddonContext,
-    logitIndexes: Int32Array,
+    parts: Int32Array,
+    tokens: Int32Array,
     pickers: readonly (AddonPicker | undefined)[],
   ) => Promise<Int32Array>;
+  /** The same on this thread, which nothing else runs on meanwhile. Throws where the other rejects. */
+  readonly decodeNow: (...args: Parameters<Picking['decode']>) => Int32Array;
 }
 
 export interface Internals {
@@ -67,6 +72,7 @@ interface Bindings {
   readonly AddonSampler?: new (model: unknown) => AddonSampler;
   readonly RaPicker?: new (temperature: number, seed: number) => AddonPicker;
   readonly raDecodeAndPick?: Picking['decode'];
+  readonly raDecodeAndPickNow?: Picking['decodeNow'];
 }
 
 const METHODS = [
@@ -101,7 +107,11 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
   return { context: inner, newSampler: () => new Make(addonModel), grammars, ...picking(llama._bindings) };
 }
 
-function picking({ RaPicker: Make, raDecodeAndPick: decode }: Bindings): Pick<Internals, 'picking'> {
-  if (!Make || !decode) return {};
-  return { picking: { decode, newPicker: (temperature, seed) => new Make(temperature, seed) } };
+function picking({
+  RaPicker: Make,
+  raDecodeAndPick: decode,
+  raDecodeAndPickNow: decodeNow,
+}: Bindings): Pick<Internals, 'picking'> {
+  if (!Make || !decode || !decodeNow) return {};
+  return { picking: { decode, decodeNow, newPicker: (temperature, seed) => new Make(temperature, seed) } };
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <exception>
 #include <random>
+#include <stdexcept>
 #include <vector>
 
 #include "llama.h"
@@ -138,75 +139,138 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         }
 };
 
-// Keeps what it works on alive until its promise settles.
-class DecodeAndPick : public Napi::AsyncWorker {
+// One decode and its picks. Of each part: sequence, first position, tokens, and whether its last token's logits are wanted.
+class Picks {
     public:
-        DecodeAndPick(const Napi::CallbackInfo & info)
-            : Napi::AsyncWorker(info.Env(), "RaDecodeAndPick"), deferred(Napi::Promise::Deferred::New(info.Env())) {
-            const auto object = info[0].As<Napi::Object>();
-            const auto indexes = info[1].As<Napi::Int32Array>();
-            const auto wrapped = info[2].As<Napi::Array>();
-            context = Napi::ObjectWrap<AddonContext>::Unwrap(object);
-            context->Ref();
-            rows.assign(indexes.Data(), indexes.Data() + indexes.ElementLength());
-            pickers.reserve(rows.size());
-            for (uint32_t i = 0; i < rows.size(); i++) {
-                const Napi::Value picker = wrapped.Get(i);
+        explicit Picks(const Napi::CallbackInfo & info)
+            : context(Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>())) {
+            const auto parts = info[1].As<Napi::Int32Array>();
+            const auto given = info[2].As<Napi::Int32Array>();
+            const auto wrapped = info[3].As<Napi::Array>();
+            const size_t length = given.ElementLength();
+            tokens.assign(given.Data(), given.Data() + length);
+            positions.reserve(length);
+            sequences.reserve(length);
+            wanted.assign(length, 0);
+            for (size_t at = 0; at + PART <= parts.ElementLength(); at += PART) {
+                const int32_t * part = parts.Data() + at;
+                if (part[2] <= 0 || positions.size() + part[2] > length) throw Napi::RangeError::New(info.Env(), "tokens");
+                for (int32_t i = 0; i < part[2]; i++) {
+                    positions.push_back(part[1] + i);
+                    sequences.push_back(part[0]);
+                }
+                wanted[positions.size() - 1] = part[3] != 0;
+                rows.push_back(static_cast<int32_t>(positions.size()) - 1);
+                const Napi::Value picker = wrapped.Get(static_cast<uint32_t>(at / PART));
                 pickers.push_back(picker.IsObject() ? Napi::ObjectWrap<RaPicker>::Unwrap(picker.As<Napi::Object>()) : nullptr);
-                if (pickers.back() != nullptr) pickers.back()->Ref();
             }
-            tokens.assign(rows.size(), -1);
+            if (positions.size() != length) throw Napi::RangeError::New(info.Env(), "tokens");
+            picks.assign(rows.size(), -1);
         }
-        ~DecodeAndPick() {
-            for (auto * picker : pickers) {
-                if (picker != nullptr) picker->Unref();
-            }
+
+        // From here to `release` nothing of it is collected.
+        void hold() {
+            context->Ref();
+            for (auto * picker : pickers) if (picker != nullptr) picker->Ref();
+        }
+        void release() {
+            for (auto * picker : pickers) if (picker != nullptr) picker->Unref();
             context->Unref();
         }
+
+        // Throws in the words that engine/decode/faults.ts knows the addon's own decode by; nothing was then picked.
+        void run() {
+            context->sharedSamplerData.gotLogit = false;
+            context->sharedSamplerData.hasLogits = false;
+            counts.assign(tokens.size(), 1);
+            for (auto & sequence : sequences) sequenceOf.push_back(&sequence);
+            llama_batch batch{};
+            batch.n_tokens = static_cast<int32_t>(tokens.size());
+            batch.token = tokens.data();
+            batch.pos = positions.data();
+            batch.n_seq_id = counts.data();
+            batch.seq_id = sequenceOf.data();
+            batch.logits = wanted.data();
+            const int result = llama_decode(context->ctx, batch);
+            if (result == 1) throw std::runtime_error("could not find a KV slot for the batch");
+            if (result != 0) throw std::runtime_error("Eval has failed");
+            llama_synchronize(context->ctx);
+            const int n = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context->ctx)));
+            std::vector<float> weights;
+            for (size_t i = 0; i < rows.size(); i++) {
+                if (pickers[i] == nullptr) continue;
+                const float * logits = llama_get_logits_ith(context->ctx, rows[i]);
+                if (logits != nullptr) picks[i] = pickers[i]->pick(logits, n, weights);
+            }
+        }
+
+        Napi::Value picked(Napi::Env env) const {
+            auto result = Napi::Int32Array::New(env, picks.size());
+            std::memcpy(result.Data(), picks.data(), picks.size() * sizeof(int32_t));
+            return result;
+        }
+
+    private:
+        // Numbers of a part in the array that describes them.
+        static constexpr size_t PART = 4;
+
+        AddonContext * context;
+        // By token of the batch.
+        std::vector<llama_token> tokens;
+        std::vector<llama_pos> positions;
+        std::vector<llama_seq_id> sequences;
+        std::vector<llama_seq_id *> sequenceOf;
+        std::vector<int32_t> counts;
+        std::vector<int8_t> wanted;
+        // By part.
+        std::vector<int32_t> rows;
+        std::vector<RaPicker *> pickers;
+        std::vector<int32_t> picks;
+};
+
+class PicksWorker : public Napi::AsyncWorker {
+    public:
+        explicit PicksWorker(const Napi::CallbackInfo & info)
+            : Napi::AsyncWorker(info.Env(), "RaDecodeAndPick"), deferred(Napi::Promise::Deferred::New(info.Env())), picks(info) {
+            picks.hold();
+        }
+        ~PicksWorker() { picks.release(); }
 
         Napi::Promise promise() const { return deferred.Promise(); }
 
     protected:
         void Execute() override {
             try {
-                context->sharedSamplerData.gotLogit = false;
-                context->sharedSamplerData.hasLogits = false;
-                const int result = llama_decode(context->ctx, context->batch);
-                // The words that engine/decode/faults.ts knows the addon's own decode by.
-                if (result != 0) return SetError(result == 1 ? "could not find a KV slot for the batch" : "Eval has failed");
-                llama_synchronize(context->ctx);
-                const int n = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context->ctx)));
-                std::vector<float> weights;
-                for (size_t i = 0; i < rows.size(); i++) {
-                    if (pickers[i] == nullptr) continue;
-                    const float * logits = llama_get_logits_ith(context->ctx, rows[i]);
-                    if (logits != nullptr) tokens[i] = pickers[i]->pick(logits, n, weights);
-                }
+                picks.run();
             } catch (const std::exception & error) {
                 SetError(error.what());
             }
         }
-
-        void OnOK() override {
-            auto result = Napi::Int32Array::New(Env(), tokens.size());
-            std::memcpy(result.Data(), tokens.data(), tokens.size() * sizeof(int32_t));
-            deferred.Resolve(result);
-        }
-
+        void OnOK() override { deferred.Resolve(picks.picked(Env())); }
         void OnError(const Napi::Error & error) override { deferred.Reject(error.Value()); }
 
     private:
         Napi::Promise::Deferred deferred;
-        AddonContext * context;
-        std::vector<int32_t> rows;
-        std::vector<RaPicker *> pickers;
-        std::vector<int32_t> tokens;
+        Picks picks;
 };
 
+// On a thread of the pool.
 Napi::Value decodeAndPick(const Napi::CallbackInfo & info) {
-    auto * worker = new DecodeAndPick(info);
+    auto * worker = new PicksWorker(info);
     worker->Queue();
     return worker->promise();
+}
+
+// On this thread, which does nothing else meanwhile: to wake a thread and to be woken costs more than some decodes.
+Napi::Value decodeAndPickNow(const Napi::CallbackInfo & info) {
+    Picks picks(info);
+    try {
+        picks.run();
+    } catch (const std::exception & error) {
+        Napi::Error::New(info.Env(), error.what()).ThrowAsJavaScriptException();
+        return info.Env().Undefined();
+    }
+    return picks.picked(info.Env());
 }
 
 } // namespace
@@ -216,4 +280,5 @@ void raInit(Napi::Object exports) {
     const Napi::Env env = exports.Env();
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {}));
     exports.Set("raDecodeAndPick", Napi::Function::New(env, decodeAndPick, "raDecodeAndPick"));
+    exports.Set("raDecodeAndPickNow", Napi::Function::New(env, decodeAndPickNow, "raDecodeAndPickNow"));
 }
