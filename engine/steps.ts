@@ -28,6 +28,10 @@ import { Scoring } from './scoring.js';
 import { Sequences } from './sequences.js';
 import type { ModelTokens, Work } from './loop/task.js';
 
+/** Turns of the event loop without a new job after which a burst is over, some 0.1 ms; and turns at most. */
+const STILL_TURNS = 20;
+const MOST_TURNS = 400;
+
 export interface StepLimits {
   readonly seats: number;
   /** Tokens, prompt and completion, that one sequence can hold. */
@@ -150,6 +154,7 @@ export class StepLoop {
   }
 
   async #run(): Promise<void> {
+    await this.#burst();
     while (!this.#closed) {
       // Everything that arrived in this turn of the event loop takes part in the coming step.
       await new Promise(setImmediate);
@@ -163,6 +168,16 @@ export class StepLoop {
     }
     this.#flush();
     this.#running = undefined;
+  }
+
+  /** Jobs that come together begin together: begun with the first alone, the others would join it a few at each step. */
+  async #burst(): Promise<void> {
+    let live = 0;
+    for (let turns = 0, still = 0; turns < MOST_TURNS && still < STILL_TURNS; turns++) {
+      await new Promise(setImmediate);
+      still = this.#jobs.live > live ? 0 : still + 1;
+      live = this.#jobs.live;
+    }
   }
 
   async #decode(stepping: readonly Stepping[]): Promise<void> {
