@@ -64,8 +64,13 @@ $(PEERS)/build/bin/llama-server: node_modules/node-llama-cpp/llama/gitRelease.bu
 node_modules/node-llama-cpp/llama/gitRelease.bundle: | install
 
 # The addon built on this machine for this machine (all its instructions, OpenMP), from the source that comes with the
-# package; node-llama-cpp prefers it to its prebuilt one from then on. Undone by: npx node-llama-cpp source clear
+# package, and with engine/native in it; node-llama-cpp prefers it to its prebuilt one from then on. Undone by:
+# npx node-llama-cpp source clear
+ADDON := node_modules/node-llama-cpp/llama/addon
 engine-native: install
+	cp engine/native/next-token.cpp $(ADDON)/ra-next-token.cpp
+	grep -q 'raInit' $(ADDON)/addon.cpp || \
+	  sed -i 's/^ *AddonSampler::init(exports);/&\n    void raInit(Napi::Object);\n    raInit(exports);/' $(ADDON)/addon.cpp
 	npx --no node-llama-cpp source download --gpu $(or $(GPU),false)
 
 # 100,000 bodies at random, a tenth of them over HTTP. A run is told to wait: tap's own limit is for a hang.

@@ -28,6 +28,10 @@ import { Scoring } from './scoring.js';
 import { Sequences } from './sequences.js';
 import type { ModelTokens, Work } from './loop/task.js';
 
+/** Turns of the event loop without a new job after which a burst is over, some 0.1 ms; and turns at most. */
+const STILL_TURNS = 20;
+const MOST_TURNS = 400;
+
 export interface StepLimits {
   readonly seats: number;
   /** Tokens, prompt and completion, that one sequence can hold. */
@@ -39,7 +43,15 @@ export interface StepLimits {
   /** Prompt tokens beside running replies that are worth a decode, whatever their share of time. Absent: a CPU's. */
   readonly leastPrefillTokens?: number;
   readonly prefixReuse: PrefixReuse;
+  /** See {@link SEND_MS}, which is the default. */
+  readonly sendMs?: number;
 }
+
+/**
+ * Steps shorter than this share a message, ms: each message wakes the sidecar, which on a virtual machine takes the engine
+ * 0.1 ms, a fifth of a small model's step. Nobody sees 2 ms between two tokens. First tokens and ends never wait.
+ */
+const SEND_MS = 2;
 
 /**
  * Called after each decode that produced something, with all of it, and with the free sequences whose prefixes changed;
@@ -60,6 +72,7 @@ export class StepLoop {
   readonly #jobs: Jobs;
   /** What jobs said since the last message. */
   #unsent: Output[] = [];
+  #sentAt = -Infinity;
   #running: Promise<void> | undefined;
   #closed = false;
   #step = 0;
@@ -141,6 +154,7 @@ export class StepLoop {
   }
 
   async #run(): Promise<void> {
+    await this.#burst();
     while (!this.#closed) {
       // Everything that arrived in this turn of the event loop takes part in the coming step.
       await new Promise(setImmediate);
@@ -156,19 +170,34 @@ export class StepLoop {
     this.#running = undefined;
   }
 
+  /** Jobs that come together begin together: begun with the first alone, the others would join it a few at each step. */
+  async #burst(): Promise<void> {
+    let live = 0;
+    for (let turns = 0, still = 0; turns < MOST_TURNS && still < STILL_TURNS; turns++) {
+      await new Promise(setImmediate);
+      still = this.#jobs.live > live ? 0 : still + 1;
+      live = this.#jobs.live;
+    }
+  }
+
   async #decode(stepping: readonly Stepping[]): Promise<void> {
     if (stepping.length === 0) return;
+    // Of several prompts the deepest: what they take together is counted as its.
+    const depth = Math.max(...stepping.map(({ branch }) => branch.feed.position));
     const parts = stepping.map(({ branch, count }): Part => branch.part(count));
-    const from = this.#now();
-    const decoding = this.#decoder.step(parts);
     // Sent while llama.cpp computes on another thread: what the step before brought costs no time of its own.
-    this.#flush();
+    const blocks = this.#decoder.blocks(parts);
+    const from = this.#now();
+    const due = from - this.#sentAt >= (this.#limits.sendMs ?? SEND_MS) || !this.#unsent.every(canWait);
+    if (blocks && due) this.#flush();
+    const decoding = this.#decoder.step(parts);
+    if (!blocks && due) this.#flush();
     const results = await decoding;
     const ms = this.#now() - from;
     this.#step += 1;
     const prompt = stepping.reduce((sum, { count }) => sum + count, 0);
     if (prompt === 0) this.#pace.decoded(ms);
-    else if (stepping.every(({ count }) => count > 0)) this.#pace.prefilled(prompt, ms);
+    else if (stepping.every(({ count }) => count > 0)) this.#pace.prefilled(prompt, depth, ms);
 
     for (const [i, { sequence, kind, tokens }] of parts.entries()) {
       if (results[i]?.kind === 'fault') this.#sequences.spoiled(sequence);
@@ -191,10 +220,15 @@ export class StepLoop {
   }
 
   #flush(): void {
+    this.#sentAt = this.#now();
     const out = this.#jobs.said(this.#unsent);
     this.#unsent = [];
     const changes = this.#sequences.changes();
     const held = this.#limits.prefixReuse === 'off' ? [] : changes;
     if (out.length > 0 || held.length > 0) this.#emit(this.#step, out, held);
   }
+}
+
+function canWait(output: Output): boolean {
+  return output.kind === 'piece' && output.tokens > 1;
 }

@@ -18,7 +18,7 @@ interface Trade {
 
 const rows: Row[] = [];
 for (const [model, file, shares, times] of [
-  ['13m', await random13m(), [25, 50, 100, 200, 400], 3],
+  ['13m', await random13m(), [25, 50, 75, 100, 200, 400], 3],
   // A long prompt takes half a minute here.
   ['150m', await random150m(), [50, 100, 400], 1],
 ] as const) {
@@ -54,7 +54,7 @@ await keep('engine-prefill', {
   title: 'A long prompt beside running replies',
   about: [
     `${STREAMS} replies are decoding (greedy) when a prompt of ${PROMPT_TOKENS} tokens comes; gaps are the times between two steps' tokens of one reply as they arrive from the engine process, before the prompt came and while it was prefilled. One compute thread, chunks of at most 256 tokens.`,
-    '`prefillShare`: time for prompts in one step, in percent of what the step takes without; the fixed cost of one more decode comes on top, and on a CPU never fewer than eight tokens go.',
+    '`prefillShare`: time for prompts in one step, in percent of what the step takes without, the fixed cost of one more decode included; on a CPU never fewer than four tokens go.',
   ],
   rows,
 });

@@ -5,6 +5,9 @@ import { batchedBench } from './peers.js';
 import type { Row } from './results.js';
 import { median } from './stats.js';
 
+/** Steps before anything is measured. */
+const WARM_STEPS = 1500;
+
 export interface LimitCase {
   /** For the table. */
   readonly model: string;
@@ -41,6 +44,8 @@ export async function limitRows(options: LimitCase): Promise<Row[]> {
     const runs = await batchedBench(file, { threads, promptTokens, tokens, sequences: batches, more });
     return runs.length / runs.reduce((sum, run) => sum + 1 / run.tokensPerSecond, 0);
   };
+  // An engine serves for days: its first thousand steps, in which JavaScript is interpreted and compiled, are not its speed.
+  for (let steps = 0; steps < WARM_STEPS; steps += options.replies * tokens) await ours(1, 0);
   const rows: Row[] = [];
   for (const sequences of options.sequences) {
     await ours(sequences, 0);

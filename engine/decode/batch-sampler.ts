@@ -1,4 +1,4 @@
-import type { AddonContext, AddonSampler } from '../load/addon.js';
+import type { AddonContext, AddonPicker, AddonSampler, Picking } from '../load/addon.js';
 import type { Sampler, Sampling } from './decoder.js';
 import { EngineFault } from './faults.js';
 import type { GrammarHold } from './grammars.js';
@@ -25,34 +25,50 @@ export class SamplerPool {
   }
 }
 
-/** One reply's sampler, on a native one that is borrowed for as long. */
+/** Some bits far above those in which the seeds of `n` replies differ. */
+const BESIDE_PICKER = 0x9e3779b9;
+
+/**
+ * One reply's sampler. Where a temperature is all there is to it and the addon can pick (engine/load/addon.ts), its picker
+ * serves; for all else a native sampler, borrowed when it is first needed.
+ */
 export class BatchSampler implements Sampler {
   readonly #pool: SamplerPool;
-  readonly #sampler: AddonSampler;
   readonly #sampling: Sampling;
   readonly #held: GrammarHold;
+  readonly #picker: AddonPicker | undefined;
+  #sampler: AddonSampler | undefined;
+  /** The picker has drawn from the seed. */
+  #drawn = false;
   /** The completion so far, kept only when penalties count over it. */
   readonly #completion: Uint32Array | undefined;
   #tokens = 0;
   #disposed = false;
 
-  constructor(pool: SamplerPool, sampling: Sampling, held: GrammarHold) {
+  constructor(pool: SamplerPool, sampling: Sampling, held: GrammarHold, picking?: Picking) {
     this.#pool = pool;
-    this.#sampler = pool.take();
     this.#sampling = sampling;
     this.#held = held;
-    // The addon begins its random numbers anew only when the seed changes, and the reply before may have had this one.
-    this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(sampling) });
-    const penalized = sampling.frequencyPenalty !== 0 || sampling.presencePenalty !== 0;
-    if (penalized) this.#completion = new Uint32Array(sampling.maxTokens);
-    else this.#configure();
+    const { temperature, topP, seed, frequencyPenalty, presencePenalty, maxTokens } = sampling;
+    const penalized = frequencyPenalty !== 0 || presencePenalty !== 0;
+    if (penalized) this.#completion = new Uint32Array(maxTokens);
+    else if (temperature === 0 || topP === 1) this.#picker = picking?.newPicker(temperature, seed);
+  }
+
+  /** What picks the next token within the decode; undefined: {@link next} is to be called. */
+  picker(): AddonPicker | undefined {
+    // A reply that began held stays with its sampler, whose numbers the picker would draw again.
+    if (!this.#held.free || (this.#sampler && !this.#drawn)) return undefined;
+    this.#drawn ||= this.#picker !== undefined;
+    return this.#picker;
   }
 
   async next(context: AddonContext, logitIndex: number): Promise<number> {
+    const sampler = this.#borrowed();
     // Unpenalized, the sampler stays as it was made: setting it again would only cost.
-    if (this.#completion) this.#configure();
+    if (this.#completion) this.#configure(sampler);
     this.#held.check();
-    const token = await context.sampleToken(logitIndex, this.#sampler);
+    const token = await context.sampleToken(logitIndex, sampler);
     if (token < 0) throw new EngineFault('no token could be sampled');
     if (this.#completion) this.#completion[this.#tokens++] = token;
     return token;
@@ -60,30 +76,50 @@ export class BatchSampler implements Sampler {
 
   hold(gbnf: string, tokens: readonly number[]): boolean {
     const holds = this.#held.hold(gbnf, tokens);
-    this.#configure();
+    this.#changed();
     return holds;
   }
 
   release(): void {
     this.#held.release();
-    this.#configure();
+    this.#changed();
   }
 
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
+    if (!this.#sampler) return;
     // An idle sampler keeps no grammar state alive, which only the garbage collector could free.
-    this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(this.#sampling) });
+    this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(this.#seed) });
     this.#pool.give(this.#sampler);
   }
 
-  #configure(): void {
-    const { temperature, topP, seed, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
+  /** Beside a picker that draws from the seed the sampler draws from another: never the same numbers twice. */
+  get #seed(): number {
+    const { seed } = this.#sampling;
+    return this.#drawn ? (seed ^ BESIDE_PICKER) >>> 0 : seed;
+  }
+
+  #borrowed(): AddonSampler {
+    if (this.#sampler) return this.#sampler;
+    this.#sampler = this.#pool.take();
+    // The addon begins its random numbers anew only when the seed changes, and the reply before may have had this one.
+    this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(this.#seed) });
+    this.#configure(this.#sampler);
+    return this.#sampler;
+  }
+
+  #changed(): void {
+    if (this.#sampler) this.#configure(this.#sampler);
+  }
+
+  #configure(sampler: AddonSampler): void {
+    const { temperature, topP, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
     const { state, controlTokens } = this.#held;
-    this.#sampler.applyConfig({
+    sampler.applyConfig({
       temperature,
       topP,
-      seed,
+      seed: this.#seed,
       // No topK and no minP at all: the contract has none.
       ...(this.#completion && {
         repeatPenalty: 1,
@@ -101,6 +137,6 @@ export class BatchSampler implements Sampler {
   }
 }
 
-function otherSeed({ seed }: Sampling): number {
+function otherSeed(seed: number): number {
   return (seed ^ 1) >>> 0;
 }

@@ -55,6 +55,8 @@ export interface Decoder {
    * The parts' tokens together fit the context's batch. Never rejects. No second step before the first resolved.
    */
   step(parts: readonly Part[]): Promise<PartResult[]>;
+  /** Whether the step of these parts is going to be made on this thread: nothing else then happens until it is over. */
+  blocks(parts: readonly Part[]): boolean;
   /** Whether `truncate` can cut anywhere; otherwise only to nothing, or at a cost that no one should pay. */
   readonly cuttable: boolean;
   /** Whether `copy` works. */

@@ -143,6 +143,11 @@ export class GrammarHold {
     return this.#state;
   }
 
+  /** Nothing holds the reply. */
+  get free(): boolean {
+    return this.#state === undefined && !this.#unusable;
+  }
+
   /** As {@link Sampler.hold}. */
   hold(gbnf: string, tokens: readonly number[]): boolean {
     const taken = this.#grammars?.take(gbnf, tokens) ?? { kind: 'invalid' };

@@ -54,6 +54,10 @@ export class IteratorDecoder implements Decoder {
     );
   }
 
+  blocks(): boolean {
+    return false;
+  }
+
   async truncate(sequence: number, length: number): Promise<void> {
     const target = this.#at(sequence);
     if (length === 0 && this.#spoiled.delete(sequence)) {

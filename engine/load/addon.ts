@@ -36,10 +36,43 @@ export interface AddonSampler {
   dispose(): void;
 }
 
+/** How one reply's tokens are chosen by a temperature alone, with the random numbers of its seed. */
+export interface AddonPicker {
+  readonly __picker: never;
+}
+
+/** What `make engine-native` adds to the addon (engine/native/next-token.cpp): no job a token after the decode's. */
+export interface Picking {
+  readonly newPicker: (temperature: number, seed: number) => AddonPicker;
+  /**
+   * Decodes parts and picks a token for each that has a picker. `parts` has four numbers of each: sequence, first position,
+   * tokens, and 1 where its last token's logits are wanted; `tokens` has the tokens of all, in their order. The logits of a
+   * part are then at the index of its last token. -1: it has no picker, or there were no logits. Rejects as `decodeBatch`
+   * does; nothing was then picked.
+   */
+  readonly decode: (
+    context: AddonContext,
+    parts: Int32Array,
+    tokens: Int32Array,
+    pickers: readonly (AddonPicker | undefined)[],
+  ) => Promise<Int32Array>;
+  /** The same on this thread, which nothing else runs on meanwhile. Throws where the other rejects. */
+  readonly decodeNow: (...args: Parameters<Picking['decode']>) => Int32Array;
+}
+
 export interface Internals {
   readonly context: AddonContext;
   readonly newSampler: () => AddonSampler;
   readonly grammars: Grammars;
+  /** Absent: the addon is the prebuilt one. */
+  readonly picking?: Picking;
+}
+
+interface Bindings {
+  readonly AddonSampler?: new (model: unknown) => AddonSampler;
+  readonly RaPicker?: new (temperature: number, seed: number) => AddonPicker;
+  readonly raDecodeAndPick?: Picking['decode'];
+  readonly raDecodeAndPickNow?: Picking['decodeNow'];
 }
 
 const METHODS = [
@@ -63,7 +96,7 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
     _model: model,
   } = context as unknown as {
     readonly _ctx?: AddonContext;
-    readonly _llama?: { readonly _bindings?: { readonly AddonSampler?: new (model: unknown) => AddonSampler } };
+    readonly _llama?: { readonly _bindings?: Bindings };
     readonly _model?: { readonly _model?: unknown };
   };
   const Make = llama?._bindings?.AddonSampler;
@@ -71,5 +104,14 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
   const grammars = Grammars.of(context.model);
   if (!inner || !Make || !addonModel || !grammars) return undefined;
   if (METHODS.some((method) => typeof inner[method] !== 'function')) return undefined;
-  return { context: inner, newSampler: () => new Make(addonModel), grammars };
+  return { context: inner, newSampler: () => new Make(addonModel), grammars, ...picking(llama._bindings) };
+}
+
+function picking({
+  RaPicker: Make,
+  raDecodeAndPick: decode,
+  raDecodeAndPickNow: decodeNow,
+}: Bindings): Pick<Internals, 'picking'> {
+  if (!Make || !decode || !decodeNow) return {};
+  return { picking: { decode, decodeNow, newPicker: (temperature, seed) => new Make(temperature, seed) } };
 }

@@ -16,7 +16,7 @@ export function computeThreads(wanted: number): number {
 
 /** How a model's context is going to be made on this machine. Loads nothing. */
 export async function planLoad(llama: Llama, insights: GgufInsights, setup: PlanSetup): Promise<ContextPlan> {
-  const { kind, seats, flashAttention } = setup;
+  const { seats, flashAttention } = setup;
   // The iterators leave a sequence's last place empty.
   const contextPerSeat = setup.contextPerSeat + (cutsAnywhere(insights) ? 0 : 1);
   const fitContext = { contextSize: contextPerSeat * seats };
@@ -26,7 +26,7 @@ export async function planLoad(llama: Llama, insights: GgufInsights, setup: Plan
     contextPerSeat,
     batchSize: setup.prefillTokensPerStep + seats,
     gpuLayers,
-    flashAttention: flashAttention === 'auto' ? bestAttention(llama, kind) : flashAttention,
+    flashAttention: flashAttention === 'auto' ? bestAttention(llama, setup) : flashAttention,
   };
 }
 
@@ -35,11 +35,14 @@ export function cutsAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights): 
   return !isRecurrent && !isHybrid && swaSize === undefined;
 }
 
+/** Tokens a seat holds from where on replies are faster without flash attention on a CPU (bench/results/attention.md). */
+const LONG_CONTEXT = 512;
+
 /**
  * On a CPU llama.cpp's flash attention goes pair by pair of query and cell for 2 to 63 tokens, which is what a decision's
- * questions are: slower there by far (bench/results/reuse.md). For next tokens, of which replies are made, it is the faster
- * one (bench/results/engine-limit.md), so a model that chats has it; a long prompt beside replies then takes longer.
+ * questions are, and prompts beside running replies. It is faster for next tokens of short sequences and for whole chunks of
+ * a prompt, slower for next tokens of long ones and many times slower for small chunks behind long prompts.
  */
-function bestAttention(llama: Llama, kind: EngineSetup['kind']): boolean | 'auto' {
-  return llama.gpu === false && kind === 'decision' ? false : 'auto';
+function bestAttention(llama: Llama, { kind, contextPerSeat }: PlanSetup): boolean | 'auto' {
+  return llama.gpu === false && (kind === 'decision' || contextPerSeat > LONG_CONTEXT) ? false : 'auto';
 }

@@ -1,19 +1,22 @@
-/** The weight of the newest measurement in what is known: about the last eight count. */
-const NEWEST = 1 / 8;
+/** The weight of the newest decode of next tokens in what is known: about the last eight count. */
+const NEWEST_DECODE = 1 / 8;
+/** The weight of the newest chunk: it was evaluated just before where the next one will be. */
+const NEWEST_CHUNK = 1 / 2;
 
-/** Sizes differ enough to tell a slope from noise when their standard deviation is this share of their mean. */
-const TELLING_SPREAD = 0.2;
+/** What a prompt token costs grows with what lies before it, so it is kept by depth, in steps of so many tokens. */
+const DEPTH_STEP = 512;
 
 /**
  * Fewer prompt tokens than this are never worth a decode. On a GPU a decode reads all weights whatever its size, so that
  * some dozens of tokens take hardly longer than one: smaller chunks would save the replies beside them nothing.
  */
-export const LEAST_TOKENS = { cpu: 8, gpu: 64 } as const;
+export const LEAST_TOKENS = { cpu: 4, gpu: 64 } as const;
 
 /**
- * How many prompt tokens a step may take beside running replies. What a prompt token costs is the slope of the time of
- * prompt decodes over their tokens (weighted least squares): the fixed cost of a decode is paid whatever its size, and
- * counted as tokens' it would make small chunks seem dear, hence smaller still.
+ * How many prompt tokens a step may take beside running replies: as many as their own decode may take, all of it, the fixed
+ * cost of one more decode included. Each chunk's time over its tokens says how many the next one may have. That counts the
+ * fixed cost as tokens', which is the more wrong the more the sizes differ; but the next chunk is measured again, and the
+ * one size that stays is that which takes just the time allowed.
  */
 export class Pace {
   /** Time for prompts over time for next tokens. */
@@ -23,12 +26,8 @@ export class Pace {
   readonly least: number;
   /** Milliseconds of a decode of next tokens alone; undefined: none was seen. */
   #decodeMs: number | undefined;
-  /** Means over prompt decodes: tokens, ms, and their products. */
-  #n = 0;
-  #ms = 0;
-  #nn = 0;
-  #nms = 0;
-  #seen = false;
+  /** Milliseconds a prompt token took, by depth in DEPTH_STEP. */
+  readonly #msPerToken: (number | undefined)[] = [];
 
   /** At most `most` tokens a step, and `share` of the time that next tokens take, but for the `least` tokens. */
   constructor(share: number, most: number, least: number) {
@@ -39,33 +38,33 @@ export class Pace {
 
   /** A decode of next tokens alone. */
   decoded(ms: number): void {
-    this.#decodeMs = this.#decodeMs === undefined ? ms : this.#decodeMs + NEWEST * (ms - this.#decodeMs);
+    this.#decodeMs = mixed(this.#decodeMs, ms, NEWEST_DECODE);
   }
 
-  /** A decode of prompt tokens alone. */
-  prefilled(tokens: number, ms: number): void {
+  /** A decode of prompt tokens alone, with so many before them. */
+  prefilled(tokens: number, depth: number, ms: number): void {
     if (tokens < this.least) return;
-    const weight = this.#seen ? NEWEST : 1;
-    this.#seen = true;
-    this.#n += weight * (tokens - this.#n);
-    this.#ms += weight * (ms - this.#ms);
-    this.#nn += weight * (tokens * tokens - this.#nn);
-    this.#nms += weight * (tokens * ms - this.#nms);
+    const at = Math.floor(depth / DEPTH_STEP);
+    this.#msPerToken[at] = mixed(this.#known(at), ms / tokens, NEWEST_CHUNK);
   }
 
-  /** Prompt tokens that the next step may take: all, as long as too little is known. */
-  tokens(): number {
-    const each = this.#msPerToken();
-    if (this.#decodeMs === undefined || !(each > 0)) return this.#most;
+  /** Prompt tokens behind `depth` others that the next step may take: all, as long as nothing is known. */
+  tokens(depth: number): number {
+    const each = this.#known(Math.floor(depth / DEPTH_STEP));
+    if (this.#decodeMs === undefined || each === undefined || !(each > 0)) return this.#most;
     const fit = Math.floor((this.#share * this.#decodeMs) / each);
     return Math.max(this.least, Math.min(fit, this.#most));
   }
 
-  #msPerToken(): number {
-    const spread = this.#nn - this.#n * this.#n;
-    const slope = (this.#nms - this.#n * this.#ms) / spread;
-    const mean = this.#ms / this.#n;
-    // Of sizes that hardly differ the slope is noise: then the mean, which is never below the slope of a line from above 0.
-    return spread > (TELLING_SPREAD * this.#n) ** 2 && slope > 0 ? Math.min(slope, mean) : mean;
+  /** Where nothing was seen, what was seen just before it; before the first that was seen, that. */
+  #known(at: number): number | undefined {
+    for (let i = Math.min(at, this.#msPerToken.length - 1); i >= 0; i--) {
+      if (this.#msPerToken[i] !== undefined) return this.#msPerToken[i];
+    }
+    return this.#msPerToken.find((each) => each !== undefined);
   }
+}
+
+function mixed(known: number | undefined, newest: number, weight: number): number {
+  return known === undefined ? newest : known + weight * (newest - known);
 }

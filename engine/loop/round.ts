@@ -54,16 +54,16 @@ export class Round {
   /** Every reply's next token, and the last chunks of prompts as far as the round's tokens go. */
   together(tasks: readonly Task[]): Stepping[] {
     const all = bySequence(tasks.filter(({ work }) => !work.alone));
-    let room = Math.max(this.#room(all), Math.min(SHORT_TOKENS, this.#whole));
     const joining = new Map<Branch, number>();
+    this.#joined = 0;
     for (const { branch } of this.#inTurn(all)) {
       const { left, chunk } = branch.feed;
+      const room = Math.max(this.#room(all, branch), Math.min(SHORT_TOKENS, this.#whole)) - this.#joined;
       if (left === chunk && left <= room) {
         joining.set(branch, left);
-        room -= left;
+        this.#joined += left;
       } else if (this.#starves(branch)) break;
     }
-    this.#joined = [...joining.values()].reduce((sum, count) => sum + count, 0);
     return all
       .filter(({ branch }) => branch.feed.left === 0 || joining.has(branch))
       .map((waiting) => ({ count: joining.get(waiting.branch) ?? 0, ...waiting }));
@@ -73,10 +73,10 @@ export class Round {
   chunk(tasks: readonly Task[]): Stepping[] {
     const all = bySequence(tasks.filter(({ work }) => !work.alone));
     const company = all.some(({ branch }) => branch.feed.left === 0);
-    const room = this.#room(all) - (company ? this.#joined : 0);
     let chosen: Stepping | undefined;
     for (const { task, branch } of this.#inTurn(all)) {
       const { left, chunk } = branch.feed;
+      const room = this.#room(all, branch) - (company ? this.#joined : 0);
       // The last token is for `together`: its logits are wanted there.
       const count = company ? Math.min(chunk, left - 1, room) : chunk < left ? chunk : 0;
       const worth = count > 0 && (!company || count >= Math.min(this.#pace.least, chunk, left - 1));
@@ -86,9 +86,9 @@ export class Round {
     return chosen ? [chosen] : [];
   }
 
-  /** Prompt tokens that a round may take. */
-  #room(all: readonly Waiting[]): number {
-    return all.some(({ branch }) => branch.feed.left === 0) ? this.#pace.tokens() : this.#whole;
+  /** Tokens of this prompt that a round may take. */
+  #room(all: readonly Waiting[], { feed }: Branch): number {
+    return all.some(({ branch }) => branch.feed.left === 0) ? this.#pace.tokens(feed.position) : this.#whole;
   }
 
   /** Prompts, those that starve first, then the one with least left, so that a short one is not held up by a long one. */

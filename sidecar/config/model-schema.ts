@@ -31,7 +31,7 @@ export const modelSchema: SettingSchema = {
     flashAttention: {
       enum: ['auto', true, false],
       description:
-        'Flash attention. `auto`: with a GPU, and for a chat model on a CPU, where it makes next tokens faster (bench/results/engine-limit.md) and small chunks of a prompt slower (bench/results/reuse.md).',
+        'Flash attention. `auto`: with a GPU; on a CPU for a chat model whose seats hold at most 512 tokens. For longer ones it makes next tokens slower there, and small chunks of a prompt slower many times over (bench/results/attention.md).',
       default: 'auto',
     },
     prefillTokensPerStep: integer(

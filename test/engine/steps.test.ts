@@ -109,8 +109,10 @@ t.test('a long prompt enters in chunks beside running replies', async (t) => {
   const chunks = bench.decoder.steps.flat().filter((part) => part.sequence === 1 && part.tokens.includes(1));
   t.same(
     chunks.map((part) => [part.kind, part.tokens.length]),
+    // The first step takes the other's prompt as well; chunks end where they always do.
     [
-      ['prefill', 8],
+      ['prefill', 7],
+      ['prefill', 1],
       ['prefill', 8],
       ['prefill', 8],
       ['sample', 6],
@@ -121,12 +123,46 @@ t.test('a long prompt enters in chunks beside running replies', async (t) => {
   t.ok(bench.decoder.steps.every((parts) => parts.reduce((sum, part) => sum + part.tokens.length, 0) <= 8 + 2));
 });
 
+t.test('what a step brought is sent before the next one holds the thread, or else while it computes', async (t) => {
+  for (const blocking of [true, false]) {
+    const bench = new Bench(1);
+    bench.decoder.blocking = blocking;
+    const sent: number[] = [];
+    const step = bench.decoder.step.bind(bench.decoder);
+    bench.decoder.step = (parts) => {
+      sent.push(bench.text(1).length);
+      return step(parts);
+    };
+    bench.loop.generate(1, job(1, { maxTokens: 4 }));
+    await bench.ends(1);
+    t.same(sent, blocking ? [0, 1, 2, 3] : [0, 0, 1, 2]);
+  }
+});
+
+t.test('quick steps share a message, first tokens and ends do not wait', async (t) => {
+  const messages = async (sendMs: number): Promise<string[]> => {
+    let time = 0;
+    const bench = new Bench(1, undefined, { sendMs, now: () => time });
+    bench.decoder.onStep = () => {
+      time += 1;
+    };
+    const sent: string[] = [];
+    bench.onOutputs = (outputs) => sent.push(outputs.map(({ kind }) => kind.slice(0, 1)).join(''));
+    bench.loop.generate(1, job(1, { maxTokens: 8 }));
+    await bench.ends(1);
+    return sent;
+  };
+  t.same(await messages(0), ['s', 'p', 'p', 'p', 'p', 'p', 'p', 'p', 'pfd']);
+  t.same(await messages(3), ['s', 'p', 'pppp', 'pppfd'], 'what has waited goes with the end');
+});
+
 t.test('a short prompt is not held up by a long one', async (t) => {
   const bench = new Bench(2);
   bench.loop.generate(1, job(50, { maxTokens: 2 }));
   bench.loop.generate(2, job(3, { maxTokens: 2 }));
   await bench.ends(2);
-  t.ok(bench.decoder.steps.length < 4);
+  // Its prompt, a chunk of the long one, its second token.
+  t.ok(bench.decoder.steps.length <= 4);
   await bench.ends(1);
 });
 

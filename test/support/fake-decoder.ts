@@ -38,6 +38,8 @@ export class FakeDecoder implements Decoder {
   readonly violations: string[] = [];
   readonly cuttable: boolean;
   readonly copyable: boolean;
+  /** Whether it says that steps hold the thread. */
+  blocking = false;
   /** Called before a step resolves, with its number from 1 on. */
   onStep: (step: number) => void | Promise<void> = () => undefined;
   /** Called while a copy is under way. */
@@ -65,6 +67,10 @@ export class FakeDecoder implements Decoder {
     await this.onStep(this.steps.length);
     this.#inStep = false;
     return parts.map((part) => this.#run(part));
+  }
+
+  blocks(): boolean {
+    return this.blocking;
   }
 
   truncate(sequence: number, length: number): Promise<void> {

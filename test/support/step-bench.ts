@@ -45,6 +45,7 @@ export class Bench {
       prefillTokensPerStep: 8,
       prefillShare: 100,
       prefixReuse: 'auto',
+      sendMs: 0,
     } as const;
     this.loop = new StepLoop(
       this.decoder,

@@ -1,67 +1,108 @@
 import t from 'tap';
 import { LEAST_TOKENS, Pace } from '../../../engine/loop/pace.js';
 
-/** Prompts cost `fixed` and `each` ms a token, next tokens `decode` ms; so many of each were seen. */
-function paced(share: number, { fixed = 0, each = 1, decode = 50, seen = 40 }): Pace {
-  const pace = new Pace(share, 256, LEAST_TOKENS.cpu);
-  for (let i = 0; i < seen; i += 1) {
-    const tokens = 16 + ((i * 37) % 200);
-    pace.prefilled(tokens, fixed + each * tokens);
-    pace.decoded(decode);
+/** What a machine takes for a decode of prompt tokens, ms. */
+interface Machine {
+  readonly fixed: number;
+  readonly each: number;
+  /** More for each token, by the thousand that lie before it. */
+  readonly deeper?: number;
+}
+
+const MOST = 256;
+const DECODE_MS = 50;
+
+function ms({ fixed, each, deeper = 0 }: Machine, tokens: number, depth: number): number {
+  return fixed + tokens * (each + (deeper * depth) / 1000);
+}
+
+/** A prompt evaluated as the pace says; the chunks that it went in. */
+function prefill(pace: Pace, machine: Machine, from: number, to: number): { tokens: number; ms: number }[] {
+  const chunks: { tokens: number; ms: number }[] = [];
+  for (let depth = from; depth < to;) {
+    const tokens = pace.tokens(depth);
+    const took = ms(machine, tokens, depth);
+    pace.prefilled(tokens, depth, took);
+    chunks.push({ tokens, ms: took });
+    depth += tokens;
   }
+  return chunks;
+}
+
+function known(share: number): Pace {
+  const pace = new Pace(share, MOST, LEAST_TOKENS.cpu);
+  for (let i = 0; i < 40; i++) pace.decoded(DECODE_MS);
   return pace;
 }
 
 t.test('all may go, as long as nothing is known', async (t) => {
-  t.equal(new Pace(1, 256, LEAST_TOKENS.cpu).tokens(), 256);
-  const half = new Pace(1, 256, LEAST_TOKENS.cpu);
-  half.prefilled(256, 100);
-  t.equal(half.tokens(), 256);
+  t.equal(new Pace(1, MOST, LEAST_TOKENS.cpu).tokens(0), MOST);
+  const half = new Pace(1, MOST, LEAST_TOKENS.cpu);
+  half.prefilled(MOST, 0, 100);
+  t.equal(half.tokens(0), MOST);
 });
 
-t.test('prompts get their share of the time of next tokens', async (t) => {
-  t.equal(paced(1, {}).tokens(), 50);
-  t.equal(paced(2, {}).tokens(), 100);
-  t.equal(paced(0.5, {}).tokens(), 25);
+t.test('prompts get their share of the time of next tokens, the fixed cost of a decode included', async (t) => {
+  for (const share of [0.5, 1, 2]) {
+    for (const fixed of [0, 20]) {
+      const chunks = prefill(known(share), { fixed, each: 1 }, 0, 4000);
+      const late = chunks.slice(40).map((chunk) => chunk.ms / (share * DECODE_MS));
+      t.ok(Math.max(...late) <= 1.01, `${share} ${fixed}: at most ${Math.max(...late)}`);
+      t.ok(Math.min(...late) > 0.9, `${share} ${fixed}: at least ${Math.min(...late)}`);
+    }
+  }
 });
 
-t.test('the fixed cost of a decode is not the tokens’', async (t) => {
-  const tokens = paced(1, { fixed: 40, each: 0.5 }).tokens();
-  t.ok(tokens >= 95 && tokens <= 100, `${tokens}`);
+t.test('deeper prompts, whose tokens take longer, keep within the time allowed', async (t) => {
+  const pace = known(1);
+  const chunks = prefill(pace, { fixed: 5, each: 0.5, deeper: 0.8 }, 0, 8000);
+  const late = chunks.slice(10).map((chunk) => chunk.ms);
+  t.ok(Math.max(...late) < DECODE_MS * 1.1, `at most ${Math.max(...late)}`);
+  t.ok(Math.min(...late) > DECODE_MS * 0.75, `at least ${Math.min(...late)}`);
+  t.ok((chunks[10]?.tokens ?? 0) > 3 * (chunks.at(-1)?.tokens ?? NaN));
+});
+
+t.test('a short prompt between makes the deep one’s next chunk no larger', async (t) => {
+  const machine = { fixed: 5, each: 0.1, deeper: 0.8 };
+  const pace = known(1);
+  prefill(pace, machine, 0, 6000);
+  const before = pace.tokens(6000);
+  const short = prefill(pace, machine, 0, 600);
+  t.ok((short.at(-1)?.tokens ?? 0) > 2 * before, 'the short one is not held to the pace of the deep one');
+  t.equal(pace.tokens(6000), before);
+});
+
+t.test('what begins deep, behind a prefix that is kept, begins by the nearest that is known', async (t) => {
+  const pace = known(1);
+  pace.prefilled(100, 3000, 200);
+  t.equal(pace.tokens(0), 25);
+  t.equal(pace.tokens(9000), 25);
 });
 
 t.test('never fewer than are worth a decode, never more than one holds', async (t) => {
-  t.equal(paced(1, { each: 100 }).tokens(), LEAST_TOKENS.cpu);
-  t.equal(paced(1, { each: 0.01 }).tokens(), 256);
-  t.equal(new Pace(1, 4, LEAST_TOKENS.gpu).tokens(), 4);
+  const slow = known(1);
+  slow.prefilled(100, 0, 10_000);
+  t.equal(slow.tokens(0), LEAST_TOKENS.cpu);
+  const fast = known(1);
+  fast.prefilled(100, 0, 1);
+  t.equal(fast.tokens(0), MOST);
+  t.equal(new Pace(1, 2, LEAST_TOKENS.gpu).tokens(0), 2);
 });
 
-t.test('chunks of one size are taken at their mean, and no time at all is no limit', async (t) => {
-  const pace = new Pace(1, 256, LEAST_TOKENS.cpu);
-  pace.decoded(50);
-  for (let i = 0; i < 5; i += 1) pace.prefilled(100, 100);
-  t.equal(pace.tokens(), 50);
-  const still = new Pace(1, 256, LEAST_TOKENS.cpu);
-  still.decoded(0);
-  still.prefilled(100, 0);
-  t.equal(still.tokens(), 256);
-});
-
-t.test('what sizes that hardly differ seem to say of the slope is not believed', async (t) => {
-  const pace = new Pace(1, 256, LEAST_TOKENS.cpu);
-  pace.decoded(36);
-  // 19 tokens in 63 ms, give or take: noise that would pass for a line of 1 ms a token.
-  for (let i = 0; i < 60; i += 1) pace.prefilled(18 + (i % 3), 62 + (i % 3));
-  t.equal(pace.tokens(), Math.floor((36 * 19) / 63));
+t.test('no time at all is no limit, and too few tokens tell nothing', async (t) => {
+  const still = known(1);
+  still.prefilled(100, 0, 0);
+  t.equal(still.tokens(0), MOST);
+  const tiny = known(1);
+  tiny.prefilled(LEAST_TOKENS.cpu - 1, 0, 1000);
+  t.equal(tiny.tokens(0), MOST);
 });
 
 t.test('it follows what changes', async (t) => {
-  const pace = paced(1, {});
-  for (let i = 0; i < 60; i += 1) {
-    pace.prefilled(16 + ((i * 37) % 200), 2 * (16 + ((i * 37) % 200)));
-    pace.decoded(50);
-  }
-  t.ok(Math.abs(pace.tokens() - 25) <= 1, `${pace.tokens()}`);
-  for (let i = 0; i < 60; i += 1) pace.decoded(100);
-  t.ok(Math.abs(pace.tokens() - 50) <= 1);
+  const pace = known(1);
+  prefill(pace, { fixed: 0, each: 1 }, 0, 2000);
+  prefill(pace, { fixed: 0, each: 2 }, 0, 500);
+  t.ok(Math.abs(pace.tokens(0) - 25) <= 1, `${pace.tokens(0)}`);
+  for (let i = 0; i < 60; i += 1) pace.decoded(2 * DECODE_MS);
+  t.ok(Math.abs(pace.tokens(0) - 50) <= 1);
 });

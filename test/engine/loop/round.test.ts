@@ -1,4 +1,5 @@
 import t from 'tap';
+import { LEAST_TOKENS } from '../../../engine/loop/pace.js';
 import { SHORT_TOKENS } from '../../../engine/loop/round.js';
 import { Bench, job } from '../../support/step-bench.js';
 
@@ -43,7 +44,7 @@ t.test('beside a reply it gets what the share leaves, and the reply its token be
     [100, 20],
     [200, 40],
     [50, 10],
-    [10, 8],
+    [10, LEAST_TOKENS.cpu],
   ] as const) {
     const bench = timed(2, share);
     const before = bench.decoder.onStep;

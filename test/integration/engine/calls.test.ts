@@ -62,6 +62,7 @@ async function start(t: Test, file: string): Promise<Engine> {
         return results;
       },
     },
+    blocks: { value: decoder.blocks.bind(decoder) },
     truncate: { value: decoder.truncate.bind(decoder) },
     sampler: {
       value: (...given: Parameters<Decoder['sampler']>): Sampler => {

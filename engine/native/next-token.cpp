@@ -1,0 +1,284 @@
+/*
+ * Next tokens chosen in the very job that decodes. The addon's own way costs a second job for each token, a copy of the
+ * vocabulary into 12-byte candidates and a pass over these; where a decode of a small model takes 0.2 ms a token, that is a
+ * third of it. Here one pass over the logits gives the argmax, and three give a draw from the softmax.
+ *
+ * Part of the addon of `make engine-native`, which compiles it with the addon's own headers; engine/load/addon.ts uses it
+ * where it is there. What needs more than a temperature (top_p, penalties, grammars) goes the addon's way.
+ */
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "llama.h"
+#include "napi.h"
+
+#include "AddonContext.h"
+
+// One compiled file for every x86-64 machine, with the widest vectors that the one it runs on has.
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define RA_WIDE __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
+#else
+#define RA_WIDE
+#endif
+
+namespace {
+
+// Independent lanes, so that the compiler may use vectors without leave to reorder sums.
+constexpr int LANES = 32;
+// Weights are summed by blocks, so that a draw looks through the blocks first.
+constexpr int BLOCK = 1024;
+
+RA_WIDE float highest(const float * logits, int n) {
+    float lanes[LANES];
+    for (int j = 0; j < LANES; j++) lanes[j] = -INFINITY;
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j++) lanes[j] = logits[i + j] > lanes[j] ? logits[i + j] : lanes[j];
+    }
+    float most = -INFINITY;
+    for (; i < n; i++) most = logits[i] > most ? logits[i] : most;
+    for (int j = 0; j < LANES; j++) most = lanes[j] > most ? lanes[j] : most;
+    return most;
+}
+
+// The first of those that are highest, as llama.cpp's greedy sampler has it.
+int32_t argmax(const float * logits, int n) {
+    const float most = highest(logits, n);
+    for (int i = 0; i < n; i++) {
+        if (logits[i] == most) return i;
+    }
+    return 0;
+}
+
+// exp of what is not above 0, within 2 units in the last place; 0 where a float's exp is as good as that.
+inline float exp_below(float x) {
+    const float clamped = x < -87.0f ? -87.0f : x;
+    // Adding and taking away 1.5 * 2^23 rounds to the nearest whole number.
+    const float shifter = 12582912.0f;
+    const float whole = (clamped * 1.44269504f + shifter) - shifter;
+    float r = clamped - whole * 0.693359375f;
+    r = r + whole * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    const int32_t bits = (static_cast<int32_t>(whole) + 127) << 23;
+    float power;
+    std::memcpy(&power, &bits, sizeof power);
+    return x < -87.0f ? 0.0f : p * power;
+}
+
+// Weights of a block, unnormalized; returns their sum.
+RA_WIDE double weigh(const float * logits, int n, float temperature, float most, float * weights) {
+    float lanes[LANES] = {0};
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j++) {
+            const float weight = exp_below(logits[i + j] / temperature - most);
+            weights[i + j] = weight;
+            lanes[j] += weight;
+        }
+    }
+    double sum = 0;
+    for (; i < n; i++) {
+        weights[i] = exp_below(logits[i] / temperature - most);
+        sum += weights[i];
+    }
+    for (int j = 0; j < LANES; j++) sum += lanes[j];
+    return sum;
+}
+
+// How one reply's tokens are chosen, and its random numbers: those that llama.cpp's own sampler would draw from the seed.
+class RaPicker : public Napi::ObjectWrap<RaPicker> {
+    public:
+        explicit RaPicker(const Napi::CallbackInfo & info)
+            : Napi::ObjectWrap<RaPicker>(info),
+              temperature(info[0].As<Napi::Number>().FloatValue()),
+              random(info[1].As<Napi::Number>().Uint32Value()) {}
+
+        int32_t pick(const float * logits, int n, std::vector<float> & weights) {
+            if (temperature <= 0.0f) return argmax(logits, n);
+            const float most = highest(logits, n) / temperature;
+            weights.resize(n);
+            blocks.clear();
+            double total = 0;
+            for (int from = 0; from < n; from += BLOCK) {
+                const int length = n - from < BLOCK ? n - from : BLOCK;
+                blocks.push_back(weigh(logits + from, length, temperature, most, weights.data() + from));
+                total += blocks.back();
+            }
+            return find(total * std::uniform_real_distribution<double>(0.0, 1.0)(random), n, weights);
+        }
+
+    private:
+        const float temperature;
+        std::mt19937 random;
+        std::vector<double> blocks;
+
+        // The token in which the running sum of the weights gets to `target`.
+        int32_t find(double target, int n, const std::vector<float> & weights) const {
+            double sum = 0;
+            size_t block = 0;
+            while (block + 1 < blocks.size() && sum + blocks[block] < target) sum += blocks[block++];
+            int32_t last = 0;
+            for (int i = static_cast<int>(block) * BLOCK; i < n; i++) {
+                if (weights[i] == 0.0f) continue;
+                last = i;
+                sum += weights[i];
+                if (sum >= target) break;
+            }
+            return last;
+        }
+};
+
+// One decode and its picks. Of each part: sequence, first position, tokens, and whether its last token's logits are wanted.
+class Picks {
+    public:
+        explicit Picks(const Napi::CallbackInfo & info)
+            : context(Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>())) {
+            const auto parts = info[1].As<Napi::Int32Array>();
+            const auto given = info[2].As<Napi::Int32Array>();
+            const auto wrapped = info[3].As<Napi::Array>();
+            const size_t length = given.ElementLength();
+            tokens.assign(given.Data(), given.Data() + length);
+            positions.reserve(length);
+            sequences.reserve(length);
+            wanted.assign(length, 0);
+            for (size_t at = 0; at + PART <= parts.ElementLength(); at += PART) {
+                const int32_t * part = parts.Data() + at;
+                if (part[2] <= 0 || positions.size() + part[2] > length) throw Napi::RangeError::New(info.Env(), "tokens");
+                for (int32_t i = 0; i < part[2]; i++) {
+                    positions.push_back(part[1] + i);
+                    sequences.push_back(part[0]);
+                }
+                wanted[positions.size() - 1] = part[3] != 0;
+                rows.push_back(static_cast<int32_t>(positions.size()) - 1);
+                const Napi::Value picker = wrapped.Get(static_cast<uint32_t>(at / PART));
+                pickers.push_back(picker.IsObject() ? Napi::ObjectWrap<RaPicker>::Unwrap(picker.As<Napi::Object>()) : nullptr);
+            }
+            if (positions.size() != length) throw Napi::RangeError::New(info.Env(), "tokens");
+            picks.assign(rows.size(), -1);
+        }
+
+        // From here to `release` nothing of it is collected.
+        void hold() {
+            context->Ref();
+            for (auto * picker : pickers) if (picker != nullptr) picker->Ref();
+        }
+        void release() {
+            for (auto * picker : pickers) if (picker != nullptr) picker->Unref();
+            context->Unref();
+        }
+
+        // Throws in the words that engine/decode/faults.ts knows the addon's own decode by; nothing was then picked.
+        void run() {
+            context->sharedSamplerData.gotLogit = false;
+            context->sharedSamplerData.hasLogits = false;
+            counts.assign(tokens.size(), 1);
+            for (auto & sequence : sequences) sequenceOf.push_back(&sequence);
+            llama_batch batch{};
+            batch.n_tokens = static_cast<int32_t>(tokens.size());
+            batch.token = tokens.data();
+            batch.pos = positions.data();
+            batch.n_seq_id = counts.data();
+            batch.seq_id = sequenceOf.data();
+            batch.logits = wanted.data();
+            const int result = llama_decode(context->ctx, batch);
+            if (result == 1) throw std::runtime_error("could not find a KV slot for the batch");
+            if (result != 0) throw std::runtime_error("Eval has failed");
+            llama_synchronize(context->ctx);
+            const int n = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context->ctx)));
+            std::vector<float> weights;
+            for (size_t i = 0; i < rows.size(); i++) {
+                if (pickers[i] == nullptr) continue;
+                const float * logits = llama_get_logits_ith(context->ctx, rows[i]);
+                if (logits != nullptr) picks[i] = pickers[i]->pick(logits, n, weights);
+            }
+        }
+
+        Napi::Value picked(Napi::Env env) const {
+            auto result = Napi::Int32Array::New(env, picks.size());
+            std::memcpy(result.Data(), picks.data(), picks.size() * sizeof(int32_t));
+            return result;
+        }
+
+    private:
+        // Numbers of a part in the array that describes them.
+        static constexpr size_t PART = 4;
+
+        AddonContext * context;
+        // By token of the batch.
+        std::vector<llama_token> tokens;
+        std::vector<llama_pos> positions;
+        std::vector<llama_seq_id> sequences;
+        std::vector<llama_seq_id *> sequenceOf;
+        std::vector<int32_t> counts;
+        std::vector<int8_t> wanted;
+        // By part.
+        std::vector<int32_t> rows;
+        std::vector<RaPicker *> pickers;
+        std::vector<int32_t> picks;
+};
+
+class PicksWorker : public Napi::AsyncWorker {
+    public:
+        explicit PicksWorker(const Napi::CallbackInfo & info)
+            : Napi::AsyncWorker(info.Env(), "RaDecodeAndPick"), deferred(Napi::Promise::Deferred::New(info.Env())), picks(info) {
+            picks.hold();
+        }
+        ~PicksWorker() { picks.release(); }
+
+        Napi::Promise promise() const { return deferred.Promise(); }
+
+    protected:
+        void Execute() override {
+            try {
+                picks.run();
+            } catch (const std::exception & error) {
+                SetError(error.what());
+            }
+        }
+        void OnOK() override { deferred.Resolve(picks.picked(Env())); }
+        void OnError(const Napi::Error & error) override { deferred.Reject(error.Value()); }
+
+    private:
+        Napi::Promise::Deferred deferred;
+        Picks picks;
+};
+
+// On a thread of the pool.
+Napi::Value decodeAndPick(const Napi::CallbackInfo & info) {
+    auto * worker = new PicksWorker(info);
+    worker->Queue();
+    return worker->promise();
+}
+
+// On this thread, which does nothing else meanwhile: to wake a thread and to be woken costs more than some decodes.
+Napi::Value decodeAndPickNow(const Napi::CallbackInfo & info) {
+    Picks picks(info);
+    try {
+        picks.run();
+    } catch (const std::exception & error) {
+        Napi::Error::New(info.Env(), error.what()).ThrowAsJavaScriptException();
+        return info.Env().Undefined();
+    }
+    return picks.picked(info.Env());
+}
+
+} // namespace
+
+// Called at the end of the addon's own registration.
+void raInit(Napi::Object exports) {
+    const Napi::Env env = exports.Env();
+    exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {}));
+    exports.Set("raDecodeAndPick", Napi::Function::New(env, decodeAndPick, "raDecodeAndPick"));
+    exports.Set("raDecodeAndPickNow", Napi::Function::New(env, decodeAndPickNow, "raDecodeAndPickNow"));
+}
