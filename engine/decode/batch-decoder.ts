@@ -23,6 +23,9 @@ type Attempt =
   /** `undone`: for each part, whether its sequence holds again what it held before. */
   | { readonly kind: 'failed'; readonly fault: PartResult; readonly undone: readonly boolean[] };
 
+/** A part whose logits are looked at. */
+type Read = Exclude<Part, { kind: 'prefill' }>;
+
 /**
  * The decoder on the layer below node-llama-cpp's iterators (addon.ts), where a step is what it is in llama.cpp: one batch
  * filled in sequence order, one decode, and all sampling awaited together. It saves the promises and copies that the
@@ -123,16 +126,24 @@ export class BatchDecoder implements Decoder {
         : this.#decode(parts, logitIndexes);
       const picked = decoding instanceof Promise ? await decoding : decoding;
       if (parts.every(isNextToken)) this.#nextTokensMs = performance.now() - from;
-      const results = parts.map((part, i): PartResult | Promise<PartResult> => {
-        if (part.kind === 'prefill') return FILLED;
+      const results: PartResult[] = [];
+      const reading: Promise<void>[] = [];
+      for (const [i, part] of parts.entries()) {
         const token = picked?.[i] ?? -1;
-        return token >= 0 ? { kind: 'token', token } : this.#read(part, logitIndexes[i] ?? -1).catch(asFault);
-      });
-      return { kind: 'decoded', results: await Promise.all(results) };
+        if (part.kind === 'prefill') results[i] = FILLED;
+        else if (token >= 0) results[i] = { kind: 'token', token };
+        else reading.push(this.#into(results, i, part, logitIndexes[i] ?? -1));
+      }
+      if (reading.length > 0) await Promise.all(reading);
+      return { kind: 'decoded', results };
     } catch (error) {
       const undone = parts.map((part, i) => this.#undo(part, before[i] ?? 0));
       return { kind: 'failed', fault: asFault(error), undone };
     }
+  }
+
+  async #into(results: PartResult[], at: number, part: Read, logitIndex: number): Promise<void> {
+    results[at] = await this.#read(part, logitIndex).catch(asFault);
   }
 
   /** Decodes all parts in one batch. Adds where each one's logits will be to `logitIndexes`, -1: nowhere. */
@@ -186,7 +197,7 @@ export class BatchDecoder implements Decoder {
     return whole && this.#context.removeTokenCellsFromSequence(sequence, from, to);
   }
 
-  async #read(part: Exclude<Part, { kind: 'prefill' }>, logitIndex: number): Promise<PartResult> {
+  async #read(part: Read, logitIndex: number): Promise<PartResult> {
     switch (part.kind) {
       case 'sample':
         if (!(part.sampler instanceof BatchSampler)) throw new TypeError('a sampler of another decoder');

@@ -98,13 +98,17 @@ function memoryChecks({ memory, gpuMemory }: MachineFacts): Check[] {
 
 /** Engines share the cores, and the sidecar needs one too. */
 function coresCheck(cores: number, sizings: readonly Sizing[]): Check {
-  const threads = sizings.reduce(
-    (sum, { inspected }) => sum + (inspected.kind === 'answer' ? (inspected.answer.load?.threads ?? 0) : 0),
-    0,
+  const onCpu = sizings.flatMap(({ inspected }) =>
+    inspected.kind === 'answer' && inspected.answer.load?.gpu === false ? [inspected.answer.load.threads] : [],
   );
-  const onCpu = sizings.some(({ inspected }) => inspected.kind === 'answer' && inspected.answer.load?.gpu === false);
+  const all = sizings.map(({ inspected }) => (inspected.kind === 'answer' ? (inspected.answer.load?.threads ?? 0) : 0));
+  const threads = all.reduce((sum, each) => sum + each, 0);
   const says = `${cores}, and ${threads} compute threads of ${sizings.length} engines together`;
-  if (!onCpu || threads <= cores) return { what: 'cores', level: 'ok', says };
+  // Compute threads wait for each other, spinning: one that must let anything else run holds up the rest.
+  if (cores > 1 && onCpu.some((each) => each >= cores)) {
+    return { what: 'cores', level: 'warn', says, advice: 'leave a core to all else: set threads to 0 or fewer' };
+  }
+  if (onCpu.length === 0 || threads <= cores) return { what: 'cores', level: 'ok', says };
   const advice = 'engines that work at once slow each other down: set threads of each model';
   return { what: 'cores', level: 'warn', says, advice };
 }

@@ -39,7 +39,7 @@ export const modelSchema: SettingSchema = {
       { default: 256, minimum: 1, maximum: 65_536, unit: 'tokens' },
     ),
     prefillShare: integer(
-      'Time that a step may spend on new prompts beside running replies, as a share of what the replies’ next tokens take. The fixed cost of one more decode comes on top.',
+      'Time that a step may spend on new prompts beside running replies, as a share of what the replies’ next tokens take, the fixed cost of one more decode included.',
       { default: 100, minimum: 1, maximum: 10_000, unit: '%' },
     ),
     prefixReuse: text(

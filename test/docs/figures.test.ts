@@ -33,8 +33,6 @@ const CLAIMS: readonly {
       ['# tokens a second with one reply running', '1', '1'],
       ['one reply running, # with 8', '1', '8'],
       ['with 8 and # with 32', '1', '32'],
-      ['two threads made # tokens a second', '2', '1'],
-      ['tokens a second where one made #', '1', '1'],
     ] as const
   ).map(([sentence, threads, sequences]) => ({
     page: 'docs/sizing.md',

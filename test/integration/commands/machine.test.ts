@@ -1,6 +1,7 @@
 /** `ra-sidecar check-config`, `doctor` and `bench` as an operator runs them, and the command line around them. */
 import { execFile } from 'node:child_process';
 import { readdir, writeFile } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
@@ -125,6 +126,20 @@ t.test('doctor: what is in the way, with what to do about it', async (t) => {
     [{ level: 'ok' }, { level: 'warn', says: /though gpu is metal; available are .*CPU/, advice: /set gpu/ }],
   );
   t.match(of('cores'), { level: 'warn', advice: /set threads/ });
+});
+
+t.test('doctor: an engine that takes every core is told to leave one', async (t) => {
+  const cores = availableParallelism();
+  const ran = await runCli(['doctor', '--json'], {
+    ...models({ ...small, threads: cores }),
+    RA_DATA_DIR: join(t.testdir(), 'data'),
+  });
+  const { checks } = diagnosis(ran);
+  const wanted = cores > 1 ? { level: 'warn', advice: /leave a core/ } : { level: 'ok' };
+  t.match(
+    checks.find(({ what }) => what === 'cores'),
+    wanted,
+  );
 });
 
 t.test('doctor: what a lazy model would take is not missing when the start loads the others', async (t) => {

@@ -84,6 +84,20 @@ t.test('both decoders make the same reply, greedy and by seed, penalized or not'
   }
 });
 
+t.test('whoever draws the tokens, a seed gives the same ones at every temperature', async (t) => {
+  const { iterators, batches } = await both(async (decoder) => {
+    const replies: number[][] = [];
+    for (const temperature of [0.3, 1, 1.7]) {
+      for (let seed = 0; seed < 8; seed++) {
+        replies.push(await reply(decoder, seed % 4, { ...GREEDY, temperature, seed }, 20, seed));
+      }
+    }
+    return replies;
+  });
+  t.same(batches, iterators);
+  t.ok(new Set(batches?.map(String)).size > 20, 'seeds and temperatures matter');
+});
+
 t.test('a reply leaves nothing of its random numbers or penalties to the next', async (t) => {
   const seeded: Sampling = { ...GREEDY, temperature: 1, seed: 7 };
   for (const before of [seeded, { ...seeded, frequencyPenalty: 2 }, GREEDY]) {
