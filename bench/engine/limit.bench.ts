@@ -1,7 +1,7 @@
 /** Our engine process against llama-batched-bench on a CPU. */
 import { limitRows } from '../support/limit.js';
 import { random13m, random150m } from '../support/models.js';
-import { keep, type Row } from '../support/results.js';
+import { keep, keptRows, type Row } from '../support/results.js';
 
 const SEQUENCES = [1, 8, 32];
 const PROMPT_TOKENS = 16;
@@ -10,12 +10,20 @@ const RUNS = 5;
 
 /** `native`: the addon of `make engine-native` is in place; the results are kept beside those of the prebuilt one. */
 const build = process.argv[2] === 'native' ? 'native' : 'prebuilt';
+const name = build === 'native' ? 'engine-limit-native' : 'engine-limit';
+/** One model alone: the rows of the others stay as they were. */
+const only = process.argv[3];
 
 const rows: Row[] = [];
-for (const [model, file] of [
-  ['150m', await random150m()],
-  ['13m', await random13m()],
+for (const [model, make] of [
+  ['150m', random150m],
+  ['13m', random13m],
 ] as const) {
+  if (only !== undefined && only !== model) {
+    rows.push(...(await keptRows(name)).filter((row) => row['model'] === model));
+    continue;
+  }
+  const file = await make();
   // As many compute threads as cores: beside the point, so fewer runs.
   for (const [threads, runs] of [
     [1, RUNS],
@@ -26,11 +34,11 @@ for (const [model, file] of [
   }
 }
 
-await keep(build === 'native' ? 'engine-limit-native' : 'engine-limit', {
+await keep(name, {
   title: `The engine process against llama-batched-bench, ${build} addon`,
   about: [
-    `Tokens generated a second, prefill included: ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated per sequence. Medians of ${RUNS} runs, each of ours right after one of the peer's; the ratio is the median of these pairs.`,
-    `llama-batched-bench (built from the bundled source by \`make peers\`, with native instructions and OpenMP) decodes and never samples or turns a token into text; our engine process (the ${build} addon) samples every token, finds stops, makes text and sends messages. Greedy: temperature 0. Temperature 1 with no top-k, the default of the API, is exp() over the whole vocabulary of 50,257 for every token, in llama.cpp’s own sampler.`,
+    `Tokens generated a second, prefill included: ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated per sequence. Medians of ${RUNS} runs, each of ours right after one of the peer's; the ratio is the median of these pairs. Before the first 1,500 steps have warmed the engine up nothing is measured. A model may have been measured by itself, at another hour.`,
+    `llama-batched-bench (built from the bundled source by \`make peers\`, with native instructions and OpenMP) decodes and never samples or turns a token into text; our engine process (the ${build} addon) samples every token, finds stops, makes text and sends messages. Greedy: temperature 0. Temperature 1 with no top-k, the default of the API, is exp() over the whole vocabulary of 50,257 for every token: in the prebuilt addon by llama.cpp’s own sampler, in the native one by engine/native/next-token.cpp.`,
     'Random weights, Q8_0, GPT-2’s vocabulary: `150m` and `13m` of engine/models/recipes.ts. In the 13m model the output layer and the sampling of 50,257 logits are nearly all of the work.',
   ],
   rows,

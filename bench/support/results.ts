@@ -1,5 +1,5 @@
 /** Results are kept beside the benches, with where and how they came to be: for people as Markdown, for tools as JSON. */
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { shown } from './stats.js';
@@ -64,6 +64,12 @@ export async function keep(
   await keepFile(`${name}.md`, `${text}\n`);
   await keepFile(`${name}.json`, `${JSON.stringify({ title, ...where, rows, conclusions }, null, 2)}\n`);
   process.stdout.write(`${table}\n${conclusions.join('\n')}\n`);
+}
+
+/** The rows that a bench kept the last time; none before the first. */
+export async function keptRows(name: string): Promise<readonly Row[]> {
+  const text = await readFile(new URL(`${name}.json`, RESULTS), 'utf8').catch(() => '{"rows":[]}');
+  return (JSON.parse(text) as Results).rows;
 }
 
 /** Writes `bench/results/<name>`. */
