@@ -157,9 +157,8 @@ export class EngineChild {
     const { entry, setup, timing, clock } = this.#options;
     // The child reads it when its pool starts; ours has started long ago.
     process.env['UV_THREADPOOL_SIZE'] = String(poolThreads(availableParallelism()));
-    const child = spawn(process.execPath, [...process.execArgv, entry], {
-      stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
-    });
+    // Not this process's own arguments: what Node was told of its heap or its inspector is not meant for engines.
+    const child = spawn(process.execPath, [entry], { stdio: ['ignore', 'ignore', 'pipe', 'pipe'] });
     child.stderr?.setEncoding('utf8').on('data', (chunk: string) => this.#stderr.add(chunk));
     this.#link = Link.toChild(child, { message: (raw) => this.#receive(raw), closed: () => undefined });
     child.on('exit', (code, signal) => this.#exited(child, code, signal));
