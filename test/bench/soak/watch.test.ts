@@ -53,9 +53,12 @@ t.test('it tells the two prompt hosts from each other', async (t) => {
 });
 
 t.test('it sees memory and open files of a process, and nothing of one that is gone', async (t) => {
-  const child = spawn(process.execPath, ['-e', 'process.stdin.resume()'], { stdio: ['pipe', 'ignore', 'ignore'] });
+  const child = spawn(process.execPath, ['-e', 'process.stdin.resume(); console.log()'], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+  });
   const gone = once(child, 'exit');
-  await once(child, 'spawn');
+  // Spawned is not started: the memory of a process that only begins is next to nothing.
+  await once(child.stdout, 'data');
   const watch = new Watch(child.pid ?? 0, 3_600_000);
   child.kill('SIGKILL');
   await gone;
