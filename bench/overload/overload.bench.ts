@@ -17,7 +17,8 @@ const TOKENS = 32;
 const FACTORS = [0.5, 1, 2, 4, 10];
 /** All loads on all servers in turn, so often: what else the machine does then falls on all of them. */
 const ROUNDS = Number(process.argv[2] ?? 3);
-const SECONDS = 20;
+/** Of a point. Eight replies end together: over 20 s one wave more or less was a tenth of what was served. */
+const SECONDS = 30;
 /** After the highest load: half of what can be served, for so long. */
 const CALM = { factor: 0.5, seconds: 15 };
 const PATIENCE_MS = 8000;
