@@ -107,7 +107,7 @@ function ofPeak(server: string): number {
   return Number(
     shares
       .split(', ')
-      .find((share) => share.startsWith(`${server} 0`))
+      .find((share) => share.replace(/ [\d.]+$/, '') === server)
       ?.slice(server.length),
   );
 }
