@@ -1,7 +1,6 @@
 /**
- * deploy/kubernetes agrees with itself and with the sidecar. That its objects are ones that Kubernetes takes is held against
- * what was read of each schema (docs/kubernetes.md says which); what a real sidecar shows the endpoint picker is in
- * test/integration/picker-metrics.test.ts.
+ * deploy/kubernetes agrees with itself and with the sidecar. That Kubernetes takes its objects is in schemas.test.ts; what a
+ * real sidecar shows the endpoint picker is in test/integration/picker-metrics.test.ts.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,6 +10,7 @@ import { knownSeries, unknownIn } from '../support/promql.js';
 import { sourceRoot } from '../support/source-root.js';
 import {
   at,
+  deployment,
   documents,
   engineSpecs,
   flagSpecs,
@@ -64,6 +64,33 @@ t.test('the kustomization names what is there, and everything of its own folder'
   for (const { file, object } of manifests()) {
     if (file.includes('/')) t.equal(at(object, 'metadata.namespace'), namespace, `${file} is not put there by it`);
   }
+});
+
+t.test('as a Deployment the pods are the same, but for a disk that goes with each', async (t) => {
+  const [component] = documents('deployment/kustomization.yaml');
+  t.equal(at(component, 'kind'), 'Component');
+  t.match(at(component, 'patches.0'), {
+    path: 'patch.yaml',
+    target: { kind: 'StatefulSet', name: at(set, 'metadata.name') },
+    options: { allowKindChange: true },
+  });
+  t.match(readFileSync(join(FOLDER, 'kustomization.yaml'), 'utf8'), '# components:\n#   - deployment\n');
+  const made = deployment();
+  t.equal(at(made, 'kind'), 'Deployment');
+  for (const same of ['metadata', 'spec.selector', 'spec.template.metadata'])
+    t.strictSame(at(made, same), at(set, same));
+  const { volumes, ...others } = mapAt(made, 'spec.template.spec');
+  const { volumes: shared, ...expected } = pod;
+  t.strictSame(others, expected);
+  const [data, ...rest] = volumes as readonly Node[];
+  t.strictSame(rest, shared);
+  t.strictSame(data, {
+    name: 'data',
+    ephemeral: { volumeClaimTemplate: { spec: at(set, 'spec.volumeClaimTemplates.0.spec') } },
+  });
+  const startS =
+    Number(at(container, 'startupProbe.periodSeconds')) * Number(at(container, 'startupProbe.failureThreshold'));
+  t.ok(Number(at(made, 'spec.progressDeadlineSeconds')) > startS, 'a start is no failure before the probe says so');
 });
 
 function volume(name: string): Node | undefined {
@@ -245,13 +272,7 @@ t.test('the endpoint picker is told of metrics that there are, both ways the sam
   t.match(config().fleet, { pickerMetrics: true, loadReport: 'asked' });
 });
 
-t.test('the pool is as its definition has it, and the route lets nothing through but the API', async (t) => {
-  const pool = mapAt(manifest('InferencePool'), 'spec');
-  t.strictSame(Object.keys(pool), ['selector', 'targetPorts', 'endpointPickerRef']);
-  t.strictSame(Object.keys(mapAt(pool, 'selector')), ['matchLabels']);
-  const picker = mapAt(pool, 'endpointPickerRef');
-  t.strictSame(Object.keys(picker), ['name', 'port', 'failureMode']);
-  t.ok(['FailOpen', 'FailClose'].includes(textAt(picker, 'failureMode')));
+t.test('the route lets nothing through but the API', async (t) => {
   const rules = listAt(manifest('HTTPRoute'), 'spec.rules');
   t.strictSame(
     rules.flatMap((rule) => listAt(rule, 'matches')),

@@ -2,6 +2,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseYaml } from '@redocly/openapi-core';
+import { applyPatch, type Operation } from 'rfc6902';
 import { sourceRoot } from '../support/source-root.js';
 
 export const FOLDER = join(sourceRoot, 'deploy/kubernetes');
@@ -23,11 +24,14 @@ export function documents(file: string): Node[] {
   return text.split(/^---$/m).map((part) => parseYaml(part) as Node);
 }
 
+/** What only changes objects, or makes them out of files. */
+const NO_OBJECTS = /values\.yaml$|(^|\/)(kustomization|patch)\.yaml$/;
+
 /** Every object that Kubernetes is to take, in all folders; values for charts are none. */
 export function manifests(): Manifest[] {
   const files = readdirSync(FOLDER, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.yaml'));
   return files
-    .filter((file) => !file.endsWith('values.yaml') && file !== 'kustomization.yaml')
+    .filter((file) => !NO_OBJECTS.test(file))
     .sort()
     .flatMap((file) =>
       documents(file).map((object) => ({
@@ -45,6 +49,16 @@ export function manifest(kind: string, name = 'ra-sidecar'): Node {
   const [one] = found;
   if (one === undefined || found.length > 1) throw new Error(`${found.length} of ${kind} ${name}`);
   return one.object;
+}
+
+/** What the component in deployment/ makes of the StatefulSet. Throws when its patch does not fit it. */
+export function deployment(): Node {
+  const object = structuredClone(manifest('StatefulSet'));
+  const [patch] = documents('deployment/patch.yaml');
+  for (const failure of applyPatch(object, patch as unknown as Operation[])) {
+    if (failure !== null) throw failure;
+  }
+  return object;
 }
 
 /** What lies at `path`, with list indexes among the names; undefined: nothing does. */

@@ -6,14 +6,17 @@
 import { HTTPRoute } from '@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1/HTTPRoute';
 import { ScaledObject } from '@kubernetes-models/keda/keda.sh/v1alpha1/ScaledObject';
 import { PodMonitor } from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1/PodMonitor';
+import { Deployment } from 'kubernetes-models/apps/v1/Deployment';
 import { StatefulSet } from 'kubernetes-models/apps/v1/StatefulSet';
 import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2/HorizontalPodAutoscaler';
 import { PodDisruptionBudget } from 'kubernetes-models/policy/v1/PodDisruptionBudget';
 import { Namespace } from 'kubernetes-models/v1/Namespace';
 import { PersistentVolumeClaim } from 'kubernetes-models/v1/PersistentVolumeClaim';
 import { Service } from 'kubernetes-models/v1/Service';
+import { Ajv, type ValidateFunction } from 'ajv';
 import t from 'tap';
-import { manifest, manifests, type Node } from './manifests.js';
+import { INFERENCE_POOL, PICKER_CONFIG } from './inference-schemas.js';
+import { deployment, manifest, manifests, pickerConfig, type Node } from './manifests.js';
 
 /** As the packages' classes are: made for an object, and throwing where it is not as its schema has it. */
 interface Kind {
@@ -22,6 +25,7 @@ interface Kind {
 }
 
 const KINDS: Readonly<Record<string, Kind>> = {
+  Deployment,
   HTTPRoute,
   HorizontalPodAutoscaler,
   Namespace,
@@ -33,8 +37,13 @@ const KINDS: Readonly<Record<string, Kind>> = {
   StatefulSet,
 };
 
-/** No package has its definition; test/deploy/kubernetes.test.ts holds it to what was read of it. */
-const WITHOUT_SCHEMA = ['InferencePool'];
+const ajv = new Ajv({ allErrors: true });
+/** No package has its definition. */
+const inferencePool = ajv.compile(INFERENCE_POOL);
+
+function told(check: ValidateFunction, object: unknown): string[] {
+  return check(object) ? [] : [ajv.errorsText(check.errors)];
+}
 
 /** The same value; each path that is read of it is added to `seen`. */
 function watched(value: unknown, seen: Set<string>, path = ''): unknown {
@@ -56,6 +65,7 @@ function pathsOf(value: unknown, path = ''): string[] {
 
 /** What is wrong with an object, each in a few words. */
 function problemsOf(kind: string, object: Node): string[] {
+  if (kind === 'InferencePool') return told(inferencePool, object);
   const known = KINDS[kind];
   if (known === undefined) return [`no schema of ${kind}`];
   const seen = new Set<string>();
@@ -69,15 +79,26 @@ function problemsOf(kind: string, object: Node): string[] {
 }
 
 t.test('every object is as its schema has it, with no field that it does not know', async (t) => {
-  const without: string[] = [];
   for (const { file, kind, apiVersion, object } of manifests()) {
-    if (WITHOUT_SCHEMA.includes(kind)) without.push(kind);
-    else {
-      t.equal(KINDS[kind]?.apiVersion, apiVersion, `${file}: ${kind}`);
-      t.strictSame(problemsOf(kind, object), [], `${file}: ${kind}`);
-    }
+    if (kind !== 'InferencePool') t.equal(KINDS[kind]?.apiVersion, apiVersion, `${file}: ${kind}`);
+    t.strictSame(problemsOf(kind, object), [], `${file}: ${kind}`);
   }
-  t.strictSame(without, WITHOUT_SCHEMA);
+  manifest('InferencePool');
+});
+
+t.test('the picker’s configuration is as its types have it', async (t) => {
+  const check = ajv.compile(PICKER_CONFIG);
+  const config = pickerConfig();
+  t.strictSame(told(check, config), []);
+  const text = JSON.stringify(config);
+  t.match(told(check, JSON.parse(text.replace('"dataLayer"', '"data"')))[0], /additional properties/);
+  t.match(told(check, JSON.parse(text.replace('"pluginRef"', '"plugin"')))[0], /required property 'pluginRef'/);
+  t.match(told(check, JSON.parse(text.replace('"weight":2', '"weight":"2"')))[0], /weight must be number/);
+});
+
+t.test('so is the Deployment that the component makes of the StatefulSet', async (t) => {
+  t.strictSame(problemsOf('Deployment', deployment()), []);
+  t.not(problemsOf('Deployment', manifest('StatefulSet')).length, 0, 'which is none by itself');
 });
 
 t.test('what is wrong is seen', async (t) => {
@@ -92,6 +113,12 @@ t.test('what is wrong is seen', async (t) => {
   t.match(broken('"containerPort":8080', '"containerPort":"http"')[0], /containerPort must be integer/);
   t.match(broken('"whenScaled":"Retain"', '"whenScaled":7')[0], /whenScaled/);
   t.match(broken('"serviceName"', '"service"').join(' '), /\.spec\.service\b/);
+  const pool = JSON.stringify(manifest('InferencePool'));
+  t.match(problemsOf('InferencePool', JSON.parse(pool.replace('FailOpen', 'Open')) as Node)[0], /failureMode/);
+  t.match(
+    problemsOf('InferencePool', JSON.parse(pool.replace('"endpointPickerRef"', '"extensionRef"')) as Node)[0],
+    /Ref/,
+  );
   const scaled = JSON.stringify(manifest('ScaledObject')).replace('"threshold":"2"', '"threshold":2');
   t.match(problemsOf('ScaledObject', JSON.parse(scaled) as Node)[0], /threshold must be string/);
 });
