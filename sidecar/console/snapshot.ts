@@ -15,7 +15,7 @@ import {
   MODEL_REQUEST_DURATION,
   TOKEN_USAGE,
 } from '../telemetry/definitions/gen-ai.js';
-import { STREAM_BUFFERED, STREAMS_RUNNING } from '../telemetry/definitions/http.js';
+import { REQUEST_DURATION, STREAM_BUFFERED, STREAMS_RUNNING } from '../telemetry/definitions/http.js';
 import { ENGINE_RESTARTS, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS } from '../telemetry/definitions/processes.js';
 import { REFUSALS } from '../telemetry/definitions/queue.js';
 import {
@@ -43,7 +43,8 @@ const RESIDENT = 'process_resident_memory_bytes';
 
 const READ = [
   ...namesOf([CACHED_TOKENS, CANCELS, FIRST_TOKEN, INTER_TOKEN, MODEL_REQUEST_DURATION, TOKEN_USAGE]),
-  ...namesOf([STREAM_BUFFERED, STREAMS_RUNNING, ENGINE_RESTARTS, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS, REFUSALS]),
+  ...namesOf([REQUEST_DURATION, STREAM_BUFFERED, STREAMS_RUNNING]),
+  ...namesOf([ENGINE_RESTARTS, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS, REFUSALS]),
   ...namesOf([BACKLOG, DEAD_LETTERS, DELIVERED, LAST_SUCCESS, LATE_CLOSES, OLDEST, OLDEST_UNSYNCED, RETRIES]),
   ...namesOf([SPOOL_BYTES, SPOOL_ERRORS, SPOOL_HEALTHY, UNSYNCED]),
   RESIDENT,
@@ -81,7 +82,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: Watched): Prom
   const engines = models.map(({ model: { engine } }) => ({ state: engine.state, readyInMs: engine.readyInMs }));
   const read = await reading;
   return {
-    v: 1,
+    v: 2,
     at,
     startedAt,
     intervalMs,
@@ -94,6 +95,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: Watched): Prom
       holders: holders.map((placed) => holderView(placed, now)),
       ...counted(model.id, read),
     })),
+    errors: errorsOf(read),
     promptHosts,
     promptHostRestarts: read.value(PROMPT_RESTARTS.name) ?? 0,
     spool: spoolView(health.ok ? null : health.why, read),
@@ -153,6 +155,12 @@ function counted(
       cached: read.value(CACHED_TOKENS.name, { model }) ?? 0,
     },
   };
+}
+
+/** Of what is posted: on both listeners that is what asks for work. */
+function errorsOf(read: Reading): Record<string, number> {
+  const all = read.by(`${REQUEST_DURATION.name}_count`, 'error_type', { http_request_method: 'POST' });
+  return Object.fromEntries(Object.entries(all).filter(([code]) => code !== ''));
 }
 
 function spoolView(why: string | null, read: Reading): SpoolView {

@@ -100,7 +100,7 @@ export interface SpoolView {
 
 export interface Snapshot {
   /** Raised with what a page of the version before would misread: such a page, still open, then asks to be loaded anew. */
-  readonly v: 1;
+  readonly v: 2;
   /** Wall-clock times, ms since 1970: of this snapshot, and of the process's start, which tells one life from the next. */
   readonly at: number;
   readonly startedAt: number;
@@ -108,6 +108,8 @@ export interface Snapshot {
   readonly intervalMs: number;
   readonly readiness: ReadinessView;
   readonly models: readonly ModelView[];
+  /** What was posted and answered with an error, cumulative, by its code: of all models, and of none. */
+  readonly errors: Readonly<Record<string, number>>;
   readonly promptHosts: readonly PromptHostView[];
   readonly promptHostRestarts: number;
   readonly spool: SpoolView;

@@ -83,7 +83,7 @@ t.test('the feed: one frame at once, one an interval, each a whole picture', asy
   t.equal(feed.response.headers.get('access-control-allow-origin'), null);
   const [first, second, third] = [await feed.next(), await feed.next(), await feed.next()];
   t.match(first, {
-    v: 1,
+    v: 2,
     intervalMs: 250,
     readiness: { status: 'ready', reasons: [] },
     models: [
@@ -146,6 +146,8 @@ t.test('its numbers are those of /metrics and /admission', async (t) => {
     await sidecar.until('ra_sidecar_seats_busy{model="m"}', count);
   }
   t.equal((await sidecar.post(CHAT, chatBody('m', 'echo'))).status, 429);
+  t.equal((await sidecar.post(CHAT, chatBody('other', 'echo'))).status, 403);
+  t.equal((await sidecar.post(CHAT, chatBody('m', 'echo'), { Authorization: 'Bearer unknown' })).status, 401);
 
   const feed = await watch(t, sidecar);
   const snapshot = await feed.next();
@@ -164,6 +166,8 @@ t.test('its numbers are those of /metrics and /admission', async (t) => {
     },
     'there was something to count',
   );
+  t.match(snapshot.errors, { bad_gateway: 1, capacity_exceeded: 1, invalid_api_key: 1, model_not_entitled: 1 });
+  t.equal(snapshot.errors[''], undefined, 'what went well is no error');
   t.ok((snapshot.models[0]?.firstToken.counts.at(-1) ?? 0) >= 6);
   t.ok((snapshot.models[0]?.interToken.counts.at(-1) ?? 0) > 0);
 });

@@ -54,6 +54,7 @@ t.test('under load', async (t) => {
       `Refusals of ${CHAT}, and callers who left`,
       'Engines',
       'Prompt hosts',
+      'Errors by code',
     ]) {
       t.ok(names('table').includes(table), table);
     }

@@ -132,6 +132,12 @@ export function sameNumbers(t: Test, snapshot: Snapshot, page: string, admission
     t.equal(engine.restarts, value('ra_sidecar_engine_restarts_total', own));
     t.equal(engine.capacityTokens, value('ra_sidecar_kv_capacity_tokens', own));
   }
+  const errors: Record<string, number> = {};
+  for (const line of fitting('http_server_request_duration_seconds_count', { http_request_method: 'POST' })) {
+    const code = line.labels['error_type'];
+    if (code !== undefined) errors[code] = (errors[code] ?? 0) + line.value;
+  }
+  t.strictSame(snapshot.errors, errors, 'errors');
   t.match(admission, { models: snapshot.models.map(({ model, queue }) => ({ model, ...still(queue) })) });
   const restarts = snapshot.promptHosts.reduce((sum, host) => sum + host.restarts, 0);
   t.equal(restarts, snapshot.promptHostRestarts);
@@ -165,7 +171,7 @@ interface Counted {
 }
 
 /** All that a snapshot counts. */
-function countsOf({ models, spool, promptHostRestarts }: Snapshot): Counted[] {
+function countsOf({ models, spool, errors, promptHostRestarts }: Snapshot): Counted[] {
   const by = (
     name: string,
     label: string,
@@ -199,6 +205,7 @@ function countsOf({ models, spool, promptHostRestarts }: Snapshot): Counted[] {
   });
   return [
     ...ofModels,
+    ...by('http_server_request_duration_seconds_count', 'error_type', { http_request_method: 'POST' }, errors),
     { name: 'ra_sidecar_prompt_host_restarts_total', labels: {}, value: promptHostRestarts },
     { name: 'ra_sidecar_spool_late_closes_total', labels: {}, value: spool.lateCloses },
     { name: 'ra_sidecar_usage_delivered_total', labels: {}, value: spool.delivered },

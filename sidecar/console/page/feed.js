@@ -14,7 +14,7 @@
  */
 
 /** What a picture's `v` is, as this page reads it. */
-const VERSION = 1;
+const VERSION = 2;
 
 /** Waits between two tries, ms: the first, and the longest. */
 const FIRST_MS = 500;

@@ -130,7 +130,8 @@ function show(snapshot) {
   reasons.hidden = why.length === 0;
   sums.show(snapshot, history, range());
   models.show(snapshot.models);
-  upkeep.show(snapshot);
+  // Where there is only one picture, nothing has happened since.
+  upkeep.show(snapshot, history.base ?? snapshot);
   upkeepSection.hidden = false;
   const engines = snapshot.models.filter(({ engine }) => engine.state !== 'ready');
   const off = engines.map(({ model, engine }) => `engine of ${model} ${engine.state}`);

@@ -1,4 +1,4 @@
-// What keeps it going: engines, prompt hosts, the usage spool, this process.
+// What keeps it going: engines, prompt hosts, the usage spool, this process; and what was answered with an error.
 import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { bytes, count, duration, seconds } from './text.js';
 
@@ -13,6 +13,8 @@ export class Upkeep {
   #engines;
   /** @type {Keyed<PromptHostState, HTMLTableRowElement>} */
   #prompts;
+  /** @type {Keyed<readonly [code: string, minute: number, all: number], HTMLTableRowElement>} */
+  #errors;
   /** @type {Keyed<Fact, HTMLDivElement>} */
   #usage;
   /** @type {Keyed<Fact, HTMLDivElement>} */
@@ -32,6 +34,16 @@ export class Upkeep {
         mark(row, 'data-tone', up ? 'plain' : 'warn');
       },
     );
+    const errors = tableOf('Errors by code', ['Code', 'Last minute', 'Since start']);
+    this.#errors = new Keyed(
+      errors.body,
+      ([code]) => code,
+      () => rowOf(2),
+      (row, [code, minute, all]) => {
+        fill(row, [code, count(minute), count(all)]);
+        mark(row, 'data-tone', minute > 0 ? 'warn' : all > 0 ? 'plain' : 'quiet');
+      },
+    );
     const usage = element('dl');
     const process = element('dl');
     this.#usage = factsIn(usage);
@@ -39,6 +51,7 @@ export class Upkeep {
     const parts = /** @type {const} */ ([
       ['Engines', scrolling(engines.table)],
       ['Prompt hosts', scrolling(prompts.table)],
+      ['Errors by code', scrolling(errors.table)],
       ['Usage spool', usage],
       ['This process', process],
     ]);
@@ -47,8 +60,17 @@ export class Upkeep {
     }
   }
 
-  /** @param {Snapshot} snapshot */
-  show(snapshot) {
+  /**
+   * @param {Snapshot} snapshot
+   * @param {Snapshot | undefined} minuteAgo
+   */
+  show(snapshot, minuteAgo) {
+    const { errors } = snapshot;
+    const counted = Object.entries(errors).map(
+      ([code, all]) => /** @type {const} */ ([code, all - (minuteAgo?.errors[code] ?? 0), all]),
+    );
+    counted.sort(([, , a], [, , b]) => b - a);
+    this.#errors.show(counted.length === 0 ? [['none so far', 0, 0]] : counted);
     this.#engines.show(snapshot.models);
     this.#prompts.show(snapshot.promptHosts);
     this.#usage.show(usageFacts(snapshot));
