@@ -111,6 +111,10 @@ seedling: build
 	@test -s $(TRAINED)/loss.tsv || printf 'step\ttokens\tbatch_loss\tlabel_loss\trate\ttokens_a_second\n' > $(TRAINED)/loss.tsv
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(PYTHON) $(SEEDLING)/training/train.py $(TRAINED)/data $(TRAINED) --tokens $(SEEDLING_TOKENS) >> $(TRAINED)/loss.tsv
 	$(PYTHON) $(SEEDLING)/training/export.py $(TRAINED)/data $(TRAINED)
+	rm -f $(TRAINED)/calibration.json
+	node dist/$(SEEDLING)/export.js $(TRAINED)/data $(TRAINED) $(TRAINED)/raw.gguf
+	node dist/$(SEEDLING)/held-out.js $(TRAINED)/calibration.jsonl 400 22
+	node dist/bench/decisions/calibrate.js $(TRAINED)/raw.gguf $(TRAINED)/calibration.jsonl $(TRAINED)/calibration.json
 	node dist/$(SEEDLING)/export.js $(TRAINED)/data $(TRAINED) $(SEEDLING_INTO)/seedling.gguf
 	cp $(TRAINED)/reference.json $(TRAINED)/loss.tsv $(SEEDLING_INTO)/
 	npx prettier --log-level warn --write $(SEEDLING_INTO)/reference.json

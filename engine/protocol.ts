@@ -181,6 +181,8 @@ export interface ScoreQuestion {
   readonly tail: Uint32Array;
   /** One token per answer, distinct, in the answers' order. */
   readonly labels: Uint32Array;
+  /** The model's own for questions of this type, on top of the job's: engine/prompt/calibration.ts. 1: none. */
+  readonly temperature: number;
 }
 
 /** Sidecar to engine. `id` is unique among the jobs of one engine process. */

@@ -33,11 +33,12 @@ export class Scoring implements Work {
 
   branch(item: number, sequence: number, held: number): Branch {
     const feed = new Feed(this.plan(item), held);
+    const { labels, temperature } = this.#question(item);
     const answer = (logprobs: Float64Array): Output => {
-      const { probabilities, labelMass } = distribution(logprobs, this.#job.temperature);
+      const { probabilities, labelMass } = distribution(logprobs, this.#job.temperature * temperature);
       return { id: this.#id, kind: 'answer', question: item, probabilities, labelMass };
     };
-    return new QuestionBranch(sequence, feed, this.#question(item).labels, answer);
+    return new QuestionBranch(sequence, feed, labels, answer);
   }
 
   /** From the input's end on, and not later, so that the questions' tails can go into one decode. */

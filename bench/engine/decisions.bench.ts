@@ -27,7 +27,11 @@ interface Case {
 }
 
 function newCase(run: number): Case {
-  const questions = Array.from({ length: QUESTIONS }, (_, i) => ({ tail: tokens(TAIL_TOKENS, 1000 + i), labels }));
+  const questions = Array.from({ length: QUESTIONS }, (_, i) => ({
+    tail: tokens(TAIL_TOKENS, 1000 + i),
+    labels,
+    temperature: 1,
+  }));
   return { input: tokens(INPUT_TOKENS, run), questions };
 }
 

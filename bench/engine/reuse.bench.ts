@@ -25,6 +25,7 @@ function ask(count: number, more: Partial<ScoreJob> = {}): ScoreJob {
   const questions = Array.from({ length: count }, (_, i) => ({
     tail: words(TAIL, i + 1),
     labels: Uint32Array.of(70, 71),
+    temperature: 1,
   }));
   return { input: words(INPUT), questions, temperature: 1, isolate: true, seats: 1, ...more };
 }

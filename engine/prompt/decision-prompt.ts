@@ -6,6 +6,8 @@
  * What is left of || is tokenized once per request and what is right of it once per question, separately, so that the input's
  * tokens, and later its prefill, do not depend on the question.
  */
+import type { ScoreQuestion } from '../protocol.js';
+import { readCalibration, type Calibration } from './calibration.js';
 import { fewestTokens, type PromptParts } from './chat-prompt.js';
 import type { SpecialTexts } from './data-text.js';
 import { labelTokens, verifyLabels, type Labels } from './labels.js';
@@ -24,7 +26,7 @@ export type DecisionTokens =
   | {
       readonly kind: 'tokens';
       readonly input: Uint32Array;
-      readonly questions: readonly { readonly tail: Uint32Array; readonly labels: Uint32Array }[];
+      readonly questions: readonly ScoreQuestion[];
     }
   /** The first question whose prompt is over {@link DECISION_PROMPT_TOKENS}. `exact` false: it has at least so many. */
   | { readonly kind: 'too-long'; readonly question: number; readonly tokens: number; readonly exact: boolean };
@@ -35,9 +37,11 @@ export class DecisionPrompt {
   readonly #vocabulary: Vocabulary;
   readonly #specials: SpecialTexts;
   readonly #frame: Frame;
+  readonly #calibration: Calibration;
 
-  constructor(parts: PromptParts, frame: Frame, labels: Labels) {
+  constructor(parts: PromptParts, frame: Frame, labels: Labels, calibration: Calibration) {
     this.labels = labels;
+    this.#calibration = calibration;
     this.#vocabulary = parts.vocabulary;
     this.#specials = parts.specials;
     this.#frame = frame;
@@ -49,14 +53,15 @@ export class DecisionPrompt {
     if (fewest > DECISION_PROMPT_TOKENS) return { kind: 'too-long', question: 0, tokens: fewest, exact: false };
     const [first = '', ...rest] = this.#specials.breakUp(input);
     const head = tokenizePrompt(this.#vocabulary, [this.#frame.head + first, ...rest]);
-    const tails = [];
+    const asked: ScoreQuestion[] = [];
     for (const [index, question] of questions.entries()) {
       const tail = this.#tail(questionText(question));
       const tokens = head.length + tail.length;
       if (tokens > DECISION_PROMPT_TOKENS) return { kind: 'too-long', question: index, tokens, exact: true };
-      tails.push({ tail, labels: labelTokens(this.labels, question.type, question.answers.length) });
+      const labels = labelTokens(this.labels, question.type, question.answers.length);
+      asked.push({ tail, labels, temperature: this.#calibration[question.type] });
     }
-    return { kind: 'tokens', input: head, questions: tails };
+    return { kind: 'tokens', input: head, questions: asked };
   }
 
   #tail(question: string): Uint32Array {
@@ -75,7 +80,9 @@ export function makeDecisionPrompt(
   if (frame === undefined) return { kind: 'bad', problem: 'the chat template does not render the decision prompt' };
   const verified = verifyLabels(parts.vocabulary, LAST_WORDS + frame.tail);
   if (verified.kind === 'bad') return verified;
-  return { kind: 'ok', prompt: new DecisionPrompt(parts, frame, verified.labels) };
+  const read = readCalibration(parts.vocabulary.calibration);
+  if (read.kind === 'bad') return read;
+  return { kind: 'ok', prompt: new DecisionPrompt(parts, frame, verified.labels, read.calibration) };
 }
 
 /** What the template puts before the input, between it and the question, and behind the question. */

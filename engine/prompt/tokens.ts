@@ -19,6 +19,8 @@ export interface Vocabulary {
   readonly size: number;
   /** No token stands for more bytes of text than this; Infinity: nothing is known. */
   readonly longestTokenBytes: number;
+  /** What the GGUF has under `ra_sidecar.calibration`, unread; undefined: nothing. */
+  readonly calibration: unknown;
   /** Frees the native model. Idempotent. */
   dispose(): Promise<void>;
 }

@@ -1,5 +1,6 @@
 import { getLlama, LlamaLogLevel, LlamaVocabularyType, type Llama, type LlamaModel, type Token } from 'node-llama-cpp';
 import { checkModelFile } from '../load/model-file.js';
+import { CALIBRATION_KEY } from './calibration.js';
 import type { Vocabulary } from './tokens.js';
 
 /** Starting the backend takes about as long as loading a vocabulary, so a thread does it once, and keeps it. */
@@ -24,7 +25,8 @@ export async function loadVocabulary(file: string): Promise<Vocabulary> {
 
 /** The vocabulary of a model that is loaded already; by default `dispose` leaves it to its owner. */
 export function vocabularyOf(model: LlamaModel, dispose: () => Promise<void> = () => Promise.resolve()): Vocabulary {
-  const { tokenizer } = model.fileInfo.metadata;
+  const { metadata } = model.fileInfo;
+  const { tokenizer } = metadata;
   const texts = tokenizer.ggml.tokens;
   const bos = model.tokens.bos;
   return {
@@ -36,6 +38,7 @@ export function vocabularyOf(model: LlamaModel, dispose: () => Promise<void> = (
     specialTexts: specialTexts(model, texts),
     size: texts.length,
     longestTokenBytes: longestTokenBytes(model, texts),
+    calibration: valueAt(metadata, CALIBRATION_KEY),
     dispose,
   };
 }
@@ -53,6 +56,13 @@ function longestTokenBytes(model: LlamaModel, texts: readonly string[]): number 
   const type = model.vocabularyType;
   if (type !== LlamaVocabularyType.bpe && type !== LlamaVocabularyType.spm) return Infinity;
   return texts.reduce((longest, text) => Math.max(longest, Buffer.byteLength(text)), 1);
+}
+
+/** The metadata's values, which come as objects in objects by the dots of their keys. */
+function valueAt(metadata: unknown, key: string): unknown {
+  return key
+    .split('.')
+    .reduce((here, name) => (here as Readonly<Record<string, unknown>> | undefined)?.[name], metadata);
 }
 
 function once(fn: () => Promise<void>): () => Promise<void> {

@@ -172,7 +172,7 @@ function scoring({ facts, score }: Bench, input: number, tail: number, worth: nu
         isolate: true,
         seats: 1,
         input: someTokens(i, input, facts.vocabulary),
-        questions: [{ tail: someTokens(i + 1, tail, facts.vocabulary), labels: Uint32Array.of(0, 1) }],
+        questions: [{ tail: someTokens(i + 1, tail, facts.vocabulary), labels: Uint32Array.of(0, 1), temperature: 1 }],
         temperature: 1,
       },
       {

@@ -1,4 +1,4 @@
-import type { ReplyFormat } from '../../engine/protocol.js';
+import type { ReplyFormat, ScoreQuestion } from '../../engine/protocol.js';
 import type { ContractError } from '../errors.js';
 import type { Params, Route } from '../contracts/requests.js';
 import type { Signal } from '../signal.js';
@@ -11,14 +11,10 @@ export type NoResult = { readonly kind: 'failed' } | { readonly kind: 'aborted' 
 /** A body checked against its contract. */
 export type Checked = { readonly kind: 'checked'; readonly params: Params } | Refusal | NoResult;
 
-/** A prompt as tokens, and how its replies are held and taken apart. `tails[i]` and `labels[i]` belong to question i. */
+/** A prompt as tokens, and how its replies are held and taken apart. */
 export type Tokenized =
   | { readonly kind: 'chat'; readonly tokens: Uint32Array; readonly format?: ReplyFormat }
-  | {
-      readonly kind: 'decision';
-      readonly input: Uint32Array;
-      readonly questions: readonly { readonly tail: Uint32Array; readonly labels: Uint32Array }[];
-    }
+  | { readonly kind: 'decision'; readonly input: Uint32Array; readonly questions: readonly ScoreQuestion[] }
   | Refusal
   | NoResult;
 

@@ -21,7 +21,7 @@ function generate(...prompt: number[]): GenerateJob {
 }
 
 function score(input: number, tail: number, label: number): ScoreJob {
-  const question = { tail: Uint32Array.of(tail), labels: Uint32Array.of(1, label) };
+  const question = { tail: Uint32Array.of(tail), labels: Uint32Array.of(1, label), temperature: 1 };
   return { input: Uint32Array.of(1, input), questions: [question], temperature: 1, isolate: true, seats: 1 };
 }
 

@@ -21,6 +21,9 @@ function next(held: readonly number[], { seed }: { readonly seed: number }): num
 
 const score = (held: readonly number[]): number => 1 + (fold(held, 3) % 1000) / 1000;
 
+/** A question's own; any will do that is not the same for all. */
+const temperatureOf = (tail: readonly number[]): number => 1 + ((tail.at(-1) ?? 0) % 3);
+
 function fold(tokens: readonly number[], start: number): number {
   return tokens.reduce((hash, token) => (Math.imul(hash ^ token, 0x01000193) + 7) >>> 0, start);
 }
@@ -155,11 +158,15 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
     const tails = Array.from({ length: items }, (_, i) => [...own.slice(i), 4 + (i % 3)]);
     const request = {
       ...questions(Uint32Array.from(input), [], { isolate, seats: isolate ? 1 : Math.min(seats, items) }),
-      questions: tails.map((tail) => ({ tail: Uint32Array.from(tail), labels: Uint32Array.of(8, 9) })),
+      questions: tails.map((tail) => ({
+        tail: Uint32Array.from(tail),
+        labels: Uint32Array.of(8, 9),
+        temperature: temperatureOf(tail),
+      })),
     };
     const answers = tails.map((tail, i) => {
       const mass = score([...input, ...tail]);
-      return `${i} ${(1 / (1 + Math.exp(-mass))).toFixed(9)}`;
+      return `${i} ${(1 / (1 + Math.exp(-mass / temperatureOf(tail)))).toFixed(9)}`;
     });
     const stop = mux.score(request, sink);
     jobs.push({ sink, texts: [], answers, seats: request.seats, cancel: stop, cancelledAfter: undefined });

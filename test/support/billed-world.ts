@@ -208,7 +208,7 @@ function paramsOf({ route = 'chat', stream = false, n = 1, maxTokens = 100, ques
 
 function tokensOf({ route = 'chat', prompt = 10, questions = 1 }: Asking): Tokenized {
   if (route === 'chat') return { kind: 'chat', tokens: new Uint32Array(prompt) };
-  const question = { tail: new Uint32Array(2), labels: Uint32Array.of(1, 2) };
+  const question = { tail: new Uint32Array(2), labels: Uint32Array.of(1, 2), temperature: 1 };
   return {
     kind: 'decision',
     input: new Uint32Array(prompt),

@@ -30,6 +30,7 @@ export function fakeVocabulary(
     specialTexts: specials,
     size: 300_000,
     longestTokenBytes: 16,
+    calibration: undefined,
     dispose: () => Promise.resolve(),
   };
 }

@@ -114,7 +114,11 @@ export function questions(
 ): ScoreJob {
   return {
     input: typeof input === 'number' ? new Uint32Array(input).fill(1) : input,
-    questions: tails.map((length) => ({ tail: new Uint32Array(length).fill(2), labels: Uint32Array.of(5, 6) })),
+    questions: tails.map((length) => ({
+      tail: new Uint32Array(length).fill(2),
+      labels: Uint32Array.of(5, 6),
+      temperature: 1,
+    })),
     temperature: 1,
     isolate: true,
     seats: 1,

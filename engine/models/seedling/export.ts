@@ -1,15 +1,22 @@
 #!/usr/bin/env node
 /**
- * Writes the trained weights as a GGUF file: matrices in Q8_0, norms in float32.
+ * Writes the trained weights as a GGUF file: matrices in Q8_0, norms in float32. TRAINED_FOLDER/calibration.json goes into
+ * its metadata when it is there.
  *
  *   node dist/engine/models/seedling/export.js DATA_FOLDER TRAINED_FOLDER FILE
  */
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeGguf, type TensorSource } from '../gguf-writer.js';
+import type { Metadata } from '../gguf-format.js';
 import { encodeF32, quantizeQ8 } from '../number-formats.js';
 import { modelMetadata } from '../random-model.js';
+import { CALIBRATION_KEY } from '../../prompt/calibration.js';
 import { vocabularyOf, type Merged } from './vocabulary.js';
+
+/** What bench/decisions/calibrate.ts writes, where there is any: temperatures by type of question. */
+type Calibration = Readonly<Record<string, number>>;
 
 /** What export.py writes. */
 interface Weights {
@@ -66,4 +73,12 @@ const metadata = modelMetadata({
   },
   vocabulary: vocabularyOf(JSON.parse(await readFile(join(data, 'merges.json'), 'utf8')) as Merged),
 });
-await writeGguf(file, metadata, tensorSources(weights, await readFile(join(trained, 'weights.bin'))));
+const fitted = join(trained, 'calibration.json');
+const calibration = existsSync(fitted) ? (JSON.parse(await readFile(fitted, 'utf8')) as Calibration) : {};
+const calibrated: Metadata = new Map([
+  ...metadata,
+  ...Object.entries(calibration).map(
+    ([type, value]) => [`${CALIBRATION_KEY}.${type}`, { type: 'float32', value }] as const,
+  ),
+]);
+await writeGguf(file, calibrated, tensorSources(weights, await readFile(join(trained, 'weights.bin'))));

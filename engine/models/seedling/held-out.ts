@@ -3,12 +3,13 @@
  * Writes the decisions kept from training, in the form that bench/decisions reads: names and wordings that no training
  * example has.
  *
- *   node dist/engine/models/seedling/held-out.js FILE INPUTS
+ *   node dist/engine/models/seedling/held-out.js FILE INPUTS [SEED]
  */
 import { writeFile } from 'node:fs/promises';
 import type { Asked, DecisionExample } from './corpus/example.js';
 import { decisionAt } from './mix.js';
 
+/** Of the committed file. */
 const SEED = 21;
 
 function line({ topic, input, questions }: DecisionExample): string {
@@ -34,7 +35,7 @@ function known({ type, question, answers, meanings, answer }: Asked): object {
   return { type, question, options, expected: answers[answer] };
 }
 
-const [file, inputs] = process.argv.slice(2);
-if (file === undefined || inputs === undefined) throw new Error('usage: held-out FILE INPUTS');
-const lines = Array.from({ length: Number(inputs) }, (_, at) => line(decisionAt(SEED, at, 'held')));
+const [file, inputs, seed = SEED] = process.argv.slice(2);
+if (file === undefined || inputs === undefined) throw new Error('usage: held-out FILE INPUTS [SEED]');
+const lines = Array.from({ length: Number(inputs) }, (_, at) => line(decisionAt(Number(seed), at, 'held')));
 await writeFile(file, `${lines.join('\n')}\n`);

@@ -24,6 +24,7 @@ const ask = (input: readonly number[], salts: readonly number[], more: Partial<S
   questions: salts.map((salt) => ({
     tail: Uint32Array.from(words(salt % 2 === 0 ? 40 : CHUNK + 9, salt)),
     labels: Uint32Array.of(70, 71, 72),
+    temperature: 1,
   })),
   temperature: 1,
   isolate: true,

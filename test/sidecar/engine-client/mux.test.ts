@@ -20,8 +20,8 @@ const scoreJob: ScoreJob = {
   isolate: true,
   seats: 1,
   questions: [
-    { tail: Uint32Array.of(2), labels: Uint32Array.of(3, 4) },
-    { tail: Uint32Array.of(5), labels: Uint32Array.of(3, 4, 6) },
+    { tail: Uint32Array.of(2), labels: Uint32Array.of(3, 4), temperature: 1 },
+    { tail: Uint32Array.of(5), labels: Uint32Array.of(3, 4, 6), temperature: 1 },
   ],
   temperature: 1,
 };

@@ -37,7 +37,9 @@ t.test('llama.cpp gives the probabilities that PyTorch gave', async (t) => {
   const apart: number[] = [];
   for (const { tokens, likeliest, logprobs } of references) {
     const input = Uint32Array.from(tokens.slice(0, -1));
-    const questions = [{ tail: Uint32Array.from(tokens.slice(-1)), labels: Uint32Array.from(likeliest) }];
+    const questions = [
+      { tail: Uint32Array.from(tokens.slice(-1)), labels: Uint32Array.from(likeliest), temperature: 1 },
+    ];
     await engine.run(
       [{ kind: 'score', job: { input, questions, temperature: 1, isolate: true, seats: 1 } }],
       ({ output }) => {

@@ -121,7 +121,18 @@ t.test('the bound counts head, input, question and tail, to the token', async (t
   t.match(prompt.tokenize('x'.repeat(1_000_000), [YES_OR_NO]), { kind: 'too-long', question: 0, exact: false });
 });
 
+t.test('each question has its type’s temperature, as the file says', async (t) => {
+  const calibrated = { ...fakeVocabulary(FAKE), calibration: { yes_no: 2.5, score: 0.5 } };
+  const { questions } = tokensOf(promptOf(partsOf(calibrated, CHATML)), 'x', [SCORE, YES_OR_NO, CHOICE]);
+  t.same(
+    questions.map(({ temperature }) => temperature),
+    [0.5, 2.5, 1],
+  );
+});
+
 t.test('a model that cannot decide says why', async (t) => {
+  const wrong = { ...fakeVocabulary(FAKE), calibration: { choice: 0 } };
+  t.match(makeDecisionPrompt(partsOf(wrong, CHATML)), { kind: 'bad', problem: /^ra_sidecar\.calibration\.choice / });
   t.match(makeDecisionPrompt(partsOf(fakeVocabulary(), CHATML)), { kind: 'bad', problem: /"yes" is not one token/ });
   const twice = partsOf(fakeVocabulary(FAKE), '{{ messages[0].content }}{{ messages[0].content }}');
   t.match(makeDecisionPrompt(twice), { kind: 'bad', problem: /does not render the decision prompt/ });

@@ -84,7 +84,7 @@ t.test('jobs reach their sinks, many at once, each in order', async (t) => {
     return sink;
   });
   const scored = new RecordingSink();
-  const question = { tail: Uint32Array.of(1), labels: Uint32Array.of(1, 2) };
+  const question = { tail: Uint32Array.of(1), labels: Uint32Array.of(1, 2), temperature: 1 };
   const job: ScoreJob = {
     input: Uint32Array.of(1),
     questions: [question, question],
