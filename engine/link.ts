@@ -3,8 +3,8 @@
  * imports nothing of ours.
  *
  * Node's own channel with `serialization: 'advanced'` would do, but for its cost: each message leaves objects behind that
- * are tied to native memory, and young collections of both processes then take 5 to 12 ms each. With this they take some
- * tenths of one, and a message there and back takes half the time (bench/micro/link.bench.ts).
+ * are tied to native memory, which young collections of both processes then pay for: a dozen times what they take with
+ * this, while a message there and back takes a quarter less (bench/results/link.md).
  *
  * A frame, numbers in four bytes, little end first:
  *

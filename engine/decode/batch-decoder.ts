@@ -11,8 +11,8 @@ const ONE_LOGIT = Uint32Array.of(0);
 
 /**
  * Next tokens that take no longer are decoded on the thread that everything else runs on. To wake another and to be woken
- * by it takes 0.1 to 0.3 ms a step on a virtual machine, which is as long as a small model's decode; of a long one it is
- * nothing, and messages should not wait for it.
+ * by it can take as long as a small model's decode on a virtual machine; of a long one it is nothing, and messages should
+ * not wait for it.
  */
 const BLOCKING_MS = 25;
 

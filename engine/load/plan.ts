@@ -35,13 +35,14 @@ export function cutsAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights): 
   return !isRecurrent && !isHybrid && swaSize === undefined;
 }
 
-/** Tokens a seat holds from where on replies are faster without flash attention on a CPU (bench/results/attention.md). */
+/** Tokens a seat holds from where on what a prompt gets beside running replies would take too long with flash attention. */
 const LONG_CONTEXT = 512;
 
 /**
  * On a CPU llama.cpp's flash attention goes pair by pair of query and cell for 2 to 63 tokens, which is what a decision's
- * questions are, and prompts beside running replies. It is faster for next tokens of short sequences and for whole chunks of
- * a prompt, slower for next tokens of long ones and many times slower for small chunks behind long prompts.
+ * questions are, and prompts beside running replies. For next tokens of short sequences and whole chunks of a prompt it is
+ * faster, by up to a half; for small chunks behind long prompts many times slower where heads are narrow
+ * (bench/results/attention.md has both sides of it).
  */
 function bestAttention(llama: Llama, { kind, contextPerSeat }: PlanSetup): boolean | 'auto' {
   return llama.gpu === false && (kind === 'decision' || contextPerSeat > LONG_CONTEXT) ? false : 'auto';
