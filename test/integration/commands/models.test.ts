@@ -7,6 +7,8 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { RESERVE } from '../../../engine/memory/verdict.js';
+import { writeRandomModel } from '../../../engine/models/random-model.js';
+import { planFor } from '../../../engine/models/recipes.js';
 import { brokenModel } from '../../support/broken-models.js';
 import { runCli, type Ran } from '../../support/cli.js';
 import { FileServer } from '../../support/file-server.js';
@@ -98,6 +100,28 @@ t.test('verify: what a model takes, and the seats that fit at which context', as
   t.match(text.stdout, /memory: weights [\d.]+ \w+, KV 256 KiB per seat \(2: 512 KiB\), compute/);
   t.match(text.stdout, /CONTEXT PER SEAT +KV PER SEAT +SEATS THAT FIT\n/);
   t.match(text.stdout, /it can be served as a decision model\n$/);
+});
+
+t.test('verify: flash attention on a CPU where heads are wide, or seats short', async (t) => {
+  const tiny = planFor('tiny');
+  for (const [heads, contextPerSeat, flashAttention] of [
+    [2, 1024, 'auto'],
+    [4, 1024, false],
+    [4, 512, 'auto'],
+  ] as const) {
+    const dir = t.testdir();
+    const wide = join(dir, 'wide.gguf');
+    await writeRandomModel(wide, { ...tiny, shape: { ...tiny.shape, width: 128, heads, kvHeads: 1 } });
+    const ran = await runCli(
+      ['models', 'verify', '--json'],
+      configured(dir, { id: 'one', kind: 'chat', file: wide, seats: 2, contextPerSeat }),
+    );
+    t.match(
+      json(ran),
+      [{ load: { gpu: false, flashAttention } }],
+      `heads ${128 / heads} wide, ${contextPerSeat} a seat`,
+    );
+  }
 });
 
 interface Found {
@@ -230,7 +254,8 @@ t.test('add: fetched, verified, named; never twice and never over another file',
   );
 });
 
-t.test('add: what cannot be fetched, or is no model, leaves nothing', async (t) => {
+// Ten commands, each a process or two.
+t.test('add: what cannot be fetched, or is no model, leaves nothing', { timeout: 120_000 }, async (t) => {
   const dir = t.testdir();
   const host = await FileServer.open(t, [await brokenModel(dir, 'garbage')]);
   const models = join(dir, 'models');
