@@ -1,73 +1,56 @@
-/** Three sidecars with engines of their own, and what stands in front of them. */
+/** Three sidecars, each with a stand-in for an engine of its own, and what stands in front of them. */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { makeKey } from '../../test/support/keys.js';
-import { CHAT, Sidecar } from '../../test/support/sidecar.js';
+import type { StubModel } from '../../test/support/in-process.js';
 import type { Orders, Policy } from './picker.js';
+import { readingOf } from './scorers.js';
 
 const PICKER = fileURLToPath(new URL('./picker.js', import.meta.url));
+const SIDECAR = fileURLToPath(new URL('../support/timing-sidecar.js', import.meta.url));
 export const SIDECARS = 3;
+export const MODEL = 'paced';
 
-export interface Sizes {
-  readonly file: string;
-  readonly seats: number;
-  readonly context: number;
-}
+/** Looks at a sidecar that is to have no work, and how far they are apart, ms: longer than any reply takes. */
+const LOOKS = 600;
+const LOOK_MS = 50;
 
 export interface Fleet {
   readonly ports: readonly number[];
-  /** Good at each of them. */
-  readonly key: string;
-  /** Resolves when none has work. */
+  /** Resolves when none has work; rejects when one still has after half a minute. */
   idle(): Promise<void>;
-  close(): Promise<void>;
+  close(): void;
 }
 
 /** Waits are never too long and queues never full: what is compared is who waits, not who is refused. */
-export async function startFleet({ file, seats, context }: Sizes): Promise<Fleet> {
-  const folder = await mkdtemp(join(tmpdir(), 'ra-picker-'));
-  const { key, stored } = makeKey({ id: 'bench', account: 'bench' });
-  const keyFile = join(folder, 'keys.json');
-  await writeFile(keyFile, JSON.stringify({ version: 1, keys: [stored] }));
-  const teardowns: (() => Promise<void>)[] = [];
-  const model = { id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads: 1, gpu: false };
-  const sidecars: Sidecar[] = [];
-  const close = async (): Promise<void> => {
-    for (const teardown of teardowns.reverse()) await teardown();
-    await rm(folder, { recursive: true, force: true });
-  };
-  const config = {
-    models: [{ ...model, prefixReuse: 'off' }],
-    development: { validateAnswers: false },
-    keys: { file: keyFile },
-    queue: { maxWaitMs: 120_000, waitingPerSeat: 1000 },
-    fleet: { pickerMetrics: true },
-  };
-  // One after the other: each looks how much memory is free before its engine loads.
-  for (let i = 0; i < SIDECARS; i++) {
-    const starting = Sidecar.start({ teardown: (fn) => void teardowns.push(fn) }, { config });
-    sidecars.push(
-      await starting.catch(async (error: unknown) => {
-        await close();
-        throw error;
-      }),
-    );
-  }
+export async function startFleet(seats: number): Promise<Fleet> {
+  const config = { queue: { maxWaitMs: 120_000, waitingPerSeat: 1000 }, fleet: { pickerMetrics: true } };
+  const models: readonly StubModel[] = [{ id: MODEL, kind: 'chat', seats }];
+  const children = Array.from({ length: SIDECARS }, () =>
+    fork(SIDECAR, [JSON.stringify(config), JSON.stringify(models)]),
+  );
+  const ports = await Promise.all(children.map((child) => answer<number>(child)));
   return {
-    key,
-    ports: sidecars.map(({ port }) => port),
+    ports,
     idle: async () => {
-      for (const sidecar of sidecars) {
-        await sidecar.reaches('ra_sidecar_endpoint_waiting_requests', 0);
-        await sidecar.reaches('ra_sidecar_endpoint_running_requests', 0);
-      }
+      for (const port of ports) await settled(port);
     },
-    close,
+    close: () => {
+      for (const child of children) child.disconnect();
+    },
   };
+}
+
+/** No request waits at a sidecar, and no seat is held. */
+async function settled(port: number): Promise<void> {
+  const names = { waiting: 'ra_sidecar_endpoint_waiting_requests', kvUsage: 'ra_sidecar_endpoint_seat_usage_ratio' };
+  for (let looks = 0; looks < LOOKS; looks++) {
+    const page = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+    const { waiting, kvUsage } = readingOf(page, names);
+    if (waiting === 0 && kvUsage === 0) return;
+    await new Promise((later) => setTimeout(later, LOOK_MS));
+  }
+  throw new Error(`the sidecar at ${port} is not idle`);
 }
 
 export interface Front {

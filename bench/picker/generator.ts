@@ -4,6 +4,7 @@
  * gives the same requests at the same times.
  */
 import { Agent } from 'node:http';
+import { STUB_JOB } from '../../test/support/stub-script.js';
 import { attempt, type Attempt } from '../overload/attempt.js';
 import { seeded } from '../support/load.js';
 
@@ -23,7 +24,6 @@ export interface Stream {
 export interface Load {
   readonly streams: readonly Stream[];
   readonly seconds: number;
-  readonly key: string;
   readonly model: string;
   readonly seed: number;
 }
@@ -39,7 +39,7 @@ async function run({ streams, ...load }: Load): Promise<Attempt[][]> {
 
 async function send(
   { port, perSecond, kinds }: Stream,
-  { seconds, key, model }: Omit<Load, 'streams'>,
+  { seconds, model }: Omit<Load, 'streams'>,
   startedAt: number,
   random: () => number,
 ): Promise<Attempt[]> {
@@ -52,8 +52,8 @@ async function send(
     const waitMs = startedAt + scheduledMs - performance.now();
     if (waitMs > 1) await new Promise((later) => setTimeout(later, waitMs));
     const messages = [{ role: 'user', content: `Tell me about the sea, part ${open.length}` }];
-    const body = { model, messages, max_tokens: tokens, temperature: 0 };
-    const target = { port, keys: { [name]: key } };
+    const body = { model, messages, max_tokens: tokens, seed: STUB_JOB.paced };
+    const target = { port, keys: { [name]: 'good' } };
     open.push(attempt(target, { agent, account: name, scheduledMs, startedAt, patienceMs: PATIENCE_MS, body }));
   }
   return Promise.all(open);

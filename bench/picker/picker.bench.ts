@@ -2,22 +2,21 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { CHAT } from '../../test/support/sidecar.js';
+import { PACED_MS } from '../../test/support/stub-script.js';
 import type { Attempt } from '../overload/attempt.js';
 import { chart, type Panel } from '../support/chart.js';
-import { random13m } from '../support/models.js';
 import { keep, keepFile, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
-import { SIDECARS, startFleet, startPicker } from './fleet.js';
+import { MODEL, SIDECARS, startFleet, startPicker } from './fleet.js';
 import type { Kind, Load, Stream } from './generator.js';
 import type { Policy } from './picker.js';
 
 /** Rounds of all policies at all loads, in turn, and seconds of each. */
 const ROUNDS = Number(process.argv[2] ?? 3);
 const SECONDS = Number(process.argv[3] ?? 30);
-const SEATS = 2;
-const CONTEXT = 512;
-const FACTORS = [0.4, 0.6, 0.8];
+const SEATS = 4;
+/** Of what all seats can do: at the lowest few wait, at the highest nearly all do. */
+const FACTORS = [0.5, 0.7, 0.9];
 const KINDS: readonly Kind[] = [
   { name: 'short', share: 0.8, tokens: 16 },
   { name: 'long', share: 0.2, tokens: 256 },
@@ -25,8 +24,8 @@ const KINDS: readonly Kind[] = [
 /** Of all the work that the fleet is given, what a caller sends to the first sidecar without asking the picker. */
 const BOUND = 0.2;
 const BOUND_KIND: Kind = { name: 'bound', share: 1, tokens: 256 };
-/** Of the closed loop that says what can be served. */
-const CLOSED_SECONDS = Math.min(15, SECONDS);
+/** Tokens a second, all seats taken. */
+const CAPACITY = (SIDECARS * SEATS * 1000) / PACED_MS;
 
 const GENERATOR = fileURLToPath(new URL('./generator.js', import.meta.url));
 const POLICIES: readonly { readonly name: string; readonly policy: Policy }[] = [
@@ -40,21 +39,17 @@ interface Measured {
   readonly factor: number;
   /** Of the requests that were picked for, over all rounds. */
   readonly ttfts: number[];
-  /** Of each round. */
+  /** The p99 of each round. */
   readonly ttft99s: number[];
   readonly picked: number[];
   failed: number;
 }
 
-const fleet = await startFleet({ file: await random13m(), seats: SEATS, context: CONTEXT });
+const fleet = await startFleet(SEATS);
 const measured: Measured[] = POLICIES.flatMap(({ name }) =>
   FACTORS.map((factor) => ({ name, factor, ttfts: [], ttft99s: [], picked: [0, 0, 0], failed: 0 })),
 );
-let capacity = 0;
 try {
-  await served(3);
-  capacity = await served(CLOSED_SECONDS);
-  process.stdout.write(`tokens a second at most: ${capacity.toFixed(0)}\n`);
   for (let round = 0; round < ROUNDS; round++) {
     for (const factor of FACTORS) {
       // Each comes first in turn: what the machine does besides falls on all.
@@ -66,15 +61,15 @@ try {
     }
   }
 } finally {
-  await fleet.close();
+  fleet.close();
 }
 
 await keep('picker', {
   title: 'Three sidecars behind an endpoint picker',
   about: [
-    `${SIDECARS} sidecars with an engine each (13m model, one compute thread, ${SEATS} seats) on one machine, behind a process that picks one for each request and passes it through. round robin: in turn. The others: as the endpoint picker of the Gateway API Inference Extension by default, the sum of its queue score and its KV score, from the sidecars' own \`/metrics\`, read every 50 ms; they differ in what is configured as KV utilization: the tokens of running requests (\`ra_sidecar_endpoint_kv_usage_ratio\`) or the seats held (\`ra_sidecar_endpoint_seat_usage_ratio\`).`,
-    `Open loop, Poisson arrivals, ${SECONDS} s a point, ${ROUNDS} rounds of all loads and policies, the same requests at the same times for each policy: ${KINDS.map(({ name, share, tokens }) => `${share * 100} % ${name} (${tokens} tokens)`).join(', ')}. Besides, ${BOUND * 100} % of the work is long replies that a caller sends to the first sidecar itself, so that queues differ. The load is in multiples of ${capacity.toFixed(0)} tokens a second, what ${SIDECARS * SEATS} callers in a closed loop get.`,
-    `TTFT: of the requests that were picked for, from when a request was to be sent to its first text; the p99 is the median of the rounds'. picked: how many each sidecar was given. All engines share this machine's cores, so a pick changes who waits for a seat and not how fast tokens come.`,
+    `${SIDECARS} sidecars with ${SEATS} seats each, behind a process that picks one for each request and passes it through. Their engines are stand-ins that hold a seat ${PACED_MS} ms for each token of a reply and compute nothing, so that each is as fast as on a machine of its own; all else is real. round robin: in turn. The others: as the endpoint picker of the Gateway API Inference Extension by default, the sum of its queue score and its KV score, from the sidecars' own \`/metrics\`, read every 50 ms; they differ in what is configured as KV utilization: the tokens of running requests (\`ra_sidecar_endpoint_kv_usage_ratio\`) or the seats held (\`ra_sidecar_endpoint_seat_usage_ratio\`).`,
+    `Open loop, Poisson arrivals, ${SECONDS} s a point, ${ROUNDS} rounds of all loads and policies, the same requests at the same times for each policy: ${KINDS.map(({ name, share, tokens }) => `${share * 100} % ${name} (${tokens} tokens)`).join(', ')}. Besides, ${BOUND * 100} % of the work is long replies that a caller sends to the first sidecar itself, so that queues differ. The load is in multiples of the ${CAPACITY} tokens a second that all seats make.`,
+    'TTFT: of the requests that were picked for, of all rounds, from when a request was to be sent to its first text. Lowest and highest p99: of single rounds. picked: how many each sidecar was given.',
   ],
   rows: measured.map(row),
   conclusions: [conclusion()],
@@ -89,12 +84,12 @@ function meanTokens(kinds: readonly Kind[]): number {
 async function point(policy: Policy, round: number, one: Measured): Promise<void> {
   const seed = Math.round(one.factor * 100) + round;
   const front = await startPicker(fleet, policy, seed);
-  const work = one.factor * capacity;
+  const work = one.factor * CAPACITY;
   const streams: Stream[] = [
     { port: front.port, perSecond: ((1 - BOUND) * work) / meanTokens(KINDS), kinds: KINDS },
     { port: fleet.ports[0] ?? 0, perSecond: (BOUND * work) / BOUND_KIND.tokens, kinds: [BOUND_KIND] },
   ];
-  const [attempts = []] = await generate({ streams, seconds: SECONDS, key: fleet.key, model: CHAT, seed });
+  const [attempts = []] = await generate({ streams, seconds: SECONDS, model: MODEL, seed });
   const ttfts = attempts.filter(({ end }) => end === 'good').map(({ ttftMs }) => ttftMs);
   one.ttfts.push(...ttfts);
   one.ttft99s.push(quantile(ttfts, 0.99));
@@ -113,35 +108,6 @@ async function generate(load: Load): Promise<Attempt[][]> {
   return attempts;
 }
 
-/** Tokens a second of callers, one a seat, who each send when their last one ended; kinds in turn, by their shares. */
-async function served(seconds: number): Promise<number> {
-  const until = performance.now() + seconds * 1000;
-  const from = performance.now();
-  let tokens = 0;
-  const caller = async (port: number, first: number): Promise<void> => {
-    for (let i = first; performance.now() < until; i++) {
-      const kind = KINDS[i % 5 === 0 ? 1 : 0];
-      if (kind === undefined) return;
-      await ask(port, kind.tokens);
-      tokens += kind.tokens;
-    }
-  };
-  const callers = fleet.ports.flatMap((port) => Array.from({ length: SEATS }, (_, i) => caller(port, i * 2)));
-  await Promise.all(callers);
-  return tokens / ((performance.now() - from) / 1000);
-}
-
-async function ask(port: number, tokens: number): Promise<void> {
-  const messages = [{ role: 'user', content: 'Tell me about the sea, part 0' }];
-  const response = await fetch(`http://127.0.0.1:${port}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', authorization: `Bearer ${fleet.key}` },
-    body: JSON.stringify({ model: CHAT, messages, max_tokens: tokens, temperature: 0 }),
-  });
-  await response.arrayBuffer();
-  if (!response.ok) throw new Error(`answered ${response.status}`);
-}
-
 function row({ name, factor, ttfts, ttft99s, picked, failed }: Measured): Row {
   return {
     policy: name,
@@ -149,20 +115,23 @@ function row({ name, factor, ttfts, ttft99s, picked, failed }: Measured): Row {
     requests: ttfts.length,
     'TTFT p50 ms': median(ttfts),
     'TTFT p90 ms': quantile(ttfts, 0.9),
-    'TTFT p99 ms': median(ttft99s),
+    'TTFT p99 ms': quantile(ttfts, 0.99),
+    'lowest p99': Math.min(...ttft99s),
+    'highest p99': Math.max(...ttft99s),
     picked: picked.join(' / '),
     failed,
   };
 }
 
 function p99(name: string, factor: number): number {
-  return median(measured.find((one) => one.name === name && one.factor === factor)?.ttft99s ?? []);
+  return quantile(measured.find((one) => one.name === name && one.factor === factor)?.ttfts ?? [], 0.99);
 }
 
 function conclusion(): string {
   const each = POLICIES.slice(1).map(({ name }) => {
-    const shares = FACTORS.map((factor) => (p99(name, factor) / p99('round robin', factor)).toFixed(2));
-    return `${name} ${shares.join(', ')}`;
+    const shares = FACTORS.map((factor) => p99(name, factor) / p99('round robin', factor));
+    const held = shares.every((share) => share < 1) ? 'better at every load' : 'not better at every load';
+    return `${name} ${shares.map((share) => share.toFixed(2)).join(', ')}: ${held}`;
   });
   return `p99 TTFT as a part of round robin's, at ${FACTORS.join(', ')} times the load: ${each.join('; ')}.`;
 }
@@ -179,7 +148,7 @@ function drawn(): string {
     return { title, unit: `${unit} (${(worst / 1000).toFixed(2)} s); lower is better`, percent: true, lines };
   };
   const panels = [
-    panel('p99 time to first token', 'of the worst seen', ({ ttft99s }) => median(ttft99s)),
+    panel('p99 time to first token', 'of the worst seen', ({ ttfts }) => quantile(ttfts, 0.99)),
     panel('p90 time to first token', 'of the worst seen', ({ ttfts }) => quantile(ttfts, 0.9)),
   ];
   return chart('Endpoint picker', `${SIDECARS} sidecars, ${SEATS} seats each, short and long replies`, panels);

@@ -1,6 +1,6 @@
 /**
- * A sidecar with stand-in engines in a process of its own: tells its port and ends with its parent. Its first argument, if
- * there is one, is JSON: sections of its configuration.
+ * A sidecar with stand-in engines in a process of its own: tells its port and ends with its parent. Its arguments, if there
+ * are any, are JSON: sections of its configuration, and its models.
  */
 import { InProcess, type StubModel } from '../../test/support/in-process.js';
 
@@ -10,11 +10,13 @@ const MODELS: readonly StubModel[] = [
   { id: 'narrow', kind: 'chat', seats: 2 },
 ];
 
-const config = JSON.parse(process.argv[2] ?? '{}') as object;
+const [sections = '{}', stubs = JSON.stringify(MODELS)] = process.argv.slice(2);
+const config = JSON.parse(sections) as object;
+const models = JSON.parse(stubs) as readonly StubModel[];
 const teardowns: (() => Promise<void> | void)[] = [];
 const sidecar = await InProcess.start(
   { teardown: (fn) => void teardowns.push(fn) },
-  { keeps: false, models: MODELS, config: { development: { validateAnswers: false }, ...config } },
+  { keeps: false, models, config: { development: { validateAnswers: false }, ...config } },
 );
 process.send?.(sidecar.port);
 process.once('disconnect', () => {

@@ -14,12 +14,14 @@ import {
   type ToEngine,
 } from '../../engine/protocol.js';
 import { prefixHashes } from '../../engine/prefix-hash.js';
-import { FLOOD_BYTES, HELD_TOKENS, REUSED_TOKENS, STUB_JOB, type StubScript } from './stub-script.js';
+import { FLOOD_BYTES, HELD_TOKENS, PACED_MS, REUSED_TOKENS, STUB_JOB, type StubScript } from './stub-script.js';
 
 let step = 0;
 let script: StubScript = {};
 const live = new Map<number, 'hold' | 'queued' | 'stuck'>();
 const late = new Set<number>();
+/** Paced jobs: tokens of the prompt, and when the first of the reply came. */
+const paces = new Map<number, { readonly prompt: number; readonly since: number }>();
 /** Jobs that flood, who was served longest ago first. */
 const floods = new Set<number>();
 const FLOODS_A_TICK = 8;
@@ -37,7 +39,7 @@ function emit(...outputs: Output[]): void {
 function start(setup: EngineSetup): void {
   script = JSON.parse(basename(setup.file)) as StubScript;
   if (script.lifeline !== undefined) connect(script.lifeline, '127.0.0.1').on('error', () => undefined);
-  setInterval(() => send({ v, kind: 'heartbeat', step, live: live.size, tokens: HELD_TOKENS }), setup.heartbeatMs);
+  setInterval(() => send({ v, kind: 'heartbeat', step, live: live.size, tokens: heldTokens() }), setup.heartbeatMs);
   setInterval(tick, 5);
   const facts: EngineFacts = {
     model: 'stub',
@@ -131,6 +133,25 @@ function clocked(id: number, holdMs: number): void {
   else setTimeout(end, holdMs);
 }
 
+function paced(id: number, { prompt, maxTokens }: GenerateJob): void {
+  paces.set(id, { prompt: prompt.length, since: performance.now() });
+  started(id);
+  emit(piece(id, 0, 'paced', 1));
+  setTimeout(() => {
+    if (!paces.delete(id)) return;
+    emit(
+      { id, kind: 'finished', choice: 0, reason: 'length', completionTokens: maxTokens, reasoningTokens: 0 },
+      { id, kind: 'done' },
+    );
+  }, maxTokens * PACED_MS);
+}
+
+function heldTokens(): { running: number; kept: number } {
+  const now = performance.now();
+  const held = [...paces.values()].map(({ prompt, since }) => prompt + Math.ceil((now - since) / PACED_MS));
+  return held.length === 0 ? HELD_TOKENS : { running: held.reduce((sum, tokens) => sum + tokens, 0), kept: 0 };
+}
+
 function slow(id: number, steps: number): void {
   started(id);
   let left = steps;
@@ -203,6 +224,9 @@ function generate(id: number, job: GenerateJob): void {
       started(id);
       emit(piece(id, 0, 'begun', 1));
       break;
+    case STUB_JOB.paced:
+      paced(id, job);
+      break;
     case STUB_JOB.reused:
       echo(id, job, REUSED_TOKENS);
       break;
@@ -246,6 +270,7 @@ function obey(message: ToEngine): void {
       break;
     case 'cancel':
       live.delete(message.id);
+      paces.delete(message.id);
       floods.delete(message.id);
       break;
     case 'shutdown':

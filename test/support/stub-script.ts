@@ -64,10 +64,15 @@ export const STUB_JOB = {
   clockedSlow: 17,
   /** Like echo, with {@link REUSED_TOKENS} of the prompt taken from an earlier one. */
   reused: 18,
+  /** Started, one piece; its seat is held {@link PACED_MS} for each of its tokens at most; finished; done. */
+  paced: 19,
 } as const;
 
 /** What a stub says that its sequences hold. */
 export const HELD_TOKENS = { running: 30, kept: 12 } as const;
+
+/** What a paced job takes for a token, ms. */
+export const PACED_MS = 5;
 
 /** Of the prompt of a job that reuses. */
 export const REUSED_TOKENS = 5;
