@@ -26,7 +26,7 @@ export async function planLoad(llama: Llama, insights: GgufInsights, setup: Plan
     contextPerSeat,
     batchSize: setup.prefillTokensPerStep + seats,
     gpuLayers,
-    flashAttention: flashAttention === 'auto' ? bestAttention(llama, setup) : flashAttention,
+    flashAttention: flashAttention === 'auto' ? bestAttention(llama, insights, setup) : flashAttention,
   };
 }
 
@@ -35,15 +35,25 @@ export function cutsAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights): 
   return !isRecurrent && !isHybrid && swaSize === undefined;
 }
 
-/** Tokens a seat holds from where on what a prompt gets beside running replies would take too long with flash attention. */
-const LONG_CONTEXT = 512;
+/** Heads from this width on are worth flash attention on a CPU behind long prompts too. */
+const WIDE_HEAD = 64;
+
+/** Tokens of a seat from where on narrower ones are better off without. */
+const LONG_SEAT = 512;
 
 /**
  * On a CPU llama.cpp's flash attention goes pair by pair of query and cell for 2 to 63 tokens, which is what a decision's
- * questions are, and prompts beside running replies. For next tokens of short sequences and whole chunks of a prompt it is
- * faster, by up to a half; for small chunks behind long prompts many times slower where heads are narrow
+ * questions are, and prompts beside running replies. It is the faster one for next tokens of short sequences and for whole
+ * chunks of a prompt; for small chunks behind long prompts many times slower where heads are narrow
  * (bench/results/attention.md has both sides of it).
  */
-function bestAttention(llama: Llama, { kind, contextPerSeat }: PlanSetup): boolean | 'auto' {
-  return llama.gpu === false && (kind === 'decision' || contextPerSeat > LONG_CONTEXT) ? false : 'auto';
+function bestAttention(llama: Llama, insights: GgufInsights, { kind, contextPerSeat }: PlanSetup): boolean | 'auto' {
+  const narrow = contextPerSeat > LONG_SEAT && headWidth(insights) < WIDE_HEAD;
+  return llama.gpu === false && (kind === 'decision' || narrow) ? false : 'auto';
+}
+
+/** Of the attention's keys. What a file does not tell is taken for wide, as nearly all are. */
+function headWidth({ ggufFileInfo: { architectureMetadata: about } }: GgufInsights): number {
+  const { key_length: own, head_count: heads } = about.attention ?? {};
+  return own ?? (about.embedding_length ?? Infinity) / (typeof heads === 'number' ? heads : 1);
 }

@@ -31,7 +31,7 @@ export const modelSchema: SettingSchema = {
     flashAttention: {
       enum: ['auto', true, false],
       description:
-        'Flash attention. `auto`: with a GPU; on a CPU for a chat model whose seats hold at most 512 tokens. For longer ones it makes small chunks of a prompt slower there, many times over (bench/results/attention.md).',
+        'Flash attention. `auto`: with a GPU; on a CPU for a chat model whose heads are 64 wide or more, or whose seats hold at most 512 tokens. With narrower heads it makes small chunks behind long prompts slower there, many times over (bench/results/attention.md).',
       default: 'auto',
     },
     prefillTokensPerStep: integer(
