@@ -21,6 +21,44 @@ t.test('the deadline of a caller that a gateway vouches for ends its wait', asyn
   t.ok(Number(answer.field('Retry-After')) >= 1);
 });
 
+t.test('a caller that leaves the queue makes room at once, long before a seat comes free', async (t) => {
+  const sidecar = await InProcess.start(t, {
+    models: [{ id: 'm', kind: 'chat', seats: 1 }],
+    config: { queue: { waitingPerSeat: 2, maxWaitMs: 600_000 } },
+  });
+  const waiting = (count: number): Promise<void> => sidecar.until('ra_sidecar_waiting_requests{model="m"}', count);
+  const running = await sidecar.begin(CHAT, chatBody('m', 'begun', { stream: true }));
+  await running.until('begun');
+  const leaver = await sidecar.begin(CHAT, chatBody('m', 'hold'), { 'x-request-id': 'leaver' });
+  await waiting(1);
+  const next = await sidecar.begin(CHAT, chatBody('m', 'echo'), { 'x-request-id': 'next' });
+  await waiting(2);
+  t.equal(errorOf(await sidecar.post(CHAT, chatBody('m', 'echo'))).code, 'capacity_exceeded', 'the queue is full');
+
+  const from = performance.now();
+  leaver.close();
+  t.match(await sidecar.seen('request', ({ requestId }) => requestId === 'leaver'), { status: 499 });
+  t.comment(`from the socket's close to the free place: ${(performance.now() - from).toFixed(2)} ms`);
+  t.equal(await sidecar.metric('ra_sidecar_waiting_requests{model="m"}'), 1);
+  t.equal(await sidecar.metric('ra_sidecar_cancels_total{model="m",phase="waiting"}'), 1);
+  const last = await sidecar.begin(CHAT, chatBody('m', 'echo'), { 'x-request-id': 'last' });
+  await waiting(2);
+  t.equal(await sidecar.metric('ra_sidecar_seats_busy{model="m"}'), 1);
+  t.notOk(
+    sidecar.lines.some(({ event, status }) => event === 'request' && status === 200),
+    'no seat came free meanwhile',
+  );
+  running.close();
+  for (const caller of [next, last]) t.equal((await caller.response()).status, 200);
+  const ended = sidecar.lines.filter(
+    ({ event, requestId }) => event === 'request' && /^(leaver|next|last)$/.test(requestId ?? ''),
+  );
+  t.same(
+    ended.map(({ requestId }) => requestId),
+    ['leaver', 'next', 'last'],
+  );
+});
+
 t.test('the operators’ page shows who waits and who runs', async (t) => {
   const sidecar = await InProcess.start(t, { models: [{ id: 'm', kind: 'chat', seats: 1 }] });
   await sidecar.begin(CHAT, chatBody('m', 'hold'));

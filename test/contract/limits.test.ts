@@ -76,6 +76,40 @@ t.test('32 decisions of one key at once, both routes together; the 33rd is refus
   t.strictSame(new Set(answers.map(({ status }) => status)), new Set([200]), 'all that were let in are answered');
 });
 
+t.test('over its limits a key is refused by its request’s head, whatever body it announces', async (t) => {
+  const sidecar = await start(t);
+  const once = { inFlight: 0, perMinute: 1 };
+  const keys = {
+    'in a minute': key(sidecar, 'minute', { chat: once, decisions: once }),
+    'a day’s tokens': key(sidecar, 'day', {}, { tokensPerDay: 1 }),
+  };
+  for (const [path, body] of [
+    [CHAT, chatBody('chat', 'echo')],
+    [DECISIONS, decisionBody('decide')],
+  ] as const) {
+    // Not one byte of a body is sent: the answer cannot have waited for any.
+    const refused = async (headers: Readonly<Record<string, string>>): Promise<RawResponse> => {
+      const caller = await sidecar.connect();
+      return caller.request('POST', path, { ...JSON_HEADERS, ...headers, 'Content-Length': '1000000' }).response();
+    };
+    await sidecar.post(path, body, keys['in a minute']);
+    limited(t, `in a minute at ${path}`, await refused(keys['in a minute']), /60 seconds/);
+    await sidecar.post(path, body, keys['a day’s tokens']);
+    holdError(t, `a day’s tokens at ${path}`, await refused(keys['a day’s tokens']), {
+      ...LIMITED,
+      type: 'quota',
+      code: 'quota_exceeded',
+    });
+    const full = key(sidecar, `full ${path}`, { chat: { inFlight: 1 }, decisions: { inFlight: 1 } });
+    const held = await sidecar.connect();
+    held.request('POST', path, { ...JSON_HEADERS, ...full, 'Content-Length': '1000000' });
+    await sidecar.until('http_server_active_requests{http_request_method="POST",url_scheme="http"}', 1);
+    limited(t, `in flight at ${path}`, await refused(full), /in flight/);
+    held.close();
+    await sidecar.until('http_server_active_requests{http_request_method="POST",url_scheme="http"}', 0);
+  }
+});
+
 t.test('a caller that leaves gives its place back', async (t) => {
   const sidecar = await start(t);
   const one = key(sidecar, 'one', { chat: { inFlight: 1 } });

@@ -51,7 +51,7 @@ export interface Asked {
   readonly events: readonly string[];
 }
 
-/** The handlers of a chat and a decision model, one seat each, on a clock and engines that the test drives. */
+/** The handlers of a chat and a decision model, one seat each unless told otherwise, on a clock and engines that the test drives. */
 export class BilledWorld {
   readonly clock = new FakeClock();
   readonly spool = new FakeSpool();
@@ -61,9 +61,11 @@ export class BilledWorld {
   readonly decisionEngine = new FakeEngine();
   draining = false;
   readonly #models: ReadonlyMap<string, HostedModel>;
+  readonly #isolate: boolean;
 
-  /** `granted`: acme's, picodollars. */
-  constructor(granted: bigint, { seats = 1, open = true } = {}) {
+  /** `granted`: acme's, picodollars. `isolate`: a decision's questions share no decode. */
+  constructor(granted: bigint, { seats = 1, open = true, isolate = true } = {}) {
+    this.#isolate = isolate;
     this.ledger = new CreditLedger(new Map([['acme', granted]]));
     if (open) this.ledger.open(new Map());
     this.#models = new Map(
@@ -166,7 +168,7 @@ export class BilledWorld {
         keepAliveMs: 3_600_000,
         timeoutMs: asking.timeoutMs ?? 0,
       },
-      isolateDecisions: true,
+      isolateDecisions: this.#isolate,
       leaving: () => this.draining,
       draining: () => this.draining,
     };

@@ -15,6 +15,8 @@ export interface Load {
   readonly holdMs: number;
   /** From arrival to when nobody waits for the answer any more. */
   readonly deadlineMs?: number;
+  /** What its prompts begin with, as the option `shares` is asked for it; absent: nothing that others have. */
+  readonly prefix?: number;
   /** When it begins and ends. */
   readonly fromMs?: number;
   readonly untilMs?: number;
@@ -30,6 +32,9 @@ export interface Fate {
   waitedMs: number;
   seatMs: number;
 }
+
+/** Tokens of every prompt. */
+const PROMPT_TOKENS = 1000;
 
 export const SEATS = 4;
 const CONFIG = { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1e9 };
@@ -87,7 +92,7 @@ export class SeatWorld {
     return this.of(tenant).reduce((sum, { end, seatMs }) => sum + (end === 'late' ? 0 : seatMs), 0);
   }
 
-  #arrive({ tenant, weight = 4, users, holdMs, deadlineMs }: Load, turn: number): void {
+  #arrive({ tenant, weight = 4, users, holdMs, deadlineMs, prefix }: Load, turn: number): void {
     const at = this.clock.now();
     const user = users?.[turn % users.length];
     const fate: Fate = { tenant, at, user, end: undefined, waitedMs: 0, seatMs: 0 };
@@ -106,7 +111,11 @@ export class SeatWorld {
       fate.end = ticket.reason;
       return;
     }
-    ticket.ready({ promptTokens: 1, maxTokens: 1 });
+    ticket.ready({
+      promptTokens: PROMPT_TOKENS,
+      maxTokens: 1,
+      ...(prefix !== undefined && { prefix: Uint32Array.of(prefix) }),
+    });
     void ticket.outcome.then((outcome) => {
       if (outcome.kind === 'refused') fate.end = outcome.reason;
       if (outcome.kind === 'seated') this.#serve(fate, outcome.lease, needMs, deadlineAt);

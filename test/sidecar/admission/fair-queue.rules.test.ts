@@ -346,6 +346,43 @@ t.test(
   },
 );
 
+t.test('calibration: refusals take it back to 1 and no further', async (t) => {
+  const desk = new Desk(1, { maxWaitMs: 5000 });
+  const calibration = (): number | undefined =>
+    desk.queue.report(9).tenants.find(({ tenant }) => tenant === 'a')?.calibration;
+  await desk.serve('b', 5000);
+  await desk.seat(desk.wait('b'));
+  // Without a correction the wait of one more of it is just as long as it may be.
+  const vain = desk.wait('a');
+  desk.clock.advance(5000);
+  t.match(await vain.outcome, { reason: 'wait' });
+  t.equal(calibration(), 1.08);
+  let refused = 0;
+  for (; 'kind' in desk.ask('a'); refused += 1);
+  t.equal(refused, 49, 'steps of 0.0016 each');
+  t.equal(calibration(), 1);
+});
+
+t.test('calibration: while one of the tenant is in line, its wait teaches, and refusals do not', async (t) => {
+  const desk = new Desk(1, { maxWaitMs: 5000 });
+  const calibration = (): number | undefined =>
+    desk.queue.report(9).tenants.find(({ tenant }) => tenant === 'a')?.calibration;
+  await desk.serve('b', 2400);
+  await desk.seat(desk.wait('b'));
+  const vain = desk.wait('a');
+  desk.clock.advance(5000);
+  t.match(await vain.outcome, { reason: 'wait' });
+  // One of 2.4 s before it and 2.4 s until the seat is free: too long by the correction of 1.08 alone.
+  const line = desk.wait('a');
+  for (let i = 0; i < 3; i += 1) t.match(desk.ask('a'), { reason: 'predicted' });
+  t.equal(calibration(), 1.08);
+  line.cancel();
+  const unready = desk.enter('a');
+  t.match(desk.ask('a'), { reason: 'predicted' });
+  t.equal(calibration(), 1.08 * (1 - 0.08 * 0.02), 'one that is still checked teaches nothing');
+  unready.cancel();
+});
+
 t.test('pace: a tenant that is alone is not kept to an old one', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 1e6 });
   await desk.serve('a', 1000);
@@ -437,6 +474,22 @@ t.test('full: the dropped come back once one of their own is seated', async (t) 
   // Two of its own that still wait and one until a seat is free, over three places.
   t.match(await newest.outcome, { reason: 'dropped', retryAfterMs: 2800 });
 });
+
+t.test(
+  'full: when seats are lost, those let in before stay, and a newcomer takes the place of one alone',
+  async (t) => {
+    const desk = new Desk(2, { waitingPerSeat: 3 });
+    await desk.seat(desk.wait('a'));
+    await desk.seat(desk.wait('a'));
+    for (let i = 0; i < 6; i += 1) desk.wait('a');
+    desk.queue.pause();
+    desk.queue.resume(1);
+    t.match(desk.queue.snapshot(), { busy: 2, waiting: 6 }, 'there is room for three');
+    desk.wait('b');
+    t.match(desk.queue.snapshot(), { waiting: 6, refused: { dropped: 1 } });
+    t.match(desk.ask('a'), { reason: 'full' });
+  },
+);
 
 t.test('bytes: likewise, and nobody is dropped when that does not help', async (t) => {
   const desk = new Desk();
@@ -535,6 +588,22 @@ t.test('affinity: a tenth of the prompt at least', async (t) => {
   }
 });
 
+t.test('affinity: for one seat sixteen heads are looked at, however many tenants wait', async (t) => {
+  let looks = 0;
+  const shares = (): number => ((looks += 1), 0);
+  for (const [tenants, most] of [
+    [16, 16],
+    [40, 16],
+  ] as const) {
+    const desk = new Desk(1, { waitingPerSeat: 100 }, { shares });
+    const lease = await desk.seat(desk.wait('running'));
+    for (let i = 0; i < tenants; i += 1) desk.wait(`waiting ${i}`, {}, 1);
+    looks = 0;
+    lease.release('done');
+    t.equal(looks, most, `${tenants} tenants`);
+  }
+});
+
 t.test('a request that is still checked, or turns out too large, blocks nobody', async (t) => {
   const desk = new Desk();
   const first = await desk.seat(desk.wait('b'));
@@ -590,4 +659,29 @@ t.test('tenants: ten thousand are remembered, and none who waits or runs is forg
   desk.clock.advance(5);
   lease.release('done');
   t.match(desk.queue.report(1).tenants, [{ tenant: 'running', seatMs: 5 }]);
+});
+
+t.test('tenants: the one that has been idle longest is forgotten first', async (t) => {
+  const desk = new Desk(1, { maxWaitMs: 1e9 });
+  const known = (): string[] => {
+    const { tenants } = desk.queue.report(10);
+    return tenants.filter(({ seatMs }) => seatMs > 0).map(({ tenant }) => tenant);
+  };
+  const come = (tenant: string): void => desk.wait(tenant).cancel();
+  for (const tenant of ['a', 'b', 'c']) await desk.serve(tenant, 5);
+  await desk.serve('a', 5);
+  for (let i = 3; i < 10_000; i += 1) come(`idle ${i}`);
+  await desk.serve('last', 5);
+  t.same(known(), ['a', 'c', 'last'], 'b before a, which came back');
+  come('one more');
+  t.same(known(), ['a', 'last']);
+  come('and another');
+  t.same(known(), ['last']);
+  t.match(desk.queue.report(1).tenants, [{ tenant: 'last', seatMs: 5, holdMs: 5 }]);
+  await desk.serve('b', 7);
+  t.match(
+    desk.queue.report(10).tenants.find(({ tenant }) => tenant === 'b'),
+    { seatMs: 7, holdMs: 7 },
+    'who comes back is a new one',
+  );
 });

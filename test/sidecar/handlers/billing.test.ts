@@ -335,15 +335,46 @@ t.test('nothing starts on a spool that went bad meanwhile, and what runs goes on
 });
 
 t.test('a place that is lost while its prompt is tokenized holds nothing', async (t) => {
+  for (const [name, lose, answer, cancels] of [
+    ['its deadline', (world: BilledWorld) => world.clock.advance(1000), 'timeout', 0],
+    ['its caller', (_: BilledWorld, asked: Asked) => asked.leave(), undefined, 1],
+    ['a drain', (world: BilledWorld) => world.queue('chat').drain(), 'draining', 0],
+  ] as const) {
+    const world = new BilledWorld(GRANT);
+    let tokenized = (): void => undefined;
+    const asked = world.ask({ timeoutMs: 1000, tokenizing: new Promise((resolve) => (tokenized = resolve)) });
+    await settled();
+    t.match(world.queue('chat').snapshot(), { waiting: 1, busy: 0 }, name);
+    lose(world, asked);
+    t.match(world.queue('chat').snapshot(), { waiting: 0, busy: 0 }, `${name}: before there are tokens`);
+    tokenized();
+    t.equal(await asked.over, answer, name);
+    t.equal(world.ledger.outstanding, 0, name);
+    t.equal(world.balance, GRANT, name);
+    t.equal(world.chatEngine.generations.length, 0, name);
+    t.equal(world.clock.pending, 0, name);
+    const left = /^ra_sidecar_cancels_total\{model="chat",phase="waiting"\} (\d+)$/m;
+    t.equal(Number(left.exec((await world.metrics.render()).text)?.[1] ?? 0), cancels, name);
+  }
+});
+
+t.test('an engine that is lost while a prompt is tokenized is waited for', async (t) => {
   const world = new BilledWorld(GRANT);
   let tokenized = (): void => undefined;
-  const asked = world.ask({ timeoutMs: 1000, tokenizing: new Promise((resolve) => (tokenized = resolve)) });
+  const asked = world.ask({ tokenizing: new Promise((resolve) => (tokenized = resolve)) });
   await settled();
-  world.clock.advance(1000);
+  world.queue('chat').pause();
+  world.chatEngine.lose();
   tokenized();
-  t.equal(await asked.over, 'timeout');
-  t.equal(world.ledger.outstanding, 0);
-  t.equal(world.balance, GRANT);
+  await settled();
+  t.match(world.queue('chat').snapshot(), { waiting: 1, busy: 0 });
+  t.equal(world.chatEngine.generations.length, 0);
+  world.chatEngine.revive();
+  world.queue('chat').resume(1);
+  (await world.chatEngine.generation(0)).started(4).pieces('a', 'b', 'c').finished().done();
+  t.equal(await asked.over, 200);
+  t.equal(world.balance, GRANT - SERVED);
+  t.equal(world.closes.length, 1);
 });
 
 t.test('the prices of its opening hold for a request throughout', async (t) => {

@@ -1,0 +1,68 @@
+/** A decision of 128 questions holds up nobody: order of events alone, on a real engine. */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t from 'tap';
+import { makeKey } from '../support/keys.js';
+import { embeddedTestModel } from '../support/models.js';
+import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+
+const ACCOUNTS = ['many', 'one', 'talker'] as const;
+type Account = (typeof ACCOUNTS)[number];
+
+const MOST_QUESTIONS = 128;
+/** Some 60 tokens a question make 128 of them take longer than anything else here by far. */
+const WORDY = 'Would you say so of the parcel, the street, the house and the people in it? '.repeat(4);
+
+const folder = await mkdtemp(join(tmpdir(), 'ra-decisions-fairness-'));
+t.teardown(() => rm(folder, { recursive: true, force: true }));
+const keys = new Map(ACCOUNTS.map((account) => [account, makeKey({ id: account, account })]));
+const keyFile = join(folder, 'keys.json');
+await writeFile(keyFile, JSON.stringify({ version: 1, keys: [...keys.values()].map(({ stored }) => stored) }));
+
+t.test('128 questions of one account, one of another, and a chat', async (t) => {
+  const file = await embeddedTestModel();
+  const sidecar = await Sidecar.start(t, {
+    config: {
+      models: [
+        { id: CHAT, kind: 'chat', file, seats: 1, contextPerSeat: 2048 },
+        { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
+      ],
+      keys: { file: keyFile },
+    },
+  });
+  const order: Account[] = [];
+  const send = async (account: Account, path: string, body: object): Promise<string> => {
+    const response = await sidecar.post(path, body, { key: keys.get(account)?.key ?? null });
+    const text = await response.text();
+    t.equal(response.status, 200, account);
+    order.push(account);
+    return text;
+  };
+  const decide = async (account: Account, count: number): Promise<number> => {
+    const questions = Array.from({ length: count }, (_, i) => {
+      return { id: String(i), type: 'yes_no', question: `${i}. ${WORDY}` };
+    });
+    const text = await send(account, '/decisions', { model: DECIDE, input: 'The parcel never came.', questions });
+    return Object.keys((JSON.parse(text) as { readonly answers: object }).answers).length;
+  };
+
+  const many = decide('many', MOST_QUESTIONS);
+  const seated = (account: Account): Promise<void> => {
+    return sidecar.reaches('ra_sidecar_account_seats_busy', 1, { model: DECIDE, account });
+  };
+  await seated('many');
+  // While their engine stands still the other question comes: however slow the machine is, to one that has hardly begun.
+  const engine = sidecar.enginePid(DECIDE);
+  process.kill(engine, 'SIGSTOP');
+  const one = decide('one', 1);
+  await seated('one');
+  process.kill(engine, 'SIGCONT');
+  const messages = [{ role: 'user', content: 'Hello' }];
+  const talk = send('talker', '/chat/completions', { model: CHAT, messages, stream: true, max_tokens: 8 });
+
+  t.match(await talk, /data: \[DONE\]\n\n$/);
+  t.equal(await one, 1);
+  t.equal(await many, MOST_QUESTIONS);
+  t.equal(order.at(-1), 'many', `served in this order: ${order.join(', ')}`);
+});
