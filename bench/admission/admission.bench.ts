@@ -43,6 +43,7 @@ function row({ mix, load, policy, ...figures }: Result): Row {
     goodput: cell(figures.goodput),
     'light served': cell(figures.lightServed),
     Jain: cell(figures.jain),
+    'Jain of shares': cell(figures.jainOfShares),
     'timed out': cell(figures.timedOut),
     'of heavy’s': cell(figures.heavyTimedOut),
     refused: cell(figures.refused),
@@ -117,9 +118,9 @@ await keep('admission', {
   about: [
     `![Goodput, light tenants’ service, requests let in for nothing and fairness against the load](${CHART})`,
     `A simulation on a clock that jumps: ${SEATS} seats, Poisson arrivals that wait for nothing and never retry, log-normal hold times of 1 s on average, ten tenants of equal weight, clients that wait ${PATIENCE_MS / 1000} s for their seat. Each figure is over ${MEASURED_MS / 60_000} simulated minutes after one of warming up, all policies with the same arrivals. Deterministic.`,
-    `*One heavy*: nine light tenants ask for half their equal share each, the heavy one for the rest of the load (${LOADS.join(', ')} times what the seats can serve). *Near their share*: the light ones ask for 0.8 of it each, so most seats that the heavy one has are lent. *Two lengths*: as one heavy, with one request in five 8.5 times as long as the others. *All over their share*: the light ones ask for 1.25 times their share each; half of the tenants, the heavy one too, send requests four times as long as the others’.`,
+    `*One heavy*: nine light tenants ask for half their equal share each, the heavy one for the rest of the load (${LOADS.join(', ')} times what the seats can serve). *Near their share*: the light ones ask for 0.8 of it each, so most seats that the heavy one has are lent. *Two lengths*: as one heavy, with one request in five 8.5 times as long as the others. *All over their share*: the light ones ask for 1.25 times their share each; half of the tenants, the heavy one too, send requests four times as long as the others’; not at 0.9 times the load, which the light ones alone would pass.`,
     '*FIFO*: no bound and no cancel, so whoever left is served all the same. *FIFO with cap*: 8 waiting a seat. *Round robin* takes requests in turn over tenants; *VTC* is the virtual token counter of OSDI 2024, with exact prices, which flatters it. All but the first drop whoever waited as long as its client does (TTL). *ra-sidecar*: the queue of `sidecar/admission` with the config that it ships with.',
-    'Goodput: seat time of replies that began while their client was there, over all seat time. Light served: of the light tenants’ requests. Jain: of seat time, over the tenants that ask for more than their share. Timed out: of those let in, the clients that waited to the end and had nothing; then the same of the heavy tenant’s alone. Refused: at once. Pushed out: let in, and dropped for another before the client’s patience ended.',
+    'Goodput: seat time of replies that began while their client was there, over all seat time. Light served: of the light tenants’ requests. Jain: of seat time, over the tenants that ask for more than their share; – where that is the heavy one alone, which leaves nothing to compare. Jain of shares: of seat time over what max-min fairness gives of the seats, over all ten. Timed out: of those let in, the clients that waited to the end and had nothing; then the same of the heavy tenant’s alone. Refused: at once. Pushed out: let in, and dropped for another before the client’s patience ended.',
   ],
   rows: all.map(row),
   conclusions: [

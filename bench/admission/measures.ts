@@ -18,6 +18,8 @@ export interface Figures {
   readonly lightServed: number;
   /** Jain's index of seat time over the tenants that ask for more than their equal share. */
   readonly jain: number;
+  /** The same of seat time over what max-min fairness would give, over all tenants. */
+  readonly jainOfShares: number;
   /** Of those let in: their client waited to the end of its patience and had nothing. */
   readonly timedOut: number;
   /** The same, of the heavy tenant's alone, which the others' would hide. */
@@ -38,13 +40,16 @@ export function measure(all: readonly Visit[], tenants: readonly Tenant[], windo
   const lightInTime = light.filter((visit) => inTime(visit, patienceMs));
   const letIn = visits.filter(({ fate }) => fate !== 'refused');
   const useful = all.filter((visit) => inTime(visit, patienceMs));
-  const backlogged = tenants.filter(({ demand }) => demand > 1 / tenants.length);
+  const held = tenants.map(({ name }) => sum(all.map((visit) => (visit.tenant === name ? seatMs(visit, window) : 0))));
+  const shares = maxMin(
+    tenants.map(({ demand }) => demand),
+    1,
+  );
   return {
     goodput: sum(useful.map((visit) => seatMs(visit, window))) / capacity,
     lightServed: lightInTime.length / light.length,
-    jain: jain(
-      backlogged.map(({ name }) => sum(all.map((visit) => (visit.tenant === name ? seatMs(visit, window) : 0)))),
-    ),
+    jain: jain(held.filter((_, i) => (tenants[i]?.demand ?? 0) > 1 / tenants.length)),
+    jainOfShares: jain(held.map((ms, i) => ms / (shares[i] ?? NaN))),
     timedOut: shareTimedOut(letIn, patienceMs),
     heavyTimedOut: shareTimedOut(
       letIn.filter(({ tenant }) => tenant === HEAVY),
@@ -103,6 +108,19 @@ export function turnedAway(visit: Visit, patienceMs: number): boolean {
 /** (Σx)² / (n·Σx²): 1 when all have the same, 1/n when one has all. */
 export function jain(shares: readonly number[]): number {
   return shares.length < 2 ? NaN : sum(shares) ** 2 / (shares.length * sum(shares.map((share) => share ** 2)));
+}
+
+/** What max-min fairness gives each of `demands` of `capacity`: all that it asks for, or an equal part of what is left. */
+export function maxMin(demands: readonly number[], capacity: number): number[] {
+  const given = demands.map(() => 0);
+  const rising = demands.map((demand, i) => ({ demand, i })).sort((a, b) => a.demand - b.demand);
+  let left = capacity;
+  for (const [before, { demand, i }] of rising.entries()) {
+    const part = Math.min(demand, left / (rising.length - before));
+    given[i] = part;
+    left -= part;
+  }
+  return given;
 }
 
 function shareTimedOut(letIn: readonly Visit[], patienceMs: number): number {

@@ -4,12 +4,14 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { chatBody } from '../../test/support/in-process.js';
 import { LinkedChild } from '../../test/support/linked-child.js';
-import { keep, type Row } from '../support/results.js';
+import { byTheClock, onWhoIsFree, type Asked } from '../support/by-the-clock.js';
+import { keep, markdown, medians, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { TimedCaller, type Timed } from '../support/timed-caller.js';
+import { GOAL_MS, RATE as REFUSED, refusals } from './refusals.js';
 
 const PER_SECOND = 1000;
-const SECONDS = 4;
+const RATE = { perSecond: PER_SECOND, seconds: 4 };
 /** The clock's load and the echo after it, again and again; the figures are medians of the rounds'. */
 const ROUNDS = 5;
 /** More than are ever under way at that rate, unless the sidecar falls behind; then arrivals wait and are counted. */
@@ -43,44 +45,13 @@ async function inTurn(all: readonly TimedCaller[], count: number): Promise<Timed
   return done;
 }
 
-/** Calls `send` at the rate, until it has sent them all. It returns false when it cannot send now; then it is asked again. */
-async function byTheClock(send: () => boolean): Promise<void> {
-  const total = PER_SECOND * SECONDS;
-  const from = performance.now();
-  for (let sent = 0; sent < total;) {
-    const due = Math.min(total, Math.floor(((performance.now() - from) * PER_SECOND) / 1000));
-    while (sent < due && send()) sent += 1;
-    await new Promise((resolve) => setTimeout(resolve, 1));
-  }
-}
-
-/** Requests by the clock, on whichever connection is free; new ones, for the sidecar closes idle ones. `late`: how often none was. */
-async function requests(): Promise<{ done: Timed[]; late: number; perSecond: number }> {
+/** Requests by the clock, on new connections: the sidecar closes idle ones. */
+async function requests(): Promise<Asked<Timed>> {
   const all = await callers('wide', 'clocked', CONNECTIONS);
   await inTurn(all, CONNECTIONS);
-  const free = [...all];
-  const done: Timed[] = [];
-  const open = new Set<Promise<void>>();
-  const from = performance.now();
-  let late = 0;
-  await byTheClock(() => {
-    const caller = free.pop();
-    if (caller === undefined) {
-      late += 1;
-      return false;
-    }
-    const asked: Promise<void> = caller.ask().then((timed) => {
-      done.push(timed);
-      free.push(caller);
-      open.delete(asked);
-    });
-    open.add(asked);
-    return true;
-  });
-  await Promise.all(open);
-  const perSecond = done.length / ((performance.now() - from) / 1000);
+  const asked = await onWhoIsFree(all, RATE, (caller) => caller.ask());
   for (const caller of all) caller.close();
-  return { done, late, perSecond };
+  return asked;
 }
 
 /** Round trips to a process that does nothing, by the clock, in ms: `ra-admit` holds one, to the prompt host. */
@@ -90,14 +61,14 @@ async function echoes(): Promise<number[]> {
   const all = new Promise<void>((resolve) => {
     child.on('message', (raw) => {
       times.push(performance.now() - (raw as { at: number }).at);
-      if (times.length === PER_SECOND * SECONDS) resolve();
+      if (times.length === RATE.perSecond * RATE.seconds) resolve();
     });
   });
   // The first comes back when the process has started; it is no round trip.
   child.send({ at: performance.now() });
   await once(child, 'message');
   times.length = 0;
-  await byTheClock(() => {
+  await byTheClock(RATE, () => {
     child.send({ at: performance.now() });
     return true;
   });
@@ -122,17 +93,6 @@ function row(what: string, perSecond: number, done: readonly Timed[]): Row {
   };
 }
 
-/** The median of each column of numbers; the first row's words. */
-function medians(rows: readonly Row[]): Row {
-  const [first = {}] = rows;
-  return Object.fromEntries(
-    Object.entries(first).map(([name, value]) => [
-      name,
-      typeof value === 'number' ? median(rows.map((each) => Number(each[name]))) : value,
-    ]),
-  );
-}
-
 for (let round = 0; round < WARM_UP_ROUNDS; round++) await requests();
 const [one] = await callers('wide', 'clocked', 1);
 const alone = await inTurn(one === undefined ? [] : [one], ALONE);
@@ -153,6 +113,7 @@ const queuedPerSecond = QUEUED / ((performance.now() - from) / 1000);
 for (const caller of narrow) caller.close();
 sidecar.disconnect();
 await once(sidecar, 'exit');
+const refused = await refusals();
 
 const meanMs = alone.reduce((sum, { outsideMs }) => sum + outsideMs, 0) / alone.length;
 const rows = [
@@ -162,6 +123,7 @@ const rows = [
 ];
 const off = Math.max(...rows.map((each) => Number(each['off p99 ms'])));
 const admit = Number(rows[1]?.['ra-admit p99 ms']);
+const refusal = Math.max(...refused.map((each) => Number(each['p99 ms'])));
 
 await keep('server-timing', {
   title: 'Server-Timing against a clock outside',
@@ -174,5 +136,9 @@ await keep('server-timing', {
     `${off <= 2 ? 'Held' : 'Missed'}: within 2 ms of the outside clock at p99 (${off.toFixed(2)} ms at worst).`,
     `Echo at ${PER_SECOND}/s: p50 ${floorP50.toFixed(2)} ms, p99 ${floorP99.toFixed(2)} ms.`,
     `${admit <= 1 ? 'Held' : 'Missed'}: \`ra-admit\` p99 at most 1 ms at ${PER_SECOND} requests a second (${admit.toFixed(2)} ms${late > 0 ? `; the caller found no free connection ${late} times` : ''}).`,
+    '## Refusals at once',
+    `${REFUSED.perSecond} requests a second that are refused as they come, in a sidecar of its own whose seats are all held and whose waiting requests stay where they are; from the request’s last byte written to the refusal’s last byte read. By reason: no place is free; the caller has 20 ms and the wait would be longer; the room has places, but not for so many bytes. Medians of the rounds. Other answers: with another reason, or after a wait; sent late: no connection was free; of all rounds.`,
+    markdown(refused),
+    `${refusal <= GOAL_MS ? 'Held' : 'Missed'}: a refusal within ${GOAL_MS} ms at p99 (${refusal.toFixed(2)} ms at worst).`,
   ],
 });

@@ -1,5 +1,6 @@
 /** One request of a caller with little patience, and how it ended. */
 import { request, type Agent } from 'node:http';
+import { MAX_REFUSAL, refusalOf, type Refusal } from './refusal.js';
 
 /** Who is called, and what of a body this server needs and others do not know. */
 export interface Target {
@@ -19,6 +20,8 @@ export interface Attempt {
   readonly ttftMs: number;
   /** To the last byte, or to when the caller gave up. */
   readonly totalMs: number;
+  /** Of those that were refused. */
+  readonly refusal?: Refusal;
 }
 
 export interface Sending {
@@ -40,9 +43,10 @@ export function attempt(target: Target, sending: Sending): Promise<Attempt> {
     let status = 0;
     let ttftMs = NaN;
     let done = false;
-    const end = (how: Attempt['end']): void => {
+    const end = (how: Attempt['end'], refusal?: () => Refusal): void => {
       clearTimeout(patience);
-      resolve({ account, scheduledMs, end: how, status, ttftMs, totalMs: since() });
+      const totalMs = since();
+      resolve({ account, scheduledMs, end: how, status, ttftMs, totalMs, ...(refusal && { refusal: refusal() }) });
       sent.destroy();
     };
     const patience = setTimeout(() => end('gone'), Math.max(0, patienceMs - since()));
@@ -62,13 +66,18 @@ export function attempt(target: Target, sending: Sending): Promise<Attempt> {
     sent.on('response', (response) => {
       status = response.statusCode ?? 0;
       let tail = '';
+      let refusal = '';
       response.setEncoding('utf8').on('error', () => end('broken'));
       response.on('data', (chunk: string) => {
+        if (status !== 200 && refusal.length < MAX_REFUSAL) refusal += chunk;
         if (Number.isNaN(ttftMs) && /"content":"(?!")/.test(chunk)) ttftMs = since();
         tail = (tail + chunk).slice(-32);
         done ||= tail.includes('data: [DONE]');
       });
-      response.on('end', () => end(status === 200 ? (done ? 'good' : 'broken') : 'refused'));
+      response.on('end', () => {
+        if (status === 200) end(done ? 'good' : 'broken');
+        else end('refused', () => refusalOf(response.headers, refusal));
+      });
     });
     sent.end(JSON.stringify({ ...body, ...target.extras, stream: true }));
   });

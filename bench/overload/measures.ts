@@ -1,6 +1,7 @@
 /** What a load came to, from how each of its requests ended. */
 import { quantile } from '../support/stats.js';
 import type { Attempt } from './attempt.js';
+import type { Refusal } from './refusal.js';
 
 /** Left out at the start of a stretch, where the first replies are still on their way. */
 const WARM_MS = 2000;
@@ -15,6 +16,14 @@ export interface Point {
   readonly refused: number;
   readonly refusal: number;
   readonly refusal99: number;
+  /** Of the refused: those that had no place in the queue before; how many, and their time to the last byte, ms. */
+  readonly atOnce: number;
+  readonly atOnce50: number;
+  readonly atOnce99: number;
+  /** Those that had one. */
+  readonly afterWait: number;
+  /** What the refused were told of when to come back, ms. NaN: nothing. */
+  readonly retryAfter: number;
   /** Callers that gave up. */
   readonly gone: number;
   /** Connections that broke or streams that ended without their end. */
@@ -30,7 +39,11 @@ export function measure(runs: readonly (readonly Attempt[])[], seconds: number):
     return end === 'good' && at >= WARM_MS && at < seconds * 1000;
   });
   const perSecond = (some: readonly Attempt[]): number => some.length / (seconds - WARM_MS / 1000) / runs.length;
-  const refused = within.filter(({ end }) => end === 'refused').map(({ totalMs }) => totalMs);
+  const refusals = within.filter(({ end }) => end === 'refused');
+  const refused = refusals.map(({ totalMs }) => totalMs);
+  const came = (how: Refusal['came']): number[] =>
+    refusals.filter(({ refusal }) => refusal?.came === how).map(({ totalMs }) => totalMs);
+  const atOnce = came('at once');
   const ttfts = within.filter(({ end }) => end === 'good').map(({ ttftMs }) => ttftMs);
   const accounts = [...new Set(attempts.map(({ account }) => account))];
   return {
@@ -41,9 +54,28 @@ export function measure(runs: readonly (readonly Attempt[])[], seconds: number):
     refused: refused.length,
     refusal: quantile(refused, 0.5),
     refusal99: quantile(refused, 0.99),
+    atOnce: atOnce.length,
+    atOnce50: quantile(atOnce, 0.5),
+    atOnce99: quantile(atOnce, 0.99),
+    afterWait: came('after a wait').length,
+    retryAfter: quantile(
+      refusals.flatMap(({ refusal }) => refusal?.retryAfterMs ?? []),
+      0.5,
+    ),
     gone: within.filter(({ end }) => end === 'gone').length,
     broken: within.filter(({ end }) => end === 'broken').length,
   };
+}
+
+/** How many of the refused were told which error, by its code; `none`: of a proxy, which has none. */
+export function codes(runs: readonly (readonly Attempt[])[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { refusal } of runs.flat()) {
+    if (refusal === undefined) continue;
+    const code = refusal.code ?? 'none';
+    counts[code] = (counts[code] ?? 0) + 1;
+  }
+  return counts;
 }
 
 /** Seconds from `fromMs`, when the load fell, to the sending of the last request that was not served in time; 0: all were. */

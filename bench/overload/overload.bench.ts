@@ -9,7 +9,7 @@ import { keep, keepFile, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 import type { Attempt, Target } from './attempt.js';
 import type { Load, Phase } from './generator.js';
-import { fairShare, measure, recovery, type Point } from './measures.js';
+import { codes, fairShare, measure, recovery, type Point } from './measures.js';
 import { behindNginx, llamaServer, needNginx, sidecar, type Server } from './servers.js';
 
 const SEATS = 8;
@@ -91,9 +91,10 @@ await keep('overload', {
     `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply, streamed; Poisson arrivals from a process of their own, ${SECONDS} s a point; callers give up after ${PATIENCE_MS / 1000} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest. Times count from when a request was to be sent. The load is in multiples of ${capacity.toFixed(2)} replies a second, what ${CLOSED.callers} callers in a closed loop get of ra-sidecar; of llama-server they get ${rateOf(theirs).toFixed(2)}. ${ROUNDS} rounds of all loads on all servers.`,
     `ra-sidecar: \`queue.maxWaitMs\` ${MAX_WAIT_MS}. nginx: \`limit_conn\` ${CONNECTIONS.all} for all callers together and ${CONNECTIONS.perKey} for each key, 429 for the rest. llama-server: the native build with OpenMP of \`make peers\`, no prompt cache, samples as our API does; ours runs the prebuilt addon.`,
     'good: replies that were whole within their caller’s patience, a second, once the first two seconds are over. TTFT: of those replies alone. fair share: what max-min fairness would give the light account of what was good. recovered: at worst, seconds from the fall of the highest load to half of what can be served, to the sending of the last request that was not served in time.',
+    'refused at once: those that had no place in the queue before, by what the answer itself says (`ra-queue` of 0 in Server-Timing; nginx’ own page, for limit_conn has no queue); after a wait: those that had one. Retry-After: what the refused were told, where they were.',
   ],
   rows,
-  conclusions: [conclusion()],
+  conclusions: [conclusion(), refusedWith()],
 });
 await keepFile('overload.svg', drawn());
 process.exit(0);
@@ -187,6 +188,11 @@ function row({ name }: Server, factor: number, { runs, recoveredS }: Measured): 
     refused: p.refused,
     'refusal p50 ms': known(p.refusal),
     'refusal p99 ms': known(p.refusal99),
+    'refused at once': p.atOnce,
+    'at once p50 ms': known(p.atOnce50),
+    'at once p99 ms': known(p.atOnce99),
+    'refused after a wait': p.afterWait,
+    'Retry-After p50 s': known(p.retryAfter / 1000),
     'gave up': p.gone,
     broken: p.broken,
     'light good /s': p.goodOf['light'] ?? 0,
@@ -215,6 +221,14 @@ function conclusion(): string {
     return `${server.name} ${((all.at(-1) ?? NaN) / Math.max(...all)).toFixed(2)}`;
   });
   return `Of its own peak each keeps, at ${FACTORS.at(-1)} times the load: ${kept.join(', ')}.`;
+}
+
+function refusedWith(): string {
+  const told = servers.map((server) => {
+    const counts = Object.entries(codes((measured.get(server) ?? []).flatMap(({ runs }) => runs)));
+    return `${server.name} ${counts.map(([code, count]) => `${code} ${count}`).join(', ') || 'nobody'}`;
+  });
+  return `Codes that were refused with: ${told.join('; ')}.`;
 }
 
 function drawn(): string {

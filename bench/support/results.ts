@@ -2,7 +2,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
-import { shown } from './stats.js';
+import { median, shown } from './stats.js';
 
 /** From dist/bench/support. */
 const RESULTS = new URL('../../../bench/results/', import.meta.url);
@@ -76,6 +76,17 @@ export async function keptRows(name: string): Promise<readonly Row[]> {
 export async function keepFile(name: string, text: string): Promise<void> {
   await mkdir(RESULTS, { recursive: true });
   await writeFile(fileURLToPath(new URL(name, RESULTS)), text);
+}
+
+/** The median of each column of numbers; the first row's words. */
+export function medians(rows: readonly Row[]): Row {
+  const [first = {}] = rows;
+  return Object.fromEntries(
+    Object.entries(first).map(([name, value]) => [
+      name,
+      typeof value === 'number' ? median(rows.map((each) => Number(each[name]))) : value,
+    ]),
+  );
 }
 
 /** A table. */

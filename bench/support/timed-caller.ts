@@ -8,6 +8,14 @@ export interface Timed {
   readonly outsideMs: number;
 }
 
+/** Any answer. */
+export interface Answered {
+  /** All of it, head and body. */
+  readonly response: string;
+  /** From the request's last byte written to the answer's last byte. */
+  readonly ms: number;
+}
+
 const TIMING = /\r\nserver-timing: [^\r\n]*ra-queue;dur=([0-9.]+), ra-admit;dur=([0-9.]+)\r\n/i;
 
 /** A kept-alive connection with one request at a time, as bare as can be, so that the caller's work is small. */
@@ -26,29 +34,47 @@ export class TimedCaller {
     socket.on('error', () => undefined).once('close', () => this.#failed?.(new Error('the connection was closed')));
   }
 
-  /** `body`: of every request; the engine's reply must say when its job came (STUB_JOB.clocked). `key`: who calls. */
-  static async open(port: number, body: string, key = 'good'): Promise<TimedCaller> {
+  /** `body`: of every request. `key`: who calls. `headers`: besides those that every request has. */
+  static async open(
+    port: number,
+    body: string,
+    key = 'good',
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<TimedCaller> {
     const socket = connect(port, '127.0.0.1');
     await new Promise((resolve, reject) => socket.once('connect', resolve).once('error', reject));
-    const fields = `Host: bench\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n`;
+    const more = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+    const fields = `Host: bench\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\n${more.join('')}`;
     const head = `POST /v1/chat/completions HTTP/1.1\r\n${fields}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n`;
     return new TimedCaller(socket, head + body);
   }
 
-  /** Rejects on anything but a 200 that tells its times; so when the sidecar has closed the connection, as it does with idle ones. */
-  ask(): Promise<Timed> {
+  /**
+   * The engine's reply must say when its job came (STUB_JOB.clocked). Rejects on anything but a 200 that tells its times;
+   * so when the sidecar has closed the connection, as it does with idle ones.
+   */
+  async ask(): Promise<Timed> {
+    const from = process.hrtime.bigint();
+    const response = await this.send();
+    const [, queueMs, admitMs] = TIMING.exec(response) ?? [];
+    const came = /"content":"([0-9]+)"/.exec(response)?.[1];
+    if (came === undefined || queueMs === undefined) throw new Error(`answered ${response.slice(0, 12)}`);
+    const outsideMs = Number(BigInt(came) - from) / 1e6;
+    return { queueMs: Number(queueMs), admitMs: Number(admitMs), outsideMs };
+  }
+
+  /** Whatever is answered, and how long that took. */
+  async time(): Promise<Answered> {
+    const from = performance.now();
+    const response = await this.send();
+    return { response, ms: performance.now() - from };
+  }
+
+  /** Whatever is answered. Rejects when the connection ends before. */
+  send(): Promise<string> {
     return new Promise((resolve, reject) => {
       this.#failed = reject;
-      const from = process.hrtime.bigint();
-      this.#answered = (response) => {
-        const [, queueMs, admitMs] = TIMING.exec(response) ?? [];
-        const came = /"content":"([0-9]+)"/.exec(response)?.[1];
-        if (came === undefined || queueMs === undefined) reject(new Error(`answered ${response.slice(0, 12)}`));
-        else {
-          const outsideMs = Number(BigInt(came) - from) / 1e6;
-          resolve({ queueMs: Number(queueMs), admitMs: Number(admitMs), outsideMs });
-        }
-      };
+      this.#answered = resolve;
       this.#socket.write(this.#request);
     });
   }

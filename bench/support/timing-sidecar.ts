@@ -1,8 +1,9 @@
 /**
  * A sidecar with stand-in engines in a process of its own: tells its port and ends with its parent. Its arguments, if there
- * are any, are JSON: sections of its configuration, and its models.
+ * are any, are JSON: sections of its configuration, and its models. Told a sample of the metrics and a value it answers once
+ * that is reached. `Bearer vouched` is the same account as `Bearer good`, named by a gateway.
  */
-import { InProcess, type StubModel } from '../../test/support/in-process.js';
+import { ACME, FakeIdentity, InProcess, type StubModel } from '../../test/support/in-process.js';
 
 /** Seats that are never all taken, and few that always are. */
 const MODELS: readonly StubModel[] = [
@@ -13,12 +14,17 @@ const MODELS: readonly StubModel[] = [
 const [sections = '{}', stubs = JSON.stringify(MODELS)] = process.argv.slice(2);
 const config = JSON.parse(sections) as object;
 const models = JSON.parse(stubs) as readonly StubModel[];
+const identity = new FakeIdentity();
+identity.answers.set('Bearer vouched', { ...ACME, vouched: true });
 const teardowns: (() => Promise<void> | void)[] = [];
 const sidecar = await InProcess.start(
   { teardown: (fn) => void teardowns.push(fn) },
-  { keeps: false, models, config: { development: { validateAnswers: false }, ...config } },
+  { keeps: false, identity, models, config: { development: { validateAnswers: false }, ...config } },
 );
 process.send?.(sidecar.port);
+process.on('message', ({ sample, value }: { readonly sample: string; readonly value: number }) => {
+  void sidecar.until(sample, value).then(() => process.send?.('reached'));
+});
 process.once('disconnect', () => {
   const end = async (): Promise<void> => {
     for (const teardown of teardowns) await teardown();

@@ -3,7 +3,8 @@ import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import type { Route } from '../contracts/requests.js';
 import type { ErrorCode } from '../errors.js';
-import { CLASS_WEIGHTS, type Caller, type Denied, type ServiceClass } from './identity.js';
+import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../service-class.js';
+import type { Caller, Denied } from './identity.js';
 import { limitsOf, limitsSchema, oneWay, type StoredLimits } from './key-file-schema.js';
 import { MAX_MODELS, MODEL_ID, NAME } from './names.js';
 
@@ -50,7 +51,7 @@ const caller = closed(['account', 'keyId', 'models'], {
     anyOf: [{ const: 'all' }, { type: 'array', maxItems: MAX_MODELS, items: { type: 'string', pattern: MODEL_ID } }],
   },
   routes: { type: 'array', maxItems: 3, items: { enum: ['chat', 'decisions', 'systemone'] } },
-  class: { enum: Object.keys(CLASS_WEIGHTS) },
+  class: { enum: SERVICE_CLASSES },
   limits: limitsSchema,
   cohort: name,
   tokensPerDay: count,

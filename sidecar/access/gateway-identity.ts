@@ -3,15 +3,14 @@
  * bearer; what it then says in `x-ra-` headers is believed, and the sidecar checks no key, limit or credit. From anyone
  * else these headers are never read. docs/gateway.md has the table of headers.
  */
+import { CLASS_WEIGHTS, type ServiceClass } from '../service-class.js';
 import { bearerOf } from './bearer.js';
 import {
-  CLASS_WEIGHTS,
   type Caller,
   type Credentials,
   type Denied,
   type Identity,
   type ModelSet,
-  type ServiceClass,
   type TraceHeaders,
 } from './identity.js';
 import { MAX_MODELS, MODEL_ID, NAME } from './names.js';

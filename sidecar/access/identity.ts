@@ -13,16 +13,6 @@ export interface Credentials {
 /** Which model ids a key may call: a list, or everything that is hosted. */
 export type ModelSet = 'all' | ReadonlySet<string>;
 
-/** Service classes and their shares of the seats: weights, so that none of them starves another. */
-export const CLASS_WEIGHTS = { interactive: 16, standard: 4, batch: 1 } as const;
-export type ServiceClass = keyof typeof CLASS_WEIGHTS;
-
-/** What a weight is called: the highest class that it reaches. */
-export function classOf(weight: number): ServiceClass {
-  if (weight >= CLASS_WEIGHTS.interactive) return 'interactive';
-  return weight >= CLASS_WEIGHTS.standard ? 'standard' : 'batch';
-}
-
 /** A checked caller. */
 export interface Caller {
   readonly kind: 'caller';

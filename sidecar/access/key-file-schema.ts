@@ -2,7 +2,7 @@
 import type { Route } from '../contracts/requests.js';
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
-import { CLASS_WEIGHTS, type ServiceClass } from './identity.js';
+import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../service-class.js';
 import { LIMIT_GROUPS, type KeyLimits, type Limit } from './limits.js';
 
 export interface KeyFile {
@@ -91,7 +91,7 @@ const storedKey = closed(['id', 'hash', 'created', 'entitlements'], {
   expires: time,
   revoked: time,
   rotated: time,
-  class: { enum: Object.keys(CLASS_WEIGHTS) },
+  class: { enum: SERVICE_CLASSES },
   weight: { enum: Object.values(CLASS_WEIGHTS) },
   limits: limitsSchema,
   entitlements: { type: 'object', additionalProperties: entitlement },

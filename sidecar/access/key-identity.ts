@@ -1,6 +1,7 @@
 import type { ErrorCode } from '../errors.js';
+import { CLASS_WEIGHTS } from '../service-class.js';
 import { bearerOf } from './bearer.js';
-import { CLASS_WEIGHTS, type Caller, type Credentials, type Denied, type Identity, type ModelSet } from './identity.js';
+import type { Caller, Credentials, Denied, Identity, ModelSet } from './identity.js';
 import { limitsOf, type KeyFile, type StoredKey } from './key-file-schema.js';
 import { KeyIndex } from './key-index.js';
 

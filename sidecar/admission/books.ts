@@ -1,3 +1,4 @@
+import { classOf, type ServiceClass } from '../service-class.js';
 import { Line } from './line.js';
 import type { Place } from './place.js';
 import type { ReleaseReason } from './seat-queue.js';
@@ -20,6 +21,7 @@ export class Books {
   readonly released: Partial<Record<ReleaseReason | 'given-back', number>> = {};
   /** Their engine was lost: before all others, in the order of entering. */
   readonly #returned = new Line<Place>();
+  readonly #waitingBy: Record<ServiceClass, number> = { interactive: 0, standard: 0, batch: 0 };
   #waiting = 0;
   #bytes = 0;
   #busy = 0;
@@ -37,6 +39,11 @@ export class Books {
   /** Requests that wait. */
   get waiting(): number {
     return this.#waiting;
+  }
+
+  /** The same by class. */
+  get waitingBy(): Readonly<Record<ServiceClass, number>> {
+    return this.#waitingBy;
   }
 
   /** Body bytes that they hold. */
@@ -145,6 +152,7 @@ export class Books {
 
   #wait(place: Place, tenant: Tenant, sign: 1 | -1): void {
     this.#waiting += sign;
+    this.#waitingBy[classOf(place.entry.weight)] += sign;
     this.#bytes += sign * place.entry.bytes;
     tenant.bytes += sign * place.entry.bytes;
     this.tenants.stir(tenant);

@@ -5,13 +5,23 @@ import type { Tenants } from './tenants.js';
 
 /** What decisions are made by. */
 export function snapshotOf(
-  { seats, busy, waiting, bytes, paused, tenants, released }: Books,
+  { seats, busy, waiting, waitingBy, bytes, paused, tenants, released }: Books,
   refused: QueueSnapshot['refused'],
 ): QueueSnapshot {
   const active = Array.from(tenants.active, (tenant) => {
     return { tenant: tenant.name, waiting: tenant.waiting, running: tenant.running };
   });
-  return { seats, busy, waiting, waitingBytes: bytes, paused, tenants: active, refused, released: { ...released } };
+  return {
+    seats,
+    busy,
+    waiting,
+    waitingBy: { ...waitingBy },
+    waitingBytes: bytes,
+    paused,
+    tenants: active,
+    refused,
+    released: { ...released },
+  };
 }
 
 /** The queue in full, with the `most` tenants that held seats longest by name. */

@@ -6,6 +6,8 @@
  * `ready` says that the last check passed. The outcome settles exactly once.
  */
 
+import type { ServiceClass } from '../service-class.js';
+
 /** A refusal, with the wait that would make a retry worthwhile. */
 export interface Refused {
   readonly kind: 'refused';
@@ -87,6 +89,8 @@ export interface QueueSnapshot {
   readonly seats: number;
   readonly busy: number;
   readonly waiting: number;
+  /** The same by class; a tenant may have requests of several. */
+  readonly waitingBy: Readonly<Record<ServiceClass, number>>;
   readonly waitingBytes: number;
   readonly paused: boolean;
   readonly tenants: readonly { readonly tenant: string; readonly waiting: number; readonly running: number }[];

@@ -1,8 +1,8 @@
 /** What the options of `keys create` mean. */
-import { CLASS_WEIGHTS, type ServiceClass } from '../access/identity.js';
 import type { StoredKey } from '../access/key-file-schema.js';
 import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.js';
 import type { Route } from '../contracts/requests.js';
+import { SERVICE_CLASSES } from '../service-class.js';
 import { UsageError } from './command.js';
 
 export type CreateOptions = Readonly<
@@ -40,7 +40,7 @@ export function propertiesOf(
     account,
     ...(expires !== undefined && { expires: endOf(expires, now) }),
     ...(options.class !== undefined && {
-      class: oneOf('--class', options.class, Object.keys(CLASS_WEIGHTS) as ServiceClass[]),
+      class: oneOf('--class', options.class, SERVICE_CLASSES),
     }),
     ...(limits !== undefined && { limits: limitsFrom(limits) }),
     entitlements: { [options.environment ?? environment]: entitlement },

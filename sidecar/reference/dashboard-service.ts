@@ -93,9 +93,9 @@ export const SERVICE_ROWS: readonly Row[] = [
       },
       {
         title: 'Waiting requests',
-        description: 'In the queue now.',
+        description: 'In the queue now, by class.',
         unit: 'short',
-        queries: one(gauge('ra_sidecar_waiting_requests', OURS, 'model'), '{{model}}'),
+        queries: one(gauge('ra_sidecar_waiting_requests', OURS, 'model, class'), '{{model}} {{class}}'),
       },
       {
         title: 'Wait for a seat',

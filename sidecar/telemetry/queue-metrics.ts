@@ -2,6 +2,7 @@
  * What the metrics page says of the seat queues. Accounts are the one label that is not closed: they are the operator's
  * own names for its customers, never text of a caller's, and only the busiest of a model have a line of their own.
  */
+import { SERVICE_CLASSES, type ServiceClass } from '../service-class.js';
 import {
   ACCOUNT_BUSY,
   ACCOUNT_SEAT_TIME,
@@ -21,13 +22,11 @@ import type { Counter, Gauge, Histogram, Instruments } from './instruments.js';
 const REASONS = ['full', 'bytes', 'predicted', 'dropped', 'wait', 'deadline', 'drain', 'engine-lost'] as const;
 export type RefusalLabel = (typeof REASONS)[number];
 
-export type ClassLabel = 'interactive' | 'standard' | 'batch';
-
 /** One model's queue at the moment of a scrape. */
 export interface QueueReading {
   readonly seats: number;
   readonly busy: number;
-  readonly waiting: number;
+  readonly waitingBy: Readonly<Record<ServiceClass, number>>;
   readonly waitingBytes: number;
   /** Jain's index of the last minute; null: nothing to compare. */
   readonly fairness: number | null;
@@ -48,7 +47,7 @@ export interface Seating {
   readonly waitedMs: number;
   /** What that was taken to be; undefined: nothing was foretold. */
   readonly predictedMs?: number | undefined;
-  readonly class: ClassLabel;
+  readonly class: ServiceClass;
 }
 
 /** Accounts of a model with a line of their own. */
@@ -62,7 +61,8 @@ export class QueueMetrics {
   readonly #waits: Histogram<'model' | 'class'>;
   readonly #errors: Histogram<'model'>;
   readonly #refusals: Counter<'model' | 'reason'>;
-  readonly #gauges: Readonly<Record<'seats' | 'busy' | 'waiting' | 'bytes' | 'fairness', Gauge<'model'>>>;
+  readonly #gauges: Readonly<Record<'seats' | 'busy' | 'bytes' | 'fairness', Gauge<'model'>>>;
+  readonly #waiting: Gauge<'model' | 'class'>;
   readonly #accounts: Readonly<Record<'waiting' | 'running' | 'seatMs', Gauge<'model' | 'account' | 'rest'>>>;
 
   /** `models`: the configured ids. */
@@ -70,10 +70,10 @@ export class QueueMetrics {
     this.#waits = instruments.histogram(QUEUE_WAIT);
     this.#errors = instruments.histogram(WAIT_ERROR);
     this.#refusals = instruments.counter(REFUSALS);
+    this.#waiting = instruments.gauge(WAITING);
     this.#gauges = {
       seats: instruments.gauge(SEATS),
       busy: instruments.gauge(SEATS_BUSY),
-      waiting: instruments.gauge(WAITING),
       bytes: instruments.gauge(WAITING_BYTES),
       fairness: instruments.gauge(FAIRNESS),
     };
@@ -82,7 +82,10 @@ export class QueueMetrics {
       running: instruments.gauge(ACCOUNT_BUSY),
       seatMs: instruments.gauge(ACCOUNT_SEAT_TIME),
     };
-    for (const model of models) for (const reason of REASONS) this.#refusals.inc({ model, reason }, 0);
+    for (const model of models) {
+      for (const reason of REASONS) this.#refusals.inc({ model, reason }, 0);
+      for (const name of SERVICE_CLASSES) this.#waiting.set({ model, class: name }, 0);
+    }
   }
 
   seated(model: string, { waitedMs, predictedMs, class: label }: Seating): void {
@@ -105,10 +108,10 @@ export class QueueMetrics {
     for (const gauge of Object.values(this.#accounts)) gauge.reset();
     this.#gauges.fairness.reset();
     for (const [model, read] of this.#queues) {
-      const { seats, busy, waiting, waitingBytes, fairness, tenants, others } = read(NAMED_ACCOUNTS);
+      const { seats, busy, waitingBy, waitingBytes, fairness, tenants, others } = read(NAMED_ACCOUNTS);
       this.#gauges.seats.set({ model }, seats);
       this.#gauges.busy.set({ model }, busy);
-      this.#gauges.waiting.set({ model }, waiting);
+      for (const name of SERVICE_CLASSES) this.#waiting.set({ model, class: name }, waitingBy[name]);
       this.#gauges.bytes.set({ model }, waitingBytes);
       if (fairness !== null) this.#gauges.fairness.set({ model }, fairness);
       for (const { tenant, ...held } of tenants) this.#account({ model, account: tenant, rest: 'false' }, held);

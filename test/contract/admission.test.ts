@@ -64,7 +64,7 @@ t.test('the operators’ page shows who waits and who runs', async (t) => {
   await sidecar.begin(CHAT, chatBody('m', 'hold'));
   await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
   await sidecar.begin(CHAT, chatBody('m', 'hold'), { 'x-ra-deadline-ms': '1' });
-  await sidecar.until('ra_sidecar_waiting_requests{model="m"}', 1);
+  await sidecar.until('ra_sidecar_waiting_requests{model="m",class="standard"}', 1);
   const page = await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/admission`);
   t.equal(page.status, 200);
   t.match(await page.json(), {

@@ -27,7 +27,7 @@ t.test('a request that waits for a seat holds no body any more', async (t) => {
   const running = await sidecar.begin(CHAT, chatBody('narrow', 'hold'));
   await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
   const waiting = await send('narrow', 'hold', 2 * MIB);
-  await sidecar.until('ra_sidecar_waiting_requests{model="narrow"}', 1);
+  await sidecar.until('ra_sidecar_waiting_requests{model="narrow",class="standard"}', 1);
   // Long prompts become tokens in the order in which they came: with this one, so has the one that waits.
   const behind = await send('chat', 'echo', LONG);
   t.equal((await behind.response()).status, 200);

@@ -197,7 +197,7 @@ t.test('errors', async (t) => {
     const running = await sidecar.begin(CHAT, chatBody('narrow', 'hold'));
     await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
     const waiting = await sidecar.begin(CHAT, chatBody('narrow', 'echo'));
-    await sidecar.until('ra_sidecar_waiting_requests{model="narrow"}', 1);
+    await sidecar.until('ra_sidecar_waiting_requests{model="narrow",class="standard"}', 1);
     const refused = await post(CHAT, chatBody('narrow', 'echo'));
     hold(t, 'queue full', refused, expect('capacity_exceeded'));
     t.match(refused.field('server-timing'), /^authorize;dur=[\d.]+, ra-queue;dur=0, ra-admit;dur=[\d.]+$/);

@@ -86,14 +86,14 @@ t.test('Idempotency-Key', async (t) => {
     const running = await sidecar.begin(CHAT, chatBody('chat', 'hold'));
     await seatTaken();
     const waiting = await sidecar.begin(CHAT, chatBody('chat', 'echo'), fresh());
-    await sidecar.until('ra_sidecar_waiting_requests{model="chat"}', 1);
+    await sidecar.until('ra_sidecar_waiting_requests{model="chat",class="standard"}', 1);
     for (let i = 0; i < 2; i += 1) {
       t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), key)), '429 capacity_exceeded');
     }
     const waitingKey = { 'Idempotency-Key': `key-${last}` };
     t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), waitingKey)), again, 'who waits is in flight');
     waiting.close();
-    await sidecar.until('ra_sidecar_waiting_requests{model="chat"}', 0);
+    await sidecar.until('ra_sidecar_waiting_requests{model="chat",class="standard"}', 0);
     running.close();
     await seatFree();
     t.equal(answered(await sidecar.post(CHAT, chatBody('chat', 'echo'), waitingKey)), '200', 'left while waiting');

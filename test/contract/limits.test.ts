@@ -187,7 +187,7 @@ t.test('what ran counts, however it ended; who left while it waited, not', async
   await running.until('begun');
   const waited = key(sidecar, 'waited', minute);
   const waiting = await sidecar.begin(CHAT, chatBody('narrow', 'echo'), waited);
-  await sidecar.until('ra_sidecar_waiting_requests{model="narrow"}', 1);
+  await sidecar.until('ra_sidecar_waiting_requests{model="narrow",class="standard"}', 1);
   waiting.close();
   await sidecar.until('ra_sidecar_cancels_total{model="narrow",phase="waiting"}', 1);
   t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'), waited)).status, 200);

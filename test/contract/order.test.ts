@@ -78,7 +78,7 @@ t.test('the order of checks', async (t) => {
     const running = await sidecar.begin(CHAT, chatBody(model, 'hold'));
     await sidecar.until(`ra_sidecar_seats_busy{model="${model}"}`, 1);
     const waiting = await sidecar.begin(CHAT, chatBody(model, 'hold'), { 'Idempotency-Key': 'waiting' });
-    await sidecar.until(`ra_sidecar_waiting_requests{model="${model}"}`, 1);
+    await sidecar.until(`ra_sidecar_waiting_requests{model="${model}",class="standard"}`, 1);
     return async () => {
       waiting.close();
       running.close();
@@ -173,7 +173,11 @@ t.test('the order of checks', async (t) => {
   const { pid } = await sidecar.seen('engine forked', ({ model }) => model === 'mortal');
   process.kill(pid ?? NaN, 'SIGKILL');
   await sidecar.seen('engine lost', ({ model }) => model === 'mortal');
-  t.equal(await sidecar.metric('ra_sidecar_waiting_requests{model="mortal"}'), 1, 'the queue is still full');
+  t.equal(
+    await sidecar.metric('ra_sidecar_waiting_requests{model="mortal",class="standard"}'),
+    1,
+    'the queue is still full',
+  );
   is('cold, place', await post(chatBody('mortal', 'echo')), 503, 'cold');
 
   // One answered request uses up the key's minute; from then on all that comes after its limits is not looked at.

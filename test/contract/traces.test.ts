@@ -81,7 +81,7 @@ t.test('whoever leaves leaves in the part where the request was, and that is no 
   const handed = await begin('handed', chatBody('m', 'queued'));
   await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);
   const waiting = await begin('waiting', chatBody('m', 'echo'));
-  await sidecar.until('ra_sidecar_waiting_requests{model="m"}', 1);
+  await sidecar.until('ra_sidecar_waiting_requests{model="m",class="standard"}', 1);
   await left('waiting', waiting, 'queue', 499);
   await left('handed', handed, 'prefill', 499);
   const begun = await begin('begun', chatBody('m', 'begun', { stream: true }));

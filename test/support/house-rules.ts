@@ -17,7 +17,7 @@ export interface Room {
 const file = (folder: string, names: string): string => `^${folder}/(${names})\\.ts$`;
 const folder = (path: string): string => `^${path}/`;
 
-const GROUND = ['errors', 'clock', 'ledger', 'money', 'collections'];
+const GROUND = ['errors', 'clock', 'ledger', 'money', 'service-class', 'collections'];
 const FIRST = [...GROUND, 'contracts', 'telemetry', 'config', 'files'];
 const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
 const HANDLERS = [...FIRST, ...SECOND];
@@ -39,6 +39,7 @@ export const rooms: readonly Room[] = [
   { name: 'clock', path: file('sidecar', 'clock|backoff|within|signal'), sees: [] },
   { name: 'ledger', path: file('sidecar', 'ledger'), sees: [] },
   { name: 'money', path: file('sidecar', 'money'), sees: [] },
+  { name: 'service-class', path: file('sidecar', 'service-class'), sees: [] },
   { name: 'collections', path: file('sidecar', 'heap|table'), sees: [] },
   { name: 'contracts', path: folder('sidecar/contracts'), sees: GROUND },
   { name: 'telemetry', path: folder('sidecar/telemetry'), sees: [...GROUND, 'contracts'] },

@@ -192,7 +192,7 @@ export class QueueWalk {
 
   /** True at any moment. */
   #bounds(): void {
-    const { busy, waiting, waitingBytes, tenants } = this.#queue.snapshot();
+    const { busy, waiting, waitingBy, waitingBytes, tenants } = this.#queue.snapshot();
     if (busy > Math.max(this.#seats, this.#busyAtResume)) throw new Error(`${busy} busy of ${this.#seats}`);
     // By the seats in force, or by more that were when those came who still wait. A seat may be free for each besides.
     const places = (CONFIG.waitingPerSeat + 1) * this.#seats;
@@ -213,6 +213,8 @@ export class QueueWalk {
       sum(tenants, (tenant) => tenant.waiting),
       waiting,
     );
+    this.#same('waiting by class', sum(Object.values(waitingBy), Number), waiting);
+    if (Math.min(...Object.values(waitingBy)) < 0) throw new Error('fewer than none of a class wait');
     this.#same('timers', this.#clock.pending, waiting);
     if (this.#drained && waiting > 0) throw new Error(`${waiting} wait in a drained queue`);
   }

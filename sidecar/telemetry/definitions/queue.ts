@@ -52,13 +52,13 @@ export const SEATS_BUSY: GaugeDefinition<'model'> = {
   advice: 'All of them for long, with requests waiting: the machine is full.',
 };
 
-export const WAITING: GaugeDefinition<'model'> = {
+export const WAITING: GaugeDefinition<'model' | 'class'> = {
   name: `${PREFIX}waiting_requests`,
   type: 'gauge',
   unit: 'requests',
-  labels: ['model'],
+  labels: ['model', 'class'],
   help: 'Requests in the queue.',
-  advice: 'At `queue.waitingPerSeat` for each seat the longest account loses its newest request.',
+  advice: 'Its classes together at `queue.waitingPerSeat` for each seat: the longest account loses its newest request.',
 };
 
 export const WAITING_BYTES: GaugeDefinition<'model'> = {

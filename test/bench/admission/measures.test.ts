@@ -1,5 +1,5 @@
 import t from 'tap';
-import { jain, measure, predictionErrors, timedOut, turnedAway } from '../../../bench/admission/measures.js';
+import { jain, maxMin, measure, predictionErrors, timedOut, turnedAway } from '../../../bench/admission/measures.js';
 import type { Visit } from '../../../bench/admission/simulate.js';
 
 const PATIENCE_MS = 10_000;
@@ -21,9 +21,10 @@ t.test('seats are looked at inside the window, whoever took them and when', asyn
     demand: i < 2 ? 1 : 0.1,
     lengths: { meanMs: 1000 },
   }));
-  const { goodput, jain: fairness } = measure(visits, tenants, WINDOW);
+  const { goodput, jain: fairness, jainOfShares } = measure(visits, tenants, WINDOW);
   t.equal(goodput, (5 + 4 + 1) / 40);
   t.equal(fairness, jain([9, 4]), 'wasted seat time counts too, who asks for little does not');
+  t.equal(jainOfShares, jain([9 / 0.45, 4 / 0.45, 0]), 'all, each beside what it should have had');
 });
 
 t.test('requests are counted by their arrival in the window, retries not at all', async (t) => {
@@ -73,4 +74,9 @@ t.test('predictions are held against waits, of those seated who waited and were 
     visit('a', 0, 'seated', 9000),
   ]);
   t.strictSame([foretold, wait, bias, off50, off90], [2, 3, -1, 3, 3]);
+});
+
+t.test('max-min fairness: little is given whole, the rest is parted evenly', async (t) => {
+  t.strictSame(maxMin([3, 0.25, 0.5], 1), [0.375, 0.25, 0.375]);
+  t.strictSame(maxMin([0.25, 0.5], 1), [0.25, 0.5], 'nobody gets more than it asks for');
 });

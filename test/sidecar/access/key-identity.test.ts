@@ -2,7 +2,7 @@ import t from 'tap';
 import type { KeyFile, StoredKey } from '../../../sidecar/access/key-file.js';
 import { hashKey } from '../../../sidecar/access/key-index.js';
 import { KeyFileIdentity } from '../../../sidecar/access/key-identity.js';
-import { classOf, inCohort, mayCall, mayUse, type Caller, type Denied } from '../../../sidecar/access/identity.js';
+import { inCohort, mayCall, mayUse, type Caller, type Denied } from '../../../sidecar/access/identity.js';
 import { makeKey, sends } from '../../support/keys.js';
 
 const NOW = Date.parse('2026-06-01T00:00:00Z');
@@ -39,10 +39,6 @@ t.test('a good key names its account, models and weight', async (t) => {
   t.match(await ask({ class: 'interactive' }), { weight: 16 });
   t.match(await ask({ class: 'standard' }), { weight: 4 });
   t.match(await ask({ class: 'batch' }), { weight: 1 });
-});
-
-t.test('a weight has the name of the highest class that it reaches', async (t) => {
-  t.same([1, 3, 4, 16, 20].map(classOf), ['batch', 'batch', 'standard', 'interactive', 'interactive']);
 });
 
 t.test('each of several keys is its own', async (t) => {

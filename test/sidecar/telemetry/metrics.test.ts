@@ -58,7 +58,7 @@ t.test('queues are read at each scrape', async (t) => {
   const read = (): QueueReading => ({
     seats: 8,
     busy,
-    waiting: 2,
+    waitingBy: { interactive: 0, standard: 2, batch: 0 },
     waitingBytes: 300,
     fairness: null,
     tenants: [],
@@ -68,7 +68,12 @@ t.test('queues are read at each scrape', async (t) => {
   t.strictSame(await lines(metrics, 'seats'), ['seats{model="m"} 8', 'seats_busy{model="m"} 1']);
   busy = 5;
   t.strictSame(await lines(metrics, 'seats_busy'), ['seats_busy{model="m"} 5']);
-  t.strictSame(await lines(metrics, 'waiting'), ['waiting_requests{model="m"} 2', 'waiting_bytes{model="m"} 300']);
+  t.strictSame(await lines(metrics, 'waiting'), [
+    'waiting_requests{model="m",class="interactive"} 0',
+    'waiting_requests{model="m",class="standard"} 2',
+    'waiting_requests{model="m",class="batch"} 0',
+    'waiting_bytes{model="m"} 300',
+  ]);
 });
 
 t.test('an engine is in one state, and holds tokens', async (t) => {

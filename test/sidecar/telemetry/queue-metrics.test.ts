@@ -1,6 +1,10 @@
 import t from 'tap';
+import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
+import type { Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
+import { CLASS_WEIGHTS, type ServiceClass } from '../../../sidecar/service-class.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import type { QueueReading } from '../../../sidecar/telemetry/queue-metrics.js';
+import { FakeClock } from '../../support/fake-clock.js';
 
 /** The lines of the page that begin with `name`, without the prefix that all of ours share. */
 async function lines(metrics: Metrics, name: string): Promise<string[]> {
@@ -14,7 +18,7 @@ async function lines(metrics: Metrics, name: string): Promise<string[]> {
 const READING: QueueReading = {
   seats: 8,
   busy: 3,
-  waiting: 2,
+  waitingBy: { interactive: 1, standard: 1, batch: 0 },
   waitingBytes: 300,
   fairness: 0.75,
   tenants: [{ tenant: 'acme', waiting: 1, running: 2, seatMs: 1500 }],
@@ -74,3 +78,47 @@ t.test('refusals of every reason are there from the start', async (t) => {
   metrics.refused('m', 'predicted');
   t.ok((await lines(metrics, 'refusals')).includes('refusals_total{model="m",reason="predicted"} 1'));
 });
+
+t.test('how many wait by class, as they come, are seated, put back, leave and are refused', async (t) => {
+  const metrics = new Metrics(['m', 'unwatched']);
+  const clock = new FakeClock();
+  const config = { maxWaitMs: 1000, waitingPerSeat: 8, waitingBytes: 1000 };
+  const queue = createFairQueue({ clock, random: () => 0, config, seats: 1 });
+  metrics.watchQueue('m', (named) => queue.report(named));
+  const shows = async (what: string, interactive: number, standard: number, batch: number): Promise<void> => {
+    const page = await lines(metrics, 'waiting_requests{model="m"');
+    const line = (name: ServiceClass, count: number): string => `waiting_requests{model="m",class="${name}"} ${count}`;
+    t.strictSame(page, [line('interactive', interactive), line('standard', standard), line('batch', batch)], what);
+  };
+  const enter = (name: ServiceClass, tenant: string): Ticket => {
+    const ticket = queue.enter({ tenant, weight: CLASS_WEIGHTS[name], bytes: 10, seatsWanted: 1 });
+    return waiting(ticket);
+  };
+  const work = { promptTokens: 1, maxTokens: 1 };
+
+  t.equal((await lines(metrics, 'waiting_requests{model="unwatched"')).length, 3, 'there from the start');
+  await shows('nobody came', 0, 0, 0);
+  const first = enter('standard', 'acme');
+  await shows('it waits while its checks go on', 0, 1, 0);
+  first.ready(work);
+  const outcome = await first.outcome;
+  await shows('seated', 0, 0, 0);
+  // One account may have keys of several classes.
+  const second = enter('interactive', 'acme');
+  enter('batch', 'acme');
+  enter('batch', 'birch');
+  await shows('each under its own class', 1, 0, 2);
+  second.cancel();
+  await shows('left', 0, 0, 2);
+  queue.pause();
+  if (outcome.kind !== 'seated') throw new Error(outcome.kind);
+  void outcome.lease.giveBack();
+  await shows('its engine was lost: it waits again', 0, 1, 2);
+  clock.advance(1001);
+  await shows('nobody waits longer than the longest wait', 0, 0, 0);
+});
+
+function waiting(ticket: Ticket | Refused): Ticket {
+  if ('kind' in ticket) throw new Error(ticket.reason);
+  return ticket;
+}

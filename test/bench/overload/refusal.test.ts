@@ -1,0 +1,46 @@
+import t from 'tap';
+import { refusalOf } from '../../../bench/overload/refusal.js';
+import type { RefusalReason } from '../../../sidecar/admission/seat-queue.js';
+import { contractError } from '../../../sidecar/errors.js';
+import { refused } from '../../../sidecar/handlers/refusals.js';
+
+/** As the sidecar writes it. */
+function bodyOf(reason: RefusalReason): string {
+  const { message, type, code, param } = refused({
+    kind: 'refused',
+    code: reason === 'deadline' ? 'timeout' : 'capacity_exceeded',
+    reason,
+    retryAfterMs: 1500,
+  });
+  return JSON.stringify({ error: { message, type, code, param } });
+}
+
+t.test('a refusal tells its code, when to come back and whether it had a place', async (t) => {
+  const headers = { 'retry-after': '2', 'retry-after-ms': '1500' };
+  const at = (timing: string): Record<string, string> => ({ ...headers, 'server-timing': timing });
+  const told = { code: 'capacity_exceeded', retryAfterMs: 1500 };
+  t.strictSame(refusalOf(at('authorize;dur=0.1, ra-queue;dur=0, ra-admit;dur=0.4'), bodyOf('full')), {
+    ...told,
+    came: 'at once',
+  });
+  t.strictSame(refusalOf(at('authorize;dur=0.1, ra-queue;dur=5000.2, ra-admit;dur=1'), bodyOf('wait')), {
+    ...told,
+    came: 'after a wait',
+  });
+  t.match(refusalOf(at('ra-queue;dur=0.004, ra-admit;dur=1'), bodyOf('dropped')), { came: 'after a wait' });
+  t.strictSame(refusalOf({ 'retry-after': '2' }, bodyOf('deadline')), {
+    code: 'timeout',
+    retryAfterMs: 2000,
+    came: 'after a wait',
+  });
+});
+
+t.test('a proxy that has no queue refuses at once; of what says nothing nothing is guessed', async (t) => {
+  const page =
+    '<html>\r\n<body>\r\n<center><h1>429 Too Many Requests</h1></center>\r\n<hr><center>nginx/1.22.1</center>\r\n';
+  t.strictSame(refusalOf({}, page), { came: 'at once' });
+  t.strictSame(refusalOf({}, page.replace('429 Too Many Requests', '504 Gateway Time-out')), { came: 'untold' });
+  const { code, message } = contractError('draining', 'This server is shutting down.');
+  t.strictSame(refusalOf({}, JSON.stringify({ error: { code, message } })), { code: 'draining', came: 'untold' });
+  t.strictSame(refusalOf({}, 'null'), { came: 'untold' });
+});
