@@ -26,7 +26,8 @@ t.test('a caller that leaves the queue makes room at once, long before a seat co
     models: [{ id: 'm', kind: 'chat', seats: 1 }],
     config: { queue: { waitingPerSeat: 2, maxWaitMs: 600_000 } },
   });
-  const waiting = (count: number): Promise<void> => sidecar.until('ra_sidecar_waiting_requests{model="m"}', count);
+  const waiting = (count: number): Promise<void> =>
+    sidecar.until('ra_sidecar_waiting_requests{model="m",class="standard"}', count);
   const running = await sidecar.begin(CHAT, chatBody('m', 'begun', { stream: true }));
   await running.until('begun');
   const leaver = await sidecar.begin(CHAT, chatBody('m', 'hold'), { 'x-request-id': 'leaver' });
@@ -39,7 +40,7 @@ t.test('a caller that leaves the queue makes room at once, long before a seat co
   leaver.close();
   t.match(await sidecar.seen('request', ({ requestId }) => requestId === 'leaver'), { status: 499 });
   t.comment(`from the socket's close to the free place: ${(performance.now() - from).toFixed(2)} ms`);
-  t.equal(await sidecar.metric('ra_sidecar_waiting_requests{model="m"}'), 1);
+  t.equal(await sidecar.metric('ra_sidecar_waiting_requests{model="m",class="standard"}'), 1);
   t.equal(await sidecar.metric('ra_sidecar_cancels_total{model="m",phase="waiting"}'), 1);
   const last = await sidecar.begin(CHAT, chatBody('m', 'echo'), { 'x-request-id': 'last' });
   await waiting(2);

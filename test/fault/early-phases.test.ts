@@ -53,7 +53,7 @@ const posts = (sidecar: InProcess, count: number): Promise<void> =>
   sidecar.until('http_server_active_requests{http_request_method="POST",url_scheme="http"}', count);
 
 const waiting = (sidecar: InProcess, count: number): Promise<void> =>
-  sidecar.until('ra_sidecar_waiting_requests{model="chat"}', count);
+  sidecar.until('ra_sidecar_waiting_requests{model="chat",class="standard"}', count);
 
 t.test('a caller leaves, and its key’s place is there again at once', async (t) => {
   const sidecar = await start(t, { limits: { chat: { inFlight: 1 } } });
@@ -66,7 +66,7 @@ t.test('a caller leaves, and its key’s place is there again at once', async (t
     t.match(await sidecar.seen('request', ({ requestId }) => requestId === name), { status: 499 });
     t.equal(await probe(), 403, 'another is let in');
     t.equal(await sidecar.metric('ra_sidecar_cancels_total{model="chat",phase="waiting"}'), cancels);
-    t.equal(await sidecar.metric('ra_sidecar_waiting_requests{model="chat"}'), 0);
+    t.equal(await sidecar.metric('ra_sidecar_waiting_requests{model="chat",class="standard"}'), 0);
     t.equal(sidecar.spool.records.length, records, 'no engine was given it');
   };
 
