@@ -1,5 +1,5 @@
 /**
- * What the default model means by its answers, over HTTP. Choices are left out: the model card says that it has not learnt them.
+ * What the default model means by its answers, over HTTP. Look-ups are left out: the model card says that it has not learnt them.
  */
 import t from 'tap';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
@@ -37,6 +37,25 @@ t.test('a refund is told from what is none', async (t) => {
   t.ok((yes.probabilities['yes'] ?? 0) > 0.9, `P(yes) ${yes.probabilities['yes']}`);
   const no = await decide('When does the shop in Oslo open on Sunday?', REFUND);
   t.ok((no.probabilities['yes'] ?? 1) < 0.1, `P(yes) ${no.probabilities['yes']}`);
+});
+
+t.test('a message is sorted, in whichever order the topics are offered', async (t) => {
+  const topics = ['refund', 'delivery', 'password', 'job'];
+  const options = topics.map((name) => ({ name }));
+  for (const [input, topic] of [
+    ['I was charged twice. Please send the second payment back.', 'refund'],
+    ['My parcel has not arrived after 9 days.', 'delivery'],
+    ['I forgot my password and cannot sign in.', 'password'],
+  ] as const) {
+    for (const order of [options, options.toReversed()]) {
+      const { choice, probabilities } = await decide(input, {
+        type: 'choice',
+        question: 'What is the message about?',
+        options: order,
+      });
+      t.equal(choice, topic, JSON.stringify(probabilities));
+    }
+  }
 });
 
 t.test('a level is told', async (t) => {
