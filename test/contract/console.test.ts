@@ -3,10 +3,13 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { PAGE_FILES } from '../../sidecar/console/page-files.js';
+import type { AdmissionPage } from '../../sidecar/handlers/admission-page.js';
 import { FeedReader, sameNumbers } from '../support/console-feed.js';
+import { holdPromptHost } from '../support/faults.js';
 import { errorOf } from '../support/error-answer.js';
 import { ACME, chatBody, decisionBody, InProcess, JSON_HEADERS, type Options } from '../support/in-process.js';
 import { RawConnection, type RawResponse } from '../support/raw-http.js';
+import { HELD_TOKENS } from '../support/stub-script.js';
 
 const CHAT = '/v1/chat/completions';
 const MODELS = [
@@ -141,6 +144,8 @@ t.test('its numbers are those of /metrics and /admission', async (t) => {
   await leaving.until('begun');
   leaving.close();
   await sidecar.until('ra_sidecar_cancels_total{model="m",phase="decoding"}', 1);
+  // What a stub says that it holds, with its first heartbeat.
+  for (const { id } of MODELS) await sidecar.until(`ra_sidecar_kv_tokens{model="${id}",use="kept"}`, HELD_TOKENS.kept);
   for (const count of [1, 2]) {
     await sidecar.begin(CHAT, chatBody('m', 'hold', count === 2 ? { n: 1 } : {}));
     await sidecar.until('ra_sidecar_seats_busy{model="m"}', count);
@@ -163,6 +168,7 @@ t.test('its numbers are those of /metrics and /admission', async (t) => {
       ended: { '': 6, bad_gateway: 1 },
       queue: { busy: 2 },
       tokens: { cached: 15 },
+      engine: { runningTokens: HELD_TOKENS.running, keptTokens: HELD_TOKENS.kept },
     },
     'there was something to count',
   );
@@ -170,6 +176,68 @@ t.test('its numbers are those of /metrics and /admission', async (t) => {
   t.equal(snapshot.errors[''], undefined, 'what went well is no error');
   t.ok((snapshot.models[0]?.firstToken.counts.at(-1) ?? 0) >= 6);
   t.ok((snapshot.models[0]?.interToken.counts.at(-1) ?? 0) > 0);
+});
+
+t.test('how long each account would wait is what /admission says', async (t) => {
+  const sidecar = await start(t);
+  sidecar.identity.answers.set('Bearer other', { ...ACME, account: 'birch', weight: 16 });
+  for (const count of [1, 2]) {
+    await sidecar.begin(CHAT, chatBody('m', 'hold'));
+    await sidecar.until('ra_sidecar_seats_busy{model="m"}', count);
+  }
+  await sidecar.begin(CHAT, chatBody('m', 'echo'));
+  await sidecar.begin(CHAT, chatBody('m', 'echo'), { Authorization: 'Bearer other' });
+  await sidecar.until('ra_sidecar_waiting_requests{model="m"}', 2);
+
+  const predicted = ({ accounts }: Pick<AdmissionPage, 'accounts'>): Map<string, number> =>
+    new Map(accounts.map(({ account, predictedWaitMs }) => [account, predictedWaitMs]));
+  const page = async (): Promise<Map<string, number>> => {
+    const response = await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/admission`);
+    const { models } = (await response.json()) as { readonly models: readonly AdmissionPage[] };
+    return predicted(models[0] ?? { accounts: [] });
+  };
+  const before = await page();
+  const snapshot = await (await watch(t, sidecar)).next();
+  const after = await page();
+  const shown = predicted(snapshot?.models[0]?.queue ?? { accounts: [] });
+  t.strictSame([...shown.keys()].sort(), ['acme', 'birch']);
+  for (const [account, ms] of shown) {
+    // The clock went on meanwhile: between two others, each of them rounded.
+    const [one = NaN, other = NaN] = [before.get(account), after.get(account)];
+    t.ok(ms >= Math.min(one, other) - 1 && ms <= Math.max(one, other) + 1, `${account}: ${one}, ${ms}, ${other}`);
+    t.ok(ms > 0, `${account} would wait`);
+  }
+  t.not(shown.get('acme'), shown.get('birch'), 'each its own time');
+});
+
+t.test('a prompt host that died is starting until it is up again, and its restart is counted', async (t) => {
+  const sidecar = await start(t);
+  const feed = await watch(t, sidecar);
+  const goOn = await holdPromptHost(process.pid, 'long');
+  const away = await feed.until(({ promptHosts }) => promptHosts.some(({ up }) => !up));
+  const hosts = [
+    { lane: 'short', up: true, restarts: 0 },
+    { lane: 'long', up: false, restarts: 1 },
+  ];
+  t.match(away, { promptHosts: hosts, promptHostRestarts: 1 });
+  t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 1);
+  goOn();
+  const back = await feed.until(({ promptHosts }) => promptHosts.every(({ up }) => up));
+  t.match(back.promptHosts[1], { lane: 'long', restarts: 1 }, 'no further one');
+});
+
+t.test('a spool that takes nothing is told, and why', async (t) => {
+  const sidecar = await start(t);
+  const feed = await watch(t, sidecar);
+  t.match(await feed.next(), { readiness: { status: 'ready' }, spool: { why: null } });
+  sidecar.spool.health = { ok: false, why: 'late' };
+  const ill = await feed.until(({ readiness }) => readiness.status !== 'ready');
+  t.match(ill, { readiness: { status: 'unhealthy', reasons: ['spool_unhealthy: late'] }, spool: { why: 'late' } });
+  const asked = JSON.parse((await ask(sidecar, '/readyz')).body) as object;
+  t.match(asked, ill.readiness, 'as /readyz has it');
+  sidecar.spool.health = { ok: true };
+  const well = await feed.until(({ readiness }) => readiness.status === 'ready');
+  t.equal(well.spool.why, null);
 });
 
 t.test('so many may watch; one more is told when to come back, and comes when one left', async (t) => {

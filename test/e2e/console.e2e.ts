@@ -1,6 +1,6 @@
 /** The operators' console as operators meet it: in Debian's Chromium, under load, by mouse, keyboard and screen reader. */
 import t from 'tap';
-import { FeedReader, sameNumbers } from '../support/console-feed.js';
+import { atRest, FeedReader, sameNumbers } from '../support/console-feed.js';
 import { CHAT } from '../support/sidecar.js';
 import { Tab } from './cdp.js';
 import { ConsoleWorld } from './console-world.js';
@@ -200,14 +200,14 @@ t.test('under load', async (t) => {
     await world.sidecar.reaches('ra_sidecar_seats_busy', 0);
     await world.sidecar.reaches('ra_sidecar_streams_running', 0);
     await world.sidecar.reaches('ra_sidecar_spool_unsynced_records', 0);
+    await world.sidecar.reaches('http_server_active_requests', 0, { http_request_method: 'POST' });
     await tab.value(`document.querySelector('input[value=start]').click()`);
-    // Who comes later is shown the last picture first, which may be from before.
-    const since = Date.now();
+    const read = async (path: string): Promise<string> =>
+      (await fetch(`http://127.0.0.1:${operatorsPort}${path}`)).text();
     const feed = await FeedReader.open(operatorsPort);
-    const snapshot = await feed.until(({ at }) => at > since);
+    const { snapshot, page } = await atRest(feed, () => read('/metrics'));
     feed.close();
-    const read = (path: string): Promise<Response> => fetch(`http://127.0.0.1:${operatorsPort}${path}`);
-    sameNumbers(t, snapshot, await (await read('/metrics')).text(), await (await read('/admission')).json());
+    sameNumbers(t, snapshot, page, JSON.parse(await read('/admission')));
 
     const shown = (label: string): string =>
       `document.querySelector('[role=img][aria-label^=${JSON.stringify(label)}]').ariaLabel`;

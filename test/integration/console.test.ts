@@ -2,7 +2,8 @@
 import t from 'tap';
 import type { Snapshot } from '../../sidecar/console/views.js';
 import { ConsoleWorld } from '../e2e/console-world.js';
-import { FeedReader, outside, sameNumbers } from '../support/console-feed.js';
+import { atRest, FeedReader, outside, sameNumbers } from '../support/console-feed.js';
+import { holdEngine, holdPromptHost } from '../support/faults.js';
 import { CHAT, DECIDE } from '../support/sidecar.js';
 
 /** Pictures that are looked at under load at least, a quarter of a second each. */
@@ -52,21 +53,41 @@ t.test('under load and after it the numbers are those of /metrics and /admission
 
   // An engine that dies takes what it had begun with it; the callers leave, in whatever part they are then.
   process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+  const engineGoesOn = await holdEngine(sidecar, 2);
+  const engineAway = await feed.until((snapshot) => byName(snapshot)[0]?.engine.state !== 'ready');
+  t.match(engineAway.readiness, { status: 'starting', reasons: [`cold: ${CHAT}`] });
+  engineGoesOn();
   await sidecar.reaches('ra_sidecar_engine_restarts_total', 1, { model: CHAT });
   await sidecar.reaches('ra_sidecar_engine_state', 1, { model: CHAT, state: 'ready' });
   await sidecar.reaches('ra_sidecar_seats_busy', 8, { model: CHAT });
+  const hostGoesOn = await holdPromptHost(sidecar.pid, 'short');
+  const hostAway = await feed.until(({ promptHosts }) => promptHosts.some(({ up }) => !up));
+  t.match(hostAway.promptHosts, [
+    { lane: 'short', up: false },
+    { lane: 'long', up: true },
+  ]);
+  hostGoesOn();
+  await feed.until(({ promptHosts }) => promptHosts.every(({ up }) => up));
   await world.end();
   for (const still of ['seats_busy', 'waiting_requests', 'streams_running', 'spool_unsynced_records']) {
     await sidecar.reaches(`ra_sidecar_${still}`, 0);
   }
-  const since = Date.now();
-  const snapshot = await feed.until(({ at }) => at > since);
-  sameNumbers(t, snapshot, await read('/metrics'), JSON.parse(await read('/admission')));
+  // Who left is counted once its connection is seen to be gone.
+  await sidecar.reaches('http_server_active_requests', 0, { http_request_method: 'POST' });
+  const { snapshot, page } = await atRest(feed, () => read('/metrics'));
+  sameNumbers(t, snapshot, page, JSON.parse(await read('/admission')));
 
   const [chat, decide] = byName(snapshot);
   const all = (counts: Readonly<Record<string, number>> = {}): number =>
     Object.values(counts).reduce((sum, value) => sum + value, 0);
   t.equal(chat?.engine.restarts, 1);
+  t.equal(snapshot.promptHostRestarts, 1);
+  t.match(snapshot.promptHosts, [
+    { lane: 'short', up: true, restarts: 1 },
+    { lane: 'long', up: true, restarts: 0 },
+  ]);
+  t.ok((chat?.engine.keptTokens ?? 0) > 0, 'prompts are kept');
+  t.ok((snapshot.errors['request_cancelled'] ?? 0) > 0, 'who left is an error too');
   t.ok((chat?.refusals['full'] ?? 0) > 0, 'some were refused');
   t.ok(all(chat?.cancels) > 0, 'some left');
   t.ok((chat?.ended[''] ?? 0) > 10 && (decide?.ended[''] ?? 0) > 3, 'many were answered');

@@ -1,6 +1,7 @@
 /** The console's feed as its page reads it, and what its numbers have to be equal to. */
 import type { Test } from 'tap';
 import type { HistogramView, Snapshot } from '../../sidecar/console/views.js';
+import { KV_TOKENS } from '../../sidecar/telemetry/definitions/processes.js';
 
 /** One viewer over HTTP. Whoever opens it closes it. */
 export class FeedReader {
@@ -130,6 +131,8 @@ export function sameNumbers(t: Test, snapshot: Snapshot, page: string, admission
     }
     t.equal(value('ra_sidecar_engine_state', { ...own, state: engine.state }), 1, engine.state);
     t.equal(engine.restarts, value('ra_sidecar_engine_restarts_total', own));
+    t.equal(engine.runningTokens, value('ra_sidecar_kv_tokens', { ...own, use: 'running' }));
+    t.equal(engine.keptTokens, value('ra_sidecar_kv_tokens', { ...own, use: 'kept' }));
     t.equal(engine.capacityTokens, value('ra_sidecar_kv_capacity_tokens', own));
   }
   const errors: Record<string, number> = {};
@@ -160,6 +163,26 @@ export function sameNumbers(t: Test, snapshot: Snapshot, page: string, admission
     [snapshot.bufferedBytes, 'ra_sidecar_stream_buffered_bytes'],
   ] as const) {
     t.equal(shown, value(name), name);
+  }
+}
+
+/**
+ * A snapshot and the metrics page of one moment, once nobody comes or goes: engines tell now and then what their memory
+ * holds, so it is the first snapshot that the page says the same of before and after it.
+ */
+export async function atRest(
+  feed: FeedReader,
+  read: () => Promise<string>,
+): Promise<{ readonly snapshot: Snapshot; readonly page: string }> {
+  const held = (page: string): string => JSON.stringify(linesOf(page).filter(({ name }) => name === KV_TOKENS.name));
+  let before = await read();
+  for (;;) {
+    const since = Date.now();
+    // Who comes later is shown the last picture first, which may be from before.
+    const snapshot = await feed.until(({ at }) => at > since);
+    const page = await read();
+    if (held(page) === held(before)) return { snapshot, page };
+    before = page;
   }
 }
 
@@ -239,7 +262,9 @@ export function outside(snapshot: Snapshot, before: string, after: string): { wr
 
 /** What of a queue does not move while nobody comes or goes: predictions and seat time follow the clock. */
 function still({ accounts, ...queue }: Snapshot['models'][number]['queue']): object {
-  const lines = accounts.map(({ account, weight, waiting, running }) => ({ account, weight, waiting, running }));
+  const lines = accounts.map(({ account, weight, waiting, running, holdMs, calibration }) => {
+    return { account, weight, waiting, running, holdMs, calibration };
+  });
   const { seats, busy, waiting, waitingBytes, paused, refused, released } = queue;
   return { seats, busy, waiting, waitingBytes, paused, refused, released, accounts: lines };
 }

@@ -1,5 +1,5 @@
 /** What tests do to a running sidecar, and how they see what came of it. */
-import { eventually } from './processes.js';
+import { childrenOf, eventually } from './processes.js';
 import { CHAT, type Sidecar } from './sidecar.js';
 
 /** Stops the chat engine's `life`th process, counted from 1, before it can be ready. Returns what lets it go on. */
@@ -7,6 +7,27 @@ export async function holdEngine(sidecar: Sidecar, life: number): Promise<() => 
   const pid = Number((await sidecar.logged('engine forked', life, ({ model }) => model === CHAT))['pid']);
   process.kill(pid, 'SIGSTOP');
   return () => process.kill(pid, 'SIGCONT');
+}
+
+/**
+ * Kills the prompt host of a lane, which is a child of `parent`, and stops the one that comes after it before it can be
+ * ready. Returns what lets that one go on.
+ */
+export async function holdPromptHost(parent: number, lane: 'short' | 'long'): Promise<() => void> {
+  const hosts = (): number[] =>
+    childrenOf(parent)
+      .filter(({ command }) => command.includes(`prompts/host.js ${lane}`))
+      .map(({ pid }) => pid);
+  const [first] = hosts();
+  if (first === undefined) throw new Error(`${parent} has no prompt host of the ${lane} lane`);
+  process.kill(first, 'SIGKILL');
+  const next: number[] = [];
+  await eventually(`another prompt host of the ${lane} lane`, () => {
+    next.push(...hosts().filter((pid) => pid !== first));
+    for (const pid of next) process.kill(pid, 'SIGSTOP');
+    return next.length > 0;
+  });
+  return () => next.forEach((pid) => process.kill(pid, 'SIGCONT'));
 }
 
 /** Waits until a gauge or counter of the chat model is at `value`: scrapes tell nobody when it changes. */

@@ -1,0 +1,168 @@
+/** What deploy/kubernetes/autoscaling/keda.yaml asks, asked of Debian's Prometheus: its answers decide on replicas. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { writeKeyFile } from '../../sidecar/access/key-file.js';
+import { at, listAt, manifest, textAt } from '../deploy/manifests.js';
+import { freePort } from '../support/free-port.js';
+import { makeKey } from '../support/keys.js';
+import { eventually } from '../support/processes.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { Prometheus } from './prometheus.js';
+
+/** Of the sidecar's environment; not `development`, in which a key is printed. */
+const ENVIRONMENT = 'staging';
+/** Requests at once, for one seat. */
+const AT_ONCE = 3;
+/** A bucket of the waits is at most so many times as wide as the one before it, and a quantile lies anywhere within one. */
+const BUCKET = 5;
+
+/** A trigger's query, as it stands; Prometheus.start() calls its job as the query does. */
+function queryOf(trigger: string): string {
+  const found = listAt(manifest('ScaledObject'), 'spec.triggers').find((one) => at(one, 'name') === trigger);
+  const query = textAt(found, 'metadata.query');
+  if (!query.includes('job="ra-sidecar"')) throw new Error(`another job: ${query}`);
+  return query;
+}
+
+const QUEUE_TIME = queryOf('queue-time');
+const SEATS_WANTED = queryOf('seats-wanted');
+
+/** The same query of something else. Throws where nothing was replaced. */
+function changed(query: string, from: string, to: string): string {
+  if (!query.includes(from)) throw new Error(`no ${from} in ${query}`);
+  return query.replaceAll(from, to);
+}
+
+type Label = 'interactive' | 'batch';
+
+/** A sidecar of one seat with a Prometheus before it, and callers of two classes. */
+class World {
+  readonly #sidecar: Sidecar;
+  readonly #prometheus: Prometheus;
+  readonly #keys: ReadonlyMap<Label, string>;
+
+  private constructor(sidecar: Sidecar, prometheus: Prometheus, keys: ReadonlyMap<Label, string>) {
+    this.#sidecar = sidecar;
+    this.#prometheus = prometheus;
+    this.#keys = keys;
+  }
+
+  static async start(t: Test): Promise<World> {
+    const dataDir = await mkdtemp(join(tmpdir(), 'ra-autoscaling-'));
+    t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+    const entitlements = { [ENVIRONMENT]: { models: 'all' } } as const;
+    const keys = (['interactive', 'batch'] as const).map((label) => {
+      return { label, ...makeKey({ account: label, entitlements, class: label }) };
+    });
+    await writeKeyFile(join(dataDir, 'keys.json'), { version: 1, keys: keys.map(({ stored }) => stored) });
+    const config = { ...(await chatOnly(1)), dataDir, environment: ENVIRONMENT, queue: { maxWaitMs: 60_000 } };
+    const sidecar = await Sidecar.start(t, { config });
+    const prometheus = await Prometheus.start(t, `127.0.0.1:${sidecar.operatorsPort}`);
+    return new World(sidecar, prometheus, new Map(keys.map(({ label, key }) => [label, key])));
+  }
+
+  /** The values that a query has; none: Prometheus cannot say. */
+  async ask(query: string): Promise<string[]> {
+    return (await this.#prometheus.query(query)).map(({ value }) => value[1]);
+  }
+
+  /** Requests that have to wait, but for the first, and whose waits Prometheus knows then. Resolves with the longest, s. */
+  async wait(label: Label): Promise<number> {
+    // A rate is of what grew: the first request is what it grows from.
+    await this.#reply(label);
+    await this.#counted(label, 1);
+    const waits = await Promise.all(Array.from({ length: AT_ONCE }, () => this.#reply(label)));
+    await this.#counted(label, 1 + AT_ONCE);
+    return Math.max(...waits) / 1000;
+  }
+
+  /** Begins requests, all but one of which wait. Resolves once they do, with what makes them leave. */
+  async hold(label: Label): Promise<() => Promise<void>> {
+    const leave = new AbortController();
+    const held = Array.from({ length: AT_ONCE }, () =>
+      this.#post(label, 1900, leave.signal).then(
+        (response) => response.text().catch(() => undefined),
+        () => undefined,
+      ),
+    );
+    await this.#sidecar.reaches('ra_sidecar_waiting_requests', AT_ONCE - 1, { model: CHAT });
+    return async () => {
+      leave.abort();
+      await Promise.all(held);
+    };
+  }
+
+  #post(label: Label, tokens: number, signal?: AbortSignal): Promise<Response> {
+    const messages = [{ role: 'user', content: 'Tell me of the sea.' }];
+    // A reward for repeating itself makes greedy decoding go on for as long as it may.
+    const body = { model: CHAT, messages, temperature: 0, frequency_penalty: -2, max_tokens: tokens, stream: true };
+    const key = this.#keys.get(label) ?? null;
+    return this.#sidecar.post('/chat/completions', body, { key, ...(signal && { signal }) });
+  }
+
+  /** One reply; how long its request waited, ms. */
+  async #reply(label: Label): Promise<number> {
+    const response = await this.#post(label, 200);
+    await response.text();
+    if (response.status !== 200) throw new Error(`answered ${response.status}`);
+    return Number(/ra-queue;dur=([\d.]+)/.exec(response.headers.get('server-timing') ?? '')?.[1]);
+  }
+
+  async #counted(label: Label, requests: number): Promise<void> {
+    await eventually(`${requests} waits of ${label}`, async () => {
+      const [seen] = await this.ask(`sum(ra_sidecar_queue_wait_seconds_count{class="${label}"})`);
+      return Number(seen) === requests;
+    });
+  }
+}
+
+t.test('a sidecar, as KEDA is told of it', async (t) => {
+  const world = await World.start(t);
+
+  await t.test('nobody calls: exactly 0, which is an answer', async (t) => {
+    t.strictSame(await world.ask(QUEUE_TIME), ['0']);
+    t.strictSame(await world.ask(SEATS_WANTED), ['0']);
+  });
+
+  await t.test('batch work that waits asks for no replica', async (t) => {
+    const longest = await world.wait('batch');
+    t.ok(longest > 0.05, `${longest} s`);
+    const [all] = await world.ask(changed(QUEUE_TIME, ',class!="batch"', ''));
+    t.ok(Number(all) > longest / BUCKET, `Prometheus knows of it: ${all}`);
+    t.strictSame(await world.ask(QUEUE_TIME), ['0']);
+  });
+
+  await t.test('others that wait: how long nine of ten did at most', async (t) => {
+    const longest = await world.wait('interactive');
+    t.ok(longest > 0.05, `${longest} s`);
+    const told = await world.ask(QUEUE_TIME);
+    t.equal(told.length, 1);
+    t.ok(Number(told[0]) > longest / BUCKET && Number(told[0]) < longest * BUCKET, `${told.join()} of ${longest} s`);
+  });
+
+  await t.test('seats wanted: those that are held, and those that are waited for', async (t) => {
+    const leave = await world.hold('interactive');
+    await eventually('all of them', async () => (await world.ask(SEATS_WANTED)).join() === String(AT_ONCE));
+    await leave();
+    await eventually('none', async () => (await world.ask(SEATS_WANTED)).join() === '0');
+    t.pass('and none once they left');
+  });
+
+  await t.test('quiet for as long as it looks back: 0 again', async (t) => {
+    const soon = changed(QUEUE_TIME, '[2m]', '[5s]');
+    await eventually('0', async () => (await world.ask(soon)).join() === '0');
+    t.pass('and not nothing');
+  });
+});
+
+t.test('a Prometheus that reaches no sidecar says nothing, and KEDA leaves the replicas as they are', async (t) => {
+  const prometheus = await Prometheus.start(t, `127.0.0.1:${await freePort()}`);
+  t.equal((await prometheus.query('up{job="ra-sidecar"}'))[0]?.value[1], '0');
+  t.strictSame(await prometheus.query(QUEUE_TIME), []);
+  t.strictSame(await prometheus.query(SEATS_WANTED), []);
+  for (const trigger of listAt(manifest('ScaledObject'), 'spec.triggers')) {
+    t.equal(textAt(trigger, 'metadata.ignoreNullValues'), 'false', 'for which it is told to take none for an answer');
+  }
+});
