@@ -215,11 +215,9 @@ t.test('a prompt host that died is starting until it is up again, and its restar
   const feed = await watch(t, sidecar);
   const goOn = await holdPromptHost(process.pid, 'long');
   const away = await feed.until(({ promptHosts }) => promptHosts.some(({ up }) => !up));
-  const hosts = [
-    { lane: 'short', up: true, restarts: 0 },
-    { lane: 'long', up: false, restarts: 1 },
-  ];
-  t.match(away, { promptHosts: hosts, promptHostRestarts: 1 });
+  t.match(away.promptHosts[0], { lane: 'short', up: true, restarts: 0 });
+  t.match(away.promptHosts[1], { lane: 'long', up: false, restarts: 1 });
+  t.equal(away.promptHostRestarts, 1);
   t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 1);
   goOn();
   const back = await feed.until(({ promptHosts }) => promptHosts.every(({ up }) => up));
@@ -233,8 +231,7 @@ t.test('a spool that takes nothing is told, and why', async (t) => {
   sidecar.spool.health = { ok: false, why: 'late' };
   const ill = await feed.until(({ readiness }) => readiness.status !== 'ready');
   t.match(ill, { readiness: { status: 'unhealthy', reasons: ['spool_unhealthy: late'] }, spool: { why: 'late' } });
-  const asked = JSON.parse((await ask(sidecar, '/readyz')).body) as object;
-  t.match(asked, ill.readiness, 'as /readyz has it');
+  t.match(JSON.parse((await ask(sidecar, '/readyz')).body), ill.readiness, 'as /readyz has it');
   sidecar.spool.health = { ok: true };
   const well = await feed.until(({ readiness }) => readiness.status === 'ready');
   t.equal(well.spool.why, null);
