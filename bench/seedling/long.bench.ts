@@ -13,7 +13,7 @@ const DEFAULT = fileURLToPath(new URL('../../../engine/models/seedling/seedling.
 const SEED = 23;
 const INPUTS = 30;
 /** Tokens of filler, about. */
-const FILLER = [0, 250, 500, 1000, 2000, 4000, 7300];
+const FILLER = [0, 250, 500, 1000, 2000, 3500, 5000];
 
 const [file = DEFAULT, name = 'seedling-long'] = process.argv.slice(2);
 const asker = await Asker.open(file);

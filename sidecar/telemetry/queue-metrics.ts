@@ -84,7 +84,11 @@ export class QueueMetrics {
     };
     for (const model of models) {
       for (const reason of REASONS) this.#refusals.inc({ model, reason }, 0);
-      for (const name of SERVICE_CLASSES) this.#waiting.set({ model, class: name }, 0);
+      for (const name of SERVICE_CLASSES) {
+        this.#waiting.set({ model, class: name }, 0);
+        // Of a series that begins with its first waits a rate does not see these.
+        this.#waits.zero({ model, class: name });
+      }
     }
   }
 
