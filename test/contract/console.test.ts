@@ -187,7 +187,8 @@ t.test('how long each account would wait is what /admission says', async (t) => 
   }
   await sidecar.begin(CHAT, chatBody('m', 'echo'));
   await sidecar.begin(CHAT, chatBody('m', 'echo'), { Authorization: 'Bearer other' });
-  await sidecar.until('ra_sidecar_waiting_requests{model="m"}', 2);
+  await sidecar.until('ra_sidecar_waiting_requests{model="m",class="standard"}', 1);
+  await sidecar.until('ra_sidecar_waiting_requests{model="m",class="interactive"}', 1);
 
   const predicted = ({ accounts }: Pick<AdmissionPage, 'accounts'>): Map<string, number> =>
     new Map(accounts.map(({ account, predictedWaitMs }) => [account, predictedWaitMs]));
