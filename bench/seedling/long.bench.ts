@@ -11,7 +11,7 @@ import { keep, type Row } from '../support/results.js';
 
 const DEFAULT = fileURLToPath(new URL('../../../engine/models/seedling/seedling.gguf', import.meta.url));
 const SEED = 23;
-const INPUTS = 30;
+const INPUTS = 10;
 /** Tokens of filler, about. */
 const FILLER = [0, 250, 500, 1000, 2000, 3500, 5000];
 
