@@ -25,7 +25,7 @@ const { Feed } = (await import(pathToFileURL(join(sourceRoot, 'sidecar/console/p
   readonly Feed: new (url: string, hears: Hears) => PageFeed;
 };
 
-const picture = (n: number, v = 1): string => `data: ${JSON.stringify({ v, n, intervalMs: 250 })}\n\n`;
+const picture = (n: number, v = 2): string => `data: ${JSON.stringify({ v, n, intervalMs: 250 })}\n\n`;
 
 /** A page's feed from a server that answers as told. What it hears comes out of `heard`, in order. */
 async function world(
@@ -81,7 +81,7 @@ t.test('pictures come whole, however they are cut on the way; what is no picture
 
 t.test('pictures of a version that the page cannot read end it: it does not ask again and again', async (t) => {
   const { feed, heard, asked, closed } = await world(t, (response) => {
-    response.write(picture(1) + picture(2, 2) + picture(3));
+    response.write(picture(1) + picture(2, 3) + picture(3));
   });
   feed.start();
   t.strictSame([await heard(), await heard()], ['picture 1', 'other']);
