@@ -22,6 +22,7 @@ export const PAGE_FILES = {
   '/console/histogram.js': 'histogram.js',
   '/console/model.js': 'model.js',
   '/console/upkeep.js': 'upkeep.js',
+  '/console/counts.js': 'counts.js',
   '/console/dom.js': 'dom.js',
   '/console/text.js': 'text.js',
 } as const;

@@ -1,5 +1,6 @@
 // One model: its seats, its queue by account, its times, and whom it refused.
-import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
+import { counted, CountTable } from './counts.js';
+import { element, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { HistogramPart } from './histogram.js';
 import { since } from './history.js';
 import { hueOf, Seats } from './seats.js';
@@ -53,7 +54,6 @@ export class ModelCard {
   );
   /** @type {Keyed<QueueLine, HTMLTableRowElement>} */
   #queue;
-  /** @type {Keyed<readonly [string, string, number, number], HTMLTableRowElement>} */
   #refusals;
 
   /** @param {ModelView} model */
@@ -62,17 +62,8 @@ export class ModelCard {
     this.#firstToken = new HistogramPart('Time to first token', model);
     this.#interToken = new HistogramPart('Time between tokens', model);
     const queue = tableOf(`Queue of ${model} by account`, ['Account', 'Held', 'Waiting', 'Lead', 'New one waits']);
-    const refusals = tableOf(`Refusals of ${model}, and callers who left`, ['Reason', 'Last minute', 'Since start']);
     this.#queue = new Keyed(queue.body, ({ key }) => key, makeLine, changeLine);
-    this.#refusals = new Keyed(
-      refusals.body,
-      ([key]) => key,
-      () => rowOf(2),
-      (row, [, text, minute, all]) => {
-        fill(row, [text, count(minute), count(all)]);
-        mark(row, 'data-tone', minute > 0 ? 'warn' : all > 0 ? 'plain' : 'quiet');
-      },
-    );
+    this.#refusals = new CountTable(`Refusals of ${model}, and callers who left`, 'Reason');
     const part = (/** @type {string} */ label, /** @type {string} */ title, /** @type {(Node)[]} */ ...inside) =>
       element('section', { class: 'part', 'aria-label': `${label} of ${model}` }, element('h3', {}, title), ...inside);
     this.element = element(
@@ -91,7 +82,7 @@ export class ModelCard {
         'div',
         { class: 'column' },
         part('Queue', 'Queue by account', this.#waits, scrolling(queue.table), this.#note),
-        part('Refusals', 'Refused, and left', scrolling(refusals.table)),
+        part('Refusals', 'Refused, and left', this.#refusals.element),
       ),
     );
   }
@@ -128,8 +119,7 @@ export class ModelCard {
     ];
     const met = counts.filter(([, , , all]) => all > 0);
     const none = counts.length - met.length;
-    const rest = met.length === 0 ? 'none so far' : some(none, 'other reason');
-    this.#refusals.show(none === 0 ? met : [...met, ['none', rest, 0, 0]]);
+    this.#refusals.show(met, none === 0 ? '' : met.length === 0 ? 'none so far' : some(none, 'other reason'));
   }
 }
 
@@ -183,16 +173,4 @@ function changeLine(row, { account, named, waiting, label, texts }) {
   });
   mark(row, 'data-hue', named ? hueOf(account) : 'none');
   mark(row, 'data-tone', waiting === 0 && texts[0] === '0' ? 'quiet' : 'plain');
-}
-
-/**
- * Counts by name: since the start and in the last minute.
- *
- * @param {Readonly<Record<string, number>>} now
- * @param {Readonly<Record<string, number>> | undefined} before
- * @param {(name: string) => string} words
- * @returns {(readonly [string, string, number, number])[]}
- */
-function counted(now, before, words) {
-  return Object.entries(now).map(([name, all]) => [name, words(name), all - (before?.[name] ?? all), all]);
 }

@@ -1,4 +1,5 @@
-// What keeps it going: engines, prompt hosts, the usage spool, this process; and what was answered with an error.
+// What keeps it going: engines, prompt hosts, the usage spool, this process.
+import { counted, CountTable } from './counts.js';
 import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { bytes, count, duration, seconds } from './text.js';
 
@@ -13,8 +14,7 @@ export class Upkeep {
   #engines;
   /** @type {Keyed<PromptHostState, HTMLTableRowElement>} */
   #prompts;
-  /** @type {Keyed<readonly [code: string, minute: number, all: number], HTMLTableRowElement>} */
-  #errors;
+  #errors = new CountTable('Errors by code', 'Code');
   /** @type {Keyed<Fact, HTMLDivElement>} */
   #usage;
   /** @type {Keyed<Fact, HTMLDivElement>} */
@@ -34,16 +34,6 @@ export class Upkeep {
         mark(row, 'data-tone', up ? 'plain' : 'warn');
       },
     );
-    const errors = tableOf('Errors by code', ['Code', 'Last minute', 'Since start']);
-    this.#errors = new Keyed(
-      errors.body,
-      ([code]) => code,
-      () => rowOf(2),
-      (row, [code, minute, all]) => {
-        fill(row, [code, count(minute), count(all)]);
-        mark(row, 'data-tone', minute > 0 ? 'warn' : all > 0 ? 'plain' : 'quiet');
-      },
-    );
     const usage = element('dl');
     const process = element('dl');
     this.#usage = factsIn(usage);
@@ -51,7 +41,7 @@ export class Upkeep {
     const parts = /** @type {const} */ ([
       ['Engines', scrolling(engines.table)],
       ['Prompt hosts', scrolling(prompts.table)],
-      ['Errors by code', scrolling(errors.table)],
+      ['Errors by code', this.#errors.element],
       ['Usage spool', usage],
       ['This process', process],
     ]);
@@ -65,12 +55,9 @@ export class Upkeep {
    * @param {Snapshot | undefined} minuteAgo
    */
   show(snapshot, minuteAgo) {
-    const { errors } = snapshot;
-    const counted = Object.entries(errors).map(
-      ([code, all]) => /** @type {const} */ ([code, all - (minuteAgo?.errors[code] ?? 0), all]),
-    );
-    counted.sort(([, , a], [, , b]) => b - a);
-    this.#errors.show(counted.length === 0 ? [['none so far', 0, 0]] : counted);
+    const errors = counted(snapshot.errors, minuteAgo?.errors, (code) => code);
+    errors.sort((a, b) => b[3] - a[3]);
+    this.#errors.show(errors, errors.length === 0 ? 'none so far' : '');
     this.#engines.show(snapshot.models);
     this.#prompts.show(snapshot.promptHosts);
     this.#usage.show(usageFacts(snapshot));
