@@ -112,23 +112,16 @@ export class Link {
 
 /** A message as the bytes to write: one piece, or the frame without its arrays and then these. */
 export function pack(message: object): [Uint8Array, ...Uint8Array[]] {
-  const arrays: Packed[] = [];
-  let arrayBytes = 0;
-  const text = JSON.stringify(message, (_key, value: unknown) => {
-    if (!isPacked(value)) return value;
-    const placeholder: Placeholder = { $: kindOf(value), at: arrayBytes, bytes: value.byteLength };
-    arrays.push(value);
-    arrayBytes += value.byteLength;
-    return placeholder;
-  });
+  const arrays = new Arrays();
+  const text = JSON.stringify(arrays.takenFrom(message));
   const textBytes = Buffer.byteLength(text);
-  const inside = arrayBytes <= COPY_BYTES;
-  const frame = Buffer.allocUnsafe(HEAD + textBytes + (inside ? arrayBytes : 0));
-  frame.writeUInt32LE(HEAD - 4 + textBytes + arrayBytes, 0);
+  const inside = arrays.bytes <= COPY_BYTES;
+  const frame = Buffer.allocUnsafe(HEAD + textBytes + (inside ? arrays.bytes : 0));
+  frame.writeUInt32LE(HEAD - 4 + textBytes + arrays.bytes, 0);
   frame.writeUInt32LE(textBytes, 4);
-  frame.writeUInt32LE(arrays.length, 8);
+  frame.writeUInt32LE(arrays.all.length, 8);
   frame.write(text, HEAD);
-  const parts = arrays.map((array) => new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
+  const parts = arrays.all.map((array) => new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
   if (!inside) return [frame, ...parts];
   let at = HEAD + textBytes;
   for (const part of parts) {
@@ -136,6 +129,38 @@ export function pack(message: object): [Uint8Array, ...Uint8Array[]] {
     at += part.byteLength;
   }
   return [frame];
+}
+
+/** Arrays of one message, in their order, and their bytes. */
+class Arrays {
+  readonly all: Packed[] = [];
+  bytes = 0;
+
+  /**
+   * The same value with a placeholder for each array, taken in here. Only what holds one is copied: a function that JSON asks
+   * about every value costs more than all the rest of a message.
+   */
+  takenFrom(value: unknown): unknown {
+    if (typeof value !== 'object' || value === null) return value;
+    if (isPacked(value)) return this.#take(value);
+    const fields = value as Record<string, unknown>;
+    let copy: Record<string, unknown> | undefined;
+    for (const key in fields) {
+      const field = fields[key];
+      const left = this.takenFrom(field);
+      if (left === field) continue;
+      copy ??= (Array.isArray(value) ? [...(value as unknown[])] : { ...fields }) as Record<string, unknown>;
+      copy[key] = left;
+    }
+    return copy ?? value;
+  }
+
+  #take(array: Packed): Placeholder {
+    const placeholder = { $: kindOf(array), at: this.bytes, bytes: array.byteLength };
+    this.all.push(array);
+    this.bytes += array.byteLength;
+    return placeholder;
+  }
 }
 
 /** Puts frames together again from pieces of any size. It keeps nothing of a piece that it was given. */

@@ -171,7 +171,7 @@ export class PromptHostClient implements PromptHost {
   #send(host: HostProcess, { id, job: { body, step } }: Item<Job>): void {
     const { route, bytes } = body;
     const fresh = bytes !== undefined && body.sentTo !== host;
-    host.send({ kind: 'item', item: id, step, body: body.id, ...(fresh && { sent: { route, bytes: plain(bytes) } }) });
+    host.send({ kind: 'item', item: id, step, body: body.id, ...(fresh && { sent: { route, bytes } }) });
     // It is kept there for a next step; `tokenize` is the last one.
     body.sentTo = step === 'tokenize' ? undefined : host;
   }
@@ -253,8 +253,3 @@ const FULL: Refusal = {
   kind: 'invalid',
   error: contractError('capacity_exceeded', 'Too many requests are waiting to be read. Retry after the time given.'),
 };
-
-/** A body may come as a Buffer, which JSON would write as a list of numbers before the link could see it. */
-function plain({ buffer, byteOffset, byteLength }: Uint8Array): Uint8Array {
-  return new Uint8Array(buffer, byteOffset, byteLength);
-}
