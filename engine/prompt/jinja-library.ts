@@ -21,6 +21,10 @@ export interface Statement {
 export interface Scope {
   /** Declares a variable from plain JSON values and functions; returns it in the library's form. */
   set(name: string, value: unknown): Value;
+  /** Declares a variable, once a scope; returns it. */
+  declareVariable(name: string, value: Value): Value;
+  /** The scope that has the variable, this or one around it. Throws when none has, which then is caught and means undefined. */
+  resolve(name: string): Scope;
 }
 
 /** Evaluates a tree. Every node goes through `evaluate`, the nodes within it too. */
@@ -30,7 +34,7 @@ export interface Evaluator {
 }
 
 interface Library {
-  readonly Environment: new () => Scope;
+  readonly Environment: new (around?: Scope) => Scope;
   readonly Interpreter: new (scope: Scope) => Evaluator;
   readonly parse: (tokens: unknown) => Statement;
   readonly tokenize: (source: string, options: { lstrip_blocks: boolean; trim_blocks: boolean }) => unknown;

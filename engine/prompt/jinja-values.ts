@@ -1,9 +1,18 @@
 /** The library's values, made and read. */
 import { Environment, type Value } from './jinja-library.js';
 
+/** The library converts where it declares: here nothing is kept. */
+class Converter extends Environment {
+  override declareVariable(_name: string, value: Value): Value {
+    return value;
+  }
+}
+
+const CONVERTER = new Converter();
+
 /** The library's form of a plain value. */
 export function toValue(value: unknown): Value {
-  return new Environment().set('value', value);
+  return CONVERTER.set('value', value);
 }
 
 /** Whether it is a list; its items can be changed in place. */

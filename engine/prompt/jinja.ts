@@ -13,6 +13,8 @@ const MAX_RANGE = 100_000;
 /** A parsed template. */
 export class JinjaTemplate {
   readonly #program: Statement;
+  /** Its texts as values, each made once: the library's constructors are the larger part of a short rendering. */
+  readonly #literals: Literals = new WeakMap();
 
   /** Throws a SyntaxError when the source does not parse. */
   constructor(source: string) {
@@ -21,10 +23,31 @@ export class JinjaTemplate {
 
   /** `items`: the template's variables, plain JSON values. Throws when the template does, or for what is not known here. */
   render(items: Readonly<Record<string, unknown>>): string {
-    const scope = new Environment();
-    for (const name of Object.keys(GLOBALS)) if (!(name in items)) scope.set(name, GLOBALS[name]);
-    for (const name of Object.keys(items)) scope.set(name, items[name]);
-    return new FullInterpreter(scope).run(this.#program).toString();
+    const scope = new Environment(AROUND);
+    for (const name of Object.keys(items)) scope.declareVariable(name, variable(items[name]));
+    return new FullInterpreter(scope, this.#literals).run(this.#program).toString();
+  }
+}
+
+type Literals = WeakMap<Statement, Value>;
+
+const [TRUE, FALSE] = [toValue(true), toValue(false)];
+
+function variable(item: unknown): Value {
+  if (typeof item === 'boolean') return item ? TRUE : FALSE;
+  return toValue(item);
+}
+
+/** What all templates know. Around a template's own scope, it is never written to. */
+class Around extends Environment {
+  constructor() {
+    super();
+    for (const name of Object.keys(GLOBALS)) this.set(name, GLOBALS[name]);
+  }
+
+  /** What nobody knows is undefined either way; the library's error for it, with its stack, takes longer than a loop's round. */
+  override resolve(): Scope {
+    return this;
   }
 }
 
@@ -47,6 +70,8 @@ const GLOBALS: Readonly<Record<string, unknown>> = {
   strftime_now: (format: string) => formatDate(new Date(), format),
 };
 
+const AROUND = new Around();
+
 /** A node that stands for a value worked out already. */
 type Known = {
   readonly type: 'Known';
@@ -67,6 +92,7 @@ type Node =
       readonly computed: boolean;
     }
   | { readonly type: 'SliceExpression' }
+  | { readonly type: 'StringLiteral' }
   | { readonly type: 'For'; readonly iterable: Statement }
   | {
       readonly type: 'TestExpression';
@@ -85,12 +111,20 @@ type Node =
 class FullInterpreter extends Interpreter {
   /** Objects written with numbers for keys. */
   readonly #numbered = new WeakSet<Value>();
+  readonly #literals: Literals;
+
+  constructor(scope: Scope, literals: Literals) {
+    super(scope);
+    this.#literals = literals;
+  }
 
   override evaluate(statement: Statement | undefined, scope: Scope): Value {
     const node = statement as Node | undefined;
     switch (node?.type) {
       case 'Known':
         return node.known;
+      case 'StringLiteral':
+        return this.#literal(node, scope);
       // The library cannot unpack tuples in a loop; as lists it can.
       case 'TupleLiteral':
         return super.evaluate({ type: 'ArrayLiteral', value: node.value }, scope);
@@ -111,6 +145,14 @@ class FullInterpreter extends Interpreter {
       default:
         return super.evaluate(statement, scope);
     }
+  }
+
+  #literal(node: Node & { type: 'StringLiteral' }, scope: Scope): Value {
+    const known = this.#literals.get(node);
+    if (known !== undefined) return known;
+    const value = super.evaluate(node, scope);
+    this.#literals.set(node, value);
+    return value;
   }
 
   /** Keys may be numbers. */
