@@ -30,7 +30,7 @@ namespace {
 
 // Independent lanes, so that the compiler may use vectors without leave to reorder sums.
 constexpr int LANES = 32;
-// Weights are summed by blocks, so that a draw looks through the blocks first.
+// Highest ones are kept and weights summed by blocks, so that what is looked for is looked for in one.
 constexpr int BLOCK = 1024;
 
 RA_WIDE float highest(const float * logits, int n) {
@@ -46,10 +46,19 @@ RA_WIDE float highest(const float * logits, int n) {
     return most;
 }
 
-// The first of those that are highest, as llama.cpp's greedy sampler has it.
+// The first of those that are highest, as llama.cpp's greedy sampler has it. Looked for in one block alone: a search, which
+// stops where it finds, is not made with vectors.
 int32_t argmax(const float * logits, int n) {
-    const float most = highest(logits, n);
-    for (int i = 0; i < n; i++) {
+    float most = -INFINITY;
+    int block = 0;
+    for (int from = 0; from < n; from += BLOCK) {
+        const float here = highest(logits + from, n - from < BLOCK ? n - from : BLOCK);
+        if (here > most) {
+            most = here;
+            block = from;
+        }
+    }
+    for (int i = block; i < n; i++) {
         if (logits[i] == most) return i;
     }
     return 0;
