@@ -207,12 +207,15 @@ export class StepLoop {
     for (const [i, { task, branch }] of stepping.entries()) {
       const result = results[i];
       if (!this.#jobs.runs(task) || result === undefined) continue;
-      await this.#jobs.guard(task, out, () => {
+      try {
         if (result.kind === 'fault') throw new EngineFault(result.reason);
         branch.accept(result, out);
-      });
+      } catch (error) {
+        this.#jobs.failed(task, out, error);
+      }
     }
-    for (const task of new Set(stepping.map((each) => each.task))) {
+    const moving = stepping.filter(({ task }) => task.moves);
+    for (const task of new Set(moving.map((each) => each.task))) {
       if (this.#jobs.runs(task)) await this.#jobs.guard(task, out, () => this.#jobs.goOn(task, out));
     }
     // No decode is sure to follow.

@@ -2,13 +2,19 @@ import { faultReason } from '../decode/faults.js';
 import type { Reuse } from './held.js';
 import type { Output, PrefixReuse } from '../protocol.js';
 import type { Sequences } from '../sequences.js';
-import { Task, type Work } from './task.js';
+import { Task, type Branch, type Work } from './task.js';
 
 /** A job that waits for a sequence. */
 export interface Pending {
   readonly id: number;
   readonly work: Work;
   readonly seats: number;
+}
+
+/** One item under way, and whose it is. */
+export interface Running {
+  readonly task: Task;
+  readonly branch: Branch;
 }
 
 /**
@@ -24,6 +30,8 @@ export class Jobs {
   readonly #tasks = new Map<number, Task>();
   /** Since the last clean-up. */
   readonly #cancelled = new Set<number>();
+  /** What {@link running} says; undefined: something has changed since. Most steps change nothing. */
+  #running: readonly Running[] | undefined;
 
   constructor(sequences: Sequences, seats: number, prefixReuse: PrefixReuse) {
     this.#sequences = sequences;
@@ -36,9 +44,12 @@ export class Jobs {
     return this.#tasks.size + this.#pending.size;
   }
 
-  /** Those that hold sequences and go on. */
-  get running(): Task[] {
-    return [...this.#tasks.values()].filter((task) => this.runs(task));
+  /** Items that hold sequences and go on, in sequence order. */
+  get running(): readonly Running[] {
+    return (this.#running ??= [...this.#tasks.values()]
+      .filter((task) => this.runs(task))
+      .flatMap((task) => task.branches.map((branch) => ({ task, branch })))
+      .sort((a, b) => a.branch.sequence - b.branch.sequence));
   }
 
   runs({ id }: Task): boolean {
@@ -53,6 +64,7 @@ export class Jobs {
   cancel(id: number): void {
     // Also one that has just ended: what it said may not be out yet.
     if (!this.#pending.delete(id)) this.#cancelled.add(id);
+    this.#running = undefined;
   }
 
   /** Ends what was cancelled. */
@@ -90,13 +102,19 @@ export class Jobs {
     try {
       await act();
     } catch (error) {
-      out.push({ id: task.id, kind: 'failed', reason: faultReason(error) });
-      this.#retire(task);
+      this.failed(task, out, error);
     }
   }
 
-  /** After a decode: what is over makes room for what has not begun. Throws for `guard`. */
+  /** Ends a job that alone has failed. */
+  failed(task: Task, out: Output[], error: unknown): void {
+    out.push({ id: task.id, kind: 'failed', reason: faultReason(error) });
+    this.#retire(task);
+  }
+
+  /** After a decode, of a task that moves on: what is over makes room for what has not begun. Throws for `guard`. */
   async goOn(task: Task, out: Output[]): Promise<void> {
+    this.#running = undefined;
     for (const branch of task.branches.filter(({ over }) => over)) {
       const { sequence } = branch;
       const { next } = task;
@@ -135,6 +153,7 @@ export class Jobs {
 
   /** A sequence that no branch took over would be nobody's. */
   #take(task: Task, sequence: number, keep: number): void {
+    this.#running = undefined;
     try {
       task.begin(sequence, keep);
     } catch (error) {
@@ -154,6 +173,7 @@ export class Jobs {
   }
 
   #retire(task: Task): void {
+    this.#running = undefined;
     task.dispose();
     this.#tasks.delete(task.id);
     for (const { sequence } of task.branches) this.#sequences.free(sequence);

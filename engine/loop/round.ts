@@ -1,10 +1,9 @@
 import type { Pace } from './pace.js';
-import type { Branch, Task } from './task.js';
+import type { Running } from './jobs.js';
+import type { Branch } from './task.js';
 
 /** A branch in the coming decode, with so many tokens of its prompt; 0: its reply's next token. */
-export interface Stepping {
-  readonly task: Task;
-  readonly branch: Branch;
+export interface Stepping extends Running {
   readonly count: number;
 }
 
@@ -17,14 +16,9 @@ const PATIENCE = 8;
  */
 export const SHORT_TOKENS = 64;
 
-interface Waiting {
-  readonly task: Task;
-  readonly branch: Branch;
-}
-
 /**
- * Who decodes what in one round of the step loop: `isolated`, `together` and `chunk` in this order, each given the jobs
- * that go on.
+ * Who decodes what in one round of the step loop: `isolated`, `together` and `chunk` in this order, each given all that go
+ * on, in sequence order.
  */
 export class Round {
   /** Where prompts are split, and the most prompt tokens in one decode. */
@@ -43,8 +37,8 @@ export class Round {
   }
 
   /** One whole chunk of one job that shares its decodes with nobody; they take turns, in sequence order. */
-  isolated(tasks: readonly Task[]): Stepping[] {
-    const all = bySequence(tasks.filter(({ work }) => work.alone));
+  isolated(running: readonly Running[]): Stepping[] {
+    const all = running.filter(({ task }) => task.work.alone);
     const next = all.find(({ branch }) => branch.sequence > this.#lastIsolated) ?? all[0];
     if (!next) return [];
     this.#lastIsolated = next.branch.sequence;
@@ -52,8 +46,8 @@ export class Round {
   }
 
   /** Every reply's next token, and the last chunks of prompts as far as the round's tokens go. */
-  together(tasks: readonly Task[]): Stepping[] {
-    const all = bySequence(tasks.filter(({ work }) => !work.alone));
+  together(running: readonly Running[]): Stepping[] {
+    const all = running.filter(({ task }) => !task.work.alone);
     const joining = new Map<Branch, number>();
     this.#joined = 0;
     for (const { branch } of this.#inTurn(all)) {
@@ -66,12 +60,12 @@ export class Round {
     }
     return all
       .filter(({ branch }) => branch.feed.left === 0 || joining.has(branch))
-      .map((waiting) => ({ count: joining.get(waiting.branch) ?? 0, ...waiting }));
+      .map(({ task, branch }) => ({ task, branch, count: joining.get(branch) ?? 0 }));
   }
 
   /** A chunk of one prompt: whole when no reply runs, else what the round's tokens leave, if that is worth a decode. */
-  chunk(tasks: readonly Task[]): Stepping[] {
-    const all = bySequence(tasks.filter(({ work }) => !work.alone));
+  chunk(running: readonly Running[]): Stepping[] {
+    const all = running.filter(({ task }) => !task.work.alone);
     const company = all.some(({ branch }) => branch.feed.left === 0);
     let chosen: Stepping | undefined;
     for (const { task, branch } of this.#inTurn(all)) {
@@ -87,12 +81,12 @@ export class Round {
   }
 
   /** Tokens of this prompt that a round may take. */
-  #room(all: readonly Waiting[], { feed }: Branch): number {
+  #room(all: readonly Running[], { feed }: Branch): number {
     return all.some(({ branch }) => branch.feed.left === 0) ? this.#pace.tokens(feed.position) : this.#whole;
   }
 
   /** Prompts, those that starve first, then the one with least left, so that a short one is not held up by a long one. */
-  #inTurn(all: readonly Waiting[]): Waiting[] {
+  #inTurn(all: readonly Running[]): Running[] {
     const prompts = all.filter(({ branch }) => branch.feed.left > 0);
     return prompts.sort(
       (a, b) =>
@@ -103,10 +97,4 @@ export class Round {
   #starves(branch: Branch): boolean {
     return (this.#satOut.get(branch) ?? 0) >= PATIENCE;
   }
-}
-
-function bySequence(tasks: readonly Task[]): Waiting[] {
-  return tasks
-    .flatMap((task) => task.branches.map((branch) => ({ task, branch })))
-    .sort((a, b) => a.branch.sequence - b.branch.sequence);
 }

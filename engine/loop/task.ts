@@ -75,6 +75,11 @@ export class Task {
     );
   }
 
+  /** Whether a decode has left something to do: an item is over, or the next one can start. */
+  get moves(): boolean {
+    return this.#branches.some(({ over }) => over) || this.spreads;
+  }
+
   /** Starts the next item. */
   begin(sequence: number, held: number): void {
     this.#branches.push(this.work.branch(this.#item, sequence, held));
