@@ -184,6 +184,23 @@ t.test('cancel frees the sequence for the next job before the next step, decodin
   }
 });
 
+t.test('cancelled during one decode of a round, a reply is not in the next one', async (t) => {
+  const bench = new Bench(2);
+  let last = Infinity;
+  bench.decoder.onStep = (step) => {
+    const alone = bench.decoder.steps[step - 1]?.every(({ sequence }) => sequence === 0) ?? false;
+    if (!alone || step < 4 || last < Infinity) return;
+    last = step;
+    bench.loop.cancel(2);
+  };
+  bench.loop.score(1, questions(20, [3, 3, 3]));
+  bench.loop.generate(2, job(1, { maxTokens: 40 }));
+  await bench.ends(1);
+  const sequences = bench.decoder.steps.map((parts) => parts.map(({ sequence }) => sequence));
+  t.ok(sequences.slice(0, last).flat().includes(1), 'it ran');
+  t.notOk(sequences.slice(last).flat().includes(1), 'and no more');
+});
+
 t.test('a cancelled job that still waits for a sequence never starts', async (t) => {
   const bench = new Bench(1);
   bench.loop.generate(1, job(1));
