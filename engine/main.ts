@@ -5,6 +5,7 @@
 import { jobProblem } from './job-check.js';
 import { Link } from './link.js';
 import { LoadFailure } from './load/load-failure.js';
+import './scavenges.js';
 import {
   ENGINE_EXIT,
   PROTOCOL_VERSION,

@@ -1,5 +1,6 @@
 /** The composition root: the one place where parts are wired. */
 import { fileURLToPath } from 'node:url';
+import '../engine/scavenges.js';
 import { FailedKeyLimit } from './access/failed-keys.js';
 import { IdempotencyKeys } from './access/idempotency.js';
 import type { Identity } from './access/identity.js';

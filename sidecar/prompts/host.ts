@@ -7,6 +7,7 @@ import { setEnvironmentData } from 'node:worker_threads';
 import { pathToFileURL } from 'node:url';
 import { Piscina } from 'piscina';
 import { Link } from '../../engine/link.js';
+import '../../engine/scavenges.js';
 import type { Route } from '../contracts/requests.js';
 import { readOrder, STACK_MB, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
 import type { Order, Step, WorkerTask } from './messages.js';

@@ -56,7 +56,7 @@ export const rooms: readonly Room[] = [
   {
     name: 'prompts',
     path: folder('sidecar/prompts'),
-    sees: [...FIRST, 'engine/link', 'engine/protocol', 'engine/prompt', 'engine/grammar'],
+    sees: [...FIRST, 'engine/link', 'engine/scavenges', 'engine/protocol', 'engine/prompt', 'engine/grammar'],
   },
   {
     name: 'engine-client',
@@ -72,12 +72,13 @@ export const rooms: readonly Room[] = [
       'sidecar',
       'app|billing|delivering|exporting|hosting|identities|in-flight|listening|operators|readiness|routes|spooling',
     ),
-    sees: [...HANDLERS, 'handlers', 'console', 'reference'],
+    sees: [...HANDLERS, 'handlers', 'console', 'reference', 'engine/scavenges'],
   },
   { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
   { name: 'cli', path: file('sidecar', 'cli'), sees: [...HANDLERS, 'handlers', 'app', 'commands'] },
 
   { name: 'engine/link', path: file('engine', 'link'), sees: [] },
+  { name: 'engine/scavenges', path: file('engine', 'scavenges'), sees: [] },
   { name: 'engine/protocol', path: file('engine', 'protocol|inspect-protocol'), sees: [] },
   { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
   {
@@ -108,7 +109,7 @@ export const rooms: readonly Room[] = [
   {
     name: 'engine/entry',
     path: file('engine', 'main|inspect'),
-    sees: ['engine/link', ...ENGINE_JOBS, 'engine/steps', 'engine/inspect'],
+    sees: ['engine/link', 'engine/scavenges', ...ENGINE_JOBS, 'engine/steps', 'engine/inspect'],
   },
   { name: 'engine/models', path: file('engine/models', 'cli|[a-z-]+'), sees: [] },
   {
