@@ -3,6 +3,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { median, shown } from './stats.js';
+import { Stolen } from './stolen.js';
 
 /** From dist/bench/support. */
 const RESULTS = new URL('../../../bench/results/', import.meta.url);
@@ -25,6 +26,11 @@ export interface Results {
 const LOOK_MS = 1000;
 /** Cores that others keep busy, from where on the figures are said to be rough. */
 const BUSY = 0.2;
+
+/** Percent of the machine's time that its host gave to others, from where on the figures are said to be rough. */
+const ROBBED = 2;
+
+const stolen = new Stolen();
 
 /** Cores that were busy with other work just before the bench. */
 const busyBefore = await foreignCores();
@@ -53,11 +59,12 @@ export async function keep(
     node: process.version,
     command: ['node', `dist/${process.argv[1]?.split('/dist/')[1] ?? ''}`, ...process.argv.slice(2)].join(' '),
     busyBefore: Number(busyBefore.toFixed(2)),
+    stolenPercent: Number(stolen.percent.toFixed(1)),
   };
   const table = markdown(rows);
-  const facts = `${where.machine}; Node ${where.node}; ${where.date}; cores busy with other work before: ${where.busyBefore}.`;
-  const busy =
-    busyBefore > BUSY && !simulated ? ['**The machine was busy with other work: the figures are rough.**'] : [];
+  const facts = `${where.machine}; Node ${where.node}; ${where.date}; cores busy with other work before: ${where.busyBefore}; time that the machine's host took: ${where.stolenPercent} %.`;
+  const rough = (busyBefore > BUSY || where.stolenPercent > ROBBED) && !simulated;
+  const busy = rough ? ['**The machine was busy with other work: the figures are rough.**'] : [];
   const text = [`# ${title}`, ...busy, ...about, table, ...conclusions, `${facts} Command: \`${where.command}\``].join(
     '\n\n',
   );
