@@ -1,4 +1,3 @@
-import { EventEmitter, once } from 'node:events';
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -13,7 +12,6 @@ class World {
   readonly clock = new FakeClock();
   readonly file: string;
   readonly said: (number | string)[] = [];
-  readonly #news = new EventEmitter();
   followed: FollowedFile<number> | undefined;
 
   constructor(t: Test, content?: string) {
@@ -33,8 +31,8 @@ class World {
         if (!/^[0-9]+$/.test(text)) throw new FileProblem('number', 'is no number', this.file);
         return Number(text);
       },
-      taken: (number) => this.#say(number),
-      refused: (problem) => this.#say(problem),
+      taken: (number) => this.said.push(number),
+      refused: (problem) => this.said.push(problem),
       ...more,
     });
     this.followed = followed;
@@ -47,17 +45,14 @@ class World {
     await rename(`${this.file}.new`, this.file);
   }
 
-  /** What is said once the next poll is due. */
+  /** What is said next. Polls come again and again, as they do: one that is due while a read still runs comes after it. */
   async next(): Promise<number | string | undefined> {
-    const told = once(this.#news, 'said');
-    this.clock.advance(POLL_MS);
-    await told;
+    const before = this.said.length;
+    while (this.said.length === before) {
+      this.clock.advance(POLL_MS);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
     return this.said.at(-1);
-  }
-
-  #say(what: number | string): void {
-    this.said.push(what);
-    this.#news.emit('said');
   }
 }
 
