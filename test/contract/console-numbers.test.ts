@@ -1,0 +1,142 @@
+/** What the operators' console shows of seats, queues and parts that are away, and that it says what the other pages say. */
+import t from 'tap';
+import type { AdmissionPage } from '../../sidecar/handlers/admission-page.js';
+import { sameNumbers } from '../support/console-feed.js';
+import { holdPromptHost } from '../support/faults.js';
+import { ACME, chatBody, decisionBody } from '../support/in-process.js';
+import { HELD_TOKENS } from '../support/stub-script.js';
+import { ask, CHAT, MODELS, start, watch } from '../support/watched-console.js';
+
+t.test('who holds which seat, and how far each is', async (t) => {
+  const sidecar = await start(t);
+  sidecar.identity.answers.set('Bearer other', { ...ACME, account: 'birch', weight: 16 });
+  const feed = await watch(t, sidecar);
+  const hold = await sidecar.begin(CHAT, chatBody('m', 'hold', { user: 'nobody-is-to-see' }));
+  const one = await feed.until(({ models }) => models[0]?.holders[0]?.state === 'prefilling');
+  t.match(one.models[0]?.holders, [{ account: 'acme', class: 'standard', state: 'prefilling', seats: [0] }]);
+  await sidecar.begin(CHAT, chatBody('m', 'begun', { stream: true }), { Authorization: 'Bearer other' });
+  const two = await feed.until(({ models }) => models[0]?.holders[1]?.state === 'decoding');
+  t.match(two.models[0]?.holders[1], { account: 'birch', class: 'interactive', state: 'decoding', seats: [1] });
+  await sidecar.begin(CHAT, chatBody('m', 'echo'));
+  const three = await feed.until(({ models }) => models[0]?.queue.waiting === 1);
+  t.match(
+    three.models[0]?.queue.accounts.find(({ account }) => account === 'acme'),
+    { waiting: 1, running: 1 },
+  );
+  hold.close();
+  const four = await feed.until(({ models }) => models[0]?.queue.waiting === 0 && models[0].holders.length < 2);
+  t.match(four.models[0]?.holders, [{ account: 'birch', seats: [1] }], 'who stays keeps its seat');
+  t.ok((four.models[0]?.holders[0]?.ageMs ?? 0) > 0);
+  t.notMatch(JSON.stringify([one, two, three, four]), /nobody-is-to-see|Hello|key-1|Bearer/);
+});
+
+t.test('a request that the engine has not taken up is starting', async (t) => {
+  const sidecar = await start(t);
+  const feed = await watch(t, sidecar);
+  await sidecar.begin(CHAT, chatBody('m', 'queued'));
+  const seen = await feed.until(({ models }) => models[0]?.holders.length === 1);
+  t.equal(seen.models[0]?.holders[0]?.state, 'handed');
+});
+
+t.test('its numbers are those of /metrics and /admission', async (t) => {
+  const sidecar = await start(t, { queue: { waitingPerSeat: 0 } });
+  for (let i = 0; i < 6; i += 1) await sidecar.post(CHAT, chatBody('m', i % 2 === 0 ? 'echo' : 'reused'));
+  await sidecar.post(CHAT, chatBody('m', 'fail'));
+  await sidecar.post('/v1/decisions', decisionBody('d'));
+  const leaving = await sidecar.begin(CHAT, chatBody('m', 'begun', { stream: true }));
+  await leaving.until('begun');
+  leaving.close();
+  await sidecar.until('ra_sidecar_cancels_total{model="m",phase="decoding"}', 1);
+  // What a stub says that it holds, with its first heartbeat.
+  for (const { id } of MODELS) await sidecar.until(`ra_sidecar_kv_tokens{model="${id}",use="kept"}`, HELD_TOKENS.kept);
+  for (const count of [1, 2]) {
+    await sidecar.begin(CHAT, chatBody('m', 'hold', count === 2 ? { n: 1 } : {}));
+    await sidecar.until('ra_sidecar_seats_busy{model="m"}', count);
+  }
+  t.equal((await sidecar.post(CHAT, chatBody('m', 'echo'))).status, 429);
+  t.equal((await sidecar.post(CHAT, chatBody('other', 'echo'))).status, 403);
+  t.equal((await sidecar.post(CHAT, chatBody('m', 'echo'), { Authorization: 'Bearer unknown' })).status, 401);
+
+  const feed = await watch(t, sidecar);
+  const snapshot = await feed.next();
+  if (!snapshot) throw new Error('no snapshot');
+  const page = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/metrics`)).text();
+  const admission: unknown = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/admission`)).json();
+  sameNumbers(t, snapshot, page, admission);
+  t.match(
+    snapshot.models[0],
+    {
+      refusals: { full: 1 },
+      cancels: { decoding: 1 },
+      ended: { '': 6, bad_gateway: 1 },
+      queue: { busy: 2 },
+      tokens: { cached: 15 },
+      engine: { runningTokens: HELD_TOKENS.running, keptTokens: HELD_TOKENS.kept },
+    },
+    'there was something to count',
+  );
+  t.match(snapshot.errors, { bad_gateway: 1, capacity_exceeded: 1, invalid_api_key: 1, model_not_entitled: 1 });
+  t.equal(snapshot.errors[''], undefined, 'what went well is no error');
+  t.ok((snapshot.models[0]?.firstToken.counts.at(-1) ?? 0) >= 6);
+  t.ok((snapshot.models[0]?.interToken.counts.at(-1) ?? 0) > 0);
+});
+
+t.test('how long each account would wait is what /admission says', async (t) => {
+  const sidecar = await start(t);
+  sidecar.identity.answers.set('Bearer other', { ...ACME, account: 'birch', weight: 16 });
+  for (const count of [1, 2]) {
+    await sidecar.begin(CHAT, chatBody('m', 'hold'));
+    await sidecar.until('ra_sidecar_seats_busy{model="m"}', count);
+  }
+  await sidecar.begin(CHAT, chatBody('m', 'echo'));
+  await sidecar.begin(CHAT, chatBody('m', 'echo'), { Authorization: 'Bearer other' });
+  await sidecar.until('ra_sidecar_waiting_requests{model="m",class="standard"}', 1);
+  await sidecar.until('ra_sidecar_waiting_requests{model="m",class="interactive"}', 1);
+
+  const predicted = ({ accounts }: Pick<AdmissionPage, 'accounts'>): Map<string, number> =>
+    new Map(accounts.map(({ account, predictedWaitMs }) => [account, predictedWaitMs]));
+  const page = async (): Promise<Map<string, number>> => {
+    const response = await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/admission`);
+    const { models } = (await response.json()) as { readonly models: readonly AdmissionPage[] };
+    return predicted(models[0] ?? { accounts: [] });
+  };
+  const before = await page();
+  const snapshot = await (await watch(t, sidecar)).next();
+  const after = await page();
+  const shown = predicted(snapshot?.models[0]?.queue ?? { accounts: [] });
+  t.strictSame([...shown.keys()].sort(), ['acme', 'birch']);
+  for (const [account, ms] of shown) {
+    // The clock went on meanwhile: between two others, each of them rounded.
+    const [one = NaN, other = NaN] = [before.get(account), after.get(account)];
+    t.ok(ms >= Math.min(one, other) - 1 && ms <= Math.max(one, other) + 1, `${account}: ${one}, ${ms}, ${other}`);
+    t.ok(ms > 0, `${account} would wait`);
+  }
+  t.not(shown.get('acme'), shown.get('birch'), 'each its own time');
+});
+
+t.test('a prompt host that died is starting until it is up again, and its restart is counted', async (t) => {
+  const sidecar = await start(t);
+  const feed = await watch(t, sidecar);
+  const goOn = await holdPromptHost(process.pid, 'long');
+  const away = await feed.until(({ promptHosts }) => promptHosts.some(({ up }) => !up));
+  t.match(away.promptHosts[0], { lane: 'short', up: true, restarts: 0 });
+  t.match(away.promptHosts[1], { lane: 'long', up: false, restarts: 1 });
+  t.equal(away.promptHostRestarts, 1);
+  t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 1);
+  goOn();
+  const back = await feed.until(({ promptHosts }) => promptHosts.every(({ up }) => up));
+  t.match(back.promptHosts[1], { lane: 'long', restarts: 1 }, 'no further one');
+});
+
+t.test('a spool that takes nothing is told, and why', async (t) => {
+  const sidecar = await start(t);
+  const feed = await watch(t, sidecar);
+  t.match(await feed.next(), { readiness: { status: 'ready' }, spool: { why: null } });
+  sidecar.spool.health = { ok: false, why: 'late' };
+  const ill = await feed.until(({ readiness }) => readiness.status !== 'ready');
+  t.match(ill, { readiness: { status: 'unhealthy', reasons: ['spool_unhealthy: late'] }, spool: { why: 'late' } });
+  t.match(JSON.parse((await ask(sidecar, '/readyz')).body), ill.readiness, 'as /readyz has it');
+  sidecar.spool.health = { ok: true };
+  const well = await feed.until(({ readiness }) => readiness.status === 'ready');
+  t.equal(well.spool.why, null);
+});
