@@ -42,6 +42,9 @@ export class FakeIdentity implements Identity {
   }
 }
 
+/** A sample that has not got its value by then never will: a renamed label is told by name, not by tap's own limit. */
+const UNTIL_MS = 60_000;
+
 /** Keeps all records, or none; a test says how it feels. */
 export class FakeSpool implements Spool {
   readonly #keeps: boolean;
@@ -192,7 +195,11 @@ export class InProcess {
 
   /** Resolves once a sample has a value. Nothing tells of a queue's length, so it is asked again and again. */
   async until(sample: string, value: number): Promise<void> {
-    while ((await this.metric(sample)) !== value) await new Promise((resolve) => setImmediate(resolve));
+    const from = performance.now();
+    for (let seen = await this.metric(sample); seen !== value; seen = await this.metric(sample)) {
+      if (performance.now() - from > UNTIL_MS) throw new Error(`${sample} is ${seen} and not ${value}`);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
   }
 }
 
