@@ -108,6 +108,9 @@ function receive(message: ToEngine | null | undefined): void {
     case 'cancel':
       loop?.cancel(message.id);
       return;
+    case 'narrow':
+      loop?.narrow(message.id);
+      return;
     case 'shutdown':
       void shutdown();
       return;

@@ -4,7 +4,7 @@
  * They cross by link.ts, typed arrays as such. The sidecar speaks first (`start`), the engine answers `ready` or `unable`; after that jobs go one way and one `step` message a
  * step comes back. Every message carries `v`; a message with another `v` or an unknown `kind` ends the engine.
  */
-export const PROTOCOL_VERSION = 1;
+export const PROTOCOL_VERSION = 2;
 
 /** What an engine process exits with by itself. */
 export const ENGINE_EXIT = {
@@ -191,6 +191,8 @@ export type ToEngine = { readonly v: number } & (
   | { readonly kind: 'generate'; readonly id: number; readonly job: GenerateJob }
   | { readonly kind: 'score'; readonly id: number; readonly job: ScoreJob }
   | { readonly kind: 'cancel'; readonly id: number }
+  /** Others wait: the job goes on with one seat less, its last one excepted, and says `freed` once nothing runs there. */
+  | { readonly kind: 'narrow'; readonly id: number }
   | { readonly kind: 'shutdown' }
 );
 

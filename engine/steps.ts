@@ -138,6 +138,11 @@ export class StepLoop {
     if (this.#running) this.#jobs.cancel(id);
   }
 
+  /** A job goes on with one sequence less, and says `freed` once nothing runs there. Its last one it keeps. */
+  narrow(id: number): void {
+    this.#jobs.narrow(id);
+  }
+
   /** Stops after the step under way; resolves when nothing decodes any more. */
   async close(): Promise<void> {
     this.#closed = true;
@@ -149,7 +154,7 @@ export class StepLoop {
       this.#emit(this.#step, [{ id, kind: 'failed', reason: 'does not fit the context' }], []);
       return;
     }
-    this.#jobs.add({ id, seats, work: work() });
+    this.#jobs.add({ id, seats, limit: seats, work: work() });
     this.#running ??= this.#run();
   }
 

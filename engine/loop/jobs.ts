@@ -9,6 +9,8 @@ export interface Pending {
   readonly id: number;
   readonly work: Work;
   readonly seats: number;
+  /** Of these, those that it may still use. */
+  readonly limit: number;
 }
 
 /** One item under way, and whose it is. */
@@ -67,6 +69,16 @@ export class Jobs {
     this.#running = undefined;
   }
 
+  /** A job uses one sequence less from now on, but for its last; the seat is given up once nothing runs there. */
+  narrow(id: number): void {
+    const pending = this.#pending.get(id);
+    if (pending) {
+      const { work, seats, limit } = pending;
+      this.#pending.set(id, { id, work, seats, limit: Math.max(1, limit - 1) });
+    }
+    this.#tasks.get(id)?.narrow();
+  }
+
   /** Ends what was cancelled. */
   cleanUp(): void {
     for (const id of this.#cancelled) {
@@ -83,11 +95,11 @@ export class Jobs {
 
   /** Starts those that wait, as far as there are sequences. */
   async admit(out: Output[]): Promise<void> {
-    for (const { id, work, seats } of this.#pending.values()) {
+    for (const { id, work, seats, limit } of this.#pending.values()) {
       if (this.#sequences.live === this.#seats) break;
       const reuse = this.#reuse(work, this.#tasks.size === 0);
       this.#pending.delete(id);
-      const task = new Task(id, work, seats);
+      const task = new Task(id, work, seats, limit);
       this.#tasks.set(id, task);
       await this.guard(task, out, async () => {
         const keep = await this.#begin(task, () => reuse);
@@ -117,7 +129,7 @@ export class Jobs {
     this.#running = undefined;
     for (const branch of task.branches.filter(({ over }) => over)) {
       const { sequence } = branch;
-      const { next } = task;
+      const next = task.follows ? task.next : undefined;
       if (!next) {
         task.end(branch);
         this.#sequences.free(sequence);

@@ -36,17 +36,20 @@ export class Task {
   readonly id: number;
   readonly work: Work;
   readonly #branches: Branch[] = [];
-  /** Sequences that it may hold at once. */
+  /** Seats that are its own. */
   #seats: number;
+  /** Sequences that it may use at once; fewer, once others wait for its seats. */
+  #limit: number;
   /** The first item that no branch has taken up, and its plan. */
   #item = 0;
   #next: Plan | undefined;
   #ended = 0;
 
-  constructor(id: number, work: Work, seats: number) {
+  constructor(id: number, work: Work, seats: number, limit = seats) {
     this.id = id;
     this.work = work;
     this.#seats = Math.min(seats, work.items);
+    this.#limit = Math.min(limit, work.items);
     this.#next = work.plan(0);
   }
 
@@ -65,19 +68,29 @@ export class Task {
     return this.#ended === this.work.items;
   }
 
+  /** Whether the next item may start where one has ended. */
+  get follows(): boolean {
+    return this.#branches.length <= this.#limit;
+  }
+
   /** Whether the next item could start beside the others. */
   get spreads(): boolean {
     const { work } = this;
     return (
       this.#next !== undefined &&
-      this.#branches.length < this.#seats &&
+      this.#branches.length < this.#limit &&
       this.#branches.some((branch) => work.shareable(branch))
     );
   }
 
-  /** Whether a decode has left something to do: an item is over, or the next one can start. */
+  /** Whether a decode has left something to do: an item is over, the next one can start, or a seat can be given up. */
   get moves(): boolean {
-    return this.#branches.some(({ over }) => over) || this.spreads;
+    return this.#branches.some(({ over }) => over) || this.spreads || this.#seats > this.#needed;
+  }
+
+  /** Goes on with one sequence less, but for its last. */
+  narrow(): void {
+    this.#limit = Math.max(1, this.#limit - 1);
   }
 
   /** Starts the next item. */
@@ -96,9 +109,14 @@ export class Task {
 
   /** Gives up the seats that it will not need again and returns how many. Not when it is done: that gives up all. */
   spare(): number {
-    const spare = Math.max(0, this.#seats - (this.work.items - this.#ended));
+    const spare = Math.max(0, this.#seats - this.#needed);
     this.#seats -= spare;
     return spare;
+  }
+
+  /** Seats that it has use for. */
+  get #needed(): number {
+    return Math.min(this.work.items - this.#ended, Math.max(this.#limit, this.#branches.length));
   }
 
   dispose(): void {

@@ -62,6 +62,8 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   readonly #shares: Shares | undefined;
   readonly #books: Books;
   readonly #gate: Gate;
+  /** Leases of several seats that are not asked for one yet; fewer than seats. */
+  readonly #wide = new Set<() => void>();
   #entered = 0;
   #draining = false;
 
@@ -156,6 +158,14 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
     this.#dispatch();
   }
 
+  watch(recall: () => void): void {
+    this.#wide.add(recall);
+  }
+
+  forget(recall: () => void): void {
+    this.#wide.delete(recall);
+  }
+
   end(place: Place, seats: number, grantedAt: number, reason: ReleaseReason): void {
     const heldMs = this.#accrue() - grantedAt;
     const tenant = this.#books.tenantOf(place);
@@ -201,6 +211,14 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
       this.#gate.forecast.waited(place, tenant, false);
       queueMicrotask(() => this.#deliver(place));
     }
+    if (this.#wide.size > 0 && (this.#books.returned ?? seatable.first) !== undefined) this.#recall();
+  }
+
+  /** Others wait and no seat is free: whoever holds more than one is asked for one. */
+  #recall(): void {
+    const wide = [...this.#wide];
+    this.#wide.clear();
+    for (const recall of wide) recall();
   }
 
   #deliver(place: Place): void {

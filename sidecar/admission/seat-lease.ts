@@ -7,6 +7,9 @@ export interface Bank {
   take(place: Place): boolean;
   /** One seat of `place` is free again. */
   put(place: Place): void;
+  /** `recall` is called once others wait, unless it is forgotten before. */
+  watch(recall: () => void): void;
+  forget(recall: () => void): void;
   /** All of them are; called once, with the time of the grant. */
   end(place: Place, seats: number, grantedAt: number, reason: ReleaseReason): void;
   /** All of them are, and the request asks to wait again; called once, instead of `end`. */
@@ -22,6 +25,8 @@ export class SeatLease implements Lease {
   readonly #grantedAt: number;
   #seats = 1;
   #again: Promise<TicketOutcome> | undefined;
+  /** Who is told when others want its seats, while it has some to spare. */
+  #recall: (() => void) | undefined;
 
   constructor(bank: Bank, place: Place, grantedAt: number) {
     this.#bank = bank;
@@ -45,7 +50,16 @@ export class SeatLease implements Lease {
   shrink(): void {
     if (this.#seats < 2) return;
     this.#seats -= 1;
+    if (this.#seats === 1) this.#forget();
+    else if (this.#recall) this.#bank.watch(this.#recall);
     this.#bank.put(this.#place);
+  }
+
+  whenWanted(fn: () => void): void {
+    if (this.#seats < 2) return;
+    this.#forget();
+    this.#recall = fn;
+    this.#bank.watch(fn);
   }
 
   release(reason: ReleaseReason): void {
@@ -59,7 +73,13 @@ export class SeatLease implements Lease {
     return this.#again ?? Promise.resolve({ kind: 'cancelled' });
   }
 
+  #forget(): void {
+    if (this.#recall) this.#bank.forget(this.#recall);
+    this.#recall = undefined;
+  }
+
   #close(): number {
+    this.#forget();
     const seats = this.#seats;
     this.#seats = 0;
     return seats;

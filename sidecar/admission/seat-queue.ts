@@ -75,6 +75,11 @@ export interface Lease {
   grow(): boolean;
   /** Gives one seat back; the last one only goes with `release`. */
   shrink(): void;
+  /**
+   * While this lease holds more than one seat, `fn` is called when others wait: one should then be given back as soon as
+   * that can be. It is not called again before one was.
+   */
+  whenWanted(fn: () => void): void;
   /** Ends the lease. Idempotent: the first call counts. */
   release(reason: ReleaseReason): void;
   /**

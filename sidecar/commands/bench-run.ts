@@ -1,12 +1,19 @@
 /** Drives one engine process for `ra-sidecar bench`: a bounded time a figure, with seats kept busy throughout. */
 import type { Clock } from '../clock.js';
-import type { Cancel, EngineFacts, GenerateJob, GenerationSink, ScoreJob, ScoreSink } from '../engine-client/engine.js';
+import type {
+  EngineFacts,
+  GenerateJob,
+  GenerationSink,
+  JobHandle,
+  ScoreJob,
+  ScoreSink,
+} from '../engine-client/engine.js';
 
 /** What of an engine is driven. */
 export interface Bench {
   readonly facts: EngineFacts;
-  readonly generate: (job: GenerateJob, sink: GenerationSink) => Cancel;
-  readonly score: (job: ScoreJob, sink: ScoreSink) => Cancel;
+  readonly generate: (job: GenerateJob, sink: GenerationSink) => JobHandle;
+  readonly score: (job: ScoreJob, sink: ScoreSink) => JobHandle;
 }
 
 export interface Figures {
@@ -72,7 +79,7 @@ interface Heard {
 }
 
 /** Starts job number `i`. */
-type StartJob = (i: number, heard: Heard) => Cancel;
+type StartJob = (i: number, heard: Heard) => JobHandle;
 
 interface Phase {
   readonly clock: Clock;
@@ -87,7 +94,7 @@ interface Phase {
 function rateOf({ clock, ms, width, start, share }: Phase): Promise<number> {
   return new Promise((resolve, reject) => {
     const from = clock.now();
-    const cancels = new Map<number, Cancel>();
+    const jobs = new Map<number, JobHandle>();
     let next = 0;
     let amount = 0;
     let lastAt = from;
@@ -96,7 +103,7 @@ function rateOf({ clock, ms, width, start, share }: Phase): Promise<number> {
       if (over) return;
       over = true;
       giveUp();
-      for (const cancel of cancels.values()) cancel();
+      for (const job of jobs.values()) job.cancel();
       const seconds = (lastAt - from) / 1000;
       if (error) reject(error);
       else resolve(amount / seconds);
@@ -105,7 +112,7 @@ function rateOf({ clock, ms, width, start, share }: Phase): Promise<number> {
     const begin = (): void => {
       if (over) return;
       const i = next++;
-      const cancel = start(i, {
+      const job = start(i, {
         worked: (more) => {
           if (over) return;
           amount += more;
@@ -114,12 +121,12 @@ function rateOf({ clock, ms, width, start, share }: Phase): Promise<number> {
           if (lastAt - from >= ms) finish();
         },
         ended: () => {
-          cancels.delete(i);
+          jobs.delete(i);
           begin();
         },
         failed: () => finish(new Error('the engine could not do it')),
       });
-      cancels.set(i, cancel);
+      jobs.set(i, job);
     };
     for (let i = 0; i < width; i += 1) begin();
   });
@@ -133,7 +140,7 @@ function generate(
   maxTokens: number,
   heard: Heard,
   work: (tokens: number) => number,
-): Cancel {
+): JobHandle {
   let told = 0;
   const tokens = (so: number): void => {
     if (so > told) heard.worked(work(so - told));

@@ -47,8 +47,13 @@ export interface ScoreSink {
   failed(fault: EngineFault): void;
 }
 
-/** Stops a job at the engine's next step; nothing more is called on its sink. Idempotent, harmless after the end. */
-export type Cancel = () => void;
+/** A job that an engine was given. Harmless after its end. */
+export interface JobHandle {
+  /** Stops it at the engine's next step; nothing more is called on its sink. Idempotent. */
+  readonly cancel: () => void;
+  /** It goes on with one seat less, its last one excepted; its sink hears `freed` once nothing runs there. */
+  readonly narrow: () => void;
+}
 
 export type EngineState = 'unloaded' | 'cold' | 'ready' | 'lost';
 
@@ -73,8 +78,8 @@ export interface Engine {
   /** Somebody wants it: an unloaded one begins to load. Otherwise it does nothing. */
   wake(): void;
   /** Starts a job. When not ready, the sink's `failed` is called (lost, not started) before the next tick ends. */
-  generate(job: GenerateJob, sink: GenerationSink): Cancel;
-  score(job: ScoreJob, sink: ScoreSink): Cancel;
+  generate(job: GenerateJob, sink: GenerationSink): JobHandle;
+  score(job: ScoreJob, sink: ScoreSink): JobHandle;
   /** What the engine's free sequences hold, as far as it has told; empty while it is not ready. */
   heldPrefixes(): PrefixIndex;
 }

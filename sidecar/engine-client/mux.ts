@@ -10,7 +10,7 @@ import {
   type ToEngine,
 } from '../../engine/protocol.js';
 import { Table } from '../table.js';
-import type { Cancel, EngineFault, GenerationSink, ScoreSink } from './engine.js';
+import type { EngineFault, GenerationSink, JobHandle, ScoreSink } from './engine.js';
 
 /** Jobs at once. Every job holds a seat, so this only bounds a caller that has lost count. */
 export const MAX_JOBS = 1024;
@@ -70,7 +70,7 @@ export class Mux {
     return this.#jobs.size;
   }
 
-  generate(job: GenerateJob, sink: GenerationSink): Cancel {
+  generate(job: GenerateJob, sink: GenerationSink): JobHandle {
     const id = ++this.#lastId;
     const { n, seats } = job;
     const none = { ended: new Set<number>(), calls: new Map<number, number>(), started: false };
@@ -78,7 +78,7 @@ export class Mux {
     return this.#open(pending, { v: PROTOCOL_VERSION, kind: 'generate', id, job });
   }
 
-  score(job: ScoreJob, sink: ScoreSink): Cancel {
+  score(job: ScoreJob, sink: ScoreSink): JobHandle {
     const id = ++this.#lastId;
     const labels = job.questions.map((question) => question.labels.length);
     const pending: Scoring = { id, kind: 'score', sink, labels, seats: job.seats, ended: new Set(), started: false };
@@ -111,11 +111,16 @@ export class Mux {
     for (const { sink, started } of jobs) fail(sink, { kind: started ? kind : 'lost', started }, this.#onThrow);
   }
 
-  #open(pending: Pending, message: ToEngine): Cancel {
+  #open(pending: Pending, message: ToEngine): JobHandle {
     if (this.#jobs.size >= MAX_JOBS) return failSoon(pending.sink, { kind: 'failed', started: false }, this.#onThrow);
     this.#jobs.set(pending.id, pending);
     this.#send(message);
-    return () => this.#cancel(pending.id);
+    const { id } = pending;
+    return { cancel: () => this.#cancel(id), narrow: () => this.#narrow(id) };
+  }
+
+  #narrow(id: number): void {
+    if (this.#jobs.get(id) !== undefined) this.#send({ v: PROTOCOL_VERSION, kind: 'narrow', id });
   }
 
   #cancel(id: number): void {
@@ -158,14 +163,15 @@ export class Mux {
 type OnThrow = (error: unknown) => void;
 
 /** Fails a job that never reached an engine, in a microtask, unless it is cancelled first. */
-export function failSoon(sink: GenerationSink | ScoreSink, fault: EngineFault, onThrow: OnThrow): Cancel {
+export function failSoon(sink: GenerationSink | ScoreSink, fault: EngineFault, onThrow: OnThrow): JobHandle {
   let cancelled = false;
   queueMicrotask(() => {
     if (!cancelled) fail(sink, fault, onThrow);
   });
-  return () => {
+  const cancel = (): void => {
     cancelled = true;
   };
+  return { cancel, narrow: () => undefined };
 }
 
 function fail(sink: GenerationSink | ScoreSink, fault: EngineFault, onThrow: OnThrow): void {

@@ -1,10 +1,10 @@
 import type { HeldTokens } from '../../engine/protocol.js';
 import { EngineChild, type ChildEnd } from './child.js';
 import type {
-  Cancel,
   Engine,
   EngineFacts,
   EngineState,
+  JobHandle,
   GenerateJob,
   GenerationSink,
   ScoreJob,
@@ -120,12 +120,12 @@ export class EngineProcess implements Engine {
     return this.#closed;
   }
 
-  generate(job: GenerateJob, sink: GenerationSink): Cancel {
+  generate(job: GenerateJob, sink: GenerationSink): JobHandle {
     const child = this.#taking();
     return child ? child.mux.generate(job, sink) : failSoon(sink, NOT_READY, this.#threw);
   }
 
-  score(job: ScoreJob, sink: ScoreSink): Cancel {
+  score(job: ScoreJob, sink: ScoreSink): JobHandle {
     const child = this.#taking();
     return child ? child.mux.score(job, sink) : failSoon(sink, NOT_READY, this.#threw);
   }

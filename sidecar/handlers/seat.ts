@@ -1,5 +1,5 @@
 import type { Lease, TicketOutcome } from '../admission/seat-queue.js';
-import type { Cancel, EngineFault } from '../engine-client/engine.js';
+import type { EngineFault, JobHandle } from '../engine-client/engine.js';
 import type { ContractError } from '../errors.js';
 import * as refusals from './refusals.js';
 import type { UsageLog } from './usage-log.js';
@@ -21,8 +21,8 @@ export type RunEnd =
   /** Lost its place while waiting a second time, and how; the caller is answered. */
   | { readonly kind: 'answered'; readonly outcome: 'cancelled' | 'timeout' | 'refused' };
 
-/** Hands a job to the engine. Returns how it is cancelled, or why it must not start. */
-type Start = (end: JobEnd, lease: Lease) => Cancel | ContractError;
+/** Hands a job to the engine. Returns it, or why it must not start. */
+type Start = (end: JobEnd, lease: Lease) => JobHandle | ContractError;
 
 /** The job must not start. */
 interface Shut {
@@ -120,18 +120,20 @@ function run(visit: Visit, lease: Lease, start: Start): Promise<'done' | 'left' 
       resolve(how);
     };
     const stop = (how: 'left' | 'late'): void => {
-      cancelJob();
+      job?.cancel();
       end(how);
     };
     const leave = (): void => stop('left');
-    let cancelJob: Cancel = () => undefined;
+    let job: JobHandle | undefined;
     // Before the start, which may end the job at once.
     const cancelTimer = visit.atDeadline(() => stop('late'));
     gone.addEventListener('abort', leave);
     try {
       const started = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
-      if (typeof started === 'function') cancelJob = started;
-      else end({ kind: 'shut', error: started });
+      if ('cancel' in started) {
+        job = started;
+        lease.whenWanted(() => started.narrow());
+      } else end({ kind: 'shut', error: started });
     } catch (fault) {
       clear();
       throw fault;

@@ -6,6 +6,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import type { Output } from '../../engine/protocol.js';
+import type { JobHandle } from '../../sidecar/engine-client/engine.js';
 import { Mux } from '../../sidecar/engine-client/mux.js';
 import { RecordingSink } from '../support/recording-sink.js';
 import { Bench, END, job, LETTER_A, questions } from '../support/step-bench.js';
@@ -47,7 +48,10 @@ interface Fault {
 }
 
 type Act =
-  Sent | { readonly at: number; readonly kind: 'cancel'; readonly which: number; readonly inCopy: boolean } | Fault;
+  | Sent
+  | { readonly at: number; readonly kind: 'cancel'; readonly which: number; readonly inCopy: boolean }
+  | { readonly at: number; readonly kind: 'narrow'; readonly which: number }
+  | Fault;
 
 /** Rounds of the event loop between one act and the next. */
 const at = fc.nat(12);
@@ -70,6 +74,10 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   {
     weight: 2,
     arbitrary: fc.record({ at, kind: fc.constant('cancel' as const), which: fc.nat(9), inCopy: fc.boolean() }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({ at, kind: fc.constant('narrow' as const), which: fc.nat(9) }),
   },
   {
     weight: 1,
@@ -95,7 +103,7 @@ interface Expected {
   readonly texts: readonly string[];
   readonly answers: readonly string[];
   readonly seats: number;
-  readonly cancel: () => void;
+  readonly handle: JobHandle;
   cancelledAfter: number | undefined;
 }
 
@@ -125,7 +133,7 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
       else if (message.kind === 'cancel') {
         loop.cancel(message.id);
         cancelled.add(message.id);
-      }
+      } else if (message.kind === 'narrow') loop.narrow(message.id);
     },
     (error) => {
       throw error;
@@ -141,7 +149,7 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
   const cancel = (which: number): void => {
     const chosen = jobs[which % jobs.length];
     if (!chosen || chosen.cancelledAfter !== undefined) return;
-    chosen.cancel();
+    chosen.handle.cancel();
     chosen.cancelledAfter = chosen.sink.calls.length;
   };
   const send = ({ kind, base, shared, own, items, seats, maxTokens, isolate }: Sent): void => {
@@ -151,8 +159,8 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
       const prompt = [...input, ...own];
       const request = job(Uint32Array.from(prompt), { n: items, seats: Math.min(seats, items), maxTokens, seed: 5 });
       const texts = Array.from({ length: items }, (_, i) => replyOf(prompt, 5 + i, maxTokens));
-      const stop = mux.generate(request, sink);
-      jobs.push({ sink, texts, answers: [], seats: request.seats, cancel: stop, cancelledAfter: undefined });
+      const handle = mux.generate(request, sink);
+      jobs.push({ sink, texts, answers: [], seats: request.seats, handle, cancelledAfter: undefined });
       return;
     }
     const tails = Array.from({ length: items }, (_, i) => [...own.slice(i), 4 + (i % 3)]);
@@ -168,8 +176,8 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
       const mass = score([...input, ...tail]);
       return `${i} ${(1 / (1 + Math.exp(-mass / temperatureOf(tail)))).toFixed(9)}`;
     });
-    const stop = mux.score(request, sink);
-    jobs.push({ sink, texts: [], answers, seats: request.seats, cancel: stop, cancelledAfter: undefined });
+    const handle = mux.score(request, sink);
+    jobs.push({ sink, texts: [], answers, seats: request.seats, handle, cancelledAfter: undefined });
   };
 
   let faults = 0;
@@ -179,6 +187,7 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
       faults += 1;
       (each.kind === 'fault' ? decoder.failing : decoder.failingCopies).add(each.sequence);
     } else if ('items' in each) send(each);
+    else if (each.kind === 'narrow') jobs[each.which % jobs.length]?.handle.narrow();
     else if (each.inCopy) decoder.onCopy = (): void => cancel(each.which);
     else cancel(each.which);
   }

@@ -66,3 +66,34 @@ t.test('128 questions of one account, one of another, and a chat', async (t) => 
   t.equal(await many, MOST_QUESTIONS);
   t.equal(order.at(-1), 'many', `served in this order: ${order.join(', ')}`);
 });
+
+t.test('where questions are decoded together, a seat comes back as soon as somebody wants one', async (t) => {
+  const file = await embeddedTestModel();
+  const sidecar = await Sidecar.start(t, {
+    config: {
+      models: [{ id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 }],
+      decisions: { isolate: false },
+      keys: { file: keyFile },
+    },
+  });
+  const order: Account[] = [];
+  const decide = async (account: Account, count: number): Promise<void> => {
+    const questions = Array.from({ length: count }, (_, i) => {
+      return { id: String(i), type: 'yes_no', question: `${i}. ${WORDY}` };
+    });
+    const body = { model: DECIDE, input: 'The parcel never came.', questions };
+    const response = await sidecar.post('/decisions', body, { key: keys.get(account)?.key ?? null });
+    const { answers } = (await response.json()) as { readonly answers: object };
+    t.equal(Object.keys(answers).length, count, account);
+    order.push(account);
+  };
+  const many = decide('many', MOST_QUESTIONS);
+  await sidecar.reaches('ra_sidecar_account_seats_busy', 2, { model: DECIDE, account: 'many' });
+  const engine = sidecar.enginePid(DECIDE);
+  process.kill(engine, 'SIGSTOP');
+  const one = decide('one', 1);
+  await sidecar.reaches('ra_sidecar_account_waiting_requests', 1, { model: DECIDE, account: 'one' });
+  process.kill(engine, 'SIGCONT');
+  await Promise.all([many, one]);
+  t.same(order, ['one', 'many']);
+});

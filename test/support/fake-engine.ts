@@ -1,5 +1,5 @@
 import type {
-  Cancel,
+  JobHandle,
   Engine,
   EngineFacts,
   EngineFault,
@@ -55,6 +55,13 @@ class FakeJob<Job, Sink extends GenerationSink | ScoreSink> {
       this.#started = true;
       sink.started(cachedTokens);
     });
+  }
+
+  /** How often it was asked for a seat. */
+  narrowed = 0;
+
+  narrow(): void {
+    this.narrowed += 1;
   }
 
   /** One of its seats is free again. */
@@ -153,13 +160,13 @@ export class FakeEngine implements Engine {
     this.woken += 1;
   }
 
-  generate(job: GenerateJob, sink: GenerationSink): Cancel {
+  generate(job: GenerateJob, sink: GenerationSink): JobHandle {
     const fake: FakeGeneration = new FakeGeneration(job, sink, () => void this.#live.delete(fake));
     this.generations.push(fake);
     return this.#take(fake, () => this.script.generate?.(fake));
   }
 
-  score(job: ScoreJob, sink: ScoreSink): Cancel {
+  score(job: ScoreJob, sink: ScoreSink): JobHandle {
     const fake: FakeScoring = new FakeScoring(job, sink, () => void this.#live.delete(fake));
     this.scorings.push(fake);
     return this.#take(fake, () => this.script.score?.(fake));
@@ -190,7 +197,7 @@ export class FakeEngine implements Engine {
     this.state = 'ready';
   }
 
-  #take(fake: FakeGeneration | FakeScoring, play: () => void): Cancel {
+  #take(fake: FakeGeneration | FakeScoring, play: () => void): JobHandle {
     this.#live.add(fake);
     const ready = this.state === 'ready';
     queueMicrotask(() => {
@@ -198,7 +205,7 @@ export class FakeEngine implements Engine {
       else if (fake.live) play();
     });
     for (const wake of this.#onJob.splice(0)) wake();
-    return () => fake.cancel();
+    return { cancel: () => fake.cancel(), narrow: () => fake.narrow() };
   }
 
   async #nth<Job>(jobs: readonly Job[], index: number): Promise<Job> {

@@ -125,6 +125,49 @@ t.test('questions that need no decode to themselves share one', async (t) => {
   t.equal(freed(one, 1), 1);
 });
 
+t.test('a job that others wait for goes on with a seat less, down to its last', async (t) => {
+  const one = bench(4);
+  const tails = new Array<number>(24).fill(4);
+  const widths: number[] = [];
+  one.decoder.onStep = (step) => {
+    const parts = one.decoder.steps[step - 1] ?? [];
+    widths.push(parts.length);
+    // As soon as all four run, and then more often than there are seats to give.
+    if (parts.length === 4) one.loop.narrow(1);
+    if (freed(one, 1) === 1) for (let i = 0; i < 5; i += 1) one.loop.narrow(1);
+  };
+  const at: number[] = [];
+  one.onOutputs = (outputs) => {
+    for (const output of outputs) {
+      if (output.kind === 'answer') at.push(0);
+      if (output.kind === 'freed') at.push(1);
+    }
+  };
+  await one.run(1, () => one.loop.score(1, questions(PROMPT, tails, { isolate: false, seats: 4 })));
+  t.equal(freed(one, 1), 3);
+  t.equal(at.filter((each) => each === 0).length, tails.length, 'all are answered');
+  const left = at.slice(at.lastIndexOf(1)).filter((each) => each === 0).length;
+  t.ok(left >= 10, `${left} questions with one seat`);
+  t.ok(widths.slice(-5).every((width) => width === 1));
+  t.equal(one.loop.live, 0);
+});
+
+t.test('asked for before it has begun, it begins with fewer', async (t) => {
+  const one = bench(3);
+  one.loop.generate(1, job(PROMPT, { n: 4, seats: 3, seed: 0 }));
+  one.loop.narrow(1);
+  one.loop.narrow(1);
+  one.loop.narrow(1);
+  one.loop.narrow(2);
+  await one.ends(1);
+  t.equal(new Set(one.decoder.steps.flat().map(({ sequence }) => sequence)).size, 1);
+  t.same(
+    [0, 1, 2, 3].map((choice) => one.text(1, choice)),
+    ['aazz', 'bbbz', 'cccc', 'dddd'],
+  );
+  t.equal(freed(one, 1), 2, 'the seats that it was given and does not use');
+});
+
 t.test('isolated questions take one sequence, whatever they may have', async (t) => {
   const one = bench(4);
   const steps = await one.run(1, () => one.loop.score(1, questions(PROMPT, [4, 5], { isolate: true, seats: 2 })));

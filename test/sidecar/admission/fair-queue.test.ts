@@ -333,6 +333,52 @@ t.test('a lease grows while seats are free that nobody waits for, and shrinks to
   t.match(queue.snapshot(), { busy: 0, tenants: [], released: { done: 2 } });
 });
 
+t.test(
+  'who holds several seats is asked for one when others wait, and for the next one once that is back',
+  async (t) => {
+    const { queue } = setup(4);
+    const lease = await seated(enterReady(queue, { seatsWanted: 4 }).outcome);
+    while (lease.grow());
+    let asked = 0;
+    lease.whenWanted(() => (asked += 1));
+    const unready = enter(queue, { tenant: 'b' });
+    t.equal(asked, 0, 'nobody could use it yet');
+    unready.ready(WORK);
+    t.equal(asked, 1);
+    const third = enterReady(queue, { tenant: 'c' });
+    t.equal(asked, 1, 'it owes one already');
+    lease.shrink();
+    await seated(unready.outcome);
+    t.equal(asked, 2, 'somebody still waits');
+    lease.shrink();
+    const last = await seated(third.outcome);
+    t.equal(asked, 2, 'nobody waits');
+    const fourth = enterReady(queue, { tenant: 'd' });
+    t.equal(asked, 3);
+    lease.shrink();
+    await seated(fourth.outcome);
+    enterReady(queue, { tenant: 'e' });
+    t.equal(asked, 3, 'its last one it keeps');
+    last.release('done');
+  },
+);
+
+t.test('a lease that is over or has but one seat is asked for nothing', async (t) => {
+  const { queue } = setup(2);
+  const one = await seated(enterReady(queue, { seatsWanted: 2 }).outcome);
+  const never = (): void => void t.fail('asked');
+  one.whenWanted(never);
+  one.grow();
+  one.whenWanted(never);
+  one.release('done');
+  const [a, b] = [await seated(enterReady(queue).outcome), await seated(enterReady(queue).outcome)];
+  const waits = enterReady(queue, { tenant: 'b' });
+  t.equal(queue.snapshot().waiting, 1);
+  a.release('done');
+  b.release('done');
+  (await seated(waits.outcome)).release('done');
+});
+
 t.test('fewer seats after a restart: nobody is seated until they are free', async (t) => {
   const { queue } = setup(2);
   const leases = [await seated(enterReady(queue).outcome), await seated(enterReady(queue).outcome)];

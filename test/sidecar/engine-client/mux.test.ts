@@ -1,5 +1,11 @@
 import t from 'tap';
-import type { GenerateJob, Output, ScoreJob, ToEngine } from '../../../engine/protocol.js';
+import {
+  PROTOCOL_VERSION,
+  type GenerateJob,
+  type Output,
+  type ScoreJob,
+  type ToEngine,
+} from '../../../engine/protocol.js';
 import { MAX_JOBS, Mux } from '../../../sidecar/engine-client/mux.js';
 import { RecordingSink } from '../../support/recording-sink.js';
 
@@ -77,8 +83,8 @@ t.test('jobs go out with ids of their own; outputs come to their sinks in order'
   mux.generate(job, a);
   mux.score(scoreJob, b);
   t.match(sent, [
-    { v: 1, kind: 'generate', id: 1, job },
-    { v: 1, kind: 'score', id: 2, job: scoreJob },
+    { v: PROTOCOL_VERSION, kind: 'generate', id: 1, job },
+    { v: PROTOCOL_VERSION, kind: 'score', id: 2, job: scoreJob },
   ]);
   t.equal(mux.apply([started(1), started(2), piece(1, 'x'), answer(2, 1, 0.2, 0.3, 0.5)]), undefined);
   t.equal(mux.apply([finished(1), answer(2, 0, 0.5, 0.5), done(1), done(2)]), undefined);
@@ -99,19 +105,31 @@ t.test('seats come back one by one, all but the last', async (t) => {
 t.test('a cancelled job is told nothing more, and the engine is told once', async (t) => {
   const { mux, sent } = setup();
   const sink = new RecordingSink();
-  const cancel = mux.generate(job, sink);
+  const { cancel } = mux.generate(job, sink);
   mux.apply([started(1)]);
   cancel();
   cancel();
   t.equal(mux.apply([piece(1, 'x'), finished(1), done(1)]), undefined);
   mux.lost('lost');
   t.same(sink.calls, ['started 0']);
-  t.same(sent.slice(1), [{ v: 1, kind: 'cancel', id: 1 }]);
+  t.same(sent.slice(1), [{ v: PROTOCOL_VERSION, kind: 'cancel', id: 1 }]);
+});
+
+t.test('a job is asked for one seat at a time, until it is over', async (t) => {
+  const { mux, sent } = setup();
+  const { narrow } = mux.generate(job, new RecordingSink());
+  narrow();
+  narrow();
+  const asked = { v: PROTOCOL_VERSION, kind: 'narrow', id: 1 };
+  t.same(sent.slice(1), [asked, asked]);
+  mux.apply([started(1), finished(1), done(1)]);
+  narrow();
+  t.equal(sent.length, 3);
 });
 
 t.test('cancelling after the end tells the engine nothing', async (t) => {
   const { mux, sent } = setup();
-  const cancel = mux.generate(job, new RecordingSink());
+  const { cancel } = mux.generate(job, new RecordingSink());
   mux.apply([started(1), finished(1), done(1)]);
   cancel();
   t.equal(sent.length, 1);
@@ -120,7 +138,7 @@ t.test('cancelling after the end tells the engine nothing', async (t) => {
 t.test('a sink that cancels itself inside a step hears no more of that step', async (t) => {
   const { mux } = setup();
   const sink = new RecordingSink();
-  const cancel = mux.generate(job, sink);
+  const { cancel } = mux.generate(job, sink);
   sink.piece = () => cancel();
   t.equal(mux.apply([started(1), piece(1, 'x'), finished(1), done(1)]), undefined);
   t.same(sink.calls, ['started 0']);
@@ -220,7 +238,7 @@ t.test('a sink that throws fails alone', async (t) => {
   t.same(thrown, [error]);
   t.same(bad.calls, ['started 0', 'failed failed true']);
   t.same(good.calls, ['started 0', 'piece 0 y 1']);
-  t.same(sent.at(-1), { v: 1, kind: 'cancel', id: 1 });
+  t.same(sent.at(-1), { v: PROTOCOL_VERSION, kind: 'cancel', id: 1 });
 });
 
 t.test('a sink that throws when it fails does not keep the others from failing', async (t) => {
@@ -242,7 +260,7 @@ t.test('there is a bound', async (t) => {
   const sink = new RecordingSink();
   mux.generate(job, sink);
   const cancelled = new RecordingSink();
-  mux.generate(job, cancelled)();
+  mux.generate(job, cancelled).cancel();
   t.same(sink.calls, [], 'not from inside the call');
   t.same(await sink.ended, { kind: 'failed', started: false });
   t.same(cancelled.calls, []);

@@ -145,8 +145,10 @@ t.test('a job takes the seats that are free, and each is the next one’s as soo
   const job = (await seated.engine.generation(0)).started();
   t.equal(job.job.seats, 2, 'all but the one taken');
   t.match(seated.queue.snapshot(), { busy: 3 });
+  t.equal(job.narrowed, 0);
   const waiting = seated.lease();
   t.match(seated.queue.snapshot(), { busy: 3, waiting: 1 });
+  t.equal(job.narrowed, 1, 'it was asked for one');
   job.freed();
   const next = await waiting;
   t.match(seated.queue.snapshot(), { busy: 3, waiting: 0 });
@@ -207,7 +209,7 @@ t.test('a job may end before its start returns', async (t) => {
       () => false,
       (jobEnd) => {
         finish(jobEnd);
-        return () => t.fail('cancelled, though it was over');
+        return { cancel: () => t.fail('cancelled, though it was over'), narrow: () => undefined };
       },
     );
     t.equal((await end).kind, kind);

@@ -69,7 +69,7 @@ t.test('a job given while cold fails at once, not started', async (t) => {
   const { engine } = launch(t);
   const [sink, cancelled] = [new RecordingSink(), new RecordingSink()];
   engine.generate(stubJob('echo', 1), sink);
-  engine.generate(stubJob('echo', 1), cancelled)();
+  engine.generate(stubJob('echo', 1), cancelled).cancel();
   t.same(await sink.ended, { kind: 'lost', started: false });
   t.same(cancelled.calls, []);
 });
@@ -122,7 +122,7 @@ t.test('nothing comes after a cancel, even while the engine still speaks of the 
   const harness = launch(t);
   await harness.ready();
   const late = new RecordingSink();
-  const cancel = harness.engine.generate(stubJob('late'), late);
+  const { cancel } = harness.engine.generate(stubJob('late'), late);
   await late.begun;
   cancel();
   const heard = late.calls.length;
