@@ -123,12 +123,15 @@ sidecar.disconnect();
 await once(sidecar, 'exit');
 const refused = await refusals();
 
-const late = byClock.rounds.reduce((sum, round) => sum + round.late, 0);
+const late = byClock.tried.reduce((sum, round) => sum + round.late, 0);
 const floorP50 = median(byClock.rounds.map(({ floor }) => median(floor)));
 const floorP99 = median(byClock.rounds.map(({ floor }) => quantile(floor, 0.99)));
 const rows = [medians(ones.rounds), medians(byClock.rounds.map((round) => round.row)), medians(queues.rounds)];
-const tries = [ones, byClock, queues].map(({ tried }) => tried).join(', ');
-const stolen = Math.max(...[ones, byClock, queues].map(({ stolenPercent }) => stolenPercent));
+const loads = [ones, byClock, queues];
+const tries = loads.map(({ tried }) => tried.length).join(', ');
+const stolen = loads.every(({ stolenPercent }) => stolenPercent !== undefined)
+  ? `${Math.max(...loads.map(({ stolenPercent }) => stolenPercent ?? 0)).toFixed(1)} % at most`
+  : 'which is not known here';
 const off = Math.max(...rows.map((each) => Number(each['off p99 ms'])));
 const admit = Number(rows[1]?.['ra-admit p99 ms']);
 const refusal = Math.max(...refused.map((each) => Number(each['p99 ms'])));
@@ -138,13 +141,13 @@ await keep('server-timing', {
   about: [
     'Whole chat replies of a small body through the real HTTP server, prompt host and queue; the engines are stand-ins that answer at once and say in their reply when the job came. Caller, sidecar, prompt host and engines are processes of one machine and read one monotonic clock.',
     'Off: the time from the request’s last byte written by the caller to the job’s coming at the engine, less `ra-queue` and `ra-admit` as the response says them; so the loopback and the pipe to the engine count against the header. Echo: a message to a process that does nothing and back, at the same rate just after; `ra-admit` holds one such round trip, to the prompt host. Requests/s of the first row: what its time to the engine would allow.',
-    `Medians of ${ones.rounds.length} rounds each, those in which the machine’s own host took least of its time for others (${stolen.toFixed(1)} % at most), of ${tries} rounds: a processor that is gone for milliseconds is in whatever is measured at p99.`,
+    `Medians of ${ones.rounds.length} rounds each, those in which the machine’s own host took least of its time for others (${stolen}), of ${tries} rounds: a processor that is gone for milliseconds is in whatever is measured at p99.`,
   ],
   rows,
   conclusions: [
     `${off <= 2 ? 'Held' : 'Missed'}: within 2 ms of the outside clock at p99 (${off.toFixed(2)} ms at worst).`,
     `Echo at ${PER_SECOND}/s: p50 ${floorP50.toFixed(2)} ms, p99 ${floorP99.toFixed(2)} ms.`,
-    `${admit <= 1 ? 'Held' : 'Missed'}: \`ra-admit\` p99 at most 1 ms at ${PER_SECOND} requests a second (${admit.toFixed(2)} ms${late > 0 ? `; the caller found no free connection ${late} times` : ''}).`,
+    `${admit <= 1 ? 'Held' : 'Missed'}: \`ra-admit\` p99 at most 1 ms at ${PER_SECOND} requests a second (${admit.toFixed(2)} ms${late > 0 ? `; in all rounds the caller found no free connection ${late} times` : ''}).`,
     '## Refusals at once',
     `${REFUSED.perSecond} requests a second that are refused as they come, in a sidecar of its own whose seats are all held and whose waiting requests stay where they are; from the request’s last byte written to the refusal’s last byte read. By reason: no place is free; the caller has 20 ms and the wait would be longer; the room has places, but not for so many bytes. Medians of the rounds. Other answers: with another reason, or after a wait; sent late: no connection was free; of all rounds.`,
     markdown(refused),

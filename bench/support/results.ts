@@ -59,12 +59,12 @@ export async function keep(
     node: process.version,
     command: ['node', `dist/${process.argv[1]?.split('/dist/')[1] ?? ''}`, ...process.argv.slice(2)].join(' '),
     busyBefore: Number(busyBefore.toFixed(2)),
-    stolenPercent: Number(stolen.percent.toFixed(1)),
+    stolenPercent: stolen.percent === undefined ? null : Number(stolen.percent.toFixed(1)),
   };
   const table = markdown(rows);
-  const facts = `${where.machine}; Node ${where.node}; ${where.date}; cores busy with other work before: ${where.busyBefore}; time that the machine's host took: ${where.stolenPercent} %.`;
-  const rough = (busyBefore > BUSY || where.stolenPercent > ROBBED) && !simulated;
-  const busy = rough ? ['**The machine was busy with other work: the figures are rough.**'] : [];
+  const facts = `${where.machine}; Node ${where.node}; ${where.date}; cores busy with other work before: ${where.busyBefore}; time that the machine's host took: ${where.stolenPercent === null ? 'not known' : `${where.stolenPercent} %`}.`;
+  const rough = (busyBefore > BUSY || (where.stolenPercent ?? 0) > ROBBED) && !simulated;
+  const busy = rough ? ['**The machine was busy with other work, or its host was: the figures are rough.**'] : [];
   const text = [`# ${title}`, ...busy, ...about, table, ...conclusions, `${facts} Command: \`${where.command}\``].join(
     '\n\n',
   );
