@@ -22,6 +22,7 @@ export class Books {
   /** Their engine was lost: before all others, in the order of entering. */
   readonly #returned = new Line<Place>();
   readonly #waitingBy: Record<ServiceClass, number> = { interactive: 0, standard: 0, batch: 0 };
+  #seatable = 0;
   #waiting = 0;
   #bytes = 0;
   #busy = 0;
@@ -41,7 +42,12 @@ export class Books {
     return this.#waiting;
   }
 
-  /** The same by class. */
+  /** Of these, those that could take a seat now. */
+  get seatable(): number {
+    return this.#seatable;
+  }
+
+  /** Those that wait by class. */
   get waitingBy(): Readonly<Record<ServiceClass, number>> {
     return this.#waitingBy;
   }
@@ -114,6 +120,7 @@ export class Books {
     const tenant = this.tenantOf(place);
     if (!tenant.inLine) this.tenants.lift(tenant);
     tenant.turns.add(place);
+    this.#seatable += 1;
     this.tenants.stir(tenant);
   }
 
@@ -121,6 +128,7 @@ export class Books {
   comeBack(place: Place): void {
     const tenant = this.tenantOf(place);
     this.#returned.insert(place);
+    this.#seatable += 1;
     tenant.returned += 1;
     this.#wait(place, tenant, 1);
   }
@@ -128,7 +136,9 @@ export class Books {
   /** One that waited waits no more: for a seat, or for good. */
   leave(place: Place, to: 'seat' | 'nowhere'): void {
     const tenant = this.tenantOf(place);
-    if (place.line === this.#returned) tenant.returned -= 1;
+    const returned = place.line === this.#returned;
+    if (returned) tenant.returned -= 1;
+    if (returned || place.turn.at >= 0) this.#seatable -= 1;
     if (to === 'nowhere') tenant.turns.remove(place);
     else if (place.turn.at >= 0) {
       this.tenants.turn();

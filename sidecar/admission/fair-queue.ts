@@ -21,6 +21,9 @@
  *                                     ^                  │ pause()                   │
  *                                     └──── returned <───┴──────── giveBack() ───────┘  (once; stands before all others)
  *
+ * A request that may use several seats takes the free ones that nobody waits for. When others come, such leases are asked for
+ * a seat each, no more than wait, and again once that is back: what was begun there ends first, nothing new begins.
+ *
  * Only the ready are in line for seats, so one whose checks take long, or that turns out too large, blocks nobody. State
  * changes at once, outcomes are told one microtask later; a cancel or a lost engine in between takes the seat back and no
  * lease ever comes to be. From delivery on, whoever awaits the outcome holds the lease and must end it: await the outcome
@@ -62,8 +65,9 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   readonly #shares: Shares | undefined;
   readonly #books: Books;
   readonly #gate: Gate;
-  /** Leases of several seats that are not asked for one yet; fewer than seats. */
+  /** Leases of several seats, at most one for two seats: those that nobody asked for one yet, and those that owe one. */
   readonly #wide = new Set<() => void>();
+  readonly #asked = new Set<() => void>();
   #entered = 0;
   #draining = false;
 
@@ -159,10 +163,12 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   }
 
   watch(recall: () => void): void {
+    this.#asked.delete(recall);
     this.#wide.add(recall);
   }
 
   forget(recall: () => void): void {
+    this.#asked.delete(recall);
     this.#wide.delete(recall);
   }
 
@@ -211,14 +217,18 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
       this.#gate.forecast.waited(place, tenant, false);
       queueMicrotask(() => this.#deliver(place));
     }
-    if (this.#wide.size > 0 && (this.#books.returned ?? seatable.first) !== undefined) this.#recall();
+    this.#recall();
   }
 
-  /** Others wait and no seat is free: whoever holds more than one is asked for one. */
+  /** No seat is free: of those who hold several, as many are asked for one as requests wait for it. */
   #recall(): void {
-    const wide = [...this.#wide];
-    this.#wide.clear();
-    for (const recall of wide) recall();
+    if (this.#books.paused) return;
+    for (const recall of this.#wide) {
+      if (this.#asked.size >= this.#books.seatable) return;
+      this.#wide.delete(recall);
+      this.#asked.add(recall);
+      recall();
+    }
   }
 
   #deliver(place: Place): void {

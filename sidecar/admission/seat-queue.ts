@@ -76,8 +76,9 @@ export interface Lease {
   /** Gives one seat back; the last one only goes with `release`. */
   shrink(): void;
   /**
-   * While this lease holds more than one seat, `fn` is called when others wait: one should then be given back as soon as
-   * that can be. It is not called again before one was.
+   * From now on and while this lease holds more than one seat, `fn` is called when another begins to wait: a seat should then
+   * be given back as soon as that can be. It is not called again before one was. Nobody waits while a lease grows, so who
+   * calls this right after that misses nobody.
    */
   whenWanted(fn: () => void): void;
   /** Ends the lease. Idempotent: the first call counts. */

@@ -23,6 +23,8 @@ interface Request {
   ready: boolean;
   /** undefined while it waits. */
   lease: Lease | undefined;
+  /** Of its several seats: not to be told of those who want one, to be told, told. */
+  wanted: 'untold' | 'watched' | 'asked';
 }
 
 /** Small choices out of one random number. */
@@ -98,8 +100,8 @@ export class QueueWalk {
     else if (what < 57) this.#pick(this.#waiting, dice, ({ ticket }) => ticket.cancel());
     else if (what < 75) this.#pick(this.#running, dice, (request) => this.#release(request, REASONS[dice.roll(5)]!));
     else if (what < 80) this.#pick(this.#running, dice, (request) => this.#giveBack(request));
-    else if (what < 84) this.#pick(this.#running, dice, ({ lease }) => lease?.grow());
-    else if (what < 86) this.#pick(this.#running, dice, ({ lease }) => lease?.shrink());
+    else if (what < 84) this.#pick(this.#running, dice, (request) => this.#grow(request));
+    else if (what < 86) this.#pick(this.#running, dice, (request) => this.#shrink(request));
     else if (what < 87) this.#pick(this.#running, dice, ({ ticket }) => ticket.cancel());
     else if (what < 89) this.#pause();
     else if (what < 93) this.#resume(1 + dice.roll(MAX_SEATS));
@@ -122,7 +124,7 @@ export class QueueWalk {
       this.#refused(ticket);
       return;
     }
-    const request: Request = { ticket, bytes, ready: false, lease: undefined };
+    const request: Request = { ticket, bytes, ready: false, lease: undefined, wanted: 'untold' };
     this.#waiting.push(request);
     this.#expect(request, ticket.outcome, false);
   }
@@ -132,8 +134,32 @@ export class QueueWalk {
     request.ticket.ready({ promptTokens: 300, maxTokens: 1, prefix: Uint32Array.of(200 + dice.roll(200)) });
   }
 
+  #grow(request: Request): void {
+    const { lease } = request;
+    if (lease?.grow() !== true || lease.seats > 2) return;
+    request.wanted = 'watched';
+    lease.whenWanted(() => {
+      if (request.wanted !== 'watched') throw new Error(`asked while ${request.wanted}`);
+      request.wanted = 'asked';
+      const [asked, waiting] = [this.#count('asked'), this.#waiting.filter(({ ready }) => ready).length];
+      if (asked > waiting) throw new Error(`${asked} are asked for a seat and ${waiting} wait`);
+    });
+  }
+
+  #shrink(request: Request): void {
+    const several = (request.lease?.seats ?? 0) > 2;
+    // Before the seat is back, since it may be asked for the next one at once.
+    request.wanted = several && request.wanted !== 'untold' ? 'watched' : 'untold';
+    request.lease?.shrink();
+  }
+
+  #count(wanted: Request['wanted']): number {
+    return this.#running.filter((request) => request.wanted === wanted).length;
+  }
+
   #release(request: Request, reason: ReleaseReason): void {
     this.#running.splice(this.#running.indexOf(request), 1);
+    request.wanted = 'untold';
     request.lease?.release(reason);
     request.lease?.release('failed');
     this.#ended += 1;
@@ -144,6 +170,7 @@ export class QueueWalk {
     if (lease === undefined) return;
     this.#running.splice(this.#running.indexOf(request), 1);
     request.lease = undefined;
+    request.wanted = 'untold';
     this.#waiting.push(request);
     this.#returnedWaiting += 1;
     this.#expect(request, lease.giveBack(), true);
@@ -238,7 +265,11 @@ export class QueueWalk {
     this.#same('refused', sum(Object.values(refused), Number), this.#refusals);
     this.#same('released', sum(Object.values(released), Number), this.#ended);
     const idle = !this.#paused && busy < this.#seats;
-    if (idle && this.#waiting.some(({ ready }) => ready)) throw new Error('a seat is free and somebody waits for it');
+    const seatable = this.#waiting.filter(({ ready }) => ready).length;
+    if (idle && seatable > 0) throw new Error('a seat is free and somebody waits for it');
+    if (!this.#paused && this.#count('watched') > 0 && this.#count('asked') < seatable) {
+      throw new Error(`${seatable} wait, and somebody with several seats was not asked for one`);
+    }
   }
 
   #same(what: string, found: number, expected: number): void {
