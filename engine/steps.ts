@@ -216,7 +216,7 @@ export class StepLoop {
         if (result.kind === 'fault') throw new EngineFault(result.reason);
         branch.accept(result, out);
       } catch (error) {
-        this.#jobs.failed(task, out, error);
+        this.#jobs.fail(task, out, error);
       }
     }
     const moving = stepping.filter(({ task }) => task.moves);

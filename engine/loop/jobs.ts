@@ -114,12 +114,12 @@ export class Jobs {
     try {
       await act();
     } catch (error) {
-      this.failed(task, out, error);
+      this.fail(task, out, error);
     }
   }
 
   /** Ends a job that alone has failed. */
-  failed(task: Task, out: Output[], error: unknown): void {
+  fail(task: Task, out: Output[], error: unknown): void {
     out.push({ id: task.id, kind: 'failed', reason: faultReason(error) });
     this.#retire(task);
   }

@@ -4,9 +4,9 @@ import type {
   Engine,
   EngineFacts,
   EngineState,
-  JobHandle,
   GenerateJob,
   GenerationSink,
+  JobHandle,
   ScoreJob,
   ScoreSink,
 } from './engine.js';

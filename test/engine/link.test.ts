@@ -69,6 +69,19 @@ t.test('what a message cannot change on its way', async (t) => {
   t.strictSame(read(bytesOf({ tokens: new Uint32Array([9, 8, 7]).subarray(1) })), [{ tokens: Uint32Array.of(8, 7) }]);
 });
 
+t.test('a Buffer is heard as the bytes that it is, and the message stays as it was', async (t) => {
+  const bytes = Buffer.from('abc').subarray(1);
+  const message = { sent: { route: 'chat', bytes }, list: [{ tokens: Uint32Array.of(1) }, 2] };
+  const [sent, first] = [message.sent, message.list[0]];
+  t.strictSame(read(bytesOf(message)), [
+    { sent: { route: 'chat', bytes: Uint8Array.of(98, 99) }, list: [{ tokens: Uint32Array.of(1) }, 2] },
+  ]);
+  t.equal(message.sent, sent);
+  t.equal(message.sent.bytes, bytes);
+  t.equal(message.list[0], first);
+  t.strictSame(first, { tokens: Uint32Array.of(1) });
+});
+
 t.test('large arrays are not copied on their way out', async (t) => {
   const bytes = new Uint8Array(200_000).fill(7);
   const parts = pack({ first: bytes, second: Uint32Array.of(1) });

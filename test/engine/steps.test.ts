@@ -196,6 +196,7 @@ t.test('cancelled during one decode of a round, a reply is not in the next one',
   bench.loop.score(1, questions(20, [3, 3, 3]));
   bench.loop.generate(2, job(1, { maxTokens: 40 }));
   await bench.ends(1);
+  t.ok(last < Infinity, 'it was cancelled');
   const sequences = bench.decoder.steps.map((parts) => parts.map(({ sequence }) => sequence));
   t.ok(sequences.slice(0, last).flat().includes(1), 'it ran');
   t.notOk(sequences.slice(last).flat().includes(1), 'and no more');

@@ -83,6 +83,7 @@ t.test('where questions are decoded together, a seat comes back as soon as someb
     });
     const body = { model: DECIDE, input: 'The parcel never came.', questions };
     const response = await sidecar.post('/decisions', body, { key: keys.get(account)?.key ?? null });
+    t.equal(response.status, 200, account);
     const { answers } = (await response.json()) as { readonly answers: object };
     t.equal(Object.keys(answers).length, count, account);
     order.push(account);

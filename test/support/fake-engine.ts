@@ -1,11 +1,11 @@
 import type {
-  JobHandle,
   Engine,
   EngineFacts,
   EngineFault,
   FinishReason,
   GenerateJob,
   GenerationSink,
+  JobHandle,
   ScoreJob,
   ScoreSink,
 } from '../../sidecar/engine-client/engine.js';
@@ -29,6 +29,8 @@ class FakeJob<Job, Sink extends GenerationSink | ScoreSink> {
   readonly #onEnd: () => void;
   /** Settles when the job was cancelled by its owner. */
   readonly cancelled: Promise<void>;
+  /** How often it was asked for a seat. */
+  narrowed = 0;
   #markCancelled!: () => void;
   #started = false;
   #over = false;
@@ -56,9 +58,6 @@ class FakeJob<Job, Sink extends GenerationSink | ScoreSink> {
       sink.started(cachedTokens);
     });
   }
-
-  /** How often it was asked for a seat. */
-  narrowed = 0;
 
   narrow(): void {
     this.narrowed += 1;

@@ -152,7 +152,7 @@ t.test('a job that others wait for goes on with a seat less, down to its last', 
   t.equal(one.loop.live, 0);
 });
 
-t.test('asked for before it has begun, it begins with fewer', async (t) => {
+t.test('a job that is asked for seats before it has begun begins with fewer', async (t) => {
   const one = bench(3);
   one.loop.generate(1, job(PROMPT, { n: 4, seats: 3, seed: 0 }));
   one.loop.narrow(1);

@@ -67,3 +67,19 @@ t.test('a template that raises throws, and so does a list without end', (t) => {
   t.throws(() => render('{% if %}'));
   t.end();
 });
+
+t.test('a rendering leaves nothing behind, in its template or in another', async (t) => {
+  const source =
+    '{% set ns = namespace(n=0) %}{% set list = ["a"] %}{% set _ = list.append("b") %}{% macro m(x) %}<{{ x }}>{% endmacro %}' +
+    '{% for i in range(2) %}{% set ns.n = ns.n + 1 %}{{ nobody is defined }}{% endfor %}{{ ns.n }}{{ list | join }}' +
+    '{{ m("c") }}{% set none = "set" %}{{ none }}{% set range = 3 %}{{ range }}';
+  const text = 'falsefalse2ab<c>set3';
+  const template = new JinjaTemplate(source);
+  for (let i = 0; i < 3; i += 1) t.equal(template.render({}), text);
+  t.equal(template.render({ nobody: 1 }), text.replaceAll('false', 'true'));
+  t.equal(template.render({}), text);
+  const other = new JinjaTemplate('{{ none is none }}{{ range(2) | join }}{{ true }}');
+  t.equal(other.render({}), 'true01true');
+  t.equal(other.render({ true: 'own', range: (n: number) => [n] }), 'true2own', 'a variable of a name that all know');
+  t.equal(other.render({}), 'true01true');
+});
