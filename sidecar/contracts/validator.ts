@@ -79,6 +79,11 @@ function makeAjv({ useDefaults = false, allErrors = false }): Ajv {
     strictRequired: false,
     allowUnionTypes: true,
     logger: false,
+    // Our schemas are constants, which a test holds against the meta-schema: to compile that takes longer than most of them.
+    meta: false,
+    validateSchema: false,
+    // What fills in defaults reads files at the start, once: to make its code shorter takes longer than it will ever run.
+    code: { optimize: !useDefaults },
   });
   ajv.addVocabulary(['x-message']);
   for (const [keyword, compileLimit] of [
