@@ -1,5 +1,5 @@
 /** The schemas that are compiled at load: the sidecar takes them as they are, so here they are held against the meta-schema. */
-import { Ajv, type AnySchema } from 'ajv';
+import { Ajv, type AnySchema, type ValidateFunction } from 'ajv';
 import t from 'tap';
 import { ANSWER_SCHEMAS } from '../../../sidecar/contracts/answer-schemas.js';
 
@@ -20,12 +20,12 @@ const MODULES = [
 t.test('each is a schema', async (t) => {
   const seen: AnySchema[] = Object.values(ANSWER_SCHEMAS);
   // Ajv's methods belong to its prototype, and the modules are not loaded yet: each compiles its own as it loads.
-  const { compile } = Ajv.prototype;
+  const compile = Reflect.get(Ajv.prototype, 'compile') as (this: Ajv, schema: AnySchema) => ValidateFunction;
   Ajv.prototype.compile = function (this: Ajv, schema: AnySchema) {
     seen.push(schema);
     return compile.call(this, schema);
-  } as typeof compile;
-  t.teardown(() => (Ajv.prototype.compile = compile));
+  } as typeof Ajv.prototype.compile;
+  t.teardown(() => Reflect.set(Ajv.prototype, 'compile', compile));
   const before = seen.length;
   for (const name of MODULES) await import(`../../../sidecar/${name}.js`);
   t.equal(seen.length - before, MODULES.length);
