@@ -73,7 +73,10 @@ export interface EngineFacts {
 export interface GenerateJob {
   readonly prompt: Uint32Array;
   readonly n: number;
-  /** Sequences that it may hold at once: 1 to n. Each that it needs no more, or was asked for, comes back by `freed`, the last by its end. */
+  /**
+   * Sequences that it may hold at once: 1 to n. Each that it needs no more, or was asked for, comes back by `freed`, the last
+   * by its end.
+   */
   readonly seats: number;
   /** Completion tokens per reply, at least 1; prompt and completion fit the seat's context together. */
   readonly maxTokens: number;
