@@ -10,8 +10,11 @@ class Converter extends Environment {
 
 const CONVERTER = new Converter();
 
-/** The library's form of a plain value. */
+const [TRUE, FALSE] = [CONVERTER.set('value', true), CONVERTER.set('value', false)];
+
+/** The library's form of a plain value. Of true and false there is one each: nothing changes them. */
 export function toValue(value: unknown): Value {
+  if (typeof value === 'boolean') return value ? TRUE : FALSE;
   return CONVERTER.set('value', value);
 }
 

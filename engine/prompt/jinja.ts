@@ -25,19 +25,12 @@ export class JinjaTemplate {
   /** `items`: the template's variables, plain JSON values. Throws when the template does, or for what is not known here. */
   render(items: Readonly<Record<string, unknown>>): string {
     const scope = new Environment(AROUND);
-    for (const name of Object.keys(items)) scope.declareVariable(name, variable(items[name]));
+    for (const name of Object.keys(items)) scope.declareVariable(name, toValue(items[name]));
     return new FullInterpreter(scope, this.#literals).run(this.#program).toString();
   }
 }
 
 type Literals = WeakMap<Statement, Value>;
-
-const [TRUE, FALSE] = [toValue(true), toValue(false)];
-
-function variable(item: unknown): Value {
-  if (typeof item === 'boolean') return item ? TRUE : FALSE;
-  return toValue(item);
-}
 
 /** What all templates know. Around a template's own scope, it is never written to. */
 class Around extends Environment {

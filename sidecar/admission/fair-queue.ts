@@ -30,8 +30,8 @@
  * itself and never race it, since cancel() makes it settle.
  *
  * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may
- * pass both, for they were let in before; a body over the cap may wait alone, so bytes pass it by one body); one timer a waiting request; MAX_TENANTS tenants. Operations are O(log n + seats)
- * but for prediction, drop and affinity, which pass over the active tenants (bench/results/admission-operations.md).
+ * pass both, for they were let in before; a body over the cap may wait alone, so bytes pass it by one body); one timer a
+ * waiting request; MAX_TENANTS tenants; one ask a lease of several seats. Operations are O(log n + seats) but for prediction, drop and affinity, which pass over the active tenants (bench/results/admission-operations.md).
  */
 import type { Clock } from '../clock.js';
 import { choose, type Shares } from './affinity.js';
