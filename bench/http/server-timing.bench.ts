@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import { chatBody } from '../../test/support/in-process.js';
 import { LinkedChild } from '../../test/support/linked-child.js';
-import { byTheClock, onWhoIsFree, type Asked } from '../support/by-the-clock.js';
+import { byTheClock, onWhoIsFree, type Asked, type Rate } from '../support/by-the-clock.js';
 import { keep, markdown, medians, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { quietRounds } from '../support/stolen.js';
@@ -13,6 +13,8 @@ import { GOAL_MS, RATE as REFUSED, refusals } from './refusals.js';
 
 const PER_SECOND = 1000;
 const RATE = { perSecond: PER_SECOND, seconds: 4 };
+/** Of Poisson arrivals. */
+const SEED = 1;
 /** More than are ever under way at that rate, unless the sidecar falls behind; then arrivals wait and are counted. */
 const CONNECTIONS = 64;
 const ALONE = 2000;
@@ -45,10 +47,10 @@ async function inTurn(all: readonly TimedCaller[], count: number): Promise<Timed
 }
 
 /** Requests by the clock, on new connections: the sidecar closes idle ones. */
-async function requests(): Promise<Asked<Timed>> {
+async function requests(rate: Rate): Promise<Asked<Timed>> {
   const all = await callers('wide', 'clocked', CONNECTIONS);
   await inTurn(all, CONNECTIONS);
-  const asked = await onWhoIsFree(all, RATE, (caller) => caller.ask());
+  const asked = await onWhoIsFree(all, rate, (caller) => caller.ask());
   for (const caller of all) caller.close();
   return asked;
 }
@@ -103,8 +105,14 @@ async function alone(): Promise<Row> {
 
 /** The clock's load, and the echo after it. */
 async function clocked(): Promise<{ readonly row: Row; readonly late: number; readonly floor: readonly number[] }> {
-  const { done, late, perSecond } = await requests();
+  const { done, late, perSecond } = await requests(RATE);
   return { row: row(`${PER_SECOND}/s by the clock`, perSecond, done), late, floor: await echoes() };
+}
+
+/** As many, as of callers who know nothing of each other. */
+async function atRandom(): Promise<Row> {
+  const { done, perSecond } = await requests({ ...RATE, seed: SEED });
+  return row(`${PER_SECOND}/s at random`, perSecond, done);
 }
 
 /** More callers than seats. */
@@ -117,8 +125,11 @@ async function queued(): Promise<Row> {
   return row(`${QUEUED_CALLERS} callers for 2 seats of 5 ms`, perSecond, done);
 }
 
-for (let round = 0; round < WARM_UP_ROUNDS; round++) await requests();
-const [ones, byClock, queues] = [await quietRounds(alone), await quietRounds(clocked), await quietRounds(queued)];
+for (let round = 0; round < WARM_UP_ROUNDS; round++) await requests(RATE);
+const ones = await quietRounds(alone);
+const byClock = await quietRounds(clocked);
+const byChance = await quietRounds(atRandom);
+const queues = await quietRounds(queued);
 sidecar.disconnect();
 await once(sidecar, 'exit');
 const refused = await refusals();
@@ -126,8 +137,13 @@ const refused = await refusals();
 const late = byClock.tried.reduce((sum, round) => sum + round.late, 0);
 const floorP50 = median(byClock.rounds.map(({ floor }) => median(floor)));
 const floorP99 = median(byClock.rounds.map(({ floor }) => quantile(floor, 0.99)));
-const rows = [medians(ones.rounds), medians(byClock.rounds.map((round) => round.row)), medians(queues.rounds)];
-const loads = [ones, byClock, queues];
+const rows = [
+  medians(ones.rounds),
+  medians(byClock.rounds.map((round) => round.row)),
+  medians(byChance.rounds),
+  medians(queues.rounds),
+];
+const loads = [ones, byClock, byChance, queues];
 const tries = loads.map(({ tried }) => tried.length).join(', ');
 const stolen = loads.every(({ stolenPercent }) => stolenPercent !== undefined)
   ? `${Math.max(...loads.map(({ stolenPercent }) => stolenPercent ?? 0)).toFixed(1)} % at most`
@@ -139,7 +155,7 @@ const refusal = Math.max(...refused.map((each) => Number(each['p99 ms'])));
 await keep('server-timing', {
   title: 'Server-Timing against a clock outside',
   about: [
-    'Whole chat replies of a small body through the real HTTP server, prompt host and queue; the engines are stand-ins that answer at once and say in their reply when the job came. Caller, sidecar, prompt host and engines are processes of one machine and read one monotonic clock.',
+    'Whole chat replies of a small body through the real HTTP server, prompt host and queue; the engines are stand-ins that answer at once and say in their reply when the job came. Caller, sidecar, prompt host and engines are processes of one machine and read one monotonic clock. By the clock: a request each millisecond. At random: Poisson arrivals at that rate, so that some come together; no goal is set for these.',
     'Off: the time from the request’s last byte written by the caller to the job’s coming at the engine, less `ra-queue` and `ra-admit` as the response says them; so the loopback and the pipe to the engine count against the header. Echo: a message to a process that does nothing and back, at the same rate just after; `ra-admit` holds one such round trip, to the prompt host. Requests/s of the first row: what its time to the engine would allow.',
     `Medians of ${ones.rounds.length} rounds each, those in which the machine’s own host took least of its time for others (${stolen}), of ${tries} rounds: a processor that is gone for milliseconds is in whatever is measured at p99.`,
   ],

@@ -1,0 +1,24 @@
+/**
+ * A thread that says each time that a request is due, until it is ended. It sleeps by the microsecond; a timer of the event
+ * loop goes by whole milliseconds, and at a thousand a second would send two of them at once again and again.
+ */
+import { parentPort, workerData } from 'node:worker_threads';
+import { seeded } from './load.js';
+
+/** What the thread is started with. */
+export interface Ticks {
+  readonly perSecond: number;
+  /** Poisson arrivals by these numbers; without: all gaps are equal. */
+  readonly seed?: number | undefined;
+}
+
+const { perSecond, seed } = workerData as Ticks;
+const meanMs = 1000 / perSecond;
+const random = seed === undefined ? undefined : seeded(seed);
+const sleep = new Int32Array(new SharedArrayBuffer(4));
+for (let due = performance.now(); ; due += random ? -Math.log(1 - random()) * meanMs : meanMs) {
+  for (let leftMs = due - performance.now(); leftMs > 0; leftMs = due - performance.now()) {
+    Atomics.wait(sleep, 0, 0, leftMs);
+  }
+  parentPort?.postMessage(undefined);
+}
