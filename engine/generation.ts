@@ -57,6 +57,10 @@ class ReplyBranch implements Branch {
     return this.#reply.over;
   }
 
+  get ahead(): number {
+    return this.feed.left > 0 ? 1 : this.#reply.ahead;
+  }
+
   part(count: number): Part {
     const { sequence, feed } = this;
     const tokens = feed.left > 0 ? feed.take(count) : Uint32Array.of(this.#reply.last);
@@ -65,7 +69,13 @@ class ReplyBranch implements Branch {
   }
 
   accept(result: Exclude<PartResult, { kind: 'fault' }>, out: Output[]): void {
-    if (result.kind === 'token') this.#reply.accept(result.token, out);
+    if (result.kind !== 'token') return;
+    this.#reply.accept(result.token, out);
+    for (const token of result.then ?? []) {
+      // It ended in a way that only its text shows.
+      if (this.#reply.over) break;
+      this.#reply.accept(token, out);
+    }
   }
 
   dispose(): void {

@@ -58,6 +58,11 @@ export class Reply {
     return this.#last;
   }
 
+  /** Tokens that may be made in a run: all that are left, or one where a call may have to be held from the next one on. */
+  get ahead(): number {
+    return this.#recent ? 1 : Math.max(1, this.#maxTokens - this.#tokens);
+  }
+
   /** Its `finished` is out. */
   get over(): boolean {
     return this.#over;

@@ -56,6 +56,7 @@ export class Scoring implements Work {
 class QuestionBranch implements Branch {
   readonly sequence: number;
   readonly feed: Feed;
+  readonly ahead = 1;
   readonly #labels: Uint32Array;
   readonly #answer: (logprobs: Float64Array) => Output;
   #over = false;

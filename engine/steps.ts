@@ -16,8 +16,11 @@
  * (shared/engine.md section 1); a chunk of a prompt would be split off into a decode of its own anyway, so it gets one,
  * and what it leaves behind is the same whoever runs beside it. Cancel takes effect before the next step, whatever the job
  * was doing.
+ *
+ * While replies are all there is, their steps follow one another in a run of the decoder's own, and what they chose is read
+ * here meanwhile; whatever comes from outside halts it.
  */
-import type { Decoder, Part } from './decode/decoder.js';
+import type { Decoder, Part, PartResult, Run } from './decode/decoder.js';
 import { EngineFault } from './decode/faults.js';
 import { Generation } from './generation.js';
 import { Jobs } from './loop/jobs.js';
@@ -136,16 +139,19 @@ export class StepLoop {
   /** Ends a job before the next step. Nothing more is emitted of it from now on. */
   cancel(id: number): void {
     if (this.#running) this.#jobs.cancel(id);
+    this.#decoder.halt();
   }
 
   /** A job goes on with one sequence less, and says `freed` once nothing runs there. Its last one it keeps. */
   narrow(id: number): void {
     this.#jobs.narrow(id);
+    this.#decoder.halt();
   }
 
   /** Stops after the step under way; resolves when nothing decodes any more. */
   async close(): Promise<void> {
     this.#closed = true;
+    this.#decoder.halt();
     await this.#running;
   }
 
@@ -155,6 +161,7 @@ export class StepLoop {
       return;
     }
     this.#jobs.add({ id, seats, limit: seats, work: work() });
+    this.#decoder.halt();
     this.#running ??= this.#run();
   }
 
@@ -187,38 +194,34 @@ export class StepLoop {
 
   async #decode(stepping: readonly Stepping[]): Promise<void> {
     if (stepping.length === 0) return;
-    // Of several prompts the deepest: what they take together is counted as its.
-    const depth = Math.max(...stepping.map(({ branch }) => branch.feed.position));
     const parts = stepping.map(({ branch, count }): Part => branch.part(count));
-    // Sent while llama.cpp computes on another thread: what the step before brought costs no time of its own.
-    const blocks = this.#decoder.blocks(parts);
-    const from = this.#now();
-    const due = from - this.#sentAt >= (this.#limits.sendMs ?? SEND_MS) || !this.#unsent.every(canWait);
-    if (blocks && due) this.#flush();
-    const decoding = this.#decoder.step(parts);
-    if (!blocks && due) this.#flush();
-    const results = await decoding;
-    const ms = this.#now() - from;
-    this.#step += 1;
-    const prompt = stepping.reduce((sum, { count }) => sum + count, 0);
-    if (prompt === 0) this.#pace.decoded(ms);
-    else if (stepping.every(({ count }) => count > 0)) this.#pace.prefilled(prompt, depth, ms);
+    // Of several prompts the deepest: what they take together is counted as its.
+    const depth = Math.max(...stepping.map(({ branch, count }) => branch.feed.position - count));
+    const fed = parts.map(({ tokens }) => tokens);
+    const ahead = this.#ahead(stepping);
+    let from = this.#now();
+    const take = (results: readonly PartResult[]): void => {
+      const now = this.#now();
+      this.#took(stepping, results, depth, now - from);
+      from = now;
+      this.#take(stepping, results, fed);
+    };
+    const made = (results: readonly PartResult[]): void => {
+      take(results);
+      if (this.#due) this.#flush();
+    };
+    const run: Run | undefined = ahead > 1 ? { most: ahead, made } : undefined;
 
-    for (const [i, { sequence, kind, tokens }] of parts.entries()) {
-      if (results[i]?.kind === 'fault') this.#sequences.spoiled(sequence);
-      else this.#sequences.evaluated(sequence, tokens, parts.length === 1 && kind === 'prefill');
-    }
+    // Sent while llama.cpp computes on another thread: what the step before brought costs no time of its own.
+    const blocks = this.#decoder.blocks(parts, run);
+    const due = this.#due;
+    if (blocks && due) this.#flush();
+    from = this.#now();
+    const decoding = this.#decoder.step(parts, run);
+    if (!blocks && due) this.#flush();
+    take(await decoding);
+
     const out = this.#unsent;
-    for (const [i, { task, branch }] of stepping.entries()) {
-      const result = results[i];
-      if (!this.#jobs.runs(task) || result === undefined) continue;
-      try {
-        if (result.kind === 'fault') throw new EngineFault(result.reason);
-        branch.accept(result, out);
-      } catch (error) {
-        this.#jobs.fail(task, out, error);
-      }
-    }
     const moving = stepping.filter(({ task }) => task.moves);
     for (const task of new Set(moving.map((each) => each.task))) {
       if (this.#jobs.runs(task)) await this.#jobs.guard(task, out, () => this.#jobs.goOn(task, out));
@@ -227,14 +230,72 @@ export class StepLoop {
     if (this.#jobs.live === 0) this.#flush();
   }
 
+  /** Steps that may be made of these in a run: no prompt waits for its turn between them. */
+  #ahead(stepping: readonly Stepping[]): number {
+    if (stepping.length < this.#jobs.running.length) return 1;
+    return Math.min(...stepping.map(({ branch }) => branch.ahead));
+  }
+
+  /** Counts steps and learns from what they took. */
+  #took(stepping: readonly Stepping[], [first]: readonly PartResult[], depth: number, ms: number): void {
+    if (first === undefined) return;
+    const steps = 1 + thenOf(first).length;
+    this.#step += steps;
+    const prompt = stepping.reduce((sum, { count }) => sum + count, 0);
+    if (prompt === 0) this.#pace.decoded(ms / steps);
+    else if (stepping.every(({ count }) => count > 0)) this.#pace.prefilled(prompt, depth, ms);
+  }
+
+  /** Hands results to those who stepped. `fed`: what each result was made from; then what the next one will be. */
+  #take(stepping: readonly Stepping[], results: readonly PartResult[], fed: Uint32Array[]): void {
+    for (const [i, result] of results.entries()) {
+      const each = stepping[i];
+      if (!each) continue;
+      const { task, branch } = each;
+      const tokens = fed[i] ?? NOTHING;
+      if (result.kind === 'fault') this.#sequences.spoiled(branch.sequence);
+      else this.#sequences.evaluated(branch.sequence, tokens, stepping.length === 1 && result.kind === 'filled');
+      if (result.kind === 'token') {
+        const chosen = [result.token, ...thenOf(result)];
+        fed[i] = Uint32Array.of(...chosen.slice(-1));
+        if (chosen.length > 1) this.#sequences.evaluated(branch.sequence, Uint32Array.from(chosen.slice(0, -1)), false);
+      }
+      // One of a run's steps before these has ended it.
+      if (!this.#goesOn(each)) continue;
+      try {
+        if (result.kind === 'fault') throw new EngineFault(result.reason);
+        branch.accept(result, this.#unsent);
+      } catch (error) {
+        this.#jobs.fail(task, this.#unsent, error);
+      }
+      if (!this.#goesOn(each)) this.#decoder.halt();
+    }
+  }
+
+  #goesOn({ task, branch }: Stepping): boolean {
+    return this.#jobs.runs(task) && !branch.over;
+  }
+
+  /** Whether what is unsent waits no longer. */
+  get #due(): boolean {
+    return this.#now() - this.#sentAt >= (this.#limits.sendMs ?? SEND_MS) || !this.#unsent.every(canWait);
+  }
+
   #flush(): void {
-    this.#sentAt = this.#now();
     const out = this.#jobs.said(this.#unsent);
     this.#unsent = [];
     const changes = this.#sequences.changes();
     const held = this.#limits.prefixReuse === 'off' ? [] : changes;
-    if (out.length > 0 || held.length > 0) this.#emit(this.#step, out, held);
+    if (out.length === 0 && held.length === 0) return;
+    this.#sentAt = this.#now();
+    this.#emit(this.#step, out, held);
   }
+}
+
+const NOTHING = new Uint32Array(0);
+
+function thenOf(result: PartResult): readonly number[] {
+  return result.kind === 'token' ? (result.then ?? []) : [];
 }
 
 function canWait(output: Output): boolean {

@@ -23,52 +23,78 @@ export interface LimitCase {
   readonly replies: number;
 }
 
-/** A row for each number of sequences: medians of paired runs, one of the peer's, then ours greedy and at temperature 1. */
+/** A pair of runs, tokens a second. */
+interface Pair {
+  readonly peer: number;
+  readonly greedy: number;
+  readonly sampled: number;
+}
+
+/**
+ * A row for each number of sequences: medians of paired runs, one of the peer's, then ours greedy and at temperature 1. Each
+ * pair has an engine of its own, as it has a peer: where its memory lies makes some percent, and stays so for a process.
+ */
 export async function limitRows(options: LimitCase): Promise<Row[]> {
-  const { model, file, threads, gpu, promptTokens, tokens } = options;
+  const pairs = new Map(options.sequences.map((sequences): [number, Pair[]] => [sequences, []]));
+  for (let i = 0; i < options.runs; i++) {
+    const engine = await warmEngine(options);
+    for (const [sequences, all] of pairs) all.push(await pairOf(engine, sequences, options));
+    await engine.close();
+  }
+  return [...pairs].map(([sequences, all]) => {
+    const row = {
+      model: options.model,
+      threads: options.threads,
+      sequences,
+      'llama-batched-bench, tokens/s': median(all.map(({ peer }) => peer)),
+      'ours, greedy': median(all.map(({ greedy }) => greedy)),
+      'ratio, greedy': median(all.map(({ peer, greedy }) => greedy / peer)),
+      'ours, temperature 1': median(all.map(({ sampled }) => sampled)),
+      'ratio, temperature 1': median(all.map(({ peer, sampled }) => sampled / peer)),
+    };
+    process.stdout.write(`${JSON.stringify(row)}\n`);
+    return row;
+  });
+}
+
+/** An engine serves for days: its first thousand steps, in which JavaScript is interpreted and compiled, are not its speed. */
+async function warmEngine(options: LimitCase): Promise<EngineDriver> {
+  const { file, threads, gpu, promptTokens, tokens, sequences } = options;
   const contextPerSeat = promptTokens + tokens + 16;
-  const engine = await EngineDriver.start(file, Math.max(...options.sequences), {
+  const engine = await EngineDriver.start(file, Math.max(...sequences), {
     threads,
     gpu,
     contextPerSeat,
     prefixReuse: 'off',
   });
-  const ours = async (sequences: number, temperature: number): Promise<number> => {
-    const load = { promptTokens, tokens, temperature };
-    const round = await engine.rounds(Math.max(sequences, options.replies), sequences, load);
-    return round.tokens / round.seconds;
+  for (let steps = 0; steps < WARM_STEPS; steps += options.replies * tokens) await ours(engine, 1, 0, options);
+  return engine;
+}
+
+async function pairOf(engine: EngineDriver, sequences: number, options: LimitCase): Promise<Pair> {
+  await ours(engine, sequences, 0, options);
+  return {
+    peer: await theirs(sequences, options),
+    greedy: await ours(engine, sequences, 0, options),
+    sampled: await ours(engine, sequences, 1, options),
   };
-  const peer = async (sequences: number): Promise<number> => {
-    const batches = Array.from({ length: Math.max(1, options.replies / sequences) }, () => sequences);
-    const more = gpu === false ? ['-ngl', '0'] : ['-ngl', '99'];
-    const runs = await batchedBench(file, { threads, promptTokens, tokens, sequences: batches, more });
-    return runs.length / runs.reduce((sum, run) => sum + 1 / run.tokensPerSecond, 0);
-  };
-  // An engine serves for days: its first thousand steps, in which JavaScript is interpreted and compiled, are not its speed.
-  for (let steps = 0; steps < WARM_STEPS; steps += options.replies * tokens) await ours(1, 0);
-  const rows: Row[] = [];
-  for (const sequences of options.sequences) {
-    await ours(sequences, 0);
-    const pairs: { peer: number; greedy: number; sampled: number }[] = [];
-    for (let i = 0; i < options.runs; i++) {
-      pairs.push({
-        peer: await peer(sequences),
-        greedy: await ours(sequences, 0),
-        sampled: await ours(sequences, 1),
-      });
-    }
-    rows.push({
-      model,
-      threads,
-      sequences,
-      'llama-batched-bench, tokens/s': median(pairs.map((pair) => pair.peer)),
-      'ours, greedy': median(pairs.map((pair) => pair.greedy)),
-      'ratio, greedy': median(pairs.map((pair) => pair.greedy / pair.peer)),
-      'ours, temperature 1': median(pairs.map((pair) => pair.sampled)),
-      'ratio, temperature 1': median(pairs.map((pair) => pair.sampled / pair.peer)),
-    });
-    process.stdout.write(`${JSON.stringify(rows.at(-1))}\n`);
-  }
-  await engine.close();
-  return rows;
+}
+
+async function ours(
+  engine: EngineDriver,
+  sequences: number,
+  temperature: number,
+  { promptTokens, tokens, replies }: LimitCase,
+): Promise<number> {
+  const load = { promptTokens, tokens, temperature };
+  const round = await engine.rounds(Math.max(sequences, replies), sequences, load);
+  return round.tokens / round.seconds;
+}
+
+async function theirs(sequences: number, options: LimitCase): Promise<number> {
+  const { file, threads, gpu, promptTokens, tokens, replies } = options;
+  const batches = Array.from({ length: Math.max(1, replies / sequences) }, () => sequences);
+  const more = gpu === false ? ['-ngl', '0'] : ['-ngl', '99'];
+  const runs = await batchedBench(file, { threads, promptTokens, tokens, sequences: batches, more });
+  return runs.length / runs.reduce((sum, run) => sum + 1 / run.tokensPerSecond, 0);
 }

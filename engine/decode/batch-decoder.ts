@@ -1,7 +1,14 @@
 import type { LlamaContext } from 'node-llama-cpp';
-import { internals, type AddonContext, type Internals, type Picking } from '../load/addon.js';
+import {
+  internals,
+  type AddonContext,
+  type AddonPicker,
+  type AddonRun,
+  type Internals,
+  type Picking,
+} from '../load/addon.js';
 import { BatchSampler, SamplerPool } from './batch-sampler.js';
-import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
+import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from './decoder.js';
 import { asFault, EngineFault } from './faults.js';
 import { GrammarHold, type Grammars } from './grammars.js';
 
@@ -10,11 +17,17 @@ const NO_LOGITS = new Uint32Array(0);
 const ONE_LOGIT = Uint32Array.of(0);
 
 /**
- * Next tokens that take no longer are decoded on the thread that everything else runs on. To wake another and to be woken
+ * What is likely to take no longer is decoded on the thread that everything else runs on. To wake another and to be woken
  * by it can take as long as a small model's decode on a virtual machine; of a long one it is nothing, and messages should
  * not wait for it.
  */
 const BLOCKING_MS = 25;
+
+/** A run that is likely to be over sooner is not worth another thread's waking. */
+const RUN_MS = 2;
+
+/** A run is looked at so often. It is not asked to tell, for that would cost its steps more than looking costs anyone. */
+const LOOK_MS = 2;
 
 const FILLED = { kind: 'filled' } as const;
 
@@ -22,6 +35,12 @@ type Attempt =
   | { readonly kind: 'decoded'; readonly results: PartResult[] }
   /** `undone`: for each part, whether its sequence holds again what it held before. */
   | { readonly kind: 'failed'; readonly fault: PartResult; readonly undone: readonly boolean[] };
+
+interface DescribedParts {
+  readonly numbers: Int32Array;
+  readonly tokens: Int32Array;
+  readonly pickers: readonly (AddonPicker | undefined)[];
+}
 
 /** A part whose logits are looked at. */
 type Read = Exclude<Part, { kind: 'prefill' }>;
@@ -48,6 +67,9 @@ export class BatchDecoder implements Decoder {
   readonly #length: number[];
   /** What next tokens took at the last step that had nothing else. */
   #nextTokensMs = Infinity;
+  /** What each token took at the last step that had prompts' alone. */
+  #promptTokenMs = Infinity;
+  #running: AddonRun | undefined;
 
   private constructor({ context, newSampler, grammars, picking }: Internals, sequences: number) {
     this.#context = context;
@@ -76,7 +98,9 @@ export class BatchDecoder implements Decoder {
    * A batch that llama.cpp refuses is undone and tried again part by part, once: the sequence that has no room left, or
    * whatever else spoils it for all, fails alone and the others live on.
    */
-  async step(parts: readonly Part[]): Promise<PartResult[]> {
+  async step(parts: readonly Part[], run?: Run): Promise<PartResult[]> {
+    const made = this.#picking && this.#runs(parts, run) && (await this.#run(this.#picking, parts, run));
+    if (made) return made;
     const together = await this.#attempt(parts);
     if (together.kind === 'decoded') return together.results;
     if (parts.length === 1) return [together.fault];
@@ -88,8 +112,15 @@ export class BatchDecoder implements Decoder {
     return results;
   }
 
-  blocks(parts: readonly Part[]): boolean {
-    return this.#picking !== undefined && this.#nextTokensMs <= BLOCKING_MS && parts.every(isNextToken);
+  halt(): void {
+    this.#running?.halt();
+  }
+
+  blocks(parts: readonly Part[], run?: Run): boolean {
+    if (!this.#picking || this.#runs(parts, run)) return false;
+    const prompts = promptTokens(parts);
+    const promptsMs = prompts === 0 ? 0 : prompts * this.#promptTokenMs;
+    return promptsMs + (parts.some(isNextToken) ? this.#nextTokensMs : 0) <= BLOCKING_MS;
   }
 
   truncate(sequence: number, length: number): Promise<void> {
@@ -116,6 +147,43 @@ export class BatchDecoder implements Decoder {
     return new BatchSampler(this.#samplers, sampling, new GrammarHold(this.#grammars, sampling.markers), this.#picking);
   }
 
+  /** Whether these are a run that is worth it. */
+  #runs(parts: readonly Part[], run: Run | undefined): run is Run {
+    if (!run || run.most * this.#nextTokensMs < RUN_MS) return false;
+    return parts.every((part) => isNextToken(part) && pickerOf(part) !== undefined);
+  }
+
+  /** Undefined: its first step failed, and it never was. */
+  async #run(picking: Picking, parts: readonly Part[], { most, made }: Run): Promise<PartResult[] | undefined> {
+    const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
+    let steps = 0;
+    const { numbers, tokens, pickers } = this.#described(parts);
+    const from = performance.now();
+    const run = picking.run(this.#context, numbers, tokens, pickers, most);
+    const take = (): PartResult[] => {
+      const picks = run.take();
+      steps += picks.length / parts.length;
+      for (const [i, { sequence }] of parts.entries()) this.#length[sequence] = (before[i] ?? 0) + steps;
+      return tokensOf(picks, parts.length);
+    };
+    const looking = setInterval(() => {
+      const results = take();
+      if (results.length > 0) made(results);
+    }, LOOK_MS);
+    this.#running = run;
+    try {
+      await run.ended;
+      return take();
+    } catch {
+      for (const [i, part] of parts.entries()) this.#undo(part, before[i] ?? 0);
+      return undefined;
+    } finally {
+      clearInterval(looking);
+      this.#running = undefined;
+      if (steps > 0) this.#nextTokensMs = (performance.now() - from) / steps;
+    }
+  }
+
   async #attempt(parts: readonly Part[]): Promise<Attempt> {
     const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
     try {
@@ -125,7 +193,7 @@ export class BatchDecoder implements Decoder {
         ? this.#pick(this.#picking, parts, logitIndexes)
         : this.#decode(parts, logitIndexes);
       const picked = decoding instanceof Promise ? await decoding : decoding;
-      if (parts.every(isNextToken)) this.#nextTokensMs = performance.now() - from;
+      this.#took(parts, performance.now() - from);
       const results: PartResult[] = [];
       const reading: Promise<void>[] = [];
       for (const [i, part] of parts.entries()) {
@@ -140,6 +208,12 @@ export class BatchDecoder implements Decoder {
       const undone = parts.map((part, i) => this.#undo(part, before[i] ?? 0));
       return { kind: 'failed', fault: asFault(error), undone };
     }
+  }
+
+  #took(parts: readonly Part[], ms: number): void {
+    const prompts = promptTokens(parts);
+    if (prompts === 0) this.#nextTokensMs = ms;
+    else if (!parts.some(isNextToken)) this.#promptTokenMs = ms / prompts;
   }
 
   async #into(results: PartResult[], at: number, part: Read, logitIndex: number): Promise<void> {
@@ -161,18 +235,26 @@ export class BatchDecoder implements Decoder {
   /** The same, with the next tokens that are picked on the way, -1 for the others. */
   #pick(picking: Picking, parts: readonly Part[], logitIndexes: number[]): Promise<Int32Array> | Int32Array {
     const decode = this.blocks(parts) ? picking.decodeNow : picking.decode;
+    const { numbers, tokens, pickers } = this.#described(parts);
+    let end = 0;
+    for (const part of parts) {
+      end += part.tokens.length;
+      logitIndexes.push(part.kind === 'prefill' ? -1 : end - 1);
+    }
+    return decode(this.#context, numbers, tokens, pickers);
+  }
+
+  /** Parts as {@link Picking} takes them; they count as held. */
+  #described(parts: readonly Part[]): DescribedParts {
     const tokens = new Int32Array(parts.reduce((sum, part) => sum + part.tokens.length, 0));
     const numbers = new Int32Array(4 * parts.length);
     let at = 0;
-    const pickers = parts.map((part, i) => {
-      const wanted = part.kind !== 'prefill';
+    for (const [i, part] of parts.entries()) {
       tokens.set(part.tokens, at);
       at += part.tokens.length;
-      logitIndexes.push(wanted ? at - 1 : -1);
-      numbers.set([part.sequence, this.#extend(part), part.tokens.length, wanted ? 1 : 0], 4 * i);
-      return part.kind === 'sample' && part.sampler instanceof BatchSampler ? part.sampler.picker() : undefined;
-    });
-    return decode(this.#context, numbers, tokens, pickers);
+      numbers.set([part.sequence, this.#extend(part), part.tokens.length, part.kind === 'prefill' ? 0 : 1], 4 * i);
+    }
+    return { numbers, tokens, pickers: parts.map(pickerOf) };
   }
 
   /** Counts a part's tokens as held; returns where they begin. */
@@ -227,6 +309,26 @@ export class BatchDecoder implements Decoder {
       return logit - logTotal;
     });
   }
+}
+
+/** What some steps picked for each of so many parts; nothing, of no step. */
+function tokensOf(picks: Int32Array, parts: number): PartResult[] {
+  if (picks.length === 0) return [];
+  return Array.from({ length: parts }, (_, i) => {
+    const then: number[] = [];
+    for (let at = i + parts; at < picks.length; at += parts) then.push(picks[at] ?? -1);
+    return { kind: 'token', token: picks[i] ?? -1, then };
+  });
+}
+
+/** What picks a part's next token within the decode. */
+function pickerOf(part: Part): AddonPicker | undefined {
+  return part.kind === 'sample' && part.sampler instanceof BatchSampler ? part.sampler.picker() : undefined;
+}
+
+/** Tokens of parts that are more than a running reply's next token. */
+function promptTokens(parts: readonly Part[]): number {
+  return parts.reduce((sum, part) => (isNextToken(part) ? sum : sum + part.tokens.length), 0);
 }
 
 /** A running reply's next token. */

@@ -43,20 +43,35 @@ export type Part =
 
 export type PartResult =
   | { readonly kind: 'filled' }
-  | { readonly kind: 'token'; readonly token: number }
+  /** `then`: those of the run's steps after it, each from the one before. */
+  | { readonly kind: 'token'; readonly token: number; readonly then?: readonly number[] }
   /** Natural log-probabilities of the labels over the whole vocabulary, in their order. */
   | { readonly kind: 'scores'; readonly logprobs: Float64Array }
   /** This part failed; what its sequence holds is unknown. */
   | { readonly kind: 'fault'; readonly reason: string };
 
+/**
+ * Steps that need nobody's look in between: all parts are next tokens of replies, and the token that each step chooses is
+ * what the next one evaluates. They go on until one chooses an end token, or `halt`.
+ */
+export interface Run {
+  /** Steps at most. */
+  readonly most: number;
+  /** Told now and then, with a result a part, of steps that nobody was told of, while others are made. */
+  readonly made: (results: readonly PartResult[]) => void;
+}
+
 export interface Decoder {
   /**
    * Decodes all parts together, in ascending order of sequence (the caller sorts), and resolves with one result a part.
    * The parts' tokens together fit the context's batch. Never rejects. No second step before the first resolved.
+   * `run`: further steps may follow by themselves; resolves with what was not told of them, which may be nothing, no result.
    */
-  step(parts: readonly Part[]): Promise<PartResult[]>;
+  step(parts: readonly Part[], run?: Run): Promise<PartResult[]>;
+  /** No further step of a {@link Run} begins; its promise resolves after the one under way. */
+  halt(): void;
   /** Whether the step of these parts is going to be made on this thread: nothing else then happens until it is over. */
-  blocks(parts: readonly Part[]): boolean;
+  blocks(parts: readonly Part[], run?: Run): boolean;
   /** Whether `truncate` can cut anywhere; otherwise only to nothing, or at a cost that no one should pay. */
   readonly cuttable: boolean;
   /** Whether `copy` works. */

@@ -54,6 +54,10 @@ export class IteratorDecoder implements Decoder {
     );
   }
 
+  halt(): void {
+    // There are no runs.
+  }
+
   blocks(): boolean {
     return false;
   }

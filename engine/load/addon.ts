@@ -41,6 +41,16 @@ export interface AddonPicker {
   readonly __picker: never;
 }
 
+/** Steps that follow one another by themselves. */
+export interface AddonRun {
+  /** Resolves after the last step. Rejects as `decodeBatch` does when the first one failed; nothing was then picked. */
+  readonly ended: Promise<void>;
+  /** What was picked since the last call, step after step. */
+  readonly take: () => Int32Array;
+  /** No further step begins. */
+  readonly halt: () => void;
+}
+
 /** What `make engine-native` adds to the addon (engine/native/next-token.cpp): no job a token after the decode's. */
 export interface Picking {
   readonly newPicker: (temperature: number, seed: number) => AddonPicker;
@@ -58,6 +68,11 @@ export interface Picking {
   ) => Promise<Int32Array>;
   /** The same on this thread, which nothing else runs on meanwhile. Throws where the other rejects. */
   readonly decodeNow: (...args: Parameters<Picking['decode']>) => Int32Array;
+  /**
+   * Where every part is one token with a picker: the same, and then up to `most` steps in all on that other thread, the picks
+   * of each being the tokens of the next one. None follows one that picked an end token, or that failed.
+   */
+  readonly run: (...args: [...Parameters<Picking['decode']>, most: number]) => AddonRun;
 }
 
 export interface Internals {
@@ -73,6 +88,7 @@ interface Bindings {
   readonly RaPicker?: new (temperature: number, seed: number) => AddonPicker;
   readonly raDecodeAndPick?: Picking['decode'];
   readonly raDecodeAndPickNow?: Picking['decodeNow'];
+  readonly raDecodeRun?: Picking['run'];
 }
 
 const METHODS = [
@@ -111,7 +127,8 @@ function picking({
   RaPicker: Make,
   raDecodeAndPick: decode,
   raDecodeAndPickNow: decodeNow,
+  raDecodeRun: run,
 }: Bindings): Pick<Internals, 'picking'> {
-  if (!Make || !decode || !decodeNow) return {};
-  return { picking: { decode, decodeNow, newPicker: (temperature, seed) => new Make(temperature, seed) } };
+  if (!Make || !decode || !decodeNow || !run) return {};
+  return { picking: { decode, decodeNow, run, newPicker: (temperature, seed) => new Make(temperature, seed) } };
 }

@@ -9,6 +9,8 @@ export interface Branch {
   readonly feed: Feed;
   /** All of it is out. */
   readonly over: boolean;
+  /** Next tokens that may be made in a run, before anyone looked at the first of them; 1 at least. */
+  readonly ahead: number;
   /** The next part: `count` prompt tokens, at most all that are left; 0 once there are none. Called once a step. */
   part(count: number): Part;
   /** Takes the part's result and adds what it produced to `out`. Faults are the loop's business. */

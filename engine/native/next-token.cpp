@@ -6,12 +6,16 @@
  * Part of the addon of `make engine-native`, which compiles it with the addon's own headers; engine/load/addon.ts uses it
  * where it is there. What needs more than a temperature (top_p, penalties, grammars) goes the addon's way.
  */
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <memory>
+#include <mutex>
 #include <random>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "llama.h"
@@ -148,7 +152,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         }
 };
 
-// One decode and its picks. Of each part: sequence, first position, tokens, and whether its last token's logits are wanted.
+// Decodes and their picks. Of each part: sequence, first position, tokens, and whether its last token's logits are wanted.
 class Picks {
     public:
         explicit Picks(const Napi::CallbackInfo & info)
@@ -174,7 +178,6 @@ class Picks {
                 pickers.push_back(picker.IsObject() ? Napi::ObjectWrap<RaPicker>::Unwrap(picker.As<Napi::Object>()) : nullptr);
             }
             if (positions.size() != length) throw Napi::RangeError::New(info.Env(), "tokens");
-            picks.assign(rows.size(), -1);
         }
 
         // From here to `release` nothing of it is collected.
@@ -193,6 +196,34 @@ class Picks {
             context->sharedSamplerData.hasLogits = false;
             counts.assign(tokens.size(), 1);
             for (auto & sequence : sequences) sequenceOf.push_back(&sequence);
+            step();
+        }
+
+        // After `run`: the step after it, which has its picks for tokens. False: there is none, for a part picked nothing or an
+        // end token; or what stops it will be met by whoever asks for it next.
+        bool run_on() {
+            if (tokens.size() != picks.size()) return false;
+            for (const int32_t pick : picks) {
+                if (pick < 0 || llama_vocab_is_eog(vocabulary(), pick)) return false;
+            }
+            tokens = picks;
+            for (auto & position : positions) position++;
+            try {
+                step();
+            } catch (const std::exception &) {
+                return false;
+            }
+            return true;
+        }
+
+        // Of the last step, by part; -1: none.
+        const std::vector<int32_t> & picked() const { return picks; }
+
+    private:
+        // Numbers of a part in the array that describes them.
+        static constexpr size_t PART = 4;
+
+        void step() {
             llama_batch batch{};
             batch.n_tokens = static_cast<int32_t>(tokens.size());
             batch.token = tokens.data();
@@ -204,8 +235,8 @@ class Picks {
             if (result == 1) throw std::runtime_error("could not find a KV slot for the batch");
             if (result != 0) throw std::runtime_error("Eval has failed");
             llama_synchronize(context->ctx);
-            const int n = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context->ctx)));
-            std::vector<float> weights;
+            const int n = llama_vocab_n_tokens(vocabulary());
+            picks.assign(rows.size(), -1);
             for (size_t i = 0; i < rows.size(); i++) {
                 if (pickers[i] == nullptr) continue;
                 const float * logits = llama_get_logits_ith(context->ctx, rows[i]);
@@ -213,15 +244,7 @@ class Picks {
             }
         }
 
-        Napi::Value picked(Napi::Env env) const {
-            auto result = Napi::Int32Array::New(env, picks.size());
-            std::memcpy(result.Data(), picks.data(), picks.size() * sizeof(int32_t));
-            return result;
-        }
-
-    private:
-        // Numbers of a part in the array that describes them.
-        static constexpr size_t PART = 4;
+        const llama_vocab * vocabulary() const { return llama_model_get_vocab(llama_get_model(context->ctx)); }
 
         AddonContext * context;
         // By token of the batch.
@@ -235,7 +258,15 @@ class Picks {
         std::vector<int32_t> rows;
         std::vector<RaPicker *> pickers;
         std::vector<int32_t> picks;
+        // Of one draw.
+        std::vector<float> weights;
 };
+
+Napi::Value array_of(Napi::Env env, const std::vector<int32_t> & numbers) {
+    auto result = Napi::Int32Array::New(env, numbers.size());
+    std::memcpy(result.Data(), numbers.data(), numbers.size() * sizeof(int32_t));
+    return result;
+}
 
 class PicksWorker : public Napi::AsyncWorker {
     public:
@@ -255,7 +286,7 @@ class PicksWorker : public Napi::AsyncWorker {
                 SetError(error.what());
             }
         }
-        void OnOK() override { deferred.Resolve(picks.picked(Env())); }
+        void OnOK() override { deferred.Resolve(array_of(Env(), picks.picked())); }
         void OnError(const Napi::Error & error) override { deferred.Reject(error.Value()); }
 
     private:
@@ -279,7 +310,79 @@ Napi::Value decodeAndPickNow(const Napi::CallbackInfo & info) {
         Napi::Error::New(info.Env(), error.what()).ThrowAsJavaScriptException();
         return info.Env().Undefined();
     }
-    return picks.picked(info.Env());
+    return array_of(info.Env(), picks.picked());
+}
+
+// What a run and the thread that looks after it share.
+class Made {
+    public:
+        void add(const std::vector<int32_t> & picks) {
+            const std::lock_guard<std::mutex> lock(mutex);
+            numbers.insert(numbers.end(), picks.begin(), picks.end());
+        }
+        // Picks that nobody has seen yet, step after step.
+        std::vector<int32_t> take() {
+            const std::lock_guard<std::mutex> lock(mutex);
+            return std::exchange(numbers, {});
+        }
+
+        std::atomic<bool> halted = false;
+
+    private:
+        std::mutex mutex;
+        std::vector<int32_t> numbers;
+};
+
+// Step after step on a thread of the pool, while this one looks at what they picked: each step's tokens are the picks of the
+// one before, so nobody has to be asked in between. Nor is anybody told: on a virtual machine to wake a thread takes the one
+// that wakes it as long as a third of a small model's step.
+class RunWorker : public Napi::AsyncWorker {
+    public:
+        explicit RunWorker(const Napi::CallbackInfo & info)
+            : Napi::AsyncWorker(info.Env(), "RaRun"),
+              deferred(Napi::Promise::Deferred::New(info.Env())),
+              picks(info),
+              most(info[4].As<Napi::Number>().Uint32Value()) {
+            picks.hold();
+        }
+        ~RunWorker() { picks.release(); }
+
+        Napi::Object run() const {
+            auto run = Napi::Object::New(Env());
+            run.Set("ended", deferred.Promise());
+            run.Set("take", Napi::Function::New(Env(), [made = made](const Napi::CallbackInfo & info) {
+                return array_of(info.Env(), made->take());
+            }));
+            run.Set("halt", Napi::Function::New(Env(), [made = made](const Napi::CallbackInfo &) { made->halted = true; }));
+            return run;
+        }
+
+    protected:
+        void Execute() override {
+            try {
+                picks.run();
+            } catch (const std::exception & error) {
+                SetError(error.what());
+                return;
+            }
+            made->add(picks.picked());
+            for (uint32_t steps = 1; steps < most && !made->halted && picks.run_on(); steps++) made->add(picks.picked());
+        }
+        void OnOK() override { deferred.Resolve(Env().Undefined()); }
+        void OnError(const Napi::Error & error) override { deferred.Reject(error.Value()); }
+
+    private:
+        Napi::Promise::Deferred deferred;
+        Picks picks;
+        const uint32_t most;
+        const std::shared_ptr<Made> made = std::make_shared<Made>();
+};
+
+Napi::Value decodeRun(const Napi::CallbackInfo & info) {
+    auto * worker = new RunWorker(info);
+    const Napi::Object run = worker->run();
+    worker->Queue();
+    return run;
 }
 
 } // namespace
@@ -289,5 +392,6 @@ void raInit(Napi::Object exports) {
     const Napi::Env env = exports.Env();
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {}));
     exports.Set("raDecodeAndPick", Napi::Function::New(env, decodeAndPick, "raDecodeAndPick"));
+    exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun"));
     exports.Set("raDecodeAndPickNow", Napi::Function::New(env, decodeAndPickNow, "raDecodeAndPickNow"));
 }

@@ -91,6 +91,7 @@ const setup = fc.record({
   prefixReuse: fc.constantFrom('auto' as const, 'any' as const, 'off' as const),
   cuttable: fc.boolean(),
   copyable: fc.boolean(),
+  runTells: fc.nat(3),
   /** Milliseconds that successive decodes take. */
   times: fc.array(fc.nat(20), { minLength: 1, maxLength: 7 }),
 });
@@ -230,6 +231,7 @@ interface Setup {
   readonly prefixReuse: 'auto' | 'any' | 'off';
   readonly cuttable: boolean;
   readonly copyable: boolean;
+  readonly runTells: number;
   readonly times: readonly number[];
 }
 

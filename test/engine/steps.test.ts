@@ -156,6 +156,74 @@ t.test('quick steps share a message, first tokens and ends do not wait', async (
   t.same(await messages(3), ['s', 'p', 'pppp', 'pppfd'], 'what has waited goes with the end');
 });
 
+t.test('replies run on by themselves, and what they chose is told while they do', async (t) => {
+  const bench = new Bench(2, undefined, { runTells: 2, prefixReuse: 'any' });
+  const whileRunning: number[] = [];
+  bench.onOutputs = () => whileRunning.push(bench.text(1).length);
+  bench.loop.generate(1, job(1, { maxTokens: 9 }));
+  bench.loop.generate(2, job(1, { maxTokens: 7, seed: 8 }));
+  await Promise.all([bench.ends(1), bench.ends(2)]);
+  t.same([bench.text(1), bench.text(2)], ['abcdefghi', 'abcdefg']);
+  t.equal(bench.decoder.runs, 2, 'to the end of the shorter one, and on from there');
+  t.equal(bench.loop.steps, 9);
+  t.same(bench.decoder.steps.map((parts) => parts.length), [2, 2, 2, 2, 2, 2, 2, 1, 1]);
+  t.same(whileRunning, [0, 2, 4, 6, 7, 9], 'letters at each message');
+  t.same(bench.decoder.held.get(0)?.length, 9, 'the last token is not evaluated');
+  const turn = Uint32Array.from([1, ...Buffer.from('abcdefgh'), 2]);
+  bench.loop.generate(3, job(turn));
+  await bench.ends(3);
+  t.equal(bench.cached(3), 9, 'what it was made from is known, token by token');
+});
+
+t.test('whatever comes from outside halts a run', async (t) => {
+  const acts: Readonly<Record<string, (bench: Bench) => unknown>> = {
+    generate: ({ loop }) => loop.generate(2, job(1)),
+    score: ({ loop }) => loop.score(2, questions(1, [1])),
+    cancel: ({ loop }) => loop.cancel(1),
+    narrow: ({ loop }) => loop.narrow(1),
+    close: ({ loop }) => loop.close(),
+  };
+  for (const [what, act] of Object.entries(acts)) {
+    const bench = new Bench(2, undefined, { runTells: 50 });
+    const calls: number[] = [];
+    const step = bench.decoder.step.bind(bench.decoder);
+    bench.decoder.step = (...given) => {
+      calls.push(bench.decoder.steps.length);
+      return step(...given);
+    };
+    bench.decoder.onStep = (count) => {
+      if (count === 3) void act(bench);
+    };
+    bench.loop.generate(1, job(1, { maxTokens: 40 }));
+    while (bench.loop.steps < 3) await new Promise(setImmediate);
+    await bench.loop.close();
+    const goesOn = what !== 'cancel' && what !== 'close';
+    t.same(calls.slice(0, 2), goesOn ? [0, 3] : [0], what);
+    if (!goesOn) t.equal(bench.decoder.steps.length, 3);
+  }
+});
+
+t.test('a run goes on no further than its text tells, and there is none while a call may begin', async (t) => {
+  const run = async (more: Partial<GenerateJob>): Promise<Bench> => {
+    const bench = new Bench(1, undefined, { runTells: 3 });
+    bench.loop.generate(1, job(1, { maxTokens: 30, ...more }));
+    await bench.ends(1);
+    return bench;
+  };
+  const stopped = await run({ stops: ['cd'] });
+  t.match(stopped.of(1).at(-2), { kind: 'finished', reason: 'stop', matchedStop: 'cd', completionTokens: 4 });
+  t.equal(stopped.text(1), 'ab');
+  t.equal(stopped.of(1).filter(({ kind }) => kind === 'finished').length, 1);
+  t.ok(stopped.decoder.steps.length < 9, `halted after ${stopped.decoder.steps.length} steps`);
+  t.equal(stopped.decoder.held.get(0)?.length, stopped.loop.tokens.kept, 'what was evaluated too much is known');
+
+  const syntax = { mark: '<', open: '<call>', between: ' ', close: '</call>' };
+  const calls = { syntax, functions: ['look'], single: false, gbnf: 'calls ::= "x"' };
+  const free = await run({ format: { calls, markers: [] } });
+  t.equal(free.decoder.runs, 0);
+  t.equal(free.text(1).length, 30);
+});
+
 t.test('a short prompt is not held up by a long one', async (t) => {
   const bench = new Bench(2);
   bench.loop.generate(1, job(50, { maxTokens: 2 }));

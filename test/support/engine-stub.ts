@@ -268,6 +268,9 @@ function obey(message: ToEngine): void {
     case 'score':
       score(message.id, message.job);
       break;
+    case 'narrow':
+      // Its jobs have one seat each.
+      break;
     case 'cancel':
       live.delete(message.id);
       paces.delete(message.id);

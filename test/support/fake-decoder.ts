@@ -1,4 +1,4 @@
-import type { Decoder, Part, PartResult, Sampler, Sampling } from '../../engine/decode/decoder.js';
+import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from '../../engine/decode/decoder.js';
 import { EngineFault } from '../../engine/decode/faults.js';
 
 /** What one step was asked to do, for assertions. */
@@ -11,6 +11,10 @@ export interface SeenPart {
 export interface FakeDecoderOptions {
   readonly cuttable?: boolean;
   readonly copyable?: boolean;
+  /** Steps of a run before it tells of them; 0: it makes none. */
+  readonly runTells?: number;
+  /** Whether a token ends a run. */
+  readonly isEnd?: (token: number) => boolean;
   /** Minus the first label's log-probability, by what the sequence holds: unless given, how many tokens. */
   readonly score?: (held: readonly number[]) => number;
 }
@@ -44,29 +48,57 @@ export class FakeDecoder implements Decoder {
   onStep: (step: number) => void | Promise<void> = () => undefined;
   /** Called while a copy is under way. */
   onCopy: () => void = () => undefined;
+  /** Runs that made more than one step. */
+  runs = 0;
   readonly #score: (held: readonly number[]) => number;
+  readonly #runTells: number;
+  readonly #isEnd: (token: number) => boolean;
   readonly #next: (held: readonly number[], sampling: Sampling) => number;
   #inStep = false;
+  #halted = false;
 
   constructor(
     next: (held: readonly number[], sampling: Sampling) => number,
-    { cuttable = true, copyable = true, score = (held) => held.length }: FakeDecoderOptions = {},
+    {
+      cuttable = true,
+      copyable = true,
+      score = (held) => held.length,
+      runTells = 0,
+      isEnd = () => false,
+    }: FakeDecoderOptions = {},
   ) {
+    this.#runTells = runTells;
+    this.#isEnd = isEnd;
     this.#score = score;
     this.cuttable = cuttable;
     this.copyable = copyable;
     this.#next = next;
   }
 
-  async step(parts: readonly Part[]): Promise<PartResult[]> {
+  async step(parts: readonly Part[], run?: Run): Promise<PartResult[]> {
     if (this.#inStep) throw this.#violation('two steps at once');
     this.#inStep = true;
-    this.steps.push(parts.map((part) => ({ kind: part.kind, sequence: part.sequence, tokens: [...part.tokens] })));
+    this.#halted = false;
     const ids = parts.map((part) => part.sequence);
     if (ids.some((id, i) => i > 0 && id <= (ids[i - 1] ?? -1))) throw this.#violation('parts out of order');
-    await this.onStep(this.steps.length);
+    let results = await this.#step(parts);
+    let untold = results;
+    for (let made = 1; run && made < run.most && this.#goesOn(parts, results); made += 1) {
+      if (made === 1) this.runs += 1;
+      if (made % this.#runTells === 0) {
+        run.made(untold);
+        untold = [];
+      }
+      const chosen = results.map((result) => (result.kind === 'token' ? result.token : NaN));
+      results = await this.#step(parts.map((part, i) => ({ ...part, tokens: Uint32Array.of(chosen[i] ?? NaN) })));
+      untold = untold.length === 0 ? results : untold.map((result, i) => joined(result, results[i]));
+    }
     this.#inStep = false;
-    return parts.map((part) => this.#run(part));
+    return untold;
+  }
+
+  halt(): void {
+    this.#halted = true;
   }
 
   blocks(): boolean {
@@ -108,6 +140,20 @@ export class FakeDecoder implements Decoder {
     return made;
   }
 
+  async #step(parts: readonly Part[]): Promise<PartResult[]> {
+    this.steps.push(parts.map((part) => ({ kind: part.kind, sequence: part.sequence, tokens: [...part.tokens] })));
+    await this.onStep(this.steps.length);
+    return parts.map((part) => this.#run(part));
+  }
+
+  /** Whether a run makes another step: it is one, nothing has ended, and nothing is to fail. */
+  #goesOn(parts: readonly Part[], results: readonly PartResult[]): boolean {
+    if (this.#runTells === 0 || this.#halted) return false;
+    const next = parts.every(({ kind, tokens }) => kind === 'sample' && tokens.length === 1);
+    const ended = results.some((result) => result.kind !== 'token' || this.#isEnd(result.token));
+    return next && !ended && !parts.some(({ sequence }) => this.failing.has(sequence));
+  }
+
   #violation(what: string): Error {
     this.violations.push(what);
     return new Error(what);
@@ -130,4 +176,10 @@ export class FakeDecoder implements Decoder {
         return { kind: 'scores', logprobs: Float64Array.from(part.labels, (_, i) => -(i + 1) * this.#score(held)) };
     }
   }
+}
+
+/** A result of a run's steps, and that of the next one. */
+function joined(result: PartResult, next: PartResult | undefined): PartResult {
+  if (result.kind !== 'token' || next?.kind !== 'token') return next ?? result;
+  return { ...result, then: [...(result.then ?? []), next.token] };
 }

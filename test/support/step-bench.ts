@@ -38,7 +38,7 @@ export class Bench {
     next: ConstructorParameters<typeof FakeDecoder>[0] = alphabet,
     { now = () => 0, tokens = model, ...options }: BenchOptions = {},
   ) {
-    this.decoder = new FakeDecoder(next, options);
+    this.decoder = new FakeDecoder(next, { isEnd: (token) => tokens.isEnd(token), ...options });
     const limits = {
       seats,
       contextPerSeat: 64,

@@ -1,6 +1,6 @@
 /** Calls on a real decoder with real grammars, which the noise of a random model drives into whatever they leave open. */
 import t, { type Test } from 'tap';
-import type { Decoder, PartResult, Sampler } from '../../../engine/decode/decoder.js';
+import type { Decoder, Part, PartResult, Sampler } from '../../../engine/decode/decoder.js';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
 import type { CallSyntax, EngineSetup, GenerateJob, Output } from '../../../engine/protocol.js';
 import { loadRuntime } from '../../../engine/runtime.js';
@@ -56,13 +56,15 @@ async function start(t: Test, file: string): Promise<Engine> {
   const { decoder } = runtime;
   const watched = Object.create(decoder, {
     step: {
-      value: async (...given: Parameters<Decoder['step']>): Promise<PartResult[]> => {
-        const results = await decoder.step(...given);
+      // No runs: what they choose would not pass here.
+      value: async (parts: readonly Part[]): Promise<PartResult[]> => {
+        const results = await decoder.step(parts);
         for (const result of results) if (result.kind === 'token') sampled.push(result.token);
         return results;
       },
     },
     blocks: { value: decoder.blocks.bind(decoder) },
+    halt: { value: decoder.halt.bind(decoder) },
     truncate: { value: decoder.truncate.bind(decoder) },
     sampler: {
       value: (...given: Parameters<Decoder['sampler']>): Sampler => {
