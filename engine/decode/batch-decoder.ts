@@ -27,7 +27,7 @@ const BLOCKING_MS = 25;
 const RUN_MS = 2;
 
 /** A run is looked at so often. It is not asked to tell, for that would cost its steps more than looking costs anyone. */
-const LOOK_MS = 2;
+const LOOK_MS = 1;
 
 const FILLED = { kind: 'filled' } as const;
 
