@@ -17,8 +17,10 @@ interface Trade {
   readonly ttftMs: number;
 }
 
+/** `native`: the addon of `make engine-native` is in place. */
+const build = process.argv[2] === 'native' ? 'native' : 'prebuilt';
 /** One model alone: the rows of the others stay as they were. */
-const only = process.argv[2];
+const only = process.argv[3];
 const name = 'engine-prefill';
 
 const rows: Row[] = [];
@@ -63,7 +65,7 @@ for (const [model, make, shares, times] of [
 await keep(name, {
   title: 'A long prompt beside running replies',
   about: [
-    `${STREAMS} replies are decoding (greedy) when a prompt of ${PROMPT_TOKENS} tokens comes; gaps are the times between two steps' tokens of one reply as they arrive from the engine process, while the prompt is prefilled, and undisturbed: the same tokens of the same replies without it. One compute thread, chunks of at most 256 tokens.`,
+    `${STREAMS} replies are decoding (greedy) when a prompt of ${PROMPT_TOKENS} tokens comes; gaps are the times between two steps' tokens of one reply as they arrive from the engine process, while the prompt is prefilled, and undisturbed: the same tokens of the same replies without it. One compute thread, the ${build} addon, chunks of at most 256 tokens.`,
     '`prefillShare`: time for prompts in one step, in percent of what the step takes without, the fixed cost of one more decode included; on a CPU never fewer than four tokens go.',
   ],
   rows,

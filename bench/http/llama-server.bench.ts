@@ -11,6 +11,9 @@ const THREADS = 1;
 const OPEN = [0.5, 0.8];
 const OPEN_SECONDS = 8;
 
+/** `native`: the addon of `make engine-native` is in place; the results are kept beside those of the prebuilt one. */
+const build = process.argv[2] === 'native' ? 'native' : 'prebuilt';
+
 const rows: Row[] = [];
 for (const [model, file, closed, temperatures] of [
   [
@@ -53,11 +56,11 @@ for (const [model, file, closed, temperatures] of [
   );
 }
 
-await keep('llama-server', {
-  title: 'The whole sidecar beside llama-server',
+await keep(build === 'native' ? 'llama-server-native' : 'llama-server', {
+  title: `The whole sidecar beside llama-server, ${build} addon`,
   about: [
     `Streaming chat over HTTP: ${TOKENS} tokens a reply, ${SEATS} seats or slots of ${CONTEXT} tokens, ${THREADS} compute thread each, the same model, the same bodies, no prompt reuse on either side. Closed: so many callers, each sends when its last reply ended; medians of ${RUNS} runs, ours and theirs in turn. Open: Poisson arrivals at ${OPEN.join(' and ')} of the rate of our closed loop of 32, ${OPEN_SECONDS} s each.`,
-    'llama-server is told to sample as our API does by default (no top-k, no min-p). It is the native build with OpenMP of `make peers`; ours runs the prebuilt addon. The caller is one Node process on the same two cores, so its work is in the figures of both. TTFT: request written to first text; gap: between two pieces of text of one stream.',
+    `llama-server is told to sample as our API does by default (no top-k, no min-p). It is the native build with OpenMP of \`make peers\`; ours runs the ${build} addon. The caller is one Node process on the same two cores, so its work is in the figures of both. TTFT: request written to first text; gap: between two pieces of text of one stream.`,
     'Our engine alone: prompts of the same length, as many at once, over the engine protocol, in the same round.',
   ],
   rows,

@@ -97,6 +97,20 @@ const CLAIMS: readonly {
   },
   {
     page: 'docs/benchmarks.md',
+    sentence: '0.95 at 8 and 32 (# and',
+    results: 'engine-limit-native',
+    column: 'ratio, greedy',
+    where: { model: '13m', threads: '1', sequences: '1' },
+  },
+  {
+    page: 'docs/benchmarks.md',
+    sentence: '32 callers of the larger model get # of its tokens a second',
+    results: 'llama-server-native',
+    column: 'ratio',
+    where: { model: '150m', load: 'closed, 32' },
+  },
+  {
+    page: 'docs/benchmarks.md',
     sentence: 'Holds: # times as fast as asking one by one',
     results: 'decisions',
     column: 'times as fast as one by one',
