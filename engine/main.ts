@@ -26,7 +26,11 @@ type Body = FromEngine extends infer Message ? (Message extends { v: number } ? 
 const link = Link.toParent({
   message: (raw) => receive(raw as ToEngine | null | undefined),
   // The sidecar is gone: nobody is left to answer.
-  closed: () => process.exit(ENGINE_EXIT.done),
+  closed: () => {
+    // The exit waits for other threads: a run would be decoded to its end.
+    void loop?.close();
+    process.exit(ENGINE_EXIT.done);
+  },
 });
 
 function send(message: Body, then?: () => void): void {

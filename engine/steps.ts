@@ -18,7 +18,7 @@
  * was doing.
  *
  * While replies are all there is, their steps follow one another in a run of the decoder's own, and what they chose is read
- * here meanwhile; whatever comes from outside halts it.
+ * here meanwhile; whatever comes from outside halts it after the step under way.
  */
 import type { Decoder, Part, PartResult, Run } from './decode/decoder.js';
 import { EngineFault } from './decode/faults.js';
@@ -57,8 +57,8 @@ export interface StepLimits {
 const SEND_MS = 2;
 
 /**
- * Called after each decode that produced something, with all of it, and with the free sequences whose prefixes changed;
- * `step` counts decodes.
+ * Called with what decodes produced since the last call, and with the free sequences whose prefixes changed; `step` counts
+ * decodes.
  */
 export type Emit = (step: number, outputs: readonly Output[], held: readonly HeldPrefix[]) => void;
 
@@ -78,6 +78,8 @@ export class StepLoop {
   #sentAt = -Infinity;
   #running: Promise<void> | undefined;
   #closed = false;
+  /** By whoever is outside, since the round began. */
+  #called = false;
   #step = 0;
 
   constructor(
@@ -139,19 +141,19 @@ export class StepLoop {
   /** Ends a job before the next step. Nothing more is emitted of it from now on. */
   cancel(id: number): void {
     if (this.#running) this.#jobs.cancel(id);
-    this.#decoder.halt();
+    this.#halt();
   }
 
   /** A job goes on with one sequence less, and says `freed` once nothing runs there. Its last one it keeps. */
   narrow(id: number): void {
     this.#jobs.narrow(id);
-    this.#decoder.halt();
+    this.#halt();
   }
 
   /** Stops after the step under way; resolves when nothing decodes any more. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#decoder.halt();
+    this.#halt();
     await this.#running;
   }
 
@@ -161,8 +163,14 @@ export class StepLoop {
       return;
     }
     this.#jobs.add({ id, seats, limit: seats, work: work() });
-    this.#decoder.halt();
+    this.#halt();
     this.#running ??= this.#run();
+  }
+
+  /** Something came from outside: no run goes on without a look at it. */
+  #halt(): void {
+    this.#called = true;
+    this.#decoder.halt();
   }
 
   async #run(): Promise<void> {
@@ -170,6 +178,7 @@ export class StepLoop {
     while (!this.#closed) {
       // Everything that arrived in this turn of the event loop takes part in the coming step.
       await new Promise(setImmediate);
+      this.#called = this.#closed;
       this.#unsent = this.#jobs.said(this.#unsent);
       this.#jobs.cleanUp();
       await this.#jobs.admit(this.#unsent);
@@ -200,23 +209,22 @@ export class StepLoop {
     const fed = parts.map(({ tokens }) => tokens);
     const ahead = this.#ahead(stepping);
     let from = this.#now();
+    const due = this.#due(from);
     const take = (results: readonly PartResult[]): void => {
       const now = this.#now();
-      this.#took(stepping, results, depth, now - from);
+      this.#learn(stepping, results, depth, now - from);
       from = now;
-      this.#take(stepping, results, fed);
+      this.#handOut(stepping, results, fed);
     };
     const made = (results: readonly PartResult[]): void => {
       take(results);
-      if (this.#due) this.#flush();
+      if (this.#due(from)) this.#flush();
     };
     const run: Run | undefined = ahead > 1 ? { most: ahead, made } : undefined;
 
     // Sent while llama.cpp computes on another thread: what the step before brought costs no time of its own.
     const blocks = this.#decoder.blocks(parts, run);
-    const due = this.#due;
     if (blocks && due) this.#flush();
-    from = this.#now();
     const decoding = this.#decoder.step(parts, run);
     if (!blocks && due) this.#flush();
     take(await decoding);
@@ -230,14 +238,18 @@ export class StepLoop {
     if (this.#jobs.live === 0) this.#flush();
   }
 
-  /** Steps that may be made of these in a run: no prompt waits for its turn between them. */
+  /**
+   * Steps that may be made of these in a run: all that go on are replies, none in its first step, which others may be waiting
+   * for to start from its state, and nothing came from outside since the round began.
+   */
   #ahead(stepping: readonly Stepping[]): number {
-    if (stepping.length < this.#jobs.running.length) return 1;
+    if (this.#called || stepping.length < this.#jobs.running.length) return 1;
+    if (stepping.some(({ count }) => count > 0)) return 1;
     return Math.min(...stepping.map(({ branch }) => branch.ahead));
   }
 
   /** Counts steps and learns from what they took. */
-  #took(stepping: readonly Stepping[], [first]: readonly PartResult[], depth: number, ms: number): void {
+  #learn(stepping: readonly Stepping[], [first]: readonly PartResult[], depth: number, ms: number): void {
     if (first === undefined) return;
     const steps = 1 + thenOf(first).length;
     this.#step += steps;
@@ -247,7 +259,7 @@ export class StepLoop {
   }
 
   /** Hands results to those who stepped. `fed`: what each result was made from; then what the next one will be. */
-  #take(stepping: readonly Stepping[], results: readonly PartResult[], fed: Uint32Array[]): void {
+  #handOut(stepping: readonly Stepping[], results: readonly PartResult[], fed: Uint32Array[]): void {
     for (const [i, result] of results.entries()) {
       const each = stepping[i];
       if (!each) continue;
@@ -277,8 +289,8 @@ export class StepLoop {
   }
 
   /** Whether what is unsent waits no longer. */
-  get #due(): boolean {
-    return this.#now() - this.#sentAt >= (this.#limits.sendMs ?? SEND_MS) || !this.#unsent.every(canWait);
+  #due(now: number): boolean {
+    return now - this.#sentAt >= (this.#limits.sendMs ?? SEND_MS) || !this.#unsent.every(canWait);
   }
 
   #flush(): void {

@@ -1,5 +1,5 @@
 /**
- * A thread that says each time that a request is due, until it is ended. It sleeps by the microsecond; a timer of the event
+ * A thread that says each time that a request is due, until it is ended. It sleeps by far less than a millisecond; a timer of the event
  * loop goes by whole milliseconds, and at a thousand a second would send two of them at once again and again.
  */
 import { parentPort, workerData } from 'node:worker_threads';

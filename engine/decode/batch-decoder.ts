@@ -26,8 +26,11 @@ const BLOCKING_MS = 25;
 /** A run that is likely to be over sooner is not worth another thread's waking. */
 const RUN_MS = 2;
 
-/** A run is looked at so often. It is not asked to tell, for that would cost its steps more than looking costs anyone. */
-const LOOK_MS = 1;
+/**
+ * How often a run is looked at: several times a step, within these bounds. It is not asked to tell, for that would cost its
+ * steps more than looking costs anyone.
+ */
+const LOOK_MS = { least: 1, most: 8, ofStep: 1 / 8 } as const;
 
 const FILLED = { kind: 'filled' } as const;
 
@@ -157,23 +160,26 @@ export class BatchDecoder implements Decoder {
   async #run(picking: Picking, parts: readonly Part[], { most, made }: Run): Promise<PartResult[] | undefined> {
     const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
     let steps = 0;
-    const { numbers, tokens, pickers } = this.#described(parts);
     const from = performance.now();
-    const run = picking.run(this.#context, numbers, tokens, pickers, most);
-    const take = (): PartResult[] => {
+    const take = (run: AddonRun): PartResult[] => {
       const picks = run.take();
       steps += picks.length / parts.length;
       for (const [i, { sequence }] of parts.entries()) this.#length[sequence] = (before[i] ?? 0) + steps;
       return tokensOf(picks, parts.length);
     };
-    const looking = setInterval(() => {
-      const results = take();
-      if (results.length > 0) made(results);
-    }, LOOK_MS);
-    this.#running = run;
+    let looking: NodeJS.Timeout | undefined;
     try {
+      const { numbers, tokens, pickers } = this.#described(parts);
+      const run = picking.run(this.#context, numbers, tokens, pickers, most);
+      this.#running = run;
+      const look = (): void => {
+        const results = take(run);
+        if (results.length > 0) made(results);
+      };
+      const everyMs = Math.max(LOOK_MS.least, Math.min(this.#nextTokensMs * LOOK_MS.ofStep, LOOK_MS.most));
+      looking = setInterval(look, everyMs);
       await run.ended;
-      return take();
+      return take(run);
     } catch {
       for (const [i, part] of parts.entries()) this.#undo(part, before[i] ?? 0);
       return undefined;

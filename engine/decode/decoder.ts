@@ -65,7 +65,7 @@ export interface Decoder {
   /**
    * Decodes all parts together, in ascending order of sequence (the caller sorts), and resolves with one result a part.
    * The parts' tokens together fit the context's batch. Never rejects. No second step before the first resolved.
-   * `run`: further steps may follow by themselves; resolves with what was not told of them, which may be nothing, no result.
+   * `run`: further steps may follow by themselves; resolves with the results that were not told yet, none if all were.
    */
   step(parts: readonly Part[], run?: Run): Promise<PartResult[]>;
   /** No further step of a {@link Run} begins; its promise resolves after the one under way. */

@@ -211,6 +211,9 @@ class Picks {
             try {
                 step();
             } catch (const std::exception &) {
+                // Of sequences that are no neighbours some may have been done.
+                auto * memory = llama_get_memory(context->ctx);
+                for (size_t i = 0; i < positions.size(); i++) llama_memory_seq_rm(memory, sequences[i], positions[i], -1);
                 return false;
             }
             return true;

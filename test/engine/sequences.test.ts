@@ -42,9 +42,12 @@ t.test('with company, or where that is wanted, all that is shared is kept', asyn
 });
 
 t.test('what company left of a chunk is not what a job alone would make', async (t) => {
-  const one = bench(2, { prefillTokensPerStep: 32, now: clock([30, 30, 300, 10]) });
+  let time = 0;
+  const one = bench(2, { prefillTokensPerStep: 32, now: () => time });
   one.loop.generate(1, job(prompt(0, 40, 9), { maxTokens: 60 }));
   one.decoder.onStep = (step) => {
+    // A next token takes as long as ten of a prompt.
+    for (const { kind, tokens } of one.decoder.steps.at(-1) ?? []) time += kind === 'prefill' ? 3 * tokens.length : 30;
     if (step === 6) one.loop.generate(2, job(prompt(100, 3, 0), { maxTokens: 1 }));
   };
   await Promise.all([one.ends(1), one.ends(2)]);
@@ -138,12 +141,6 @@ t.test('what free sequences hold is told when it changes, and not told when it i
   await off.run(1, () => off.loop.generate(1, job(tokens)));
   t.same(off.held, []);
 });
-
-/** Readings of a clock: the waits between them over and over. */
-function clock(waits: readonly number[]): () => number {
-  let [time, reading] = [0, 0];
-  return () => (time += waits[reading++ % waits.length] ?? 0);
-}
 
 t.test('what sequences hold is counted, of those that run and of those that are free', async (t) => {
   const one = bench(2);

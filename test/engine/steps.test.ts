@@ -166,8 +166,11 @@ t.test('replies run on by themselves, and what they chose is told while they do'
   t.same([bench.text(1), bench.text(2)], ['abcdefghi', 'abcdefg']);
   t.equal(bench.decoder.runs, 2, 'to the end of the shorter one, and on from there');
   t.equal(bench.loop.steps, 9);
-  t.same(bench.decoder.steps.map((parts) => parts.length), [2, 2, 2, 2, 2, 2, 2, 1, 1]);
-  t.same(whileRunning, [0, 2, 4, 6, 7, 9], 'letters at each message');
+  t.same(
+    bench.decoder.steps.map((parts) => parts.length),
+    [2, 2, 2, 2, 2, 2, 2, 1, 1],
+  );
+  t.same(whileRunning, [0, 1, 3, 5, 7, 9], 'letters at each message');
   t.same(bench.decoder.held.get(0)?.length, 9, 'the last token is not evaluated');
   const turn = Uint32Array.from([1, ...Buffer.from('abcdefgh'), 2]);
   bench.loop.generate(3, job(turn));
@@ -192,15 +195,41 @@ t.test('whatever comes from outside halts a run', async (t) => {
       return step(...given);
     };
     bench.decoder.onStep = (count) => {
-      if (count === 3) void act(bench);
+      if (count === 4) void act(bench);
     };
     bench.loop.generate(1, job(1, { maxTokens: 40 }));
-    while (bench.loop.steps < 3) await new Promise(setImmediate);
+    while (bench.loop.steps < 4) await new Promise(setImmediate);
     await bench.loop.close();
     const goesOn = what !== 'cancel' && what !== 'close';
-    t.same(calls.slice(0, 2), goesOn ? [0, 3] : [0], what);
-    if (!goesOn) t.equal(bench.decoder.steps.length, 3);
+    t.same(calls.slice(0, 3), goesOn ? [0, 1, 4] : [0, 1], what);
+    if (!goesOn) t.equal(bench.decoder.steps.length, 4);
   }
+});
+
+t.test('replies to one prompt start together: none runs on before the others could', async (t) => {
+  const bench = new Bench(3, undefined, { runTells: 5 });
+  bench.loop.generate(1, job(1, { n: 3, seats: 3, maxTokens: 9 }));
+  await bench.ends(1);
+  t.same(
+    bench.decoder.steps.slice(0, 3).map((parts) => parts.length),
+    [1, 3, 3],
+  );
+});
+
+t.test("a job that comes during a decode before the replies' waits for no run of theirs", async (t) => {
+  const bench = new Bench(3, undefined, { runTells: 50 });
+  let came = 0;
+  bench.decoder.onStep = (step) => {
+    if (!bench.decoder.steps.at(-1)?.some(({ kind }) => kind === 'score')) return;
+    came = step;
+    bench.loop.generate(3, job(1));
+  };
+  bench.loop.generate(1, job(1, { maxTokens: 40 }));
+  bench.loop.score(2, questions(1, [1]));
+  await bench.ends(3);
+  await bench.loop.close();
+  const after = bench.decoder.steps.slice(came).map((parts) => parts.length);
+  t.same(after.slice(0, 2), [1, 2], 'the reply has one more step alone');
 });
 
 t.test('a run goes on no further than its text tells, and there is none while a call may begin', async (t) => {
@@ -210,11 +239,11 @@ t.test('a run goes on no further than its text tells, and there is none while a 
     await bench.ends(1);
     return bench;
   };
-  const stopped = await run({ stops: ['cd'] });
-  t.match(stopped.of(1).at(-2), { kind: 'finished', reason: 'stop', matchedStop: 'cd', completionTokens: 4 });
-  t.equal(stopped.text(1), 'ab');
+  const stopped = await run({ stops: ['bc'] });
+  t.match(stopped.of(1).at(-2), { kind: 'finished', reason: 'stop', matchedStop: 'bc', completionTokens: 3 });
+  t.equal(stopped.text(1), 'a');
   t.equal(stopped.of(1).filter(({ kind }) => kind === 'finished').length, 1);
-  t.ok(stopped.decoder.steps.length < 9, `halted after ${stopped.decoder.steps.length} steps`);
+  t.same([stopped.decoder.runs, stopped.decoder.steps.length], [1, 5], 'the step that was under way when it was told');
   t.equal(stopped.decoder.held.get(0)?.length, stopped.loop.tokens.kept, 'what was evaluated too much is known');
 
   const syntax = { mark: '<', open: '<call>', between: ' ', close: '</call>' };

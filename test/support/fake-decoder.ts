@@ -85,6 +85,9 @@ export class FakeDecoder implements Decoder {
     let untold = results;
     for (let made = 1; run && made < run.most && this.#goesOn(parts, results); made += 1) {
       if (made === 1) this.runs += 1;
+      // As in the addon, whatever is outside has its turn meanwhile.
+      await new Promise(setImmediate);
+      if (!this.#goesOn(parts, results)) break;
       if (made % this.#runTells === 0) {
         run.made(untold);
         untold = [];
