@@ -97,7 +97,7 @@ const CLAIMS: readonly {
   },
   {
     page: 'docs/benchmarks.md',
-    sentence: '0.95 at 8 and 32 (# and',
+    sentence: 'one sequence of the model of 13 M has #,',
     results: 'engine-limit-native',
     column: 'ratio, greedy',
     where: { model: '13m', threads: '1', sequences: '1' },
