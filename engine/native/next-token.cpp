@@ -337,8 +337,8 @@ class Made {
 };
 
 // Step after step on a thread of the pool, while this one looks at what they picked: each step's tokens are the picks of the
-// one before, so nobody has to be asked in between. Nor is anybody told: on a virtual machine to wake a thread takes the one
-// that wakes it as long as a third of a small model's step.
+// one before, so nobody has to be asked in between. Nor is anybody told: on a virtual machine to wake a thread keeps the one
+// that wakes it from its steps.
 class RunWorker : public Napi::AsyncWorker {
     public:
         explicit RunWorker(const Napi::CallbackInfo & info)
