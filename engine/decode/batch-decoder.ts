@@ -240,14 +240,16 @@ export class BatchDecoder implements Decoder {
 
   /** The same, with the next tokens that are picked on the way, -1 for the others. */
   #pick(picking: Picking, parts: readonly Part[], logitIndexes: number[]): Promise<Int32Array> | Int32Array {
-    const decode = this.blocks(parts) ? picking.decodeNow : picking.decode;
+    const now = this.blocks(parts);
     const { numbers, tokens, pickers } = this.#described(parts);
     let end = 0;
     for (const part of parts) {
       end += part.tokens.length;
       logitIndexes.push(part.kind === 'prefill' ? -1 : end - 1);
     }
-    return decode(this.#context, numbers, tokens, pickers);
+    if (now) return picking.decodeNow(this.#context, numbers, tokens, pickers);
+    const { ended, take } = picking.run(this.#context, numbers, tokens, pickers, 1);
+    return ended.then(take);
   }
 
   /** Parts as {@link Picking} takes them; they count as held. */

@@ -55,24 +55,22 @@ export interface AddonRun {
 export interface Picking {
   readonly newPicker: (temperature: number, seed: number) => AddonPicker;
   /**
-   * Decodes parts and picks a token for each that has a picker. `parts` has four numbers of each: sequence, first position,
-   * tokens, and 1 where its last token's logits are wanted; `tokens` has the tokens of all, in their order. The logits of a
-   * part are then at the index of its last token. -1: it has no picker, or there were no logits. Rejects as `decodeBatch`
-   * does; nothing was then picked.
+   * Decodes parts and picks a token for each that has a picker, on this thread, which nothing else runs on meanwhile. `parts`
+   * has four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted; `tokens` has
+   * the tokens of all, in their order. The logits of a part are then at the index of its last token. -1: it has no picker, or
+   * there were no logits. Throws what `decodeBatch` rejects with; nothing was then picked.
    */
-  readonly decode: (
+  readonly decodeNow: (
     context: AddonContext,
     parts: Int32Array,
     tokens: Int32Array,
     pickers: readonly (AddonPicker | undefined)[],
-  ) => Promise<Int32Array>;
-  /** The same on this thread, which nothing else runs on meanwhile. Throws where the other rejects. */
-  readonly decodeNow: (...args: Parameters<Picking['decode']>) => Int32Array;
+  ) => Int32Array;
   /**
-   * Where every part is one token with a picker: the same, and then up to `most` steps in all on that other thread, the picks
-   * of each being the tokens of the next one. None follows one that picked an end token, or that failed.
+   * The same on another thread. Where every part is one token with a picker, up to `most` steps, the picks of each being the
+   * tokens of the next one. None follows one that picked an end token, or that failed.
    */
-  readonly run: (...args: [...Parameters<Picking['decode']>, most: number]) => AddonRun;
+  readonly run: (...args: [...Parameters<Picking['decodeNow']>, most: number]) => AddonRun;
 }
 
 export interface Internals {
@@ -86,7 +84,6 @@ export interface Internals {
 interface Bindings {
   readonly AddonSampler?: new (model: unknown) => AddonSampler;
   readonly RaPicker?: new (temperature: number, seed: number) => AddonPicker;
-  readonly raDecodeAndPick?: Picking['decode'];
   readonly raDecodeAndPickNow?: Picking['decodeNow'];
   readonly raDecodeRun?: Picking['run'];
 }
@@ -125,10 +122,9 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
 
 function picking({
   RaPicker: Make,
-  raDecodeAndPick: decode,
   raDecodeAndPickNow: decodeNow,
   raDecodeRun: run,
 }: Bindings): Pick<Internals, 'picking'> {
-  if (!Make || !decode || !decodeNow || !run) return {};
-  return { picking: { decode, decodeNow, run, newPicker: (temperature, seed) => new Make(temperature, seed) } };
+  if (!Make || !decodeNow || !run) return {};
+  return { picking: { decodeNow, run, newPicker: (temperature, seed) => new Make(temperature, seed) } };
 }

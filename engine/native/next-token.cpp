@@ -271,39 +271,6 @@ Napi::Value array_of(Napi::Env env, const std::vector<int32_t> & numbers) {
     return result;
 }
 
-class PicksWorker : public Napi::AsyncWorker {
-    public:
-        explicit PicksWorker(const Napi::CallbackInfo & info)
-            : Napi::AsyncWorker(info.Env(), "RaDecodeAndPick"), deferred(Napi::Promise::Deferred::New(info.Env())), picks(info) {
-            picks.hold();
-        }
-        ~PicksWorker() { picks.release(); }
-
-        Napi::Promise promise() const { return deferred.Promise(); }
-
-    protected:
-        void Execute() override {
-            try {
-                picks.run();
-            } catch (const std::exception & error) {
-                SetError(error.what());
-            }
-        }
-        void OnOK() override { deferred.Resolve(array_of(Env(), picks.picked())); }
-        void OnError(const Napi::Error & error) override { deferred.Reject(error.Value()); }
-
-    private:
-        Napi::Promise::Deferred deferred;
-        Picks picks;
-};
-
-// On a thread of the pool.
-Napi::Value decodeAndPick(const Napi::CallbackInfo & info) {
-    auto * worker = new PicksWorker(info);
-    worker->Queue();
-    return worker->promise();
-}
-
 // On this thread, which does nothing else meanwhile: to wake a thread and to be woken costs more than some decodes.
 Napi::Value decodeAndPickNow(const Napi::CallbackInfo & info) {
     Picks picks(info);
@@ -394,7 +361,6 @@ Napi::Value decodeRun(const Napi::CallbackInfo & info) {
 void raInit(Napi::Object exports) {
     const Napi::Env env = exports.Env();
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {}));
-    exports.Set("raDecodeAndPick", Napi::Function::New(env, decodeAndPick, "raDecodeAndPick"));
     exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun"));
     exports.Set("raDecodeAndPickNow", Napi::Function::New(env, decodeAndPickNow, "raDecodeAndPickNow"));
 }
