@@ -16,7 +16,7 @@ BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.t
 # Named by Node's ABI: npm installs the native binaries of the Node that it runs on, so another Node installs anew.
 INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
 
-.PHONY: run test coverage check e2e bench soak peers engine-native fuzz fault mutation goldens docs seedling clean build install lint
+.PHONY: run test coverage check e2e bench soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
@@ -70,15 +70,19 @@ $(PEERS)/build/bin/llama-server: node_modules/node-llama-cpp/llama/gitRelease.bu
 
 node_modules/node-llama-cpp/llama/gitRelease.bundle: | install
 
-# The addon built on this machine for this machine (all its instructions, OpenMP), from the source that comes with the
-# package, and with engine/native in it; node-llama-cpp prefers it to its prebuilt one from then on. Undone by:
-# npx node-llama-cpp source clear
-ADDON := node_modules/node-llama-cpp/llama/addon
-engine-native: install
-	cp engine/native/next-token.cpp $(ADDON)/ra-next-token.cpp
-	grep -q 'raInit' $(ADDON)/addon.cpp || \
-	  sed -i 's/^ *AddonSampler::init(exports);/&\n    void raInit(Napi::Object);\n    raInit(exports);/' $(ADDON)/addon.cpp
+# The addon built on this machine for this machine, with all its instructions, from the source that comes with the package, and
+# with engine/native in it; node-llama-cpp prefers it to its prebuilt one from then on. Undone by: npx node-llama-cpp source clear
+# Without OpenMP, which would keep compute threads for each thread that ever decodes; engine/native keeps one set for all.
+ADDED := node_modules/node-llama-cpp/llama
+engine-native: engine-source
 	npx --no node-llama-cpp source download --gpu $(or $(GPU),false)
+
+engine-source: install
+	cp engine/native/next-token.cpp $(ADDED)/addon/ra-next-token.cpp
+	grep -q 'raInit' $(ADDED)/addon/addon.cpp || \
+	  sed -i 's/^ *AddonSampler::init(exports);/&\n    void raInit(Napi::Object);\n    raInit(exports);/' $(ADDED)/addon/addon.cpp
+	grep -q 'GGML_OPENMP OFF' $(ADDED)/CMakeLists.txt || \
+	  sed -i 's/^add_subdirectory("llama.cpp")/set(GGML_OPENMP OFF CACHE BOOL "" FORCE)\n&/' $(ADDED)/CMakeLists.txt
 
 # 100,000 bodies at random, a tenth of them over HTTP. A run is told to wait: tap's own limit is for a hang.
 fuzz: build

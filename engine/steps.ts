@@ -52,9 +52,9 @@ export interface StepLimits {
 
 /**
  * Steps shorter than this share a message, ms: each message wakes the sidecar, which on a virtual machine takes the engine
- * 0.1 ms, a fifth of a small model's step. Nobody sees 2 ms between two tokens. First tokens and ends never wait.
+ * 0.1 ms, a fifth of a small model's step. Nobody sees 4 ms between two tokens. First tokens and ends never wait.
  */
-const SEND_MS = 2;
+const SEND_MS = 4;
 
 /**
  * Called with what decodes produced since the last call, and with the free sequences whose prefixes changed; `step` counts
@@ -218,9 +218,9 @@ export class StepLoop {
     };
     const made = (results: readonly PartResult[]): void => {
       take(results);
-      if (this.#due(from)) this.#flush();
+      this.#flush();
     };
-    const run: Run | undefined = ahead > 1 ? { most: ahead, made } : undefined;
+    const run: Run | undefined = ahead > 1 ? { most: ahead, everyMs: this.#sendMs, made } : undefined;
 
     // Sent while llama.cpp computes on another thread: what the step before brought costs no time of its own.
     const blocks = this.#decoder.blocks(parts, run);
@@ -288,9 +288,13 @@ export class StepLoop {
     return this.#jobs.runs(task) && !branch.over;
   }
 
+  get #sendMs(): number {
+    return this.#limits.sendMs ?? SEND_MS;
+  }
+
   /** Whether what is unsent waits no longer. */
   #due(now: number): boolean {
-    return now - this.#sentAt >= (this.#limits.sendMs ?? SEND_MS) || !this.#unsent.every(canWait);
+    return now - this.#sentAt >= this.#sendMs || !this.#unsent.every(canWait);
   }
 
   #flush(): void {

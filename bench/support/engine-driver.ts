@@ -122,15 +122,22 @@ export class EngineDriver {
   }
 
   /** Runs `sequences` replies side by side, each of exactly `tokens` tokens if the model never ends one before. */
-  async round(sequences: number, load: Load): Promise<Round> {
+  round(sequences: number, load: Load): Promise<Round> {
+    return this.rounds(sequences, sequences, load);
+  }
+
+  /** As many rounds one after another as make `replies` replies, as one: at few sequences a single round is too short. */
+  async rounds(replies: number, sequences: number, load: Load): Promise<Round> {
     let tokens = 0;
     const before = await this.cpu();
     const from = performance.now();
-    const jobs = Array.from({ length: sequences }, (_, i) => ({ kind: 'generate', job: randomJob(i, load) }) as const);
-    await this.run(jobs, ({ output }) => {
-      if (output.kind === 'finished') tokens += output.completionTokens;
-      return undefined;
-    });
+    for (let made = 0; made < replies; made += sequences) {
+      const jobs = Array.from({ length: sequences }, (_, i) => ({ kind: 'generate', job: randomJob(i, load) }) as const);
+      await this.run(jobs, ({ output }) => {
+        if (output.kind === 'finished') tokens += output.completionTokens;
+        return undefined;
+      });
+    }
     const seconds = (performance.now() - from) / 1000;
     const after = await this.cpu();
     return {
@@ -139,19 +146,6 @@ export class EngineDriver {
       mainThreadSeconds: after.mainThread - before.mainThread,
       cpuSeconds: after.all - before.all,
     };
-  }
-
-  /** As many rounds one after another as make `replies` replies, as one: at few sequences a single round is too short. */
-  async rounds(replies: number, sequences: number, load: Load): Promise<Round> {
-    const sum = { tokens: 0, seconds: 0, mainThreadSeconds: 0, cpuSeconds: 0 };
-    for (let made = 0; made < replies; made += sequences) {
-      const round = await this.round(sequences, load);
-      sum.tokens += round.tokens;
-      sum.seconds += round.seconds;
-      sum.mainThreadSeconds += round.mainThreadSeconds;
-      sum.cpuSeconds += round.cpuSeconds;
-    }
-    return sum;
   }
 
   /** CPU time that the process has spent. */

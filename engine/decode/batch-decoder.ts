@@ -27,8 +27,8 @@ const BLOCKING_MS = 25;
 const RUN_MS = 2;
 
 /**
- * How often a run is looked at: several times a step, within these bounds. It is not asked to tell, for that would cost its
- * steps more than looking costs anyone.
+ * How often a run of steps that are long enough to be told of one by one is looked at: several times a step, within these
+ * bounds. It is not asked to tell, for that would cost its steps more than looking costs anyone.
  */
 const LOOK_MS = { least: 1, most: 8, ofStep: 1 / 8 } as const;
 
@@ -93,8 +93,10 @@ export class BatchDecoder implements Decoder {
    */
   static async over(context: LlamaContext, threads: number): Promise<BatchDecoder | undefined> {
     const found = await internals(context);
-    found?.context.setThreads(threads);
-    return found && new BatchDecoder(found, context.totalSequences);
+    if (!found) return undefined;
+    found.context.setThreads(threads);
+    found.picking?.useThreads(found.context, threads);
+    return new BatchDecoder(found, context.totalSequences);
   }
 
   /**
@@ -157,7 +159,7 @@ export class BatchDecoder implements Decoder {
   }
 
   /** Undefined: its first step failed, and it never was. */
-  async #run(picking: Picking, parts: readonly Part[], { most, made }: Run): Promise<PartResult[] | undefined> {
+  async #run(picking: Picking, parts: readonly Part[], { most, everyMs, made }: Run): Promise<PartResult[] | undefined> {
     const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
     let steps = 0;
     const from = performance.now();
@@ -176,8 +178,9 @@ export class BatchDecoder implements Decoder {
         const results = take(run);
         if (results.length > 0) made(results);
       };
-      const everyMs = Math.max(LOOK_MS.least, Math.min(this.#nextTokensMs * LOOK_MS.ofStep, LOOK_MS.most));
-      looking = setInterval(look, everyMs);
+      // Where the one that looks was put on the worker's core, each look keeps it from a step for a quarter of it.
+      const oftenMs = Math.max(LOOK_MS.least, Math.min(this.#nextTokensMs * LOOK_MS.ofStep, LOOK_MS.most));
+      looking = setInterval(look, this.#nextTokensMs < everyMs ? everyMs : oftenMs);
       await run.ended;
       return take(run);
     } catch {

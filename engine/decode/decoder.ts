@@ -57,6 +57,8 @@ export type PartResult =
 export interface Run {
   /** Steps at most. */
   readonly most: number;
+  /** How often they may be told of, at most. */
+  readonly everyMs: number;
   /** Told now and then, with a result a part, of steps that nobody was told of, while others are made. */
   readonly made: (results: readonly PartResult[]) => void;
 }

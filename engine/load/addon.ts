@@ -53,6 +53,8 @@ export interface AddonRun {
 
 /** What `make engine-native` adds to the addon (engine/native/next-token.cpp): no job a token after the decode's. */
 export interface Picking {
+  /** So many compute threads stay for the decodes of this context, in place of ones started for each. Once. */
+  readonly useThreads: (context: AddonContext, threads: number) => void;
   readonly newPicker: (temperature: number, seed: number) => AddonPicker;
   /**
    * Decodes parts and picks a token for each that has a picker, on this thread, which nothing else runs on meanwhile. `parts`
@@ -86,6 +88,7 @@ interface Bindings {
   readonly RaPicker?: new (temperature: number, seed: number) => AddonPicker;
   readonly raDecodeAndPickNow?: Picking['decodeNow'];
   readonly raDecodeRun?: Picking['run'];
+  readonly raUseThreads?: Picking['useThreads'];
 }
 
 const METHODS = [
@@ -124,7 +127,8 @@ function picking({
   RaPicker: Make,
   raDecodeAndPickNow: decodeNow,
   raDecodeRun: run,
+  raUseThreads: useThreads,
 }: Bindings): Pick<Internals, 'picking'> {
-  if (!Make || !decodeNow || !run) return {};
-  return { picking: { decodeNow, run, newPicker: (temperature, seed) => new Make(temperature, seed) } };
+  if (!Make || !decodeNow || !run || !useThreads) return {};
+  return { picking: { useThreads, decodeNow, run, newPicker: (temperature, seed) => new Make(temperature, seed) } };
 }

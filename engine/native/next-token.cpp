@@ -1,7 +1,7 @@
 /*
  * Next tokens chosen in the very job that decodes. The addon's own way costs a second job for each token, a copy of the
  * vocabulary into 12-byte candidates and a pass over these; where a decode of a small model takes 0.2 ms a token, that is a
- * third of it. Here one pass over the logits gives the argmax, and three give a draw from the softmax.
+ * third of it. Here one pass over the logits gives the argmax, and one gives a draw from the softmax.
  *
  * Part of the addon of `make engine-native`, which compiles it with the addon's own headers; engine/load/addon.ts uses it
  * where it is there. What needs more than a temperature (top_p, penalties, grammars) goes the addon's way.
@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
 #include "llama.h"
 #include "napi.h"
 
@@ -36,6 +38,9 @@ namespace {
 constexpr int LANES = 32;
 // Highest ones are kept and weights summed by blocks, so that what is looked for is looked for in one.
 constexpr int BLOCK = 1024;
+
+// Some 131,072 looks for work each, 2 to 6 ms: longer than what lies between two steps, shorter than anyone's idle time.
+constexpr uint32_t POLL = 1;
 
 RA_WIDE float highest(const float * logits, int n) {
     float lanes[LANES];
@@ -89,22 +94,15 @@ inline float exp_below(float x) {
     return x < -87.0f ? 0.0f : p * power;
 }
 
-// Weights of a block, unnormalized; returns their sum.
-RA_WIDE double weigh(const float * logits, int n, float temperature, float most, float * weights) {
+// The sum of exp(logit * scale - most), `most` being the highest of the scaled ones.
+RA_WIDE double weigh(const float * logits, int n, float scale, float most) {
     float lanes[LANES] = {0};
     int i = 0;
     for (; i + LANES <= n; i += LANES) {
-        for (int j = 0; j < LANES; j++) {
-            const float weight = exp_below(logits[i + j] / temperature - most);
-            weights[i + j] = weight;
-            lanes[j] += weight;
-        }
+        for (int j = 0; j < LANES; j++) lanes[j] += exp_below(logits[i + j] * scale - most);
     }
     double sum = 0;
-    for (; i < n; i++) {
-        weights[i] = exp_below(logits[i] / temperature - most);
-        sum += weights[i];
-    }
+    for (; i < n; i++) sum += exp_below(logits[i] * scale - most);
     for (int j = 0; j < LANES; j++) sum += lanes[j];
     return sum;
 }
@@ -117,35 +115,46 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
               temperature(info[0].As<Napi::Number>().FloatValue()),
               random(info[1].As<Napi::Number>().Uint32Value()) {}
 
-        int32_t pick(const float * logits, int n, std::vector<float> & weights) {
+        int32_t pick(const float * logits, int n) {
             if (temperature <= 0.0f) return argmax(logits, n);
-            const float most = highest(logits, n) / temperature;
-            weights.resize(n);
+            const float scale = 1.0f / temperature;
+            // Each block by its own highest, so that the logits, which are in no near cache, are read once.
             blocks.clear();
-            double total = 0;
+            float most = -INFINITY;
             for (int from = 0; from < n; from += BLOCK) {
                 const int length = n - from < BLOCK ? n - from : BLOCK;
-                blocks.push_back(weigh(logits + from, length, temperature, most, weights.data() + from));
-                total += blocks.back();
+                const float here = highest(logits + from, length) * scale;
+                blocks.push_back({here, here > -INFINITY ? weigh(logits + from, length, scale, here) : 0});
+                most = here > most ? here : most;
             }
-            return find(total * std::uniform_real_distribution<double>(0.0, 1.0)(random), n, weights);
+            double total = 0;
+            for (auto & block : blocks) total += block.sum *= std::exp(static_cast<double>(block.most - most));
+            return find(logits, n, scale, most, total * std::uniform_real_distribution<double>(0.0, 1.0)(random));
         }
 
     private:
+        struct Block {
+            // The highest scaled logit.
+            float most;
+            // Of its tokens' weights, by the highest of all.
+            double sum;
+        };
+
         const float temperature;
         std::mt19937 random;
-        std::vector<double> blocks;
+        std::vector<Block> blocks;
 
         // The token in which the running sum of the weights gets to `target`.
-        int32_t find(double target, int n, const std::vector<float> & weights) const {
+        int32_t find(const float * logits, int n, float scale, float most, double target) const {
             double sum = 0;
             size_t block = 0;
-            while (block + 1 < blocks.size() && sum + blocks[block] < target) sum += blocks[block++];
+            while (block + 1 < blocks.size() && sum + blocks[block].sum < target) sum += blocks[block++].sum;
             int32_t last = 0;
             for (int i = static_cast<int>(block) * BLOCK; i < n; i++) {
-                if (weights[i] == 0.0f) continue;
+                const float weight = exp_below(logits[i] * scale - most);
+                if (weight == 0.0f) continue;
                 last = i;
-                sum += weights[i];
+                sum += weight;
                 if (sum >= target) break;
             }
             return last;
@@ -243,7 +252,7 @@ class Picks {
             for (size_t i = 0; i < rows.size(); i++) {
                 if (pickers[i] == nullptr) continue;
                 const float * logits = llama_get_logits_ith(context->ctx, rows[i]);
-                if (logits != nullptr) picks[i] = pickers[i]->pick(logits, n, weights);
+                if (logits != nullptr) picks[i] = pickers[i]->pick(logits, n);
             }
         }
 
@@ -261,8 +270,6 @@ class Picks {
         std::vector<int32_t> rows;
         std::vector<RaPicker *> pickers;
         std::vector<int32_t> picks;
-        // Of one draw.
-        std::vector<float> weights;
 };
 
 Napi::Value array_of(Napi::Env env, const std::vector<int32_t> & numbers) {
@@ -355,12 +362,29 @@ Napi::Value decodeRun(const Napi::CallbackInfo & info) {
     return run;
 }
 
+// Compute threads that wait for the next decode, whichever thread makes it, for a while without sleep. Without them each decode
+// starts its own and ends them, which of a small model's is most of the time. They live as long as the process.
+void useThreads(const Napi::CallbackInfo & info) {
+    auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
+    const int32_t threads = info[1].As<Napi::Number>().Int32Value();
+    if (threads < 2) return;
+    auto * cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    auto * make = cpu == nullptr ? nullptr : reinterpret_cast<decltype(ggml_threadpool_new) *>(
+        ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu), "ggml_threadpool_new"));
+    if (make == nullptr) return;
+    auto params = ggml_threadpool_params_default(threads);
+    params.poll = POLL;
+    auto * pool = make(&params);
+    if (pool != nullptr) llama_attach_threadpool(context->ctx, pool, pool);
+}
+
 } // namespace
 
 // Called at the end of the addon's own registration.
 void raInit(Napi::Object exports) {
     const Napi::Env env = exports.Env();
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {}));
+    exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
     exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun"));
     exports.Set("raDecodeAndPickNow", Napi::Function::New(env, decodeAndPickNow, "raDecodeAndPickNow"));
 }
