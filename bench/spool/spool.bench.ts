@@ -74,8 +74,7 @@ async function bareSync(dir: string): Promise<number> {
 }
 
 const SUBJECTS: readonly ((dir: string) => Promise<Subject> | Subject)[] = [
-  (dir) => spool(dir, 'spool: 5 ms or 64 records (default)', 5, 64),
-  (dir) => spool(dir, 'spool: as soon as the disk is free', 0, 1),
+  spool,
   eachAlone,
   lmdb,
 ];

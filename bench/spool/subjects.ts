@@ -13,14 +13,14 @@ export interface Subject {
   close(): Promise<void>;
 }
 
-/** The sidecar's own spool with its defaults, but for how it groups. */
-export async function spool(dir: string, name: string, groupMs: number, groupRecords: number): Promise<Subject> {
+/** The sidecar's own spool with its defaults. */
+export async function spool(dir: string): Promise<Subject> {
   const opened = await DurableSpool.open(
     join(dir, 'usage'),
     {
       segmentBytes: 16 << 20,
-      groupMs,
-      groupRecords,
+      groupMs: 5,
+      groupRecords: 64,
       maxUnsyncedMs: 2000,
       minFreeBytes: 0,
       maxBacklogBytes: 2 ** 40,
@@ -31,7 +31,7 @@ export async function spool(dir: string, name: string, groupMs: number, groupRec
   );
   if (opened.kind === 'held') throw new Error('the folder is in use');
   return {
-    name,
+    name: 'the spool',
     write: (record) => {
       opened.spool.append(record);
       return opened.spool.sync(record);

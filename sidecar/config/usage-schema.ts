@@ -6,7 +6,10 @@ export const usageSchema: SettingSchema = section({
     default: 16 * MIB,
     minimum: KIB,
   }),
-  groupMs: milliseconds('Records wait at most this long for others to be made durable with.', { default: 5 }),
+  groupMs: milliseconds(
+    'Records wait at most this long for others to be made durable with; none does that a reply’s end waits for.',
+    { default: 5 },
+  ),
   groupRecords: integer('As soon as this many records wait they are written.', {
     default: 64,
     minimum: 1,

@@ -2,11 +2,12 @@
  * The durable spool: usage in append-only segments, one line per record (frame.ts), at least as long as the machine's disk
  * keeps its word.
  *
- *   append ──> unsynced ──(5 ms or 64 records)──> write, fdatasync ──> durable: waiters go on, `position` moves
- *                  ^                                    │ error
- *                  └──── kept, written again ───────────┘ this segment is given up, a new one begun
+ *   append ──> unsynced ──(5 ms, 64 records, or one is waited for)──> write, fdatasync ──> durable: waiters go on,
+ *                  ^                                                       │ error          `position` moves
+ *                  └──── kept, written again ──────────────────────────────┘ this segment is given up, a new one begun
  *
- * One writer (lock.ts), one write or sync in flight. What is acknowledged is in the order in which it was appended.
+ * One writer (lock.ts), one write or sync in flight: the next group is what comes meanwhile, which at any load makes larger
+ * groups than to wait for company would, and keeps nobody from an end that is due. What is acknowledged is in the order in which it was appended.
  *
  * After a failed write or sync the segment is never touched again; what was not acknowledged is written again in the
  * next, whose head says up to where the one before counts. `readFrom` heeds that, so a reader meets each record once. A
@@ -152,6 +153,8 @@ export class DurableSpool implements Spool {
         this.#hooks.late?.(record);
         resolve();
       });
+      // What ends in the same turn is one group.
+      queueMicrotask(() => this.#writeSoon());
     });
   }
 
@@ -204,13 +207,13 @@ export class DurableSpool implements Spool {
     return this.#oldestMs() > this.#options.maxUnsyncedMs;
   }
 
-  /** Writes when enough waits or the oldest has waited long enough; after an error, the next probe does. */
+  /** Writes when enough waits, the oldest has waited long enough or someone waits; after an error, the next probe does. */
   #writeSoon(): void {
     const { oldest, count } = this.#unsynced;
     if (!oldest || this.#writing || this.#broken || this.#closed) return;
     const { groupMs, groupRecords } = this.#options;
     const waitMs = oldest.at + groupMs - this.#clock.now();
-    if (count >= groupRecords || waitMs <= 0) {
+    if (count >= groupRecords || waitMs <= 0 || this.#unsynced.awaited) {
       this.#cancelGroup?.();
       this.#cancelGroup = undefined;
       void this.#write();

@@ -28,6 +28,11 @@ export class Unsynced {
     return this.#entries.length;
   }
 
+  /** Someone waits until one of them is durable. */
+  get awaited(): boolean {
+    return this.#entries.some(({ waiters }) => waiters.size > 0);
+  }
+
   get oldest(): Entry | undefined {
     return this.#entries[0];
   }

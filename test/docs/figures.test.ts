@@ -26,7 +26,7 @@ const CLAIMS: readonly {
     sentence: '# ms at the median',
     results: 'spool',
     column: 'p50 ms',
-    where: { how: 'spool: 5 ms or 64 records (default)', callers: '1' },
+    where: { how: 'the spool', callers: '1' },
   })),
   ...(
     [

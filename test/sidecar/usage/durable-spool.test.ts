@@ -26,17 +26,27 @@ function close(world: SpoolWorld, id: string): Promise<void> {
   return world.spool.sync(record);
 }
 
-t.test('a group is written after 5 ms, with one sync', async (t) => {
+t.test('what nobody waits for is written after 5 ms, with one sync', async (t) => {
   const world = await SpoolWorld.start();
   open(world, 'a', 'b');
-  const closed = close(world, 'a');
   await world.pass(4.9);
-  t.notOk(await isSettled(closed));
+  t.strictSame(world.groups, []);
   await world.pass(0.1);
-  t.ok(await isSettled(closed));
-  t.strictSame(world.groups, [3]);
+  t.strictSame(world.groups, [2]);
   t.equal(world.disk.calls.filter(({ call }) => call === 'sync').length, 1);
-  t.strictSame(await world.durable(), ['a:open', 'b:open', 'a:close']);
+  t.strictSame(await world.durable(), ['a:open', 'b:open']);
+});
+
+t.test('what someone waits for waits for no company, but for what ends in the same turn', async (t) => {
+  const world = await SpoolWorld.start();
+  open(world, 'a', 'b', 'c');
+  const closed = ['a', 'b'].map((id) => close(world, id));
+  t.ok(await isSettled(Promise.all(closed)));
+  t.strictSame(world.groups, [5]);
+  t.equal(world.disk.calls.filter(({ call }) => call === 'sync').length, 1);
+  t.strictSame(await world.durable(), ['a:open', 'b:open', 'c:open', 'a:close', 'b:close']);
+  t.ok(await isSettled(close(world, 'c')));
+  t.strictSame(world.groups, [5, 1]);
 });
 
 t.test('64 records are written at once', async (t) => {
