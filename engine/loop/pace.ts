@@ -10,7 +10,7 @@ const DEPTH_STEP = 512;
  * Fewer prompt tokens than this are never worth a decode. On a GPU a decode reads all weights whatever its size, so that
  * some dozens of tokens take hardly longer than one: smaller chunks would save the replies beside them nothing.
  */
-export const LEAST_TOKENS = { cpu: 4, gpu: 64 } as const;
+export const LEAST_TOKENS = { cpu: 2, gpu: 64 } as const;
 
 /**
  * How many prompt tokens a step may take beside running replies: as many as their own decode may take, all of it, the fixed
@@ -48,11 +48,14 @@ export class Pace {
     this.#msPerToken[at] = mixed(this.#known(at), ms / tokens, NEWEST_CHUNK);
   }
 
-  /** Prompt tokens behind `depth` others that the next step may take: all, as long as nothing is known. */
-  tokens(depth: number): number {
+  /**
+   * Prompt tokens behind `depth` others that the next step may take, with `times` the share: all, as long as nothing is
+   * known.
+   */
+  tokens(depth: number, times = 1): number {
     const each = this.#known(Math.floor(depth / DEPTH_STEP));
     if (this.#decodeMs === undefined || each === undefined || !(each > 0)) return this.#most;
-    const fit = Math.floor((this.#share * this.#decodeMs) / each);
+    const fit = Math.floor((times * this.#share * this.#decodeMs) / each);
     return Math.max(this.least, Math.min(fit, this.#most));
   }
 

@@ -12,7 +12,8 @@ const PATIENCE = 8;
 
 /**
  * So many tokens of prompts' ends join a step whatever it takes: waiting would hold up most chats' first token by several
- * steps, and costs running replies one longer gap an arrival.
+ * steps, and costs running replies one longer gap an arrival. As the time for prompts it grows where more prompts wait
+ * than replies run: a seat's first token is worth no less than another's next one.
  */
 export const SHORT_TOKENS = 64;
 
@@ -50,9 +51,11 @@ export class Round {
     const all = running.filter(({ task }) => !task.work.alone);
     const joining = new Map<Branch, number>();
     this.#joined = 0;
+    const times = crowding(all);
+    const short = Math.min(SHORT_TOKENS * times, this.#whole);
     for (const { branch } of this.#inTurn(all)) {
       const { left, chunk } = branch.feed;
-      const room = Math.max(this.#room(all, branch), Math.min(SHORT_TOKENS, this.#whole)) - this.#joined;
+      const room = Math.max(this.#room(branch, times), short) - this.#joined;
       if (left === chunk && left <= room) {
         joining.set(branch, left);
         this.#joined += left;
@@ -66,11 +69,12 @@ export class Round {
   /** A chunk of one prompt: whole when no reply runs, else what the round's tokens leave, if that is worth a decode. */
   chunk(running: readonly Running[]): Stepping[] {
     const all = running.filter(({ task }) => !task.work.alone);
-    const company = all.some(({ branch }) => branch.feed.left === 0);
+    const times = crowding(all);
+    const company = times < Infinity;
     let chosen: Stepping | undefined;
     for (const { task, branch } of this.#inTurn(all)) {
       const { left, chunk } = branch.feed;
-      const room = this.#room(all, branch) - (company ? this.#joined : 0);
+      const room = this.#room(branch, times) - (company ? this.#joined : 0);
       // The last token is for `together`: its logits are wanted there.
       const count = company ? Math.min(chunk, left - 1, room) : chunk < left ? chunk : 0;
       const worth = count > 0 && (!company || count >= Math.min(this.#pace.least, chunk, left - 1));
@@ -81,8 +85,8 @@ export class Round {
   }
 
   /** Tokens of this prompt that a round may take. */
-  #room(all: readonly Running[], { feed }: Branch): number {
-    return all.some(({ branch }) => branch.feed.left === 0) ? this.#pace.tokens(feed.position) : this.#whole;
+  #room({ feed }: Branch, times: number): number {
+    return times < Infinity ? this.#pace.tokens(feed.position, times) : this.#whole;
   }
 
   /** Prompts, those that starve first, then the one with least left, so that a short one is not held up by a long one. */
@@ -97,4 +101,10 @@ export class Round {
   #starves(branch: Branch): boolean {
     return (this.#satOut.get(branch) ?? 0) >= PATIENCE;
   }
+}
+
+/** Prompts that wait for each reply that runs, at least 1; Infinity where none runs. */
+function crowding(all: readonly Running[]): number {
+  const replies = all.filter(({ branch }) => branch.feed.left === 0).length;
+  return Math.max(1, (all.length - replies) / replies);
 }

@@ -39,8 +39,8 @@ export const modelSchema: SettingSchema = {
       { default: 256, minimum: 1, maximum: 65_536, unit: 'tokens' },
     ),
     prefillShare: integer(
-      'Time that a step may spend on new prompts beside running replies, as a share of what the replies’ next tokens take, the fixed cost of one more decode included.',
-      { default: 100, minimum: 1, maximum: 10_000, unit: '%' },
+      'Time that a step may spend on new prompts beside running replies, as a share of what the replies’ next tokens take, the fixed cost of one more decode included. Where more prompts wait than replies run, as many times that.',
+      { default: 50, minimum: 1, maximum: 10_000, unit: '%' },
     ),
     prefixReuse: text(
       'What of a new prompt is not evaluated again when a sequence still holds it. `auto`: a request that runs alone reuses whole prefill steps only, so that its result is the same with and without; one with company reuses all it can. `any`: always all it can, at the cost of the last digits. `off`: nothing.',

@@ -104,7 +104,7 @@ t.test('nothing set: every default', async (t) => {
     gpu: 'auto',
     flashAttention: 'auto',
     prefillTokensPerStep: 256,
-    prefillShare: 100,
+    prefillShare: 50,
     prefixReuse: 'auto',
     load: 'eager',
     idleUnloadMs: 0,

@@ -8,11 +8,11 @@ const EACH = 1;
 const DECODE = 20;
 
 /** A decode of prompts takes 1 ms a token, one of next tokens 20 ms. */
-function timed(seats: number, prefillShare = 100): Bench {
+function timed(seats: number, prefillShare = 100, prefillTokensPerStep = CHUNK): Bench {
   let time = 0;
   const bench = new Bench(seats, undefined, {
     contextPerSeat: 1000,
-    prefillTokensPerStep: CHUNK,
+    prefillTokensPerStep,
     prefillShare,
     prefixReuse: 'off',
     now: () => time,
@@ -97,4 +97,30 @@ t.test('the ends of several prompts join one decode, as far as one holds them', 
     prompts(bench, 2).reduce((sum, count) => sum + count, 0),
     CHUNK / 2,
   );
+});
+
+t.test('where more prompts wait than replies run, they get as many times the room', async (t) => {
+  const short = SHORT_TOKENS / 2;
+  const rounds = async (replies: number): Promise<number[]> => {
+    const bench = timed(replies + 9, 50, 512);
+    const before = bench.decoder.onStep;
+    const from = 8 * replies;
+    bench.decoder.onStep = (step) => {
+      void before(step);
+      if (step !== from) return;
+      bench.loop.generate(100, job(500, { maxTokens: 1 }));
+      for (let id = 101; id < 109; id += 1) bench.loop.generate(id, job(short, { maxTokens: 1 }));
+    };
+    for (let id = 1; id <= replies; id += 1) bench.loop.generate(id, job(short, { maxTokens: 300 }));
+    await bench.ends(100);
+    return bench.decoder.steps
+      .slice(from)
+      .map((parts) => parts.reduce((sum, { tokens }) => sum + (tokens.includes(1) ? tokens.length : 0), 0))
+      .filter((tokens) => tokens > 0);
+  };
+  const [ends, chunk] = await rounds(1);
+  t.equal(ends, 8 * short, 'the ends of eight short ones, beside one reply');
+  t.equal(chunk, (DECODE / 2 / EACH) * 1, 'then one prompt a reply, and the share as it is set');
+  const [crowded] = await rounds(8);
+  t.equal(crowded, SHORT_TOKENS, 'nine beside eight: as for one');
 });
