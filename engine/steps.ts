@@ -24,6 +24,7 @@ import type { Decoder, Part, PartResult, Run } from './decode/decoder.js';
 import { EngineFault } from './decode/faults.js';
 import { Generation } from './generation.js';
 import { Jobs } from './loop/jobs.js';
+import { joined } from './loop/joined.js';
 import { LEAST_TOKENS, Pace } from './loop/pace.js';
 import type { GenerateJob, HeldPrefix, HeldTokens, Output, PrefixReuse, ScoreJob } from './protocol.js';
 import { Round, type Stepping } from './loop/round.js';
@@ -298,7 +299,7 @@ export class StepLoop {
   }
 
   #flush(): void {
-    const out = this.#jobs.said(this.#unsent);
+    const out = joined(this.#jobs.said(this.#unsent));
     this.#unsent = [];
     const changes = this.#sequences.changes();
     const held = this.#limits.prefixReuse === 'off' ? [] : changes;

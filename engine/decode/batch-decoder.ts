@@ -159,7 +159,11 @@ export class BatchDecoder implements Decoder {
   }
 
   /** Undefined: its first step failed, and it never was. */
-  async #run(picking: Picking, parts: readonly Part[], { most, everyMs, made }: Run): Promise<PartResult[] | undefined> {
+  async #run(
+    picking: Picking,
+    parts: readonly Part[],
+    { most, everyMs, made }: Run,
+  ): Promise<PartResult[] | undefined> {
     const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
     let steps = 0;
     const from = performance.now();
@@ -167,6 +171,7 @@ export class BatchDecoder implements Decoder {
       const picks = run.take();
       steps += picks.length / parts.length;
       for (const [i, { sequence }] of parts.entries()) this.#length[sequence] = (before[i] ?? 0) + steps;
+      if (picks.length > 0) this.#nextTokensMs = (performance.now() - from) / steps;
       return tokensOf(picks, parts.length);
     };
     let looking: NodeJS.Timeout | undefined;
@@ -175,21 +180,24 @@ export class BatchDecoder implements Decoder {
       const run = picking.run(this.#context, numbers, tokens, pickers, most);
       this.#running = run;
       const look = (): void => {
-        const results = take(run);
-        if (results.length > 0) made(results);
+        looking = setTimeout(
+          () => {
+            const results = take(run);
+            if (results.length > 0) made(results);
+            look();
+          },
+          lookMs(this.#nextTokensMs, everyMs),
+        );
       };
-      // Where the one that looks was put on the worker's core, each look keeps it from a step for a quarter of it.
-      const oftenMs = Math.max(LOOK_MS.least, Math.min(this.#nextTokensMs * LOOK_MS.ofStep, LOOK_MS.most));
-      looking = setInterval(look, this.#nextTokensMs < everyMs ? everyMs : oftenMs);
+      look();
       await run.ended;
       return take(run);
     } catch {
       for (const [i, part] of parts.entries()) this.#undo(part, before[i] ?? 0);
       return undefined;
     } finally {
-      clearInterval(looking);
+      clearTimeout(looking);
       this.#running = undefined;
-      if (steps > 0) this.#nextTokensMs = (performance.now() - from) / steps;
     }
   }
 
@@ -320,6 +328,14 @@ export class BatchDecoder implements Decoder {
       return logit - logTotal;
     });
   }
+}
+
+/**
+ * When a run whose steps take so long is looked at next. Short ones no more often than they may be told of: where the one who
+ * looks was put on the worker's core, each look takes a step a quarter longer.
+ */
+function lookMs(stepMs: number, everyMs: number): number {
+  return stepMs < everyMs ? everyMs : Math.max(LOOK_MS.least, Math.min(stepMs * LOOK_MS.ofStep, LOOK_MS.most));
 }
 
 /** What some steps picked for each of so many parts; nothing, of no step. */

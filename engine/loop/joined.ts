@@ -1,0 +1,30 @@
+import type { Output } from '../protocol.js';
+
+/**
+ * The same text in fewer outputs: of a reply's pieces that nothing else of it lies between, in one channel, one. What steps
+ * that share a message bring is then one piece for everyone behind it, and one event on the wire, in place of many.
+ */
+export function joined(outputs: readonly Output[]): Output[] {
+  const all: Output[] = [];
+  /** By job and choice, where its last output is, if that is a piece. */
+  const lasts = new Map<number, Map<number, number>>();
+  for (const output of outputs) {
+    const choices = lasts.get(output.id);
+    if (output.kind !== 'piece') {
+      choices?.clear();
+      all.push(output);
+      continue;
+    }
+    const at = choices?.get(output.choice);
+    const last = at === undefined ? undefined : all[at];
+    if (at !== undefined && last?.kind === 'piece' && last.channel === output.channel) {
+      const { id, kind, choice, channel, text, tokens } = output;
+      all[at] = { id, kind, choice, channel, text: last.text + text, tokens };
+      continue;
+    }
+    if (choices) choices.set(output.choice, all.length);
+    else lasts.set(output.id, new Map([[output.choice, all.length]]));
+    all.push(output);
+  }
+  return all;
+}
