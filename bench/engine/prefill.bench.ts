@@ -65,8 +65,8 @@ for (const [model, make, shares, times] of [
 await keep(name, {
   title: 'A long prompt beside running replies',
   about: [
-    `${STREAMS} replies are decoding (greedy) when a prompt of ${PROMPT_TOKENS} tokens comes; gaps are the times between two steps' tokens of one reply as they arrive from the engine process, while the prompt is prefilled, and undisturbed: the same tokens of the same replies without it. One compute thread, the ${build} addon, chunks of at most 256 tokens.`,
-    '`prefillShare`: time for prompts in one step, in percent of what the step takes without, the fixed cost of one more decode included; on a CPU never fewer than four tokens go.',
+    `${STREAMS} replies are decoding (greedy) when a prompt of ${PROMPT_TOKENS} tokens comes; gaps are the times between two arrivals of a reply's tokens from the engine process, which lets steps shorter than 4 ms share a message, while the prompt is prefilled, and undisturbed: the same tokens of the same replies without it. One compute thread, the ${build} addon, chunks of at most 256 tokens.`,
+    '`prefillShare`: time for prompts in one step, in percent of what the step takes without, the fixed cost of one more decode included; on a CPU never fewer than two tokens go.',
   ],
   rows,
 });
@@ -101,7 +101,8 @@ async function replies(
       }
       const before = lastMs.get(index);
       lastMs.set(index, atMs);
-      if (before !== undefined && cameMs !== undefined) gaps.push(atMs - before);
+      // Tokens of one message come at once.
+      if (before !== undefined && cameMs !== undefined && atMs > before) gaps.push(atMs - before);
       if (gaps.length === until) return 'enough';
       const count = (tokens.get(index) ?? 0) + 1;
       tokens.set(index, count);

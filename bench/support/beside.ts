@@ -2,7 +2,7 @@
 import { Agent } from 'node:http';
 import type { EngineSetup } from '../../engine/protocol.js';
 import { CHAT, Sidecar } from '../../test/support/sidecar.js';
-import { EngineDriver } from './engine-driver.js';
+import { EngineDriver, type Load } from './engine-driver.js';
 import { closedLoop, latencies, openLoop, seeded, tokensPerSecond, type Outcome } from './load.js';
 import { LlamaServer } from './peers.js';
 import type { Row } from './results.js';
@@ -24,6 +24,7 @@ export interface BesideCase {
   readonly seats: number;
   /** Tokens a seat or slot holds. */
   readonly context: number;
+  /** Of a reply, on average: from half to one and a half times as many. Of equal ones all would begin and end together. */
   readonly tokens: number;
   /** Callers at once, and how many replies a closed run of them is. */
   readonly closed: ReadonlyMap<number, number>;
@@ -38,7 +39,7 @@ export interface BesideCase {
 interface Pair {
   readonly ours: Outcome;
   readonly theirs: Outcome;
-  /** Tokens a second of our engine alone, on prompts of the same length. */
+  /** Tokens a second of our engine alone, on prompts and replies of the same lengths. */
   readonly engine?: number;
 }
 
@@ -63,10 +64,11 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
   const agent = new Agent({ keepAlive: false });
   const ours: Target = { agent, port: sidecar.port, key: sidecar.key };
   const theirs: Target = { agent, port: server.port, extras: SAME };
+  const lengthOf = (i: number): number => Math.round(tokens * (0.5 + ((i * 37) % 64) / 63));
   const body = (temperature: number) => (i: number) => ({
     model: CHAT,
     messages: [{ role: 'user', content: options.prompt(i) }],
-    max_tokens: tokens,
+    max_tokens: lengthOf(i),
     temperature,
     seed: i,
   });
@@ -84,7 +86,8 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
       const once = async (): Promise<Pair> => {
         const mine = await closedLoop(ours, callers, replies, body(temperature));
         const other = await closedLoop(theirs, callers, replies, body(temperature));
-        const alone = await engine.rounds(replies, callers, { promptTokens, tokens, temperature });
+        const load = (i: number): Load => ({ promptTokens, tokens: lengthOf(i), temperature });
+        const alone = await engine.closedLoop(callers, replies, load);
         return { ours: mine, theirs: other, engine: alone.tokens / alone.seconds };
       };
       // The first one warms up.

@@ -132,7 +132,10 @@ export class EngineDriver {
     const before = await this.cpu();
     const from = performance.now();
     for (let made = 0; made < replies; made += sequences) {
-      const jobs = Array.from({ length: sequences }, (_, i) => ({ kind: 'generate', job: randomJob(i, load) }) as const);
+      const jobs = Array.from(
+        { length: sequences },
+        (_, i) => ({ kind: 'generate', job: randomJob(i, load) }) as const,
+      );
       await this.run(jobs, ({ output }) => {
         if (output.kind === 'finished') tokens += output.completionTokens;
         return undefined;
@@ -146,6 +149,23 @@ export class EngineDriver {
       mainThreadSeconds: after.mainThread - before.mainThread,
       cpuSeconds: after.all - before.all,
     };
+  }
+
+  /** So many replies at once, the next when one ended, until there were `replies` in all; `load` says of each what it is. */
+  async closedLoop(
+    callers: number,
+    replies: number,
+    load: (i: number) => Load,
+  ): Promise<Pick<Round, 'tokens' | 'seconds'>> {
+    let tokens = 0;
+    let sent = 0;
+    const next = (): Job => ({ kind: 'generate', job: randomJob(sent, load(sent++)) });
+    const from = performance.now();
+    await this.run(Array.from({ length: callers }, next), ({ output }) => {
+      if (output.kind === 'finished') tokens += output.completionTokens;
+      return output.kind === 'done' && sent < replies ? [next()] : undefined;
+    });
+    return { tokens, seconds: (performance.now() - from) / 1000 };
   }
 
   /** CPU time that the process has spent. */

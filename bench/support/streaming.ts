@@ -1,4 +1,4 @@
-/** A caller who streams chat completions over HTTP and notes when each piece came. */
+/** A caller who streams chat completions over HTTP and notes when text came. */
 import { request, type Agent } from 'node:http';
 
 /** Who is called: a server that speaks the chat completions of OpenAI's clients. */
@@ -12,11 +12,11 @@ export interface Target {
 }
 
 export interface Streamed {
-  /** Pieces with text; a token that ends inside a character gives none. */
+  /** Events with text; a token that ends inside a character gives none, and quick ones may share one. */
   readonly pieces: number;
-  /** From the request's last byte written to the first piece, ms. */
+  /** From the request's last byte written to the first text, ms. */
   readonly ttftMs: number;
-  /** Between one piece and the next, ms. */
+  /** Between one arrival of text and the next, ms; what one read brings arrived at once. */
   readonly gapsMs: readonly number[];
   /** As the server counts them. */
   readonly completionTokens: number;
@@ -32,20 +32,26 @@ export function stream({ agent, port, key, extras }: Target, body: object): Prom
     const sent = request({ agent, port, host: '127.0.0.1', method: 'POST', path: '/v1/chat/completions', headers });
     const text = JSON.stringify({ ...body, ...extras, stream: true, stream_options: { include_usage: true } });
     const times: number[] = [];
+    let pieces = 0;
     let rest = '';
     let completionTokens = 0;
     let done = false;
     let from = 0;
+    let now: number | undefined;
     sent.on('error', reject);
     sent.on('response', (response) => {
       response.setEncoding('utf8').on('error', reject);
       response.on('data', (chunk: string) => {
-        const now = performance.now();
+        // All that one read brings is handed over in one turn.
+        if (now === undefined) queueMicrotask(() => (now = undefined));
+        now ??= performance.now();
         const frames = (rest + chunk).split('\n\n');
         rest = frames.pop() ?? '';
         for (const frame of frames) {
-          if (/"content":"(?!")/.test(frame)) times.push(now);
-          else if (frame === 'data: [DONE]') done = true;
+          if (/"content":"(?!")/.test(frame)) {
+            pieces += 1;
+            if (times.at(-1) !== now) times.push(now);
+          } else if (frame === 'data: [DONE]') done = true;
           const counted = /"completion_tokens":([0-9]+)/.exec(frame)?.[1];
           if (counted !== undefined) completionTokens = Number(counted);
         }
@@ -53,7 +59,7 @@ export function stream({ agent, port, key, extras }: Target, body: object): Prom
       response.on('end', () => {
         if (response.statusCode !== 200 || !done) reject(new Error(`answered ${String(response.statusCode)}`));
         const gapsMs = times.slice(1).map((time, i) => time - (times[i] ?? time));
-        resolve({ pieces: times.length, ttftMs: (times[0] ?? NaN) - from, gapsMs, completionTokens });
+        resolve({ pieces, ttftMs: (times[0] ?? NaN) - from, gapsMs, completionTokens });
       });
     });
     sent.end(text, () => (from = performance.now()));
