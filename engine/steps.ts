@@ -24,7 +24,7 @@ import type { Decoder, Part, PartResult, Run } from './decode/decoder.js';
 import { EngineFault } from './decode/faults.js';
 import { Generation } from './generation.js';
 import { Jobs } from './loop/jobs.js';
-import { joined } from './loop/joined.js';
+import { joined } from './output/joined.js';
 import { LEAST_TOKENS, Pace } from './loop/pace.js';
 import type { GenerateJob, HeldPrefix, HeldTokens, Output, PrefixReuse, ScoreJob } from './protocol.js';
 import { Round, type Stepping } from './loop/round.js';

@@ -105,7 +105,7 @@ t.test('a stream byte by byte, twice on one kept-alive connection', async (t) =>
     const chunks = chunksOf(response.body);
     const pieces = chunks.slice(1, -2).map((chunk) => contentOf([chunk]));
     t.equal(pieces.join(''), message.content, 'it says what a whole reply says');
-    t.ok(pieces.length > 2 && !pieces.includes(''), 'in pieces, none of them empty');
+    t.ok(pieces.length > 1 && !pieces.includes(''), 'in pieces, none of them empty');
     const first = chunks[0]!;
     t.match(first.id, /^chatcmpl-[0-9a-f-]{36}$/);
     t.ok(Math.abs(first.created - Date.now() / 1000) < 3600, 'seconds, not milliseconds');

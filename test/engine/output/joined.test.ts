@@ -1,6 +1,6 @@
 import t from 'tap';
 import fc from 'fast-check';
-import { joined } from '../../../engine/loop/joined.js';
+import { joined } from '../../../engine/output/joined.js';
 import type { Output } from '../../../engine/protocol.js';
 
 type Piece = Extract<Output, { kind: 'piece' }>;
