@@ -1,0 +1,164 @@
+/**
+ * What a run makes is what its steps one by one make. With the addon of `make engine-native` steps follow one another by
+ * themselves here; with the prebuilt one each step is a run of one, of which the same is true.
+ */
+import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
+import t, { type Test } from 'tap';
+import { BatchDecoder } from '../../../../engine/decode/batch-decoder.js';
+import type { Part, PartResult, Run, Sampler, Sampling } from '../../../../engine/decode/decoder.js';
+import { testModel } from '../../../support/models.js';
+
+/** llama.cpp rounds a sequence's cells up to this. */
+const CELLS = 256;
+const SEQUENCES = [0, 1, 2];
+const PROMPT = 12;
+const GREEDY: Sampling = {
+  temperature: 0,
+  topP: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  seed: 1,
+  maxTokens: CELLS,
+};
+const SEEDED: readonly Sampling[] = SEQUENCES.map((seed) => ({ ...GREEDY, temperature: 1, seed }));
+
+interface Bench {
+  readonly decoder: BatchDecoder;
+  readonly isEnd: (token: number) => boolean;
+}
+
+async function bench(t: Test): Promise<Bench> {
+  const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: 1 });
+  const model = await llama.loadModel({ modelPath: await testModel() });
+  const context = await model.createContext({ sequences: SEQUENCES.length, contextSize: CELLS, batchSize: CELLS });
+  t.teardown(async () => {
+    await context.dispose();
+    await model.dispose();
+    await llama.dispose();
+  });
+  const decoder = await BatchDecoder.over(context, 1);
+  if (!decoder) throw new Error('not the version that the decoder knows');
+  return { decoder, isEnd: (token) => model.isEogToken(token as Parameters<typeof model.isEogToken>[0]) };
+}
+
+/** Replies on all sequences, begun anew: what each has said, and what comes next. */
+class Replies {
+  readonly said: number[][] = SEQUENCES.map(() => []);
+  fault: string | undefined;
+  readonly #decoder: BatchDecoder;
+  readonly #samplers: Sampler[];
+
+  private constructor(decoder: BatchDecoder, samplings: readonly Sampling[]) {
+    this.#decoder = decoder;
+    this.#samplers = SEQUENCES.map((i) => decoder.sampler(samplings[i] ?? GREEDY));
+  }
+
+  static async begin(decoder: BatchDecoder, samplings: readonly Sampling[] = []): Promise<Replies> {
+    const replies = new Replies(decoder, samplings);
+    for (const sequence of SEQUENCES) await decoder.truncate(sequence, 0);
+    await replies.#step((i) => Uint32Array.from({ length: PROMPT }, (_, at) => 97 + ((at * 7 + i) % 20)));
+    return replies;
+  }
+
+  /** Steps until each has said so many, or one fails. `most`: of one run; without, one by one. `told`: while one runs. */
+  async until(count: number, most?: number, told?: () => void): Promise<this> {
+    while (this.fault === undefined && this.length < count) {
+      await this.step(most === undefined ? undefined : Math.min(most, count - this.length), told);
+    }
+    return this;
+  }
+
+  /** Tokens that each has said. */
+  get length(): number {
+    return this.said[0]?.length ?? 0;
+  }
+
+  /** One call of the decoder. */
+  step(most?: number, told: () => void = () => undefined): Promise<void> {
+    const made = (results: readonly PartResult[]): void => {
+      this.#hear(results);
+      told();
+    };
+    return this.#step(
+      (i) => Uint32Array.of(this.said[i]?.at(-1) ?? 0),
+      most === undefined ? undefined : { most, everyMs: 0, made },
+    );
+  }
+
+  async #step(tokens: (i: number) => Uint32Array, run?: Run): Promise<void> {
+    const parts = SEQUENCES.map((sequence, i): Part => {
+      const sampler = this.#samplers[i];
+      if (!sampler) throw new Error('no sampler');
+      return { kind: 'sample', sequence, tokens: tokens(i), sampler };
+    });
+    this.#hear(await this.#decoder.step(parts, run));
+  }
+
+  #hear(results: readonly PartResult[]): void {
+    for (const [i, result] of results.entries()) {
+      if (result.kind === 'fault') this.fault = result.reason;
+      else if (result.kind === 'token') this.said[i]?.push(result.token, ...(result.then ?? []));
+    }
+  }
+}
+
+t.test('greedy and by seed, whatever the length of the runs', async (t) => {
+  const { decoder } = await bench(t);
+  for (const samplings of [[], SEEDED]) {
+    const { said } = await (await Replies.begin(decoder, samplings)).until(60);
+    for (const most of [1, 7, 100]) {
+      const run = await (await Replies.begin(decoder, samplings)).until(60, most);
+      t.same(run.said, said, `runs of ${most}`);
+    }
+  }
+});
+
+/** Replies of 100 tokens, one by one, the first of which to end does so after `from` tokens, and before `to`. */
+async function ending(
+  { decoder, isEnd }: Bench,
+  from: number,
+  to: number,
+): Promise<{ readonly samplings: readonly Sampling[]; readonly said: number[][]; readonly end: number }> {
+  for (let seed = 0; ; seed += SEQUENCES.length) {
+    const samplings = SEQUENCES.map((i) => ({ ...GREEDY, temperature: 1, seed: seed + i }));
+    const { said } = await (await Replies.begin(decoder, samplings)).until(100);
+    const ends = said.map((tokens) => tokens.findIndex(isEnd)).filter((at) => at >= 0);
+    const end = Math.min(Infinity, ...ends);
+    if (end > from && end < to) return { samplings, said, end };
+  }
+}
+
+t.test('halted it stops, tells all that it made, and goes on from there', async (t) => {
+  const made = await bench(t);
+  const { samplings, said } = await ending(made, 60, Infinity);
+  const replies = await Replies.begin(made.decoder, samplings);
+  await replies.step();
+  const step = replies.step(50);
+  made.decoder.halt();
+  await step;
+  t.ok(replies.length < 52, `${replies.length - 2} of 50`);
+  await replies.until(100, 50, () => made.decoder.halt());
+  t.same(replies.said, said);
+});
+
+t.test('no step follows one in which a reply ends', async (t) => {
+  const made = await bench(t);
+  // Far enough in for a run to be under way.
+  const { samplings, said, end } = await ending(made, 10, 90);
+  const replies = await Replies.begin(made.decoder, samplings);
+  while (replies.length <= end) await replies.step(80);
+  t.same(
+    replies.said,
+    said.map((tokens) => tokens.slice(0, end + 1)),
+  );
+});
+
+t.test('a sequence that gets full in a later step fails in that one, and no token is lost', async (t) => {
+  const { decoder } = await bench(t);
+  const single = await (await Replies.begin(decoder)).until(2 * CELLS);
+  t.equal(single.fault, 'no room left in the KV cache');
+  t.equal(single.said[0]?.length, CELLS - PROMPT + 1, 'as many as it holds, and one that is not evaluated');
+  const run = await (await Replies.begin(decoder)).until(2 * CELLS, 2 * CELLS);
+  t.equal(run.fault, single.fault);
+  t.same(run.said, single.said);
+});
