@@ -12,6 +12,7 @@ import {
   type Token,
 } from 'node-llama-cpp';
 import type { Decoder } from './decode/decoder.js';
+import { keepThreads } from './load/addon.js';
 import { BatchDecoder } from './decode/batch-decoder.js';
 import { IteratorDecoder, sequenceOrder } from './decode/iterator-decoder.js';
 import { LlamaLog } from './load/llama-log.js';
@@ -118,6 +119,7 @@ async function load(
     // Its check takes page cache for used, so that it would refuse most models after a day of reading files.
     ignoreMemorySafetyChecks: true,
   });
+  keepThreads(context, threads);
   return { model, context };
 }
 

@@ -210,7 +210,8 @@ export class StepLoop {
     const fed = parts.map(({ tokens }) => tokens);
     const ahead = this.#ahead(stepping);
     let from = this.#now();
-    const due = this.#due(from);
+    // A prompt may take long: nothing waits behind it that need not.
+    const due = this.#due(from) || stepping.some(({ count }) => count > 0);
     const take = (results: readonly PartResult[]): void => {
       const now = this.#now();
       this.#learn(stepping, results, depth, now - from);

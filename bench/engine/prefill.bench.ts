@@ -71,24 +71,24 @@ await keep(name, {
   rows,
 });
 
-/** The same replies with a long prompt, and without. */
+/** The same tokens of the same replies with a long prompt, and without. */
 async function trade(engine: EngineDriver): Promise<Trade> {
-  const { gaps: disturbed, ttftMs } = await replies(engine, 'with the prompt');
-  const { gaps: undisturbed } = await replies(engine, disturbed.length);
+  const { gaps: disturbed, tokens, ttftMs } = await replies(engine, 'with the prompt');
+  const { gaps: undisturbed } = await replies(engine, tokens);
   return { undisturbed, disturbed, ttftMs };
 }
 
 /**
- * Replies, and when they have been under way for QUIET_TOKENS a long prompt beside them until its first token comes; or as
- * many gaps of theirs without one.
+ * Replies, and when they have been under way for QUIET_TOKENS a long prompt beside them until its first token comes; or
+ * without one until the last of them has so many tokens.
  */
 async function replies(
   engine: EngineDriver,
   until: number | 'with the prompt',
-): Promise<{ readonly gaps: readonly number[]; readonly ttftMs: number }> {
+): Promise<{ readonly gaps: readonly number[]; readonly tokens: number; readonly ttftMs: number }> {
   const gaps: number[] = [];
   const lastMs = new Map<number, number>();
-  const tokens = new Map<number, number>();
+  let tokens = 0;
   let cameMs: number | undefined;
   let ttftMs = NaN;
   await engine.run(
@@ -101,17 +101,16 @@ async function replies(
       }
       const before = lastMs.get(index);
       lastMs.set(index, atMs);
-      // Tokens of one message come at once.
-      if (before !== undefined && cameMs !== undefined && atMs > before) gaps.push(atMs - before);
-      if (gaps.length === until) return 'enough';
-      const count = (tokens.get(index) ?? 0) + 1;
-      tokens.set(index, count);
-      if (index !== STREAMS - 1 || count !== QUIET_TOKENS) return undefined;
+      if (before !== undefined && cameMs !== undefined) gaps.push(atMs - before);
+      if (index !== STREAMS - 1) return undefined;
+      tokens = output.tokens;
+      if (until !== 'with the prompt' && tokens >= until) return 'enough';
+      if (cameMs !== undefined || tokens < QUIET_TOKENS) return undefined;
       cameMs = atMs;
       return until === 'with the prompt' ? [job(99, PROMPT_TOKENS, 4)] : undefined;
     },
   );
-  return { gaps, ttftMs };
+  return { gaps, tokens, ttftMs };
 }
 
 function job(seed: number, promptTokens: number, tokens: number): Job {

@@ -95,7 +95,7 @@ await keep('http-streams', {
   title: 'The whole sidecar over HTTP',
   about: [
     `Streaming chat on the embedded model (with an end token that never comes up): ${promptTokens} prompt tokens as rendered, ${TOKENS} generated, ${SEATS} seats, one compute thread. A run is ${REPLIES} replies, so many at once as there are streams, the next ones when all have ended; medians of ${RUNS} runs after one to warm up. The caller is a Node process on the same machine, so its work is in the figures.`,
-    'Engine alone: the same model, prompt length, seats and number at once over the engine protocol, without a sidecar, each run after one over HTTP; the ratio is the median of these pairs. TTFT: request written to first text; gap: between two pieces of text of one stream.',
+    'Engine alone: the same model, prompt length, seats and number at once over the engine protocol, without a sidecar, each run after one over HTTP; the ratio is the median of these pairs. TTFT: request written to first text; gap: between two arrivals of text of one stream.',
   ],
   rows,
 });

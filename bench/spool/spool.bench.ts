@@ -73,11 +73,7 @@ async function bareSync(dir: string): Promise<number> {
   return median(times);
 }
 
-const SUBJECTS: readonly ((dir: string) => Promise<Subject> | Subject)[] = [
-  spool,
-  eachAlone,
-  lmdb,
-];
+const SUBJECTS: readonly ((dir: string) => Promise<Subject> | Subject)[] = [spool, eachAlone, lmdb];
 
 const rows: Row[] = [];
 // The timers of the spool keep no process alive.

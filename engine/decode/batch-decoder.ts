@@ -95,7 +95,6 @@ export class BatchDecoder implements Decoder {
     const found = await internals(context);
     if (!found) return undefined;
     found.context.setThreads(threads);
-    found.picking?.useThreads(found.context, threads);
     return new BatchDecoder(found, context.totalSequences);
   }
 

@@ -53,8 +53,6 @@ export interface AddonRun {
 
 /** What `make engine-native` adds to the addon (engine/native/next-token.cpp): no job a token after the decode's. */
 export interface Picking {
-  /** So many compute threads stay for the decodes of this context, in place of ones started for each. Once. */
-  readonly useThreads: (context: AddonContext, threads: number) => void;
   readonly newPicker: (temperature: number, seed: number) => AddonPicker;
   /**
    * Decodes parts and picks a token for each that has a picker, on this thread, which nothing else runs on meanwhile. `parts`
@@ -88,7 +86,14 @@ interface Bindings {
   readonly RaPicker?: new (temperature: number, seed: number) => AddonPicker;
   readonly raDecodeAndPickNow?: Picking['decodeNow'];
   readonly raDecodeRun?: Picking['run'];
-  readonly raUseThreads?: Picking['useThreads'];
+  readonly raUseThreads?: (context: AddonContext, threads: number) => void;
+}
+
+/** What lies below a {@link LlamaContext}. */
+interface Layer {
+  readonly _ctx?: AddonContext;
+  readonly _llama?: { readonly _bindings?: Bindings };
+  readonly _model?: { readonly _model?: unknown };
 }
 
 const METHODS = [
@@ -106,15 +111,7 @@ const METHODS = [
 /** The layer below `context`, or undefined when this is not the version it was read in. */
 export async function internals(context: LlamaContext): Promise<Internals | undefined> {
   if ((await getModuleVersion()) !== KNOWN_VERSION) return undefined;
-  const {
-    _ctx: inner,
-    _llama: llama,
-    _model: model,
-  } = context as unknown as {
-    readonly _ctx?: AddonContext;
-    readonly _llama?: { readonly _bindings?: Bindings };
-    readonly _model?: { readonly _model?: unknown };
-  };
+  const { _ctx: inner, _llama: llama, _model: model } = context as unknown as Layer;
   const Make = llama?._bindings?.AddonSampler;
   const addonModel = model?._model;
   const grammars = Grammars.of(context.model);
@@ -123,12 +120,20 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
   return { context: inner, newSampler: () => new Make(addonModel), grammars, ...picking(llama._bindings) };
 }
 
+/**
+ * Keeps so many compute threads for the decodes of `context`, in place of ones that are started for each; once a context.
+ * Only the addon of `make engine-native` can.
+ */
+export function keepThreads(context: LlamaContext, threads: number): void {
+  const { _ctx: inner, _llama: llama } = context as unknown as Layer;
+  if (inner) llama?._bindings?.raUseThreads?.(inner, threads);
+}
+
 function picking({
   RaPicker: Make,
   raDecodeAndPickNow: decodeNow,
   raDecodeRun: run,
-  raUseThreads: useThreads,
 }: Bindings): Pick<Internals, 'picking'> {
-  if (!Make || !decodeNow || !run || !useThreads) return {};
-  return { picking: { useThreads, decodeNow, run, newPicker: (temperature, seed) => new Make(temperature, seed) } };
+  if (!Make || !decodeNow || !run) return {};
+  return { picking: { decodeNow, run, newPicker: (temperature, seed) => new Make(temperature, seed) } };
 }

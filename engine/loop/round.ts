@@ -13,7 +13,7 @@ const PATIENCE = 8;
 /**
  * So many tokens of prompts' ends join a step whatever it takes: waiting would hold up most chats' first token by several
  * steps, and costs running replies one longer gap an arrival. As the time for prompts it grows where more prompts wait
- * than replies run: a seat's first token is worth no less than another's next one.
+ * than replies run, up to a whole chunk: a seat's first token is worth no less than another's next one.
  */
 export const SHORT_TOKENS = 64;
 
@@ -106,5 +106,5 @@ export class Round {
 /** Prompts that wait for each reply that runs, at least 1; Infinity where none runs. */
 function crowding(all: readonly Running[]): number {
   const replies = all.filter(({ branch }) => branch.feed.left === 0).length;
-  return Math.max(1, (all.length - replies) / replies);
+  return replies === 0 ? Infinity : Math.max(1, (all.length - replies) / replies);
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -94,15 +95,20 @@ inline float exp_below(float x) {
     return x < -87.0f ? 0.0f : p * power;
 }
 
-// The sum of exp(logit * scale - most), `most` being the highest of the scaled ones.
-RA_WIDE double weigh(const float * logits, int n, float scale, float most) {
+// A logit's weight beside the highest one's, which is 1 at any temperature, however it is rounded.
+inline float weight_of(float logit, float most, float scale) {
+    return exp_below((logit - most) * scale);
+}
+
+// The sum of the weights beside the highest, `most`.
+RA_WIDE double weigh(const float * logits, int n, float most, float scale) {
     float lanes[LANES] = {0};
     int i = 0;
     for (; i + LANES <= n; i += LANES) {
-        for (int j = 0; j < LANES; j++) lanes[j] += exp_below(logits[i + j] * scale - most);
+        for (int j = 0; j < LANES; j++) lanes[j] += weight_of(logits[i + j], most, scale);
     }
     double sum = 0;
-    for (; i < n; i++) sum += exp_below(logits[i] * scale - most);
+    for (; i < n; i++) sum += weight_of(logits[i], most, scale);
     for (int j = 0; j < LANES; j++) sum += lanes[j];
     return sum;
 }
@@ -117,24 +123,24 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
 
         int32_t pick(const float * logits, int n) {
             if (temperature <= 0.0f) return argmax(logits, n);
-            const float scale = 1.0f / temperature;
+            const float scale = std::fmin(1.0f / temperature, std::numeric_limits<float>::max());
             // Each block by its own highest, so that the logits, which are in no near cache, are read once.
             blocks.clear();
             float most = -INFINITY;
             for (int from = 0; from < n; from += BLOCK) {
                 const int length = n - from < BLOCK ? n - from : BLOCK;
-                const float here = highest(logits + from, length) * scale;
-                blocks.push_back({here, here > -INFINITY ? weigh(logits + from, length, scale, here) : 0});
+                const float here = highest(logits + from, length);
+                blocks.push_back({here, here > -INFINITY ? weigh(logits + from, length, here, scale) : 0});
                 most = here > most ? here : most;
             }
             double total = 0;
-            for (auto & block : blocks) total += block.sum *= std::exp(static_cast<double>(block.most - most));
-            return find(logits, n, scale, most, total * std::uniform_real_distribution<double>(0.0, 1.0)(random));
+            for (auto & block : blocks) total += block.sum *= weight_of(block.most, most, scale);
+            return find(logits, n, most, scale, total * std::uniform_real_distribution<double>(0.0, 1.0)(random));
         }
 
     private:
         struct Block {
-            // The highest scaled logit.
+            // The highest logit.
             float most;
             // Of its tokens' weights, by the highest of all.
             double sum;
@@ -145,13 +151,13 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         std::vector<Block> blocks;
 
         // The token in which the running sum of the weights gets to `target`.
-        int32_t find(const float * logits, int n, float scale, float most, double target) const {
+        int32_t find(const float * logits, int n, float most, float scale, double target) const {
             double sum = 0;
             size_t block = 0;
             while (block + 1 < blocks.size() && sum + blocks[block].sum < target) sum += blocks[block++].sum;
             int32_t last = 0;
             for (int i = static_cast<int>(block) * BLOCK; i < n; i++) {
-                const float weight = exp_below(logits[i] * scale - most);
+                const float weight = weight_of(logits[i], most, scale);
                 if (weight == 0.0f) continue;
                 last = i;
                 sum += weight;

@@ -7,7 +7,7 @@ export const usageSchema: SettingSchema = section({
     minimum: KIB,
   }),
   groupMs: milliseconds(
-    'Records wait at most this long for others to be made durable with; none does that a reply’s end waits for.',
+    'Records that nothing waits for are made durable together, at the latest after this long. A reply’s last record is written as soon as the disk is free.',
     { default: 5 },
   ),
   groupRecords: integer('As soon as this many records wait they are written.', {

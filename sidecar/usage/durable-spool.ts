@@ -6,8 +6,8 @@
  *                  ^                                                       │ error          `position` moves
  *                  └──── kept, written again ──────────────────────────────┘ this segment is given up, a new one begun
  *
- * One writer (lock.ts), one write or sync in flight: the next group is what comes meanwhile, which at any load makes larger
- * groups than to wait for company would, and keeps nobody from an end that is due. What is acknowledged is in the order in which it was appended.
+ * One writer (lock.ts), one write or sync in flight: the next group is what comes meanwhile. So groups
+ * are as large as the load makes them, and nobody's end waits for company; a lone caller has a sync to himself. What is acknowledged is in the order in which it was appended.
  *
  * After a failed write or sync the segment is never touched again; what was not acknowledged is written again in the
  * next, whose head says up to where the one before counts. `readFrom` heeds that, so a reader meets each record once. A

@@ -82,7 +82,7 @@ export const INTER_TOKEN: HistogramDefinition<'model'> = {
   type: 'histogram',
   unit: 'seconds',
   labels: ['model'],
-  help: 'Time between two pieces of one reply, mostly one token each: the pauses that a reader sees.',
+  help: 'Time between two pieces of one reply, one token each, or what comes within 4 ms: the pauses that a reader sees.',
   advice:
     'High tails beside a good mean: long prompts hold up replies; lower `prefillShare` or `prefillTokensPerStep`.',
   buckets: PER_TOKEN_SECONDS,

@@ -89,6 +89,14 @@ t.test('never fewer than are worth a decode, never more than one holds', async (
   t.equal(new Pace(1, 2, LEAST_TOKENS.gpu).tokens(0), 2);
 });
 
+t.test('so many times the share, and no more than one decode holds', async (t) => {
+  const pace = known(1);
+  pace.prefilled(100, 0, 200);
+  const once = pace.tokens(0);
+  t.equal(pace.tokens(0, 2), 2 * once);
+  t.equal(pace.tokens(0, 1000), MOST);
+});
+
 t.test('no time at all is no limit, and too few tokens tell nothing', async (t) => {
   const still = known(1);
   still.prefilled(100, 0, 0);

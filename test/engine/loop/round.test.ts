@@ -120,7 +120,17 @@ t.test('where more prompts wait than replies run, they get as many times the roo
   };
   const [ends, chunk] = await rounds(1);
   t.equal(ends, 8 * short, 'the ends of eight short ones, beside one reply');
-  t.equal(chunk, (DECODE / 2 / EACH) * 1, 'then one prompt a reply, and the share as it is set');
+  t.equal(chunk, DECODE / 2 / EACH, 'then one prompt a reply, and the share as it is set');
   const [crowded] = await rounds(8);
   t.equal(crowded, SHORT_TOKENS, 'nine beside eight: as for one');
+
+  const bench = timed(5, 50, 512);
+  const before = bench.decoder.onStep;
+  bench.decoder.onStep = (step) => {
+    void before(step);
+    if (step === 8) for (const id of [2, 3, 4, 5]) bench.loop.generate(id, job(500, { maxTokens: 1 }));
+  };
+  bench.loop.generate(1, job(short, { maxTokens: 300 }));
+  await Promise.all([2, 3, 4, 5].map((id) => bench.ends(id)));
+  t.equal(prompts(bench, 1)[0], (4 * DECODE) / 2 / EACH, 'long ones too');
 });

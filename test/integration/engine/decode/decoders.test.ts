@@ -75,6 +75,7 @@ t.test('both decoders make the same reply, greedy and by seed, penalized or not'
   for (const sampling of [
     GREEDY,
     { ...GREEDY, temperature: 1 },
+    { ...GREEDY, temperature: 1e-9 },
     { ...GREEDY, temperature: 1, topP: 0.6, seed: 99 },
     { ...GREEDY, frequencyPenalty: 1.5, presencePenalty: 0.5 },
     { ...GREEDY, frequencyPenalty: -2 },

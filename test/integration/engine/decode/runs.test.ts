@@ -6,6 +6,7 @@ import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../../engine/decode/batch-decoder.js';
 import type { Part, PartResult, Run, Sampler, Sampling } from '../../../../engine/decode/decoder.js';
+import { internals, keepThreads } from '../../../../engine/load/addon.js';
 import { testModel } from '../../../support/models.js';
 
 /** llama.cpp rounds a sequence's cells up to this. */
@@ -24,11 +25,13 @@ const SEEDED: readonly Sampling[] = SEQUENCES.map((seed) => ({ ...GREEDY, temper
 
 interface Bench {
   readonly decoder: BatchDecoder;
+  /** Steps follow one another by themselves. */
+  readonly runs: boolean;
   readonly isEnd: (token: number) => boolean;
 }
 
-async function bench(t: Test): Promise<Bench> {
-  const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: 1 });
+async function bench(t: Test, threads = 1): Promise<Bench> {
+  const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: threads });
   const model = await llama.loadModel({ modelPath: await testModel() });
   const context = await model.createContext({ sequences: SEQUENCES.length, contextSize: CELLS, batchSize: CELLS });
   t.teardown(async () => {
@@ -36,14 +39,18 @@ async function bench(t: Test): Promise<Bench> {
     await model.dispose();
     await llama.dispose();
   });
-  const decoder = await BatchDecoder.over(context, 1);
+  keepThreads(context, threads);
+  const decoder = await BatchDecoder.over(context, threads);
   if (!decoder) throw new Error('not the version that the decoder knows');
-  return { decoder, isEnd: (token) => model.isEogToken(token as Parameters<typeof model.isEogToken>[0]) };
+  const runs = (await internals(context))?.picking !== undefined;
+  return { decoder, runs, isEnd: (token) => model.isEogToken(token as Parameters<typeof model.isEogToken>[0]) };
 }
 
 /** Replies on all sequences, begun anew: what each has said, and what comes next. */
 class Replies {
   readonly said: number[][] = SEQUENCES.map(() => []);
+  /** Calls of the decoder. */
+  calls = 0;
   fault: string | undefined;
   readonly #decoder: BatchDecoder;
   readonly #samplers: Sampler[];
@@ -91,6 +98,7 @@ class Replies {
       if (!sampler) throw new Error('no sampler');
       return { kind: 'sample', sequence, tokens: tokens(i), sampler };
     });
+    this.calls += 1;
     this.#hear(await this.#decoder.step(parts, run));
   }
 
@@ -103,12 +111,15 @@ class Replies {
 }
 
 t.test('greedy and by seed, whatever the length of the runs', async (t) => {
-  const { decoder } = await bench(t);
-  for (const samplings of [[], SEEDED]) {
-    const { said } = await (await Replies.begin(decoder, samplings)).until(60);
-    for (const most of [1, 7, 100]) {
-      const run = await (await Replies.begin(decoder, samplings)).until(60, most);
-      t.same(run.said, said, `runs of ${most}`);
+  for (const threads of [1, 2]) {
+    const { decoder, runs } = await bench(t, threads);
+    for (const samplings of [[], SEEDED]) {
+      const { said } = await (await Replies.begin(decoder, samplings)).until(60);
+      for (const most of [1, 7, 100]) {
+        const run = await (await Replies.begin(decoder, samplings)).until(60, most);
+        t.same(run.said, said, `runs of ${most}`);
+        if (most === 100) t.equal(run.calls < 60, runs, `${run.calls} calls`);
+      }
     }
   }
 });
