@@ -2,7 +2,7 @@
 import { Agent } from 'node:http';
 import type { EngineSetup } from '../../engine/protocol.js';
 import { CHAT, Sidecar } from '../../test/support/sidecar.js';
-import { EngineDriver, type Load } from './engine-driver.js';
+import { EngineDriver, type Load as EngineLoad } from './engine-driver.js';
 import { closedLoop, latencies, openLoop, seeded, tokensPerSecond, type Outcome } from './load.js';
 import { LlamaServer } from './peers.js';
 import type { Row } from './results.js';
@@ -43,9 +43,75 @@ interface Pair {
   readonly engine?: number;
 }
 
-/** A row for each load and temperature. Starts and ends its own sidecar, engine and llama-server. */
+/** What is measured of one load. */
+interface Load {
+  readonly name: string;
+  readonly temperature: number;
+  readonly pairs: Pair[];
+}
+
+/** Both servers, and our engine alone, in one life of theirs. */
+interface Servers {
+  readonly ours: Target;
+  readonly theirs: Target;
+  readonly engine: EngineDriver;
+  /** Of each prompt, as our sidecar renders it. */
+  readonly promptTokens: number;
+  readonly close: () => Promise<void>;
+}
+
+/**
+ * A row for each load and temperature, medians of paired runs. Each run has processes of its own: where their memory lies
+ * makes some percent, and stays so for a life.
+ */
 export async function besideRows(options: BesideCase): Promise<Row[]> {
-  const { file, threads, gpu, seats, context, tokens } = options;
+  const { tokens, closed, open, temperatures, runs } = options;
+  const lengthOf = (i: number): number => Math.round(tokens * (0.5 + ((i * 37) % 64) / 63));
+  const body = (temperature: number) => (i: number) => ({
+    model: CHAT,
+    messages: [{ role: 'user', content: options.prompt(i) }],
+    max_tokens: lengthOf(i),
+    temperature,
+    seed: i,
+  });
+  const closedOnce = async (servers: Servers, callers: number, temperature: number): Promise<Pair> => {
+    const { ours, theirs, engine, promptTokens } = servers;
+    const replies = closed.get(callers) ?? callers;
+    const mine = await closedLoop(ours, callers, replies, body(temperature));
+    const other = await closedLoop(theirs, callers, replies, body(temperature));
+    const load = (i: number): EngineLoad => ({ promptTokens, tokens: lengthOf(i), temperature });
+    const alone = await engine.closedLoop(callers, replies, load);
+    return { ours: mine, theirs: other, engine: alone.tokens / alone.seconds };
+  };
+  const most = Math.max(...closed.keys());
+  const loads = temperatures.flatMap((temperature) =>
+    [...closed.keys()].map((callers) => ({ name: `closed, ${callers}`, temperature, callers, pairs: [] as Pair[] })),
+  );
+  const opened: Load[] = [];
+  for (let run = 0; run < runs; run++) {
+    const servers = await begin(options, body(0)(0));
+    await closedOnce(servers, most, temperatures[0] ?? 0);
+    for (const { callers, temperature, pairs } of loads) pairs.push(await closedOnce(servers, callers, temperature));
+    for (const temperature of run === runs - 1 ? temperatures : []) {
+      const full = loads.find((load) => load.callers === most && load.temperature === temperature)?.pairs ?? [];
+      for (const share of open) {
+        const rate = share * median(full.map(({ ours }) => ours.replies.length / ours.seconds));
+        const ours = await openLoop(servers.ours, rate, options.openSeconds, seeded(1), body(temperature));
+        const theirs = await openLoop(servers.theirs, rate, options.openSeconds, seeded(1), body(temperature));
+        opened.push({ name: `open, ${rate.toPrecision(2)} a second`, temperature, pairs: [{ ours, theirs }] });
+      }
+    }
+    await servers.close();
+  }
+  return temperatures.flatMap((temperature) =>
+    [...loads, ...opened]
+      .filter((load) => load.temperature === temperature)
+      .map(({ name, pairs }) => rowOf(options.model, name, temperature, pairs)),
+  );
+}
+
+/** Starts both servers and the engine; `probe` is sent once. Whoever began them closes them. */
+async function begin({ file, threads, gpu, seats, context }: BesideCase, probe: object): Promise<Servers> {
   const teardowns: (() => Promise<void>)[] = [];
   const sidecar = await Sidecar.start(
     { teardown: (fn) => void teardowns.push(fn) },
@@ -64,51 +130,15 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
   const agent = new Agent({ keepAlive: false });
   const ours: Target = { agent, port: sidecar.port, key: sidecar.key };
   const theirs: Target = { agent, port: server.port, extras: SAME };
-  const lengthOf = (i: number): number => Math.round(tokens * (0.5 + ((i * 37) % 64) / 63));
-  const body = (temperature: number) => (i: number) => ({
-    model: CHAT,
-    messages: [{ role: 'user', content: options.prompt(i) }],
-    max_tokens: lengthOf(i),
-    temperature,
-    seed: i,
-  });
-  await closedLoop(ours, 1, 1, body(0));
+  await closedLoop(ours, 1, 1, () => probe);
   const promptTokens = Number((await sidecar.logged('request'))['promptTokens']);
-
-  const rows: Row[] = [];
-  const add = (load: string, temperature: number, pairs: readonly Pair[]): void => {
-    rows.push(rowOf(options.model, load, temperature, pairs));
-    process.stdout.write(`${JSON.stringify(rows.at(-1))}\n`);
+  const close = async (): Promise<void> => {
+    agent.destroy();
+    await engine.close();
+    await server.close();
+    for (const teardown of teardowns) await teardown();
   };
-  for (const temperature of options.temperatures) {
-    let capacity = 0;
-    for (const [callers, replies] of options.closed) {
-      const once = async (): Promise<Pair> => {
-        const mine = await closedLoop(ours, callers, replies, body(temperature));
-        const other = await closedLoop(theirs, callers, replies, body(temperature));
-        const load = (i: number): Load => ({ promptTokens, tokens: lengthOf(i), temperature });
-        const alone = await engine.closedLoop(callers, replies, load);
-        return { ours: mine, theirs: other, engine: alone.tokens / alone.seconds };
-      };
-      // The first one warms up.
-      await once();
-      const pairs: Pair[] = [];
-      for (let i = 0; i < options.runs; i++) pairs.push(await once());
-      add(`closed, ${callers}`, temperature, pairs);
-      capacity = median(pairs.map((pair) => pair.ours.replies.length / pair.ours.seconds));
-    }
-    for (const share of options.open) {
-      const rate = capacity * share;
-      const mine = await openLoop(ours, rate, options.openSeconds, seeded(1), body(temperature));
-      const other = await openLoop(theirs, rate, options.openSeconds, seeded(1), body(temperature));
-      add(`open, ${rate.toPrecision(2)} a second`, temperature, [{ ours: mine, theirs: other }]);
-    }
-  }
-  agent.destroy();
-  await engine.close();
-  await server.close();
-  for (const teardown of teardowns) await teardown();
-  return rows;
+  return { ours, theirs, engine, promptTokens, close };
 }
 
 function rowOf(model: string, load: string, temperature: number, pairs: readonly Pair[]): Row {
