@@ -11,6 +11,7 @@ import { BatchSampler, SamplerPool } from './batch-sampler.js';
 import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from './decoder.js';
 import { asFault, EngineFault } from './faults.js';
 import { GrammarHold, type Grammars } from './grammars.js';
+import { watched } from './run.js';
 
 const NO_LOGITS = new Uint32Array(0);
 /** Of a next token's single position. */
@@ -25,12 +26,6 @@ const BLOCKING_MS = 25;
 
 /** A run that is likely to be over sooner is not worth another thread's waking. */
 const RUN_MS = 2;
-
-/**
- * How often a run of steps that are long enough to be told of one by one is looked at: several times a step, within these
- * bounds. It is not asked to tell, for that would cost its steps more than looking costs anyone.
- */
-const LOOK_MS = { least: 1, most: 8, ofStep: 1 / 8 } as const;
 
 const FILLED = { kind: 'filled' } as const;
 
@@ -158,44 +153,20 @@ export class BatchDecoder implements Decoder {
   }
 
   /** Undefined: its first step failed, and it never was. */
-  async #run(
-    picking: Picking,
-    parts: readonly Part[],
-    { most, everyMs, made }: Run,
-  ): Promise<PartResult[] | undefined> {
+  async #run(picking: Picking, parts: readonly Part[], run: Run): Promise<PartResult[] | undefined> {
     const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
-    let steps = 0;
-    const from = performance.now();
-    const take = (run: AddonRun): PartResult[] => {
-      const picks = run.take();
-      steps += picks.length / parts.length;
-      for (const [i, { sequence }] of parts.entries()) this.#length[sequence] = (before[i] ?? 0) + steps;
-      if (picks.length > 0) this.#nextTokensMs = (performance.now() - from) / steps;
-      return tokensOf(picks, parts.length);
-    };
-    let looking: NodeJS.Timeout | undefined;
     try {
       const { numbers, tokens, pickers } = this.#described(parts);
-      const run = picking.run(this.#context, numbers, tokens, pickers, most);
-      this.#running = run;
-      const look = (): void => {
-        looking = setTimeout(
-          () => {
-            const results = take(run);
-            if (results.length > 0) made(results);
-            look();
-          },
-          lookMs(this.#nextTokensMs, everyMs),
-        );
-      };
-      look();
-      await run.ended;
-      return take(run);
+      const running = picking.run(this.#context, numbers, tokens, pickers, run.most);
+      this.#running = running;
+      return await watched(running, run, parts.length, this.#nextTokensMs, (steps, stepMs) => {
+        for (const [i, { sequence }] of parts.entries()) this.#length[sequence] = (before[i] ?? 0) + steps;
+        this.#nextTokensMs = stepMs;
+      });
     } catch {
       for (const [i, part] of parts.entries()) this.#undo(part, before[i] ?? 0);
       return undefined;
     } finally {
-      clearTimeout(looking);
       this.#running = undefined;
     }
   }
@@ -327,24 +298,6 @@ export class BatchDecoder implements Decoder {
       return logit - logTotal;
     });
   }
-}
-
-/**
- * When a run whose steps take so long is looked at next. Short ones no more often than they may be told of: where the one who
- * looks was put on the worker's core, each look takes a step a quarter longer.
- */
-function lookMs(stepMs: number, everyMs: number): number {
-  return stepMs < everyMs ? everyMs : Math.max(LOOK_MS.least, Math.min(stepMs * LOOK_MS.ofStep, LOOK_MS.most));
-}
-
-/** What some steps picked for each of so many parts; nothing, of no step. */
-function tokensOf(picks: Int32Array, parts: number): PartResult[] {
-  if (picks.length === 0) return [];
-  return Array.from({ length: parts }, (_, i) => {
-    const then: number[] = [];
-    for (let at = i + parts; at < picks.length; at += parts) then.push(picks[at] ?? -1);
-    return { kind: 'token', token: picks[i] ?? -1, then };
-  });
 }
 
 /** What picks a part's next token within the decode. */
