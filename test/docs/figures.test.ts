@@ -104,7 +104,7 @@ const CLAIMS: readonly {
   },
   {
     page: 'docs/benchmarks.md',
-    sentence: '32 callers of the larger model get # of its tokens a second',
+    sentence: '32 callers of the larger model get # times its tokens a second',
     results: 'llama-server-native',
     column: 'ratio',
     where: { model: '150m', load: 'closed, 32' },
