@@ -56,6 +56,13 @@ async function write(options: Options, dir: string, { out, complain }: ExportStr
   };
   try {
     await pipeline(lines, out, { end: false });
+    // What `out` was given it may not have taken yet, and the process ends with this.
+    await new Promise<void>((resolve, reject) => {
+      out.write('', (error) => {
+        if (error) reject(error);
+        else resolve();
+      });
+    });
   } catch (error) {
     // A reader that leaves, as `head` does, knows that this is not all.
     if (LEFT.has((error as NodeJS.ErrnoException).code ?? '')) return EXIT.failed;

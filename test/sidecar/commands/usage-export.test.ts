@@ -128,8 +128,8 @@ t.test('it reads no faster than its reader', async (t) => {
   const first = deferred();
   const out = new Writable({
     highWaterMark: 1024,
-    write: (_, __, done) => {
-      taken += 1;
+    write: (line: Buffer, _, done) => {
+      taken += line.length > 0 ? 1 : 0;
       first.resolve();
       void slow.promise.then(() => done());
     },
@@ -142,6 +142,26 @@ t.test('it reads no faster than its reader', async (t) => {
   slow.resolve();
   t.equal(await exported, 0);
   t.equal(taken, 5000);
+});
+
+t.test('it is over once all of it is taken', async (t) => {
+  const dir = spool(t, usageRecord('a', 'close'), usageRecord('b', 'close'), usageRecord('c', 'close'));
+  const taking: (() => void)[] = [];
+  const out = new Writable({
+    write: (chunk: Buffer, _, done) => {
+      if (chunk.length > 0) taking.push(done);
+      else done();
+    },
+  });
+  let over = false as boolean;
+  const exported = usageExport([], dir, { out, complain: () => undefined }).finally(() => (over = true));
+  for (let taken = 0; taken < 3; taken += 1) {
+    while (taking.length === 0) await new Promise(setImmediate);
+    for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
+    t.notOk(over, `${taken} of 3 taken`);
+    taking.shift()?.();
+  }
+  t.equal(await exported, 0);
 });
 
 t.test('as a command', async (t) => {
