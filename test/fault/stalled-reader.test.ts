@@ -25,10 +25,10 @@ const MIB = 1 << 20;
 
 /**
  * What the process may grow by while so many stall on endless streams: what may wait for all of them (the default of
- * `stream.totalBufferedBytes`), and as much again three times for what was read and is not collected yet, the more the busier the machine. The callers and what
+ * `stream.totalBufferedBytes`), and as much again twice for what was read and is not collected yet. The callers and what
  * they keep are in this process too; the systems' own socket buffers, some MiB a connection, are not in its memory.
  */
-const GROWTH_BYTES = 4 * 64 * MIB;
+const GROWTH_BYTES = 3 * 64 * MIB;
 
 t.test('a hundred callers who stop reading endless streams: memory stays bounded, others go on', async (t) => {
   const model = { id: 'chat', kind: 'chat', seats: READERS + 2 } as const;

@@ -81,6 +81,9 @@ t.test('a stream byte by byte, twice on one kept-alive connection', async (t) =>
   const whole = await complete(sidecar, 'Hello', { ...REQUEST, stream: false, stream_options: undefined });
   const [{ message, finish_reason: finishReason }] = whole.choices;
   t.match(message.content, /[^\x00-\x7f]/, 'the text has characters of more than one byte');
+  const one = await complete(sidecar, 'Hello', { ...REQUEST, stream: false, stream_options: undefined, max_tokens: 1 });
+  const firstText = one.choices[0].message.content;
+  t.ok(firstText !== '' && firstText !== message.content);
 
   const connection = await RawConnection.open(sidecar.port);
   t.teardown(() => connection.close());
@@ -105,7 +108,8 @@ t.test('a stream byte by byte, twice on one kept-alive connection', async (t) =>
     const chunks = chunksOf(response.body);
     const pieces = chunks.slice(1, -2).map((chunk) => contentOf([chunk]));
     t.equal(pieces.join(''), message.content, 'it says what a whole reply says');
-    t.ok(pieces.length > 1 && !pieces.includes(''), 'in pieces, none of them empty');
+    t.equal(pieces[0], firstText, 'the first token waits for no other');
+    t.ok(pieces.length > 1 && !pieces.includes(''), 'the others in pieces, none of them empty');
     const first = chunks[0]!;
     t.match(first.id, /^chatcmpl-[0-9a-f-]{36}$/);
     t.ok(Math.abs(first.created - Date.now() / 1000) < 3600, 'seconds, not milliseconds');
