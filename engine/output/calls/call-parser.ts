@@ -56,6 +56,8 @@ export class CallParser {
   #state: State;
   /** Content not yet passed on: white space, and what may be the beginning of a mark. */
   #held = '';
+  /** Some content was passed on. */
+  #shown = false;
   /** White space before the call under way, and the call's own text so far. */
   #spaces = '';
   #raw = '';
@@ -85,9 +87,13 @@ export class CallParser {
     return out;
   }
 
-  /** The reply is over: returns content held back. Of a call cut short nothing more comes. */
+  /**
+   * The reply is over: returns content held back. Of a call cut short nothing more comes; where the reply is held as a whole
+   * and has no content so far, what may be the beginning of a mark is one.
+   */
   end(): CallText {
-    const content = this.#held + (this.#certain ? '' : this.#spaces + this.#raw);
+    const mark = this.#format.gbnf === undefined && !this.#shown;
+    const content = (mark ? '' : this.#held) + (this.#certain ? '' : this.#spaces + this.#raw);
     this.#held = this.#spaces = this.#raw = '';
     return { content: this.#calls > 0 && content.trim() === '' ? '' : content, calls: [] };
   }
@@ -257,6 +263,7 @@ export class CallParser {
   }
 
   #emit(text: string, out: Out): '' {
+    this.#shown ||= text !== '';
     out.content += text;
     return '';
   }

@@ -167,6 +167,11 @@ t.test('a reply cut off', (t) => {
   const nothing = { content: '', calls: [], complete: 0 };
   t.same(read(LLAMA, ['{"name": "lo'], undefined, true), nothing, 'unless the reply is held as a whole');
   t.same(read(WRAPPED, ['{"resp'], undefined, true), nothing);
+  t.same(read(HERMES, ['\n<to']), { content: '\n<to', calls: [], complete: 0 }, 'so with a mark');
+  t.same(read(HERMES, ['\n<to'], undefined, true), nothing);
+  const { content, complete } = read(HERMES, [`${call}\n<to`], undefined, true);
+  t.same({ content, complete }, { content: '', complete: 1 }, 'behind a call too');
+  t.equal(read(HERMES, ['{"a": "<to'], undefined, true).content, '{"a": "<to', 'but not within a JSON answer');
   t.end();
 });
 
