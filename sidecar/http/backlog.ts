@@ -1,4 +1,5 @@
 import { Table } from '../table.js';
+import { Blocks } from './held.js';
 
 /** Why a reader was cut off: its own stream's share was used up, or that of all streams. */
 export type CutReason = 'stream' | 'total';
@@ -13,9 +14,9 @@ export interface BacklogLimits {
 
 /** A stream in the book. */
 export interface Backlogged {
-  /** Bytes that may still wait for the reader: never too few; too many while {@link asked} is false. */
   /** From {@link Backlog.newId}. */
   readonly id: number;
+  /** Bytes that may still wait for the reader: never too few; too many while {@link asked} is false. */
   readonly buffered: number;
   /** From {@link ask} on `buffered` is what really waits. */
   readonly asked: boolean;
@@ -29,6 +30,8 @@ export interface Backlogged {
  * which it is not known what was read is asked first, and most turn out to hold nothing.
  */
 export class Backlog {
+  /** The memory that what waits lies in. */
+  readonly blocks = new Blocks();
   readonly #limits: BacklogLimits;
   readonly #streams = new Table<Backlogged>();
   #lastId = 0;

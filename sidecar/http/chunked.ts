@@ -88,15 +88,13 @@ export interface Taken {
   readonly taken: number;
   /** There is no room for more until uWS says so. */
   readonly full: boolean;
-  /** The response is over. */
-  readonly done: boolean;
 }
 
-/** Hands over as much of `bytes` as there is room for; `last`: the response ends with them. `res` must be corked. */
+/** Hands over as much of `bytes` as there is room for; `last`: once all are taken, the response is over. `res` must be corked. */
 export function tryChunks(res: AskedResponse, bytes: Uint8Array, last: boolean): Taken {
   const before = res.getWriteOffset();
   const [ok, done] = res.tryEnd(bytes, last ? before + bytes.length : ENDLESS);
-  return { taken: ok || done ? bytes.length : res.getWriteOffset() - before, full: !ok, done };
+  return { taken: ok || done ? bytes.length : res.getWriteOffset() - before, full: !ok };
 }
 
 /** What {@link writeChunk} puts on the wire. */

@@ -1,6 +1,7 @@
 import type { Backlog, Backlogged, CutReason } from './backlog.js';
 import { beginAsking, chunk, endChunked, lastBytes, openChunked, tryChunks, wireText, writeChunk } from './chunked.js';
-import type { AskedResponse, Chunk, ChunkedResponse, Taken } from './chunked.js';
+import type { AskedResponse, Chunk, ChunkedResponse } from './chunked.js';
+import { Held } from './held.js';
 
 export type OutletResponse = ChunkedResponse & AskedResponse;
 
@@ -31,8 +32,7 @@ export class Outlet implements Backlogged {
   #over = false;
   /** Handed to uWS and not known to have left. */
   #unproven = 0;
-  #held: Buffer[] = [];
-  #heldBytes = 0;
+  readonly #held: Held;
   /** The socket had no room; it will tell when it has. */
   #full = false;
   /** What is held ends the body. */
@@ -43,6 +43,7 @@ export class Outlet implements Backlogged {
     this.#res = res;
     this.#owner = owner;
     this.#backlog = backlog;
+    this.#held = new Held(backlog.blocks);
     this.id = backlog.newId();
     // In raw mode too: without a handler uWS starts its clock of 10 s at every sign of room and never stops it, so that
     // a stream which was behind once and then has nothing to say is closed.
@@ -53,7 +54,7 @@ export class Outlet implements Backlogged {
   }
 
   get buffered(): number {
-    return this.#unproven + this.#heldBytes;
+    return this.#unproven + this.#held.bytes;
   }
 
   get asked(): boolean {
@@ -113,8 +114,7 @@ export class Outlet implements Backlogged {
   /** The caller left: what is held is dropped, and nothing is written any more. Idempotent. */
   abandon(): void {
     this.#over = true;
-    this.#held = [];
-    this.#heldBytes = 0;
+    this.#held.clear();
     this.#unproven = 0;
     this.#recount();
   }
@@ -135,36 +135,32 @@ export class Outlet implements Backlogged {
 
   #hold(text: string): void {
     if (text === '') return;
-    const bytes = Buffer.from(text);
-    this.#held.push(bytes);
-    this.#heldBytes += bytes.length;
+    this.#held.push(text);
     if (!this.#full) this.#release();
   }
 
   /** Hands over what uWS takes. */
   #release(): void {
-    const bytes = this.#held.length === 1 ? this.#held[0] : Buffer.concat(this.#held);
-    if (bytes === undefined || bytes.length === 0) return;
-    const { taken, full, done } = this.#try(bytes);
-    this.#full = full;
-    this.#held = taken < bytes.length ? [bytes.subarray(taken)] : [];
-    this.#heldBytes = bytes.length - taken;
-    // uWS takes new bytes only once it has got rid of all that it had. (Of these it may keep 16 KiB, its cork's size.)
-    if (!this.#full) this.#unproven = 0;
-    if (done) this.#finish();
+    this.#res.cork(() => this.#handOver());
+    if (this.#last && this.#held.bytes === 0) this.#finish();
   }
 
-  #try(bytes: Uint8Array): Taken {
-    let outcome: Taken = { taken: 0, full: true, done: false };
-    this.#res.cork(() => (outcome = tryChunks(this.#res, bytes, this.#last)));
-    return outcome;
+  #handOver(): void {
+    for (let next = this.#held.first(); next !== undefined; next = this.#held.first()) {
+      const { taken, full } = tryChunks(this.#res, next, this.#last && next.length === this.#held.bytes);
+      this.#held.shift(taken);
+      this.#full = full;
+      if (full) return;
+      // uWS takes new bytes only once it has got rid of all that it had. (Of these it may keep 16 KiB, its cork's size.)
+      this.#unproven = 0;
+    }
   }
 
   #roomAgain(): void {
     if (this.#over) return;
     this.#full = false;
     // With a handler of ours uWS leaves it to us to write what it still has: an empty cork does that.
-    if (this.#heldBytes === 0) this.#res.cork(() => undefined);
+    if (this.#held.bytes === 0) this.#res.cork(() => undefined);
     else this.#release();
     this.#recount();
   }

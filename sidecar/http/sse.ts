@@ -5,7 +5,7 @@ import type { EventStream } from './exchange.js';
 
 /** Where a stream's chunks go. */
 export interface StreamTarget {
-  /** Takes what leaves in one packet; the first call, maybe without chunks, sends the head too. */
+  /** Takes what leaves in one packet, and keeps nothing of the array; the first call, maybe without chunks, sends the head too. */
   send(chunks: readonly Chunk[]): void;
   /** The same, and the end. Without a trailer there is at least one chunk. */
   end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void;
@@ -21,7 +21,11 @@ const LINE_BREAK = /[\r\n]/;
  */
 export class SseStream implements EventStream {
   readonly #target: StreamTarget;
-  #waiting: Chunk[] = [];
+  /**
+   * One array for all: where several young collections pass between two packets, one made anew for each is old when it is
+   * filled, and from the old generation a dead array keeps its frames alive until the next full collection.
+   */
+  readonly #waiting: Chunk[] = [];
   #flushPlanned = false;
   #open = true;
   #bytes = 0;
@@ -59,7 +63,8 @@ export class SseStream implements EventStream {
     // Without a trailer the body's end travels with a last chunk; when all was sent already, that is an empty comment.
     else if (this.#waiting.length === 0) this.comment('');
     this.#open = false;
-    this.#target.end(this.#taken(), serverTiming === undefined ? undefined : ['Server-Timing', serverTiming]);
+    this.#target.end(this.#waiting, serverTiming === undefined ? undefined : ['Server-Timing', serverTiming]);
+    this.#waiting.length = 0;
   }
 
   fail(error: ContractError, serverTiming?: string): void {
@@ -72,7 +77,7 @@ export class SseStream implements EventStream {
   /** The caller left: nothing is written any more. */
   abandon(): void {
     this.#open = false;
-    this.#waiting = [];
+    this.#waiting.length = 0;
   }
 
   #write(name: 'data' | '', text: string): void {
@@ -89,14 +94,10 @@ export class SseStream implements EventStream {
     this.#flushPlanned = true;
     queueMicrotask(() => {
       this.#flushPlanned = false;
-      if (this.#open) this.#target.send(this.#taken());
+      if (!this.#open) return;
+      this.#target.send(this.#waiting);
+      this.#waiting.length = 0;
     });
-  }
-
-  #taken(): readonly Chunk[] {
-    const chunks = this.#waiting;
-    this.#waiting = [];
-    return chunks;
   }
 }
 

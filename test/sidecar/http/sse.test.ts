@@ -3,6 +3,7 @@ import t from 'tap';
 import { Backlog } from '../../../sidecar/http/backlog.js';
 import { Outlet, type OutletResponse } from '../../../sidecar/http/outlet.js';
 import { SseStream } from '../../../sidecar/http/sse.js';
+import { grownOld } from '../../support/grown-old.js';
 import { parse } from '../../support/raw-http.js';
 
 /** A stream whose packets are strings; `writeHeader` and `endWithoutBody` write what uWS's do. */
@@ -119,3 +120,24 @@ t.test('whatever the text and the ticks, a strict parser reads back the frames',
   );
   await t.resolves(fc.assert(property));
 });
+
+t.test(
+  'what was sent is gone with the young generation, though several collections pass between two packets',
+  async (t) => {
+    const sent = { send: () => undefined, end: () => undefined, unread: () => 0 };
+    const streams = Array.from({ length: 100 }, () => new SseStream(sent));
+    const rounds = async (count: number): Promise<void> => {
+      for (let i = 0; i < count; i++) {
+        for (const stream of streams) {
+          stream.event(Buffer.alloc(50_000, 'x').toString('latin1'));
+          await Promise.resolve();
+        }
+        for (let garbage = 0; garbage < 1000; garbage++) Buffer.alloc(50_000, 'x').toString('latin1');
+      }
+    };
+    await rounds(2);
+    // 100 MB are sent.
+    const old = await grownOld(() => rounds(20));
+    t.ok(old < 20_000_000, `${old} bytes grew old`);
+  },
+);

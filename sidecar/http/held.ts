@@ -1,0 +1,95 @@
+/** Bytes of a block: what uWS gathers before it writes. A reader who is behind wastes up to two of them. */
+export const BLOCK_BYTES = 16 * 1024;
+
+/** Blocks kept for the next reader who is behind, 4 MiB of them; more are left to the collector. */
+const SPARE_BLOCKS = 256;
+
+/** No character takes more in UTF-8. */
+const CHARACTER_BYTES = 4;
+
+const encoder = new TextEncoder();
+
+/**
+ * The blocks of memory that hold what readers of one server have not taken, lent and taken back: a buffer for each piece
+ * of text would be as much again in objects while it waits, and garbage that nobody hurries to collect once it left.
+ */
+export class Blocks {
+  readonly #spare: Uint8Array[] = [];
+
+  /** A block of {@link BLOCK_BYTES}, with anything in it. The caller's until {@link giveBack}. */
+  lend(): Uint8Array {
+    return this.#spare.pop() ?? new Uint8Array(BLOCK_BYTES);
+  }
+
+  giveBack(block: Uint8Array): void {
+    if (this.#spare.length < SPARE_BLOCKS) this.#spare.push(block);
+  }
+}
+
+interface Part {
+  readonly block: Uint8Array;
+  /** Bytes of it that were taken. */
+  start: number;
+  /** Bytes of it that were written. */
+  end: number;
+}
+
+/** What waits for one reader, first in, first out, in blocks of the server's. */
+export class Held {
+  readonly #blocks: Blocks;
+  readonly #parts: Part[] = [];
+  #bytes = 0;
+
+  constructor(blocks: Blocks) {
+    this.#blocks = blocks;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Appends `text` in UTF-8. */
+  push(text: string): void {
+    for (let from = 0; from < text.length;) {
+      const part = this.#open();
+      const { read, written } = encoder.encodeInto(from === 0 ? text : text.slice(from), part.block.subarray(part.end));
+      part.end += written;
+      this.#bytes += written;
+      from += read;
+    }
+  }
+
+  /** The first bytes that wait, as many as lie side by side; undefined: none do. Good until the next call of another method. */
+  first(): Uint8Array | undefined {
+    const part = this.#parts[0];
+    return part?.block.subarray(part.start, part.end);
+  }
+
+  /** The first `bytes` of {@link first} left. */
+  shift(bytes: number): void {
+    const part = this.#parts[0];
+    if (part === undefined) return;
+    part.start += bytes;
+    this.#bytes -= bytes;
+    if (part.start === part.end) {
+      this.#parts.shift();
+      this.#blocks.giveBack(part.block);
+    }
+  }
+
+  /** Drops all that waits. */
+  clear(): void {
+    for (const { block } of this.#parts) this.#blocks.giveBack(block);
+    this.#parts.length = 0;
+    this.#bytes = 0;
+  }
+
+  /** The last part, with room for any character. */
+  #open(): Part {
+    const last = this.#parts.at(-1);
+    if (last !== undefined && last.end + CHARACTER_BYTES <= BLOCK_BYTES) return last;
+    const part = { block: this.#blocks.lend(), start: 0, end: 0 };
+    this.#parts.push(part);
+    return part;
+  }
+}

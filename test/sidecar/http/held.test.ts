@@ -1,0 +1,75 @@
+import fc from 'fast-check';
+import t from 'tap';
+import { Blocks, BLOCK_BYTES, Held } from '../../../sidecar/http/held.js';
+
+/** Counts what is lent and not given back. */
+class CountedBlocks extends Blocks {
+  out = 0;
+
+  override lend(): Uint8Array {
+    this.out += 1;
+    // What was in it before may not come out.
+    return super.lend().fill(0xff);
+  }
+
+  override giveBack(block: Uint8Array): void {
+    this.out -= 1;
+    super.giveBack(block);
+  }
+}
+
+t.test('what is pushed comes out in order, byte for byte, whatever is taken at a time, and no block is lost', (t) => {
+  const text = fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 50 }),
+    // Around a block's end, with characters of one to four bytes.
+    fc.tuple(fc.integer({ min: 0, max: 8 }), fc.constantFrom('x', 'é', '€', '😀')).map(([less, character]) => {
+      const room = BLOCK_BYTES - less;
+      return 'x'.repeat(room) + character.repeat(3);
+    }),
+    fc.constantFrom('€'.repeat(BLOCK_BYTES), '😀'.repeat(BLOCK_BYTES)),
+  );
+  const act = fc.oneof(
+    text.map((pushed) => ({ pushed })),
+    fc.double({ min: 0, max: 1, noNaN: true }).map((share) => ({ share })),
+  );
+  fc.assert(
+    fc.property(fc.array(act, { maxLength: 20 }), (acts) => {
+      const blocks = new CountedBlocks();
+      const held = new Held(blocks);
+      let expected = Buffer.alloc(0);
+      for (const act of acts) {
+        if ('pushed' in act) {
+          held.push(act.pushed);
+          expected = Buffer.concat([expected, Buffer.from(act.pushed)]);
+        } else {
+          const first = held.first();
+          if ((first === undefined) !== (expected.length === 0)) return false;
+          if (first === undefined) continue;
+          const bytes = Math.round(act.share * first.length);
+          if (!expected.subarray(0, first.length).equals(first)) return false;
+          held.shift(bytes);
+          expected = expected.subarray(bytes);
+        }
+        if (held.bytes !== expected.length) return false;
+        // Two parts of blocks, and up to three bytes that no character fitted in per whole one.
+        if (blocks.out > Math.ceil(expected.length / (BLOCK_BYTES - 3)) + 1) return false;
+      }
+      held.clear();
+      return held.bytes === 0 && held.first() === undefined && blocks.out === 0;
+    }),
+    { numRuns: 300 },
+  );
+  t.end();
+});
+
+t.test('blocks are used again, up to a number', (t) => {
+  const blocks = new Blocks();
+  const first = blocks.lend();
+  blocks.giveBack(first);
+  t.equal(blocks.lend(), first);
+  const lent = Array.from({ length: 1000 }, () => blocks.lend());
+  for (const block of lent) blocks.giveBack(block);
+  const again = Array.from({ length: 1000 }, () => blocks.lend());
+  t.equal(again.filter((block) => lent.includes(block)).length, 256);
+  t.end();
+});
