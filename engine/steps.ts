@@ -21,12 +21,12 @@
  * here meanwhile; whatever comes from outside halts it after the step under way.
  */
 import type { Decoder, Part, PartResult, Run } from './decode/decoder.js';
-import { EngineFault } from './decode/faults.js';
 import { Generation } from './generation.js';
 import { Jobs } from './loop/jobs.js';
-import { joined } from './output/joined.js';
+import { type Emit, Outbox, SEND_MS } from './loop/outbox.js';
 import { LEAST_TOKENS, Pace } from './loop/pace.js';
-import type { GenerateJob, HeldPrefix, HeldTokens, Output, PrefixReuse, ScoreJob } from './protocol.js';
+import { Results, stepsOf } from './loop/results.js';
+import type { GenerateJob, HeldTokens, PrefixReuse, ScoreJob } from './protocol.js';
 import { Round, type Stepping } from './loop/round.js';
 import { Scoring } from './scoring.js';
 import { Sequences } from './sequences.js';
@@ -51,18 +51,6 @@ export interface StepLimits {
   readonly sendMs?: number;
 }
 
-/**
- * Steps shorter than this share a message, ms: each message wakes the sidecar, which on a virtual machine takes the engine
- * 0.1 ms, a fifth of a small model's step. Nobody sees 4 ms between two tokens. First tokens and ends never wait.
- */
-const SEND_MS = 4;
-
-/**
- * Called with what decodes produced since the last call, and with the free sequences whose prefixes changed; `step` counts
- * decodes.
- */
-export type Emit = (step: number, outputs: readonly Output[], held: readonly HeldPrefix[]) => void;
-
 export class StepLoop {
   readonly #decoder: Decoder;
   readonly #model: ModelTokens;
@@ -74,9 +62,9 @@ export class StepLoop {
   readonly #pace: Pace;
   readonly #round: Round;
   readonly #jobs: Jobs;
-  /** What jobs said since the last message. */
-  #unsent: Output[] = [];
-  #sentAt = -Infinity;
+  readonly #results: Results;
+  readonly #outbox: Outbox;
+  readonly #sendMs: number;
   #running: Promise<void> | undefined;
   #closed = false;
   /** By whoever is outside, since the round began. */
@@ -97,6 +85,9 @@ export class StepLoop {
     this.#now = now;
     this.#sequences = new Sequences(decoder, limits.seats);
     this.#jobs = new Jobs(this.#sequences, limits.seats, limits.prefixReuse);
+    this.#results = new Results(decoder, this.#sequences, this.#jobs);
+    this.#sendMs = limits.sendMs ?? SEND_MS;
+    this.#outbox = new Outbox(emit, this.#sendMs, now);
     this.#pace = new Pace(
       limits.prefillShare / 100,
       limits.prefillTokensPerStep,
@@ -180,9 +171,9 @@ export class StepLoop {
       // Everything that arrived in this turn of the event loop takes part in the coming step.
       await new Promise(setImmediate);
       this.#called = this.#closed;
-      this.#unsent = this.#jobs.said(this.#unsent);
+      this.#hush();
       this.#jobs.cleanUp();
-      await this.#jobs.admit(this.#unsent);
+      await this.#jobs.admit(this.#outbox.outputs);
       if (this.#jobs.live === 0) break;
       await this.#decode(this.#round.isolated(this.#jobs.running));
       await this.#decode(this.#round.together(this.#jobs.running));
@@ -211,12 +202,12 @@ export class StepLoop {
     const ahead = this.#ahead(stepping);
     let from = this.#now();
     // A prompt may take long: nothing waits behind it that need not.
-    const due = this.#due(from) || stepping.some(({ count }) => count > 0);
+    const due = this.#outbox.due() || stepping.some(({ count }) => count > 0);
     const take = (results: readonly PartResult[]): void => {
       const now = this.#now();
       this.#learn(stepping, results, depth, now - from);
       from = now;
-      this.#handOut(stepping, results, fed);
+      this.#results.handOut(stepping, results, fed, this.#outbox.outputs);
     };
     const made = (results: readonly PartResult[]): void => {
       take(results);
@@ -231,7 +222,7 @@ export class StepLoop {
     if (!blocks && due) this.#flush();
     take(await decoding);
 
-    const out = this.#unsent;
+    const out = this.#outbox.outputs;
     const moving = stepping.filter(({ task }) => task.moves);
     for (const task of new Set(moving.map((each) => each.task))) {
       if (this.#jobs.runs(task)) await this.#jobs.guard(task, out, () => this.#jobs.goOn(task, out));
@@ -253,69 +244,21 @@ export class StepLoop {
   /** Counts steps and learns from what they took. */
   #learn(stepping: readonly Stepping[], [first]: readonly PartResult[], depth: number, ms: number): void {
     if (first === undefined) return;
-    const steps = 1 + thenOf(first).length;
+    const steps = stepsOf(first);
     this.#step += steps;
     const prompt = stepping.reduce((sum, { count }) => sum + count, 0);
     if (prompt === 0) this.#pace.decoded(ms / steps);
     else if (stepping.every(({ count }) => count > 0)) this.#pace.prefilled(prompt, depth, ms);
   }
 
-  /** Hands results to those who stepped. `fed`: what each result was made from; then what the next one will be. */
-  #handOut(stepping: readonly Stepping[], results: readonly PartResult[], fed: Uint32Array[]): void {
-    for (const [i, result] of results.entries()) {
-      const each = stepping[i];
-      if (!each) continue;
-      const { task, branch } = each;
-      const tokens = fed[i] ?? NOTHING;
-      if (result.kind === 'fault') this.#sequences.spoiled(branch.sequence);
-      else this.#sequences.evaluated(branch.sequence, tokens, stepping.length === 1 && result.kind === 'filled');
-      if (result.kind === 'token') {
-        const chosen = [result.token, ...thenOf(result)];
-        fed[i] = Uint32Array.of(...chosen.slice(-1));
-        if (chosen.length > 1) this.#sequences.evaluated(branch.sequence, Uint32Array.from(chosen.slice(0, -1)), false);
-      }
-      // One of a run's steps before these has ended it.
-      if (!this.#goesOn(each)) continue;
-      try {
-        if (result.kind === 'fault') throw new EngineFault(result.reason);
-        branch.accept(result, this.#unsent);
-      } catch (error) {
-        this.#jobs.fail(task, this.#unsent, error);
-      }
-      if (!this.#goesOn(each)) this.#decoder.halt();
-    }
-  }
-
-  #goesOn({ task, branch }: Stepping): boolean {
-    return this.#jobs.runs(task) && !branch.over;
-  }
-
-  get #sendMs(): number {
-    return this.#limits.sendMs ?? SEND_MS;
-  }
-
-  /** Whether what is unsent waits no longer. */
-  #due(now: number): boolean {
-    return now - this.#sentAt >= this.#sendMs || !this.#unsent.every(canWait);
-  }
-
   #flush(): void {
-    const out = joined(this.#jobs.said(this.#unsent));
-    this.#unsent = [];
+    this.#hush();
     const changes = this.#sequences.changes();
-    const held = this.#limits.prefixReuse === 'off' ? [] : changes;
-    if (out.length === 0 && held.length === 0) return;
-    this.#sentAt = this.#now();
-    this.#emit(this.#step, out, held);
+    this.#outbox.send(this.#step, this.#limits.prefixReuse === 'off' ? [] : changes);
   }
-}
 
-const NOTHING = new Uint32Array(0);
-
-function thenOf(result: PartResult): readonly number[] {
-  return result.kind === 'token' ? (result.then ?? []) : [];
-}
-
-function canWait(output: Output): boolean {
-  return output.kind === 'piece' && output.tokens > 1;
+  /** Of cancelled jobs nothing more is told. */
+  #hush(): void {
+    this.#outbox.keep(({ id }) => this.#jobs.told(id));
+  }
 }

@@ -62,7 +62,7 @@ export class Jobs {
     this.#pending.set(pending.id, pending);
   }
 
-  /** Takes effect at the next clean-up; what a job says meanwhile is not {@link said}. */
+  /** Takes effect at the next clean-up; what a job says meanwhile is not to be {@link told}. */
   cancel(id: number): void {
     // Also one that has just ended: what it said may not be out yet.
     if (!this.#pending.delete(id)) this.#cancelled.add(id);
@@ -88,9 +88,9 @@ export class Jobs {
     this.#cancelled.clear();
   }
 
-  /** What of `outputs` may be told. */
-  said(outputs: readonly Output[]): Output[] {
-    return outputs.filter(({ id }) => !this.#cancelled.has(id));
+  /** Whether what a job said is to be told. */
+  told(id: number): boolean {
+    return !this.#cancelled.has(id);
   }
 
   /** Starts those that wait, as far as there are sequences. */

@@ -1,0 +1,63 @@
+import type { Decoder, PartResult } from '../decode/decoder.js';
+import { EngineFault } from '../decode/faults.js';
+import type { Output } from '../protocol.js';
+import type { Sequences } from '../sequences.js';
+import type { Jobs } from './jobs.js';
+import type { Stepping } from './round.js';
+
+const NOTHING = new Uint32Array(0);
+
+/** Steps that a result is of. */
+export function stepsOf(result: PartResult): number {
+  return 1 + thenOf(result).length;
+}
+
+/** Hands what decodes brought to those who stepped, and has the sequences know what they hold. */
+export class Results {
+  readonly #decoder: Decoder;
+  readonly #sequences: Sequences;
+  readonly #jobs: Jobs;
+
+  constructor(decoder: Decoder, sequences: Sequences, jobs: Jobs) {
+    this.#decoder = decoder;
+    this.#sequences = sequences;
+    this.#jobs = jobs;
+  }
+
+  /**
+   * `fed`: what each result was made from; afterwards what the next one of a run will be. What the jobs say is added to
+   * `out`. Halts a run in which one is over.
+   */
+  handOut(stepping: readonly Stepping[], results: readonly PartResult[], fed: Uint32Array[], out: Output[]): void {
+    for (const [i, result] of results.entries()) {
+      const each = stepping[i];
+      if (!each) continue;
+      const { task, branch } = each;
+      const tokens = fed[i] ?? NOTHING;
+      if (result.kind === 'fault') this.#sequences.spoiled(branch.sequence);
+      else this.#sequences.evaluated(branch.sequence, tokens, stepping.length === 1 && result.kind === 'filled');
+      if (result.kind === 'token') {
+        const chosen = [result.token, ...thenOf(result)];
+        fed[i] = Uint32Array.of(...chosen.slice(-1));
+        if (chosen.length > 1) this.#sequences.evaluated(branch.sequence, Uint32Array.from(chosen.slice(0, -1)), false);
+      }
+      // One of a run's steps before these has ended it.
+      if (!this.#goesOn(each)) continue;
+      try {
+        if (result.kind === 'fault') throw new EngineFault(result.reason);
+        branch.accept(result, out);
+      } catch (error) {
+        this.#jobs.fail(task, out, error);
+      }
+      if (!this.#goesOn(each)) this.#decoder.halt();
+    }
+  }
+
+  #goesOn({ task, branch }: Stepping): boolean {
+    return this.#jobs.runs(task) && !branch.over;
+  }
+}
+
+function thenOf(result: PartResult): readonly number[] {
+  return result.kind === 'token' ? (result.then ?? []) : [];
+}
