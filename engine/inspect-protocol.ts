@@ -50,8 +50,8 @@ export interface MachineFacts {
   /** Backends whose libraries are on this machine; false: CPU, which always is. */
   readonly available: readonly (string | false)[];
   readonly devices: readonly string[];
-  /** Whether the binaries came with the package or were built here. */
-  readonly build: 'prebuilt' | 'localBuild';
+  /** Whether the binaries came with the package or were built here; outdated: from sources that are not this version's. */
+  readonly build: 'prebuilt' | 'localBuild' | 'outdatedBuild';
   /** llama.cpp's own list of the CPU's features that it was built for. */
   readonly features: string;
   /** Logical cores that this process may use. */

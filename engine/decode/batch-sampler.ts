@@ -29,8 +29,8 @@ export class SamplerPool {
 const BESIDE_PICKER = 0x9e3779b9;
 
 /**
- * One reply's sampler. Where a temperature is all there is to it and the addon can pick (engine/load/addon.ts), its picker
- * serves; for all else a native sampler, borrowed when it is first needed.
+ * One reply's sampler. Where the addon can pick (engine/load/addon.ts), its picker serves; without it, and for what a grammar
+ * holds, a native sampler, borrowed when it is first needed.
  */
 export class BatchSampler implements Sampler {
   readonly #pool: SamplerPool;
@@ -40,8 +40,9 @@ export class BatchSampler implements Sampler {
   #sampler: AddonSampler | undefined;
   /** The picker has drawn from the seed. */
   #drawn = false;
-  /** The completion so far, kept only when penalties count over it. */
-  readonly #completion: Uint32Array | undefined;
+  readonly #penalized: boolean;
+  /** The completion so far, kept where penalties count over it, from the first token that the sampler draws. */
+  #completion: Uint32Array | undefined;
   #tokens = 0;
   #disposed = false;
 
@@ -49,16 +50,16 @@ export class BatchSampler implements Sampler {
     this.#pool = pool;
     this.#sampling = sampling;
     this.#held = held;
-    const { temperature, topP, seed, frequencyPenalty, presencePenalty, maxTokens } = sampling;
-    const penalized = frequencyPenalty !== 0 || presencePenalty !== 0;
-    if (penalized) this.#completion = new Uint32Array(maxTokens);
-    else if (temperature === 0 || topP === 1) this.#picker = picking?.newPicker(temperature, seed);
+    this.#penalized = sampling.frequencyPenalty !== 0 || sampling.presencePenalty !== 0;
+    this.#picker = picking?.newPicker(sampling);
   }
 
   /** What picks the next token within the decode; undefined: {@link next} is to be called. */
   picker(): AddonPicker | undefined {
-    // A reply that began held stays with its sampler, whose numbers the picker would draw again.
-    if (!this.#held.free || (this.#sampler && !this.#drawn)) return undefined;
+    if (!this.#held.free) return undefined;
+    // A reply that began held stays with its sampler, whose numbers the picker would draw again; so does one that is penalized
+    // for tokens which the picker never saw.
+    if (this.#sampler && (!this.#drawn || this.#penalized)) return undefined;
     this.#drawn ||= this.#picker !== undefined;
     return this.#picker;
   }
@@ -103,10 +104,18 @@ export class BatchSampler implements Sampler {
   #borrowed(): AddonSampler {
     if (this.#sampler) return this.#sampler;
     this.#sampler = this.#pool.take();
+    if (this.#penalized) this.#remember();
     // The addon begins its random numbers anew only when the seed changes, and the reply before may have had this one.
     this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(this.#seed) });
     this.#configure(this.#sampler);
     return this.#sampler;
+  }
+
+  #remember(): void {
+    this.#completion = new Uint32Array(this.#sampling.maxTokens);
+    const picked = this.#picker?.picked() ?? [];
+    this.#completion.set(picked);
+    this.#tokens = picked.length;
   }
 
   #changed(): void {

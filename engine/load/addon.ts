@@ -1,4 +1,4 @@
-import { getModuleVersion, type LlamaContext } from 'node-llama-cpp';
+import { getModuleVersion, type Llama, type LlamaContext } from 'node-llama-cpp';
 import { Grammars, type GrammarState } from '../decode/grammars.js';
 
 /**
@@ -36,10 +36,14 @@ export interface AddonSampler {
   dispose(): void;
 }
 
-/** How one reply's tokens are chosen by a temperature alone, with the random numbers of its seed. */
+/** How one reply's tokens are chosen, with the random numbers of its seed; by nothing that a grammar holds. */
 export interface AddonPicker {
-  readonly __picker: never;
+  /** All that it picked so far, if penalties count over it. */
+  readonly picked: () => Int32Array;
 }
+
+/** The version of `engine/native/next-token.cpp`. An addon built from another one is used as the prebuilt one is. */
+export const KNOWN_NATIVE = 2;
 
 /** Steps that follow one another by themselves. */
 export interface AddonRun {
@@ -51,9 +55,18 @@ export interface AddonRun {
   readonly halt: () => void;
 }
 
+/** What a reply's tokens are picked by. */
+export interface Picked {
+  readonly temperature: number;
+  readonly seed: number;
+  readonly topP: number;
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+}
+
 /** What `make engine-native` adds to the addon (engine/native/next-token.cpp): no job a token after the decode's. */
 export interface Picking {
-  readonly newPicker: (temperature: number, seed: number) => AddonPicker;
+  readonly newPicker: (sampling: Picked) => AddonPicker;
   /**
    * Decodes parts and picks a token for each that has a picker, on this thread, which nothing else runs on meanwhile. `parts`
    * has four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted; `tokens` has
@@ -83,7 +96,14 @@ export interface Internals {
 
 interface Bindings {
   readonly AddonSampler?: new (model: unknown) => AddonSampler;
-  readonly RaPicker?: new (temperature: number, seed: number) => AddonPicker;
+  readonly raVersion?: number;
+  readonly RaPicker?: new (
+    temperature: number,
+    seed: number,
+    topP: number,
+    frequencyPenalty: number,
+    presencePenalty: number,
+  ) => AddonPicker;
   readonly raDecodeAndPickNow?: Picking['decodeNow'];
   readonly raDecodeRun?: Picking['run'];
   readonly raUseThreads?: (context: AddonContext, threads: number) => void;
@@ -120,20 +140,29 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
   return { context: inner, newSampler: () => new Make(addonModel), grammars, ...picking(llama._bindings) };
 }
 
+/** Whether the addon is one of `make engine-native`, of the version known here. */
+export function isKnownNative(llama: Llama): boolean {
+  return (llama as unknown as NonNullable<Layer['_llama']>)._bindings?.raVersion === KNOWN_NATIVE;
+}
+
 /**
  * Keeps so many compute threads for the decodes of `context`, in place of ones that are started for each; once a context.
  * Only the addon of `make engine-native` can.
  */
 export function keepThreads(context: LlamaContext, threads: number): void {
   const { _ctx: inner, _llama: llama } = context as unknown as Layer;
-  if (inner) llama?._bindings?.raUseThreads?.(inner, threads);
+  const bindings = llama?._bindings;
+  if (inner && bindings?.raVersion === KNOWN_NATIVE) bindings.raUseThreads?.(inner, threads);
 }
 
 function picking({
+  raVersion: version,
   RaPicker: Make,
   raDecodeAndPickNow: decodeNow,
   raDecodeRun: run,
 }: Bindings): Pick<Internals, 'picking'> {
-  if (!Make || !decodeNow || !run) return {};
-  return { picking: { decodeNow, run, newPicker: (temperature, seed) => new Make(temperature, seed) } };
+  if (version !== KNOWN_NATIVE || !Make || !decodeNow || !run) return {};
+  const newPicker: Picking['newPicker'] = ({ temperature, seed, topP, frequencyPenalty, presencePenalty }) =>
+    new Make(temperature, seed, topP, frequencyPenalty, presencePenalty);
+  return { picking: { decodeNow, run, newPicker } };
 }

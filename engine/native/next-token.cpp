@@ -1,11 +1,13 @@
 /*
  * Next tokens chosen in the very job that decodes. The addon's own way costs a second job for each token, a copy of the
  * vocabulary into 12-byte candidates and a pass over these; where a decode of a small model takes 0.2 ms a token, that is a
- * third of it. Here one pass over the logits gives the argmax, and one gives a draw from the softmax.
+ * third of it; where top_p is asked for it also sorts them. Here one pass over the logits gives the argmax, one gives a draw
+ * from the softmax, and some few more one from its top_p.
  *
  * Part of the addon of `make engine-native`, which compiles it with the addon's own headers; engine/load/addon.ts uses it
- * where it is there. What needs more than a temperature (top_p, penalties, grammars) goes the addon's way.
+ * where it is there. What a grammar holds goes the addon's way.
  */
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -16,6 +18,7 @@
 #include <mutex>
 #include <random>
 #include <stdexcept>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -34,6 +37,9 @@
 #endif
 
 namespace {
+
+// What engine/load/addon.ts knows it by: raised whenever what it is called with, or gives, changes.
+constexpr int VERSION = 2;
 
 // Independent lanes, so that the compiler may use vectors without leave to reorder sums.
 constexpr int LANES = 32;
@@ -113,17 +119,135 @@ RA_WIDE double weigh(const float * logits, int n, float most, float scale) {
     return sum;
 }
 
-// How one reply's tokens are chosen, and its random numbers: those that llama.cpp's own sampler would draw from the seed.
+// The weights beside the highest, `most`, of those that are not below `least`; 0 for the others. Returns their sum.
+RA_WIDE double weigh_into(float * weights, const float * logits, int n, float most, float scale, float least) {
+    double sum = 0;
+    for (int from = 0; from < n; from += BLOCK) {
+        const int to = n - from < BLOCK ? n : from + BLOCK;
+        float lanes[LANES] = {0};
+        int i = from;
+        for (; i + LANES <= to; i += LANES) {
+            for (int j = 0; j < LANES; j++) {
+                const float weight = weight_of(logits[i + j], most, scale);
+                weights[i + j] = logits[i + j] >= least ? weight : 0.0f;
+                lanes[j] += weights[i + j];
+            }
+        }
+        for (; i < to; i++) {
+            weights[i] = logits[i] >= least ? weight_of(logits[i], most, scale) : 0.0f;
+            sum += weights[i];
+        }
+        for (int j = 0; j < LANES; j++) sum += lanes[j];
+    }
+    return sum;
+}
+
+struct Above {
+    // Tokens, and their weights together.
+    int count;
+    double sum;
+};
+
+RA_WIDE Above above(const float * weights, const float * logits, int n, float floor) {
+    Above all{0, 0};
+    for (int from = 0; from < n; from += BLOCK) {
+        const int to = n - from < BLOCK ? n : from + BLOCK;
+        float lanes[LANES] = {0};
+        int32_t counts[LANES] = {0};
+        int i = from;
+        for (; i + LANES <= to; i += LANES) {
+            for (int j = 0; j < LANES; j++) {
+                const bool in = logits[i + j] > floor;
+                lanes[j] += in ? weights[i + j] : 0.0f;
+                counts[j] += in;
+            }
+        }
+        for (; i < to; i++) {
+            if (!(logits[i] > floor)) continue;
+            all.sum += weights[i];
+            all.count++;
+        }
+        for (int j = 0; j < LANES; j++) {
+            all.sum += lanes[j];
+            all.count += counts[j];
+        }
+    }
+    return all;
+}
+
+Napi::Value array_of(Napi::Env env, const std::vector<int32_t> & numbers) {
+    auto result = Napi::Int32Array::New(env, numbers.size());
+    std::memcpy(result.Data(), numbers.data(), numbers.size() * sizeof(int32_t));
+    return result;
+}
+
+// How one reply's tokens are chosen, and its random numbers: those that llama.cpp's own samplers would draw from the seed, for
+// the same tokens, but for rounding.
 class RaPicker : public Napi::ObjectWrap<RaPicker> {
     public:
+        // Temperature, seed, top_p, frequency penalty, presence penalty.
         explicit RaPicker(const Napi::CallbackInfo & info)
             : Napi::ObjectWrap<RaPicker>(info),
               temperature(info[0].As<Napi::Number>().FloatValue()),
+              topP(info[2].As<Napi::Number>().FloatValue()),
+              frequency(info[3].As<Napi::Number>().FloatValue()),
+              presence(info[4].As<Napi::Number>().FloatValue()),
               random(info[1].As<Napi::Number>().Uint32Value()) {}
 
-        int32_t pick(const float * logits, int n) {
+        // Changes the logits where penalties do.
+        int32_t pick(float * logits, int n) {
+            if (!penalizes()) return choose(logits, n);
+            for (const auto & [token, count] : counts) {
+                if (token < n) logits[token] -= static_cast<float>(count) * frequency + presence;
+            }
+            const int32_t token = choose(logits, n);
+            counts[token]++;
+            said.push_back(token);
+            return token;
+        }
+
+        // All that it picked, where there are penalties.
+        Napi::Value picked(const Napi::CallbackInfo & info) { return array_of(info.Env(), said); }
+
+    private:
+        struct Block {
+            // The highest logit.
+            float most;
+            // Of its tokens' weights, by the highest of all.
+            double sum;
+        };
+
+        struct Candidate {
+            float logit;
+            int32_t token;
+        };
+
+        // Among so few the one looked for is found by sorting.
+        static constexpr int FEW = 64;
+        // So far below the highest there is no weight.
+        static constexpr float NO_WEIGHT = 88.0f;
+
+        const float temperature;
+        const float topP;
+        const float frequency;
+        const float presence;
+        std::mt19937 random;
+        std::vector<Block> blocks;
+        // The completion, and how often each token is in it.
+        std::vector<int32_t> said;
+        std::unordered_map<int32_t, int32_t> counts;
+
+        bool penalizes() const { return frequency != 0.0f || presence != 0.0f; }
+
+        int32_t choose(const float * logits, int n) {
             if (temperature <= 0.0f) return argmax(logits, n);
             const float scale = std::fmin(1.0f / temperature, std::numeric_limits<float>::max());
+            const double share = std::uniform_real_distribution<double>(0.0, 1.0)(random);
+            return topP < 1.0f ? draw_top(logits, n, scale, share) : draw(logits, n, scale, share);
+        }
+
+        // In the order of the tokens.
+        int32_t draw(const float * logits, int n, float scale, double share) {
             // Each block by its own highest, so that the logits, which are in no near cache, are read once.
             blocks.clear();
             float most = -INFINITY;
@@ -135,20 +259,8 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             }
             double total = 0;
             for (auto & block : blocks) total += block.sum *= weight_of(block.most, most, scale);
-            return find(logits, n, most, scale, total * std::uniform_real_distribution<double>(0.0, 1.0)(random));
+            return find(logits, n, most, scale, total * share);
         }
-
-    private:
-        struct Block {
-            // The highest logit.
-            float most;
-            // Of its tokens' weights, by the highest of all.
-            double sum;
-        };
-
-        const float temperature;
-        std::mt19937 random;
-        std::vector<Block> blocks;
 
         // The token in which the running sum of the weights gets to `target`.
         int32_t find(const float * logits, int n, float most, float scale, double target) const {
@@ -161,6 +273,59 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
                 if (weight == 0.0f) continue;
                 last = i;
                 sum += weight;
+                if (sum >= target) break;
+            }
+            return last;
+        }
+
+        // Highest first, of the fewest that together have a probability of top_p. As llama.cpp has it the temperature comes after.
+        int32_t draw_top(const float * logits, int n, float scale, double share) const {
+            const float most = highest(logits, n);
+            if (!(most > -INFINITY)) return argmax(logits, n);
+            static thread_local std::vector<float> weights;
+            weights.resize(n);
+            const double all = weigh_into(weights.data(), logits, n, most, 1.0f, -INFINITY);
+            const Candidate last = reach(weights.data(), logits, n, most, most - NO_WEIGHT, topP * all);
+            double kept = weigh_into(weights.data(), logits, n, most, scale, last.logit);
+            for (int i = last.token + 1; i < n; i++) {
+                if (logits[i] != last.logit) continue;
+                kept -= weights[i];
+                weights[i] = 0.0f;
+            }
+            return reach(weights.data(), logits, n, most, last.logit, kept * share).token;
+        }
+
+        // The token in which the running sum of the weights, highest first, gets to `target`; none below `least` counts. Sorted
+        // are only a few: around them what is left is halved, by logit, and each half takes a pass.
+        static Candidate reach(
+            const float * weights, const float * logits, int n, float most, float least, double target
+        ) {
+            // Those above `low` get there, or are all there are; those above `high` do not.
+            float low = std::nextafter(least, -INFINITY);
+            float high = most;
+            Above enough = above(weights, logits, n, low);
+            Above less{0, 0};
+            while (enough.count - less.count > FEW) {
+                const float middle = low + (high - low) / 2;
+                // Nothing lies between: they are all as high.
+                if (!(middle > low && middle < high)) break;
+                const Above half = above(weights, logits, n, middle);
+                (half.sum >= target ? enough : less) = half;
+                (half.sum >= target ? low : high) = middle;
+            }
+            static thread_local std::vector<Candidate> between;
+            between.clear();
+            for (int i = 0; i < n; i++) {
+                if (logits[i] > low && logits[i] <= high && weights[i] > 0.0f) between.push_back({logits[i], i});
+            }
+            std::sort(between.begin(), between.end(), [](const Candidate & a, const Candidate & b) {
+                return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+            });
+            Candidate last{most, argmax(logits, n)};
+            double sum = less.sum;
+            for (const auto & candidate : between) {
+                last = candidate;
+                sum += weights[candidate.token];
                 if (sum >= target) break;
             }
             return last;
@@ -257,7 +422,7 @@ class Picks {
             picks.assign(rows.size(), -1);
             for (size_t i = 0; i < rows.size(); i++) {
                 if (pickers[i] == nullptr) continue;
-                const float * logits = llama_get_logits_ith(context->ctx, rows[i]);
+                float * logits = llama_get_logits_ith(context->ctx, rows[i]);
                 if (logits != nullptr) picks[i] = pickers[i]->pick(logits, n);
             }
         }
@@ -277,12 +442,6 @@ class Picks {
         std::vector<RaPicker *> pickers;
         std::vector<int32_t> picks;
 };
-
-Napi::Value array_of(Napi::Env env, const std::vector<int32_t> & numbers) {
-    auto result = Napi::Int32Array::New(env, numbers.size());
-    std::memcpy(result.Data(), numbers.data(), numbers.size() * sizeof(int32_t));
-    return result;
-}
 
 // On this thread, which does nothing else meanwhile: to wake a thread and to be woken costs more than some decodes.
 Napi::Value decodeAndPickNow(const Napi::CallbackInfo & info) {
@@ -389,7 +548,8 @@ void useThreads(const Napi::CallbackInfo & info) {
 // Called at the end of the addon's own registration.
 void raInit(Napi::Object exports) {
     const Napi::Env env = exports.Env();
-    exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {}));
+    exports.Set("raVersion", Napi::Number::New(env, VERSION));
+    exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::picked>("picked")}));
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
     exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun"));
     exports.Set("raDecodeAndPickNow", Napi::Function::New(env, decodeAndPickNow, "raDecodeAndPickNow"));

@@ -14,6 +14,8 @@ import { COMMANDS } from './table.js';
 const GPU_ADVICE =
   'set gpu of the model to auto or false, or install the driver and a llama.cpp for it (GPU=... make engine-native)';
 
+const BUILD_ADVICE = 'run make engine-native again: what it adds for speed is not used';
+
 /** Resolves with the exit code: 1 when anything fails. `hints`: what the configuration's own checks would warn of. */
 export function doctor(config: Config, args: readonly string[], hints: readonly string[], io: Io): Promise<number> {
   return orUsage('doctor', io, async () => {
@@ -81,11 +83,13 @@ function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Check {
     const used = facts.gpu === false ? 'CPU' : facts.gpu;
     return { what: 'backend', level: 'warn', says: `${used}, though ${why}`, advice: GPU_ADVICE };
   }
-  if (facts.gpu !== false) {
-    return { what: 'backend', level: 'ok', says: `${facts.gpu} on ${devices.join(', ')} (${why}), ${binaries}` };
-  }
   const used = [...features.matchAll(/(\w+) = 1/g)].map(([, name]) => name).join(' ');
-  return { what: 'backend', level: 'ok', says: `CPU (${why}), ${binaries}: ${used}` };
+  const says =
+    facts.gpu === false
+      ? `CPU (${why}), ${binaries}: ${used}`
+      : `${facts.gpu} on ${devices.join(', ')} (${why}), ${binaries}`;
+  if (build !== 'outdatedBuild') return { what: 'backend', level: 'ok', says };
+  return { what: 'backend', level: 'warn', says: `${says}, from sources of another version`, advice: BUILD_ADVICE };
 }
 
 function memoryChecks({ memory, gpuMemory }: MachineFacts): Check[] {

@@ -57,12 +57,16 @@ async function both<T>(t: Test, script: (decoder: Decoder) => Promise<T>): Promi
 
 const PROMPT = Uint32Array.from({ length: 20 }, (_, i) => 60 + ((i * 7) % 90));
 
-/** Tokens of one reply, to the end token or `count`; `before(i)` is called before token i. A fault ends it as its reason. */
+/**
+ * Tokens of one reply, to the end token or `count`; `before(i)` is called before token i. A fault ends it as its reason. `past`:
+ * an end token does not.
+ */
 async function reply(
   decoder: Decoder,
   sampling: Sampling,
   count: number,
   before: (sampler: Sampler, i: number) => void = () => undefined,
+  past = false,
 ): Promise<(number | string)[]> {
   const sampler = decoder.sampler(sampling);
   await decoder.truncate(0, 0);
@@ -76,7 +80,7 @@ async function reply(
       made.push(result?.kind === 'fault' ? result.reason : 'nothing');
       break;
     }
-    if (isEnd(result.token)) break;
+    if (isEnd(result.token) && !past) break;
     tokens = Uint32Array.of(result.token);
   }
   sampler.dispose();
@@ -173,6 +177,21 @@ t.test('a released reply goes on as it likes, and one may be held anew', async (
   t.equal(textOf(tokens.slice(15)), 'b');
 });
 
+t.test('penalties count over all of a reply, held for a while or not', async (t) => {
+  const anything = 'root ::= [^\\x00]*';
+  const hold = (sampler: Sampler, i: number): void => {
+    if (i === 3) sampler.hold(anything, []);
+    if (i === 10) sampler.release();
+  };
+  for (const frequencyPenalty of [0.3, 1, -0.5]) {
+    const penalized = { ...GREEDY, frequencyPenalty };
+    const free = await both(t, (decoder) => reply(decoder, penalized, 40, undefined, true));
+    const held = await both(t, (decoder) => reply(decoder, penalized, 40, hold, true));
+    t.same(held, free, `penalized by ${frequencyPenalty}`);
+    t.equal(free.length, 40);
+  }
+});
+
 t.test('a held reply leaves nothing to the next one', async (t) => {
   for (const sampling of [GREEDY, { ...GREEDY, temperature: 1 }, { ...GREEDY, frequencyPenalty: 1 }]) {
     await both(t, async (decoder) => {
@@ -215,7 +234,7 @@ t.test('a held reply has no tokens without a text of their own', async (t) => {
   const penalized = { ...GREEDY, frequencyPenalty: 2, presencePenalty: 2 };
   const times = 20;
   const gbnf = `root ::= ${JSON.stringify(text)}{${times}}`;
-  const tokens = await both(t, (decoder) => reply(decoder, penalized, 400, from(gbnf)));
+  const tokens = await both(t, (decoder) => reply(decoder, penalized, 800, from(gbnf)));
   t.equal(textOf(tokens), text.repeat(times));
   t.notOk(tokens.includes(control as number));
 });

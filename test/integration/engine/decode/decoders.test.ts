@@ -10,6 +10,7 @@ const THREADS = 1;
 
 const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: THREADS });
 const model = await llama.loadModel({ modelPath: await testModel() });
+const vocabulary = model.fileInfo.metadata.tokenizer.ggml.tokens.length;
 t.teardown(() => llama.dispose());
 
 type Make = (context: LlamaContext) => Promise<Decoder>;
@@ -85,18 +86,71 @@ t.test('both decoders make the same reply, greedy and by seed, penalized or not'
   }
 });
 
-t.test('whoever draws the tokens, a seed gives the same ones at every temperature', async (t) => {
+t.test('whoever draws the tokens, a seed gives the same ones, whatever they are drawn by', async (t) => {
+  const drawn = [0.3, 1, 1.7].flatMap((temperature) => [
+    { temperature },
+    // With more of it llama.cpp's floats round away more than the last tokens have.
+    ...[0, 0.1, 0.5, 0.9].map((topP) => ({ temperature, topP })),
+    { temperature, topP: 0.9, frequencyPenalty: 0.7, presencePenalty: -0.3 },
+    { temperature, presencePenalty: 1.5 },
+  ]);
   const { iterators, batches } = await both(async (decoder) => {
     const replies: number[][] = [];
-    for (const temperature of [0.3, 1, 1.7]) {
+    for (const by of drawn) {
       for (let seed = 0; seed < 8; seed++) {
-        replies.push(await reply(decoder, seed % 4, { ...GREEDY, temperature, seed }, 20, seed));
+        replies.push(await reply(decoder, seed % 4, { ...GREEDY, ...by, seed }, 20, seed));
       }
     }
     return replies;
   });
-  t.same(batches, iterators);
-  t.ok(new Set(batches?.map(String)).size > 20, 'seeds and temperatures matter');
+  for (const [i, by] of drawn.entries()) {
+    t.same(batches?.slice(8 * i, 8 * (i + 1)), iterators?.slice(8 * i, 8 * (i + 1)), JSON.stringify(by));
+  }
+  t.ok(new Set(batches?.map(String)).size > 120, 'all of it matters');
+});
+
+t.test('top_p draws from the fewest tokens that have it together, as often as each is likely among them', async (t) => {
+  const draws = 400;
+  const drawn = await both(async (decoder) => {
+    const all = Uint32Array.from({ length: vocabulary }, (_, token) => token);
+    const [whole] = await decoder.step([{ kind: 'score', sequence: 0, tokens: prompt(20), labels: all }]);
+    if (whole?.kind !== 'scores') throw new Error('no scores');
+    const of = async (topP: number): Promise<number[]> => {
+      const tokens: number[] = [];
+      for (let seed = 0; seed < draws; seed++) {
+        tokens.push(...(await reply(decoder, 1, { ...GREEDY, temperature: 1, topP, seed }, 1)));
+      }
+      return tokens;
+    };
+    return {
+      logprobs: [...whole.logprobs],
+      by: new Map([
+        [0.3, await of(0.3)],
+        [0.95, await of(0.95)],
+        [0.9999, await of(0.9999)],
+      ]),
+    };
+  });
+  for (const [name, { logprobs, by }] of Object.entries(drawn)) {
+    const likely = logprobs.map((logprob, token) => ({ token, p: Math.exp(logprob) })).sort((a, b) => b.p - a.p);
+    for (const [topP, tokens] of by) {
+      let sum = 0;
+      // A token more, should two that are hardly less likely than one another be told apart by rounding.
+      const count = 2 + likely.findIndex(({ p }) => (sum += p) >= topP);
+      const kept = new Set(likely.slice(0, count).map(({ token }) => token));
+      t.same(
+        tokens.filter((token) => !kept.has(token)),
+        [],
+        `${name}, ${topP}: ${count} tokens`,
+      );
+      for (const { token, p } of likely.slice(0, Math.min(5, count - 1))) {
+        const expected = p / sum;
+        const share = tokens.filter((each) => each === token).length / draws;
+        const off = Math.abs(share - expected) / Math.sqrt((expected * (1 - expected)) / draws + 1e-9);
+        t.ok(off < 4, `${name}, ${topP}: ${share} for ${expected}`);
+      }
+    }
+  }
 });
 
 t.test('a reply leaves nothing of its random numbers or penalties to the next', async (t) => {
@@ -144,7 +198,7 @@ t.test('scores are the same, whole distributions, and repeat after a cut', async
       scores.push([...result.logprobs]);
       await decoder.truncate(0, input.length);
     }
-    const all = Uint32Array.from({ length: model.fileInfo.metadata.tokenizer.ggml.tokens.length }, (_, token) => token);
+    const all = Uint32Array.from({ length: vocabulary }, (_, token) => token);
     const [whole] = await decoder.step([{ kind: 'score', sequence: 0, tokens: prompt(9, 5), labels: all }]);
     const mass = whole?.kind === 'scores' ? whole.logprobs.reduce((sum, logprob) => sum + Math.exp(logprob), 0) : NaN;
     return { scores, mass };

@@ -22,6 +22,7 @@ const GREEDY: Sampling = {
   maxTokens: CELLS,
 };
 const SEEDED: readonly Sampling[] = SEQUENCES.map((seed) => ({ ...GREEDY, temperature: 1, seed }));
+const PENALIZED: readonly Sampling[] = SEEDED.map((seeded) => ({ ...seeded, topP: 0.9, frequencyPenalty: 0.8 }));
 
 interface Bench {
   readonly decoder: BatchDecoder;
@@ -110,10 +111,10 @@ class Replies {
   }
 }
 
-t.test('greedy and by seed, whatever the length of the runs', async (t) => {
+t.test('greedy, by seed, and by top_p and penalties, whatever the length of the runs', async (t) => {
   for (const threads of [1, 2]) {
     const { decoder, runs } = await bench(t, threads);
-    for (const samplings of [[], SEEDED]) {
+    for (const samplings of [[], SEEDED, PENALIZED]) {
       const { said } = await (await Replies.begin(decoder, samplings)).until(60);
       for (const most of [1, 7, 100]) {
         const run = await (await Replies.begin(decoder, samplings)).until(60, most);
