@@ -50,7 +50,7 @@ export interface MachineFacts {
   /** Backends whose libraries are on this machine; false: CPU, which always is. */
   readonly available: readonly (string | false)[];
   readonly devices: readonly string[];
-  /** Whether the binaries came with the package or were built here; outdated: from sources that are not this version's. */
+  /** Whether the binaries came with the package or were built here; outdated: by another version's `make engine-native`. */
   readonly build: 'prebuilt' | 'localBuild' | 'outdatedBuild';
   /** llama.cpp's own list of the CPU's features that it was built for. */
   readonly features: string;

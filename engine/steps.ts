@@ -202,7 +202,7 @@ export class StepLoop {
     const ahead = this.#ahead(stepping);
     let from = this.#now();
     // A prompt may take long: nothing waits behind it that need not.
-    const due = this.#outbox.due() || stepping.some(({ count }) => count > 0);
+    const due = this.#outbox.due(from) || stepping.some(({ count }) => count > 0);
     const take = (results: readonly PartResult[]): void => {
       const now = this.#now();
       this.#learn(stepping, results, depth, now - from);

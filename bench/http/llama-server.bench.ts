@@ -20,9 +20,9 @@ for (const [model, file, closed, temperatures] of [
     '150m',
     await random150m(),
     [
-      [1, 4],
-      [8, 24],
-      [32, 64],
+      [1, 8],
+      [8, 40],
+      [32, 160],
     ],
     [0],
   ],
@@ -30,9 +30,9 @@ for (const [model, file, closed, temperatures] of [
     '13m',
     await random13m(),
     [
-      [1, 16],
-      [8, 64],
-      [32, 192],
+      [1, 64],
+      [8, 256],
+      [32, 512],
     ],
     [0, 1],
   ],
@@ -59,9 +59,9 @@ for (const [model, file, closed, temperatures] of [
 await keep(build === 'native' ? 'llama-server-native' : 'llama-server', {
   title: `The whole sidecar beside llama-server, ${build} addon`,
   about: [
-    `Streaming chat over HTTP: ${TOKENS} tokens a reply on average (${TOKENS / 2} to ${TOKENS * 1.5}), ${SEATS} seats or slots of ${CONTEXT} tokens, ${THREADS} compute thread each, the same model, the same bodies, no prompt reuse on either side. Closed: so many callers, each sends when its last reply ended; medians of ${RUNS} runs, ours and theirs in turn, each run with processes of its own. Open: Poisson arrivals at ${OPEN.join(' and ')} of the rate of our closed loop of 32, ${OPEN_SECONDS} s each.`,
+    `Streaming chat over HTTP: ${TOKENS} tokens a reply on average (${TOKENS / 2} to ${TOKENS * 1.5}), ${SEATS} seats or slots of ${CONTEXT} tokens, ${THREADS} compute thread each, the same model, the same bodies, no prompt reuse on either side. Closed: so many callers, each sends when its last reply ended, five replies or more for each of them; medians of ${RUNS} runs, ours and theirs in turn, each run with processes of its own. Open: Poisson arrivals at ${OPEN.join(' and ')} of the rate of our closed loop of 32, ${OPEN_SECONDS} s each.`,
     `llama-server is told to sample as our API does by default (no top-k, no min-p). It is the native build with OpenMP of \`make peers\`; ours runs the ${build} addon. The caller is one Node process on the same two cores, so its work is in the figures of both. TTFT: request written to first text; gap: between two arrivals of text of one stream.`,
-    'Our engine alone: prompts and replies of the same lengths, as many at once, over the engine protocol, in the same round.',
+    'Our engine alone: prompts and replies of the same lengths, as many at once, over the engine protocol, in the same round, with the same settings.',
   ],
   rows,
 });

@@ -15,6 +15,9 @@ const SAME = { top_k: 0, top_p: 1, min_p: 0, cache_prompt: false };
 /** Nobody is refused for waiting: the bench is about speed. */
 const PATIENCE_MS = 600_000;
 
+/** The defaults, said to our engine alone as to the sidecar's. */
+const PROMPTS = { prefillTokensPerStep: 256, prefillShare: 50 } as const;
+
 export interface BesideCase {
   /** For the table. */
   readonly model: string;
@@ -117,7 +120,19 @@ async function begin({ file, threads, gpu, seats, context }: BesideCase, probe: 
     { teardown: (fn) => void teardowns.push(fn) },
     {
       config: {
-        models: [{ id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads, gpu, prefixReuse: 'off' }],
+        models: [
+          {
+            id: CHAT,
+            kind: 'chat',
+            file,
+            seats,
+            contextPerSeat: context,
+            threads,
+            gpu,
+            prefixReuse: 'off',
+            ...PROMPTS,
+          },
+        ],
         development: { validateAnswers: false },
         queue: { maxWaitMs: PATIENCE_MS },
       },
@@ -125,7 +140,13 @@ async function begin({ file, threads, gpu, seats, context }: BesideCase, probe: 
   );
   const more = gpu === false ? ['-ngl', '0'] : ['-ngl', '99'];
   const server = await LlamaServer.start(file, { threads, slots: seats, contextPerSlot: context, more });
-  const engine = await EngineDriver.start(file, seats, { threads, gpu, contextPerSeat: context, prefixReuse: 'off' });
+  const engine = await EngineDriver.start(file, seats, {
+    threads,
+    gpu,
+    contextPerSeat: context,
+    prefixReuse: 'off',
+    ...PROMPTS,
+  });
   // A connection a request: llama-server closes idle ones, just when the next request is on its way.
   const agent = new Agent({ keepAlive: false });
   const ours: Target = { agent, port: sidecar.port, key: sidecar.key };

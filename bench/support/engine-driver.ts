@@ -48,6 +48,10 @@ export interface Load {
   readonly tokens: number;
   /** 1 by default. */
   readonly temperature?: number;
+  /** 1 by default. */
+  readonly topP?: number;
+  /** 0 by default. */
+  readonly frequencyPenalty?: number;
 }
 
 /** A loaded engine, by default on one compute thread. Whoever started it closes it. */
@@ -210,15 +214,16 @@ export class EngineDriver {
 }
 
 /** A reply to some ordinary tokens of any vocabulary, others for each `i`. */
-export function randomJob(i: number, { promptTokens, tokens, temperature = 1 }: Load): GenerateJob {
+export function randomJob(i: number, { promptTokens, tokens, ...sampling }: Load): GenerateJob {
+  const { temperature = 1, topP = 1, frequencyPenalty = 0 } = sampling;
   return {
     prompt: Uint32Array.from({ length: promptTokens }, (_, at) => 300 + ((i * 31 + at * 7 + (at >> 4)) % 700)),
     n: 1,
     seats: 1,
     maxTokens: tokens,
     temperature,
-    topP: 1,
-    frequencyPenalty: 0,
+    topP,
+    frequencyPenalty,
     presencePenalty: 0,
     seed: i,
     stops: [],

@@ -1,9 +1,16 @@
 /** Our engine process against llama-batched-bench, which decodes the same batches and samples nothing: the limit. */
 import type { EngineSetup } from '../../engine/protocol.js';
-import { EngineDriver } from './engine-driver.js';
+import { EngineDriver, type Load } from './engine-driver.js';
 import { batchedBench } from './peers.js';
 import type { Row } from './results.js';
 import { median } from './stats.js';
+
+type Sampling = Omit<Load, 'promptTokens' | 'tokens'>;
+
+const GREEDY: Sampling = { temperature: 0 };
+const SAMPLED: Sampling = { temperature: 1 };
+/** What many clients ask for. */
+const NARROWED: Sampling = { temperature: 1, topP: 0.9, frequencyPenalty: 0.5 };
 
 /** Steps before anything is measured. */
 const WARM_STEPS = 1500;
@@ -28,10 +35,11 @@ interface Pair {
   readonly peer: number;
   readonly greedy: number;
   readonly sampled: number;
+  readonly narrowed: number;
 }
 
 /**
- * A row for each number of sequences: medians of paired runs, one of the peer's, then ours greedy and at temperature 1. Each
+ * A row for each number of sequences: medians of paired runs, one of the peer's, then ours by each way of sampling. Each
  * pair has an engine of its own, as it has a peer: where its memory lies makes some percent, and stays so for a process.
  */
 export async function limitRows(options: LimitCase): Promise<Row[]> {
@@ -51,6 +59,7 @@ export async function limitRows(options: LimitCase): Promise<Row[]> {
       'ratio, greedy': median(all.map(({ peer, greedy }) => greedy / peer)),
       'ours, temperature 1': median(all.map(({ sampled }) => sampled)),
       'ratio, temperature 1': median(all.map(({ peer, sampled }) => sampled / peer)),
+      'ratio, top_p and penalty': median(all.map(({ peer, narrowed }) => narrowed / peer)),
     };
     process.stdout.write(`${JSON.stringify(row)}\n`);
     return row;
@@ -67,26 +76,27 @@ async function warmEngine(options: LimitCase): Promise<EngineDriver> {
     contextPerSeat,
     prefixReuse: 'off',
   });
-  for (let steps = 0; steps < WARM_STEPS; steps += options.replies * tokens) await ours(engine, 1, 0, options);
+  for (let steps = 0; steps < WARM_STEPS; steps += options.replies * tokens) await ours(engine, 1, GREEDY, options);
   return engine;
 }
 
 async function pairOf(engine: EngineDriver, sequences: number, options: LimitCase): Promise<Pair> {
-  await ours(engine, sequences, 0, options);
+  await ours(engine, sequences, GREEDY, options);
   return {
     peer: await theirs(sequences, options),
-    greedy: await ours(engine, sequences, 0, options),
-    sampled: await ours(engine, sequences, 1, options),
+    greedy: await ours(engine, sequences, GREEDY, options),
+    sampled: await ours(engine, sequences, SAMPLED, options),
+    narrowed: await ours(engine, sequences, NARROWED, options),
   };
 }
 
 async function ours(
   engine: EngineDriver,
   sequences: number,
-  temperature: number,
+  sampling: Sampling,
   { promptTokens, tokens, replies }: LimitCase,
 ): Promise<number> {
-  const load = { promptTokens, tokens, temperature };
+  const load = { promptTokens, tokens, ...sampling };
   const round = await engine.rounds(Math.max(sequences, replies), sequences, load);
   return round.tokens / round.seconds;
 }

@@ -1,7 +1,7 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { getLlama, getLlamaGpuTypes, LlamaLogLevel, NoBinaryFoundError, type Llama } from 'node-llama-cpp';
 import type { MachineFacts } from '../inspect-protocol.js';
-import { isKnownNative } from '../load/addon.js';
+import { isOutdatedNative } from '../load/addon.js';
 import type { LlamaLog } from '../load/llama-log.js';
 import { LoadFailure } from '../load/load-failure.js';
 import { freeMemory } from '../memory/check.js';
@@ -34,7 +34,7 @@ export async function machineFacts(gpu: EngineSetup['gpu']): Promise<MachineFact
     gpu: llama.gpu,
     available,
     devices: llama.gpu === false ? [] : await llama.getGpuDeviceNames(),
-    build: llama.buildType === 'localBuild' && !isKnownNative(llama) ? 'outdatedBuild' : llama.buildType,
+    build: isOutdatedNative(llama) ? 'outdatedBuild' : llama.buildType,
     features: llama.systemInfo.trim(),
     cores: availableParallelism(),
     memory: { total: totalmem(), free: cpuRam },

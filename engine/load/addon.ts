@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { getModuleVersion, type Llama, type LlamaContext } from 'node-llama-cpp';
 import { Grammars, type GrammarState } from '../decode/grammars.js';
 
@@ -106,7 +107,7 @@ interface Bindings {
   ) => AddonPicker;
   readonly raDecodeAndPickNow?: Picking['decodeNow'];
   readonly raDecodeRun?: Picking['run'];
-  readonly raUseThreads?: (context: AddonContext, threads: number) => void;
+  readonly raUseThreads?: (context: AddonContext, threads: number, pickers: number, logits: number) => void;
 }
 
 /** What lies below a {@link LlamaContext}. */
@@ -140,22 +141,37 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
   return { context: inner, newSampler: () => new Make(addonModel), grammars, ...picking(llama._bindings) };
 }
 
-/** Whether the addon is one of `make engine-native`, of the version known here. */
-export function isKnownNative(llama: Llama): boolean {
-  return (llama as unknown as NonNullable<Layer['_llama']>)._bindings?.raVersion === KNOWN_NATIVE;
+/** Whether the addon is one of `make engine-native`, but of another version than the one known here. */
+export function isOutdatedNative(llama: Llama): boolean {
+  const bindings = (llama as unknown as NonNullable<Layer['_llama']>)._bindings;
+  return bindings?.RaPicker !== undefined && bindings.raVersion !== KNOWN_NATIVE;
+}
+
+/** Threads that share a step's picks with the one that decodes, at most, and how many logits are worth one more. */
+export interface Spread {
+  readonly threads: number;
+  readonly logits: number;
 }
 
 /**
- * Keeps so many compute threads for the decodes of `context`, in place of ones that are started for each; once a context.
- * Only the addon of `make engine-native` can.
+ * Half of the cores, for compute threads rest while tokens are picked, and others have work. A million logits take a core a
+ * third of a millisecond or more, ten times what a thread takes to begin.
  */
-export function keepThreads(context: LlamaContext, threads: number): void {
+const SPREAD: Spread = { threads: Math.floor(availableParallelism() / 2) - 1, logits: 1 << 20 };
+
+/**
+ * Keeps so many compute threads for the decodes of `context`, in place of ones that are started for each; once a context.
+ * Only the addon of `make engine-native` can. `spread` is of all contexts of the process.
+ */
+export function keepThreads(context: LlamaContext, threads: number, spread = SPREAD): void {
   const { _ctx: inner, _llama: llama } = context as unknown as Layer;
   const bindings = llama?._bindings;
-  if (inner && bindings?.raVersion === KNOWN_NATIVE) bindings.raUseThreads?.(inner, threads);
+  if (!inner || bindings?.raVersion !== KNOWN_NATIVE) return;
+  bindings.raUseThreads?.(inner, threads, Math.max(0, spread.threads), spread.logits);
 }
 
-function picking({
+/** What an addon of the version known here has; nothing of any other. */
+export function picking({
   raVersion: version,
   RaPicker: Make,
   raDecodeAndPickNow: decodeNow,

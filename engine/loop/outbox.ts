@@ -33,9 +33,9 @@ export class Outbox {
     return this.#outputs;
   }
 
-  /** Whether what is here waits no longer. */
-  due(): boolean {
-    return this.#now() - this.#sentAt >= this.#sendMs || !this.#outputs.every(canWait);
+  /** Whether what is here waits no longer, at a time of the clock. */
+  due(now: number): boolean {
+    return now - this.#sentAt >= this.#sendMs || !this.#outputs.every(canWait);
   }
 
   /** Drops what is not to be told. */

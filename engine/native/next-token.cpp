@@ -2,7 +2,7 @@
  * Next tokens chosen in the very job that decodes. The addon's own way costs a second job for each token, a copy of the
  * vocabulary into 12-byte candidates and a pass over these; where a decode of a small model takes 0.2 ms a token, that is a
  * third of it; where top_p is asked for it also sorts them. Here one pass over the logits gives the argmax, one gives a draw
- * from the softmax, and some few more one from its top_p.
+ * from the softmax, and some more one from its top_p.
  *
  * Part of the addon of `make engine-native`, which compiles it with the addon's own headers; engine/load/addon.ts uses it
  * where it is there. What a grammar holds goes the addon's way.
@@ -18,6 +18,8 @@
 #include <mutex>
 #include <random>
 #include <stdexcept>
+#include <system_error>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -181,6 +183,12 @@ Napi::Value array_of(Napi::Env env, const std::vector<int32_t> & numbers) {
     return result;
 }
 
+RA_WIDE bool any_between(const float * logits, int n, float low, float high) {
+    int32_t any = 0;
+    for (int i = 0; i < n; i++) any |= (logits[i] > low) & (logits[i] <= high);
+    return any != 0;
+}
+
 // How one reply's tokens are chosen, and its random numbers: those that llama.cpp's own samplers would draw from the seed, for
 // the same tokens, but for rounding.
 class RaPicker : public Napi::ObjectWrap<RaPicker> {
@@ -192,7 +200,12 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
               topP(info[2].As<Napi::Number>().FloatValue()),
               frequency(info[3].As<Napi::Number>().FloatValue()),
               presence(info[4].As<Napi::Number>().FloatValue()),
-              random(info[1].As<Napi::Number>().Uint32Value()) {}
+              random(info[1].As<Napi::Number>().Uint32Value()) {
+            if (penalizes()) Napi::MemoryManagement::AdjustExternalMemory(info.Env(), PENALIZED_BYTES);
+        }
+        void Finalize(Napi::Env env) override {
+            if (penalizes()) Napi::MemoryManagement::AdjustExternalMemory(env, -PENALIZED_BYTES);
+        }
 
         // Changes the logits where penalties do.
         int32_t pick(float * logits, int n) {
@@ -219,13 +232,21 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
 
         struct Candidate {
             float logit;
+            float weight;
             int32_t token;
         };
 
+        // What a penalized completion of 2,000 tokens takes, for the collector of JavaScript, which sees nothing of it.
+        static constexpr int64_t PENALIZED_BYTES = 1 << 16;
         // Among so few the one looked for is found by sorting.
         static constexpr int FEW = 64;
         // So far below the highest there is no weight.
         static constexpr float NO_WEIGHT = 88.0f;
+        // What is no further below it is nearly always all that top_p keeps, and few enough to be sorted at once.
+        static constexpr float NEARBY[] = {3.0f, 6.0f, 12.0f};
+        static constexpr int MANY = 256;
+        // Tokens that are looked at one by one where one of them is looked for.
+        static constexpr int GROUP = 64;
 
         const float temperature;
         const float topP;
@@ -283,22 +304,34 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             const float most = highest(logits, n);
             if (!(most > -INFINITY)) return argmax(logits, n);
             static thread_local std::vector<float> weights;
+            static thread_local std::vector<Candidate> few;
             weights.resize(n);
-            const double all = weigh_into(weights.data(), logits, n, most, 1.0f, -INFINITY);
-            const Candidate last = reach(weights.data(), logits, n, most, most - NO_WEIGHT, topP * all);
-            double kept = weigh_into(weights.data(), logits, n, most, scale, last.logit);
-            for (int i = last.token + 1; i < n; i++) {
-                if (logits[i] != last.logit) continue;
-                kept -= weights[i];
-                weights[i] = 0.0f;
+            const double target = topP * weigh_into(weights.data(), logits, n, most, 1.0f, -INFINITY);
+            for (const float below : NEARBY) {
+                const Above near = above(weights.data(), logits, n, most - below);
+                if (near.count > MANY) break;
+                if (near.sum < target) continue;
+                between(few, weights.data(), logits, n, most - below, most);
+                few.resize(reached(few, 0, target) + 1);
+                double kept = 0;
+                for (auto & each : few) kept += each.weight = weight_of(each.logit, most, scale);
+                return few[reached(few, 0, kept * share)].token;
             }
-            return reach(weights.data(), logits, n, most, last.logit, kept * share).token;
+            const size_t last = reach(few, weights.data(), logits, n, most, most - NO_WEIGHT, target);
+            const float least = few[last].logit;
+            double kept = weigh_into(weights.data(), logits, n, most, scale, least);
+            for (size_t i = last + 1; i < few.size() && few[i].logit == least; i++) {
+                kept -= weights[few[i].token];
+                weights[few[i].token] = 0.0f;
+            }
+            return few[reach(few, weights.data(), logits, n, most, least, kept * share)].token;
         }
 
-        // The token in which the running sum of the weights, highest first, gets to `target`; none below `least` counts. Sorted
-        // are only a few: around them what is left is halved, by logit, and each half takes a pass.
-        static Candidate reach(
-            const float * weights, const float * logits, int n, float most, float least, double target
+        // Of all tokens that are not below `least` the one in which the running sum of the weights, highest first, gets to
+        // `target`: where it is in `few`, which then has those around it. Sorted are only these: what is left is halved, by logit,
+        // until there are no more, and each half takes a pass.
+        static size_t reach(
+            std::vector<Candidate> & few, const float * weights, const float * logits, int n, float most, float least, double target
         ) {
             // Those above `low` get there, or are all there are; those above `high` do not.
             float low = std::nextafter(least, -INFINITY);
@@ -313,24 +346,45 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
                 (half.sum >= target ? enough : less) = half;
                 (half.sum >= target ? low : high) = middle;
             }
-            static thread_local std::vector<Candidate> between;
-            between.clear();
-            for (int i = 0; i < n; i++) {
-                if (logits[i] > low && logits[i] <= high && weights[i] > 0.0f) between.push_back({logits[i], i});
+            between(few, weights, logits, n, low, high);
+            return reached(few, less.sum, target);
+        }
+
+        // Those above `low` and not above `high`, highest first, the highest of all among them if no other is.
+        static void between(
+            std::vector<Candidate> & few, const float * weights, const float * logits, int n, float low, float high
+        ) {
+            few.clear();
+            for (int from = 0; from < n; from += GROUP) {
+                const int to = n - from < GROUP ? n : from + GROUP;
+                if (!any_between(logits + from, to - from, low, high)) continue;
+                for (int i = from; i < to; i++) {
+                    if (logits[i] > low && logits[i] <= high && weights[i] > 0.0f) few.push_back({logits[i], weights[i], i});
+                }
             }
-            std::sort(between.begin(), between.end(), [](const Candidate & a, const Candidate & b) {
+            if (few.empty()) {
+                const int32_t first = argmax(logits, n);
+                few.push_back({logits[first], weights[first], first});
+            }
+            std::sort(few.begin(), few.end(), [](const Candidate & a, const Candidate & b) {
                 return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
             });
-            Candidate last{most, argmax(logits, n)};
-            double sum = less.sum;
-            for (const auto & candidate : between) {
-                last = candidate;
-                sum += weights[candidate.token];
-                if (sum >= target) break;
-            }
-            return last;
+        }
+
+        // Where `sum` and the weights together get to `target`, or the last.
+        static size_t reached(const std::vector<Candidate> & few, double sum, double target) {
+            size_t at = 0;
+            while (at + 1 < few.size() && (sum += few[at].weight) < target) at++;
+            return at;
         }
 };
+
+// Threads that pick beside the one that decodes, at most, and the logits that are worth one.
+struct Spread {
+    size_t threads = 0;
+    size_t logits = 1;
+};
+Spread spread;
 
 // Decodes and their picks. Of each part: sequence, first position, tokens, and whether its last token's logits are wanted.
 class Picks {
@@ -418,13 +472,32 @@ class Picks {
             if (result == 1) throw std::runtime_error("could not find a KV slot for the batch");
             if (result != 0) throw std::runtime_error("Eval has failed");
             llama_synchronize(context->ctx);
+            pick();
+        }
+
+        // Where there is much to read some threads share it: each reply has a picker to itself.
+        void pick() {
             const int n = llama_vocab_n_tokens(vocabulary());
             picks.assign(rows.size(), -1);
+            std::vector<float *> logits(rows.size(), nullptr);
             for (size_t i = 0; i < rows.size(); i++) {
-                if (pickers[i] == nullptr) continue;
-                float * logits = llama_get_logits_ith(context->ctx, rows[i]);
-                if (logits != nullptr) picks[i] = pickers[i]->pick(logits, n);
+                if (pickers[i] != nullptr) logits[i] = llama_get_logits_ith(context->ctx, rows[i]);
             }
+            std::atomic<size_t> next = 0;
+            const auto work = [&] {
+                for (size_t i; (i = next++) < rows.size();) {
+                    if (logits[i] != nullptr) picks[i] = pickers[i]->pick(logits[i], n);
+                }
+            };
+            std::vector<std::thread> others;
+            try {
+                const size_t worth = rows.size() * n / spread.logits;
+                while (others.size() < spread.threads && others.size() + 1 < worth) others.emplace_back(work);
+            } catch (const std::system_error &) {
+                // There is no room for one more, and no need.
+            }
+            work();
+            for (auto & other : others) other.join();
         }
 
         const llama_vocab * vocabulary() const { return llama_model_get_vocab(llama_get_model(context->ctx)); }
@@ -532,6 +605,8 @@ Napi::Value decodeRun(const Napi::CallbackInfo & info) {
 void useThreads(const Napi::CallbackInfo & info) {
     auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
     const int32_t threads = info[1].As<Napi::Number>().Int32Value();
+    spread.threads = info[2].As<Napi::Number>().Uint32Value();
+    spread.logits = std::max<uint32_t>(1, info[3].As<Napi::Number>().Uint32Value());
     if (threads < 2) return;
     auto * cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     auto * make = cpu == nullptr ? nullptr : reinterpret_cast<decltype(ggml_threadpool_new) *>(

@@ -14,6 +14,12 @@ import { COMMANDS } from './table.js';
 const GPU_ADVICE =
   'set gpu of the model to auto or false, or install the driver and a llama.cpp for it (GPU=... make engine-native)';
 
+const BINARIES: Readonly<Record<MachineFacts['build'], string>> = {
+  prebuilt: 'the package’s own binaries',
+  localBuild: 'binaries built on this machine',
+  outdatedBuild: 'binaries built on this machine from sources of another version',
+};
+
 const BUILD_ADVICE = 'run make engine-native again: what it adds for speed is not used';
 
 /** Resolves with the exit code: 1 when anything fails. `hints`: what the configuration's own checks would warn of. */
@@ -74,11 +80,12 @@ function noBackend(reason: string): Check {
   return { what: 'backend', level: 'fail', says: reason, advice: GPU_ADVICE };
 }
 
-function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Check {
+/** What an engine with this setting computes on. */
+export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Check {
   const { available, devices, build, features } = facts;
   const found = available.map((name) => (name === false ? 'CPU' : name)).join(', ');
   const why = gpu === 'auto' ? `auto: available are ${found}` : `gpu is ${String(gpu)}; available are ${found}`;
-  const binaries = build === 'prebuilt' ? 'the package’s own binaries' : 'binaries built on this machine';
+  const binaries = BINARIES[build];
   if (gpu !== 'auto' && gpu !== facts.gpu) {
     const used = facts.gpu === false ? 'CPU' : facts.gpu;
     return { what: 'backend', level: 'warn', says: `${used}, though ${why}`, advice: GPU_ADVICE };
@@ -89,7 +96,7 @@ function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Check {
       ? `CPU (${why}), ${binaries}: ${used}`
       : `${facts.gpu} on ${devices.join(', ')} (${why}), ${binaries}`;
   if (build !== 'outdatedBuild') return { what: 'backend', level: 'ok', says };
-  return { what: 'backend', level: 'warn', says: `${says}, from sources of another version`, advice: BUILD_ADVICE };
+  return { what: 'backend', level: 'warn', says, advice: BUILD_ADVICE };
 }
 
 function memoryChecks({ memory, gpuMemory }: MachineFacts): Check[] {

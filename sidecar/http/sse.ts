@@ -21,11 +21,13 @@ const LINE_BREAK = /[\r\n]/;
  */
 export class SseStream implements EventStream {
   readonly #target: StreamTarget;
+  #waiting: Chunk[] = [];
   /**
-   * One array for all: where several young collections pass between two packets, one made anew for each is old when it is
-   * filled, and from the old generation a dead array keeps its frames alive until the next full collection.
+   * What {@link #waiting} was before, emptied: two arrays in turn, since one made anew for each packet is old when it is filled,
+   * where several young collections pass between two; and from the old generation a dead array keeps its frames alive until
+   * the next full collection.
    */
-  readonly #waiting: Chunk[] = [];
+  #left: Chunk[] = [];
   #flushPlanned = false;
   #open = true;
   #bytes = 0;
@@ -63,8 +65,8 @@ export class SseStream implements EventStream {
     // Without a trailer the body's end travels with a last chunk; when all was sent already, that is an empty comment.
     else if (this.#waiting.length === 0) this.comment('');
     this.#open = false;
-    this.#target.end(this.#waiting, serverTiming === undefined ? undefined : ['Server-Timing', serverTiming]);
-    this.#waiting.length = 0;
+    const trailer = serverTiming === undefined ? undefined : (['Server-Timing', serverTiming] as const);
+    this.#hand((chunks) => this.#target.end(chunks, trailer));
   }
 
   fail(error: ContractError, serverTiming?: string): void {
@@ -94,10 +96,19 @@ export class SseStream implements EventStream {
     this.#flushPlanned = true;
     queueMicrotask(() => {
       this.#flushPlanned = false;
-      if (!this.#open) return;
-      this.#target.send(this.#waiting);
-      this.#waiting.length = 0;
+      if (this.#open) this.#hand((chunks) => this.#target.send(chunks));
     });
+  }
+
+  #hand(to: (chunks: readonly Chunk[]) => void): void {
+    const chunks = this.#waiting;
+    this.#waiting = this.#left;
+    this.#left = chunks;
+    try {
+      to(chunks);
+    } finally {
+      chunks.length = 0;
+    }
   }
 }
 

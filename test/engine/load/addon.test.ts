@@ -1,17 +1,42 @@
 import { readFile } from 'node:fs/promises';
-import type { Llama } from 'node-llama-cpp';
+import type { Llama, LlamaContext } from 'node-llama-cpp';
 import t from 'tap';
-import { isKnownNative, KNOWN_NATIVE } from '../../../engine/load/addon.js';
+import { isOutdatedNative, keepThreads, KNOWN_NATIVE, picking } from '../../../engine/load/addon.js';
+
+const RaPicker = class {
+  readonly picked = (): Int32Array => new Int32Array(0);
+};
+const NATIVE = {
+  RaPicker,
+  raDecodeAndPickNow: () => new Int32Array(0),
+  raDecodeRun: () => Promise.reject(new Error('no run')),
+};
 
 t.test('the version known is the one that is here', async (t) => {
   const source = await readFile(new URL('../../../../engine/native/next-token.cpp', import.meta.url), 'utf8');
   t.equal(Number(/^constexpr int VERSION = (\d+);$/m.exec(source)?.[1]), KNOWN_NATIVE);
 });
 
-t.test('an addon built from another version, or with nothing added, is not taken for it', (t) => {
-  const of = (bindings: object): boolean => isKnownNative({ _bindings: bindings } as unknown as Llama);
-  t.ok(of({ raVersion: KNOWN_NATIVE }));
-  t.notOk(of({ raVersion: KNOWN_NATIVE - 1, RaPicker: () => undefined }));
-  t.notOk(of({}));
+t.test('nothing of an addon of another version is used', (t) => {
+  const used = (bindings: object): readonly unknown[] => {
+    const kept: unknown[] = [];
+    const raUseThreads = (...args: readonly unknown[]): unknown => kept.push(args.slice(1));
+    const context = { _ctx: {}, _llama: { _bindings: { ...bindings, raUseThreads } } };
+    keepThreads(context as unknown as LlamaContext, 3, { threads: -1, logits: 7 });
+    return [picking(bindings).picking !== undefined, kept];
+  };
+  t.same(used({ ...NATIVE, raVersion: KNOWN_NATIVE }), [true, [[3, 0, 7]]]);
+  t.same(used({ ...NATIVE, raVersion: KNOWN_NATIVE - 1 }), [false, []]);
+  t.same(used(NATIVE), [false, []]);
+  t.same(used({}), [false, []]);
+  t.end();
+});
+
+t.test('it is outdated where it has what another version of it has', (t) => {
+  const outdated = (bindings: object): boolean => isOutdatedNative({ _bindings: bindings } as unknown as Llama);
+  t.notOk(outdated({ ...NATIVE, raVersion: KNOWN_NATIVE }));
+  t.ok(outdated({ ...NATIVE, raVersion: KNOWN_NATIVE + 1 }));
+  t.ok(outdated(NATIVE));
+  t.notOk(outdated({}), 'not built by us');
   t.end();
 });

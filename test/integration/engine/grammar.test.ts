@@ -234,7 +234,7 @@ t.test('a held reply has no tokens without a text of their own', async (t) => {
   const penalized = { ...GREEDY, frequencyPenalty: 2, presencePenalty: 2 };
   const times = 20;
   const gbnf = `root ::= ${JSON.stringify(text)}{${times}}`;
-  const tokens = await both(t, (decoder) => reply(decoder, penalized, 800, from(gbnf)));
+  const tokens = await both(t, (decoder) => reply(decoder, penalized, 400, from(gbnf)));
   t.equal(textOf(tokens), text.repeat(times));
   t.notOk(tokens.includes(control as number));
 });

@@ -6,7 +6,7 @@ import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../../engine/decode/batch-decoder.js';
 import type { Part, PartResult, Run, Sampler, Sampling } from '../../../../engine/decode/decoder.js';
-import { internals, keepThreads } from '../../../../engine/load/addon.js';
+import { internals, keepThreads, type Spread } from '../../../../engine/load/addon.js';
 import { testModel } from '../../../support/models.js';
 
 /** llama.cpp rounds a sequence's cells up to this. */
@@ -31,7 +31,7 @@ interface Bench {
   readonly isEnd: (token: number) => boolean;
 }
 
-async function bench(t: Test, threads = 1): Promise<Bench> {
+async function bench(t: Test, threads = 1, spread?: Spread): Promise<Bench> {
   const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: threads });
   const model = await llama.loadModel({ modelPath: await testModel() });
   const context = await model.createContext({ sequences: SEQUENCES.length, contextSize: CELLS, batchSize: CELLS });
@@ -40,7 +40,7 @@ async function bench(t: Test, threads = 1): Promise<Bench> {
     await model.dispose();
     await llama.dispose();
   });
-  keepThreads(context, threads);
+  keepThreads(context, threads, spread);
   const decoder = await BatchDecoder.over(context, threads);
   if (!decoder) throw new Error('not the version that the decoder knows');
   const runs = (await internals(context))?.picking !== undefined;
@@ -123,6 +123,19 @@ t.test('greedy, by seed, and by top_p and penalties, whatever the length of the 
       }
     }
   }
+});
+
+t.test('picked by one thread or by several', async (t) => {
+  const all = async (spread: Spread): Promise<number[][][]> => {
+    const { decoder } = await bench(t, 1, spread);
+    const said: number[][][] = [];
+    for (const samplings of [[], SEEDED, PENALIZED]) {
+      said.push((await (await Replies.begin(decoder, samplings)).until(60, 20)).said);
+    }
+    return said;
+  };
+  // Each has logits that are worth a thread.
+  t.same(await all({ threads: 2, logits: 1 }), await all({ threads: 0, logits: 1 }));
 });
 
 /** Replies of 100 tokens, one by one, the first of which to end does so after `from` tokens, and before `to`. */

@@ -1,0 +1,36 @@
+import t from 'tap';
+import type { MachineFacts } from '../../../engine/inspect-protocol.js';
+import { backendCheck } from '../../../sidecar/commands/doctor.js';
+
+const FACTS: MachineFacts = {
+  gpu: false,
+  available: ['cuda', false],
+  devices: [],
+  build: 'prebuilt',
+  features: 'CPU : AVX2 = 1 | AVX512 = 0 | FMA = 1',
+  cores: 2,
+  memory: { total: 1, free: 1 },
+  gpuMemory: undefined,
+};
+const CUDA = { ...FACTS, gpu: 'cuda', devices: ['NVIDIA H100'] };
+
+t.test('what computes, why, and whose binaries it has', (t) => {
+  const says = (facts: MachineFacts): string => backendCheck('auto', facts).says;
+  t.equal(says(FACTS), 'CPU (auto: available are cuda, CPU), the package’s own binaries: AVX2 FMA');
+  t.equal(
+    says({ ...CUDA, build: 'localBuild' }),
+    'cuda on NVIDIA H100 (auto: available are cuda, CPU), binaries built on this machine',
+  );
+  t.end();
+});
+
+t.test('binaries of another version are told of, and what to do', (t) => {
+  for (const facts of [FACTS, CUDA]) {
+    t.equal(backendCheck('auto', facts).level, 'ok');
+    const { level, says, advice } = backendCheck('auto', { ...facts, build: 'outdatedBuild' });
+    t.equal(level, 'warn');
+    t.match(says, /built on this machine from sources of another version/);
+    t.match(advice, /make engine-native/);
+  }
+  t.end();
+});
