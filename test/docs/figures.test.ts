@@ -104,6 +104,13 @@ const CLAIMS: readonly {
   },
   {
     page: 'docs/benchmarks.md',
+    sentence: ', eight # and 32',
+    results: 'engine-limit-native',
+    column: 'ratio, greedy',
+    where: { model: '13m', threads: '1', sequences: '8' },
+  },
+  {
+    page: 'docs/benchmarks.md',
     sentence: '32 callers of the larger model get # times its tokens a second',
     results: 'llama-server-native',
     column: 'ratio',
