@@ -18,10 +18,13 @@
  * was doing.
  *
  * While replies are all there is, their steps follow one another in a run of the decoder's own, and what they chose is read
- * here meanwhile; whatever comes from outside halts it after the step under way.
+ * here meanwhile; whatever comes from outside halts it after the step under way. A step after which a seat is free is told of
+ * at once, and the next one waits a little for who takes that seat (handover.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decode/decoder.js';
 import { Generation } from './generation.js';
+import { processClock, type Clock } from './loop/clock.js';
+import { Handover } from './loop/handover.js';
 import { Jobs } from './loop/jobs.js';
 import { type Emit, Outbox, SEND_MS } from './loop/outbox.js';
 import { LEAST_TOKENS, Pace } from './loop/pace.js';
@@ -56,14 +59,14 @@ export class StepLoop {
   readonly #model: ModelTokens;
   readonly #limits: StepLimits;
   readonly #emit: Emit;
-  /** Milliseconds that only go forward. */
-  readonly #now: () => number;
+  readonly #clock: Clock;
   readonly #sequences: Sequences;
   readonly #pace: Pace;
   readonly #round: Round;
   readonly #jobs: Jobs;
   readonly #results: Results;
   readonly #outbox: Outbox;
+  readonly #handover: Handover;
   readonly #sendMs: number;
   #running: Promise<void> | undefined;
   #closed = false;
@@ -71,23 +74,18 @@ export class StepLoop {
   #called = false;
   #step = 0;
 
-  constructor(
-    decoder: Decoder,
-    model: ModelTokens,
-    limits: StepLimits,
-    emit: Emit,
-    now: () => number = () => performance.now(),
-  ) {
+  constructor(decoder: Decoder, model: ModelTokens, limits: StepLimits, emit: Emit, clock: Clock = processClock) {
     this.#decoder = decoder;
     this.#model = model;
     this.#limits = limits;
     this.#emit = emit;
-    this.#now = now;
+    this.#clock = clock;
     this.#sequences = new Sequences(decoder, limits.seats);
     this.#jobs = new Jobs(this.#sequences, limits.seats, limits.prefixReuse);
     this.#results = new Results(decoder, this.#sequences, this.#jobs);
     this.#sendMs = limits.sendMs ?? SEND_MS;
-    this.#outbox = new Outbox(emit, this.#sendMs, now);
+    this.#outbox = new Outbox(emit, this.#sendMs, clock);
+    this.#handover = new Handover(clock);
     this.#pace = new Pace(
       limits.prefillShare / 100,
       limits.prefillTokensPerStep,
@@ -145,6 +143,7 @@ export class StepLoop {
   /** Stops after the step under way; resolves when nothing decodes any more. */
   async close(): Promise<void> {
     this.#closed = true;
+    this.#handover.stop();
     this.#halt();
     await this.#running;
   }
@@ -155,6 +154,7 @@ export class StepLoop {
       return;
     }
     this.#jobs.add({ id, seats, limit: seats, work: work() });
+    this.#handover.came();
     this.#halt();
     this.#running ??= this.#run();
   }
@@ -168,6 +168,7 @@ export class StepLoop {
   async #run(): Promise<void> {
     await this.#burst();
     while (!this.#closed) {
+      await this.#successors();
       // Everything that arrived in this turn of the event loop takes part in the coming step.
       await new Promise(setImmediate);
       this.#called = this.#closed;
@@ -181,6 +182,13 @@ export class StepLoop {
     }
     this.#flush();
     this.#running = undefined;
+  }
+
+  /** Those who take over seats that were just left take part in the coming step. */
+  async #successors(): Promise<void> {
+    if (this.#outbox.frees === 0 || !this.#handover.expects(this.#pace.decodeMs)) return;
+    this.#flush();
+    await this.#handover.wait();
   }
 
   /** Jobs that come together begin together: begun with the first alone, the others would join it a few at each step. */
@@ -200,11 +208,11 @@ export class StepLoop {
     const depth = Math.max(...stepping.map(({ branch, count }) => branch.feed.position - count));
     const fed = parts.map(({ tokens }) => tokens);
     const ahead = this.#ahead(stepping);
-    let from = this.#now();
+    let from = this.#clock.now();
     // A prompt may take long: nothing waits behind it that need not.
     const due = this.#outbox.due(from) || stepping.some(({ count }) => count > 0);
     const take = (results: readonly PartResult[]): void => {
-      const now = this.#now();
+      const now = this.#clock.now();
       this.#learn(stepping, results, depth, now - from);
       from = now;
       this.#results.handOut(stepping, results, fed, this.#outbox.outputs);
@@ -254,6 +262,7 @@ export class StepLoop {
   #flush(): void {
     this.#hush();
     const changes = this.#sequences.changes();
+    this.#handover.left(this.#outbox.frees, this.#pace.decodeMs);
     this.#outbox.send(this.#step, this.#limits.prefixReuse === 'off' ? [] : changes);
   }
 

@@ -1,3 +1,4 @@
+import type { Clock } from './clock.js';
 import { joined } from '../output/joined.js';
 import type { HeldPrefix, Output } from '../protocol.js';
 
@@ -17,20 +18,24 @@ export type Emit = (step: number, outputs: readonly Output[], held: readonly Hel
 export class Outbox {
   readonly #emit: Emit;
   readonly #sendMs: number;
-  readonly #now: () => number;
+  readonly #clock: Clock;
   readonly #outputs: Output[] = [];
   #sentAt = -Infinity;
 
-  /** `now`: milliseconds that only go forward. */
-  constructor(emit: Emit, sendMs: number, now: () => number) {
+  constructor(emit: Emit, sendMs: number, clock: Clock) {
     this.#emit = emit;
     this.#sendMs = sendMs;
-    this.#now = now;
+    this.#clock = clock;
   }
 
   /** Where what is said is added, at the end. */
   get outputs(): Output[] {
     return this.#outputs;
+  }
+
+  /** Seats that are free once this is told. */
+  get frees(): number {
+    return this.#outputs.filter(({ kind }) => kind === 'done' || kind === 'freed').length;
   }
 
   /** Whether what is here waits no longer, at a time of the clock. */
@@ -47,7 +52,7 @@ export class Outbox {
   /** Sends what is here, if there is anything to tell. */
   send(step: number, held: readonly HeldPrefix[]): void {
     if (this.#outputs.length === 0 && held.length === 0) return;
-    this.#sentAt = this.#now();
+    this.#sentAt = this.#clock.now();
     this.#emit(step, joined(this.#outputs.splice(0)), held);
   }
 }

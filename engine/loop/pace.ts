@@ -36,6 +36,11 @@ export class Pace {
     this.least = Math.min(least, most);
   }
 
+  /** What a decode of next tokens alone is likely to take; 0: none was seen. */
+  get decodeMs(): number {
+    return this.#decodeMs ?? 0;
+  }
+
   /** A decode of next tokens alone. */
   decoded(ms: number): void {
     this.#decodeMs = mixed(this.#decodeMs, ms, NEWEST_DECODE);

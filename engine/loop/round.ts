@@ -15,7 +15,7 @@ const PATIENCE = 8;
  * steps, and costs running replies one longer gap an arrival. As the time for prompts it grows where more prompts wait
  * than replies run, up to a whole chunk: a seat's first token is worth no less than another's next one.
  */
-export const SHORT_TOKENS = 64;
+export const SHORT_TOKENS = 96;
 
 /**
  * Who decodes what in one round of the step loop: `isolated`, `together` and `chunk` in this order, each given all that go

@@ -35,7 +35,7 @@ export const modelSchema: SettingSchema = {
       default: 'auto',
     },
     prefillTokensPerStep: integer(
-      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner. The last 64 tokens of prompts, or as many times that as prompts wait for each running reply, join a step whatever `prefillShare` is, within this bound.',
+      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner. The last 96 tokens of prompts, or as many times that as prompts wait for each running reply, join a step whatever `prefillShare` is, within this bound.',
       { default: 256, minimum: 1, maximum: 65_536, unit: 'tokens' },
     ),
     prefillShare: integer(

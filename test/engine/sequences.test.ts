@@ -1,6 +1,6 @@
 import t from 'tap';
 import { prefixHashes } from '../../engine/prefix-hash.js';
-import { alphabet, Bench, job, questions, type BenchOptions } from '../support/step-bench.js';
+import { alphabet, Bench, job, questions, StepTime, type BenchOptions } from '../support/step-bench.js';
 
 const OPTIONS = { contextPerSeat: 400, prefillTokensPerStep: 8 } as const;
 const bench = (seats: number, options: BenchOptions = {}): Bench =>
@@ -42,12 +42,13 @@ t.test('with company, or where that is wanted, all that is shared is kept', asyn
 });
 
 t.test('what company left of a chunk is not what a job alone would make', async (t) => {
-  let time = 0;
-  const one = bench(2, { prefillTokensPerStep: 32, now: () => time });
+  const clock = new StepTime();
+  const one = bench(2, { prefillTokensPerStep: 32, clock });
   one.loop.generate(1, job(prompt(0, 40, 9), { maxTokens: 60 }));
   one.decoder.onStep = (step) => {
     // A next token takes as long as ten of a prompt.
-    for (const { kind, tokens } of one.decoder.steps.at(-1) ?? []) time += kind === 'prefill' ? 3 * tokens.length : 30;
+    for (const { kind, tokens } of one.decoder.steps.at(-1) ?? [])
+      clock.ms += kind === 'prefill' ? 3 * tokens.length : 30;
     if (step === 6) one.loop.generate(2, job(prompt(100, 3, 0), { maxTokens: 1 }));
   };
   await Promise.all([one.ends(1), one.ends(2)]);

@@ -9,7 +9,7 @@ import type { Output } from '../../engine/protocol.js';
 import type { JobHandle } from '../../sidecar/engine-client/engine.js';
 import { Mux } from '../../sidecar/engine-client/mux.js';
 import { RecordingSink } from '../support/recording-sink.js';
-import { Bench, END, job, LETTER_A, questions } from '../support/step-bench.js';
+import { Bench, END, job, LETTER_A, questions, StepTime } from '../support/step-bench.js';
 
 /** Long enough for prompts that are worth a copy. */
 const CONTEXT = 200;
@@ -121,11 +121,12 @@ function replyOf(prompt: readonly number[], seed: number, maxTokens: number): st
 }
 
 async function play(acts: readonly Act[], options: Setup): Promise<void> {
-  let clock = 0;
-  let decodes = 0;
-  const now = (): number => (clock += options.times[decodes++ % options.times.length] ?? 0);
-  const bench = new Bench(options.seats, next, { ...options, contextPerSeat: CONTEXT, score, now });
+  const clock = new StepTime();
+  const bench = new Bench(options.seats, next, { ...options, contextPerSeat: CONTEXT, score, clock });
   const { decoder, loop } = bench;
+  decoder.onStep = (step) => {
+    clock.ms += options.times[step % options.times.length] ?? 0;
+  };
   const cancelled = new Set<number>();
   const mux = new Mux(
     (message) => {

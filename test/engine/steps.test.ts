@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { GenerateJob, Output } from '../../engine/protocol.js';
-import { alphabet, Bench, END, job, LETTER_A, model, questions } from '../support/step-bench.js';
+import { alphabet, Bench, END, job, LETTER_A, model, questions, StepTime } from '../support/step-bench.js';
 
 t.test('one reply: started, pieces, finished by length, done', async (t) => {
   const bench = new Bench(2);
@@ -141,10 +141,10 @@ t.test('what a step brought is sent before the next one holds the thread, or els
 
 t.test('quick steps share a message, first tokens and ends do not wait', async (t) => {
   const messages = async (sendMs: number): Promise<string[]> => {
-    let time = 0;
-    const bench = new Bench(1, undefined, { sendMs, now: () => time });
+    const clock = new StepTime();
+    const bench = new Bench(1, undefined, { sendMs, clock });
     bench.decoder.onStep = () => {
-      time += 1;
+      clock.ms += 1;
     };
     const sent: string[] = [];
     bench.onOutputs = (outputs) => sent.push(outputs.map(({ kind }) => kind.slice(0, 1)).join(''));

@@ -104,7 +104,11 @@ export const rooms: readonly Room[] = [
     sees: [...ENGINE_PURE, 'engine/memory'],
   },
   { name: 'engine/jobs', path: file('engine', 'generation|job-check|reply|scoring'), sees: ENGINE_RUNTIME },
-  { name: 'engine/steps', path: file('engine', 'steps|loop/(jobs|outbox|pace|results|round)'), sees: ENGINE_JOBS },
+  {
+    name: 'engine/steps',
+    path: file('engine', 'steps|loop/(clock|handover|jobs|outbox|pace|results|round)'),
+    sees: ENGINE_JOBS,
+  },
   { name: 'engine/inspect', path: folder('engine/inspect'), sees: [...ENGINE_RUNTIME, 'engine/memory'] },
   {
     name: 'engine/entry',

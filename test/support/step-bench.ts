@@ -1,6 +1,7 @@
 /** The step loop over a fake decoder, for unit tests of the engine. */
 import { EventEmitter, once } from 'node:events';
 import type { GenerateJob, HeldPrefix, Output, ScoreJob } from '../../engine/protocol.js';
+import type { Clock } from '../../engine/loop/clock.js';
 import { StepLoop, type StepLimits } from '../../engine/steps.js';
 import type { ModelTokens } from '../../engine/loop/task.js';
 import { FakeDecoder, type FakeDecoderOptions } from './fake-decoder.js';
@@ -15,11 +16,29 @@ export const model: ModelTokens = {
   control: () => undefined,
 };
 
+/** Time that passes only where a test says so, and to the next timer once the event loop has turned. */
+export class StepTime implements Clock {
+  ms = 0;
+
+  now(): number {
+    return this.ms;
+  }
+
+  after(ms: number, fn: () => void): () => void {
+    const at = this.ms + ms;
+    const turn = setImmediate(() => {
+      this.ms = Math.max(this.ms, at);
+      fn();
+    });
+    return () => clearImmediate(turn);
+  }
+}
+
 /** Says the alphabet, one letter further with every token the sequence holds beyond its first. */
 export const alphabet = (held: readonly number[]): number => LETTER_A + ((held.length - 1) % 26);
 
 export interface BenchOptions extends FakeDecoderOptions, Partial<StepLimits> {
-  readonly now?: () => number;
+  readonly clock?: Clock;
   /** Other tokens than {@link model}'s. */
   readonly tokens?: ModelTokens;
 }
@@ -36,7 +55,7 @@ export class Bench {
   constructor(
     seats: number,
     next: ConstructorParameters<typeof FakeDecoder>[0] = alphabet,
-    { now = () => 0, tokens = model, ...options }: BenchOptions = {},
+    { clock = new StepTime(), tokens = model, ...options }: BenchOptions = {},
   ) {
     this.decoder = new FakeDecoder(next, { isEnd: (token) => tokens.isEnd(token), ...options });
     const limits = {
@@ -57,7 +76,7 @@ export class Bench {
         this.onOutputs(outputs);
         for (const output of outputs) this.#events.emit(`${output.id}:${output.kind}`, output);
       },
-      now,
+      clock,
     );
   }
 
@@ -76,7 +95,7 @@ export class Bench {
     return this.of(id).find((output) => output.kind === 'started')?.cachedTokens;
   }
 
-  async ends(id: number, kind: 'done' | 'failed' | 'freed' = 'done'): Promise<void> {
+  async ends(id: number, kind: 'started' | 'done' | 'failed' | 'freed' = 'done'): Promise<void> {
     if (!this.of(id).some((output) => output.kind === kind)) await once(this.#events, `${id}:${kind}`);
   }
 

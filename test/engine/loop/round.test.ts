@@ -1,7 +1,7 @@
 import t from 'tap';
 import { LEAST_TOKENS } from '../../../engine/loop/pace.js';
 import { SHORT_TOKENS } from '../../../engine/loop/round.js';
-import { Bench, job } from '../../support/step-bench.js';
+import { Bench, job, StepTime } from '../../support/step-bench.js';
 
 const CHUNK = 64;
 const EACH = 1;
@@ -9,18 +9,18 @@ const DECODE = 20;
 
 /** A decode of prompts takes 1 ms a token, one of next tokens 20 ms. */
 function timed(seats: number, prefillShare = 100, prefillTokensPerStep = CHUNK): Bench {
-  let time = 0;
+  const clock = new StepTime();
   const bench = new Bench(seats, undefined, {
     contextPerSeat: 1000,
     prefillTokensPerStep,
     prefillShare,
     prefixReuse: 'off',
-    now: () => time,
+    clock,
   });
   bench.decoder.onStep = () => {
     const parts = bench.decoder.steps.at(-1) ?? [];
     const prompt = parts.reduce((sum, { tokens }) => sum + (tokens.includes(1) ? tokens.length : 0), 0);
-    time += prompt > 0 ? prompt * EACH : DECODE;
+    clock.ms += prompt > 0 ? prompt * EACH : DECODE;
   };
   return bench;
 }

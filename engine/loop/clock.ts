@@ -1,0 +1,16 @@
+/** Time as a dependency, so that tests can drive it (as sidecar/clock.ts, of which an engine process knows nothing). */
+export interface Clock {
+  /** Milliseconds that only go forward. */
+  now(): number;
+  /** Calls `fn` once, `ms` milliseconds from now, never synchronously; returns what takes that back. */
+  after(ms: number, fn: () => void): () => void;
+}
+
+/** The process's own. */
+export const processClock: Clock = {
+  now: () => performance.now(),
+  after(ms, fn) {
+    const timer = setTimeout(fn, ms);
+    return () => clearTimeout(timer);
+  },
+};
