@@ -18,8 +18,8 @@
  * was doing.
  *
  * While replies are all there is, their steps follow one another in a run of the decoder's own, and what they chose is read
- * here meanwhile; whatever comes from outside halts it after the step under way. A step after which a seat is free is told of
- * at once, and the next one waits a little for who takes that seat (handover.ts).
+ * here meanwhile; whatever comes from outside halts it after the step under way. After a round that left seats the next one may
+ * wait a little for those who take them over (handover.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decode/decoder.js';
 import { Generation } from './generation.js';
@@ -154,7 +154,7 @@ export class StepLoop {
       return;
     }
     this.#jobs.add({ id, seats, limit: seats, work: work() });
-    this.#handover.came();
+    this.#handover.came(seats);
     this.#halt();
     this.#running ??= this.#run();
   }
@@ -167,28 +167,31 @@ export class StepLoop {
 
   async #run(): Promise<void> {
     await this.#burst();
+    let left = 0;
     while (!this.#closed) {
-      await this.#successors();
+      await this.#successors(left);
       // Everything that arrived in this turn of the event loop takes part in the coming step.
       await new Promise(setImmediate);
-      this.#called = this.#closed;
+      this.#called = false;
       this.#hush();
       this.#jobs.cleanUp();
       await this.#jobs.admit(this.#outbox.outputs);
       if (this.#jobs.live === 0) break;
+      const { seats } = this.#jobs;
       await this.#decode(this.#round.isolated(this.#jobs.running));
       await this.#decode(this.#round.together(this.#jobs.running));
       await this.#decode(this.#round.chunk(this.#jobs.running));
+      left = seats - this.#jobs.seats;
     }
     this.#flush();
     this.#running = undefined;
   }
 
-  /** Those who take over seats that were just left take part in the coming step. */
-  async #successors(): Promise<void> {
-    if (this.#outbox.frees === 0 || !this.#handover.expects(this.#pace.decodeMs)) return;
+  /** Those who take over the seats that the last round has left take part in the coming one. */
+  async #successors(left: number): Promise<void> {
+    if (left <= 0 || this.#jobs.seats === 0 || !this.#handover.expects(this.#pace.decodeMs)) return;
     this.#flush();
-    await this.#handover.wait();
+    await this.#handover.wait(left, this.#pace.decodeMs);
   }
 
   /** Jobs that come together begin together: begun with the first alone, the others would join it a few at each step. */
@@ -202,7 +205,7 @@ export class StepLoop {
   }
 
   async #decode(stepping: readonly Stepping[]): Promise<void> {
-    if (stepping.length === 0) return;
+    if (stepping.length === 0 || this.#closed) return;
     const parts = stepping.map(({ branch, count }): Part => branch.part(count));
     // Of several prompts the deepest: what they take together is counted as its.
     const depth = Math.max(...stepping.map(({ branch, count }) => branch.feed.position - count));
@@ -262,7 +265,6 @@ export class StepLoop {
   #flush(): void {
     this.#hush();
     const changes = this.#sequences.changes();
-    this.#handover.left(this.#outbox.frees, this.#pace.decodeMs);
     this.#outbox.send(this.#step, this.#limits.prefixReuse === 'off' ? [] : changes);
   }
 

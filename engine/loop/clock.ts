@@ -10,7 +10,8 @@ export interface Clock {
 export const processClock: Clock = {
   now: () => performance.now(),
   after(ms, fn) {
-    const timer = setTimeout(fn, ms);
+    // It cuts off what is less than a millisecond.
+    const timer = setTimeout(fn, Math.ceil(ms));
     return () => clearTimeout(timer);
   },
 };

@@ -3,84 +3,81 @@ import type { Clock } from './clock.js';
 /**
  * The share of a step that the next one waits at most for those who take over the seats that were left. A job that comes a
  * moment after a step began stays without its first token for all of it, and its seat empty; the others get their next token
- * this much later, and only where somebody does come.
+ * so much later.
  */
 const OF_STEP = 1 / 4;
-/** Less is not waited: timers go by whole milliseconds. */
-const LEAST_MS = 1;
-/** The weight of the newest seat in what is likely: about the last eight count. */
+/** Timers go by whole milliseconds, and to be sent a job takes one or two. */
+const LEAST_MS = 2;
+/** Who has not come by then comes from further away than a queue. */
+const MOST_MS = 25;
+/** The weight of the newest wait in what is likely: about the last eight count. */
 const NEWEST = 1 / 8;
-/** Nothing is waited for where fewer of the seats were taken over in time. */
+/** Where fewer of the seats than this were taken over in time only every so many-th chance is a try. */
 const LIKELY = 3 / 4;
+const TRY_EVERY = 8;
 
 /**
  * Where jobs queue outside, or callers go on at once, a seat that was left is asked for again within some milliseconds: as long
- * as it takes to tell of it and to be sent the next job. Waits for that where it is likely, by how it was with the seats before.
+ * as it takes to tell of it and to be sent the next job. Waits for that where it is likely, by what came of the waits before.
  */
 export class Handover {
   readonly #clock: Clock;
-  /** Of each seat that was left and not yet taken: when it will be too late. The earliest first. */
-  readonly #deadlines: number[] = [];
-  /** Of the seats that were left, those that were taken over in time. */
+  /** Of the seats that were waited for lately, those that were taken over in time; at first it is hoped for. */
   #likely = 1;
-  #wake: (() => void) | undefined;
+  /** Chances that were let go since the last wait. */
+  #passed = 0;
+  /** Under way: seats that jobs came for, and how many are enough. */
+  #waiting: { came: number; readonly enough: number; readonly end: () => void } | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Whether seats that are left between steps of such a length are worth a wait. */
+  /** Whether seats that are left between steps of such a length are worth a wait. Called once a chance. */
   expects(stepMs: number): boolean {
-    this.#expire();
-    return within(stepMs) >= LEAST_MS && this.#likely >= LIKELY;
+    if (within(stepMs) < LEAST_MS) return false;
+    if (this.#likely >= LIKELY || this.#passed + 1 >= TRY_EVERY) return true;
+    this.#passed += 1;
+    return false;
   }
 
-  /** Others were told of so many free seats. */
-  left(seats: number, stepMs: number): void {
-    this.#expire();
-    if (within(stepMs) < LEAST_MS) return;
-    for (let i = 0; i < seats; i++) this.#deadlines.push(this.#clock.now() + within(stepMs));
-  }
-
-  /** A job came. */
-  came(): void {
-    this.#expire();
-    if (this.#deadlines.shift() !== undefined) this.#learn(1);
-    if (this.#deadlines.length === 0) this.stop();
-  }
-
-  /** Resolves when a job came for each of the seats, or when it is too late. */
-  async wait(): Promise<void> {
-    this.#expire();
-    const last = this.#deadlines.at(-1);
-    if (last === undefined) return;
-    let cancel: (() => void) | undefined;
-    await new Promise<void>((resolve) => {
-      this.#wake = resolve;
-      cancel = this.#clock.after(last - this.#clock.now(), resolve);
+  /**
+   * Resolves when jobs came for as many of these seats as is likely, or when it is too late. Those who are to send them have
+   * just been told.
+   */
+  async wait(seats: number, stepMs: number): Promise<void> {
+    this.#passed = 0;
+    const enough = Math.ceil(seats * Math.max(this.#likely, LIKELY));
+    const waiting = await new Promise<{ readonly came: number }>((resolve) => {
+      const cancel = this.#clock.after(within(stepMs), () => this.stop());
+      const waits = {
+        came: 0,
+        enough,
+        end: (): void => {
+          cancel();
+          resolve(waits);
+        },
+      };
+      this.#waiting = waits;
     });
-    cancel?.();
-    this.#wake = undefined;
+    const taken = waiting.came >= enough ? 1 : waiting.came / seats;
+    this.#likely += NEWEST * (taken - this.#likely);
+  }
+
+  /** A job came that has so many seats. */
+  came(seats: number): void {
+    if (!this.#waiting) return;
+    this.#waiting.came += seats;
+    if (this.#waiting.came >= this.#waiting.enough) this.stop();
   }
 
   /** Whoever waits waits no longer. */
   stop(): void {
-    this.#wake?.();
-  }
-
-  #expire(): void {
-    const now = this.#clock.now();
-    while ((this.#deadlines[0] ?? Infinity) <= now) {
-      this.#deadlines.shift();
-      this.#learn(0);
-    }
-  }
-
-  #learn(taken: number): void {
-    this.#likely += NEWEST * (taken - this.#likely);
+    this.#waiting?.end();
+    this.#waiting = undefined;
   }
 }
 
 function within(stepMs: number): number {
-  return stepMs * OF_STEP;
+  return Math.min(stepMs * OF_STEP, MOST_MS);
 }

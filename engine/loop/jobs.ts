@@ -46,6 +46,14 @@ export class Jobs {
     return this.#tasks.size + this.#pending.size;
   }
 
+  /** Seats that jobs have, those that wait for a sequence included. */
+  get seats(): number {
+    let seats = 0;
+    for (const task of this.#tasks.values()) seats += task.seats;
+    for (const pending of this.#pending.values()) seats += pending.seats;
+    return seats;
+  }
+
   /** Items that hold sequences and go on, in sequence order. */
   get running(): readonly Running[] {
     return (this.#running ??= [...this.#tasks.values()]

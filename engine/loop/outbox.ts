@@ -33,11 +33,6 @@ export class Outbox {
     return this.#outputs;
   }
 
-  /** Seats that are free once this is told. */
-  get frees(): number {
-    return this.#outputs.filter(({ kind }) => kind === 'done' || kind === 'freed').length;
-  }
-
   /** Whether what is here waits no longer, at a time of the clock. */
   due(now: number): boolean {
     return now - this.#sentAt >= this.#sendMs || !this.#outputs.every(canWait);

@@ -38,7 +38,6 @@ export class Task {
   readonly id: number;
   readonly work: Work;
   readonly #branches: Branch[] = [];
-  /** Seats that are its own. */
   #seats: number;
   /** Sequences that it may use at once; fewer, once others wait for its seats. */
   #limit: number;
@@ -53,6 +52,11 @@ export class Task {
     this.#seats = Math.min(seats, work.items);
     this.#limit = Math.min(limit, work.items);
     this.#next = work.plan(0);
+  }
+
+  /** Seats that are its own. */
+  get seats(): number {
+    return this.#seats;
   }
 
   /** Items under way, at most one a sequence. */

@@ -7,80 +7,94 @@ const STEP = 40;
 /** A quarter of it. */
 const WITHIN = 10;
 
-/** How a wait that began now ended, once it did. */
-function waiting(handover: Handover): { over: boolean; readonly end: Promise<void> } {
-  const state = { over: false, end: handover.wait() };
+/** A wait for so many seats that begins now, and whether it is over. */
+function waiting(handover: Handover, seats: number): { over: boolean; readonly end: Promise<void> } {
+  const state = { over: false, end: handover.wait(seats, STEP) };
   void state.end.then(() => (state.over = true));
   return state;
 }
 
-t.test('a wait is over when a job came for each seat', async (t) => {
+t.test('a wait is over when jobs came for the seats', async (t) => {
   const clock = new FakeClock();
   const handover = new Handover(clock);
   t.ok(handover.expects(STEP));
-  handover.left(2, STEP);
-  const wait = waiting(handover);
-  clock.advance(WITHIN / 2);
-  handover.came();
-  await new Promise(setImmediate);
-  t.notOk(wait.over, 'one is still to come');
-  handover.came();
-  await wait.end;
-  t.equal(clock.now(), WITHIN / 2);
+  for (const jobs of [[1, 1, 1], [2, 1], [4]]) {
+    const wait = waiting(handover, 3);
+    for (const seats of jobs) {
+      await new Promise(setImmediate);
+      t.notOk(wait.over, jobs.join());
+      clock.advance(1);
+      handover.came(seats);
+    }
+    await wait.end;
+  }
+  t.equal(clock.now(), 6);
   t.equal(clock.pending, 0, 'and no timer is left');
-  await handover.wait();
-  t.equal(clock.pending, 0, 'nobody is left to wait for');
 });
 
-t.test('it is over after a quarter of a step, whoever has not come by then', async (t) => {
+t.test('it is over after a quarter of a step, and never after more than 25 ms', async (t) => {
   const clock = new FakeClock();
   const handover = new Handover(clock);
-  handover.left(1, STEP);
-  const wait = waiting(handover);
+  const wait = waiting(handover, 1);
   clock.advance(WITHIN - 0.1);
   await new Promise(setImmediate);
   t.notOk(wait.over);
   clock.advance(0.1);
   await wait.end;
-  await handover.wait();
-  t.equal(clock.pending, 0, 'a seat is waited for once');
-});
-
-t.test('steps too short for a timer are not held up', async (t) => {
-  const clock = new FakeClock();
-  const handover = new Handover(clock);
-  t.notOk(handover.expects(3.9));
-  t.ok(handover.expects(4));
-  t.notOk(handover.expects(0), 'nor is one whose length nobody knows');
-  handover.left(1, 3.9);
-  await handover.wait();
+  const long = handover.wait(1, 10_000);
+  clock.advance(25);
+  await long;
   t.equal(clock.pending, 0);
 });
 
-t.test('it waits where most seats were taken over in time, with or without a wait', (t) => {
+t.test('steps too short for a timer are not held up', (t) => {
+  const handover = new Handover(new FakeClock());
+  t.notOk(handover.expects(7.9));
+  t.ok(handover.expects(8));
+  t.notOk(handover.expects(0), 'nor is one whose length nobody knows');
+  t.end();
+});
+
+/** Whether each of so many chances, with a seat each, was waited for; `comes`: whether a job came for it. */
+async function chances(handover: Handover, clock: FakeClock, many: number, comes: () => boolean): Promise<boolean[]> {
+  const waited: boolean[] = [];
+  for (let i = 0; i < many; i += 1) {
+    const expects = handover.expects(STEP);
+    waited.push(expects);
+    const end = expects ? handover.wait(1, STEP) : undefined;
+    if (comes()) handover.came(1);
+    clock.advance(STEP);
+    await end;
+  }
+  return waited;
+}
+
+t.test('it waits where most seats were taken over, and else tries now and then', async (t) => {
   const clock = new FakeClock();
   const handover = new Handover(clock);
-  const seat = (afterMs: number): boolean => {
-    handover.left(1, STEP);
-    clock.advance(afterMs);
-    handover.came();
-    clock.advance(STEP);
-    return handover.expects(STEP);
-  };
-  const late = Array.from({ length: 8 }, () => seat(WITHIN));
-  t.same(late.indexOf(false), 2, 'three that came late are enough');
-  t.notOk(late.includes(true, 3));
-  const again = Array.from({ length: 16 }, () => seat(WITHIN - 1));
-  t.ok(again.at(-1), 'and many that came in time');
-  t.ok(again.indexOf(true) > 3, 'not the first of them');
-  for (let i = 0; i < 64; i++) {
-    handover.left(1, STEP);
-    clock.advance(STEP);
-  }
-  t.notOk(handover.expects(STEP), 'nobody comes');
-  handover.came();
-  t.notOk(handover.expects(STEP), 'one who comes when no seat was left says nothing');
-  t.end();
+  const alone = await chances(handover, clock, 40, () => false);
+  t.same(alone.slice(0, 4), [true, true, true, false], 'three for whom nobody came are enough');
+  t.equal(alone.slice(4).filter(Boolean).length, 4, 'of 36 every eighth is a try');
+  const busy = await chances(handover, clock, 160, () => true);
+  t.notOk(busy[0]);
+  t.ok(
+    busy.slice(100).every((waited) => waited),
+    'after some tries that went well it waits each time',
+  );
+});
+
+t.test('of many seats it waits for as many as are likely to be taken', async (t) => {
+  const clock = new FakeClock();
+  const handover = new Handover(clock);
+  const nobody = handover.wait(8, STEP);
+  clock.advance(WITHIN);
+  await nobody;
+  const second = waiting(handover, 8);
+  for (let i = 0; i < 7; i += 1) handover.came(1);
+  await second.end;
+  t.equal(clock.now(), WITHIN, 'seven of eight, after one in vain');
+  handover.came(1);
+  t.equal(clock.pending, 0, 'the last one comes to nobody who waits');
 });
 
 t.test('in the loop: a job that comes when it hears of a seat takes part in the coming step', async (t) => {
@@ -133,9 +147,30 @@ t.test('in the loop: it goes on as soon as the job is there', async (t) => {
 
 t.test('in the loop: closed, it does not wait on', async (t) => {
   const { bench, clock } = await oneLeft();
+  const steps = bench.decoder.steps.length;
   t.equal(clock.pending, 1);
   await bench.loop.close();
   t.equal(clock.pending, 0);
+  t.equal(bench.decoder.steps.length, steps, 'nor make another step');
+});
+
+t.test('in the loop: a job of several seats leaves as many', async (t) => {
+  const clock = new FakeClock();
+  const bench = new Bench(4, undefined, { clock, contextPerSeat: 200 });
+  bench.decoder.onStep = () => clock.advance(STEP);
+  bench.loop.generate(1, job(1, { maxTokens: 100 }));
+  bench.loop.generate(2, job(1, { maxTokens: 5, n: 3, seats: 3 }));
+  await bench.ends(2, 'freed');
+  bench.loop.generate(3, job(3, { maxTokens: 100 }));
+  await bench.ends(2);
+  t.equal(clock.pending, 1, 'the two that began on a copy of its prompt have ended together');
+  bench.loop.generate(4, job(3, { maxTokens: 100 }));
+  await new Promise(setImmediate);
+  t.equal(clock.pending, 1, 'one more is to come');
+  bench.loop.generate(5, job(3, { maxTokens: 100 }));
+  await bench.ends(5, 'started');
+  t.equal(clock.pending, 0);
+  await bench.loop.close();
 });
 
 t.test('in the loop: where nothing else runs nothing waits', async (t) => {
