@@ -9,8 +9,10 @@ import {
 } from '../load/addon.js';
 import { BatchSampler, SamplerPool } from './batch-sampler.js';
 import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from './decoder.js';
+import { DecodeTimes, isNextToken } from './decode-times.js';
 import { asFault, EngineFault } from './faults.js';
 import { GrammarHold, type Grammars } from './grammars.js';
+import { labelLogprobs } from './label-scores.js';
 import { watched } from './run.js';
 
 const NO_LOGITS = new Uint32Array(0);
@@ -63,10 +65,7 @@ export class BatchDecoder implements Decoder {
   readonly #scorers: SamplerPool;
   /** Positions each sequence holds. */
   readonly #length: number[];
-  /** What next tokens took at the last step that had nothing else. */
-  #nextTokensMs = Infinity;
-  /** What each token took at the last step that had prompts' alone. */
-  #promptTokenMs = Infinity;
+  readonly #times = new DecodeTimes();
   #running: AddonRun | undefined;
 
   private constructor({ context, newSampler, grammars, picking }: Internals, sequences: number) {
@@ -116,10 +115,7 @@ export class BatchDecoder implements Decoder {
   }
 
   blocks(parts: readonly Part[], run?: Run): boolean {
-    if (!this.#picking || this.#runs(parts, run)) return false;
-    const prompts = promptTokens(parts);
-    const promptsMs = prompts === 0 ? 0 : prompts * this.#promptTokenMs;
-    return promptsMs + (parts.some(isNextToken) ? this.#nextTokensMs : 0) <= BLOCKING_MS;
+    return this.#picking !== undefined && !this.#runs(parts, run) && this.#times.expected(parts) <= BLOCKING_MS;
   }
 
   truncate(sequence: number, length: number): Promise<void> {
@@ -148,7 +144,7 @@ export class BatchDecoder implements Decoder {
 
   /** Whether these are a run that is worth it. */
   #runs(parts: readonly Part[], run: Run | undefined): run is Run {
-    if (!run || run.most * this.#nextTokensMs < RUN_MS) return false;
+    if (!run || run.most * this.#times.nextTokensMs < RUN_MS) return false;
     return parts.every((part) => isNextToken(part) && pickerOf(part) !== undefined);
   }
 
@@ -159,9 +155,9 @@ export class BatchDecoder implements Decoder {
       const { numbers, tokens, pickers } = this.#described(parts);
       const running = picking.run(this.#context, numbers, tokens, pickers, run.most);
       this.#running = running;
-      return await watched(running, run, parts.length, this.#nextTokensMs, (steps, stepMs) => {
+      return await watched(running, run, parts.length, this.#times.nextTokensMs, (steps, stepMs) => {
         for (const [i, { sequence }] of parts.entries()) this.#length[sequence] = (before[i] ?? 0) + steps;
-        this.#nextTokensMs = stepMs;
+        this.#times.ran(stepMs);
       });
     } catch {
       for (const [i, part] of parts.entries()) this.#undo(part, before[i] ?? 0);
@@ -180,7 +176,7 @@ export class BatchDecoder implements Decoder {
         ? this.#pick(this.#picking, parts, logitIndexes)
         : this.#decode(parts, logitIndexes);
       const picked = decoding instanceof Promise ? await decoding : decoding;
-      this.#took(parts, performance.now() - from);
+      this.#times.took(parts, performance.now() - from);
       const results: PartResult[] = [];
       const reading: Promise<void>[] = [];
       for (const [i, part] of parts.entries()) {
@@ -195,12 +191,6 @@ export class BatchDecoder implements Decoder {
       const undone = parts.map((part, i) => this.#undo(part, before[i] ?? 0));
       return { kind: 'failed', fault: asFault(error), undone };
     }
-  }
-
-  #took(parts: readonly Part[], ms: number): void {
-    const prompts = promptTokens(parts);
-    if (prompts === 0) this.#nextTokensMs = ms;
-    else if (!parts.some(isNextToken)) this.#promptTokenMs = ms / prompts;
   }
 
   async #into(results: PartResult[], at: number, part: Read, logitIndex: number): Promise<void> {
@@ -278,39 +268,19 @@ export class BatchDecoder implements Decoder {
     }
   }
 
-  /** As in iterator-decoder.ts: Σ exp(l − max) over the vocabulary, and the argmax beside the labels for that max. */
+  /** The fourth of the filter's fields adds the argmax, whose logit {@link labelLogprobs} needs. */
   async #score(logitIndex: number, labels: Uint32Array): Promise<Float64Array> {
     const filter = [Array.from(labels), false, false, true, 0] as const;
     const scorer = this.#scorers.take();
     const scored = this.#context.sampleToken(logitIndex, scorer, false, false, filter, true);
     const [, , , pairs, total] = await scored.finally(() => this.#scorers.give(scorer));
     const logits = new Map<number, number>();
-    let max = -Infinity;
-    for (let i = 0; i + 1 < pairs.length; i += 2) {
-      const logit = pairs[i + 1] ?? NaN;
-      logits.set(pairs[i] ?? -1, logit);
-      max = Math.max(max, logit);
-    }
-    const logTotal = max + Math.log(total);
-    return Float64Array.from(labels, (label) => {
-      const logit = logits.get(label);
-      if (logit === undefined) throw new EngineFault('a label has no logit');
-      return logit - logTotal;
-    });
+    for (let i = 0; i + 1 < pairs.length; i += 2) logits.set(pairs[i] ?? -1, pairs[i + 1] ?? NaN);
+    return labelLogprobs(labels, logits, total);
   }
 }
 
 /** What picks a part's next token within the decode. */
 function pickerOf(part: Part): AddonPicker | undefined {
   return part.kind === 'sample' && part.sampler instanceof BatchSampler ? part.sampler.picker() : undefined;
-}
-
-/** Tokens of parts that are more than a running reply's next token. */
-function promptTokens(parts: readonly Part[]): number {
-  return parts.reduce((sum, part) => (isNextToken(part) ? sum : sum + part.tokens.length), 0);
-}
-
-/** A running reply's next token. */
-function isNextToken({ kind, tokens }: Part): boolean {
-  return kind === 'sample' && tokens.length === 1;
 }

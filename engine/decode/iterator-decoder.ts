@@ -13,6 +13,7 @@ import {
 import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
 import { asFault, EngineFault } from './faults.js';
 import { Grammars, GrammarHold } from './grammars.js';
+import { labelLogprobs } from './label-scores.js';
 
 /**
  * The decoder on node-llama-cpp's public sequence iterators, in lockstep: every part's call is made in one tick, so that
@@ -243,13 +244,5 @@ async function score(
   const results = await sequence.controlledEvaluate(scored, { evaluationPriority });
   const next = results[last]?.next;
   if (next?.logits === undefined || next.totalLogitWeight === undefined) throw new EngineFault('no logits');
-  let max = -Infinity;
-  for (const logit of next.logits.values()) max = Math.max(max, logit);
-  const logTotal = max + Math.log(next.totalLogitWeight);
-  const { logits } = next;
-  return Float64Array.from(labels, (label) => {
-    const logit = logits.get(label as Token);
-    if (logit === undefined) throw new EngineFault('a label has no logit');
-    return logit - logTotal;
-  });
+  return labelLogprobs(labels, next.logits, next.totalLogitWeight);
 }
