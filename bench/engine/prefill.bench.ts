@@ -10,10 +10,21 @@ const STREAMS = 8;
 const QUIET_TOKENS = 64;
 const CONTEXT = 6144;
 
+/** Parts of the way that are compared each with its own: replies grow on it, and their steps with them. */
+const PARTS = 10;
+
+/** Between two arrivals of a reply's tokens, ms, and how many tokens it had then. */
+interface Gap {
+  readonly ms: number;
+  readonly tokens: number;
+}
+
 /** Gaps between a reply's tokens from QUIET_TOKENS on, as many with the long prompt beside them as without. */
 interface Trade {
-  readonly undisturbed: readonly number[];
-  readonly disturbed: readonly number[];
+  readonly undisturbed: readonly Gap[];
+  readonly disturbed: readonly Gap[];
+  /** That each reply had in the end. */
+  readonly tokens: number;
   readonly ttftMs: number;
 }
 
@@ -46,8 +57,8 @@ for (const [model, make, shares, times] of [
     const runs: Trade[] = [];
     for (let i = 0; i < times; i++) runs.push(await trade(engine));
     await engine.close();
-    const undisturbed = runs.flatMap((run) => run.undisturbed);
-    const disturbed = runs.flatMap((run) => run.disturbed);
+    const undisturbed = runs.flatMap((run) => run.undisturbed.map(({ ms }) => ms));
+    const disturbed = runs.flatMap((run) => run.disturbed.map(({ ms }) => ms));
     rows.push({
       model,
       'prefillShare %': prefillShare,
@@ -56,6 +67,7 @@ for (const [model, make, shares, times] of [
       'gap p50 ms, beside the prompt': median(disturbed),
       'gap p99 ms, beside the prompt': quantile(disturbed, 0.99),
       'p99 beside over p50 undisturbed': quantile(disturbed, 0.99) / median(undisturbed),
+      'the same, within a tenth of the way': withinParts(runs),
       'TTFT of the long prompt, s': median(runs.map((run) => run.ttftMs / 1000)),
     });
     process.stdout.write(`${JSON.stringify(rows.at(-1))}\n`);
@@ -67,6 +79,7 @@ await keep(name, {
   about: [
     `${STREAMS} replies are decoding (greedy) when a prompt of ${PROMPT_TOKENS} tokens comes; gaps are the times between two arrivals of a reply's tokens from the engine process, which lets steps shorter than 4 ms share a message, while the prompt is prefilled, and undisturbed: the same tokens of the same replies without it. One compute thread, the ${build} addon, chunks of at most 256 tokens.`,
     '`prefillShare`: time for prompts in one step, in percent of what the step takes without, the fixed cost of one more decode included; on a CPU never fewer than two tokens go.',
+    `The replies grow on the way, a slow model's by up to 2,000 tokens, and their undisturbed steps with them: the last ratio but one compares a p99 that lies at the end of the way with a median of all of it. So the way is cut into ${PARTS} parts by the tokens that the replies have, each p99 is taken over the undisturbed median of the same part, and what is shown is the median of the ${PARTS}.`,
   ],
   rows,
 });
@@ -75,7 +88,18 @@ await keep(name, {
 async function trade(engine: EngineDriver): Promise<Trade> {
   const { gaps: disturbed, tokens, ttftMs } = await replies(engine, 'with the prompt');
   const { gaps: undisturbed } = await replies(engine, tokens);
-  return { undisturbed, disturbed, ttftMs };
+  return { undisturbed, disturbed, tokens, ttftMs };
+}
+
+/** p99 beside the prompt over p50 undisturbed, of each part of the way: the median. */
+function withinParts(runs: readonly Trade[]): number {
+  const part = ({ tokens: end }: Trade, tokens: number): number =>
+    Math.min(PARTS - 1, Math.floor(((tokens - QUIET_TOKENS) / (end - QUIET_TOKENS)) * PARTS));
+  const of = (which: 'undisturbed' | 'disturbed', at: number): number[] =>
+    runs.flatMap((run) => run[which].filter(({ tokens }) => part(run, tokens) === at).map(({ ms }) => ms));
+  return median(
+    Array.from({ length: PARTS }, (_, at) => quantile(of('disturbed', at), 0.99) / median(of('undisturbed', at))),
+  );
 }
 
 /**
@@ -85,8 +109,8 @@ async function trade(engine: EngineDriver): Promise<Trade> {
 async function replies(
   engine: EngineDriver,
   until: number | 'with the prompt',
-): Promise<{ readonly gaps: readonly number[]; readonly tokens: number; readonly ttftMs: number }> {
-  const gaps: number[] = [];
+): Promise<{ readonly gaps: readonly Gap[]; readonly tokens: number; readonly ttftMs: number }> {
+  const gaps: Gap[] = [];
   const lastMs = new Map<number, number>();
   let tokens = 0;
   let cameMs: number | undefined;
@@ -101,7 +125,7 @@ async function replies(
       }
       const before = lastMs.get(index);
       lastMs.set(index, atMs);
-      if (before !== undefined && cameMs !== undefined) gaps.push(atMs - before);
+      if (before !== undefined && cameMs !== undefined) gaps.push({ ms: atMs - before, tokens: output.tokens });
       if (index !== STREAMS - 1) return undefined;
       tokens = output.tokens;
       if (until !== 'with the prompt' && tokens >= until) return 'enough';

@@ -77,9 +77,13 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
     temperature,
     seed: i,
   });
-  const closedOnce = async (servers: Servers, callers: number, temperature: number): Promise<Pair> => {
+  const closedOnce = async (
+    servers: Servers,
+    callers: number,
+    temperature: number,
+    replies = closed.get(callers) ?? callers,
+  ): Promise<Pair> => {
     const { ours, theirs, engine, promptTokens } = servers;
-    const replies = closed.get(callers) ?? callers;
     const mine = await closedLoop(ours, callers, replies, body(temperature));
     const other = await closedLoop(theirs, callers, replies, body(temperature));
     const load = (i: number): EngineLoad => ({ promptTokens, tokens: lengthOf(i), temperature });
@@ -93,7 +97,8 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
   const opened: Load[] = [];
   for (let run = 0; run < runs; run++) {
     const servers = await begin(options, body(0)(0));
-    await closedOnce(servers, most, temperatures[0] ?? 0);
+    // A reply a caller warms all of them up.
+    await closedOnce(servers, most, temperatures[0] ?? 0, most);
     for (const { callers, temperature, pairs } of loads) pairs.push(await closedOnce(servers, callers, temperature));
     for (const temperature of run === runs - 1 ? temperatures : []) {
       const full = loads.find((load) => load.callers === most && load.temperature === temperature)?.pairs ?? [];

@@ -154,8 +154,8 @@ export interface Spread {
 }
 
 /**
- * Half of the cores, for compute threads rest while tokens are picked, and others have work. A million logits take a core a
- * third of a millisecond or more, ten times what a thread takes to begin.
+ * Half of the cores, for compute threads rest while tokens are picked, and others have work. A million logits, twenty tokens of
+ * a 50 k vocabulary, are meant to take a core several times what a thread takes to begin; nobody has measured either yet.
  */
 const SPREAD: Spread = { threads: Math.floor(availableParallelism() / 2) - 1, logits: 1 << 20 };
 

@@ -299,7 +299,8 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             return last;
         }
 
-        // Highest first, of the fewest that together have a probability of top_p. As llama.cpp has it the temperature comes after.
+        // Highest first, of the fewest that together have a probability of top_p. The temperature comes after, as llama.cpp
+        // has it.
         int32_t draw_top(const float * logits, int n, float scale, double share) const {
             const float most = highest(logits, n);
             if (!(most > -INFINITY)) return argmax(logits, n);
@@ -328,10 +329,11 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         }
 
         // Of all tokens that are not below `least` the one in which the running sum of the weights, highest first, gets to
-        // `target`: where it is in `few`, which then has those around it. Sorted are only these: what is left is halved, by logit,
-        // until there are no more, and each half takes a pass.
+        // `target`: where it is in `few`, which then has those around it. Sorted are only these: what is left is halved, by
+        // logit, until there are no more, and each half takes a pass.
         static size_t reach(
-            std::vector<Candidate> & few, const float * weights, const float * logits, int n, float most, float least, double target
+            std::vector<Candidate> & few, const float * weights, const float * logits, int n,
+            float most, float least, double target
         ) {
             // Those above `low` get there, or are all there are; those above `high` do not.
             float low = std::nextafter(least, -INFINITY);

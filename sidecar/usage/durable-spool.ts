@@ -6,8 +6,9 @@
  *                  ^                                                       │ error          `position` moves
  *                  └──── kept, written again ──────────────────────────────┘ this segment is given up, a new one begun
  *
- * One writer (lock.ts), one write or sync in flight: the next group is what comes meanwhile. So groups
- * are as large as the load makes them, and nobody's end waits for company; a lone caller has a sync to himself. What is acknowledged is in the order in which it was appended.
+ * One writer (lock.ts), one write or sync in flight: the next group is what comes meanwhile. So groups are as large as the
+ * load makes them, and nobody's end waits for company; a lone caller has a sync to himself. What is acknowledged is in the
+ * order in which it was appended.
  *
  * After a failed write or sync the segment is never touched again; what was not acknowledged is written again in the
  * next, whose head says up to where the one before counts. `readFrom` heeds that, so a reader meets each record once. A
@@ -171,8 +172,8 @@ export class DurableSpool implements Spool {
   }
 
   /**
-   * Writes what is left, marks the spool's end and lets go of it. Takes `closeWaitMs` and {@link RELEASE_MS} at most. Resolves with the records
-   * that could not be made durable. Idempotent.
+   * Writes what is left, marks the spool's end and lets go of it. Takes `closeWaitMs` and {@link RELEASE_MS} at most. Resolves
+   * with the records that could not be made durable. Idempotent.
    */
   close(): Promise<number> {
     this.#closed ??= this.#close();
