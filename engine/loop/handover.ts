@@ -12,7 +12,10 @@ const LEAST_MS = 2;
 const MOST_MS = 25;
 /** The weight of the newest wait in what is likely: about the last eight count. */
 const NEWEST = 1 / 8;
-/** Where fewer of the seats than this were taken over in time only every so many-th chance is a try. */
+/**
+ * Where fewer of the seats than this were taken over in time only every so many-th chance is a try. One that went well is
+ * followed by another, so that a dozen are enough when load comes back.
+ */
 const LIKELY = 3 / 4;
 const TRY_EVERY = 8;
 
@@ -24,8 +27,8 @@ export class Handover {
   readonly #clock: Clock;
   /** Of the seats that were waited for lately, those that were taken over in time; at first it is hoped for. */
   #likely = 1;
-  /** Chances that were let go since the last wait. */
-  #passed = 0;
+  /** Chances to let go until the next try. */
+  #untilTry = 0;
   /** Under way: seats that jobs came for, and how many are enough. */
   #waiting: { came: number; readonly enough: number; readonly end: () => void } | undefined;
 
@@ -36,8 +39,8 @@ export class Handover {
   /** Whether seats that are left between steps of such a length are worth a wait. Called once a chance. */
   expects(stepMs: number): boolean {
     if (within(stepMs) < LEAST_MS) return false;
-    if (this.#likely >= LIKELY || this.#passed + 1 >= TRY_EVERY) return true;
-    this.#passed += 1;
+    if (this.#likely >= LIKELY || this.#untilTry === 0) return true;
+    this.#untilTry -= 1;
     return false;
   }
 
@@ -46,7 +49,6 @@ export class Handover {
    * just been told.
    */
   async wait(seats: number, stepMs: number): Promise<void> {
-    this.#passed = 0;
     const enough = Math.ceil(seats * Math.max(this.#likely, LIKELY));
     const waiting = await new Promise<{ readonly came: number }>((resolve) => {
       const cancel = this.#clock.after(within(stepMs), () => this.stop());
@@ -60,8 +62,9 @@ export class Handover {
       };
       this.#waiting = waits;
     });
-    const taken = waiting.came >= enough ? 1 : waiting.came / seats;
-    this.#likely += NEWEST * (taken - this.#likely);
+    const well = waiting.came >= enough;
+    this.#untilTry = well ? 0 : TRY_EVERY - 1;
+    this.#likely += NEWEST * ((well ? 1 : waiting.came / seats) - this.#likely);
   }
 
   /** A job came that has so many seats. */
