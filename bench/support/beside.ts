@@ -114,7 +114,7 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
   return temperatures.flatMap((temperature) =>
     [...loads, ...opened]
       .filter((load) => load.temperature === temperature)
-      .map(({ name, pairs }) => rowOf(options.model, name, temperature, pairs)),
+      .map(({ name, pairs }) => rowOf(options, name, temperature, pairs)),
   );
 }
 
@@ -167,13 +167,14 @@ async function begin({ file, threads, gpu, seats, context }: BesideCase, probe: 
   return { ours, theirs, engine, promptTokens, close };
 }
 
-function rowOf(model: string, load: string, temperature: number, pairs: readonly Pair[]): Row {
+function rowOf({ model, tokens }: BesideCase, load: string, temperature: number, pairs: readonly Pair[]): Row {
   const mine = latencies(pairs.map((pair) => pair.ours));
   const other = latencies(pairs.map((pair) => pair.theirs));
   const engines = pairs.flatMap(({ engine, ours }) => (engine === undefined ? [] : [tokensPerSecond(ours) / engine]));
   const both = (a: number, b: number): string => `${a.toFixed(1)} / ${b.toFixed(1)}`;
   return {
     model,
+    'tokens a reply': tokens,
     load,
     temperature,
     'tokens/s, ours': median(pairs.map((pair) => tokensPerSecond(pair.ours))),

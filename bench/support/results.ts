@@ -14,7 +14,7 @@ export interface Results {
   readonly title: string;
   /** What was done and what the columns mean, a paragraph each. */
   readonly about: readonly string[];
-  /** All with the same columns. */
+  /** Rows kept from an earlier run may lack some columns. */
   readonly rows: readonly Row[];
   /** What follows from them, a paragraph each. */
   readonly conclusions?: readonly string[];
@@ -96,9 +96,9 @@ export function medians(rows: readonly Row[]): Row {
   );
 }
 
-/** A table. */
+/** A table; blank where a row lacks a column. */
 export function markdown(rows: readonly Row[]): string {
-  const columns = Object.keys(rows[0] ?? {});
+  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
   const body = rows.map((row) =>
     line(

@@ -95,27 +95,48 @@ const CLAIMS: readonly {
     column: 'p99 ms',
     where: { 'refused as': '`full`' },
   },
-  {
+  ...(
+    [
+      ['one sequence of the model of 13 M has #,', '1'],
+      [', eight # and 32', '8'],
+      ['and 32 #, where', '32'],
+    ] as const
+  ).map(([sentence, sequences]) => ({
     page: 'docs/benchmarks.md',
-    sentence: 'one sequence of the model of 13 M has #,',
+    sentence,
     results: 'engine-limit-native',
     column: 'ratio, greedy',
-    where: { model: '13m', threads: '1', sequences: '1' },
-  },
-  {
+    where: { model: '13m', threads: '1', sequences },
+  })),
+  ...(
+    [
+      ['32 callers of the larger model get # times its tokens a second', '150m', '64', 'closed, 32', 'ratio'],
+      ['and eight # times', '150m', '64', 'closed, 8', 'ratio'],
+      ['the larger model gives # or more of what', '150m', '64', 'closed, 8', 'ours over our engine alone'],
+      ['the small model gives # to 0.92 of what', '13m', '64', 'closed, 8', 'ours over our engine alone'],
+      ['where a reply is over in 30 ms, and # to', '13m', '256', 'closed, 8', 'ours over our engine alone'],
+      ['to # with 256 tokens a reply', '13m', '256', 'closed, 32', 'ours over our engine alone'],
+    ] as const
+  ).map(([sentence, model, tokens, load, column]) => ({
     page: 'docs/benchmarks.md',
-    sentence: ', eight # and 32',
-    results: 'engine-limit-native',
-    column: 'ratio, greedy',
-    where: { model: '13m', threads: '1', sequences: '8' },
-  },
-  {
-    page: 'docs/benchmarks.md',
-    sentence: '32 callers of the larger model get # times its tokens a second',
+    sentence,
     results: 'llama-server-native',
-    column: 'ratio',
-    where: { model: '150m', load: 'closed, 32' },
-  },
+    column,
+    where: { model, 'tokens a reply': tokens, load },
+  })),
+  ...(
+    [
+      ["at the default of 50 the small model's p99 is # times", '13m', 'p99 beside over p50 undisturbed'],
+      ['tenth of the way, the p99 is # times', '150m', 'the same, each gap over the p50 of its tenth'],
+      ["of all the way the larger model's p99 is # times", '150m', 'p99 beside over p50 undisturbed'],
+    ] as const
+  ).map(([sentence, model, column]) => ({
+    page: 'docs/benchmarks.md',
+    sentence,
+    results: 'engine-prefill',
+    column,
+    where: { model, 'prefillShare %': '50' },
+  })),
   {
     page: 'docs/benchmarks.md',
     sentence: 'Holds: # times as fast as asking one by one',
