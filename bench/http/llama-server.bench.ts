@@ -42,7 +42,7 @@ for (const { model, file, tokens, closed, open, temperatures } of [
     open: OPEN,
     temperatures: [0, 1],
   },
-  // Its short ones are over in 30 ms: beside that what a request costs by itself is much.
+  // A short one is over in some 30 ms when alone: beside that what a request costs by itself is much.
   {
     model: '13m',
     file: random13m,
