@@ -11,7 +11,7 @@ export const INSPECT_VERSION = 1;
 /** What of an engine's setup decides how a model is loaded and what it takes. */
 export type SizingSetup = Pick<
   EngineSetup,
-  'file' | 'kind' | 'seats' | 'contextPerSeat' | 'threads' | 'gpu' | 'flashAttention' | 'prefillTokensPerStep'
+  'file' | 'kind' | 'seats' | 'contextPerSeat' | 'threads' | 'cores' | 'gpu' | 'flashAttention' | 'prefillTokensPerStep'
 >;
 
 /** Bytes of each kind of memory. */
@@ -79,7 +79,7 @@ export type HeadReport =
 
 /** Something that was looked at, in the order in which it was. */
 export interface Finding {
-  readonly what: 'file' | 'architecture' | 'memory' | 'tensors' | 'tokenizer' | 'chat' | 'decisions';
+  readonly what: 'file' | 'architecture' | 'cores' | 'memory' | 'tensors' | 'tokenizer' | 'chat' | 'decisions';
   readonly ok: boolean;
   /** Without it the model cannot be served as it is configured. */
   readonly needed: boolean;

@@ -25,8 +25,10 @@ export interface EngineSetup {
   readonly seats: number;
   /** Tokens that one sequence can hold: prompt and completion together. */
   readonly contextPerSeat: number;
-  /** Compute threads; 0: all cores but one (at least one) on a CPU. */
+  /** Compute threads; 0: one for each of `cores`, else all cores but one (at least one) on a CPU. */
   readonly threads: number;
+  /** Where it computes, as in `0-3,8`. Absent: wherever the kernel likes. */
+  readonly cores?: string;
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
   /** auto: where it is the faster one, and where the backend has it. */
   readonly flashAttention: 'auto' | boolean;

@@ -13,11 +13,12 @@ import {
 } from 'node-llama-cpp';
 import type { Decoder } from './decode/decoder.js';
 import { keepThreads } from './load/addon.js';
+import { computeThreads, coresProblem, keepOnCores } from './load/cores.js';
 import { BatchDecoder } from './decode/batch-decoder.js';
 import { IteratorDecoder, sequenceOrder } from './decode/iterator-decoder.js';
 import { LlamaLog } from './load/llama-log.js';
 import { LoadFailure } from './load/load-failure.js';
-import { computeThreads, cutsAnywhere, planLoad } from './load/plan.js';
+import { cutsAnywhere, planLoad } from './load/plan.js';
 import { MemoryCheck } from './memory/check.js';
 import { checkModelFile } from './load/model-file.js';
 import { usesOf } from './load/uses.js';
@@ -45,11 +46,13 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   const file = checkModelFile(setup.file);
   if (file.kind === 'bad') throw new LoadFailure(file.problem, file.mayMend);
   if (file.tensors === 0) throw new LoadFailure('the file holds a vocabulary and no weights');
+  const noCores = coresProblem(setup);
+  if (noCores !== undefined) throw new LoadFailure(noCores);
   const [weightVersion, info] = await Promise.all([
     sha256(setup.file),
     readGgufFileInfo(setup.file, { sourceType: 'filesystem', logWarnings: false }),
   ]);
-  const threads = computeThreads(setup.threads);
+  const threads = computeThreads(setup);
   const log = new LlamaLog();
   const llama = await getLlama({
     gpu: setup.gpu,
@@ -64,6 +67,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     throw await log.failure(error);
   });
   log.close();
+  if (setup.cores !== undefined) keepOnCores(setup.cores);
   const decoder = await makeDecoder(model, context, threads);
   let disposed: Promise<void> | undefined;
   const texts = vocabularyTexts(info, model);

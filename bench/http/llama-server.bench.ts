@@ -1,5 +1,5 @@
 /** The whole sidecar over HTTP beside llama-server, on a CPU. */
-import { besideRows } from '../support/beside.js';
+import { ANYWHERE, besideRows, type BesideCase } from '../support/beside.js';
 import { random13m, random150m } from '../support/models.js';
 import { keep, keptRows, type Row } from '../support/results.js';
 
@@ -9,6 +9,9 @@ const RUNS = 5;
 const THREADS = 1;
 const OPEN = [0.5, 0.8];
 const OPEN_SECONDS = 8;
+const FILES = { '150m': random150m, '13m': random13m } as const;
+/** One of the machine's, where all compute in some rows. */
+const CORE = '0';
 
 /** `native`: the addon of `make engine-native` is in place; the results are kept beside those of the prebuilt one. */
 const build = process.argv[2] === 'native' ? 'native' : 'prebuilt';
@@ -16,63 +19,56 @@ const build = process.argv[2] === 'native' ? 'native' : 'prebuilt';
 const only = process.argv[3];
 const name = build === 'native' ? 'llama-server-native' : 'llama-server';
 
-const rows: Row[] = [];
-for (const { model, file, tokens, closed, open, temperatures } of [
-  {
-    model: '150m',
-    file: random150m,
-    tokens: 64,
-    closed: new Map([
-      [1, 8],
-      [8, 40],
-      [32, 96],
-    ]),
-    open: OPEN,
-    temperatures: [0],
-  },
-  {
-    model: '13m',
-    file: random13m,
-    tokens: 64,
-    closed: new Map([
-      [1, 64],
-      [8, 128],
-      [32, 256],
-    ]),
-    open: OPEN,
-    temperatures: [0, 1],
-  },
+/** How many replies a closed run of so many callers is: some seconds of work. */
+const CLOSED = {
+  slow: new Map([
+    [1, 8],
+    [8, 40],
+    [32, 96],
+  ]),
+  fast: new Map([
+    [1, 64],
+    [8, 128],
+    [32, 256],
+  ]),
+  long: new Map([
+    [1, 24],
+    [8, 64],
+    [32, 128],
+  ]),
+};
+
+type Case = Pick<BesideCase, 'tokens' | 'cores' | 'closed' | 'open' | 'temperatures'> & {
+  readonly model: keyof typeof FILES;
+};
+
+const CASES: readonly Case[] = [
+  { model: '150m', tokens: 64, closed: CLOSED.slow, open: OPEN, temperatures: [0] },
+  { model: '150m', tokens: 64, cores: CORE, closed: CLOSED.slow, open: [], temperatures: [0] },
+  { model: '13m', tokens: 64, closed: CLOSED.fast, open: OPEN, temperatures: [0, 1] },
+  { model: '13m', tokens: 64, cores: CORE, closed: CLOSED.fast, open: [], temperatures: [0] },
   // A short one is over in some 30 ms when alone: beside that what a request costs by itself is much.
-  {
-    model: '13m',
-    file: random13m,
-    tokens: 256,
-    closed: new Map([
-      [1, 24],
-      [8, 64],
-      [32, 128],
-    ]),
-    open: [],
-    temperatures: [0],
-  },
-]) {
+  { model: '13m', tokens: 256, closed: CLOSED.long, open: [], temperatures: [0] },
+  { model: '13m', tokens: 256, cores: CORE, closed: CLOSED.long, open: [], temperatures: [0, 1] },
+];
+
+const rows: Row[] = [];
+for (const { model, ...options } of CASES) {
   if (only !== undefined && only !== model) {
     const kept = await keptRows(name);
-    rows.push(...kept.filter((row) => row['model'] === model && row['tokens a reply'] === tokens));
+    const ours = { model, 'tokens a reply': options.tokens, cores: options.cores ?? ANYWHERE };
+    rows.push(...kept.filter((row) => Object.entries(ours).every(([column, value]) => row[column] === value)));
     continue;
   }
   rows.push(
     ...(await besideRows({
+      ...options,
       model,
-      file: await file(),
+      file: await FILES[model](),
       threads: THREADS,
       gpu: false,
       seats: SEATS,
       context: CONTEXT,
-      tokens,
-      closed,
-      temperatures,
-      open,
       openSeconds: OPEN_SECONDS,
       runs: RUNS,
       prompt: (i) => `Tell me about the sea, part ${i}`,
@@ -86,6 +82,7 @@ await keep(name, {
     `Streaming chat over HTTP: 64 or 256 tokens a reply on average (from half to one and a half times as many), ${SEATS} seats or slots of ${CONTEXT} tokens, ${THREADS} compute thread each, the same model, the same bodies, no prompt reuse on either side. Closed: so many callers, each sends when its last reply ended, three replies or more for each of them; medians of ${RUNS} runs, ours and theirs in turn, each run with processes of its own. A model may have been measured by itself, at another hour. Open: Poisson arrivals at ${OPEN.join(' and ')} of the rate of our closed loop of 32, ${OPEN_SECONDS} s each.`,
     `llama-server is told to sample as our API does by default (no top-k, no min-p). It is the native build with OpenMP of \`make peers\`; ours runs the ${build} addon. The caller is one Node process on the same two cores, so its work is in the figures of both. TTFT: request written to first text; gap: between two arrivals of text of one stream.`,
     'Our engine alone: prompts and replies of the same lengths, as many at once, over the engine protocol, in the same round, with the same settings.',
+    'Cores: where the thread that computes is kept in all three; ours by the setting of that name, of llama-server the main thread, by taskset. All else runs anywhere.',
   ],
   rows,
 });

@@ -18,12 +18,17 @@ const PATIENCE_MS = 600_000;
 /** The defaults, said to our engine alone as to the sidecar's. */
 const PROMPTS = { prefillTokensPerStep: 256, prefillShare: 50 } as const;
 
+/** In the table, in place of cores. */
+export const ANYWHERE = 'any';
+
 export interface BesideCase {
   /** For the table. */
   readonly model: string;
   readonly file: string;
   readonly threads: number;
   readonly gpu: EngineSetup['gpu'];
+  /** Where each of the three computes; absent: anywhere. */
+  readonly cores?: string;
   readonly seats: number;
   /** Tokens a seat or slot holds. */
   readonly context: number;
@@ -119,7 +124,8 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
 }
 
 /** Starts both servers and the engine; `probe` is sent once. Whoever began them closes them. */
-async function begin({ file, threads, gpu, seats, context }: BesideCase, probe: object): Promise<Servers> {
+async function begin({ file, threads, gpu, cores, seats, context }: BesideCase, probe: object): Promise<Servers> {
+  const where = cores === undefined ? {} : { cores };
   const teardowns: (() => Promise<void>)[] = [];
   const sidecar = await Sidecar.start(
     { teardown: (fn) => void teardowns.push(fn) },
@@ -136,6 +142,7 @@ async function begin({ file, threads, gpu, seats, context }: BesideCase, probe: 
             gpu,
             prefixReuse: 'off',
             ...PROMPTS,
+            ...where,
           },
         ],
         development: { validateAnswers: false },
@@ -144,13 +151,14 @@ async function begin({ file, threads, gpu, seats, context }: BesideCase, probe: 
     },
   );
   const more = gpu === false ? ['-ngl', '0'] : ['-ngl', '99'];
-  const server = await LlamaServer.start(file, { threads, slots: seats, contextPerSlot: context, more });
+  const server = await LlamaServer.start(file, { threads, slots: seats, contextPerSlot: context, ...where, more });
   const engine = await EngineDriver.start(file, seats, {
     threads,
     gpu,
     contextPerSeat: context,
     prefixReuse: 'off',
     ...PROMPTS,
+    ...where,
   });
   // A connection a request: llama-server closes idle ones, just when the next request is on its way.
   const agent = new Agent({ keepAlive: false });
@@ -167,7 +175,7 @@ async function begin({ file, threads, gpu, seats, context }: BesideCase, probe: 
   return { ours, theirs, engine, promptTokens, close };
 }
 
-function rowOf({ model, tokens }: BesideCase, load: string, temperature: number, pairs: readonly Pair[]): Row {
+function rowOf({ model, tokens, cores }: BesideCase, load: string, temperature: number, pairs: readonly Pair[]): Row {
   const mine = latencies(pairs.map((pair) => pair.ours));
   const other = latencies(pairs.map((pair) => pair.theirs));
   const engines = pairs.flatMap(({ engine, ours }) => (engine === undefined ? [] : [tokensPerSecond(ours) / engine]));
@@ -175,6 +183,7 @@ function rowOf({ model, tokens }: BesideCase, load: string, temperature: number,
   return {
     model,
     'tokens a reply': tokens,
+    cores: cores ?? ANYWHERE,
     load,
     temperature,
     'tokens/s, ours': median(pairs.map((pair) => tokensPerSecond(pair.ours))),

@@ -1,5 +1,5 @@
 /** llama.cpp's own programs, built by `make peers` from the very source that the adapter runs. */
-import { execFile, spawn, type ChildProcess } from 'node:child_process';
+import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -76,12 +76,15 @@ export class LlamaServer {
     this.port = port;
   }
 
-  /** `slots` sequences of `contextPerSlot` tokens. Resolves once it answers /health with 200. */
+  /**
+   * `slots` sequences of `contextPerSlot` tokens. Resolves once it answers /health with 200. `cores`: where its main thread
+   * is kept, which computes: the only one that does if there is one compute thread.
+   */
   static async start(
     file: string,
-    options: { threads: number; slots: number; contextPerSlot: number; more?: readonly string[] },
+    options: { threads: number; slots: number; contextPerSlot: number; cores?: string; more?: readonly string[] },
   ): Promise<LlamaServer> {
-    const { threads, slots, contextPerSlot, more = [] } = options;
+    const { threads, slots, contextPerSlot, cores, more = [] } = options;
     const port = await freePort();
     const child = spawn(
       peer('llama-server'),
@@ -98,6 +101,7 @@ export class LlamaServer {
       if (child.exitCode !== null || performance.now() > until) throw new Error('llama-server did not start');
       await new Promise((again) => setTimeout(again, 100));
     }
+    if (cores !== undefined) execFileSync('taskset', ['-cp', cores, String(server.pid)], { stdio: 'ignore' });
     return server;
   }
 

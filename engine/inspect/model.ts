@@ -11,7 +11,8 @@ import type {
   SizingSetup,
 } from '../inspect-protocol.js';
 import { LlamaLog } from '../load/llama-log.js';
-import { computeThreads, planLoad } from '../load/plan.js';
+import { computeThreads, coresProblem } from '../load/cores.js';
+import { planLoad } from '../load/plan.js';
 import { usesOf } from '../load/uses.js';
 import { freeMemory } from '../memory/check.js';
 import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memory/estimate.js';
@@ -42,12 +43,13 @@ export async function inspectModel(
   const says = known ? head.architecture : `this llama.cpp does not know the architecture ${head.architecture}`;
   findings.push({ what: 'architecture', ok: known, needed: true, says });
   if (!known) return bare(head, findings);
+  if (setup.cores !== undefined) findings.push(coresFinding(setup, setup.cores, memory === undefined));
   try {
     const plan = await planLoad(llama, insights, setup);
     const { gpuLayers, flashAttention } = plan;
     const loading = {
       gpu: llama.gpu,
-      threads: computeThreads(setup.threads),
+      threads: computeThreads(setup),
       gpuLayers,
       layers: insights.totalLayers,
       flashAttention,
@@ -96,6 +98,12 @@ function bare(head: HeadFacts | undefined, findings: readonly Finding[]): ModelR
 function fileLine({ quantisation }: HeadFacts, tensors: number): string {
   if (tensors === 0) return 'the file holds a vocabulary and no weights';
   return `GGUF, ${tensors} tensors${quantisation === undefined ? '' : `, ${quantisation}`}`;
+}
+
+/** `here`: it is to run on this machine, not on one whose memory was named. */
+function coresFinding(setup: SizingSetup, cores: string, here: boolean): Finding {
+  const problem = coresProblem(setup);
+  return { what: 'cores', ok: problem === undefined, needed: here, says: problem ?? `it computes on ${cores}` };
 }
 
 function withoutTaken(free: Sizes, taken: Bytes, memory: number | undefined): Sizes {

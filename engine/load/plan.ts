@@ -1,4 +1,3 @@
-import { availableParallelism } from 'node:os';
 import type { GgufInsights, Llama } from 'node-llama-cpp';
 import type { ContextPlan } from '../memory/estimate.js';
 import type { EngineSetup } from '../protocol.js';
@@ -8,11 +7,6 @@ export type PlanSetup = Pick<
   EngineSetup,
   'kind' | 'seats' | 'contextPerSeat' | 'flashAttention' | 'prefillTokensPerStep'
 >;
-
-/** Compute threads for a setup: with every core computing, the loop that feeds them starves (shared/engine.md section 1). */
-export function computeThreads(wanted: number): number {
-  return wanted > 0 ? wanted : Math.max(1, availableParallelism() - 1);
-}
 
 /** How a model's context is going to be made on this machine. Loads nothing. */
 export async function planLoad(llama: Llama, insights: GgufInsights, setup: PlanSetup): Promise<ContextPlan> {

@@ -36,8 +36,9 @@ export interface SizingOptions {
 const HELD = '(a sidecar that runs on this data folder holds its part of it now)';
 
 export function setupOf(model: ModelConfig): Sized {
-  const { file, kind, seats, contextPerSeat, threads, gpu, flashAttention, prefillTokensPerStep } = model;
-  return { file, kind, seats, contextPerSeat, threads, gpu, flashAttention, prefillTokensPerStep };
+  const { file, kind, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep } = model;
+  const where = cores === undefined ? {} : { cores };
+  return { file, kind, seats, contextPerSeat, threads, ...where, gpu, flashAttention, prefillTokensPerStep };
 }
 
 /** Weights that two models share are there once. What is not loaded, or does not fit, takes nothing from those after it. */

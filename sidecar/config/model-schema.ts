@@ -17,12 +17,16 @@ export const modelSchema: SettingSchema = {
       'What one sequence can hold, prompt and completion together. A decision prompt may have 8,185 tokens, so give a decision model 8,192 where memory allows.',
       { default: 8192, minimum: 64, maximum: 1_048_576, unit: 'tokens' },
     ),
-    threads: integer('Compute threads. 0: all cores but one.', {
+    threads: integer('Compute threads. 0: one for each of `cores`, else all cores but one.', {
       default: 0,
       minimum: 0,
       maximum: 1024,
       unit: 'threads',
     }),
+    cores: text(
+      'Cores that the engine computes on, as in `0-3,8`: it is faster where it is not moved. Nothing else is kept off them. Linux alone; needs `taskset`.',
+      { pattern: '^\\d{1,4}(-\\d{1,4})?(,\\d{1,4}(-\\d{1,4})?)*$', maxLength: 256, defaultText: 'any' },
+    ),
     gpu: {
       enum: ['auto', 'cuda', 'vulkan', 'metal', false],
       description: 'Backend. `auto`: a GPU where there is one; `false`: CPU alone.',

@@ -228,8 +228,10 @@ export interface ModelConfig {
   readonly file: string;
   readonly seats: number;
   readonly contextPerSeat: number;
-  /** 0: all cores but one. */
+  /** 0: one for each of `cores`, else all cores but one. */
   readonly threads: number;
+  /** Where it computes, as in `0-3,8`; absent: anywhere. */
+  readonly cores?: string;
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
   readonly flashAttention: 'auto' | boolean;
   readonly prefillTokensPerStep: number;

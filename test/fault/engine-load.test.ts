@@ -14,6 +14,7 @@ import {
 import { brokenModel, type Damage } from '../support/broken-models.js';
 import { LinkedChild } from '../support/linked-child.js';
 import { bundleCheckout, embeddedTestModel, testModel } from '../support/models.js';
+import { threadCores } from '../support/processes.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
@@ -138,6 +139,27 @@ t.test('a context that no machine holds', async (t) => {
     await run(t, { v, kind: 'start', setup }),
     unable(/^llama\.cpp cannot load it: .*(memory|allocate)/, true),
     'unchecked, llama.cpp itself cannot allocate it',
+  );
+});
+
+t.test('cores that it cannot be kept on', async (t) => {
+  const file = await embeddedTestModel();
+  const [may = ''] = threadCores(process.pid);
+  const [first = ''] = may.split(/[-,]/);
+  t.match(
+    await run(t, start(file, { cores: `${first},4095` })),
+    unable(new RegExp(`^cores 4095 cannot be used here, ${may} can$`)),
+  );
+  t.match(
+    await run(t, start(file, { cores: first, threads: 2 })),
+    unable(new RegExp(`^on cores ${first} 2 compute threads would wait for each other: threads 0 is one for each$`)),
+  );
+  const { PATH: path = '' } = process.env;
+  process.env['PATH'] = t.testdir({});
+  t.teardown(() => (process.env['PATH'] = path));
+  t.match(
+    await run(t, start(file, { cores: first })),
+    unable(new RegExp(`^the engine cannot be kept on cores ${first}: there is no taskset, which util-linux brings$`)),
   );
 });
 

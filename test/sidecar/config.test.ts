@@ -206,8 +206,12 @@ t.test('what stops the start, in one line', async (t) => {
       'models[0].gpu must be one of auto, cuda, vulkan, metal, false (environment variable RA_MODELS)',
     ],
     [
+      { RA_MODELS: models({ id: 'a', cores: '0-3,' }) },
+      'models[0].cores must match ^\\d{1,4}(-\\d{1,4})?(,\\d{1,4}(-\\d{1,4})?)*$ (environment variable RA_MODELS)',
+    ],
+    [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },

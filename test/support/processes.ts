@@ -55,6 +55,15 @@ export function mappedFiles(pid: number): string[] {
   return [...new Set(lines.map((line) => line.slice(line.indexOf('/'))).filter((path) => path.startsWith('/')))];
 }
 
+/** Where each thread of a process may run, as Linux writes it (`0-3,8`), the main one first. */
+export function threadCores(pid: number): string[] {
+  const threads = readdirSync(`/proc/${pid}/task`).sort((a, b) => Number(a) - Number(b));
+  return threads.map((thread) => {
+    const status = readFileSync(`/proc/${pid}/task/${thread}/status`, 'utf8');
+    return /^Cpus_allowed_list:\s*(\S+)$/m.exec(status)?.[1] ?? '';
+  });
+}
+
 /** Looks again and again until `seen`: for what tells nobody when it happens. Rejects after {@link SEEN_MS}. */
 export async function eventually(what: string, seen: () => boolean | Promise<boolean>): Promise<void> {
   const until = performance.now() + SEEN_MS;

@@ -162,6 +162,17 @@ t.test('verify: what does not fit is refused with the numbers, alone and togethe
   t.match(served, { code: 1, stderr: /model one cannot be served from .*: it needs [\d.,]+ GiB of memory \(weights/ });
 });
 
+t.test('verify: cores that are not there, but on the machine whose memory was named', async (t) => {
+  const environment = configured(t.testdir(), { id: 'one', kind: 'chat', file, contextPerSeat: 512, cores: '4095' });
+  const here = await runCli(['models', 'verify', '--json'], environment);
+  const says = /^cores 4095 cannot be used here, [-,\d]+ can$/;
+  t.match(json(here), [{ serves: false, findings: [{}, {}, { what: 'cores', ok: false, needed: true, says }] }]);
+  t.equal(here.code, 1);
+  const there = await runCli(['models', 'verify', '--memory', '9999TiB', '--json'], environment);
+  t.match(json(there), [{ serves: true, findings: [{}, {}, { what: 'cores', ok: false, needed: false, says }] }]);
+  t.equal(there.code, 0);
+});
+
 t.test('verify: with the memory of a larger machine the weights are not loaded on this one', async (t) => {
   const dir = t.testdir();
   const path = await sparseModel(dir, 1.5 * totalmem());

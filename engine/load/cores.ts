@@ -1,0 +1,70 @@
+/** Keeping an engine's computing on some of the machine's cores. Linux alone. */
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import type { EngineSetup } from '../protocol.js';
+import { LoadFailure } from './load-failure.js';
+
+type CoresSetup = Pick<EngineSetup, 'threads' | 'cores'>;
+
+/** Setting what is set already takes some ms; nobody waits longer for it. */
+const TASKSET_MS = 10_000;
+
+/**
+ * Compute threads for a setup: one for each core that it names, else all of the machine's but one. With every core
+ * computing, the loop that feeds them starves (shared/engine.md section 1).
+ */
+export function computeThreads({ threads, cores }: CoresSetup): number {
+  if (threads > 0) return threads;
+  return cores === undefined ? Math.max(1, availableParallelism() - 1) : coresIn(cores).length;
+}
+
+/** Why the cores that a setup names cannot be kept to, in a line for an operator; undefined when they can. */
+export function coresProblem({ threads, cores }: CoresSetup): string | undefined {
+  if (cores === undefined) return undefined;
+  if (process.platform !== 'linux') return 'only Linux keeps threads on cores: leave cores out';
+  const named = coresIn(cores);
+  if (named.length === 0) return `cores ${cores} are none`;
+  const may = allowed();
+  const none = named.filter((core) => !coresIn(may).includes(core));
+  if (none.length > 0) return `cores ${none.join(',')} cannot be used here, ${may} can`;
+  if (threads <= named.length) return undefined;
+  return `on cores ${cores} ${threads} compute threads would wait for each other: threads 0 is one for each`;
+}
+
+/**
+ * Keeps all threads that the process has by now, and those that they begin, on these cores: one that is moved while it
+ * computes leaves what it knows in the cache of the core it leaves. But the main one, which reads messages and writes them,
+ * may run wherever it might: it would hold up the others. To be called once everything that computes has begun. Throws a
+ * {@link LoadFailure} when it cannot be done.
+ */
+export function keepOnCores(cores: string): void {
+  const before = allowed();
+  taskset('-acp', cores);
+  taskset('-cp', before);
+}
+
+/** The numbers in a list as taskset and Linux write it: `0-3,8`. */
+function coresIn(list: string): number[] {
+  return list.split(',').flatMap((range) => {
+    const [from = NaN, to = from] = range.split('-').map(Number);
+    return Array.from({ length: Math.max(0, to - from + 1) || 0 }, (_, i) => from + i);
+  });
+}
+
+/** Where the main thread may run. */
+function allowed(): string {
+  const [, list = ''] = /^Cpus_allowed_list:\s*(\S+)$/m.exec(readFileSync('/proc/self/status', 'utf8')) ?? [];
+  return list;
+}
+
+/** Node has no call for it. */
+function taskset(how: string, cores: string): void {
+  try {
+    execFileSync('taskset', [how, cores, String(process.pid)], { stdio: 'ignore', timeout: TASKSET_MS });
+  } catch (error) {
+    const missing = (error as NodeJS.ErrnoException).code === 'ENOENT';
+    const why = missing ? 'there is no taskset, which util-linux brings' : 'taskset failed';
+    throw new LoadFailure(`the engine cannot be kept on cores ${cores}: ${why}`);
+  }
+}
