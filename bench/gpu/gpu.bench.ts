@@ -53,6 +53,7 @@ const beside = await besideRows({
   open: trial ? [0.5] : [0.5, 0.8],
   openSeconds: trial ? 2 : 20,
   runs: RUNS,
+  warmUp: trial ? 8 : 256,
   temperatures: [0, 1],
   prompt: (i) => `${i} ${WORDS}`,
 });

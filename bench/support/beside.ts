@@ -12,6 +12,9 @@ import type { Target } from './streaming.js';
 /** What our API does by default is said to llama-server; left alone it would cut to its top 40 and reuse prompts. */
 const SAME = { top_k: 0, top_p: 1, min_p: 0, cache_prompt: false };
 
+/** Tokens of a reply that only warms up. */
+const WARM_UP_TOKENS = 8;
+
 /** Nobody is refused for waiting: the bench is about speed. */
 const PATIENCE_MS = 600_000;
 
@@ -40,6 +43,8 @@ export interface BesideCase {
   readonly open: readonly number[];
   readonly openSeconds: number;
   readonly runs: number;
+  /** Short replies that each makes before it is measured: JavaScript that has run for a while is another than at first. */
+  readonly warmUp: number;
   readonly temperatures: readonly number[];
   readonly prompt: (i: number) => string;
 }
@@ -56,6 +61,14 @@ interface Load {
   readonly name: string;
   readonly temperature: number;
   readonly pairs: Pair[];
+}
+
+/** So many callers that make so many replies, of so many tokens each. */
+interface Turn {
+  readonly callers: number;
+  readonly replies: number;
+  readonly temperature: number;
+  readonly length: (i: number) => number;
 }
 
 /** Both servers, and our engine alone, in one life of theirs. */
@@ -75,36 +88,42 @@ interface Servers {
 export async function besideRows(options: BesideCase): Promise<Row[]> {
   const { tokens, closed, open, temperatures, runs } = options;
   const lengthOf = (i: number): number => Math.round(tokens * (0.5 + ((i * 37) % 64) / 63));
-  const body = (temperature: number) => (i: number) => ({
-    model: CHAT,
-    messages: [{ role: 'user', content: options.prompt(i) }],
-    max_tokens: lengthOf(i),
-    temperature,
-    seed: i,
-  });
+  const body =
+    (temperature: number, length = lengthOf) =>
+    (i: number) => ({
+      model: CHAT,
+      messages: [{ role: 'user', content: options.prompt(i) }],
+      max_tokens: length(i),
+      temperature,
+      seed: i,
+    });
   const closedOnce = async (
-    servers: Servers,
-    callers: number,
-    temperature: number,
-    replies = closed.get(callers) ?? callers,
+    { ours, theirs, engine, promptTokens }: Servers,
+    { callers, replies, temperature, length }: Turn,
   ): Promise<Pair> => {
-    const { ours, theirs, engine, promptTokens } = servers;
-    const mine = await closedLoop(ours, callers, replies, body(temperature));
-    const other = await closedLoop(theirs, callers, replies, body(temperature));
-    const load = (i: number): EngineLoad => ({ promptTokens, tokens: lengthOf(i), temperature });
+    const mine = await closedLoop(ours, callers, replies, body(temperature, length));
+    const other = await closedLoop(theirs, callers, replies, body(temperature, length));
+    const load = (i: number): EngineLoad => ({ promptTokens, tokens: length(i), temperature });
     const alone = await engine.closedLoop(callers, replies, load);
     return { ours: mine, theirs: other, engine: alone.tokens / alone.seconds };
   };
   const most = Math.max(...closed.keys());
   const loads = temperatures.flatMap((temperature) =>
-    [...closed.keys()].map((callers) => ({ name: `closed, ${callers}`, temperature, callers, pairs: [] as Pair[] })),
+    [...closed].map(([callers, replies]) => ({
+      name: `closed, ${callers}`,
+      pairs: [] as Pair[],
+      callers,
+      replies,
+      temperature,
+      length: lengthOf,
+    })),
   );
   const opened: Load[] = [];
   for (let run = 0; run < runs; run++) {
     const servers = await begin(options, body(0)(0));
-    // A reply a caller warms all of them up.
-    await closedOnce(servers, most, temperatures[0] ?? 0, most);
-    for (const { callers, temperature, pairs } of loads) pairs.push(await closedOnce(servers, callers, temperature));
+    const short = { callers: most, replies: options.warmUp, length: () => WARM_UP_TOKENS };
+    await closedOnce(servers, { ...short, temperature: temperatures[0] ?? 0 });
+    for (const load of loads) load.pairs.push(await closedOnce(servers, load));
     for (const temperature of run === runs - 1 ? temperatures : []) {
       const full = loads.find((load) => load.callers === most && load.temperature === temperature)?.pairs ?? [];
       for (const share of open) {
