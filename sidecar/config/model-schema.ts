@@ -24,7 +24,7 @@ export const modelSchema: SettingSchema = {
       unit: 'threads',
     }),
     cores: text(
-      'Cores that the engine computes on, as in `0-3,8`: it is faster where it is not moved. Nothing else is kept off them. Linux alone; needs `taskset`.',
+      'Cores that the engine computes on, as in `0-3,8`. Nothing else is kept off them. Linux alone; needs `taskset`.',
       { pattern: '^\\d{1,4}(-\\d{1,4})?(,\\d{1,4}(-\\d{1,4})?)*$', maxLength: 256, defaultText: 'any' },
     ),
     gpu: {
