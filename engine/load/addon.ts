@@ -81,8 +81,8 @@ export interface Picking {
     pickers: readonly (AddonPicker | undefined)[],
   ) => Int32Array;
   /**
-   * The same on another thread. Where every part is one token with a picker, up to `most` steps, the picks of each being the
-   * tokens of the next one. None follows one that picked an end token, or that failed.
+   * The same on another thread, one for all runs of the process. Where every part is one token with a picker, up to `most`
+   * steps, the picks of each being the tokens of the next one. None follows one that picked an end token, or that failed.
    */
   readonly run: (...args: [...Parameters<Picking['decodeNow']>, most: number]) => AddonRun;
 }

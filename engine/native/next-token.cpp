@@ -10,14 +10,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <unordered_map>
@@ -550,65 +555,163 @@ class Made {
         std::vector<int32_t> numbers;
 };
 
-// Step after step on a thread of the pool, while this one looks at what they picked: each step's tokens are the picks of the
-// one before, so nobody has to be asked in between. Nor is anybody told: on a virtual machine to wake a thread keeps the one
-// that wakes it from its steps.
-class RunWorker : public Napi::AsyncWorker {
+// Where runs are made: always the same thread, one for the process. It stays on its core, and what it reads in that core's
+// cache. Threads of the pool take turns, each where it was last or where there is room: of eight callers of a small model that
+// takes 7 % of the tokens.
+class Worker {
     public:
-        explicit RunWorker(const Napi::CallbackInfo & info)
-            : Napi::AsyncWorker(info.Env(), "RaRun"),
-              deferred(Napi::Promise::Deferred::New(info.Env())),
+        void begin() {
+            const std::lock_guard<std::mutex> lock(mutex);
+            if (thread.joinable()) return;
+            thread = std::thread(&Worker::work, this);
+        }
+        void add(std::function<void()> job) {
+            begin();
+            {
+                const std::lock_guard<std::mutex> lock(mutex);
+                jobs.push_back(std::move(job));
+            }
+            some.notify_one();
+        }
+        bool ends() const { return ended; }
+        // Waits for the step under way: at the end of the process all that it reads is taken down.
+        void end() {
+            {
+                const std::lock_guard<std::mutex> lock(mutex);
+                ended = true;
+            }
+            some.notify_one();
+            if (thread.joinable()) thread.join();
+        }
+
+    private:
+        void work() {
+            while (true) {
+                std::unique_lock<std::mutex> lock(mutex);
+                some.wait(lock, [this] { return ended || !jobs.empty(); });
+                if (ended) return;
+                const auto job = std::move(jobs.front());
+                jobs.pop_front();
+                lock.unlock();
+                job();
+            }
+        }
+
+        std::mutex mutex;
+        std::condition_variable some;
+        std::deque<std::function<void()>> jobs;
+        std::thread thread;
+        std::atomic<bool> ended = false;
+};
+
+// Never taken down. Asked for only once there is a context: what is registered last is called first at the process's end, so
+// the thread is over before whatever llama.cpp has made by then.
+Worker & worker() {
+    static auto * only = [] {
+        std::atexit([] { worker().end(); });
+        return new Worker;
+    }();
+    return *only;
+}
+
+// Step after step on the worker, while this thread looks at what they picked: each step's tokens are the picks of the one
+// before, so nobody has to be asked in between. Nor is anybody told: on a virtual machine to wake a thread keeps the one that
+// wakes it from its steps.
+class Running {
+    public:
+        explicit Running(const Napi::CallbackInfo & info)
+            : deferred(Napi::Promise::Deferred::New(info.Env())),
               picks(info),
               most(info[4].As<Napi::Number>().Uint32Value()) {
             picks.hold();
         }
-        ~RunWorker() { picks.release(); }
+        ~Running() { picks.release(); }
+        Running(const Running &) = delete;
+        Running & operator=(const Running &) = delete;
 
-        Napi::Object run() const {
-            auto run = Napi::Object::New(Env());
+        Napi::Object object() const {
+            auto run = Napi::Object::New(deferred.Env());
             run.Set("ended", deferred.Promise());
-            run.Set("take", Napi::Function::New(Env(), [made = made](const Napi::CallbackInfo & info) {
+            run.Set("take", Napi::Function::New(deferred.Env(), [made = made](const Napi::CallbackInfo & info) {
                 return array_of(info.Env(), made->take());
             }));
-            run.Set("halt", Napi::Function::New(Env(), [made = made](const Napi::CallbackInfo &) { made->halted = true; }));
+            run.Set("halt", Napi::Function::New(deferred.Env(), [made = made](const Napi::CallbackInfo &) {
+                made->halted = true;
+            }));
             return run;
         }
 
-    protected:
-        void Execute() override {
+        // On the worker.
+        void make() {
             try {
                 picks.run();
             } catch (const std::exception & error) {
-                SetError(error.what());
+                failed = error.what();
                 return;
             }
             made->add(picks.picked());
-            for (uint32_t steps = 1; steps < most && !made->halted && picks.run_on(); steps++) made->add(picks.picked());
+            for (uint32_t steps = 1; steps < most && goes_on() && picks.run_on(); steps++) made->add(picks.picked());
         }
-        void OnOK() override { deferred.Resolve(Env().Undefined()); }
-        void OnError(const Napi::Error & error) override { deferred.Reject(error.Value()); }
+
+        // On the thread that asked for it, once it is made.
+        void settle() {
+            if (failed.empty()) deferred.Resolve(deferred.Env().Undefined());
+            else deferred.Reject(Napi::Error::New(deferred.Env(), failed).Value());
+        }
 
     private:
+        bool goes_on() const { return !made->halted && !worker().ends(); }
+
         Napi::Promise::Deferred deferred;
         Picks picks;
         const uint32_t most;
         const std::shared_ptr<Made> made = std::make_shared<Made>();
+        std::string failed;
+};
+
+// The way back from the worker, for all runs of one JavaScript. While there is one the event loop goes on.
+class Runs {
+    public:
+        explicit Runs(Napi::Env env) : back(Back::New(env, "RaRun", 0, 1, this)) { back.Unref(env); }
+
+        Napi::Object start(const Napi::CallbackInfo & info) {
+            auto * running = new Running(info);
+            const Napi::Object object = running->object();
+            if (open++ == 0) back.Ref(info.Env());
+            worker().add([this, running] {
+                running->make();
+                back.BlockingCall(running);
+            });
+            return object;
+        }
+
+    private:
+        static void settled(Napi::Env env, Napi::Function, Runs * runs, Running * running) {
+            // Without it nothing can be told any more: JavaScript is at its end.
+            if (env == nullptr) return;
+            if (--runs->open == 0) runs->back.Unref(env);
+            running->settle();
+            delete running;
+        }
+        using Back = Napi::TypedThreadSafeFunction<Runs, Running, settled>;
+
+        Back back;
+        size_t open = 0;
 };
 
 Napi::Value decodeRun(const Napi::CallbackInfo & info) {
-    auto * worker = new RunWorker(info);
-    const Napi::Object run = worker->run();
-    worker->Queue();
-    return run;
+    return static_cast<Runs *>(info.Data())->start(info);
 }
 
 // Compute threads that wait for the next decode, whichever thread makes it, for a while without sleep. Without them each decode
-// starts its own and ends them, which of a small model's is most of the time. They live as long as the process.
+// starts its own and ends them, which of a small model's is most of the time. They live as long as the process, as the worker
+// does, which begins here: whoever keeps threads on cores finds all.
 void useThreads(const Napi::CallbackInfo & info) {
     auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
     const int32_t threads = info[1].As<Napi::Number>().Int32Value();
     spread.threads = info[2].As<Napi::Number>().Uint32Value();
     spread.logits = std::max<uint32_t>(1, info[3].As<Napi::Number>().Uint32Value());
+    worker().begin();
     if (threads < 2) return;
     auto * cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     auto * make = cpu == nullptr ? nullptr : reinterpret_cast<decltype(ggml_threadpool_new) *>(
@@ -628,6 +731,6 @@ void raInit(Napi::Object exports) {
     exports.Set("raVersion", Napi::Number::New(env, VERSION));
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::picked>("picked")}));
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
-    exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun"));
+    exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun", new Runs(env)));
     exports.Set("raDecodeAndPickNow", Napi::Function::New(env, decodeAndPickNow, "raDecodeAndPickNow"));
 }

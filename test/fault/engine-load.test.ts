@@ -2,21 +2,13 @@
 import { once } from 'node:events';
 import { chmod, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import {
-  ENGINE_EXIT,
-  PROTOCOL_VERSION as v,
-  type EngineSetup,
-  type FromEngine,
-  type ToEngine,
-} from '../../engine/protocol.js';
+import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol.js';
 import { brokenModel, type Damage } from '../support/broken-models.js';
+import { ENGINE_ENTRY, start } from '../support/engine-messages.js';
 import { LinkedChild } from '../support/linked-child.js';
 import { bundleCheckout, embeddedTestModel, testModel } from '../support/models.js';
 import { threadCores } from '../support/processes.js';
-
-const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
 interface End {
   readonly reason?: string;
@@ -27,7 +19,7 @@ interface End {
 
 /** An engine process that is sent `messages`, until it ends or is ready. Killed with the test at the latest. */
 async function run(t: Test, ...messages: unknown[]): Promise<End | 'ready'> {
-  const child = new LinkedChild(ENTRY, 'ignore');
+  const child = new LinkedChild(ENGINE_ENTRY, 'ignore');
   const exit = once(child.process, 'exit') as Promise<[number | null, string | null]>;
   t.teardown(async () => {
     child.process.kill('SIGKILL');
@@ -43,25 +35,6 @@ async function run(t: Test, ...messages: unknown[]): Promise<End | 'ready'> {
   });
   for (const message of messages) child.send(message);
   return await Promise.race([ready, exit.then(([code, signal]) => ({ ...unable, code, signal }))]);
-}
-
-function start(file: string, more: Partial<EngineSetup> = {}): ToEngine {
-  const setup: EngineSetup = {
-    file,
-    kind: 'chat',
-    seats: 1,
-    contextPerSeat: 256,
-    threads: 1,
-    gpu: false,
-    flashAttention: 'auto',
-    prefillTokensPerStep: 64,
-    prefillShare: 100,
-    prefixReuse: 'auto',
-    heartbeatMs: 1000,
-    memory: { mappedElsewhere: 0 },
-    ...more,
-  };
-  return { v, kind: 'start', setup };
 }
 
 const unable = (reason: RegExp, mayMend = false): object => ({

@@ -1,0 +1,59 @@
+/** An engine that is to go while it decodes: the step under way ends, no other begins, and nothing is torn down beneath it. */
+import { once } from 'node:events';
+import t from 'tap';
+import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol.js';
+import { ENGINE_ENTRY, start } from '../support/engine-messages.js';
+import { LinkedChild } from '../support/linked-child.js';
+import { embeddedTestModel } from '../support/models.js';
+
+const CONTEXT = 16_384;
+const PROMPT = 8;
+
+/** Goes on until it is full, as a reward for repeating makes it: longer than any machine takes to be told to go. */
+const LONG: ToEngine = {
+  v,
+  kind: 'generate',
+  id: 1,
+  job: {
+    prompt: Uint32Array.from({ length: PROMPT }, (_, i) => 300 + i),
+    n: 1,
+    seats: 1,
+    maxTokens: CONTEXT - PROMPT,
+    temperature: 0,
+    topP: 1,
+    frequencyPenalty: -2,
+    presencePenalty: 0,
+    seed: 1,
+    stops: [],
+  },
+};
+
+/** In the middle of a reply: some steps of it have been told of. */
+const PIECES = 3;
+
+t.test('in the middle of a reply', async (t) => {
+  const file = await embeddedTestModel();
+  const ways = {
+    'its sidecar is gone': [(child) => child.leave(), ENGINE_EXIT.done],
+    'it is told to go': [(child) => child.send({ v, kind: 'shutdown' }), ENGINE_EXIT.done],
+    'it is sent what it does not know': [(child) => child.send({ v, kind: 'dance' }), ENGINE_EXIT.protocol],
+  } satisfies Record<string, [(child: LinkedChild) => void, number]>;
+  for (const [name, [go, code]] of Object.entries(ways)) {
+    const child = new LinkedChild(ENGINE_ENTRY, 'ignore');
+    const exit = once(child.process, 'exit');
+    t.teardown(() => child.process.kill('SIGKILL'));
+    let pieces = 0;
+    let finished = false;
+    child.on('message', (raw) => {
+      const message = raw as FromEngine;
+      if (message.kind === 'ready') child.send(LONG);
+      if (message.kind !== 'step') return;
+      finished ||= message.outputs.some(({ kind }) => kind === 'finished');
+      pieces += message.outputs.filter(({ kind }) => kind === 'piece').length;
+      if (pieces >= PIECES) go(child);
+    });
+    child.send(start(file, { contextPerSeat: CONTEXT }));
+    t.strictSame(await exit, [code, null], name);
+    t.notOk(finished, `${name}, and not because the reply was over`);
+  }
+});
