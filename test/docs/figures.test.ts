@@ -110,19 +110,19 @@ const CLAIMS: readonly {
   })),
   ...(
     [
-      ['32 callers of the larger model get # times its tokens a second', '150m', '64', 'closed, 32', 'ratio'],
-      ['and eight # times', '150m', '64', 'closed, 8', 'ratio'],
-      ['the larger model gives # or more of what', '150m', '64', 'closed, 1', 'ours over our engine alone'],
-      ['the small model gives # to 0.93 of what', '13m', '64', 'closed, 8', 'ours over our engine alone'],
-      ['with 64 tokens a reply, and # to', '13m', '256', 'closed, 32', 'ours over our engine alone'],
-      ['to # with 256;', '13m', '256', 'closed, 8', 'ours over our engine alone'],
+      ['32 callers of the larger model get # times its tokens a second', '150m', '64', 'closed, 32', 0, 'ratio'],
+      ['and eight # times', '150m', '64', 'closed, 8', 0, 'ratio'],
+      ['the larger model gives # or more of what', '150m', '64', 'closed, 32', 0, 'ours over our engine alone'],
+      ['the small model gives # to 0.94 of what', '13m', '64', 'closed, 8', 1, 'ours over our engine alone'],
+      ['with 64 tokens a reply, and # to', '13m', '256', 'closed, 32', 0, 'ours over our engine alone'],
+      ['to # with 256;', '13m', '256', 'closed, 1', 0, 'ours over our engine alone'],
     ] as const
-  ).map(([sentence, model, tokens, load, column]) => ({
+  ).map(([sentence, model, tokens, load, temperature, column]) => ({
     page: 'docs/benchmarks.md',
     sentence,
     results: 'llama-server-native',
     column,
-    where: { model, 'tokens a reply': tokens, cores: 'any', load },
+    where: { model, 'tokens a reply': tokens, cores: 'any', load, temperature: String(temperature) },
   })),
   ...(
     [
@@ -138,16 +138,16 @@ const CLAIMS: readonly {
   })),
   ...(
     [
-      ['the whole sidecar gets # to', '13m', '64', 'closed, 8'],
-      ['to # of the engine alone', '13m', '256', 'closed, 8'],
-      ['and # or more on a larger one', '150m', '64', 'closed, 1'],
+      ['the whole sidecar gets # to', '13m', '64', 'closed, 8', '1'],
+      ['to # of the engine alone', '13m', '256', 'closed, 1', '0'],
+      ['and # or more on a larger one', '150m', '64', 'closed, 32', '0'],
     ] as const
-  ).map(([sentence, model, tokens, load]) => ({
+  ).map(([sentence, model, tokens, load, temperature]) => ({
     page: 'docs/architecture.md',
     sentence,
     results: 'llama-server-native',
     column: 'ours over our engine alone',
-    where: { model, 'tokens a reply': tokens, cores: 'any', load },
+    where: { model, 'tokens a reply': tokens, cores: 'any', load, temperature },
   })),
   ...(
     [
