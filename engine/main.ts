@@ -20,6 +20,7 @@ import {
 import { loadRuntime, type Runtime } from './runtime.js';
 import { LEAST_TOKENS } from './loop/pace.js';
 import { StepLoop } from './steps.js';
+import { warmUp } from './warm-up.js';
 
 type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
 
@@ -53,11 +54,12 @@ async function start(setup: EngineSetup): Promise<void> {
     setup.heartbeatMs,
   );
   try {
-    runtime = await loadRuntime(setup);
-    const leastPrefillTokens = LEAST_TOKENS[runtime.gpu === false ? 'cpu' : 'gpu'];
-    loop = new StepLoop(runtime.decoder, runtime.tokens, { leastPrefillTokens, ...setup }, (step, outputs, held) =>
-      send({ kind: 'step', step, outputs, held }),
-    );
+    const loaded = await loadRuntime(setup);
+    const { decoder, tokens, gpu } = loaded;
+    const limits = { leastPrefillTokens: LEAST_TOKENS[gpu === false ? 'cpu' : 'gpu'], ...setup };
+    await warmUp(decoder, tokens, limits);
+    runtime = loaded;
+    loop = new StepLoop(decoder, tokens, limits, (step, outputs, held) => send({ kind: 'step', step, outputs, held }));
     send({ kind: 'ready', facts: facts(setup, runtime) });
   } catch (error) {
     const reason = error instanceof Error ? error.message : 'unknown failure';

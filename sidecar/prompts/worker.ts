@@ -9,6 +9,15 @@ const setup = getEnvironmentData('setup') as HostSetup;
 const loaded = await loadModels(setup.models);
 const models = new Map(loaded.map((model) => [model.model.id, model]));
 
+// The first prompt takes several times what the second one takes, and this one has no caller who waits for it.
+for (const { kind, model } of loaded) {
+  if (kind === 'chat') tokenize(models, 'chat', Buffer.from(JSON.stringify(helloTo(model.id))));
+}
+
+function helloTo(model: string): object {
+  return { model, messages: [{ role: 'user', content: 'Hello' }] };
+}
+
 export default function run(task: WorkerTask): readonly ModelReport[] | Checked | Tokenized {
   switch (task.kind) {
     case 'report':

@@ -106,7 +106,7 @@ export const rooms: readonly Room[] = [
   { name: 'engine/jobs', path: file('engine', 'generation|job-check|reply|scoring'), sees: ENGINE_RUNTIME },
   {
     name: 'engine/steps',
-    path: file('engine', 'steps|loop/(clock|handover|jobs|outbox|pace|results|round)'),
+    path: file('engine', 'steps|warm-up|loop/(clock|handover|jobs|outbox|pace|results|round)'),
     sees: ENGINE_JOBS,
   },
   { name: 'engine/inspect', path: folder('engine/inspect'), sees: [...ENGINE_RUNTIME, 'engine/memory'] },

@@ -1,0 +1,37 @@
+/** What a warm engine replies is what a cold one replies, and none of its seats has anything of another's. */
+import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
+import t from 'tap';
+import { warmUp } from '../../../engine/warm-up.js';
+import { embeddedTestModel } from '../../support/models.js';
+import { LAYERS, RealLoop } from '../../support/real-loop.js';
+import { job } from '../../support/step-bench.js';
+
+const LIMITS = { contextPerSeat: 256, prefillTokensPerStep: 64, prefillShare: 100, prefixReuse: 'auto' } as const;
+const SEATS = 2;
+
+/** Begins with what the engine warmed up with. */
+const PROMPT = Uint32Array.from({ length: 40 }, (_, i) => (i < 16 ? 0 : 300 + i));
+
+for (const layer of LAYERS) {
+  t.test(layer, async (t) => {
+    const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled });
+    const model = await llama.loadModel({ modelPath: await embeddedTestModel() });
+    t.teardown(async () => {
+      await model.dispose();
+      await llama.dispose();
+    });
+    const replies = async (warm: boolean): Promise<unknown> => {
+      const loop = await RealLoop.make(model, { ...LIMITS, seats: SEATS, layer });
+      const tokens = { isEnd: () => false, bytes: () => new Uint8Array(), control: () => undefined };
+      if (warm) await warmUp(loop.decoder, tokens, { ...LIMITS, seats: SEATS });
+      const { cached, tokens: first } = await loop.run(job(PROMPT, { maxTokens: 12, temperature: 1, seed: 7 }));
+      const both = Array.from({ length: SEATS }, (_, i) => loop.run(job(PROMPT, { maxTokens: 12, seed: i })));
+      const second = (await Promise.all(both)).map((ran) => ran.tokens);
+      await loop.dispose();
+      return { cached, first, second };
+    };
+    const cold = await replies(false);
+    t.match(cold, { cached: 0 });
+    t.strictSame(await replies(true), cold);
+  });
+}
