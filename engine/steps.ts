@@ -227,10 +227,8 @@ export class StepLoop {
     const run: Run | undefined = ahead > 1 ? { most: ahead, everyMs: this.#sendMs, made } : undefined;
 
     // Sent while llama.cpp computes on another thread: what the step before brought costs no time of its own.
-    const blocks = this.#decoder.blocks(parts, run);
-    if (blocks && due) this.#flush();
     const decoding = this.#decoder.step(parts, run);
-    if (!blocks && due) this.#flush();
+    if (due) this.#flush();
     take(await decoding);
 
     const out = this.#outbox.outputs;

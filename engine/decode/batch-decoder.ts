@@ -9,7 +9,6 @@ import {
 } from '../load/addon.js';
 import { BatchSampler, SamplerPool } from './batch-sampler.js';
 import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from './decoder.js';
-import { DecodeTimes, isNextToken } from './decode-times.js';
 import { asFault, EngineFault } from './faults.js';
 import { GrammarHold, type Grammars } from './grammars.js';
 import { labelLogprobs } from './label-scores.js';
@@ -18,16 +17,6 @@ import { watched } from './run.js';
 const NO_LOGITS = new Uint32Array(0);
 /** Of a next token's single position. */
 const ONE_LOGIT = Uint32Array.of(0);
-
-/**
- * What is likely to take no longer is decoded on the thread that everything else runs on. To wake another and to be woken
- * by it can take as long as a small model's decode on a virtual machine; of a long one it is nothing, and messages should
- * not wait for it.
- */
-const BLOCKING_MS = 25;
-
-/** A run that is likely to be over sooner is not worth another thread's waking. */
-const RUN_MS = 2;
 
 const FILLED = { kind: 'filled' } as const;
 
@@ -65,7 +54,8 @@ export class BatchDecoder implements Decoder {
   readonly #scorers: SamplerPool;
   /** Positions each sequence holds. */
   readonly #length: number[];
-  readonly #times = new DecodeTimes();
+  /** What a step of a run took lately, ms. */
+  #stepMs = Infinity;
   #running: AddonRun | undefined;
 
   private constructor({ context, newSampler, grammars, picking }: Internals, sequences: number) {
@@ -97,7 +87,7 @@ export class BatchDecoder implements Decoder {
    * whatever else spoils it for all, fails alone and the others live on.
    */
   async step(parts: readonly Part[], run?: Run): Promise<PartResult[]> {
-    const made = this.#picking && this.#runs(parts, run) && (await this.#run(this.#picking, parts, run));
+    const made = this.#picking && run && parts.every(isPicked) && (await this.#run(this.#picking, parts, run));
     if (made) return made;
     const together = await this.#attempt(parts);
     if (together.kind === 'decoded') return together.results;
@@ -112,10 +102,6 @@ export class BatchDecoder implements Decoder {
 
   halt(): void {
     this.#running?.halt();
-  }
-
-  blocks(parts: readonly Part[], run?: Run): boolean {
-    return this.#picking !== undefined && !this.#runs(parts, run) && this.#times.expected(parts) <= BLOCKING_MS;
   }
 
   truncate(sequence: number, length: number): Promise<void> {
@@ -142,12 +128,6 @@ export class BatchDecoder implements Decoder {
     return new BatchSampler(this.#samplers, sampling, new GrammarHold(this.#grammars, sampling.markers), this.#picking);
   }
 
-  /** Whether these are a run that is worth it. */
-  #runs(parts: readonly Part[], run: Run | undefined): run is Run {
-    if (!run || run.most * this.#times.nextTokensMs < RUN_MS) return false;
-    return parts.every((part) => isNextToken(part) && pickerOf(part) !== undefined);
-  }
-
   /** Undefined: its first step failed, and it never was. */
   async #run(picking: Picking, parts: readonly Part[], run: Run): Promise<PartResult[] | undefined> {
     const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
@@ -155,9 +135,9 @@ export class BatchDecoder implements Decoder {
       const { numbers, tokens, pickers } = this.#described(parts);
       const running = picking.run(this.#context, numbers, tokens, pickers, run.most);
       this.#running = running;
-      return await watched(running, run, parts.length, this.#times.nextTokensMs, (steps, stepMs) => {
+      return await watched(running, run, parts.length, this.#stepMs, (steps, stepMs) => {
         for (const [i, { sequence }] of parts.entries()) this.#length[sequence] = (before[i] ?? 0) + steps;
-        this.#times.ran(stepMs);
+        this.#stepMs = stepMs;
       });
     } catch {
       for (const [i, part] of parts.entries()) this.#undo(part, before[i] ?? 0);
@@ -170,13 +150,9 @@ export class BatchDecoder implements Decoder {
   async #attempt(parts: readonly Part[]): Promise<Attempt> {
     const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
     try {
-      const from = performance.now();
       const logitIndexes: number[] = [];
-      const decoding = this.#picking
-        ? this.#pick(this.#picking, parts, logitIndexes)
-        : this.#decode(parts, logitIndexes);
-      const picked = decoding instanceof Promise ? await decoding : decoding;
-      this.#times.took(parts, performance.now() - from);
+      const picked = this.#picking && (await this.#pick(this.#picking, parts, logitIndexes));
+      if (!picked) await this.#decode(parts, logitIndexes);
       const results: PartResult[] = [];
       const reading: Promise<void>[] = [];
       for (const [i, part] of parts.entries()) {
@@ -210,15 +186,13 @@ export class BatchDecoder implements Decoder {
   }
 
   /** The same, with the next tokens that are picked on the way, -1 for the others. */
-  #pick(picking: Picking, parts: readonly Part[], logitIndexes: number[]): Promise<Int32Array> | Int32Array {
-    const now = this.blocks(parts);
+  #pick(picking: Picking, parts: readonly Part[], logitIndexes: number[]): Promise<Int32Array> {
     const { numbers, tokens, pickers } = this.#described(parts);
     let end = 0;
     for (const part of parts) {
       end += part.tokens.length;
       logitIndexes.push(part.kind === 'prefill' ? -1 : end - 1);
     }
-    if (now) return picking.decodeNow(this.#context, numbers, tokens, pickers);
     const { ended, take } = picking.run(this.#context, numbers, tokens, pickers, 1);
     return ended.then(take);
   }
@@ -278,6 +252,11 @@ export class BatchDecoder implements Decoder {
     for (let i = 0; i + 1 < pairs.length; i += 2) logits.set(pairs[i] ?? -1, pairs[i + 1] ?? NaN);
     return labelLogprobs(labels, logits, total);
   }
+}
+
+/** A running reply's next token that is picked within the decode. */
+function isPicked(part: Part): boolean {
+  return part.tokens.length === 1 && pickerOf(part) !== undefined;
 }
 
 /** What picks a part's next token within the decode. */

@@ -65,15 +65,13 @@ export interface Run {
 
 export interface Decoder {
   /**
-   * Decodes all parts together, in ascending order of sequence (the caller sorts), and resolves with one result a part.
-   * The parts' tokens together fit the context's batch. Never rejects. No second step before the first resolved.
+   * Decodes all parts together, in ascending order of sequence (the caller sorts), on another thread, and resolves with one
+   * result a part. Their tokens together fit the context's batch. Never rejects. No second step before the first resolved.
    * `run`: further steps may follow by themselves; resolves with the results that were not told yet, none if all were.
    */
   step(parts: readonly Part[], run?: Run): Promise<PartResult[]>;
   /** No further step of a {@link Run} begins; its promise resolves after the one under way. */
   halt(): void;
-  /** Whether the step of these parts is going to be made on this thread: nothing else then happens until it is over. */
-  blocks(parts: readonly Part[], run?: Run): boolean;
   /** Whether `truncate` can cut anywhere; otherwise only to nothing, or at a cost that no one should pay. */
   readonly cuttable: boolean;
   /** Whether `copy` works. */

@@ -59,10 +59,6 @@ export class IteratorDecoder implements Decoder {
     // There are no runs.
   }
 
-  blocks(): boolean {
-    return false;
-  }
-
   async truncate(sequence: number, length: number): Promise<void> {
     const target = this.#at(sequence);
     if (length === 0 && this.#spoiled.delete(sequence)) {

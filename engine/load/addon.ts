@@ -44,7 +44,7 @@ export interface AddonPicker {
 }
 
 /** The version of `engine/native/next-token.cpp`. An addon built from another one is used as the prebuilt one is. */
-export const KNOWN_NATIVE = 2;
+export const KNOWN_NATIVE = 3;
 
 /** Steps that follow one another by themselves. */
 export interface AddonRun {
@@ -69,22 +69,19 @@ export interface Picked {
 export interface Picking {
   readonly newPicker: (sampling: Picked) => AddonPicker;
   /**
-   * Decodes parts and picks a token for each that has a picker, on this thread, which nothing else runs on meanwhile. `parts`
-   * has four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted; `tokens` has
-   * the tokens of all, in their order. The logits of a part are then at the index of its last token. -1: it has no picker, or
-   * there were no logits. Throws what `decodeBatch` rejects with; nothing was then picked.
+   * Decodes parts and picks a token for each that has a picker, on a thread that makes all runs of the process. `parts` has
+   * four numbers of each: sequence, first position, tokens, and 1 where its last token's logits are wanted; `tokens` has the
+   * tokens of all, in their order. The logits of a part are then at the index of its last token. -1: it has no picker, or
+   * there were no logits. Where every part is one token with a picker, up to `most` steps, the picks of each being the tokens
+   * of the next one. None follows one that picked an end token, or that failed.
    */
-  readonly decodeNow: (
+  readonly run: (
     context: AddonContext,
     parts: Int32Array,
     tokens: Int32Array,
     pickers: readonly (AddonPicker | undefined)[],
-  ) => Int32Array;
-  /**
-   * The same on another thread, one for all runs of the process. Where every part is one token with a picker, up to `most`
-   * steps, the picks of each being the tokens of the next one. None follows one that picked an end token, or that failed.
-   */
-  readonly run: (...args: [...Parameters<Picking['decodeNow']>, most: number]) => AddonRun;
+    most: number,
+  ) => AddonRun;
 }
 
 export interface Internals {
@@ -105,7 +102,6 @@ interface Bindings {
     frequencyPenalty: number,
     presencePenalty: number,
   ) => AddonPicker;
-  readonly raDecodeAndPickNow?: Picking['decodeNow'];
   readonly raDecodeRun?: Picking['run'];
   readonly raUseThreads?: (context: AddonContext, threads: number, pickers: number, logits: number) => void;
 }
@@ -174,11 +170,10 @@ export function keepThreads(context: LlamaContext, threads: number, spread = SPR
 export function picking({
   raVersion: version,
   RaPicker: Make,
-  raDecodeAndPickNow: decodeNow,
   raDecodeRun: run,
 }: Bindings): Pick<Internals, 'picking'> {
-  if (version !== KNOWN_NATIVE || !Make || !decodeNow || !run) return {};
+  if (version !== KNOWN_NATIVE || !Make || !run) return {};
   const newPicker: Picking['newPicker'] = ({ temperature, seed, topP, frequencyPenalty, presencePenalty }) =>
     new Make(temperature, seed, topP, frequencyPenalty, presencePenalty);
-  return { picking: { decodeNow, run, newPicker } };
+  return { picking: { run, newPicker } };
 }

@@ -46,7 +46,7 @@
 namespace {
 
 // What engine/load/addon.ts knows it by: raised whenever what it is called with, or gives, changes.
-constexpr int VERSION = 2;
+constexpr int VERSION = 3;
 
 // Independent lanes, so that the compiler may use vectors without leave to reorder sums.
 constexpr int LANES = 32;
@@ -523,18 +523,6 @@ class Picks {
         std::vector<int32_t> picks;
 };
 
-// On this thread, which does nothing else meanwhile: to wake a thread and to be woken costs more than some decodes.
-Napi::Value decodeAndPickNow(const Napi::CallbackInfo & info) {
-    Picks picks(info);
-    try {
-        picks.run();
-    } catch (const std::exception & error) {
-        Napi::Error::New(info.Env(), error.what()).ThrowAsJavaScriptException();
-        return info.Env().Undefined();
-    }
-    return array_of(info.Env(), picks.picked());
-}
-
 // What a run and the thread that looks after it share.
 class Made {
     public:
@@ -555,9 +543,10 @@ class Made {
         std::vector<int32_t> numbers;
 };
 
-// Where runs are made: always the same thread, one for the process. It stays on its core, and what it reads in that core's
-// cache. Threads of the pool take turns, each where it was last or where there is room: of eight callers of a small model that
-// takes 7 % of the tokens.
+// Where all decodes are made: always the same thread, one for the process. It stays on its core, and what it reads in that
+// core's cache. Threads of the pool take turns, each where it was last or where there is room: of eight callers of a small model
+// that takes 7 % of the tokens. Short decodes on the thread that JavaScript runs on, to save two threads' waking, take 5 %: that
+// one is on a core that others have work for.
 class Worker {
     public:
         void begin() {
@@ -732,5 +721,4 @@ void raInit(Napi::Object exports) {
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::picked>("picked")}));
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
     exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun", new Runs(env)));
-    exports.Set("raDecodeAndPickNow", Napi::Function::New(env, decodeAndPickNow, "raDecodeAndPickNow"));
 }

@@ -42,8 +42,6 @@ export class FakeDecoder implements Decoder {
   readonly violations: string[] = [];
   readonly cuttable: boolean;
   readonly copyable: boolean;
-  /** Whether it says that steps hold the thread. */
-  blocking = false;
   /** Called before a step resolves, with its number from 1 on. */
   onStep: (step: number) => void | Promise<void> = () => undefined;
   /** Called while a copy is under way. */
@@ -102,10 +100,6 @@ export class FakeDecoder implements Decoder {
 
   halt(): void {
     this.#halted = true;
-  }
-
-  blocks(): boolean {
-    return this.blocking;
   }
 
   truncate(sequence: number, length: number): Promise<void> {

@@ -8,7 +8,6 @@ const RaPicker = class {
 };
 const NATIVE = {
   RaPicker,
-  raDecodeAndPickNow: () => new Int32Array(0),
   raDecodeRun: () => Promise.reject(new Error('no run')),
 };
 

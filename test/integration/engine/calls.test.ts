@@ -63,7 +63,6 @@ async function start(t: Test, file: string): Promise<Engine> {
         return results;
       },
     },
-    blocks: { value: decoder.blocks.bind(decoder) },
     halt: { value: decoder.halt.bind(decoder) },
     truncate: { value: decoder.truncate.bind(decoder) },
     sampler: {
