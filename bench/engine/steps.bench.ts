@@ -6,8 +6,6 @@ import { median } from '../support/stats.js';
 
 const SEQUENCES = [1, 8, 32, 64];
 const LOAD = { promptTokens: 16, tokens: 64 };
-/** The native addon decodes short prompts on the main thread: with these hardly any of its time is a decode. */
-const BARE = { promptTokens: 1, tokens: 64 };
 const RUNS = 5;
 /** Of one run, so many at a time as there are sequences. */
 const REPLIES = 64;
@@ -24,13 +22,9 @@ for (const [model, file] of [
   for (const sequences of SEQUENCES) {
     await engine.rounds(REPLIES, sequences, LOAD);
     const rounds: Round[] = [];
-    const bare: Round[] = [];
-    for (let i = 0; i < RUNS; i++) {
-      rounds.push(await engine.rounds(REPLIES, sequences, LOAD));
-      bare.push(await engine.rounds(REPLIES, sequences, BARE));
-    }
-    const perToken = (of: readonly Round[], spent: (round: Round) => number): number =>
-      median(of.map((round) => (spent(round) / round.tokens) * 1e6));
+    for (let i = 0; i < RUNS; i++) rounds.push(await engine.rounds(REPLIES, sequences, LOAD));
+    const perToken = (spent: (round: Round) => number): number =>
+      median(rounds.map((round) => (spent(round) / round.tokens) * 1e6));
     rows.push({
       model,
       sequences,
@@ -38,9 +32,8 @@ for (const [model, file] of [
       slowest: Math.min(...rounds.map(({ tokens, seconds }) => tokens / seconds)),
       fastest: Math.max(...rounds.map(({ tokens, seconds }) => tokens / seconds)),
       'tokens a reply': median(rounds.map(({ tokens }) => tokens / REPLIES)),
-      'main thread, µs a token': perToken(rounds, ({ mainThreadSeconds }) => mainThreadSeconds),
-      'main thread, prompts of one token, µs a token': perToken(bare, ({ mainThreadSeconds }) => mainThreadSeconds),
-      'whole process, µs of CPU a token': perToken(rounds, ({ cpuSeconds }) => cpuSeconds),
+      'main thread, µs a token': perToken(({ mainThreadSeconds }) => mainThreadSeconds),
+      'whole process, µs of CPU a token': perToken(({ cpuSeconds }) => cpuSeconds),
     });
   }
   await engine.close();
@@ -50,7 +43,7 @@ await keep(build === 'native' ? 'engine-steps-native' : 'engine-steps', {
   title: `The engine process alone, ${build} addon`,
   about: [
     `Our engine process over the messages of engine/protocol.ts: ${LOAD.promptTokens} prompt tokens and ${LOAD.tokens} generated per sequence, temperature 1, one compute thread. A run is ${REPLIES} replies, so many at once as there are sequences, the next ones when all have ended. Tokens generated over the time from the first job sent to the last one done, prefill included; medians of ${RUNS} runs after one to warm up.`,
-    "The main thread is where the engine's JavaScript runs (the step loop, the decoder, the messages). With the prebuilt addon llama.cpp computes and samples on other threads; with the native one whole steps follow one another there, but what takes less than 25 ms and is no such run is decoded on the main thread: prompts first of all. So what JavaScript takes shows with prompts of one token, where these decodes are short. CPU time as Linux counts it per thread, so it includes no waiting.",
+    "The main thread is where the engine's JavaScript runs (the step loop, the decoder, the messages). llama.cpp computes and samples on other threads. CPU time as Linux counts it per thread, so it includes no waiting.",
     'embedded: the default model with an end token that never comes up. 13m: the recipe of engine/models/recipes.ts, random weights.',
   ],
   rows,

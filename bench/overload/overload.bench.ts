@@ -17,6 +17,8 @@ const TOKENS = 32;
 const FACTORS = [0.5, 1, 2, 4, 10];
 /** All loads on all servers in turn, so often: what else the machine does then falls on all of them. */
 const ROUNDS = Number(process.argv[2] ?? 3);
+/** `native`: the addon of `make engine-native` is in place. */
+const build = process.argv[3] === 'native' ? 'native' : 'prebuilt';
 /** Of a point. Eight replies end together: over 20 s one wave more or less was a tenth of what was served. */
 const SECONDS = 30;
 /** After the highest load: half of what can be served, for so long. */
@@ -89,7 +91,7 @@ await keep('overload', {
   title: 'Overload',
   about: [
     `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply, streamed; Poisson arrivals from a process of their own, ${SECONDS} s a point; callers give up after ${PATIENCE_MS / 1000} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest. Times count from when a request was to be sent. The load is in multiples of ${capacity.toFixed(2)} replies a second, what ${CLOSED.callers} callers in a closed loop get of ra-sidecar; of llama-server they get ${rateOf(theirs).toFixed(2)}. ${ROUNDS} rounds of all loads on all servers.`,
-    `ra-sidecar: \`queue.maxWaitMs\` ${MAX_WAIT_MS}. nginx: \`limit_conn\` ${CONNECTIONS.all} for all callers together and ${CONNECTIONS.perKey} for each key, 429 for the rest. llama-server: the native build with OpenMP of \`make peers\`, no prompt cache, samples as our API does; ours runs the prebuilt addon.`,
+    `ra-sidecar: \`queue.maxWaitMs\` ${MAX_WAIT_MS}. nginx: \`limit_conn\` ${CONNECTIONS.all} for all callers together and ${CONNECTIONS.perKey} for each key, 429 for the rest. llama-server: the native build with OpenMP of \`make peers\`, no prompt cache, samples as our API does; ours runs the ${build} addon.`,
     'good: replies that were whole within their caller’s patience, a second, once the first two seconds are over. TTFT: of those replies alone. fair share: what max-min fairness would give the light account of what was good. recovered: at worst, seconds from the fall of the highest load to half of what can be served, to the sending of the last request that was not served in time.',
     'refused at once: those that had no place in the queue before, by what the answer itself says (`ra-queue` of 0 in Server-Timing; nginx’ own page, for limit_conn has no queue); after a wait: those that had one. Retry-After: what the refused were told, where they were.',
   ],
