@@ -28,7 +28,7 @@ const link = Link.toParent({
   message: (raw) => receive(raw as ToEngine | null | undefined),
   // The sidecar is gone: nobody is left to answer.
   closed: () => {
-    // The exit waits for other threads: a run would be decoded to its end.
+    // The exit waits for the step under way: no other begins.
     void loop?.close();
     process.exit(ENGINE_EXIT.done);
   },

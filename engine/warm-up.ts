@@ -17,7 +17,7 @@ const REPLY_TOKENS = 2;
  */
 export async function warmUp(decoder: Decoder, tokens: ModelTokens, limits: StepLimits): Promise<void> {
   const end = await new Promise<Output>((resolve) => {
-    const loop = new StepLoop(decoder, tokens, limits, (_, outputs) => {
+    const loop = new StepLoop(decoder, { ...tokens, isEnd: () => false }, limits, (_, outputs) => {
       const last = outputs.find(({ kind }) => kind === 'done' || kind === 'failed');
       if (last) void loop.close().then(() => resolve(last));
     });

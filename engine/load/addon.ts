@@ -44,7 +44,7 @@ export interface AddonPicker {
 }
 
 /** The version of `engine/native/next-token.cpp`. An addon built from another one is used as the prebuilt one is. */
-export const KNOWN_NATIVE = 3;
+export const KNOWN_NATIVE = 4;
 
 /** Steps that follow one another by themselves. */
 export interface AddonRun {
@@ -103,6 +103,7 @@ interface Bindings {
     presencePenalty: number,
   ) => AddonPicker;
   readonly raDecodeRun?: Picking['run'];
+  readonly raLeave?: () => void;
   readonly raUseThreads?: (context: AddonContext, threads: number, pickers: number, logits: number) => void;
 }
 
@@ -157,13 +158,16 @@ const SPREAD: Spread = { threads: Math.floor(availableParallelism() / 2) - 1, lo
 
 /**
  * Keeps so many compute threads for the decodes of `context`, in place of ones that are started for each; once a context.
- * Only the addon of `make engine-native` can. `spread` is of all contexts of the process.
+ * Only the addon of `make engine-native` can. `spread` is of all contexts of the process. No step begins once it exits: its
+ * threads would read what the exit takes down.
  */
 export function keepThreads(context: LlamaContext, threads: number, spread = SPREAD): void {
   const { _ctx: inner, _llama: llama } = context as unknown as Layer;
   const bindings = llama?._bindings;
   if (!inner || bindings?.raVersion !== KNOWN_NATIVE) return;
   bindings.raUseThreads?.(inner, threads, Math.max(0, spread.threads), spread.logits);
+  const { raLeave: leave } = bindings;
+  if (leave && !process.listeners('exit').includes(leave)) process.once('exit', leave);
 }
 
 /** What an addon of the version known here has; nothing of any other. */

@@ -46,7 +46,7 @@
 namespace {
 
 // What engine/load/addon.ts knows it by: raised whenever what it is called with, or gives, changes.
-constexpr int VERSION = 3;
+constexpr int VERSION = 4;
 
 // Independent lanes, so that the compiler may use vectors without leave to reorder sums.
 constexpr int LANES = 32;
@@ -594,7 +594,7 @@ class Worker {
 };
 
 // Never taken down. Asked for only once there is a context: what is registered last is called first at the process's end, so
-// the thread is over before whatever llama.cpp has made by then.
+// the thread is over before whatever llama.cpp has made by then. What decodes make later goes earlier: whoever can calls `leave`.
 Worker & worker() {
     static auto * only = [] {
         std::atexit([] { worker().end(); });
@@ -636,6 +636,9 @@ class Running {
                 picks.run();
             } catch (const std::exception & error) {
                 failed = error.what();
+                return;
+            } catch (...) {
+                failed = "Eval has failed";
                 return;
             }
             made->add(picks.picked());
@@ -712,6 +715,11 @@ void useThreads(const Napi::CallbackInfo & info) {
     if (pool != nullptr) llama_attach_threadpool(context->ctx, pool, pool);
 }
 
+// At the end of JavaScript, while all that a decode reads or has made is there: no step begins any more.
+void leave(const Napi::CallbackInfo &) {
+    worker().end();
+}
+
 } // namespace
 
 // Called at the end of the addon's own registration.
@@ -720,5 +728,6 @@ void raInit(Napi::Object exports) {
     exports.Set("raVersion", Napi::Number::New(env, VERSION));
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::picked>("picked")}));
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
+    exports.Set("raLeave", Napi::Function::New(env, leave, "raLeave"));
     exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun", new Runs(env)));
 }

@@ -11,11 +11,16 @@ const models = new Map(loaded.map((model) => [model.model.id, model]));
 
 // The first prompt takes several times what the second one takes, and this one has no caller who waits for it.
 for (const { kind, model } of loaded) {
-  if (kind === 'chat') tokenize(models, 'chat', Buffer.from(JSON.stringify(helloTo(model.id))));
+  if (kind === 'chat') greet(model.id);
 }
 
-function helloTo(model: string): object {
-  return { model, messages: [{ role: 'user', content: 'Hello' }] };
+function greet(model: string): void {
+  const hello = { model, messages: [{ role: 'user', content: 'Hello' }] };
+  try {
+    tokenize(models, 'chat', Buffer.from(JSON.stringify(hello)));
+  } catch {
+    // Its callers are told; those of other models have no part in it.
+  }
 }
 
 export default function run(task: WorkerTask): readonly ModelReport[] | Checked | Tokenized {

@@ -25,6 +25,12 @@ t.test('a prompt and a step of a reply, and nothing is left of them', async (t) 
   t.strictSame(decoder.violations, []);
 });
 
+t.test('also where the first token is an end', async (t) => {
+  const decoder = new FakeDecoder(alphabet);
+  await warmUp(decoder, { ...model, isEnd: () => true }, LIMITS);
+  t.match(decoder.steps.at(-1), [{ kind: 'sample', tokens: { length: 1 } }]);
+});
+
 t.test('a context that has hardly room', async (t) => {
   const decoder = new FakeDecoder(alphabet);
   await warmUp(decoder, model, { ...LIMITS, contextPerSeat: 4 });

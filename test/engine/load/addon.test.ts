@@ -31,6 +31,17 @@ t.test('nothing of an addon of another version is used', (t) => {
   t.end();
 });
 
+t.test('its thread ends with JavaScript, told once', (t) => {
+  const raLeave = (): void => undefined;
+  t.teardown(() => process.off('exit', raLeave));
+  const bindings = { ...NATIVE, raVersion: KNOWN_NATIVE, raUseThreads: () => undefined, raLeave };
+  const context = { _ctx: {}, _llama: { _bindings: bindings } } as unknown as LlamaContext;
+  keepThreads(context, 1);
+  keepThreads(context, 1);
+  t.equal(process.listeners('exit').filter((listener) => listener === raLeave).length, 1);
+  t.end();
+});
+
 t.test('it is outdated where it has what another version of it has', (t) => {
   const outdated = (bindings: object): boolean => isOutdatedNative({ _bindings: bindings } as unknown as Llama);
   t.notOk(outdated({ ...NATIVE, raVersion: KNOWN_NATIVE }));
