@@ -55,9 +55,13 @@ async function start(setup: EngineSetup): Promise<void> {
   );
   try {
     const loaded = await loadRuntime(setup);
-    const { decoder, tokens, gpu } = loaded;
-    const limits = { leastPrefillTokens: LEAST_TOKENS[gpu === false ? 'cpu' : 'gpu'], ...setup };
-    await warmUp(decoder, tokens, limits);
+    const { decoder, tokens, log } = loaded;
+    const device = loaded.gpu === false ? 'cpu' : 'gpu';
+    const limits = { leastPrefillTokens: LEAST_TOKENS[device], ...setup };
+    await warmUp(decoder, tokens, limits, device).catch(async (error: unknown) => {
+      throw await log.failure('decode with', error);
+    });
+    log.close();
     runtime = loaded;
     loop = new StepLoop(decoder, tokens, limits, (step, outputs, held) => send({ kind: 'step', step, outputs, held }));
     send({ kind: 'ready', facts: facts(setup, runtime) });

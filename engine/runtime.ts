@@ -37,6 +37,8 @@ export interface Runtime {
   readonly weightVersion: string;
   readonly threads: number;
   readonly gpu: string | false;
+  /** Listens on: to be closed before it works on what callers sent. */
+  readonly log: LlamaLog;
   /** In this order: context, model, llama. Idempotent. */
   dispose(): Promise<void>;
 }
@@ -60,13 +62,12 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     skipDownload: true,
     progressLogs: false,
     logLevel: LlamaLogLevel.error,
-    // Past the load llama.cpp's own lines may quote what it works on: they stay out of the logs.
+    // Of callers' jobs llama.cpp's own lines may quote what it works on: they stay out of the logs.
     logger: log.logger,
   });
   const { model, context } = await load(llama, info, setup, threads).catch(async (error: unknown) => {
-    throw await log.failure(error);
+    throw await log.failure('load', error);
   });
-  log.close();
   if (setup.cores !== undefined) keepOnCores(setup.cores);
   const decoder = await makeDecoder(model, context, threads);
   let disposed: Promise<void> | undefined;
@@ -83,6 +84,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     weightVersion,
     threads,
     gpu: llama.gpu,
+    log,
     dispose: () => {
       disposed ??= (async () => {
         await context.dispose();

@@ -12,8 +12,8 @@ const MAX_LINE = 120;
 const LEAD = /^(?:\w+: |error loading model(?: \w+)?: )+/;
 
 /**
- * What llama.cpp says of a load that fails: the addon's own error says no more than that it did. Only its first error is
- * kept, which is the cause of the others, and only until `close`: lines of later work may quote it.
+ * What llama.cpp says of a load or a first decode that fails: the addon's own error says no more than that it did. Only its
+ * first error is kept, which is the cause of the others, and only until `close`: lines of later work may quote it.
  */
 export class LlamaLog {
   #first: string | undefined;
@@ -31,11 +31,14 @@ export class LlamaLog {
     return this.#first;
   }
 
-  /** A load that failed with `error`: its own reason, or llama.cpp's first line, which says more than what comes up from it. */
-  async failure(error: unknown): Promise<LoadFailure> {
+  /**
+   * Why llama.cpp cannot do `what` with the model, which failed with `error`: its own reason, or llama.cpp's first line, which
+   * says more than what comes up from it.
+   */
+  async failure(what: string, error: unknown): Promise<LoadFailure> {
     if (error instanceof LoadFailure) return error;
     const why = (await this.firstError()) ?? (error instanceof Error ? error.message : 'it gave no reason');
-    return new LoadFailure(`llama.cpp cannot load it: ${why}`, /allocat|memory/i.test(why));
+    return new LoadFailure(`llama.cpp cannot ${what} it: ${why}`, /allocat|memory/i.test(why));
   }
 
   /** Nothing more is kept. */

@@ -1,5 +1,4 @@
 import t from 'tap';
-import { LoadFailure } from '../../engine/load/load-failure.js';
 import { warmUp } from '../../engine/warm-up.js';
 import { FakeDecoder } from '../support/fake-decoder.js';
 import { alphabet, model } from '../support/step-bench.js';
@@ -42,14 +41,15 @@ t.test('a context that has hardly room', async (t) => {
   );
 });
 
-t.test('a model that cannot decode is not ready', async (t) => {
+t.test('on a GPU as many tokens of a prompt as choose the kernels of long ones', async (t) => {
+  const decoder = new FakeDecoder(alphabet);
+  await warmUp(decoder, model, { ...LIMITS, contextPerSeat: 128 }, 'gpu');
+  t.match(decoder.steps.at(0), [{ tokens: { length: 64 } }]);
+});
+
+t.test('a model that cannot decode is not ready, whatever else fails with it', async (t) => {
   const decoder = new FakeDecoder(alphabet);
   decoder.failing.add(0);
-  const failure = await warmUp(decoder, model, LIMITS).then(
-    () => undefined,
-    (error: unknown) => error,
-  );
-  t.type(failure, LoadFailure);
-  t.match(failure, { message: /^a first reply failed: /, mayMend: true });
-  t.strictSame(holds(decoder), []);
+  decoder.truncate = () => Promise.reject(new Error('the context is broken'));
+  await t.rejects(warmUp(decoder, model, LIMITS), { message: /^a first reply failed: / });
 });
