@@ -59,7 +59,8 @@ async function start(setup: EngineSetup): Promise<void> {
     const device = loaded.gpu === false ? 'cpu' : 'gpu';
     const limits = { leastPrefillTokens: LEAST_TOKENS[device], ...setup };
     await warmUp(decoder, tokens, limits, device).catch(async (error: unknown) => {
-      throw await log.failure('decode with', error);
+      // The file was good enough to be loaded, so this may be the machine's.
+      throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true);
     });
     log.close();
     runtime = loaded;

@@ -66,7 +66,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     logger: log.logger,
   });
   const { model, context } = await load(llama, info, setup, threads).catch(async (error: unknown) => {
-    throw await log.failure('load', error);
+    throw await log.failure(error);
   });
   if (setup.cores !== undefined) keepOnCores(setup.cores);
   const decoder = await makeDecoder(model, context, threads);

@@ -83,7 +83,7 @@ export async function inspectModel(
       findings,
     };
   } catch (error) {
-    const { message } = await log.failure('load', error);
+    const { message } = await log.failure(error);
     findings.push({ what: 'tensors', ok: false, needed: true, says: message });
     return bare(head, findings);
   } finally {

@@ -31,14 +31,16 @@ export class LlamaLog {
     return this.#first;
   }
 
-  /**
-   * Why llama.cpp cannot do `what` with the model, which failed with `error`: its own reason, or llama.cpp's first line, which
-   * says more than what comes up from it.
-   */
-  async failure(what: string, error: unknown): Promise<LoadFailure> {
+  /** Of what failed with `error`: llama.cpp's first line, which says more than what comes up from it, or the error's own. */
+  async why(error: unknown): Promise<string> {
+    return (await this.firstError()) ?? (error instanceof Error ? error.message : 'it gave no reason');
+  }
+
+  /** A load that failed with `error`. */
+  async failure(error: unknown): Promise<LoadFailure> {
     if (error instanceof LoadFailure) return error;
-    const why = (await this.firstError()) ?? (error instanceof Error ? error.message : 'it gave no reason');
-    return new LoadFailure(`llama.cpp cannot ${what} it: ${why}`, /allocat|memory/i.test(why));
+    const why = await this.why(error);
+    return new LoadFailure(`llama.cpp cannot load it: ${why}`, /allocat|memory/i.test(why));
   }
 
   /** Nothing more is kept. */
