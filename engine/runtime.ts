@@ -1,9 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import {
-  getLlama,
   GgufInsights,
-  LlamaLogLevel,
   readGgufFileInfo,
   type GgufFileInfo,
   type Llama,
@@ -13,6 +11,7 @@ import {
 } from 'node-llama-cpp';
 import type { Decoder } from './decode/decoder.js';
 import { keepThreads } from './load/addon.js';
+import { openLlama } from './load/backend.js';
 import { computeThreads, coresProblem, keepOnCores } from './load/cores.js';
 import { BatchDecoder } from './decode/batch-decoder.js';
 import { IteratorDecoder, sequenceOrder } from './decode/iterator-decoder.js';
@@ -56,15 +55,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   ]);
   const threads = computeThreads(setup);
   const log = new LlamaLog();
-  const llama = await getLlama({
-    gpu: setup.gpu,
-    build: 'never',
-    skipDownload: true,
-    progressLogs: false,
-    logLevel: LlamaLogLevel.error,
-    // Of callers' jobs llama.cpp's own lines may quote what it works on: they stay out of the logs.
-    logger: log.logger,
-  });
+  const llama = await openLlama(setup.gpu, log);
   const { model, context } = await load(llama, info, setup, threads).catch(async (error: unknown) => {
     throw await log.failure(error);
   });

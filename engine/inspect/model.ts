@@ -10,6 +10,7 @@ import type {
   SizeRow,
   SizingSetup,
 } from '../inspect-protocol.js';
+import { openLlama } from '../load/backend.js';
 import { LlamaLog } from '../load/llama-log.js';
 import { computeThreads, coresProblem } from '../load/cores.js';
 import { planLoad } from '../load/plan.js';
@@ -18,7 +19,6 @@ import { freeMemory } from '../memory/check.js';
 import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memory/estimate.js';
 import { misfit, seatsThatFit, tooHeavy, totalOf, usableOf } from '../memory/verdict.js';
 import { readModelHead } from './head.js';
-import { openLlama } from './machine.js';
 
 /** Contexts that the table shows, tokens; those past what the model was trained for are left out. */
 const CONTEXTS = [1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];

@@ -14,6 +14,9 @@ import { COMMANDS } from './table.js';
 const GPU_ADVICE =
   'set gpu of the model to auto or false, or install the driver and a llama.cpp for it (GPU=... make engine-native)';
 
+const DEVICE_ADVICE =
+  'if there is a GPU, look at its driver and at who may use /dev/dri or /dev/nvidia*; if not, set gpu to false';
+
 const BINARIES: Readonly<Record<MachineFacts['build'], string>> = {
   prebuilt: 'the package’s own binaries',
   localBuild: 'binaries built on this machine',
@@ -89,6 +92,14 @@ export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Chec
   if (gpu !== 'auto' && gpu !== facts.gpu) {
     const used = facts.gpu === false ? 'CPU' : facts.gpu;
     return { what: 'backend', level: 'warn', says: `${used}, though ${why}`, advice: GPU_ADVICE };
+  }
+  if (gpu === 'auto' && facts.gpu === false && available.some((name) => name !== false)) {
+    return {
+      what: 'backend',
+      level: 'warn',
+      says: `CPU (${why}; no device was found), ${binaries}`,
+      advice: DEVICE_ADVICE,
+    };
   }
   const used = [...features.matchAll(/(\w+) = 1/g)].map(([, name]) => name).join(' ');
   const says =

@@ -4,7 +4,7 @@ import { backendCheck } from '../../../sidecar/commands/doctor.js';
 
 const FACTS: MachineFacts = {
   gpu: false,
-  available: ['cuda', false],
+  available: [false],
   devices: [],
   build: 'prebuilt',
   features: 'CPU : AVX2 = 1 | AVX512 = 0 | FMA = 1',
@@ -12,15 +12,24 @@ const FACTS: MachineFacts = {
   memory: { total: 1, free: 1 },
   gpuMemory: undefined,
 };
-const CUDA = { ...FACTS, gpu: 'cuda', devices: ['NVIDIA H100'] };
+const CUDA: MachineFacts = { ...FACTS, available: ['cuda', false], gpu: 'cuda', devices: ['NVIDIA H100'] };
 
 t.test('what computes, why, and whose binaries it has', (t) => {
   const says = (facts: MachineFacts): string => backendCheck('auto', facts).says;
-  t.equal(says(FACTS), 'CPU (auto: available are cuda, CPU), the package’s own binaries: AVX2 FMA');
+  t.equal(says(FACTS), 'CPU (auto: available are CPU), the package’s own binaries: AVX2 FMA');
   t.equal(
     says({ ...CUDA, build: 'localBuild' }),
     'cuda on NVIDIA H100 (auto: available are cuda, CPU), binaries built on this machine',
   );
+  t.end();
+});
+
+t.test('a library of a GPU’s without a GPU is told of, where one was not given up by the settings', (t) => {
+  const facts: MachineFacts = { ...FACTS, available: ['vulkan', false] };
+  const { level, says, advice } = backendCheck('auto', facts);
+  t.match({ level, says }, { level: 'warn', says: /^CPU \(auto: available are vulkan, CPU; no device was found\)/ });
+  t.match(advice, /driver.*set gpu to false/);
+  t.equal(backendCheck(false, facts).level, 'ok');
   t.end();
 });
 
