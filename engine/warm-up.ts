@@ -1,6 +1,6 @@
 import type { Decoder } from './decode/decoder.js';
 import type { ModelTokens } from './loop/task.js';
-import type { GenerateJob, Output } from './protocol.js';
+import type { GenerateJob } from './protocol.js';
 import { type StepLimits, StepLoop } from './steps.js';
 
 /**
@@ -9,12 +9,19 @@ import { type StepLimits, StepLoop } from './steps.js';
  */
 const PROMPT_TOKENS = { cpu: 16, gpu: 64 } as const;
 
+/**
+ * Replies at once, at most. A GPU has kernels for next tokens of so many sequences, and Vulkan compiles each when it is first
+ * wanted, seconds on a slow driver: so as many replies as there are seats, each a token longer than the one before, come by
+ * every number of them. A CPU has none to make.
+ */
+const REPLIES = { cpu: 1, gpu: 64 } as const;
+
 /** The first one comes with the prompt, the second from a step of its own. */
-const REPLY_TOKENS = 2;
+const LEAST_REPLY_TOKENS = 2;
 
 /**
- * Makes a reply that nobody hears, as the loop makes all: the first one reads every weight from where it lies, makes llama.cpp's
- * graphs and a GPU's kernels, and compiles our own code, and no caller should wait for that. What is told to be ready can
+ * Makes replies that nobody hears, as the loop makes all: the first ones read every weight from where it lies, make llama.cpp's
+ * graphs and a GPU's kernels, and compile our own code, and no caller should wait for that. What is told to be ready can
  * decode. The decoder's sequences hold nothing before and afterwards. Rejects when it cannot decode; then the decoder is of no
  * further use.
  */
@@ -22,31 +29,40 @@ export async function warmUp(
   decoder: Decoder,
   tokens: ModelTokens,
   limits: StepLimits,
-  device: keyof typeof PROMPT_TOKENS = 'cpu',
+  device: keyof typeof REPLIES = 'cpu',
 ): Promise<void> {
-  const end = await new Promise<Output>((resolve) => {
+  const jobs = firstJobs(limits, device);
+  const failed = await new Promise<string | undefined>((resolve) => {
+    let left = jobs.length;
     const loop = new StepLoop(decoder, { ...tokens, isEnd: () => false }, limits, (_, outputs) => {
-      const last = outputs.find(({ kind }) => kind === 'done' || kind === 'failed');
-      if (last) void loop.close().then(() => resolve(last));
+      const ends = outputs.filter(({ kind }) => kind === 'done' || kind === 'failed');
+      left -= ends.length;
+      const failure = ends.find((end) => end.kind === 'failed');
+      if (failure || left === 0) void loop.close().then(() => resolve(failure?.reason));
     });
-    loop.generate(0, firstJob(Math.min(PROMPT_TOKENS[device], limits.contextPerSeat - REPLY_TOKENS)));
+    jobs.forEach((job, id) => loop.generate(id, job));
   });
-  if (end.kind === 'failed') throw new Error(`a first reply failed: ${end.reason}`);
+  if (failed !== undefined) throw new Error(`a first reply failed: ${failed}`);
   for (let sequence = 0; sequence < limits.seats; sequence++) await decoder.truncate(sequence, 0);
 }
 
 /** Any tokens do. */
-function firstJob(promptTokens: number): GenerateJob {
-  return {
-    prompt: new Uint32Array(promptTokens),
-    n: 1,
-    seats: 1,
-    maxTokens: REPLY_TOKENS,
-    temperature: 1,
-    topP: 1,
-    frequencyPenalty: 0,
-    presencePenalty: 0,
-    seed: 0,
-    stops: [],
-  };
+function firstJobs({ seats, contextPerSeat }: StepLimits, device: keyof typeof REPLIES): GenerateJob[] {
+  return Array.from({ length: Math.min(seats, REPLIES[device]) }, (_, i) => {
+    const replyTokens = LEAST_REPLY_TOKENS + i;
+    // One long prompt is enough.
+    const promptTokens = Math.min(i === 0 ? PROMPT_TOKENS[device] : 1, contextPerSeat - LEAST_REPLY_TOKENS);
+    return {
+      prompt: new Uint32Array(promptTokens),
+      n: 1,
+      seats: 1,
+      maxTokens: Math.min(replyTokens, contextPerSeat - promptTokens),
+      temperature: 1,
+      topP: 1,
+      frequencyPenalty: 0,
+      presencePenalty: 0,
+      seed: 0,
+      stops: [],
+    };
+  });
 }

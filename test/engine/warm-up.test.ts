@@ -43,13 +43,36 @@ t.test('a context that has hardly room', async (t) => {
 
 t.test('on a GPU as many tokens of a prompt as choose the kernels of long ones', async (t) => {
   const decoder = new FakeDecoder(alphabet);
-  await warmUp(decoder, model, { ...LIMITS, contextPerSeat: 128 }, 'gpu');
-  t.match(decoder.steps.at(0), [{ tokens: { length: 64 } }]);
+  await warmUp(decoder, model, { ...LIMITS, contextPerSeat: 128, prefillTokensPerStep: 512 }, 'gpu');
+  t.ok(decoder.steps.flat().some(({ tokens }) => tokens.length === 64));
+});
+
+t.test('on a GPU next tokens of every number of sequences, for each has kernels of its own', async (t) => {
+  const decoder = new FakeDecoder(alphabet);
+  const seats = 9;
+  await warmUp(decoder, model, { ...LIMITS, contextPerSeat: 128, seats }, 'gpu');
+  const together = decoder.steps.filter((parts) => parts.every(({ tokens }) => tokens.length === 1));
+  const numbers = new Set(together.map(({ length }) => length));
+  t.strictSame(
+    [...numbers].sort((a, b) => a - b),
+    Array.from({ length: seats }, (_, i) => i + 1),
+  );
+  t.strictSame(holds(decoder), []);
+  t.strictSame(decoder.violations, []);
+});
+
+t.test('on a GPU where a seat has hardly room', async (t) => {
+  const decoder = new FakeDecoder(alphabet);
+  await warmUp(decoder, model, { ...LIMITS, contextPerSeat: 4, seats: 9 }, 'gpu');
+  t.strictSame(holds(decoder), []);
+  t.strictSame(decoder.violations, []);
 });
 
 t.test('a model that cannot decode is not ready, whatever else fails with it', async (t) => {
-  const decoder = new FakeDecoder(alphabet);
-  decoder.failing.add(0);
-  decoder.truncate = () => Promise.reject(new Error('the context is broken'));
-  await t.rejects(warmUp(decoder, model, LIMITS), { message: /^a first reply failed: / });
+  for (const device of ['cpu', 'gpu'] as const) {
+    const decoder = new FakeDecoder(alphabet);
+    decoder.failing.add(0);
+    decoder.truncate = () => Promise.reject(new Error('the context is broken'));
+    await t.rejects(warmUp(decoder, model, LIMITS, device), { message: /^a first reply failed: / }, device);
+  }
 });
