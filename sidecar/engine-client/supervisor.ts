@@ -192,7 +192,8 @@ export class EngineProcess implements Engine {
       const busy = (): boolean => (this.#child?.mux.pending ?? 0) > 0 || onDemand.wanted();
       this.#idle = new IdleWatch(clock, onDemand.idleUnloadMs, busy, () => this.#unload());
     }
-    log.info('engine ready', { model, seats: facts.seats, durationMs: Math.round(this.#lastStartMs) });
+    const { seats, gpu } = facts;
+    log.info('engine ready', { model, seats, backend: gpu || 'cpu', durationMs: Math.round(this.#lastStartMs) });
     events.onReady(facts);
     // Last: the next one counts what this one has.
     this.#leaveGate();

@@ -36,6 +36,8 @@ export interface LogFields {
   readonly bytes?: number;
   readonly count?: number;
   readonly seats?: number;
+  /** What an engine computes on: `cpu`, `cuda`, `vulkan`, `metal`. */
+  readonly backend?: string;
   readonly pid?: number;
   readonly exitCode?: number;
   readonly signal?: string;
@@ -95,6 +97,7 @@ const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
   bytes: true,
   count: true,
   seats: true,
+  backend: true,
   pid: true,
   exitCode: true,
   signal: true,

@@ -6,10 +6,13 @@ import { spawnSync } from 'node:child_process';
 import { accessSync, chmodSync, constants, existsSync, rmSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { env, getuid, stderr, stdout } from 'node:process';
+import { lavapipe } from './lavapipe.js';
 
-/** A program that an end-to-end test starts, and the Debian package that brings it. */
+/** A program that an end-to-end test starts, or a driver that it wants, and the Debian package that brings it. */
 interface Need {
   readonly program: string;
+  /** How it is looked for, where it is no program in a PATH. */
+  readonly there?: () => boolean;
   readonly package: string;
   /** The tests that want it, for who reads that it is missing. */
   readonly for: string;
@@ -27,6 +30,12 @@ const NEEDS: readonly Need[] = [
   { program: 'socat', package: 'socat', for: 'what systemd is told' },
   { program: 'zsh', package: 'zsh', for: 'command line completion' },
   { program: 'fish', package: 'fish', for: 'command line completion' },
+  {
+    program: 'lavapipe',
+    there: () => lavapipe() !== undefined,
+    package: 'mesa-vulkan-drivers',
+    for: 'an engine on Vulkan',
+  },
 ];
 
 /** Where Debian puts programs; a user's own PATH often lacks the last two. */
@@ -39,7 +48,7 @@ const SERVICE_POLICY = '/usr/sbin/policy-rc.d';
 const APT_TIMEOUT_S = 60;
 
 function missing(): Need[] {
-  return NEEDS.filter(({ program }) => !PATHS.some((path) => runnable(join(path, program))));
+  return NEEDS.filter(({ program, there }) => !(there?.() ?? PATHS.some((path) => runnable(join(path, program)))));
 }
 
 function runnable(path: string): boolean {
