@@ -10,11 +10,10 @@ import { type StepLimits, StepLoop } from './steps.js';
 const PROMPT_TOKENS = { cpu: 16, gpu: 64 } as const;
 
 /**
- * Replies at once, at most. A GPU has kernels for next tokens of so many sequences, and Vulkan compiles each when it is first
- * wanted, seconds on a slow driver: so as many replies as there are seats, each a token longer than the one before, come by
- * every number of them. A CPU has none to make.
+ * Replies at once. A GPU has kernels of its own for next tokens of one to eight sequences, and some for more by their number,
+ * and Vulkan compiles each when it is first wanted, seconds on a slow driver. A CPU has none to make.
  */
-const REPLIES = { cpu: 1, gpu: 64 } as const;
+const TOGETHER = { cpu: [1], gpu: [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64] } as const;
 
 /** The first one comes with the prompt, the second from a step of its own. */
 const LEAST_REPLY_TOKENS = 2;
@@ -29,7 +28,7 @@ export async function warmUp(
   decoder: Decoder,
   tokens: ModelTokens,
   limits: StepLimits,
-  device: keyof typeof REPLIES = 'cpu',
+  device: keyof typeof TOGETHER = 'cpu',
 ): Promise<void> {
   const jobs = firstJobs(limits, device);
   const failed = await new Promise<string | undefined>((resolve) => {
@@ -46,17 +45,20 @@ export async function warmUp(
   for (let sequence = 0; sequence < limits.seats; sequence++) await decoder.truncate(sequence, 0);
 }
 
-/** Any tokens do. */
-function firstJobs({ seats, contextPerSeat }: StepLimits, device: keyof typeof REPLIES): GenerateJob[] {
-  return Array.from({ length: Math.min(seats, REPLIES[device]) }, (_, i) => {
-    const replyTokens = LEAST_REPLY_TOKENS + i;
+/** As long as brings each of {@link TOGETHER} about that there are seats for. Any tokens do. */
+function firstJobs({ seats, contextPerSeat }: StepLimits, device: keyof typeof TOGETHER): GenerateJob[] {
+  const together = [...new Set(TOGETHER[device].map((replies) => Math.min(replies, seats)))];
+  // Beside others, the long prompt's first token may come a step after theirs.
+  const least = together.length > 1 ? LEAST_REPLY_TOKENS : LEAST_REPLY_TOKENS - 1;
+  return Array.from({ length: Math.max(...together) }, (_, i) => {
     // One long prompt is enough.
     const promptTokens = Math.min(i === 0 ? PROMPT_TOKENS[device] : 1, contextPerSeat - LEAST_REPLY_TOKENS);
+    const steps = together.filter((replies) => replies > i).length;
     return {
       prompt: new Uint32Array(promptTokens),
       n: 1,
       seats: 1,
-      maxTokens: Math.min(replyTokens, contextPerSeat - promptTokens),
+      maxTokens: Math.min(least + steps, contextPerSeat - promptTokens),
       temperature: 1,
       topP: 1,
       frequencyPenalty: 0,
