@@ -33,7 +33,7 @@ export interface Measures {
  */
 export function choose(seatable: Heap<Tenant>, measures: Measures, shares: Shares | undefined): Place | undefined {
   const lowest = seatable.first;
-  const head = lowest?.turns.head;
+  const head = lowest?.next?.turns.head;
   if (!lowest || shares === undefined || seatable.size === 1) return head;
   const { usualMs, maxWaitMs } = measures;
   const allowedMs = Math.min(ALLOWANCE * (lowest.hold.meanMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
@@ -41,9 +41,9 @@ export function choose(seatable: Heap<Tenant>, measures: Measures, shares: Share
   const near = seatable.front(({ virtualMs }) => virtualMs - lowest.virtualMs <= allowedMs, CANDIDATES);
   let best = head;
   let most = 0;
-  for (const { turns, virtualMs, weight } of near) {
+  for (const { next, virtualMs, weight } of near) {
     if ((virtualMs - lowest.virtualMs) * weight > allowedMs) continue;
-    const place = turns.head;
+    const place = next?.turns.head;
     const shared = place ? worth(place, shares) : 0;
     if (shared <= most) continue;
     most = shared;

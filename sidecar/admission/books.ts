@@ -2,6 +2,7 @@ import { classOf, type ServiceClass } from '../service-class.js';
 import { Line } from './line.js';
 import type { Place } from './place.js';
 import type { ReleaseReason } from './seat-queue.js';
+import type { TenantClass } from './tenant-class.js';
 import type { Tenant } from './tenant.js';
 import { Tenants } from './tenants.js';
 
@@ -77,12 +78,19 @@ export class Books {
     const { first } = this.#returned;
     if (first !== undefined || this.#waiting === 0) return first;
     let found: Place | undefined;
-    this.tenants.active.each(({ line }) => (found ??= line.first));
+    this.tenants.active.each(({ classes }) => {
+      for (const { line } of classes) found ??= line.first;
+    });
     return found;
   }
 
   tenantOf({ entry }: Place): Tenant {
     return this.tenants.known(entry.tenant);
+  }
+
+  /** The requests of the same tenant and class. */
+  classOf(place: Place): TenantClass {
+    return this.tenantOf(place).classFor(place.entry.weight);
   }
 
   /** A lease ended. */
@@ -111,15 +119,18 @@ export class Books {
   enter(place: Place): void {
     place.breaks = this.breaks;
     const tenant = this.tenantOf(place);
-    tenant.line.insert(place);
+    const of = tenant.classFor(place.entry.weight);
+    of.line.insert(place);
+    this.#inRoom(place, tenant, of, 1);
     this.#wait(place, tenant, 1);
   }
 
   /** It may be seated. */
   ready(place: Place): void {
     const tenant = this.tenantOf(place);
-    if (!tenant.inLine) this.tenants.lift(tenant);
-    tenant.turns.add(place);
+    const of = tenant.classFor(place.entry.weight);
+    if (!of.inLine) this.tenants.lift(tenant, of);
+    of.turns.add(place);
     this.#seatable += 1;
     this.tenants.stir(tenant);
   }
@@ -129,21 +140,24 @@ export class Books {
     const tenant = this.tenantOf(place);
     this.#returned.insert(place);
     this.#seatable += 1;
-    tenant.returned += 1;
+    tenant.classFor(place.entry.weight).returned += 1;
     this.#wait(place, tenant, 1);
   }
 
   /** One that waited waits no more: for a seat, or for good. */
   leave(place: Place, to: 'seat' | 'nowhere'): void {
     const tenant = this.tenantOf(place);
+    const of = tenant.classFor(place.entry.weight);
     const returned = place.line === this.#returned;
-    if (returned) tenant.returned -= 1;
-    if (returned || place.turn.at >= 0) this.#seatable -= 1;
-    if (to === 'nowhere') tenant.turns.remove(place);
-    else if (place.turn.at >= 0) {
+    const inTurns = place.turn.at >= 0;
+    if (returned) of.returned -= 1;
+    else this.#inRoom(place, tenant, of, -1);
+    if (returned || inTurns) this.#seatable -= 1;
+    if (inTurns && to === 'seat') {
       this.tenants.turn();
-      tenant.turns.serve(place);
-    }
+      of.turns.serve(place);
+    } else of.turns.remove(place);
+    if (inTurns && of.turns.head === undefined) of.pace.rest();
     place.line?.remove(place);
     this.#wait(place, tenant, -1);
   }
@@ -157,14 +171,20 @@ export class Books {
     place.seats += seats;
     if (place.seats === 0) tenant.leases -= 1;
     this.#busy += seats;
-    this.tenants.hold(tenant, seats, place.entry.weight);
+    this.tenants.hold(tenant, tenant.classFor(place.entry.weight), seats);
+  }
+
+  #inRoom({ entry }: Place, tenant: Tenant, of: TenantClass, sign: 1 | -1): void {
+    tenant.inRoom += sign;
+    tenant.bytes += sign * entry.bytes;
+    of.bytes += sign * entry.bytes;
   }
 
   #wait(place: Place, tenant: Tenant, sign: 1 | -1): void {
     this.#waiting += sign;
     this.#waitingBy[classOf(place.entry.weight)] += sign;
     this.#bytes += sign * place.entry.bytes;
-    tenant.bytes += sign * place.entry.bytes;
+    tenant.waiting += sign;
     this.tenants.stir(tenant);
   }
 }

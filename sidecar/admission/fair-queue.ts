@@ -10,12 +10,13 @@
  *
  * A request is refused on arrival when it would wait for nothing: the predicted wait Ŵ (forecast.ts) is held against
  * B = min(longest wait, deadline - now - H), with H what a request of its tenant takes (early rejection: Mooncake, FAST
- * 2025). Each tenant's prediction is corrected by its own hits and misses, so that about 2 in 100 of those let in wait in
- * vain. Where a seat is free for the newcomer Ŵ is 0 and nobody is refused, however wrong H may be; nor is anybody
+ * 2025). The predictions for each class of a tenant are corrected by its own hits and misses, so that about 2 in 100 of
+ * those let in wait in vain. Where a seat is free for the newcomer Ŵ is 0 and nobody is refused, however wrong H may be; nor is anybody
  * before the first lease has ended, since nothing can be foretold then.
  *
  * A full room makes place by dropping the newest request of whoever has most waiting (longest-queue drop: P. McKenney,
- * 1991), so a tenant that floods it pushes out itself. Within a tenant: turns.ts.
+ * 1991), so a tenant that floods it pushes out itself. Between the classes of a tenant: tenant.ts, drop.ts; inside a
+ * class: turns.ts.
  *
  *     enter ─> unready ──ready()──> ready ──a seat──> granted ──next microtask──> leased ──release()──> over
  *                                     ^                  │ pause()                   │
@@ -82,7 +83,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   enter(entry: Entry): Ticket | Refused {
     const now = this.#accrue();
     const tenant = this.#books.tenants.arriving(entry.tenant, entry.weight);
-    if (this.#draining) return this.#gate.refuse('drain', tenant);
+    if (this.#draining) return this.#gate.refuse('drain', tenant, tenant.classFor(entry.weight));
     const verdict = this.#gate.judge(entry, tenant, now);
     if (verdict.kind === 'refused') return verdict;
     for (const place of verdict.dropped) this.#refuse(place, 'dropped');
@@ -98,7 +99,9 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   pause(): void {
     this.#accrue();
     this.#books.pause(true);
-    this.#books.tenants.active.each((tenant) => tenant.pace.rest());
+    this.#books.tenants.active.each(({ classes }) => {
+      for (const { pace } of classes) pace.rest();
+    });
   }
 
   resume(seats: number): void {
@@ -124,7 +127,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
 
   report(most: number): QueueReport {
     this.#accrue();
-    return reportOf(this.snapshot(), this.#books.tenants, most, (tenant) => this.#gate.predict(tenant, tenant.weight));
+    return reportOf(this.snapshot(), this.#books.tenants, most, (tenant, of) => this.#gate.predict(tenant, of));
   }
 
   // Desk: what tickets ask for.
@@ -212,9 +215,9 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
       place.seatMs = 0;
       this.#books.hold(place, 1);
       this.#leave(place, 'seat');
-      const tenant = this.#books.tenantOf(place);
-      tenant.pace.seated(now, now - place.readyAt, tenant.turns.head !== undefined);
-      this.#gate.forecast.waited(place, tenant, false);
+      const of = this.#books.classOf(place);
+      of.pace.seated(now, now - place.readyAt, of.turns.head !== undefined);
+      this.#gate.forecast.waited(place, of, false);
       queueMicrotask(() => this.#deliver(place));
     }
     this.#recall();
@@ -253,7 +256,7 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
       place.queuedAt = now;
       this.#books.comeBack(place);
       this.#arm(place);
-    } else this.#settle(place, this.#gate.refuse(refused, this.#books.tenantOf(place)));
+    } else this.#settle(place, this.#gate.refuse(refused, this.#books.tenantOf(place), this.#books.classOf(place)));
     this.#books.hold(place, -seats);
   }
 
@@ -273,15 +276,15 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
       this.#accrue();
       // A wait that a lost engine or slow checks made too long says nothing of predictions.
       const telling = place.phase === 'ready' && this.#books.unbroken(place);
-      if (telling) this.#gate.forecast.waited(place, this.#books.tenantOf(place), true);
+      if (telling) this.#gate.forecast.waited(place, this.#books.classOf(place), true);
       this.#refuse(place, reason);
     });
   }
 
   #refuse(place: Place, reason: RefusalReason): void {
-    const tenant = this.#books.tenantOf(place);
+    const [tenant, of] = [this.#books.tenantOf(place), this.#books.classOf(place)];
     this.#leave(place, 'nowhere');
-    this.#settle(place, this.#gate.refuse(reason, tenant));
+    this.#settle(place, this.#gate.refuse(reason, tenant, of));
   }
 
   #settle(place: Place, outcome: TicketOutcome): void {

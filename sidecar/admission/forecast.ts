@@ -1,6 +1,7 @@
 import { HoldTime } from './hold-time.js';
 import type { Place } from './place.js';
 import type { ReleaseReason } from './seat-queue.js';
+import type { TenantClass } from './tenant-class.js';
 import type { Tenant } from './tenant.js';
 import type { Tenants } from './tenants.js';
 
@@ -46,60 +47,84 @@ export class Forecast {
   }
 
   /**
-   * A lease of `tenant` ended. One whose wait left it too little time, so that its deadline cut it short, was let in for
-   * nothing. It counts as two that waited in vain: it took its seat from others besides.
+   * A lease ended. One whose wait left it too little time, so that its deadline cut it short, was let in for nothing. It
+   * counts as two that waited in vain: it took its seat from others besides.
    */
   ended(place: Place, tenant: Tenant, { reason, heldMs, unbroken }: Ending): void {
     if (!TELLING.has(reason)) return;
-    for (const { hold, wall } of [tenant, { hold: this.#hold, wall: this.#wall }]) {
+    const of = tenant.classFor(place.entry.weight);
+    for (const { hold, wall } of [of, { hold: this.#hold, wall: this.#wall }]) {
       hold.observe(place.seatMs);
       wall.observe(heldMs);
     }
+    tenant.hold.observe(place.seatMs);
     const waited = place.waitedMs > 0 && place.waitedMs >= NOTEWORTHY * heldMs;
     if (reason !== 'deadline' || !unbroken || !waited) return;
-    this.waited(place, tenant, true);
-    this.waited(place, tenant, true);
+    this.waited(place, of, true);
+    this.waited(place, of, true);
   }
 
   /**
-   * How long one more request of `tenant` would wait were it to come now, ms, where no seat is free for it (Ŵ).
+   * How long one more request of `tenant` and of the class `of` would wait were it to come now, ms, where no seat is free
+   * for it (Ŵ).
    *
-   * Before it come its own tenant's requests and, of every other tenant, what that is owed until then: no more than it
-   * has waiting, and no more than its weight's share while the newcomer's tenant is served its own. All that is worked
-   * off by the seats at once, the first of which comes free when one of those who run ends. But no less than the
-   * pace at which its tenant is given seats now, unless it is alone: others will come who do not wait yet.
+   * Before it come its own class's requests and, of every other tenant and class, what that is owed until then: no more
+   * than it has waiting, and no more than its weight's share while the newcomer's class is served its own. All that is
+   * worked off by the seats at once, the first of which comes free when one of those who run ends. But no less than the
+   * pace at which its class is given seats now, unless its tenant is alone: others will come who do not wait yet.
    * O(active tenants).
    */
-  waitMs(tenant: Tenant, weight: number, seats: number): number {
+  waitMs(tenant: Tenant, of: TenantClass, seats: number): number {
     const { usualMs } = this;
-    const hold = tenant.hold.meanMs ?? usualMs;
-    const own = tenant.waiting * hold;
-    let ahead = own;
+    const rank = tenant.rankOf(of);
+    const hold = of.hold.meanMs ?? tenant.hold.meanMs ?? usualMs;
+    const own = of.waiting * hold;
+    const turn = { at: rank + (own + hold) / of.weight, hold: usualMs };
+    let ahead = own + (tenant.waiting > of.waiting ? owedTo(tenant, turn, of) : 0);
     let running = 0;
     this.#tenants.active.each((other) => {
       const otherHold = other.hold.meanMs ?? usualMs;
       running += other.leases * otherHold;
       if (other === tenant || other.waiting === 0) return;
-      const lead = Math.max(0, tenant.virtualMs - other.virtualMs);
-      ahead += Math.min(other.waiting * otherHold, other.weight * ((own + hold) / weight + lead));
+      const owed = other.weight * (turn.at - Math.min(rank, other.virtualMs));
+      ahead += Math.min(owed, other.classes.length > 1 ? owedTo(other, turn) : other.waiting * otherHold);
     });
     const atOnce = Math.max(1, seats);
     const foretold = (ahead + running / atOnce) / atOnce;
     const alone = this.#tenants.active.firstBut(tenant.active) === undefined;
-    const paced = alone ? 0 : tenant.pace.waitMs(tenant.waiting);
-    return tenant.calibration * Math.max(foretold, paced);
+    const paced = alone ? 0 : of.pace.waitMs(of.waiting);
+    return of.calibration * Math.max(foretold, paced);
   }
 
-  /** How long a request may wait and still be of use, ms (B). */
-  budgetMs(tenant: Tenant, now: number, deadlineAt = Infinity): number {
-    const untilTooLate = deadlineAt - now - (tenant.wall.meanMs ?? this.#wall.meanMs ?? 0);
+  /** How long a request of this class may wait and still be of use, ms (B). */
+  budgetMs(of: TenantClass, now: number, deadlineAt = Infinity): number {
+    const untilTooLate = deadlineAt - now - (of.wall.meanMs ?? this.#wall.meanMs ?? 0);
     return Math.max(0, Math.min(this.#maxWaitMs, untilTooLate));
   }
 
   /** A wait of `place` ended with a seat, or in vain. What nobody had to wait for says nothing of predictions. */
-  waited(place: Place, tenant: Tenant, inVain: boolean): void {
+  waited(place: Place, of: TenantClass, inVain: boolean): void {
     if (place.predictedMs === undefined) return;
-    if (inVain) tenant.waitedInVain();
-    else if (place.waitedMs > 0) tenant.waitedWell();
+    if (inVain) of.waitedInVain();
+    else if (place.waitedMs > 0) of.waitedWell();
   }
+}
+
+/** When a newcomer's turn comes, as a rank, and what a request takes of a tenant that is not known yet, ms. */
+interface Turn {
+  readonly at: number;
+  readonly hold: number;
+}
+
+/** Seat time that the classes of a tenant, but for one of them, are given before that turn, ms. O(classes). */
+function owedTo(tenant: Tenant, { at, hold }: Turn, but?: TenantClass): number {
+  let owed = 0;
+  let rank = 0;
+  for (const known of tenant.classes) {
+    rank = Math.max(rank, known.virtualMs);
+    if (known === but || known.waiting === 0) continue;
+    const each = known.hold.meanMs ?? tenant.hold.meanMs ?? hold;
+    owed += Math.min(known.waiting * each, known.weight * Math.max(0, at - rank));
+  }
+  return owed;
 }

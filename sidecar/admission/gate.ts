@@ -5,6 +5,7 @@ import { Forecast } from './forecast.js';
 import type { Place } from './place.js';
 import { Refusals } from './refusals.js';
 import type { Entry, Refused, RefusalReason } from './seat-queue.js';
+import type { TenantClass } from './tenant-class.js';
 import type { Tenant } from './tenant.js';
 
 export interface Admitted {
@@ -36,14 +37,15 @@ export class Gate {
 
   /** Judges a newcomer of `tenant`, which is charged up to `now`. */
   judge(entry: Entry, tenant: Tenant, now: number): Admitted | Refused {
-    if (entry.deadlineAt !== undefined && entry.deadlineAt <= now) return this.refuse('deadline', tenant);
-    const predictedMs = this.forecast.knows ? this.predict(tenant, entry.weight) : undefined;
-    const budgetMs = this.forecast.budgetMs(tenant, now, entry.deadlineAt);
+    const of = tenant.classFor(entry.weight);
+    if (entry.deadlineAt !== undefined && entry.deadlineAt <= now) return this.refuse('deadline', tenant, of);
+    const predictedMs = this.forecast.knows ? this.predict(tenant, of) : undefined;
+    const budgetMs = this.forecast.budgetMs(of, now, entry.deadlineAt);
     // A retry has a time of its own, as long as this one had.
     if (predictedMs !== undefined && predictedMs > budgetMs) {
-      const byCalibration = predictedMs <= budgetMs * tenant.calibration;
-      if (byCalibration && !tenant.inLine) tenant.refusedByCalibration();
-      return this.refuse('predicted', tenant, budgetMs);
+      const byCalibration = predictedMs <= budgetMs * of.calibration;
+      if (byCalibration && !of.inLine) of.refusedByCalibration();
+      return this.refuse('predicted', tenant, of, budgetMs);
     }
     // Whoever will find a free seat does not wait for one: it only passes through the room.
     const { waiting, seats, free } = this.#books;
@@ -52,31 +54,31 @@ export class Gate {
     const bytes = waiting === 0 ? 0 : this.#books.bytes + entry.bytes - this.#config.waitingBytes;
     // One comes, one goes: those past the bound were let in when there was more room.
     const lack = { places: Math.min(places, 1), bytes };
-    const dropped = victims(this.#books.tenants.active, tenant, entry.bytes, lack);
-    if (dropped === undefined) return this.refuse(places > 0 ? 'full' : 'bytes', tenant);
+    const dropped = victims(this.#books.tenants.active, { tenant, class: of, bytes: entry.bytes }, lack);
+    if (dropped === undefined) return this.refuse(places > 0 ? 'full' : 'bytes', tenant, of);
     return { kind: 'admitted', predictedMs, dropped };
   }
 
-  /** How long a newcomer of `tenant` would wait, ms (Ŵ): not at all where a seat is free for it and all who wait. */
-  predict(tenant: Tenant, weight: number): number {
+  /** How long a newcomer of `tenant` and this class would wait, ms (Ŵ): not at all where a seat is free for it and all who wait. */
+  predict(tenant: Tenant, of: TenantClass): number {
     const { waiting, seats, free } = this.#books;
-    return free > waiting ? 0 : this.forecast.waitMs(tenant, weight, seats);
+    return free > waiting ? 0 : this.forecast.waitMs(tenant, of, seats);
   }
 
   /** A refusal. `budgetMs`: how long the next try may wait. */
-  refuse(reason: RefusalReason, tenant: Tenant, budgetMs = this.#config.maxWaitMs): Refused {
-    return this.#refusals.make(reason, this.#retryMs(reason, tenant, budgetMs));
+  refuse(reason: RefusalReason, tenant: Tenant, of: TenantClass, budgetMs = this.#config.maxWaitMs): Refused {
+    return this.#refusals.make(reason, this.#retryMs(reason, tenant, of, budgetMs));
   }
 
-  #retryMs(reason: RefusalReason, tenant: Tenant, budgetMs: number): number {
+  #retryMs(reason: RefusalReason, tenant: Tenant, of: TenantClass, budgetMs: number): number {
     if (reason === 'drain') return 0;
-    const waitMs = this.predict(tenant, tenant.weight);
+    const waitMs = this.predict(tenant, of);
     switch (reason) {
       case 'full':
       case 'bytes':
       case 'dropped':
-        // The tenant has its share of the room: there is a place once one of its own is seated.
-        return waitMs / (tenant.waiting + 1);
+        // The class has its share of the room: there is a place once one of its own is seated.
+        return waitMs / (of.waiting + 1);
       default:
         return waitMs - budgetMs;
     }

@@ -1,5 +1,6 @@
 import type { Books } from './books.js';
-import type { QueueReport, QueueSnapshot, TenantReport } from './seat-queue.js';
+import type { ClassReport, QueueReport, QueueSnapshot, TenantReport } from './seat-queue.js';
+import type { TenantClass } from './tenant-class.js';
 import type { Tenant } from './tenant.js';
 import type { Tenants } from './tenants.js';
 
@@ -29,7 +30,7 @@ export function reportOf(
   snapshot: QueueSnapshot,
   tenants: Tenants,
   most: number,
-  waitMs: (tenant: Tenant) => number,
+  waitMs: (tenant: Tenant, of: TenantClass) => number,
 ): QueueReport {
   const all = [...tenants.all()].sort((a, b) => b.seatMs - a.seatMs || b.waiting - a.waiting);
   const others = { tenants: 0, waiting: 0, running: 0, seatMs: 0 };
@@ -42,13 +43,15 @@ export function reportOf(
   return {
     ...snapshot,
     fairness: tenants.fairness ?? null,
-    tenants: all.slice(0, most).map((tenant) => tenantReport(tenant, waitMs(tenant))),
+    tenants: all.slice(0, most).map((tenant) => tenantReport(tenant, (of) => waitMs(tenant, of))),
     others,
   };
 }
 
-function tenantReport(tenant: Tenant, predictedWaitMs: number): TenantReport {
-  const { name, weight, waiting, running, virtualMs, seatMs, hold, calibration } = tenant;
+function tenantReport(tenant: Tenant, waitMs: (of: TenantClass) => number): TenantReport {
+  const { name, weight, waiting, running, virtualMs, seatMs, hold } = tenant;
+  const classes = tenant.classes.map((of) => classReport(of, waitMs(of)));
+  const { calibration, predictedWaitMs } = classReport(tenant.classFor(weight), waitMs(tenant.classFor(weight)));
   return {
     tenant: name,
     weight,
@@ -59,5 +62,11 @@ function tenantReport(tenant: Tenant, predictedWaitMs: number): TenantReport {
     holdMs: hold.meanMs ?? null,
     calibration,
     predictedWaitMs,
+    classes,
   };
+}
+
+function classReport(of: TenantClass, predictedWaitMs: number): ClassReport {
+  const { waiting, running, hold, calibration } = of;
+  return { class: of.class, waiting, running, holdMs: hold.meanMs ?? null, calibration, predictedWaitMs };
 }

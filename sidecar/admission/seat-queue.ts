@@ -117,24 +117,39 @@ export interface SeatQueue {
   snapshot(): QueueSnapshot;
 }
 
+/** One tenant's requests of one class as operators see them. Times in ms. */
+export interface ClassReport {
+  readonly class: ServiceClass;
+  readonly waiting: number;
+  /** Seats held. */
+  readonly running: number;
+  /** What one of these requests takes; null: none has ended. */
+  readonly holdMs: number | null;
+  /** What their predictions are multiplied by. */
+  readonly calibration: number;
+  /** How long one more of them would wait. */
+  readonly predictedWaitMs: number;
+}
+
 /** One tenant as operators see it. Times in ms. */
 export interface TenantReport {
   readonly tenant: string;
-  /** Of its newest request. */
+  /** Of the class that it is ranked by: the heaviest that has somebody to seat, else that waits or runs, or last did. */
   readonly weight: number;
   readonly waiting: number;
   /** Seats held. */
   readonly running: number;
-  /** Seat time over weight: the lowest goes next. */
+  /** Its rank: seat time over weight, the lowest goes next (tenant.ts). */
   readonly virtualMs: number;
   /** Seat time since it was first seen here. */
   readonly seatMs: number;
   /** What one of its requests takes; null: none has ended. */
   readonly holdMs: number | null;
-  /** What its predictions are multiplied by. */
+  /** The same of the class that it is ranked by. */
   readonly calibration: number;
-  /** How long one more request of it would wait. */
   readonly predictedWaitMs: number;
+  /** The classes that it ever used, heaviest first. */
+  readonly classes: readonly ClassReport[];
 }
 
 /** The queue in full. */

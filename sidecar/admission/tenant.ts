@@ -1,32 +1,38 @@
+/**
+ * One tenant's part of the queue. Its requests are of one service class or of several, by the keys that sent them.
+ *
+ * The classes share inside a tenant as tenants do among each other, and a tenant gains nothing over others by spreading
+ * its requests over classes. Each class has a counter that is charged for its own requests' seat time and for that of
+ * all lighter classes, over its own weight. A request is ranked by the highest counter of its class and of the heavier
+ * ones. So batch requests get no more than weight 1, standard and batch requests together no more than 4, and all
+ * together no more than 16: what the tenant would get if all its requests were of its heaviest class. Requests of a
+ * heavier class do not pay for what the lighter ones took at the lighter one's price, so a batch backlog costs an
+ * interactive request a sixteenth of its seat time.
+ *
+ * Among classes of equal rank the lowest counter goes first, then the heavier class. Where all three always wait, the
+ * seat time is shared 12 : 3 : 1.
+ */
 import { HeapNode } from '../heap.js';
+import { classOf, SERVICE_CLASSES, type ServiceClass } from '../service-class.js';
 import { HoldTime } from './hold-time.js';
-import { Line } from './line.js';
-import { Pace } from './pace.js';
-import type { Place } from './place.js';
-import { Turns } from './turns.js';
-
-/** How far a tenant's predictions may be corrected. */
-const MIN_CALIBRATION = 0.5;
-const MAX_CALIBRATION = 4;
-
-/** After one that waited in vain predictions are this much longer. */
-const STEP = 0.08;
-
-/** The share of admitted requests that may wait in vain, where steps up and down cancel out: below the 0.03 to be kept. */
-const TIMEOUT_SHARE = 0.02;
-
-/** After one that did not they are this much shorter. */
-const DOWN = 1 - STEP * TIMEOUT_SHARE;
+import { TenantClass } from './tenant-class.js';
 
 /** What the queue knows of one tenant. Plain state: the ledger and the queue keep it. */
 export class Tenant {
   readonly name: string;
-  /** Seat-milliseconds over weight, charged as they pass, lifted when it comes back from being idle. */
+  /** Its rank among tenants: that of the heaviest class that has somebody to seat, else of the heaviest that waits or runs. */
   virtualMs = 0;
-  /** How fast that grows now: the sum of 1/weight over the seats that it holds. */
+  /** How fast that grows now. */
   rate = 0;
-  /** Of its newest request. */
+  /** Of the class that it is ranked by, or last was. */
   weight = 1;
+  /** The class that its next seat goes to; undefined: none of it is seatable. */
+  next: TenantClass | undefined;
+  /** Requests that wait. */
+  waiting = 0;
+  /** Of these, those whose engine was not lost, and the body bytes of those. */
+  inRoom = 0;
+  bytes = 0;
   /** Seats held. */
   running = 0;
   /** Requests that hold them. */
@@ -37,20 +43,8 @@ export class Tenant {
   windowMs = 0;
   /** Clock reading since which it has had somebody to seat without a break; undefined: it has nobody. */
   backloggedSince: number | undefined;
-  /** All who wait, seatable or not, in the order of entering; the returned stand elsewhere. */
-  readonly line = new Line<Place>();
-  /** Those who may be seated, in the order of their turns. */
-  readonly turns = new Turns();
-  /** Waiting requests whose engine was lost. */
-  returned = 0;
-  /** Body bytes of those in `line`. */
-  bytes = 0;
-  /** Seat-milliseconds that one request takes. */
+  /** Seat-milliseconds that one request takes, whatever its class. */
   readonly hold = new HoldTime();
-  /** Milliseconds from its first seat to its end, however many it holds in between. */
-  readonly wall = new HoldTime();
-  /** How fast it is given seats while it waits. */
-  readonly pace = new Pace();
   /** Among those who wait or run. */
   readonly active: HeapNode<Tenant> = new HeapNode<Tenant>(this);
   /** Among those who have somebody to seat. */
@@ -60,38 +54,114 @@ export class Tenant {
   idleOrder = 0;
   /** Among those who hold seats. */
   readonly holding: HeapNode<Tenant> = new HeapNode<Tenant>(this);
-  #calibration = 1;
+  /** Of the classes that it ever used, heaviest first. */
+  readonly #classes: TenantClass[] = [];
 
   constructor(name: string) {
     this.name = name;
   }
 
-  get waiting(): number {
-    return this.line.length + this.returned;
+  /** The classes that it ever used, heaviest first. */
+  get classes(): readonly TenantClass[] {
+    return this.#classes;
   }
 
-  /** Whether somebody of it would be given a seat now. */
-  get inLine(): boolean {
-    return this.turns.head !== undefined || this.returned > 0;
+  /** Its requests of this weight's class, none at first. */
+  classFor(weight: number): TenantClass {
+    const name = classOf(weight);
+    return this.#classes.find((known) => known.class === name) ?? this.#make(name);
   }
 
-  /** What predictions are multiplied by. */
-  get calibration(): number {
-    return this.#calibration;
+  /** The rank of a class of it. */
+  rankOf(of: TenantClass): number {
+    this.#settle();
+    let rank = 0;
+    for (const known of this.#classes) {
+      rank = Math.max(rank, known.virtualMs);
+      if (known === of) break;
+    }
+    return rank;
   }
 
-  /** One of its requests waited in vain. */
-  waitedInVain(): void {
-    this.#calibration = Math.min(MAX_CALIBRATION, this.#calibration * (1 + STEP));
+  /** Charges the seats held for `passed` ms. */
+  charge(passed: number): void {
+    const before = this.virtualMs;
+    this.seatMs += this.running * passed;
+    // The quick way for nearly all tenants: this runs for each that holds a seat, in every operation.
+    if (this.#classes.length === 1) this.virtualMs += this.rate * passed;
+    else {
+      this.#chargeEach(passed);
+      this.rank();
+    }
+    this.windowMs += this.virtualMs - before;
   }
 
-  /** One of its requests waited and got its seat. */
-  waitedWell(): void {
-    this.#calibration = Math.max(MIN_CALIBRATION, this.#calibration * DOWN);
+  /** Lifts a class's counter to where the queue stands. */
+  lift(of: TenantClass, least: number): void {
+    this.#settle();
+    of.virtualMs = Math.max(of.virtualMs, least);
+    this.#rank();
   }
 
-  /** One was refused for the correction alone while none is in line to teach a better one. */
-  refusedByCalibration(): void {
-    this.#calibration = Math.max(1, this.#calibration * DOWN);
+  /** Works its rank out anew, after who waits or runs changed. O(classes). */
+  rank(): void {
+    this.#settle();
+    this.#rank();
+  }
+
+  /** The counter of an only class is its tenant's rank, and is charged there alone. */
+  #settle(): void {
+    const [only] = this.#classes;
+    if (only !== undefined && this.#classes.length === 1) only.virtualMs = this.virtualMs;
+  }
+
+  #rank(): void {
+    let rank = 0;
+    let seats = this.running;
+    let leads: TenantClass | undefined;
+    this.next = undefined;
+    for (const known of this.#classes) {
+      rank = Math.max(rank, known.virtualMs);
+      const seatable = known.turns.head !== undefined;
+      if (seatable && this.next === undefined) {
+        this.next = leads = known;
+        this.#lead(known, rank, seats);
+      } else if (seatable && this.next !== undefined && rank === this.virtualMs) {
+        if (known.virtualMs < this.next.virtualMs) this.next = known;
+      } else if (leads === undefined && known.running + known.waiting > 0) {
+        leads = known;
+        this.#lead(known, rank, seats);
+      }
+      seats -= known.running;
+    }
+    if (leads !== undefined) return;
+    // Idle: the highest of its counters, so that a queue that all have left begins above all of them.
+    this.virtualMs = rank;
+    this.rate = 0;
+  }
+
+  #chargeEach(passed: number): void {
+    let seats = 0;
+    for (let at = this.#classes.length - 1; at >= 0; at -= 1) {
+      const charged = this.#classes[at];
+      if (charged === undefined) continue;
+      seats += charged.running;
+      charged.virtualMs += (seats * passed) / charged.weight;
+    }
+  }
+
+  /** It is ranked by this class: the heaviest that has somebody to seat, else the heaviest that waits or runs. */
+  #lead({ weight }: TenantClass, rank: number, seats: number): void {
+    this.virtualMs = rank;
+    this.weight = weight;
+    this.rate = seats / weight;
+  }
+
+  #make(name: ServiceClass): TenantClass {
+    this.#settle();
+    const made = new TenantClass(name);
+    this.#classes.push(made);
+    this.#classes.sort((a, b) => SERVICE_CLASSES.indexOf(a.class) - SERVICE_CLASSES.indexOf(b.class));
+    return made;
   }
 }

@@ -1,5 +1,6 @@
 import { FairnessWindow } from './fairness-window.js';
 import { Heap } from '../heap.js';
+import type { TenantClass } from './tenant-class.js';
 import { Tenant } from './tenant.js';
 
 /** Tenants that are remembered; past that the one that has been idle longest is forgotten, never one that waits or runs. */
@@ -49,7 +50,10 @@ export class Tenants {
     return this.#byName.values();
   }
 
-  /** The tenant of a request that comes, made if need be and lifted if it was idle. Whatever it asks for is accrued. */
+  /**
+   * The tenant of a request that comes, made if need be. The request's class is lifted if none of it was in line. Whatever
+   * it asks for is accrued.
+   */
   arriving(name: string, weight: number): Tenant {
     let tenant = this.#byName.get(name);
     if (tenant === undefined) {
@@ -57,8 +61,9 @@ export class Tenants {
       this.#byName.set(name, (tenant = new Tenant(name)));
       this.#rest(tenant);
     }
-    tenant.weight = weight;
-    if (!tenant.inLine) this.lift(tenant);
+    const arrived = tenant.classFor(weight);
+    if (tenant.active.at < 0) tenant.weight = arrived.weight;
+    if (!arrived.inLine) this.lift(tenant, arrived);
     return tenant;
   }
 
@@ -75,10 +80,7 @@ export class Tenants {
     this.#accruedAt = now;
     if (passed <= 0) return;
     this.#running.each((tenant) => {
-      const charge = tenant.rate * passed;
-      tenant.virtualMs += charge;
-      tenant.windowMs += charge;
-      tenant.seatMs += tenant.running * passed;
+      tenant.charge(passed);
       this.active.moved(tenant.active);
       this.seatable.moved(tenant.seatable);
     });
@@ -90,20 +92,20 @@ export class Tenants {
     this.#floorMs = Math.max(this.#floorMs, this.seatable.first?.virtualMs ?? 0);
   }
 
-  /** `tenant` holds so many seats more or less, each of this weight. */
-  hold(tenant: Tenant, seats: number, weight: number): void {
+  /** `tenant` holds so many seats more or less for requests of this class. */
+  hold(tenant: Tenant, of: TenantClass, seats: number): void {
     tenant.running += seats;
-    // Of no seats the rate is exactly none, whatever the sums before lost.
-    tenant.rate = tenant.running === 0 ? 0 : tenant.rate + seats / weight;
+    of.running += seats;
     if (tenant.running === 0) this.#running.remove(tenant.holding);
     else if (tenant.holding.at < 0) this.#running.add(tenant.holding);
-    this.active.moved(tenant.active);
-    this.seatable.moved(tenant.seatable);
     this.stir(tenant);
   }
 
   /** Who waits or runs of `tenant` changed. */
   stir(tenant: Tenant): void {
+    tenant.rank();
+    this.active.moved(tenant.active);
+    this.seatable.moved(tenant.seatable);
     const active = tenant.waiting + tenant.running > 0;
     if (active && tenant.active.at < 0) {
       this.#idle.remove(tenant.idle);
@@ -114,22 +116,22 @@ export class Tenants {
       if (this.active.size === 0) this.#floorMs = this.#highestMs;
       this.#rest(tenant);
     }
-    const seatable = tenant.turns.head !== undefined;
+    const seatable = tenant.next !== undefined;
     if (seatable && tenant.seatable.at < 0) {
       this.seatable.add(tenant.seatable);
       tenant.backloggedSince = this.#accruedAt;
     } else if (!seatable && tenant.seatable.at >= 0) {
       this.seatable.remove(tenant.seatable);
       tenant.backloggedSince = undefined;
-      tenant.pace.rest();
     }
   }
 
-  /** To where the queue stands: before one of it gets in line, where none of it was. */
-  lift(tenant: Tenant): void {
+  /** To where the queue stands: before one of a class gets in line, where none of it was. */
+  lift(tenant: Tenant, of: TenantClass): void {
     const lowest = this.active.firstBut(tenant.active)?.virtualMs ?? 0;
-    tenant.virtualMs = Math.max(tenant.virtualMs, lowest, this.#floorMs);
+    tenant.lift(of, Math.max(lowest, this.#floorMs));
     this.active.moved(tenant.active);
+    this.seatable.moved(tenant.seatable);
   }
 
   #forgetOne(): void {

@@ -17,7 +17,7 @@ class UserLine {
 }
 
 /**
- * Who is next among one tenant's own requests that may be seated. Its end users take turns, so that one of them with a
+ * Who is next among one tenant's requests of one class that may be seated. Its end users take turns, so that one of them with a
  * hundred requests does not hold up the others; within a user the earliest deadline goes first, then first come.
  * Requests without a label are one user's. A user with nothing to seat is forgotten, so the users are bounded by the queue.
  */

@@ -1,4 +1,4 @@
-import type { QueueReport } from '../admission/seat-queue.js';
+import type { ClassReport, QueueReport } from '../admission/seat-queue.js';
 
 /** One model's queue as operators see it. Times in ms. */
 export interface AdmissionPage {
@@ -31,4 +31,5 @@ export interface AccountLine {
   readonly holdMs: number | null;
   readonly calibration: number;
   readonly predictedWaitMs: number;
+  readonly classes: readonly ClassReport[];
 }

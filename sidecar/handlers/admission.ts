@@ -34,8 +34,16 @@ export function admissionPage(report: QueueReport): AdmissionPage {
       virtualMs: whole(tenant.virtualMs),
       seatMs: whole(tenant.seatMs),
       holdMs: tenant.holdMs === null ? null : whole(tenant.holdMs),
-      calibration: Math.round(tenant.calibration * 1000) / 1000,
+      calibration: thousandths(tenant.calibration),
       predictedWaitMs: whole(tenant.predictedWaitMs),
+      classes: tenant.classes.map((of) => ({
+        class: of.class,
+        waiting: of.waiting,
+        running: of.running,
+        holdMs: of.holdMs === null ? null : whole(of.holdMs),
+        calibration: thousandths(of.calibration),
+        predictedWaitMs: whole(of.predictedWaitMs),
+      })),
     })),
     others: {
       accounts: report.others.tenants,
@@ -48,4 +56,8 @@ export function admissionPage(report: QueueReport): AdmissionPage {
 
 function whole(ms: number): number {
   return Math.round(ms);
+}
+
+function thousandths(value: number): number {
+  return Math.round(value * 1000) / 1000;
 }

@@ -27,6 +27,7 @@ export interface Fate {
   readonly tenant: string;
   readonly at: number;
   readonly user: string | undefined;
+  readonly weight: number;
   /** `done`: inside its deadline; `late`: cut at it while it ran. */
   end: 'done' | 'late' | Refused['reason'] | undefined;
   waitedMs: number;
@@ -95,7 +96,7 @@ export class SeatWorld {
   #arrive({ tenant, weight = 4, users, holdMs, deadlineMs, prefix }: Load, turn: number): void {
     const at = this.clock.now();
     const user = users?.[turn % users.length];
-    const fate: Fate = { tenant, at, user, end: undefined, waitedMs: 0, seatMs: 0 };
+    const fate: Fate = { tenant, at, user, weight, end: undefined, waitedMs: 0, seatMs: 0 };
     this.fates.push(fate);
     const needMs = holdMs * (0.5 + this.#random());
     const deadlineAt = deadlineMs === undefined ? undefined : at + deadlineMs;

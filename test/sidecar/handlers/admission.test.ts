@@ -58,6 +58,7 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
     holdMs: 1000,
     calibration: 1,
     predictedWaitMs: 102_000,
+    classes: [{ class: 'standard', waiting: 1, running: 0, holdMs: 1000, calibration: 1, predictedWaitMs: 102_000 }],
   });
   t.notMatch(reply?.body, 'secret');
 });

@@ -1,0 +1,81 @@
+import { CLASS_WEIGHTS, type ServiceClass } from '../service-class.js';
+import { HoldTime } from './hold-time.js';
+import { Line } from './line.js';
+import { Pace } from './pace.js';
+import type { Place } from './place.js';
+import { Turns } from './turns.js';
+
+/** How far predictions may be corrected. */
+const MIN_CALIBRATION = 0.5;
+const MAX_CALIBRATION = 4;
+
+/** After one that waited in vain predictions are this much longer. */
+const STEP = 0.08;
+
+/** The share of admitted requests that may wait in vain, where steps up and down cancel out: below the 0.03 to be kept. */
+const TIMEOUT_SHARE = 0.02;
+
+/** After one that did not they are this much shorter. */
+const DOWN = 1 - STEP * TIMEOUT_SHARE;
+
+/** What the queue knows of one tenant's requests of one service class. Plain state: the ledger and the queue keep it. */
+export class TenantClass {
+  readonly class: ServiceClass;
+  readonly weight: number;
+  /**
+   * Seat-milliseconds of the tenant's requests of this class and of all lighter ones, over this class's weight. It is
+   * charged as they pass, and lifted when the class gets in line. Read it through its tenant, which keeps an only one.
+   */
+  virtualMs = 0;
+  /** Seats held. */
+  running = 0;
+  /** All who wait, seatable or not, in the order of entering; the returned stand elsewhere. */
+  readonly line = new Line<Place>();
+  /** Those who may be seated, in the order of their turns. */
+  readonly turns = new Turns();
+  /** Waiting requests whose engine was lost. */
+  returned = 0;
+  /** Body bytes of those in `line`. */
+  bytes = 0;
+  /** Seat-milliseconds that one request takes. */
+  readonly hold = new HoldTime();
+  /** Milliseconds from its first seat to its end, however many it holds in between. */
+  readonly wall = new HoldTime();
+  /** How fast it is given seats while it waits. */
+  readonly pace = new Pace();
+  #calibration = 1;
+
+  constructor(name: ServiceClass) {
+    this.class = name;
+    this.weight = CLASS_WEIGHTS[name];
+  }
+
+  get waiting(): number {
+    return this.line.length + this.returned;
+  }
+
+  /** Whether one of these requests would be given a seat now. */
+  get inLine(): boolean {
+    return this.turns.head !== undefined || this.returned > 0;
+  }
+
+  /** What predictions are multiplied by. */
+  get calibration(): number {
+    return this.#calibration;
+  }
+
+  /** One of its requests waited in vain. */
+  waitedInVain(): void {
+    this.#calibration = Math.min(MAX_CALIBRATION, this.#calibration * (1 + STEP));
+  }
+
+  /** One of its requests waited and got its seat. */
+  waitedWell(): void {
+    this.#calibration = Math.max(MIN_CALIBRATION, this.#calibration * DOWN);
+  }
+
+  /** One was refused for the correction alone while none is in line to teach a better one. */
+  refusedByCalibration(): void {
+    this.#calibration = Math.max(1, this.#calibration * DOWN);
+  }
+}
