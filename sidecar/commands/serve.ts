@@ -10,6 +10,12 @@ import { NO_SUPERVISOR, systemd, type Supervisor } from './supervisor.js';
 /** Signals that ask for a drain; a second one ends the process at once. */
 const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
+/**
+ * Two of the same signal within this time are one request, ms. `timeout make run` sends SIGTERM to the whole process group,
+ * and make passes its own on to the process that is in the group too.
+ */
+const SAME_REQUEST_MS = 1000;
+
 /** Reads the keys file again, as services do it by custom. */
 const RELOAD_SIGNAL = 'SIGHUP';
 
@@ -64,10 +70,12 @@ function reachedFromHere({ tcp, host }: Config['listen']): boolean {
 /** Drains on the first signal; resolves with 0 when that is done. */
 function untilStopped(app: App, supervisor: Supervisor): Promise<number> {
   return new Promise((resolve, reject) => {
-    let asked = false;
-    const stop = (): void => {
-      if (asked) process.exit(EXIT_INTERRUPTED);
-      asked = true;
+    let first: { readonly signal: string; readonly at: number } | undefined;
+    const stop = (signal: string): void => {
+      const at = systemClock.now();
+      if (first?.signal === signal && at - first.at < SAME_REQUEST_MS) return;
+      if (first !== undefined) process.exit(EXIT_INTERRUPTED);
+      first = { signal, at };
       supervisor.stopping();
       app.drain().then(() => resolve(0), reject);
     };

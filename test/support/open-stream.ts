@@ -31,7 +31,7 @@ export class OpenStream {
 
   /** Asks for a stream and resolves once `sign` is among its bytes: the first token, unless told otherwise. */
   static async begin(
-    sidecar: Sidecar,
+    sidecar: Pick<Sidecar, 'port' | 'key'>,
     body: Readonly<Record<string, unknown>> = ENDLESS,
     sign = '"delta"',
   ): Promise<OpenStream> {

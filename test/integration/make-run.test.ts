@@ -1,0 +1,73 @@
+/** `make run` as a shell, a CI job or a supervisor ends it: SIGTERM to make alone, or to all of its process group. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { ENDLESS, endsWell, OpenStream } from '../support/open-stream.js';
+import { signalGroup } from '../support/processes.js';
+import { sourceRoot } from '../support/source-root.js';
+
+interface Run {
+  readonly child: ChildProcess;
+  /** Resolves once this was printed, with all that was. */
+  readonly printed: (text: string) => Promise<string>;
+  /** All that was printed. */
+  readonly ended: Promise<string>;
+}
+
+/** A command in a process group of its own, with the sidecar's defaults but for what two on one machine cannot share. */
+async function run(t: Test, command: string, ...args: readonly string[]): Promise<Run> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'ra-make-'));
+  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
+  const child = spawn(command, args, {
+    cwd: sourceRoot,
+    detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, RA_DATA_DIR: dataDir, RA_LISTEN_PORT: '0', RA_OPERATORS_PORT: '0' },
+  });
+  let output = '';
+  let check = (): void => undefined;
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      output += text;
+      check();
+    });
+  }
+  const ended = new Promise<string>((resolve) => child.once('close', () => resolve(output)));
+  t.teardown(() => signalGroup(child.pid ?? 0, 'SIGKILL'));
+  const printed = (text: string): Promise<string> =>
+    new Promise((resolve) => {
+      check = (): void => {
+        if (output.includes(text)) resolve(output);
+      };
+      check();
+    });
+  return { child, printed, ended };
+}
+
+/** What is built is built: the recipe alone, without npm and the compiler. */
+const MAKE_RUN = ['make', '-o', 'build', 'run'] as const;
+
+/** A stream under way when `child` gets SIGTERM is served to its end. */
+async function drains(t: Test, { child, printed, ended }: Run): Promise<void> {
+  const output = await printed('"messages"');
+  const [, port] = /is ready at http:\/\/127\.0\.0\.1:(\d+)/.exec(output) ?? [];
+  const [key = ''] = /ra-dev-[\w-]+/.exec(output) ?? [];
+  const stream = await OpenStream.begin({ port: Number(port), key }, { ...ENDLESS, max_tokens: 1000 });
+  child.kill('SIGTERM');
+  // What make passes on may come with the group's signal or some ms after it. Here it comes after it for certain.
+  await printed('"event":"draining"');
+  signalGroup(child.pid ?? 0, 'SIGTERM');
+  endsWell(t, await stream.response);
+  await ended;
+}
+
+t.test('timeout ends make run with a drain', async (t) => {
+  // The group gets SIGTERM and make passes one on besides. timeout is asked to end it as at the end of its time.
+  await drains(t, await run(t, 'timeout', '-s', 'TERM', '300', ...MAKE_RUN));
+});
+
+t.test('SIGTERM to make alone ends it with a drain', async (t) => {
+  await drains(t, await run(t, MAKE_RUN[0], ...MAKE_RUN.slice(1)));
+});
