@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.js';
+import { bearerOf } from './bearer.js';
 import { FollowedFile } from '../files/followed-file.js';
 import type { Caller, Credentials, Denied, Identity } from './identity.js';
 import { MAX_FILE_BYTES, NO_KEYS, parseKeyFile, WHAT, type KeyFile } from './key-file.js';
@@ -53,8 +54,14 @@ export class WatchedKeys implements Identity {
 
   private constructor() {}
 
-  resolve(credentials: Credentials): Promise<Caller | Denied> {
-    return this.#identity.resolve(credentials);
+  /** A key that is not known may have been created a moment ago: the file is looked at before it is refused. */
+  async resolve(credentials: Credentials): Promise<Caller | Denied> {
+    const asked = this.#identity;
+    const answer = await asked.resolve(credentials);
+    if (answer.kind === 'caller' || answer.code !== 'invalid_api_key') return answer;
+    if (bearerOf(credentials) === undefined) return answer;
+    await this.#file?.refresh();
+    return this.#identity === asked ? answer : this.#identity.resolve(credentials);
   }
 
   /** Reads the file now and says what it holds, changed or not. Resolves when that is done. */

@@ -3,7 +3,8 @@
  *
  *     event of the folder ──100 ms──┐
  *     poll: the file has changed ───┼──> read ──> good: taken from now on
- *     asked to (SIGHUP) ────────────┘         └─> bad, or gone: said once, what was taken last stays
+ *     refresh(): it has changed ────┤         └─> bad, or gone: said once, what was taken last stays
+ *     asked to (SIGHUP) ────────────┘
  *
  * Events tell at once, also of a file that is created, removed or replaced by a rename; network file systems, bind mounts and
  * links send none, so the file is looked at every now and then as well.
@@ -13,9 +14,13 @@ import { watch, type FSWatcher } from 'node:fs';
 import { open, stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../clock.js';
+import { within } from '../within.js';
 
 /** From an event to the look, ms: what writes a file in pieces sends several. */
 const SETTLE_MS = 100;
+
+/** From one look that a caller asks for to the next, ms: callers may ask as often as they like. */
+const REFRESH_MS = 100;
 
 /** The file cannot be used. `problem` is one line that names neither the file nor what is in it. */
 export class FileProblem extends Error {
@@ -68,6 +73,8 @@ export class FollowedFile<T> {
   #cancelSettle: (() => void) | undefined;
   #cancelPoll: () => void = () => undefined;
   #closed = false;
+  #refreshedAt = -Infinity;
+  #refreshing: Promise<void> | undefined;
 
   /** Reads the file and follows it from then on. Throws {@link FileProblem}: then nothing is followed. */
   static async open<T>(options: FollowOptions<T>): Promise<{ readonly followed: FollowedFile<T>; readonly value: T }> {
@@ -91,6 +98,20 @@ export class FollowedFile<T> {
   reload(): Promise<void> {
     this.#sayAnyway = true;
     return this.#read();
+  }
+
+  /**
+   * Looks at the file, and reads it if it has changed: for whoever needs what was written a moment ago. At most one look in
+   * {@link REFRESH_MS}; between two it resolves at once. It waits no longer than that for a file system that does not answer.
+   */
+  async refresh(): Promise<void> {
+    const { clock } = this.#options;
+    const now = clock.now();
+    if (this.#refreshing === undefined && now - this.#refreshedAt >= REFRESH_MS && !this.#closed) {
+      this.#refreshedAt = now;
+      this.#refreshing = this.#readIfChanged().finally(() => (this.#refreshing = undefined));
+    }
+    if (this.#refreshing !== undefined) await within(clock, REFRESH_MS, this.#refreshing);
   }
 
   /** Follows the file no longer; what was taken last stays. Idempotent. */
@@ -118,6 +139,8 @@ export class FollowedFile<T> {
     this.#seen = await look(this.#options.file);
     const found = await find(this.#options);
     if (this.#closed || (found.sign === this.#said && !this.#sayAnyway)) return;
+    // There was no folder to watch when it was opened, perhaps.
+    if (this.#watcher === undefined) this.#follow();
     this.#said = found.sign;
     this.#sayAnyway = false;
     if (found.kind === 'good') this.#options.taken(found.value);
@@ -155,12 +178,16 @@ export class FollowedFile<T> {
   }
 
   async #lookAgain(): Promise<void> {
-    if ((await look(this.#options.file)) !== this.#seen) {
-      // No event told of it: perhaps the folder is another one by now.
-      if (!this.#closed) this.#follow();
-      await this.#read();
-    }
+    await this.#readIfChanged(() => this.#follow());
     this.#poll();
+  }
+
+  /** `unheard`: there was no event of the change, perhaps because the folder is another one by now. */
+  async #readIfChanged(unheard: () => void = () => undefined): Promise<void> {
+    if ((await look(this.#options.file)) !== this.#seen) {
+      if (!this.#closed) unheard();
+      await this.#read();
+    } else await this.#reading;
   }
 }
 

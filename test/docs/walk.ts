@@ -129,8 +129,8 @@ export class Walk {
     const reads = sidecar?.lines.filter(({ event }) => event === 'keys loaded').length ?? 0;
     const ran = await this.#shell(filledIn(text, this.#here()), line);
     if (ran.code !== 0 || !sidecar) return ran;
-    // A reader's next command comes later than the next line of a script.
-    if (/\bkeys (?:create|revoke|rotate)\b/.test(text)) await sidecar.logged('keys loaded', reads + 1);
+    // A new key counts at once; a reader's next command comes later than a revocation is noticed.
+    if (/\bkeys (?:revoke|rotate)\b/.test(text)) await sidecar.logged('keys loaded', reads + 1);
     if (/\bkill -TERM <pid>/.test(text)) {
       const { code } = await sidecar.exited();
       this.#sidecar = undefined;

@@ -1,10 +1,13 @@
 /**
  * What the default model means by its answers, over HTTP. Look-ups are left out: the model card says that it has not learnt them.
  */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
 import { checked, complete } from '../support/replies.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+import { sourceRoot } from '../support/source-root.js';
 
 const sidecar = await Sidecar.start(t, {
   config: {
@@ -55,6 +58,23 @@ t.test('a message is sorted, in whichever order the topics are offered', async (
       });
       t.equal(choice, topic, JSON.stringify(probabilities));
     }
+  }
+});
+
+t.test('getting-started shows a decision with the answers that this model gives', async (t) => {
+  const page = readFileSync(join(sourceRoot, 'docs', 'getting-started.md'), 'utf8');
+  const [, json = ''] = /v1\/decisions \\\n[^]*?-d '(\{[^]*?\})'\n```/.exec(page) ?? [];
+  const text = await (await sidecar.post('/decisions', JSON.parse(json) as object)).text();
+  const { answers } = checked('decisions', text) as { answers: Record<string, Answer> };
+  const told = [...page.matchAll(/`(\w+)` with (\w+), (0\.\d+)/g)];
+  t.strictSame(
+    told.map(([, id]) => id),
+    Object.keys(answers),
+    'each answer is on the page',
+  );
+  for (const [, id = '', answer = '', probability] of told) {
+    const found = answers[id]?.probabilities[answer] ?? 0;
+    t.ok(found > 0.9 && Math.abs(found - Number(probability)) < 0.01, `${id}: ${answer} with ${found}`);
   }
 });
 

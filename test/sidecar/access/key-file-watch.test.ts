@@ -159,6 +159,46 @@ t.test('where no event comes, the poll finds the change', async (t) => {
   t.match(await watched.ask(A), { code: 'invalid_api_key' });
 });
 
+t.test('a key that was created a moment ago counts at its first request, without an event or a poll', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, [A.stored], { clock, pollMs: NEVER_MS, linked: true });
+  await watched.put(A.stored, B.stored);
+  t.match(await watched.ask(B), { kind: 'caller', keyId: 'b' });
+  t.match(await watched.ask(A), { kind: 'caller', keyId: 'a' });
+  t.equal(clock.pending, 1, 'nothing is left but the poll');
+});
+
+t.test('unknown keys have the file looked at ten times a second at most, however many come', async (t) => {
+  const clock = new FakeClock();
+  const watched = await Watched.open(t, [A.stored], { clock, pollMs: NEVER_MS, linked: true });
+  t.match(await watched.ask(B), { code: 'invalid_api_key' });
+  await watched.put(A.stored, B.stored);
+  const flood = await Promise.all(Array.from({ length: 1000 }, () => watched.ask(B)));
+  t.ok(
+    flood.every((answer) => answer.kind === 'denied'),
+    'not looked at again',
+  );
+  clock.advance(99);
+  t.match(await watched.ask(B), { code: 'invalid_api_key' });
+  clock.advance(1);
+  const after = await Promise.all(Array.from({ length: 1000 }, () => watched.ask(B)));
+  t.ok(
+    after.every((answer) => answer.kind === 'caller'),
+    'all wait for the one look',
+  );
+  t.strictSame(watched.said, [1, 2], 'and the file is read once');
+});
+
+t.test('a file that is made in a folder that came later is followed by events', async (t) => {
+  const watched = await Watched.open(t, undefined, { file: join('later', 'keys.json') });
+  await watched.put(A.stored);
+  // As a first start does, once it has written the development key.
+  await watched.keys.reload();
+  await watched.put(B.stored);
+  await watched.saidSoFar(3);
+  t.match(await watched.ask(B), { keyId: 'b' });
+});
+
 t.test('asked to, it reads and says what there is, changed or not', async (t) => {
   const watched = await Watched.open(t, [A.stored]);
   await watched.keys.reload();
