@@ -2,6 +2,7 @@ import type { CallSyntax } from '../protocol.js';
 import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, type GrammarText } from './gbnf.js';
 import { anyObject, JSON_RULES } from './json.js';
 import { MAX_STACKS, schemaGrammar } from './schema.js';
+import { Work } from './work.js';
 
 /** A function that may be called; `parameters` is the JSON schema of its arguments. */
 export interface Callable {
@@ -22,19 +23,20 @@ const SHARED = [
 
 /**
  * Rules for calls as a model writes them, one or several, with a start named `calls` and no root. `answer`: a wrapped answer
- * may come in place of them.
+ * may come in place of them. `work`: what is left of the request's.
  */
 export function callRules(
   syntax: CallSyntax,
   functions: readonly Callable[],
   { single, answer }: { readonly single: boolean; readonly answer: boolean },
+  work = new Work(),
 ): GrammarText {
   const parts: GrammarPart[] = [];
   let characters = 0;
   /** By name: calls of functions of one name are told apart by their arguments alone, so a text is at a place in each. */
   const places = new Map<string, number>();
   for (const [i, { name, parameters }] of functions.entries()) {
-    const part = schemaGrammar(parameters, `call-${i}`);
+    const part = schemaGrammar(parameters, `call-${i}`, work);
     if (part.kind === 'unservable') return part;
     parts.push(part);
     const most = (places.get(name) ?? 0) + part.stacks;

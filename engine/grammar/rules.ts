@@ -5,6 +5,9 @@ export type Item = string | { readonly rule: string; readonly least?: number; re
 
 export type Alternative = readonly Item[];
 
+/** Steps of an item of an alternative, and of the alternative itself: whether it matches anything, and its text. */
+const ITEM_STEPS = 4;
+
 /** Rules by name, each with its alternatives; none at all: it matches nothing. */
 export class Rules {
   readonly #rules = new Map<string, readonly Alternative[]>();
@@ -14,38 +17,72 @@ export class Rules {
     this.#rules.set(name, alternatives);
   }
 
-  /** The rules that `root` needs as lines of GBNF, less what matches nothing; undefined when `root` matches nothing. */
-  lines(root: string): string[] | undefined {
-    const empty = this.#empty();
+  /**
+   * The rules that `root` needs as lines of GBNF, less what matches nothing; undefined when `root` matches nothing.
+   * `spend` is called with the steps that are about to be done, and may throw to end it.
+   */
+  lines(root: string, spend: (steps: number) => void): string[] | undefined {
+    const empty = this.#empty(spend);
     if (empty.has(root)) return undefined;
     const lines: string[] = [];
     // A set hands out what is added to it on the way.
     const needed = new Set([root]);
     for (const name of needed) {
-      const alternatives = (this.#rules.get(name) ?? [])
-        .filter((alternative) => matches(alternative, empty))
-        .map((alternative) => alternative.filter((item) => !isEmpty(item, empty)));
-      for (const item of alternatives.flat()) if (typeof item !== 'string') needed.add(item.rule);
+      const all = this.#rules.get(name) ?? [];
+      const alternatives = empty.size === 0 ? all : withoutEmpty(all, empty);
+      for (const alternative of alternatives)
+        for (const item of alternative) if (typeof item !== 'string') needed.add(item.rule);
       if (alternatives.length > 0) lines.push(`${name} ::= ${[...new Set(alternatives.map(text))].join(' | ')}`);
     }
     return lines;
   }
 
-  /** The rules that match nothing: those whose every alternative needs one that matches nothing, or itself without end. */
-  #empty(): Set<string> {
+  /**
+   * The rules that match nothing: those whose every alternative needs one that matches nothing, or itself without end.
+   * Linear: an alternative is looked at once for each rule that it needs, when that is found to match something.
+   */
+  #empty(spend: (steps: number) => void): Set<string> {
     const empty = new Set(this.#rules.keys());
-    // Rules are made from the outside in, so that most are settled in the first round.
-    const order = [...this.#rules].reverse();
-    for (let changed = true; changed;) {
-      changed = false;
-      for (const [name, alternatives] of order) {
-        if (!empty.has(name) || !alternatives.some((alternative) => matches(alternative, empty))) continue;
-        empty.delete(name);
-        changed = true;
+    const waiting = new Map<string, Waiting[]>();
+    const found: string[] = [];
+    for (const [name, alternatives] of this.#rules) {
+      for (const alternative of alternatives) {
+        spend(ITEM_STEPS * (1 + alternative.length));
+        const needed = new Set(
+          alternative.flatMap((item) => (isNeeded(item) && empty.has(item.rule) ? [item.rule] : [])),
+        );
+        const waits = { name, missing: needed.size };
+        if (needed.size === 0) found.push(name);
+        for (const rule of needed) {
+          const others = waiting.get(rule);
+          if (others) others.push(waits);
+          else waiting.set(rule, [waits]);
+        }
       }
+    }
+    // An array hands out what is added to it on the way.
+    for (const name of found) {
+      if (!empty.delete(name)) continue;
+      for (const waits of waiting.get(name) ?? []) if ((waits.missing -= 1) === 0) found.push(waits.name);
     }
     return empty;
   }
+}
+
+/** An alternative of the rule `name` that needs so many more rules to match something. */
+interface Waiting {
+  readonly name: string;
+  missing: number;
+}
+
+function isNeeded(item: Item): item is Exclude<Item, string> {
+  return typeof item !== 'string' && item.least !== 0;
+}
+
+function withoutEmpty(alternatives: readonly Alternative[], empty: ReadonlySet<string>): readonly Alternative[] {
+  return alternatives
+    .filter((alternative) => matches(alternative, empty))
+    .map((alternative) => alternative.filter((item) => !isEmpty(item, empty)));
 }
 
 function isEmpty(item: Item, empty: ReadonlySet<string>): boolean {

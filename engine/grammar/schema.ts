@@ -3,14 +3,15 @@ import type { GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
 import { extraKeyRules, objectRules, type Property } from './object-rules.js';
 import { Rules, type Alternative, type Item } from './rules.js';
-import { saysNothing, Shapes, Unservable, type All, type Range, type Schema, type Shape, type Type } from './shapes.js';
+import { itemsOf, type Rope } from './rope.js';
+import { saysNothing, type All, type Range, type Schema, type Shape, type Type } from './shape.js';
+import { Shapes } from './shapes.js';
 import { stacks, type Container } from './stacks.js';
+import { Unservable, unlessUnservable, Work, type NoGrammar } from './work.js';
 
 export type SchemaGrammar =
   /** `stacks`: the most places that a text of it can be at, all at once. */
-  | ({ readonly kind: 'ok'; readonly stacks: number } & GrammarPart)
-  /** `why`: what is wrong with the schema, to follow its name, without any of the caller's text. */
-  | { readonly kind: 'unservable'; readonly why: string };
+  ({ readonly kind: 'ok'; readonly stacks: number } & GrammarPart) | NoGrammar;
 
 /** Items and characters that are counted. More than that: at least these, or any number. */
 export const MAX_COUNTED = 256;
@@ -22,8 +23,10 @@ export const MAX_STACKS = 256;
 export const MAX_VALUES = 2048;
 /** Characters of one enum: its tree is made by looking at each of them once a level. */
 export const MAX_ENUM_CHARACTERS = 65_536;
-/** Properties times objects that declare them, of one combination. */
-export const MAX_LOOKUPS = 16_384;
+
+/** Steps of making a rule, and of asking for the rule of one schema among those that hold at once. */
+const RULE_STEPS = 12;
+const VALUE_STEPS = 8;
 
 /**
  * The rules for a JSON text that is valid against a JSON schema; their names begin with `prefix` (letters, digits, `-`),
@@ -32,14 +35,11 @@ export const MAX_LOOKUPS = 16_384;
  * Properties come in the schema's order, other ones behind them; optional ones may be left out. oneOf is anyOf. What only
  * narrows a value (pattern, format, minimum …) constrains nothing but its type, and keywords that are not known here are
  * not read. A schema without a type that has the keywords of objects, or of arrays, is one of those.
+ *
+ * `work`: shared by all schemas of one request; a schema that takes more than is left of it is unservable.
  */
-export function schemaGrammar(schema: unknown, prefix = 'value'): SchemaGrammar {
-  try {
-    return new Compiler(schema, prefix).compile(schema as Schema);
-  } catch (error) {
-    if (error instanceof Unservable) return { kind: 'unservable', why: error.message };
-    throw error;
-  }
+export function schemaGrammar(schema: unknown, prefix = 'value', work = new Work()): SchemaGrammar {
+  return unlessUnservable(() => new Compiler(schema, prefix, work).compile(schema as Schema));
 }
 
 const SCALARS: Readonly<Partial<Record<Type, Item>>> = {
@@ -52,6 +52,7 @@ const SCALARS: Readonly<Partial<Record<Type, Item>>> = {
 /** A rule for each set of schemas that some value must be valid against, made once, from the outside in. */
 class Compiler {
   readonly #prefix: string;
+  readonly #work: Work;
   readonly #shapes: Shapes;
   readonly #rules = new Rules();
   /** Names by what the rule is to match. */
@@ -61,24 +62,27 @@ class Compiler {
   readonly #containers = new Map<string, readonly (readonly Container[])[]>();
   #made = 0;
 
-  constructor(root: unknown, prefix: string) {
+  constructor(root: unknown, prefix: string, work: Work) {
     this.#prefix = prefix;
-    this.#shapes = new Shapes(root);
+    this.#work = work;
+    this.#shapes = new Shapes(root, work);
   }
 
   compile(schema: Schema): SchemaGrammar {
     const root = this.#value([schema]);
-    for (let next = this.#open.shift(); next; next = this.#open.shift()) this.#define(next.name, next.all);
-    const most = stacks(root, this.#containers);
+    // An array hands out what is added to it on the way.
+    for (const { name, all } of this.#open) this.#define(name, all);
+    const most = stacks(root, this.#containers, (steps) => this.#work.spend(steps));
     if (most > MAX_STACKS)
       throw new Unservable('has too many alternatives, or optional properties in a row, that begin alike.');
-    const lines = this.#rules.lines(root);
+    const lines = this.#rules.lines(root, (steps) => this.#work.spend(steps));
     if (!lines) throw new Unservable('allows no value.');
     return { kind: 'ok', rule: root, rules: [...JSON_RULES, ...lines], stacks: most };
   }
 
   /** The name of the rule for a value of which all of these hold. */
   #value(all: All): string {
+    this.#work.spend(VALUE_STEPS * all.length);
     const told = [...new Set(all.filter((schema) => !saysNothing(schema)))];
     if (told.length === 0) return 'json-value';
     const key = told
@@ -102,7 +106,11 @@ class Compiler {
     const strings: Container[] = [];
     for (const shape of this.#shapes.of(all)) {
       if (shape.values) {
-        for (const value of shape.values) if (fits(value, shape)) values.add(JSON.stringify(value));
+        this.#work.spend(shape.values.size);
+        for (const [text, value] of shape.values) {
+          if (typeof value === 'string') this.#work.spendText(value.length);
+          if (fits(value, shape)) values.add(text);
+        }
         continue;
       }
       for (const type of shape.types) {
@@ -120,34 +128,46 @@ class Compiler {
     for (const value of values) characters += value.length;
     if (characters > MAX_ENUM_CHARACTERS)
       throw new Unservable(`has an enum of over ${MAX_ENUM_CHARACTERS} characters.`);
+    // The tree is made by looking at each character once.
+    this.#work.spendText(characters);
     if (values.size > 0) alternatives.push([choice([...values], (rest) => this.#newRule(rest))]);
     this.#rules.set(name, alternatives);
     this.#containers.set(name, [objects, arrays, strings]);
   }
 
-  #object({ objects, required }: Shape, containers: Container[]): Alternative {
+  #object(shape: Shape, containers: Container[]): Alternative {
+    const objects = this.#items(shape.objects);
+    const required = new Set<string>();
+    for (const names of this.#items(shape.required)) {
+      this.#work.spend(names.length);
+      for (const name of names) required.add(name);
+    }
+    for (const { properties } of objects) this.#work.spend(properties.size);
     const declared = new Set([...objects.flatMap(({ properties }) => [...properties.keys()]), ...required]);
-    // Before the work: each declared property is looked up in each of the objects that are one.
-    if (declared.size * objects.length > MAX_LOOKUPS)
-      throw new Unservable('combines too many objects with too many properties.');
-    const properties = [...declared].map((name) => ({
-      name,
-      required: required.has(name),
-      rule: this.#value(objects.map(({ properties, additional }) => properties.get(name) ?? additional)),
-    }));
+    const properties = [...declared].map((name) => {
+      this.#work.spend(objects.length);
+      this.#work.spendText(name.length);
+      return {
+        name,
+        required: required.has(name),
+        rule: this.#value(objects.map(({ properties, additional }) => properties.get(name) ?? additional)),
+      };
+    });
     const others = this.#value(objects.map(({ additional }) => additional));
     containers.push({ places: placesOf(properties), values: [...properties.map(({ rule }) => rule), others] });
     const newRule = (alternatives: readonly Alternative[]): string => this.#newRule(alternatives);
-    const extraKey = extraKeyRules([...declared], newRule);
+    const key = extraKeyRules([...declared], newRule);
     return [
       '"{" json-ws',
-      objectRules(properties, extraKey === undefined ? undefined : { key: extraKey, rule: others }, newRule),
+      objectRules(properties, key === undefined ? undefined : { key, rule: others }, newRule),
       '"}"',
     ];
   }
 
   /** Written from the last item to the first: each rule goes on with the one behind it. */
-  #array({ arrays, items }: Shape, containers: Container[]): Alternative[] {
+  #array(shape: Shape, containers: Container[]): Alternative[] {
+    const { items } = shape;
+    const arrays = this.#items(shape.arrays);
     if (items.least > MAX_COUNTED) throw new Unservable(`asks for more than ${MAX_COUNTED} items.`);
     if (items.least > items.most) return [];
     const most = items.most > MAX_COUNTED ? Infinity : items.most;
@@ -173,9 +193,14 @@ class Compiler {
   }
 
   #newRule(alternatives: readonly Alternative[]): string {
+    this.#work.spend(RULE_STEPS * (1 + alternatives.length));
     const name = this.#newName();
     this.#rules.set(name, alternatives);
     return name;
+  }
+
+  #items<T>(rope: Rope<T>): T[] {
+    return itemsOf(rope, () => this.#work.spend(1));
   }
 
   #newName(): string {

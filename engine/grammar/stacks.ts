@@ -14,8 +14,11 @@ export interface Container {
 /** For each rule, its alternatives that are objects, those that are arrays, and those that are texts. */
 export type Containers = ReadonlyMap<string, readonly (readonly Container[])[]>;
 
-/** The most places at once below `root`. Infinity: two alternatives of one rule both come back to it. */
-export function stacks(root: string, inner: Containers): number {
+/**
+ * The most places at once below `root`. Infinity: two alternatives of one rule both come back to it. `spend` is called
+ * with the values that are about to be looked at, and may throw to end it.
+ */
+export function stacks(root: string, inner: Containers, spend: (steps: number) => void = () => undefined): number {
   const known = new Map<string, number>();
   const count = (rule: string): number => {
     const before = known.get(rule);
@@ -24,7 +27,7 @@ export function stacks(root: string, inner: Containers): number {
     known.set(rule, 1);
     const kinds = inner.get(rule) ?? [];
     const returning = kinds.map((alternatives) =>
-      alternatives.length < 2 ? 0 : alternatives.filter(({ values }) => reaches(values, rule, inner)).length,
+      alternatives.length < 2 ? 0 : alternatives.filter(({ values }) => reaches(values, rule, inner, spend)).length,
     );
     const sums = kinds.map((alternatives) =>
       alternatives.reduce(
@@ -39,12 +42,16 @@ export function stacks(root: string, inner: Containers): number {
   return count(root);
 }
 
-function reaches(from: readonly string[], rule: string, inner: Containers): boolean {
+function reaches(from: readonly string[], rule: string, inner: Containers, spend: (steps: number) => void): boolean {
+  spend(from.length);
   const seen = new Set(from);
   // A set hands out what is added to it on the way.
   for (const next of seen) {
     if (next === rule) return true;
-    for (const { values } of (inner.get(next) ?? []).flat()) values.forEach((value) => seen.add(value));
+    for (const { values } of (inner.get(next) ?? []).flat()) {
+      spend(1 + values.length);
+      values.forEach((value) => seen.add(value));
+    }
   }
   return false;
 }

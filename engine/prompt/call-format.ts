@@ -1,4 +1,5 @@
 import { callGrammar, callRules, type Callable } from '../grammar/calls.js';
+import { Work, type NoGrammar } from '../grammar/work.js';
 import type { CallFormat, CallSyntax } from '../protocol.js';
 import { WRAPPED_INSTRUCTION, WRAPPED_JSON_INSTRUCTION } from './call-syntax.js';
 import type { PromptConversation, PromptMessage } from './conversation.js';
@@ -20,21 +21,25 @@ export type CallsFormat =
       /** Holds all of the reply. Absent: the reply is free until a call begins. */
       readonly grammar?: string;
     }
-  /** `why`: what is wrong with what the tools take, to follow its name, without any of the caller's text. */
-  | { readonly kind: 'unservable'; readonly why: string };
+  /** Of what the tools take. */
+  | NoGrammar;
 
-/** How the reply's calls are told and held. `tools`: the conversation's, at least one. `json`: content is a JSON object. */
+/**
+ * How the reply's calls are recognised and constrained. `tools`: the conversation's, at least one. `json`: content is a
+ * JSON object. `work`: counts what it costs.
+ */
 export function callsFormat(
   syntax: CallSyntax,
   tools: readonly object[],
   choice: CallChoice,
   json: boolean,
+  work = new Work(),
 ): CallsFormat {
   const callable = (tools as readonly { readonly function: Callable }[])
     .map((tool) => tool.function)
     .filter(({ name }) => choice.name === undefined || choice.name === name);
   const single = !choice.parallel || syntax.next === undefined;
-  const rules = callRules(syntax, callable, { single, answer: !choice.required && !json });
+  const rules = callRules(syntax, callable, { single, answer: !choice.required && !json }, work);
   if (rules.kind === 'unservable') return rules;
   const { answer, ...bare } = syntax;
   // In JSON mode an answer is an object of the model's own, which may begin as the wrapping does; a required call is none.

@@ -2,6 +2,7 @@ import { callsFormat, instructed, type CallChoice, type CallsFormat } from './ca
 import type { PromptConversation } from './conversation.js';
 import { guard, type SpecialTexts } from './data-text.js';
 import { dataGrammar } from '../grammar/json.js';
+import { unlessUnservable, Work } from '../grammar/work.js';
 import type { CallFormat, ReplyFormat } from '../protocol.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
 import type { Thoughts } from './thought-format.js';
@@ -45,12 +46,15 @@ export function chatPrompt(
 ): ChatPrompt {
   const { calls: syntax } = parts.template;
   const { tools = [] } = conversation;
+  const work = new Work();
+  const weighed = unlessUnservable(() => work.weigh(tools));
+  if (weighed) return weighed;
   const offer = options.calls && syntax && tools.length > 0 ? { syntax, choice: options.calls } : undefined;
   const shaped = parts.template.shape(
     offer ? instructed(conversation, offer.syntax, options.jsonObject === true) : conversation,
   );
   if (shaped.kind === 'failed') return shaped;
-  const calls = offer && callsFormat(offer.syntax, tools, offer.choice, options.jsonObject ?? false);
+  const calls = offer && callsFormat(offer.syntax, tools, offer.choice, options.jsonObject ?? false, work);
   if (calls?.kind === 'unservable') return calls;
   const guarded = guard(shaped.shaped, parts.specials);
   if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };

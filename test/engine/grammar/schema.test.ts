@@ -171,7 +171,7 @@ t.test('what cannot be served says why', (t) => {
       /alternatives/,
     ],
     ['two ways back', twice, /begin alike/],
-    ['alike at each level', alike(10), /begin alike/],
+    ['alike at each level', alike(9), /begin alike/],
     ['many items', { type: 'array', minItems: MAX_COUNTED + 1 }, /items/],
   ] as const) {
     t.match(schemaGrammar(schema), { kind: 'unservable', why }, what);
@@ -255,7 +255,7 @@ t.test('schemas that are dear to compile are refused before the work, or cheap',
       object(Object.fromEntries(Array.from({ length: 50 }, (_, j) => [`p${i}_${j}`, {}]))),
     ),
   };
-  t.match(schemaGrammar(stairs), { kind: 'unservable', why: /characters/ });
+  t.match(schemaGrammar(stairs), { kind: 'unservable', why: /characters|too many values/ });
   t.match(schemaGrammar(crossed), { kind: 'unservable', why: /too many/ });
   t.match(schemaGrammar({ enum: numbers(0).slice(0, 2) }), { kind: 'ok' });
   // Counted, not timed: what is left of 25 million pairs is one look at each value.

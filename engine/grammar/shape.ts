@@ -1,0 +1,174 @@
+/** What one schema's own keywords say of a value, and what two such shapes say together. */
+import { join, type Rope } from './rope.js';
+import type { Work } from './work.js';
+
+/** A schema: an object with keywords, or true (anything) or false (nothing). */
+export type Schema = Readonly<Record<string, unknown>> | boolean;
+
+/** What must hold of one value at once. */
+export type All = readonly Schema[];
+
+export type Type = 'object' | 'array' | 'string' | 'number' | 'integer' | 'boolean' | 'null';
+
+const TYPES: readonly Type[] = ['object', 'array', 'string', 'number', 'boolean', 'null'];
+
+/** One alternative. Everything in it must hold. */
+export interface Shape {
+  readonly types: readonly Type[];
+  /** The only values, of all types, by their JSON texts; absent: any. */
+  readonly values?: ReadonlyMap<string, unknown>;
+  readonly objects: Rope<ObjectShape>;
+  /** Names, in any order, some of them repeatedly. */
+  readonly required: Rope<readonly string[]>;
+  readonly arrays: Rope<ArrayShape>;
+  readonly items: Range;
+  /** In code points. */
+  readonly length: Range;
+}
+
+export interface ObjectShape {
+  readonly properties: ReadonlyMap<string, Schema>;
+  /** What all other properties are. */
+  readonly additional: Schema;
+}
+
+export interface ArrayShape {
+  readonly prefix: readonly Schema[];
+  /** What all items behind the prefix are. */
+  readonly rest: Schema;
+}
+
+export interface Range {
+  readonly least: number;
+  readonly most: number;
+}
+
+/** Steps of {@link both}. */
+export const JOIN_STEPS = 12;
+/** Steps of one value of an enum, besides its characters. */
+const VALUE_STEPS = 8;
+/** Steps of looking for one value of an enum in another. */
+const COMPARE_STEPS = 3;
+
+const ANYTHING: Range = { least: 0, most: Infinity };
+
+export const ANY: Shape = {
+  types: TYPES,
+  objects: undefined,
+  required: undefined,
+  arrays: undefined,
+  items: ANYTHING,
+  length: ANYTHING,
+};
+
+/** The keywords that are read. */
+const KEYWORDS = [
+  ...['$ref', 'allOf', 'anyOf', 'oneOf', 'type', 'enum', 'const', 'properties', 'required', 'additionalProperties'],
+  ...['items', 'prefixItems', 'minItems', 'maxItems', 'minLength', 'maxLength'],
+];
+
+/** Every value is valid against it, as far as this goes. */
+export function saysNothing(schema: unknown): boolean {
+  return schema === true || (isRecord(schema) && !KEYWORDS.some((keyword) => schema[keyword] !== undefined));
+}
+
+/** What the keywords of one schema say themselves. */
+export function plain(schema: Readonly<Record<string, unknown>>, work: Work): Shape {
+  const { properties, additionalProperties, required, items, prefixItems } = schema;
+  const saysObject = [properties, additionalProperties, required].some((keyword) => keyword !== undefined);
+  const saysArray = [items, prefixItems, schema.minItems, schema.maxItems].some((keyword) => keyword !== undefined);
+  const values = [...('const' in schema ? [[schema.const]] : []), ...(Array.isArray(schema.enum) ? [schema.enum] : [])]
+    .map((listed: readonly unknown[]) => byText(listed, work))
+    .reduce<ReadonlyMap<string, unknown> | undefined>((a, b) => inBoth(a, b, work), undefined);
+  return {
+    types: typesOf(schema.type) ?? (saysObject ? ['object'] : saysArray ? ['array'] : TYPES),
+    ...(values && { values }),
+    objects: saysObject
+      ? {
+          item: {
+            properties: new Map(isRecord(properties) ? (Object.entries(properties) as [string, Schema][]) : []),
+            additional: (additionalProperties ?? true) as Schema,
+          },
+        }
+      : undefined,
+    required: Array.isArray(required) && required.length > 0 ? { item: required.map(String) } : undefined,
+    arrays: saysArray
+      ? {
+          item: {
+            prefix: (Array.isArray(prefixItems) ? prefixItems : []) as Schema[],
+            rest: (items ?? true) as Schema,
+          },
+        }
+      : undefined,
+    items: range(schema.minItems, schema.maxItems),
+    length: range(schema.minLength, schema.maxLength),
+  };
+}
+
+function byText(values: readonly unknown[], work: Work): ReadonlyMap<string, unknown> {
+  const texts = new Map<string, unknown>();
+  for (const value of values) {
+    work.spend(VALUE_STEPS);
+    if (typeof value === 'string') work.spendText(value.length);
+    texts.set(JSON.stringify(value), value);
+  }
+  return texts;
+}
+
+function typesOf(type: unknown): readonly Type[] | undefined {
+  if (type === undefined) return undefined;
+  const types = new Set<unknown>(Array.isArray(type) ? type : [type]);
+  if (types.has('number')) types.delete('integer');
+  return [...TYPES, 'integer' as const].filter((known) => types.has(known));
+}
+
+function range(least: unknown, most: unknown): Range {
+  return { least: typeof least === 'number' ? least : 0, most: typeof most === 'number' ? most : Infinity };
+}
+
+/** What holds of a value of which both hold. Copies none of what they say. */
+export function both(a: Shape, b: Shape, work: Work): Shape {
+  if (a === ANY) return b;
+  if (b === ANY) return a;
+  const values = inBoth(a.values, b.values, work);
+  return {
+    types: a.types === b.types ? a.types : commonTypes(a.types, b.types),
+    ...(values && { values }),
+    objects: join(a.objects, b.objects),
+    required: join(a.required, b.required),
+    arrays: join(a.arrays, b.arrays),
+    items: narrower(a.items, b.items),
+    length: narrower(a.length, b.length),
+  };
+}
+
+function commonTypes(a: readonly Type[], b: readonly Type[]): readonly Type[] {
+  const integer = [a, b].some((types) => types.includes('integer')) && [a, b].every((types) => hasNumbers(types));
+  const common = a.filter((type) => type !== 'integer' && b.includes(type));
+  return integer ? [...common, 'integer'] : common;
+}
+
+function hasNumbers(types: readonly Type[]): boolean {
+  return types.includes('number') || types.includes('integer');
+}
+
+function narrower(a: Range, b: Range): Range {
+  return { least: Math.max(a.least, b.least), most: Math.min(a.most, b.most) };
+}
+
+/** The values of both; undefined: any. Looks at each of the fewer. */
+function inBoth(
+  a: ReadonlyMap<string, unknown> | undefined,
+  b: ReadonlyMap<string, unknown> | undefined,
+  work: Work,
+): ReadonlyMap<string, unknown> | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
+  const [fewer, more] = a.size <= b.size ? [a, b] : [b, a];
+  work.spend(COMPARE_STEPS * fewer.size);
+  return new Map([...fewer].filter(([text]) => more.has(text)));
+}
+
+/** An object that is neither null nor an array. */
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

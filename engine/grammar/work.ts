@@ -1,0 +1,69 @@
+/**
+ * The bound on the work of turning the tools of one request into a grammar.
+ *
+ * A schema of a few kilobytes can name millions of combinations, so neither its size nor the size of the grammar bounds
+ * the work. Each step of the compiler is therefore counted where it happens, before it happens.
+ */
+
+/**
+ * Steps for all tools of one request. A step is 25 to 60 ns, so the bound is reached within 20 ms also on a busy core.
+ * Tools that fill the largest grammar (MAX_GRAMMAR_CHARACTERS) with properties, enums or alternatives take less than
+ * 250,000 steps, which test/engine/grammar/work.test.ts holds. Only combinations that are multiplied out take more.
+ */
+export const MAX_WORK = 320_000;
+
+/** Steps of one value of a schema, read or not: what the compiler ignores is still rendered into the prompt. */
+const WEIGH_STEPS = 4;
+const CHARACTERS_A_STEP = 8;
+
+/** A schema that cannot be served; caught where the grammar is made. `message`: why, without any of the caller's text. */
+export class Unservable extends Error {}
+
+/** Counts the steps of one request's grammar. */
+export class Work {
+  #spent = 0;
+
+  /** Steps so far. */
+  get spent(): number {
+    return this.#spent;
+  }
+
+  /** Counts steps that are about to be done. Throws Unservable past {@link MAX_WORK}. */
+  spend(steps: number): void {
+    this.#spent += steps;
+    if (this.#spent > MAX_WORK) throw new Unservable('has too many values, alternatives or combinations of them.');
+  }
+
+  /** As {@link spend}, for characters that are read, copied and compared. */
+  spendText(characters: number): void {
+    this.spend(Math.ceil(characters / CHARACTERS_A_STEP));
+  }
+
+  /** Counts each value within `tools`, whether the compiler reads it or not. */
+  weigh(tools: unknown): void {
+    const open: unknown[] = [tools];
+    while (open.length > 0) {
+      const value = open.pop();
+      if (typeof value !== 'object' || value === null) continue;
+      const inner: readonly unknown[] = Array.isArray(value) ? value : Object.values(value);
+      this.spend(WEIGH_STEPS * inner.length);
+      for (const each of inner) if (typeof each === 'object') open.push(each);
+    }
+  }
+}
+
+/** `why`: what is wrong with a schema, to follow its name, without any of the caller's text. */
+export interface NoGrammar {
+  readonly kind: 'unservable';
+  readonly why: string;
+}
+
+/** What `make` returns; what it throws as {@link Unservable} is returned too. */
+export function unlessUnservable<T>(make: () => T): T | NoGrammar {
+  try {
+    return make();
+  } catch (error) {
+    if (error instanceof Unservable) return { kind: 'unservable', why: error.message };
+    throw error;
+  }
+}

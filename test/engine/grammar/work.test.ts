@@ -1,0 +1,211 @@
+import t from 'tap';
+import { callRules } from '../../../engine/grammar/calls.js';
+import { schemaGrammar } from '../../../engine/grammar/schema.js';
+import { MAX_WORK, Work } from '../../../engine/grammar/work.js';
+import { itemsOf, join, type Rope } from '../../../engine/grammar/rope.js';
+
+type Schema = Readonly<Record<string, unknown>>;
+
+const SYNTAX = { mark: '<tool_call>', open: '<tool_call>{"name":"', between: '","arguments":', close: '}</tool_call>' };
+
+const times = <T>(count: number, item: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => item(i));
+const names = (count: number): string[] => times(count, (i) => `n${i.toString(36)}`);
+const each = (count: number, schema: (i: number) => Schema): Schema =>
+  Object.fromEntries(names(count).map((name, i) => [name, schema(i)]));
+const object = (properties: Schema, required: readonly string[] = []): Schema => ({
+  type: 'object',
+  properties,
+  required,
+});
+const one = (schema: Schema): Schema => object({ p: schema }, ['p']);
+/** `depth` schemas inside one another. */
+const nested = (depth: number, around: (inner: Schema) => Schema): Schema =>
+  depth === 0 ? {} : around(nested(depth - 1, around));
+
+/** Tools as they are, only more of each kind than any client sends: each makes a grammar near its largest. */
+const SENSIBLE: readonly (readonly [what: string, tools: readonly Schema[]])[] = [
+  [
+    'one tool of 1,200 required properties',
+    [
+      object(
+        each(1200, () => ({ type: 'string' })),
+        names(1200),
+      ),
+    ],
+  ],
+  ['one tool of 230 optional properties', [object(each(230, () => ({ type: 'string', description: 'x' })))]],
+  [
+    '128 tools of 3 properties',
+    times(128, () =>
+      object(
+        each(3, () => ({ type: 'string' })),
+        names(2),
+      ),
+    ),
+  ],
+  [
+    '30 tools of 20 properties',
+    times(30, () =>
+      object(
+        each(20, () => ({ type: 'integer' })),
+        names(20),
+      ),
+    ),
+  ],
+  ['an enum of 2,000 values', [one({ enum: names(2000) })]],
+  ['60,000 characters of enum', [one({ enum: names(1000).map((name) => name.padEnd(55, 'x')) })]],
+  [
+    '50 variants of an object',
+    [
+      one({
+        oneOf: names(50).map((kind) =>
+          object({ kind: { const: kind }, ...each(3, () => ({ type: 'string' })) }, ['kind']),
+        ),
+      }),
+    ],
+  ],
+  ['50 objects inside one another', [nested(50, (inner) => object({ a: inner, b: { type: 'string' }, c: {} }, ['b']))]],
+];
+
+t.test('no sensible list of tools takes more than four fifths of the bound', (t) => {
+  for (const [what, tools] of SENSIBLE) {
+    const work = new Work();
+    work.weigh(tools);
+    const functions = tools.map((parameters, i) => ({ name: `tool_${i}`, parameters }));
+    const made = callRules(SYNTAX, functions, { single: false, answer: false }, work);
+    t.equal(made.kind, 'ok', what);
+    t.ok(work.spent < 0.8 * MAX_WORK, `${what}: ${work.spent} steps`);
+  }
+  t.end();
+});
+
+/** Each is at most 16 KB of JSON, and took from 0.1 to 20 s when sets were copied and only shapes were counted. */
+const DEAR: readonly (readonly [what: string, schema: Schema])[] = [
+  [
+    '2,000 required names beside combinations',
+    { required: names(2000), allOf: [{ anyOf: times(255, () => ({})) }, ...times(190, () => ({}))] },
+  ],
+  [
+    'the same of objects',
+    {
+      required: names(800),
+      allOf: [{ anyOf: times(250, () => ({ type: 'object' })) }, ...times(190, () => ({ type: 'object' }))],
+    },
+  ],
+  [
+    'required names of each alternative',
+    {
+      allOf: [
+        { anyOf: names(250).map((name) => ({ required: [name] })) },
+        ...names(190).map((name) => ({ required: [name] })),
+      ],
+    },
+  ],
+  [
+    'an enum that each alternative narrows',
+    { allOf: [{ anyOf: times(200, () => ({ enum: names(8) })) }, ...times(100, () => ({ enum: names(8) }))] },
+  ],
+  [
+    'lengths of each alternative',
+    { allOf: [{ anyOf: times(250, () => ({ minLength: 1 })) }, ...times(600, () => ({ minLength: 1 }))] },
+  ],
+  [
+    'properties of each alternative',
+    {
+      allOf: [
+        { anyOf: names(128).map((name) => ({ properties: { [name]: {} } })) },
+        ...names(128).map((name) => ({ properties: { [name]: {} } })),
+      ],
+    },
+  ],
+  [
+    'products in many properties',
+    object(each(40, () => ({ allOf: times(8, () => ({ anyOf: [{ type: 'string' }, { type: 'null' }] })) }))),
+  ],
+];
+
+/** CPU time of the quickest of several runs, in ms. */
+function cpuMs(run: () => unknown): number {
+  return Math.min(
+    ...times(5, () => {
+      const before = process.cpuUsage();
+      run();
+      return process.cpuUsage(before).user / 1000;
+    }),
+  );
+}
+
+t.test('a schema of 16 KB costs no more than some sensible ones do, whatever it says', (t) => {
+  const usual = SENSIBLE[0]?.[1][0];
+  const usualMs = cpuMs(() => schemaGrammar(usual));
+  for (const [what, schema] of DEAR) {
+    const tool = one(schema);
+    t.ok(JSON.stringify(tool).length <= 16_384, what);
+    const ms = cpuMs(() => schemaGrammar(tool));
+    t.ok(ms < 10 * usualMs, `${what}: ${ms} ms, beside ${usualMs} ms`);
+  }
+  t.end();
+});
+
+t.test('what is past the bound is refused in words that have none of the caller’s', (t) => {
+  const [, , [, dear] = []] = DEAR;
+  t.match(schemaGrammar(one(dear ?? {})), {
+    kind: 'unservable',
+    why: /^has too many values, alternatives or combinations/,
+  });
+  t.end();
+});
+
+t.test('the work of all tools together is bounded, not that of each', (t) => {
+  const tool = object(
+    each(10, () => ({ enum: names(200) })),
+    names(10),
+  );
+  const made = (count: number, work: Work): string =>
+    callRules(
+      SYNTAX,
+      times(count, (i) => ({ name: `tool_${i}`, parameters: tool })),
+      { single: true, answer: false },
+      work,
+    ).kind;
+  const first = new Work();
+  made(1, first);
+  const all = new Work();
+  t.equal(made(128, all), 'unservable');
+  t.ok(first.spent < MAX_WORK / 2, `${first.spent} steps of one`);
+  t.ok(all.spent <= MAX_WORK + first.spent, `${all.spent} steps of all`);
+  t.end();
+});
+
+t.test('a schema of many values is refused before it is read, also where the compiler would not look', (t) => {
+  let read = 0;
+  const values = new Proxy(
+    times(1_000_000, () => 0),
+    {
+      get: (list, key) => {
+        if (key !== 'length' && key !== Symbol.iterator) read += 1;
+        return Reflect.get(list, key) as unknown;
+      },
+    },
+  );
+  t.throws(() =>
+    new Work().weigh([{ parameters: { properties: { a: { type: 'string', items: { enum: values } } } } }]),
+  );
+  t.equal(read, 0);
+  t.end();
+});
+
+t.test('a rope has the items of both sides in order', (t) => {
+  let rope: Rope<number>;
+  for (let i = 0; i < 100_000; i++) rope = i % 2 === 0 ? join(rope, { item: i }) : join({ item: i }, rope);
+  let steps = 0;
+  const items = itemsOf(rope, () => (steps += 1));
+  t.equal(items.length, 100_000);
+  t.same([items[0], items.at(-1)], [99_999, 99_998]);
+  t.ok(steps <= 200_000);
+  t.same(
+    itemsOf(join(undefined, undefined), () => undefined),
+    [],
+  );
+  t.end();
+});
