@@ -14,6 +14,8 @@ import { PromptHostClient } from '../../sidecar/prompts/client.js';
 import { HOSTILE, type Hostile } from '../../test/support/hostile.js';
 import { machine } from './machine.js';
 
+const PAYER = { account: 'a', weight: 1 };
+
 /** The default of `bodies.inlineBytes`. */
 const INLINE_BYTES = 16 * 1024;
 
@@ -54,7 +56,7 @@ async function besideMs(route: Route, body: string): Promise<{ handOver: number;
     const delays = monitorEventLoopDelay({ resolution: 1 });
     delays.enable();
     await setImmediate();
-    const prompt = prompts.open(route, bytes);
+    const prompt = prompts.open(route, bytes, PAYER);
     const start = performance.now();
     const checked = prompt.check(new AbortController().signal);
     const handOver = performance.now() - start;

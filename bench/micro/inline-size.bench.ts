@@ -10,6 +10,8 @@ import { endlessEmbedded } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 
+const PAYER = { account: 'a', weight: 1 };
+
 const SIZES = [256, 1024, 4096, 8192, 16_384, 32_768, 65_536, 131_072, 262_144, 524_288, 1_048_576];
 
 /** The longest that one body may hold the loop, ms: below the jitter that a stream's reader sees anyway. */
@@ -67,7 +69,7 @@ async function handOver(bytes: Buffer): Promise<{ times: number[]; cpuMs: number
   const before = process.cpuUsage();
   for (let i = 0; i < HAND_OVERS; i++) {
     const from = performance.now();
-    const prompt = host.open('chat', bytes);
+    const prompt = host.open('chat', bytes, PAYER);
     const { kind } = await prompt.check(signal);
     prompt.close();
     times.push(performance.now() - from);

@@ -72,7 +72,7 @@ async function pass<P extends Params>(
   if (!caller) return undefined;
   const body = await readBody(visit, route, services, caller);
   if (!body) return undefined;
-  const prompt = services.prompts.open(route, body.bytes);
+  const prompt = services.prompts.open(route, body.bytes, caller);
   const release = (): void => {
     prompt.close();
     body.release();

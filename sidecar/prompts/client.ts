@@ -3,61 +3,26 @@
  * the silence of those that run, and starts the host again when it is gone. No native code is loaded on this side.
  */
 import { fileURLToPath } from 'node:url';
-import type { Clock } from '../clock.js';
 import { parseBody } from '../contracts/parse.js';
 import type { Route } from '../contracts/requests.js';
 import { contractError } from '../errors.js';
 import type { Signal } from '../signal.js';
 import { HostProcess, type HostEnd } from './host-process.js';
-import { ItemQueue, type Item } from './item-queue.js';
-import type { HostSetup, ModelReport, News, PromptModel, Step } from './messages.js';
+import type { PromptHostOptions, PromptHostStats } from './client-options.js';
+import type { Item, Payer } from './fair-share.js';
+import { ItemQueue } from './item-queue.js';
+import type { HostSetup, ModelReport, News, Step } from './messages.js';
 import type { Checked, NoResult, OpenPrompt, PromptHost, Refusal, Tokenized } from './prompt-host.js';
 
 /** Between two starts: doubled with every host that dies without having answered anything, back to the least by an answer. */
 const RESTART_MIN_MS = 50;
 const RESTART_MAX_MS = 10_000;
 
-/** Sent ahead to a host without a pool: its items take a tenth of a millisecond each, less than the way there and back. */
-const OWN_THREAD_AHEAD = 16;
-
-export interface PromptHostOptions {
-  /** In the host's arguments, so that a list of processes tells which is which. */
-  readonly name: string;
-  readonly models: readonly PromptModel[];
-  /** Threads of the host's pool; 0: it works in its own, one item after another. */
-  readonly workers: number;
-  /** No answer about a running item for this long, in ms: it fails and the host is killed. */
-  readonly silenceMs: number;
-  /** Items that may wait for a worker; one more is refused with capacity_exceeded. */
-  readonly maxQueued: number;
-  /** Bodies up to this many bytes are parsed on this side's event loop. */
-  readonly inlineBytes: number;
-  readonly clock: Clock;
-  readonly hooks?: PromptHostHooks;
-  /** Another worker module, for tests. */
-  readonly workerFile?: string;
-}
-
-/** For logs and metrics. */
-export interface PromptHostHooks {
-  /** A host can take items; `startMs` since it was forked. */
-  ready?(models: readonly ModelReport[], startMs: number): void;
-  /** A host is gone and the next one starts in `delayMs`. */
-  restart?(why: HostEnd, delayMs: number): void;
-}
-
-export interface PromptHostStats {
-  /** It takes items now; false: it starts, for the first time or again. */
-  readonly up: boolean;
-  readonly queued: number;
-  readonly running: number;
-  readonly restarts: number;
-}
-
 /** One body, on this side until it is closed, since a new host needs it again. */
 interface Body {
   readonly id: number;
   readonly route: Route;
+  readonly payer: Payer;
   bytes: Uint8Array | undefined;
   /** The host that keeps a copy. */
   sentTo?: HostProcess | undefined;
@@ -70,6 +35,8 @@ interface Job {
   readonly settle: (result: Checked | Tokenized) => void;
   /** Ends the watch over its silence; set while it runs. */
   unwatch?: (() => void) | undefined;
+  /** Clock reading at which the watch began. */
+  runsSince?: number;
 }
 
 export type FirstStart =
@@ -83,6 +50,8 @@ export class PromptHostClient implements PromptHost {
   #settleFirst: (result: FirstStart) => void = () => undefined;
   #host: HostProcess | undefined;
   #guilty: Item<Job> | undefined;
+  /** Whose item ended the last host, and when: the time until the next one is ready is charged too. */
+  #ended: { readonly payer: Payer; readonly at: number } | undefined;
   #cancelRestart: () => void = () => undefined;
   #delayMs = RESTART_MIN_MS;
   #restarts = 0;
@@ -95,7 +64,7 @@ export class PromptHostClient implements PromptHost {
     const workerFile = options.workerFile ?? fileURLToPath(new URL('./worker.js', import.meta.url));
     this.#setup = { models: options.models, workers: options.workers, workerFile };
     const { workers, maxQueued } = options;
-    this.#items = new ItemQueue(Math.max(1, workers), maxQueued, workers || OWN_THREAD_AHEAD);
+    this.#items = new ItemQueue(Math.max(1, workers), maxQueued);
     this.#first = new Promise((resolve) => {
       this.#settleFirst = resolve;
     });
@@ -112,8 +81,9 @@ export class PromptHostClient implements PromptHost {
     return { up: this.#host?.ready === true, queued, running, restarts: this.#restarts };
   }
 
-  open(route: Route, bytes: Uint8Array): OpenPrompt {
-    const body: Body = { id: this.#nextBody++, route, bytes };
+  open(route: Route, bytes: Uint8Array, payer: Payer): OpenPrompt {
+    const { account, weight } = payer;
+    const body: Body = { id: this.#nextBody++, route, bytes, payer: { account, weight } };
     return {
       check: (signal) => this.#check(body, signal),
       tokenize: (signal) => this.#ask('tokenize', body, signal) as Promise<Tokenized>,
@@ -147,18 +117,23 @@ export class PromptHostClient implements PromptHost {
         signal.removeEventListener('abort', abort);
         resolve(result);
       };
-      const item = this.#items.add({ step, body, settle });
+      const added = this.#items.add({ step, body, settle }, body.payer);
       const abort = (): void => {
-        if (item !== undefined) this.#items.abandon(item);
+        if (added.kind === 'added') this.#abandon(added.item);
         resolve(ABORTED);
       };
-      if (item === undefined) {
+      if (added.kind === 'full') {
         resolve(FULL);
         return;
       }
+      added.dropped?.job.settle(FULL);
       signal.addEventListener('abort', abort);
       this.#dispatch();
     });
+  }
+
+  #abandon(item: Item<Job>): void {
+    if (this.#items.abandon(item)) this.#host?.send({ kind: 'cancel', item: item.id });
   }
 
   #dispatch(): void {
@@ -177,6 +152,7 @@ export class PromptHostClient implements PromptHost {
   }
 
   #watch(host: HostProcess, item: Item<Job>): void {
+    item.job.runsSince = this.#options.clock.now();
     item.job.unwatch = this.#options.clock.after(this.#options.silenceMs, () => {
       if (this.#guilty !== undefined) return;
       this.#guilty = item;
@@ -189,8 +165,10 @@ export class PromptHostClient implements PromptHost {
     if (news.kind === 'ready') {
       this.#options.hooks?.ready?.(news.models, this.#options.clock.now() - forkedAt);
       this.#settleFirst({ kind: 'ready', models: news.models });
+      if (this.#ended) this.#items.charge(this.#ended.payer, this.#options.clock.now() - this.#ended.at);
+      this.#ended = undefined;
     } else {
-      const item = this.#items.finish(news.item);
+      const item = this.#items.finish(news.item, news.ms);
       item?.job.unwatch?.();
       item?.job.settle(news.result);
       this.#delayMs = RESTART_MIN_MS;
@@ -229,7 +207,11 @@ export class PromptHostClient implements PromptHost {
 
   #blame(): void {
     this.#unwatch();
-    for (const item of this.#items.lost(this.#guilty)) item.job.settle(FAILED);
+    const now = this.#options.clock.now();
+    const ranMs = ({ runsSince = now }: Job): number => now - runsSince;
+    const blamed = this.#items.lost(ranMs, this.#guilty);
+    blamed?.job.settle(FAILED);
+    this.#ended = blamed && { payer: blamed.payer, at: now };
     this.#guilty = undefined;
   }
 

@@ -60,6 +60,9 @@ function obey(order: Order): void {
     case 'drop':
       bodies.delete(order.body);
       return;
+    case 'cancel':
+      cancel(order.item);
+      return;
     case 'item':
       waiting.push({ item: order.item, step: order.step, body: bodyOf(order) });
       begin();
@@ -111,11 +114,21 @@ function begin(): void {
 }
 
 async function answer({ item, step, body }: Item): Promise<void> {
+  const from = performance.now();
   const result = await run(step, body);
-  send({ kind: 'answer', item, result }, () => {
+  send({ kind: 'answer', item, result, ms: performance.now() - from }, () => {
     running -= 1;
-    begin();
+    // What was sent meanwhile is read first: it may cancel the next item.
+    if (waiting.length > 0) setImmediate(begin);
   });
+}
+
+/** An item that has begun goes on to its end. */
+function cancel(item: number): void {
+  const at = waiting.findIndex((each) => each.item === item);
+  if (at < 0) return;
+  waiting.splice(at, 1);
+  send({ kind: 'answer', item, result: { kind: 'aborted' } });
 }
 
 /** The body that came with an item or before it. After `tokenize`, its last step, nothing needs it here. */

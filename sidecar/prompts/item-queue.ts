@@ -1,45 +1,43 @@
-import { Heap, HeapNode } from '../heap.js';
+import { FairShare, type Item, type Payer } from './fair-share.js';
+
+/** Host time of the items, running ones included, that are sent to a worker before it has answered, in ms. */
+const AHEAD_MS = 2;
+
+/** Items beyond those that run that are sent at most, however little they cost. */
+const MAX_AHEAD = 16;
 
 /**
- * Which item the prompt host works on next, and who is to blame when it dies. Pure: no process, no timers.
+ * Which item the prompt host works on next, and which one is to blame when it dies. Pure: no process, no timers.
  *
- * At most `width` items run, one a worker, in the order they were sent; up to `ahead` more are sent already, so that no worker
- * waits for the way there and back. When the host dies under one item alone, that one killed it and fails. When several
- * ran, any of them may have: each is tried once more with nothing else running, so the next death names the guilty and the
+ * Items wait by account (fair-share.ts). At most `width` run, one a worker, in the order they were sent. A few more are sent
+ * already, so that no worker waits for the way there and back, but only as many as are expected to be done within
+ * {@link AHEAD_MS}: what was sent comes before an item of any other account.
+ *
+ * When the host dies under one item alone, that one killed it and fails. When several ran, any of them may have: each is tried once more with nothing else running, so the next death names the guilty and the
  * innocent are answered. An item that fell silent is known, fails at once, and those beside it are tried once more likewise.
  * So an item runs twice at most, and no item fails for what another did unless the host cannot be started at all.
  */
-export interface Item<T> {
-  /** Rises with every item. */
-  readonly id: number;
-  readonly job: T;
-  /** Where it waits, if it does. */
-  readonly place: HeapNode<Item<T>>;
-  /** Set once nobody waits for the item any more: its result, or its part in a death, is of no interest. */
-  abandoned: boolean;
-}
-
 export class ItemQueue<T> {
   readonly #width: number;
-  readonly #ahead: number;
   readonly #maxQueued: number;
-  readonly #fresh = new Heap<Item<T>>(first);
+  readonly #aheadMs: number;
+  readonly #fresh = new FairShare<T>();
   /** Those that ran when a host died; they run alone, before any fresh one. */
-  readonly #again = new Heap<Item<T>>(first);
-  /** Those sent and not answered, in their order; `width` and `ahead` bound them. */
+  readonly #again: Item<T>[] = [];
+  /** Those sent and not answered, in their order; `width` and {@link MAX_AHEAD} bound them. */
   readonly #sent: Item<T>[] = [];
   /** The running item that runs alone, for the second time. */
   #alone: Item<T> | undefined;
-  #nextId = 0;
 
-  constructor(width: number, maxQueued: number, ahead = 0) {
+  /** `width`: items that run at once; `maxQueued`: items that may wait; `aheadMs`: in place of {@link AHEAD_MS}. */
+  constructor(width: number, maxQueued: number, aheadMs = AHEAD_MS) {
     this.#width = width;
-    this.#ahead = ahead;
+    this.#aheadMs = aheadMs;
     this.#maxQueued = maxQueued;
   }
 
   get queued(): number {
-    return this.#fresh.size + this.#again.size;
+    return this.#fresh.size + this.#again.length;
   }
 
   get running(): number {
@@ -51,84 +49,100 @@ export class ItemQueue<T> {
     return this.#sent.slice(0, this.#width);
   }
 
-  /** undefined: the queue is full. */
-  add(job: T): Item<T> | undefined {
-    if (this.#fresh.size >= this.#maxQueued) return undefined;
-    const item = new Waiting(this.#nextId++, job);
-    this.#fresh.add(item.place);
-    return item;
+  /**
+   * Adds an item. When the queue is full, the newest item of the account that has most waiting is dropped for it; the new
+   * one is `full` when no account has more waiting than its own.
+   */
+  add(job: T, payer: Payer): Added<T> {
+    const dropped = this.#fresh.size < this.#maxQueued ? undefined : this.#fresh.longest(payer.account);
+    if (this.#fresh.size >= this.#maxQueued && dropped === undefined) return { kind: 'full' };
+    if (dropped) this.#fresh.remove(dropped);
+    return { kind: 'added', item: this.#fresh.add(job, payer), dropped };
   }
 
   /** The next item to send, now counted as sent; undefined: none may go. */
   next(): Item<T> | undefined {
     if (this.#alone !== undefined) return undefined;
-    const again = this.#again.first;
+    const [again] = this.#again;
     if (again !== undefined) {
       if (this.#sent.length > 0) return undefined;
-      this.#again.remove(again.place);
+      this.#again.shift();
       this.#alone = again;
-      return this.#send(again);
+      this.#sent.push(again);
+      return again;
     }
-    const fresh = this.#fresh.first;
-    if (fresh === undefined || this.#sent.length >= this.#width + this.#ahead) return undefined;
-    this.#fresh.remove(fresh.place);
-    return this.#send(fresh);
+    const expectedMs = this.#fresh.expectedMs;
+    if (expectedMs === undefined || !this.#mayGo(expectedMs)) return undefined;
+    const item = this.#fresh.take();
+    if (item) this.#sent.push(item);
+    return item;
   }
 
-  /** An item that was sent is answered. undefined: there is no such item. */
-  finish(id: number): Item<T> | undefined {
+  #mayGo(expectedMs: number): boolean {
+    const { length } = this.#sent;
+    if (length < this.#width) return true;
+    if (length >= this.#width + MAX_AHEAD) return false;
+    return this.#sent.reduce((sum, { advanceMs }) => sum + advanceMs, expectedMs) <= this.#aheadMs * this.#width;
+  }
+
+  /** An item that was sent is answered after `ms` of host time; undefined: it was never begun. Undefined: there is no such item. */
+  finish(id: number, ms: number | undefined): Item<T> | undefined {
     const at = this.#sent.findIndex((item) => item.id === id);
     const [item] = at < 0 ? [] : this.#sent.splice(at, 1);
+    if (item === undefined) return undefined;
     if (this.#alone === item) this.#alone = undefined;
+    this.#fresh.done(item, ms);
     return item;
   }
 
-  /** Nobody waits for the item any more. Queued, it is taken out; sent, it goes on to its end and counts as sent. */
-  abandon(item: Item<T>): void {
+  /**
+   * The result is of no interest any more. Waiting, the item is taken out. Sent, it goes on to its end and counts as sent;
+   * true: it may not have begun, so that the host may be asked to leave it out.
+   */
+  abandon(item: Item<T>): boolean {
+    if (item.abandoned) return false;
     item.abandoned = true;
-    this.#fresh.remove(item.place);
-    this.#again.remove(item.place);
+    const at = this.#again.indexOf(item);
+    if (at >= 0) {
+      this.#again.splice(at, 1);
+      this.#fresh.done(item, undefined);
+    } else this.#fresh.remove(item);
+    return this.#sent.indexOf(item) >= this.#width;
   }
 
-  /** The host is gone. Returns the items that fail; the other sent ones are queued again. `guilty`: fell silent. */
-  lost(guilty?: Item<T>): readonly Item<T>[] {
-    const ran = this.runs();
-    const blamed = guilty ?? (ran.length === 1 ? ran[0] : undefined);
-    // Those sent ahead had not begun: they are as they were.
+  /**
+   * The host is gone. `ranMs` is how long an item ran, which its account is charged. Returns the item that is to
+   * blame, which is over; the other sent ones are queued again. `guilty`: fell silent.
+   */
+  lost(ranMs: (job: T) => number, guilty?: Item<T>): Item<T> | undefined {
+    const ran = new Set(this.runs());
+    const blamed = guilty ?? (ran.size === 1 ? [...ran][0] : undefined);
     for (const item of this.#sent.splice(0)) {
-      const waits = ran.includes(item) ? this.#again : this.#fresh;
-      if (item !== blamed && !item.abandoned) waits.add(item.place);
+      if (ran.has(item)) this.#fresh.spend(item, ranMs(item.job));
+      if (item === blamed || item.abandoned) this.#fresh.done(item, undefined);
+      else if (ran.has(item)) this.#again.push(item);
+      // Those sent ahead had not begun: they are as they were.
+      else this.#fresh.putBack(item);
     }
     this.#alone = undefined;
-    return blamed === undefined || blamed.abandoned ? [] : [blamed];
+    return blamed;
   }
 
-  /** Takes all items out, sent or not, and returns those that somebody waits for. */
+  /** Charges the account of an item that is over with what it cost besides, in ms. */
+  charge(payer: Payer, ms: number): void {
+    this.#fresh.chargeLater(payer, ms);
+  }
+
+  /** Takes all items out, sent or not, and returns those whose results are of interest. */
   clear(): readonly Item<T>[] {
-    const all = [...this.#sent.splice(0), ...this.#again, ...this.#fresh].filter((item) => !item.abandoned);
-    for (const item of all) this.abandon(item);
+    const taken = [...this.#sent.splice(0), ...this.#again.splice(0)];
+    for (const item of taken) this.#fresh.done(item, undefined);
     this.#alone = undefined;
+    const all = [...taken, ...this.#fresh.clear()].filter(({ abandoned }) => !abandoned);
+    for (const item of all) item.abandoned = true;
     return all;
   }
-
-  #send(item: Item<T>): Item<T> {
-    this.#sent.push(item);
-    return item;
-  }
 }
 
-class Waiting<T> implements Item<T> {
-  readonly id: number;
-  readonly job: T;
-  readonly place: HeapNode<Item<T>> = new HeapNode(this);
-  abandoned = false;
-
-  constructor(id: number, job: T) {
-    this.id = id;
-    this.job = job;
-  }
-}
-
-function first<T>(a: Item<T>, b: Item<T>): boolean {
-  return a.id < b.id;
-}
+export type Added<T> =
+  { readonly kind: 'added'; readonly item: Item<T>; readonly dropped: Item<T> | undefined } | { readonly kind: 'full' };

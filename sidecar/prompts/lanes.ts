@@ -4,13 +4,9 @@
  * behind it. The short lane's host works in its own thread, since the way to a pool and back takes longer than the work.
  */
 import type { Route } from '../contracts/requests.js';
-import {
-  PromptHostClient,
-  type FirstStart,
-  type PromptHostHooks,
-  type PromptHostOptions,
-  type PromptHostStats,
-} from './client.js';
+import { type PromptHostHooks, type PromptHostOptions, type PromptHostStats } from './client-options.js';
+import { PromptHostClient, type FirstStart } from './client.js';
+import type { Payer } from './fair-share.js';
 import type { OpenPrompt, PromptHost } from './prompt-host.js';
 
 /** In logs and lists of processes. */
@@ -61,8 +57,8 @@ export class PromptLanes implements PromptHost {
     return (['short', 'long'] as const).map((lane) => ({ lane, ...this.stats(lane) }));
   }
 
-  open(route: Route, bytes: Uint8Array): OpenPrompt {
-    return this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(route, bytes);
+  open(route: Route, bytes: Uint8Array, payer: Payer): OpenPrompt {
+    return this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(route, bytes, payer);
   }
 
   /** Kills both hosts; what they owed fails. Idempotent, and may be called before they are ready. */

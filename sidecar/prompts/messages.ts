@@ -5,7 +5,7 @@
 import type { Route } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-host.js';
 
-export const PROMPTS_VERSION = 2;
+export const PROMPTS_VERSION = 3;
 
 /** A model whose prompts the host makes. */
 export interface PromptModel {
@@ -48,7 +48,7 @@ export const STACK_MB = 256;
 /** `check`: is the body a valid request; `tokenize`: its tokens as well. */
 export type Step = 'check' | 'tokenize';
 
-/** Sidecar to host, which works the items off in their order. */
+/** Sidecar to host, which works the items off in their order. `cancel`: an item that has not begun is not wanted any more. */
 export type Order =
   | { readonly kind: 'start'; readonly setup: HostSetup }
   | {
@@ -59,12 +59,19 @@ export type Order =
       /** With the first item of a body, which is kept until `drop` or until its `tokenize` has begun. */
       readonly sent?: { readonly route: Route; readonly bytes: Uint8Array };
     }
+  | { readonly kind: 'cancel'; readonly item: number }
   | { readonly kind: 'drop'; readonly body: number };
 
 /** Host to sidecar. */
 export type News =
   | { readonly kind: 'ready'; readonly models: readonly ModelReport[] }
-  | { readonly kind: 'answer'; readonly item: number; readonly result: Checked | Tokenized };
+  | {
+      readonly kind: 'answer';
+      readonly item: number;
+      readonly result: Checked | Tokenized;
+      /** Time from its begin to its result in the host; absent: it was cancelled before it began. */
+      readonly ms?: number;
+    };
 
 /** What goes over the link. */
 export type OnTheWire<M> = M & { readonly v: number };

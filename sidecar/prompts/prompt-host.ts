@@ -2,6 +2,7 @@ import type { ReplyFormat, ScoreQuestion } from '../../engine/protocol.js';
 import type { ContractError } from '../errors.js';
 import type { Params, Route } from '../contracts/requests.js';
 import type { Signal } from '../signal.js';
+import type { Payer } from './fair-share.js';
 
 export type Refusal = { readonly kind: 'invalid'; readonly error: ContractError };
 
@@ -33,6 +34,6 @@ export interface OpenPrompt {
 
 /** Turns bodies into tokens outside the sidecar's process. */
 export interface PromptHost {
-  /** Takes the body over: the caller must not change it. */
-  open(route: Route, body: Uint8Array): OpenPrompt;
+  /** Takes the body over: the caller must not change it. `payer` is charged with the host time that the body takes. */
+  open(route: Route, body: Uint8Array, payer: Payer): OpenPrompt;
 }

@@ -1,10 +1,24 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { ItemQueue, type Item } from '../../../sidecar/prompts/item-queue.js';
+import type { Item } from '../../../sidecar/prompts/fair-share.js';
+import { ItemQueue } from '../../../sidecar/prompts/item-queue.js';
+
+/** Adds an item to a queue that is not full. */
+function add<T>(queue: ItemQueue<T>, job: T, account = 'a'): Item<T> {
+  const added = queue.add(job, { account, weight: 1 });
+  if (added.kind === 'full') throw new Error('full');
+  return added.item;
+}
 
 function filled(width: number, ...jobs: string[]): { queue: ItemQueue<string>; items: Item<string>[] } {
-  const queue = new ItemQueue<string>(width, 100);
-  return { queue, items: jobs.map((job) => queue.add(job)!) };
+  const queue = new ItemQueue<string>(width, 100, 0);
+  return { queue, items: jobs.map((job) => add(queue, job)) };
+}
+
+/** The host is gone after so many ms. Returns the job that fails for it. */
+function lost<T>(queue: ItemQueue<T>, guilty?: Item<T>, ms = 0): T | undefined {
+  const blamed = queue.lost(() => ms, guilty);
+  return blamed?.abandoned === false ? blamed.job : undefined;
 }
 
 function startAll(queue: ItemQueue<string>): string {
@@ -18,45 +32,44 @@ const jobs = (items: readonly Item<string>[]) => items.map(({ job }) => job).joi
 t.test('items run in their order, as many as there are workers', async (t) => {
   const { queue, items } = filled(2, 'a', 'b', 'c');
   t.equal(startAll(queue), 'ab');
-  t.equal(queue.finish(items[1]!.id), items[1]);
-  t.equal(queue.finish(items[1]!.id), undefined, 'only once');
+  t.equal(queue.finish(items[1]!.id, 1), items[1]);
+  t.equal(queue.finish(items[1]!.id, 1), undefined, 'only once');
   t.equal(startAll(queue), 'c');
   t.same([queue.running, queue.queued], [2, 0]);
 });
 
 t.test('one more than may wait is not taken', async (t) => {
-  const queue = new ItemQueue<string>(1, 2);
-  t.ok(queue.add('a'));
+  const queue = new ItemQueue<string>(1, 2, 0);
+  const kind = (job: string): string => queue.add(job, { account: 'a', weight: 1 }).kind;
+  t.equal(kind('a'), 'added');
   t.ok(queue.next());
-  t.ok(queue.add('b'));
-  t.ok(queue.add('c'));
-  t.equal(queue.add('d'), undefined);
+  t.same([kind('b'), kind('c'), kind('d')], ['added', 'added', 'full']);
 });
 
 t.test('who ran alone killed the host; those that wait are not touched', async (t) => {
   const { queue } = filled(1, 'a', 'b');
   startAll(queue);
-  t.equal(jobs(queue.lost()), 'a');
+  t.equal(lost(queue), 'a');
   t.equal(startAll(queue), 'b');
 });
 
 t.test('of several that ran each is tried alone, before the others, and the guilty is found', async (t) => {
   const { queue, items } = filled(2, 'a', 'b', 'c', 'd');
   t.equal(startAll(queue), 'ab');
-  t.equal(jobs(queue.lost()), '', 'nobody is blamed yet');
+  t.equal(lost(queue), undefined, 'nobody is blamed yet');
   t.equal(startAll(queue), 'a');
-  queue.finish(items[0]!.id);
+  queue.finish(items[0]!.id, 1);
   t.equal(startAll(queue), 'b');
-  t.equal(jobs(queue.lost()), 'b');
+  t.equal(lost(queue), 'b');
   t.equal(startAll(queue), 'cd');
 });
 
 t.test('a silent item is to blame, not those beside it', async (t) => {
   const { queue, items } = filled(3, 'a', 'b', 'c');
   startAll(queue);
-  t.equal(jobs(queue.lost(items[1])), 'b');
+  t.equal(lost(queue, items[1]), 'b');
   t.equal(startAll(queue), 'a');
-  queue.finish(items[0]!.id);
+  queue.finish(items[0]!.id, 1);
   t.equal(startAll(queue), 'c');
 });
 
@@ -66,12 +79,12 @@ t.test('an abandoned item is taken out, or counted as running until it ends, and
   queue.abandon(items[1]!);
   queue.abandon(items[0]!);
   t.equal(startAll(queue), '', 'the worker is still at it');
-  t.equal(jobs(queue.lost()), '', 'nobody waits to hear of it');
+  t.equal(lost(queue), undefined, 'nobody waits to hear of it');
   t.equal(startAll(queue), 'c');
   const two = filled(2, 'a', 'b');
   startAll(two.queue);
   two.queue.abandon(two.items[0]!);
-  two.queue.lost();
+  lost(two.queue);
   t.equal(startAll(two.queue), 'b', 'and not a');
   t.equal(jobs(two.queue.clear()), 'b');
   t.same([two.queue.running, two.queue.queued], [0, 0]);
@@ -85,7 +98,7 @@ t.test('whatever happens, an item runs twice at most and only killers fail', asy
       fc.array(fc.boolean(), { maxLength: 20 }),
       (more, ahead, killers) => {
         const queue = new ItemQueue<boolean>(more + 1, 100, ahead);
-        const items = killers.map((kills) => queue.add(kills)!);
+        const items = killers.map((kills, i) => add(queue, kills, `${i % 3}`));
         const runs = new Map<number, number>();
         const failed: Item<boolean>[] = [];
         let answered = 0;
@@ -93,8 +106,9 @@ t.test('whatever happens, an item runs twice at most and only killers fail', asy
           while (queue.next());
           const running = [...queue.runs()];
           for (const { id } of running) runs.set(id, (runs.get(id) ?? 0) + 1);
-          if (running.some(({ job }) => job)) failed.push(...queue.lost());
-          else for (const { id } of running) if (queue.finish(id)) answered++;
+          if (running.some(({ job }) => job))
+            failed.push(...[queue.lost(() => 1)].filter((item) => item !== undefined));
+          else for (const { id } of running) if (queue.finish(id, 1)) answered++;
         }
         return (
           failed.every(({ job }) => job) &&
@@ -107,13 +121,71 @@ t.test('whatever happens, an item runs twice at most and only killers fail', asy
 });
 
 t.test('those sent ahead are not suspected, and go first to the next host', async (t) => {
-  const queue = new ItemQueue<string>(1, 100, 2);
-  const items = ['a', 'b', 'c', 'd', 'e'].map((job) => queue.add(job)!);
+  // Three of the half a millisecond that an account’s items are expected to cost at first.
+  const queue = new ItemQueue<string>(1, 100, 1.5);
+  const items = ['a', 'b', 'c', 'd', 'e'].map((job) => add(queue, job));
   t.equal(startAll(queue), 'abc');
   t.same([queue.running, queue.queued, jobs([...queue.runs()])], [1, 2, 'a']);
-  queue.finish(items[0]!.id);
+  queue.finish(items[0]!.id, 0.5);
   t.equal(startAll(queue), 'd');
   queue.abandon(items[3]!);
-  t.equal(jobs(queue.lost()), 'b');
+  t.equal(lost(queue), 'b');
   t.equal(startAll(queue), 'ce');
+});
+
+t.test('how many are sent ahead goes by what the account’s items cost', async (t) => {
+  const queue = new ItemQueue<string>(1, 100, 2);
+  const first = add(queue, 'a');
+  for (const job of ['b', 'c', 'd', 'e', 'f', 'g']) add(queue, job);
+  t.equal(startAll(queue), 'abcd', 'half a millisecond each');
+  queue.finish(first.id, 20);
+  for (const job of queue.runs()) t.equal(job.job, 'b');
+  queue.finish(first.id + 1, 20);
+  queue.finish(first.id + 2, 20);
+  t.equal(startAll(queue), '', 'none beside one that runs');
+  queue.finish(first.id + 3, 20);
+  t.equal(startAll(queue), 'e');
+});
+
+t.test('a full queue drops the newest of the account that has most waiting', async (t) => {
+  const queue = new ItemQueue<string>(1, 4, 0);
+  for (const job of ['a1', 'a2', 'a3', 'a4']) add(queue, job, 'a');
+  const outcome = (job: string, account: string): string => {
+    const added = queue.add(job, { account, weight: 1 });
+    return added.kind === 'full' ? 'full' : `dropped ${added.dropped?.job}`;
+  };
+  t.equal(outcome('a5', 'a'), 'full');
+  t.equal(outcome('b1', 'b'), 'dropped a4');
+  t.equal(outcome('b2', 'b'), 'dropped a3');
+  t.equal(outcome('b3', 'b'), 'full', 'both have as many');
+  t.equal(outcome('c1', 'c'), 'dropped a2', 'of the first of them');
+});
+
+t.test('an item that was sent and has not begun may be taken back', async (t) => {
+  const queue = new ItemQueue<string>(1, 100, 1.5);
+  const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((job) => add(queue, job));
+  if (!a || !b || !c || !d) throw new Error('no items');
+  t.equal(startAll(queue), 'abc');
+  t.notOk(queue.abandon(a), 'it runs');
+  t.ok(queue.abandon(b));
+  t.notOk(queue.abandon(b), 'once');
+  t.notOk(queue.abandon(d), 'it was never sent');
+  t.equal(queue.finish(b.id, undefined), b);
+  t.equal(queue.finish(a.id, 1), a);
+  t.equal(jobs([...queue.runs()]), 'c');
+});
+
+t.test('who killed a host is charged for it: the others come first', async (t) => {
+  const queue = new ItemQueue<string>(1, 100, 0);
+  for (const job of ['k1', 'k2', 'k3']) add(queue, job, 'killer');
+  t.equal(startAll(queue), 'k1');
+  for (let i = 0; i < 5; i++) add(queue, `o${i}`, 'other');
+  t.equal(lost(queue, undefined, 2000), 'k1');
+  queue.charge({ account: 'killer', weight: 1 }, 500);
+  let order = '';
+  for (let item = queue.next(); item; item = queue.next()) {
+    order += `${item.job} `;
+    queue.finish(item.id, 1);
+  }
+  t.equal(order, 'o0 o1 o2 o3 o4 k2 k3 ');
 });

@@ -10,6 +10,8 @@ import { LinkedChild } from '../../../support/linked-child.js';
 import { testModel } from '../../../support/models.js';
 import { bundleTemplate, bundleVocabulary } from '../../../support/prompt-models.js';
 
+const PAYER = { account: 'a', weight: 1 };
+
 const NEVER = new AbortController().signal;
 const HOST = fileURLToPath(new URL('../../../../sidecar/prompts/host.js', import.meta.url));
 const STUB = fileURLToPath(new URL('../../../support/prompt-worker.js', import.meta.url));
@@ -33,7 +35,7 @@ function clientOf(t: Test, models: readonly PromptModel[]) {
     client.close();
   });
   const send = async (route: Route, body: object): Promise<Tokenized> => {
-    const prompt = client.open(route, Buffer.from(JSON.stringify(body)));
+    const prompt = client.open(route, Buffer.from(JSON.stringify(body)), PAYER);
     try {
       const checked = await prompt.check(NEVER);
       return checked.kind === 'checked' ? await prompt.tokenize(NEVER) : checked;
