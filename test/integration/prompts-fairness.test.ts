@@ -1,0 +1,114 @@
+/**
+ * Twelve senders of one account that keep the prompt hosts as busy as they can, and the chat of another account.
+ *
+ * `node dist/test/integration/prompts-fairness.test.js 300`: the long form, with so many chats before and during the attack.
+ * Each part reports its figures as a comment.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { makeKey } from '../support/keys.js';
+import { SHORT } from '../support/open-stream.js';
+import { RawConnection } from '../support/raw-http.js';
+import { CHAT, Sidecar } from '../support/sidecar.js';
+
+const SENDERS = 12;
+const CHATS = Number(process.argv[2] ?? 15);
+/** Longer bodies go to the long lane. */
+const INLINE_BYTES = 16 * 1024;
+
+const names = (count: number): string[] => Array.from({ length: count }, (_, i) => i.toString(36));
+const repeated = (count: number, schema: object): object[] => Array.from({ length: count }, () => schema);
+
+/** Schemas that each take the compiler as long as it lets them. */
+const DEAR: readonly object[] = [
+  { required: names(2000), allOf: [{ anyOf: repeated(255, {}) }, ...repeated(190, {})] },
+  { allOf: [{ anyOf: repeated(250, { minLength: 1 }) }, ...repeated(600, { minLength: 1 })] },
+  {
+    allOf: [
+      { anyOf: names(128).map((name) => ({ properties: { [name]: {} } })) },
+      ...repeated(190, { required: ['a'] }),
+    ],
+  },
+];
+
+function chatWith(schema: object): string {
+  const parameters = { type: 'object', properties: { p: schema }, required: ['p'] };
+  return JSON.stringify({ ...SHORT, tools: [{ type: 'function', function: { name: 'f', parameters } }] });
+}
+
+const folder = await mkdtemp(join(tmpdir(), 'ra-prompts-fairness-'));
+t.teardown(() => rm(folder, { recursive: true, force: true }));
+const hostile = makeKey({ id: 'hostile', account: 'hostile' });
+const visitor = makeKey({ id: 'visitor', account: 'visitor' });
+const keyFile = join(folder, 'keys.json');
+await writeFile(keyFile, JSON.stringify({ version: 1, keys: [hostile.stored, visitor.stored] }));
+
+const sorted = (ms: readonly number[]): readonly number[] => [...ms].sort((a, b) => a - b);
+const quantile = (ms: readonly number[], part: number): number =>
+  sorted(ms)[Math.min(ms.length - 1, Math.floor(part * ms.length))] ?? 0;
+
+async function start(t: Test): Promise<Sidecar> {
+  return await Sidecar.start(t, { seats: 4, config: { keys: { file: keyFile } } });
+}
+
+/** Chats of the visitor, one after another. Returns how long each took, in ms. */
+async function visits(t: Test, sidecar: Sidecar, body: string): Promise<number[]> {
+  const took: number[] = [];
+  for (let i = 0; i < CHATS; i++) {
+    const from = performance.now();
+    const response = await sidecar.post('/chat/completions', body, { key: visitor.key });
+    took.push(performance.now() - from);
+    await response.arrayBuffer();
+    if (response.status !== 200) t.fail(`the visitor is answered ${response.status}`);
+  }
+  return took;
+}
+
+/** Sends dear bodies until `over`, each as soon as the one before is answered. Returns the statuses. */
+async function attack(sidecar: Sidecar, bodies: readonly string[], over: () => boolean): Promise<Set<number>> {
+  const statuses = new Set<number>();
+  for (let i = 0; !over(); i++) {
+    const response = await sidecar.post('/chat/completions', bodies[i % bodies.length], { key: hostile.key });
+    await response.arrayBuffer();
+    statuses.add(response.status);
+  }
+  return statuses;
+}
+
+for (const lane of ['short', 'long'] as const) {
+  // JSON may end in space, which is as long as it takes to be a long body.
+  const ofLane = (body: string): string => (lane === 'short' ? body : body.padEnd(INLINE_BYTES + 1));
+
+  t.test(`twelve senders of dear ${lane} bodies hold up no other account`, async (t) => {
+    const sidecar = await start(t);
+    const body = ofLane(JSON.stringify(SHORT));
+    const dear = DEAR.map((schema) => ofLane(chatWith(schema)));
+    if (lane === 'short') t.ok(dear.every(({ length }) => length <= INLINE_BYTES));
+    await visits(t, sidecar, body);
+    const idle = await visits(t, sidecar, body);
+    let over = false;
+    const senders = Array.from({ length: SENDERS }, () => attack(sidecar, dear, () => over));
+    await sidecar.reaches('ra_sidecar_account_waiting_requests', 1, { account: 'hostile' });
+    const beside = await visits(t, sidecar, body);
+    over = true;
+    for (const statuses of await Promise.all(senders)) t.same([...statuses], [422]);
+    t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 0);
+    for (const [what, ms] of Object.entries({ idle, beside }))
+      t.comment(`${lane}, ${what}: median ${quantile(ms, 0.5).toFixed(1)} ms, p99 ${quantile(ms, 0.99).toFixed(1)} ms`);
+    t.ok(quantile(beside, 0.5) <= 5 * quantile(idle, 0.5) + 200, 'it waited for all of them before: 10 s and more');
+  });
+}
+
+t.test('what callers sent who are gone is not worked on', async (t) => {
+  const sidecar = await start(t);
+  const [dear = ''] = DEAR.map(chatWith);
+  const headers = { Authorization: `Bearer ${hostile.key}`, 'Content-Type': 'application/json' };
+  const connections = await Promise.all(Array.from({ length: 30 }, () => RawConnection.open(sidecar.port)));
+  for (const connection of connections) connection.request('POST', '/v1/chat/completions', headers, dear);
+  for (const connection of connections) connection.close();
+  t.equal((await sidecar.post('/chat/completions', SHORT, { key: visitor.key })).status, 200);
+  await sidecar.reaches('ra_sidecar_waiting_requests', 0, { model: CHAT });
+  t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 0);
+});
