@@ -64,7 +64,8 @@ export const CATALOGUE = {
     status: 422,
     type: 'invalid_request_error',
     retryable: false,
-    meaning: 'The request is well-formed, but this model cannot do what it asks, for example call tools.',
+    meaning:
+      'The request is well-formed, but this model cannot do what it asks, for example call tools, or cannot be held to tools of this size.',
     advice: 'Leave out what `param` names, or choose another model.',
   },
   proxy_retired: {

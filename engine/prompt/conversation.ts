@@ -1,3 +1,5 @@
+import { CallArguments } from './call-arguments.js';
+
 /**
  * What a chat template is given. Names are the wire's, since templates read them. Structurally the sidecar's checked
  * conversation; spelled out here because the engine's folder never imports the sidecar's.
@@ -56,22 +58,24 @@ export interface Shaped {
 /**
  * Brings a conversation into a template's form. Text parts are joined with a newline whatever the template takes (llama.cpp's
  * join): were they handed over one by one, a template could put two of them side by side and make a marker out of halves.
- * Throws a SyntaxError when arguments must be an object and are not JSON.
+ * Where arguments must be an object: throws a SyntaxError when they are not JSON, OversizedArguments when they are past the
+ * bounds.
  */
 export function shapeConversation(conversation: PromptConversation, shape: Shape): Shaped {
   const messages = shape.system ? conversation.messages : mergeSystem(conversation.messages);
-  const shaped = messages.map((message) => shapeMessage(message, shape));
+  const given = new CallArguments();
+  const shaped = messages.map((message) => shapeMessage(message, shape, given));
   if (conversation.tools && conversation.tools.length > 0) return { messages: shaped, tools: conversation.tools };
   if (shape.noTools === 'absent') return { messages: shaped };
   return { messages: shaped, tools: shape.noTools === 'null' ? null : [] };
 }
 
-function shapeMessage(message: PromptMessage, shape: Shape): object {
+function shapeMessage(message: PromptMessage, shape: Shape, given: CallArguments): object {
   const { content, reasoning_content: reasoning, tool_calls: calls, ...rest } = message;
   return {
     ...rest,
     content: shapeContent(textOf(content), shape),
-    ...(calls && calls.length > 0 ? { tool_calls: calls.map((call) => shapeCall(call, shape)) } : {}),
+    ...(calls && calls.length > 0 ? { tool_calls: calls.map((call) => shapeCall(call, shape, given)) } : {}),
     ...(reasoning ? shapeThought(reasoning, message, shape) : {}),
   };
 }
@@ -99,13 +103,10 @@ function shapeContent(text: string | undefined, shape: Shape): unknown {
 }
 
 /** Of a call no more than templates know: some write down whatever they are given. */
-function shapeCall({ id, type, function: called }: PromptToolCall, shape: Shape): object {
+function shapeCall({ id, type, function: called }: PromptToolCall, shape: Shape, given: CallArguments): object {
   const call = { id, type, function: called };
   if (shape.arguments === 'string') return call;
-  const text = call.function.arguments;
-  // Callers send no text at all for a call without arguments.
-  const parsed: unknown = text.trim() === '' ? {} : JSON.parse(text);
-  return { id, type, function: Object.assign({ ...called }, { arguments: parsed }) };
+  return { id, type, function: Object.assign({ ...called }, { arguments: given.parse(called.arguments) }) };
 }
 
 /** The message's text; undefined when it has none. */

@@ -1,5 +1,6 @@
 import type { CallSyntax } from '../protocol.js';
 import { callSyntaxOf } from './call-syntax.js';
+import { OversizedArguments } from './call-arguments.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
 import { formatDate } from './dates.js';
 import { JinjaTemplate } from './jinja.js';
@@ -24,7 +25,7 @@ export interface RenderOptions {
 /** `why` is for the caller's message; a template's own words are not passed on, since they may quote the conversation. */
 export interface RenderFailure {
   readonly kind: 'failed';
-  readonly why: 'tools' | 'arguments' | 'conversation';
+  readonly why: 'tools' | 'arguments' | 'argument-values' | 'conversation';
 }
 
 export type Rendered = { readonly kind: 'text'; readonly text: string } | RenderFailure;
@@ -83,8 +84,8 @@ export class ChatTemplate {
     if (offered && !this.capabilities.tools) return { kind: 'failed', why: 'tools' };
     try {
       return { kind: 'shaped', shaped: shapeConversation(conversation, this.#shape) };
-    } catch {
-      return { kind: 'failed', why: 'arguments' };
+    } catch (error) {
+      return { kind: 'failed', why: error instanceof OversizedArguments ? 'argument-values' : 'arguments' };
     }
   }
 

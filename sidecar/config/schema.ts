@@ -157,12 +157,15 @@ export const configSchema: SettingSchema = section({
       default: 2000,
       minimum: 50,
     }),
-    maxQueued: integer('Prompts that may wait for a thread, short ones and long ones each.', {
-      default: 1024,
-      minimum: 1,
-      maximum: 1_000_000,
-      unit: 'prompts',
-    }),
+    maxQueued: integer(
+      'Prompts that may wait for a thread, short ones and long ones each. When it is reached the newest of the account with most waiting is refused.',
+      {
+        default: 1024,
+        minimum: 1,
+        maximum: 1_000_000,
+        unit: 'prompts',
+      },
+    ),
   }),
   cors: section({
     origins: {

@@ -1,5 +1,5 @@
 import { type ContractError, contractError } from '../errors.js';
-import { type JsonFault, MAX_NESTING } from './json.js';
+import { type JsonFault, MAX_NESTING, MAX_VALUES } from './json.js';
 import type { Place } from './paths.js';
 
 /** A request, or why there is none. */
@@ -24,6 +24,7 @@ const FAULTS: Readonly<Record<JsonFault, string>> = {
   'byte-order-mark': 'must not begin with a byte order mark',
   syntax: 'must be JSON',
   nesting: `must not nest deeper than ${MAX_NESTING} levels`,
+  values: `must not hold more than ${MAX_VALUES} values`,
   'repeated-name': 'must not repeat a name within one object',
   'lone-surrogate': 'must not hold half a surrogate pair',
 };

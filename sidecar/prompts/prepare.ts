@@ -1,3 +1,4 @@
+import { MAX_ARGUMENT_NESTING, MAX_ARGUMENT_VALUES } from '../../engine/prompt/call-arguments.js';
 import { chatPrompt, type ChatPrompt } from '../../engine/prompt/chat-prompt.js';
 import { DECISION_PROMPT_TOKENS, type DecisionTokens } from '../../engine/prompt/decision-prompt.js';
 import { parseBody } from '../contracts/parse.js';
@@ -60,6 +61,13 @@ function cannotRender(why: (ChatPrompt & { kind: 'failed' })['why']): Refusal {
       return refusal(
         'unprocessable',
         "This model's chat template needs the arguments of tool calls to be JSON, and some are not.",
+        'messages',
+      );
+    case 'argument-values':
+      return refusal(
+        'unprocessable',
+        `The arguments of tool calls nest deeper than ${MAX_ARGUMENT_NESTING} levels, or have more than ` +
+          `${MAX_ARGUMENT_VALUES} values in all.`,
         'messages',
       );
     case 'conversation':

@@ -50,7 +50,7 @@ export const CHAT_NOTES: Notes = {
     },
     tools: {
       description:
-        'Functions that the model may call. Calls are read from what the model writes by its chat template; one that knows no calls in JSON is told of a form of ours. Arguments are held to `parameters` as far as a grammar can (types, enums, required and other members, lengths up to 256; not ranges and patterns). 422 from a model whose template has no tools.',
+        'Functions that the model may call. Calls are read from what the model writes by its chat template; one that knows no calls in JSON is told of a form of ours. Arguments are held to `parameters` as far as a grammar can (types, enums, required and other members, lengths up to 256; not ranges and patterns). 422 from a model whose template has no tools, and for tools whose grammar would be too large or too much work: past some 1,200 properties, 2,048 values of one enum, 256 alternatives of one value, or combinations of alternatives that multiply.',
     },
     user: { description: 'The end user, for fairness within the account. Never logged in clear.' },
   },
@@ -87,7 +87,10 @@ export const CHAT_NOTES: Notes = {
   ToolCall: {
     id: { description: 'The call’s id, which the tool’s message names.' },
     type: { description: 'Which tool.' },
-    function: { description: 'Its name, and its arguments as text.' },
+    function: {
+      description:
+        'Its name, and its arguments as text. 422 where the model’s template needs them as JSON and they are none, nest more than 64 levels deep, or have more than 131,072 values in all calls together.',
+    },
     index: { description: 'As it was answered; says nothing.' },
   },
   Tool: {

@@ -14,7 +14,8 @@ export const SHAPES: Readonly<Record<string, string>> = {
   ContentPart: 'One part of a user message, by its `type`.',
   ToolCall: 'A call that the assistant made earlier.',
   ToolParameters: 'What a tool takes. Checked against this contract, not against the dialect that `$schema` names.',
-  PropertySchema: 'What one parameter may be. Recursive; a body nests at most 64 levels deep.',
+  PropertySchema:
+    'What one parameter may be. Recursive; a body nests at most 64 levels deep and holds at most 262,144 values.',
   ChatCompletion: 'A whole reply.',
   CompletionToolCall: 'A call that the model asks for. `arguments` is the text of a JSON object.',
   Usage: 'Tokens of one request: the prompt once, the completions of all choices together.',

@@ -9,8 +9,8 @@ const VERSION = '2.0.0';
 
 const DESCRIPTION = `Chat completions and decisions on hosted models. The decisions contract is at version 1.1.0.
 
-Bodies are JSON in UTF-8 without a byte order mark, nested at most 64 levels deep, with no name twice in one object and no
-half of a surrogate pair. Lengths are in Unicode code points. Request objects are closed unless said otherwise.`;
+Bodies are JSON in UTF-8 without a byte order mark, nested at most 64 levels deep, of at most 262,144 values, with no
+name twice in one object and no half of a surrogate pair. Lengths are in Unicode code points. Request objects are closed unless said otherwise.`;
 
 /** The whole document. Takes milliseconds: made once at the start. */
 export function openApiDocument(): object {

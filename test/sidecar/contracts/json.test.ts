@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { MAX_NESTING, readJson } from '../../../sidecar/contracts/json.js';
+import { MAX_NESTING, MAX_VALUES, readJson } from '../../../sidecar/contracts/json.js';
 import { bytesOf } from '../../support/bodies.js';
 
 const read = (text: string) => readJson(bytesOf(text));
@@ -51,6 +51,20 @@ t.test('bytes', (t) => {
   t.equal(faultOf(new Uint8Array([0x22, 0xe2, 0x82])), 'encoding', 'cut short');
   t.equal(faultOf(new Uint8Array([0xef, 0xbb, 0xbf, 0x31])), 'byte-order-mark');
   t.equal(faultOf(new Uint8Array([0xff, 0xfe, 0x31, 0x00])), 'encoding', 'UTF-16');
+  t.end();
+});
+
+t.test('values are counted before there are any', (t) => {
+  const list = (count: number, value: string): string => `[${Array<string>(count).fill(value).join(',')}]`;
+  for (const value of ['0', '{}', '"a,["']) {
+    // The list is one value too.
+    t.equal(faultOf(list(MAX_VALUES - 1, value)), undefined, value);
+    t.equal(faultOf(list(MAX_VALUES, value)), 'values', value);
+  }
+  const members = (count: number): string => `{${Array.from({ length: count }, (_, i) => `"${i}":[0]`).join(',')}}`;
+  t.equal(faultOf(members((MAX_VALUES - 2) / 2)), undefined);
+  t.equal(faultOf(members(MAX_VALUES / 2)), 'values');
+  t.equal(faultOf('{},'.repeat(20_000_000)), 'values', 'which is refused without being parsed: it is no JSON');
   t.end();
 });
 

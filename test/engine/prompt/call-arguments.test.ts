@@ -1,0 +1,50 @@
+import t from 'tap';
+import {
+  CallArguments,
+  MAX_ARGUMENT_NESTING,
+  MAX_ARGUMENT_VALUES,
+  OversizedArguments,
+} from '../../../engine/prompt/call-arguments.js';
+
+const list = (count: number): string => `[${Array<string>(count).fill('0').join(',')}]`;
+const nested = (depth: number): string => '['.repeat(depth) + ']'.repeat(depth);
+
+/** What parsing throws, by its class. */
+function thrown(given: CallArguments, text: string): string | undefined {
+  try {
+    given.parse(text);
+    return undefined;
+  } catch (error) {
+    return error instanceof OversizedArguments ? 'oversized' : String(error instanceof SyntaxError);
+  }
+}
+
+t.test('arguments are parsed, and none are an empty object', (t) => {
+  const given = new CallArguments();
+  t.same(given.parse('{"a":[1,"[{,\\"",{}]}'), { a: [1, '[{,"', {}] });
+  t.same(given.parse(' '), {});
+  t.throws(() => given.parse('{"a"'), SyntaxError);
+  t.throws(() => given.parse('"\\'), SyntaxError);
+  t.end();
+});
+
+t.test('arguments past the bounds are refused before they are parsed', (t) => {
+  t.same(new CallArguments().parse(nested(MAX_ARGUMENT_NESTING)), JSON.parse(nested(MAX_ARGUMENT_NESTING)));
+  t.equal(thrown(new CallArguments(), nested(MAX_ARGUMENT_NESTING + 1)), 'oversized');
+  t.equal(thrown(new CallArguments(), '['.repeat(8_000_000)), 'oversized', 'not a SyntaxError');
+  t.equal((new CallArguments().parse(list(MAX_ARGUMENT_VALUES)) as unknown[]).length, MAX_ARGUMENT_VALUES);
+  t.equal(thrown(new CallArguments(), list(MAX_ARGUMENT_VALUES + 1)), 'oversized');
+  t.same(
+    new CallArguments().parse(JSON.stringify(['[,'.repeat(1_000_000)])),
+    ['[,'.repeat(1_000_000)],
+    'text is one value',
+  );
+  t.end();
+});
+
+t.test('values of all calls are counted together', (t) => {
+  const given = new CallArguments();
+  for (let i = 0; i < 4; i++) given.parse(list(MAX_ARGUMENT_VALUES / 4));
+  t.equal(thrown(given, '[0,1]'), 'oversized');
+  t.end();
+});
