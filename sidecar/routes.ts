@@ -37,7 +37,7 @@ export function callersServer(common: Common, services: Services, inFlight: InFl
   const { config, log, clock, registry } = common;
   const { pickerMetrics, loadReport } = config.fleet;
   const shown = { metrics: registry, open: pickerMetrics, scrapers };
-  const openApi = JSON.stringify(openApiDocument());
+  const openApi = Buffer.from(JSON.stringify(openApiDocument()));
   const routes: Routes = {
     '/healthz': { GET: healthz },
     '/readyz': { GET: (exchange) => readyz(exchange, services) },

@@ -20,6 +20,8 @@ export interface Backlogged {
   readonly buffered: number;
   /** From {@link ask} on `buffered` is what really waits. */
   readonly asked: boolean;
+  /** A whole reply, whose length is its handler's matter: only the total applies to it. */
+  readonly whole?: boolean;
   ask(): void;
   /** Closes the connection; nothing of the stream waits any more. */
   cut(reason: CutReason): void;
@@ -60,7 +62,7 @@ export class Backlog {
     const { streamBytes, totalBytes } = this.#limits;
     // At half, so that the other half is left for what comes while a reader is behind.
     if (!stream.asked && stream.buffered > streamBytes / 2) stream.ask();
-    if (stream.asked && stream.buffered > streamBytes) stream.cut('stream');
+    if (stream.asked && stream.whole !== true && stream.buffered > streamBytes) stream.cut('stream');
     while (this.#bytes > totalBytes) {
       const worst = this.#worst();
       if (worst === undefined) return;

@@ -37,7 +37,10 @@ export type Body =
 export interface Reply {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Absent: no body. JSON unless `headers` says otherwise. */
+  /**
+   * Absent: no body. JSON unless `headers` says otherwise. Bytes are not copied: they must not change any more, and they
+   * do not count as memory of this reply, so they are for what the handler keeps anyway.
+   */
   readonly body?: string | Uint8Array;
 }
 

@@ -16,10 +16,17 @@ export interface OutletOwner {
 }
 
 /**
+ * What one cork may hold of a raw body, in bytes. uWS's holds 16 KiB; of what is written past them it drops a piece when
+ * the socket is full (upstream 6b7f354). The rest is for the head, which has no more than the 4 KiB that a request's may
+ * have and fields of ours, and for a trailer.
+ */
+const RAW_BYTES = 8 * 1024;
+
+/**
  * Where the chunks of one stream leave, and where they wait for a reader who is behind.
  *
- * It begins raw: whatever comes is handed to uWS, which says nothing, so all of it may be waiting. Once told to ask, it
- * hands over what uWS takes and holds the rest until the socket has room (chunked.ts has how that is done). uWS closes a
+ * It begins raw: whatever comes is handed to uWS, which says nothing, so all of it may be waiting. Once told to ask, or
+ * once a chunk comes that is longer than {@link RAW_BYTES}, it hands over what uWS takes and holds the rest until the socket has room (chunked.ts has how that is done). uWS closes a
  * connection whose held bytes find no room for 10 s.
  */
 export class Outlet implements Backlogged {
@@ -61,9 +68,10 @@ export class Outlet implements Backlogged {
     return this.#asked;
   }
 
-  /** Writes in one packet. */
+  /** Writes, in one packet as long as all are short. */
   send(chunks: readonly Chunk[]): void {
     if (this.#over) return;
+    this.#askForLong(chunks);
     if (this.#asked) this.#hold(chunks.map(wireText).join(''));
     else this.#sendRaw(chunks);
     this.#recount();
@@ -75,14 +83,18 @@ export class Outlet implements Backlogged {
    */
   end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void {
     if (this.#over || this.#last) return;
+    this.#askForLong(chunks);
     if (this.#asked) {
       this.#last = true;
       this.#hold(chunks.map(wireText).join('') + lastBytes(trailer));
       this.#recount();
       return;
     }
+    const parts = corks(chunks);
+    const last = parts.pop() ?? [];
+    for (const part of parts) this.#res.cork(() => this.#writeRaw(part, false));
     this.#res.cork(() => {
-      this.#writeRaw(chunks, trailer === undefined);
+      this.#writeRaw(last, trailer === undefined);
       endChunked(this.#res, trailer);
     });
     this.#finish();
@@ -120,8 +132,8 @@ export class Outlet implements Backlogged {
   }
 
   #sendRaw(chunks: readonly Chunk[]): void {
-    this.#res.cork(() => this.#writeRaw(chunks, false));
-    for (const { bytes } of chunks) this.#unproven += bytes;
+    for (const part of corks(chunks)) this.#res.cork(() => this.#writeRaw(part, false));
+    this.#unproven += total(chunks);
   }
 
   #writeRaw(chunks: readonly Chunk[], final: boolean): void {
@@ -131,6 +143,12 @@ export class Outlet implements Backlogged {
       openChunked(this.#res);
     }
     chunks.forEach((made, i) => writeChunk(this.#res, made, final && i === chunks.length - 1));
+  }
+
+  #askForLong(chunks: readonly Chunk[]): void {
+    if (this.#asked || !chunks.some(({ bytes }) => bytes > RAW_BYTES)) return;
+    if (!this.#headWritten) this.#sendRaw([]);
+    this.ask();
   }
 
   #hold(text: string): void {
@@ -176,4 +194,27 @@ export class Outlet implements Backlogged {
     this.#counted += delta;
     this.#backlog.changed(this, delta);
   }
+}
+
+function total(chunks: readonly Chunk[]): number {
+  let sum = 0;
+  for (const { bytes } of chunks) sum += bytes;
+  return sum;
+}
+
+/** The chunks in order, as many together as one cork may hold; at least one part, which may be empty. */
+function corks(chunks: readonly Chunk[]): (readonly Chunk[])[] {
+  if (total(chunks) <= RAW_BYTES) return [chunks];
+  let part: Chunk[] = [];
+  let bytes = 0;
+  const parts = [part];
+  for (const made of chunks) {
+    if (bytes > 0 && bytes + made.bytes > RAW_BYTES) {
+      parts.push((part = []));
+      bytes = 0;
+    }
+    part.push(made);
+    bytes += made.bytes;
+  }
+  return parts;
 }

@@ -3,14 +3,16 @@ import { contractError } from '../errors.js';
 import { Backlog, type BacklogLimits } from './backlog.js';
 import { BodyBudget } from './body.js';
 import { Cors } from './cors.js';
+import type { Edge, ExchangeEnd, ReaderCut } from './edge.js';
 import type { Exchange, RequestHead } from './exchange.js';
 import type { LoadReport } from './load-report.js';
+import { NextTurn } from './next-turn.js';
+import { ParserCork } from './parser-cork.js';
 import { snapshot } from './head.js';
 import { bindSocketFile, clearSocketPath, type SocketFile } from './socket-file.js';
 import { App, EXCLUSIVE_PORT, us_listen_socket_close, us_socket_local_port } from './uws.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from './uws.js';
 import { UwsExchange } from './uws-exchange.js';
-import type { Edge, ExchangeEnd, ReaderCut } from './uws-exchange.js';
 
 /**
  * Answers one exchange, then or later. What it throws or rejects with is a fault: the caller gets a 500 or, mid-stream,
@@ -110,6 +112,7 @@ class UwsServer implements Server {
   constructor(options: ServerOptions) {
     const { routes, origins, clock, limits, wrap, loadReport, onFault, onExchange, onExchangeEnd, onReaderCut } =
       options;
+    const nextTurn = new NextTurn();
     this.#routes = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
     this.#wrap = wrap ?? ((exchange) => exchange);
     this.#onFault = onFault;
@@ -119,6 +122,8 @@ class UwsServer implements Server {
       bodies: new BodyBudget(limits.totalBytes, limits.shortBytes ?? 0),
       bodyMs: limits.bodyMs ?? BODY_MS,
       backlog: new Backlog(limits.backlog ?? BACKLOG),
+      nextTurn,
+      parserCork: new ParserCork(nextTurn),
       closing: false,
       ...(loadReport === undefined ? {} : { loadReport }),
       ...(onReaderCut === undefined ? {} : { onReaderCut }),
@@ -171,6 +176,8 @@ class UwsServer implements Server {
 
   close(): Promise<void> {
     this.stopListening();
+    // Replies that were given before.
+    this.#edge.nextTurn.run();
     if (!this.#closed) this.#app.close();
     this.#closed = true;
     return Promise.resolve();
@@ -183,13 +190,9 @@ class UwsServer implements Server {
     const edge = new UwsExchange(res, taken, known?.path, this.#edge);
     const exchange = this.#wrap(edge);
     const { refusal } = taken;
-    if (refusal === undefined) {
-      this.#answer(exchange, known, () => edge.crash());
-    } else {
-      // Later, not now: uWS goes on to a second request in the same packet when the first was answered at once, even
-      // if its connection was to be closed. While the first is unanswered it cuts the connection instead.
-      setImmediate(() => exchange.fail(contractError('bad_request', refusal)));
-    }
+    if (refusal === undefined) this.#answer(exchange, known, () => edge.crash());
+    else exchange.fail(contractError('bad_request', refusal));
+    edge.parsed();
   }
 
   #answer(exchange: Exchange, known: Route | undefined, crash: () => void): void {

@@ -2,6 +2,7 @@ import { errorBody, type ContractError, type ErrorCode } from '../errors.js';
 import { chunk } from './chunked.js';
 import type { Chunk } from './chunked.js';
 import type { EventStream } from './exchange.js';
+import type { NextTurn } from './next-turn.js';
 
 /** Where a stream's chunks go. */
 export interface StreamTarget {
@@ -13,11 +14,14 @@ export interface StreamTarget {
   unread(): number;
 }
 
+const NOWHERE: StreamTarget = { send: () => undefined, end: () => undefined, unread: () => 0 };
+
 const LINE_BREAK = /[\r\n]/;
 
 /**
- * Server-sent events over {@link chunk}s. What is written in one tick, the head too, leaves in one packet: the frames
- * wait for the tick's end, so their number is bounded by what one engine message causes.
+ * Server-sent events over {@link chunk}s. The head leaves in the loop's next turn, with what was written until then. What
+ * is written in one tick afterwards is handed on together: the frames wait for the tick's end, so their number is bounded
+ * by what one engine message causes.
  */
 export class SseStream implements EventStream {
   readonly #target: StreamTarget;
@@ -29,13 +33,16 @@ export class SseStream implements EventStream {
    */
   #left: Chunk[] = [];
   #flushPlanned = false;
+  /** Given once the stream ended before its head left. */
+  #ending: ((chunks: readonly Chunk[]) => void) | undefined;
+  #started = false;
   #open = true;
   #bytes = 0;
   #failure: ErrorCode | undefined;
 
-  constructor(target: StreamTarget) {
+  constructor(target: StreamTarget, nextTurn: Pick<NextTurn, 'add'>) {
     this.#target = target;
-    this.#planFlush();
+    nextTurn.add(() => this.#start());
   }
 
   get bytes(): number {
@@ -66,7 +73,9 @@ export class SseStream implements EventStream {
     else if (this.#waiting.length === 0) this.comment('');
     this.#open = false;
     const trailer = serverTiming === undefined ? undefined : (['Server-Timing', serverTiming] as const);
-    this.#hand((chunks) => this.#target.end(chunks, trailer));
+    const end = (chunks: readonly Chunk[]): void => this.#target.end(chunks, trailer);
+    if (this.#started) this.#hand(end);
+    else this.#ending = end;
   }
 
   fail(error: ContractError, serverTiming?: string): void {
@@ -79,7 +88,14 @@ export class SseStream implements EventStream {
   /** The caller left: nothing is written any more. */
   abandon(): void {
     this.#open = false;
+    this.#ending = undefined;
     this.#waiting.length = 0;
+  }
+
+  #start(): void {
+    this.#started = true;
+    if (this.#ending !== undefined) this.#hand(this.#ending);
+    else this.#flush();
   }
 
   #write(name: 'data' | '', text: string): void {
@@ -92,12 +108,16 @@ export class SseStream implements EventStream {
   }
 
   #planFlush(): void {
-    if (this.#flushPlanned) return;
+    if (this.#flushPlanned || !this.#started) return;
     this.#flushPlanned = true;
     queueMicrotask(() => {
       this.#flushPlanned = false;
-      if (this.#open) this.#hand((chunks) => this.#target.send(chunks));
+      this.#flush();
     });
+  }
+
+  #flush(): void {
+    if (this.#open) this.#hand((chunks) => this.#target.send(chunks));
   }
 
   #hand(to: (chunks: readonly Chunk[]) => void): void {
@@ -110,6 +130,13 @@ export class SseStream implements EventStream {
       chunks.length = 0;
     }
   }
+}
+
+/** A stream for which there is no caller. */
+export function abandonedStream(): EventStream {
+  const stream = new SseStream(NOWHERE, { add: () => undefined });
+  stream.abandon();
+  return stream;
 }
 
 /** A line break would end the frame early and forge the next one. */

@@ -1,62 +1,19 @@
-import type { Clock } from '../clock.js';
 import { contractError, errorBody, type ContractError, type ErrorCode } from '../errors.js';
 import { Aborter, type Signal } from '../signal.js';
-import type { Backlog, CutReason } from './backlog.js';
-import { BodyReader, type BodyBudget } from './body.js';
-import type { Cors, Field } from './cors.js';
+import type { CutReason } from './backlog.js';
+import { BodyReader } from './body.js';
+import { isBodyless, sendBodyless } from './bodyless.js';
+import type { Field } from './cors.js';
+import type { Edge } from './edge.js';
 import type { Body, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
 import { errorFields, responseFields, statusLine } from './fields.js';
 import type { Snapshot } from './head.js';
-import type { LoadReport } from './load-report.js';
 import { Outlet } from './outlet.js';
-import { SseStream, type StreamTarget } from './sse.js';
+import { abandonedStream, SseStream } from './sse.js';
 import type { HttpResponse } from './uws.js';
-
-/** How one exchange ended, for logs and metrics. Holds no content. */
-export interface ExchangeEnd {
-  readonly requestId: string;
-  readonly method: string;
-  /** The path of the route table that matched; undefined for an unknown path, whose text is the caller's. */
-  readonly route: string | undefined;
-  /** What was answered; 499 when the caller left before anything was. */
-  readonly status: number;
-  readonly requestBytes: number;
-  /** Of the body, framing included. */
-  readonly responseBytes: number;
-  readonly durationMs: number;
-  readonly outcome: 'complete' | 'gone';
-  /** Of the error that was answered, or that ended its stream; absent: none. */
-  readonly code?: ErrorCode;
-}
-
-/** A reader who was so far behind that its connection was closed. */
-export interface ReaderCut {
-  readonly requestId: string;
-  readonly reason: CutReason;
-  /** What waited for it. */
-  readonly bytes: number;
-}
-
-/** What all exchanges of one server share. */
-export interface Edge {
-  readonly cors: Cors;
-  readonly clock: Clock;
-  readonly bodies: BodyBudget;
-  /** The longest that one body may take. */
-  readonly bodyMs: number;
-  readonly backlog: Backlog;
-  /** No new connections are taken, and responses ask callers to leave. */
-  readonly closing: boolean;
-  readonly loadReport?: LoadReport;
-  readonly onExchange?: (head: RequestHead) => void;
-  readonly onExchangeEnd?: (end: ExchangeEnd) => void;
-  readonly onReaderCut?: (cut: ReaderCut) => void;
-}
+import { WholeReply } from './whole-reply.js';
 
 const NO_BYTES = new Uint8Array(0);
-
-/** For streams that nobody reads. */
-const NOWHERE: StreamTarget = { send: () => undefined, end: () => undefined, unread: () => 0 };
 
 /** An exchange over uWS. Made synchronously in uWS's handler; owns `res` until the reply is complete or the caller left. */
 export class UwsExchange implements Exchange {
@@ -73,6 +30,12 @@ export class UwsExchange implements Exchange {
   #state: 'open' | 'streaming' | 'complete' | 'gone' = 'open';
   /** A whole reply was given; it may still be on its way to uWS. */
   #answered = false;
+  #whole: WholeReply | undefined;
+  /** uWS's handler has not returned. */
+  #parsing = true;
+  /** The connection ended, or uWS took the whole response: `#res` must not be used. */
+  #released = false;
+  #cancelLinger: (() => void) | undefined;
   #status = 499;
   #code: ErrorCode | undefined;
   #stream: SseStream | undefined;
@@ -115,33 +78,50 @@ export class UwsExchange implements Exchange {
     if (this.#state !== 'open' || this.#answered) return;
     const fields = this.#fields(status, body.length > 0 ? 'application/json' : undefined, headers);
     this.#answered = true;
-    if (!this.#chunked) this.#send(status, fields, body);
-    // Later, not now: uWS goes on to a next request in the same packet once this one is answered, `Connection: close` or
-    // not, and after a chunked body it may see one where there is none. While this one is unanswered it cuts instead.
-    else setImmediate(() => this.#send(status, fields, body));
+    const length = Buffer.byteLength(body);
+    const send = (): void => this.#send(status, fields, body, length);
+    if (this.#mayAnswerInParser(status, fields, length)) send();
+    else this.#edge.nextTurn.add(send);
   }
 
-  #send(status: number, fields: readonly Field[], body: string | Uint8Array): void {
+  /** uWS's parser has gone on. */
+  parsed(): void {
+    this.#parsing = false;
+  }
+
+  #mayAnswerInParser(status: number, fields: readonly Field[], length: number): boolean {
+    if (!this.#parsing || this.#mustClose || this.#reader !== undefined || isBodyless(status, length)) return false;
+    return this.#edge.parserCork.take(this.head.address, fields, this.head.method === 'HEAD' ? 0 : length);
+  }
+
+  #send(status: number, fields: readonly Field[], body: string | Uint8Array, length: number): void {
     if (this.#state !== 'open') return;
-    const bodyless = status === 204 || status === 304;
-    const length = typeof body === 'string' ? Buffer.byteLength(body) : body.byteLength;
     const headOnly = this.head.method === 'HEAD';
-    // uWS cuts at once, and a caller that is still sending would lose the reply: only when all was read.
-    const cut = this.#refused || (this.#mustClose && !headOnly && !bodyless && this.#allRead);
+    // A caller that is still sending would lose the reply: only when all was read.
+    const last = this.#refused || (this.#mustClose && this.#allRead);
     this.#reader?.close();
-    this.#res.cork(() => {
+    if (isBodyless(status, length)) {
+      this.#sendBodyless(status, status === 204 || status === 304 ? fields : [...fields, ['Content-Length', '0']]);
+      return;
+    }
+    const writeHead = (): void => {
       this.#writeHead(status, fields);
-      if (cut) {
-        this.#res.end(headOnly ? '' : body, true);
-        return;
-      }
-      if (this.#mustClose) this.#res.writeHeader('Connection', 'close');
-      if (bodyless) this.#res.endWithoutBody();
-      // Not endWithoutBody(length): uWS would wait for the body and drop the connection's next request.
-      else if (headOnly) this.#res.writeHeader('Content-Length', String(length)).endWithoutBody();
-      else this.#res.end(body);
-    });
-    this.#finish('complete', headOnly || bodyless ? 0 : length);
+      if (this.#mustClose && !last) this.#res.writeHeader('Connection', 'close');
+    };
+    const ended = (): void => {
+      this.#finish('complete', headOnly ? 0 : length);
+      if (last) this.#edge.nextTurn.add(() => this.#close());
+      else this.#released = true;
+    };
+    const owner = { writeHead, ended, cut: this.#cutReader.bind(this) };
+    this.#whole = new WholeReply(this.#res, owner, this.#edge.backlog, { body, length, headOnly, last });
+    this.#whole.send();
+  }
+
+  #sendBodyless(status: number, fields: readonly Field[]): void {
+    const head = (): void => this.#writeHead(status, fields);
+    this.#cancelLinger = sendBodyless(this.#res, this.#edge.clock, head);
+    this.#finish('complete', 0);
   }
 
   fail(error: ContractError, headers: Readonly<Record<string, string>> = {}): void {
@@ -158,21 +138,16 @@ export class UwsExchange implements Exchange {
       ...(this.#mustClose ? { Connection: 'close' } : {}),
     });
     if (this.#state !== 'open' || this.#answered) {
-      const none = new SseStream(NOWHERE);
-      none.abandon();
-      return none;
+      return abandonedStream();
     }
     // The prompt was read long ago; a stream may go on for minutes.
     this.#reader?.close();
     if (this.head.method === 'HEAD') {
-      this.#res.cork(() => {
-        this.#writeHead(200, fields);
-        this.#res.endWithoutBody();
+      this.#answered = true;
+      this.#edge.nextTurn.add(() => {
+        if (this.#state === 'open') this.#sendBodyless(200, fields);
       });
-      this.#finish('complete', 0);
-      const none = new SseStream(NOWHERE);
-      none.abandon();
-      return none;
+      return abandonedStream();
     }
     const outlet = new Outlet(
       this.#res,
@@ -182,14 +157,17 @@ export class UwsExchange implements Exchange {
           // uWS writes its own only at the end, where this body's trailer is.
           this.#res.writeHeader('Date', new Date().toUTCString());
         },
-        ended: () => this.#finish('complete', this.#stream?.bytes ?? 0),
+        ended: () => {
+          this.#released = true;
+          this.#finish('complete', this.#stream?.bytes ?? 0);
+        },
         cut: (reason, bytes) => this.#cutReader(reason, bytes),
       },
       this.#edge.backlog,
     );
     this.#state = 'streaming';
     this.#outlet = outlet;
-    this.#stream = new SseStream(outlet);
+    this.#stream = new SseStream(outlet, this.#edge.nextTurn);
     return this.#stream;
   }
 
@@ -225,13 +203,20 @@ export class UwsExchange implements Exchange {
   /** For the request it is as if the caller had left. */
   #cutReader(reason: CutReason, bytes: number): void {
     this.#edge.onReaderCut?.({ requestId: this.head.requestId, reason, bytes });
-    this.#res.close();
+    this.#close();
+  }
+
+  #close(): void {
+    if (!this.#released) this.#res.close();
   }
 
   #callerLeft(): void {
+    this.#released = true;
+    this.#cancelLinger?.();
     if (this.#state === 'complete' || this.#state === 'gone') return;
     this.#stream?.abandon();
     this.#outlet?.abandon();
+    this.#whole?.abandon();
     this.#reader?.abandon();
     this.#finish('gone', this.#stream?.bytes ?? 0);
     this.#leaving?.abort();

@@ -2,7 +2,7 @@ import type { Test } from 'tap';
 import { systemClock } from '../../sidecar/clock.js';
 import { createServer } from '../../sidecar/http/server.js';
 import type { Handler, Routes, Server, ServerOptions } from '../../sidecar/http/server.js';
-import type { ExchangeEnd } from '../../sidecar/http/uws-exchange.js';
+import type { ExchangeEnd } from '../../sidecar/http/edge.js';
 import { RawConnection } from './raw-http.js';
 
 export interface RunningServer {

@@ -134,8 +134,10 @@ t.test('unknown paths and methods', async (t) => {
 
 t.test('OPTIONS', async (t) => {
   const { connect } = await serve(t, { '/chat': { POST: hello } }, { origins: ['https://app.example'] });
-  const caller = await connect();
+  const ask = async (path: string, headers: Readonly<Record<string, string>> = {}): Promise<RawResponse> =>
+    (await connect()).request('OPTIONS', path, headers).response();
 
+  const caller = await connect();
   const preflight = await caller
     .request('OPTIONS', '/chat', {
       'x-request-id': 'a',
@@ -156,18 +158,22 @@ t.test('OPTIONS', async (t) => {
       'Access-Control-Allow-Origin: https://app.example\r\n' +
       'Timing-Allow-Origin: https://app.example\r\n' +
       'Vary: Origin\r\n' +
+      'Connection: close\r\n' +
       'Date: -\r\n' +
       '\r\n',
   );
+  caller.request('GET', '/nothing');
+  t.equal(await caller.rest(), '', 'its connection carries no other request');
 
-  const stranger = await caller
-    .request('OPTIONS', '/chat', { Origin: 'https://evil.example', 'Access-Control-Request-Method': 'POST' })
-    .response();
+  const stranger = await ask('/chat', {
+    Origin: 'https://evil.example',
+    'Access-Control-Request-Method': 'POST',
+  });
   t.equal(stranger.status, 204);
   t.equal(stranger.field('access-control-allow-origin'), undefined);
   t.equal(stranger.field('access-control-allow-methods'), undefined);
-  t.equal((await caller.request('OPTIONS', '/chat').response()).field('allow'), 'POST, OPTIONS');
-  t.equal((await caller.request('OPTIONS', '/nothing').response()).status, 404);
+  t.equal((await ask('/chat')).field('allow'), 'POST, OPTIONS');
+  t.equal((await ask('/nothing')).status, 404);
 });
 
 t.test('heads that two parsers read differently are refused and their connection is closed', async (t) => {
@@ -320,9 +326,11 @@ t.test('other bodies', async (t) => {
   t.equal(bytes.field('content-type'), 'image/png');
   t.ok(bytes.raw.endsWith('\r\n\r\n\0\xff'));
   const none = await caller.request('GET', '/none').response();
+  t.equal(none.field('connection'), 'close', 'nothing shows whether its caller reads');
   t.equal(none.field('content-length'), '0');
   t.equal(none.field('content-type'), undefined);
-  t.equal((await caller.request('GET', '/204').response()).field('content-length'), undefined);
+  const other = await connect();
+  t.equal((await other.request('GET', '/204').response()).field('content-length'), undefined);
 });
 
 t.test('stopping', async (t) => {

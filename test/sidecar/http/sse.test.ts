@@ -38,7 +38,7 @@ function setup() {
     },
     new Backlog({ streamBytes: 1 << 30, totalBytes: 1 << 30 }),
   );
-  const stream = new SseStream(outlet);
+  const stream = new SseStream(outlet, { add: queueMicrotask });
   return { stream, packets, ends };
 }
 
@@ -69,6 +69,7 @@ t.test('after the end or the caller’s leaving nothing happens', async (t) => {
   for (const how of ['end', 'abandon'] as const) {
     const { stream, packets, ends } = setup();
     stream.event('a');
+    await Promise.resolve();
     stream[how]();
     const { bytes } = stream;
     const before = packets.length;
@@ -105,6 +106,7 @@ t.test('whatever the text and the ticks, a strict parser reads back the frames',
         if (wait) await Promise.resolve();
       }
       stream.end(trailer ? 'x;dur=1' : undefined);
+      await Promise.resolve();
       const bytes = Buffer.from(packets.join(''));
       const { response, length } = parse(bytes, false)!;
       const expected = frames.map(([text, isEvent]) => `${isEvent ? 'data' : ''}: ${text}\n\n`);
@@ -125,7 +127,7 @@ t.test(
   'what was sent is gone with the young generation, though several collections pass between two packets',
   async (t) => {
     const sent = { send: () => undefined, end: () => undefined, unread: () => 0 };
-    const streams = Array.from({ length: 100 }, () => new SseStream(sent));
+    const streams = Array.from({ length: 100 }, () => new SseStream(sent, { add: queueMicrotask }));
     const rounds = async (count: number, look: () => void = () => undefined): Promise<void> => {
       for (let i = 0; i < count; i++) {
         for (const stream of streams) {

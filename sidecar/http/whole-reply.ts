@@ -1,0 +1,165 @@
+import type { Backlog, Backlogged, CutReason } from './backlog.js';
+import type { HttpResponse } from './uws.js';
+
+export type WholeResponse = Pick<
+  HttpResponse,
+  'writeHeader' | 'tryEnd' | 'getWriteOffset' | 'endWithoutBody' | 'onWritable' | 'cork' | 'close'
+>;
+
+/** What a whole reply needs of its exchange. */
+export interface WholeOwner {
+  /** Writes the status line and all fields but `Content-Length`, `Date` and `Connection`. */
+  writeHead(): void;
+  /** The reply is complete: at most what one cork holds of it, 16 KiB, may still be in uWS. Called once. */
+  ended(): void;
+  /** Too much waits for all readers, so much of it here: the connection must be closed. */
+  cut(reason: CutReason, bytes: number): void;
+}
+
+export interface WholeForm {
+  /** At least one byte; see `sendBodyless`. Text is memory of this reply alone, and counts; bytes are the handler's. */
+  readonly body: string | Uint8Array;
+  /** Of the body, in bytes. */
+  readonly length: number;
+  /** The answer to HEAD: the body's length without the body. */
+  readonly headOnly: boolean;
+  /** The connection is closed once the reply was sent. */
+  readonly last: boolean;
+}
+
+/** Longer than any body, so that uWS does not take the response for complete. */
+const ENDLESS = Number.MAX_SAFE_INTEGER;
+
+const NOTHING = new Uint8Array(0);
+
+/**
+ * A reply of known length, handed to uWS no faster than the socket takes it.
+ *
+ * `tryEnd(bytes, total)` takes only what the socket has room for, and nothing while uWS still has bytes of an earlier
+ * response. Until all bytes are taken the response is open for uWS, which closes a connection that brings another request
+ * meanwhile, and one whose socket has had no room for 10 s. So a connection holds at most this reply and one cork.
+ *
+ * `Content-Length` is the `total` of the first call. A later call may give another one, which is how all bytes can leave
+ * while the response stays open: the connection is then closed when uWS has nothing left, or HEAD's answer ended.
+ */
+export class WholeReply implements Backlogged {
+  readonly id: number;
+  readonly asked = true;
+  readonly whole = true;
+  readonly #res: WholeResponse;
+  readonly #owner: WholeOwner;
+  readonly #backlog: Backlog;
+  readonly #length: number;
+  /** Of the memory that only this reply keeps, in bytes. */
+  readonly #owned: number;
+  readonly #last: boolean;
+  #rest: string | Uint8Array;
+  readonly #total: number;
+  #counted = 0;
+  #over = false;
+
+  /** `res` must be open until {@link WholeOwner.ended} or {@link abandon}. */
+  constructor(res: WholeResponse, owner: WholeOwner, backlog: Backlog, { body, length, headOnly, last }: WholeForm) {
+    this.#res = res;
+    this.#owner = owner;
+    this.#backlog = backlog;
+    this.#length = length;
+    this.#owned = typeof body === 'string' && !headOnly ? length : 0;
+    this.#last = last;
+    this.#rest = headOnly ? NOTHING : body;
+    this.#total = headOnly || last ? ENDLESS : length;
+    this.id = backlog.newId();
+  }
+
+  get buffered(): number {
+    return this.#counted;
+  }
+
+  /** Sends what the socket takes now, and the rest as it takes more. Once. */
+  send(): void {
+    let done = false;
+    this.#res.cork(() => {
+      this.#owner.writeHead();
+      if (this.#last) this.#res.writeHeader('Connection', 'close');
+      if (this.#total === ENDLESS) this.#res.tryEnd(NOTHING, this.#length);
+      done = this.#hand();
+    });
+    done ||= this.#proveSent();
+    if (done) {
+      this.#end();
+      return;
+    }
+    this.#res.onWritable(() => {
+      this.#goOn();
+      return true;
+    });
+    // All of it, even when little is left: that is a part of the whole in memory.
+    this.#count(this.#owned);
+  }
+
+  ask(): void {
+    // What waits is known.
+  }
+
+  cut(reason: CutReason): void {
+    if (this.#over) return;
+    const bytes = this.buffered;
+    this.abandon();
+    this.#owner.cut(reason, bytes);
+  }
+
+  /** The caller disconnected: nothing is written any more. Idempotent. */
+  abandon(): void {
+    this.#over = true;
+    this.#rest = NOTHING;
+    this.#count(0);
+  }
+
+  #goOn(): void {
+    if (this.#over) return;
+    let done = false;
+    this.#res.cork(() => (done = this.#hand()));
+    if (done || this.#proveSent()) this.#end();
+  }
+
+  /** Whether uWS took the last byte and ended the response. Corked. */
+  #hand(): boolean {
+    if (this.#rest.length === 0) return false;
+    const before = this.#res.getWriteOffset();
+    const [ok, done] = this.#res.tryEnd(this.#rest, this.#total);
+    if (ok || done) this.#rest = NOTHING;
+    else {
+      // Only now, since most bodies are taken whole and text costs uWS one copy less than bytes cost us.
+      const bytes = typeof this.#rest === 'string' ? Buffer.from(this.#rest) : this.#rest;
+      this.#rest = bytes.subarray(this.#res.getWriteOffset() - before);
+    }
+    return done;
+  }
+
+  /**
+   * Whether all of a response that was kept open left uWS; HEAD's is ended then. In a cork of its own, since the bytes of
+   * an open one were not sent yet. (In uWS's parser they may be those of a HEAD's answer, and are no more than its cork.)
+   */
+  #proveSent(): boolean {
+    if (this.#total !== ENDLESS || this.#rest.length > 0) return false;
+    let sent = false;
+    this.#res.cork(() => {
+      const [empty] = this.#res.tryEnd(NOTHING, ENDLESS);
+      if (empty && !this.#last) this.#res.endWithoutBody();
+      sent = empty;
+    });
+    return sent;
+  }
+
+  #end(): void {
+    this.abandon();
+    this.#owner.ended();
+  }
+
+  #count(bytes: number): void {
+    const delta = bytes - this.#counted;
+    if (delta === 0) return;
+    this.#counted = bytes;
+    this.#backlog.changed(this, delta);
+  }
+}

@@ -1,0 +1,88 @@
+/** Much that is written in one tick, for a reader who stops again and again: every byte is compared. */
+import t from 'tap';
+import type { EventStream } from '../../../sidecar/http/exchange.js';
+import { deferred, serve } from '../../support/http-server.js';
+
+const GIB = 2 ** 30;
+/** No stream is ever asked for being behind. */
+const LIMITS = { totalBytes: GIB, backlog: { streamBytes: GIB, totalBytes: GIB } };
+/** Of one, two, three and four bytes: what is counted in characters is too short. */
+const LETTERS = 'aö中🌍';
+const ROUNDS = 5;
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+for (const [what, text, perTick] of [
+  ['many frames a tick', LETTERS.repeat(18), 120],
+  ['a frame longer than a cork now and then', LETTERS.repeat(2500), 2],
+] as const) {
+  t.test(`a reader who stops and goes on misses no byte of a stream: ${what}`, async (t) => {
+    const opened = deferred<EventStream>();
+    const { connect } = await serve(t, (exchange) => opened.resolve(exchange.stream()), { limits: LIMITS });
+    const caller = await connect();
+    const received: Buffer[] = [];
+    let bytes = 0;
+    caller.socket.removeAllListeners('data').on('data', (piece: Buffer) => {
+      received.push(piece);
+      bytes += piece.length;
+    });
+    caller.request('GET', '/');
+    const stream = await opened.promise;
+    let sent = 0;
+    for (let round = 0; round < ROUNDS; round++) {
+      caller.socket.pause();
+      // What the sockets have no room for shows when it is written in one go.
+      const goal = bytes + 6 * 1024 * 1024;
+      for (const start = stream.bytes; stream.bytes - start < goal - bytes;) {
+        for (let i = 0; i < perTick; i++) stream.event(`${sent++} ${text}`);
+        await turn();
+      }
+      caller.socket.resume();
+      while (bytes < stream.bytes) await turn();
+    }
+    stream.end('x;dur=1');
+    while (!received.at(-1)!.toString('latin1').endsWith('\r\n\r\n')) await turn();
+
+    const body = dechunked(Buffer.concat(received));
+    const frames = body.split('\n\n').filter((frame) => frame.startsWith('data: '));
+    t.equal(frames.length, sent);
+    const wrong = frames.findIndex((frame, i) => frame !== `data: ${i} ${text}`);
+    t.equal(wrong, -1, 'every frame is whole and in order');
+  });
+}
+
+t.test('pipelined answers whose heads and bodies are not ASCII', async (t) => {
+  const value = '中'.repeat(1000);
+  const body = LETTERS.repeat(100);
+  const { connect } = await serve(t, (exchange) =>
+    exchange.reply({ status: 200, headers: { 'x-name': value, 'x-more': value }, body }),
+  );
+  const caller = await connect();
+  for (let round = 0; round < 50; round++) {
+    // Two such heads fill a cork but for a little.
+    caller.send('GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(2));
+    for (let i = 0; i < 2; i++) {
+      const response = await caller.response();
+      t.equal(response.field('content-length'), String(Buffer.byteLength(body)));
+      t.equal(Buffer.from(response.field('x-name') ?? '', 'latin1').toString(), value);
+      t.equal(response.body, body);
+    }
+  }
+});
+
+/** The data of the chunks of one response. Throws where a length is not followed by so many bytes and a line break. */
+function dechunked(response: Buffer): string {
+  const chunks: Buffer[] = [];
+  for (let at = response.indexOf('\r\n\r\n') + 4; ;) {
+    const line = response.indexOf('\r\n', at);
+    const size = response.toString('latin1', at, line);
+    if (!/^[0-9a-f]+$/.test(size)) throw new Error(`no chunk at ${at}: ${JSON.stringify(size.slice(0, 100))}`);
+    const end = line + 2 + parseInt(size, 16);
+    if (size === '0') return Buffer.concat(chunks).toString();
+    if (response.toString('latin1', end, end + 2) !== '\r\n') throw new Error(`no end of a chunk at ${end}`);
+    chunks.push(response.subarray(line + 2, end));
+    at = end + 2;
+  }
+}

@@ -1,0 +1,160 @@
+/** Callers who send requests and do not read, over real sockets, and callers who read what was held back for them. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import t from 'tap';
+import type { Handler } from '../../../sidecar/http/server.js';
+import type { ReaderCut } from '../../../sidecar/http/edge.js';
+import { serve } from '../../support/http-server.js';
+
+const MIB = 1 << 20;
+/** More than the system's buffers of one connection take: `tcp_wmem` and `tcp_rmem` bound them. */
+const SOCKETS_BYTES = 48 * MIB;
+const DOCUMENT = Buffer.alloc(92_000, 'd');
+/** Characters of one, two, three and four bytes, at every offset of a block once. */
+const TEXT = 'aö中🌍'.repeat(400_000);
+
+const document: Handler = (exchange) => exchange.reply({ status: 200, body: DOCUMENT });
+
+/** A caller who never reads, and learns by what it writes that its connection ended. */
+function deaf(port: number): Socket {
+  const socket = connect({ port, host: '127.0.0.1', noDelay: true });
+  socket.pause();
+  socket.on('error', () => undefined);
+  return socket;
+}
+
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/** What a server without a bound would take. */
+const FLOOD_BYTES = 64 * MIB;
+
+t.test('pipelined requests whose answers nobody reads are not all taken', async (t) => {
+  for (const method of ['GET', 'HEAD', 'OPTIONS']) {
+    const { port, ends } = await serve(t, { '/': { GET: document } });
+    const socket = deaf(port);
+    const requests = `${method} / HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(2000);
+    let sent = 0;
+    for (; !socket.destroyed && sent < FLOOD_BYTES && ends.length < 1000; sent += requests.length) {
+      socket.write(requests);
+      await turn();
+    }
+    t.ok(socket.destroyed, `${method}: the connection ended after ${sent} bytes`);
+    const bytes = ends.reduce((sum, { responseBytes }) => sum + responseBytes, 0);
+    t.ok(bytes < SOCKETS_BYTES, `${method}: ${ends.length} answers with ${bytes} bytes of body`);
+    t.ok(ends.length < 1000, `${method}: ${ends.length} answers`);
+    socket.destroy();
+  }
+});
+
+/** Requests that come one in a packet, and the most that may be answered. (Short answers would fill the sockets too, later.) */
+const ONE_BY_ONE: Record<string, { readonly request: string; readonly most: number }> = {
+  'a document': { request: 'GET / HTTP/1.1\r\nHost: a\r\n\r\n', most: SOCKETS_BYTES / DOCUMENT.length },
+  'no body': { request: 'OPTIONS / HTTP/1.1\r\nHost: a\r\n\r\n', most: 1 },
+  'after chunks': {
+    request: 'GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    most: 1,
+  },
+};
+
+/** Turns of the loop in which a request that can be taken was. */
+const TURNS = 20;
+
+for (const [what, { request, most }] of Object.entries(ONE_BY_ONE)) {
+  t.test(`one request a packet and no reading ends the connection: ${what}`, async (t) => {
+    let [taken, answered] = [0, 0];
+    const { port } = await serve(
+      t,
+      { '/': { GET: document } },
+      {
+        onExchange: () => (taken += 1),
+        onExchangeEnd: ({ outcome }) => (answered += outcome === 'complete' ? 1 : 0),
+      },
+    );
+    const socket = deaf(port);
+    for (let sent = 1; !socket.destroyed && answered <= most; sent++) {
+      socket.write(request);
+      // Until it was answered, or else is not going to be.
+      for (let turns = 0; turns < TURNS && answered < sent; turns++) await turn();
+    }
+    t.ok(socket.destroyed, 'it ended');
+    t.ok(answered > 0 && answered <= most, `${answered} answers to ${taken} requests`);
+    socket.destroy();
+  });
+}
+
+t.test('who reads late finds every byte of a whole reply, and its connection goes on', async (t) => {
+  const { connect, server, ended } = await serve(t, {
+    '/text': { GET: (exchange) => exchange.reply({ status: 200, body: TEXT }) },
+    '/kept': { GET: (exchange) => exchange.reply({ status: 200, body: Buffer.from(TEXT) }) },
+  });
+  for (const path of ['/text', '/kept']) {
+    const caller = await connect();
+    caller.socket.pause();
+    caller.request('GET', path);
+    // Another connection's answer shows that the server's loop went round.
+    for (let i = 0; i < 20; i++) await (await connect()).request('HEAD', path).response({ head: true });
+    if (path === '/text') t.equal(server.bufferedBytes, Buffer.byteLength(TEXT), 'what waits is counted');
+    else t.equal(server.bufferedBytes, 0, 'what the handler keeps anyway is not');
+    caller.socket.resume();
+    const response = await caller.response();
+    t.equal(response.field('content-length'), String(Buffer.byteLength(TEXT)));
+    t.ok(response.body === TEXT, 'not a byte is missing or twice');
+    t.equal((await caller.request('HEAD', path).response({ head: true })).status, 200);
+  }
+  await ended(44);
+  t.equal(server.bufferedBytes, 0);
+});
+
+t.test('who reads late finds every byte before its connection is closed', async (t) => {
+  const { connect } = await serve(t, (exchange) => exchange.reply({ status: 200, body: TEXT }));
+  for (const headers of [{ Connection: 'close' }, { 'Transfer-Encoding': 'chunked' }]) {
+    const caller = await connect();
+    caller.socket.pause();
+    caller.request('GET', '/', headers, 'Connection' in headers ? undefined : '0\r\n\r\n');
+    for (let i = 0; i < 20; i++) await (await connect()).request('HEAD', '/').response({ head: true });
+    caller.socket.resume();
+    t.ok((await caller.response()).body === TEXT);
+    t.equal(await caller.rest(), '', 'closed, and nothing else');
+  }
+});
+
+t.test('pipelined requests of a caller who reads are answered in order', async (t) => {
+  const names = Array.from({ length: 20 }, (_, i) => `/${i}`);
+  const long = 'é'.repeat(20_000);
+  const { connect } = await serve(
+    t,
+    Object.fromEntries(
+      names.map((name, i): [string, { GET: Handler }] => [
+        name,
+        { GET: (exchange) => exchange.reply({ status: 200, body: i % 5 === 4 ? name + long : name }) },
+      ]),
+    ),
+  );
+  const caller = await connect();
+  caller.send(names.map((name) => `GET ${name} HTTP/1.1\r\nHost: a\r\n\r\n`).join(''));
+  for (const [i, name] of names.entries()) {
+    t.equal((await caller.response()).body, i % 5 === 4 ? name + long : name);
+  }
+});
+
+t.test('past the total the reply that waits most is cut off', async (t) => {
+  const cuts: ReaderCut[] = [];
+  const { port, connect, server, ended } = await serve(t, (exchange) => exchange.reply({ status: 200, body: TEXT }), {
+    limits: { totalBytes: 1 << 30, backlog: { streamBytes: 64 * 1024, totalBytes: 9 * MIB } },
+    onReaderCut: (cut) => cuts.push(cut),
+  });
+  const callers = [1, 2, 3].map(() => deaf(port));
+  for (const caller of callers) {
+    await once(caller, 'connect');
+    caller.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+  }
+  await ended(1);
+  t.match(cuts, [{ reason: 'total', bytes: Buffer.byteLength(TEXT) }]);
+  t.equal(server.bufferedBytes, 2 * Buffer.byteLength(TEXT), 'a reply may be longer than a stream’s share');
+  for (const caller of callers) caller.destroy();
+  await ended(3);
+  t.equal(server.bufferedBytes, 0, 'a caller that disconnects leaves nothing');
+  t.equal((await (await connect()).request('GET', '/').response()).status, 200);
+});
