@@ -77,18 +77,13 @@ export class WholeReply implements Backlogged {
 
   /** Sends what the socket takes now, and the rest as it takes more. Once. */
   send(): void {
-    let done = false;
     this.#res.cork(() => {
       this.#owner.writeHead();
       if (this.#last) this.#res.writeHeader('Connection', 'close');
       if (this.#total === ENDLESS) this.#res.tryEnd(NOTHING, this.#length);
-      done = this.#hand();
+      this.#hand();
     });
-    done ||= this.#proveSent();
-    if (done) {
-      this.#end();
-      return;
-    }
+    if (this.#ended()) return;
     this.#res.onWritable(() => {
       this.#goOn();
       return true;
@@ -117,14 +112,13 @@ export class WholeReply implements Backlogged {
 
   #goOn(): void {
     if (this.#over) return;
-    let done = false;
-    this.#res.cork(() => (done = this.#hand()));
-    if (done || this.#proveSent()) this.#end();
+    this.#res.cork(() => this.#hand());
+    this.#ended();
   }
 
-  /** Whether uWS took the last byte and ended the response. Corked. */
-  #hand(): boolean {
-    if (this.#rest.length === 0) return false;
+  /** Hands over what the socket has room for. Corked. */
+  #hand(): void {
+    if (this.#rest.length === 0) return;
     const before = this.#res.getWriteOffset();
     const [ok, done] = this.#res.tryEnd(this.#rest, this.#total);
     if (ok || done) this.#rest = NOTHING;
@@ -133,15 +127,14 @@ export class WholeReply implements Backlogged {
       const bytes = typeof this.#rest === 'string' ? Buffer.from(this.#rest) : this.#rest;
       this.#rest = bytes.subarray(this.#res.getWriteOffset() - before);
     }
-    return done;
   }
 
   /**
-   * Whether all of a response that was kept open left uWS; HEAD's is ended then. In a cork of its own, since the bytes of
-   * an open one were not sent yet. (In uWS's parser they may be those of a HEAD's answer, and are no more than its cork.)
+   * For a response that was kept open: whether all of it left uWS; HEAD's is ended then. In a cork of its own, since the
+   * bytes of an open one were not sent yet. (In uWS's parser they may be those of an answer to HEAD, and are no more than
+   * its cork.)
    */
   #proveSent(): boolean {
-    if (this.#total !== ENDLESS || this.#rest.length > 0) return false;
     let sent = false;
     this.#res.cork(() => {
       const [empty] = this.#res.tryEnd(NOTHING, ENDLESS);
@@ -151,9 +144,12 @@ export class WholeReply implements Backlogged {
     return sent;
   }
 
-  #end(): void {
+  /** Whether the reply is complete; its owner is then told. */
+  #ended(): boolean {
+    if (this.#rest.length > 0 || (this.#total === ENDLESS && !this.#proveSent())) return false;
     this.abandon();
     this.#owner.ended();
+    return true;
   }
 
   #count(bytes: number): void {

@@ -1,10 +1,10 @@
 /** Callers who send requests and do not read, over real sockets, and callers who read what was held back for them. */
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
 import t from 'tap';
 import type { Handler } from '../../../sidecar/http/server.js';
 import type { ReaderCut } from '../../../sidecar/http/edge.js';
 import { serve } from '../../support/http-server.js';
+import { unreading } from '../../support/unreading.js';
 
 const MIB = 1 << 20;
 /** More than the system's buffers of one connection take: `tcp_wmem` and `tcp_rmem` bound them. */
@@ -14,14 +14,6 @@ const DOCUMENT = Buffer.alloc(92_000, 'd');
 const TEXT = 'aö中🌍'.repeat(400_000);
 
 const document: Handler = (exchange) => exchange.reply({ status: 200, body: DOCUMENT });
-
-/** A caller who never reads, and learns by what it writes that its connection ended. */
-function deaf(port: number): Socket {
-  const socket = connect({ port, host: '127.0.0.1', noDelay: true });
-  socket.pause();
-  socket.on('error', () => undefined);
-  return socket;
-}
 
 function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
@@ -33,7 +25,7 @@ const FLOOD_BYTES = 64 * MIB;
 t.test('pipelined requests whose answers nobody reads are not all taken', async (t) => {
   for (const method of ['GET', 'HEAD', 'OPTIONS']) {
     const { port, ends } = await serve(t, { '/': { GET: document } });
-    const socket = deaf(port);
+    const socket = unreading(port);
     const requests = `${method} / HTTP/1.1\r\nHost: a\r\n\r\n`.repeat(2000);
     let sent = 0;
     for (; !socket.destroyed && sent < FLOOD_BYTES && ends.length < 1000; sent += requests.length) {
@@ -72,7 +64,7 @@ for (const [what, { request, most }] of Object.entries(ONE_BY_ONE)) {
         onExchangeEnd: ({ outcome }) => (answered += outcome === 'complete' ? 1 : 0),
       },
     );
-    const socket = deaf(port);
+    const socket = unreading(port);
     for (let sent = 1; !socket.destroyed && answered <= most; sent++) {
       socket.write(request);
       // Until it was answered, or else is not going to be.
@@ -145,7 +137,7 @@ t.test('past the total the reply that waits most is cut off', async (t) => {
     limits: { totalBytes: 1 << 30, backlog: { streamBytes: 64 * 1024, totalBytes: 9 * MIB } },
     onReaderCut: (cut) => cuts.push(cut),
   });
-  const callers = [1, 2, 3].map(() => deaf(port));
+  const callers = [1, 2, 3].map(() => unreading(port));
   for (const caller of callers) {
     await once(caller, 'connect');
     caller.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
