@@ -89,8 +89,9 @@ fuzz: build
 	@TAP_TIMEOUT=3600 node dist/test/sidecar/contracts/fuzz.test.js 90000
 	@TAP_TIMEOUT=3600 node dist/test/contract/fuzz.test.js 10000
 
-# 200 sidecars killed under load over one spool; `make test` kills 20.
+# 200 sidecars killed under load over one spool, and 5,000 rounds of starters that claim one lock; `make test` has 20 and 60.
 fault: build
+	@TAP_TIMEOUT=3600 node dist/test/fault/lock-claims.test.js 5000
 	@TAP_TIMEOUT=3600 node dist/test/fault/spool-killed.test.js 200
 
 # Mutants of sidecar/contracts, and each rule of the schemas left out in turn; the result is bench/results/mutation.md.

@@ -48,9 +48,8 @@ export async function openSpool(
     throw new Error(`the usage spool ${dir} cannot be opened: ${code}`, { cause: error });
   });
   if (opened.kind === 'held') {
-    throw new Error(
-      `the usage spool ${dir} is written by process ${opened.pid}: give each sidecar a dataDir of its own`,
-    );
+    const writer = opened.pid === 0 ? 'another process' : `process ${opened.pid}`;
+    throw new Error(`the usage spool ${dir} is written by ${writer}: give each sidecar a dataDir of its own`);
   }
   report(opened.recovered, log);
   const { spool } = opened;

@@ -1,11 +1,19 @@
 /**
- * One writer for one spool. The lock is a file that names a process: its id, when it started and in which boot, so that
- * neither a crash nor an id given out again leaves it held. It cannot see processes of another machine or container:
- * two of those must not share a data folder.
+ * One writer for one spool. A folder is marked as taken in two ways:
+ *
+ * - a name that the kernel holds for the owner, made of the folder's device and inode (files/process-lock.ts). It decides
+ *   between processes that start at the same moment, and does not depend on any file. It is visible in one network
+ *   namespace.
+ * - the file `lock`, which names the owner: its process id, when it started and in which boot, so that neither a crash nor
+ *   an id that is given out again leaves the folder locked. It is for people and commands, and for a process in another
+ *   network namespace that sees the same process ids.
+ *
+ * A container that shares neither namespace sees neither: two of those must not share a data folder.
  */
 import { randomUUID } from 'node:crypto';
-import { link, readFile, rm, writeFile } from 'node:fs/promises';
+import { readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { holderOf, lockName, type ProcessLock } from '../files/process-lock.js';
 
 /** A process, as far as this system can tell it from all others. */
 interface Owner {
@@ -13,91 +21,136 @@ interface Owner {
   /** Clock ticks from boot to its start; absent where there is no /proc. */
   readonly started?: string;
   readonly boot?: string;
+  /** It has ended and its parent has not collected it: it holds nothing any more. Never in a file. */
+  readonly ended?: true;
 }
 
-export type Locked =
-  /** Held from now on. `release` may be called twice. */
-  { readonly kind: 'locked'; release(): Promise<void> } | { readonly kind: 'held'; readonly pid: number };
+/** `pid` 0: a process that could not be identified. */
+export type Held = { readonly kind: 'held'; readonly pid: number };
 
-/** Takes the lock of a folder, which must exist. One whose owner is gone is taken over. */
+export type Locked =
+  | {
+      readonly kind: 'locked';
+      /**
+       * Looks after the lock: a folder that was made anew is locked too, and a file that is gone is written again
+       * (`restored`). `held`: another process has the folder by now, and this one must not write. Rejects with the system's error.
+       */
+      check(): Promise<{ readonly kind: 'kept' | 'restored' } | Held>;
+      /** May be called twice. */
+      release(): Promise<void>;
+    }
+  | Held;
+
+/** Takes the lock of a folder, which must exist. Of any number of processes that call it at once exactly one has it. */
 export async function lockDir(dir: string): Promise<Locked> {
-  const path = lockPath(dir);
-  // Linked into place whole: a lock is never seen half written.
-  const draft = `${path}.${randomUUID()}`;
-  await writeFile(draft, JSON.stringify(await ownerOf(process.pid)), { mode: 0o600, flag: 'wx' });
+  const name = await nameOf(dir);
+  const lock = await lockName(name);
+  if (!lock) return { kind: 'held', pid: (await lockOwner(dir)) ?? 0 };
   try {
-    if (await linked(draft, path)) return locked(path);
-    return (await heldBy(path)) ?? (await takeOver(draft, path));
+    const pid = await otherOwner(dir);
+    if (pid === undefined) return new DirLock(dir, name, lock, await writeOwner(dir));
+    await lock.release();
+    return { kind: 'held', pid };
+  } catch (error) {
+    await lock.release();
+    throw error;
+  }
+}
+
+class DirLock {
+  readonly kind = 'locked';
+  readonly #dir: string;
+  #name: string;
+  #lock: ProcessLock;
+  /** The content of the lock file that this process wrote. */
+  #text: string;
+  #released: Promise<void> | undefined;
+
+  constructor(dir: string, name: string, lock: ProcessLock, text: string) {
+    this.#dir = dir;
+    this.#name = name;
+    this.#lock = lock;
+    this.#text = text;
+  }
+
+  async check(): Promise<{ readonly kind: 'kept' | 'restored' } | Held> {
+    const name = await nameOf(this.#dir);
+    if (name !== this.#name) {
+      const lock = await lockName(name);
+      if (!lock) return { kind: 'held', pid: (await lockOwner(this.#dir)) ?? 0 };
+      await this.#lock.release();
+      this.#lock = lock;
+      this.#name = name;
+    }
+    if (await this.#isOurs()) return { kind: 'kept' };
+    const pid = await otherOwner(this.#dir);
+    if (pid !== undefined) return { kind: 'held', pid };
+    // Released meanwhile: the next owner's file is not to be written over.
+    if (!this.#released) this.#text = await writeOwner(this.#dir);
+    return { kind: 'restored' };
+  }
+
+  release(): Promise<void> {
+    this.#released ??= this.#release();
+    return this.#released;
+  }
+
+  async #release(): Promise<void> {
+    try {
+      if (await this.#isOurs()) await rm(lockPath(this.#dir), { force: true });
+    } finally {
+      await this.#lock.release();
+    }
+  }
+
+  async #isOurs(): Promise<boolean> {
+    return (await readFile(lockPath(this.#dir), 'utf8').catch(() => '')) === this.#text;
+  }
+}
+
+/** The process that holds the lock of a folder now, 0 where it cannot be identified; undefined: none that lives. */
+export async function lockOwner(dir: string): Promise<number | undefined> {
+  const owner = await liveOwner(dir);
+  if (owner !== undefined) return owner;
+  const name = await nameOf(dir).catch(() => undefined);
+  return name === undefined ? undefined : await holderOf(name);
+}
+
+/** A live process besides this one that the lock file names. */
+async function otherOwner(dir: string): Promise<number | undefined> {
+  const pid = await liveOwner(dir);
+  return pid === process.pid ? undefined : pid;
+}
+
+/** Writes the lock file whole, which only the holder of the folder's name does. Returns its text, which is like no other. */
+async function writeOwner(dir: string): Promise<string> {
+  const claim = randomUUID();
+  const text = JSON.stringify({ ...(await ownerOf(process.pid)), claim });
+  const draft = `${lockPath(dir)}.${claim}`;
+  try {
+    await writeFile(draft, text, { mode: 0o600, flag: 'wx' });
+    await rename(draft, lockPath(dir));
   } finally {
     await rm(draft, { force: true });
   }
+  return text;
 }
 
-/**
- * Replaces a dead owner's lock. Only who holds the claim removes one, so that nobody removes the lock of one who was
- * faster.
- */
-async function takeOver(draft: string, path: string): Promise<Locked> {
-  const claim = `${path}.claim`;
-  if (!(await linked(draft, claim))) {
-    const claimed = await heldBy(claim);
-    if (claimed) return claimed;
-    // Its owner died within the few system calls below.
-    await rm(claim, { force: true });
-    if (!(await linked(draft, claim))) return (await heldBy(claim)) ?? UNKNOWN;
-  }
-  try {
-    const held = await heldBy(path);
-    if (held) return held;
-    await rm(path, { force: true });
-    return (await linked(draft, path)) ? locked(path) : ((await heldBy(path)) ?? UNKNOWN);
-  } finally {
-    await rm(claim, { force: true });
-  }
-}
-
-/** Held a moment ago by a process that is gone by now: whoever starts again finds out. */
-const UNKNOWN: Locked = { kind: 'held', pid: 0 };
-
-function locked(path: string): Locked {
-  let mine = true;
-  return {
-    kind: 'locked',
-    release: async () => {
-      if (mine) await rm(path, { force: true });
-      mine = false;
-    },
-  };
-}
-
-async function heldBy(path: string): Promise<Locked | undefined> {
-  const pid = await liveOwner(path);
-  return pid === undefined ? undefined : { kind: 'held', pid };
-}
-
-/** The process that holds the lock of a folder now; undefined: none that lives. */
-export function lockOwner(dir: string): Promise<number | undefined> {
-  return liveOwner(lockPath(dir));
+/** By device and inode: two paths to one folder are one name, and two folders with one path, in two containers, are two. */
+async function nameOf(dir: string): Promise<string> {
+  const { dev, ino } = await stat(dir, { bigint: true });
+  return `ra-sidecar/usage/${dev}/${ino}`;
 }
 
 function lockPath(dir: string): string {
   return join(dir, 'lock');
 }
 
-async function linked(from: string, to: string): Promise<boolean> {
-  try {
-    await link(from, to);
-    return true;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
-    throw error;
-  }
-}
-
-async function liveOwner(path: string): Promise<number | undefined> {
-  const owner = parsed(await readFile(path, 'utf8').catch(() => ''));
+async function liveOwner(dir: string): Promise<number | undefined> {
+  const owner = parsed(await readFile(lockPath(dir), 'utf8').catch(() => ''));
   if (!owner || !isAlive(owner.pid)) return undefined;
   const now = await ownerOf(owner.pid);
+  if (now.ended === true) return undefined;
   return now.started === owner.started && now.boot === owner.boot ? owner.pid : undefined;
 }
 
@@ -122,7 +175,13 @@ function isAlive(pid: number): boolean {
 async function ownerOf(pid: number): Promise<Owner> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
   const boot = (await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => '')).trim();
-  // The command's name, in brackets, may hold anything; the start time is the 20th field after it.
-  const started = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
-  return { pid, ...(started !== undefined && { started }), ...(boot !== '' && { boot }) };
+  // The command's name, in brackets, may hold anything; the state follows it, the start time is the 20th field after it.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  const [state = '', started] = [fields[0], fields[19]];
+  return {
+    pid,
+    ...(started !== undefined && { started }),
+    ...(boot !== '' && { boot }),
+    ...(/^[ZX]/.test(state) && { ended: true }),
+  };
 }

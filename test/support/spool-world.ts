@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Health } from '../../sidecar/usage/health.js';
 import { DurableSpool } from '../../sidecar/usage/durable-spool.js';
+import type { Locked } from '../../sidecar/usage/lock.js';
 import type { Recovered } from '../../sidecar/usage/recovery.js';
 import type { SpoolOptions } from '../../sidecar/usage/spool-options.js';
 import { FakeClock } from './fake-clock.js';
@@ -36,6 +37,8 @@ export class SpoolWorld {
   readonly late: string[] = [];
   readonly groups: number[] = [];
   dropped = 0;
+  /** What the lock says when the spool looks after it. */
+  lock: Awaited<ReturnType<Extract<Locked, { readonly kind: 'locked' }>['check']>> = { kind: 'kept' };
   spool!: DurableSpool;
   recovered!: Recovered;
 
@@ -63,7 +66,12 @@ export class SpoolWorld {
     const opened = await DurableSpool.open(DIR, this.options, {
       clock: this.clock,
       disk: this.disk.mount(),
-      lock: () => Promise.resolve({ kind: 'locked', release: () => Promise.resolve() }),
+      lock: () =>
+        Promise.resolve({
+          kind: 'locked',
+          check: () => Promise.resolve(this.lock),
+          release: () => Promise.resolve(),
+        }),
       hooks: {
         synced: (_, records) => this.groups.push(records),
         failed: (error) => this.errors.push(error),

@@ -1,17 +1,26 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import { DurableSpool } from '../../../sidecar/usage/durable-spool.js';
 import { lockDir, lockOwner, type Locked } from '../../../sidecar/usage/lock.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { eventually } from '../../support/processes.js';
 import { OPTIONS } from '../../support/spool-world.js';
 
 async function taken(dir: string): Promise<Extract<Locked, { kind: 'locked' }>> {
   const locked = await lockDir(dir);
   if (locked.kind !== 'locked') throw new Error(`held by ${locked.pid}`);
   return locked;
+}
+
+/** What a lock file says of a live process. */
+function ownerFile(pid: number): string {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const started = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
+  const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  return JSON.stringify({ pid, started, boot });
 }
 
 t.test('one at a time, until it is released', async (t) => {
@@ -50,14 +59,71 @@ t.test('the lock of a process that was killed is taken over', async (t) => {
   await mine.release();
   writeFileSync(path, JSON.stringify({ ...owner, pid: child.pid }));
   t.equal(await lockOwner(dir), undefined, 'an id given out again is another process');
-  const stat = readFileSync(`/proc/${child.pid}/stat`, 'utf8');
-  const started = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19];
-  writeFileSync(path, JSON.stringify({ ...owner, pid: child.pid, started }));
+  writeFileSync(path, ownerFile(child.pid ?? 0));
   t.strictSame(await lockDir(dir), { kind: 'held', pid: child.pid });
   child.kill('SIGKILL');
   await once(child, 'close');
   await (await taken(dir)).release();
   t.notOk(existsSync(path));
+});
+
+t.test('a lock file that is deleted frees nothing, and its owner writes it again', async (t) => {
+  const dir = t.testdir();
+  const mine = await taken(dir);
+  t.strictSame(await mine.check(), { kind: 'kept' });
+  rmSync(join(dir, 'lock'));
+  t.strictSame(await lockDir(dir), { kind: 'held', pid: process.pid });
+  t.equal(await lockOwner(dir), process.pid);
+  t.strictSame(await mine.check(), { kind: 'restored' });
+  t.match(JSON.parse(readFileSync(join(dir, 'lock'), 'utf8')), { pid: process.pid });
+  t.strictSame(await mine.check(), { kind: 'kept' });
+  await mine.release();
+  t.strictSame(readdirSync(dir), []);
+});
+
+t.test('a folder that was made anew is locked too, unless another process was faster', async (t) => {
+  const dir = join(t.testdir(), 'usage');
+  mkdirSync(dir);
+  const mine = await taken(dir);
+  // Kept under another name, so that the new folder has another inode.
+  renameSync(dir, `${dir}.old`);
+  mkdirSync(dir);
+  t.strictSame(await mine.check(), { kind: 'restored' });
+  t.strictSame(await lockDir(dir), { kind: 'held', pid: process.pid });
+
+  renameSync(dir, `${dir}.older`);
+  mkdirSync(dir);
+  const other = await taken(dir);
+  t.strictSame(await mine.check(), { kind: 'held', pid: process.pid });
+  const theirs = readFileSync(join(dir, 'lock'), 'utf8');
+  await mine.release();
+  t.equal(readFileSync(join(dir, 'lock'), 'utf8'), theirs, 'the lock of the other one stays');
+  await other.release();
+});
+
+t.test('a lock file that names another live process is not written over; one of a dead one is', async (t) => {
+  const dir = t.testdir();
+  const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)']);
+  await once(child, 'spawn');
+  const mine = await taken(dir);
+  writeFileSync(join(dir, 'lock'), ownerFile(child.pid ?? 0));
+  t.strictSame(await mine.check(), { kind: 'held', pid: child.pid });
+  child.kill('SIGKILL');
+  await once(child, 'close');
+  t.strictSame(await mine.check(), { kind: 'restored' });
+  await mine.release();
+});
+
+t.test('a process that ended and that its parent has not collected holds nothing', async (t) => {
+  const dir = t.testdir();
+  // The shell becomes a program that never collects the child it was left.
+  const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 600'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  t.teardown(() => parent.kill('SIGKILL'));
+  const pid = Number(String(await once(parent.stdout, 'data')));
+  await eventually('ended', () => / Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8')));
+  writeFileSync(join(dir, 'lock'), ownerFile(pid));
+  t.equal(await lockOwner(dir), undefined);
+  await (await taken(dir)).release();
 });
 
 t.test('a spool that another process writes is not opened, nor is one left locked that cannot be', async (t) => {
