@@ -7,8 +7,9 @@ import type { SpoolMetrics } from './telemetry/spool-metrics.js';
 import type { SpoolReader } from './usage/balances.js';
 import { systemDisk } from './usage/disk.js';
 import { DurableSpool } from './usage/durable-spool.js';
+import type { Removed } from './usage/put-back.js';
 import type { Recovered } from './usage/recovery.js';
-import { headOf, listSegments, readFrom, START } from './usage/segments.js';
+import { headOf, listSegments, readFrom, segmentPath, START } from './usage/segments.js';
 import type { SpoolHooks } from './usage/spool-options.js';
 
 /** Where the spool of a data folder lies. */
@@ -42,7 +43,7 @@ export async function openSpool(
   const dir = spoolDir(config);
   const opened = await DurableSpool.open(dir, config.usage, {
     clock: systemClock,
-    hooks: hooks(metrics, log, listener),
+    hooks: hooks(dir, metrics, log, listener),
   }).catch((error: unknown) => {
     const { code = 'unknown error' } = error as NodeJS.ErrnoException;
     throw new Error(`the usage spool ${dir} cannot be opened: ${code}`, { cause: error });
@@ -84,7 +85,7 @@ export function spoolReader(
   };
 }
 
-function hooks(metrics: SpoolMetrics, log: Log, listener: SpoolListener): SpoolHooks {
+function hooks(dir: string, metrics: SpoolMetrics, log: Log, listener: SpoolListener): SpoolHooks {
   return {
     recorded: (kind) => metrics.recorded(kind),
     synced: (ms) => {
@@ -100,12 +101,45 @@ function hooks(metrics: SpoolMetrics, log: Log, listener: SpoolListener): SpoolH
       else log.error('usage spool unhealthy', { reason: health.why });
     },
     full: () => listener.full(),
+    removed: (removed, records) => {
+      metrics.removed();
+      reportRemoved(removed, records, dir, log);
+    },
+    taken: (pid) => {
+      const reason = 'another process writes this spool: stop one of them, each sidecar needs a dataDir of its own';
+      log.error('usage spool taken', { reason, file: dir, ...(pid > 0 && { pid }) });
+    },
     late: ({ id, requestId }) => {
       metrics.late();
       log.forRequest(requestId).error('usage not durable in time', { reason: id });
     },
     dropped: () => metrics.dropped(),
   };
+}
+
+/** What the operator should look for: nothing but its sidecar may remove, rename or replace a file of a spool. */
+const FIND_OUT = 'find out what changes files in this folder, and keep it out';
+
+const ADVICE: Readonly<Record<Extract<Removed, { what: 'segment' }>['outcome'], string>> = {
+  restored: `written again from its open descriptor, nothing is lost: ${FIND_OUT}`,
+  pending: `it cannot be written again yet, which each probe tries: mend or empty the disk, and do not stop the sidecar`,
+  lost: `its records are gone from this spool unless they were delivered: put the file back from a copy, and ${FIND_OUT}`,
+};
+
+/** `records`: written since all files were last seen in their places. */
+function reportRemoved(removed: Removed, records: number, dir: string, log: Log): void {
+  if (removed.what === 'lock') {
+    log.error('usage spool: its lock was removed', { file: join(dir, 'lock'), reason: `written again: ${FIND_OUT}` });
+    return;
+  }
+  const { segment, bytes, outcome } = removed;
+  log.error('usage spool: a segment was removed', {
+    file: segmentPath(dir, segment),
+    bytes,
+    outcome,
+    ...(outcome !== 'lost' && { count: records }),
+    reason: ADVICE[outcome],
+  });
 }
 
 function report({ cutBytes, quarantined, closesLost, estimated }: Recovered, log: Log): void {

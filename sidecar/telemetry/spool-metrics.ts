@@ -1,6 +1,7 @@
 /** What the metrics page says of the usage spool. */
 import type { UsageRecord } from '../ledger.js';
 import {
+  FILES_REMOVED,
   LATE_CLOSES,
   OLDEST_UNSYNCED,
   PROGRESS_DROPPED,
@@ -26,7 +27,7 @@ const KINDS: readonly UsageRecord['kind'][] = ['open', 'progress', 'close'];
 export class SpoolMetrics {
   readonly #records: Counter<'kind'>;
   readonly #syncs: Histogram;
-  readonly #counts: Readonly<Record<'errors' | 'late' | 'dropped', Counter>>;
+  readonly #counts: Readonly<Record<'errors' | 'late' | 'dropped' | 'removed', Counter>>;
   readonly #gauges: Readonly<Record<'unsynced' | 'oldest' | 'bytes' | 'healthy', Gauge>>;
   #read: (() => SpoolState) | undefined;
 
@@ -37,6 +38,7 @@ export class SpoolMetrics {
       errors: instruments.counter(SPOOL_ERRORS),
       late: instruments.counter(LATE_CLOSES),
       dropped: instruments.counter(PROGRESS_DROPPED),
+      removed: instruments.counter(FILES_REMOVED),
     };
     this.#gauges = {
       unsynced: instruments.gauge(UNSYNCED),
@@ -63,6 +65,10 @@ export class SpoolMetrics {
 
   late(): void {
     this.#counts.late.inc();
+  }
+
+  removed(): void {
+    this.#counts.removed.inc();
   }
 
   dropped(): void {

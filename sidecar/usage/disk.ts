@@ -1,6 +1,6 @@
 /** The file system as the spool needs it: a port, so that tests can let any call fail and any crash happen. */
 import { constants } from 'node:fs';
-import { mkdir, open, readdir, rm, statfs } from 'node:fs/promises';
+import { mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /** All calls reject with the system's own error. */
@@ -13,6 +13,8 @@ export interface Disk {
   open(path: string, how: 'create' | 'change' | 'read'): Promise<DiskFile>;
   /** Removes a file; one that does not exist is removed already. */
   remove(path: string): Promise<void>;
+  /** Gives a file another name, atomically; one that has the name loses it. */
+  rename(from: string, to: string): Promise<void>;
   /** Makes durable which names a folder holds. */
   syncDir(dir: string): Promise<void>;
   /** Bytes that this process may still write on the file system of a folder. */
@@ -26,6 +28,8 @@ export interface DiskFile {
   /** Writes all of it; rejects when less fits. */
   write(bytes: Uint8Array, position: number): Promise<void>;
   truncate(size: number): Promise<void>;
+  /** Whether a path names this file (`here`), another one, or none (`gone`): open files outlive their names. */
+  at(path: string): Promise<'here' | 'other' | 'gone'>;
   /** Makes what was written durable (fdatasync). */
   sync(): Promise<void>;
   close(): Promise<void>;
@@ -43,6 +47,7 @@ export const systemDisk: Disk = {
   list: (dir) => readdir(dir),
   open: (path, how) => openFile(path, how),
   remove: (path) => rm(path, { force: true }),
+  rename: (from, to) => rename(from, to),
   async syncDir(dir) {
     const handle = await open(dir, O_RDONLY);
     try {
@@ -69,8 +74,31 @@ async function openFile(path: string, how: keyof typeof FLAGS): Promise<DiskFile
         done += bytesWritten;
       }
     },
+    async at(path) {
+      const found = await stat(path, { bigint: true }).catch((error: unknown) => {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+        throw error;
+      });
+      if (!found) return 'gone';
+      const { dev, ino } = await handle.stat({ bigint: true });
+      return found.dev === dev && found.ino === ino ? 'here' : 'other';
+    },
     truncate: (size) => handle.truncate(size),
     sync: () => handle.datasync(),
     close: () => handle.close(),
   };
+}
+
+/** Read and written at a time when bytes are copied. */
+const COPY_BYTES = 256 * 1024;
+
+/** Copies bytes of one file to the beginning of another; fewer where the file ends before. Rejects with the system's error. */
+export async function copyBytes(from: DiskFile, offset: number, bytes: number, to: DiskFile): Promise<void> {
+  for (let done = 0; done < bytes;) {
+    const chunk = Buffer.alloc(Math.min(COPY_BYTES, bytes - done));
+    const read = await from.read(chunk, offset + done);
+    if (read === 0) return;
+    await to.write(chunk.subarray(0, read), done);
+    done += read;
+  }
 }

@@ -20,11 +20,12 @@
 import type { Clock } from '../clock.js';
 import type { UsageRecord } from '../ledger.js';
 import { within } from '../within.js';
-import { systemDisk, type Disk } from './disk.js';
-import { SpoolHealth, type Health, type HealthProblem } from './health.js';
+import { systemDisk } from './disk.js';
+import { SpoolHealth, type Health } from './health.js';
 import { encodeMark } from './frame.js';
-import { lockDir } from './lock.js';
-import { tryWriting } from './probe.js';
+import { lockDir, type Lock } from './lock.js';
+import { SpoolProbe, type Probed } from './probe.js';
+import type { Removed } from './put-back.js';
 import { recover, type Recovered } from './recovery.js';
 import { SegmentWriter } from './segment-writer.js';
 import { START, type Position } from './segments.js';
@@ -44,16 +45,21 @@ export class DurableSpool implements Spool {
   /** The closes that recovery appended. They may not be durable yet. */
   readonly estimated: readonly UsageRecord[];
   readonly #clock: Clock;
-  readonly #disk: Disk;
-  readonly #dir: string;
   readonly #options: SpoolOptions;
   readonly #hooks: SpoolHooks;
   readonly #writer: SegmentWriter;
   readonly #health: SpoolHealth;
+  readonly #probe: SpoolProbe;
   readonly #unsynced = new Unsynced();
   /** By the id of each request that has no durable close yet: the segment that its first record is in. */
   readonly #open: Map<string, number>;
-  readonly #release: () => Promise<void>;
+  readonly #lock: Lock;
+  /** Files that were removed from outside and have been noticed since the last probe. */
+  #removed = 0;
+  /** Records that were written since all files were found in their places. */
+  #unchecked = 0;
+  /** A probe wants the segments to be looked for, which waits for the write under way. */
+  #checkDue = false;
   /** Of recovery's closes, those that are not durable; at 0 the mark behind them is due; undefined: there is nothing to mark. */
   #unrecovered: number | undefined;
   /** The write under way; undefined: none. */
@@ -61,7 +67,6 @@ export class DurableSpool implements Spool {
   /** The last write failed: the next is the next probe's. */
   #broken = false;
   #cancelGroup: (() => void) | undefined;
-  #cancelProbe: () => void = () => undefined;
   #closed: Promise<number> | undefined;
 
   private constructor(
@@ -69,21 +74,19 @@ export class DurableSpool implements Spool {
     options: SpoolOptions,
     { clock, disk = systemDisk, hooks = {} }: SpoolParts,
     recovered: Recovered,
-    release: () => Promise<void>,
+    lock: Lock,
   ) {
-    this.#dir = dir;
     this.#options = options;
     this.#clock = clock;
-    this.#disk = disk;
     this.#hooks = hooks;
-    this.#release = release;
+    this.#lock = lock;
     this.#open = new Map(recovered.open);
-    this.#writer = new SegmentWriter(disk, dir, options.segmentBytes, recovered);
+    this.#writer = new SegmentWriter(disk, dir, options.segmentBytes, recovered, (removed) => this.#noticed(removed));
     this.#health = new SpoolHealth((health) => hooks.health?.(health));
+    this.#probe = new SpoolProbe(this.#probed(), dir, { clock, disk, lock, options, hooks, health: this.#health });
     this.estimated = recovered.estimated;
     this.#unrecovered = recovered.ended ? undefined : this.estimated.length;
     for (const record of this.estimated) this.append(record);
-    this.#probeLater();
   }
 
   /**
@@ -97,8 +100,8 @@ export class DurableSpool implements Spool {
     if (locked.kind === 'held') return locked;
     try {
       const recovered = await recover(dir, disk);
-      const spool = new DurableSpool(dir, options, parts, recovered, () => locked.release());
-      await spool.#probe();
+      const spool = new DurableSpool(dir, options, parts, recovered, locked);
+      await spool.#probe.start();
       return { kind: 'open', spool, recovered };
     } catch (error) {
       await locked.release();
@@ -181,21 +184,22 @@ export class DurableSpool implements Spool {
   }
 
   async #close(): Promise<number> {
-    this.#cancelProbe();
+    const probed = this.#probe.stop();
     this.#cancelGroup?.();
     let over = false;
     const finish = async (): Promise<void> => {
-      await this.#writing;
+      await Promise.all([probed, this.#writing]);
       while (!over && this.#unsynced.count > 0) if (!(await this.#write())) return;
       // A request without a close is recovery's, and none is looked for before an end.
       if (!over && this.#open.size === 0) await this.#writer.finish();
+      else if (!over) await this.#writer.leave();
     };
     await new Promise<void>((resolve, reject) => {
       const cancel = this.#clock.after(this.#options.closeWaitMs, resolve);
       finish().finally(cancel).then(resolve, reject);
     });
     over = true;
-    await within(this.#clock, RELEASE_MS, this.#release());
+    await within(this.#clock, RELEASE_MS, this.#lock.release());
     return this.#unsynced.count;
   }
 
@@ -228,7 +232,8 @@ export class DurableSpool implements Spool {
 
   /** Writes the oldest records, a second time in a new segment if that fails. False: it failed. */
   #write(): Promise<boolean> {
-    this.#writing ??= this.#tryTwice().then((written) => {
+    this.#writing ??= this.#tryTwice().then(async (written) => {
+      await this.#check().catch((error: unknown) => this.#failed(error));
       this.#writing = undefined;
       this.#broken = !written;
       this.#writeSoon();
@@ -259,6 +264,7 @@ export class DurableSpool implements Spool {
       else if (!this.#open.has(record.id)) this.#open.set(record.id, written.segment);
     }
     this.#hooks.synced?.(this.#clock.now() - from, entries.length);
+    this.#unchecked += entries.length;
     this.#unsynced.settle(entries.length);
     return true;
   }
@@ -268,37 +274,54 @@ export class DurableSpool implements Spool {
     this.#hooks.failed?.(error);
   }
 
-  #probeLater(): void {
-    this.#cancelProbe = this.#clock.after(this.#options.probeMs, () => {
-      void this.#probe().then(() => {
-        if (!this.#closed) this.#probeLater();
-      });
-    });
+  /** What the probe sees of this spool. */
+  #probed(): Probed {
+    return {
+      bytes: () => this.#writer.bytes,
+      isLate: () => this.#isLate(),
+      retry: async () => {
+        if (!this.#broken || this.#unsynced.count === 0) return 'none';
+        return (await this.#write()) ? 'written' : 'failed';
+      },
+      mended: () => (this.#broken = false),
+      lockRestored: () => this.#noticed({ what: 'lock' }),
+      checkSegments: () => this.#checkSegments(),
+      takeRemoved: () => {
+        const any = this.#removed > 0;
+        this.#removed = 0;
+        return any;
+      },
+    };
   }
 
-  async #probe(): Promise<void> {
-    const problem = await this.#problem();
-    if (problem === undefined) this.#health.passed();
-    else this.#health.failed(problem);
-    // No work is taken now, so nothing else that happens would ever make room.
-    if (problem === 'backlog') this.#hooks.full?.();
+  /**
+   * Between two writes, since a write may begin a segment or put one back. Not waited for while one is under way: the disk
+   * may hang, and the probe is to look at other things.
+   */
+  async #checkSegments(): Promise<void> {
+    this.#checkDue = true;
+    if (this.#writing) return;
+    const checked = this.#check();
+    const over = (): boolean => {
+      this.#writing = undefined;
+      this.#writeSoon();
+      return true;
+    };
+    this.#writing = checked.then(over, over);
+    await checked;
   }
 
-  async #problem(): Promise<HealthProblem | undefined> {
-    try {
-      // Nothing is written to see whether it can be while records are written anyway.
-      if (this.#broken && this.#unsynced.count > 0) {
-        if (!(await this.#write())) return 'write';
-      } else if (!this.health.ok) {
-        await tryWriting(this.#disk, this.#dir);
-        this.#broken = false;
-      }
-      if (this.#isLate()) return 'late';
-      if ((await this.#disk.free(this.#dir)) < this.#options.minFreeBytes) return 'space';
-      return this.#writer.bytes > this.#options.maxBacklogBytes ? 'backlog' : undefined;
-    } catch (error) {
-      this.#hooks.failed?.(error);
-      return 'write';
-    }
+  /** Looks for removed segments if that is due. Rejects when one cannot be put back. */
+  async #check(): Promise<void> {
+    if (!this.#checkDue) return;
+    this.#checkDue = false;
+    await this.#writer.check();
+    if (this.#removed === 0) this.#unchecked = 0;
+  }
+
+  #noticed(removed: Removed): void {
+    this.#removed += 1;
+    this.#health.failed('removed');
+    this.#hooks.removed?.(removed, this.#unchecked);
   }
 }

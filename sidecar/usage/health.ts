@@ -1,5 +1,8 @@
-/** Why usage cannot be taken on: a write or a sync failed, one takes too long, the disk is full, the spool is. */
-export const HEALTH_PROBLEMS = ['write', 'late', 'space', 'backlog'] as const;
+/**
+ * Why usage cannot be taken on: a write or a sync failed, one takes too long, the disk is full, the spool is full, a file of
+ * the spool was removed from outside, another process writes the spool.
+ */
+export const HEALTH_PROBLEMS = ['write', 'late', 'space', 'backlog', 'removed', 'taken'] as const;
 export type HealthProblem = (typeof HEALTH_PROBLEMS)[number];
 
 export type Health = { readonly ok: true } | { readonly ok: false; readonly why: HealthProblem };

@@ -28,18 +28,18 @@ interface Owner {
 /** `pid` 0: a process that could not be identified. */
 export type Held = { readonly kind: 'held'; readonly pid: number };
 
-export type Locked =
-  | {
-      readonly kind: 'locked';
-      /**
-       * Looks after the lock: a folder that was made anew is locked too, and a file that is gone is written again
-       * (`restored`). `held`: another process has the folder by now, and this one must not write. Rejects with the system's error.
-       */
-      check(): Promise<{ readonly kind: 'kept' | 'restored' } | Held>;
-      /** May be called twice. */
-      release(): Promise<void>;
-    }
-  | Held;
+export interface Lock {
+  readonly kind: 'locked';
+  /**
+   * Looks after the lock: a folder that was made anew is locked too, and a file that is gone is written again (`restored`).
+   * `held`: another process has the folder by now, and this one must not write. Rejects with the system's error.
+   */
+  check(): Promise<{ readonly kind: 'kept' | 'restored' } | Held>;
+  /** May be called twice. */
+  release(): Promise<void>;
+}
+
+export type Locked = Lock | Held;
 
 /** Takes the lock of a folder, which must exist. Of any number of processes that call it at once exactly one has it. */
 export async function lockDir(dir: string): Promise<Locked> {
@@ -57,7 +57,7 @@ export async function lockDir(dir: string): Promise<Locked> {
   }
 }
 
-class DirLock {
+class DirLock implements Lock {
   readonly kind = 'locked';
   readonly #dir: string;
   #name: string;

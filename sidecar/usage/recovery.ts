@@ -1,9 +1,9 @@
 /** What the last run left behind, brought in order before the spool is written again. */
 import { join } from 'node:path';
 import type { UsageRecord } from '../ledger.js';
-import type { Disk, DiskFile } from './disk.js';
+import { copyBytes, type Disk, type DiskFile } from './disk.js';
 import type { Position } from './frame.js';
-import { endOf, foundIn, headOf, isMissing, listSegments, segmentPath } from './segments.js';
+import { endOf, foundIn, headOf, isMissing, listSegments, QUARANTINE, segmentPath } from './segments.js';
 
 /** Bytes that are no record. They stay where they are, since positions count them, and readers pass them by. */
 export interface Quarantined {
@@ -42,9 +42,6 @@ interface Unclosed {
   readonly last: UsageRecord;
   readonly segment: number;
 }
-
-const QUARANTINE = 'quarantine';
-const COPY_BYTES = 256 * 1024;
 
 /**
  * Reads the whole spool. Cuts a torn line at its end, copies what is damaged to the folder `quarantine`, and works out
@@ -144,13 +141,7 @@ async function quarantine(
     await disk.remove(path);
     const to = await disk.open(path, 'create');
     try {
-      for (let done = 0; done < left;) {
-        const chunk = Buffer.alloc(Math.min(COPY_BYTES, left - done));
-        const read = await from.read(chunk, offset + done);
-        if (read === 0) break;
-        await to.write(chunk.subarray(0, read), done);
-        done += read;
-      }
+      await copyBytes(from, offset, left, to);
       await to.sync();
     } finally {
       await to.close();

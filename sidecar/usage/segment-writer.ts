@@ -1,6 +1,7 @@
 import type { Disk, DiskFile } from './disk.js';
 import { encodeMark, type Position } from './frame.js';
-import { segmentPath } from './segments.js';
+import { putBack, type Removed } from './put-back.js';
+import { listSegments, segmentPath } from './segments.js';
 
 /** What a write came to. After `failed` nothing of it counts, and the next one goes to a new segment. */
 export type Written =
@@ -14,25 +15,31 @@ interface Current {
 }
 
 /**
- * The end of the spool: appends to the newest segment and begins the next. One call at a time.
+ * The end of the spool: appends to the newest segment and begins the next. One call at a time, but for `prune`.
  *
  * A segment in which anything failed is never written again: after a failed sync the system may take pages for clean that
  * never reached the disk. The head of the next segment says up to where the one before it counts.
+ *
+ * The open segment is written again from its descriptor if its file was removed from outside. Until that has succeeded
+ * nothing else is written: a reader that met later records would pass it by.
  */
 export class SegmentWriter {
   readonly #disk: Disk;
   readonly #dir: string;
   readonly #segmentBytes: number;
   readonly #sizes: Map<number, number>;
+  readonly #onRemoved: (removed: Removed) => void;
   #next: number;
   #current: Current | undefined;
+  /** A segment that was open, is removed and could not be put back yet. */
+  #detached: Current | undefined;
   #position: Position | undefined;
   /** The spool on disk ends with an `end` mark, or there is none. */
   #ended: boolean;
 
   /**
    * `sizes`: the segments there are, in bytes. `position`: where what counts of them ends; undefined: nowhere. `ended`:
-   * they were closed in order.
+   * they were closed in order. `onRemoved` is called for each segment that was removed, and again when a `pending` one is back.
    */
   constructor(
     disk: Disk,
@@ -43,6 +50,7 @@ export class SegmentWriter {
       readonly position: Position | undefined;
       readonly ended: boolean;
     },
+    onRemoved: (removed: Removed) => void = () => undefined,
   ) {
     this.#disk = disk;
     this.#dir = dir;
@@ -50,6 +58,7 @@ export class SegmentWriter {
     this.#sizes = new Map(found.sizes);
     this.#position = found.position;
     this.#ended = found.ended;
+    this.#onRemoved = onRemoved;
     // A number is never used twice: readers remember positions.
     this.#next = Math.max(0, ...found.sizes.keys()) + 1;
   }
@@ -68,6 +77,11 @@ export class SegmentWriter {
 
   /** Makes lines durable, and the name of the segment that they are in. Never rejects. */
   async write(lines: Uint8Array): Promise<Written> {
+    try {
+      await this.#attach();
+    } catch (error) {
+      return { kind: 'failed', error };
+    }
     let current = this.#current;
     let began = false;
     try {
@@ -88,8 +102,40 @@ export class SegmentWriter {
     this.#ended = false;
     this.#sizes.set(current.segment, current.size);
     this.#position = { segment: current.segment, offset: current.size };
-    if (current.size >= this.#segmentBytes) await this.#leave();
+    if (current.size >= this.#segmentBytes) await this.leave();
     return { kind: 'written', segment: current.segment };
+  }
+
+  /**
+   * Compares the folder with what was written. A removed segment that is open is put back, a closed one is given up, and
+   * `onRemoved` is called for each. Rejects with the system's error, also when one cannot be put back.
+   */
+  async check(): Promise<void> {
+    const names = new Set(await listSegments(this.#dir, this.#disk));
+    const current = this.#current;
+    for (const [segment, bytes] of this.#sizes) {
+      // Those that are open have their descriptor to be compared.
+      if (names.has(segment) || segment === current?.segment || segment === this.#detached?.segment) continue;
+      this.#sizes.delete(segment);
+      this.#onRemoved({ what: 'segment', segment, bytes, outcome: 'lost' });
+    }
+    await this.#attach();
+    if (current && (await this.#isRemoved(current))) {
+      this.#current = undefined;
+      await this.#detach(current);
+    }
+  }
+
+  /** Closes the open segment, if there is one. The next write begins another. */
+  async leave(): Promise<void> {
+    const current = this.#current;
+    this.#current = undefined;
+    if (!current) return;
+    // After this its content could not be read any more.
+    const removed = await this.#isRemoved(current).catch(() => false);
+    if (removed) await this.#detach(current).catch(() => undefined);
+    // What is durable stays so, whatever closing says.
+    else await current.file.close().catch(() => undefined);
   }
 
   /** Marks the end of the spool, unless it is marked. Nothing is written after it but by another writer. */
@@ -97,7 +143,7 @@ export class SegmentWriter {
     if (this.#ended) return undefined;
     const written = await this.write(encodeMark({ kind: 'end' }));
     this.#ended = written.kind === 'written';
-    await this.#leave();
+    await this.leave();
     return written;
   }
 
@@ -106,8 +152,15 @@ export class SegmentWriter {
     const newest = Math.max(...this.#sizes.keys());
     const old = [...this.#sizes.keys()].filter((number) => number < Math.min(segment, newest));
     for (const number of old) {
-      await this.#disk.remove(segmentPath(this.#dir, number));
+      const size = this.#sizes.get(number) ?? 0;
+      // Before its file, so that `check` does not take it for removed from outside.
       this.#sizes.delete(number);
+      try {
+        await this.#disk.remove(segmentPath(this.#dir, number));
+      } catch (error) {
+        this.#sizes.set(number, size);
+        throw error;
+      }
     }
     if (old.length > 0) await this.#disk.syncDir(this.#dir);
   }
@@ -125,7 +178,7 @@ export class SegmentWriter {
     if (!current) return;
     // Best effort: readers do not depend on it.
     await current.file.truncate(current.size).catch(() => undefined);
-    await this.#leave();
+    await this.leave();
     if (current.size > 0) return;
     await this.#disk.remove(segmentPath(this.#dir, current.segment)).then(
       () => this.#sizes.delete(current.segment),
@@ -133,10 +186,28 @@ export class SegmentWriter {
     );
   }
 
-  async #leave(): Promise<void> {
-    const current = this.#current;
-    this.#current = undefined;
-    // What is durable stays so, whatever closing says.
-    await current?.file.close().catch(() => undefined);
+  /** One that nothing is durable in may be removed. */
+  async #isRemoved({ file, segment, size }: Current): Promise<boolean> {
+    return size > 0 && (await file.at(segmentPath(this.#dir, segment))) !== 'here';
+  }
+
+  async #detach(current: Current): Promise<void> {
+    this.#detached = current;
+    try {
+      await this.#attach();
+    } catch (error) {
+      this.#onRemoved({ what: 'segment', segment: current.segment, bytes: current.size, outcome: 'pending' });
+      throw error;
+    }
+  }
+
+  /** Puts back what is detached. Rejects when it cannot be. */
+  async #attach(): Promise<void> {
+    const detached = this.#detached;
+    if (!detached) return;
+    await putBack(this.#disk, this.#dir, detached);
+    this.#detached = undefined;
+    this.#onRemoved({ what: 'segment', segment: detached.segment, bytes: detached.size, outcome: 'restored' });
+    await detached.file.close().catch(() => undefined);
   }
 }

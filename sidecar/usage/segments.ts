@@ -10,6 +10,9 @@ export type { Position } from './frame.js';
 /** Where a reader begins that has read nothing. */
 export const START: Position = { segment: 1, offset: 0 };
 
+/** The folder beside the segments for what is no part of the spool, and is kept to be looked into. */
+export const QUARANTINE = 'quarantine';
+
 export type Read =
   /** `after`: where to go on. */
   | { readonly kind: 'record'; readonly record: UsageRecord; readonly after: Position }

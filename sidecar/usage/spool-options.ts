@@ -4,6 +4,7 @@ import type { UsageRecord } from '../ledger.js';
 import type { Disk } from './disk.js';
 import type { Health } from './health.js';
 import type { Locked } from './lock.js';
+import type { Removed } from './put-back.js';
 
 /** Times in ms. docs/config.md says what each is for. */
 export interface SpoolOptions {
@@ -27,6 +28,13 @@ export interface SpoolHooks {
   health?(health: Health): void;
   /** A probe found more in the spool than its backlog may be, again with each until there is room. */
   full?(): void;
+  /**
+   * A file of the spool was removed from outside. `records`: those written since the last look at which all was in its
+   * place, all of which may have been missing for that long.
+   */
+  removed?(removed: Removed, records: number): void;
+  /** Another process took the spool's folder over; its id, 0 where that is unknown. Called with each probe that finds it. */
+  taken?(pid: number): void;
   /** A close could not be made durable in time; its reply goes out all the same. */
   late?(record: UsageRecord): void;
   /** A progress record was left out: too much waits for the disk. */

@@ -6,11 +6,13 @@ export type DiskCall =
   | 'list'
   | 'open'
   | 'remove'
+  | 'rename'
   | 'syncDir'
   | 'free'
   | 'size'
   | 'read'
   | 'write'
+  | 'at'
   | 'truncate'
   | 'sync'
   | 'close';
@@ -60,6 +62,10 @@ export class FakeDisk implements Disk {
     return this.mount().remove(path);
   }
 
+  rename(from: string, to: string): Promise<void> {
+    return this.mount().rename(from, to);
+  }
+
   syncDir(dir: string): Promise<void> {
     return this.mount().syncDir(dir);
   }
@@ -89,6 +95,13 @@ export class FakeDisk implements Disk {
       remove: async (path) => {
         await this.#enter('remove', path, life);
         this.files.delete(path);
+      },
+      rename: async (from, to) => {
+        await this.#enter('rename', to, life);
+        const file = this.files.get(from);
+        if (!file) throw systemError('ENOENT');
+        this.files.delete(from);
+        this.files.set(to, file);
       },
       syncDir: async (dir) => {
         await this.#enter('syncDir', dir, life);
@@ -157,6 +170,12 @@ export class FakeDisk implements Disk {
           throw error;
         }
         put(bytes);
+      },
+      at: async (there) => {
+        await this.#enter('at', there, life);
+        const found = this.files.get(there);
+        if (!found) return 'gone';
+        return found === file ? 'here' : 'other';
       },
       truncate: async (size) => {
         await enter('truncate');

@@ -1,7 +1,8 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Health } from '../../sidecar/usage/health.js';
 import { DurableSpool } from '../../sidecar/usage/durable-spool.js';
-import type { Locked } from '../../sidecar/usage/lock.js';
+import type { Lock } from '../../sidecar/usage/lock.js';
+import type { Removed } from '../../sidecar/usage/put-back.js';
 import type { Recovered } from '../../sidecar/usage/recovery.js';
 import type { SpoolOptions } from '../../sidecar/usage/spool-options.js';
 import { FakeClock } from './fake-clock.js';
@@ -37,8 +38,10 @@ export class SpoolWorld {
   readonly late: string[] = [];
   readonly groups: number[] = [];
   dropped = 0;
+  readonly removed: (Removed & { readonly records: number })[] = [];
+  readonly taken: number[] = [];
   /** What the lock says when the spool looks after it. */
-  lock: Awaited<ReturnType<Extract<Locked, { readonly kind: 'locked' }>['check']>> = { kind: 'kept' };
+  lock: Awaited<ReturnType<Lock['check']>> = { kind: 'kept' };
   spool!: DurableSpool;
   recovered!: Recovered;
 
@@ -78,6 +81,8 @@ export class SpoolWorld {
         health: (health) => this.health.push(health),
         late: ({ id }) => this.late.push(id),
         dropped: () => this.dropped++,
+        removed: (removed, records) => this.removed.push({ ...removed, records }),
+        taken: (pid) => this.taken.push(pid),
       },
     });
     if (opened.kind === 'held') throw new Error('nobody else holds it');

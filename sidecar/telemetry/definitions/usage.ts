@@ -47,6 +47,13 @@ export const SPOOL_ERRORS = counter(
   'The log line `usage spool failed` has the operating system’s error.',
 );
 
+export const FILES_REMOVED = counter(
+  'spool_files_removed_total',
+  'files',
+  'Files of the spool, its lock among them, that were removed, renamed or replaced by something other than the sidecar.',
+  'The log lines `usage spool: a segment was removed` and `usage spool: its lock was removed` have the file and what became of it.',
+);
+
 export const LATE_CLOSES = counter(
   'spool_late_closes_total',
   'replies',
@@ -135,6 +142,7 @@ export const USAGE_METRICS = [
   RECORDS,
   SYNCS,
   SPOOL_ERRORS,
+  FILES_REMOVED,
   LATE_CLOSES,
   PROGRESS_DROPPED,
   UNSYNCED,

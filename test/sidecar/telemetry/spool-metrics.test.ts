@@ -12,6 +12,7 @@ t.test('what the spool does and how it is', async (t) => {
   spool.failed();
   spool.late();
   spool.dropped();
+  spool.removed();
   let ok = true;
   spool.watch(() => ({ unsynced: 7, oldestMs: 1500, bytes: 4096, health: { ok } }));
   const text = await page();
@@ -22,6 +23,7 @@ t.test('what the spool does and how it is', async (t) => {
     'spool_errors_total 1',
     'spool_late_closes_total 1',
     'spool_progress_dropped_total 1',
+    'spool_files_removed_total 1',
     'spool_unsynced_records 7',
     'spool_oldest_unsynced_seconds 1.5',
     'spool_bytes 4096',

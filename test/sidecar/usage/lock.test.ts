@@ -4,12 +4,12 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, w
 import { join } from 'node:path';
 import t from 'tap';
 import { DurableSpool } from '../../../sidecar/usage/durable-spool.js';
-import { lockDir, lockOwner, type Locked } from '../../../sidecar/usage/lock.js';
+import { lockDir, lockOwner, type Lock } from '../../../sidecar/usage/lock.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { eventually } from '../../support/processes.js';
 import { OPTIONS } from '../../support/spool-world.js';
 
-async function taken(dir: string): Promise<Extract<Locked, { kind: 'locked' }>> {
+async function taken(dir: string): Promise<Lock> {
   const locked = await lockDir(dir);
   if (locked.kind !== 'locked') throw new Error(`held by ${locked.pid}`);
   return locked;
@@ -117,9 +117,11 @@ t.test('a lock file that names another live process is not written over; one of 
 t.test('a process that ended and that its parent has not collected holds nothing', async (t) => {
   const dir = t.testdir();
   // The shell becomes a program that never collects the child it was left.
-  const parent = spawn('sh', ['-c', 'sleep 0 & echo $!; exec sleep 600'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const parent = spawn('sh', ['-c', 'sleep 600 & echo $!; exec sleep 600'], { stdio: ['ignore', 'pipe', 'inherit'] });
   t.teardown(() => parent.kill('SIGKILL'));
   const pid = Number(String(await once(parent.stdout, 'data')));
+  await eventually('changed', () => readFileSync(`/proc/${parent.pid}/comm`, 'utf8') === 'sleep\n');
+  process.kill(pid, 'SIGKILL');
   await eventually('ended', () => / Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8')));
   writeFileSync(join(dir, 'lock'), ownerFile(pid));
   t.equal(await lockOwner(dir), undefined);
