@@ -57,6 +57,10 @@ class ReplyBranch implements Branch {
     return this.#reply.over;
   }
 
+  get pending(): Promise<void> | undefined {
+    return this.#reply.sampler.pending;
+  }
+
   get ahead(): number {
     return this.feed.left > 0 ? 1 : this.#reply.ahead;
   }

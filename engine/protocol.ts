@@ -109,6 +109,8 @@ export interface ReplyFormat {
 export interface ReplyGrammar {
   /** GBNF made by engine/grammar, its root rule on the first line. */
   readonly gbnf: string;
+  /** Places of it that a text can be at, all at once: what it costs a token. Absent: few. */
+  readonly stacks?: number;
   /** The reply is free up to this text, which must come, and held from behind it on (heldBehind). Absent: at once. */
   readonly after?: string;
 }
@@ -149,6 +151,8 @@ export interface CallFormat {
    * Absent: the reply's own grammar holds all of it.
    */
   readonly gbnf?: string;
+  /** As {@link ReplyGrammar.stacks}, of these rules. */
+  readonly stacks?: number;
 }
 
 /**

@@ -41,7 +41,9 @@ export class Reply {
     const markers = job.format && { markers: job.format.markers };
     this.sampler = decoder.sampler({ seed: (seed + choice) >>> 0, ...asked, ...markers });
     const held = job.format?.grammar;
-    if (held) this.sampler.hold(held.after === undefined ? held.gbnf : heldBehind(held.after, held.gbnf), []);
+    if (held) {
+      this.sampler.hold(held.after === undefined ? held.gbnf : heldBehind(held.after, held.gbnf), [], held.stacks);
+    }
     this.#id = id;
     this.#choice = choice;
     this.#maxTokens = job.maxTokens;
@@ -110,12 +112,13 @@ export class Reply {
   }
 
   /** Holds a call from the token that its text begins in; absent where the reply's own grammar does. */
-  #callHold({ gbnf }: CallFormat): CallHold | undefined {
+  #callHold({ gbnf, stacks }: CallFormat): CallHold | undefined {
     if (gbnf === undefined) return undefined;
     return {
       begin: (text) => {
         const since = this.#recent?.since(text);
-        return since !== undefined && this.sampler.hold(callGrammar(gbnf, { before: since.before }), since.tokens);
+        if (since === undefined) return false;
+        return this.sampler.hold(callGrammar(gbnf, { before: since.before }), since.tokens, stacks);
       },
       end: () => this.sampler.release(),
     };

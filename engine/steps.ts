@@ -18,7 +18,8 @@
  * was doing.
  *
  * While replies are all there is, their steps follow one another in a run of the decoder's own, and what they chose is read
- * here meanwhile; whatever comes from outside halts it after the step under way. After a round that left seats the next one may
+ * here meanwhile; whatever comes from outside halts it after the step under way. A reply whose grammar is expensive sits steps
+ * out while what may come next is worked out on another thread, and joins the next one that begins after that. After a round that left seats the next one may
  * wait a little for those who take them over (handover.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decode/decoder.js';
@@ -72,6 +73,8 @@ export class StepLoop {
   #closed = false;
   /** By whoever is outside, since the round began. */
   #called = false;
+  /** Ends a wait for grammars. */
+  #wake: () => void = () => undefined;
   #step = 0;
 
   constructor(decoder: Decoder, model: ModelTokens, limits: StepLimits, emit: Emit, clock: Clock = processClock) {
@@ -162,6 +165,7 @@ export class StepLoop {
   /** Something came from outside: no run goes on without a look at it. */
   #halt(): void {
     this.#called = true;
+    this.#wake();
     this.#decoder.halt();
   }
 
@@ -178,10 +182,11 @@ export class StepLoop {
       await this.#jobs.admit(this.#outbox.outputs);
       if (this.#jobs.live === 0) break;
       const { seats } = this.#jobs;
-      await this.#decode(this.#round.isolated(this.#jobs.running));
-      await this.#decode(this.#round.together(this.#jobs.running));
-      await this.#decode(this.#round.chunk(this.#jobs.running));
+      const isolated = await this.#decode(this.#round.isolated(this.#jobs.running));
+      const together = await this.#decode(this.#round.together(this.#jobs.running));
+      const chunk = await this.#decode(this.#round.chunk(this.#jobs.running));
       left = seats - this.#jobs.seats;
+      if (!isolated && !together && !chunk) await this.#grammars();
     }
     this.#flush();
     this.#running = undefined;
@@ -194,6 +199,18 @@ export class StepLoop {
     await this.#handover.wait(left, this.#pace.decodeMs);
   }
 
+  /** Nothing can decode before what a grammar allows is worked out, or something comes from outside. */
+  async #grammars(): Promise<void> {
+    const pending = this.#jobs.running.flatMap(({ branch }) => branch.pending ?? []);
+    if (pending.length === 0 || this.#called) return;
+    this.#flush();
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+      for (const each of pending) void each.then(resolve);
+    });
+    this.#wake = () => undefined;
+  }
+
   /** Jobs that come together begin together: begun with the first alone, the others would join it a few at each step. */
   async #burst(): Promise<void> {
     let live = 0;
@@ -204,8 +221,9 @@ export class StepLoop {
     }
   }
 
-  async #decode(stepping: readonly Stepping[]): Promise<void> {
-    if (stepping.length === 0 || this.#closed) return;
+  /** False: there was nothing to decode. */
+  async #decode(stepping: readonly Stepping[]): Promise<boolean> {
+    if (stepping.length === 0 || this.#closed) return false;
     const parts = stepping.map(({ branch, count }): Part => branch.part(count));
     // Of several prompts the deepest: what they take together is counted as its.
     const depth = Math.max(...stepping.map(({ branch, count }) => branch.feed.position - count));
@@ -238,6 +256,7 @@ export class StepLoop {
     }
     // No decode is sure to follow.
     if (this.#jobs.live === 0) this.#flush();
+    return true;
   }
 
   /**

@@ -10,7 +10,8 @@ import {
 import { BatchSampler, SamplerPool } from './batch-sampler.js';
 import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from './decoder.js';
 import { asFault, EngineFault } from './faults.js';
-import { GrammarHold, type Grammars } from './grammars.js';
+import { GrammarHold } from './grammar-hold.js';
+import type { Grammars } from './grammars.js';
 import { labelLogprobs } from './label-scores.js';
 import { watched } from './run.js';
 

@@ -1,7 +1,7 @@
 import type { AddonContext, AddonPicker, AddonSampler, Picking } from '../load/addon.js';
 import type { Sampler, Sampling } from './decoder.js';
 import { EngineFault } from './faults.js';
-import type { GrammarHold } from './grammars.js';
+import type { GrammarHold } from './grammar-hold.js';
 
 /**
  * Native samplers, used again and again. Each holds a candidate for every token of the vocabulary (2 MB at 150 k), which
@@ -66,17 +66,22 @@ export class BatchSampler implements Sampler {
 
   async next(context: AddonContext, logitIndex: number): Promise<number> {
     const sampler = this.#borrowed();
-    // Unpenalized, the sampler stays as it was made: setting it again would only cost.
-    if (this.#completion) this.#configure(sampler);
     this.#held.check();
+    // Otherwise the sampler stays as it was made: setting it again would only cost.
+    if (this.#completion || this.#held.changes) this.#configure(sampler);
     const token = await context.sampleToken(logitIndex, sampler);
     if (token < 0) throw new EngineFault('no token could be sampled');
+    if (!this.#disposed) this.#held.accept(token);
     if (this.#completion) this.#completion[this.#tokens++] = token;
     return token;
   }
 
-  hold(gbnf: string, tokens: readonly number[]): boolean {
-    const holds = this.#held.hold(gbnf, tokens);
+  get pending(): Promise<void> | undefined {
+    return this.#held.pending;
+  }
+
+  hold(gbnf: string, tokens: readonly number[], stacks?: number): boolean {
+    const holds = this.#held.hold(gbnf, tokens, stacks);
     this.#changed();
     return holds;
   }
@@ -89,6 +94,7 @@ export class BatchSampler implements Sampler {
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
+    this.#held.release();
     if (!this.#sampler) return;
     // An idle sampler keeps no grammar state alive, which only the garbage collector could free.
     this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(this.#seed) });
@@ -119,12 +125,12 @@ export class BatchSampler implements Sampler {
   }
 
   #changed(): void {
-    if (this.#sampler) this.#configure(this.#sampler);
+    if (this.#sampler && !this.#held.changes) this.#configure(this.#sampler);
   }
 
   #configure(sampler: AddonSampler): void {
     const { temperature, topP, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
-    const { state, controlTokens } = this.#held;
+    const { state, denied } = this.#held;
     sampler.applyConfig({
       temperature,
       topP,
@@ -137,10 +143,10 @@ export class BatchSampler implements Sampler {
         repeatPenaltyFrequencyPenalty: frequencyPenalty,
         repeatPenaltyPresencePenalty: presencePenalty,
       }),
-      ...(state && {
-        grammarEvaluationState: state,
-        tokenBiasKeys: controlTokens,
-        tokenBiasValues: new Float32Array(controlTokens.length).fill(-Infinity),
+      ...(state && { grammarEvaluationState: state }),
+      ...(denied.length > 0 && {
+        tokenBiasKeys: denied,
+        tokenBiasValues: new Float32Array(denied.length).fill(-Infinity),
       }),
     });
   }

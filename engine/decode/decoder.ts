@@ -25,8 +25,14 @@ export interface Sampler {
    * not allow, and once it is finished only an end token. The root must first match the text of `tokens`, the last ones
    * sampled, oldest first, often none. False: they do not match, and the reply goes on unheld. A grammar that cannot be
    * used holds all the same: the next step of the reply is a fault, since nothing can match it. Not during a step.
+   * `stacks`: places of the grammar that a text can be at, all at once, by which a decoder knows an expensive one.
    */
-  hold(gbnf: string, tokens: readonly number[]): boolean;
+  hold(gbnf: string, tokens: readonly number[], stacks?: number): boolean;
+  /**
+   * Until the reply's next token can be sampled: what its grammar allows is being worked out beside the steps, and no part
+   * with this sampler may be in one. Never rejects. Undefined: now.
+   */
+  readonly pending?: Promise<void> | undefined;
   /** The reply is no longer held. Not during a step. */
   release(): void;
   dispose(): void;

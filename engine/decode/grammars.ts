@@ -1,5 +1,7 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
 import { isBounded, MAX_GRAMMAR_CHARACTERS } from '../grammar/gbnf.js';
+import { maskVocabulary } from './mask-vocabulary.js';
+import { Masks, type MaskHold } from './masks.js';
 
 /**
  * Grammars on the addon's own classes (node-llama-cpp's bindings/AddonTypes.d.ts, not exported), which both decoders use:
@@ -35,6 +37,12 @@ export const MAX_GRAMMARS = 64;
 /** The largest grammar that is compiled: a little more than the largest one made, which heldBehind lengthens. */
 const MAX_HELD_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;
 
+/**
+ * Stacks of a grammar times tokens of the vocabulary from which on a reply is held by masks: for a rejected token llama.cpp
+ * asks each stack about nearly every token, some 3 ns each, and whatever shares the step waits for it.
+ */
+export const EXPENSIVE = 2_500_000;
+
 type Taken =
   | { readonly kind: 'state'; readonly state: GrammarState }
   /** The grammar does not begin with these tokens. */
@@ -49,6 +57,7 @@ export class Grammars {
   readonly #bindings: Bindings;
   readonly #model: LlamaModel;
   readonly #addonModel: unknown;
+  readonly #masks: Masks;
   /** States in which nothing was read yet, by their grammar; the one used last is last. */
   readonly #compiled = new Map<string, GrammarState>();
 
@@ -57,6 +66,7 @@ export class Grammars {
     this.#model = model;
     this.#addonModel = addonModel;
     this.#controlTokens = controlTokens(model);
+    this.#masks = new Masks(() => maskVocabulary(model));
   }
 
   /** The control tokens that may not come in a reply with these markers. */
@@ -77,9 +87,23 @@ export class Grammars {
     return new Grammars(bindings, model, inner._model);
   }
 
+  isEnd(token: number): boolean {
+    return this.#model.isEogToken(token as Token);
+  }
+
   /** Grammars kept now. */
   get size(): number {
     return this.#compiled.size;
+  }
+
+  /**
+   * Masks for one reply, in whose root `tokens` were read; undefined: the grammar is cheap enough for llama.cpp. For no
+   * grammar that is not bounded.
+   */
+  masks(gbnf: string, tokens: readonly number[], stacks: number): MaskHold | undefined {
+    const vocabulary = this.#model.fileInfo.metadata.tokenizer.ggml.tokens.length;
+    if (stacks * vocabulary < EXPENSIVE || !isServable(gbnf)) return undefined;
+    return this.#masks.hold(gbnf, tokens);
   }
 
   /** A state of its own for one reply, in which the grammar's root has read `tokens`. */
@@ -113,7 +137,7 @@ export class Grammars {
   }
 
   #compile(gbnf: string): GrammarState | undefined {
-    if (gbnf.length > MAX_HELD_CHARACTERS || !isBounded(gbnf)) return undefined;
+    if (!isServable(gbnf)) return undefined;
     const { AddonGrammar, AddonGrammarEvaluationState: State } = this.#bindings;
     try {
       const grammar = new AddonGrammar(gbnf, { addonExports: this.#bindings, rootRuleName: 'root' });
@@ -124,52 +148,8 @@ export class Grammars {
   }
 }
 
-/** What holds one reply now. */
-export class GrammarHold {
-  readonly #grammars: Grammars | undefined;
-  /** What may not be sampled while held. */
-  readonly controlTokens: Uint32Array;
-  #state: GrammarState | undefined;
-  #unusable = false;
-
-  /** Without `grammars` no grammar can be used. `markers`: as {@link Sampling.markers}. */
-  constructor(grammars: Grammars | undefined, markers: readonly string[] = []) {
-    this.#grammars = grammars;
-    this.controlTokens = grammars?.controlTokensBut(markers) ?? new Uint32Array(0);
-  }
-
-  /** Undefined: nothing. */
-  get state(): GrammarState | undefined {
-    return this.#state;
-  }
-
-  /** Nothing holds the reply. */
-  get free(): boolean {
-    return this.#state === undefined && !this.#unusable;
-  }
-
-  /** As {@link Sampler.hold}. */
-  hold(gbnf: string, tokens: readonly number[]): boolean {
-    const taken = this.#grammars?.take(gbnf, tokens) ?? { kind: 'invalid' };
-    this.#state = taken.kind === 'state' ? taken.state : undefined;
-    this.#unusable = taken.kind === 'invalid';
-    return taken.kind !== 'mismatch';
-  }
-
-  release(): void {
-    this.#state = undefined;
-    this.#unusable = false;
-  }
-
-  /** Throws when the grammar cannot be used. */
-  check(): void {
-    if (this.#unusable) throw new GrammarError('the grammar cannot be used');
-  }
-}
-
-/** Its name is the reason that a fault gives. */
-class GrammarError extends Error {
-  override readonly name = 'GrammarError';
+function isServable(gbnf: string): boolean {
+  return gbnf.length <= MAX_HELD_CHARACTERS && isBounded(gbnf);
 }
 
 function isComplete(bindings: Partial<Bindings> | undefined): bindings is Bindings {

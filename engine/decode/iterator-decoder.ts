@@ -9,10 +9,12 @@ import {
   type LlamaModel,
   type SequenceEvaluateOptions,
   type Token,
+  type Tokenizer,
 } from 'node-llama-cpp';
 import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
 import { asFault, EngineFault } from './faults.js';
-import { Grammars, GrammarHold } from './grammars.js';
+import { GrammarHold } from './grammar-hold.js';
+import { Grammars } from './grammars.js';
 import { labelLogprobs } from './label-scores.js';
 
 /**
@@ -157,11 +159,16 @@ class IteratorSampler implements Sampler {
     const result = await this.#iterator.next(tokens);
     if (result.done) throw new EngineFault('iterator ended');
     this.#completion.push(result.value);
+    this.#held.accept(result.value);
     return result.value;
   }
 
-  hold(gbnf: string, tokens: readonly number[]): boolean {
-    return this.#held.hold(gbnf, tokens);
+  get pending(): Promise<void> | undefined {
+    return this.#held.pending;
+  }
+
+  hold(gbnf: string, tokens: readonly number[], stacks?: number): boolean {
+    return this.#held.hold(gbnf, tokens, stacks);
   }
 
   release(): void {
@@ -185,8 +192,8 @@ class IteratorSampler implements Sampler {
   #options(evaluationPriority: EvaluationPriority): SequenceEvaluateOptions {
     const s = this.#sampling;
     const held = this.#held;
-    const never = new TokenBias(this.#model.tokenizer).set(Array.from(held.controlTokens) as Token[], 'never');
-    const nothing = new TokenBias(this.#model.tokenizer);
+    const { tokenizer } = this.#model;
+    let last = { denied: held.denied, bias: biasAgainst(held.denied, tokenizer) };
     const penalized = s.frequencyPenalty !== 0 || s.presencePenalty !== 0;
     return {
       temperature: s.temperature,
@@ -198,7 +205,11 @@ class IteratorSampler implements Sampler {
       yieldEogToken: true,
       // Both are asked for at every token.
       grammarEvaluationState: () => this.#publicState(),
-      tokenBias: () => (held.state ? never : nothing),
+      tokenBias: () => {
+        const { denied } = held;
+        if (denied !== last.denied) last = { denied, bias: biasAgainst(denied, tokenizer) };
+        return last.bias;
+      },
       ...(penalized && {
         repeatPenalty: {
           punishTokens: () => this.#completion,
@@ -211,6 +222,15 @@ class IteratorSampler implements Sampler {
       }),
     };
   }
+}
+
+/** End tokens too, which `set` leaves out. Throws where the class is not the one that was read: nothing would be held. */
+function biasAgainst(denied: Uint32Array, tokenizer: Tokenizer): TokenBias {
+  const bias = new TokenBias(tokenizer);
+  const { _biases: biases } = bias as unknown as { readonly _biases?: unknown };
+  if (!(biases instanceof Map)) throw new EngineFault('token biases are not known');
+  for (const token of denied) biases.set(token, -Infinity);
+  return bias;
 }
 
 /**

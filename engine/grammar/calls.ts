@@ -1,7 +1,8 @@
 import type { CallSyntax } from '../protocol.js';
 import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, type GrammarText } from './gbnf.js';
 import { anyObject, JSON_RULES } from './json.js';
-import { MAX_STACKS, schemaGrammar } from './schema.js';
+import { schemaGrammar } from './schema.js';
+import { MAX_STACKS } from './stacks.js';
 import { Work } from './work.js';
 
 /** A function that may be called; `parameters` is the JSON schema of its arguments. */
@@ -9,6 +10,10 @@ export interface Callable {
   readonly name: string;
   readonly parameters: unknown;
 }
+
+/** `stacks`: the most places that a text of it can be at, all at once. */
+export type CallRules =
+  { readonly kind: 'ok'; readonly gbnf: string; readonly stacks: number } | Exclude<GrammarText, { kind: 'ok' }>;
 
 /** The rule that a calls grammar begins with. */
 const START = 'calls';
@@ -30,7 +35,7 @@ export function callRules(
   functions: readonly Callable[],
   { single, answer }: { readonly single: boolean; readonly answer: boolean },
   work = new Work(),
-): GrammarText {
+): CallRules {
   const parts: GrammarPart[] = [];
   let characters = 0;
   /** By name: calls of functions of one name are told apart by their arguments alone, so a text is at a place in each. */
@@ -57,7 +62,11 @@ export function callRules(
     `call-between ::= ${spaced(syntax.between)}`,
     ...SHARED,
   ];
-  return withoutRoot(grammarText(START, [...parts, { rule: START, rules }]));
+  const text = grammarText(START, [...parts, { rule: START, rules }]);
+  if (text.kind === 'unservable') return text;
+  const stacks = Math.max(functions.length, ...places.values());
+  // Without its root, which callGrammar adds.
+  return { kind: 'ok', gbnf: text.gbnf.slice(text.gbnf.indexOf('\n') + 1), stacks };
 }
 
 /**
@@ -67,10 +76,6 @@ export function callRules(
 export function callGrammar(rules: string, { before = '', orObject = false } = {}): string {
   const root = `${before === '' ? '' : `${literal(before)} `}${START}`;
   return `root ::= ${orObject ? `${root} | ${anyObject.rule}` : root}\n${rules}`;
-}
-
-function withoutRoot(text: GrammarText): GrammarText {
-  return text.kind === 'ok' ? { kind: 'ok', gbnf: text.gbnf.slice(text.gbnf.indexOf('\n') + 1) } : text;
 }
 
 /** A text of a syntax: white space may be there or not, also behind what opens JSON; U+0000 is an id. */

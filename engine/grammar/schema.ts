@@ -4,9 +4,10 @@ import { JSON_RULES } from './json.js';
 import { extraKeyRules, objectRules, type Property } from './object-rules.js';
 import { Rules, type Alternative, type Item } from './rules.js';
 import { itemsOf, type Rope } from './rope.js';
+import { Sames } from './sames.js';
 import { saysNothing, type All, type Range, type Schema, type Shape, type Type } from './shape.js';
 import { Shapes } from './shapes.js';
-import { stacks, type Container } from './stacks.js';
+import { BEHIND_VALUE, MAX_STACKS, stacks, TEXT_STACKS, type Container } from './stacks.js';
 import { Unservable, unlessUnservable, Work, type NoGrammar } from './work.js';
 
 export type SchemaGrammar =
@@ -17,8 +18,6 @@ export type SchemaGrammar =
 export const MAX_COUNTED = 256;
 /** Rules made for one schema before those that match nothing are left out. */
 export const MAX_RULES = 10_000;
-/** Places in a grammar that one text can be at, all at once; each costs at every token. */
-export const MAX_STACKS = 256;
 /** Values of one enum. */
 export const MAX_VALUES = 2048;
 /** Characters of one enum: its tree is made by looking at each of them once a level. */
@@ -49,6 +48,8 @@ const SCALARS: Readonly<Partial<Record<Type, Item>>> = {
   null: '"null"',
 };
 
+const TEXT: Container = { places: TEXT_STACKS, values: [] };
+
 /** A rule for each set of schemas that some value must be valid against, made once, from the outside in. */
 class Compiler {
   readonly #prefix: string;
@@ -57,7 +58,9 @@ class Compiler {
   readonly #rules = new Rules();
   /** Names by what the rule is to match. */
   readonly #names = new Map<string, string>();
-  readonly #ids = new Map<unknown, number>();
+  readonly #sames = new Sames();
+  /** Names of rules by what they allow: what is written twice is one rule. */
+  readonly #written = new Map<string, string>();
   readonly #open: { readonly name: string; readonly all: All }[] = [];
   readonly #containers = new Map<string, readonly (readonly Container[])[]>();
   #made = 0;
@@ -85,10 +88,7 @@ class Compiler {
     this.#work.spend(VALUE_STEPS * all.length);
     const told = [...new Set(all.filter((schema) => !saysNothing(schema)))];
     if (told.length === 0) return 'json-value';
-    const key = told
-      .map((schema) => this.#id(schema))
-      .sort()
-      .join(' ');
+    const key = [...new Set(told.map((schema) => this.#sames.id(schema)))].sort().join(' ');
     let name = this.#names.get(key);
     if (name === undefined) {
       name = this.#newName();
@@ -104,6 +104,7 @@ class Compiler {
     const objects: Container[] = [];
     const arrays: Container[] = [];
     const strings: Container[] = [];
+    const seen = new Set<string>();
     for (const shape of this.#shapes.of(all)) {
       if (shape.values) {
         this.#work.spend(shape.values.size);
@@ -114,13 +115,10 @@ class Compiler {
         continue;
       }
       for (const type of shape.types) {
-        if (type === 'object') alternatives.push(this.#object(shape, objects));
-        else if (type === 'array') alternatives.push(...this.#array(shape, arrays));
-        else if (type === 'string') {
-          const texts = stringOf(shape.length);
-          alternatives.push(...texts);
-          strings.push(...texts.map(() => ({ places: 1, values: [] })));
-        } else alternatives.push([SCALARS[type] ?? '']);
+        if (type === 'object') alternatives.push(...this.#object(shape, objects, seen));
+        else if (type === 'array') alternatives.push(...this.#array(shape, arrays, seen));
+        else if (type === 'string') alternatives.push(...this.#add(stringOf(shape.length), seen, strings, TEXT));
+        else alternatives.push([SCALARS[type] ?? '']);
       }
     }
     if (values.size > MAX_VALUES) throw new Unservable(`has an enum of over ${MAX_VALUES} values.`);
@@ -130,12 +128,21 @@ class Compiler {
       throw new Unservable(`has an enum of over ${MAX_ENUM_CHARACTERS} characters.`);
     // The tree is made by looking at each character once.
     this.#work.spendText(characters);
-    if (values.size > 0) alternatives.push([choice([...values], (rest) => this.#newRule(rest))]);
+    if (values.size > 0) {
+      let places = 1;
+      const newRule = (rest: readonly Alternative[]): string => {
+        places = Math.max(places, rest.length);
+        return this.#newRule(rest);
+      };
+      alternatives.push([choice([...values], newRule)]);
+      // They may begin as any other value does.
+      for (const kind of [objects, arrays, strings]) kind.push({ places, values: [] });
+    }
     this.#rules.set(name, alternatives);
     this.#containers.set(name, [objects, arrays, strings]);
   }
 
-  #object(shape: Shape, containers: Container[]): Alternative {
+  #object(shape: Shape, containers: Container[], seen: Set<string>): Alternative[] {
     const objects = this.#items(shape.objects);
     const required = new Set<string>();
     for (const names of this.#items(shape.required)) {
@@ -154,18 +161,21 @@ class Compiler {
       };
     });
     const others = this.#value(objects.map(({ additional }) => additional));
-    containers.push({ places: placesOf(properties), values: [...properties.map(({ rule }) => rule), others] });
     const newRule = (alternatives: readonly Alternative[]): string => this.#newRule(alternatives);
-    const key = extraKeyRules([...declared], newRule);
-    return [
-      '"{" json-ws',
-      objectRules(properties, key === undefined ? undefined : { key, rule: others }, newRule),
-      '"}"',
-    ];
+    let keys = TEXT_STACKS;
+    const extraKey = extraKeyRules([...declared], (alternatives) => {
+      keys = Math.max(keys, alternatives.length);
+      return this.#newRule(alternatives);
+    });
+    const other = extraKey === undefined ? undefined : { key: extraKey, rule: others };
+    const between = objectRules(properties, other, newRule);
+    const places = placesOf(properties) + Math.max(keys, BEHIND_VALUE);
+    const container = { places, values: [...properties.map(({ rule }) => rule), others] };
+    return this.#add([['"{" json-ws', between, '"}"']], seen, containers, container);
   }
 
   /** Written from the last item to the first: each rule goes on with the one behind it. */
-  #array(shape: Shape, containers: Container[]): Alternative[] {
+  #array(shape: Shape, containers: Container[], seen: Set<string>): Alternative[] {
     const { items } = shape;
     const arrays = this.#items(shape.arrays);
     if (items.least > MAX_COUNTED) throw new Unservable(`asks for more than ${MAX_COUNTED} items.`);
@@ -174,7 +184,6 @@ class Compiler {
     const prefix = Math.max(0, ...arrays.map(({ prefix }) => prefix.length));
     const at = (i: number): string => this.#value(arrays.map(({ prefix, rest }) => prefix[i] ?? rest));
     const rules = Array.from({ length: prefix + 1 }, (_, i) => at(i));
-    containers.push({ places: 1, values: rules });
     const counted = (i: number): Item[] => {
       const more = this.#newRule([['"," json-ws', { rule: rules[prefix] ?? '' }, 'json-ws']]);
       return [{ rule: more, least: Math.max(0, items.least - i), most: most - i }];
@@ -189,12 +198,17 @@ class Compiler {
       }
       behind = i >= items.least ? [[], ...goOn] : goOn;
     }
-    return [['"[" json-ws', { rule: this.#newRule(behind) }, '"]"']];
+    const container = { places: BEHIND_VALUE, values: rules };
+    return this.#add([['"[" json-ws', { rule: this.#newRule(behind) }, '"]"']], seen, containers, container);
   }
 
   #newRule(alternatives: readonly Alternative[]): string {
     this.#work.spend(RULE_STEPS * (1 + alternatives.length));
+    const key = JSON.stringify(alternatives);
+    const known = this.#written.get(key);
+    if (known !== undefined) return known;
     const name = this.#newName();
+    this.#written.set(key, name);
     this.#rules.set(name, alternatives);
     return name;
   }
@@ -208,10 +222,12 @@ class Compiler {
     return `${this.#prefix}-${this.#made++}`;
   }
 
-  #id(schema: unknown): number {
-    const id = this.#ids.get(schema) ?? this.#ids.size;
-    this.#ids.set(schema, id);
-    return id;
+  /** Alternatives that are equal count once, as do their containers. */
+  #add(made: readonly Alternative[], seen: Set<string>, containers: Container[], container: Container): Alternative[] {
+    const others = made.filter((alternative) => !seen.has(JSON.stringify(alternative)));
+    for (const alternative of others) seen.add(JSON.stringify(alternative));
+    containers.push(...others.map(() => container));
+    return others;
   }
 }
 

@@ -1,7 +1,17 @@
 /**
- * How many places of a grammar one text can be at. llama.cpp follows all of them at once and asks each about every token,
- * so a schema whose alternatives begin alike again and again, level by level, could take it forever.
+ * How many places of a grammar one text can be at. llama.cpp follows all of them at once, as its stacks, and asks each about
+ * every token, so a schema whose alternatives begin alike again and again, level by level, could take it forever.
  */
+
+/** Places that one text can be at, all at once: each costs at every token. What has more is refused. */
+export const MAX_STACKS = 2048;
+
+/** Places in any JSON value: a number in an array may go on in six ways, end, or be followed by white space. */
+export const JSON_STACKS = 12;
+/** Places behind a value beside those of what may follow: the value's own, if it is a number, and white space. */
+export const BEHIND_VALUE = 9;
+/** Places in a text: a character, an escape of two kinds, and its end. */
+export const TEXT_STACKS = 4;
 
 /** An object, an array or a text as one alternative of a rule. */
 export interface Container {
@@ -23,8 +33,8 @@ export function stacks(root: string, inner: Containers, spend: (steps: number) =
   const count = (rule: string): number => {
     const before = known.get(rule);
     if (before !== undefined) return before;
-    // While it is worked out: one that comes back to itself adds no more than one.
-    known.set(rule, 1);
+    // While it is worked out: one that comes back to itself adds no more than that.
+    known.set(rule, JSON_STACKS);
     const kinds = inner.get(rule) ?? [];
     const returning = kinds.map((alternatives) =>
       alternatives.length < 2 ? 0 : alternatives.filter(({ values }) => reaches(values, rule, inner, spend)).length,
@@ -35,7 +45,9 @@ export function stacks(root: string, inner: Containers, spend: (steps: number) =
         0,
       ),
     );
-    const most = returning.some((times) => times > 1) ? Infinity : Math.max(1, ...sums);
+    // Before it begins it may be at the beginning of each alternative.
+    const beginnings = kinds.reduce((sum, { length }) => sum + length, 0);
+    const most = returning.some((times) => times > 1) ? Infinity : Math.max(beginnings + JSON_STACKS, ...sums);
     known.set(rule, most);
     return most;
   };

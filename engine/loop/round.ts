@@ -46,9 +46,12 @@ export class Round {
     return [{ count: next.branch.feed.chunk, ...next }];
   }
 
-  /** Every reply's next token, and the last chunks of prompts as far as the round's tokens go. */
+  /**
+   * Every reply's next token, and the last chunks of prompts as far as the round's tokens go. What is pending sits it out: the
+   * others do not wait for its grammar.
+   */
   together(running: readonly Running[]): Stepping[] {
-    const all = running.filter(({ task }) => !task.work.alone);
+    const all = running.filter(({ task, branch }) => !task.work.alone && branch.pending === undefined);
     const joining = new Map<Branch, number>();
     this.#joined = 0;
     const times = crowding(all);

@@ -9,6 +9,11 @@ export interface Branch {
   readonly feed: Feed;
   /** All of it is out. */
   readonly over: boolean;
+  /**
+   * Until the next token of its reply can be chosen: what its grammar allows is being worked out beside the steps. Its prompt goes
+   * on meanwhile, but for the end. Never rejects. Undefined: now.
+   */
+  readonly pending?: Promise<void> | undefined;
   /** Next tokens that may be made in a run, before anyone looked at the first of them; 1 at least. */
   readonly ahead: number;
   /** The next part: `count` prompt tokens, at most all that are left; 0 once there are none. Called once a step. */

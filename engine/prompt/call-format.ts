@@ -1,6 +1,6 @@
 import { callGrammar, callRules, type Callable } from '../grammar/calls.js';
 import { Work, type NoGrammar } from '../grammar/work.js';
-import type { CallFormat, CallSyntax } from '../protocol.js';
+import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol.js';
 import { WRAPPED_INSTRUCTION, WRAPPED_JSON_INSTRUCTION } from './call-syntax.js';
 import type { PromptConversation, PromptMessage } from './conversation.js';
 
@@ -19,7 +19,7 @@ export type CallsFormat =
       readonly kind: 'ok';
       readonly calls: CallFormat;
       /** Holds all of the reply. Absent: the reply is free until a call begins. */
-      readonly grammar?: string;
+      readonly grammar?: Omit<ReplyGrammar, 'after'>;
     }
   /** Of what the tools take. */
   | NoGrammar;
@@ -49,8 +49,9 @@ export function callsFormat(
     single,
   };
   const whole = choice.required || json || syntax.answer !== undefined;
-  if (!whole) return { kind: 'ok', calls: { gbnf: rules.gbnf, ...calls } };
-  return { kind: 'ok', calls, grammar: callGrammar(rules.gbnf, { orObject: json && !choice.required }) };
+  const { gbnf, stacks } = rules;
+  if (!whole) return { kind: 'ok', calls: { gbnf, stacks, ...calls } };
+  return { kind: 'ok', calls, grammar: { gbnf: callGrammar(gbnf, { orObject: json && !choice.required }), stacks } };
 }
 
 /** The conversation as a model must see it that does not know the syntax: the first system message says so. */

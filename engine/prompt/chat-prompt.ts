@@ -3,7 +3,7 @@ import type { PromptConversation } from './conversation.js';
 import { guard, type SpecialTexts } from './data-text.js';
 import { dataGrammar } from '../grammar/json.js';
 import { unlessUnservable, Work } from '../grammar/work.js';
-import type { CallFormat, ReplyFormat } from '../protocol.js';
+import type { CallFormat, ReplyFormat, ReplyGrammar } from '../protocol.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
 import type { Thoughts } from './thought-format.js';
 import { tokenizePrompt, type Vocabulary } from './tokens.js';
@@ -63,7 +63,7 @@ export function chatPrompt(
   const atLeast = fewestTokens(parts.vocabulary, rendered.text);
   if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
   const pieces = guarded.mark === undefined ? [rendered.text] : rendered.text.split(guarded.mark);
-  const grammar = calls ? calls.grammar : options.jsonObject === true ? dataGrammar : undefined;
+  const grammar = calls ? calls.grammar : options.jsonObject === true ? { gbnf: dataGrammar } : undefined;
   const format = replyFormat(parts, rendered.text, calls?.calls, grammar);
   return { kind: 'tokens', tokens: tokenizePrompt(parts.vocabulary, pieces), ...(format && { format }) };
 }
@@ -73,7 +73,7 @@ function replyFormat(
   { thoughts, vocabulary }: PromptParts,
   prompt: string,
   calls: CallFormat | undefined,
-  grammar: string | undefined,
+  grammar: Omit<ReplyGrammar, 'after'> | undefined,
 ): ReplyFormat | undefined {
   const thinking = thoughts?.replyFormat(prompt);
   if (calls === undefined && grammar === undefined) return thinking;
@@ -87,7 +87,7 @@ function replyFormat(
     markers: [...new Set([...(thinking?.markers ?? []), ...marks])],
     ...(thinking && { thought: thinking.thought }),
     ...(calls && { calls }),
-    ...(grammar !== undefined && { grammar: { gbnf: grammar, ...(after !== undefined && { after }) } }),
+    ...(grammar !== undefined && { grammar: { ...grammar, ...(after !== undefined && { after }) } }),
   };
 }
 

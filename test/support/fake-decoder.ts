@@ -15,6 +15,8 @@ export interface FakeDecoderOptions {
   readonly runTells?: number;
   /** Whether a token ends a run. */
   readonly isEnd?: (token: number) => boolean;
+  /** Asked at first and after each token of a reply: until when the next one is pending. */
+  readonly pends?: (sampling: Sampling) => Promise<void> | undefined;
   /** Minus the first label's log-probability, by what the sequence holds: unless given, how many tokens. */
   readonly score?: (held: readonly number[]) => number;
 }
@@ -22,6 +24,7 @@ export interface FakeDecoderOptions {
 interface FakeSampler extends Sampler {
   readonly sampling: Sampling;
   disposed: boolean;
+  pending: Promise<void> | undefined;
 }
 
 /**
@@ -49,6 +52,7 @@ export class FakeDecoder implements Decoder {
   /** Runs that made more than one step. */
   runs = 0;
   readonly #score: (held: readonly number[]) => number;
+  readonly #pends: (sampling: Sampling) => Promise<void> | undefined;
   readonly #runTells: number;
   readonly #isEnd: (token: number) => boolean;
   readonly #next: (held: readonly number[], sampling: Sampling) => number;
@@ -63,10 +67,12 @@ export class FakeDecoder implements Decoder {
       score = (held) => held.length,
       runTells = 0,
       isEnd = () => false,
+      pends = () => undefined,
     }: FakeDecoderOptions = {},
   ) {
     this.#runTells = runTells;
     this.#isEnd = isEnd;
+    this.#pends = pends;
     this.#score = score;
     this.cuttable = cuttable;
     this.copyable = copyable;
@@ -127,6 +133,7 @@ export class FakeDecoder implements Decoder {
     const made: FakeSampler = {
       sampling,
       disposed: false,
+      pending: undefined,
       hold: () => true,
       release: () => undefined,
       dispose() {
@@ -134,7 +141,16 @@ export class FakeDecoder implements Decoder {
       },
     };
     this.samplers.push(made);
+    this.#pend(made);
     return made;
+  }
+
+  #pend(sampler: FakeSampler): void {
+    const pending = this.#pends(sampler.sampling);
+    sampler.pending = pending;
+    void pending?.then(() => {
+      if (sampler.pending === pending) sampler.pending = undefined;
+    });
   }
 
   async #step(parts: readonly Part[]): Promise<PartResult[]> {
@@ -166,8 +182,13 @@ export class FakeDecoder implements Decoder {
     switch (part.kind) {
       case 'prefill':
         return { kind: 'filled' };
-      case 'sample':
-        return { kind: 'token', token: this.#next(held, (part.sampler as FakeSampler).sampling) };
+      case 'sample': {
+        const sampler = part.sampler as FakeSampler;
+        if (sampler.pending) throw this.#violation('sampled what is pending');
+        const token = this.#next(held, sampler.sampling);
+        this.#pend(sampler);
+        return { kind: 'token', token };
+      }
       case 'score':
         // The first label gets what the sequence's length says, so that leftovers of another question would show.
         return { kind: 'scores', logprobs: Float64Array.from(part.labels, (_, i) => -(i + 1) * this.#score(held)) };

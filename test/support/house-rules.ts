@@ -99,7 +99,7 @@ export const rooms: readonly Room[] = [
     name: 'engine/runtime',
     path: file(
       'engine',
-      'runtime|sequences|load/(addon|backend|cores|llama-log|plan|uses)|decode/(batch-decoder|batch-sampler|grammars|iterator-decoder|label-scores|run)|loop/choice',
+      'runtime|sequences|load/(addon|backend|cores|llama-log|plan|uses)|decode/(batch-decoder|batch-sampler|grammar-hold|grammars|iterator-decoder|label-scores|mask-vocabulary|mask-worker|masks|run)|loop/choice',
     ),
     sees: [...ENGINE_PURE, 'engine/memory'],
   },

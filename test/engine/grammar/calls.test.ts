@@ -110,9 +110,9 @@ t.test('text that is there already comes first', (t) => {
 t.test('what no grammar can be made of', (t) => {
   const never = { name: 'f', parameters: { allOf: [{ type: 'string' }, { type: 'number' }] } };
   t.match(callRules(HERMES, [never], { single: true, answer: false }), { kind: 'unservable' });
-  const rows = Object.fromEntries(Array.from({ length: 99 }, (_, i) => [`p${i}`, {}]));
-  const named = (name: (i: number) => string) =>
-    Array.from({ length: 3 }, (_, i) => ({ name: name(i), parameters: { type: 'object', properties: rows } }));
+  const texts = { anyOf: Array.from({ length: 100 }, (_, i) => ({ type: 'string', maxLength: i })) };
+  const parameters = { type: 'object', properties: { a: texts } };
+  const named = (name: (i: number) => string) => Array.from({ length: 6 }, (_, i) => ({ name: name(i), parameters }));
   const twins = callRules(
     HERMES,
     named(() => 'f'),

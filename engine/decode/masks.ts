@@ -1,0 +1,211 @@
+import { Worker } from 'node:worker_threads';
+import { EngineFault } from './faults.js';
+
+/** A vocabulary as the thread takes it. */
+export interface MaskVocabulary {
+  /** Of all tokens, one behind the other. */
+  readonly bytes: Uint8Array;
+  /** Where each token's begin, and where the last one's end. */
+  readonly starts: Uint32Array;
+  /** End tokens. */
+  readonly ends: Uint32Array;
+}
+
+export type MaskRequest =
+  /** `gbnf`: in the first request of a reply. `read`: tokens of it since the last one. */
+  | { readonly kind: 'next'; readonly id: number; readonly gbnf?: string; readonly read: readonly number[] }
+  | { readonly kind: 'release'; readonly id: number };
+
+export type MaskAnswer =
+  | { readonly id: number; readonly kind: 'mask'; readonly denied: Uint32Array }
+  /** `reason`: without any of a caller's text. */
+  | { readonly id: number; readonly kind: 'fault'; readonly reason: string };
+
+/** The thread as far as it matters here. */
+export type MaskThread = Pick<Worker, 'postMessage' | 'on' | 'ref' | 'unref'>;
+
+/** One reply that a grammar holds by masks. */
+export interface MaskHold {
+  /** Until the next token can be sampled; never rejects. Undefined: it can, and {@link denied} has what may not come. */
+  readonly pending: Promise<void> | undefined;
+  /** Throws an {@link EngineFault} when the grammar cannot be used, or while it is pending. */
+  check(): void;
+  /** What may not be sampled next. As {@link check}. */
+  readonly denied: Uint32Array;
+  /** This token was sampled. */
+  accept(token: number): void;
+  /** Idempotent. */
+  release(): void;
+}
+
+/**
+ * Which tokens grammars allow, worked out on a thread of its own while replies that wait for nothing go on decoding: what
+ * llama.cpp asks of a grammar within a step, all that share the step wait for. Replies have their turns in the order in which
+ * they asked, one at a time, so that grammars never take more than one core. The thread starts when it is first needed and
+ * keeps no process alive when it rests; after a fault the next request starts another.
+ */
+export class Masks {
+  readonly #vocabulary: () => Promise<MaskVocabulary>;
+  readonly #start: (vocabulary: MaskVocabulary) => MaskThread;
+  #thread: Promise<MaskThread> | undefined;
+  /** Replies that wait for their turn: one entry each, so no more than there are sequences. */
+  readonly #waiting = new Set<Held>();
+  #current: Held | undefined;
+  #lastId = 0;
+
+  /** `vocabulary`: asked for once a thread. */
+  constructor(vocabulary: () => Promise<MaskVocabulary>, start = startThread) {
+    this.#vocabulary = vocabulary;
+    this.#start = start;
+  }
+
+  /** Holds a reply from now on by `gbnf`, in which `tokens` were read already. */
+  hold(gbnf: string, tokens: readonly number[]): MaskHold {
+    const held = new Held(++this.#lastId, gbnf, tokens, {
+      ask: () => {
+        this.#waiting.add(held);
+        this.#next();
+      },
+      release: () => {
+        this.#waiting.delete(held);
+        if (held.isKnown) void this.#thread?.then((thread) => thread.postMessage({ kind: 'release', id: held.id }));
+      },
+    });
+    held.ask();
+    return held;
+  }
+
+  #next(): void {
+    const [next] = this.#waiting;
+    if (this.#current || !next) return;
+    this.#waiting.delete(next);
+    this.#current = next;
+    this.#thread ??= this.#started();
+    this.#thread.then(
+      (thread) => {
+        if (next.isReleased) {
+          this.#current = undefined;
+          this.#next();
+          return;
+        }
+        thread.ref();
+        thread.postMessage(next.request());
+      },
+      () => this.#failed(),
+    );
+  }
+
+  async #started(): Promise<MaskThread> {
+    const thread = this.#start(await this.#vocabulary());
+    thread.on('message', (answer: MaskAnswer) => {
+      thread.unref();
+      this.#answered(answer);
+    });
+    thread.on('error', () => this.#failed());
+    return thread;
+  }
+
+  #answered(answer: MaskAnswer): void {
+    const held = this.#current;
+    this.#current = undefined;
+    held?.answered(answer);
+    this.#next();
+  }
+
+  /** What the thread knew of replies went with it, so they cannot go on. */
+  #failed(): void {
+    this.#thread = undefined;
+    const held = this.#current;
+    this.#current = undefined;
+    if (held) held.answered({ id: held.id, kind: 'fault', reason: 'the thread for grammars failed' });
+    this.#next();
+  }
+}
+
+class Held implements MaskHold {
+  readonly id: number;
+  readonly #gbnf: string;
+  readonly #lane: { readonly ask: () => void; readonly release: () => void };
+  #read: readonly number[];
+  #known = false;
+  #released = false;
+  #pending: Promise<void> | undefined;
+  #resolve: () => void = () => undefined;
+  #answer: MaskAnswer | undefined;
+
+  constructor(id: number, gbnf: string, read: readonly number[], lane: { ask: () => void; release: () => void }) {
+    this.id = id;
+    this.#gbnf = gbnf;
+    this.#read = read;
+    this.#lane = lane;
+  }
+
+  /** The thread was asked for it. */
+  get isKnown(): boolean {
+    return this.#known;
+  }
+
+  get isReleased(): boolean {
+    return this.#released;
+  }
+
+  get pending(): Promise<void> | undefined {
+    return this.#pending;
+  }
+
+  get denied(): Uint32Array {
+    if (this.#answer?.kind === 'mask') return this.#answer.denied;
+    throw this.#fault;
+  }
+
+  check(): void {
+    if (this.#answer?.kind !== 'mask') throw this.#fault;
+  }
+
+  accept(token: number): void {
+    if (this.#released) return;
+    this.#read = [token];
+    this.ask();
+  }
+
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
+    this.#lane.release();
+    this.#settle();
+  }
+
+  ask(): void {
+    this.#answer = undefined;
+    this.#pending = new Promise((resolve) => (this.#resolve = resolve));
+    this.#lane.ask();
+  }
+
+  request(): MaskRequest {
+    const first = !this.#known && { gbnf: this.#gbnf };
+    this.#known = true;
+    return { kind: 'next', id: this.id, ...first, read: this.#read };
+  }
+
+  answered(answer: MaskAnswer): void {
+    this.#answer = answer;
+    this.#settle();
+  }
+
+  get #fault(): EngineFault {
+    return new EngineFault(this.#answer?.kind === 'fault' ? this.#answer.reason : 'the grammar is not ready');
+  }
+
+  #settle(): void {
+    this.#pending = undefined;
+    this.#resolve();
+  }
+}
+
+function startThread(vocabulary: MaskVocabulary): MaskThread {
+  return new Worker(new URL('./mask-worker.js', import.meta.url), {
+    workerData: vocabulary,
+    // What keeps the engine's own heap small would keep this one too small for its tables.
+    execArgv: [],
+  });
+}

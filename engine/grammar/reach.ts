@@ -1,0 +1,204 @@
+import { ELEMENT, type CharacterClass, type Program } from './program.js';
+
+/** The set of no place at all: the text is not one that the grammar allows. */
+export const DEAD = -1;
+
+/** The place behind the whole grammar. */
+const DONE = 0;
+/** Not worked out yet. */
+const UNKNOWN = -2;
+const ASCII = 128;
+
+/** Thrown where an answer would take more work than was granted. */
+export class TooDear extends Error {
+  override readonly name = 'TooDear';
+}
+
+/** Places at once, worked out once: what llama.cpp keeps as its stacks. */
+interface Places {
+  /** Ascending. */
+  readonly members: Int32Array;
+  /** Classes that one of them asks for. */
+  readonly classes: readonly number[];
+  readonly ascii: Int32Array;
+  readonly others: Map<number, number>;
+  /** By which of `classes` match. */
+  readonly matching: Map<string, number>;
+}
+
+/**
+ * The sets of places in a grammar that texts can be at, by number, and how characters lead from one to another. Places are
+ * stacks of elements that share what lies below; equal ones are one, and so are equal sets: what was once worked out of a
+ * grammar costs a look at a table from then on, for every reply that it holds.
+ */
+export class Reach {
+  readonly program: Program;
+  /** The set at the beginning. */
+  readonly start: number;
+  /** Of each place: the element that is next, and the place to go on at behind its rule. */
+  readonly #elements: number[] = [-1];
+  readonly #below: number[] = [-1];
+  readonly #ids = new Map<number, number>();
+  readonly #closed = new Map<number, readonly number[]>();
+  readonly #sets: Places[] = [];
+  readonly #setIds = new Map<string, number>();
+  #size = 0;
+  #work: number;
+
+  /** `work`: places that may be looked at until {@link grant} is called again, for all that follows. */
+  constructor(program: Program, work: number) {
+    this.program = program;
+    this.#work = work;
+    const places = new Set<number>();
+    for (const first of program.rules[program.root] ?? []) this.#close(this.#at(first, DONE), places);
+    this.start = this.#set(places);
+  }
+
+  /** Numbers kept for places and sets of them. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Grants so much work from now on. */
+  grant(work: number): void {
+    this.#work = work;
+  }
+
+  /** The set behind a character; {@link DEAD}: none. Throws {@link TooDear}. */
+  after(set: number, character: number): number {
+    const from = this.#sets[set];
+    if (!from) return DEAD;
+    const known = character < ASCII ? (from.ascii[character] ?? UNKNOWN) : (from.others.get(character) ?? UNKNOWN);
+    if (known !== UNKNOWN) return known;
+    const next = this.#after(from, character);
+    if (character < ASCII) from.ascii[character] = next;
+    else from.others.set(character, next);
+    return next;
+  }
+
+  /** Whether a character from `low` to `high` may follow, where one of them is begun. As llama.cpp has it. */
+  mayGoOn(set: number, low: number, high: number): boolean {
+    return (this.#sets[set]?.classes ?? []).some((id) => overlaps(this.program.classes[id], low, high));
+  }
+
+  /** Whether the text may end. */
+  mayEnd(set: number): boolean {
+    return this.#sets[set]?.members[0] === DONE;
+  }
+
+  /** How many places a set has: llama.cpp's stacks. */
+  places(set: number): number {
+    return this.#sets[set]?.members.length ?? 0;
+  }
+
+  /** A set of another reach of the same program, as one of this. */
+  taken(other: Reach, set: number): number {
+    const known = new Map<number, number>([[DONE, DONE]]);
+    const copied = (place: number): number => {
+      const open: number[] = [];
+      for (let at = place; !known.has(at); at = other.#below[at] ?? DONE) open.push(at);
+      for (const at of open.reverse()) {
+        known.set(at, this.#at(other.#elements[at] ?? -1, known.get(other.#below[at] ?? DONE) ?? DONE));
+      }
+      return known.get(place) ?? DONE;
+    };
+    return this.#set(new Set(Array.from(other.#sets[set]?.members ?? [], copied)));
+  }
+
+  #after({ members, classes, matching }: Places, character: number): number {
+    this.#spend(classes.length);
+    const matches = new Set(classes.filter((id) => allows(this.program.classes[id], character)));
+    if (matches.size === 0) return DEAD;
+    const key = [...matches].join();
+    const known = matching.get(key);
+    if (known !== undefined) return known;
+    this.#spend(members.length);
+    const places = new Set<number>();
+    for (const place of members) {
+      const element = this.#elements[place] ?? -1;
+      if (place === DONE || !matches.has(this.program.values[element] ?? -1)) continue;
+      this.#close(this.#at(element + 1, this.#below[place] ?? DONE), places);
+    }
+    const next = this.#set(places);
+    matching.set(key, next);
+    return next;
+  }
+
+  /** Adds the places of characters, or {@link DONE}, that a place stands for. */
+  #close(place: number, into: Set<number>): void {
+    let closed = this.#closed.get(place);
+    if (!closed) {
+      const found: number[] = [];
+      const seen = new Set([place]);
+      // A set hands out what is added to it on the way.
+      for (const next of seen) {
+        this.#spend(1);
+        const element = this.#elements[next] ?? -1;
+        if (next === DONE || this.program.kinds[element] === ELEMENT.character) {
+          found.push(next);
+          continue;
+        }
+        const behind = this.#at(element + 1, this.#below[next] ?? DONE);
+        for (const first of this.program.rules[this.program.values[element] ?? -1] ?? []) {
+          seen.add(this.#at(first, behind));
+        }
+      }
+      closed = found;
+      this.#closed.set(place, closed);
+      this.#size += closed.length;
+    }
+    this.#spend(closed.length);
+    for (const each of closed) into.add(each);
+  }
+
+  /** The place at an element, or, at the end of its alternative, the one below. */
+  #at(element: number, below: number): number {
+    if (this.program.kinds[element] === ELEMENT.end) return below;
+    const key = below * this.program.kinds.length + element;
+    const known = this.#ids.get(key);
+    if (known !== undefined) return known;
+    const made = this.#elements.push(element) - 1;
+    this.#below.push(below);
+    this.#ids.set(key, made);
+    this.#size += 1;
+    return made;
+  }
+
+  #set(places: ReadonlySet<number>): number {
+    const members = Int32Array.from(places).sort();
+    const key = members.join();
+    const known = this.#setIds.get(key);
+    if (known !== undefined) return known;
+    const classes = new Set<number>();
+    for (const place of members) {
+      if (place !== DONE) classes.add(this.program.values[this.#elements[place] ?? -1] ?? -1);
+    }
+    const ascii = new Int32Array(ASCII).fill(UNKNOWN);
+    const made = { members, classes: [...classes], ascii, others: new Map(), matching: new Map() };
+    const id = this.#sets.push(made) - 1;
+    this.#setIds.set(key, id);
+    this.#size += members.length + ASCII;
+    return id;
+  }
+
+  #spend(work: number): void {
+    this.#work -= work;
+    if (this.#work < 0) throw new TooDear();
+  }
+}
+
+function allows(characters: CharacterClass | undefined, character: number): boolean {
+  return characters !== undefined && inRanges(characters, character, character) !== characters.not;
+}
+
+function overlaps(characters: CharacterClass | undefined, low: number, high: number): boolean {
+  return characters !== undefined && inRanges(characters, low, high) !== characters.not;
+}
+
+/** Whether a range has one of the characters. */
+function inRanges({ ranges }: CharacterClass, low: number, high: number): boolean {
+  for (let i = 0; i < ranges.length; i += 2) {
+    if ((ranges[i] ?? 0) <= high && low <= (ranges[i + 1] ?? 0)) return true;
+  }
+  return false;
+}

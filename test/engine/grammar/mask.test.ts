@@ -1,0 +1,206 @@
+import * as fc from 'fast-check';
+import t from 'tap';
+import { grammarText, heldBehind, literal } from '../../../engine/grammar/gbnf.js';
+import { dataGrammar } from '../../../engine/grammar/json.js';
+import {
+  MaskGrammar,
+  MAX_MASKS,
+  sortedTokens,
+  type SortedTokens,
+  type Standing,
+} from '../../../engine/grammar/mask.js';
+import { programOf } from '../../../engine/grammar/program.js';
+import { Reach } from '../../../engine/grammar/reach.js';
+import { schemaGrammar } from '../../../engine/grammar/schema.js';
+import { Gbnf, seeded } from '../../support/gbnf.js';
+import { schemas } from '../../support/json-schemas.js';
+
+const LIMITS = { work: 1e9, share: () => 1 };
+const END = 0;
+
+/** Token 0 is an end token, token 1 has no bytes. */
+function vocabulary(texts: readonly (string | Uint8Array)[]): SortedTokens {
+  const all = [Buffer.from('<end>'), Buffer.alloc(0), ...texts.map((text) => Buffer.from(text as string))];
+  const starts = Uint32Array.from([0, ...all]).fill(0);
+  for (const [i, { length }] of all.entries()) starts[i + 1] = (starts[i] ?? 0) + length;
+  return sortedTokens(Buffer.concat(all), starts, Uint32Array.of(END));
+}
+
+const BYTES = Array.from({ length: 256 }, (_, byte) => Uint8Array.of(byte));
+const TEXTS = [
+  '{"',
+  '"}',
+  '":',
+  '": ',
+  '", "',
+  '[[',
+  ']]',
+  '},',
+  'true',
+  'null',
+  'ab',
+  'a"',
+  '12',
+  '1.',
+  '-1',
+  'é',
+  '中"',
+  '  ',
+];
+
+function maskGrammar(gbnf: string, tokens: SortedTokens, limits = LIMITS): MaskGrammar {
+  const made = MaskGrammar.of(gbnf, tokens, limits);
+  if (!made) throw new Error('not read');
+  return made;
+}
+
+function grammarOf(schema: unknown): { readonly gbnf: string; readonly stacks: number } | undefined {
+  const made = schemaGrammar(schema);
+  const text = made.kind === 'ok' ? grammarText(made.rule, [made]) : made;
+  return made.kind === 'ok' && text.kind === 'ok' ? { gbnf: text.gbnf, stacks: made.stacks } : undefined;
+}
+
+/** Where a text is, read byte by byte; throws where it cannot come. */
+function read(grammar: MaskGrammar, text: string): Standing {
+  let standing = grammar.start;
+  for (const byte of Buffer.from(text)) {
+    const next = grammar.after(standing, 2 + byte);
+    if (!next) throw new Error(`${text} is not allowed`);
+    standing = next;
+  }
+  return standing;
+}
+
+t.test('denied is what no text goes on with, whatever the grammar', (t) => {
+  const tokens = vocabulary([...BYTES, ...TEXTS]);
+  fc.assert(
+    fc.property(schemas, fc.integer(), fc.double({ min: 0, max: 1, noNaN: true }), (schema, seed, share) => {
+      const made = grammarOf(schema);
+      if (!made) return;
+      const reader = new Gbnf(made.gbnf);
+      const grammar = maskGrammar(made.gbnf, tokens);
+      const whole = Array.from(reader.write(seeded(seed)));
+      const before = whole.slice(0, Math.floor(share * whole.length)).join('');
+      const denied = new Set(grammar.denied(read(grammar, before)));
+      for (const [i, text] of TEXTS.entries()) {
+        const no = reader.reads(before + text) === 'no';
+        if (denied.has(2 + BYTES.length + i) !== no) throw new Error(JSON.stringify([before, text, no]));
+      }
+      if (denied.has(END) !== (reader.reads(before) !== 'whole')) throw new Error('the end');
+      if (!denied.has(1)) throw new Error('a token without a text');
+    }),
+    { numRuns: 60 },
+  );
+  t.end();
+});
+
+t.test('characters that are split over tokens are told by their beginning', (t) => {
+  const tokens = vocabulary(BYTES);
+  const grammar = maskGrammar('root ::= [à-ï] "中" | "🎉" | [^\\x00-\\x7F] "!"', tokens);
+  const allowed = (standing: Standing): number[] => {
+    const denied = new Set(grammar.denied(standing));
+    return BYTES.map((_, byte) => byte).filter((byte) => !denied.has(2 + byte));
+  };
+  const behind = (...bytes: readonly number[]): Standing | undefined =>
+    bytes.reduce<Standing | undefined>((at, byte) => at && grammar.after(at, 2 + byte), grammar.start);
+  const leads = allowed(grammar.start);
+  t.notOk(
+    leads.some((byte) => byte < 0xc2 || byte > 0xf4),
+    'no ASCII, no byte that begins nothing',
+  );
+  t.ok(leads.includes(0xc3) && leads.includes(0xf0));
+  const begun = behind(0xc3);
+  t.ok(begun && allowed(begun).every((byte) => byte >> 6 === 2), 'only its rest may follow');
+  const a = behind(0xc3, 0xa0);
+  t.same(a && allowed(a), [0x21, 0xe4], 'and then what the grammar has');
+  t.equal(behind(0xc3, 0x41), undefined);
+  t.equal(behind(0x80), undefined);
+  t.end();
+});
+
+t.test('a text may go on free up to a mark, and ends where the grammar does', (t) => {
+  const tokens = vocabulary([...BYTES, 'thought', '</t>', '</t>\n{', '</t>x']);
+  const grammar = maskGrammar(heldBehind('</t>', dataGrammar), tokens);
+  const [thought, mark, object, wrong] = [258, 259, 260, 261];
+  const denied = (standing: Standing): Set<number> => new Set(grammar.denied(standing));
+  t.same(
+    [thought, mark, object, wrong].map((token) => denied(grammar.start).has(token)),
+    [false, false, false, true],
+  );
+  const inObject = grammar.after(grammar.start, object);
+  t.ok(inObject && !denied(inObject).has(2 + 0x7d) && denied(inObject).has(END));
+  t.notOk(denied(read(grammar, 'x</t> {"a": 1}')).has(END));
+  t.end();
+});
+
+t.test('no text is at more places than its schema says', (t) => {
+  fc.assert(
+    fc.property(schemas, fc.integer(), (schema, seed) => {
+      const made = grammarOf(schema);
+      const program = made && programOf(made.gbnf);
+      if (!program) return;
+      const reach = new Reach(program, 1e9);
+      let set = reach.start;
+      for (const character of new Gbnf(made.gbnf).write(seeded(seed))) {
+        if (reach.places(set) > made.stacks) throw new Error(`${reach.places(set)} and not ${made.stacks}`);
+        set = reach.after(set, character.codePointAt(0) ?? 0);
+      }
+    }),
+    { numRuns: 300 },
+  );
+  t.end();
+});
+
+t.test('alternatives that are equal are one', (t) => {
+  const of = (schemas: readonly object[]): number => grammarOf({ anyOf: schemas })?.stacks ?? NaN;
+  for (const schema of [
+    { type: 'array' },
+    { type: 'string', maxLength: 9 },
+    { type: 'array', items: { type: 'object', properties: { a: { enum: ['x', 'y'] } }, required: ['a'] } },
+  ]) {
+    const all = Array.from({ length: 250 }, () => structuredClone(schema));
+    t.equal(of(all), of([schema]), JSON.stringify(schema));
+  }
+  const different = Array.from({ length: 100 }, (_, i) => ({ type: 'array', maxItems: i + 1 }));
+  t.ok(of(different) > (100 * of([{ type: 'boolean' }])) / 2, 'but not those that differ');
+  t.end();
+});
+
+t.test('a grammar that grows too large begins anew with where its texts are', (t) => {
+  const tokens = vocabulary([...BYTES, ...TEXTS]);
+  const gbnf = grammarOf({ anyOf: Array.from({ length: 100 }, (_, i) => ({ type: 'array', maxItems: i + 1 })) })?.gbnf;
+  const small = maskGrammar(gbnf ?? '', tokens, { work: 1e9, share: () => 0 });
+  const large = maskGrammar(gbnf ?? '', tokens);
+  const text = '[["a", 1, [true, "bc"], 2.5], [[["x"]], null], "中", {"a": {"b": ["c", ["d"]]}}, [[[[1]]]], 7, [';
+  const standings = [small, large].map((grammar) => ({ grammar, at: grammar.start }));
+  const reaches = new Set<Reach>();
+  for (const byte of Buffer.from(text)) {
+    const [one, other] = standings.map((each) => {
+      each.at = each.grammar.after(each.at, 2 + byte) ?? each.at;
+      return each.grammar.denied(each.at);
+    });
+    t.same(one, other);
+    reaches.add(standings[0]?.at.reach ?? new Reach({ kinds: [], values: [], classes: [], rules: [], root: 0 }, 1));
+  }
+  t.ok(reaches.size > 1);
+  t.end();
+});
+
+t.test('work is bounded, and masks that were made are kept', (t) => {
+  const tokens = vocabulary(BYTES);
+  const gbnf = `root ::= ${Array.from({ length: 500 }, (_, i) => `"${'a'.repeat(i + 1)}b"`).join(' | ')}`;
+  t.throws(() => maskGrammar(gbnf, tokens, { work: 100, share: () => 1 }), { name: 'TooDear' });
+  const grammar = maskGrammar(`root ::= ${literal('a'.repeat(2 * MAX_MASKS))}`, tokens);
+  t.equal(grammar.denied(grammar.start), grammar.denied(grammar.start));
+  const first = grammar.denied(grammar.start);
+  for (let i = 1; i <= MAX_MASKS; i++) grammar.denied(read(grammar, 'a'.repeat(i)));
+  t.not(grammar.denied(grammar.start), first, 'but not for ever');
+  t.end();
+});
+
+t.test('what is no grammar of ours is not read', (t) => {
+  for (const gbnf of ['', 'rood ::= "a"', 'root ::= other', 'root ::= "a', 'root := "a"', 'root ::= ("a"']) {
+    t.equal(programOf(gbnf), undefined, gbnf);
+  }
+  t.end();
+});

@@ -1,0 +1,72 @@
+/**
+ * One caller's expensive grammars do not hold up the streams of another: gaps between their tokens beside tools of schemas that
+ * hundreds of alternatives begin alike in, against those beside a tool as any caller has it. With the tool sampled in the step the
+ * ratio is 20 and more.
+ */
+import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
+import t from 'tap';
+import { BatchDecoder } from '../../../engine/decode/batch-decoder.js';
+import { grammarText } from '../../../engine/grammar/gbnf.js';
+import { schemaGrammar } from '../../../engine/grammar/schema.js';
+import type { ReplyGrammar } from '../../../engine/protocol.js';
+import { gapsBeside } from '../../support/stream-gaps.js';
+import { wideModel } from '../../support/wide-model.js';
+
+const STREAMS = 4;
+const HELD = 4;
+const TOKENS = 40;
+/** Meant is 2; the machine has other work besides. */
+const RATIO = 5;
+
+const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: 1 });
+const model = await llama.loadModel({ modelPath: await wideModel() });
+const seats = STREAMS + HELD;
+const context = await model.createContext({ sequences: seats, contextSize: 512, batchSize: 256 + seats, threads: 1 });
+t.teardown(() => llama.dispose());
+
+function grammarOf(schema: unknown): ReplyGrammar {
+  const made = schemaGrammar(schema);
+  const text = made.kind === 'ok' ? grammarText(made.rule, [made]) : made;
+  if (made.kind !== 'ok' || text.kind !== 'ok') throw new Error('unservable');
+  return { gbnf: text.gbnf, stacks: made.stacks };
+}
+
+const arrays = (more: (i: number) => object): object => ({
+  anyOf: Array.from({ length: 150 }, (_, i) => ({ type: 'array', ...more(i) })),
+});
+const HARMLESS = grammarOf({
+  type: 'object',
+  properties: { location: { type: 'string' }, unit: { enum: ['celsius', 'fahrenheit'] }, days: { type: 'integer' } },
+  required: ['location'],
+});
+const HOSTILE = {
+  'alternatives that are equal': grammarOf(arrays(() => ({}))),
+  'alternatives that differ': grammarOf(arrays((i) => ({ maxItems: i + 1 }))),
+};
+
+t.test('streams beside expensive grammars have the gaps that they have beside cheap ones', async (t) => {
+  const decoder = await BatchDecoder.over(context, 1);
+  if (!decoder) throw new Error('the layer below is not the one that batch-decoder.ts knows');
+  const beside = async (grammar: ReplyGrammar): Promise<{ readonly high: number; readonly heldTokens: number }> => {
+    const isEnd = (token: number): boolean => model.isEogToken(token as Token);
+    const { gaps, heldTokens } = await gapsBeside(decoder, isEnd, {
+      streams: STREAMS,
+      tokens: TOKENS,
+      held: HELD,
+      grammar,
+    });
+    return { high: gaps[Math.floor(0.95 * gaps.length)] ?? NaN, heldTokens };
+  };
+  // The first one of each starts what is started once.
+  await beside(HARMLESS);
+  await beside(HOSTILE['alternatives that differ']);
+  for (const [what, grammar] of Object.entries(HOSTILE)) {
+    const harmless = await beside(HARMLESS);
+    const hostile = await beside(grammar);
+    t.ok(
+      hostile.high < RATIO * harmless.high,
+      `${what}: ${hostile.high} ms, and ${harmless.high} ms beside cheap ones`,
+    );
+    t.ok(hostile.heldTokens > 0, 'and they are served too');
+  }
+});

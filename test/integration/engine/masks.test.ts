@@ -1,0 +1,154 @@
+/** Replies held by masks, as those of expensive grammars are, on real decoders. */
+import { getLlama, LlamaLogLevel, type LlamaContext, type Token } from 'node-llama-cpp';
+import t, { type Test } from 'tap';
+import { BatchDecoder } from '../../../engine/decode/batch-decoder.js';
+import type { Decoder, Sampling } from '../../../engine/decode/decoder.js';
+import { IteratorDecoder, sequenceOrder } from '../../../engine/decode/iterator-decoder.js';
+import { grammarText, heldBehind } from '../../../engine/grammar/gbnf.js';
+import { dataGrammar } from '../../../engine/grammar/json.js';
+import { schemaGrammar } from '../../../engine/grammar/schema.js';
+import { testModel } from '../../support/models.js';
+
+const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 400 };
+/** Whatever the vocabulary, this is expensive. */
+const MANY = 1e9;
+
+const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: 1 });
+const model = await llama.loadModel({ modelPath: await testModel() });
+t.teardown(() => llama.dispose());
+
+const DECODERS: Readonly<Record<string, (context: LlamaContext) => Promise<Decoder>>> = {
+  batches: async (context) => {
+    const made = await BatchDecoder.over(context, 1);
+    if (!made) throw new Error('the layer below is not the one that batch-decoder.ts knows');
+    return made;
+  },
+  iterators: async (context) => new IteratorDecoder(context, true),
+};
+
+async function each(t: Test, script: (t: Test, decoder: Decoder) => Promise<void>): Promise<void> {
+  for (const [name, make] of Object.entries(DECODERS)) {
+    await t.test(name, async (t) => {
+      const batching = { itemPrioritizationStrategy: sequenceOrder };
+      const context = await model.createContext({
+        sequences: 2,
+        contextSize: 512,
+        batchSize: 128,
+        threads: 1,
+        batching,
+      });
+      await script(t, await make(context));
+      await context.dispose();
+    });
+  }
+}
+
+const PROMPT = Uint32Array.from({ length: 20 }, (_, i) => 60 + ((i * 7) % 90));
+const isEnd = (token: number): boolean => model.isEogToken(token as Token);
+const textOf = (tokens: readonly number[]): string =>
+  model.detokenize(tokens.filter((token) => !isEnd(token)) as Token[], true);
+
+interface Reply {
+  readonly tokens: readonly number[];
+  readonly fault?: string;
+  /** Tokens that had to be waited for. */
+  readonly waits: number;
+}
+
+/** A reply of at most `count` tokens, held by `gbnf` from its token `at` on. */
+async function reply(
+  decoder: Decoder,
+  sampling: Sampling,
+  gbnf: string,
+  stacks: number,
+  { count = 80, at = 0, read = [] as readonly number[] } = {},
+): Promise<Reply> {
+  const sampler = decoder.sampler(sampling);
+  await decoder.truncate(0, 0);
+  const made: number[] = [];
+  let waits = 0;
+  let fault: string | undefined;
+  for (let tokens = PROMPT; made.length < count; tokens = Uint32Array.of(made.at(-1) ?? 0)) {
+    if (made.length === at && !sampler.hold(gbnf, read, stacks)) break;
+    if (sampler.pending) waits += 1;
+    await sampler.pending;
+    const [result] = await decoder.step([{ kind: 'sample', sequence: 0, tokens, sampler }]);
+    if (result?.kind === 'fault') fault = result.reason;
+    if (result?.kind !== 'token') break;
+    made.push(result.token);
+    if (isEnd(result.token)) break;
+  }
+  sampler.dispose();
+  return { tokens: made, waits, ...(fault !== undefined && { fault }) };
+}
+
+function grammarOf(schema: unknown): string {
+  const made = schemaGrammar(schema);
+  const text = made.kind === 'ok' ? grammarText(made.rule, [made]) : made;
+  if (text.kind !== 'ok') throw new Error(text.why);
+  return text.gbnf;
+}
+
+const SCHEMA = grammarOf({
+  type: 'object',
+  properties: {
+    é: { enum: ['ja', 'jein'] },
+    n: { type: 'integer' },
+    all: { type: 'array', items: { type: 'boolean' } },
+  },
+  required: ['é', 'all'],
+});
+
+t.test('the most likely reply is the one that llama.cpp makes by the same grammar', async (t) => {
+  await each(t, async (t, decoder) => {
+    for (const gbnf of [dataGrammar, SCHEMA, heldBehind('\u2028', SCHEMA)]) {
+      const plain = await reply(decoder, GREEDY, gbnf, 1);
+      const masked = await reply(decoder, GREEDY, gbnf, MANY);
+      t.same(masked.tokens, plain.tokens);
+      t.equal(plain.waits, 0);
+      t.equal(masked.waits, masked.tokens.length, 'each token was waited for');
+    }
+  });
+});
+
+t.test('a seed gives the same reply again, and one that the grammar allows', async (t) => {
+  await each(t, async (t, decoder) => {
+    const texts = new Set<string>();
+    for (const seed of [1, 2, 3, 4]) {
+      for (const more of [{}, { topP: 0.9 }, { frequencyPenalty: 1 }]) {
+        const sampling = { ...GREEDY, temperature: 2, seed, ...more };
+        const [one, again] = [
+          await reply(decoder, sampling, SCHEMA, MANY),
+          await reply(decoder, sampling, SCHEMA, MANY),
+        ];
+        t.same(again, one);
+        const text = textOf(one.tokens);
+        texts.add(text);
+        if (isEnd(one.tokens.at(-1) ?? -1)) t.match(JSON.parse(text), { é: /^(ja|jein)$/, all: Array });
+      }
+    }
+    t.ok(texts.size > 4, 'and another seed another one');
+  });
+});
+
+t.test('what cannot go on fails alone, and the next reply is served', async (t) => {
+  await each(t, async (t, decoder) => {
+    const cases = { 'root ::= [': /cannot be used/, 'root ::= "ab" [\\x00-\\x00]': /no token goes on/ };
+    for (const [gbnf, fault] of Object.entries(cases)) t.match((await reply(decoder, GREEDY, gbnf, MANY)).fault, fault);
+    t.match(textOf((await reply(decoder, GREEDY, 'root ::= "ab"', MANY)).tokens), 'ab');
+  });
+});
+
+t.test('a reply may be held in its midst, by a text that is there already', async (t) => {
+  await each(t, async (t, decoder) => {
+    const { tokens } = await reply(decoder, GREEDY, 'root ::= .', 1, { count: 4, at: 9 });
+    const read = tokens.slice(-2);
+    const begun = textOf(tokens).slice(textOf(tokens.slice(0, -2)).length);
+    const gbnf = `root ::= ${JSON.stringify(begun)} "!" [0-9] "!"`;
+    const held = await reply(decoder, GREEDY, gbnf, MANY, { at: 4, read });
+    t.same(held.tokens.slice(0, 4), tokens);
+    t.match(textOf(held.tokens).slice(textOf(tokens).length), /^![0-9]!$/);
+    const other = await reply(decoder, GREEDY, `root ::= "x" ${JSON.stringify(begun)}`, MANY, { at: 4, read });
+    t.equal(other.tokens.length, 4, 'and not by another text');
+  });
+});

@@ -1,0 +1,66 @@
+/** What streams wait between two tokens while replies beside them are held by a grammar. */
+import type { Decoder } from '../../engine/decode/decoder.js';
+import type { ModelTokens } from '../../engine/loop/task.js';
+import type { GenerateJob, ReplyGrammar } from '../../engine/protocol.js';
+import { StepLoop } from '../../engine/steps.js';
+
+export interface Beside {
+  /** Free replies, whose gaps are measured. */
+  readonly streams: number;
+  /** Tokens of each. */
+  readonly tokens: number;
+  /** Replies held by `grammar`; each that ends is followed by another. */
+  readonly held: number;
+  readonly grammar: ReplyGrammar;
+}
+
+const LIMITS = { contextPerSeat: 512, prefillTokensPerStep: 256, prefillShare: 50, prefixReuse: 'off' } as const;
+/** As callers ask who want as many tokens as can be refused. */
+const HOT = { temperature: 2, topP: 1, frequencyPenalty: 0, presencePenalty: 0 };
+
+/** Gaps between one stream's tokens, ms, ascending, of all streams from when all replies have begun; and tokens of held ones. */
+export async function gapsBeside(
+  decoder: Decoder,
+  isEnd: ModelTokens['isEnd'],
+  { streams, tokens, held, grammar }: Beside,
+): Promise<{ readonly gaps: number[]; readonly heldTokens: number }> {
+  const model: ModelTokens = { isEnd, bytes: () => Buffer.from('x'), control: () => undefined };
+  const times = new Map<number, number[]>();
+  let heldTokens = 0;
+  let begun = Infinity;
+  const started = new Set<number>();
+  let live = streams;
+  let lastId = 0;
+  const loop = await new Promise<StepLoop>((resolve, reject) => {
+    const made = new StepLoop(decoder, model, { seats: streams + held, ...LIMITS }, (_, outputs) => {
+      const now = performance.now();
+      for (const { id, kind, ...output } of outputs) {
+        if (kind === 'failed') reject(new Error('a reply failed'));
+        if (kind === 'piece' && id < streams) times.get(id)?.push(now);
+        else if (kind === 'piece') heldTokens += 1;
+        if (kind === 'started') started.add(id);
+        if (begun === Infinity && started.size >= streams + held) begun = now;
+        if (kind !== 'done' || 'never' in output) continue;
+        if (id < streams) live -= 1;
+        else if (live > 0) made.generate(++lastId, job(lastId, 256, grammar));
+      }
+      if (live === 0) resolve(made);
+    });
+    for (; lastId < streams; lastId++) {
+      times.set(lastId, []);
+      made.generate(lastId, job(lastId, tokens));
+    }
+    for (let i = 0; i < held; i++) made.generate(++lastId, job(lastId, 256, grammar));
+  });
+  await loop.close();
+  const gaps = [...times.values()].flatMap((all) =>
+    all.slice(1).flatMap((time, i) => (time > begun ? [time - (all[i] ?? time)] : [])),
+  );
+  return { gaps: gaps.sort((a, b) => a - b), heldTokens };
+}
+
+function job(id: number, maxTokens: number, grammar?: ReplyGrammar): GenerateJob {
+  const prompt = Uint32Array.from({ length: 16 }, (_, i) => 60 + ((i * 7 + id) % 90));
+  const format = grammar && { format: { grammar, markers: [] } };
+  return { prompt, n: 1, seats: 1, maxTokens, seed: id, stops: [], ...HOT, ...format };
+}
