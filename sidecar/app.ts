@@ -10,6 +10,7 @@ import { TokenQuotas } from './access/quotas.js';
 import { systemClock } from './clock.js';
 import type { Config } from './config.js';
 import { openUsage } from './delivering.js';
+import { connectionBounds, descriptorLimit } from './descriptors.js';
 import type { Scrapers } from './handlers/ops.js';
 import { openExporting, type Exporting } from './exporting.js';
 import { SeatBoard } from './handlers/seat-board.js';
@@ -76,7 +77,9 @@ export async function startApp(
   /** Both are set once and stay. */
   const stage = { leaving: false, draining: false };
   const board = new SeatBoard();
-  const common = { config, clock: systemClock, registry, log };
+  const shared = connectionBounds(config, descriptorLimit());
+  if (shared.kind === 'short') throw new Error(shared.line);
+  const common = { config, clock: systemClock, registry, log, connections: shared.bounds };
   // First of all and by itself: a long spool takes a while to read, and who looks whether this process lives must not end
   // it meanwhile.
   let seen: Seen = {
@@ -147,6 +150,7 @@ export async function startApp(
       timeoutMs: config.request.timeoutMs,
     },
     isolateDecisions: config.decisions.isolate,
+    promptHosts: () => prompts.states,
     leaving: () => stage.leaving,
     draining: () => stage.draining,
   };

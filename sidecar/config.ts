@@ -59,6 +59,11 @@ export function isNotified(environment: Environment = process.env): boolean {
   return (environment['NOTIFY_SOCKET'] ?? '') !== '';
 }
 
+/** The environment of a child process: this process's own, with `set` over it. This process's own is not changed. */
+export function childEnvironment(set: Environment = {}, environment: Environment = process.env): Environment {
+  return { ...environment, ...set };
+}
+
 /**
  * Takes OpenTelemetry's own variables out of the process's environment, so that its SDK, which reads them by itself, does
  * what the settings say and nothing else. Returns how many there were.

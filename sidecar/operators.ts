@@ -47,6 +47,7 @@ export async function openOperators(common: Common, seen: () => Seen): Promise<O
     watched: seen,
   });
   const server = serverOf(
+    'operators',
     common,
     {
       '/healthz': { GET: healthz },

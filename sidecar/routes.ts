@@ -1,5 +1,6 @@
 /** What callers are served, and how servers of this process are made; the operators' own is in operators.ts. */
 import type { Config } from './config.js';
+import type { ConnectionBounds } from './descriptors.js';
 import type { Clock } from './clock.js';
 import { chat } from './handlers/chat.js';
 import { checkAnswers } from './handlers/checked-exchange.js';
@@ -21,7 +22,12 @@ export interface Common {
   readonly clock: Clock;
   readonly registry: Metrics;
   readonly log: Log;
+  /** Connections that each listener may have open. */
+  readonly connections: ConnectionBounds;
 }
+
+/** Of refused connections one line in so long, ms: thousands may come a second. */
+const REFUSALS_LOGGED_MS = 60_000;
 
 /** Paths that a model works for. */
 const WORK: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/decisions', '/v1/systemone']);
@@ -50,7 +56,7 @@ export function callersServer(common: Common, services: Services, inFlight: InFl
     '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
     ...((pickerMetrics || scrapers) && { '/metrics': { GET: (exchange) => publicMetrics(exchange, shown) } }),
   };
-  return serverOf(common, routes, {
+  return serverOf('public', common, routes, {
     origins: config.cors.origins,
     ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
     ...(loadReport !== 'off' && {
@@ -61,26 +67,41 @@ export function callersServer(common: Common, services: Services, inFlight: InFl
 
 /** A server with the settings that all of them share. */
 export function serverOf(
-  { config, clock, registry, log }: Common,
+  listener: keyof ConnectionBounds,
+  { config, clock, registry, log, connections }: Common,
   routes: Routes,
   own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap' | 'loadReport'>>,
 ): Server {
   const { bodies, stream } = config;
-  return createServer({
+  let logAt = -Infinity;
+  const refused = (): void => {
+    registry.http.connectionRefused(listener);
+    if (clock.now() < logAt) return;
+    logAt = clock.now() + REFUSALS_LOGGED_MS;
+    log.warn('connections refused', {
+      reason: `${listener}: as many as allowed are open`,
+      count: connections[listener],
+    });
+  };
+  const server = createServer({
     routes,
     clock,
     limits: {
       totalBytes: bodies.totalBytes,
       shortBytes: bodies.shortBytes,
       backlog: { streamBytes: stream.maxBufferedBytes, totalBytes: stream.totalBufferedBytes },
+      connections: connections[listener],
     },
     onReaderCut: ({ requestId, reason, bytes }) => {
       registry.http.readerCut(reason);
       log.forRequest(requestId).warn('reader cut off', { reason, bytes });
     },
+    onConnectionRefused: refused,
     onExchange: ({ method }) => registry.http.began(method),
     onExchangeEnd: (end) => registry.http.ended(end),
     onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     ...own,
   });
+  registry.http.watchConnections(listener, () => server.connections);
+  return server;
 }

@@ -9,6 +9,7 @@ import { MAX_CREDIT_BYTES, parseCreditFile, WHAT as CREDIT } from '../access/cre
 import { SecretFile } from '../access/secret-file.js';
 import type { Clock } from '../clock.js';
 import type { Config } from '../config.js';
+import { connectionBounds, descriptorLimit } from '../descriptors.js';
 import { readHeaders } from '../exporting.js';
 import { readText } from '../files/followed-file.js';
 import { spoolDir } from '../spooling.js';
@@ -43,6 +44,7 @@ export async function hostChecks(config: Config, clock: Clock): Promise<Check[]>
     nodeCheck(process.versions.node),
     await httpCheck(),
     filesLimitCheck(limitsOf('/proc/self/limits')),
+    connectionsCheck(config, descriptorLimit()),
     ...(await guarded('usage spool', () => spoolChecks(config))),
     ...(await guarded('addresses', () => addressChecks(config, running))),
     ...(await guarded('files', () => namedFileChecks(config, clock))),
@@ -101,6 +103,14 @@ export function filesLimitCheck(limits: string): Check {
   if (soft === 'unlimited' || Number(soft) >= LEAST_FILES) return { what, level: 'ok', says: `at most ${soft}` };
   const advice = `each connection is one: LimitNOFILE=65536 in the unit, or ulimit -n, at least ${LEAST_FILES}`;
   return { what, level: 'warn', says: `at most ${soft}`, advice };
+}
+
+/** `limit`: of descriptors. */
+export function connectionsCheck(config: Parameters<typeof connectionBounds>[0], limit: number): Check {
+  const what = 'connections';
+  const shared = connectionBounds(config, limit);
+  if (shared.kind === 'short') return { what, level: 'fail', says: shared.line };
+  return { what, level: 'ok', says: `${shared.bounds.public} at most on the public listener` };
 }
 
 async function spoolChecks(config: Config): Promise<Check[]> {

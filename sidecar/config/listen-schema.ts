@@ -18,4 +18,13 @@ export const listenSchema: SettingSchema = section({
     pattern: '^0?[0-7]{3}$',
     maxLength: 4,
   }),
+  maxConnections: {
+    type: 'integer',
+    description:
+      'Open connections, idle ones included; one more is closed at once. It must fit below the limit of open files with a reserve beside it ([operating.md](operating.md#open-files)).',
+    minimum: 16,
+    maximum: 1_000_000,
+    unit: 'connections',
+    defaultText: 'what the limit of open files leaves, at most 65536',
+  },
 });

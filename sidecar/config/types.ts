@@ -190,6 +190,8 @@ export interface ListenConfig {
   readonly socket?: string;
   /** Octal. */
   readonly socketMode: string;
+  /** Absent: what the limit of descriptors leaves. */
+  readonly maxConnections?: number;
 }
 
 /** One sidecar among several. */

@@ -208,7 +208,12 @@ const PART_STATE = { enum: PART_STATES } as const;
 
 const READINESS = closed(['status', 'parts'], {
   status: { enum: [...PART_STATES, 'draining'] },
-  parts: closed(['models', 'usage'], { models: PART_STATE, usage: PART_STATE, credit: PART_STATE }),
+  parts: closed(['models', 'usage'], {
+    models: PART_STATE,
+    usage: PART_STATE,
+    credit: PART_STATE,
+    prompts: PART_STATE,
+  }),
 });
 
 /** The schemas by kind of answer. */

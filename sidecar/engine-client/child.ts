@@ -1,6 +1,6 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { availableParallelism } from 'node:os';
-import { Link } from '../../engine/link.js';
+import type { Link } from '../../engine/link.js';
 import {
   PROTOCOL_VERSION,
   type EngineFacts,
@@ -11,6 +11,8 @@ import {
   type ToEngine,
 } from '../../engine/protocol.js';
 import type { Clock } from '../clock.js';
+import { childEnvironment } from '../config.js';
+import { forkLinked } from '../linked-child.js';
 import { exitDetail, exitReason, StderrTail, type ExitReason, type StderrHint } from './exit-reason.js';
 import { Mux } from './mux.js';
 import { HeldPrefixes, NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
@@ -44,7 +46,10 @@ export interface ChildOptions {
 /** How a child ended. */
 export interface ChildEnd {
   readonly reason: ExitReason;
-  /** protocol: what was broken; hang: silent or stuck; unable: the engine's one line; never content. */
+  /**
+   * protocol: what was broken; hang: silent or stuck; unable: the engine's one line; unstartable: the operating system's
+   * code; never content.
+   */
   readonly detail?: string;
   /** unable: a later try may do better. */
   readonly mayMend?: boolean;
@@ -111,12 +116,7 @@ export class EngineChild {
       (reason) => events.failed(oneLine(reason)),
     );
     this.gone = new Promise((resolve) => (this.#markGone = resolve));
-    try {
-      this.#process = this.#fork();
-    } catch {
-      // Most failures to fork arrive as an event; a few (no memory) are thrown.
-      this.#cancelStart = options.clock.after(0, () => this.#unstartable());
-    }
+    this.#fork();
   }
 
   /** What its free sequences hold; nothing before `ready`. */
@@ -153,21 +153,24 @@ export class EngineChild {
     cancelKill();
   }
 
-  #fork(): ChildProcess {
+  #fork(): void {
     const { entry, setup, timing, clock } = this.#options;
-    // The child reads it when its pool starts; ours has started long ago.
-    process.env['UV_THREADPOOL_SIZE'] = String(poolThreads(availableParallelism()));
-    // Not this process's own arguments: what Node was told of its heap or its inspector is not meant for engines.
-    const child = spawn(process.execPath, [entry], { stdio: ['ignore', 'ignore', 'pipe', 'pipe'] });
+    // Read when its pool starts.
+    const environment = childEnvironment({ UV_THREADPOOL_SIZE: String(poolThreads(availableParallelism())) });
+    const link = { message: (raw: unknown) => this.#receive(raw), closed: () => undefined };
+    // Without this process's own arguments: Node's options for its heap or its inspector are not meant for engines.
+    const forked = forkLinked(process.execPath, [entry], { stderr: 'pipe', environment }, link);
+    if (forked.kind === 'failed') {
+      void forked.code.then((code) => this.#unstartable(code));
+      return;
+    }
+    const { child } = forked;
+    this.#process = child;
+    this.#link = forked.link;
     child.stderr?.setEncoding('utf8').on('data', (chunk: string) => this.#stderr.add(chunk));
-    this.#link = Link.toChild(child, { message: (raw) => this.#receive(raw), closed: () => undefined });
     child.on('exit', (code, signal) => this.#exited(child, code, signal));
-    child.on('error', () => {
-      if (child.pid === undefined) this.#unstartable();
-    });
     this.#cancelStart = clock.after(timing.startTimeoutMs, () => this.#kill('start-timeout'));
     this.#send({ v: PROTOCOL_VERSION, kind: 'start', setup });
-    return child;
   }
 
   /** A message to a child that is gone is dropped: its end is reported by `exit`, not by the link. */
@@ -230,9 +233,9 @@ export class EngineChild {
     child.once('close', end);
   }
 
-  #unstartable(): void {
+  #unstartable(detail: string): void {
     this.#markGone();
-    this.#end({ reason: 'unstartable', code: null, signal: null });
+    this.#end({ reason: 'unstartable', detail, code: null, signal: null });
   }
 
   #kill(reason: ExitReason, detail?: string, mayMend = false): void {

@@ -78,7 +78,8 @@ export function inspect<Kind extends Asked>(
       cancel();
       resolve({ kind: 'failed', reason: 'the inspector could not be started' });
     });
-    ask(child, { v: INSPECT_VERSION, kind, question } as ToInspector);
+    // Without a descriptor left there is no child, and no channel.
+    if (child.pid !== undefined) ask(child, { v: INSPECT_VERSION, kind, question } as ToInspector);
   });
 }
 

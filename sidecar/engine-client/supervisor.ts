@@ -179,7 +179,8 @@ export class EngineProcess implements Engine {
       },
     );
     this.#child = child;
-    log.info('engine forked', { model, ...pidOf(child) });
+    // A child that could not be forked has none, and is reported as lost.
+    if (child.pid !== undefined) log.info('engine forked', { model, pid: child.pid });
   }
 
   #ready(facts: EngineFacts): void {
@@ -187,6 +188,7 @@ export class EngineProcess implements Engine {
     this.#readyAt = clock.now();
     this.#lastStartMs = this.#readyAt - this.#forkAt;
     this.#facts = facts;
+    this.#problem = undefined;
     this.#state = 'ready';
     if (onDemand && onDemand.idleUnloadMs > 0) {
       const busy = (): boolean => (this.#child?.mux.pending ?? 0) > 0 || onDemand.wanted();
@@ -217,7 +219,11 @@ export class EngineProcess implements Engine {
     const now = clock.now();
     const next = this.#policy.after(end, this.#readyAt === undefined ? undefined : now - this.#readyAt);
     const final = next.kind === 'final';
-    this.#problem = final ? next.why : undefined;
+    this.#problem = final
+      ? next.why
+      : end.reason === 'unstartable'
+        ? `cannot be forked: ${end.detail ?? ''}`
+        : undefined;
     // A lazy engine that found no room is tried again when somebody asks, and by itself while somebody still does.
     const asked = this.#options.onDemand?.wanted() ?? false;
     const waits = this.#onDemand && end.reason === 'unable' && !asked;

@@ -11,7 +11,7 @@ export function healthz(exchange: Exchange): void {
 }
 
 /** What readiness is made of. */
-type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models'>;
+type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'promptHosts'>;
 
 /** ready: takes work; starting: will, if nobody does anything; unhealthy: does not, and somebody may have to look. */
 type PartState = 'ready' | 'starting' | 'unhealthy';
@@ -30,7 +30,8 @@ export interface ReasonedState extends State {
 
 /**
  * GET /readyz: whether this sidecar can take work: it does not drain, usage can be recorded, balances are known where
- * credit is checked, and every model it hosts is loaded, but for those that are loaded when they are wanted. 200 when it
+ * credit is checked, prompt hosts can be started, and every model it hosts is loaded, but for those that are loaded when
+ * they are wanted. 200 when it
  * can, 503 otherwise. Anyone may ask, so it says which part is how and nothing of why: no model, no file, no reason.
  */
 export function readyz(exchange: Exchange, services: Parts): void {
@@ -58,6 +59,8 @@ function stateOf(services: Parts): State {
     models: engines.includes('lost') ? 'unhealthy' : allReady(services, engines) ? 'ready' : 'starting',
     usage: services.spool.health.ok ? 'ready' : 'unhealthy',
     ...(services.credit && { credit: services.credit.known ? 'ready' : 'starting' }),
+    // A host that died is back within a moment; one that cannot be started is not.
+    ...(promptProblems(services).length > 0 && { prompts: 'unhealthy' }),
   };
   const states = Object.values(parts);
   const worst = (['unhealthy', 'starting'] as const).find((state) => states.includes(state)) ?? 'ready';
@@ -71,10 +74,18 @@ function reasonsOf(services: Parts): string[] {
     ...(health.ok ? [] : [`spool_unhealthy: ${health.why}`]),
     ...(services.credit?.known === false ? ['credit_gate_unavailable'] : []),
     ...(services.models.size === 0 ? ['cold'] : []),
+    ...promptProblems(services),
     ...awaited(services)
       .filter(({ engine }) => engine.state !== 'ready')
       .map(({ id, engine }) => `${engine.state}: ${id}${engine.problem === undefined ? '' : `: ${engine.problem}`}`),
   ];
+}
+
+/** Prompt hosts that could not be started, each with its reason. */
+function promptProblems({ promptHosts }: Parts): string[] {
+  return (promptHosts?.() ?? []).flatMap(({ lane, problem }) =>
+    problem === undefined ? [] : [`prompt host: ${lane}: ${problem}`],
+  );
 }
 
 /** Models that have to be loaded. */

@@ -6,6 +6,7 @@ import type { TokenQuotas } from '../access/quotas.js';
 import type { FairSeatQueue } from '../admission/seat-queue.js';
 import type { Clock } from '../clock.js';
 import type { Engine } from '../engine-client/engine.js';
+import type { PromptHostState } from '../prompts/lanes.js';
 import type { PromptHost } from '../prompts/prompt-host.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
@@ -62,6 +63,8 @@ export interface Services {
   };
   /** No question of a decision shares a decode with anything else. */
   readonly isolateDecisions: boolean;
+  /** The processes behind `prompts`; absent: there are none. */
+  readonly promptHosts?: () => readonly PromptHostState[];
   /** True from SIGTERM on: proxies are to send no more. */
   readonly leaving: () => boolean;
   /** True once new work is refused: from SIGTERM on, or `drain.noticeMs` later. */

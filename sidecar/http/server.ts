@@ -2,6 +2,7 @@ import type { Clock } from '../clock.js';
 import { contractError } from '../errors.js';
 import { Backlog, type BacklogLimits } from './backlog.js';
 import { BodyBudget } from './body.js';
+import { Connections } from './connections.js';
 import { Cors } from './cors.js';
 import type { Edge, ExchangeEnd, ReaderCut } from './edge.js';
 import type { Exchange, RequestHead } from './exchange.js';
@@ -40,6 +41,8 @@ export interface ServerOptions {
     readonly bodyMs?: number;
     /** What streams may hold for readers who are behind. Default {@link BACKLOG}. */
     readonly backlog?: BacklogLimits;
+    /** Open connections; one more is closed at once. Default: any number. */
+    readonly connections?: number;
   };
   /** Put around each exchange before anything is answered. A handler's fault is answered on the exchange itself. */
   readonly wrap?: (exchange: Exchange) => Exchange;
@@ -53,6 +56,8 @@ export interface ServerOptions {
   readonly onExchangeEnd?: (end: ExchangeEnd) => void;
   /** Told once of each reader that was cut off for being too far behind. */
   readonly onReaderCut?: (cut: ReaderCut) => void;
+  /** Called for each connection that was closed for being one too many. */
+  readonly onConnectionRefused?: () => void;
 }
 
 export interface Server {
@@ -74,6 +79,8 @@ export interface Server {
   readonly bodyBytes: number;
   /** What open streams may hold for their readers, in bytes: never too few. */
   readonly bufferedBytes: number;
+  /** Open connections, idle ones included. */
+  readonly connections: number;
 }
 
 /** As Node's own requestTimeout: five minutes bring 80 MiB over 2.3 Mbit/s. */
@@ -104,6 +111,7 @@ class UwsServer implements Server {
   readonly #wrap: (exchange: Exchange) => Exchange;
   readonly #onFault: ServerOptions['onFault'];
   readonly #edge: Edge & { closing: boolean };
+  readonly #connections: Connections;
   #socket: us_listen_socket | undefined;
   #unixSocket: us_listen_socket | undefined;
   #socketFile: SocketFile | undefined;
@@ -130,6 +138,8 @@ class UwsServer implements Server {
       ...(onExchange === undefined ? {} : { onExchange }),
       ...(onExchangeEnd === undefined ? {} : { onExchangeEnd }),
     };
+    this.#connections = new Connections(limits.connections ?? Infinity, options.onConnectionRefused ?? ignore);
+    this.#app.filter((res, change) => this.#connections.changed(res, Number(change)));
     this.#app.any('/*', (res, req) => this.#take(res, req));
   }
 
@@ -139,6 +149,10 @@ class UwsServer implements Server {
 
   get bufferedBytes(): number {
     return this.#edge.backlog.bytes;
+  }
+
+  get connections(): number {
+    return this.#connections.open;
   }
 
   listen(host: string, port: number): Promise<{ port: number }> {
@@ -224,6 +238,10 @@ class UwsServer implements Server {
       fault(reason);
     }
   }
+}
+
+function ignore(): void {
+  // Not asked for.
 }
 
 function route(path: string, handlers: Routes[string]): Route {

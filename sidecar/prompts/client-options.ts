@@ -1,6 +1,5 @@
 /** What a prompt host's client is made of, and what it reports. */
 import type { Clock } from '../clock.js';
-import type { HostEnd } from './host-process.js';
 import type { ModelReport, PromptModel } from './messages.js';
 
 export interface PromptHostOptions {
@@ -25,8 +24,8 @@ export interface PromptHostOptions {
 export interface PromptHostHooks {
   /** A host can take items; `startMs` since it was forked. */
   ready?(models: readonly ModelReport[], startMs: number): void;
-  /** A host is gone and the next one starts in `delayMs`. */
-  restart?(why: HostEnd, delayMs: number): void;
+  /** A host is gone, for this reason, and the next one starts in `delayMs`. */
+  restart?(why: string, delayMs: number): void;
 }
 
 export interface PromptHostStats {
@@ -35,4 +34,6 @@ export interface PromptHostStats {
   readonly queued: number;
   readonly running: number;
   readonly restarts: number;
+  /** Why its last start failed, while none has come up since. */
+  readonly problem?: string;
 }

@@ -55,6 +55,7 @@ export class PromptHostClient implements PromptHost {
   #cancelRestart: () => void = () => undefined;
   #delayMs = RESTART_MIN_MS;
   #restarts = 0;
+  #problem: string | undefined;
   #nextBody = 0;
   #closed = false;
 
@@ -78,7 +79,8 @@ export class PromptHostClient implements PromptHost {
 
   stats(): PromptHostStats {
     const { queued, running } = this.#items;
-    return { up: this.#host?.ready === true, queued, running, restarts: this.#restarts };
+    const problem = this.#problem === undefined ? {} : { problem: this.#problem };
+    return { up: this.#host?.ready === true, queued, running, restarts: this.#restarts, ...problem };
   }
 
   open(route: Route, bytes: Uint8Array, payer: Payer): OpenPrompt {
@@ -163,6 +165,7 @@ export class PromptHostClient implements PromptHost {
 
   #hear(news: News, forkedAt: number): void {
     if (news.kind === 'ready') {
+      this.#problem = undefined;
       this.#options.hooks?.ready?.(news.models, this.#options.clock.now() - forkedAt);
       this.#settleFirst({ kind: 'ready', models: news.models });
       if (this.#ended) this.#items.charge(this.#ended.payer, this.#options.clock.now() - this.#ended.at);
@@ -186,22 +189,25 @@ export class PromptHostClient implements PromptHost {
     const forkedAt = this.#options.clock.now();
     this.#host = new HostProcess(this.#options.name, this.#setup, this.#options.clock, {
       news: (news) => this.#hear(news, forkedAt),
-      gone: (why) => this.#gone(why),
+      gone: (why, code) => this.#gone(why, code),
     });
   }
 
-  #gone(why: HostEnd): void {
+  #gone(why: HostEnd, code?: string): void {
     this.#host = undefined;
     if (this.#closed) return;
     // Nobody is to wait for a host that does not come up.
-    if (why === 'start') this.#failAll();
-    else this.#blame();
+    const started = why !== 'start' && why !== 'unstartable';
+    const reason = code === undefined ? why : `${why}: ${code}`;
+    if (started) this.#blame();
+    else this.#failAll();
+    this.#problem = started ? undefined : reason;
     this.#settleFirst({ kind: 'unable' });
     const delayMs = this.#delayMs;
     // A silent host was well but for one item, which has failed; those who send such items must not keep others waiting.
     if (why !== 'silent') this.#delayMs = Math.min(delayMs * 2, RESTART_MAX_MS);
     this.#restarts += 1;
-    this.#options.hooks?.restart?.(why, delayMs);
+    this.#options.hooks?.restart?.(reason, delayMs);
     this.#cancelRestart = this.#options.clock.after(delayMs, () => this.#start());
   }
 

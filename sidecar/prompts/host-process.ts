@@ -1,7 +1,9 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { Link } from '../../engine/link.js';
+import type { Link } from '../../engine/link.js';
 import type { Clock } from '../clock.js';
+import { childEnvironment } from '../config.js';
+import { forkLinked } from '../linked-child.js';
 import { readNews, STACK_MB, versioned, type HostSetup, type News, type Order } from './messages.js';
 
 /** Loading many large vocabularies on a busy machine takes seconds; a host that takes longer than this is stuck. */
@@ -13,20 +15,27 @@ const START_TIMEOUT_MS = 60_000;
  */
 const WITH_STACK = `ulimit -S -s ${STACK_MB * 1024} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"; exec "$0" "$@"`;
 
-/** Why a host is gone: it ended by itself, was killed over a silent item, broke the protocol, never became ready, or was closed. */
-export type HostEnd = 'died' | 'silent' | 'protocol' | 'start' | 'closed';
+/**
+ * Why a host is gone: it ended by itself, was killed over a silent item, broke the protocol, never became ready, could not
+ * be forked, or was closed.
+ */
+export type HostEnd = 'died' | 'silent' | 'protocol' | 'start' | 'unstartable' | 'closed';
 
 export interface HostEvents {
   /** Any message of this protocol version; `ready` is always the first. */
   news(news: News): void;
-  /** Once, and the last event: the process has ended and all that it sent has been heard. */
-  gone(why: HostEnd): void;
+  /**
+   * Once, and the last event: the process has ended and all that it sent has been read. `code`: the operating system's, of a
+   * host that could not be forked.
+   */
+  gone(why: HostEnd, code?: string): void;
 }
 
 /** One prompt host from fork to exit. */
 export class HostProcess {
-  readonly #child: ChildProcess;
-  readonly #link: Link;
+  /** Absent: it could not be forked. */
+  readonly #child: ChildProcess | undefined;
+  readonly #link: Link | undefined;
   readonly #events: HostEvents;
   readonly #cancelStart: () => void;
   #end: HostEnd = 'died';
@@ -39,15 +48,20 @@ export class HostProcess {
   constructor(name: string, setup: HostSetup, clock: Clock, events: HostEvents) {
     this.#events = events;
     const host = fileURLToPath(new URL('./host.js', import.meta.url));
-    this.#child = spawn('/bin/sh', ['-c', WITH_STACK, process.execPath, host, name], {
-      stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
-    });
-    this.#link = Link.toChild(this.#child, { message: (raw) => this.#hear(raw), closed: () => this.#leave(1) });
+    const forked = forkLinked(
+      '/bin/sh',
+      ['-c', WITH_STACK, process.execPath, host, name],
+      { stderr: 'inherit', environment: childEnvironment() },
+      { message: (raw) => this.#hear(raw), closed: () => this.#leave(1) },
+    );
+    if (forked.kind === 'failed') {
+      this.#cancelStart = () => undefined;
+      void forked.code.then((code) => this.#unstartable(code));
+      return;
+    }
+    this.#child = forked.child;
+    this.#link = forked.link;
     this.#child.once('exit', () => this.#leave(1));
-    // Could not be started, or killed; what follows then is `exit` or nothing at all.
-    this.#child.on('error', () => {
-      if (this.#child.pid === undefined) this.#leave(2);
-    });
     this.#cancelStart = clock.after(START_TIMEOUT_MS, () => this.kill('start'));
     this.send({ kind: 'start', setup });
   }
@@ -58,13 +72,13 @@ export class HostProcess {
 
   /** Never throws; what is sent to a host that is going is lost, and `gone` follows. */
   send(order: Order): void {
-    this.#link.send(versioned(order));
+    this.#link?.send(versioned(order));
   }
 
   /** Ends the process at once, whatever its threads do; `gone` follows with this reason. */
   kill(why: HostEnd): void {
     if (this.#end === 'died') this.#end = why;
-    this.#child.kill('SIGKILL');
+    this.#child?.kill('SIGKILL');
   }
 
   #hear(raw: unknown): void {
@@ -78,6 +92,12 @@ export class HostProcess {
       this.#cancelStart();
     }
     this.#events.news(news);
+  }
+
+  #unstartable(code: string): void {
+    this.#gone = true;
+    if (this.#end === 'died') this.#events.gone('unstartable', code);
+    else this.#events.gone(this.#end);
   }
 
   #leave(parts: number): void {

@@ -4,7 +4,7 @@
  * behind it. The short lane's host works in its own thread, since the way to a pool and back takes longer than the work.
  */
 import type { Route } from '../contracts/requests.js';
-import { type PromptHostHooks, type PromptHostOptions, type PromptHostStats } from './client-options.js';
+import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import { PromptHostClient, type FirstStart } from './client.js';
 import type { Payer } from './fair-share.js';
 import type { OpenPrompt, PromptHost } from './prompt-host.js';
@@ -21,7 +21,7 @@ export interface PromptHostState extends PromptHostStats {
 export interface PromptLanesOptions extends Omit<PromptHostOptions, 'name' | 'hooks'> {
   readonly hooks?: {
     /** A lane's host is gone and its next one starts in `delayMs`. */
-    restart?(why: Parameters<NonNullable<PromptHostHooks['restart']>>[0], delayMs: number, lane: Lane): void;
+    restart?(why: string, delayMs: number, lane: Lane): void;
   };
 }
 

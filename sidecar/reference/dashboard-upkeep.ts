@@ -96,6 +96,12 @@ export const UPKEEP_ROWS: readonly Row[] = [
         ],
       },
       {
+        title: 'Open connections',
+        description: 'Idle ones included. As many as listen.maxConnections: one more is closed at once.',
+        unit: 'short',
+        queries: one(gauge('ra_sidecar_connections', HERE, 'listener'), '{{listener}}'),
+      },
+      {
         title: 'Held for readers who are behind',
         description: 'At stream.totalBufferedBytes readers are cut off.',
         unit: 'bytes',

@@ -18,6 +18,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   http_response_status_code: 'the status; 499: the caller left before anything was answered',
   http_route: 'the path of the route; left out for unknown paths',
   kind: '`open`, `progress`, `close`',
+  listener: '`public`, `operators`',
   model: 'a configured model’s id',
   num_gpu_blocks: 'whole blocks in the KV memory of all loaded engines, whether on a GPU or not',
   outcome: 'of the authorizer: `answered`, `invalid`, `overloaded`, `failed`; of `otlp_exports_total`: `ok`, `failed`',
@@ -66,7 +67,7 @@ prom-client’s own, among them:
 ${row('metric', 'what to do when it is high')}
 ${row('---', '---')}
 ${row('`process_resident_memory_bytes`', 'The sidecar alone, not its engines. It levels off; growth for days is a leak: report it.')}
-${row('`process_open_fds`', 'Two for each connection at most, and some forty; near `ulimit -n` connections fail.')}
+${row('`process_open_fds`', 'One for each connection, one for each question to an authorizer, and some forty; `listen.maxConnections` keeps it below `ulimit -n`.')}
 ${row('`nodejs_eventloop_lag_p99_seconds`', 'Above 0.05: every request waits for that; more sidecars, or fewer streams each.')}
 ${row('`process_cpu_seconds_total`', 'Near one core: as for the event loop.')}
 

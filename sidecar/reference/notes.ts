@@ -53,7 +53,7 @@ export const NOTES: Notes = {
     },
     parts: {
       description:
-        'How each part is: `models`, `usage` (can it be recorded) and, where prepaid credit is checked, `credit`. Why is told on the operators’ listener alone.',
+        'How each part is: `models`, `usage` (can it be recorded) and, where prepaid credit is checked, `credit`; `prompts` while a prompt host cannot be started. Why is told on the operators’ listener alone.',
     },
   },
 };

@@ -2,6 +2,8 @@
 import type { ErrorCode } from '../errors.js';
 import {
   ACTIVE_REQUESTS,
+  CONNECTIONS,
+  CONNECTIONS_REFUSED,
   READERS_CUT,
   REQUEST_DURATION,
   STREAM_BUFFERED,
@@ -21,6 +23,10 @@ const SCHEME = { url_scheme: 'http' } as const;
 /** Why a reader was cut off, as in http/backlog.ts. */
 const CUTS = ['stream', 'total'] as const;
 export type CutLabel = (typeof CUTS)[number];
+
+/** The listeners of this process. */
+const LISTENERS = ['public', 'operators'] as const;
+export type ListenerLabel = (typeof LISTENERS)[number];
 
 /** How a request ended, as in http/uws-exchange.ts. */
 export interface AnsweredRequest {
@@ -42,6 +48,9 @@ export class HttpMetrics {
   readonly #streams: Gauge;
   readonly #buffered: Gauge;
   readonly #cuts: Counter<'reason'>;
+  readonly #connections: Gauge<'listener'>;
+  readonly #refused: Counter<'listener'>;
+  readonly #readConnections = new Map<ListenerLabel, () => number>();
   #readBuffered: (() => number) | undefined;
 
   constructor(instruments: Instruments) {
@@ -50,7 +59,10 @@ export class HttpMetrics {
     this.#streams = instruments.gauge(STREAMS_RUNNING);
     this.#buffered = instruments.gauge(STREAM_BUFFERED);
     this.#cuts = instruments.counter(READERS_CUT);
+    this.#connections = instruments.gauge(CONNECTIONS);
+    this.#refused = instruments.counter(CONNECTIONS_REFUSED);
     for (const reason of CUTS) this.#cuts.inc({ reason }, 0);
+    for (const listener of LISTENERS) this.#refused.inc({ listener }, 0);
   }
 
   /** The head of a request is there. */
@@ -93,8 +105,19 @@ export class HttpMetrics {
     this.#readBuffered = read;
   }
 
-  /** Brings the gauge up to date. */
+  /** `read` is called at each scrape for a listener's open connections. */
+  watchConnections(listener: ListenerLabel, read: () => number): void {
+    this.#readConnections.set(listener, read);
+  }
+
+  /** A connection was closed because as many as allowed were open. */
+  connectionRefused(listener: ListenerLabel): void {
+    this.#refused.inc({ listener });
+  }
+
+  /** Brings the gauges up to date. */
   read(): void {
+    for (const listener of LISTENERS) this.#connections.set({ listener }, this.#readConnections.get(listener)?.() ?? 0);
     this.#buffered.set(this.#readBuffered?.() ?? 0);
   }
 }

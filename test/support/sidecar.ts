@@ -32,6 +32,8 @@ export interface StartOptions {
   readonly environment?: Readonly<Record<string, string>>;
   /** Its working directory; ours unless given. */
   readonly cwd?: string;
+  /** How many descriptors it may have; as many as this process unless given. */
+  readonly openFiles?: number;
 }
 
 interface Owner {
@@ -59,10 +61,17 @@ export class Sidecar {
   readonly #events = new EventEmitter().setMaxListeners(0);
   readonly #exit: Promise<{ code: number | null; signal: string | null }>;
 
-  private constructor(environment: Readonly<Record<string, string>>, ownGroup: boolean, cwd?: string) {
-    this.child = spawn(process.execPath, [CLI, 'serve'], {
+  private constructor(
+    environment: Readonly<Record<string, string>>,
+    { ownGroup, cwd, openFiles }: Pick<StartOptions, 'ownGroup' | 'cwd' | 'openFiles'>,
+  ) {
+    const args = [CLI, 'serve'];
+    // It becomes the command: the process stays the same.
+    const limited = ['prlimit', [`--nofile=${openFiles}`, process.execPath, ...args]] as const;
+    const [command, all] = openFiles === undefined ? ([process.execPath, args] as const) : limited;
+    this.child = spawn(command, all, {
       stdio: ['ignore', 'pipe', 'pipe'],
-      detached: ownGroup,
+      detached: ownGroup ?? false,
       ...(cwd !== undefined && { cwd }),
       env: { ...process.env, ...environment },
     });
@@ -95,7 +104,7 @@ export class Sidecar {
     environment: Readonly<Record<string, string>>,
     { early = false, cwd }: Pick<StartOptions, 'early' | 'cwd'> = {},
   ): Promise<Sidecar> {
-    return await Sidecar.#spawn(t, environment, false, cwd).#up(early);
+    return await Sidecar.#spawn(t, environment, cwd === undefined ? {} : { cwd }).#up(early);
   }
 
   /** Starts the process and waits for nothing. */
@@ -124,14 +133,18 @@ export class Sidecar {
     await writeFile(configFile, JSON.stringify(config));
     // Teardowns run last in, first out: the process is gone by then.
     t.teardown(() => rm(dir, { recursive: true, force: true }));
-    return Sidecar.#spawn(t, { ...options.environment, RA_CONFIG: configFile }, options.ownGroup ?? false);
+    return Sidecar.#spawn(t, { ...options.environment, RA_CONFIG: configFile }, options);
   }
 
-  static #spawn(t: Owner, environment: Readonly<Record<string, string>>, ownGroup: boolean, cwd?: string): Sidecar {
-    const sidecar = new Sidecar(environment, ownGroup, cwd);
+  static #spawn(
+    t: Owner,
+    environment: Readonly<Record<string, string>>,
+    how: Pick<StartOptions, 'ownGroup' | 'cwd' | 'openFiles'>,
+  ): Sidecar {
+    const sidecar = new Sidecar(environment, how);
     t.teardown(async () => {
       sidecar.child.kill('SIGKILL');
-      if (ownGroup) signalGroup(sidecar.pid, 'SIGKILL');
+      if (how.ownGroup === true) signalGroup(sidecar.pid, 'SIGKILL');
       await sidecar.exited();
       holdAnswers(sidecar.lines);
     });

@@ -61,4 +61,32 @@ export const READERS_CUT: CounterDefinition<'reason'> = {
   advice: '`stream`: that caller reads too slowly. `total`: all of them together; raise `stream.totalBufferedBytes`.',
 };
 
-export const HTTP_METRICS = [REQUEST_DURATION, ACTIVE_REQUESTS, STREAMS_RUNNING, STREAM_BUFFERED, READERS_CUT] as const;
+export const CONNECTIONS: GaugeDefinition<'listener'> = {
+  name: `${PREFIX}connections`,
+  type: 'gauge',
+  unit: 'connections',
+  labels: ['listener'],
+  help: 'Open connections, idle ones included.',
+  advice:
+    'Near `listen.maxConnections` on the `public` listener: see operating.md, “Open files”. `operators`: scrapers, probes and consoles.',
+};
+
+export const CONNECTIONS_REFUSED: CounterDefinition<'listener'> = {
+  name: `${PREFIX}connections_refused_total`,
+  type: 'counter',
+  unit: 'connections',
+  labels: ['listener'],
+  help: 'Connections closed at once because as many as allowed were open.',
+  advice:
+    'Callers hold connections that they do not use, or there are more callers than descriptors: raise the limit of open files.',
+};
+
+export const HTTP_METRICS = [
+  REQUEST_DURATION,
+  ACTIVE_REQUESTS,
+  STREAMS_RUNNING,
+  STREAM_BUFFERED,
+  READERS_CUT,
+  CONNECTIONS,
+  CONNECTIONS_REFUSED,
+] as const;

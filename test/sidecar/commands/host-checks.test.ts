@@ -4,7 +4,14 @@ import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { systemClock } from '../../../sidecar/clock.js';
-import { filesLimitCheck, guarded, hostChecks, nodeCheck, type Check } from '../../../sidecar/commands/host-checks.js';
+import {
+  connectionsCheck,
+  filesLimitCheck,
+  guarded,
+  hostChecks,
+  nodeCheck,
+  type Check,
+} from '../../../sidecar/commands/host-checks.js';
 import { loadConfig } from '../../../sidecar/config.js';
 import { lockDir } from '../../../sidecar/usage/lock.js';
 
@@ -29,6 +36,13 @@ t.test('the limit of open files', async (t) => {
   t.match(filesLimitCheck(limits('4096')), { level: 'ok' });
   t.match(filesLimitCheck(limits('unlimited')), { level: 'ok' });
   t.match(filesLimitCheck(''), { level: 'ok' });
+});
+
+t.test('the connections that the limit of open files leaves', async (t) => {
+  const loaded = loadConfig({ RA_LISTEN_MAX_CONNECTIONS: '5000' });
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  t.match(connectionsCheck(loaded.config, 65_536), { level: 'ok', says: /^5000 at most/ });
+  t.match(connectionsCheck(loaded.config, 4096), { level: 'fail', says: /LimitNOFILE/ });
 });
 
 t.test('a machine in order, where nothing has run yet: nothing is made', async (t) => {

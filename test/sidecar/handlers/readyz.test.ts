@@ -15,6 +15,9 @@ const unused = (): never => {
 /** What llama.cpp or the disk said. */
 const WHY = '/models/weights.gguf is cut off';
 
+/** A prompt host that is away for a moment. */
+const HOST = { lane: 'short', up: false, queued: 0, running: 0, restarts: 1 } as const;
+
 /** What a listener answers. */
 function answer(handler: typeof readyz, parts: Parts): { readonly status: number; readonly body: unknown } {
   const replies: Reply[] = [];
@@ -56,6 +59,16 @@ t.test('each state: for strangers without a reason, for operators with it', (t) 
   const state = (status: string, models: string, usage: string): object => ({ status, parts: { models, usage } });
   for (const [changes, publicState, reasons] of [
     [{}, state('ready', 'ready', 'ready'), []],
+    [
+      {
+        promptHosts: () => [
+          { ...HOST, up: true },
+          { ...HOST, problem: 'unstartable: EMFILE' },
+        ],
+      },
+      { status: 'unhealthy', parts: { models: 'ready', usage: 'ready', prompts: 'unhealthy' } },
+      ['prompt host: short: unstartable: EMFILE'],
+    ],
     [{ models: new Map() }, state('starting', 'starting', 'ready'), ['cold']],
     [
       { models: new Map([model('secret-model', 'cold'), model('m', 'ready')]) },

@@ -1,0 +1,33 @@
+import type { HttpResponse } from './uws.js';
+
+/**
+ * The open connections of one listener, idle ones included. One that is opened past the bound is closed at once, before
+ * anything is read from it. Called when a connection opens and when it closes, never for a request.
+ */
+export class Connections {
+  readonly #most: number;
+  readonly #refused: () => void;
+  #open = 0;
+
+  /** `most`: open at once. `refused` is called for each connection that was closed for being past it. */
+  constructor(most: number, refused: () => void) {
+    this.#most = most;
+    this.#refused = refused;
+  }
+
+  get open(): number {
+    return this.#open;
+  }
+
+  /** uWS's filter: `change` is 1 for a connection that opened, and negative for one that closed. */
+  changed(connection: Pick<HttpResponse, 'close'>, change: number): void {
+    if (change < 0) {
+      this.#open -= 1;
+      return;
+    }
+    this.#open += 1;
+    if (this.#open <= this.#most) return;
+    this.#refused();
+    connection.close();
+  }
+}

@@ -1,0 +1,105 @@
+/** A sidecar that is short of descriptors: idle connections leave a reserve, and a child that cannot be forked waits. */
+import { execFileSync } from 'node:child_process';
+import { Agent, get } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
+import t, { type Test } from 'tap';
+import { childrenOf, eventually, usedCpuMs } from '../support/processes.js';
+import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+
+/** What `ulimit -n` allows the sidecar; a service manager's own default is 1024. */
+const OPEN_FILES = 256;
+
+/** Several times what it may have. */
+const IDLE = 600;
+
+/** Over so long the sidecar's processor time is taken, ms. */
+const WATCHED_MS = 1000;
+
+/** Of that at most. An accept loop that turns on EMFILE takes all of a core that it is given, an idle sidecar a hundredth. */
+const MAX_CPU_MS = 200;
+
+/** Connections that send nothing. Resolves when each is either refused or accepted; how many were refused. */
+async function idle(t: Test, sidecar: Sidecar, count: number): Promise<{ readonly refused: () => number }> {
+  let refused = 0;
+  const sockets: Socket[] = [];
+  t.teardown(() => sockets.forEach((socket) => socket.destroy()));
+  await Promise.all(
+    Array.from({ length: count }, async () => {
+      const socket = connect(sidecar.port, '127.0.0.1');
+      sockets.push(socket);
+      socket.on('error', () => undefined);
+      socket.once('close', () => (refused += 1));
+      await new Promise<void>((resolve) => socket.once('connect', resolve).once('close', () => resolve()));
+    }),
+  );
+  return { refused: () => refused };
+}
+
+async function usedMeanwhile(pid: number): Promise<number> {
+  const before = usedCpuMs(pid);
+  const from = performance.now();
+  await eventually('the time over', () => performance.now() - from > WATCHED_MS);
+  return usedCpuMs(pid) - before;
+}
+
+/** The prompt host of short bodies. */
+function shortHost(sidecar: Sidecar): number {
+  const found = childrenOf(sidecar.pid).find(({ command }) => command.endsWith('host.js short'));
+  if (!found) throw new Error('there is no prompt host');
+  return found.pid;
+}
+
+t.test('idle connections of strangers leave descriptors for children, operators and nothing to spin on', async (t) => {
+  const sidecar = await Sidecar.start(t, { config: await chatOnly(1), openFiles: OPEN_FILES });
+  const connections = await idle(t, sidecar, IDLE);
+  const used = await usedMeanwhile(sidecar.pid);
+  t.ok(used < MAX_CPU_MS, `${used} ms of processor time in ${WATCHED_MS} ms`);
+  t.ok(connections.refused() > IDLE - OPEN_FILES, 'those past the bound are closed at once');
+
+  const host = shortHost(sidecar);
+  process.kill(host, 'SIGKILL');
+  process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+  await sidecar.logged('prompt host restarts');
+  await sidecar.logged('engine ready', 2);
+  await eventually('another prompt host', () =>
+    childrenOf(sidecar.pid).some(({ command }) => command.includes('short')),
+  );
+  t.equal((await sidecar.readyz(sidecar.operatorsPort)).status, 200, 'operators are answered');
+  t.ok((await sidecar.metric('ra_sidecar_connections_refused_total', { listener: 'public' })) > IDLE - OPEN_FILES);
+  t.ok((await sidecar.metric('ra_sidecar_connections', { listener: 'public' })) < OPEN_FILES);
+});
+
+t.test('children that cannot be forked are forked when there are descriptors again', async (t) => {
+  const sidecar = await Sidecar.start(t, { config: await chatOnly(1) });
+  const limit = (files: string): unknown =>
+    execFileSync('prlimit', ['--pid', String(sidecar.pid), `--nofile=${files}`]);
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  t.teardown(() => agent.destroy());
+  const readyz = (): Promise<{ status: number; text: string }> =>
+    new Promise((resolve, reject) => {
+      get({ port: sidecar.operatorsPort, host: '127.0.0.1', path: '/readyz', agent }, (response) => {
+        text(response).then((text) => resolve({ status: response.statusCode ?? 0, text }), reject);
+      }).on('error', reject);
+    });
+  t.equal((await readyz()).status, 200);
+
+  // Every descriptor below is in use.
+  limit('8:');
+  process.kill(shortHost(sidecar), 'SIGKILL');
+  process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
+  t.match(await sidecar.logged('engine lost', 1, ({ reason }) => reason !== 'killed'), {
+    reason: 'unstartable: EMFILE',
+  });
+  await sidecar.logged('prompt host restarts', 1, ({ reason }) => reason === 'unstartable: EMFILE');
+  const red = await readyz();
+  t.equal(red.status, 503);
+  t.match(red.text, /EMFILE/, 'operators see why');
+
+  limit('1024:');
+  await sidecar.logged('engine ready', 2);
+  await eventually('green', async () => (await readyz()).status === 200);
+  const response = await sidecar.chat({ messages: [{ role: 'user', content: 'hi' }], max_tokens: 2 });
+  t.equal(response.status, 200);
+  await response.body?.cancel();
+});

@@ -1,0 +1,52 @@
+import t from 'tap';
+import { loadConfig, type Config } from '../../sidecar/config.js';
+import { connectionBounds, descriptorLimit } from '../../sidecar/descriptors.js';
+
+function configured(environment: Record<string, string> = {}): Config {
+  const loaded = loadConfig(environment);
+  if (loaded.kind === 'invalid') throw new Error(loaded.line);
+  return loaded.config;
+}
+
+/** What the public listener has; undefined: the start is refused. */
+function publicBound(config: Config, limit: number): number | undefined {
+  const shared = connectionBounds(config, limit);
+  return shared.kind === 'bounds' ? shared.bounds.public : undefined;
+}
+
+t.test('the default leaves a reserve below the limit, and has a bound of its own', async (t) => {
+  const config = configured();
+  const bound = publicBound(config, 1024) ?? 0;
+  t.ok(bound > 512 && bound < 1024 - 128, String(bound));
+  t.equal(publicBound(config, 2048), bound + 1024, 'the reserve does not grow with the limit');
+  t.equal(publicBound(config, Infinity), 65_536);
+  t.equal(publicBound(config, 128), undefined, 'no service in so few');
+});
+
+t.test('questions to an authorizer need connections too', async (t) => {
+  const url = {
+    RA_ACCESS_MODE: 'authorizer',
+    RA_AUTHORIZER_URL: 'http://127.0.0.1:1/',
+    RA_AUTHORIZER_CONCURRENCY: '100',
+  };
+  t.equal((publicBound(configured(), 1024) ?? 0) - (publicBound(configured(url), 1024) ?? 0), 100);
+});
+
+t.test('a setting that does not fit below the limit refuses the start, in one line', async (t) => {
+  const config = configured({ RA_LISTEN_MAX_CONNECTIONS: '1000' });
+  t.equal(publicBound(config, 4096), 1000);
+  const shared = connectionBounds(config, 1024);
+  t.match(shared, {
+    kind: 'short',
+    line: /^open files: at most 1024, .* listen\.maxConnections needs 1000 more: .*LimitNOFILE/,
+  });
+});
+
+t.test('the limit is read from the kernel', async (t) => {
+  const limits = (soft: string): string =>
+    `Max processes    1  1  processes\nMax open files            ${soft}  9  files\n`;
+  t.equal(descriptorLimit(limits('256')), 256);
+  t.equal(descriptorLimit(limits('unlimited')), Infinity);
+  t.equal(descriptorLimit(''), Infinity);
+  t.ok(descriptorLimit() > 0);
+});
