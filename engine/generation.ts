@@ -12,6 +12,7 @@ export class Generation implements Work {
   readonly items: number;
   readonly alone = false;
   readonly reuse = 'any';
+  readonly intermittent: boolean;
   readonly #id: number;
   readonly #job: GenerateJob;
   readonly #plan: Plan;
@@ -21,6 +22,8 @@ export class Generation implements Work {
   /** `chunk`: tokens of a decode. */
   constructor(id: number, job: GenerateJob, chunk: number, model: ModelTokens, decoder: Decoder) {
     this.items = job.n;
+    const { grammar, calls } = job.format ?? {};
+    this.intermittent = decoder.isExpensive?.(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0)) === true;
     this.#id = id;
     this.#job = job;
     this.#plan = new Plan([job.prompt], chunk);

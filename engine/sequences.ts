@@ -11,6 +11,7 @@ export type Berth = Pick<Choice, 'sequence' | 'keep'>;
 
 interface Sequence extends Slot {
   live: boolean;
+  intermittent: boolean;
   usedAt: number;
 }
 
@@ -28,7 +29,12 @@ export class Sequences {
 
   constructor(decoder: Pick<Decoder, 'cuttable' | 'copyable' | 'truncate' | 'copy'>, seats: number) {
     this.#decoder = decoder;
-    this.#slots = Array.from({ length: seats }, () => ({ held: new Held(), live: false, usedAt: 0 }));
+    this.#slots = Array.from({ length: seats }, () => ({
+      held: new Held(),
+      live: false,
+      intermittent: false,
+      usedAt: 0,
+    }));
   }
 
   /** Sequences taken. */
@@ -49,15 +55,16 @@ export class Sequences {
 
   /**
    * Takes a free sequence and readies it; the caller gives it back with `free`. `reuse` says how far each sequence's state
-   * may be built on. Undefined: none is free. Rejects when the decoder cannot even forget; the sequence is then free.
+   * may be built on. `intermittent`: its reply sits steps out. Undefined: none is free. Rejects when the decoder cannot even forget; the sequence is then free.
    */
-  async open(plan: Plan, reuse: (sequence: number) => Reuse): Promise<Berth | undefined> {
+  async open(plan: Plan, reuse: (sequence: number) => Reuse, intermittent = false): Promise<Berth | undefined> {
     const { copyable, cuttable } = this.#decoder;
-    const rules = { copyable: copyable && cuttable, reuse: cuttable ? reuse : (): Reuse => 'none' };
+    const rules = { copyable: copyable && cuttable, reuse: cuttable ? reuse : (): Reuse => 'none', intermittent };
     const choice = choose(this.#slots, plan, rules);
     if (!choice) return undefined;
     const { sequence } = choice;
     this.#mark(sequence, true);
+    this.#at(sequence).intermittent = intermittent;
     try {
       const copied = choice.source === undefined || (await this.#copy(sequence, choice.source));
       return { sequence, keep: await this.#cut(sequence, copied ? choice.keep : 0) };

@@ -129,6 +129,10 @@ export class BatchDecoder implements Decoder {
     return new BatchSampler(this.#samplers, sampling, new GrammarHold(this.#grammars, sampling.markers), this.#picking);
   }
 
+  isExpensive(stacks: number): boolean {
+    return this.#grammars.isExpensive(stacks);
+  }
+
   /** Undefined: its first step failed, and it never was. */
   async #run(picking: Picking, parts: readonly Part[], run: Run): Promise<PartResult[] | undefined> {
     const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);

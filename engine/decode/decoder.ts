@@ -90,4 +90,6 @@ export interface Decoder {
    */
   copy(target: number, source: number): Promise<void>;
   sampler(sampling: Sampling): Sampler;
+  /** Whether a reply that is held by a grammar of so many stacks will be {@link Sampler.pending}. Absent: none will. */
+  isExpensive?(stacks: number): boolean;
 }

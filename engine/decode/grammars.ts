@@ -101,9 +101,11 @@ export class Grammars {
    * grammar that is not bounded.
    */
   masks(gbnf: string, tokens: readonly number[], stacks: number): MaskHold | undefined {
-    const vocabulary = this.#model.fileInfo.metadata.tokenizer.ggml.tokens.length;
-    if (stacks * vocabulary < EXPENSIVE || !isServable(gbnf)) return undefined;
-    return this.#masks.hold(gbnf, tokens);
+    return this.isExpensive(stacks) && isServable(gbnf) ? this.#masks.hold(gbnf, tokens) : undefined;
+  }
+
+  isExpensive(stacks: number): boolean {
+    return stacks * this.#model.fileInfo.metadata.tokenizer.ggml.tokens.length >= EXPENSIVE;
   }
 
   /** A state of its own for one reply, in which the grammar's root has read `tokens`. */

@@ -82,6 +82,10 @@ export class IteratorDecoder implements Decoder {
     return new IteratorSampler(sampling, this.#model, new GrammarHold(this.#grammars, sampling.markers));
   }
 
+  isExpensive(stacks: number): boolean {
+    return this.#grammars?.isExpensive(stacks) === true;
+  }
+
   #at(sequence: number): LlamaContextSequence {
     const found = this.#sequences[sequence];
     if (!found) throw new RangeError(`no sequence ${sequence}`);

@@ -27,6 +27,8 @@ export interface Choice {
 export interface Slot {
   readonly held: Held;
   readonly live: boolean;
+  /** What it is taken for sits steps out. */
+  readonly intermittent?: boolean;
   /** When it was last given back, as a count. */
   readonly usedAt: number;
 }
@@ -35,12 +37,10 @@ export interface Slot {
  * The free sequence for a prompt: the one that saves most, less what the gaps between live ids cost (llama.cpp packs
  * neighbouring ids into one decode, shared/engine.md section 1). Of equals an empty one, so that nothing worth keeping is
  * written over, then the one longest unused, then the lowest. Undefined: none is free.
+ *
+ * Those that sit steps out leave gaps when they do, so they are neighbours among themselves, from the last id down.
  */
-export function choose(
-  slots: readonly Slot[],
-  plan: Plan,
-  rules: { readonly reuse: (sequence: number) => Reuse; readonly copyable: boolean },
-): Choice | undefined {
+export function choose(slots: readonly Slot[], plan: Plan, rules: Rules): Choice | undefined {
   const keeps = slots.map(({ held }, id) => held.reusable(plan, rules.reuse(id)));
   const source = rules.copyable ? keeps.indexOf(Math.max(...keeps)) : -1;
   const copied = keeps[source] ?? 0;
@@ -49,12 +49,21 @@ export function choose(
     if (slot.live) continue;
     const own = keeps[sequence] ?? 0;
     const copies = copied - COPY_TOKENS > own;
-    const score = (copies ? copied - COPY_TOKENS : own) - GAP_TOKENS * newRuns(slots, sequence);
+    const score =
+      (copies ? copied - COPY_TOKENS : own) - GAP_TOKENS * newRuns(slots, sequence, rules.intermittent === true);
     const choice = copies ? { sequence, source, keep: copied } : { sequence, keep: own };
     const ranked = { choice, slot, score };
     if (!best || better(ranked, best)) best = ranked;
   }
   return best?.choice;
+}
+
+export interface Rules {
+  /** How far each sequence's state may be built on. */
+  readonly reuse: (sequence: number) => Reuse;
+  readonly copyable: boolean;
+  /** The prompt's reply will sit steps out. */
+  readonly intermittent?: boolean;
 }
 
 interface Ranked {
@@ -72,7 +81,11 @@ function better(a: Ranked, b: Ranked): boolean {
 }
 
 /** By how many the runs of neighbouring live ids grow when `id` joins them: 1 by itself, -1 when it closes a gap. */
-function newRuns(slots: readonly Slot[], id: number): number {
-  const live = (other: number): number => (slots[other]?.live === true ? 1 : 0);
+function newRuns(slots: readonly Slot[], id: number, intermittent: boolean): number {
+  const live = (other: number): number => {
+    const slot = slots[other];
+    if (!slot) return intermittent && other > id ? 1 : 0;
+    return slot.live && (slot.intermittent === true) === intermittent ? 1 : 0;
+  };
   return 1 - live(id - 1) - live(id + 1);
 }

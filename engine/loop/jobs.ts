@@ -166,7 +166,7 @@ export class Jobs {
   /** Starts a task's next item on a sequence of its own. Returns what was kept; undefined: no sequence is free. */
   async #begin(task: Task, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
     const { next } = task;
-    const berth = next && (await this.#sequences.open(next, reuse));
+    const berth = next && (await this.#sequences.open(next, reuse, task.work.intermittent));
     if (berth) this.#take(task, berth.sequence, berth.keep);
     return berth?.keep;
   }

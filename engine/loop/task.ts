@@ -29,6 +29,8 @@ export interface Work {
   readonly items: number;
   /** No other sequence may share its decodes (a decision's result must not depend on the neighbours). */
   readonly alone: boolean;
+  /** Its items sit steps out ({@link Branch.pending}). Absent: none does. */
+  readonly intermittent?: boolean;
   /** How far an item may build on what another of the same job left. */
   readonly reuse: Exclude<Reuse, 'none'>;
   plan(item: number): Plan;

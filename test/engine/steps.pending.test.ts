@@ -116,3 +116,25 @@ t.test('while one waits, no run of the others passes by what it waits for', asyn
   const joined = bench.decoder.steps.findIndex((parts) => parts.some(({ sequence }) => sequence === 0));
   t.equal(joined, 4, 'it is in the step after the one in which it became ready');
 });
+
+t.test('it sits out where it leaves no gap between the others', async (t) => {
+  const gate = new Gate();
+  const bench = new Bench(4, alphabet, { pends: gate.pends });
+  const format = { grammar: { gbnf: 'root ::= "a"', stacks: 2 }, markers: [] };
+  bench.loop.generate(1, job(1, { ...slow, format }));
+  bench.loop.generate(2, job(1));
+  bench.loop.generate(3, job(1));
+  await Promise.all([bench.ends(2), bench.ends(3)]);
+  t.same(
+    bench.decoder.steps[0]?.map(({ sequence }) => sequence),
+    [0, 1],
+  );
+  while (bench.loop.live > 0) {
+    gate.open();
+    await new Promise(setImmediate);
+  }
+  t.same(
+    bench.decoder.steps.at(-1)?.map(({ sequence }) => sequence),
+    [3],
+  );
+});

@@ -129,6 +129,10 @@ export class FakeDecoder implements Decoder {
     this.copies.push([target, source]);
   }
 
+  isExpensive(stacks: number): boolean {
+    return stacks > 1;
+  }
+
   sampler(sampling: Sampling): Sampler {
     const made: FakeSampler = {
       sampling,

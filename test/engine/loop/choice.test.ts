@@ -53,3 +53,17 @@ t.test('each sequence gives only what its rule allows', async (t) => {
   const rules = { reuse: (id: number) => (id === 0 ? ('any' as const) : ('none' as const)), copyable: true };
   t.same(choose([slot(200, LIVE), slot(null), slot(900)], plan, rules), { sequence: 1, source: 0, keep: 200 });
 });
+
+t.test('those that sit steps out leave no gaps between the others', async (t) => {
+  const rules = { ...any, intermittent: true };
+  const out = { ...slot(null, LIVE), intermittent: true };
+  t.match(choose([slot(null, LIVE), slot(null), slot(null)], plan, rules), { sequence: 2 }, 'from the last id down');
+  t.match(choose([slot(null, LIVE), slot(null), slot(null), out], plan, rules), { sequence: 2 });
+  t.match(choose([slot(null, LIVE), slot(null), slot(null), out], plan, any), { sequence: 1 });
+  t.match(choose([slot(null), slot(null), slot(null), out], plan, any), { sequence: 0 }, 'which join no one of them');
+  t.match(
+    choose([slot(700), slot(null), slot(null)], plan, rules),
+    { sequence: 0 },
+    'but for a prefix that is worth it',
+  );
+});
