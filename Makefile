@@ -89,10 +89,12 @@ fuzz: build
 	@TAP_TIMEOUT=3600 node dist/test/sidecar/contracts/fuzz.test.js 90000
 	@TAP_TIMEOUT=3600 node dist/test/contract/fuzz.test.js 10000
 
-# 200 sidecars killed under load over one spool, and 5,000 rounds of starters that claim one lock; `make test` has 20 and 60.
+# 200 sidecars killed under load over one spool, 5,000 rounds of starters that claim one lock, and 500 connections for each kind
+# of answer that read none; `make test` has 20, 60 and 3.
 fault: build
 	@TAP_TIMEOUT=3600 node dist/test/fault/lock-claims.test.js 5000
 	@TAP_TIMEOUT=3600 node dist/test/fault/spool-killed.test.js 200
+	@TAP_TIMEOUT=3600 node dist/test/fault/unread-answers.test.js 500
 
 # Mutants of sidecar/contracts, and each rule of the schemas left out in turn; the result is bench/results/mutation.md.
 mutation: build

@@ -82,7 +82,7 @@ export const configSchema: SettingSchema = section({
       { default: MIB, minimum: 64 * KIB },
     ),
     totalBufferedBytes: bytes(
-      'The same for all streams together: past that the reader who is furthest behind is cut off.',
+      'The same for all streams together, and for whole replies of which a part has to wait: past that the reader who is furthest behind is cut off.',
       { default: 64 * MIB, minimum: 64 * KIB },
     ),
   }),

@@ -77,7 +77,7 @@ export interface Server {
   close(): Promise<void>;
   /** Memory held by request bodies, in bytes. */
   readonly bodyBytes: number;
-  /** What open streams may hold for their readers, in bytes: never too few. */
+  /** What open streams, and replies of which a part waits, may hold for their readers, in bytes: never too few. */
   readonly bufferedBytes: number;
   /** Open connections, idle ones included. */
   readonly connections: number;
@@ -98,7 +98,7 @@ interface Route {
 
 /**
  * An HTTP server over uWS. What uWS's parser refuses never comes here: it is answered in HTML with 400, 431 (4 KiB or
- * some 100 header fields) or 505 and cut. A request that comes while the one before it on its connection is unanswered
+ * some 100 header fields) or 505 and cut. A request that comes while the answer to the one before it is not wholly sent
  * ends the connection, and so does a caller that closes its sending side.
  */
 export function createServer(options: ServerOptions): Server {

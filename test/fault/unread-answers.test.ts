@@ -67,14 +67,15 @@ t.test('answers that nobody reads cost a bounded amount of memory, and others ar
   t.equal(await health(), 200);
   const before = await residentBytes(sidecar.pid);
   let most = before;
-  let over = false;
+  const over = new AbortController();
   const watch = (async () => {
-    while (!over) most = Math.max(most, await residentBytes(sidecar.pid));
+    while (!over.signal.aborted) most = Math.max(most, await residentBytes(sidecar.pid));
   })();
   const grewTooMuch = (): boolean => most - before >= GROWTH_BYTES;
   let served = 0;
   const other = (async () => {
-    for (; !over; served += 1) if ((await health()) !== 200) throw new Error('another caller was not served');
+    for (; !over.signal.aborted; served += 1)
+      if ((await health()) !== 200) throw new Error('another caller was not served');
   })();
   for (const [what, [at, text]] of Object.entries(kinds)) {
     const ended = await Promise.all(Array.from({ length: CONNECTIONS }, () => flood(at, text, grewTooMuch)));
@@ -83,7 +84,7 @@ t.test('answers that nobody reads cost a bounded amount of memory, and others ar
       `${what}: each connection was ended`,
     );
   }
-  over = true;
+  over.abort();
   await Promise.all([watch, other]);
   const grown = Math.round((most - before) / MIB);
   t.notOk(grewTooMuch(), `grew by ${grown} MiB`);

@@ -47,7 +47,7 @@ export const STREAM_BUFFERED: GaugeDefinition = {
   type: 'gauge',
   unit: 'bytes',
   labels: [],
-  help: 'What open streams may hold for readers who are behind, at most.',
+  help: 'What open streams and whole replies may hold for readers who are behind, at most.',
   advice:
     'Near `stream.totalBufferedBytes`, the reader who is furthest behind is cut off: look for a slow network or proxy.',
 };
