@@ -84,7 +84,7 @@ export async function startApp(
   // it meanwhile.
   let seen: Seen = {
     leaving: () => stage.leaving,
-    spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve() },
+    spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve(), revise: () => false },
     credit: undefined,
     models: new Map(),
     board,

@@ -45,8 +45,7 @@ export async function chat(exchange: Exchange, services: Services): Promise<void
         sink(visit, reply, counts, jobEnd),
       );
     });
-    if (end.kind === 'done') arrival.claim.complete();
-    await finish(visit, reply, counts, books, end);
+    if (await finish(visit, reply, counts, books, end)) arrival.claim.complete();
   } finally {
     writer?.close();
     usage?.abandon();
@@ -137,20 +136,25 @@ function sink(visit: Visit, writer: ReplyWriter, counts: ReplyCounts, end: JobEn
   };
 }
 
+/** Records and answers. Resolves with whether the caller got the whole answer. */
 async function finish(
   visit: Visit,
   writer: ReplyWriter,
   counts: ReplyCounts,
   usage: UsageLog,
   end: RunEnd,
-): Promise<void> {
+): Promise<boolean> {
   const { promptTokens, cachedTokens, completionTokens } = visit;
   // A prompt that no engine took up used nothing, as its usage has it.
   if (visit.phase !== 'waiting') {
     visit.meter?.used({ prompt: promptTokens, cached: cachedTokens, completion: completionTokens });
   }
-  if (end.kind !== 'done') return endUnfinished(visit, usage, end);
-  await usage.close('done');
+  if (end.kind !== 'done') {
+    await endUnfinished(visit, usage, end);
+    return false;
+  }
+  if (!(await usage.closeAnswered())) return false;
   const { reasoningTokens } = counts;
   writer.done({ promptTokens, cachedTokens, completionTokens, reasoningTokens });
+  return true;
 }

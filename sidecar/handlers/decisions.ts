@@ -35,8 +35,7 @@ export async function decide(route: DecisionParams['route'], exchange: Exchange,
       if (shut) return shut;
       return model.engine.score({ isolate, seats: growTo(lease, seats), ...seated.job }, sink(visit, results, jobEnd));
     });
-    if (end.kind === 'done') arrival.claim.complete();
-    await finish(visit, params, results, books, end);
+    if (await finish(visit, params, results, books, end)) arrival.claim.complete();
   } finally {
     usage?.abandon();
     arrival.release();
@@ -92,21 +91,26 @@ function sink(visit: Visit, results: QuestionResult[], end: JobEnd): ScoreSink {
   };
 }
 
+/** Records and answers. Resolves with whether the caller got the whole answer. */
 async function finish(
   visit: Visit,
   params: DecisionParams,
   results: readonly QuestionResult[],
   usage: UsageLog,
   end: RunEnd,
-): Promise<void> {
+): Promise<boolean> {
   const { promptTokens, cachedTokens } = visit;
   // A prompt that no engine took up used nothing, as its usage has it.
   if (visit.phase !== 'waiting') visit.meter?.used({ prompt: promptTokens, cached: cachedTokens, completion: 0 });
-  if (end.kind !== 'done') return endUnfinished(visit, usage, end);
-  await usage.close('done');
+  if (end.kind !== 'done') {
+    await endUnfinished(visit, usage, end);
+    return false;
+  }
+  if (!(await usage.closeAnswered())) return false;
   const body =
     params.route === 'decisions'
       ? decisionAnswer(params, results, { promptTokens })
       : systemOneAnswer(params, results, { promptTokens }, randomUUID());
   visit.reply({ status: 200, headers: { 'Server-Timing': visit.times.header() }, body });
+  return true;
 }

@@ -91,6 +91,30 @@ export class UsageLog {
     if (this.#visit.completionTokens - this.#told.completionTokens >= PROGRESS_TOKENS) this.#progress();
   }
 
+  /**
+   * Closes a request whose answer is complete. True once that is durable: the caller is to get the answer's last byte in the
+   * same turn of the event loop. False: the caller left before that could be. Then its usage is closed as cancelled, for
+   * the same price, and the visit has ended as one whose caller left. This is the one place where that is decided.
+   */
+  async closeAnswered(): Promise<boolean> {
+    const { gone } = this.#visit.exchange;
+    let left = gone.aborted;
+    const record = this.#end(left ? 'cancelled' : 'done');
+    const leave = (): void => {
+      left = true;
+      this.#visit.left(this.#visit.phase);
+    };
+    if (left) leave();
+    if (!record) return !left;
+    const revise = (): void => {
+      if (this.#books.spool.revise(record, Object.assign({}, record, { outcome: 'cancelled' } as const))) leave();
+    };
+    gone.addEventListener('abort', revise);
+    await this.#books.spool.sync(record);
+    gone.removeEventListener('abort', revise);
+    return !left;
+  }
+
   /** Settles the price and appends the closing line; resolves once that is durable. Only the first call counts. */
   async close(outcome: Outcome): Promise<void> {
     const record = this.#end(outcome);

@@ -195,7 +195,8 @@ export class Visit {
     if (this.#stream) this.#services.metrics.http.streamClosed();
     const endedAt = this.#services.clock.now();
     const durationMs = endedAt - this.times.startedAt;
-    this.meter?.ended(durationMs, status === 499 ? 'request_cancelled' : error?.code);
+    const code = status === 499 ? 'request_cancelled' : error?.code;
+    this.meter?.ended(durationMs, code);
     const { ttftMs } = this.times;
     this.log.info('request', {
       route: this.#route,
@@ -205,7 +206,7 @@ export class Visit {
       promptTokens: this.promptTokens,
       cachedTokens: this.cachedTokens,
       completionTokens: this.completionTokens,
-      ...(error && { code: error.code }),
+      ...(code !== undefined && { code }),
       ...(this.model !== undefined && { model: this.model }),
       ...(ttftMs !== undefined && { ttftMs: Math.round(ttftMs) }),
       ...(this.caller && { account: this.caller.account, keyId: this.caller.keyId }),

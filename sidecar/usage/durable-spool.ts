@@ -31,7 +31,7 @@ import { SegmentWriter } from './segment-writer.js';
 import { START, type Position } from './segments.js';
 import type { Spool } from './spool.js';
 import type { SpoolHooks, SpoolOptions, SpoolParts, SpoolReading } from './spool-options.js';
-import { Unsynced } from './unsynced.js';
+import { Unsynced, type Entry } from './unsynced.js';
 
 /** How long the lock may take to be removed, ms; the next start finds that its process is gone. */
 const RELEASE_MS = 1000;
@@ -135,6 +135,10 @@ export class DurableSpool implements Spool {
     }
     this.#hooks.recorded?.(record.kind);
     this.#writeSoon();
+  }
+
+  revise(record: UsageRecord, revised: UsageRecord): boolean {
+    return this.#unsynced.revise(record, revised);
   }
 
   /**
@@ -250,10 +254,9 @@ export class DurableSpool implements Spool {
     const unrecovered = this.#unrecovered;
     // The mark is written with what comes first after the closes, and never before they are durable.
     const entries = this.#unsynced.next().slice(0, unrecovered === 0 ? undefined : unrecovered);
-    const lines = entries.map(({ line }) => line);
-    if (unrecovered === 0) lines.unshift(encodeMark({ kind: 'recovered' }));
+    const mark = unrecovered === 0 ? [encodeMark({ kind: 'recovered' })] : [];
     const from = this.#clock.now();
-    const written = await this.#writer.write(Buffer.concat(lines));
+    const written = await this.#writer.write(linesOf(entries, mark));
     if (written.kind === 'failed') {
       this.#failed(written.error);
       return false;
@@ -324,4 +327,16 @@ export class DurableSpool implements Spool {
     this.#health.failed('removed');
     this.#hooks.removed?.(removed, this.#unchecked);
   }
+}
+
+/** The lines of entries, the same buffer until one of them is revised. */
+function linesOf(entries: readonly Entry[], before: readonly Buffer[]): () => Buffer {
+  let lines: readonly Buffer[] | undefined;
+  let whole = Buffer.alloc(0);
+  return () => {
+    if (lines && entries.every(({ line }, i) => line === lines?.[i])) return whole;
+    lines = entries.map(({ line }) => line);
+    whole = Buffer.concat([...before, ...lines]);
+    return whole;
+  };
 }

@@ -14,6 +14,8 @@ interface Current {
   size: number;
 }
 
+const END = encodeMark({ kind: 'end' });
+
 /**
  * The end of the spool: appends to the newest segment and begins the next. One call at a time, but for `prune`.
  *
@@ -75,9 +77,14 @@ export class SegmentWriter {
     return sum;
   }
 
-  /** Makes lines durable, and the name of the segment that they are in. Never rejects. */
-  async write(lines: Uint8Array): Promise<Written> {
+  /**
+   * Makes lines durable, and the name of the segment that they are in. `lines` is called again after each sync: other lines
+   * are written in the place of the first ones before any of them counts. That ends, since each record is revised once at
+   * most. Never rejects.
+   */
+  async write(lines: () => Uint8Array): Promise<Written> {
     try {
+      if (this.#current && this.#current.size >= this.#segmentBytes) await this.leave();
       await this.#attach();
     } catch (error) {
       return { kind: 'failed', error };
@@ -90,11 +97,8 @@ export class SegmentWriter {
         began = true;
       }
       const head = began ? encodeMark({ kind: 'head', after: this.#position ?? null }) : Buffer.alloc(0);
-      const bytes = Buffer.concat([head, lines]);
-      await current.file.write(bytes, current.size);
-      await current.file.sync();
-      if (began) await this.#disk.syncDir(this.#dir);
-      current.size += bytes.length;
+      // Nothing is awaited from its last look at the lines on: a record that was revised then would be lost.
+      current.size += await this.#writeUntilFinal(current, head, lines);
     } catch (error) {
       await this.#giveUp();
       return { kind: 'failed', error };
@@ -102,7 +106,6 @@ export class SegmentWriter {
     this.#ended = false;
     this.#sizes.set(current.segment, current.size);
     this.#position = { segment: current.segment, offset: current.size };
-    if (current.size >= this.#segmentBytes) await this.leave();
     return { kind: 'written', segment: current.segment };
   }
 
@@ -141,7 +144,7 @@ export class SegmentWriter {
   /** Marks the end of the spool, unless it is marked. Nothing is written after it but by another writer. */
   async finish(): Promise<Written | undefined> {
     if (this.#ended) return undefined;
-    const written = await this.write(encodeMark({ kind: 'end' }));
+    const written = await this.write(() => END);
     this.#ended = written.kind === 'written';
     await this.leave();
     return written;
@@ -163,6 +166,23 @@ export class SegmentWriter {
       }
     }
     if (old.length > 0) await this.#disk.syncDir(this.#dir);
+  }
+
+  /** Returns how many bytes are durable now. */
+  async #writeUntilFinal({ file, size }: Current, head: Uint8Array, lines: () => Uint8Array): Promise<number> {
+    let before = 0;
+    for (let now = lines(); ;) {
+      const bytes = Buffer.concat([head, now]);
+      await file.write(bytes, size);
+      // The rest of longer lines would be read as records.
+      if (bytes.length < before) await file.truncate(size + bytes.length);
+      await file.sync();
+      if (size === 0 && before === 0) await this.#disk.syncDir(this.#dir);
+      const next = lines();
+      if (next === now) return bytes.length;
+      before = bytes.length;
+      now = next;
+    }
   }
 
   async #begin(): Promise<Current> {

@@ -3,8 +3,8 @@ import { encode } from './frame.js';
 
 /** A record that is not durable yet. */
 export interface Entry {
-  readonly record: UsageRecord;
-  readonly line: Buffer;
+  record: UsageRecord;
+  line: Buffer;
   /** Clock reading when it was appended. */
   readonly at: number;
   /** Called once it is durable. */
@@ -50,6 +50,15 @@ export class Unsynced {
     const waiters = this.#entries.findLast((entry) => entry.record === record)?.waiters;
     waiters?.add(fn);
     return waiters && (() => void waiters.delete(fn));
+  }
+
+  /** Replaces a record. False: it is durable, or was never added. */
+  revise(record: UsageRecord, revised: UsageRecord): boolean {
+    const entry = this.#entries.findLast((candidate) => candidate.record === record);
+    if (!entry) return false;
+    entry.record = revised;
+    entry.line = encode(revised);
+    return true;
   }
 
   /** The oldest entries, as many as one write takes. They stay here until they are settled. */

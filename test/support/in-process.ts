@@ -65,6 +65,11 @@ export class FakeSpool implements Spool {
   sync(): Promise<void> {
     return Promise.resolve();
   }
+
+  /** What it keeps is durable at once. */
+  revise(): boolean {
+    return false;
+  }
 }
 
 export interface StubModel {
@@ -86,6 +91,8 @@ export interface Options {
   readonly keeps?: boolean;
   /** Who may read all metrics on the public listener. */
   readonly scrapers?: Scrapers;
+  /** Takes the records in place of {@link InProcess.spool}. */
+  readonly takesRecords?: Spool;
 }
 
 interface Owner {
@@ -119,13 +126,13 @@ export class InProcess {
   /** Resolves once all models but the cold ones take work. */
   static async start(
     t: Owner,
-    { models, config = {}, identity = new FakeIdentity(), scrapers, keeps = true }: Options,
+    { models, config = {}, identity = new FakeIdentity(), scrapers, keeps = true, takesRecords }: Options,
   ): Promise<InProcess> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-in-process-'));
     const spool = new FakeSpool(keeps);
     const log = new RecordingLog(keeps);
     const app = await startApp(await configure(dir, models, config), identity, log, {
-      spool,
+      spool: takesRecords ?? spool,
       engineEntry: STUB_ENTRY,
       ...(scrapers && { scrapers }),
     });
