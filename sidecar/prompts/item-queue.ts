@@ -13,8 +13,8 @@ const MAX_AHEAD = 16;
  * already, so that no worker waits for the way there and back, but only as many as are expected to be done within
  * {@link AHEAD_MS}: what was sent comes before an item of any other account.
  *
- * When the host dies under one item alone, that one killed it and fails. When several ran, any of them may have: each is tried once more with nothing else running, so the next death names the guilty and the
- * innocent are answered. An item that fell silent is known, fails at once, and those beside it are tried once more likewise.
+ * When the host dies under one item alone, that one killed it and fails. When several ran, any of them may have: each is
+ * tried once more with nothing else running, so the next death names the guilty and the innocent are answered. An item that fell silent is known, fails at once, and those beside it are tried once more likewise.
  * So an item runs twice at most, and no item fails for what another did unless the host cannot be started at all.
  */
 export class ItemQueue<T> {
