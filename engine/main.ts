@@ -1,10 +1,11 @@
 /**
- * The engine process: one model, driven over the messages of protocol.ts. Forked by the sidecar's supervisor; leaves when
- * told to, when the link closes, or when a message is not of its protocol.
+ * The engine process: one model, driven over the messages of protocol.ts. Forked by the sidecar's supervisor; ends
+ * when it is sent `shutdown`, when its parent or its link is gone, or when a message is not of its protocol.
  */
 import { jobProblem } from './job-check.js';
 import { Link } from './link.js';
 import { LoadFailure } from './load/load-failure.js';
+import { endAtOnce, endWithParent } from './parent-watch.js';
 import './scavenges.js';
 import {
   ENGINE_EXIT,
@@ -24,14 +25,12 @@ import { warmUp } from './warm-up.js';
 
 type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
 
+endWithParent();
+
 const link = Link.toParent({
   message: (raw) => receive(raw as ToEngine | null | undefined),
-  // The sidecar is gone: nobody is left to answer.
-  closed: () => {
-    // The exit waits for the step under way: no other begins.
-    void loop?.close();
-    process.exit(ENGINE_EXIT.done);
-  },
+  // The sidecar is gone. An exit would wait for the step under way, and a decode may hang.
+  closed: endAtOnce,
 });
 
 function send(message: Body, then?: () => void): void {
@@ -46,6 +45,8 @@ const NO_TOKENS: HeldTokens = { running: 0, kept: 0 };
 let loop: StepLoop | undefined;
 let runtime: Runtime | undefined;
 let started = false;
+/** It ends for a message that is not of its protocol: what comes after that is not read. */
+let ending = false;
 
 async function start(setup: EngineSetup): Promise<void> {
   // The event loop turns while a model loads, so the sidecar hears from us from the first moment on.
@@ -93,9 +94,18 @@ async function shutdown(): Promise<void> {
   process.exit(ENGINE_EXIT.done);
 }
 
+/** Ends after the step under way. Not at once: an exit would wait for it without the watch over the parent. */
+function refuse(): void {
+  ending = true;
+  void Promise.resolve(loop?.close()).then(() => process.exit(ENGINE_EXIT.protocol));
+}
+
 /** The loop that takes a job; a job that would bring llama.cpp down fails alone. */
 function loopFor(id: number, job: GenerateJob | ScoreJob): StepLoop | undefined {
-  if (!loop || !runtime) process.exit(ENGINE_EXIT.protocol);
+  if (!loop || !runtime) {
+    refuse();
+    return undefined;
+  }
   const problem = jobProblem(job, runtime.vocabulary);
   if (problem === undefined) return loop;
   send({ kind: 'step', step: loop.steps, outputs: [{ id, kind: 'failed', reason: problem }], held: [] });
@@ -103,12 +113,16 @@ function loopFor(id: number, job: GenerateJob | ScoreJob): StepLoop | undefined 
 }
 
 function receive(message: ToEngine | null | undefined): void {
-  if (message?.v !== PROTOCOL_VERSION) process.exit(ENGINE_EXIT.protocol);
+  if (ending) return;
+  if (message?.v !== PROTOCOL_VERSION) {
+    refuse();
+    return;
+  }
   switch (message.kind) {
     case 'start':
-      if (started) process.exit(ENGINE_EXIT.protocol);
+      if (started) refuse();
+      else void start(message.setup);
       started = true;
-      void start(message.setup);
       return;
     case 'generate':
       loopFor(message.id, message.job)?.generate(message.id, message.job);
@@ -127,7 +141,7 @@ function receive(message: ToEngine | null | undefined): void {
       return;
     default:
       message satisfies never;
-      process.exit(ENGINE_EXIT.protocol);
+      refuse();
   }
 }
 

@@ -7,6 +7,7 @@ import { setEnvironmentData } from 'node:worker_threads';
 import { pathToFileURL } from 'node:url';
 import { Piscina } from 'piscina';
 import { Link } from '../../engine/link.js';
+import { endAtOnce, endWithParent } from '../../engine/parent-watch.js';
 import '../../engine/scavenges.js';
 import type { Route } from '../contracts/requests.js';
 import { readOrder, STACK_MB, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
@@ -83,6 +84,8 @@ async function start(setup: HostSetup): Promise<void> {
 }
 
 async function ownThread({ workerFile }: HostSetup): Promise<Work> {
+  // While an item is worked on, this thread does not see its link close.
+  endWithParent();
   const module = (await import(pathToFileURL(workerFile).href)) as { readonly default: (task: WorkerTask) => Result };
   return (task) => Promise.resolve().then(() => module.default(task));
 }
@@ -159,7 +162,7 @@ function send(news: News, sent?: () => void): void {
   link.send(versioned(news), sent);
 }
 
-/** Not process.exit: that waits for threads, and one may be stuck in native code. */
+/** At once: a worker may be stuck in native code. */
 function quit(): void {
-  process.kill(process.pid, 'SIGKILL');
+  endAtOnce();
 }

@@ -62,6 +62,7 @@ export const rooms: readonly Room[] = [
       'linked-child',
       'engine/link',
       'engine/scavenges',
+      'engine/parent-watch',
       'engine/protocol',
       'engine/prompt',
       'engine/grammar',
@@ -88,6 +89,7 @@ export const rooms: readonly Room[] = [
 
   { name: 'engine/link', path: file('engine', 'link'), sees: [] },
   { name: 'engine/scavenges', path: file('engine', 'scavenges'), sees: [] },
+  { name: 'engine/parent-watch', path: file('engine', 'parent-watch|parent-watch-thread'), sees: [] },
   { name: 'engine/protocol', path: file('engine', 'protocol|inspect-protocol'), sees: [] },
   { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
   {
@@ -122,7 +124,7 @@ export const rooms: readonly Room[] = [
   {
     name: 'engine/entry',
     path: file('engine', 'main|inspect'),
-    sees: ['engine/link', 'engine/scavenges', ...ENGINE_JOBS, 'engine/steps', 'engine/inspect'],
+    sees: ['engine/link', 'engine/scavenges', 'engine/parent-watch', ...ENGINE_JOBS, 'engine/steps', 'engine/inspect'],
   },
   { name: 'engine/models', path: file('engine/models', 'cli|[a-z-]+'), sees: [] },
   {
