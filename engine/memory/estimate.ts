@@ -29,9 +29,9 @@ export type Sizes = Awaited<ReturnType<GgufInsights['estimateModelResourceRequir
  * step reads all of them, so an engine whose weights are not in memory is one that reads its disk.
  */
 export async function estimateNeeds(
-  insights: GgufInsights,
+  insights: Pick<GgufInsights, 'estimateContextResourceRequirementsV2'>,
   weights: Sizes,
-  { seats, contextPerSeat, batchSize, gpuLayers, flashAttention }: ContextPlan,
+  { contextPerSeat, batchSize, gpuLayers, flashAttention }: ContextPlan,
 ): Promise<Needs> {
   const context = (sequences: number): Promise<Sizes> =>
     insights.estimateContextResourceRequirementsV2({
@@ -42,13 +42,11 @@ export async function estimateNeeds(
       flashAttention,
     });
   const one = await context(1);
-  const two = seats > 1 ? await context(2) : one;
+  // For a single seat too: without a second one there is no telling its past state from the buffers of a step.
+  const two = await context(2);
   const need = (kind: keyof Sizes): Need => {
     const perSeat = Math.max(0, two[kind] - one[kind]);
-    // With one seat there is no second one to tell what is its own: all counts as its past state.
-    return seats > 1
-      ? { weights: weights[kind], perSeat, compute: Math.max(0, one[kind] - perSeat) }
-      : { weights: weights[kind], perSeat: one[kind], compute: 0 };
+    return { weights: weights[kind], perSeat, compute: Math.max(0, one[kind] - perSeat) };
   };
   return { cpu: need('cpuRam'), gpu: need('gpuVram') };
 }

@@ -21,12 +21,11 @@ const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000 } as const;
 /** What no key outlives, ms: more is a slip of the hand. */
 const MAX_MS = 3650 * UNIT_MS.d;
 
+/** What the options say of a key. */
+export type NewKeyProperties = Omit<StoredKey, 'id' | 'hash' | 'created'>;
+
 /** A key's properties. `now`: epoch ms. */
-export function propertiesOf(
-  options: CreateOptions,
-  environment: string,
-  now: number,
-): Omit<StoredKey, 'id' | 'hash' | 'created'> {
+export function propertiesOf(options: CreateOptions, environment: string, now: number): NewKeyProperties {
   const { account, models = 'all', routes, cohort, expires, limits } = options;
   if (account === undefined || account === '') throw new UsageError('--account is needed');
   const tokens = options['tokens-per-day'];

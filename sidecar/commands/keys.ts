@@ -7,14 +7,15 @@ import { isFrozen } from '../access/key-identity.js';
 import { limitsOf, type KeyFile, type StoredKey } from '../access/key-file-schema.js';
 import { KeyStore, type NewKey } from '../access/keys.js';
 import type { Config } from '../config.js';
+import { EMBEDDED } from './model-files.js';
 import { EXIT, parsed, UsageError, type Output } from './command.js';
 import { orUsage } from './help.js';
-import { durationMs, propertiesOf } from './key-options.js';
+import { durationMs, propertiesOf, type NewKeyProperties } from './key-options.js';
 import { columns } from './layout.js';
 import { COMMANDS } from './table.js';
 
 /** What of the configuration this command needs. */
-type Settings = Pick<Config, 'keys' | 'environment'>;
+type Settings = Pick<Config, 'keys' | 'environment' | 'models'>;
 
 /** Runs `keys` with these arguments. Resolves with the exit code: 0, 1 not done, 2 a wrong command line. */
 export function keys(config: Settings, args: readonly string[], output: Output): Promise<number> {
@@ -29,7 +30,9 @@ async function run(config: Settings, [action, ...rest]: readonly string[], outpu
     case 'create': {
       const { values } = parsed(SPECS.create, rest);
       const properties = propertiesOf(values, config.environment, Date.now());
-      return show(await store.create(properties), 'created', output);
+      const code = show(await store.create(properties), 'created', output);
+      warnOfModels(properties, config, output);
+      return code;
     }
     case 'list': {
       const { json } = parsed(SPECS.list, rest).values;
@@ -51,6 +54,23 @@ function show({ key, id }: NewKey, what: string, output: Output): number {
   output.out(`${key}\n`);
   output.say(`${what} ${id}; the key is shown this once, only its hash is stored\n`);
   return 0;
+}
+
+/**
+ * Warns of models that the configuration does not have. The key is made all the same: it may be meant for another sidecar,
+ * or for a model that comes later. A configuration that names no models of its own is not the one to compare with. What was
+ * given is not repeated, since it may be a key by mistake.
+ */
+function warnOfModels({ entitlements }: NewKeyProperties, { models }: Settings, output: Output): void {
+  const configured = models.map(({ id }) => id);
+  if (models.every(({ file }) => file === EMBEDDED)) return;
+  const missing = Object.values(entitlements).reduce(
+    (sum, { models: named }) => sum + (named === 'all' ? 0 : named.filter((id) => !configured.includes(id)).length),
+    0,
+  );
+  if (missing === 0) return;
+  const which = missing === 1 ? 'one model' : `${missing} models`;
+  output.say(`warning: --models names ${which} that this configuration does not have: ${configured.join(', ')}\n`);
 }
 
 async function revoke(store: KeyStore, id: string, output: Output): Promise<number> {

@@ -3,8 +3,13 @@ import { join } from 'node:path';
 import t from 'tap';
 import { keys } from '../../../sidecar/commands/keys.js';
 import { propertiesOf } from '../../../sidecar/commands/key-options.js';
+import { loadConfig, type Config } from '../../../sidecar/config.js';
 import { KeyFileError } from '../../../sidecar/access/key-file.js';
 import { makeKey } from '../../support/keys.js';
+
+const loaded = loadConfig({});
+const MODEL = loaded.kind === 'invalid' ? undefined : loaded.config.models[0];
+if (MODEL === undefined) throw new Error('the defaults name a model');
 
 const NOW = Date.parse('2026-06-01T00:00:00Z');
 
@@ -29,7 +34,7 @@ t.test('what is wrong is said without what was given, and nothing is changed', a
   const rotated = makeKey({ id: 'moved', rotated: '2026-01-02T00:00:00Z', expires: '2099-01-02T00:00:00Z' });
   await writeFile(file, JSON.stringify({ version: 1, keys: [revoked.stored, expired.stored, rotated.stored] }));
   const before = await readFile(file, 'utf8');
-  const config = { keys: { file, pollMs: 1000, failuresPerMinute: 0 }, environment: 'development' };
+  const config = { keys: { file, pollMs: 1000, failuresPerMinute: 0 }, environment: 'development', models: [] };
   const run = async (args: string): Promise<{ code: number; out: string; said: string }> => {
     const ran = { out: '', said: '' };
     const code = await keys(
@@ -81,4 +86,22 @@ t.test('what is wrong is said without what was given, and nothing is changed', a
     t.match(thrown, { problem }, args);
   }
   t.equal(await readFile(file, 'utf8'), before);
+});
+
+t.test('a key for a model that the configuration does not have is made, with a warning', async (t) => {
+  const file = join(t.testdir(), 'keys.json');
+  const own = { ...MODEL, id: 'mine', file: '/models/mine.gguf' };
+  const said = async (named: string, models: Config['models']): Promise<string> => {
+    let text = '';
+    const config = { keys: { file, pollMs: 1000, failuresPerMinute: 0 }, environment: 'development', models };
+    const output = { out: () => undefined, say: (line: string) => (text += line) };
+    t.equal(await keys(config, ['create', '--account', 'a', '--models', named], output), 0);
+    return text;
+  };
+  const warning = /\nwarning: --models names one model that this configuration does not have: mine\n$/;
+  t.match(await said('nope', [own]), warning);
+  t.match(await said('nope,mine', [own]), warning);
+  t.notMatch(await said('mine', [own]), 'warning');
+  t.notMatch(await said('all', [own]), 'warning');
+  t.notMatch(await said('nope', [MODEL]), 'warning', 'a configuration that names no models');
 });
