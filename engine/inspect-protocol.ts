@@ -90,6 +90,8 @@ export interface Finding {
 /** What a model takes of one kind of memory, and what there is; bytes. */
 export interface Fit {
   readonly weights: number;
+  /** Of these, what each engine holds for itself, whichever other has the same file. */
+  readonly repacked: number;
   /** Past state of one seat of the configured length. */
   readonly perSeat: number;
   readonly compute: number;

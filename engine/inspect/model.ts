@@ -17,6 +17,7 @@ import { planLoad } from '../load/plan.js';
 import { usesOf } from '../load/uses.js';
 import { freeMemory } from '../memory/check.js';
 import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memory/estimate.js';
+import { repackedBytes } from '../memory/repacked.js';
 import { misfit, seatsThatFit, tooHeavy, totalOf, usableOf } from '../memory/verdict.js';
 import { readModelHead } from './head.js';
 
@@ -72,13 +73,15 @@ export async function inspectModel(
       if (here === undefined) findings.push(...(await loaded(llama, setup, head.bytes, progress)));
       else findings.push({ what: 'tensors', ok: false, needed: false, says: `they were not loaded here: ${here}` });
     }
+    const repacked =
+      gpuLayers > 0 ? 0 : Math.min(weights.cpuRam, repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo));
     const needs = await estimateNeeds(insights, weights, plan);
     findings.push(memoryFinding(needs, plan, free));
     return {
       head,
       load: loading,
-      memory: fitOf(needs.cpu, plan.seats, free.cpuRam),
-      gpuMemory: gpuLayers > 0 ? fitOf(needs.gpu, plan.seats, free.gpuVram) : undefined,
+      memory: fitOf(needs.cpu, plan.seats, free.cpuRam, repacked),
+      gpuMemory: gpuLayers > 0 ? fitOf(needs.gpu, plan.seats, free.gpuVram, weights.gpuVram) : undefined,
       sizes: await sizeTable(insights, weights, plan, free, head.trainedContext),
       findings,
     };
@@ -155,8 +158,8 @@ function memoryFinding({ cpu, gpu }: Needs, plan: ContextPlan, free: Sizes): Fin
   return { what: 'memory', ok: problem === undefined, needed: true, says: problem ?? fine };
 }
 
-function fitOf(need: Needs['cpu'], seats: number, free: number): Fit {
-  return { ...need, total: totalOf(need, seats), usable: usableOf(free) };
+function fitOf(need: Needs['cpu'], seats: number, free: number, repacked: number): Fit {
+  return { ...need, repacked, total: totalOf(need, seats), usable: usableOf(free) };
 }
 
 /** The configured context's row and those of {@link CONTEXTS}, by length. */

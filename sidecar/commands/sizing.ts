@@ -84,8 +84,9 @@ class Taken {
 
   add(file: string, { memory, gpuMemory }: ModelReport): void {
     if (memory) {
-      this.#own.memory += memory.total - memory.weights;
-      this.#weights.set(file, Math.max(memory.weights, this.#weights.get(file) ?? 0));
+      const mapped = memory.weights - memory.repacked;
+      this.#own.memory += memory.total - mapped;
+      this.#weights.set(file, Math.max(mapped, this.#weights.get(file) ?? 0));
     }
     this.#own.gpuMemory += gpuMemory?.total ?? 0;
   }

@@ -16,6 +16,8 @@ import {
 /** Weights of every model, and what each has besides: as the inspector below has it. */
 const WEIGHTS = 1000;
 const OWN = 10;
+/** Of the weights of the file q4. */
+const REPACKED = 900;
 
 /** An inspector to which a model of more than 100 seats does not fit, and that answers with what it heard was taken. */
 function entry(t: Test): string {
@@ -23,7 +25,8 @@ function entry(t: Test): string {
   writeFileSync(
     file,
     `process.on('message', ({ question: { setup, taken } }) => {
-      const fit = { weights: ${WEIGHTS}, total: ${WEIGHTS + OWN}, perSeat: taken.memory, compute: taken.gpuMemory, usable: 0 };
+      const repacked = setup.file === 'q4' ? ${REPACKED} : 0;
+      const fit = { repacked, weights: ${WEIGHTS}, total: ${WEIGHTS + OWN}, perSeat: taken.memory, compute: taken.gpuMemory, usable: 0 };
       const finding = { what: 'memory', ok: setup.seats <= 100, needed: true, says: 'too large' };
       const answer = { memory: fit, gpuMemory: setup.gpu === 'cuda' ? { ...fit, total: 7 } : undefined, sizes: [], findings: [finding] };
       process.send({ v: ${INSPECT_VERSION}, kind: 'answer', answer }, () => process.exit(0));
@@ -50,6 +53,11 @@ function heard(sizings: readonly Sizing[]): (number | undefined)[] {
 t.test('weights of one file are there once, whichever model is asked about', async (t) => {
   const found = heard(await size(t, [model('a'), model('a'), model('b'), model('a')]));
   t.strictSame(found, [0, OWN, WEIGHTS + 2 * OWN, WEIGHTS + 3 * OWN]);
+});
+
+t.test('what each engine holds of the weights for itself is there as often as there are engines', async (t) => {
+  const found = heard(await size(t, [model('q4'), model('q4'), model('b')]));
+  t.strictSame(found, [0, OWN + REPACKED, WEIGHTS - REPACKED + 2 * (OWN + REPACKED)]);
 });
 
 t.test('on a GPU each has its own', async (t) => {

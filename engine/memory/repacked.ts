@@ -1,0 +1,42 @@
+/**
+ * Weights that llama.cpp lays out anew in memory of the process when it loads them onto a CPU with AVX2
+ * (ggml/src/ggml-cpu/repack.cpp). They are mapped from the file no longer, so two engines of one file hold them twice.
+ */
+import { GgmlType, type GgufFileInfo } from 'node-llama-cpp';
+
+type Tensors = NonNullable<GgufFileInfo['fullTensorInfo']>;
+
+/** Weights and bytes of a block of each type that is repacked, and the instructions that it is repacked for. */
+const REPACKED: ReadonlyMap<GgmlType, { readonly weights: number; readonly bytes: number; readonly needs: string }> =
+  new Map([
+    [GgmlType.Q4_0, { weights: 32, bytes: 18, needs: 'AVX2' }],
+    [GgmlType.IQ4_NL, { weights: 32, bytes: 18, needs: 'AVX2' }],
+    [GgmlType.MXFP4, { weights: 32, bytes: 17, needs: 'AVX2' }],
+    [GgmlType.Q4_K, { weights: 256, bytes: 144, needs: 'AVX2' }],
+    [GgmlType.Q2_K, { weights: 256, bytes: 84, needs: 'AVX512' }],
+  ]);
+
+/** Rows are repacked by eight. */
+const ROWS = 8;
+
+const EMBEDDINGS = 'token_embd.weight';
+const OUTPUT = 'output.weight';
+
+/**
+ * Bytes of the weights that an engine holds for itself on this CPU. `systemInfo`: llama.cpp's line of what it was built for
+ * and found, such as `AVX2 = 1 | REPACK = 1`. Embeddings are looked up and not multiplied: they are repacked only where they
+ * are the output's weights too.
+ */
+export function repackedBytes(tensors: Tensors, systemInfo: string): number {
+  const has = (feature: string): boolean => systemInfo.includes(` ${feature} = 1`);
+  if (!has('REPACK')) return 0;
+  const tied = !tensors.some(({ name }) => name === OUTPUT);
+  return tensors.reduce((sum, { name, ggmlType, dimensions }) => {
+    const block = REPACKED.get(ggmlType);
+    if (block === undefined || !has(block.needs) || !name.endsWith('.weight')) return sum;
+    if (name === EMBEDDINGS && !tied) return sum;
+    const sizes = dimensions.map(Number);
+    if (sizes.length < 2 || (sizes[1] ?? 0) % ROWS !== 0) return sum;
+    return sum + (sizes.reduce((product, size) => product * size, 1) / block.weights) * block.bytes;
+  }, 0);
+}
