@@ -14,6 +14,8 @@ const client = new PromptHostClient({
   workerFile: fileURLToPath(new URL('./prompt-worker.js', import.meta.url)),
 });
 await client.ready();
-void client.open('chat', Buffer.from(process.argv[2] ?? '')).tokenize(new AbortController().signal);
+void client
+  .open('chat', Buffer.from(process.argv[2] ?? ''), { account: 'a', weight: 1 })
+  .tokenize(new AbortController().signal);
 // Until it is killed.
 setInterval(() => undefined, 60_000);
