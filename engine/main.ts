@@ -85,6 +85,7 @@ function facts(setup: EngineSetup, loaded: Runtime): EngineFacts {
     labelsVerified: setup.kind === 'decision',
     threads: loaded.threads,
     gpu: loaded.gpu,
+    repackedBytes: loaded.repackedBytes,
   };
 }
 

@@ -69,6 +69,8 @@ export interface EngineFacts {
   readonly threads: number;
   /** Backend in use; false: CPU. */
   readonly gpu: string | false;
+  /** Bytes of the weights that it holds for itself and not mapped (memory/repacked.ts); absent: none. */
+  readonly repackedBytes?: number;
 }
 
 /** One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others in turn. */

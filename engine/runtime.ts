@@ -19,6 +19,7 @@ import { LlamaLog } from './load/llama-log.js';
 import { LoadFailure } from './load/load-failure.js';
 import { cutsAnywhere, planLoad } from './load/plan.js';
 import { MemoryCheck } from './memory/check.js';
+import { repackedBytes } from './memory/repacked.js';
 import { checkModelFile } from './load/model-file.js';
 import { usesOf } from './load/uses.js';
 import { controlText, tokenBytes } from './output/token-bytes.js';
@@ -34,6 +35,7 @@ export interface Runtime {
   readonly vocabulary: number;
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;
+  readonly repackedBytes: number;
   readonly threads: number;
   readonly gpu: string | false;
   /** Listens on: to be closed before it works on what callers sent. */
@@ -75,6 +77,7 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     weightVersion,
     threads,
     gpu: llama.gpu,
+    repackedBytes: llama.gpu === false ? repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo) : 0,
     log,
     dispose: () => {
       disposed ??= (async () => {

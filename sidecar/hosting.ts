@@ -99,14 +99,24 @@ function unservable(id: string, file: string, why: string): string {
 
 /**
  * Bytes of weights that other engines have mapped on a CPU from other files. The kernel counts them as free, though each
- * step needs them; those of the same file are there once, whoever maps them. Asked only while no other engine loads.
+ * step needs them; those of the same file are there once, whoever maps them. What an engine has laid out anew for itself is
+ * mapped no longer, and the kernel counts it as taken. Asked only while no other engine loads.
  */
-function mappedBeside(file: string, models: Iterable<Hosted>): number {
-  const others = new Set<string>();
+export function mappedBeside(file: string, models: Iterable<Beside>): number {
+  const others = new Map<string, number>();
   for (const { engine, file: other } of models) {
-    if (other !== file && engine.state === 'ready' && engine.facts?.gpu === false) others.add(other);
+    if (other === file || engine.state !== 'ready' || engine.facts?.gpu !== false) continue;
+    others.set(other, Math.max(0, sizeOf(other) - (engine.facts.repackedBytes ?? 0)));
   }
-  return [...others].reduce((sum, other) => sum + sizeOf(other), 0);
+  return [...others.values()].reduce((sum, bytes) => sum + bytes, 0);
+}
+
+/** What is looked at of a hosted model. */
+interface Beside {
+  readonly file: string;
+  readonly engine: Pick<EngineProcess, 'state'> & {
+    readonly facts?: { readonly gpu: string | false; readonly repackedBytes?: number } | undefined;
+  };
 }
 
 /** 0 for what cannot be looked at: a share that is away must not end the process. */

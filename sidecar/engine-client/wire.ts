@@ -106,7 +106,8 @@ function isFacts(raw: unknown): raw is EngineFacts {
     typeof raw['weightVersion'] === 'string' &&
     typeof raw['labelsVerified'] === 'boolean' &&
     isCount(raw['threads']) &&
-    (typeof raw['gpu'] === 'string' || raw['gpu'] === false)
+    (typeof raw['gpu'] === 'string' || raw['gpu'] === false) &&
+    (raw['repackedBytes'] === undefined || isCount(raw['repackedBytes']))
   );
 }
 
