@@ -179,6 +179,8 @@ export async function startApp(
       void prune();
     });
     void prompts.ready().then(async (found) => {
+      // A drain that comes first closes the hosts, and that is no failure of the start.
+      if (stage.leaving) return;
       const problem = await reportPrompts(found, models, log);
       if (problem === undefined) readiness.up(PROMPTS);
       else readiness.never(problem);

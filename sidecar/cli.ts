@@ -79,7 +79,9 @@ async function runServe(config: Config, args: Args, hints: readonly string[]): P
     return EXIT.usage;
   }
   const { serve } = await import('./commands/serve.js');
-  const logging = openLog(config.log.level);
+  const logging = openLog(config.log.level, undefined, (code) =>
+    say(`ra-sidecar: the log cannot be written to stdout (${code}); its lines are lost until it can\n`),
+  );
   const { log } = logging;
   // Node would print the error's message, which can quote a request.
   process.on('uncaughtException', (fault) => {
@@ -95,12 +97,28 @@ async function runServe(config: Config, args: Args, hints: readonly string[]): P
   }
 }
 
+/** Why stdout could not be written, of a command that prints to it. */
+let unprinted: string | undefined;
+
 function out(text: string): void {
-  process.stdout.write(text);
+  process.stdout.write(text, (error) => {
+    if (error) unprinted ??= (error as NodeJS.ErrnoException).code ?? 'unknown';
+  });
+}
+
+/** The exit code: 1 where what was asked for could not be printed. A reader that has seen enough is no failure. */
+async function ended(code: number): Promise<number> {
+  // The outcome of a write comes in a later turn.
+  await new Promise((resolve) => setImmediate(resolve));
+  if (unprinted === undefined || unprinted === 'EPIPE') return code;
+  say(`ra-sidecar: stdout cannot be written (${unprinted})\n`);
+  return EXIT.failed;
 }
 
 function say(text: string): void {
   process.stderr.write(text);
 }
 
-process.exit(await main(process.argv.slice(2)));
+// What cannot be printed is no fault of the sidecar: without a listener it would end the service.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined);
+process.exit(await ended(await main(process.argv.slice(2))));

@@ -1,10 +1,10 @@
-import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parse, type ParseError } from 'jsonc-parser';
 import { contradictions, hints } from './config/checks.js';
 import { settings, validationSchema, type Setting } from './config/settings.js';
 import type { Config } from './config/types.js';
 import { compile } from './contracts/validator.js';
+import { NotRegularFile, readRegularSync } from './files/regular-file.js';
 
 export type { Config, ModelConfig } from './config/types.js';
 
@@ -82,8 +82,9 @@ function unknownVariables(environment: Environment): string[] {
 function readFile(file: string): { value: object } | { problem: string } {
   let text: string;
   try {
-    text = readFileSync(file, 'utf8');
+    text = readRegularSync(file);
   } catch (error) {
+    if (error instanceof NotRegularFile) return { problem: error.message };
     return { problem: `cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}` };
   }
   const errors: ParseError[] = [];

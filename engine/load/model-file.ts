@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { readHead, type Head } from './gguf-head.js';
 
 export type ModelFile =
@@ -23,7 +23,8 @@ const REFUSALS: Readonly<Record<string, string>> = {
  */
 export function checkModelFile(path: string): ModelFile {
   try {
-    const file = openSync(path, 'r');
+    // Without O_NONBLOCK the open of a FIFO waits for a writer.
+    const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const stat = fstatSync(file);
       if (!stat.isFile()) return bad(`is ${stat.isDirectory() ? 'a folder' : 'no ordinary file'}`);

@@ -9,7 +9,7 @@ export function configDocs(): string {
 
 # Configuration
 
-\`RA_CONFIG\` names one JSON file; comments and trailing commas are allowed in it. Without it the defaults hold. Every
+\`RA_CONFIG\` names one JSON file, a regular one; comments and trailing commas are allowed in it. Without it the defaults hold. Every
 setting can also be given as an environment variable, which wins over the file: \`RA_\`, then the path in capitals with
 underscores, so \`RA_LISTEN_PORT=8081\` sets \`listen.port\`. Lists are given as JSON.
 

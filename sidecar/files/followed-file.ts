@@ -11,10 +11,11 @@
  */
 import { createHash } from 'node:crypto';
 import { watch, type FSWatcher } from 'node:fs';
-import { open, stat } from 'node:fs/promises';
+import { stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import type { Clock } from '../clock.js';
 import { within } from '../within.js';
+import { NotRegularFile, openRegular } from './regular-file.js';
 
 /** From an event to the look, ms: what writes a file in pieces sends several. */
 const SETTLE_MS = 100;
@@ -220,7 +221,7 @@ async function find<T>({ what, file, maxBytes, parse }: FollowOptions<T>): Promi
 /** The file's text; undefined: there is none. Throws {@link FileProblem} when it cannot be read or is longer than `maxBytes`. */
 export async function readText(what: string, file: string, maxBytes: number): Promise<string | undefined> {
   try {
-    const handle = await open(file, 'r');
+    const handle = await openRegular(file);
     try {
       const { size } = await handle.stat();
       if (size > maxBytes) throw new FileProblem(what, `is longer than ${maxBytes} bytes`, file);
@@ -230,6 +231,7 @@ export async function readText(what: string, file: string, maxBytes: number): Pr
     }
   } catch (error) {
     if (error instanceof FileProblem) throw error;
+    if (error instanceof NotRegularFile) throw new FileProblem(what, error.message, file);
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT') return undefined;
     throw new FileProblem(what, `cannot be read: ${code ?? 'unknown'}`, file);

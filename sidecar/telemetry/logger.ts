@@ -6,7 +6,6 @@
  * keys, and of an unexpected error only what cannot quote a request is kept.
  */
 import { destination as stdoutDestination, pino, stdTimeFunctions, type Logger as Pino } from 'pino';
-import { systemClock } from '../clock.js';
 import { describeFault, scrub } from './scrub.js';
 
 /** What a line can say besides its event. Texts are constants, ids and names, never anything that a caller wrote. */
@@ -73,6 +72,7 @@ export interface LogTarget {
   /** Writes what is left and closes; then `close` is told. */
   end?(): void;
   once?(event: 'close' | 'error', fn: () => void): unknown;
+  on?(event: 'error', fn: (error: NodeJS.ErrnoException) => void): unknown;
 }
 
 const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
@@ -119,22 +119,47 @@ const CLOSE_MS = 2000;
 /**
  * Opens the log. Lines are written without waiting; `close` resolves when what is left is written, or cannot be. After it
  * nothing is logged. An ordinary `process.exit` without it writes the rest too, but hangs when stdout's reader is gone.
+ *
+ * A log that cannot be written is no fault: lines wait within their bound and are tried again with the next one, or are lost
+ * where the reader is gone. `unwritable` is called with the operating system's code, the first time only.
  */
-export function openLog(level: LogLevel, target: LogTarget = stdout()): { readonly log: Log; close(): Promise<void> } {
+export function openLog(
+  level: LogLevel,
+  target: LogTarget = stdout(),
+  unwritable: (code: string) => void = () => undefined,
+): { readonly log: Log; close(): Promise<void> } {
+  let problem: string | undefined;
+  // Without a listener a full disk would be an uncaught exception.
+  target.on?.('error', ({ code = 'unknown' }) => {
+    const first = problem === undefined;
+    problem = code;
+    if (first) unwritable(code);
+  });
   const out = pino({ level, base: null, timestamp: stdTimeFunctions.isoTime, messageKey: 'event' }, target);
-  return { log: new PinoLog(out), close: () => closed(target) };
+  return {
+    log: new PinoLog(out),
+    close: () => closed(target, problem === NO_READER),
+  };
 }
 
+/** The code for a pipe without a reader: nothing will ever be written. */
+const NO_READER = 'EPIPE';
+
 /** sonic-boom's flushSync, which pino calls at the exit, tries a pipe without a reader again for ever; `end` gives up. */
-async function closed(target: LogTarget): Promise<void> {
-  let cancel = (): void => undefined;
-  await new Promise<void>((resolve) => {
-    cancel = systemClock.after(CLOSE_MS, resolve);
-    target.once?.('close', resolve);
-    target.once?.('error', resolve);
-    target.end?.();
+async function closed(target: LogTarget, lost: boolean): Promise<void> {
+  const written = new Promise<void>((resolve) => {
+    // It keeps the process alive, unlike the clock's: else one without anything else to do ends before this settles.
+    const timer = setTimeout(resolve, CLOSE_MS);
+    const done = (): void => {
+      clearTimeout(timer);
+      resolve();
+    };
+    target.once?.('close', done);
+    target.once?.('error', done);
+    if (lost) done();
+    else target.end?.();
   });
-  cancel();
+  await written;
   target.flushSync = () => undefined;
 }
 

@@ -1,7 +1,7 @@
 /** The price list as a file: `{"version":1,"prices":[{"version","effective","decisions","chat":{<model>:{…}}}]}`. */
-import { readFile } from 'node:fs/promises';
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
+import { NotRegularFile, readRegular } from '../files/regular-file.js';
 import { parseRate, type Rates } from '../money.js';
 import { decisionRates, PriceList, type PricedModel, type PriceVersion } from './price-list.js';
 
@@ -71,8 +71,9 @@ export async function readPriceFile(file: string, models: readonly PricedModel[]
   };
   let value: unknown;
   try {
-    value = JSON.parse(await readFile(file, 'utf8'));
+    value = JSON.parse(await readRegular(file));
   } catch (error) {
+    if (error instanceof NotRegularFile) return refuse(error.message);
     const { code } = error as NodeJS.ErrnoException;
     return refuse(code === undefined ? 'is not JSON' : `cannot be read: ${code}`);
   }

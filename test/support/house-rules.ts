@@ -46,7 +46,7 @@ export const rooms: readonly Room[] = [
   {
     name: 'config',
     path: file('sidecar', 'config|config/[a-z-]+'),
-    sees: [...GROUND, 'contracts', 'telemetry'],
+    sees: [...GROUND, 'contracts', 'telemetry', 'files'],
   },
   { name: 'files', path: folder('sidecar/files'), sees: GROUND },
   { name: 'linked-child', path: file('sidecar', 'linked-child'), sees: ['engine/link'] },

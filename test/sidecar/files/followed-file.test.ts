@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -105,4 +106,21 @@ t.test('closed, it holds nothing', async (t) => {
   await world.put('2');
   await world.followed?.reload();
   t.strictSame(world.said, []);
+});
+
+t.test('what is no regular file is refused, and holds up nothing', async (t) => {
+  const world = new World(t);
+  execFileSync('mkfifo', [world.file]);
+  await t.rejects(world.open(), { message: /^number: is not a regular file \(file / }, 'at the start');
+  await t.rejects(world.open({ file: '/dev/zero' }), { message: /is not a regular file/ });
+
+  await world.put('1');
+  t.equal(await world.open(), 1);
+  await rm(world.file);
+  execFileSync('mkfifo', [world.file]);
+  await world.followed?.reload();
+  t.strictSame(world.said, ['is not a regular file']);
+  await world.put('2');
+  await world.followed?.reload();
+  t.strictSame(world.said, ['is not a regular file', 2], 'and the next one is taken');
 });
