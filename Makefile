@@ -77,12 +77,8 @@ ADDED := node_modules/node-llama-cpp/llama
 engine-native: engine-source
 	npx --no node-llama-cpp source download --gpu $(or $(GPU),false)
 
-engine-source: install
-	cp engine/native/next-token.cpp $(ADDED)/addon/ra-next-token.cpp
-	grep -q 'raInit' $(ADDED)/addon/addon.cpp || \
-	  sed -i 's/^ *AddonSampler::init(exports);/&\n    void raInit(Napi::Object);\n    raInit(exports);/' $(ADDED)/addon/addon.cpp
-	grep -q 'GGML_OPENMP OFF' $(ADDED)/CMakeLists.txt || \
-	  sed -i 's/^add_subdirectory("llama.cpp")/set(GGML_OPENMP OFF CACHE BOOL "" FORCE)\n&/' $(ADDED)/CMakeLists.txt
+engine-source: build
+	node dist/engine/native/cli.js $(ADDED) engine/native/next-token.cpp
 
 # 100,000 bodies at random, a tenth of them over HTTP. A run is told to wait: tap's own limit is for a hang.
 fuzz: build

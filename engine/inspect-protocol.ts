@@ -50,8 +50,11 @@ export interface MachineFacts {
   /** Backends whose libraries are on this machine; false: CPU, which always is. */
   readonly available: readonly (string | false)[];
   readonly devices: readonly string[];
-  /** Whether the binaries came with the package or were built here; outdated: by another version's `make engine-native`. */
-  readonly build: 'prebuilt' | 'localBuild' | 'outdatedBuild';
+  /**
+   * Whether the binaries came with the package, without engine/native, or were built here: with it, with another version's,
+   * or (plain) without it.
+   */
+  readonly build: 'prebuilt' | 'localBuild' | 'outdatedBuild' | 'plainBuild';
   /** llama.cpp's own list of the CPU's features that it was built for. */
   readonly features: string;
   /** Logical cores that this process may use. */

@@ -1,7 +1,7 @@
 import { availableParallelism, totalmem } from 'node:os';
-import { getLlamaGpuTypes } from 'node-llama-cpp';
+import { getLlamaGpuTypes, type Llama } from 'node-llama-cpp';
 import type { MachineFacts } from '../inspect-protocol.js';
-import { isOutdatedNative } from '../load/addon.js';
+import { nativeCodeOf } from '../load/addon.js';
 import { openLlama } from '../load/backend.js';
 import { freeMemory } from '../memory/check.js';
 import type { EngineSetup } from '../protocol.js';
@@ -16,10 +16,15 @@ export async function machineFacts(gpu: EngineSetup['gpu']): Promise<MachineFact
     gpu: llama.gpu,
     available,
     devices: llama.gpu === false ? [] : await llama.getGpuDeviceNames(),
-    build: isOutdatedNative(llama) ? 'outdatedBuild' : llama.buildType,
+    build: buildOf(llama),
     features: llama.systemInfo.trim(),
     cores: availableParallelism(),
     memory: { total: totalmem(), free: cpuRam },
     gpuMemory: vram && { total: vram.total, free: vram.free },
   };
+}
+
+function buildOf(llama: Llama): MachineFacts['build'] {
+  if (llama.buildType === 'prebuilt') return 'prebuilt';
+  return ({ none: 'plainBuild', known: 'localBuild', outdated: 'outdatedBuild' } as const)[nativeCodeOf(llama)];
 }

@@ -138,10 +138,11 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
   return { context: inner, newSampler: () => new Make(addonModel), grammars, ...picking(llama._bindings) };
 }
 
-/** Whether the addon is one of `make engine-native`, but of another version than the one known here. */
-export function isOutdatedNative(llama: Llama): boolean {
+/** Whether the addon has the code of `make engine-native`; outdated: of another version than the one known here. */
+export function nativeCodeOf(llama: Llama): 'none' | 'known' | 'outdated' {
   const bindings = (llama as unknown as NonNullable<Layer['_llama']>)._bindings;
-  return bindings?.RaPicker !== undefined && bindings.raVersion !== KNOWN_NATIVE;
+  if (bindings?.RaPicker === undefined) return 'none';
+  return bindings.raVersion === KNOWN_NATIVE ? 'known' : 'outdated';
 }
 
 /** Threads that share a step's picks with the one that decodes, at most, and how many logits are worth one more. */

@@ -18,8 +18,9 @@ const DEVICE_ADVICE =
   'if there is a GPU, look at its driver and at who may use /dev/dri or /dev/nvidia*; if not, set gpu to false';
 
 const BINARIES: Readonly<Record<MachineFacts['build'], string>> = {
-  prebuilt: 'the package’s own binaries',
-  localBuild: 'binaries built on this machine',
+  prebuilt: 'the package’s own binaries, without engine/native',
+  localBuild: 'binaries built on this machine with engine/native',
+  plainBuild: 'binaries built on this machine without engine/native',
   outdatedBuild: 'binaries built on this machine from sources of another version',
 };
 
@@ -106,7 +107,7 @@ export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Chec
     facts.gpu === false
       ? `CPU (${why}), ${binaries}: ${used}`
       : `${facts.gpu} on ${devices.join(', ')} (${why}), ${binaries}`;
-  if (build !== 'outdatedBuild') return { what: 'backend', level: 'ok', says };
+  if (build === 'prebuilt' || build === 'localBuild') return { what: 'backend', level: 'ok', says };
   return { what: 'backend', level: 'warn', says, advice: BUILD_ADVICE };
 }
 

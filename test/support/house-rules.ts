@@ -126,6 +126,7 @@ export const rooms: readonly Room[] = [
     path: file('engine', 'main|inspect'),
     sees: ['engine/link', 'engine/scavenges', 'engine/parent-watch', ...ENGINE_JOBS, 'engine/steps', 'engine/inspect'],
   },
+  { name: 'engine/native', path: folder('engine/native'), sees: [] },
   { name: 'engine/models', path: file('engine/models', 'cli|[a-z-]+'), sees: [] },
   {
     name: 'engine/models/seedling',

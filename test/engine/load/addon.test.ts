@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Llama, LlamaContext } from 'node-llama-cpp';
 import t from 'tap';
-import { isOutdatedNative, keepThreads, KNOWN_NATIVE, picking } from '../../../engine/load/addon.js';
+import { keepThreads, KNOWN_NATIVE, nativeCodeOf, picking } from '../../../engine/load/addon.js';
 
 const RaPicker = class {
   readonly picked = (): Int32Array => new Int32Array(0);
@@ -43,7 +43,8 @@ t.test('its thread ends with JavaScript, told once', (t) => {
 });
 
 t.test('it is outdated where it has what another version of it has', (t) => {
-  const outdated = (bindings: object): boolean => isOutdatedNative({ _bindings: bindings } as unknown as Llama);
+  const outdated = (bindings: object): boolean =>
+    nativeCodeOf({ _bindings: bindings } as unknown as Llama) === 'outdated';
   t.notOk(outdated({ ...NATIVE, raVersion: KNOWN_NATIVE }));
   t.ok(outdated({ ...NATIVE, raVersion: KNOWN_NATIVE + 1 }));
   t.ok(outdated(NATIVE));

@@ -16,10 +16,10 @@ const CUDA: MachineFacts = { ...FACTS, available: ['cuda', false], gpu: 'cuda', 
 
 t.test('what computes, why, and whose binaries it has', (t) => {
   const says = (facts: MachineFacts): string => backendCheck('auto', facts).says;
-  t.equal(says(FACTS), 'CPU (auto: available are CPU), the package’s own binaries: AVX2 FMA');
+  t.equal(says(FACTS), 'CPU (auto: available are CPU), the package’s own binaries, without engine/native: AVX2 FMA');
   t.equal(
     says({ ...CUDA, build: 'localBuild' }),
-    'cuda on NVIDIA H100 (auto: available are cuda, CPU), binaries built on this machine',
+    'cuda on NVIDIA H100 (auto: available are cuda, CPU), binaries built on this machine with engine/native',
   );
   t.end();
 });
@@ -33,13 +33,15 @@ t.test('a library of a GPU’s without a GPU is told of, where one was not given
   t.end();
 });
 
-t.test('binaries of another version are told of, and what to do', (t) => {
+t.test('binaries of another version, or without engine/native, are reported with what to do', (t) => {
   for (const facts of [FACTS, CUDA]) {
     t.equal(backendCheck('auto', facts).level, 'ok');
     const { level, says, advice } = backendCheck('auto', { ...facts, build: 'outdatedBuild' });
     t.equal(level, 'warn');
     t.match(says, /built on this machine from sources of another version/);
     t.match(advice, /make engine-native/);
+    const plain = backendCheck('auto', { ...facts, build: 'plainBuild' });
+    t.match(plain, { level: 'warn', says: /without engine\/native/, advice: /make engine-native/ });
   }
   t.end();
 });

@@ -1,0 +1,54 @@
+/**
+ * Puts engine/native into the source of node-llama-cpp's addon, for `make engine-native`. Each place must look as it did in
+ * the version that this was written for: an edit that finds nothing would build an addon without our code.
+ */
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+interface Edit {
+  readonly file: string;
+  /** Lines that are there exactly once. */
+  readonly before: string;
+  readonly after: string;
+}
+
+const EDITS: readonly Edit[] = [
+  {
+    file: 'addon/addon.cpp',
+    before: '    AddonContextSequenceCheckpoint::init(exports);\n    AddonSampler::init(exports);\n',
+    after:
+      '    AddonContextSequenceCheckpoint::init(exports);\n    AddonSampler::init(exports);\n    void raInit(Napi::Object);\n    raInit(exports);\n',
+  },
+  {
+    // OpenMP would keep compute threads for each thread that ever decodes; engine/native keeps one set for all.
+    file: 'CMakeLists.txt',
+    before: '\nadd_subdirectory("llama.cpp")\n',
+    after: '\nset(GGML_OPENMP OFF CACHE BOOL "" FORCE)\nadd_subdirectory("llama.cpp")\n',
+  },
+];
+
+export type Applied =
+  | { readonly kind: 'applied' }
+  /** `file` does not look as expected; nothing was changed. */
+  | { readonly kind: 'unknown'; readonly file: string };
+
+/** `folder`: the package's `llama`. `source`: next-token.cpp. May be called again. Throws what the file system throws. */
+export function applyNative(folder: string, source: string): Applied {
+  const texts = new Map<string, string>();
+  for (const { file, before, after } of EDITS) {
+    const text = readFileSync(join(folder, file), 'utf8');
+    if (count(text, after) === 1) continue;
+    if (count(text, before) !== 1) return { kind: 'unknown', file };
+    texts.set(
+      file,
+      text.replace(before, () => after),
+    );
+  }
+  for (const [file, text] of texts) writeFileSync(join(folder, file), text);
+  copyFileSync(source, join(folder, 'addon/ra-next-token.cpp'));
+  return { kind: 'applied' };
+}
+
+function count(text: string, part: string): number {
+  return text.split(part).length - 1;
+}

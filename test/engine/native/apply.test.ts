@@ -1,0 +1,54 @@
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t, { type Test } from 'tap';
+import { applyNative } from '../../../engine/native/apply.js';
+import { sourceRoot } from '../../support/source-root.js';
+
+const PACKAGE = join(sourceRoot, 'node_modules/node-llama-cpp/llama');
+const SOURCE = join(sourceRoot, 'engine/native/next-token.cpp');
+const CLI = fileURLToPath(new URL('../../../engine/native/cli.js', import.meta.url));
+const FILES = ['addon/addon.cpp', 'CMakeLists.txt'] as const;
+
+const INIT = '    void raInit(Napi::Object);\n    raInit(exports);\n';
+const OPENMP = 'set(GGML_OPENMP OFF CACHE BOOL "" FORCE)\n';
+
+/** A copy of the package's source as npm brings it. */
+function copied(t: Test): { folder: string; read: (file: string) => string } {
+  const folder = t.testdir();
+  mkdirSync(join(folder, 'addon'));
+  for (const file of FILES) {
+    copyFileSync(join(PACKAGE, file), join(folder, file));
+    // This checkout's own may have been built from.
+    const text = readFileSync(join(folder, file), 'utf8').replace(INIT, '').replace(OPENMP, '');
+    writeFileSync(join(folder, file), text);
+  }
+  return { folder, read: (file) => readFileSync(join(folder, file), 'utf8') };
+}
+
+t.test('the package’s own source takes it, once', async (t) => {
+  const { folder, read } = copied(t);
+  for (const round of [1, 2]) {
+    t.strictSame(applyNative(folder, SOURCE), { kind: 'applied' });
+    t.equal(read('addon/addon.cpp').split(INIT).length, 2, `round ${round}`);
+    t.equal(read('CMakeLists.txt').split(OPENMP).length, 2, `round ${round}`);
+  }
+  t.equal(read('addon/ra-next-token.cpp'), readFileSync(SOURCE, 'utf8'));
+});
+
+t.test('a source that looks otherwise is refused loudly, and left as it was', async (t) => {
+  for (const [file, pattern] of [
+    ['addon/addon.cpp', 'AddonSampler::init'],
+    ['CMakeLists.txt', 'add_subdirectory("llama.cpp")'],
+  ] as const) {
+    const { folder, read } = copied(t);
+    writeFileSync(join(folder, file), read(file).replace(pattern, 'somethingElse'));
+    const before = FILES.map(read);
+    t.strictSame(applyNative(folder, SOURCE), { kind: 'unknown', file });
+    const { status, stderr } = spawnSync(process.execPath, [CLI, folder, SOURCE], { encoding: 'utf8' });
+    t.equal(status, 1);
+    t.match(stderr, `does not fit this node-llama-cpp: ${file}`);
+    t.strictSame(FILES.map(read), before);
+  }
+});
