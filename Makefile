@@ -104,8 +104,8 @@ docs: build
 	npm run --silent docs
 
 # The model that comes with the sidecar, trained anew: hours on 2 cores, and no part of any other target. See
-# engine/models/seedling/README.md. Training is not equal to the last bit from machine to machine, so neither is the file.
-SEEDLING := engine/models/seedling
+# bench/seedling/README.md. Training is not equal to the last bit from machine to machine, so neither is the file.
+SEEDLING := bench/seedling
 TRAINED := $(SEEDLING)/.trained
 PYTHON := /usr/bin/python3
 SEEDLING_TOKENS := 36000000

@@ -2,10 +2,10 @@
  * The inspector process: answers one question of inspect-protocol.ts and exits. Forked by the sidecar's commands, so that
  * what native code makes of a file ends this process at worst; leaves when its channel closes.
  */
-import { fetchModel } from './inspect/fetch.js';
-import { readModelHead } from './inspect/head.js';
-import { machineFacts } from './inspect/machine.js';
-import { inspectModel } from './inspect/model.js';
+import { fetchModel } from './llama/inspect/fetch.js';
+import { readModelHead } from './llama/inspect/head.js';
+import { machineFacts } from './llama/inspect/machine.js';
+import { inspectModel } from './llama/inspect/model.js';
 import {
   INSPECT_VERSION as v,
   type Answer,
@@ -13,8 +13,8 @@ import {
   type FromInspector,
   type HeadReport,
   type ToInspector,
-} from './inspect-protocol.js';
-import { ENGINE_EXIT } from './protocol.js';
+} from './protocol/inspect-messages.js';
+import { ENGINE_EXIT } from './protocol/messages.js';
 
 // An abort inside llama.cpp would start a debugger on this process to print where it was.
 process.env['GGML_NO_BACKTRACE'] = '1';

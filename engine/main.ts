@@ -2,11 +2,11 @@
  * The engine process: one model, driven over the messages of protocol.ts. Forked by the sidecar's supervisor; ends
  * when it is sent `shutdown`, when its parent or its link is gone, or when a message is not of its protocol.
  */
-import { jobProblem } from './job-check.js';
-import { Link } from './link.js';
-import { LoadFailure } from './load/load-failure.js';
-import { endAtOnce, endWithParent } from './parent-watch.js';
-import './scavenges.js';
+import { jobProblem } from './scheduler/job-check.js';
+import { Link } from './protocol/link.js';
+import { LoadFailure } from './llama/load-failure.js';
+import { endAtOnce, endWithParent } from './protocol/parent-watch.js';
+import './protocol/v8-flags.js';
 import {
   ENGINE_EXIT,
   PROTOCOL_VERSION,
@@ -17,11 +17,11 @@ import {
   type HeldTokens,
   type ScoreJob,
   type ToEngine,
-} from './protocol.js';
-import { loadRuntime, type Runtime } from './runtime.js';
-import { LEAST_TOKENS } from './loop/pace.js';
-import { StepLoop } from './steps.js';
-import { warmUp } from './warm-up.js';
+} from './protocol/messages.js';
+import { loadRuntime, type Runtime } from './llama/runtime.js';
+import { LEAST_TOKENS } from './scheduler/prefill-budget.js';
+import { StepLoop } from './scheduler/step-loop.js';
+import { warmUp } from './scheduler/warm-up.js';
 
 type Body = FromEngine extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
 

@@ -4,12 +4,12 @@
  * of each command is in commands/table.ts. Commands are loaded when they are run: `doctor` is to work, and to say why, where
  * `serve` cannot even be loaded.
  */
-import { systemClock } from './clock.js';
+import { systemClock } from './lib/clock.js';
 import { EXIT } from './commands/command.js';
 import { helpOf, orUsage } from './commands/help.js';
 import type { Io } from './commands/io.js';
-import { COMMANDS } from './commands/table.js';
-import { loadConfig, type Config } from './config.js';
+import { COMMANDS } from './commands/command-table.js';
+import { loadConfig, type Config } from './config/config.js';
 import { openLog } from './telemetry/logger.js';
 
 type Args = readonly string[];

@@ -4,14 +4,14 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
 import { cruise } from './support/cruise.js';
-import { houseRules, rooms, walls } from './support/house-rules.js';
+import { houseRules, rooms, walls } from './support/architecture-rules.js';
 import { brokenSourceRules } from './support/source-rules.js';
 import { sourceRoot } from './support/source-root.js';
 
 t.test('the house stands as planned', async (t) => {
   const { files, violations } = await cruise(sourceRoot);
   t.strictSame(violations, []);
-  t.ok(files.includes('sidecar/config.ts') && files.includes('test/architecture.test.ts'), 'the sources were read');
+  t.ok(files.includes('sidecar/config/config.ts') && files.includes('test/architecture.test.ts'), 'the sources were read');
   for (const path of files) {
     if (/^(sidecar|engine)\//.test(path)) t.equal(roomsOf(path).length, 1, `${path} is in one room`);
     t.strictSame(brokenSourceRules(path, readFileSync(join(sourceRoot, path), 'utf8')), [], path);
@@ -22,7 +22,7 @@ t.test('the house stands as planned', async (t) => {
 const offences: readonly { rule: string; sources: Record<string, string>; broken: [from: string, to: RegExp] }[] = [
   ...rooms.map((room) => {
     // A room sees neither the composition root nor, for the few that do, a test.
-    const to = room.sees.includes('app') || room.name === 'app' ? 'test/support/fake.ts' : 'sidecar/app.ts';
+    const to = room.sees.includes('app') || room.name === 'app' ? 'test/support/fake.ts' : 'sidecar/app/app.ts';
     const from = exampleOf(room.path);
     const up = '../'.repeat(from.split('/').length - 1);
     return {
@@ -36,8 +36,8 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
   }),
   ...Object.keys(walls).map((name) => ({
     rule: `wall: ${name}`,
-    sources: { 'sidecar/handlers/chat.ts': `import type { X } from '${name}';\nexport type Y = X;\n` },
-    broken: ['sidecar/handlers/chat.ts', new RegExp(name.replaceAll('.', '\\.'))] as [string, RegExp],
+    sources: { 'sidecar/api/chat.ts': `import type { X } from '${name}';\nexport type Y = X;\n` },
+    broken: ['sidecar/api/chat.ts', new RegExp(name.replaceAll('.', '\\.'))] as [string, RegExp],
   })),
   {
     rule: 'no cycles',
@@ -52,17 +52,17 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
     sources: {
       'sidecar/cli.ts': `import { a } from './prompts/client.js';\nexport const c = a;\n`,
       'sidecar/prompts/client.ts': `export { b as a } from '../../engine/prompt/vocabulary.js';\nexport const d = 1;\n`,
-      'engine/prompt/vocabulary.ts': `import { getLlama } from 'node-llama-cpp';\nexport const b = getLlama;\n`,
+      'engine/llama/vocabulary.ts': `import { getLlama } from 'node-llama-cpp';\nexport const b = getLlama;\n`,
     },
     broken: ['sidecar/cli.ts', /node-llama-cpp/],
   },
   {
     rule: 'OpenTelemetry is loaded when it is asked for',
     sources: {
-      'sidecar/exporting.ts': `import { a } from './telemetry/otlp/open.js';\nexport const b = a;\n`,
+      'sidecar/app/compose-otlp.ts': `import { a } from './telemetry/otlp/open.js';\nexport const b = a;\n`,
       'sidecar/telemetry/otlp/open.ts': `export const a = 1;\n`,
     },
-    broken: ['sidecar/exporting.ts', /otlp\/open/],
+    broken: ['sidecar/app/compose-otlp.ts', /otlp\/open/],
   },
   {
     rule: 'nothing imports tests',
@@ -75,12 +75,12 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
   {
     rule: 'shipped code needs no development package',
     sources: {
-      'sidecar/errors.ts': `import { z } from 'zod';\nexport const y = z;\n`,
+      'sidecar/domain/errors.ts': `import { z } from 'zod';\nexport const y = z;\n`,
       'package.json': '{"devDependencies":{"zod":"1"}}',
       'node_modules/zod/package.json': '{"name":"zod","main":"index.js"}',
       'node_modules/zod/index.js': '',
     },
-    broken: ['sidecar/errors.ts', /zod/],
+    broken: ['sidecar/domain/errors.ts', /zod/],
   },
 ];
 
@@ -104,8 +104,8 @@ t.test('each rule fires', async (t) => {
 t.test('what is allowed does not fire', async (t) => {
   const root = lay(t, {
     'sidecar/http/server.ts': `import uWS from 'uWebSockets.js';\nimport type { C } from '../clock.js';\nexport const s = (c: C) => [uWS, c];\n`,
-    'sidecar/clock.ts': `export interface C { now(): number }\n`,
-    'engine/runtime.ts': `import { getLlama } from 'node-llama-cpp';\nexport const r = getLlama;\n`,
+    'sidecar/lib/clock.ts': `export interface C { now(): number }\n`,
+    'engine/llama/runtime.ts': `import { getLlama } from 'node-llama-cpp';\nexport const r = getLlama;\n`,
     'test/sidecar/http/server.test.ts': `import { s } from '../../../sidecar/http/server.js';\nimport 'node-llama-cpp';\nexport const x = s;\n`,
   });
   t.strictSame((await cruise(root)).violations, []);
@@ -125,8 +125,8 @@ t.test('source rules fire, and only on what they are about', async (t) => {
     "import { env } from 'node:process';",
     'const x = `it’s ${process.env.HOME}`;',
   ]) {
-    t.strictSame(brokenSourceRules('sidecar/app.ts', text), ['environment in config.ts alone'], text);
-    t.strictSame(brokenSourceRules('sidecar/config.ts', text), [], text);
+    t.strictSame(brokenSourceRules('sidecar/app/app.ts', text), ['environment in config.ts alone'], text);
+    t.strictSame(brokenSourceRules('sidecar/config/config.ts', text), [], text);
   }
   t.strictSame(brokenSourceRules('engine/main.ts', "process.env['X'] = '1';"), []);
   t.strictSame(brokenSourceRules('sidecar/cli.ts', '// process.env\nprocess.exitCode = process.argv.length;'), []);

@@ -1,4 +1,4 @@
-import type { Clock } from '../../sidecar/clock.js';
+import type { Clock } from '../../sidecar/lib/clock.js';
 
 interface Event {
   readonly at: number;

@@ -2,7 +2,7 @@ import { makeDecisionPrompt, type DecisionPrompt } from '../../engine/prompt/dec
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Question } from '../../engine/prompt/question-text.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
-import { loadVocabulary } from '../../engine/prompt/vocabulary.js';
+import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import { EngineDriver } from '../support/engine-driver.js';
 
 const CONTEXT = 8192;

@@ -24,7 +24,7 @@ import {
 import { asked, readCases, reversed, type Asked } from './questions.js';
 
 /** From dist/bench/decisions. */
-const SEEDLING = fileURLToPath(new URL('../../../engine/models/seedling/', import.meta.url));
+const SEEDLING = fileURLToPath(new URL('../../../bench/seedling/', import.meta.url));
 const WARM_UP = 5;
 
 const [file = `${SEEDLING}seedling.gguf`, questions = `${SEEDLING}held-out.jsonl`, name = 'decision-quality'] =

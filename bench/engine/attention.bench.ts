@@ -1,7 +1,7 @@
 /** Flash attention on a CPU, on and off: next tokens, and chunks of a prompt, by what lies before them. */
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
-import { BatchDecoder } from '../../engine/decode/batch-decoder.js';
-import type { Decoder, Part } from '../../engine/decode/decoder.js';
+import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
+import type { Decoder, Part } from '../../engine/scheduler/decoder.js';
 import { random13m, random150m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';

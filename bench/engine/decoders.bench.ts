@@ -1,10 +1,10 @@
-/** The two decoders behind engine/decode/decoder.ts, side by side in one process: what the layer below the iterators is worth. */
+/** The two decoders behind engine/scheduler/decoder.ts, side by side in one process: what the layer below the iterators is worth. */
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
-import { BatchDecoder } from '../../engine/decode/batch-decoder.js';
-import type { Decoder } from '../../engine/decode/decoder.js';
-import { IteratorDecoder, sequenceOrder } from '../../engine/decode/iterator-decoder.js';
-import type { GenerateJob } from '../../engine/protocol.js';
-import { StepLoop } from '../../engine/steps.js';
+import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
+import type { Decoder } from '../../engine/scheduler/decoder.js';
+import { IteratorDecoder, sequenceOrder } from '../../engine/llama/iterator-decoder.js';
+import type { GenerateJob } from '../../engine/protocol/messages.js';
+import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import { endlessEmbedded, random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
@@ -88,7 +88,7 @@ await keep('decoders', {
   title: 'The two decoders side by side',
   about: [
     `One process, one step loop over each decoder in turn: ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated per sequence, temperature 1, ${THREADS} compute thread; medians of ${RUNS} pairs after one to warm up. No messages between processes and no text: the rest of the engine is in engine-steps.md.`,
-    'Iterators: node-llama-cpp’s public API in lockstep (engine/decode/iterator-decoder.ts), the fallback. Batches: the layer below it (engine/decode/batch-decoder.ts), used where its version is known.',
+    'Iterators: node-llama-cpp’s public API in lockstep (engine/llama/iterator-decoder.ts), the fallback. Batches: the layer below it (engine/llama/batch-decoder.ts), used where its version is known.',
   ],
   rows,
 });

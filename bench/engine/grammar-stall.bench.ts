@@ -1,9 +1,9 @@
 /** What streams wait between two tokens while replies beside them are held by tools: plain ones, and ones made to be expensive. */
 import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
-import { BatchDecoder } from '../../engine/decode/batch-decoder.js';
+import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { grammarText } from '../../engine/grammar/gbnf.js';
 import { schemaGrammar } from '../../engine/grammar/schema.js';
-import type { ReplyGrammar } from '../../engine/protocol.js';
+import type { ReplyGrammar } from '../../engine/protocol/messages.js';
 import { gapsBeside } from '../../test/support/stream-gaps.js';
 import { wideModel } from '../../test/support/wide-model.js';
 import { keep, type Row } from '../support/results.js';

@@ -1,12 +1,12 @@
 /** What it costs to hold a reply by a grammar, a token, where a vocabulary is large: each held token asks all of it. */
 import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
-import { BatchDecoder } from '../../engine/decode/batch-decoder.js';
+import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { grammarText, heldBehind } from '../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../engine/grammar/json.js';
 import { schemaGrammar } from '../../engine/grammar/schema.js';
-import { Grammars } from '../../engine/decode/grammars.js';
-import type { GenerateJob } from '../../engine/protocol.js';
-import { StepLoop } from '../../engine/steps.js';
+import { Grammars } from '../../engine/llama/grammars.js';
+import type { GenerateJob } from '../../engine/protocol/messages.js';
+import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import { random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';

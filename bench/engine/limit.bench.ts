@@ -40,7 +40,7 @@ await keep(name, {
   about: [
     `Tokens generated a second, prefill included: ${PROMPT_TOKENS} prompt tokens and ${TOKENS} generated per sequence. Medians of ${RUNS} runs, of 3 at 2 threads, each of ours right after one of the peer's and in an engine of its own; the ratio is the median of these pairs. Before the first 1,500 steps have warmed the engine up nothing is measured. A model may have been measured by itself, at another hour.`,
     `llama-batched-bench (built from the bundled source by \`make peers\`, with native instructions and OpenMP) decodes and never samples or turns a token into text; our engine process (the ${build} addon) samples every token, finds stops, makes text and sends messages. Greedy: temperature 0. Temperature 1 with no top-k, the default of the API, is exp() over the whole vocabulary of 50,257 for every token: in the prebuilt addon by llama.cpp’s own sampler, in the native one by engine/native/next-token.cpp. With top_p 0.9 and a frequency penalty of 0.5 at temperature 1 (random weights make all tokens about equally likely, so that top_p keeps tens of thousands, where a trained model's keeps dozens) likewise.`,
-    'Random weights, Q8_0, GPT-2’s vocabulary: `150m` and `13m` of engine/models/recipes.ts. In the 13m model the output layer and the sampling of 50,257 logits are nearly all of the work.',
+    'Random weights, Q8_0, GPT-2’s vocabulary: `150m` and `13m` of bench/models/recipes.ts. In the 13m model the output layer and the sampling of 50,257 logits are nearly all of the work.',
   ],
   rows,
 });

@@ -1,8 +1,8 @@
 /** What reuse saves: questions over one input, replies to one prompt, and what a copy of a sequence costs beside it. */
 import { getLlama, LlamaLogLevel, type LlamaModel } from 'node-llama-cpp';
-import { BatchDecoder } from '../../engine/decode/batch-decoder.js';
-import { sequenceOrder } from '../../engine/decode/iterator-decoder.js';
-import type { GenerateJob, ScoreJob } from '../../engine/protocol.js';
+import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
+import { sequenceOrder } from '../../engine/llama/iterator-decoder.js';
+import type { GenerateJob, ScoreJob } from '../../engine/protocol/messages.js';
 import { RealLoop, type RealLoopOptions } from '../../test/support/real-loop.js';
 import { endlessEmbedded, random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
@@ -149,7 +149,7 @@ await keep('reuse', {
   title: 'What reuse saves',
   about: [
     `An input or prompt of ${INPUT} tokens, questions of ${TAIL}, replies of 32; prompts split at ${CHUNK}, ${REPLIES} seats of ${CONTEXT} tokens, ${THREADS} compute thread, in one process without messages or HTTP. Medians of ${RUNS}, each on a fresh context.`,
-    'A copy of a sequence moves all that it could hold, whatever it holds (engine/loop/choice.ts).',
+    'A copy of a sequence moves all that it could hold, whatever it holds (engine/scheduler/sequence-choice.ts).',
   ],
   rows,
   conclusions: notes,

@@ -42,9 +42,9 @@ for (const [model, file] of [
 await keep(build === 'native' ? 'engine-steps-native' : 'engine-steps', {
   title: `The engine process alone, ${build} addon`,
   about: [
-    `Our engine process over the messages of engine/protocol.ts: ${LOAD.promptTokens} prompt tokens and ${LOAD.tokens} generated per sequence, temperature 1, one compute thread. A run is ${REPLIES} replies, so many at once as there are sequences, the next ones when all have ended. Tokens generated over the time from the first job sent to the last one done, prefill included; medians of ${RUNS} runs after one to warm up.`,
+    `Our engine process over the messages of engine/protocol/messages.ts: ${LOAD.promptTokens} prompt tokens and ${LOAD.tokens} generated per sequence, temperature 1, one compute thread. A run is ${REPLIES} replies, so many at once as there are sequences, the next ones when all have ended. Tokens generated over the time from the first job sent to the last one done, prefill included; medians of ${RUNS} runs after one to warm up.`,
     "The main thread is where the engine's JavaScript runs (the step loop, the decoder, the messages). llama.cpp computes and samples on other threads. CPU time as Linux counts it per thread, so it includes no waiting.",
-    'embedded: the default model with an end token that never comes up. 13m: the recipe of engine/models/recipes.ts, random weights.',
+    'embedded: the default model with an end token that never comes up. 13m: the recipe of bench/models/recipes.ts, random weights.',
   ],
   rows,
 });

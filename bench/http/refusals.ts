@@ -3,7 +3,7 @@ import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import type { RefusalReason } from '../../sidecar/admission/seat-queue.js';
-import { refused } from '../../sidecar/handlers/refusals.js';
+import { refused } from '../../sidecar/api/refusals.js';
 import { chatBody } from '../../test/support/in-process.js';
 import { onWhoIsFree } from '../support/by-the-clock.js';
 import { end, forked } from '../support/in-turn.js';

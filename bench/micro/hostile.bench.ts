@@ -7,7 +7,7 @@
  */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setImmediate } from 'node:timers/promises';
-import { systemClock } from '../../sidecar/clock.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
 import { parseBody } from '../../sidecar/contracts/parse.js';
 import type { Route } from '../../sidecar/contracts/requests.js';
 import { PromptHostClient } from '../../sidecar/prompts/client.js';

@@ -7,7 +7,7 @@ import { createKey } from '../../sidecar/access/keys.js';
 import type { Credentials } from '../../sidecar/access/identity.js';
 import type { StoredKey } from '../../sidecar/access/key-file.js';
 import { RequestLimits } from '../../sidecar/access/limits.js';
-import { systemClock } from '../../sidecar/clock.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
 import { keep } from '../support/results.js';
 
 const KEYS = 10_000;

@@ -1,4 +1,4 @@
-/** The link between our processes (engine/link.ts) beside Node's own channel: why there is one. */
+/** The link between our processes (engine/protocol/link.ts) beside Node's own channel: why there is one. */
 import { fork } from 'node:child_process';
 import { PerformanceObserver, constants } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';

@@ -11,8 +11,8 @@ import {
   TraceIdRatioBasedSampler,
   type ReadableSpan,
 } from '@opentelemetry/sdk-trace-base';
-import { systemClock } from '../../sidecar/clock.js';
-import { Timeline } from '../../sidecar/handlers/timeline.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
+import { Timeline } from '../../sidecar/api/timeline.js';
 import { RequestTraces } from '../../sidecar/telemetry/otlp/request-traces.js';
 import type { RequestTrace, Tracing } from '../../sidecar/telemetry/tracing.js';
 import { requestRecord } from '../../test/support/request-records.js';

@@ -9,7 +9,7 @@ import type { Vocabulary } from './vocabulary.js';
 
 const HELP = `Makes a GGUF model with random weights.
 
-  node dist/engine/models/cli.js --recipe NAME --out FILE [--vocab FILE] [--seed N]
+  node dist/bench/models/cli.js --recipe NAME --out FILE [--vocab FILE] [--seed N]
 
   --recipe NAME   ${RECIPE_NAMES.join(', ')}
   --out FILE      where to write; an existing file is replaced

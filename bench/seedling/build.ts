@@ -3,18 +3,18 @@
  * Makes the training data: the vocabulary (learnt once, kept beside), rows for training and for looking at the loss. Seeds are
  * fixed, so the same sources give the same bytes.
  *
- *   node dist/engine/models/seedling/build.js FOLDER EXAMPLES LONG EARLY FOCUS
+ *   node dist/bench/seedling/build.js FOLDER EXAMPLES LONG EARLY FOCUS
  */
 import { createWriteStream, type WriteStream } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { loadVocabulary } from '../../prompt/vocabulary.js';
-import { makeTemplate } from '../../prompt/template.js';
-import { PREFACE, GAP, questionText } from '../../prompt/question-text.js';
-import { CHAT_TEMPLATE } from '../chat-template.js';
-import { writeRandomModel } from '../random-model.js';
-import { END_OF_TEXT, END_OF_TURN } from '../vocabulary-own.js';
+import { loadVocabulary } from '../../engine/llama/vocabulary.js';
+import { makeTemplate } from '../../engine/prompt/template.js';
+import { PREFACE, GAP, questionText } from '../../engine/prompt/question-text.js';
+import { CHAT_TEMPLATE } from '../models/chat-template.js';
+import { writeRandomModel } from '../models/random-model.js';
+import { END_OF_TEXT, END_OF_TURN } from '../models/vocabulary-own.js';
 import type { Example } from './corpus/example.js';
 import { earlyAt, exampleAt, focusAt, longDecisionAt } from './mix.js';
 import { ROW, RowMaker } from './rows.js';

@@ -3,16 +3,16 @@
  * Writes the trained weights as a GGUF file: matrices in Q8_0, norms in float32. TRAINED_FOLDER/calibration.json goes into
  * its metadata when it is there.
  *
- *   node dist/engine/models/seedling/export.js DATA_FOLDER TRAINED_FOLDER FILE
+ *   node dist/bench/seedling/export.js DATA_FOLDER TRAINED_FOLDER FILE
  */
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { writeGguf, type TensorSource } from '../gguf-writer.js';
-import type { Metadata } from '../gguf-format.js';
-import { encodeF32, quantizeQ8 } from '../number-formats.js';
-import { modelMetadata } from '../random-model.js';
-import { CALIBRATION_KEY } from '../../prompt/calibration.js';
+import { writeGguf, type TensorSource } from '../models/gguf-writer.js';
+import type { Metadata } from '../models/gguf-format.js';
+import { encodeF32, quantizeQ8 } from '../models/number-formats.js';
+import { modelMetadata } from '../models/random-model.js';
+import { CALIBRATION_KEY } from '../../engine/prompt/calibration.js';
 import { vocabularyOf, type Merged } from './vocabulary.js';
 
 /** What bench/decisions/calibrate.ts writes, where there is any: temperatures by type of question. */

@@ -4,12 +4,12 @@
  *   node dist/bench/seedling/long.bench.js [MODEL.gguf RESULT_NAME]
  */
 import { fileURLToPath } from 'node:url';
-import { longDecisionAt } from '../../engine/models/seedling/mix.js';
+import { longDecisionAt } from './mix.js';
 import { Asker } from '../decisions/asker.js';
 import { accuracy, best, brier, mean, type Outcome } from '../decisions/measures.js';
 import { keep, type Row } from '../support/results.js';
 
-const DEFAULT = fileURLToPath(new URL('../../../engine/models/seedling/seedling.gguf', import.meta.url));
+const DEFAULT = fileURLToPath(new URL('../../../engine/assets/seedling.gguf', import.meta.url));
 const SEED = 23;
 const INPUTS = 10;
 /** Tokens of filler, about. */

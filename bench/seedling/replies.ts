@@ -1,7 +1,7 @@
 /** Whether a reply is the right one. */
 import { isDeepStrictEqual } from 'node:util';
-import type { ChatExample } from '../../engine/models/seedling/corpus/example.js';
-import { TALKS } from '../../engine/models/seedling/corpus/talk.js';
+import type { ChatExample } from './corpus/example.js';
+import { TALKS } from './corpus/talk.js';
 
 export interface Reply {
   readonly content: string;

@@ -3,11 +3,11 @@
  * will be asked with. A decision's questions share their input: group 0 is the input, each question a group that sees group 0
  * and itself.
  */
-import { makeDecisionPrompt, type DecisionPrompt } from '../../prompt/decision-prompt.js';
-import { chatPrompt, type ChatPrompt, type PromptParts } from '../../prompt/chat-prompt.js';
-import { makePromptParts } from '../../prompt/prompt-parts.js';
-import type { Vocabulary } from '../../prompt/tokens.js';
-import { END_OF_TURN } from '../vocabulary-own.js';
+import { makeDecisionPrompt, type DecisionPrompt } from '../../engine/prompt/decision-prompt.js';
+import { chatPrompt, type ChatPrompt, type PromptParts } from '../../engine/prompt/chat-prompt.js';
+import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
+import type { Vocabulary } from '../../engine/prompt/tokens.js';
+import { END_OF_TURN } from '../models/vocabulary-own.js';
 import type { Asked, ChatExample, DecisionExample, Example } from './corpus/example.js';
 
 /** Numbers in a row: token, the token to come, the loss's weight in hundredths, group, position. 16 bits each. */

@@ -5,15 +5,15 @@
  *   node dist/bench/seedling/skills.bench.js [MODEL.gguf REPLIES RESULT_NAME]
  */
 import { fileURLToPath } from 'node:url';
-import { loadVocabulary } from '../../engine/prompt/vocabulary.js';
-import type { ChatExample } from '../../engine/models/seedling/corpus/example.js';
-import { chatAt } from '../../engine/models/seedling/mix.js';
-import { RowMaker } from '../../engine/models/seedling/rows.js';
+import { loadVocabulary } from '../../engine/llama/vocabulary.js';
+import type { ChatExample } from './corpus/example.js';
+import { chatAt } from './mix.js';
+import { RowMaker } from './rows.js';
 import { EngineDriver } from '../support/engine-driver.js';
 import { keep, type Row } from '../support/results.js';
 import { repliedTo, type Reply } from './replies.js';
 
-const DEFAULT = fileURLToPath(new URL('../../../engine/models/seedling/seedling.gguf', import.meta.url));
+const DEFAULT = fileURLToPath(new URL('../../../engine/assets/seedling.gguf', import.meta.url));
 const SEED = 22;
 const MOST_TOKENS = 120;
 const SHOWN = 12;

@@ -1,7 +1,7 @@
 /** The seedling's vocabulary: byte pairs learnt from its own corpus. */
-import { learnMerges } from '../byte-pairs.js';
-import { CONTROL, MARKUP, bytePairVocabulary } from '../vocabulary-own.js';
-import type { Vocabulary } from '../vocabulary.js';
+import { learnMerges } from '../models/byte-pairs.js';
+import { CONTROL, MARKUP, bytePairVocabulary } from '../models/vocabulary-own.js';
+import type { Vocabulary } from '../models/vocabulary.js';
 
 /** Words seen less often are left in pieces. */
 const RAREST = 4;

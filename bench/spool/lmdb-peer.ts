@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { open } from 'lmdb';
-import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { Subject } from './subjects.js';
 
 /** LMDB through lmdb-js, which puts writes of about the same time into one transaction. Its sync is part of the commit. */

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, mkdtemp, open, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import { keep, type Row } from '../support/results.js';
 import { median, quantile, shown } from '../support/stats.js';
 import { lmdb } from './lmdb-peer.js';

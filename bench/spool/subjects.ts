@@ -1,8 +1,8 @@
 /** Ways to make usage records durable, to be measured alike. */
 import { open, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
-import { systemClock } from '../../sidecar/clock.js';
-import type { UsageRecord } from '../../sidecar/ledger.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
+import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import { DurableSpool } from '../../sidecar/usage/durable-spool.js';
 import { encode } from '../../sidecar/usage/frame.js';
 

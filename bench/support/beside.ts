@@ -1,6 +1,6 @@
 /** The whole sidecar over HTTP beside llama-server of the same commit, streaming chat, in one run on one machine. */
 import { Agent } from 'node:http';
-import type { EngineSetup } from '../../engine/protocol.js';
+import type { EngineSetup } from '../../engine/protocol/messages.js';
 import { CHAT, Sidecar } from '../../test/support/sidecar.js';
 import { EngineDriver, type Load as EngineLoad } from './engine-driver.js';
 import { closedLoop, latencies, openLoop, seeded, tokensPerSecond, type Outcome } from './load.js';

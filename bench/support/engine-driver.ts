@@ -10,7 +10,7 @@ import {
   type Output,
   type ScoreJob,
   type ToEngine,
-} from '../../engine/protocol.js';
+} from '../../engine/protocol/messages.js';
 import { LinkedChild } from '../../test/support/linked-child.js';
 import { poolThreads } from '../../sidecar/engine-client/child.js';
 import { cpuOf, type Cpu } from './cpu.js';

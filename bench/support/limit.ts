@@ -1,5 +1,5 @@
 /** Our engine process against llama-batched-bench, which decodes the same batches and samples nothing: the limit. */
-import type { EngineSetup } from '../../engine/protocol.js';
+import type { EngineSetup } from '../../engine/protocol/messages.js';
 import { EngineDriver, type Load } from './engine-driver.js';
 import { batchedBench } from './peers.js';
 import type { Row } from './results.js';

@@ -1,11 +1,11 @@
 /** Model files that benches run on, made at the first call and kept in bench/.cache. */
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ensureModel } from '../../engine/models/embedded.js';
-import { planFor, type RecipeName } from '../../engine/models/recipes.js';
-import { copyVocabulary } from '../../engine/models/vocabulary-copy.js';
-import { ownVocabulary } from '../../engine/models/vocabulary-own.js';
-import type { Vocabulary } from '../../engine/models/vocabulary.js';
+import { ensureModel } from '../models/embedded.js';
+import { planFor, type RecipeName } from '../models/recipes.js';
+import { copyVocabulary } from '../models/vocabulary-copy.js';
+import { ownVocabulary } from '../models/vocabulary-own.js';
+import type { Vocabulary } from '../models/vocabulary.js';
 import { bundleCheckout } from '../../test/support/models.js';
 
 /** From dist/bench/support. */

@@ -1,4 +1,4 @@
-import type { CallSyntax } from '../protocol.js';
+import type { CallSyntax } from '../protocol/messages.js';
 import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, type GrammarText } from './gbnf.js';
 import { anyObject, JSON_RULES } from './json.js';
 import { schemaGrammar } from './schema.js';

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { getModuleVersion, type Llama, type LlamaContext } from 'node-llama-cpp';
-import { Grammars, type GrammarState } from '../decode/grammars.js';
+import { Grammars, type GrammarState } from './grammars.js';
 
 /**
  * The layer below node-llama-cpp's iterators: the addon's own context and samplers. It is no public API. So it is used with

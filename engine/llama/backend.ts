@@ -1,5 +1,5 @@
 import { getLlama, LlamaLogLevel, NoBinaryFoundError, type Llama } from 'node-llama-cpp';
-import type { EngineSetup } from '../protocol.js';
+import type { EngineSetup } from '../protocol/messages.js';
 import type { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
 

@@ -6,10 +6,10 @@ import {
   type AddonRun,
   type Internals,
   type Picking,
-} from '../load/addon.js';
+} from './addon.js';
 import { BatchSampler, SamplerPool } from './batch-sampler.js';
-import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from './decoder.js';
-import { asFault, EngineFault } from './faults.js';
+import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from '../scheduler/decoder.js';
+import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarHold } from './grammar-hold.js';
 import type { Grammars } from './grammars.js';
 import { labelLogprobs } from './label-scores.js';

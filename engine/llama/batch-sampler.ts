@@ -1,6 +1,6 @@
-import type { AddonContext, AddonPicker, AddonSampler, Picking } from '../load/addon.js';
-import type { Sampler, Sampling } from './decoder.js';
-import { EngineFault } from './faults.js';
+import type { AddonContext, AddonPicker, AddonSampler, Picking } from './addon.js';
+import type { Sampler, Sampling } from '../scheduler/decoder.js';
+import { EngineFault } from '../scheduler/faults.js';
 import type { GrammarHold } from './grammar-hold.js';
 
 /**
@@ -29,7 +29,7 @@ export class SamplerPool {
 const BESIDE_PICKER = 0x9e3779b9;
 
 /**
- * One reply's sampler. Where the addon can pick (engine/load/addon.ts), its picker serves; without it, and for what a grammar
+ * One reply's sampler. Where the addon can pick (engine/llama/addon.ts), its picker serves; without it, and for what a grammar
  * holds, a native sampler, borrowed when it is first needed.
  */
 export class BatchSampler implements Sampler {

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import type { EngineSetup } from '../protocol.js';
+import type { EngineSetup } from '../protocol/messages.js';
 import { LoadFailure } from './load-failure.js';
 
 type CoresSetup = Pick<EngineSetup, 'threads' | 'cores'>;

@@ -11,8 +11,8 @@ import {
   type Token,
   type Tokenizer,
 } from 'node-llama-cpp';
-import type { Decoder, Part, PartResult, Sampler, Sampling } from './decoder.js';
-import { asFault, EngineFault } from './faults.js';
+import type { Decoder, Part, PartResult, Sampler, Sampling } from '../scheduler/decoder.js';
+import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarHold } from './grammar-hold.js';
 import { Grammars } from './grammars.js';
 import { labelLogprobs } from './label-scores.js';

@@ -1,6 +1,6 @@
 import type { GgufInsights, Llama } from 'node-llama-cpp';
-import type { ContextPlan } from '../memory/estimate.js';
-import type { EngineSetup } from '../protocol.js';
+import type { ContextPlan } from './memory/estimate.js';
+import type { EngineSetup } from '../protocol/messages.js';
 
 /** What decides how a model is loaded. */
 export type PlanSetup = Pick<

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import { EngineFault } from './faults.js';
+import { EngineFault } from '../scheduler/faults.js';
 
 /** A vocabulary as the thread takes it. */
 export interface MaskVocabulary {

@@ -1,7 +1,7 @@
 import type { LlamaModel } from 'node-llama-cpp';
 import { makeDecisionPrompt } from '../prompt/decision-prompt.js';
 import { makePromptParts } from '../prompt/prompt-parts.js';
-import { vocabularyOf } from '../prompt/vocabulary.js';
+import { vocabularyOf } from './vocabulary.js';
 
 /** Why a loaded model cannot be used for something, in one line each; undefined: it can. */
 export interface Uses {

@@ -1,5 +1,5 @@
-import type { AddonRun } from '../load/addon.js';
-import type { PartResult, Run } from './decoder.js';
+import type { AddonRun } from './addon.js';
+import type { PartResult, Run } from '../scheduler/decoder.js';
 
 /**
  * How often a run of steps that are long enough to be told of one by one is looked at: several times a step, within these

@@ -9,22 +9,22 @@ import {
   type LlamaModel,
   type Token,
 } from 'node-llama-cpp';
-import type { Decoder } from './decode/decoder.js';
-import { keepThreads } from './load/addon.js';
-import { openLlama } from './load/backend.js';
-import { computeThreads, coresProblem, keepOnCores } from './load/cores.js';
-import { BatchDecoder } from './decode/batch-decoder.js';
-import { IteratorDecoder, sequenceOrder } from './decode/iterator-decoder.js';
-import { LlamaLog } from './load/llama-log.js';
-import { LoadFailure } from './load/load-failure.js';
-import { cutsAnywhere, planLoad } from './load/plan.js';
+import type { Decoder } from '../scheduler/decoder.js';
+import { keepThreads } from './addon.js';
+import { openLlama } from './backend.js';
+import { computeThreads, coresProblem, keepOnCores } from './cores.js';
+import { BatchDecoder } from './batch-decoder.js';
+import { IteratorDecoder, sequenceOrder } from './iterator-decoder.js';
+import { LlamaLog } from './llama-log.js';
+import { LoadFailure } from './load-failure.js';
+import { cutsAnywhere, planLoad } from './load-plan.js';
 import { MemoryCheck } from './memory/check.js';
 import { repackedBytes } from './memory/repacked.js';
-import { checkModelFile } from './load/model-file.js';
-import { usesOf } from './load/uses.js';
-import { controlText, tokenBytes } from './output/token-bytes.js';
-import type { EngineSetup } from './protocol.js';
-import type { ModelTokens } from './loop/task.js';
+import { checkModelFile } from './model-file.js';
+import { usesOf } from './model-uses.js';
+import { controlText, tokenBytes } from '../output/token-bytes.js';
+import type { EngineSetup } from '../protocol/messages.js';
+import type { ModelTokens } from '../scheduler/task.js';
 
 /** A loaded model with its context. Whoever made it disposes it. */
 export interface Runtime {

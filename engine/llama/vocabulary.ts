@@ -1,7 +1,7 @@
 import { getLlama, LlamaLogLevel, LlamaVocabularyType, type Llama, type LlamaModel, type Token } from 'node-llama-cpp';
-import { checkModelFile } from '../load/model-file.js';
-import { CALIBRATION_KEY } from './calibration.js';
-import type { Vocabulary } from './tokens.js';
+import { checkModelFile } from './model-file.js';
+import { CALIBRATION_KEY } from '../prompt/calibration.js';
+import type { Vocabulary } from '../prompt/tokens.js';
 
 /** Starting the backend takes about as long as loading a vocabulary, so a thread does it once, and keeps it. */
 let backend: Promise<Llama> | undefined;

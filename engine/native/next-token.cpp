@@ -4,7 +4,7 @@
  * third of it; where top_p is asked for it also sorts them. Here one pass over the logits gives the argmax, one gives a draw
  * from the softmax, and some more one from its top_p.
  *
- * Part of the addon of `make engine-native`, which compiles it with the addon's own headers; engine/load/addon.ts uses it
+ * Part of the addon of `make engine-native`, which compiles it with the addon's own headers; engine/llama/addon.ts uses it
  * where it is there. What a grammar holds goes the addon's way.
  */
 #include <algorithm>
@@ -45,7 +45,7 @@
 
 namespace {
 
-// What engine/load/addon.ts knows it by: raised whenever what it is called with, or gives, changes.
+// What engine/llama/addon.ts knows it by: raised whenever what it is called with, or gives, changes.
 constexpr int VERSION = 4;
 
 // Independent lanes, so that the compiler may use vectors without leave to reorder sums.
@@ -431,7 +431,7 @@ class Picks {
             context->Unref();
         }
 
-        // Throws in the words that engine/decode/faults.ts knows the addon's own decode by; nothing was then picked.
+        // Throws in the words that engine/scheduler/faults.ts knows the addon's own decode by; nothing was then picked.
         void run() {
             context->sharedSamplerData.gotLogit = false;
             context->sharedSamplerData.hasLogits = false;

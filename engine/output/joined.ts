@@ -1,4 +1,4 @@
-import type { Output } from '../protocol.js';
+import type { Output } from '../protocol/messages.js';
 
 /**
  * The same text in fewer outputs: of a reply's pieces that nothing else of it lies between, in one channel, one. What steps

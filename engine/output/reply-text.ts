@@ -1,4 +1,4 @@
-import type { ReplyFormat } from '../protocol.js';
+import type { ReplyFormat } from '../protocol/messages.js';
 import { CallParser, type CallHold, type CallPiece } from './calls/call-parser.js';
 import { StopMatcher } from './stop-matcher.js';
 import { ThoughtSplitter, type ReplyPiece } from './thought.js';

@@ -1,4 +1,4 @@
-import type { ThoughtFormat } from '../protocol.js';
+import type { ThoughtFormat } from '../protocol/messages.js';
 import { StopMatcher } from './stop-matcher.js';
 
 /** One piece of a reply's text, told apart. Either may be empty. */

@@ -1,6 +1,6 @@
 import { callGrammar, callRules, type Callable } from '../grammar/calls.js';
 import { Work, type NoGrammar } from '../grammar/work.js';
-import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol.js';
+import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/messages.js';
 import { WRAPPED_INSTRUCTION, WRAPPED_JSON_INSTRUCTION } from './call-syntax.js';
 import type { PromptConversation, PromptMessage } from './conversation.js';
 

@@ -4,7 +4,7 @@
  */
 import { CallParser, type CallPiece } from '../output/calls/call-parser.js';
 import { ID } from '../output/calls/expected-text.js';
-import type { CallSyntax } from '../protocol.js';
+import type { CallSyntax } from '../protocol/messages.js';
 import type { PromptConversation, PromptMessage } from './conversation.js';
 
 /**

@@ -3,7 +3,7 @@ import type { PromptConversation } from './conversation.js';
 import { guard, type SpecialTexts } from './data-text.js';
 import { dataGrammar } from '../grammar/json.js';
 import { unlessUnservable, Work } from '../grammar/work.js';
-import type { CallFormat, ReplyFormat, ReplyGrammar } from '../protocol.js';
+import type { CallFormat, ReplyFormat, ReplyGrammar } from '../protocol/messages.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
 import type { Thoughts } from './thought-format.js';
 import { tokenizePrompt, type Vocabulary } from './tokens.js';

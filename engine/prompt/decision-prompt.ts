@@ -6,7 +6,7 @@
  * What is left of || is tokenized once per request and what is right of it once per question, separately, so that the input's
  * tokens, and later its prefill, do not depend on the question.
  */
-import type { ScoreQuestion } from '../protocol.js';
+import type { ScoreQuestion } from '../protocol/messages.js';
 import { readCalibration, type Calibration } from './calibration.js';
 import { fewestTokens, type PromptParts } from './chat-prompt.js';
 import type { SpecialTexts } from './data-text.js';

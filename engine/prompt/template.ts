@@ -1,4 +1,4 @@
-import type { CallSyntax } from '../protocol.js';
+import type { CallSyntax } from '../protocol/messages.js';
 import { callSyntaxOf } from './call-syntax.js';
 import { OversizedArguments } from './call-arguments.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';

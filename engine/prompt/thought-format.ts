@@ -3,7 +3,7 @@
  * templates leave the thoughts of earlier turns out, and say nothing of how one begins. llama.cpp's parsers know the same formats
  * (common/parsers, common/chat-diff-analyzer.cpp).
  */
-import type { ReplyFormat, ThoughtFormat } from '../protocol.js';
+import type { ReplyFormat, ThoughtFormat } from '../protocol/messages.js';
 
 /** The marks of one family of templates. */
 interface Family extends Partial<Pick<ThoughtFormat, 'breaks' | 'headers' | 'close'>> {

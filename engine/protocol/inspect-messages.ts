@@ -4,7 +4,7 @@
  * one question and exits. It may send `progress` before its answer; one that ends without an answer was brought down by
  * what it looked at.
  */
-import type { EngineSetup } from './protocol.js';
+import type { EngineSetup } from './messages.js';
 
 export const INSPECT_VERSION = 1;
 

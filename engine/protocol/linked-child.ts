@@ -1,6 +1,6 @@
 /** Starts a child process with a link to it. A child that cannot be forked is an outcome, not a fault. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { Link, type LinkEvents } from '../engine/link.js';
+import { Link, type LinkEvents } from './link.js';
 
 export type Forked =
   | { readonly kind: 'forked'; readonly child: ChildProcess; readonly link: Link }
@@ -14,7 +14,7 @@ export interface ForkOptions {
 }
 
 /**
- * Starts `file` with a pipe at the descriptor of engine/link.ts. Never throws. The child's `error` events have a listener: one that comes
+ * Starts `file` with a pipe at the descriptor of engine/protocol/link.ts. Never throws. The child's `error` events have a listener: one that comes
  * later is about a signal that could not be sent.
  */
 export function forkLinked(

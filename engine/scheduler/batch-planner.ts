@@ -1,4 +1,4 @@
-import type { Pace } from './pace.js';
+import type { Pace } from './prefill-budget.js';
 import type { Running } from './jobs.js';
 import type { Branch } from './task.js';
 

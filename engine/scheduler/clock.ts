@@ -1,4 +1,4 @@
-/** Time as a dependency, so that tests can drive it (as sidecar/clock.ts, of which an engine process knows nothing). */
+/** Time as a dependency, so that tests can drive it (as sidecar/lib/clock.ts, of which an engine process knows nothing). */
 export interface Clock {
   /** Milliseconds that only go forward. */
   now(): number;

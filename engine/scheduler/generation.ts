@@ -1,8 +1,8 @@
-import type { Decoder, Part, PartResult } from './decode/decoder.js';
-import { Feed, Plan } from './loop/plan.js';
-import type { GenerateJob, Output } from './protocol.js';
+import type { Decoder, Part, PartResult } from './decoder.js';
+import { Feed, Plan } from './prompt-plan.js';
+import type { GenerateJob, Output } from '../protocol/messages.js';
 import { Reply } from './reply.js';
-import type { Branch, ModelTokens, Work } from './loop/task.js';
+import type { Branch, ModelTokens, Work } from './task.js';
 
 /**
  * A chat completion: `n` replies to one prompt. The prompt is evaluated once; each further reply starts from a copy of

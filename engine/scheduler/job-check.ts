@@ -1,4 +1,4 @@
-import type { GenerateJob, ScoreJob } from './protocol.js';
+import type { GenerateJob, ScoreJob } from '../protocol/messages.js';
 
 /**
  * Why a job must not reach llama.cpp, or undefined: a token that is not in the vocabulary fails the whole batch that it

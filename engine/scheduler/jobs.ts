@@ -1,7 +1,7 @@
-import { faultReason } from '../decode/faults.js';
-import type { Reuse } from './held.js';
-import type { Output, PrefixReuse } from '../protocol.js';
-import type { Sequences } from '../sequences.js';
+import { faultReason } from './faults.js';
+import type { Reuse } from './sequence-tokens.js';
+import type { Output, PrefixReuse } from '../protocol/messages.js';
+import type { Sequences } from './sequences.js';
 import { Task, type Branch, type Work } from './task.js';
 
 /** A job that waits for a sequence. */

@@ -1,6 +1,6 @@
 import type { Clock } from './clock.js';
 import { joined } from '../output/joined.js';
-import type { HeldPrefix, Output } from '../protocol.js';
+import type { HeldPrefix, Output } from '../protocol/messages.js';
 
 /**
  * Steps shorter than this share a message, ms: each message wakes the sidecar, which on a virtual machine takes the engine

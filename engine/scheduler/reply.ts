@@ -1,11 +1,11 @@
-import type { Decoder, Sampler } from './decode/decoder.js';
-import { callGrammar } from './grammar/calls.js';
-import { heldBehind } from './grammar/gbnf.js';
-import { MAX_CALLS, type CallHold } from './output/calls/call-parser.js';
-import { RecentTokens } from './output/calls/recent-tokens.js';
-import { ReplyText, type ReplyParts } from './output/reply-text.js';
-import type { CallFormat, FinishReason, GenerateJob, Output } from './protocol.js';
-import type { ModelTokens } from './loop/task.js';
+import type { Decoder, Sampler } from './decoder.js';
+import { callGrammar } from '../grammar/calls.js';
+import { heldBehind } from '../grammar/gbnf.js';
+import { MAX_CALLS, type CallHold } from '../output/calls/call-parser.js';
+import { RecentTokens } from '../output/calls/recent-tokens.js';
+import { ReplyText, type ReplyParts } from '../output/reply-text.js';
+import type { CallFormat, FinishReason, GenerateJob, Output } from '../protocol/messages.js';
+import type { ModelTokens } from './task.js';
 
 const NOTHING: ReplyParts = { reasoning: '', content: '', calls: [] };
 

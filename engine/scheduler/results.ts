@@ -1,9 +1,9 @@
-import type { Decoder, PartResult } from '../decode/decoder.js';
-import { EngineFault } from '../decode/faults.js';
-import type { Output } from '../protocol.js';
-import type { Sequences } from '../sequences.js';
+import type { Decoder, PartResult } from './decoder.js';
+import { EngineFault } from './faults.js';
+import type { Output } from '../protocol/messages.js';
+import type { Sequences } from './sequences.js';
 import type { Jobs } from './jobs.js';
-import type { Stepping } from './round.js';
+import type { Stepping } from './batch-planner.js';
 
 const NOTHING = new Uint32Array(0);
 

@@ -1,7 +1,7 @@
-import type { Part, PartResult } from './decode/decoder.js';
-import { Feed, Plan } from './loop/plan.js';
-import type { Output, ScoreJob, ScoreQuestion } from './protocol.js';
-import type { Branch, Work } from './loop/task.js';
+import type { Part, PartResult } from './decoder.js';
+import { Feed, Plan } from './prompt-plan.js';
+import type { Output, ScoreJob, ScoreQuestion } from '../protocol/messages.js';
+import type { Branch, Work } from './task.js';
 
 /**
  * A decision request: questions about one input. The input is evaluated once; each question's tail is evaluated after it

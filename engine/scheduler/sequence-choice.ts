@@ -1,5 +1,5 @@
-import type { Held, Reuse } from './held.js';
-import type { Plan } from './plan.js';
+import type { Held, Reuse } from './sequence-tokens.js';
+import type { Plan } from './prompt-plan.js';
 
 /**
  * What a gap between live ids costs, in prompt tokens: one more decode at each step, for as long as the reply beside it

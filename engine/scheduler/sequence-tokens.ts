@@ -1,4 +1,4 @@
-import type { Plan } from './plan.js';
+import type { Plan } from './prompt-plan.js';
 
 /**
  * How much of what a sequence holds a plan may build on.

@@ -1,10 +1,10 @@
-import { choose, type Choice, type Slot } from './loop/choice.js';
-import type { Decoder } from './decode/decoder.js';
-import { EngineFault } from './decode/faults.js';
-import { Held, type Reuse } from './loop/held.js';
-import type { Plan } from './loop/plan.js';
-import { prefixHashes } from './prefix-hash.js';
-import type { HeldPrefix, HeldTokens } from './protocol.js';
+import { choose, type Choice, type Slot } from './sequence-choice.js';
+import type { Decoder } from './decoder.js';
+import { EngineFault } from './faults.js';
+import { Held, type Reuse } from './sequence-tokens.js';
+import type { Plan } from './prompt-plan.js';
+import { prefixHashes } from '../protocol/prefix-hash.js';
+import type { HeldPrefix, HeldTokens } from '../protocol/messages.js';
 
 /** A sequence ready for a prompt: it holds the first `keep` tokens of it and nothing else. */
 export type Berth = Pick<Choice, 'sequence' | 'keep'>;

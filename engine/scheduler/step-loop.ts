@@ -22,19 +22,19 @@
  * out while what may come next is worked out on another thread, and joins the next one that begins after that. After a round that left seats the next one may
  * wait a little for those who take them over (handover.ts).
  */
-import type { Decoder, Part, PartResult, Run } from './decode/decoder.js';
+import type { Decoder, Part, PartResult, Run } from './decoder.js';
 import { Generation } from './generation.js';
-import { processClock, type Clock } from './loop/clock.js';
-import { Handover } from './loop/handover.js';
-import { Jobs } from './loop/jobs.js';
-import { type Emit, Outbox, SEND_MS } from './loop/outbox.js';
-import { LEAST_TOKENS, Pace } from './loop/pace.js';
-import { Results, stepsOf } from './loop/results.js';
-import type { GenerateJob, HeldTokens, PrefixReuse, ScoreJob } from './protocol.js';
-import { Round, type Stepping } from './loop/round.js';
+import { processClock, type Clock } from './clock.js';
+import { Handover } from './refill-wait.js';
+import { Jobs } from './jobs.js';
+import { type Emit, Outbox, SEND_MS } from './outbox.js';
+import { LEAST_TOKENS, Pace } from './prefill-budget.js';
+import { Results, stepsOf } from './results.js';
+import type { GenerateJob, HeldTokens, PrefixReuse, ScoreJob } from '../protocol/messages.js';
+import { Round, type Stepping } from './batch-planner.js';
 import { Scoring } from './scoring.js';
 import { Sequences } from './sequences.js';
-import type { ModelTokens, Work } from './loop/task.js';
+import type { ModelTokens, Work } from './task.js';
 
 /** Turns of the event loop without a new job after which a burst is over, some 0.1 ms; and turns at most. */
 const STILL_TURNS = 20;

@@ -1,7 +1,7 @@
-import type { Part, PartResult } from '../decode/decoder.js';
-import type { Reuse } from './held.js';
-import type { Output } from '../protocol.js';
-import type { Feed, Plan } from './plan.js';
+import type { Part, PartResult } from './decoder.js';
+import type { Reuse } from './sequence-tokens.js';
+import type { Output } from '../protocol/messages.js';
+import type { Feed, Plan } from './prompt-plan.js';
 
 /** One reply or one question on one sequence: asked for its part of the next step, then handed the result. */
 export interface Branch {

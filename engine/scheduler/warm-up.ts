@@ -1,7 +1,7 @@
-import type { Decoder } from './decode/decoder.js';
-import type { ModelTokens } from './loop/task.js';
-import type { GenerateJob } from './protocol.js';
-import { type StepLimits, StepLoop } from './steps.js';
+import type { Decoder } from './decoder.js';
+import type { ModelTokens } from './task.js';
+import type { GenerateJob } from '../protocol/messages.js';
+import { type StepLimits, StepLoop } from './step-loop.js';
 
 /**
  * Enough for the kernels of prompts, which are others than those of next tokens; on a CPU less than a second of a large model.

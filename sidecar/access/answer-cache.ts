@@ -3,7 +3,7 @@
  * makes up keys by the thousand pushes out other made-up keys, and no caller. Callers outlive their time for as long as
  * the authorizer cannot answer, within a bound; a denial never does.
  */
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { Caller, Denied } from './identity.js';
 
 export interface CacheOptions {

@@ -2,8 +2,8 @@
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import type { Route } from '../contracts/requests.js';
-import type { ErrorCode } from '../errors.js';
-import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../service-class.js';
+import type { ErrorCode } from '../domain/errors.js';
+import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import type { Caller, Denied } from './identity.js';
 import { limitsOf, limitsSchema, oneWay, type StoredLimits } from './key-file-schema.js';
 import { MAX_MODELS, MODEL_ID, NAME } from './names.js';

@@ -1,7 +1,7 @@
 /** One question to an HTTP authorizer: bounded in time and in size, no redirect followed, and never a throw. */
 import { Agent as HttpAgent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 
 /** 256 model ids of 128 characters fit; an authorizer that sends more is broken, and must not fill the memory. */
 const MAX_ANSWER_BYTES = 64 * 1024;

@@ -3,8 +3,8 @@
  * for a short while, and not asked about while the service fails; then whoever was known goes on for a bounded time.
  */
 import { createHmac, randomBytes } from 'node:crypto';
-import type { Clock } from '../clock.js';
-import { CATALOGUE, WAIT_STATUSES } from '../error-catalogue.js';
+import type { Clock } from '../lib/clock.js';
+import { CATALOGUE, WAIT_STATUSES } from '../domain/error-catalogue.js';
 import { AnswerCache, type CacheOptions } from './answer-cache.js';
 import { parseAnswer } from './authorizer-answer.js';
 import type { AuthorizerClient } from './authorizer-client.js';

@@ -7,7 +7,7 @@
  * Half-open lets one question through and no second one until that is answered, or should have been. What was asked
  * before the breaker opened says nothing any more when it comes back.
  */
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 
 export interface BreakerOptions {
   /** Failures in a row that open it. */

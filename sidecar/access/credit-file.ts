@@ -4,8 +4,8 @@
  */
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
-import { FileProblem } from '../files/followed-file.js';
-import { parseUsd } from '../money.js';
+import { FileProblem } from '../lib/followed-file.js';
+import { parseUsd } from '../domain/money.js';
 
 interface CreditFile {
   readonly version: 1;

@@ -5,9 +5,9 @@
  * to do (wait), and no more whether the key was unknown, expired or revoked.
  */
 import { isIPv6 } from 'node:net';
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { Caller, Credentials, Denied, Identity, TraceHeaders } from './identity.js';
-import type { ErrorCode } from '../errors.js';
+import type { ErrorCode } from '../domain/errors.js';
 
 /** What fails a key itself. One that belongs to a frozen account, or to none, is no guess: whoever sends it has it. */
 const FAILURES: ReadonlySet<ErrorCode> = new Set(['invalid_api_key', 'expired_api_key', 'revoked_api_key']);

@@ -3,7 +3,7 @@
  * bearer; what it then says in `x-ra-` headers is believed, and the sidecar checks no key, limit or credit. From anyone
  * else these headers are never read. docs/gateway.md has the table of headers.
  */
-import { CLASS_WEIGHTS, type ServiceClass } from '../service-class.js';
+import { CLASS_WEIGHTS, type ServiceClass } from '../domain/service-class.js';
 import { bearerOf } from './bearer.js';
 import {
   type Caller,
@@ -14,7 +14,7 @@ import {
   type TraceHeaders,
 } from './identity.js';
 import { MAX_MODELS, MODEL_ID, NAME } from './names.js';
-import type { SecretFile } from './secret-file.js';
+import type { SecretFile } from '../lib/secret-file.js';
 
 const NAMED = new RegExp(NAME);
 const MODEL = new RegExp(MODEL_ID);

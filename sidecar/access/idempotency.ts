@@ -11,7 +11,7 @@
  */
 import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 
 /** Hashed between two turns of the event loop, in bytes: about a millisecond. */
 const SLICE_BYTES = 1024 * 1024;

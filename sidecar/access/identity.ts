@@ -1,5 +1,5 @@
 import type { Route } from '../contracts/requests.js';
-import type { ErrorCode } from '../errors.js';
+import type { ErrorCode } from '../domain/errors.js';
 import type { KeyLimits } from './limits.js';
 
 /** What of a request says who is calling. Values are secrets: never logged. */

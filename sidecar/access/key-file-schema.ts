@@ -2,7 +2,7 @@
 import type { Route } from '../contracts/requests.js';
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
-import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../service-class.js';
+import { CLASS_WEIGHTS, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { LIMIT_GROUPS, type KeyLimits, type Limit } from './limits.js';
 
 export interface KeyFile {

@@ -1,6 +1,6 @@
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import { bearerOf } from './bearer.js';
-import { FollowedFile } from '../files/followed-file.js';
+import { FollowedFile } from '../lib/followed-file.js';
 import type { Caller, Credentials, Denied, Identity } from './identity.js';
 import { MAX_FILE_BYTES, NO_KEYS, parseKeyFile, WHAT, type KeyFile } from './key-file.js';
 import { KeyFileIdentity } from './key-identity.js';

@@ -3,8 +3,8 @@
  * never a key. SHA-256 without salt is enough, since keys are 256 random bits of ours and not words that people choose.
  */
 import { realpath, stat, type FileHandle } from 'node:fs/promises';
-import { FileProblem, readText } from '../files/followed-file.js';
-import { replaceFile } from '../files/replace-file.js';
+import { FileProblem, readText } from '../lib/followed-file.js';
+import { replaceFile } from '../lib/replace-file.js';
 import { checkKeyFile, type KeyFile } from './key-file-schema.js';
 
 export type { KeyFile, StoredKey } from './key-file-schema.js';

@@ -1,5 +1,5 @@
-import type { ErrorCode } from '../errors.js';
-import { CLASS_WEIGHTS } from '../service-class.js';
+import type { ErrorCode } from '../domain/errors.js';
+import { CLASS_WEIGHTS } from '../domain/service-class.js';
 import { bearerOf } from './bearer.js';
 import type { Caller, Credentials, Denied, Identity, ModelSet } from './identity.js';
 import { limitsOf, type KeyFile, type StoredKey } from './key-file-schema.js';

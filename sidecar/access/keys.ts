@@ -1,6 +1,6 @@
 /** What is done to the keys of a file: made, renewed, revoked, rotated. Each reads, changes and replaces it under a lock. */
 import { randomBytes } from 'node:crypto';
-import { withLock } from './file-lock.js';
+import { withLock } from '../lib/file-lock.js';
 import { readKeyFile, writeKeyFile } from './key-file.js';
 import type { KeyFile, StoredKey } from './key-file-schema.js';
 import { hashKey } from './key-index.js';

@@ -11,7 +11,7 @@
  * Keys are told apart, not accounts: a key that is rotated begins anew, and so does every key after a restart. Sidecars
  * do not share what they count.
  */
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import { SlidingWindow } from './window.js';
 
 /** What is counted together: both decision routes are one group. */

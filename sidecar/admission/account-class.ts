@@ -1,9 +1,9 @@
-import { CLASS_WEIGHTS, type ServiceClass } from '../service-class.js';
+import { CLASS_WEIGHTS, type ServiceClass } from '../domain/service-class.js';
 import { HoldTime } from './hold-time.js';
-import { Line } from './line.js';
-import { Pace } from './pace.js';
-import type { Place } from './place.js';
-import { Turns } from './turns.js';
+import { Line } from './ordered-list.js';
+import { Pace } from './service-rate.js';
+import type { Place } from './queued-request.js';
+import { Turns } from './user-round-robin.js';
 
 /** How far predictions may be corrected. */
 const MIN_CALIBRATION = 0.5;

@@ -12,10 +12,10 @@
  * Among classes of equal rank the lowest counter goes first, then the heavier class. Where all three always wait, the
  * seat time is shared 12 : 3 : 1.
  */
-import { HeapNode } from '../heap.js';
-import { classOf, SERVICE_CLASSES, type ServiceClass } from '../service-class.js';
+import { HeapNode } from '../lib/heap.js';
+import { classOf, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { HoldTime } from './hold-time.js';
-import { TenantClass } from './tenant-class.js';
+import { TenantClass } from './account-class.js';
 
 /** What the queue knows of one tenant. Plain state: the ledger and the queue keep it. */
 export class Tenant {

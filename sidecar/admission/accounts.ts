@@ -1,7 +1,7 @@
 import { FairnessWindow } from './fairness-window.js';
-import { Heap } from '../heap.js';
-import type { TenantClass } from './tenant-class.js';
-import { Tenant } from './tenant.js';
+import { Heap } from '../lib/heap.js';
+import type { TenantClass } from './account-class.js';
+import { Tenant } from './account.js';
 
 /** Tenants that are remembered; past that the one that has been idle longest is forgotten, never one that waits or runs. */
 export const MAX_TENANTS = 10_000;

@@ -1,12 +1,12 @@
-import type { Books } from './books.js';
+import type { Books } from './queue-state.js';
 import { victims } from './drop.js';
 import type { FairQueueConfig } from './fair-queue-options.js';
 import { Forecast } from './forecast.js';
-import type { Place } from './place.js';
+import type { Place } from './queued-request.js';
 import { Refusals } from './refusals.js';
 import type { Entry, Refused, RefusalReason } from './seat-queue.js';
-import type { TenantClass } from './tenant-class.js';
-import type { Tenant } from './tenant.js';
+import type { TenantClass } from './account-class.js';
+import type { Tenant } from './account.js';
 
 export interface Admitted {
   readonly kind: 'admitted';

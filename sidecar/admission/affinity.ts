@@ -1,6 +1,6 @@
-import type { Heap } from '../heap.js';
-import type { Place } from './place.js';
-import type { Tenant } from './tenant.js';
+import type { Heap } from '../lib/heap.js';
+import type { Place } from './queued-request.js';
+import type { Tenant } from './account.js';
 
 /** Less than this many tokens shared is not worth a turn. */
 const MIN_TOKENS = 256;

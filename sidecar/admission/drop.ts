@@ -1,7 +1,7 @@
-import type { Heap } from '../heap.js';
-import type { Place } from './place.js';
-import type { TenantClass } from './tenant-class.js';
-import type { Tenant } from './tenant.js';
+import type { Heap } from '../lib/heap.js';
+import type { Place } from './queued-request.js';
+import type { TenantClass } from './account-class.js';
+import type { Tenant } from './account.js';
 
 /** What the room lacks for a newcomer. */
 export interface Lack {

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { Shares } from './affinity.js';
 
 export interface FairQueueConfig {

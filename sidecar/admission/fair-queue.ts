@@ -34,12 +34,12 @@
  * pass both, for they were let in before; a body over the cap may wait alone, so bytes pass it by one body); one timer a
  * waiting request; MAX_TENANTS tenants; one ask a lease of several seats. Operations are O(log n + seats) but for prediction, drop and affinity, which pass over the active tenants (bench/results/admission-operations.md).
  */
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import { choose, type Shares } from './affinity.js';
-import { Books } from './books.js';
+import { Books } from './queue-state.js';
 import type { FairQueueOptions } from './fair-queue-options.js';
-import { Gate } from './gate.js';
-import { Place, type Desk } from './place.js';
+import { Gate } from './admission-policy.js';
+import { Place, type Desk } from './queued-request.js';
 import { reportOf, snapshotOf } from './report.js';
 import { SeatLease, type Bank } from './seat-lease.js';
 import type {

@@ -1,5 +1,5 @@
-import type { Heap } from '../heap.js';
-import type { Tenant } from './tenant.js';
+import type { Heap } from '../lib/heap.js';
+import type { Tenant } from './account.js';
 
 /** Long enough that the turns of a few seats even out. */
 const WINDOW_MS = 60_000;

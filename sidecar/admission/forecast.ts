@@ -1,9 +1,9 @@
 import { HoldTime } from './hold-time.js';
-import type { Place } from './place.js';
+import type { Place } from './queued-request.js';
 import type { ReleaseReason } from './seat-queue.js';
-import type { TenantClass } from './tenant-class.js';
-import type { Tenant } from './tenant.js';
-import type { Tenants } from './tenants.js';
+import type { TenantClass } from './account-class.js';
+import type { Tenant } from './account.js';
+import type { Tenants } from './accounts.js';
 
 /** Taken for what a request needs before any has ended, ms. Only for Retry-After: nobody is refused by it. */
 const FIRST_GUESS_MS = 1000;

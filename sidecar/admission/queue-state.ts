@@ -1,10 +1,10 @@
-import { classOf, type ServiceClass } from '../service-class.js';
-import { Line } from './line.js';
-import type { Place } from './place.js';
+import { classOf, type ServiceClass } from '../domain/service-class.js';
+import { Line } from './ordered-list.js';
+import type { Place } from './queued-request.js';
 import type { ReleaseReason } from './seat-queue.js';
-import type { TenantClass } from './tenant-class.js';
-import type { Tenant } from './tenant.js';
-import { Tenants } from './tenants.js';
+import type { TenantClass } from './account-class.js';
+import type { Tenant } from './account.js';
+import { Tenants } from './accounts.js';
 
 /**
  * Who waits and who holds seats, entered for the queue and for the tenant at once, so that the two never differ. A place

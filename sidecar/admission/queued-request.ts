@@ -1,5 +1,5 @@
-import { HeapNode } from '../heap.js';
-import type { Line, Linked } from './line.js';
+import { HeapNode } from '../lib/heap.js';
+import type { Line, Linked } from './ordered-list.js';
 import type { Entry, Ticket, TicketOutcome, Work } from './seat-queue.js';
 
 /**

@@ -1,8 +1,8 @@
-import type { Books } from './books.js';
+import type { Books } from './queue-state.js';
 import type { ClassReport, QueueReport, QueueSnapshot, TenantReport } from './seat-queue.js';
-import type { TenantClass } from './tenant-class.js';
-import type { Tenant } from './tenant.js';
-import type { Tenants } from './tenants.js';
+import type { TenantClass } from './account-class.js';
+import type { Tenant } from './account.js';
+import type { Tenants } from './accounts.js';
 
 /** What decisions are made by. */
 export function snapshotOf(

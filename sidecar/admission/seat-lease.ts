@@ -1,4 +1,4 @@
-import type { Place } from './place.js';
+import type { Place } from './queued-request.js';
 import type { Lease, ReleaseReason, TicketOutcome } from './seat-queue.js';
 
 /** What a lease asks of the queue whose seats it holds. */

@@ -6,7 +6,7 @@
  * `ready` says that the last check passed. The outcome settles exactly once.
  */
 
-import type { ServiceClass } from '../service-class.js';
+import type { ServiceClass } from '../domain/service-class.js';
 
 /** A refusal, with the wait that would make a retry worthwhile. */
 export interface Refused {

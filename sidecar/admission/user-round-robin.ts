@@ -1,6 +1,6 @@
-import { Heap } from '../heap.js';
-import { Line } from './line.js';
-import type { Place } from './place.js';
+import { Heap } from '../lib/heap.js';
+import { Line } from './ordered-list.js';
+import type { Place } from './queued-request.js';
 
 /** The requests of one end-user label, and the user's place in the order of turns. */
 class UserLine {

@@ -1,6 +1,6 @@
 import type { Reservation } from '../access/credit.js';
-import type { Outcome, UsageRecord } from '../ledger.js';
-import { costOf, NO_TOKENS, type TokenCounts } from '../money.js';
+import type { Outcome, UsageRecord } from '../domain/usage-record.js';
+import { costOf, NO_TOKENS, type TokenCounts } from '../domain/money.js';
 import type { Tariff } from '../usage/price-list.js';
 
 /** Where a request stands when it is priced. */

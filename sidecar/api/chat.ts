@@ -1,18 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import type { CompletionHead } from '../contracts/answers.js';
 import type { ChatParams } from '../contracts/requests.js';
-import { contractError, type ContractError } from '../errors.js';
+import { contractError, type ContractError } from '../domain/errors.js';
 import type { EngineFacts, GenerateJob, GenerationSink } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { ReplyCounts } from './reply-counts.js';
-import { arrive, takeSeat, type Arrival, type Planned, type Tokens } from './entrance.js';
+import { arrive, takeSeat, type Arrival, type Planned, type Tokens } from './preflight.js';
 import * as refusals from './refusals.js';
 import { StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
-import { endUnfinished, growTo, runOnSeat, type JobEnd, type RunEnd } from './seat.js';
+import { endUnfinished, growTo, runOnSeat, type JobEnd, type RunEnd } from './run-job.js';
 import type { Services } from './services.js';
-import { UsageLog } from './usage-log.js';
-import { Visit } from './visit.js';
+import { UsageLog } from './usage-session.js';
+import { Visit } from './request-context.js';
 
 /** POST /v1/chat/completions, whole or streamed. */
 export async function chat(exchange: Exchange, services: Services): Promise<void> {

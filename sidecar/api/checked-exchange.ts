@@ -1,8 +1,8 @@
 import { type AnswerKind, validateAnswer } from '../contracts/answer-schemas.js';
 import { placeOf } from '../contracts/paths.js';
-import { errorBody, type ContractError } from '../errors.js';
+import { errorBody, type ContractError } from '../domain/errors.js';
 import type { Body, EventStream, Exchange, Reply, RequestHead } from '../http/exchange.js';
-import type { Signal } from '../signal.js';
+import type { Signal } from '../lib/abort.js';
 import type { Log } from '../telemetry/logger.js';
 
 /** What each path answers when it does not refuse. Paths that are not here answer something else than JSON of ours. */

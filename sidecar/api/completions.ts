@@ -1,10 +1,10 @@
 import { inCohort, mayCall, type Caller } from '../access/identity.js';
 import { modelNamedBy } from '../contracts/completions.js';
 import type { Exchange } from '../http/exchange.js';
-import { admit, closed, isJson } from './entrance.js';
+import { admit, closed, isJson } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
-import { Visit } from './visit.js';
+import { Visit } from './request-context.js';
 
 /**
  * POST /v1/completions: there is no text completion, so 404; a decision model that the key may call is told apart, since

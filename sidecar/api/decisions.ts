@@ -1,16 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { decisionAnswer, systemOneAnswer, type QuestionResult } from '../contracts/decision-answers.js';
 import type { DecisionParams } from '../contracts/requests.js';
-import { contractError, type ContractError } from '../errors.js';
+import { contractError, type ContractError } from '../domain/errors.js';
 import type { ScoreJob, ScoreSink } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
-import { arrive, takeSeat, type Planned, type Tokens } from './entrance.js';
-import { endUnfinished, growTo, runOnSeat, type JobEnd, type RunEnd } from './seat.js';
+import { arrive, takeSeat, type Planned, type Tokens } from './preflight.js';
+import { endUnfinished, growTo, runOnSeat, type JobEnd, type RunEnd } from './run-job.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
-import { UsageLog } from './usage-log.js';
-import { Visit } from './visit.js';
+import { UsageLog } from './usage-session.js';
+import { Visit } from './request-context.js';
 
 /** POST /v1/decisions and POST /v1/systemone: one story, two shapes of question and answer. */
 export async function decide(route: DecisionParams['route'], exchange: Exchange, services: Services): Promise<void> {

@@ -1,9 +1,9 @@
 import { inCohort, mayCall, mayUse } from '../access/identity.js';
 import { modelList } from '../contracts/answers.js';
 import type { Exchange } from '../http/exchange.js';
-import { admit } from './entrance.js';
+import { admit } from './preflight.js';
 import type { Services } from './services.js';
-import { Visit } from './visit.js';
+import { Visit } from './request-context.js';
 
 /**
  * GET /v1/models: the chat models that this key may call here, none for one that may not chat. Decision models are never

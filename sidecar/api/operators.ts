@@ -1,5 +1,5 @@
 import { bearerOf } from '../access/bearer.js';
-import { contractError } from '../errors.js';
+import { contractError } from '../domain/errors.js';
 import type { EngineState } from '../engine-client/engine.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Metrics } from '../telemetry/metrics.js';

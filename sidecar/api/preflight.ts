@@ -8,14 +8,14 @@ import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import type { LimitGroup } from '../access/limits.js';
 import type { Lease, Work } from '../admission/seat-queue.js';
 import type { Params, Route } from '../contracts/requests.js';
-import type { ContractError } from '../errors.js';
+import type { ContractError } from '../domain/errors.js';
 import type { Body } from '../http/exchange.js';
 import type { NoResult, OpenPrompt, Refusal, Tokenized } from '../prompts/prompt-host.js';
-import { Aborter, type Signal } from '../signal.js';
+import { Aborter, type Signal } from '../lib/abort.js';
 import { timeAllowed } from './deadline.js';
 import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
-import type { Visit } from './visit.js';
+import type { Visit } from './request-context.js';
 
 /** Whole request bodies on both decision routes (spec.md, Limits). */
 export const DECISION_BODY_BYTES = 1024 * 1024;

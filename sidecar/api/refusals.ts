@@ -4,7 +4,7 @@ import type { Denied } from '../access/identity.js';
 import type { Limit } from '../access/limits.js';
 import type { Refused } from '../admission/seat-queue.js';
 import type { Engine, EngineFault } from '../engine-client/engine.js';
-import { contractError, type ContractError, type ErrorCode } from '../errors.js';
+import { contractError, type ContractError, type ErrorCode } from '../domain/errors.js';
 
 const INSUFFICIENT = 'The balance of the account cannot cover this request. Add credit, then send it again.';
 const CREDIT_UNKNOWN = 'The credit of the account cannot be checked now. Try again shortly.';

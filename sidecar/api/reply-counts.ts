@@ -1,7 +1,7 @@
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { ModelMeter } from '../telemetry/model-metrics.js';
-import type { UsageLog } from './usage-log.js';
-import type { Visit } from './visit.js';
+import type { UsageLog } from './usage-session.js';
+import type { Visit } from './request-context.js';
 
 /** One reply under way. Times are clock readings. */
 interface Progress {

@@ -12,11 +12,11 @@ import {
   type CompletionHead,
   type CompletionUsage,
 } from '../contracts/answers.js';
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { ToolCall } from '../contracts/requests.js';
 import type { GenerationSink } from '../engine-client/engine.js';
 import { newCallId } from './call-id.js';
-import type { Visit } from './visit.js';
+import type { Visit } from './request-context.js';
 
 type Piece = Parameters<GenerationSink['piece']>[0];
 type CallPart = Parameters<GenerationSink['call']>[0];

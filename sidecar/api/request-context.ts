@@ -1,9 +1,9 @@
 import type { Caller } from '../access/identity.js';
 import type { Place } from '../access/limits.js';
 import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
-import type { ContractError } from '../errors.js';
+import type { ContractError } from '../domain/errors.js';
 import type { EventStream, Exchange, Reply } from '../http/exchange.js';
-import { classOf } from '../service-class.js';
+import { classOf } from '../domain/service-class.js';
 import type { Log } from '../telemetry/logger.js';
 import type { CancelPhase, ModelMeter, Operation } from '../telemetry/model-metrics.js';
 import type { RequestTrace } from '../telemetry/tracing.js';

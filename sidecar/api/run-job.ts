@@ -1,9 +1,9 @@
 import type { Lease, TicketOutcome } from '../admission/seat-queue.js';
 import type { EngineFault, JobHandle } from '../engine-client/engine.js';
-import type { ContractError } from '../errors.js';
+import type { ContractError } from '../domain/errors.js';
 import * as refusals from './refusals.js';
-import type { UsageLog } from './usage-log.js';
-import type { Visit } from './visit.js';
+import type { UsageLog } from './usage-session.js';
+import type { Visit } from './request-context.js';
 
 /** The end of a sink: what every job tells when it is over. */
 export interface JobEnd {

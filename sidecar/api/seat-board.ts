@@ -1,5 +1,5 @@
 import type { Lease } from '../admission/seat-queue.js';
-import type { ServiceClass } from '../service-class.js';
+import type { ServiceClass } from '../domain/service-class.js';
 import type { CancelPhase } from '../telemetry/model-metrics.js';
 
 /** A request that was given seats. Its fields are read when somebody looks, so that nothing is told at each token. */

@@ -4,7 +4,7 @@ import type { Identity } from '../access/identity.js';
 import type { RequestLimits } from '../access/limits.js';
 import type { TokenQuotas } from '../access/quotas.js';
 import type { FairSeatQueue } from '../admission/seat-queue.js';
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { Engine } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';
 import type { PromptHost } from '../prompts/prompt-host.js';

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { Caller } from '../access/identity.js';
-import type { ContractError } from '../errors.js';
-import type { Outcome, UsageRecord } from '../ledger.js';
-import { NO_TOKENS, worstCostOf, type TokenCounts } from '../money.js';
+import type { ContractError } from '../domain/errors.js';
+import type { Outcome, UsageRecord } from '../domain/usage-record.js';
+import { NO_TOKENS, worstCostOf, type TokenCounts } from '../domain/money.js';
 import { Bill, type Standing } from './bill.js';
 import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
-import type { Visit } from './visit.js';
+import type { Visit } from './request-context.js';
 
 /**
  * A progress line is due after so many further completion tokens, or so many ms, whichever comes first: what a process

@@ -1,38 +1,38 @@
 /** The composition root: the one place where parts are wired. */
 import { fileURLToPath } from 'node:url';
-import '../engine/scavenges.js';
-import { FailedKeyLimit } from './access/failed-keys.js';
-import { IdempotencyKeys } from './access/idempotency.js';
-import type { Identity } from './access/identity.js';
-import { openBilling, type Billing } from './billing.js';
-import { RequestLimits } from './access/limits.js';
-import { TokenQuotas } from './access/quotas.js';
-import { systemClock } from './clock.js';
-import type { Config } from './config.js';
-import { openUsage } from './delivering.js';
+import '../../engine/protocol/v8-flags.js';
+import { FailedKeyLimit } from '../access/failed-keys.js';
+import { IdempotencyKeys } from '../access/idempotency.js';
+import type { Identity } from '../access/identity.js';
+import { openBilling, type Billing } from './compose-billing.js';
+import { RequestLimits } from '../access/limits.js';
+import { TokenQuotas } from '../access/quotas.js';
+import { systemClock } from '../lib/clock.js';
+import type { Config } from '../config/config.js';
+import { openUsage } from './compose-usage.js';
 import { connectionBounds, descriptorLimit } from './descriptors.js';
-import type { Scrapers } from './handlers/ops.js';
-import { openExporting, type Exporting } from './exporting.js';
-import { SeatBoard } from './handlers/seat-board.js';
-import type { Services } from './handlers/services.js';
-import { hostModels, modelFiles, reportPrompts } from './hosting.js';
+import type { Scrapers } from '../api/operators.js';
+import { openExporting, type Exporting } from './compose-otlp.js';
+import { SeatBoard } from '../api/seat-board.js';
+import type { Services } from '../api/services.js';
+import { hostModels, modelFiles, reportPrompts } from './compose-models.js';
 import { InFlight } from './in-flight.js';
-import { listen } from './listening.js';
-import { openOperators, type Seen } from './operators.js';
-import { PromptLanes } from './prompts/lanes.js';
+import { listen } from './listen.js';
+import { openOperators, type Seen } from './operators-server.js';
+import { PromptLanes } from '../prompts/lanes.js';
 import { Readiness } from './readiness.js';
-import { callersServer } from './routes.js';
-import { spoolReader } from './spooling.js';
-import type { Log } from './telemetry/logger.js';
-import { Metrics } from './telemetry/metrics.js';
-import { DurableSpool } from './usage/durable-spool.js';
-import type { Spool } from './usage/spool.js';
+import { callersServer } from './public-server.js';
+import { spoolReader } from './compose-spool.js';
+import type { Log } from '../telemetry/logger.js';
+import { Metrics } from '../telemetry/metrics.js';
+import { DurableSpool } from '../usage/durable-spool.js';
+import type { Spool } from '../usage/spool.js';
 
 /** What readiness calls the prompt host and credit; a model's id cannot hold a space. */
 const PROMPTS = 'prompt host';
 const CREDIT = 'prepaid credit';
 
-const ENGINE = fileURLToPath(new URL('../engine/main.js', import.meta.url));
+const ENGINE = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
 /** After the last reply was written: time for its bytes to leave before connections are closed, ms. */
 const FLUSH_MS = 100;

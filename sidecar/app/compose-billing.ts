@@ -1,17 +1,17 @@
 /** Prices and credit, wired: which price list holds, and the credit ledger with its grants file, its past and its metrics. */
 import { join } from 'node:path';
-import { CreditLedger, type Credit } from './access/credit.js';
-import { MAX_CREDIT_BYTES, parseCreditFile, WHAT } from './access/credit-file.js';
-import type { Clock } from './clock.js';
-import type { Config } from './config.js';
-import { FollowedFile } from './files/followed-file.js';
-import type { Log } from './telemetry/logger.js';
-import type { CreditMetrics } from './telemetry/credit-metrics.js';
-import { Balances, type SpoolReader } from './usage/balances.js';
-import { readPriceFile } from './usage/price-file.js';
-import { BUILT_IN_PRICES, type PriceList } from './usage/price-list.js';
-import { START, type Position } from './usage/segments.js';
-import { within } from './within.js';
+import { CreditLedger, type Credit } from '../access/credit.js';
+import { MAX_CREDIT_BYTES, parseCreditFile, WHAT } from '../access/credit-file.js';
+import type { Clock } from '../lib/clock.js';
+import type { Config } from '../config/config.js';
+import { FollowedFile } from '../lib/followed-file.js';
+import type { Log } from '../telemetry/logger.js';
+import type { CreditMetrics } from '../telemetry/credit-metrics.js';
+import { Balances, type SpoolReader } from '../usage/balances.js';
+import { readPriceFile } from '../usage/price-file.js';
+import { BUILT_IN_PRICES, type PriceList } from '../usage/price-list.js';
+import { START, type Position } from '../usage/segments.js';
+import { within } from '../lib/timeout.js';
 
 /**
  * How long a drain waits for the last snapshot, or for what is still added up after the start, ms. Without it the next start

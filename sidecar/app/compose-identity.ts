@@ -1,16 +1,16 @@
 /** Who says who is calling, put together from the settings: a gateway in front first, then a keys file or an authorizer. */
-import { AuthorizerClient } from './access/authorizer-client.js';
-import { AuthorizerIdentity } from './access/authorizer-identity.js';
-import { GatewayIdentity } from './access/gateway-identity.js';
-import type { Identity } from './access/identity.js';
-import { WatchedKeys } from './access/key-file-watch.js';
-import { SecretFile } from './access/secret-file.js';
-import type { Clock } from './clock.js';
-import type { Config } from './config.js';
-import type { Scrapers } from './handlers/ops.js';
-import type { AuthorizerMetrics } from './telemetry/authorizer-metrics.js';
-import type { Log } from './telemetry/logger.js';
-import type { Metrics } from './telemetry/metrics.js';
+import { AuthorizerClient } from '../access/authorizer-client.js';
+import { AuthorizerIdentity } from '../access/authorizer-identity.js';
+import { GatewayIdentity } from '../access/gateway-identity.js';
+import type { Identity } from '../access/identity.js';
+import { WatchedKeys } from '../access/key-file-watch.js';
+import { SecretFile } from '../lib/secret-file.js';
+import type { Clock } from '../lib/clock.js';
+import type { Config } from '../config/config.js';
+import type { Scrapers } from '../api/operators.js';
+import type { AuthorizerMetrics } from '../telemetry/authorizer-metrics.js';
+import type { Log } from '../telemetry/logger.js';
+import type { Metrics } from '../telemetry/metrics.js';
 
 export interface Identities {
   readonly identity: Identity;

@@ -1,20 +1,20 @@
 /** The models: each an engine process with the queue for its seats, and what is said when one cannot be served. */
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { createFairQueue } from './admission/fair-queue.js';
-import type { FairSeatQueue } from './admission/seat-queue.js';
-import { systemClock } from './clock.js';
-import type { Config, ModelConfig } from './config.js';
-import { EMBEDDED_MODEL } from './engine-client/embedded-model.js';
-import { REUSED_TOKENS } from './engine-client/prefix-index.js';
-import { StartGate } from './engine-client/start-gate.js';
-import { EngineProcess } from './engine-client/supervisor.js';
-import type { HostedModel } from './handlers/services.js';
-import type { FirstStart } from './prompts/client.js';
+import { createFairQueue } from '../admission/fair-queue.js';
+import type { FairSeatQueue } from '../admission/seat-queue.js';
+import { systemClock } from '../lib/clock.js';
+import type { Config, ModelConfig } from '../config/config.js';
+import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
+import { REUSED_TOKENS } from '../engine-client/prefix-index.js';
+import { StartGate } from '../engine-client/start-gate.js';
+import { EngineProcess } from '../engine-client/supervisor.js';
+import type { HostedModel } from '../api/services.js';
+import type { FirstStart } from '../prompts/client.js';
 import type { Readiness } from './readiness.js';
-import type { ModelLoad } from './telemetry/endpoint-metrics.js';
-import type { Log } from './telemetry/logger.js';
-import type { Metrics } from './telemetry/metrics.js';
+import type { ModelLoad } from '../telemetry/endpoint-metrics.js';
+import type { Log } from '../telemetry/logger.js';
+import type { Metrics } from '../telemetry/metrics.js';
 
 /**
  * How long an engine may take to say why its model cannot be served before the prompt host’s own word counts, ms: three loads

@@ -1,12 +1,12 @@
 /** What becomes of traces and metrics as the configuration has it: sent to an OTLP endpoint, or nothing. */
-import { systemClock } from './clock.js';
-import { forgetOtelVariables, type Config } from './config.js';
-import { FileProblem, readText } from './files/followed-file.js';
-import { parseHeaders } from './telemetry/otlp/headers.js';
-import type { Log } from './telemetry/logger.js';
-import type { Metrics } from './telemetry/metrics.js';
-import type { Tracing } from './telemetry/tracing.js';
-import { within } from './within.js';
+import { systemClock } from '../lib/clock.js';
+import { forgetOtelVariables, type Config } from '../config/config.js';
+import { FileProblem, readText } from '../lib/followed-file.js';
+import { parseHeaders } from '../telemetry/otlp/headers.js';
+import type { Log } from '../telemetry/logger.js';
+import type { Metrics } from '../telemetry/metrics.js';
+import type { Tracing } from '../telemetry/tracing.js';
+import { within } from '../lib/timeout.js';
 
 /** What messages call the file. */
 const WHAT = 'telemetry.otlp.headersFile';
@@ -33,7 +33,7 @@ export async function openExporting(config: Config, metrics: Metrics, log: Log):
   let headers = headersFile === undefined ? {} : await readHeaders(headersFile);
   const forgotten = forgetOtelVariables();
   if (forgotten > 0) log.warn('variables of OpenTelemetry are not read', { count: forgotten });
-  const { openOtlp } = await import('./telemetry/otlp/open.js');
+  const { openOtlp } = await import('../telemetry/otlp/open.js');
   const otlp = openOtlp({
     ...rest,
     clock: systemClock,

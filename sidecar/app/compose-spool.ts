@@ -1,16 +1,16 @@
 /** The usage spool as the configuration has it, with what it tells brought to the log and the metrics. */
 import { join } from 'node:path';
-import { systemClock } from './clock.js';
-import type { Config } from './config.js';
-import type { Log } from './telemetry/logger.js';
-import type { SpoolMetrics } from './telemetry/spool-metrics.js';
-import type { SpoolReader } from './usage/balances.js';
-import { systemDisk } from './usage/disk.js';
-import { DurableSpool } from './usage/durable-spool.js';
-import type { Removed } from './usage/put-back.js';
-import type { Recovered } from './usage/recovery.js';
-import { headOf, listSegments, readFrom, segmentPath, START } from './usage/segments.js';
-import type { SpoolHooks } from './usage/spool-options.js';
+import { systemClock } from '../lib/clock.js';
+import type { Config } from '../config/config.js';
+import type { Log } from '../telemetry/logger.js';
+import type { SpoolMetrics } from '../telemetry/spool-metrics.js';
+import type { SpoolReader } from '../usage/balances.js';
+import { systemDisk } from '../usage/disk.js';
+import { DurableSpool } from '../usage/durable-spool.js';
+import type { Removed } from '../usage/put-back.js';
+import type { Recovered } from '../usage/recovery.js';
+import { headOf, listSegments, readFrom, segmentPath, START } from '../usage/segments.js';
+import type { SpoolHooks } from '../usage/spool-options.js';
 
 /** Where the spool of a data folder lies. */
 export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {

@@ -1,19 +1,19 @@
 /** What becomes of the usage spool as the configuration has it: delivered to a sink, or kept for a while. */
 import { join } from 'node:path';
-import { systemClock } from './clock.js';
-import type { Config } from './config.js';
-import { openSpool, spoolDir } from './spooling.js';
-import type { Log } from './telemetry/logger.js';
-import type { Metrics } from './telemetry/metrics.js';
-import { CursorFile } from './usage/delivery/cursor.js';
-import { DeadLetterFile } from './usage/delivery/dead-letters.js';
-import { Delivery } from './usage/delivery/delivery.js';
-import { Retention } from './usage/delivery/retention.js';
-import { openSink } from './usage/delivery/sinks.js';
-import { SpoolSource } from './usage/delivery/source.js';
-import type { DurableSpool } from './usage/durable-spool.js';
-import type { Position } from './usage/segments.js';
-import { within } from './within.js';
+import { systemClock } from '../lib/clock.js';
+import type { Config } from '../config/config.js';
+import { openSpool, spoolDir } from './compose-spool.js';
+import type { Log } from '../telemetry/logger.js';
+import type { Metrics } from '../telemetry/metrics.js';
+import { CursorFile } from '../usage/delivery/cursor.js';
+import { DeadLetterFile } from '../usage/delivery/dead-letters.js';
+import { Delivery } from '../usage/delivery/delivery.js';
+import { Retention } from '../usage/delivery/retention.js';
+import { openSink } from '../usage/delivery/sinks.js';
+import { SpoolSource } from '../usage/delivery/source.js';
+import type { DurableSpool } from '../usage/durable-spool.js';
+import type { Position } from '../usage/segments.js';
+import { within } from '../lib/timeout.js';
 
 /** Beyond every segment: nobody but delivery reads the spool. */
 const NOBODY: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };

@@ -3,7 +3,7 @@
  * a descriptor, and a child cannot be forked either: so connections are bounded below the limit, and the rest is a reserve.
  */
 import { readFileSync } from 'node:fs';
-import type { Config } from './config.js';
+import type { Config } from '../config/config.js';
 
 /**
  * For the process itself: 24 of Node and the listeners, 8 a prompt host, and the spool, the delivery, an OTLP endpoint and

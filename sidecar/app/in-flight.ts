@@ -1,4 +1,4 @@
-import type { Clock } from './clock.js';
+import type { Clock } from '../lib/clock.js';
 
 /** Counts requests under way, so that a drain can wait for the last of them. */
 export class InFlight {

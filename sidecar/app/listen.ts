@@ -1,6 +1,6 @@
-import type { ListenConfig } from './config/types.js';
-import type { Server } from './http/server.js';
-import type { Log } from './telemetry/logger.js';
+import type { ListenConfig } from '../config/types.js';
+import type { Server } from '../http/server.js';
+import type { Log } from '../telemetry/logger.js';
 
 /** Opens the public listener: a port, a Unix socket, or both. Resolves with the port; 0: there is none. */
 export async function listen(server: Server, at: ListenConfig, log: Log): Promise<number> {

@@ -3,16 +3,16 @@
  * with one it may be anywhere. Health routes and the console's page never ask: they hold nothing, and probes and browsers
  * that open a page can send none.
  */
-import { bearerOf } from './access/bearer.js';
-import { SecretFile } from './access/secret-file.js';
-import { openConsole } from './console/console.js';
-import type { Watched } from './console/snapshot.js';
-import { contractError } from './errors.js';
-import { admission } from './handlers/admission.js';
-import { healthz, metrics, readyz, readyzWithReasons } from './handlers/ops.js';
-import type { RequestHead } from './http/exchange.js';
-import type { Handler, Routes, Server } from './http/server.js';
-import { serverOf, type Common } from './routes.js';
+import { bearerOf } from '../access/bearer.js';
+import { SecretFile } from '../lib/secret-file.js';
+import { openConsole } from '../console/console.js';
+import type { Watched } from '../console/snapshot.js';
+import { contractError } from '../domain/errors.js';
+import { admission } from '../api/admission.js';
+import { healthz, metrics, readyz, readyzWithReasons } from '../api/operators.js';
+import type { RequestHead } from '../http/exchange.js';
+import type { Handler, Routes, Server } from '../http/server.js';
+import { serverOf, type Common } from './public-server.js';
 
 /** What operators can see; it changes while the sidecar starts. */
 export type Seen = Watched;

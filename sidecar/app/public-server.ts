@@ -1,20 +1,20 @@
 /** What callers are served, and how servers of this process are made; the operators' own is in operators.ts. */
-import type { Config } from './config.js';
+import type { Config } from '../config/config.js';
 import type { ConnectionBounds } from './descriptors.js';
-import type { Clock } from './clock.js';
-import { chat } from './handlers/chat.js';
-import { checkAnswers } from './handlers/checked-exchange.js';
-import { completions } from './handlers/completions.js';
-import { decide } from './handlers/decisions.js';
-import { listModels } from './handlers/models.js';
-import { healthz, publicMetrics, readyz, type Scrapers } from './handlers/ops.js';
-import type { Services } from './handlers/services.js';
-import { LoadReport } from './http/load-report.js';
-import { createServer, type Routes, type Server, type ServerOptions } from './http/server.js';
+import type { Clock } from '../lib/clock.js';
+import { chat } from '../api/chat.js';
+import { checkAnswers } from '../api/checked-exchange.js';
+import { completions } from '../api/completions.js';
+import { decide } from '../api/decisions.js';
+import { listModels } from '../api/models.js';
+import { healthz, publicMetrics, readyz, type Scrapers } from '../api/operators.js';
+import type { Services } from '../api/services.js';
+import { LoadReport } from '../http/load-report.js';
+import { createServer, type Routes, type Server, type ServerOptions } from '../http/server.js';
 import type { InFlight } from './in-flight.js';
-import { openApiDocument } from './reference/openapi.js';
-import type { Log } from './telemetry/logger.js';
-import type { Metrics } from './telemetry/metrics.js';
+import { openApiDocument } from '../api/openapi/openapi.js';
+import type { Log } from '../telemetry/logger.js';
+import type { Metrics } from '../telemetry/metrics.js';
 
 /** What every server of this process is made with. */
 export interface Common {

@@ -1,5 +1,5 @@
 /** Drives one engine process for `ra-sidecar bench`: a bounded time a figure, with seats kept busy throughout. */
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type {
   EngineFacts,
   GenerateJob,

@@ -1,6 +1,6 @@
 /** `ra-sidecar bench`: what the configured models do on this machine, through the engine process that serves them. */
 import { fileURLToPath } from 'node:url';
-import type { Config, ModelConfig } from '../config.js';
+import type { Config, ModelConfig } from '../config/config.js';
 import { EngineChild, type ChildEnd } from '../engine-client/child.js';
 import type { EngineFacts } from '../engine-client/engine.js';
 import { measure, type Figures } from './bench-run.js';
@@ -11,7 +11,7 @@ import { columns, rate, wholeOf } from './layout.js';
 import { withFile } from './model-files.js';
 import { Progress } from './progress.js';
 import { setupOf } from './sizing.js';
-import { COMMANDS } from './table.js';
+import { COMMANDS } from './command-table.js';
 
 type Settings = Pick<Config, 'models' | 'dataDir' | 'engine'>;
 

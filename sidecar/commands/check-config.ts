@@ -1,6 +1,6 @@
-import { loadConfig, type Config, type Loaded } from '../config.js';
+import { loadConfig, type Config, type Loaded } from '../config/config.js';
 import { EXIT, parsed, type Output } from './command.js';
-import { COMMANDS } from './table.js';
+import { COMMANDS } from './command-table.js';
 
 /** `ra-sidecar check-config [FILE]`: prints the configuration in force, or all that is wrong with it. Resolves with the exit code. */
 export function checkConfig(args: readonly string[], { out, say }: Output): Promise<number> {

@@ -3,7 +3,7 @@
  * an operand may be. They run nothing of ours, so that a TAB takes no time and needs no configuration.
  */
 import { EXIT, parsed, type Command, type Completes, type Output } from './command.js';
-import { allCommands, COMMANDS, isGroup } from './table.js';
+import { allCommands, COMMANDS, isGroup } from './command-table.js';
 
 /** What may be offered at one place. */
 interface Offer {

@@ -1,5 +1,5 @@
 /** `ra-sidecar doctor`: what the sidecar would use of this machine, why, and what is in its way. */
-import type { Config, ModelConfig } from '../config.js';
+import type { Config, ModelConfig } from '../config/config.js';
 import { inspect, type MachineFacts } from '../engine-client/inspector.js';
 import { EXIT, parsed } from './command.js';
 import { orUsage } from './help.js';
@@ -9,7 +9,7 @@ import { size } from './layout.js';
 import { withFile } from './model-files.js';
 import { loadText } from './model-text.js';
 import { reasons, serves, setupOf, shortOfMemory, sizeModels, type Sizing } from './sizing.js';
-import { COMMANDS } from './table.js';
+import { COMMANDS } from './command-table.js';
 
 const GPU_ADVICE =
   'set gpu of the model to auto or false, or install the driver and a llama.cpp for it (GPU=... make engine-native)';

@@ -1,5 +1,5 @@
 /** What commands that take long need besides their output: time, and a terminal to show progress on. */
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { Output } from './command.js';
 import type { Terminal } from './progress.js';
 

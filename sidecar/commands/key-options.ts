@@ -2,7 +2,7 @@
 import type { StoredKey } from '../access/key-file-schema.js';
 import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.js';
 import type { Route } from '../contracts/requests.js';
-import { SERVICE_CLASSES } from '../service-class.js';
+import { SERVICE_CLASSES } from '../domain/service-class.js';
 import { UsageError } from './command.js';
 
 export type CreateOptions = Readonly<

@@ -6,13 +6,13 @@ import { readKeyFile } from '../access/key-file.js';
 import { isFrozen } from '../access/key-identity.js';
 import { limitsOf, type KeyFile, type StoredKey } from '../access/key-file-schema.js';
 import { KeyStore, type NewKey } from '../access/keys.js';
-import type { Config } from '../config.js';
+import type { Config } from '../config/config.js';
 import { EMBEDDED } from './model-files.js';
 import { EXIT, parsed, UsageError, type Output } from './command.js';
 import { orUsage } from './help.js';
 import { durationMs, propertiesOf, type NewKeyProperties } from './key-options.js';
 import { columns } from './layout.js';
-import { COMMANDS } from './table.js';
+import { COMMANDS } from './command-table.js';
 
 /** What of the configuration this command needs. */
 type Settings = Pick<Config, 'keys' | 'environment' | 'models'>;

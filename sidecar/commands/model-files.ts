@@ -1,6 +1,6 @@
 import { lstat, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { ModelConfig } from '../config.js';
+import type { ModelConfig } from '../config/config.js';
 import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
 
 /** What the configuration calls the model that comes with the sidecar. */
@@ -11,7 +11,7 @@ export function withFile(model: ModelConfig): ModelConfig {
   return model.file === EMBEDDED ? { ...model, file: EMBEDDED_MODEL } : model;
 }
 
-/** How the folders of downloads begin (engine/inspect/fetch.ts). */
+/** How the folders of downloads begin (engine/llama/inspect/fetch.ts). */
 const ADDING = '.adding-';
 
 /** A folder that nothing was written into for so long is nobody's, ms: downloads that stall are given up after a minute. */

@@ -1,9 +1,9 @@
 /** `ra-sidecar models`: what is configured, getting a file, and what a file is good for on this machine. */
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import type { Config, ModelConfig } from '../config.js';
+import type { Config, ModelConfig } from '../config/config.js';
 import { inspect, type HeadReport } from '../engine-client/inspector.js';
-import { modelsDir } from '../hosting.js';
+import { modelsDir } from '../app/compose-models.js';
 import { EXIT, parsed, UsageError } from './command.js';
 import { orUsage } from './help.js';
 import { isRunning } from './host-checks.js';
@@ -13,7 +13,7 @@ import { removeLeftovers, withFile } from './model-files.js';
 import { modelText } from './model-text.js';
 import { Progress } from './progress.js';
 import { serves, setupOf, sizeModels, type Sized, type Sizing } from './sizing.js';
-import { COMMANDS } from './table.js';
+import { COMMANDS } from './command-table.js';
 
 type Settings = Pick<Config, 'models' | 'dataDir'>;
 

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 
 /** Where a bar is drawn: stderr. */
 export interface Terminal {

@@ -1,11 +1,11 @@
 import { renewDevelopmentKey } from '../access/keys.js';
-import { metricsOf, startApp, type App } from '../app.js';
-import { systemClock } from '../clock.js';
-import { isNotified, type Config } from '../config.js';
+import { metricsOf, startApp, type App } from '../app/app.js';
+import { systemClock } from '../lib/clock.js';
+import { isNotified, type Config } from '../config/config.js';
 import { isLoopback } from '../config/loopback.js';
-import { openIdentities, type Identities } from '../identities.js';
+import { openIdentities, type Identities } from '../app/compose-identity.js';
 import type { Log } from '../telemetry/logger.js';
-import { NO_SUPERVISOR, systemd, type Supervisor } from './supervisor.js';
+import { NO_SUPERVISOR, systemd, type Supervisor } from './systemd.js';
 
 /** Signals that ask for a drain; a second one ends the process at once. */
 const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;

@@ -1,5 +1,5 @@
 /** Asks an inspector about configured models, one after another, each beside what those before it will take. */
-import type { ModelConfig } from '../config.js';
+import type { ModelConfig } from '../config/config.js';
 import { inspect, type Inspected, type ModelReport, type Question } from '../engine-client/inspector.js';
 import type { Io } from './io.js';
 import { Progress } from './progress.js';

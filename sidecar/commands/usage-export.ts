@@ -1,10 +1,10 @@
 import type { Writable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import type { UsageRecord } from '../ledger.js';
+import type { UsageRecord } from '../domain/usage-record.js';
 import { readFrom, START } from '../usage/segments.js';
 import { EXIT, parsed, UsageError } from './command.js';
 import { orUsage } from './help.js';
-import { COMMANDS } from './table.js';
+import { COMMANDS } from './command-table.js';
 
 /** What a stream says when its reader is gone. */
 const LEFT: ReadonlySet<string> = new Set(['EPIPE', 'ERR_STREAM_PREMATURE_CLOSE', 'ERR_STREAM_DESTROYED']);

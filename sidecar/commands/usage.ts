@@ -1,10 +1,10 @@
 import type { Writable } from 'node:stream';
-import type { Config } from '../config.js';
-import { spoolDir } from '../spooling.js';
+import type { Config } from '../config/config.js';
+import { spoolDir } from '../app/compose-spool.js';
 import { lockOwner } from '../usage/lock.js';
 import { EXIT, parsed, UsageError } from './command.js';
 import { orUsage } from './help.js';
-import { COMMANDS } from './table.js';
+import { COMMANDS } from './command-table.js';
 import { usageExport } from './usage-export.js';
 import { verify, type Finding, type Verified } from '../usage/verify.js';
 

@@ -1,12 +1,12 @@
 import { join, resolve } from 'node:path';
 import { parse, type ParseError } from 'jsonc-parser';
-import { contradictions, hints } from './config/checks.js';
-import { settings, validationSchema, type Setting } from './config/settings.js';
-import type { Config } from './config/types.js';
-import { compile } from './contracts/validator.js';
-import { NotRegularFile, readRegularSync } from './files/regular-file.js';
+import { contradictions, hints } from './checks.js';
+import { settings, validationSchema, type Setting } from './settings.js';
+import type { Config } from './types.js';
+import { compile } from '../contracts/validator.js';
+import { NotRegularFile, readRegularSync } from '../lib/regular-file.js';
 
-export type { Config, ModelConfig } from './config/types.js';
+export type { Config, ModelConfig } from './types.js';
 
 export type Loaded =
   /** `hints`: lines worth a warning in the log. */

@@ -1,6 +1,6 @@
 /** The operators' console: its page and the feed that keeps it live. */
-import type { Clock } from '../clock.js';
-import { contractError } from '../errors.js';
+import type { Clock } from '../lib/clock.js';
+import { contractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Routes } from '../http/server.js';
 import type { Metrics } from '../telemetry/metrics.js';

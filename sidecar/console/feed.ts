@@ -6,7 +6,7 @@
  *       ^                   ^                              │
  *       └── last leave() ───┴──────── the interval ────────┘
  */
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 
 /** One open stream. */
 export interface Viewer {

@@ -1,4 +1,4 @@
-import type { SeatHolder } from '../handlers/seat-board.js';
+import type { SeatHolder } from '../api/seat-board.js';
 
 /** A request in the picture of a model's seats. */
 export interface PlacedHolder {

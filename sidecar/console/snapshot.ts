@@ -2,10 +2,10 @@
  * What the console shows, at one moment. Its numbers are those of /metrics and /admission, from the same counters; what is
  * more is who holds which seat. Names of models and accounts are the operator's own; nothing of a request or a key is here.
  */
-import type { Clock } from '../clock.js';
-import { admissionPage } from '../handlers/admission.js';
-import { readinessOf } from '../handlers/ops.js';
-import type { HostedModel, Services } from '../handlers/services.js';
+import type { Clock } from '../lib/clock.js';
+import { admissionPage } from '../api/admission.js';
+import { readinessOf } from '../api/operators.js';
+import type { HostedModel, Services } from '../api/services.js';
 import type { PromptHostState } from '../prompts/lanes.js';
 import {
   CACHED_TOKENS,

@@ -2,7 +2,7 @@
  * What one frame of the console's feed holds. The page's script is checked against these types (page/tsconfig.json), so
  * they lean on as little of the sidecar as they can.
  */
-import type { AdmissionPage } from '../handlers/admission-page.js';
+import type { AdmissionPage } from '../api/admission-page.js';
 
 /** As telemetry/reading.ts has it: cumulative since the start. */
 export interface HistogramView {

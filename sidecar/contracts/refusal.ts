@@ -1,4 +1,4 @@
-import { type ContractError, contractError } from '../errors.js';
+import { type ContractError, contractError } from '../domain/errors.js';
 import { type JsonFault, MAX_NESTING, MAX_VALUES } from './json.js';
 import type { Place } from './paths.js';
 

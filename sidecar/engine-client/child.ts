@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { availableParallelism } from 'node:os';
-import type { Link } from '../../engine/link.js';
+import type { Link } from '../../engine/protocol/link.js';
 import {
   PROTOCOL_VERSION,
   type EngineFacts,
@@ -9,10 +9,10 @@ import {
   type HeldTokens,
   type Output,
   type ToEngine,
-} from '../../engine/protocol.js';
-import type { Clock } from '../clock.js';
-import { childEnvironment } from '../config.js';
-import { forkLinked } from '../linked-child.js';
+} from '../../engine/protocol/messages.js';
+import type { Clock } from '../lib/clock.js';
+import { childEnvironment } from '../config/config.js';
+import { forkLinked } from '../../engine/protocol/linked-child.js';
 import { exitDetail, exitReason, StderrTail, type ExitReason, type StderrHint } from './exit-reason.js';
 import { Mux } from './mux.js';
 import { HeldPrefixes, NO_PREFIXES, type PrefixIndex } from './prefix-index.js';

@@ -1,4 +1,4 @@
-import type { Channel, EngineFacts, FinishReason, GenerateJob, ScoreJob } from '../../engine/protocol.js';
+import type { Channel, EngineFacts, FinishReason, GenerateJob, ScoreJob } from '../../engine/protocol/messages.js';
 import type { PrefixIndex } from './prefix-index.js';
 
 export type {
@@ -8,7 +8,7 @@ export type {
   GenerateJob,
   ScoreJob,
   ScoreQuestion,
-} from '../../engine/protocol.js';
+} from '../../engine/protocol/messages.js';
 
 /** Why a job ended without its result. */
 export interface EngineFault {

@@ -1,4 +1,4 @@
-import { ENGINE_EXIT } from '../../engine/protocol.js';
+import { ENGINE_EXIT } from '../../engine/protocol/messages.js';
 
 /** Why a life of an engine process ended, as one word for logs and metrics. */
 export type ExitReason =

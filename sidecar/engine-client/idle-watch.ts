@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 
 /** Looks per `idleMs`: the time since the last job is known to so much of it. */
 const LOOKS = 8;

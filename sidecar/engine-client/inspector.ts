@@ -7,8 +7,8 @@ import {
   type FromInspector,
   type Question,
   type ToInspector,
-} from '../../engine/inspect-protocol.js';
-import type { Clock } from '../clock.js';
+} from '../../engine/protocol/inspect-messages.js';
+import type { Clock } from '../lib/clock.js';
 import { exitReason, StderrTail } from './exit-reason.js';
 
 export type {
@@ -21,7 +21,7 @@ export type {
   MachineFacts,
   ModelReport,
   Question,
-} from '../../engine/inspect-protocol.js';
+} from '../../engine/protocol/inspect-messages.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/inspect.js', import.meta.url));
 

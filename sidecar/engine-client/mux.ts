@@ -1,6 +1,6 @@
 /**
  * Many jobs over one channel: gives each job its id, hands what comes back to its sink, and holds the engine to the
- * order that engine/protocol.ts promises. It knows no process. One mux lives as long as one engine process.
+ * order that engine/protocol/messages.ts promises. It knows no process. One mux lives as long as one engine process.
  */
 import {
   PROTOCOL_VERSION,
@@ -8,8 +8,8 @@ import {
   type Output,
   type ScoreJob,
   type ToEngine,
-} from '../../engine/protocol.js';
-import { Table } from '../table.js';
+} from '../../engine/protocol/messages.js';
+import { Table } from '../lib/id-map.js';
 import type { EngineFault, GenerationSink, JobHandle, ScoreSink } from './engine.js';
 
 /** Jobs at once. Every job holds a seat, so this only bounds a caller that has lost count. */

@@ -1,5 +1,5 @@
-import { PREFIX_CHUNK, prefixHashes } from '../../engine/prefix-hash.js';
-import type { HeldPrefix } from '../../engine/protocol.js';
+import { PREFIX_CHUNK, prefixHashes } from '../../engine/protocol/prefix-hash.js';
+import type { HeldPrefix } from '../../engine/protocol/messages.js';
 
 /** Tokens of the pieces in which state is found again. */
 export const REUSED_TOKENS = PREFIX_CHUNK;
@@ -13,7 +13,7 @@ export function prefixOf(tokens: Uint32Array): Uint32Array {
 export interface PrefixIndex {
   /** Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, that the fittest free sequence holds. */
   longest(tokens: Uint32Array): number;
-  /** The same by the prompt's chain hashes (engine/prefix-hash.ts), for whoever asks more than once. */
+  /** The same by the prompt's chain hashes (engine/protocol/prefix-hash.ts), for whoever asks more than once. */
   longestOf(hashes: Uint32Array): number;
 }
 

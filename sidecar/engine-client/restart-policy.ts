@@ -1,4 +1,4 @@
-import { Backoff } from '../backoff.js';
+import { Backoff } from '../lib/backoff.js';
 import type { ChildEnd } from './child.js';
 
 /** Starts that may end by a fault of the engine's own before that is taken for how this model is. */

@@ -1,5 +1,5 @@
-import type { EngineSetup } from '../../engine/protocol.js';
-import type { Clock } from '../clock.js';
+import type { EngineSetup } from '../../engine/protocol/messages.js';
+import type { Clock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
 import type { ChildEnd, ChildTiming } from './child.js';
 import type { EngineFacts } from './engine.js';

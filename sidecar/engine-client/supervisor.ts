@@ -1,4 +1,4 @@
-import type { HeldTokens } from '../../engine/protocol.js';
+import type { HeldTokens } from '../../engine/protocol/messages.js';
 import { EngineChild, type ChildEnd } from './child.js';
 import type {
   Engine,

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 
 /** Looks per `hangMs`. A hang is seen after `hangMs` at the earliest and an interval or two later at the latest. */
 const LOOKS = 8;

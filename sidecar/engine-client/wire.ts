@@ -5,7 +5,7 @@ import {
   type HeldPrefix,
   type HeldTokens,
   type Output,
-} from '../../engine/protocol.js';
+} from '../../engine/protocol/messages.js';
 
 /** What an engine did wrong, as a short constant for logs; never anything that it sent. */
 export interface Violation {

@@ -1,5 +1,5 @@
-import { Table } from '../table.js';
-import { Blocks } from './held.js';
+import { Table } from '../lib/id-map.js';
+import { Blocks } from './send-buffer.js';
 
 /** Why a reader was cut off: its own stream's share was used up, or that of all streams. */
 export type CutReason = 'stream' | 'total';

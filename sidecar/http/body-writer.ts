@@ -1,7 +1,7 @@
 import type { Backlog, Backlogged, CutReason } from './backlog.js';
 import { beginAsking, chunk, endChunked, lastBytes, openChunked, tryChunks, wireText, writeChunk } from './chunked.js';
 import type { AskedResponse, Chunk, ChunkedResponse } from './chunked.js';
-import { Held } from './held.js';
+import { Held } from './send-buffer.js';
 
 export type OutletResponse = ChunkedResponse & AskedResponse;
 

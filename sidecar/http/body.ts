@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { Body } from './exchange.js';
 
 /** What a body is read from; a uWS response. */

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { HttpResponse } from './uws.js';
 
 /** How long a caller has to close its connection after `Connection: close`, ms; as long as uWS lets one idle. */

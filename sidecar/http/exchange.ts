@@ -1,5 +1,5 @@
-import type { ContractError } from '../errors.js';
-import type { Signal } from '../signal.js';
+import type { ContractError } from '../domain/errors.js';
+import type { Signal } from '../lib/abort.js';
 
 /** The head of one request, copied out of uWS before the first await. Header values may be secrets: never logged. */
 export interface RequestHead {

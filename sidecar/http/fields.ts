@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import type { ContractError } from '../errors.js';
+import type { ContractError } from '../domain/errors.js';
 import type { Field } from './cors.js';
 
 /** `200 OK`. 499 is nginx's, and not among Node's. */

@@ -3,7 +3,7 @@
  * weighs an endpoint by requests a second over utilization, so both are in it, and never 0 where a request was answered: a
  * report with a 0 is thrown away there, and an endpoint that was once busy would keep its low weight when it is idle.
  */
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { EndpointLoad } from '../telemetry/endpoint-metrics.js';
 import type { Field } from './cors.js';
 import type { RequestHead } from './exchange.js';

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 
 /** Length of the window, and of the pieces by which it moves on, ms. */
 const WINDOW_MS = 10_000;

@@ -1,5 +1,5 @@
-import type { Clock } from '../clock.js';
-import type { ErrorCode } from '../errors.js';
+import type { Clock } from '../lib/clock.js';
+import type { ErrorCode } from '../domain/errors.js';
 import type { Backlog, CutReason } from './backlog.js';
 import type { BodyBudget } from './body.js';
 import type { Cors } from './cors.js';

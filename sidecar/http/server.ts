@@ -1,10 +1,10 @@
-import type { Clock } from '../clock.js';
-import { contractError } from '../errors.js';
+import type { Clock } from '../lib/clock.js';
+import { contractError } from '../domain/errors.js';
 import { Backlog, type BacklogLimits } from './backlog.js';
 import { BodyBudget } from './body.js';
 import { Connections } from './connections.js';
 import { Cors } from './cors.js';
-import type { Edge, ExchangeEnd, ReaderCut } from './edge.js';
+import type { Edge, ExchangeEnd, ReaderCut } from './server-context.js';
 import type { Exchange, RequestHead } from './exchange.js';
 import type { LoadReport } from './load-report.js';
 import { NextTurn } from './next-turn.js';

@@ -1,4 +1,4 @@
-import { errorBody, type ContractError, type ErrorCode } from '../errors.js';
+import { errorBody, type ContractError, type ErrorCode } from '../domain/errors.js';
 import { chunk } from './chunked.js';
 import type { Chunk } from './chunked.js';
 import type { EventStream } from './exchange.js';

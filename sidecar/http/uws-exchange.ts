@@ -1,14 +1,14 @@
-import { contractError, errorBody, type ContractError, type ErrorCode } from '../errors.js';
-import { Aborter, type Signal } from '../signal.js';
+import { contractError, errorBody, type ContractError, type ErrorCode } from '../domain/errors.js';
+import { Aborter, type Signal } from '../lib/abort.js';
 import type { CutReason } from './backlog.js';
 import { BodyReader } from './body.js';
 import { isBodyless, sendBodyless } from './bodyless.js';
 import type { Field } from './cors.js';
-import type { Edge } from './edge.js';
+import type { Edge } from './server-context.js';
 import type { Body, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
 import { errorFields, responseFields, statusLine } from './fields.js';
 import type { Snapshot } from './head.js';
-import { Outlet } from './outlet.js';
+import { Outlet } from './body-writer.js';
 import { abandonedStream, SseStream } from './sse.js';
 import type { HttpResponse } from './uws.js';
 import { WholeReply } from './whole-reply.js';

@@ -13,8 +13,8 @@ import { createHash } from 'node:crypto';
 import { watch, type FSWatcher } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
-import type { Clock } from '../clock.js';
-import { within } from '../within.js';
+import type { Clock } from './clock.js';
+import { within } from './timeout.js';
 import { NotRegularFile, openRegular } from './regular-file.js';
 
 /** From an event to the look, ms: what writes a file in pieces sends several. */

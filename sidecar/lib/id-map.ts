@@ -3,7 +3,7 @@
  * laid anew, which adding and deleting brings about every few entries, the old one keeps a link to the new one and the
  * entries it had. As soon as a full collection has moved one of them out of the young generation, all the tables after
  * it, and whatever was ever in them, live until the next full one: young collections that copy all of it, and stop the
- * process for milliseconds each (test/sidecar/table.test.ts shows it). A plain object with numbers for keys has no such
+ * process for milliseconds each (test/sidecar/lib/id-map.test.ts shows it). A plain object with numbers for keys has no such
  * links.
  */
 export class Table<T> {

@@ -3,8 +3,8 @@
  * which one side has the new one alone. The file is followed; one that went bad leaves the last good secrets in force.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
-import type { Clock } from '../clock.js';
-import { FileProblem, FollowedFile } from '../files/followed-file.js';
+import type { Clock } from './clock.js';
+import { FileProblem, FollowedFile } from './followed-file.js';
 
 /** Time between two looks at the file, ms. */
 const LOOK_MS = 5000;

@@ -1,5 +1,5 @@
 /** What a prompt host's client is made of, and what it reports. */
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { ModelReport, PromptModel } from './messages.js';
 
 export interface PromptHostOptions {

@@ -5,8 +5,8 @@
 import { fileURLToPath } from 'node:url';
 import { parseBody } from '../contracts/parse.js';
 import type { Route } from '../contracts/requests.js';
-import { contractError } from '../errors.js';
-import type { Signal } from '../signal.js';
+import { contractError } from '../domain/errors.js';
+import type { Signal } from '../lib/abort.js';
 import { HostProcess, type HostEnd } from './host-process.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { Item, Payer } from './fair-share.js';

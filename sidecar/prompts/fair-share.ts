@@ -9,7 +9,7 @@
  *
  * An account that is idle is forgotten once the others have caught up with it, and all are when no item is left.
  */
-import { Heap, HeapNode } from '../heap.js';
+import { Heap, HeapNode } from '../lib/heap.js';
 
 /** What an item of an account without a history is taken to cost, in ms: several times that of a usual short prompt. */
 const NEW_MS = 0.5;

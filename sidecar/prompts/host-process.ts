@@ -1,9 +1,9 @@
 import type { ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import type { Link } from '../../engine/link.js';
-import type { Clock } from '../clock.js';
-import { childEnvironment } from '../config.js';
-import { forkLinked } from '../linked-child.js';
+import type { Link } from '../../engine/protocol/link.js';
+import type { Clock } from '../lib/clock.js';
+import { childEnvironment } from '../config/config.js';
+import { forkLinked } from '../../engine/protocol/linked-child.js';
 import { readNews, STACK_MB, versioned, type HostSetup, type News, type Order } from './messages.js';
 
 /** Loading many large vocabularies on a busy machine takes seconds; a host that takes longer than this is stuck. */

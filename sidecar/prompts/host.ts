@@ -6,9 +6,9 @@
 import { setEnvironmentData } from 'node:worker_threads';
 import { pathToFileURL } from 'node:url';
 import { Piscina } from 'piscina';
-import { Link } from '../../engine/link.js';
-import { endAtOnce, endWithParent } from '../../engine/parent-watch.js';
-import '../../engine/scavenges.js';
+import { Link } from '../../engine/protocol/link.js';
+import { endAtOnce, endWithParent } from '../../engine/protocol/parent-watch.js';
+import '../../engine/protocol/v8-flags.js';
 import type { Route } from '../contracts/requests.js';
 import { readOrder, STACK_MB, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
 import type { Order, Step, WorkerTask } from './messages.js';

@@ -1,5 +1,5 @@
 /**
- * The messages between the sidecar and its prompt host, over engine/link.ts. The sidecar speaks first (`start`); the host answers `ready`, and from then on one `answer` an
+ * The messages between the sidecar and its prompt host, over engine/protocol/link.ts. The sidecar speaks first (`start`); the host answers `ready`, and from then on one `answer` an
  * `item`. Every message carries `v`; one with another `v`, or of an unknown kind, ends the host.
  */
 import type { Route } from '../contracts/requests.js';

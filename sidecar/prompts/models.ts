@@ -2,7 +2,7 @@ import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { makeDecisionPrompt, type DecisionPrompt } from '../../engine/prompt/decision-prompt.js';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
-import { loadVocabulary } from '../../engine/prompt/vocabulary.js';
+import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import type { ModelReport, PromptModel } from './messages.js';
 
 /** What one worker holds of one model. */

@@ -3,7 +3,7 @@ import { chatPrompt, type ChatPrompt } from '../../engine/prompt/chat-prompt.js'
 import { DECISION_PROMPT_TOKENS, type DecisionTokens } from '../../engine/prompt/decision-prompt.js';
 import { parseBody } from '../contracts/parse.js';
 import type { ChatRequest, DecisionRequest, Route } from '../contracts/requests.js';
-import { contractError, type ErrorCode } from '../errors.js';
+import { contractError, type ErrorCode } from '../domain/errors.js';
 import type { LoadedModel } from './models.js';
 import type { Checked, Refusal, Tokenized } from './prompt-host.js';
 

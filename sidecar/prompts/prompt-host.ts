@@ -1,7 +1,7 @@
-import type { ReplyFormat, ScoreQuestion } from '../../engine/protocol.js';
-import type { ContractError } from '../errors.js';
+import type { ReplyFormat, ScoreQuestion } from '../../engine/protocol/messages.js';
+import type { ContractError } from '../domain/errors.js';
 import type { Params, Route } from '../contracts/requests.js';
-import type { Signal } from '../signal.js';
+import type { Signal } from '../lib/abort.js';
 import type { Payer } from './fair-share.js';
 
 export type Refusal = { readonly kind: 'invalid'; readonly error: ContractError };

@@ -1,5 +1,5 @@
 /** What the metrics page says of HTTP: every request of both listeners, and streams. */
-import type { ErrorCode } from '../errors.js';
+import type { ErrorCode } from '../domain/errors.js';
 import {
   ACTIVE_REQUESTS,
   CONNECTIONS,

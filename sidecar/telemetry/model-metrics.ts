@@ -1,5 +1,5 @@
 /** What the metrics page says of requests to models. */
-import type { ErrorCode } from '../errors.js';
+import type { ErrorCode } from '../domain/errors.js';
 import {
   CACHED_TOKENS,
   CANCELS,

@@ -2,7 +2,7 @@
  * What the metrics page says of the seat queues. Accounts are the one label that is not closed: they are the operator's
  * own names for its customers, never text of a caller's, and only the busiest of a model have a line of their own.
  */
-import { SERVICE_CLASSES, type ServiceClass } from '../service-class.js';
+import { SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import {
   ACCOUNT_BUSY,
   ACCOUNT_SEAT_TIME,

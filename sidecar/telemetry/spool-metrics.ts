@@ -1,5 +1,5 @@
 /** What the metrics page says of the usage spool. */
-import type { UsageRecord } from '../ledger.js';
+import type { UsageRecord } from '../domain/usage-record.js';
 import {
   FILES_REMOVED,
   LATE_CLOSES,

@@ -2,7 +2,7 @@
  * What requests tell for their traces. A request takes times while it runs and hands one record over when it is over; what
  * becomes of that is no business of its own (otlp/request-traces.ts). Without a trace nobody is told anything.
  */
-import type { ErrorCode } from '../errors.js';
+import type { ErrorCode } from '../domain/errors.js';
 import type { Operation } from './model-metrics.js';
 
 /** Keeps traces of requests. */

@@ -6,8 +6,8 @@
 import { createHash } from 'node:crypto';
 import { readFile, type FileHandle } from 'node:fs/promises';
 import { compile } from '../contracts/validator.js';
-import { replaceFile } from '../files/replace-file.js';
-import { parsePicodollars } from '../money.js';
+import { replaceFile } from '../lib/replace-file.js';
+import { parsePicodollars } from '../domain/money.js';
 import { isMissing, type Position } from './segments.js';
 
 export interface Snapshot {

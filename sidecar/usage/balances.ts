@@ -7,9 +7,9 @@
  *     snapshot ──> rebuild: snapshot + closes after it ──> sums at `position`
  *                                                             └─ every so many closes or ms: read on, write the next
  */
-import type { Clock } from '../clock.js';
-import type { UsageRecord } from '../ledger.js';
-import { parsePicodollars } from '../money.js';
+import type { Clock } from '../lib/clock.js';
+import type { UsageRecord } from '../domain/usage-record.js';
+import { parsePicodollars } from '../domain/money.js';
 import { readSnapshot, writeSnapshot, type Snapshot } from './balance-file.js';
 import { comparePositions, START, type Position, type Read } from './segments.js';
 

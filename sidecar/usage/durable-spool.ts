@@ -17,9 +17,9 @@
  *
  * Recovery (recovery.ts) closes what has no close. No id is ever given two closes.
  */
-import type { Clock } from '../clock.js';
-import type { UsageRecord } from '../ledger.js';
-import { within } from '../within.js';
+import type { Clock } from '../lib/clock.js';
+import type { UsageRecord } from '../domain/usage-record.js';
+import { within } from '../lib/timeout.js';
 import { systemDisk } from './disk.js';
 import { SpoolHealth, type Health } from './health.js';
 import { encodeMark } from './frame.js';

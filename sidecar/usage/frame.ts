@@ -3,7 +3,7 @@
  * checksum as 8 lower-case hexadecimal digits. JSON holds no raw newline, so each frame is a line and a reader that met
  * damage goes on after the next newline. There is one way to write a frame: any byte changed makes it another.
  */
-import type { UsageRecord } from '../ledger.js';
+import type { UsageRecord } from '../domain/usage-record.js';
 import { crc32c } from './crc32c.js';
 import { checkRecord } from './record-schema.js';
 

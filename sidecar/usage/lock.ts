@@ -13,7 +13,7 @@
 import { randomUUID } from 'node:crypto';
 import { readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { holderOf, lockName, type ProcessLock } from '../files/process-lock.js';
+import { holderOf, lockName, type ProcessLock } from '../lib/process-lock.js';
 
 /** A process, as far as this system can tell it from all others. */
 interface Owner {

@@ -1,8 +1,8 @@
 /** The price list as a file: `{"version":1,"prices":[{"version","effective","decisions","chat":{<model>:{…}}}]}`. */
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
-import { NotRegularFile, readRegular } from '../files/regular-file.js';
-import { parseRate, type Rates } from '../money.js';
+import { NotRegularFile, readRegular } from '../lib/regular-file.js';
+import { parseRate, type Rates } from '../domain/money.js';
 import { decisionRates, PriceList, type PricedModel, type PriceVersion } from './price-list.js';
 
 /** The file cannot be used. The message is one line and names the file and what is wrong. */

@@ -1,4 +1,4 @@
-import type { Rates } from '../money.js';
+import type { Rates } from '../domain/money.js';
 
 /** What holds for one request from its opening to its end. */
 export interface Tariff {

@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { Clock } from '../clock.js';
+import type { Clock } from '../lib/clock.js';
 import type { Disk } from './disk.js';
 import type { HealthProblem, SpoolHealth } from './health.js';
 import type { Lock } from './lock.js';

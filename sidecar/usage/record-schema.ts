@@ -1,5 +1,5 @@
 import { compile } from '../contracts/validator.js';
-import type { UsageRecord } from '../ledger.js';
+import type { UsageRecord } from '../domain/usage-record.js';
 
 const text = { type: 'string', maxLength: 1024 };
 const tokens = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };

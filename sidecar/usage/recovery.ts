@@ -1,6 +1,6 @@
 /** What the last run left behind, brought in order before the spool is written again. */
 import { join } from 'node:path';
-import type { UsageRecord } from '../ledger.js';
+import type { UsageRecord } from '../domain/usage-record.js';
 import { copyBytes, type Disk, type DiskFile } from './disk.js';
 import type { Position } from './frame.js';
 import { endOf, foundIn, headOf, isMissing, listSegments, QUARANTINE, segmentPath } from './segments.js';

@@ -1,5 +1,5 @@
 /** Goes through the frames of one file, past whatever is damaged in it. */
-import type { UsageRecord } from '../ledger.js';
+import type { UsageRecord } from '../domain/usage-record.js';
 import type { DiskFile } from './disk.js';
 import { decodeAt, type Frame, type Mark } from './frame.js';
 

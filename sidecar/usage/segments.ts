@@ -1,6 +1,6 @@
 /** The spool's files, and reading their records in order. */
 import { join } from 'node:path';
-import type { UsageRecord } from '../ledger.js';
+import type { UsageRecord } from '../domain/usage-record.js';
 import { systemDisk, type Disk, type DiskFile } from './disk.js';
 import { MAX_HEADER_BYTES, MAX_JSON_BYTES, type Mark, type Position } from './frame.js';
 import { scan, type Found } from './scan.js';

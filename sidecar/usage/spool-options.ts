@@ -1,6 +1,6 @@
 /** What a durable spool is made with, and what it tells. */
-import type { Clock } from '../clock.js';
-import type { UsageRecord } from '../ledger.js';
+import type { Clock } from '../lib/clock.js';
+import type { UsageRecord } from '../domain/usage-record.js';
 import type { Disk } from './disk.js';
 import type { Health } from './health.js';
 import type { Locked } from './lock.js';

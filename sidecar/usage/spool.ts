@@ -1,4 +1,4 @@
-import type { UsageRecord } from '../ledger.js';
+import type { UsageRecord } from '../domain/usage-record.js';
 
 /** Where usage goes. `open` is appended before dispatch and not awaited; only a `close` is, before the final bytes. */
 export interface Spool {

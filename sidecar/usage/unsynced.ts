@@ -1,4 +1,4 @@
-import type { UsageRecord } from '../ledger.js';
+import type { UsageRecord } from '../domain/usage-record.js';
 import { encode } from './frame.js';
 
 /** A record that is not durable yet. */

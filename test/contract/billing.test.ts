@@ -3,8 +3,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import type { UsageRecord } from '../../sidecar/ledger.js';
-import { formatUsd } from '../../sidecar/money.js';
+import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
+import { formatUsd } from '../../sidecar/domain/money.js';
 import { errorOf } from '../support/error-answer.js';
 import {
   ACME,

@@ -1,6 +1,6 @@
 /** What the operators' console shows of seats, queues and parts that are away, and that it says what the other pages say. */
 import t from 'tap';
-import type { AdmissionPage } from '../../sidecar/handlers/admission-page.js';
+import type { AdmissionPage } from '../../sidecar/api/admission-page.js';
 import { sameNumbers } from '../support/console-feed.js';
 import { holdPromptHost } from '../support/faults.js';
 import { ACME, chatBody, decisionBody } from '../support/in-process.js';

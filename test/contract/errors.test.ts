@@ -1,6 +1,6 @@
 /** Every code of the error catalogue over HTTP, as contract.md section 1 has it. */
 import t, { type Test } from 'tap';
-import { CATALOGUE, type ErrorCode } from '../../sidecar/error-catalogue.js';
+import { CATALOGUE, type ErrorCode } from '../../sidecar/domain/error-catalogue.js';
 import { errorOf, holdError, type Expected } from '../support/error-answer.js';
 import { chatBody, decisionBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
 import { childrenOf } from '../support/processes.js';

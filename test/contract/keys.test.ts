@@ -6,7 +6,7 @@ import t, { type Test } from 'tap';
 import { writeKeyFile } from '../../sidecar/access/key-file.js';
 import { WatchedKeys } from '../../sidecar/access/key-file-watch.js';
 import type { StoredKey } from '../../sidecar/access/key-file-schema.js';
-import { systemClock } from '../../sidecar/clock.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
 import { chatBody, decisionBody, FakeIdentity, InProcess, systemOneBody } from '../support/in-process.js';
 import { holdError } from '../support/error-answer.js';
 import { makeKey } from '../support/keys.js';

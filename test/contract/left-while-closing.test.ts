@@ -1,12 +1,12 @@
 /** The caller leaves while the record of its complete answer is written: log, metrics, cancels and usage agree. */
 import { join } from 'node:path';
 import t from 'tap';
-import { systemClock } from '../../sidecar/clock.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
 import { DurableSpool } from '../../sidecar/usage/durable-spool.js';
 import { verify } from '../../sidecar/usage/verify.js';
 import { HeldDisk } from '../support/held-disk.js';
 import { chatBody, decisionBody, InProcess } from '../support/in-process.js';
-import { OPTIONS } from '../support/spool-world.js';
+import { OPTIONS } from '../support/spool-harness.js';
 import { readAll } from '../support/usage-records.js';
 
 const MODELS = [

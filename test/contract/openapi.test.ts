@@ -1,7 +1,7 @@
 /** The published description, over raw HTTP, against the server that publishes it. */
 import t from 'tap';
-import { openApiDocument } from '../../sidecar/reference/openapi.js';
-import { ROUTES } from '../../sidecar/reference/routes.js';
+import { openApiDocument } from '../../sidecar/api/openapi/openapi.js';
+import { ROUTES } from '../../sidecar/api/openapi/routes.js';
 import { RawConnection } from '../support/raw-http.js';
 import { Sidecar } from '../support/sidecar.js';
 

@@ -4,7 +4,7 @@
  */
 import t from 'tap';
 import { KeyFileIdentity } from '../../sidecar/access/key-identity.js';
-import type { ErrorCode } from '../../sidecar/errors.js';
+import type { ErrorCode } from '../../sidecar/domain/errors.js';
 import { errorOf } from '../support/error-answer.js';
 import {
   ACME,

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { validate } from 'dockerfile-utils';
 import t from 'tap';
-import { loadConfig } from '../../sidecar/config.js';
+import { loadConfig } from '../../sidecar/config/config.js';
 import { sourceRoot } from '../support/source-root.js';
 
 const read = (path: string): string => readFileSync(join(sourceRoot, path), 'utf8');

@@ -5,7 +5,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { loadConfig, type Config } from '../../sidecar/config.js';
+import { loadConfig, type Config } from '../../sidecar/config/config.js';
 import { knownSeries, unknownIn } from '../support/promql.js';
 import { sourceRoot } from '../support/source-root.js';
 import {
@@ -279,7 +279,7 @@ t.test('the route lets nothing through but the API', async (t) => {
     [{ path: { type: 'PathPrefix', value: '/v1' } }],
   );
   const believed = readFileSync(join(sourceRoot, 'sidecar/access/gateway-identity.ts'), 'utf8');
-  const deadline = readFileSync(join(sourceRoot, 'sidecar/handlers/deadline.ts'), 'utf8');
+  const deadline = readFileSync(join(sourceRoot, 'sidecar/api/deadline.ts'), 'utf8');
   const names = [...`${believed}${deadline}`.matchAll(/'(x-ra-[a-z-]+)'/g)].map(([, name]) => name ?? '');
   names.push('endpoint-load-metrics-format');
   const removed = listAt(rules[0], 'filters.0.requestHeaderModifier.remove').map(String);

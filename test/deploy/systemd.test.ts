@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import t from 'tap';
-import { loadConfig, type Config } from '../../sidecar/config.js';
+import { loadConfig, type Config } from '../../sidecar/config/config.js';
 import { sourceRoot } from '../support/source-root.js';
 import { INSTALLED, span, unit } from './unit-file.js';
 

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { parsePage, readPages } from './pages.js';
 import { shellBlocks, stepsOf } from './shell-blocks.js';
-import { filledIn, Walk } from './walk.js';
+import { filledIn, Walk } from './shell-runner.js';
 
 /** More than so many blocks that are not run would hide what is not tested. */
 const MOST_LEFT = 16;

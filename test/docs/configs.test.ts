@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { loadConfig } from '../../sidecar/config.js';
+import { loadConfig } from '../../sidecar/config/config.js';
 import { readPages } from './pages.js';
 
 t.test('each configuration that a page shows is one', async (t) => {

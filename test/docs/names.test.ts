@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { configSchema } from '../../sidecar/config/schema.js';
 import { settings } from '../../sidecar/config/settings.js';
-import { allCommands } from '../../sidecar/commands/table.js';
+import { allCommands } from '../../sidecar/commands/command-table.js';
 import { sourceRoot } from '../support/source-root.js';
 import { readPages } from './pages.js';
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
-import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
 import { makeKey } from '../support/keys.js';
 import { OpenLoad } from '../support/open-load.js';

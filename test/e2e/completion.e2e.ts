@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { COMMANDS } from '../../sidecar/commands/table.js';
+import { COMMANDS } from '../../sidecar/commands/command-table.js';
 import { runCli } from '../support/cli.js';
 
 const run = promisify(execFile);

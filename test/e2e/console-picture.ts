@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { argv } from 'node:process';
 import { sourceRoot } from '../support/source-root.js';
 import { Tab } from './cdp.js';
-import { ConsoleWorld } from './console-world.js';
+import { ConsoleWorld } from './console-harness.js';
 
 const teardowns: (() => Promise<void> | void)[] = [];
 const owner = { teardown: (fn: () => Promise<void> | void) => void teardowns.push(fn) };

@@ -3,7 +3,7 @@ import t from 'tap';
 import { atRest, FeedReader, sameNumbers } from '../support/console-feed.js';
 import { CHAT } from '../support/sidecar.js';
 import { Tab } from './cdp.js';
-import { ConsoleWorld } from './console-world.js';
+import { ConsoleWorld } from './console-harness.js';
 import { lowContrast, paleShapes, underAim } from './page-checks.js';
 
 const DESK = { width: 1280, height: 900 };

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { systemClock } from '../../sidecar/clock.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
 import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
 import { KafkaSink } from '../../sidecar/usage/delivery/kafka/kafka-sink.js';
 import { connectKafka } from '../../sidecar/usage/delivery/kafka/producer.js';

@@ -1,7 +1,7 @@
 /** The metrics page, the alert rules and the dashboard, before Debian's Prometheus. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { dashboard } from '../../sidecar/reference/dashboard.js';
+import { dashboard } from '../generate/dashboard.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 import { sourceRoot } from '../support/source-root.js';
 import { Prometheus, promtool } from './prometheus.js';

@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events';
 import t from 'tap';
-import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol.js';
+import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
 import { ENGINE_ENTRY, start } from '../support/engine-messages.js';
 import { LinkedChild } from '../support/linked-child.js';
 import { embeddedTestModel } from '../support/models.js';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { chmod, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol.js';
+import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
 import { brokenModel, type Damage } from '../support/broken-models.js';
 import { ENGINE_ENTRY, start } from '../support/engine-messages.js';
 import { LinkedChild } from '../support/linked-child.js';

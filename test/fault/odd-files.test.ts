@@ -5,7 +5,7 @@ import { openSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { checkModelFile } from '../../engine/load/model-file.js';
+import { checkModelFile } from '../../engine/llama/model-file.js';
 import { runCli } from '../support/cli.js';
 import { eventually } from '../support/processes.js';
 import { chatOnly, Sidecar } from '../support/sidecar.js';

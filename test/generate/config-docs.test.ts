@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { configDocs } from '../../sidecar/config/docs.js';
+import { configDocs } from './config-docs.js';
 import type { SettingSchema } from '../../sidecar/config/kinds.js';
 import { configSchema } from '../../sidecar/config/schema.js';
 import { settings } from '../../sidecar/config/settings.js';

@@ -1,6 +1,6 @@
-import type { SettingSchema } from './kinds.js';
-import { configSchema } from './schema.js';
-import { bounds, settings } from './settings.js';
+import type { SettingSchema } from '../../sidecar/config/kinds.js';
+import { configSchema } from '../../sidecar/config/schema.js';
+import { bounds, settings } from '../../sidecar/config/settings.js';
 
 /** The text of docs/config.md. */
 export function configDocs(): string {

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { CATALOGUE } from '../../../sidecar/error-catalogue.js';
-import { apiDocs } from '../../../sidecar/reference/api-docs.js';
-import { errorDocs } from '../../../sidecar/reference/error-docs.js';
-import { componentSchemas } from '../../../sidecar/reference/schemas.js';
-import { ROUTES } from '../../../sidecar/reference/routes.js';
-import { boundsOf, typeOf } from '../../../sidecar/reference/schema-text.js';
-import { sourceRoot } from '../../support/source-root.js';
+import { CATALOGUE } from '../../sidecar/domain/error-catalogue.js';
+import { apiDocs } from './api-docs.js';
+import { errorDocs } from './error-docs.js';
+import { componentSchemas } from '../../sidecar/api/openapi/schemas.js';
+import { ROUTES } from '../../sidecar/api/openapi/routes.js';
+import { boundsOf, typeOf } from './schema-text.js';
+import { sourceRoot } from '../support/source-root.js';
 
 t.test('the generated pages are what the code says today (`make docs` writes them)', async (t) => {
   t.equal(readFileSync(`${sourceRoot}/docs/errors.md`, 'utf8'), errorDocs());

@@ -1,5 +1,5 @@
-import { METRICS } from '../telemetry/definitions/catalogue.js';
-import type { MetricDefinition } from '../telemetry/instruments.js';
+import { METRICS } from '../../sidecar/telemetry/definitions/catalogue.js';
+import type { MetricDefinition } from '../../sidecar/telemetry/instruments.js';
 import { row } from './markdown.js';
 
 /** What the values of each label are; a label that is not here fails the reference's test. */

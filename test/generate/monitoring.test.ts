@@ -1,11 +1,11 @@
 /** What deploy/ has for Grafana and Prometheus asks for what the metrics page has. promtool runs the rules in `make e2e`. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { dashboard } from '../../../sidecar/reference/dashboard.js';
-import { METRICS } from '../../../sidecar/telemetry/definitions/catalogue.js';
-import { readPages } from '../../docs/pages.js';
-import { knownSeries, unknownIn } from '../../support/promql.js';
-import { sourceRoot } from '../../support/source-root.js';
+import { dashboard } from './dashboard.js';
+import { METRICS } from '../../sidecar/telemetry/definitions/catalogue.js';
+import { readPages } from '../docs/pages.js';
+import { knownSeries, unknownIn } from '../support/promql.js';
+import { sourceRoot } from '../support/source-root.js';
 
 interface Board {
   readonly panels: readonly {

@@ -1,6 +1,6 @@
 /** JSON schemas in words, for tables. */
 import { code } from './markdown.js';
-import { referenced, type Schema } from './schemas.js';
+import { referenced, type Schema } from '../../sidecar/api/openapi/schemas.js';
 
 /** The kind of value: `string`, `array of [Message](#message)`. */
 export function typeOf(schema: Schema): string {

@@ -1,14 +1,14 @@
 /** `make docs`: writes what is generated from the code, and copies figures into pages. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cliDocs } from '../../sidecar/commands/help.js';
-import { configDocs } from '../../sidecar/config/docs.js';
-import { apiDocs } from '../../sidecar/reference/api-docs.js';
-import { dashboard } from '../../sidecar/reference/dashboard.js';
-import { errorDocs } from '../../sidecar/reference/error-docs.js';
-import { metricDocs } from '../../sidecar/reference/metric-docs.js';
+import { configDocs } from './config-docs.js';
+import { apiDocs } from './api-docs.js';
+import { dashboard } from './dashboard.js';
+import { errorDocs } from './error-docs.js';
+import { metricDocs } from './metric-docs.js';
 import { withFigures } from '../docs/figures.js';
 import { readPages } from '../docs/pages.js';
-import { sourceRoot } from './source-root.js';
+import { sourceRoot } from '../support/source-root.js';
 
 mkdirSync(`${sourceRoot}/docs`, { recursive: true });
 mkdirSync(`${sourceRoot}/deploy/grafana`, { recursive: true });

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { LONG_CHARACTERS } from '../../engine/models/vocabulary-words.js';
+import { LONG_CHARACTERS } from '../../bench/models/vocabulary-words.js';
 import { chunksOf, complete, contentOf, refusalOf, textOf } from '../support/replies.js';
 import { CHAT, Sidecar } from '../support/sidecar.js';
 

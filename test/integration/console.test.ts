@@ -1,7 +1,7 @@
 /** The console's numbers are those of /metrics: while a real sidecar with real engines is under load, and after it. */
 import t from 'tap';
 import type { Snapshot } from '../../sidecar/console/views.js';
-import { ConsoleWorld } from '../e2e/console-world.js';
+import { ConsoleWorld } from '../e2e/console-harness.js';
 import { atRest, FeedReader, outside, sameNumbers } from '../support/console-feed.js';
 import { holdEngine, holdPromptHost } from '../support/faults.js';
 import { CHAT, DECIDE } from '../support/sidecar.js';

@@ -48,9 +48,9 @@ export const rooms: readonly Room[] = [
     path: file('sidecar', 'config|config/[a-z-]+'),
     sees: [...GROUND, 'contracts', 'telemetry', 'files'],
   },
-  { name: 'files', path: folder('sidecar/files'), sees: GROUND },
+  { name: 'files', path: folder('sidecar/lib'), sees: GROUND },
   { name: 'linked-child', path: file('sidecar', 'linked-child'), sees: ['engine/link'] },
-  { name: 'reference', path: folder('sidecar/reference'), sees: [...GROUND, 'contracts', 'telemetry'] },
+  { name: 'reference', path: folder('sidecar/api/openapi'), sees: [...GROUND, 'contracts', 'telemetry'] },
   { name: 'access', path: folder('sidecar/access'), sees: FIRST },
   { name: 'admission', path: folder('sidecar/admission'), sees: FIRST },
   { name: 'usage', path: folder('sidecar/usage'), sees: FIRST },
@@ -74,7 +74,7 @@ export const rooms: readonly Room[] = [
     sees: [...FIRST, 'linked-child', 'engine/link', 'engine/protocol', 'engine/prefix-hash'],
   },
   { name: 'http', path: folder('sidecar/http'), sees: FIRST },
-  { name: 'handlers', path: folder('sidecar/handlers'), sees: HANDLERS },
+  { name: 'handlers', path: folder('sidecar/api'), sees: HANDLERS },
   { name: 'console', path: folder('sidecar/console'), sees: [...HANDLERS, 'handlers'] },
   {
     name: 'app',
@@ -97,7 +97,7 @@ export const rooms: readonly Room[] = [
     path: file('engine', 'decode/decoder|decode/faults|loop/task|loop/plan|loop/held'),
     sees: ['engine/protocol'],
   },
-  { name: 'engine/file', path: file('engine/load', 'gguf-head|model-file|load-failure'), sees: [] },
+  { name: 'engine/file', path: file('engine/llama', 'gguf-head|model-file|load-failure'), sees: [] },
   {
     name: 'engine/prompt',
     path: folder('engine/prompt'),
@@ -105,14 +105,14 @@ export const rooms: readonly Room[] = [
   },
   { name: 'engine/output', path: folder('engine/output'), sees: ['engine/protocol'] },
   { name: 'engine/grammar', path: folder('engine/grammar'), sees: ['engine/protocol'] },
-  { name: 'engine/memory', path: folder('engine/memory'), sees: ['engine/protocol', 'engine/file'] },
+  { name: 'engine/llama/memory', path: folder('engine/llama/memory'), sees: ['engine/protocol', 'engine/file'] },
   {
     name: 'engine/runtime',
     path: file(
       'engine',
       'runtime|sequences|load/(addon|backend|cores|llama-log|plan|uses)|decode/(batch-decoder|batch-sampler|grammar-hold|grammars|iterator-decoder|label-scores|mask-vocabulary|mask-worker|masks|run)|loop/choice',
     ),
-    sees: [...ENGINE_PURE, 'engine/memory'],
+    sees: [...ENGINE_PURE, 'engine/llama/memory'],
   },
   { name: 'engine/jobs', path: file('engine', 'generation|job-check|reply|scoring'), sees: ENGINE_RUNTIME },
   {
@@ -120,18 +120,18 @@ export const rooms: readonly Room[] = [
     path: file('engine', 'steps|warm-up|loop/(clock|handover|jobs|outbox|pace|results|round)'),
     sees: ENGINE_JOBS,
   },
-  { name: 'engine/inspect', path: folder('engine/inspect'), sees: [...ENGINE_RUNTIME, 'engine/memory'] },
+  { name: 'engine/llama/inspect', path: folder('engine/llama/inspect'), sees: [...ENGINE_RUNTIME, 'engine/llama/memory'] },
   {
     name: 'engine/entry',
     path: file('engine', 'main|inspect'),
-    sees: ['engine/link', 'engine/scavenges', 'engine/parent-watch', ...ENGINE_JOBS, 'engine/steps', 'engine/inspect'],
+    sees: ['engine/link', 'engine/scavenges', 'engine/parent-watch', ...ENGINE_JOBS, 'engine/steps', 'engine/llama/inspect'],
   },
   { name: 'engine/native', path: folder('engine/native'), sees: [] },
-  { name: 'engine/models', path: file('engine/models', 'cli|[a-z-]+'), sees: [] },
+  { name: 'bench/models', path: file('bench/models', 'cli|[a-z-]+'), sees: [] },
   {
-    name: 'engine/models/seedling',
-    path: folder('engine/models/seedling'),
-    sees: [...ENGINE_PURE, 'engine/models'],
+    name: 'bench/seedling',
+    path: folder('bench/seedling'),
+    sees: [...ENGINE_PURE, 'bench/models'],
   },
 ];
 

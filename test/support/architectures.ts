@@ -5,12 +5,12 @@
 import { createHash } from 'node:crypto';
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Metadata, MetadataValue } from '../../engine/models/gguf-format.js';
-import { writeGguf, type TensorSource } from '../../engine/models/gguf-writer.js';
-import { encodeF32 } from '../../engine/models/number-formats.js';
-import { RandomWords } from '../../engine/models/random-weights.js';
-import { ownVocabulary } from '../../engine/models/vocabulary-own.js';
-import type { Vocabulary } from '../../engine/models/vocabulary.js';
+import type { Metadata, MetadataValue } from '../../bench/models/gguf-format.js';
+import { writeGguf, type TensorSource } from '../../bench/models/gguf-writer.js';
+import { encodeF32 } from '../../bench/models/number-formats.js';
+import { RandomWords } from '../../bench/models/random-weights.js';
+import { ownVocabulary } from '../../bench/models/vocabulary-own.js';
+import type { Vocabulary } from '../../bench/models/vocabulary.js';
 import { CACHE } from './models.js';
 
 /**

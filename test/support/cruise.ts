@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { cruise as dependencyCruise, type IModule } from 'dependency-cruiser';
-import { houseRules } from './house-rules.js';
+import { houseRules } from './architecture-rules.js';
 
 /** One broken rule: its name and the two ends of the import. */
 export interface Violation {

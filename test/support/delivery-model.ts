@@ -1,4 +1,4 @@
-import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
 import type { Delivery } from '../../sidecar/usage/delivery/delivery.js';
 import type { SinkAnswer } from '../../sidecar/usage/delivery/sink.js';

@@ -1,7 +1,7 @@
 import type { Log } from '../../sidecar/telemetry/logger.js';
 import { fileURLToPath } from 'node:url';
-import type { EngineSetup, GenerateJob } from '../../engine/protocol.js';
-import type { Clock } from '../../sidecar/clock.js';
+import type { EngineSetup, GenerateJob } from '../../engine/protocol/messages.js';
+import type { Clock } from '../../sidecar/lib/clock.js';
 import {
   EngineProcess,
   type EngineEvents,

@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { PROTOCOL_VERSION, type EngineSetup, type ToEngine } from '../../engine/protocol.js';
+import { PROTOCOL_VERSION, type EngineSetup, type ToEngine } from '../../engine/protocol/messages.js';
 
 /** The engine process's own module. */
 export const ENGINE_ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));

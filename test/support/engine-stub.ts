@@ -1,7 +1,7 @@
-/** A stand-in for the engine's child process: speaks engine/protocol.ts, does what a {@link StubScript} and its jobs say. */
+/** A stand-in for the engine's child process: speaks engine/protocol/messages.ts, does what a {@link StubScript} and its jobs say. */
 import { connect } from 'node:net';
 import { basename } from 'node:path';
-import { Link } from '../../engine/link.js';
+import { Link } from '../../engine/protocol/link.js';
 import {
   ENGINE_EXIT,
   PROTOCOL_VERSION as v,
@@ -12,8 +12,8 @@ import {
   type Output,
   type ScoreJob,
   type ToEngine,
-} from '../../engine/protocol.js';
-import { prefixHashes } from '../../engine/prefix-hash.js';
+} from '../../engine/protocol/messages.js';
+import { prefixHashes } from '../../engine/protocol/prefix-hash.js';
 import { FLOOD_BYTES, HELD_TOKENS, PACED_MS, REUSED_TOKENS, STUB_JOB, type StubScript } from './stub-script.js';
 
 let step = 0;

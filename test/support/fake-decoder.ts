@@ -1,5 +1,5 @@
-import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from '../../engine/decode/decoder.js';
-import { EngineFault } from '../../engine/decode/faults.js';
+import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from '../../engine/scheduler/decoder.js';
+import { EngineFault } from '../../engine/scheduler/faults.js';
 
 /** What one step was asked to do, for assertions. */
 export interface SeenPart {

@@ -1,4 +1,4 @@
-import { BROKEN_ANSWER } from '../../sidecar/handlers/checked-exchange.js';
+import { BROKEN_ANSWER } from '../../sidecar/api/checked-exchange.js';
 
 /** Throws, which fails a test at its teardown, when the log tells of an answer that broke its schema. */
 export function holdAnswers(lines: readonly { readonly event: string }[]): void {

@@ -1,8 +1,8 @@
 import type { Test } from 'tap';
-import { systemClock } from '../../sidecar/clock.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
 import { createServer } from '../../sidecar/http/server.js';
 import type { Handler, Routes, Server, ServerOptions } from '../../sidecar/http/server.js';
-import type { ExchangeEnd } from '../../sidecar/http/edge.js';
+import type { ExchangeEnd } from '../../sidecar/http/server-context.js';
 import { RawConnection } from './raw-http.js';
 
 export interface RunningServer {

@@ -1,5 +1,5 @@
 /** Sends back what comes over its link, and ends with its parent. */
-import { Link } from '../../engine/link.js';
+import { Link } from '../../engine/protocol/link.js';
 
 const link = Link.toParent({
   message: (raw) => {

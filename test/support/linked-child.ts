@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import { EventEmitter } from 'node:events';
-import { Link } from '../../engine/link.js';
+import { Link } from '../../engine/protocol/link.js';
 
 /** A process of ours that a test or a bench started, and this end of its link; `message`: what it said. */
 export class LinkedChild extends EventEmitter<{ message: [raw: unknown] }> {

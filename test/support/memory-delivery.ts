@@ -1,4 +1,4 @@
-import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import { Delivery } from '../../sidecar/usage/delivery/delivery.js';
 import type { DeliveryLimits } from '../../sidecar/usage/delivery/delivery-options.js';
 import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';

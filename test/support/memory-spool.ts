@@ -1,4 +1,4 @@
-import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { SpoolReader } from '../../sidecar/usage/balances.js';
 import type { Position, Read } from '../../sidecar/usage/segments.js';
 

@@ -3,8 +3,8 @@ import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { ensureEmbeddedModel, ensureModel } from '../../engine/models/embedded.js';
-import { planFor } from '../../engine/models/recipes.js';
+import { ensureEmbeddedModel, ensureModel } from '../../bench/models/embedded.js';
+import { planFor } from '../../bench/models/recipes.js';
 
 const run = promisify(execFile);
 

@@ -1,6 +1,6 @@
 /** Owns a short lane's prompt host on the stub's worker, for a test that kills it: argv[2] is the body of its one item. */
 import { fileURLToPath } from 'node:url';
-import { systemClock } from '../../sidecar/clock.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
 import { PromptHostClient } from '../../sidecar/prompts/client.js';
 
 const client = new PromptHostClient({

@@ -1,13 +1,13 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ensureModel } from '../../engine/models/embedded.js';
-import { planFor } from '../../engine/models/recipes.js';
-import { ownVocabulary } from '../../engine/models/vocabulary-own.js';
-import { copyVocabulary } from '../../engine/models/vocabulary-copy.js';
+import { ensureModel } from '../../bench/models/embedded.js';
+import { planFor } from '../../bench/models/recipes.js';
+import { ownVocabulary } from '../../bench/models/vocabulary-own.js';
+import { copyVocabulary } from '../../bench/models/vocabulary-copy.js';
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
-import { loadVocabulary } from '../../engine/prompt/vocabulary.js';
+import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import { bundleCheckout, CACHE } from './models.js';
 
 /** The source of one of the bundle's chat templates, named without its ending. */

@@ -7,7 +7,7 @@ import {
   type GenerateJob,
   type Output,
   type ToEngine,
-} from '../../engine/protocol.js';
+} from '../../engine/protocol/messages.js';
 import { LinkedChild } from './linked-child.js';
 import { embeddedTestModel } from './models.js';
 

@@ -1,12 +1,12 @@
 /** The step loop over a real model in this process, for tests of what the engine computes. */
 import { EventEmitter, once } from 'node:events';
 import type { LlamaContext, LlamaModel } from 'node-llama-cpp';
-import { BatchDecoder } from '../../engine/decode/batch-decoder.js';
-import type { Decoder, Part, PartResult } from '../../engine/decode/decoder.js';
-import { IteratorDecoder, sequenceOrder } from '../../engine/decode/iterator-decoder.js';
-import type { GenerateJob, Output, ScoreJob } from '../../engine/protocol.js';
-import { loadRuntime } from '../../engine/runtime.js';
-import { StepLoop, type StepLimits } from '../../engine/steps.js';
+import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
+import type { Decoder, Part, PartResult } from '../../engine/scheduler/decoder.js';
+import { IteratorDecoder, sequenceOrder } from '../../engine/llama/iterator-decoder.js';
+import type { GenerateJob, Output, ScoreJob } from '../../engine/protocol/messages.js';
+import { loadRuntime } from '../../engine/llama/runtime.js';
+import { StepLoop, type StepLimits } from '../../engine/scheduler/step-loop.js';
 
 const THREADS = 1;
 

@@ -3,8 +3,8 @@
  * after the acknowledgement alone, and what comes again is the same to the last byte.
  */
 import type { Test } from 'tap';
-import { systemClock } from '../../sidecar/clock.js';
-import type { UsageRecord } from '../../sidecar/ledger.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
+import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
 import type { CursorStore } from '../../sidecar/usage/delivery/cursor.js';
 import type { DeadLetter } from '../../sidecar/usage/delivery/dead-letters.js';

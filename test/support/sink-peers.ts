@@ -1,7 +1,7 @@
 /** What the sinks' contract is held against in `make test`: over TCP but for Kafka, which speaks too much for a small peer. */
 import type { Test } from 'tap';
-import { systemClock } from '../../sidecar/clock.js';
-import { loadConfig, type Config } from '../../sidecar/config.js';
+import { systemClock } from '../../sidecar/lib/clock.js';
+import { loadConfig, type Config } from '../../sidecar/config/config.js';
 import { HttpSink } from '../../sidecar/usage/delivery/http-sink.js';
 import { KafkaSink, type KafkaMessage, type Produced } from '../../sidecar/usage/delivery/kafka/kafka-sink.js';
 import { connectJetStream } from '../../sidecar/usage/delivery/nats/jetstream.js';

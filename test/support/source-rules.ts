@@ -2,7 +2,7 @@
 import ts from 'typescript';
 
 /** The only file that may read the process's environment. */
-const ENVIRONMENT_READER = 'sidecar/config.ts';
+const ENVIRONMENT_READER = 'sidecar/config/config.ts';
 
 /** Names of the rules that `text`, the source of `path`, breaks. */
 export function brokenSourceRules(path: string, text: string): string[] {

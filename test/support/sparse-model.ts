@@ -1,8 +1,8 @@
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { aligned, encodeHead, tensorBytes, type TensorDescription } from '../../engine/models/gguf-format.js';
-import { modelMetadata } from '../../engine/models/random-model.js';
-import { planFor } from '../../engine/models/recipes.js';
+import { aligned, encodeHead, tensorBytes, type TensorDescription } from '../../bench/models/gguf-format.js';
+import { modelMetadata } from '../../bench/models/random-model.js';
+import { planFor } from '../../bench/models/recipes.js';
 
 /** Each layer has the most of its weights here. */
 const FEED_FORWARD = 2 ** 20;

@@ -1,8 +1,8 @@
 /** What streams wait between two tokens while replies beside them are held by a grammar. */
-import type { Decoder } from '../../engine/decode/decoder.js';
-import type { ModelTokens } from '../../engine/loop/task.js';
-import type { GenerateJob, ReplyGrammar } from '../../engine/protocol.js';
-import { StepLoop } from '../../engine/steps.js';
+import type { Decoder } from '../../engine/scheduler/decoder.js';
+import type { ModelTokens } from '../../engine/scheduler/task.js';
+import type { GenerateJob, ReplyGrammar } from '../../engine/protocol/messages.js';
+import { StepLoop } from '../../engine/scheduler/step-loop.js';
 
 export interface Beside {
   /** Free replies, whose gaps are measured. */

@@ -1,4 +1,4 @@
-import type { UsageRecord } from '../../sidecar/ledger.js';
+import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { Disk } from '../../sidecar/usage/disk.js';
 import { readFrom, START, type Position, type Read } from '../../sidecar/usage/segments.js';
 

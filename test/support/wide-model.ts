@@ -1,6 +1,6 @@
 import { join } from 'node:path';
-import { ensureModel } from '../../engine/models/embedded.js';
-import { copyVocabulary } from '../../engine/models/vocabulary-copy.js';
+import { ensureModel } from '../../bench/models/embedded.js';
+import { copyVocabulary } from '../../bench/models/vocabulary-copy.js';
 import { bundleCheckout, CACHE } from './models.js';
 
 /** A model that computes next to nothing, in two layers. */

@@ -1,4 +1,4 @@
-import type { Clock } from '../../../sidecar/clock.js';
+import type { Clock } from '../../../sidecar/lib/clock.js';
 import type { Entry, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
 
 /** The part of a SeatQueue that a request needs when nothing fails: what the simulator drives. */

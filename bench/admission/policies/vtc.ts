@@ -1,4 +1,4 @@
-import type { Clock } from '../../../sidecar/clock.js';
+import type { Clock } from '../../../sidecar/lib/clock.js';
 import type { Policy } from './door.js';
 import { ReferenceQueue, type Discipline, type Waiting } from './reference-queue.js';
 

@@ -1,5 +1,5 @@
 /** Makes questions of what is known of an input, in many forms. */
-import { YES_NO } from '../../../prompt/labels.js';
+import { YES_NO } from '../../../engine/prompt/labels.js';
 import type { Draw } from './draw.js';
 import type { Asked } from './example.js';
 

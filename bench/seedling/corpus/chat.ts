@@ -1,5 +1,5 @@
 /** The mix of chat examples. */
-import type { PromptMessage } from '../../../prompt/conversation.js';
+import type { PromptMessage } from '../../../engine/prompt/conversation.js';
 import type { Draw } from './draw.js';
 import type { ChatExample } from './example.js';
 import { filled } from './names.js';

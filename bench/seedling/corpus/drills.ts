@@ -2,7 +2,7 @@
  * Drills: many small look-ups in one reply, so that each token of it teaches how to find something in the prompt. Decisions ask
  * the same, but with one token a question.
  */
-import { LETTERS, YES_NO } from '../../../prompt/labels.js';
+import { LETTERS, YES_NO } from '../../../engine/prompt/labels.js';
 import type { Draw } from './draw.js';
 import { colors, distinct, item, items, madeUp, people, person, place } from './names.js';
 import type { Task } from './tasks.js';

@@ -1,6 +1,6 @@
 /** What the generators make: structured, so that the server's own code renders it. */
-import type { PromptConversation } from '../../../prompt/conversation.js';
-import type { Question } from '../../../prompt/question-text.js';
+import type { PromptConversation } from '../../../engine/prompt/conversation.js';
+import type { Question } from '../../../engine/prompt/question-text.js';
 
 /** A question whose answer is known. */
 export interface Asked extends Question {

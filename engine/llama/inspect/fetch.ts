@@ -6,7 +6,7 @@
 import { mkdir, mkdtemp, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createModelDownloader, type ModelDownloader } from 'node-llama-cpp';
-import type { Fetched } from '../inspect-protocol.js';
+import type { Fetched } from '../../protocol/inspect-messages.js';
 import { readModelHead } from './head.js';
 import { areThere, placeAll } from './place.js';
 import { Refusal, SILENT, wordsFor } from './refusal.js';

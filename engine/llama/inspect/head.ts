@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { GgufFileType, readGgufFileInfo, type GgufFileInfo } from 'node-llama-cpp';
-import type { HeadFacts, HeadReport } from '../inspect-protocol.js';
-import { checkModelFile } from '../load/model-file.js';
+import type { HeadFacts, HeadReport } from '../../protocol/inspect-messages.js';
+import { checkModelFile } from '../model-file.js';
 
 /** A file that was looked at. `info`: what node-llama-cpp read of it. */
 export type Head =

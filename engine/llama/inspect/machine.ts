@@ -1,10 +1,10 @@
 import { availableParallelism, totalmem } from 'node:os';
 import { getLlamaGpuTypes, type Llama } from 'node-llama-cpp';
-import type { MachineFacts } from '../inspect-protocol.js';
-import { nativeCodeOf } from '../load/addon.js';
-import { openLlama } from '../load/backend.js';
+import type { MachineFacts } from '../../protocol/inspect-messages.js';
+import { nativeCodeOf } from '../addon.js';
+import { openLlama } from '../backend.js';
 import { freeMemory } from '../memory/check.js';
-import type { EngineSetup } from '../protocol.js';
+import type { EngineSetup } from '../../protocol/messages.js';
 
 /** What this machine has for an engine with this setting. */
 export async function machineFacts(gpu: EngineSetup['gpu']): Promise<MachineFacts> {

@@ -9,12 +9,12 @@ import type {
   Question,
   SizeRow,
   SizingSetup,
-} from '../inspect-protocol.js';
-import { openLlama } from '../load/backend.js';
-import { LlamaLog } from '../load/llama-log.js';
-import { computeThreads, coresProblem } from '../load/cores.js';
-import { planLoad } from '../load/plan.js';
-import { usesOf } from '../load/uses.js';
+} from '../../protocol/inspect-messages.js';
+import { openLlama } from '../backend.js';
+import { LlamaLog } from '../llama-log.js';
+import { computeThreads, coresProblem } from '../cores.js';
+import { planLoad } from '../load-plan.js';
+import { usesOf } from '../model-uses.js';
 import { freeMemory } from '../memory/check.js';
 import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memory/estimate.js';
 import { repackedBytes } from '../memory/repacked.js';

@@ -1,5 +1,5 @@
 import type { GgufInsights, Llama } from 'node-llama-cpp';
-import { LoadFailure } from '../load/load-failure.js';
+import { LoadFailure } from '../load-failure.js';
 import { availableMemory } from './available.js';
 import { estimateNeeds, type ContextPlan, type Sizes } from './estimate.js';
 import { misfit, tooHeavy } from './verdict.js';

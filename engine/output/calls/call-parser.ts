@@ -8,7 +8,7 @@
  * Until the arguments begin a call may turn out to be none; its text is then content after all. Where a grammar holds the
  * reply from the mark on (`hold`), it cannot.
  */
-import type { CallFormat } from '../../protocol.js';
+import type { CallFormat } from '../../protocol/messages.js';
 import { ExpectedText } from './expected-text.js';
 import { ObjectEnd, StringText } from './json-text.js';
 

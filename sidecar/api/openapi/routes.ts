@@ -1,5 +1,5 @@
 /** The public listener's routes, as the documentation tells them. A test holds that the server answers just these. */
-import { CATALOGUE, type ErrorCode } from '../error-catalogue.js';
+import { CATALOGUE, type ErrorCode } from '../../domain/error-catalogue.js';
 
 export interface RouteReference {
   readonly path: string;

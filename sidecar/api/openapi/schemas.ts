@@ -2,10 +2,10 @@
  * The contract's schemas as named parts of an OpenAPI document. They are the very objects that requests and answers are
  * checked against; what is added is names for their parts, and words. What only our validator reads is left out.
  */
-import { ANSWER_SCHEMAS } from '../contracts/answer-schemas.js';
-import { CHAT_SCHEMA } from '../contracts/chat-schema.js';
-import { DECISIONS_SCHEMA } from '../contracts/decisions.js';
-import { SYSTEMONE_SCHEMA } from '../contracts/systemone.js';
+import { ANSWER_SCHEMAS } from '../../contracts/answer-schemas.js';
+import { CHAT_SCHEMA } from '../../contracts/chat-schema.js';
+import { DECISIONS_SCHEMA } from '../../contracts/decisions.js';
+import { SYSTEMONE_SCHEMA } from '../../contracts/systemone.js';
 import { NOTES, SHAPES } from './notes.js';
 
 /** A JSON schema, or a part of one. */

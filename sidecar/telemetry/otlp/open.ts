@@ -11,7 +11,7 @@ import {
   TraceIdRatioBasedSampler,
   type ReadableSpan,
 } from '@opentelemetry/sdk-trace-base';
-import type { Clock } from '../../clock.js';
+import type { Clock } from '../../lib/clock.js';
 import type { Log } from '../logger.js';
 import type { OtlpMetrics, Signal } from '../otlp-metrics.js';
 import type { MetricReading } from '../readings.js';

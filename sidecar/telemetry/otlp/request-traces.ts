@@ -10,7 +10,7 @@
 import { ROOT_CONTEXT, trace, type Span, type TextMapGetter, type Tracer } from '@opentelemetry/api';
 import type { W3CTraceContextPropagator } from '@opentelemetry/core';
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base';
-import type { Clock } from '../../clock.js';
+import type { Clock } from '../../lib/clock.js';
 import type { DropLabel } from '../otlp-metrics.js';
 import type { RequestRecord, RequestTrace, Tracing } from '../tracing.js';
 import { finish, SERVER, time } from './spans.js';

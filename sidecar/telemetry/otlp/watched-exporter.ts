@@ -1,5 +1,5 @@
 import { ExportResultCode, type ExportResult } from '@opentelemetry/core';
-import type { Clock } from '../../clock.js';
+import type { Clock } from '../../lib/clock.js';
 
 /** Beyond an export's own time: it ends by itself, unless its endpoint sends an answer that never ends, ms. */
 const SLACK_MS = 1000;

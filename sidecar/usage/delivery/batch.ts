@@ -1,4 +1,4 @@
-import type { UsageRecord } from '../../ledger.js';
+import type { UsageRecord } from '../../domain/usage-record.js';
 import type { Position } from '../segments.js';
 import { usageEvent, type CloseRecord, type UsageEvent } from './cloud-event.js';
 import type { UsageSource } from './source.js';

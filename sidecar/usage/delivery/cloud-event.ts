@@ -1,4 +1,4 @@
-import type { UsageRecord } from '../../ledger.js';
+import type { UsageRecord } from '../../domain/usage-record.js';
 
 /** The `type` of every event. A change that an old reader would misread gets a new one. */
 export const USAGE_EVENT_TYPE = 'ai.runanywhere.usage.v1';

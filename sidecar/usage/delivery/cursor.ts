@@ -1,5 +1,5 @@
 import { readFile, type FileHandle } from 'node:fs/promises';
-import { replaceFile } from '../../files/replace-file.js';
+import { replaceFile } from '../../lib/replace-file.js';
 import type { Position } from '../segments.js';
 
 /** Where delivery stands in the spool, kept over restarts. */

@@ -1,4 +1,4 @@
-import type { Clock } from '../../clock.js';
+import type { Clock } from '../../lib/clock.js';
 import type { Log } from '../../telemetry/logger.js';
 import type { Position } from '../segments.js';
 import type { BatchLimits } from './batch.js';

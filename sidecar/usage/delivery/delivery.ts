@@ -8,7 +8,7 @@
  * record's id, the same each time, and the spool itself may hold one close twice; a sink counts by id. One batch is in
  * flight at a time, which keeps the order of the spool, and with it that of each account.
  */
-import { Backoff } from '../../backoff.js';
+import { Backoff } from '../../lib/backoff.js';
 import { comparePositions, START, type Position } from '../segments.js';
 import { nextBatch, type Batch } from './batch.js';
 import type { UsageEvent } from './cloud-event.js';

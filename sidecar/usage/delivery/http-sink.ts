@@ -1,4 +1,4 @@
-import type { Clock } from '../../clock.js';
+import type { Clock } from '../../lib/clock.js';
 import type { UsageEvent } from './cloud-event.js';
 import { reasonOf } from './reason.js';
 import type { DeliverySink, SinkAnswer } from './sink.js';

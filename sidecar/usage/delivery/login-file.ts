@@ -1,4 +1,4 @@
-import { FileProblem, readText } from '../../files/followed-file.js';
+import { FileProblem, readText } from '../../lib/followed-file.js';
 
 /** A longer file was named by mistake. Certificates come with the chain of those who signed them. */
 const MAX_FILE_BYTES = 1024 * 1024;

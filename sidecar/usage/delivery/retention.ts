@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises';
-import type { Clock } from '../../clock.js';
+import type { Clock } from '../../lib/clock.js';
 import type { Log } from '../../telemetry/logger.js';
 import { isMissing, listSegments, segmentPath, type Position } from '../segments.js';
 import type { PrunableSpool } from './source.js';

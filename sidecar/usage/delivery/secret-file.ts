@@ -1,4 +1,4 @@
-import { FileProblem, readText } from '../../files/followed-file.js';
+import { FileProblem, readText } from '../../lib/followed-file.js';
 
 /** What messages call the file. */
 const WHAT = 'delivery.secretFile';

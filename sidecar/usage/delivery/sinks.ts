@@ -1,4 +1,4 @@
-import type { Clock } from '../../clock.js';
+import type { Clock } from '../../lib/clock.js';
 import type { DeliveryConfig } from '../../config/types.js';
 import { HttpSink } from './http-sink.js';
 import { readLogin, readTls } from './login-file.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { BYTE_CHARACTERS, learnMerges, toByteCharacters } from '../../../engine/models/byte-pairs.js';
+import { BYTE_CHARACTERS, learnMerges, toByteCharacters } from '../../../bench/models/byte-pairs.js';
 
 t.test("GPT-2's alphabet: 256 distinct visible characters, the known ones where they belong", (t) => {
   t.equal(new Set(BYTE_CHARACTERS).size, 256);

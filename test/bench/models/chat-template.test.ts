@@ -1,6 +1,6 @@
 import { Template } from '@huggingface/jinja';
 import t from 'tap';
-import { CHAT_TEMPLATE } from '../../../engine/models/chat-template.js';
+import { CHAT_TEMPLATE } from '../../../bench/models/chat-template.js';
 
 const template = new Template(CHAT_TEMPLATE);
 

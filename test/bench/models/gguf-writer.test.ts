@@ -10,8 +10,8 @@ import {
   tensorBytes,
   type MetadataValue,
   type TensorDescription,
-} from '../../../engine/models/gguf-format.js';
-import { PARTIAL_MARK, writeGguf, type TensorSource } from '../../../engine/models/gguf-writer.js';
+} from '../../../bench/models/gguf-format.js';
+import { PARTIAL_MARK, writeGguf, type TensorSource } from '../../../bench/models/gguf-writer.js';
 
 const METADATA = new Map<string, MetadataValue>([
   ['general.architecture', { type: 'string', value: 'llama' }],
@@ -125,7 +125,7 @@ t.test('a source that throws, gives too much or too little: no file, no partial 
 t.test('a process killed in the middle leaves no file of the final name', async (t) => {
   const dir = t.testdir();
   const script = join(dir, 'killed.mjs');
-  const writer = new URL('../../../engine/models/gguf-writer.js', import.meta.url);
+  const writer = new URL('../../../bench/models/gguf-writer.js', import.meta.url);
   await writeFile(
     script,
     `import { writeGguf } from ${JSON.stringify(writer.href)};

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { encodeF16, encodeF32, Q8_0_BYTES, quantizeQ8, toHalf } from '../../../engine/models/number-formats.js';
+import { encodeF16, encodeF32, Q8_0_BYTES, quantizeQ8, toHalf } from '../../../bench/models/number-formats.js';
 
 /** By the definition of the format. */
 function fromHalf(half: number): number {

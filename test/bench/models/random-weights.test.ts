@@ -1,6 +1,6 @@
 import t from 'tap';
-import { Q8_0_BYTES } from '../../../engine/models/number-formats.js';
-import { LANE, randomMatrix, RandomWords, type RandomMatrix } from '../../../engine/models/random-weights.js';
+import { Q8_0_BYTES } from '../../../bench/models/number-formats.js';
+import { LANE, randomMatrix, RandomWords, type RandomMatrix } from '../../../bench/models/random-weights.js';
 
 const COLUMNS = 96;
 /** More than one piece in either type. */

@@ -1,8 +1,8 @@
 import t from 'tap';
 import { refusalOf } from '../../../bench/overload/refusal.js';
 import type { RefusalReason } from '../../../sidecar/admission/seat-queue.js';
-import { contractError } from '../../../sidecar/errors.js';
-import { refused } from '../../../sidecar/handlers/refusals.js';
+import { contractError } from '../../../sidecar/domain/errors.js';
+import { refused } from '../../../sidecar/api/refusals.js';
 
 /** As the sidecar writes it. */
 function bodyOf(reason: RefusalReason): string {

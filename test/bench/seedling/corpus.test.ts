@@ -1,8 +1,8 @@
 import t from 'tap';
-import { Draw, partOf } from '../../../../engine/models/seedling/corpus/draw.js';
-import { INTENTS } from '../../../../engine/models/seedling/corpus/intents.js';
-import { TALKS } from '../../../../engine/models/seedling/corpus/talk.js';
-import { chatAt, decisionAt, exampleAt, longDecisionAt } from '../../../../engine/models/seedling/mix.js';
+import { Draw, partOf } from '../../../bench/seedling/corpus/draw.js';
+import { INTENTS } from '../../../bench/seedling/corpus/intents.js';
+import { TALKS } from '../../../bench/seedling/corpus/talk.js';
+import { chatAt, decisionAt, exampleAt, longDecisionAt } from '../../../bench/seedling/mix.js';
 
 const EXAMPLES = 400;
 

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
-import type { CallSyntax } from '../../../engine/protocol.js';
+import type { CallSyntax } from '../../../engine/protocol/messages.js';
 import { Gbnf } from '../../support/gbnf.js';
 
 const HERMES: CallSyntax = {

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Llama, LlamaContext } from 'node-llama-cpp';
 import t from 'tap';
-import { keepThreads, KNOWN_NATIVE, nativeCodeOf, picking } from '../../../engine/load/addon.js';
+import { keepThreads, KNOWN_NATIVE, nativeCodeOf, picking } from '../../../engine/llama/addon.js';
 
 const RaPicker = class {
   readonly picked = (): Int32Array => new Int32Array(0);

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import t from 'tap';
-import { computeThreads, coresProblem } from '../../../engine/load/cores.js';
+import { computeThreads, coresProblem } from '../../../engine/llama/cores.js';
 import { threadCores } from '../../support/processes.js';
 
 t.test('compute threads', (t) => {

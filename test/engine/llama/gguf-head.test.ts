@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import t from 'tap';
-import { readHead, type Head } from '../../../engine/load/gguf-head.js';
+import { readHead, type Head } from '../../../engine/llama/gguf-head.js';
 import { testModel } from '../../support/models.js';
 
 const model = await readFile(await testModel());

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { EngineFault } from '../../../engine/decode/faults.js';
-import { labelLogprobs } from '../../../engine/decode/label-scores.js';
+import { EngineFault } from '../../../engine/scheduler/faults.js';
+import { labelLogprobs } from '../../../engine/llama/label-scores.js';
 
 const VOCABULARY = [0.5, -1, 3, 2, -7];
 

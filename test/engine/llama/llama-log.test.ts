@@ -1,7 +1,7 @@
 import { LlamaLogLevel } from 'node-llama-cpp';
 import t from 'tap';
-import { LoadFailure } from '../../../engine/load/load-failure.js';
-import { LlamaLog } from '../../../engine/load/llama-log.js';
+import { LoadFailure } from '../../../engine/llama/load-failure.js';
+import { LlamaLog } from '../../../engine/llama/llama-log.js';
 
 t.test('the first error, without who says it and that loading failed', async (t) => {
   const log = new LlamaLog();

@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { FrameReader, Link, pack } from '../../engine/link.js';
-import { LinkedChild } from '../support/linked-child.js';
+import { FrameReader, Link, pack } from '../../../engine/protocol/link.js';
+import { LinkedChild } from '../../support/linked-child.js';
 
-const ECHO = fileURLToPath(new URL('../support/link-echo.js', import.meta.url));
+const ECHO = fileURLToPath(new URL('../../support/link-echo.js', import.meta.url));
 
 const json = fc.letrec<{ value: unknown }>((tie) => ({
   value: fc.oneof(

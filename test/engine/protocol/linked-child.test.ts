@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { systemClock } from '../../sidecar/clock.js';
-import { childEnvironment } from '../../sidecar/config.js';
-import { EngineChild } from '../../sidecar/engine-client/child.js';
-import { forkLinked } from '../../sidecar/linked-child.js';
-import { start } from '../support/engine-messages.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
+import { childEnvironment } from '../../../sidecar/config/config.js';
+import { EngineChild } from '../../../sidecar/engine-client/child.js';
+import { forkLinked } from '../../../engine/protocol/linked-child.js';
+import { start } from '../../support/engine-messages.js';
 
-const ECHO = fileURLToPath(new URL('../support/link-echo.js', import.meta.url));
+const ECHO = fileURLToPath(new URL('../../support/link-echo.js', import.meta.url));
 const IGNORED = { message: () => undefined, closed: () => undefined };
 
 t.test('a child sees the environment that it is given, over its link', async (t) => {

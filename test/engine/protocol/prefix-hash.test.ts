@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { PREFIX_CHUNK, prefixHashes } from '../../engine/prefix-hash.js';
+import { PREFIX_CHUNK, prefixHashes } from '../../../engine/protocol/prefix-hash.js';
 
 t.test('one number a whole chunk, the same for the same prefix whatever follows', async (t) => {
   const tokens = Uint32Array.from({ length: 3 * PREFIX_CHUNK + 5 }, (_, i) => (i * 7919) % 50_000);

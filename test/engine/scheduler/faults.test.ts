@@ -1,5 +1,5 @@
 import t from 'tap';
-import { asFault, EngineFault, faultReason } from '../../../engine/decode/faults.js';
+import { asFault, EngineFault, faultReason } from '../../../engine/scheduler/faults.js';
 
 t.test('what may be said of a fault: our words, those known of llama.cpp in ours, else a name', async (t) => {
   t.equal(faultReason(new EngineFault('the sequence was not copied')), 'the sequence was not copied');

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { jobProblem } from '../../engine/job-check.js';
-import type { GenerateJob, ScoreJob } from '../../engine/protocol.js';
+import { jobProblem } from '../../../engine/scheduler/job-check.js';
+import type { GenerateJob, ScoreJob } from '../../../engine/protocol/messages.js';
 
 const SIZE = 100;
 const BAD = 'a token outside the vocabulary';

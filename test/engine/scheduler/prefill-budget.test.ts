@@ -1,5 +1,5 @@
 import t from 'tap';
-import { LEAST_TOKENS, Pace } from '../../../engine/loop/pace.js';
+import { LEAST_TOKENS, Pace } from '../../../engine/scheduler/prefill-budget.js';
 
 /** What a machine takes for a decode of prompt tokens, ms. */
 interface Machine {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Feed, Plan } from '../../../engine/loop/plan.js';
+import { Feed, Plan } from '../../../engine/scheduler/prompt-plan.js';
 
 const tokens = (length: number, from = 0): Uint32Array => Uint32Array.from({ length }, (_, i) => from + i);
 

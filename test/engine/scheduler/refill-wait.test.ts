@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Handover } from '../../../engine/loop/handover.js';
+import { Handover } from '../../../engine/scheduler/refill-wait.js';
 import { Bench, job, StepTime } from '../../support/step-bench.js';
 import { FakeClock } from '../../support/fake-clock.js';
 

@@ -1,9 +1,9 @@
 import t from 'tap';
-import type { Sampler, Sampling } from '../../engine/decode/decoder.js';
-import type { GenerateJob, Output, ReplyFormat } from '../../engine/protocol.js';
-import { Reply } from '../../engine/reply.js';
-import type { ModelTokens } from '../../engine/loop/task.js';
-import { FakeDecoder } from '../support/fake-decoder.js';
+import type { Sampler, Sampling } from '../../../engine/scheduler/decoder.js';
+import type { GenerateJob, Output, ReplyFormat } from '../../../engine/protocol/messages.js';
+import { Reply } from '../../../engine/scheduler/reply.js';
+import type { ModelTokens } from '../../../engine/scheduler/task.js';
+import { FakeDecoder } from '../../support/fake-decoder.js';
 
 const TEXTS = ['', 'Hi', ' .<', 'call>', '[CALL]', 'look{', '"a":1', '}', '</call>', ' bye', 'go{}', 'zzz', '<call>'];
 const END = 0;

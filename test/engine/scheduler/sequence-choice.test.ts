@@ -1,7 +1,7 @@
 import t from 'tap';
-import { choose, COPY_TOKENS, type Slot } from '../../../engine/loop/choice.js';
-import { Held } from '../../../engine/loop/held.js';
-import { Plan } from '../../../engine/loop/plan.js';
+import { choose, COPY_TOKENS, type Slot } from '../../../engine/scheduler/sequence-choice.js';
+import { Held } from '../../../engine/scheduler/sequence-tokens.js';
+import { Plan } from '../../../engine/scheduler/prompt-plan.js';
 
 const PROMPT = Uint32Array.from({ length: 1000 }, (_, i) => i + 1);
 const plan = new Plan([PROMPT], 256);

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { Held } from '../../../engine/loop/held.js';
-import { Plan } from '../../../engine/loop/plan.js';
+import { Held } from '../../../engine/scheduler/sequence-tokens.js';
+import { Plan } from '../../../engine/scheduler/prompt-plan.js';
 
 const tokens = (length: number, from = 0): Uint32Array => Uint32Array.from({ length }, (_, i) => from + i);
 const plan = (...segments: Uint32Array[]): Plan => new Plan(segments, 8);

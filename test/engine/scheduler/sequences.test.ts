@@ -1,6 +1,6 @@
 import t from 'tap';
-import { prefixHashes } from '../../engine/prefix-hash.js';
-import { alphabet, Bench, job, questions, StepTime, type BenchOptions } from '../support/step-bench.js';
+import { prefixHashes } from '../../../engine/protocol/prefix-hash.js';
+import { alphabet, Bench, job, questions, StepTime, type BenchOptions } from '../../support/step-bench.js';
 
 const OPTIONS = { contextPerSeat: 400, prefillTokensPerStep: 8 } as const;
 const bench = (seats: number, options: BenchOptions = {}): Bench =>

@@ -5,11 +5,11 @@
  */
 import fc from 'fast-check';
 import t from 'tap';
-import type { Output } from '../../engine/protocol.js';
-import type { JobHandle } from '../../sidecar/engine-client/engine.js';
-import { Mux } from '../../sidecar/engine-client/mux.js';
-import { RecordingSink } from '../support/recording-sink.js';
-import { Bench, END, job, LETTER_A, questions, StepTime } from '../support/step-bench.js';
+import type { Output } from '../../../engine/protocol/messages.js';
+import type { JobHandle } from '../../../sidecar/engine-client/engine.js';
+import { Mux } from '../../../sidecar/engine-client/mux.js';
+import { RecordingSink } from '../../support/recording-sink.js';
+import { Bench, END, job, LETTER_A, questions, StepTime } from '../../support/step-bench.js';
 
 /** Long enough for prompts that are worth a copy. */
 const CONTEXT = 200;

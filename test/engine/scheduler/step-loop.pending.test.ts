@@ -1,7 +1,7 @@
 /** Replies whose next token is worked out beside the steps: they sit them out, and all else goes on. */
 import t from 'tap';
-import type { Sampling } from '../../engine/decode/decoder.js';
-import { alphabet, Bench, job, questions } from '../support/step-bench.js';
+import type { Sampling } from '../../../engine/scheduler/decoder.js';
+import { alphabet, Bench, job, questions } from '../../support/step-bench.js';
 
 const EXPENSIVE = 99;
 

@@ -1,6 +1,6 @@
 import t from 'tap';
-import type { GenerateJob, Output } from '../../engine/protocol.js';
-import { alphabet, Bench, END, job, LETTER_A, model, questions, StepTime } from '../support/step-bench.js';
+import type { GenerateJob, Output } from '../../../engine/protocol/messages.js';
+import { alphabet, Bench, END, job, LETTER_A, model, questions, StepTime } from '../../support/step-bench.js';
 
 t.test('one reply: started, pieces, finished by length, done', async (t) => {
   const bench = new Bench(2);

@@ -1,7 +1,7 @@
 import t from 'tap';
-import { warmUp } from '../../engine/warm-up.js';
-import { FakeDecoder } from '../support/fake-decoder.js';
-import { alphabet, model } from '../support/step-bench.js';
+import { warmUp } from '../../../engine/scheduler/warm-up.js';
+import { FakeDecoder } from '../../support/fake-decoder.js';
+import { alphabet, model } from '../../support/step-bench.js';
 
 const LIMITS = {
   seats: 2,

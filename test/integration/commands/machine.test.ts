@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import type { Check } from '../../../sidecar/commands/host-checks.js';
-import { allCommands } from '../../../sidecar/commands/table.js';
+import { allCommands } from '../../../sidecar/commands/command-table.js';
 import { runCli, type Ran } from '../../support/cli.js';
 import { testModel } from '../../support/models.js';
 import { CHAT, Sidecar } from '../../support/sidecar.js';

@@ -1,10 +1,10 @@
 /** Calls on a real decoder with real grammars, which the noise of a random model drives into whatever they leave open. */
 import t, { type Test } from 'tap';
-import type { Decoder, Part, PartResult, Sampler } from '../../../engine/decode/decoder.js';
+import type { Decoder, Part, PartResult, Sampler } from '../../../engine/scheduler/decoder.js';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
-import type { CallSyntax, EngineSetup, GenerateJob, Output } from '../../../engine/protocol.js';
-import { loadRuntime } from '../../../engine/runtime.js';
-import { StepLoop } from '../../../engine/steps.js';
+import type { CallSyntax, EngineSetup, GenerateJob, Output } from '../../../engine/protocol/messages.js';
+import { loadRuntime } from '../../../engine/llama/runtime.js';
+import { StepLoop } from '../../../engine/scheduler/step-loop.js';
 import { testModel } from '../../support/models.js';
 import { modelWithVocabulary } from '../../support/prompt-models.js';
 

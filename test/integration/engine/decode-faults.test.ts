@@ -1,8 +1,8 @@
 /** What llama.cpp refuses in one step, for real, and who lives on. */
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
-import { BatchDecoder } from '../../../engine/decode/batch-decoder.js';
-import type { Part, PartResult } from '../../../engine/decode/decoder.js';
+import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
+import type { Part, PartResult } from '../../../engine/scheduler/decoder.js';
 import { testModel } from '../../support/models.js';
 
 /** llama.cpp rounds a sequence's cells up to this. */

@@ -5,10 +5,10 @@
  */
 import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
 import t from 'tap';
-import { BatchDecoder } from '../../../engine/decode/batch-decoder.js';
+import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
 import { grammarText } from '../../../engine/grammar/gbnf.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
-import type { ReplyGrammar } from '../../../engine/protocol.js';
+import type { ReplyGrammar } from '../../../engine/protocol/messages.js';
 import { gapsBeside } from '../../support/stream-gaps.js';
 import { wideModel } from '../../support/wide-model.js';
 

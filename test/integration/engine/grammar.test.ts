@@ -1,13 +1,13 @@
 import * as fc from 'fast-check';
 import { getLlama, LlamaLogLevel, type LlamaContext, type Token } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
-import { BatchDecoder } from '../../../engine/decode/batch-decoder.js';
-import type { Decoder, Sampler, Sampling } from '../../../engine/decode/decoder.js';
+import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
+import type { Decoder, Sampler, Sampling } from '../../../engine/scheduler/decoder.js';
 import { grammarText, heldBehind, MAX_GRAMMAR_CHARACTERS } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/json.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
-import { Grammars, MAX_GRAMMARS } from '../../../engine/decode/grammars.js';
-import { IteratorDecoder, sequenceOrder } from '../../../engine/decode/iterator-decoder.js';
+import { Grammars, MAX_GRAMMARS } from '../../../engine/llama/grammars.js';
+import { IteratorDecoder, sequenceOrder } from '../../../engine/llama/iterator-decoder.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas } from '../../support/json-schemas.js';
 import { testModel } from '../../support/models.js';

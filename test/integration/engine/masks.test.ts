@@ -1,9 +1,9 @@
 /** Replies held by masks, as those of expensive grammars are, on real decoders. */
 import { getLlama, LlamaLogLevel, type LlamaContext, type Token } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
-import { BatchDecoder } from '../../../engine/decode/batch-decoder.js';
-import type { Decoder, Sampling } from '../../../engine/decode/decoder.js';
-import { IteratorDecoder, sequenceOrder } from '../../../engine/decode/iterator-decoder.js';
+import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
+import type { Decoder, Sampling } from '../../../engine/scheduler/decoder.js';
+import { IteratorDecoder, sequenceOrder } from '../../../engine/llama/iterator-decoder.js';
 import { grammarText, heldBehind } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/json.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';

@@ -1,7 +1,7 @@
 /** What a request that runs alone gets is the same with and without reuse, token for token and bit for bit. */
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import t from 'tap';
-import type { GenerateJob, ScoreJob } from '../../../engine/protocol.js';
+import type { GenerateJob, ScoreJob } from '../../../engine/protocol/messages.js';
 import { testModel } from '../../support/models.js';
 import { LAYERS, RealLoop, type Ran, type RealLoopOptions } from '../../support/real-loop.js';
 import { job as plain } from '../../support/step-bench.js';

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { AuthorizerClient, type AuthorizerClientOptions } from '../../../sidecar/access/authorizer-client.js';
-import { systemClock } from '../../../sidecar/clock.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { deferred } from '../../support/http-server.js';
 import { shortDir } from '../../support/short-dir.js';

@@ -3,7 +3,7 @@ import { mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { systemClock, type Clock } from '../../../sidecar/clock.js';
+import { systemClock, type Clock } from '../../../sidecar/lib/clock.js';
 import { KeyFileError, writeKeyFile, type StoredKey } from '../../../sidecar/access/key-file.js';
 import { WatchedKeys } from '../../../sidecar/access/key-file-watch.js';
 import type { Caller, Denied } from '../../../sidecar/access/identity.js';

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { TenantClass } from '../../../sidecar/admission/tenant-class.js';
+import { TenantClass } from '../../../sidecar/admission/account-class.js';
 
 t.test('predictions are corrected within bounds', async (t) => {
   const tenant = new TenantClass('standard');

@@ -2,10 +2,10 @@
 import fc from 'fast-check';
 import t from 'tap';
 import type { Entry } from '../../../sidecar/admission/seat-queue.js';
-import { CLASS_WEIGHTS } from '../../../sidecar/service-class.js';
+import { CLASS_WEIGHTS } from '../../../sidecar/domain/service-class.js';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { SEATS, SeatWorld, share, type Fate, type Load } from '../../support/seat-world.js';
+import { SEATS, SeatWorld, share, type Fate, type Load } from '../../support/seat-harness.js';
 
 const MINUTE = 60_000;
 const { interactive: INTERACTIVE, standard: STANDARD, batch: BATCH } = CLASS_WEIGHTS;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import { QueueWalk } from '../../support/queue-walk.js';
+import { QueueWalk } from '../../support/queue-model.js';
 
 const WALKS = 1000;
 const EVENTS = 1000;

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { jain } from '../../../sidecar/admission/fairness-window.js';
 import type { QueueReport } from '../../../sidecar/admission/seat-queue.js';
-import { SEATS, SeatWorld, share, type Load } from '../../support/seat-world.js';
+import { SEATS, SeatWorld, share, type Load } from '../../support/seat-harness.js';
 
 const MINUTE = 60_000;
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { Line, type Linked } from '../../../sidecar/admission/line.js';
+import { Line, type Linked } from '../../../sidecar/admission/ordered-list.js';
 
 class Member implements Linked<Member> {
   line: Line<Member> | undefined;

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { Lease, Ticket } from '../../../sidecar/admission/seat-queue.js';
-import { Pace } from '../../../sidecar/admission/pace.js';
+import { Pace } from '../../../sidecar/admission/service-rate.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 t.test('nothing is known before two seats were given in a row to a tenant that waits', async (t) => {

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import { admission } from '../../../sidecar/handlers/admission.js';
-import type { HostedModel } from '../../../sidecar/handlers/services.js';
+import { admission } from '../../../sidecar/api/admission.js';
+import type { HostedModel } from '../../../sidecar/api/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeEngine } from '../../support/fake-engine.js';

@@ -1,11 +1,11 @@
 /** What each end of a request costs, and that nothing of it stays held. docs/billing.md has the same as a table. */
 import fc from 'fast-check';
 import t from 'tap';
-import { PROGRESS_MS, PROGRESS_TOKENS } from '../../../sidecar/handlers/usage-log.js';
+import { PROGRESS_MS, PROGRESS_TOKENS } from '../../../sidecar/api/usage-session.js';
 import type { FakeScoring } from '../../support/fake-engine.js';
 import { FakeGeneration } from '../../support/fake-engine.js';
 import { ACME } from '../../support/in-process.js';
-import { BilledWorld, DECISION, RATES, type Asked } from '../../support/billed-world.js';
+import { BilledWorld, DECISION, RATES, type Asked } from '../../support/billed-harness.js';
 
 const GRANT = 10n ** 12n;
 /** The worst case of a chat request as `ask` makes it: 10 prompt tokens and 100 for the completion. */

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap';
 import { chatChunk, chunkHead, finishChunk, modelList, usageChunk } from '../../../sidecar/contracts/answers.js';
-import { contractError, errorBody } from '../../../sidecar/errors.js';
-import { checkAnswers } from '../../../sidecar/handlers/checked-exchange.js';
+import { contractError, errorBody } from '../../../sidecar/domain/errors.js';
+import { checkAnswers } from '../../../sidecar/api/checked-exchange.js';
 import type { EventStream, Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import type { Log } from '../../../sidecar/telemetry/logger.js';
 

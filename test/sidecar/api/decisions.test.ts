@@ -1,6 +1,6 @@
 /** The seats of a decision. What its answers are is in test/sidecar/contracts, what it costs in billing.test.ts. */
 import t from 'tap';
-import { BilledWorld } from '../../support/billed-world.js';
+import { BilledWorld } from '../../support/billed-harness.js';
 import { ACME } from '../../support/in-process.js';
 
 const GRANT = 10n ** 12n;

@@ -1,6 +1,6 @@
 /** What the metrics page says of requests to models, told by the handlers on a clock that the test drives. */
 import t from 'tap';
-import { BilledWorld } from '../../support/billed-world.js';
+import { BilledWorld } from '../../support/billed-harness.js';
 
 const GRANT = 10n ** 12n;
 

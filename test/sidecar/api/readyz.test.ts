@@ -1,8 +1,8 @@
 import t from 'tap';
 import { CreditLedger } from '../../../sidecar/access/credit.js';
 import type { EngineState } from '../../../sidecar/engine-client/engine.js';
-import { readyz, readyzWithReasons } from '../../../sidecar/handlers/ops.js';
-import type { HostedModel } from '../../../sidecar/handlers/services.js';
+import { readyz, readyzWithReasons } from '../../../sidecar/api/operators.js';
+import type { HostedModel } from '../../../sidecar/api/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
 import { FakeSpool } from '../../support/in-process.js';
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Timeline } from '../../../sidecar/handlers/timeline.js';
+import { Timeline } from '../../../sidecar/api/timeline.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 t.test('one try, mark by mark', async (t) => {

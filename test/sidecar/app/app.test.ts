@@ -3,10 +3,10 @@ import { closeSync, constants, mkdirSync, mkdtempSync, openSync, rmSync, writeFi
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t from 'tap';
-import { startApp } from '../../sidecar/app.js';
-import { loadConfig } from '../../sidecar/config.js';
-import { segmentPath } from '../../sidecar/usage/segments.js';
-import { FakeIdentity, RecordingLog } from '../support/in-process.js';
+import { startApp } from '../../../sidecar/app/app.js';
+import { loadConfig } from '../../../sidecar/config/config.js';
+import { segmentPath } from '../../../sidecar/usage/segments.js';
+import { FakeIdentity, RecordingLog } from '../../support/in-process.js';
 
 t.test(
   'while the spool is read the operators’ listener answers, and nothing is left of a start that fails',

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { mappedBeside } from '../../sidecar/hosting.js';
+import { mappedBeside } from '../../../sidecar/app/compose-models.js';
 
 t.test('what other engines have mapped counts once a file, without what each laid out anew for itself', async (t) => {
   const dir = t.testdir();

@@ -1,8 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import t from 'tap';
-import { spoolDir, spoolReader } from '../../sidecar/spooling.js';
-import { encodeMark } from '../../sidecar/usage/frame.js';
-import { segmentPath, START, type Position } from '../../sidecar/usage/segments.js';
+import { spoolDir, spoolReader } from '../../../sidecar/app/compose-spool.js';
+import { encodeMark } from '../../../sidecar/usage/frame.js';
+import { segmentPath, START, type Position } from '../../../sidecar/usage/segments.js';
 
 t.test('the oldest records are the first where no segment was ever pruned, whatever its number', async (t) => {
   for (const [what, after, oldest] of [

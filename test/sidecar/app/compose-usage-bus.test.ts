@@ -1,10 +1,10 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { folder, openWorld } from '../support/delivering-world.js';
-import { NatsPeer } from '../support/nats-peer.js';
-import { eventually } from '../support/processes.js';
-import { deadPort } from '../support/usage-sink.js';
+import { folder, openWorld } from '../../support/delivering-harness.js';
+import { NatsPeer } from '../../support/nats-peer.js';
+import { eventually } from '../../support/processes.js';
+import { deadPort } from '../../support/usage-sink.js';
 
 const SECRET = 'bus-secret-canary';
 

@@ -12,9 +12,9 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { START, type Position } from '../../sidecar/usage/segments.js';
-import { folder, openWorld } from '../support/delivering-world.js';
-import { deadPort, UsageSink, type SinkRequest } from '../support/usage-sink.js';
+import { START, type Position } from '../../../sidecar/usage/segments.js';
+import { folder, openWorld } from '../../support/delivering-harness.js';
+import { deadPort, UsageSink, type SinkRequest } from '../../support/usage-sink.js';
 
 const SECRET = 'sink-secret-canary';
 

@@ -1,6 +1,6 @@
 import t from 'tap';
-import { loadConfig, type Config } from '../../sidecar/config.js';
-import { connectionBounds, descriptorLimit } from '../../sidecar/descriptors.js';
+import { loadConfig, type Config } from '../../../sidecar/config/config.js';
+import { connectionBounds, descriptorLimit } from '../../../sidecar/app/descriptors.js';
 
 function configured(environment: Record<string, string> = {}): Config {
   const loaded = loadConfig(environment);

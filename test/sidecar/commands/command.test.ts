@@ -3,7 +3,7 @@ import t from 'tap';
 import { EXIT, parsed, UsageError, type Command } from '../../../sidecar/commands/command.js';
 import { cliDocs, helpOf, orUsage, synopsis } from '../../../sidecar/commands/help.js';
 import { bytesOf, columns, rate, size, wholeOf } from '../../../sidecar/commands/layout.js';
-import { allCommands, COMMANDS } from '../../../sidecar/commands/table.js';
+import { allCommands, COMMANDS } from '../../../sidecar/commands/command-table.js';
 import { sourceRoot } from '../../support/source-root.js';
 
 const paint = {

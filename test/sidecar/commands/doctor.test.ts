@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { MachineFacts } from '../../../engine/inspect-protocol.js';
+import type { MachineFacts } from '../../../engine/protocol/inspect-messages.js';
 import { backendCheck } from '../../../sidecar/commands/doctor.js';
 
 const FACTS: MachineFacts = {

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { systemClock } from '../../../sidecar/clock.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
 import {
   connectionsCheck,
   filesLimitCheck,
@@ -12,7 +12,7 @@ import {
   nodeCheck,
   type Check,
 } from '../../../sidecar/commands/host-checks.js';
-import { loadConfig } from '../../../sidecar/config.js';
+import { loadConfig } from '../../../sidecar/config/config.js';
 import { lockDir } from '../../../sidecar/usage/lock.js';
 
 /** The checks of a configuration, by what they are about. */

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { keys } from '../../../sidecar/commands/keys.js';
 import { propertiesOf } from '../../../sidecar/commands/key-options.js';
-import { loadConfig, type Config } from '../../../sidecar/config.js';
+import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import { KeyFileError } from '../../../sidecar/access/key-file.js';
 import { makeKey } from '../../support/keys.js';
 

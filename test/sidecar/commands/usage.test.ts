@@ -5,11 +5,11 @@ import { Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
 import { usage } from '../../../sidecar/commands/usage.js';
-import { loadConfig, type Config } from '../../../sidecar/config.js';
+import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 import { DurableSpool } from '../../../sidecar/usage/durable-spool.js';
 import { segmentPath } from '../../../sidecar/usage/segments.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { OPTIONS } from '../../support/spool-world.js';
+import { OPTIONS } from '../../support/spool-harness.js';
 import { usageRecord } from '../../support/usage-records.js';
 
 const CLI = fileURLToPath(new URL('../../../sidecar/cli.js', import.meta.url));

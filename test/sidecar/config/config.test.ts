@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import t from 'tap';
-import { loadConfig, type Config } from '../../sidecar/config.js';
+import { loadConfig, type Config } from '../../../sidecar/config/config.js';
 
 function loaded(environment: Record<string, string> = {}): Config {
   const result = loadConfig(environment);

@@ -3,7 +3,7 @@ import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import t from 'tap';
 import { SeatPlan } from '../../../sidecar/console/seat-plan.js';
-import type { SeatHolder } from '../../../sidecar/handlers/seat-board.js';
+import type { SeatHolder } from '../../../sidecar/api/seat-board.js';
 
 interface Movable extends SeatHolder {
   readonly lease: { seats: number };

@@ -10,7 +10,7 @@ import {
   toolCallChunk,
   usageChunk,
 } from '../../../sidecar/contracts/answers.js';
-import { contractError, errorBody } from '../../../sidecar/errors.js';
+import { contractError, errorBody } from '../../../sidecar/domain/errors.js';
 
 const HEAD = { id: 'chatcmpl-1', created: 1_700_000_000, model: 'chat-1', fingerprint: 'fp' };
 const USAGE = { promptTokens: 10, cachedTokens: 4, completionTokens: 6, reasoningTokens: 0 };

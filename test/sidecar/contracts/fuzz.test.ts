@@ -4,7 +4,7 @@ import t from 'tap';
 import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
 import { parseBody } from '../../../sidecar/contracts/parse.js';
 import type { Route } from '../../../sidecar/contracts/requests.js';
-import { errorBody } from '../../../sidecar/errors.js';
+import { errorBody } from '../../../sidecar/domain/errors.js';
 import { CANARY } from '../../contract/tables/rule.js';
 import { ROUTES, bodiesFor, runsOr } from '../../support/fuzz.js';
 

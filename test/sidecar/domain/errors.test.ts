@@ -1,6 +1,6 @@
 import t from 'tap';
-import { CATALOGUE, type CatalogueRow, type ErrorCode } from '../../sidecar/error-catalogue.js';
-import { contractError, errorBody } from '../../sidecar/errors.js';
+import { CATALOGUE, type CatalogueRow, type ErrorCode } from '../../../sidecar/domain/error-catalogue.js';
+import { contractError, errorBody } from '../../../sidecar/domain/errors.js';
 
 /** contract.md section 1: codes, statuses, type. Written down here once more, so that the catalogue cannot drift. */
 const CONTRACT: readonly (readonly [codes: string, statuses: readonly number[], type: string])[] = [

@@ -8,7 +8,7 @@ import {
   parseRate,
   parseUsd,
   worstCostOf,
-} from '../../sidecar/money.js';
+} from '../../../sidecar/domain/money.js';
 
 t.test('rates are picodollars a token, exactly', async (t) => {
   for (const [text, picodollars] of [

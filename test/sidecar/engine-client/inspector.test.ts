@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { INSPECT_VERSION } from '../../../engine/inspect-protocol.js';
-import { systemClock } from '../../../sidecar/clock.js';
+import { INSPECT_VERSION } from '../../../engine/protocol/inspect-messages.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
 import { inspect, type Inspected } from '../../../sidecar/engine-client/inspector.js';
 
 import { FakeClock } from '../../support/fake-clock.js';

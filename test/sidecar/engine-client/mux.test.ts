@@ -5,7 +5,7 @@ import {
   type Output,
   type ScoreJob,
   type ToEngine,
-} from '../../../engine/protocol.js';
+} from '../../../engine/protocol/messages.js';
 import { MAX_JOBS, Mux } from '../../../sidecar/engine-client/mux.js';
 import { RecordingSink } from '../../support/recording-sink.js';
 

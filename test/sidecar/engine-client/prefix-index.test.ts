@@ -1,5 +1,5 @@
 import t from 'tap';
-import { PREFIX_CHUNK, prefixHashes } from '../../../engine/prefix-hash.js';
+import { PREFIX_CHUNK, prefixHashes } from '../../../engine/protocol/prefix-hash.js';
 import { HeldPrefixes } from '../../../sidecar/engine-client/prefix-index.js';
 
 const CONTEXT = 10 * PREFIX_CHUNK;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { PROTOCOL_VERSION as v } from '../../../engine/protocol.js';
+import { PROTOCOL_VERSION as v } from '../../../engine/protocol/messages.js';
 import { readMessage } from '../../../sidecar/engine-client/wire.js';
 
 const facts = {

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
-import { systemClock } from '../../../sidecar/clock.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
 import { createServer } from '../../../sidecar/http/server.js';
 import { eventually } from '../../support/processes.js';
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { contractError } from '../../../sidecar/errors.js';
+import { contractError } from '../../../sidecar/domain/errors.js';
 import { errorFields, responseFields, statusLine } from '../../../sidecar/http/fields.js';
 
 t.test('status lines', async (t) => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { Blocks, BLOCK_BYTES, Held } from '../../../sidecar/http/held.js';
+import { Blocks, BLOCK_BYTES, Held } from '../../../sidecar/http/send-buffer.js';
 
 /** Counts what is lent and not given back. */
 class CountedBlocks extends Blocks {

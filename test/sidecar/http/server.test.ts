@@ -1,9 +1,9 @@
 import { createServer as createTcpServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
-import { systemClock } from '../../../sidecar/clock.js';
-import { contractError } from '../../../sidecar/errors.js';
-import type { Signal } from '../../../sidecar/signal.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
+import { contractError } from '../../../sidecar/domain/errors.js';
+import type { Signal } from '../../../sidecar/lib/abort.js';
 import { createServer } from '../../../sidecar/http/server.js';
 import type { Handler, Server } from '../../../sidecar/http/server.js';
 import { deferred, serve } from '../../support/http-server.js';

@@ -1,8 +1,8 @@
 /** Readers who are behind, over real sockets. What the system's own buffers take comes first: some MiB. */
 import t from 'tap';
-import type { Signal } from '../../../sidecar/signal.js';
+import type { Signal } from '../../../sidecar/lib/abort.js';
 import type { EventStream } from '../../../sidecar/http/exchange.js';
-import type { ReaderCut } from '../../../sidecar/http/edge.js';
+import type { ReaderCut } from '../../../sidecar/http/server-context.js';
 import { deferred, serve } from '../../support/http-server.js';
 import type { RawConnection } from '../../support/raw-http.js';
 

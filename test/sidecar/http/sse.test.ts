@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { Backlog } from '../../../sidecar/http/backlog.js';
-import { Outlet, type OutletResponse } from '../../../sidecar/http/outlet.js';
+import { Outlet, type OutletResponse } from '../../../sidecar/http/body-writer.js';
 import { SseStream } from '../../../sidecar/http/sse.js';
 import { grownOld } from '../../support/grown-old.js';
 import { parse } from '../../support/raw-http.js';

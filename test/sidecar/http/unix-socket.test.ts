@@ -4,7 +4,7 @@ import { request } from 'node:http';
 import { createServer as createNetServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { systemClock } from '../../../sidecar/clock.js';
+import { systemClock } from '../../../sidecar/lib/clock.js';
 import { createServer, type Handler, type Server } from '../../../sidecar/http/server.js';
 import { shortDir } from '../../support/short-dir.js';
 

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import t from 'tap';
 import type { Handler } from '../../../sidecar/http/server.js';
-import type { ReaderCut } from '../../../sidecar/http/edge.js';
+import type { ReaderCut } from '../../../sidecar/http/server-context.js';
 import { serve } from '../../support/http-server.js';
 import { unreading } from '../../support/unreading.js';
 

@@ -1,5 +1,5 @@
 import { get as httpGet } from 'node:http';
-import { contractError } from '../../../sidecar/errors.js';
+import { contractError } from '../../../sidecar/domain/errors.js';
 import type { IncomingMessage } from 'node:http';
 import t from 'tap';
 import type { Body, EventStream, Exchange } from '../../../sidecar/http/exchange.js';

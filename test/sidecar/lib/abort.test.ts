@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Aborter, type Signal } from '../../sidecar/signal.js';
+import { Aborter, type Signal } from '../../../sidecar/lib/abort.js';
 
 const both: readonly (readonly [string, () => { signal: Signal; abort: () => void }])[] = [
   ['Aborter', () => ((one) => ({ signal: one, abort: () => one.abort() }))(new Aborter())],

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { FileProblem, FollowedFile, type FollowOptions } from '../../../sidecar/files/followed-file.js';
+import { FileProblem, FollowedFile, type FollowOptions } from '../../../sidecar/lib/followed-file.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const POLL_MS = 1000;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { Heap, HeapNode } from '../../sidecar/heap.js';
+import { Heap, HeapNode } from '../../../sidecar/lib/heap.js';
 
 interface Member {
   rank: number;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { Table } from '../../sidecar/table.js';
-import { grownOld } from '../support/grown-old.js';
+import { Table } from '../../../sidecar/lib/id-map.js';
+import { grownOld } from '../../support/grown-old.js';
 
 t.test('it says what a Map would, in the order of its keys', (t) => {
   const key = fc.nat({ max: 8 });

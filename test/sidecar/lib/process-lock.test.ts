@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { connect } from 'node:net';
 import { once } from 'node:events';
 import t from 'tap';
-import { holderOf, lockName } from '../../../sidecar/files/process-lock.js';
+import { holderOf, lockName } from '../../../sidecar/lib/process-lock.js';
 
 function fresh(): string {
   return `ra-sidecar/test/${randomUUID()}`;

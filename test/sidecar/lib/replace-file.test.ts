@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { replaceFile } from '../../../sidecar/files/replace-file.js';
+import { replaceFile } from '../../../sidecar/lib/replace-file.js';
 
 t.test('the file is what was written, for its owner alone, in a folder that is made', async (t) => {
   const dir = join(t.testdir(), 'new');

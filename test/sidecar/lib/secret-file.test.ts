@@ -1,8 +1,8 @@
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { SecretFile } from '../../../sidecar/access/secret-file.js';
-import { FileProblem } from '../../../sidecar/files/followed-file.js';
+import { SecretFile } from '../../../sidecar/lib/secret-file.js';
+import { FileProblem } from '../../../sidecar/lib/followed-file.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { deferred } from '../../support/http-server.js';
 

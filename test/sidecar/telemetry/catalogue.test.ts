@@ -1,7 +1,7 @@
 /** The metrics that are defined, those on the page, and those that the reference tells of: the same. */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
-import { LABELS, metricDocs } from '../../../sidecar/reference/metric-docs.js';
+import { LABELS, metricDocs } from '../../generate/metric-docs.js';
 import { METRICS } from '../../../sidecar/telemetry/definitions/catalogue.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { sourceRoot } from '../../support/source-root.js';

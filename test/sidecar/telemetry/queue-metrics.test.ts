@@ -1,7 +1,7 @@
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
-import { CLASS_WEIGHTS, type ServiceClass } from '../../../sidecar/service-class.js';
+import { CLASS_WEIGHTS, type ServiceClass } from '../../../sidecar/domain/service-class.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import type { QueueReading } from '../../../sidecar/telemetry/queue-metrics.js';
 import { FakeClock } from '../../support/fake-clock.js';

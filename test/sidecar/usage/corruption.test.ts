@@ -1,7 +1,7 @@
 import t from 'tap';
 import { verify } from '../../../sidecar/usage/verify.js';
 import { FakeDisk } from '../../support/fake-disk.js';
-import { DIR, SpoolWorld } from '../../support/spool-world.js';
+import { DIR, SpoolWorld } from '../../support/spool-harness.js';
 import { readAll, short, usageRecord } from '../../support/usage-records.js';
 
 /** Files of a spool that was closed in order, by path. */

@@ -1,10 +1,10 @@
 import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import t from 'tap';
-import type { UsageRecord } from '../../../sidecar/ledger.js';
+import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
 import { verify } from '../../../sidecar/usage/verify.js';
 import { systemError, type DiskCall } from '../../support/fake-disk.js';
-import { DIR, SpoolWorld } from '../../support/spool-world.js';
+import { DIR, SpoolWorld } from '../../support/spool-harness.js';
 import { readAll, short, usageRecord } from '../../support/usage-records.js';
 
 type Step =

@@ -1,9 +1,9 @@
 import t from 'tap';
-import type { UsageRecord } from '../../../sidecar/ledger.js';
+import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
 import { MAX_ENTRIES_WITH_PROGRESS } from '../../../sidecar/usage/unsynced.js';
 import { segmentPath, listSegments, START } from '../../../sidecar/usage/segments.js';
 import { systemError } from '../../support/fake-disk.js';
-import { DIR, settled, SpoolWorld } from '../../support/spool-world.js';
+import { DIR, settled, SpoolWorld } from '../../support/spool-harness.js';
 import { readAll, usageRecord } from '../../support/usage-records.js';
 
 /** Whether a promise is settled by now. */

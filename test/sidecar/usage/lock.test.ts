@@ -7,7 +7,7 @@ import { DurableSpool } from '../../../sidecar/usage/durable-spool.js';
 import { lockDir, lockOwner, type Lock } from '../../../sidecar/usage/lock.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { eventually } from '../../support/processes.js';
-import { OPTIONS } from '../../support/spool-world.js';
+import { OPTIONS } from '../../support/spool-harness.js';
 
 async function taken(dir: string): Promise<Lock> {
   const locked = await lockDir(dir);

@@ -2,7 +2,7 @@ import t from 'tap';
 import { encode, encodeMark } from '../../../sidecar/usage/frame.js';
 import { segmentPath } from '../../../sidecar/usage/segments.js';
 import { systemError } from '../../support/fake-disk.js';
-import { DIR, settled, SpoolWorld } from '../../support/spool-world.js';
+import { DIR, settled, SpoolWorld } from '../../support/spool-harness.js';
 import { readAll, usageRecord } from '../../support/usage-records.js';
 
 const FIRST = segmentPath(DIR, 1);

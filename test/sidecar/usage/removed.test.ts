@@ -3,7 +3,7 @@ import t from 'tap';
 import { segmentPath } from '../../../sidecar/usage/segments.js';
 import { verify } from '../../../sidecar/usage/verify.js';
 import { systemError } from '../../support/fake-disk.js';
-import { DIR, settled, SpoolWorld } from '../../support/spool-world.js';
+import { DIR, settled, SpoolWorld } from '../../support/spool-harness.js';
 import { usageRecord } from '../../support/usage-records.js';
 
 const FIRST = segmentPath(DIR, 1);

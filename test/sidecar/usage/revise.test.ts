@@ -1,9 +1,9 @@
 /** A closing record is replaced before it is durable. */
 import t from 'tap';
-import type { UsageRecord } from '../../../sidecar/ledger.js';
+import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
 import { verify } from '../../../sidecar/usage/verify.js';
 import { systemError } from '../../support/fake-disk.js';
-import { DIR, settled, SpoolWorld } from '../../support/spool-world.js';
+import { DIR, settled, SpoolWorld } from '../../support/spool-harness.js';
 import { readAll, usageRecord } from '../../support/usage-records.js';
 
 function append(world: SpoolWorld, id: string): { close: UsageRecord; cancelled: UsageRecord; synced: Promise<void> } {

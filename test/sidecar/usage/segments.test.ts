@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { UsageRecord } from '../../../sidecar/ledger.js';
+import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
 import { encode, encodeMark, type Position } from '../../../sidecar/usage/frame.js';
 import { listSegments, readFrom, segmentPath, START } from '../../../sidecar/usage/segments.js';
 import { FakeDisk } from '../../support/fake-disk.js';

@@ -6,7 +6,7 @@
  * sequence were used up, and a broker that takes a new batch for an old one with the same numbers drops it unsaid. So an
  * event can be in the topic twice; readers count by its id.
  */
-import type { Clock } from '../../../clock.js';
+import type { Clock } from '../../../lib/clock.js';
 import type { UsageEvent } from '../cloud-event.js';
 import { Connection, untilAborted, type Closeable } from '../connection.js';
 import { reasonOf } from '../reason.js';

@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { areThere, placeAll } from '../../../engine/inspect/place.js';
+import { areThere, placeAll } from '../../../../engine/llama/inspect/place.js';
 
 const PARTS = [
   { name: 'a', bytes: 3 },

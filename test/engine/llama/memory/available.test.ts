@@ -1,5 +1,5 @@
 import t from 'tap';
-import { availableMemory, type ReadText } from '../../../engine/memory/available.js';
+import { availableMemory, type ReadText } from '../../../../engine/llama/memory/available.js';
 
 const GIB = 2 ** 30;
 const kB = (bytes: number): string => `${bytes / 1024} kB`;

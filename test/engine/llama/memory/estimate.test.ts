@@ -1,5 +1,5 @@
 import t from 'tap';
-import { estimateNeeds } from '../../../engine/memory/estimate.js';
+import { estimateNeeds } from '../../../../engine/llama/memory/estimate.js';
 
 const MIB = 2 ** 20;
 

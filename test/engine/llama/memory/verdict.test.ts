@@ -1,5 +1,5 @@
 import t from 'tap';
-import { misfit, RESERVE, seatsThatFit, tooHeavy, totalOf, usableOf } from '../../../engine/memory/verdict.js';
+import { misfit, RESERVE, seatsThatFit, tooHeavy, totalOf, usableOf } from '../../../../engine/llama/memory/verdict.js';
 
 const GIB = 2 ** 30;
 const need = { weights: 8 * GIB, perSeat: 0.4 * GIB, compute: 0.3 * GIB };

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { CallParser, type CallHold, type CallPiece } from '../../../../engine/output/calls/call-parser.js';
-import type { CallSyntax } from '../../../../engine/protocol.js';
+import type { CallSyntax } from '../../../../engine/protocol/messages.js';
 import { WRAPPED } from '../../../../engine/prompt/call-syntax.js';
 
 const HERMES: CallSyntax = {

@@ -8,7 +8,7 @@ import { readGgufFileInfo } from 'node-llama-cpp';
 import t from 'tap';
 import { bundleCheckout } from '../../../support/models.js';
 
-const CLI = fileURLToPath(new URL('../../../../engine/models/cli.js', import.meta.url));
+const CLI = fileURLToPath(new URL('../../../../bench/models/cli.js', import.meta.url));
 
 async function cli(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   const child = spawn(process.execPath, [CLI, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
 import t from 'tap';
-import { ensureEmbeddedModel } from '../../../../engine/models/embedded.js';
+import { ensureEmbeddedModel } from '../../../../bench/models/embedded.js';
 import { embeddedTestModel } from '../../../support/models.js';
 
 const run = promisify(execFile);
@@ -25,7 +25,7 @@ t.test('made at first run under 20 MB, kept after that', async (t) => {
 t.test('several processes at once: all succeed, one file, whole', async (t) => {
   const dir = t.testdir({ models: {} });
   const script = join(dir, 'make.mjs');
-  const module = new URL('../../../../engine/models/embedded.js', import.meta.url);
+  const module = new URL('../../../../bench/models/embedded.js', import.meta.url);
   await writeFile(
     script,
     `import { ensureEmbeddedModel } from ${JSON.stringify(module.href)};

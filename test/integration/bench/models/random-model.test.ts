@@ -9,8 +9,8 @@ import {
   writeRandomModel,
   type ModelPlan,
   type ModelShape,
-} from '../../../../engine/models/random-model.js';
-import type { Vocabulary } from '../../../../engine/models/vocabulary.js';
+} from '../../../../bench/models/random-model.js';
+import type { Vocabulary } from '../../../../bench/models/vocabulary.js';
 
 const SHAPE: ModelShape = {
   width: 96,

@@ -3,10 +3,10 @@ import { readFile, stat } from 'node:fs/promises';
 import t from 'tap';
 import { readGgufFileInfo } from 'node-llama-cpp';
 import { EngineDriver } from '../../../../bench/support/engine-driver.js';
-import type { Asked } from '../../../../engine/models/seedling/corpus/example.js';
-import { chatAt, decisionAt } from '../../../../engine/models/seedling/mix.js';
-import { ROW, RowMaker } from '../../../../engine/models/seedling/rows.js';
-import { loadVocabulary } from '../../../../engine/prompt/vocabulary.js';
+import type { Asked } from '../../../../bench/seedling/corpus/example.js';
+import { chatAt, decisionAt } from '../../../../bench/seedling/mix.js';
+import { ROW, RowMaker } from '../../../../bench/seedling/rows.js';
+import { loadVocabulary } from '../../../../engine/llama/vocabulary.js';
 import { EMBEDDED_MODEL } from '../../../../sidecar/engine-client/embedded-model.js';
 import { sourceRoot } from '../../../support/source-root.js';
 
@@ -29,7 +29,7 @@ t.test('small, a Llama, for contexts of 8,192 tokens', async (t) => {
 });
 
 t.test('llama.cpp gives the probabilities that PyTorch gave', async (t) => {
-  const text = await readFile(`${sourceRoot}/engine/models/seedling/reference.json`, 'utf8');
+  const text = await readFile(`${sourceRoot}/bench/seedling/reference.json`, 'utf8');
   const references = JSON.parse(text) as Reference[];
   t.ok(references.length >= 20);
   const engine = await EngineDriver.start(EMBEDDED_MODEL, 1, { kind: 'decision', contextPerSeat: 1024 });

@@ -2,10 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { getLlama, LlamaLogLevel, readGgufFileInfo } from 'node-llama-cpp';
 import t from 'tap';
-import { CHAT_TEMPLATE } from '../../../../engine/models/chat-template.js';
-import { writeGguf } from '../../../../engine/models/gguf-writer.js';
-import { writeRandomModel, type ModelShape } from '../../../../engine/models/random-model.js';
-import { copyVocabulary } from '../../../../engine/models/vocabulary-copy.js';
+import { CHAT_TEMPLATE } from '../../../../bench/models/chat-template.js';
+import { writeGguf } from '../../../../bench/models/gguf-writer.js';
+import { writeRandomModel, type ModelShape } from '../../../../bench/models/random-model.js';
+import { copyVocabulary } from '../../../../bench/models/vocabulary-copy.js';
 import { bundleCheckout } from '../../../support/models.js';
 
 const SHAPE: ModelShape = {

@@ -3,8 +3,8 @@ import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
 import t from 'tap';
-import { ownVocabulary } from '../../../../engine/models/vocabulary-own.js';
-import { CAPITALISED, LONG_CHARACTERS, MARKS, SYNTAX, WORDS } from '../../../../engine/models/vocabulary-words.js';
+import { ownVocabulary } from '../../../../bench/models/vocabulary-own.js';
+import { CAPITALISED, LONG_CHARACTERS, MARKS, SYNTAX, WORDS } from '../../../../bench/models/vocabulary-words.js';
 import { testModel } from '../../../support/models.js';
 
 const SPECIAL =

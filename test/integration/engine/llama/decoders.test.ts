@@ -1,8 +1,8 @@
 import { getLlama, LlamaLogLevel, type LlamaContext } from 'node-llama-cpp';
 import t from 'tap';
-import { BatchDecoder } from '../../../../engine/decode/batch-decoder.js';
-import type { Decoder, Part, PartResult, Sampling } from '../../../../engine/decode/decoder.js';
-import { IteratorDecoder, sequenceOrder } from '../../../../engine/decode/iterator-decoder.js';
+import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
+import type { Decoder, Part, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';
+import { IteratorDecoder, sequenceOrder } from '../../../../engine/llama/iterator-decoder.js';
 import { testModel } from '../../../support/models.js';
 
 const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 64 };

@@ -4,9 +4,9 @@
  */
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
-import { BatchDecoder } from '../../../../engine/decode/batch-decoder.js';
-import type { Part, PartResult, Run, Sampler, Sampling } from '../../../../engine/decode/decoder.js';
-import { internals, keepThreads, type Spread } from '../../../../engine/load/addon.js';
+import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
+import type { Part, PartResult, Run, Sampler, Sampling } from '../../../../engine/scheduler/decoder.js';
+import { internals, keepThreads, type Spread } from '../../../../engine/llama/addon.js';
 import { testModel } from '../../../support/models.js';
 
 /** llama.cpp rounds a sequence's cells up to this. */

@@ -5,7 +5,7 @@ import { CallParser } from '../../../../engine/output/calls/call-parser.js';
 import { WRAPPED } from '../../../../engine/prompt/call-syntax.js';
 import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
 import { makeTemplate, type ChatTemplate } from '../../../../engine/prompt/template.js';
-import type { CallSyntax } from '../../../../engine/protocol.js';
+import type { CallSyntax } from '../../../../engine/protocol/messages.js';
 import { bundleCheckout } from '../../../support/models.js';
 import { bundleTemplate } from '../../../support/prompt-models.js';
 

@@ -2,7 +2,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
-import { loadVocabulary } from '../../../../engine/prompt/vocabulary.js';
+import { loadVocabulary } from '../../../../engine/llama/vocabulary.js';
 import { CONVERSATIONS, type GoldenClass } from '../../../goldens/conversations.js';
 import { ourOutcome, readGoldens, type Outcome } from '../../../goldens/hashes.js';
 import { bundleCheckout, bundleCommit, testModel } from '../../../support/models.js';

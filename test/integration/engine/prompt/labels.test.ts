@@ -1,6 +1,6 @@
 import t from 'tap';
 import { DIGITS, labelTexts, labelTokens, LETTERS, verifyLabels, YES_NO } from '../../../../engine/prompt/labels.js';
-import { loadVocabulary } from '../../../../engine/prompt/vocabulary.js';
+import { loadVocabulary } from '../../../../engine/llama/vocabulary.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
 import { bundleVocabulary } from '../../../support/prompt-models.js';
 

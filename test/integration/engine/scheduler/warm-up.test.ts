@@ -1,10 +1,10 @@
 /** What a warm engine replies is what a cold one replies, and none of its seats has anything of another's. */
 import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import t from 'tap';
-import { warmUp } from '../../../engine/warm-up.js';
-import { embeddedTestModel } from '../../support/models.js';
-import { LAYERS, RealLoop } from '../../support/real-loop.js';
-import { job } from '../../support/step-bench.js';
+import { warmUp } from '../../../../engine/scheduler/warm-up.js';
+import { embeddedTestModel } from '../../../support/models.js';
+import { LAYERS, RealLoop } from '../../../support/real-loop.js';
+import { job } from '../../../support/step-bench.js';
 
 const LIMITS = { contextPerSeat: 256, prefillTokensPerStep: 64, prefillShare: 100, prefixReuse: 'auto' } as const;
 const SEATS = 2;

@@ -2,7 +2,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import { systemClock } from '../../../../sidecar/clock.js';
+import { systemClock } from '../../../../sidecar/lib/clock.js';
 import type { PromptHostOptions } from '../../../../sidecar/prompts/client-options.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
 import type { Tokenized } from '../../../../sidecar/prompts/prompt-host.js';

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import { systemClock } from '../../../../sidecar/clock.js';
+import { systemClock } from '../../../../sidecar/lib/clock.js';
 import type { Route } from '../../../../sidecar/contracts/requests.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
 import { versioned, type PromptModel } from '../../../../sidecar/prompts/messages.js';

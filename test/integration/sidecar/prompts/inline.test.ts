@@ -1,6 +1,6 @@
 /** Only short bodies are parsed on the event loop: what a hostile one can hold it for is bounded by `bodies.inlineBytes`. */
 import t from 'tap';
-import { systemClock } from '../../../../sidecar/clock.js';
+import { systemClock } from '../../../../sidecar/lib/clock.js';
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
 
 const PAYER = { account: 'a', weight: 1 };

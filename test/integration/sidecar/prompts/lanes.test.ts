@@ -2,7 +2,7 @@ import { appendFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import { systemClock } from '../../../../sidecar/clock.js';
+import { systemClock } from '../../../../sidecar/lib/clock.js';
 import { PromptLanes, type Lane, type PromptLanesOptions } from '../../../../sidecar/prompts/lanes.js';
 import { bundleTemplate, bundleVocabulary } from '../../../support/prompt-models.js';
 import type { StubBody } from '../../../support/prompt-worker.js';

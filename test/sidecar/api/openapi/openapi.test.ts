@@ -1,17 +1,17 @@
 import { createConfig, lintFromString } from '@redocly/openapi-core';
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import t from 'tap';
-import { ANSWER_SCHEMAS } from '../../../sidecar/contracts/answer-schemas.js';
-import { CHAT_SCHEMA } from '../../../sidecar/contracts/chat-schema.js';
-import { DECISIONS_SCHEMA } from '../../../sidecar/contracts/decisions.js';
-import { SYSTEMONE_SCHEMA } from '../../../sidecar/contracts/systemone.js';
-import { toChatRequest } from '../../../sidecar/contracts/chat.js';
-import { toDecisionRequest } from '../../../sidecar/contracts/decisions.js';
-import { NOTES, SHAPES } from '../../../sidecar/reference/notes.js';
-import { openApiDocument } from '../../../sidecar/reference/openapi.js';
-import { ROUTES } from '../../../sidecar/reference/routes.js';
-import { componentSchemas, type Schema } from '../../../sidecar/reference/schemas.js';
-import { FULL_CHAT, objectsIn, shown, withAt, type At } from '../../support/bodies.js';
+import { ANSWER_SCHEMAS } from '../../../../sidecar/contracts/answer-schemas.js';
+import { CHAT_SCHEMA } from '../../../../sidecar/contracts/chat-schema.js';
+import { DECISIONS_SCHEMA } from '../../../../sidecar/contracts/decisions.js';
+import { SYSTEMONE_SCHEMA } from '../../../../sidecar/contracts/systemone.js';
+import { toChatRequest } from '../../../../sidecar/contracts/chat.js';
+import { toDecisionRequest } from '../../../../sidecar/contracts/decisions.js';
+import { NOTES, SHAPES } from '../../../../sidecar/api/openapi/notes.js';
+import { openApiDocument } from '../../../../sidecar/api/openapi/openapi.js';
+import { ROUTES } from '../../../../sidecar/api/openapi/routes.js';
+import { componentSchemas, type Schema } from '../../../../sidecar/api/openapi/schemas.js';
+import { FULL_CHAT, objectsIn, shown, withAt, type At } from '../../../support/bodies.js';
 
 async function problemsOf(document: object): Promise<{ ruleId: string; severity: string; at: string | undefined }[]> {
   const config = await createConfig({ extends: ['recommended'] });

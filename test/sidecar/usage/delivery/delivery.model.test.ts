@@ -1,7 +1,7 @@
 /** Whatever the sink answers and whenever the process dies: nothing is lost, passed over or put out of order. */
 import fc from 'fast-check';
 import t from 'tap';
-import { DeliveryWalk } from '../../../support/delivery-walk.js';
+import { DeliveryWalk } from '../../../support/delivery-model.js';
 
 const WALKS = 400;
 const EVENTS = 120;

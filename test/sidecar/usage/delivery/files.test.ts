@@ -4,7 +4,7 @@ import t from 'tap';
 import { usageEvent, type CloseRecord } from '../../../../sidecar/usage/delivery/cloud-event.js';
 import { CursorFile } from '../../../../sidecar/usage/delivery/cursor.js';
 import { DeadLetterFile, type DeadLetter } from '../../../../sidecar/usage/delivery/dead-letters.js';
-import { FileProblem } from '../../../../sidecar/files/followed-file.js';
+import { FileProblem } from '../../../../sidecar/lib/followed-file.js';
 import { readSecret } from '../../../../sidecar/usage/delivery/secret-file.js';
 import { usageRecord } from '../../../support/usage-records.js';
 

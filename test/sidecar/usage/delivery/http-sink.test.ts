@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import t, { type Test } from 'tap';
-import { systemClock } from '../../../../sidecar/clock.js';
+import { systemClock } from '../../../../sidecar/lib/clock.js';
 import { usageEvent, type CloseRecord } from '../../../../sidecar/usage/delivery/cloud-event.js';
 import { HttpSink, retryAfter, type HttpSinkOptions } from '../../../../sidecar/usage/delivery/http-sink.js';
 import type { SinkAnswer } from '../../../../sidecar/usage/delivery/sink.js';

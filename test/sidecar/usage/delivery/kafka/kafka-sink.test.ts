@@ -1,5 +1,5 @@
 import t from 'tap';
-import { systemClock } from '../../../../../sidecar/clock.js';
+import { systemClock } from '../../../../../sidecar/lib/clock.js';
 import { usageEvent, type CloseRecord } from '../../../../../sidecar/usage/delivery/cloud-event.js';
 import {
   KafkaSink,
