@@ -134,8 +134,8 @@ function receive(message: ToEngine | null | undefined): void {
     case 'cancel':
       loop?.cancel(message.id);
       return;
-    case 'narrow':
-      loop?.narrow(message.id);
+    case 'reduceSeats':
+      loop?.reduceSeats(message.id);
       return;
     case 'shutdown':
       void shutdown();

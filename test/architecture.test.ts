@@ -4,14 +4,17 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import t, { type Test } from 'tap';
 import { cruise } from './support/cruise.js';
-import { houseRules, rooms, walls } from './support/architecture-rules.js';
+import { architectureRules, rooms, walls } from './support/architecture-rules.js';
 import { brokenSourceRules } from './support/source-rules.js';
 import { sourceRoot } from './support/source-root.js';
 
 t.test('the house stands as planned', async (t) => {
   const { files, violations } = await cruise(sourceRoot);
   t.strictSame(violations, []);
-  t.ok(files.includes('sidecar/config/config.ts') && files.includes('test/architecture.test.ts'), 'the sources were read');
+  t.ok(
+    files.includes('sidecar/config/config.ts') && files.includes('test/architecture.test.ts'),
+    'the sources were read',
+  );
   for (const path of files) {
     if (/^(sidecar|engine)\//.test(path)) t.equal(roomsOf(path).length, 1, `${path} is in one room`);
     t.strictSame(brokenSourceRules(path, readFileSync(join(sourceRoot, path), 'utf8')), [], path);
@@ -87,7 +90,7 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
 t.test('each rule fires', async (t) => {
   t.strictSame(
     offences.map(({ rule }) => rule).sort(),
-    (houseRules.forbidden ?? []).map(({ name }) => name).sort(),
+    (architectureRules.forbidden ?? []).map(({ name }) => name).sort(),
     'every rule has its offence',
   );
   for (const { rule, sources, broken } of offences) {

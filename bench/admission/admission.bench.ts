@@ -69,7 +69,7 @@ for (const [header, told] of [
 ] as const) {
   const add = (meanwhile: string, { retries, letIn, served }: Truth): void => {
     const shares = { 'let in': letIn.toFixed(3), 'served in time': served.toFixed(3) };
-    truths.push({ header, 'its tenant meanwhile': meanwhile, retries, ...shares });
+    truths.push({ header, 'its account meanwhile': meanwhile, retries, ...shares });
   };
   add('sends nothing', await truthInSilence(ours, told));
   for (const load of [2, 4, 10]) add(`goes on, load ${load}`, await truthUnderLoad(ours, told, load));
@@ -80,8 +80,8 @@ for (const mix of [ONE_LENGTH, NEAR_SHARE, TWO_LENGTHS, ALL_OVER])
   for (const load of [1.5, 4, 10]) {
     const visits = await run(ours, mix, load);
     for (const [who, of] of [
-      ['heavy', visits.filter(({ tenant }) => tenant === HEAVY)],
-      ['light', visits.filter(({ tenant }) => tenant !== HEAVY)],
+      ['heavy', visits.filter(({ account }) => account === HEAVY)],
+      ['light', visits.filter(({ account }) => account !== HEAVY)],
     ] as const) {
       const { foretold, wait, bias, off50, off90 } = predictionErrors(of);
       const figures = { 'mean wait, s': wait, 'bias, s': bias, 'half within, s': off50, '9 of 10 within, s': off90 };
@@ -93,11 +93,11 @@ await keepFile(
   CHART,
   chart(
     'Who is served when too many come',
-    `${SEATS} seats, ten tenants, one of them heavy; clients wait ${PATIENCE_MS / 1000} s at most; ${MEASURED_MS / 60_000} simulated minutes a point.`,
+    `${SEATS} seats, ten accounts, one of them heavy; clients wait ${PATIENCE_MS / 1000} s at most; ${MEASURED_MS / 60_000} simulated minutes a point.`,
     [
       panel('Goodput', 'share of seat time spent on clients who were still there', oneLength, ({ goodput }) => goodput),
       panel(
-        'Light tenants served',
+        'Light accounts served',
         'share of their requests that got a seat in time',
         oneLength,
         ({ lightServed }) => lightServed,
@@ -108,7 +108,7 @@ await keepFile(
         oneLength,
         ({ timedOut }) => timedOut,
       ),
-      panel('Fairness', 'Jain index of seat time, all tenants over their share', allOver, ({ jain }) => jain),
+      panel('Fairness', 'Jain index of seat time, all accounts over their share', allOver, ({ jain }) => jain),
     ],
   ),
 );
@@ -116,11 +116,11 @@ await keep('admission', {
   title: 'The admission discipline beside others',
   simulated: true,
   about: [
-    `![Goodput, light tenants’ service, requests let in for nothing and fairness against the load](${CHART})`,
-    `A simulation on a clock that jumps: ${SEATS} seats, Poisson arrivals that wait for nothing and never retry, log-normal hold times of 1 s on average, ten tenants of equal weight, clients that wait ${PATIENCE_MS / 1000} s for their seat. Each figure is over ${MEASURED_MS / 60_000} simulated minutes after one of warming up, all policies with the same arrivals. Deterministic.`,
-    `*One heavy*: nine light tenants ask for half their equal share each, the heavy one for the rest of the load (${LOADS.join(', ')} times what the seats can serve). *Near their share*: the light ones ask for 0.8 of it each, so most seats that the heavy one has are lent. *Two lengths*: as one heavy, with one request in five 8.5 times as long as the others. *All over their share*: the light ones ask for 1.25 times their share each; half of the tenants, the heavy one too, send requests four times as long as the others’; not at 0.9 times the load, which the light ones alone would pass.`,
-    '*FIFO*: no bound and no cancel, so whoever left is served all the same. *FIFO with cap*: 8 waiting a seat. *Round robin* takes requests in turn over tenants; *VTC* is the virtual token counter of OSDI 2024, with exact prices, which flatters it. All but the first drop whoever waited as long as its client does (TTL). *ra-sidecar*: the queue of `sidecar/admission` with the config that it ships with.',
-    'Goodput: seat time of replies that began while their client was there, over all seat time. Light served: of the light tenants’ requests. Jain: of seat time, over the tenants that ask for more than their share; – where that is the heavy one alone, which leaves nothing to compare. Jain of shares: of seat time over what max-min fairness gives of the seats, over all ten. Timed out: of those let in, the clients that waited to the end and had nothing; then the same of the heavy tenant’s alone. Refused: at once. Pushed out: let in, and dropped for another before the client’s patience ended.',
+    `![Goodput, light accounts’ service, requests let in for nothing and fairness against the load](${CHART})`,
+    `A simulation on a clock that jumps: ${SEATS} seats, Poisson arrivals that wait for nothing and never retry, log-normal hold times of 1 s on average, ten accounts of equal weight, clients that wait ${PATIENCE_MS / 1000} s for their seat. Each figure is over ${MEASURED_MS / 60_000} simulated minutes after one of warming up, all policies with the same arrivals. Deterministic.`,
+    `*One heavy*: nine light accounts ask for half their equal share each, the heavy one for the rest of the load (${LOADS.join(', ')} times what the seats can serve). *Near their share*: the light ones ask for 0.8 of it each, so most seats that the heavy one has are lent. *Two lengths*: as one heavy, with one request in five 8.5 times as long as the others. *All over their share*: the light ones ask for 1.25 times their share each; half of the accounts, the heavy one too, send requests four times as long as the others’; not at 0.9 times the load, which the light ones alone would pass.`,
+    '*FIFO*: no bound and no cancel, so whoever left is served all the same. *FIFO with cap*: 8 waiting a seat. *Round robin* takes requests in turn over accounts; *VTC* is the virtual token counter of OSDI 2024, with exact prices, which flatters it. All but the first drop whoever waited as long as its client does (TTL). *ra-sidecar*: the queue of `sidecar/admission` with the config that it ships with.',
+    'Goodput: seat time of replies that began while their client was there, over all seat time. Light served: of the light accounts’ requests. Jain: of seat time, over the accounts that ask for more than their share; – where that is the heavy one alone, which leaves nothing to compare. Jain of shares: of seat time over what max-min fairness gives of the seats, over all ten. Timed out: of those let in, the clients that waited to the end and had nothing; then the same of the heavy account’s alone. Refused: at once. Pushed out: let in, and dropped for another before the client’s patience ended.',
   ],
   rows: all.map(row),
   conclusions: [
@@ -138,7 +138,7 @@ await keep('admission', {
     'What ra-sidecar took the wait to be when the request came, against what it was, over the seated who had to wait. Bias: predicted less actual, on average.',
     markdown(forecasts),
     '## Whether Retry-After is true',
-    'Of those whom ra-sidecar refused, some come back once, when they were told to. Retry-After says when there is room for one more of the same tenant. While its load stays, others of it come first and find that room.',
+    'Of those whom ra-sidecar refused, some come back once, when they were told to. Retry-After says when there is room for one more of the same account. While its load stays, others of it come first and find that room.',
     markdown(truths),
   ],
 });

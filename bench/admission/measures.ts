@@ -1,7 +1,7 @@
 /** What came of a simulation. Shares are from 0 to 1, NaN where there is nothing to share. */
 import { quantile } from '../support/stats.js';
 import { inTime, type Visit } from './simulate.js';
-import { HEAVY, type Tenant } from './traffic.js';
+import { HEAVY, type Account } from './traffic.js';
 
 /** Who arrives in it is followed to the end; seats are looked at from its begin to its end. */
 export interface Window {
@@ -14,45 +14,47 @@ export interface Window {
 export interface Figures {
   /** Seat time of replies whose client was there when they began, over all seat time. */
   readonly goodput: number;
-  /** Light tenants' requests that got a seat in time, of all that they sent. */
+  /** Light accounts' requests that got a seat in time, of all that they sent. */
   readonly lightServed: number;
-  /** Jain's index of seat time over the tenants that ask for more than their equal share. */
+  /** Jain's index of seat time over the accounts that ask for more than their equal share. */
   readonly jain: number;
-  /** The same of seat time over what max-min fairness would give, over all tenants. */
+  /** The same of seat time over what max-min fairness would give, over all accounts. */
   readonly jainOfShares: number;
   /** Of those let in: their client waited to the end of its patience and had nothing. */
   readonly timedOut: number;
-  /** The same, of the heavy tenant's alone, which the others' would hide. */
+  /** The same, of the heavy account's alone, which the others' would hide. */
   readonly heavyTimedOut: number;
   /** Of all: refused at once. */
   readonly refused: number;
   /** Of all: let in, then dropped before the client's patience ended. */
   readonly pushedOut: number;
-  /** The light tenants' wait for a seat that 99 of 100 did not pass, of those served in time, s. */
+  /** The light accounts' wait for a seat that 99 of 100 did not pass, of those served in time, s. */
   readonly lightWait99: number;
 }
 
-export function measure(all: readonly Visit[], tenants: readonly Tenant[], window: Window): Figures {
+export function measure(all: readonly Visit[], accounts: readonly Account[], window: Window): Figures {
   const { fromMs, toMs, seats, patienceMs } = window;
   const capacity = seats * (toMs - fromMs);
   const visits = all.filter(({ atMs, retries }) => atMs >= fromMs && atMs < toMs && retries === undefined);
-  const light = visits.filter(({ tenant }) => tenant !== HEAVY);
+  const light = visits.filter(({ account }) => account !== HEAVY);
   const lightInTime = light.filter((visit) => inTime(visit, patienceMs));
   const letIn = visits.filter(({ fate }) => fate !== 'refused');
   const useful = all.filter((visit) => inTime(visit, patienceMs));
-  const held = tenants.map(({ name }) => sum(all.map((visit) => (visit.tenant === name ? seatMs(visit, window) : 0))));
+  const held = accounts.map(({ name }) =>
+    sum(all.map((visit) => (visit.account === name ? seatMs(visit, window) : 0))),
+  );
   const shares = maxMin(
-    tenants.map(({ demand }) => demand),
+    accounts.map(({ demand }) => demand),
     1,
   );
   return {
     goodput: sum(useful.map((visit) => seatMs(visit, window))) / capacity,
     lightServed: lightInTime.length / light.length,
-    jain: jain(held.filter((_, i) => (tenants[i]?.demand ?? 0) > 1 / tenants.length)),
+    jain: jain(held.filter((_, i) => (accounts[i]?.demand ?? 0) > 1 / accounts.length)),
     jainOfShares: jain(held.map((ms, i) => ms / (shares[i] ?? NaN))),
     timedOut: shareTimedOut(letIn, patienceMs),
     heavyTimedOut: shareTimedOut(
-      letIn.filter(({ tenant }) => tenant === HEAVY),
+      letIn.filter(({ account }) => account === HEAVY),
       patienceMs,
     ),
     refused: (visits.length - letIn.length) / visits.length,

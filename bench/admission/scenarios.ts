@@ -1,4 +1,4 @@
-/** What the policies are put to. One tenant of ten is heavy; the others' demand stays the same, whatever the load. */
+/** What the policies are put to. One account of ten is heavy; the others' demand stays the same, whatever the load. */
 import { measure, type Figures } from './measures.js';
 import { fifoUnbounded, fifoWithCap } from './policies/fifo.js';
 import { ours } from './policies/ours.js';
@@ -6,7 +6,7 @@ import type { Policy } from './policies/door.js';
 import { roundRobin } from './policies/round-robin.js';
 import { vtc } from './policies/vtc.js';
 import { simulate, type Visit } from './simulate.js';
-import { arrivals, oneHeavy, type Lengths, type Tenant } from './traffic.js';
+import { arrivals, oneHeavy, type Lengths, type Account } from './traffic.js';
 
 export const SEATS = 8;
 export const PATIENCE_MS = 10_000;
@@ -21,14 +21,14 @@ const SEED = 20_240_710;
 
 export interface Mix {
   readonly name: string;
-  /** What one light tenant asks for, of all seats. The equal share is a tenth. */
+  /** What one light account asks for, of all seats. The equal share is a tenth. */
   readonly light: number;
-  readonly lengths: (tenant: number) => Lengths;
+  readonly lengths: (account: number) => Lengths;
 }
 
 export const ONE_LENGTH: Mix = { name: 'one heavy', light: 0.05, lengths: () => ({ meanMs: 1000 }) };
 
-/** Hard to foretell for the heavy tenant: what the light ones leave it is little, and varies. */
+/** Hard to foretell for the heavy account: what the light ones leave it is little, and varies. */
 export const NEAR_SHARE: Mix = { name: 'near their share', light: 0.08, lengths: () => ({ meanMs: 1000 }) };
 
 export const TWO_LENGTHS: Mix = {
@@ -37,11 +37,11 @@ export const TWO_LENGTHS: Mix = {
   lengths: () => ({ meanMs: 400, long: { share: 0.2, meanMs: 3400 } }),
 };
 
-/** The heavy tenant and four light ones send requests four times as long as the other five. */
+/** The heavy account and four light ones send requests four times as long as the other five. */
 export const ALL_OVER: Mix = {
   name: 'all over their share',
   light: 0.125,
-  lengths: (tenant) => ({ meanMs: tenant % 2 === 0 ? 1600 : 400 }),
+  lengths: (account) => ({ meanMs: account % 2 === 0 ? 1600 : 400 }),
 };
 
 export interface Result extends Figures {
@@ -50,13 +50,13 @@ export interface Result extends Figures {
   readonly policy: Policy;
 }
 
-/** Every policy meets the same arrivals. Loads that the light tenants alone would exceed are left out. */
+/** Every policy meets the same arrivals. Loads that the light accounts alone would exceed are left out. */
 export async function results(mix: Mix): Promise<Result[]> {
   const list: Result[] = [];
   for (const load of LOADS.filter((load) => load > 9 * mix.light))
     for (const policy of POLICIES) {
       const visits = await run(policy, mix, load);
-      list.push({ mix, load, policy, ...measure(visits, tenantsOf(mix, load), WINDOW) });
+      list.push({ mix, load, policy, ...measure(visits, accountsOf(mix, load), WINDOW) });
     }
   return list;
 }
@@ -64,10 +64,10 @@ export async function results(mix: Mix): Promise<Result[]> {
 /** Who comes at the end of the window is followed until its patience ends. */
 export function run(policy: Policy, mix: Mix, load: number): Promise<Visit[]> {
   const untilMs = WINDOW.toMs + PATIENCE_MS + 1;
-  const traffic = arrivals(tenantsOf(mix, load), SEATS, untilMs, SEED);
+  const traffic = arrivals(accountsOf(mix, load), SEATS, untilMs, SEED);
   return simulate(policy, traffic, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs });
 }
 
-function tenantsOf(mix: Mix, load: number): Tenant[] {
+function accountsOf(mix: Mix, load: number): Account[] {
   return oneHeavy(load, mix.light, mix.lengths);
 }

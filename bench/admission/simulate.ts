@@ -77,11 +77,11 @@ class Run {
     });
   }
 
-  #arrive({ tenant, holdMs }: Arrival, retries: Visit | undefined): void {
+  #arrive({ account, holdMs }: Arrival, retries: Visit | undefined): void {
     const atMs = this.#agenda.now();
     const visit: Visit = {
       atMs,
-      tenant,
+      account,
       holdMs,
       fate: 'waiting',
       settledAt: Infinity,
@@ -90,7 +90,7 @@ class Run {
       retries,
     };
     this.visits.push(visit);
-    const pass = this.#door.enter({ tenant, weight: 4, bytes: BODY_BYTES, seatsWanted: 1 });
+    const pass = this.#door.enter({ account, weight: 4, bytes: BODY_BYTES, seatsWanted: 1 });
     if ('kind' in pass) {
       this.#turnAway(visit, 'refused', pass.retryAfterMs);
       return;

@@ -49,7 +49,7 @@ export async function recovery(policy: Policy): Promise<Recovery> {
 }
 
 /**
- * Of those of the heavy tenant who are refused under twice the load, each in a run of its own: all else of its tenant
+ * Of those of the heavy account who are refused under twice the load, each in a run of its own: all else of its account
  * stops with the refusal, and it comes back as told. Whether there is room then is what Retry-After foretold.
  */
 export async function truthInSilence(policy: Policy, told: Told): Promise<Truth> {
@@ -58,10 +58,10 @@ export async function truthInSilence(policy: Policy, told: Told): Promise<Truth>
     const list = traffic(SURGE_LOAD, 2 * SURGE_MS, seed);
     const visits = await simulate(policy, list, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs: 2 * SURGE_MS });
     const refused = visits.filter(
-      ({ fate, tenant, atMs }) => fate === 'refused' && tenant === HEAVY && atMs > SURGE_MS,
+      ({ fate, account, atMs }) => fate === 'refused' && account === HEAVY && atMs > SURGE_MS,
     );
     for (const { atMs } of refused.filter((_, i) => i % Math.ceil(refused.length / REFUSALS_A_RUN) === 0)) {
-      const alone = list.filter((arrival) => arrival.tenant !== HEAVY || arrival.atMs <= atMs);
+      const alone = list.filter((arrival) => arrival.account !== HEAVY || arrival.atMs <= atMs);
       const untilMs = atMs + MAX_RETRY_MS + PATIENCE_MS;
       const comesBack = (visit: Visit): number | undefined =>
         visit.fate === 'refused' && visit.atMs === atMs ? told(visit) : undefined;

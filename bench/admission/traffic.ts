@@ -3,18 +3,18 @@ import { seeded } from '../support/load.js';
 
 export interface Arrival {
   readonly atMs: number;
-  readonly tenant: string;
+  readonly account: string;
   /** How long it will hold its seat, ms. No policy knows it before the end. */
   readonly holdMs: number;
 }
 
-/** Hold times of a tenant: log-normal of this mean; of two such classes when `long` says how often and how long. */
+/** Hold times of an account: log-normal of this mean; of two such classes when `long` says how often and how long. */
 export interface Lengths {
   readonly meanMs: number;
   readonly long?: { readonly share: number; readonly meanMs: number };
 }
 
-export interface Tenant {
+export interface Account {
   readonly name: string;
   /** Seat time asked for over seat time there is: 1 fills all seats alone. */
   readonly demand: number;
@@ -25,25 +25,25 @@ export interface Tenant {
 const SIGMA = 0.8;
 
 /** Arrivals from 0 to `untilMs`, the same for the same seed, so that every policy meets the same ones. */
-export function arrivals(tenants: readonly Tenant[], seats: number, untilMs: number, seed: number): Arrival[] {
+export function arrivals(accounts: readonly Account[], seats: number, untilMs: number, seed: number): Arrival[] {
   const random = seeded(seed);
-  const rates = tenants.map(({ demand, lengths }) => (demand * seats) / mean(lengths));
+  const rates = accounts.map(({ demand, lengths }) => (demand * seats) / mean(lengths));
   const total = rates.reduce((sum, rate) => sum + rate, 0);
   const list: Arrival[] = [];
   for (let atMs = exponential(random) / total; atMs < untilMs; atMs += exponential(random) / total) {
     let left = random() * total;
-    const tenant = tenants.find((_, i) => (left -= rates[i] ?? 0) < 0) ?? tenants[0];
-    if (tenant !== undefined) list.push({ atMs, tenant: tenant.name, holdMs: hold(tenant.lengths, random) });
+    const account = accounts.find((_, i) => (left -= rates[i] ?? 0) < 0) ?? accounts[0];
+    if (account !== undefined) list.push({ atMs, account: account.name, holdMs: hold(account.lengths, random) });
   }
   return list;
 }
 
-/** The one heavy tenant, and nine light ones. */
+/** The one heavy account, and nine light ones. */
 export const HEAVY = 'heavy';
 const LIGHT = Array.from({ length: 9 }, (_, i) => `light-${i + 1}`);
 
 /** All ask for `load` together: each light one for `light`, the heavy one for the rest. */
-export function oneHeavy(load: number, light: number, lengths: (tenant: number) => Lengths): Tenant[] {
+export function oneHeavy(load: number, light: number, lengths: (account: number) => Lengths): Account[] {
   const heavy = { name: HEAVY, demand: load - LIGHT.length * light, lengths: lengths(0) };
   return [heavy, ...LIGHT.map((name, i) => ({ name, demand: light, lengths: lengths(i + 1) }))];
 }

@@ -1,5 +1,5 @@
 /**
- * What one operation of the seat queue takes with 1,000 tenants waiting: `node dist/bench/micro/admission.bench.js`, part
+ * What one operation of the seat queue takes with 1,000 accounts waiting: `node dist/bench/micro/admission.bench.js`, part
  * of `make bench`. The goal is 50 µs at p99.
  */
 import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
@@ -7,7 +7,7 @@ import type { Lease, Ticket } from '../../sidecar/admission/seat-queue.js';
 import { keep, type Row } from '../support/results.js';
 import { quantile } from '../support/stats.js';
 
-const TENANTS = 1000;
+const ACCOUNTS = 1000;
 const ROUNDS = 20_000;
 const WARM_UP = 5000;
 const CHUNKS = 32;
@@ -22,7 +22,7 @@ async function measure(seats: number): Promise<Map<Operation, number[]>> {
     // A hundred times real time, so that requests hold seats for a while.
     clock: { now: () => (performance.now() - start) * 100, after: () => () => undefined },
     random: () => 0.5,
-    config: { maxWaitMs: 1e9, waitingPerSeat: Math.ceil((2 * TENANTS) / seats), waitingBytes: 1e12 },
+    config: { maxWaitMs: 1e9, waitingPerSeat: Math.ceil((2 * ACCOUNTS) / seats), waitingBytes: 1e12 },
     seats,
     // A third of the prompts share enough.
     shares: (prefix) => ((prefix[0] ?? 0) % 3 === 0 ? 64 * prefix.length : 0),
@@ -40,8 +40,8 @@ async function measure(seats: number): Promise<Map<Operation, number[]>> {
   const leases: Lease[] = [];
   const waiting: Ticket[] = [];
   let next = 0;
-  const arrive = (tenant = next++ % TENANTS): void => {
-    const entry = { tenant: `tenant ${tenant}`, weight: [16, 4, 1][tenant % 3] ?? 1, bytes: 1000, seatsWanted: 1 };
+  const arrive = (account = next++ % ACCOUNTS): void => {
+    const entry = { account: `account ${account}`, weight: [16, 4, 1][account % 3] ?? 1, bytes: 1000, seatsWanted: 1 };
     const ticket = timed('enter', () => queue.enter(entry));
     if ('kind' in ticket) return;
     waiting.push(ticket);
@@ -51,7 +51,7 @@ async function measure(seats: number): Promise<Map<Operation, number[]>> {
       if (outcome.kind === 'seated') leases.push(outcome.lease);
     });
   };
-  for (let i = 0; i < 2 * TENANTS; i += 1) arrive();
+  for (let i = 0; i < 2 * ACCOUNTS; i += 1) arrive();
   await Promise.resolve();
   for (let round = 0; round < WARM_UP + ROUNDS; round += 1) {
     if (round === WARM_UP) times.clear();
@@ -60,14 +60,14 @@ async function measure(seats: number): Promise<Map<Operation, number[]>> {
     arrive();
     arrive();
     timed('cancel', () => waiting[(round * 7919) % waiting.length]?.cancel());
-    timed('refuse', () => queue.enter({ tenant: 'late', weight: 4, bytes: 1, deadlineAt: 1, seatsWanted: 1 }));
-    if (waiting.length > 4 * TENANTS) waiting.splice(0, TENANTS);
+    timed('refuse', () => queue.enter({ account: 'late', weight: 4, bytes: 1, deadlineAt: 1, seatsWanted: 1 }));
+    if (waiting.length > 4 * ACCOUNTS) waiting.splice(0, ACCOUNTS);
     await Promise.resolve();
     await Promise.resolve();
   }
-  const { waiting: left, tenants } = queue.snapshot();
-  if (left < TENANTS || tenants.length < TENANTS / 2)
-    throw new Error(`only ${left} wait, of ${tenants.length} tenants`);
+  const { waiting: left, accounts } = queue.snapshot();
+  if (left < ACCOUNTS || accounts.length < ACCOUNTS / 2)
+    throw new Error(`only ${left} wait, of ${accounts.length} accounts`);
   return times;
 }
 
@@ -80,9 +80,9 @@ for (const seats of [8, 64, 256]) {
 const worst = Math.max(...rows.map((row) => Number(row['p99, µs'])));
 
 await keep('admission-operations', {
-  title: `One operation of the seat queue with ${TENANTS.toLocaleString('en')} tenants`,
+  title: `One operation of the seat queue with ${ACCOUNTS.toLocaleString('en')} accounts`,
   about: [
-    `About two requests a tenant wait; classes mixed; prefix affinity on; ${ROUNDS.toLocaleString('en')} rounds.`,
+    `About two requests an account wait; classes mixed; prefix affinity on; ${ROUNDS.toLocaleString('en')} rounds.`,
   ],
   rows,
   conclusions: [`${worst <= GOAL_US ? 'Held' : 'Missed'}: p99 at most ${GOAL_US} µs (${worst.toFixed(1)} at worst).`],

@@ -203,7 +203,7 @@ export type ToEngine = { readonly v: number } & (
   | { readonly kind: 'score'; readonly id: number; readonly job: ScoreJob }
   | { readonly kind: 'cancel'; readonly id: number }
   /** Others wait: the job goes on with one seat less, its last one excepted, and says `freed` once nothing runs there. */
-  | { readonly kind: 'narrow'; readonly id: number }
+  | { readonly kind: 'reduceSeats'; readonly id: number }
   | { readonly kind: 'shutdown' }
 );
 

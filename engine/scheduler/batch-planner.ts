@@ -1,9 +1,9 @@
-import type { Pace } from './prefill-budget.js';
+import type { PrefillBudget } from './prefill-budget.js';
 import type { Running } from './jobs.js';
 import type { Branch } from './task.js';
 
 /** A branch in the coming decode, with so many tokens of its prompt; 0: its reply's next token. */
-export interface Stepping extends Running {
+export interface BatchItem extends Running {
   readonly count: number;
 }
 
@@ -21,10 +21,10 @@ export const SHORT_TOKENS = 96;
  * Who decodes what in one round of the step loop: `isolated`, `together` and `chunk` in this order, each given all that go
  * on, in sequence order.
  */
-export class Round {
+export class BatchPlanner {
   /** Where prompts are split, and the most prompt tokens in one decode. */
   readonly #whole: number;
-  readonly #pace: Pace;
+  readonly #pace: PrefillBudget;
   /** The sequence of the isolated job that went last: the next one in order goes first. */
   #lastIsolated = -1;
   /** Rounds that prompts got nothing in, in a row. */
@@ -32,13 +32,13 @@ export class Round {
   /** Prompt tokens that joined the replies in this round. */
   #joined = 0;
 
-  constructor(whole: number, pace: Pace) {
+  constructor(whole: number, pace: PrefillBudget) {
     this.#whole = whole;
     this.#pace = pace;
   }
 
   /** One whole chunk of one job that shares its decodes with nobody; they take turns, in sequence order. */
-  isolated(running: readonly Running[]): Stepping[] {
+  isolated(running: readonly Running[]): BatchItem[] {
     const all = running.filter(({ task }) => task.work.alone);
     const next = all.find(({ branch }) => branch.sequence > this.#lastIsolated) ?? all[0];
     if (!next) return [];
@@ -50,7 +50,7 @@ export class Round {
    * Every reply's next token, and the last chunks of prompts as far as the round's tokens go. What is pending sits it out: the
    * others do not wait for its grammar.
    */
-  together(running: readonly Running[]): Stepping[] {
+  together(running: readonly Running[]): BatchItem[] {
     const all = running.filter(({ task, branch }) => !task.work.alone && branch.pending === undefined);
     const joining = new Map<Branch, number>();
     this.#joined = 0;
@@ -70,11 +70,11 @@ export class Round {
   }
 
   /** A chunk of one prompt: whole when no reply runs, else what the round's tokens leave, if that is worth a decode. */
-  chunk(running: readonly Running[]): Stepping[] {
+  chunk(running: readonly Running[]): BatchItem[] {
     const all = running.filter(({ task }) => !task.work.alone);
     const times = crowding(all);
     const company = times < Infinity;
-    let chosen: Stepping | undefined;
+    let chosen: BatchItem | undefined;
     for (const { task, branch } of this.#inTurn(all)) {
       const { left, chunk } = branch.feed;
       const room = this.#room(branch, times) - (company ? this.#joined : 0);

@@ -1,5 +1,5 @@
 import type { Decoder, Part, PartResult } from './decoder.js';
-import { Feed, Plan } from './prompt-plan.js';
+import { Feed, PromptPlan } from './prompt-plan.js';
 import type { GenerateJob, Output } from '../protocol/messages.js';
 import { Reply } from './reply.js';
 import type { Branch, ModelTokens, Work } from './task.js';
@@ -15,7 +15,7 @@ export class Generation implements Work {
   readonly intermittent: boolean;
   readonly #id: number;
   readonly #job: GenerateJob;
-  readonly #plan: Plan;
+  readonly #plan: PromptPlan;
   readonly #model: ModelTokens;
   readonly #decoder: Decoder;
 
@@ -26,12 +26,12 @@ export class Generation implements Work {
     this.intermittent = decoder.isExpensive?.(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0)) === true;
     this.#id = id;
     this.#job = job;
-    this.#plan = new Plan([job.prompt], chunk);
+    this.#plan = new PromptPlan([job.prompt], chunk);
     this.#model = model;
     this.#decoder = decoder;
   }
 
-  plan(): Plan {
+  plan(): PromptPlan {
     return this.#plan;
   }
 

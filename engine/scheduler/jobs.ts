@@ -78,13 +78,13 @@ export class Jobs {
   }
 
   /** A job uses one sequence less from now on, but for its last; the seat is given up once nothing runs there. */
-  narrow(id: number): void {
+  reduceSeats(id: number): void {
     const pending = this.#pending.get(id);
     if (pending) {
       const { work, seats, limit } = pending;
       this.#pending.set(id, { id, work, seats, limit: Math.max(1, limit - 1) });
     }
-    this.#tasks.get(id)?.narrow();
+    this.#tasks.get(id)?.reduceSeats();
   }
 
   /** Ends what was cancelled. */

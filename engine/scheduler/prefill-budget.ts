@@ -18,7 +18,7 @@ export const LEAST_TOKENS = { cpu: 2, gpu: 64 } as const;
  * fixed cost as tokens', which is the more wrong the more the sizes differ; but the next chunk is measured again, and the
  * one size that stays is that which takes just the time allowed.
  */
-export class Pace {
+export class PrefillBudget {
   /** Time for prompts over time for next tokens. */
   readonly #share: number;
   readonly #most: number;

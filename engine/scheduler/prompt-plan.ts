@@ -2,7 +2,7 @@
  * A prompt as it is evaluated: all its tokens, split where they are always split. Where a prompt is split moves the last
  * digits of what comes after it, so two prompts share a state to the last bit only where their splits agree.
  */
-export class Plan {
+export class PromptPlan {
   readonly tokens: Uint32Array;
   /** Where its chunks end, ascending; the last is the number of tokens. */
   readonly ends: readonly number[];
@@ -23,13 +23,13 @@ export class Plan {
 
 /** How far a sequence is with a plan. */
 export class Feed {
-  readonly #plan: Plan;
+  readonly #plan: PromptPlan;
   #position: number;
   /** Index of the first end past the position. */
   #next = 0;
 
   /** `held`: leading tokens of the plan that the sequence holds already, fewer than all. */
-  constructor(plan: Plan, held: number) {
+  constructor(plan: PromptPlan, held: number) {
     this.#plan = plan;
     this.#position = held;
     this.#catchUp();

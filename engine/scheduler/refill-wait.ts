@@ -23,7 +23,7 @@ const TRY_EVERY = 8;
  * Where jobs queue outside, or callers go on at once, a seat that was left is asked for again within some milliseconds: as long
  * as it takes to tell of it and to be sent the next job. Waits for that where it is likely, by what came of the waits before.
  */
-export class Handover {
+export class RefillWait {
   readonly #clock: Clock;
   /** Of the seats that were waited for lately, those that were taken over in time; at first it is hoped for. */
   #likely = 1;

@@ -3,7 +3,7 @@ import { EngineFault } from './faults.js';
 import type { Output } from '../protocol/messages.js';
 import type { Sequences } from './sequences.js';
 import type { Jobs } from './jobs.js';
-import type { Stepping } from './batch-planner.js';
+import type { BatchItem } from './batch-planner.js';
 
 const NOTHING = new Uint32Array(0);
 
@@ -28,7 +28,7 @@ export class Results {
    * `fed`: what each result was made from; afterwards what the next one of a run will be. What the jobs say is added to
    * `out`. Halts a run in which one is over.
    */
-  handOut(stepping: readonly Stepping[], results: readonly PartResult[], fed: Uint32Array[], out: Output[]): void {
+  handOut(stepping: readonly BatchItem[], results: readonly PartResult[], fed: Uint32Array[], out: Output[]): void {
     for (const [i, result] of results.entries()) {
       const each = stepping[i];
       if (!each) continue;
@@ -53,7 +53,7 @@ export class Results {
     }
   }
 
-  #goesOn({ task, branch }: Stepping): boolean {
+  #goesOn({ task, branch }: BatchItem): boolean {
     return this.#jobs.runs(task) && !branch.over;
   }
 }

@@ -1,5 +1,5 @@
 import type { Part, PartResult } from './decoder.js';
-import { Feed, Plan } from './prompt-plan.js';
+import { Feed, PromptPlan } from './prompt-plan.js';
 import type { Output, ScoreJob, ScoreQuestion } from '../protocol/messages.js';
 import type { Branch, Work } from './task.js';
 
@@ -27,8 +27,8 @@ export class Scoring implements Work {
     this.#chunk = chunk;
   }
 
-  plan(item: number): Plan {
-    return new Plan([this.#job.input, this.#question(item).tail], this.#chunk);
+  plan(item: number): PromptPlan {
+    return new PromptPlan([this.#job.input, this.#question(item).tail], this.#chunk);
   }
 
   branch(item: number, sequence: number, held: number): Branch {

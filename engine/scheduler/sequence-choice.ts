@@ -1,5 +1,5 @@
-import type { Held, Reuse } from './sequence-tokens.js';
-import type { Plan } from './prompt-plan.js';
+import type { SequenceTokens, Reuse } from './sequence-tokens.js';
+import type { PromptPlan } from './prompt-plan.js';
 
 /**
  * What a gap between live ids costs, in prompt tokens: one more decode at each step, for as long as the reply beside it
@@ -25,7 +25,7 @@ export interface Choice {
 
 /** A sequence as the choice sees it. */
 export interface Slot {
-  readonly held: Held;
+  readonly tokens: SequenceTokens;
   readonly live: boolean;
   /** What it is taken for sits steps out. */
   readonly intermittent?: boolean;
@@ -40,8 +40,8 @@ export interface Slot {
  *
  * Those that sit steps out leave gaps when they do, so they are neighbours among themselves, from the last id down.
  */
-export function choose(slots: readonly Slot[], plan: Plan, rules: Rules): Choice | undefined {
-  const keeps = slots.map(({ held }, id) => held.reusable(plan, rules.reuse(id)));
+export function choose(slots: readonly Slot[], plan: PromptPlan, rules: Rules): Choice | undefined {
+  const keeps = slots.map(({ tokens }, id) => tokens.reusable(plan, rules.reuse(id)));
   const source = rules.copyable ? keeps.indexOf(Math.max(...keeps)) : -1;
   const copied = keeps[source] ?? 0;
   let best: Ranked | undefined;
@@ -75,7 +75,7 @@ interface Ranked {
 /** Whether `a` goes before `b`, which has the lower id. */
 function better(a: Ranked, b: Ranked): boolean {
   if (a.score !== b.score) return a.score > b.score;
-  const [aEmpty, bEmpty] = [a.slot.held.length === 0, b.slot.held.length === 0];
+  const [aEmpty, bEmpty] = [a.slot.tokens.length === 0, b.slot.tokens.length === 0];
   if (aEmpty || bEmpty) return aEmpty && !bEmpty;
   return a.slot.usedAt < b.slot.usedAt;
 }

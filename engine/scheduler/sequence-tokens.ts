@@ -1,4 +1,4 @@
-import type { Plan } from './prompt-plan.js';
+import type { PromptPlan } from './prompt-plan.js';
 
 /**
  * How much of what a sequence holds a plan may build on.
@@ -8,7 +8,7 @@ import type { Plan } from './prompt-plan.js';
 export type Reuse = 'any' | 'same-split' | 'none';
 
 /** What one sequence holds: its tokens in order, and which of them were evaluated in chunks by themselves. */
-export class Held {
+export class SequenceTokens {
   #buffer = new Uint32Array(0);
   #length = 0;
   /** Where chunks that were decoded by themselves end, without a gap from the start on. */
@@ -38,14 +38,14 @@ export class Held {
   }
 
   /** Holds from now on what the other holds now. */
-  become(other: Held): void {
+  become(other: SequenceTokens): void {
     this.cut(0);
     this.append(other.tokens, false);
     this.#ends = [...other.#ends];
   }
 
   /** How many leading tokens of the plan it can give: never all, since the last one's logits are wanted. */
-  reusable(plan: Plan, reuse: Reuse): number {
+  reusable(plan: PromptPlan, reuse: Reuse): number {
     if (reuse === 'none') return 0;
     const shared = Math.min(this.#shared(plan.tokens), plan.tokens.length - 1);
     if (reuse === 'any') return shared;

@@ -1,13 +1,13 @@
 import { choose, type Choice, type Slot } from './sequence-choice.js';
 import type { Decoder } from './decoder.js';
 import { EngineFault } from './faults.js';
-import { Held, type Reuse } from './sequence-tokens.js';
-import type { Plan } from './prompt-plan.js';
+import { SequenceTokens, type Reuse } from './sequence-tokens.js';
+import type { PromptPlan } from './prompt-plan.js';
 import { prefixHashes } from '../protocol/prefix-hash.js';
 import type { HeldPrefix, HeldTokens } from '../protocol/messages.js';
 
 /** A sequence ready for a prompt: it holds the first `keep` tokens of it and nothing else. */
-export type Berth = Pick<Choice, 'sequence' | 'keep'>;
+export type FreeSequence = Pick<Choice, 'sequence' | 'keep'>;
 
 interface Sequence extends Slot {
   live: boolean;
@@ -30,7 +30,7 @@ export class Sequences {
   constructor(decoder: Pick<Decoder, 'cuttable' | 'copyable' | 'truncate' | 'copy'>, seats: number) {
     this.#decoder = decoder;
     this.#slots = Array.from({ length: seats }, () => ({
-      held: new Held(),
+      tokens: new SequenceTokens(),
       live: false,
       intermittent: false,
       usedAt: 0,
@@ -46,9 +46,9 @@ export class Sequences {
   get tokens(): HeldTokens {
     let running = 0;
     let kept = 0;
-    for (const { live, held } of this.#slots) {
-      if (live) running += held.length;
-      else kept += held.length;
+    for (const { live, tokens } of this.#slots) {
+      if (live) running += tokens.length;
+      else kept += tokens.length;
     }
     return { running, kept };
   }
@@ -57,7 +57,11 @@ export class Sequences {
    * Takes a free sequence and readies it; the caller gives it back with `free`. `reuse` says how far each sequence's state
    * may be built on. `intermittent`: its reply sits steps out. Undefined: none is free. Rejects when the decoder cannot even forget; the sequence is then free.
    */
-  async open(plan: Plan, reuse: (sequence: number) => Reuse, intermittent = false): Promise<Berth | undefined> {
+  async open(
+    plan: PromptPlan,
+    reuse: (sequence: number) => Reuse,
+    intermittent = false,
+  ): Promise<FreeSequence | undefined> {
     const { copyable, cuttable } = this.#decoder;
     const rules = { copyable: copyable && cuttable, reuse: cuttable ? reuse : (): Reuse => 'none', intermittent };
     const choice = choose(this.#slots, plan, rules);
@@ -75,19 +79,19 @@ export class Sequences {
   }
 
   /** Readies a sequence that is taken for another prompt. Returns how much of it is kept. Rejects as `open` does. */
-  async reopen(sequence: number, plan: Plan, reuse: Reuse): Promise<number> {
-    const { held } = this.#at(sequence);
-    return this.#cut(sequence, this.#decoder.cuttable ? held.reusable(plan, reuse) : 0);
+  async reopen(sequence: number, plan: PromptPlan, reuse: Reuse): Promise<number> {
+    const { tokens } = this.#at(sequence);
+    return this.#cut(sequence, this.#decoder.cuttable ? tokens.reusable(plan, reuse) : 0);
   }
 
   /** What a step added. `alone`: a chunk of a prompt, and nothing else was in its decode. */
   evaluated(sequence: number, tokens: Uint32Array, alone: boolean): void {
-    this.#at(sequence).held.append(tokens, alone);
+    this.#at(sequence).tokens.append(tokens, alone);
   }
 
   /** A part failed: what the sequence holds is unknown, so nothing of it is used again. */
   spoiled(sequence: number): void {
-    this.#at(sequence).held.cut(0);
+    this.#at(sequence).tokens.cut(0);
   }
 
   /** Gives one back; it keeps what it holds. Giving back what is not taken throws (a bug). */
@@ -99,9 +103,9 @@ export class Sequences {
   /** The sequences taken or given back since the last call, and what the free ones of them hold. */
   changes(): HeldPrefix[] {
     const changes = [...this.#changed].map((sequence) => {
-      const { live, held } = this.#at(sequence);
+      const { live, tokens } = this.#at(sequence);
       const useful = !live && this.#decoder.cuttable;
-      return { sequence, hashes: useful ? prefixHashes(held.tokens) : new Uint32Array(0) };
+      return { sequence, hashes: useful ? prefixHashes(tokens.tokens) : new Uint32Array(0) };
     });
     this.#changed.clear();
     return changes;
@@ -117,26 +121,26 @@ export class Sequences {
 
   /** False: it failed, and what the target holds is unknown. */
   async #copy(target: number, source: number): Promise<boolean> {
-    const { held } = this.#at(target);
-    held.cut(0);
+    const { tokens } = this.#at(target);
+    tokens.cut(0);
     try {
       await this.#decoder.copy(target, source);
     } catch {
       return false;
     }
-    held.become(this.#at(source).held);
+    tokens.become(this.#at(source).tokens);
     return true;
   }
 
   /** Returns what is left: nothing, where the decoder could not cut at `length`. */
   async #cut(sequence: number, length: number): Promise<number> {
-    const { held } = this.#at(sequence);
-    held.cut(length);
+    const { tokens } = this.#at(sequence);
+    tokens.cut(length);
     try {
       await this.#decoder.truncate(sequence, length);
       return length;
     } catch (error) {
-      held.cut(0);
+      tokens.cut(0);
       if (length === 0) throw error;
     }
     await this.#decoder.truncate(sequence, 0);

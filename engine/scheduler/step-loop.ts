@@ -25,13 +25,13 @@
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
 import { Generation } from './generation.js';
 import { processClock, type Clock } from './clock.js';
-import { Handover } from './refill-wait.js';
+import { RefillWait } from './refill-wait.js';
 import { Jobs } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';
-import { LEAST_TOKENS, Pace } from './prefill-budget.js';
+import { LEAST_TOKENS, PrefillBudget } from './prefill-budget.js';
 import { Results, stepsOf } from './results.js';
 import type { GenerateJob, HeldTokens, PrefixReuse, ScoreJob } from '../protocol/messages.js';
-import { Round, type Stepping } from './batch-planner.js';
+import { BatchPlanner, type BatchItem } from './batch-planner.js';
 import { Scoring } from './scoring.js';
 import { Sequences } from './sequences.js';
 import type { ModelTokens, Work } from './task.js';
@@ -62,12 +62,12 @@ export class StepLoop {
   readonly #emit: Emit;
   readonly #clock: Clock;
   readonly #sequences: Sequences;
-  readonly #pace: Pace;
-  readonly #round: Round;
+  readonly #prefillBudget: PrefillBudget;
+  readonly #batchPlanner: BatchPlanner;
   readonly #jobs: Jobs;
   readonly #results: Results;
   readonly #outbox: Outbox;
-  readonly #handover: Handover;
+  readonly #refillWait: RefillWait;
   readonly #sendMs: number;
   #running: Promise<void> | undefined;
   #closed = false;
@@ -88,13 +88,13 @@ export class StepLoop {
     this.#results = new Results(decoder, this.#sequences, this.#jobs);
     this.#sendMs = limits.sendMs ?? SEND_MS;
     this.#outbox = new Outbox(emit, this.#sendMs, clock);
-    this.#handover = new Handover(clock);
-    this.#pace = new Pace(
+    this.#refillWait = new RefillWait(clock);
+    this.#prefillBudget = new PrefillBudget(
       limits.prefillShare / 100,
       limits.prefillTokensPerStep,
       limits.leastPrefillTokens ?? LEAST_TOKENS.cpu,
     );
-    this.#round = new Round(limits.prefillTokensPerStep, this.#pace);
+    this.#batchPlanner = new BatchPlanner(limits.prefillTokensPerStep, this.#prefillBudget);
   }
 
   /** Decodes finished so far. */
@@ -138,15 +138,15 @@ export class StepLoop {
   }
 
   /** A job goes on with one sequence less, and says `freed` once nothing runs there. Its last one it keeps. */
-  narrow(id: number): void {
-    this.#jobs.narrow(id);
+  reduceSeats(id: number): void {
+    this.#jobs.reduceSeats(id);
     this.#halt();
   }
 
   /** Stops after the step under way; resolves when nothing decodes any more. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#handover.stop();
+    this.#refillWait.stop();
     this.#halt();
     await this.#running;
   }
@@ -157,7 +157,7 @@ export class StepLoop {
       return;
     }
     this.#jobs.add({ id, seats, limit: seats, work: work() });
-    this.#handover.came(seats);
+    this.#refillWait.came(seats);
     this.#halt();
     this.#running ??= this.#run();
   }
@@ -182,9 +182,9 @@ export class StepLoop {
       await this.#jobs.admit(this.#outbox.outputs);
       if (this.#jobs.live === 0) break;
       const { seats } = this.#jobs;
-      const isolated = await this.#decode(this.#round.isolated(this.#jobs.running));
-      const together = await this.#decode(this.#round.together(this.#jobs.running));
-      const chunk = await this.#decode(this.#round.chunk(this.#jobs.running));
+      const isolated = await this.#decode(this.#batchPlanner.isolated(this.#jobs.running));
+      const together = await this.#decode(this.#batchPlanner.together(this.#jobs.running));
+      const chunk = await this.#decode(this.#batchPlanner.chunk(this.#jobs.running));
       left = seats - this.#jobs.seats;
       if (!isolated && !together && !chunk) await this.#grammars();
     }
@@ -194,9 +194,9 @@ export class StepLoop {
 
   /** Those who take over the seats that the last round has left take part in the coming one. */
   async #successors(left: number): Promise<void> {
-    if (left <= 0 || this.#jobs.seats === 0 || !this.#handover.expects(this.#pace.decodeMs)) return;
+    if (left <= 0 || this.#jobs.seats === 0 || !this.#refillWait.expects(this.#prefillBudget.decodeMs)) return;
     this.#flush();
-    await this.#handover.wait(left, this.#pace.decodeMs);
+    await this.#refillWait.wait(left, this.#prefillBudget.decodeMs);
   }
 
   /** Nothing can decode before what a grammar allows is worked out, or something comes from outside. */
@@ -222,7 +222,7 @@ export class StepLoop {
   }
 
   /** False: there was nothing to decode. */
-  async #decode(stepping: readonly Stepping[]): Promise<boolean> {
+  async #decode(stepping: readonly BatchItem[]): Promise<boolean> {
     if (stepping.length === 0 || this.#closed) return false;
     const parts = stepping.map(({ branch, count }): Part => branch.part(count));
     // Of several prompts the deepest: what they take together is counted as its.
@@ -263,20 +263,20 @@ export class StepLoop {
    * Steps that may be made of these in a run: all that go on are replies, none in its first step, which others may be waiting
    * for to start from its state, and nothing came from outside since the round began.
    */
-  #ahead(stepping: readonly Stepping[]): number {
+  #ahead(stepping: readonly BatchItem[]): number {
     if (this.#called || stepping.length < this.#jobs.running.length) return 1;
     if (stepping.some(({ count }) => count > 0)) return 1;
     return Math.min(...stepping.map(({ branch }) => branch.ahead));
   }
 
   /** Counts steps and learns from what they took. */
-  #learn(stepping: readonly Stepping[], [first]: readonly PartResult[], depth: number, ms: number): void {
+  #learn(stepping: readonly BatchItem[], [first]: readonly PartResult[], depth: number, ms: number): void {
     if (first === undefined) return;
     const steps = stepsOf(first);
     this.#step += steps;
     const prompt = stepping.reduce((sum, { count }) => sum + count, 0);
-    if (prompt === 0) this.#pace.decoded(ms / steps);
-    else if (stepping.every(({ count }) => count > 0)) this.#pace.prefilled(prompt, depth, ms);
+    if (prompt === 0) this.#prefillBudget.decoded(ms / steps);
+    else if (stepping.every(({ count }) => count > 0)) this.#prefillBudget.prefilled(prompt, depth, ms);
   }
 
   #flush(): void {

@@ -1,7 +1,7 @@
 import type { Part, PartResult } from './decoder.js';
 import type { Reuse } from './sequence-tokens.js';
 import type { Output } from '../protocol/messages.js';
-import type { Feed, Plan } from './prompt-plan.js';
+import type { Feed, PromptPlan } from './prompt-plan.js';
 
 /** One reply or one question on one sequence: asked for its part of the next step, then handed the result. */
 export interface Branch {
@@ -33,7 +33,7 @@ export interface Work {
   readonly intermittent?: boolean;
   /** How far an item may build on what another of the same job left. */
   readonly reuse: Exclude<Reuse, 'none'>;
-  plan(item: number): Plan;
+  plan(item: number): PromptPlan;
   /** An item on a sequence that holds the first `held` tokens of its plan. */
   branch(item: number, sequence: number, held: number): Branch;
   /** Whether a branch has got so far that another item can start from its state. */
@@ -50,7 +50,7 @@ export class Task {
   #limit: number;
   /** The first item that no branch has taken up, and its plan. */
   #item = 0;
-  #next: Plan | undefined;
+  #next: PromptPlan | undefined;
   #ended = 0;
 
   constructor(id: number, work: Work, seats: number, limit = seats) {
@@ -72,7 +72,7 @@ export class Task {
   }
 
   /** The prompt of the next item; undefined: all are taken up. */
-  get next(): Plan | undefined {
+  get next(): PromptPlan | undefined {
     return this.#next;
   }
 
@@ -102,7 +102,7 @@ export class Task {
   }
 
   /** Goes on with one sequence less, but for its last. */
-  narrow(): void {
+  reduceSeats(): void {
     this.#limit = Math.max(1, this.#limit - 1);
   }
 

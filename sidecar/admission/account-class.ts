@@ -1,9 +1,9 @@
 import { CLASS_WEIGHTS, type ServiceClass } from '../domain/service-class.js';
 import { HoldTime } from './hold-time.js';
-import { Line } from './ordered-list.js';
-import { Pace } from './service-rate.js';
-import type { Place } from './queued-request.js';
-import { Turns } from './user-round-robin.js';
+import { OrderedList } from './ordered-list.js';
+import { ServiceRate } from './service-rate.js';
+import type { QueuedRequest } from './queued-request.js';
+import { UserRoundRobin } from './user-round-robin.js';
 
 /** How far predictions may be corrected. */
 const MIN_CALIBRATION = 0.5;
@@ -18,21 +18,21 @@ const TIMEOUT_SHARE = 0.02;
 /** After one that did not they are this much shorter. */
 const DOWN = 1 - STEP * TIMEOUT_SHARE;
 
-/** What the queue knows of one tenant's requests of one service class. Plain state: the ledger and the queue keep it. */
-export class TenantClass {
+/** What the queue knows of one account's requests of one service class. Plain state: the ledger and the queue keep it. */
+export class AccountClass {
   readonly class: ServiceClass;
   readonly weight: number;
   /**
-   * Seat-milliseconds of the tenant's requests of this class and of all lighter ones, over this class's weight. It is
-   * charged as they pass, and lifted when the class gets in line. Read it through its tenant, which keeps an only one.
+   * Seat-milliseconds of the account's requests of this class and of all lighter ones, over this class's weight. It is
+   * charged as they pass, and lifted when the class gets in line. Read it through its account, which keeps an only one.
    */
   virtualMs = 0;
   /** Seats held. */
   running = 0;
   /** All who wait, seatable or not, in the order of entering; the returned stand elsewhere. */
-  readonly line = new Line<Place>();
+  readonly list = new OrderedList<QueuedRequest>();
   /** Those who may be seated, in the order of their turns. */
-  readonly turns = new Turns();
+  readonly users = new UserRoundRobin();
   /** Waiting requests whose engine was lost. */
   returned = 0;
   /** Body bytes of those in `line`. */
@@ -42,7 +42,7 @@ export class TenantClass {
   /** Milliseconds from its first seat to its end, however many it holds in between. */
   readonly wall = new HoldTime();
   /** How fast it is given seats while it waits. */
-  readonly pace = new Pace();
+  readonly serviceRate = new ServiceRate();
   #calibration = 1;
 
   constructor(name: ServiceClass) {
@@ -51,12 +51,12 @@ export class TenantClass {
   }
 
   get waiting(): number {
-    return this.line.length + this.returned;
+    return this.list.length + this.returned;
   }
 
   /** Whether one of these requests would be given a seat now. */
   get inLine(): boolean {
-    return this.turns.head !== undefined || this.returned > 0;
+    return this.users.head !== undefined || this.returned > 0;
   }
 
   /** What predictions are multiplied by. */

@@ -1,11 +1,11 @@
 /**
- * One tenant's part of the queue. Its requests are of one service class or of several, by the keys that sent them.
+ * One account's part of the queue. Its requests are of one service class or of several, by the keys that sent them.
  *
- * The classes share inside a tenant as tenants do among each other, and a tenant gains nothing over others by spreading
+ * The classes share inside an account as accounts do among each other, and an account gains nothing over others by spreading
  * its requests over classes. Each class has a counter that is charged for its own requests' seat time and for that of
  * all lighter classes, over its own weight. A request is ranked by the highest counter of its class and of the heavier
  * ones. So batch requests get no more than weight 1, standard and batch requests together no more than 4, and all
- * together no more than 16: what the tenant would get if all its requests were of its heaviest class. Requests of a
+ * together no more than 16: what the account would get if all its requests were of its heaviest class. Requests of a
  * heavier class do not pay for what the lighter ones took at the lighter one's price, so a batch backlog costs an
  * interactive request a sixteenth of its seat time.
  *
@@ -15,19 +15,19 @@
 import { HeapNode } from '../lib/heap.js';
 import { classOf, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { HoldTime } from './hold-time.js';
-import { TenantClass } from './account-class.js';
+import { AccountClass } from './account-class.js';
 
-/** What the queue knows of one tenant. Plain state: the ledger and the queue keep it. */
-export class Tenant {
+/** What the queue knows of one account. Plain state: the ledger and the queue keep it. */
+export class Account {
   readonly name: string;
-  /** Its rank among tenants: that of the heaviest class that has somebody to seat, else of the heaviest that waits or runs. */
+  /** Its rank among accounts: that of the heaviest class that has somebody to seat, else of the heaviest that waits or runs. */
   virtualMs = 0;
   /** How fast that grows now. */
   rate = 0;
   /** Of the class that it is ranked by, or last was. */
   weight = 1;
   /** The class that its next seat goes to; undefined: none of it is seatable. */
-  next: TenantClass | undefined;
+  next: AccountClass | undefined;
   /** Requests that wait. */
   waiting = 0;
   /** Of these, those whose engine was not lost, and the body bytes of those. */
@@ -46,34 +46,34 @@ export class Tenant {
   /** Seat-milliseconds that one request takes, whatever its class. */
   readonly hold = new HoldTime();
   /** Among those who wait or run. */
-  readonly active: HeapNode<Tenant> = new HeapNode<Tenant>(this);
+  readonly active: HeapNode<Account> = new HeapNode<Account>(this);
   /** Among those who have somebody to seat. */
-  readonly seatable: HeapNode<Tenant> = new HeapNode<Tenant>(this);
+  readonly seatable: HeapNode<Account> = new HeapNode<Account>(this);
   /** Among those who do neither, and since when in their order. */
-  readonly idle: HeapNode<Tenant> = new HeapNode<Tenant>(this);
+  readonly idle: HeapNode<Account> = new HeapNode<Account>(this);
   idleOrder = 0;
   /** Among those who hold seats. */
-  readonly holding: HeapNode<Tenant> = new HeapNode<Tenant>(this);
+  readonly holding: HeapNode<Account> = new HeapNode<Account>(this);
   /** Of the classes that it ever used, heaviest first. */
-  readonly #classes: TenantClass[] = [];
+  readonly #classes: AccountClass[] = [];
 
   constructor(name: string) {
     this.name = name;
   }
 
   /** The classes that it ever used, heaviest first. */
-  get classes(): readonly TenantClass[] {
+  get classes(): readonly AccountClass[] {
     return this.#classes;
   }
 
   /** Its requests of this weight's class, none at first. */
-  classFor(weight: number): TenantClass {
+  classFor(weight: number): AccountClass {
     const name = classOf(weight);
     return this.#classes.find((known) => known.class === name) ?? this.#make(name);
   }
 
   /** The rank of a class of it. */
-  rankOf(of: TenantClass): number {
+  rankOf(of: AccountClass): number {
     this.#settle();
     let rank = 0;
     for (const known of this.#classes) {
@@ -87,7 +87,7 @@ export class Tenant {
   charge(passed: number): void {
     const before = this.virtualMs;
     this.seatMs += this.running * passed;
-    // The quick way for nearly all tenants: this runs for each that holds a seat, in every operation.
+    // The quick way for nearly all accounts: this runs for each that holds a seat, in every operation.
     if (this.#classes.length === 1) this.virtualMs += this.rate * passed;
     else {
       this.#chargeEach(passed);
@@ -97,7 +97,7 @@ export class Tenant {
   }
 
   /** Lifts a class's counter to where the queue stands. */
-  lift(of: TenantClass, least: number): void {
+  lift(of: AccountClass, least: number): void {
     this.#settle();
     of.virtualMs = Math.max(of.virtualMs, least);
     this.#rank();
@@ -109,7 +109,7 @@ export class Tenant {
     this.#rank();
   }
 
-  /** The counter of an only class is its tenant's rank, and is charged there alone. */
+  /** The counter of an only class is its account's rank, and is charged there alone. */
   #settle(): void {
     const [only] = this.#classes;
     if (only !== undefined && this.#classes.length === 1) only.virtualMs = this.virtualMs;
@@ -118,11 +118,11 @@ export class Tenant {
   #rank(): void {
     let rank = 0;
     let seats = this.running;
-    let leads: TenantClass | undefined;
+    let leads: AccountClass | undefined;
     this.next = undefined;
     for (const known of this.#classes) {
       rank = Math.max(rank, known.virtualMs);
-      const seatable = known.turns.head !== undefined;
+      const seatable = known.users.head !== undefined;
       if (seatable && this.next === undefined) {
         this.next = leads = known;
         this.#lead(known, rank, seats);
@@ -151,15 +151,15 @@ export class Tenant {
   }
 
   /** It is ranked by this class: the heaviest that has somebody to seat, else the heaviest that waits or runs. */
-  #lead({ weight }: TenantClass, rank: number, seats: number): void {
+  #lead({ weight }: AccountClass, rank: number, seats: number): void {
     this.virtualMs = rank;
     this.weight = weight;
     this.rate = seats / weight;
   }
 
-  #make(name: ServiceClass): TenantClass {
+  #make(name: ServiceClass): AccountClass {
     this.#settle();
-    const made = new TenantClass(name);
+    const made = new AccountClass(name);
     this.#classes.push(made);
     this.#classes.sort((a, b) => SERVICE_CLASSES.indexOf(a.class) - SERVICE_CLASSES.indexOf(b.class));
     return made;

@@ -1,28 +1,28 @@
 import { FairnessWindow } from './fairness-window.js';
 import { Heap } from '../lib/heap.js';
-import type { TenantClass } from './account-class.js';
-import { Tenant } from './account.js';
+import type { AccountClass } from './account-class.js';
+import { Account } from './account.js';
 
-/** Tenants that are remembered; past that the one that has been idle longest is forgotten, never one that waits or runs. */
-export const MAX_TENANTS = 10_000;
+/** Accounts that are remembered; past that the one that has been idle longest is forgotten, never one that waits or runs. */
+export const MAX_ACCOUNTS = 10_000;
 
 /**
- * The tenants' accounts: who is active (waits or runs), what each has been charged.
+ * The accounts' accounts: who is active (waits or runs), what each has been charged.
  *
- * Nobody saves up a claim to seats: a tenant that gets in line is lifted to where the queue stands, and those that
+ * Nobody saves up a claim to seats: an account that gets in line is lifted to where the queue stands, and those that
  * cannot be seated yet are not in line. VTC lifts to the
  * lowest of those who wait; that alone leaves gaps while nobody waits, so this takes the highest of three: the lowest of
  * the others that are active; the virtual time of the last that was seated in its turn (start-time fair queuing, P. Goyal
- * et al., 1996), which a tenant that only ever runs a little would else fall behind; and, once all were idle, the highest
+ * et al., 1996), which an account that only ever runs a little would else fall behind; and, once all were idle, the highest
  * there was, so that no debt outlives the contention that it came from. None of the three is above the lowest of those
  * who wait already, so a lift puts nobody behind its turn.
  */
-export class Tenants {
-  readonly #byName = new Map<string, Tenant>();
+export class Accounts {
+  readonly #byName = new Map<string, Account>();
   /** In the order in which they became idle. */
-  readonly #idle = new Heap<Tenant>((a, b) => a.idleOrder < b.idleOrder);
+  readonly #idle = new Heap<Account>((a, b) => a.idleOrder < b.idleOrder);
   /** In no order. */
-  readonly #running = new Heap<Tenant>(() => false);
+  readonly #running = new Heap<Account>(() => false);
   #lastIdle = 0;
   readonly #window = new FairnessWindow();
   #accruedAt = 0;
@@ -32,46 +32,46 @@ export class Tenants {
   #highestMs = 0;
 
   /** Those who wait or run, lowest virtual time first. */
-  readonly active = new Heap<Tenant>(lower);
+  readonly active = new Heap<Account>(lower);
   /** Those with somebody to seat, likewise. */
-  readonly seatable = new Heap<Tenant>(lower);
+  readonly seatable = new Heap<Account>(lower);
 
-  /** Tenants remembered. */
+  /** Accounts remembered. */
   get size(): number {
     return this.#byName.size;
   }
 
-  /** Jain's index of the last whole window; undefined: fewer than two tenants had a backlog all through it. */
+  /** Jain's index of the last whole window; undefined: fewer than two accounts had a backlog all through it. */
   get fairness(): number | undefined {
     return this.#window.index;
   }
 
-  all(): Iterable<Tenant> {
+  all(): Iterable<Account> {
     return this.#byName.values();
   }
 
   /**
-   * The tenant of a request that comes, made if need be. The request's class is lifted if none of it was in line. Whatever
+   * The account of a request that comes, made if need be. The request's class is lifted if none of it was in line. Whatever
    * it asks for is accrued.
    */
-  arriving(name: string, weight: number): Tenant {
-    let tenant = this.#byName.get(name);
-    if (tenant === undefined) {
+  arriving(name: string, weight: number): Account {
+    let account = this.#byName.get(name);
+    if (account === undefined) {
       this.#forgetOne();
-      this.#byName.set(name, (tenant = new Tenant(name)));
-      this.#rest(tenant);
+      this.#byName.set(name, (account = new Account(name)));
+      this.#rest(account);
     }
-    const arrived = tenant.classFor(weight);
-    if (tenant.active.at < 0) tenant.weight = arrived.weight;
-    if (!arrived.inLine) this.lift(tenant, arrived);
-    return tenant;
+    const arrived = account.classFor(weight);
+    if (account.active.at < 0) account.weight = arrived.weight;
+    if (!arrived.inLine) this.lift(account, arrived);
+    return account;
   }
 
-  /** A tenant that waits or runs, which is never forgotten. */
-  known(name: string): Tenant {
-    const tenant = this.#byName.get(name);
-    if (tenant === undefined) throw new Error('a tenant was forgotten that waits or runs');
-    return tenant;
+  /** An account that waits or runs, which is never forgotten. */
+  known(name: string): Account {
+    const account = this.#byName.get(name);
+    if (account === undefined) throw new Error('an account was forgotten that waits or runs');
+    return account;
   }
 
   /** Charges everybody for the seats held since the last call. Comes before every decision. */
@@ -79,10 +79,10 @@ export class Tenants {
     const passed = now - this.#accruedAt;
     this.#accruedAt = now;
     if (passed <= 0) return;
-    this.#running.each((tenant) => {
-      tenant.charge(passed);
-      this.active.moved(tenant.active);
-      this.seatable.moved(tenant.seatable);
+    this.#running.each((account) => {
+      account.charge(passed);
+      this.active.moved(account.active);
+      this.seatable.moved(account.seatable);
     });
     this.#window.roll(now, this.active);
   }
@@ -92,63 +92,63 @@ export class Tenants {
     this.#floorMs = Math.max(this.#floorMs, this.seatable.first?.virtualMs ?? 0);
   }
 
-  /** `tenant` holds so many seats more or less for requests of this class. */
-  hold(tenant: Tenant, of: TenantClass, seats: number): void {
-    tenant.running += seats;
+  /** `account` holds so many seats more or less for requests of this class. */
+  hold(account: Account, of: AccountClass, seats: number): void {
+    account.running += seats;
     of.running += seats;
-    if (tenant.running === 0) this.#running.remove(tenant.holding);
-    else if (tenant.holding.at < 0) this.#running.add(tenant.holding);
-    this.stir(tenant);
+    if (account.running === 0) this.#running.remove(account.holding);
+    else if (account.holding.at < 0) this.#running.add(account.holding);
+    this.stir(account);
   }
 
-  /** Who waits or runs of `tenant` changed. */
-  stir(tenant: Tenant): void {
-    tenant.rank();
-    this.active.moved(tenant.active);
-    this.seatable.moved(tenant.seatable);
-    const active = tenant.waiting + tenant.running > 0;
-    if (active && tenant.active.at < 0) {
-      this.#idle.remove(tenant.idle);
-      this.active.add(tenant.active);
-    } else if (!active && tenant.active.at >= 0) {
-      this.active.remove(tenant.active);
-      this.#highestMs = Math.max(this.#highestMs, tenant.virtualMs);
+  /** Who waits or runs of `account` changed. */
+  stir(account: Account): void {
+    account.rank();
+    this.active.moved(account.active);
+    this.seatable.moved(account.seatable);
+    const active = account.waiting + account.running > 0;
+    if (active && account.active.at < 0) {
+      this.#idle.remove(account.idle);
+      this.active.add(account.active);
+    } else if (!active && account.active.at >= 0) {
+      this.active.remove(account.active);
+      this.#highestMs = Math.max(this.#highestMs, account.virtualMs);
       if (this.active.size === 0) this.#floorMs = this.#highestMs;
-      this.#rest(tenant);
+      this.#rest(account);
     }
-    const seatable = tenant.next !== undefined;
-    if (seatable && tenant.seatable.at < 0) {
-      this.seatable.add(tenant.seatable);
-      tenant.backloggedSince = this.#accruedAt;
-    } else if (!seatable && tenant.seatable.at >= 0) {
-      this.seatable.remove(tenant.seatable);
-      tenant.backloggedSince = undefined;
+    const seatable = account.next !== undefined;
+    if (seatable && account.seatable.at < 0) {
+      this.seatable.add(account.seatable);
+      account.backloggedSince = this.#accruedAt;
+    } else if (!seatable && account.seatable.at >= 0) {
+      this.seatable.remove(account.seatable);
+      account.backloggedSince = undefined;
     }
   }
 
   /** To where the queue stands: before one of a class gets in line, where none of it was. */
-  lift(tenant: Tenant, of: TenantClass): void {
-    const lowest = this.active.firstBut(tenant.active)?.virtualMs ?? 0;
-    tenant.lift(of, Math.max(lowest, this.#floorMs));
-    this.active.moved(tenant.active);
-    this.seatable.moved(tenant.seatable);
+  lift(account: Account, of: AccountClass): void {
+    const lowest = this.active.firstBut(account.active)?.virtualMs ?? 0;
+    account.lift(of, Math.max(lowest, this.#floorMs));
+    this.active.moved(account.active);
+    this.seatable.moved(account.seatable);
   }
 
   #forgetOne(): void {
-    if (this.#byName.size < MAX_TENANTS) return;
+    if (this.#byName.size < MAX_ACCOUNTS) return;
     const longest = this.#idle.first;
     if (longest === undefined) return;
     this.#idle.remove(longest.idle);
     this.#byName.delete(longest.name);
   }
 
-  #rest(tenant: Tenant): void {
-    tenant.idleOrder = this.#lastIdle += 1;
-    this.#idle.add(tenant.idle);
+  #rest(account: Account): void {
+    account.idleOrder = this.#lastIdle += 1;
+    this.#idle.add(account.idle);
   }
 }
 
 /** Of two that were charged alike, whoever holds less now. */
-function lower(a: Tenant, b: Tenant): boolean {
+function lower(a: Account, b: Account): boolean {
   return a.virtualMs === b.virtualMs ? a.rate < b.rate : a.virtualMs < b.virtualMs;
 }

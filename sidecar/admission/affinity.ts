@@ -1,6 +1,6 @@
 import type { Heap } from '../lib/heap.js';
-import type { Place } from './queued-request.js';
-import type { Tenant } from './account.js';
+import type { QueuedRequest } from './queued-request.js';
+import type { Account } from './account.js';
 
 /** Less than this many tokens shared is not worth a turn. */
 const MIN_TOKENS = 256;
@@ -8,32 +8,36 @@ const MIN_TOKENS = 256;
 /** Nor is less than this share of the prompt. */
 const MIN_SHARE = 0.1;
 
-/** How much seat time a tenant may be ahead by and still go first, as a share of what the one who is passed takes. */
+/** How much seat time an account may be ahead by and still go first, as a share of what the one who is passed takes. */
 const ALLOWANCE = 0.25;
 
 /** And as a share of the longest wait: who takes seats for minutes must not be passed for minutes. */
 const ALLOWANCE_OF_WAIT = 0.1;
 
-/** Tenants whose heads are looked at for one seat. */
+/** Accounts whose heads are looked at for one seat. */
 const CANDIDATES = 16;
 
 /** Tokens of a prompt, given by the hashes of its chunks, that a free sequence of the engine holds already. */
 export type Shares = (prefix: Uint32Array) => number;
 
-/** Times that the allowance is measured by, ms: what a request takes of a tenant not known yet, and the longest wait. */
+/** Times that the allowance is measured by, ms: what a request takes of an account not known yet, and the longest wait. */
 export interface Measures {
   readonly usualMs: number;
   readonly maxWaitMs: number;
 }
 
 /**
- * Whose turn it is. The tenant with the lowest virtual time; but another's head goes first when that tenant stands close
- * behind and a free sequence holds much of its prompt. Its tenant is charged as ever, so this moves turns, not shares:
- * each tenant passes another by a quarter of a request's seat time at most, and by the request that crosses that line.
+ * Whose turn it is. The account with the lowest virtual time; but another's head goes first when that account stands close
+ * behind and a free sequence holds much of its prompt. Its account is charged as ever, so this moves turns, not shares:
+ * each account passes another by a quarter of a request's seat time at most, and by the request that crosses that line.
  */
-export function choose(seatable: Heap<Tenant>, measures: Measures, shares: Shares | undefined): Place | undefined {
+export function choose(
+  seatable: Heap<Account>,
+  measures: Measures,
+  shares: Shares | undefined,
+): QueuedRequest | undefined {
   const lowest = seatable.first;
-  const head = lowest?.next?.turns.head;
+  const head = lowest?.next?.users.head;
   if (!lowest || shares === undefined || seatable.size === 1) return head;
   const { usualMs, maxWaitMs } = measures;
   const allowedMs = Math.min(ALLOWANCE * (lowest.hold.meanMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
@@ -43,17 +47,17 @@ export function choose(seatable: Heap<Tenant>, measures: Measures, shares: Share
   let most = 0;
   for (const { next, virtualMs, weight } of near) {
     if ((virtualMs - lowest.virtualMs) * weight > allowedMs) continue;
-    const place = next?.turns.head;
-    const shared = place ? worth(place, shares) : 0;
+    const queued = next?.users.head;
+    const shared = queued ? worth(queued, shares) : 0;
     if (shared <= most) continue;
     most = shared;
-    best = place;
+    best = queued;
   }
   return best;
 }
 
 /** Tokens saved by seating it now; 0 where that is not enough to count. */
-function worth({ work }: Place, shares: Shares): number {
+function worth({ work }: QueuedRequest, shares: Shares): number {
   if (work?.prefix === undefined || work.promptTokens < MIN_TOKENS) return 0;
   const shared = shares(work.prefix);
   return shared >= Math.max(MIN_TOKENS, MIN_SHARE * work.promptTokens) ? shared : 0;

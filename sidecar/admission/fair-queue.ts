@@ -1,21 +1,21 @@
 /**
- * Who gets the next seat. Fair between tenants, honest about waits, bounded.
+ * Who gets the next seat. Fair between accounts, honest about waits, bounded.
  *
  * Fair queuing (A. Demers, S. Keshav, S. Shenker, 1989; for seats: Kubernetes API Priority and Fairness) by a counter
- * that is charged as service happens (VTC: Y. Sheng et al., OSDI 2024). A tenant's virtual time V grows by
+ * that is charged as service happens (VTC: Y. Sheng et al., OSDI 2024). An account's virtual time V grows by
  * seats held x time / weight; the lowest V is served next. Seat time charges long prompts and long replies without
- * guessing a price. One that begins to wait is lifted to where the queue stands (tenants.ts), so nothing is saved up by
- * staying away. Between tenants that always have somebody waiting, V differs by no more than 2 x seats x the longest hold
+ * guessing a price. One that begins to wait is lifted to where the queue stands (accounts.ts), so nothing is saved up by
+ * staying away. Between accounts that always have somebody waiting, V differs by no more than 2 x seats x the longest hold
  * time / weight, plus what prefix affinity may take out of turn (affinity.ts), whatever the load.
  *
  * A request is refused on arrival when it would wait for nothing: the predicted wait Ŵ (forecast.ts) is held against
- * B = min(longest wait, deadline - now - H), with H what a request of its tenant takes (early rejection: Mooncake, FAST
- * 2025). The predictions for each class of a tenant are corrected by its own hits and misses, so that about 2 in 100 of
+ * B = min(longest wait, deadline - now - H), with H what a request of its account takes (early rejection: Mooncake, FAST
+ * 2025). The predictions for each class of an account are corrected by its own hits and misses, so that about 2 in 100 of
  * those let in wait in vain. Where a seat is free for the newcomer Ŵ is 0 and nobody is refused, however wrong H may be; nor is anybody
  * before the first lease has ended, since nothing can be foretold then.
  *
  * A full room makes place by dropping the newest request of whoever has most waiting (longest-queue drop: P. McKenney,
- * 1991), so a tenant that floods it pushes out itself. Between the classes of a tenant: tenant.ts, drop.ts; inside a
+ * 1991), so an account that floods it pushes out itself. Between the classes of an account: account.ts, drop.ts; inside a
  * class: turns.ts.
  *
  *     enter ─> unready ──ready()──> ready ──a seat──> granted ──next microtask──> leased ──release()──> over
@@ -32,18 +32,18 @@
  *
  * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may
  * pass both, for they were let in before; a body over the cap may wait alone, so bytes pass it by one body); one timer a
- * waiting request; MAX_TENANTS tenants; one ask a lease of several seats. Operations are O(log n + seats) but for prediction, drop and affinity, which pass over the active tenants (bench/results/admission-operations.md).
+ * waiting request; MAX_ACCOUNTS accounts; one ask a lease of several seats. Operations are O(log n + seats) but for prediction, drop and affinity, which pass over the active accounts (bench/results/admission-operations.md).
  */
 import type { Clock } from '../lib/clock.js';
 import { choose, type Shares } from './affinity.js';
-import { Books } from './queue-state.js';
+import { QueueState } from './queue-state.js';
 import type { FairQueueOptions } from './fair-queue-options.js';
-import { Gate } from './admission-policy.js';
-import { Place, type Desk } from './queued-request.js';
+import { AdmissionPolicy } from './admission-policy.js';
+import { QueuedRequest, type Desk } from './queued-request.js';
 import { reportOf, snapshotOf } from './report.js';
 import { SeatLease, type Bank } from './seat-lease.js';
 import type {
-  Entry,
+  QueueRequest,
   FairSeatQueue,
   QueueLoad,
   QueueReport,
@@ -64,8 +64,8 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   readonly #clock: Clock;
   readonly #maxWaitMs: number;
   readonly #shares: Shares | undefined;
-  readonly #books: Books;
-  readonly #gate: Gate;
+  readonly #state: QueueState;
+  readonly #policy: AdmissionPolicy;
   /** Leases of several seats, at most one for two seats: those that nobody asked for one yet, and those that owe one. */
   readonly #wide = new Set<() => void>();
   readonly #asked = new Set<() => void>();
@@ -75,93 +75,94 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   constructor({ clock, random, config, seats, shares }: FairQueueOptions) {
     this.#clock = clock;
     this.#maxWaitMs = config.maxWaitMs;
-    this.#books = new Books(seats);
-    this.#gate = new Gate(this.#books, config, random);
+    this.#state = new QueueState(seats);
+    this.#policy = new AdmissionPolicy(this.#state, config, random);
     this.#shares = shares;
   }
 
-  enter(entry: Entry): Ticket | Refused {
+  enter(request: QueueRequest): Ticket | Refused {
     const now = this.#accrue();
-    const tenant = this.#books.tenants.arriving(entry.tenant, entry.weight);
-    if (this.#draining) return this.#gate.refuse('drain', tenant, tenant.classFor(entry.weight));
-    const verdict = this.#gate.judge(entry, tenant, now);
+    const account = this.#state.accounts.arriving(request.account, request.weight);
+    if (this.#draining) return this.#policy.refuse('drain', account, account.classFor(request.weight));
+    const verdict = this.#policy.judge(request, account, now);
     if (verdict.kind === 'refused') return verdict;
-    for (const place of verdict.dropped) this.#refuse(place, 'dropped');
+    for (const queued of verdict.dropped) this.#refuse(queued, 'dropped');
     this.#entered += 1;
-    const place = new Place(this, entry, this.#entered);
-    place.predictedMs = verdict.predictedMs;
-    place.queuedAt = now;
-    this.#books.enter(place);
-    this.#arm(place);
-    return place;
+    const queued = new QueuedRequest(this, request, this.#entered);
+    queued.predictedMs = verdict.predictedMs;
+    queued.queuedAt = now;
+    this.#state.enter(queued);
+    this.#arm(queued);
+    return queued;
   }
 
   pause(): void {
     this.#accrue();
-    this.#books.pause(true);
-    this.#books.tenants.active.each(({ classes }) => {
-      for (const { pace } of classes) pace.rest();
+    this.#state.pause(true);
+    this.#state.accounts.active.each(({ classes }) => {
+      for (const { serviceRate } of classes) serviceRate.rest();
     });
   }
 
   resume(seats: number): void {
     this.#accrue();
-    this.#books.seats = seats;
-    this.#books.pause(false);
+    this.#state.seats = seats;
+    this.#state.pause(false);
     this.#dispatch();
   }
 
   drain(): void {
     this.#accrue();
     this.#draining = true;
-    for (let place = this.#books.anyone; place !== undefined; place = this.#books.anyone) this.#refuse(place, 'drain');
+    for (let queued = this.#state.anyone; queued !== undefined; queued = this.#state.anyone)
+      this.#refuse(queued, 'drain');
   }
 
   get load(): QueueLoad {
-    return this.#books;
+    return this.#state;
   }
 
   snapshot(): QueueSnapshot {
-    return snapshotOf(this.#books, this.#gate.refused);
+    return snapshotOf(this.#state, this.#policy.refused);
   }
 
   report(most: number): QueueReport {
     this.#accrue();
-    return reportOf(this.snapshot(), this.#books.tenants, most, (tenant, of) => this.#gate.predict(tenant, of));
+    return reportOf(this.snapshot(), this.#state.accounts, most, (account, of) => this.#policy.predict(account, of));
   }
 
   // Desk: what tickets ask for.
 
-  ready(place: Place): void {
-    if (place.phase !== 'unready') return;
-    place.readyAt = this.#accrue();
-    place.phase = 'ready';
-    this.#books.ready(place);
+  ready(queued: QueuedRequest): void {
+    if (queued.phase !== 'unready') return;
+    queued.readyAt = this.#accrue();
+    queued.phase = 'ready';
+    this.#state.ready(queued);
     this.#dispatch();
   }
 
-  cancel(place: Place): void {
+  cancel(queued: QueuedRequest): void {
     this.#accrue();
-    if (place.phase === 'unready' || place.phase === 'ready') this.#leave(place, 'nowhere');
-    else if (place.phase === 'granted') this.#books.hold(place, -1);
+    if (queued.phase === 'unready' || queued.phase === 'ready') this.#leave(queued, 'nowhere');
+    else if (queued.phase === 'granted') this.#state.hold(queued, -1);
     else return;
-    this.#settle(place, { kind: 'cancelled' });
+    this.#settle(queued, { kind: 'cancelled' });
     this.#dispatch();
   }
 
   // Bank: what leases ask for.
 
-  take(place: Place): boolean {
+  take(queued: QueuedRequest): boolean {
     this.#accrue();
     // Nobody in line is passed: while a seat is free, whoever could take it has been given one.
-    if (this.#books.free < 1) return false;
-    this.#books.hold(place, 1);
+    if (this.#state.free < 1) return false;
+    this.#state.hold(queued, 1);
     return true;
   }
 
-  put(place: Place): void {
+  put(queued: QueuedRequest): void {
     this.#accrue();
-    this.#books.hold(place, -1);
+    this.#state.hold(queued, -1);
     this.#dispatch();
   }
 
@@ -175,23 +176,23 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
     this.#wide.delete(recall);
   }
 
-  end(place: Place, seats: number, grantedAt: number, reason: ReleaseReason): void {
+  end(queued: QueuedRequest, seats: number, grantedAt: number, reason: ReleaseReason): void {
     const heldMs = this.#accrue() - grantedAt;
-    const tenant = this.#books.tenantOf(place);
-    place.phase = 'over';
-    this.#books.hold(place, -seats);
-    this.#books.count(reason);
-    this.#gate.forecast.ended(place, tenant, { reason, heldMs, unbroken: this.#books.unbroken(place) });
+    const account = this.#state.accountOf(queued);
+    queued.phase = 'over';
+    this.#state.hold(queued, -seats);
+    this.#state.count(reason);
+    this.#policy.forecast.ended(queued, account, { reason, heldMs, unbroken: this.#state.unbroken(queued) });
     this.#dispatch();
   }
 
-  takeBack(place: Place, seats: number): Promise<TicketOutcome> {
+  takeBack(queued: QueuedRequest, seats: number): Promise<TicketOutcome> {
     this.#accrue();
-    const outcome = place.promise();
-    this.#books.count('given-back');
-    const lost = place.returned ? 'engine-lost' : undefined;
-    place.returned = true;
-    this.#comeBack(place, seats, lost);
+    const outcome = queued.promise();
+    this.#state.count('given-back');
+    const lost = queued.returned ? 'engine-lost' : undefined;
+    queued.returned = true;
+    this.#comeBack(queued, seats, lost);
     this.#dispatch();
     return outcome;
   }
@@ -199,96 +200,97 @@ class FairQueue implements FairSeatQueue, Desk, Bank {
   /** The clock is read here alone, once in an operation: what happens in it happens at one time. */
   #accrue(): number {
     const now = this.#clock.now();
-    this.#books.accrue(now);
+    this.#state.accrue(now);
     return now;
   }
 
   #dispatch(): void {
-    const { now, tenants } = this.#books;
-    const { seatable } = tenants;
-    const measures = { usualMs: this.#gate.forecast.usualMs, maxWaitMs: this.#maxWaitMs };
-    while (this.#books.free > 0) {
-      const place = this.#books.returned ?? choose(seatable, measures, this.#shares);
-      if (place === undefined) return;
-      place.phase = 'granted';
-      place.waitedMs += now - place.readyAt;
-      place.seatMs = 0;
-      this.#books.hold(place, 1);
-      this.#leave(place, 'seat');
-      const of = this.#books.classOf(place);
-      of.pace.seated(now, now - place.readyAt, of.turns.head !== undefined);
-      this.#gate.forecast.waited(place, of, false);
-      queueMicrotask(() => this.#deliver(place));
+    const { now, accounts } = this.#state;
+    const { seatable } = accounts;
+    const measures = { usualMs: this.#policy.forecast.usualMs, maxWaitMs: this.#maxWaitMs };
+    while (this.#state.free > 0) {
+      const queued = this.#state.returned ?? choose(seatable, measures, this.#shares);
+      if (queued === undefined) return;
+      queued.phase = 'granted';
+      queued.waitedMs += now - queued.readyAt;
+      queued.seatMs = 0;
+      this.#state.hold(queued, 1);
+      this.#leave(queued, 'seat');
+      const of = this.#state.classOf(queued);
+      of.serviceRate.seated(now, now - queued.readyAt, of.users.head !== undefined);
+      this.#policy.forecast.waited(queued, of, false);
+      queueMicrotask(() => this.#deliver(queued));
     }
     this.#recall();
   }
 
   /** No seat is free: of those who hold several, as many are asked for one as requests wait for it. */
   #recall(): void {
-    if (this.#books.paused) return;
+    if (this.#state.paused) return;
     for (const recall of this.#wide) {
-      if (this.#asked.size >= this.#books.seatable) return;
+      if (this.#asked.size >= this.#state.seatable) return;
       this.#wide.delete(recall);
       this.#asked.add(recall);
       recall();
     }
   }
 
-  #deliver(place: Place): void {
-    if (place.phase !== 'granted') return;
+  #deliver(queued: QueuedRequest): void {
+    if (queued.phase !== 'granted') return;
     const now = this.#accrue();
-    if (this.#books.paused) {
-      this.#comeBack(place, 1);
+    if (this.#state.paused) {
+      this.#comeBack(queued, 1);
       return;
     }
-    place.phase = 'leased';
-    place.settle({ kind: 'seated', lease: new SeatLease(this, place, now) });
+    queued.phase = 'leased';
+    queued.settle({ kind: 'seated', lease: new SeatLease(this, queued, now) });
   }
 
   /** Its seats back, and it to the head of the line, with its deadline and the time already waited kept. */
-  #comeBack(place: Place, seats: number, lost?: RefusalReason): void {
-    const { now } = this.#books;
-    const late = (place.entry.deadlineAt ?? Infinity) <= now ? 'deadline' : undefined;
+  #comeBack(queued: QueuedRequest, seats: number, lost?: RefusalReason): void {
+    const { now } = this.#state;
+    const late = (queued.request.deadlineAt ?? Infinity) <= now ? 'deadline' : undefined;
     const refused = lost ?? late ?? (this.#draining ? 'drain' : undefined);
     if (refused === undefined) {
-      place.phase = 'ready';
-      place.readyAt = now;
-      place.queuedAt = now;
-      this.#books.comeBack(place);
-      this.#arm(place);
-    } else this.#settle(place, this.#gate.refuse(refused, this.#books.tenantOf(place), this.#books.classOf(place)));
-    this.#books.hold(place, -seats);
+      queued.phase = 'ready';
+      queued.readyAt = now;
+      queued.queuedAt = now;
+      this.#state.comeBack(queued);
+      this.#arm(queued);
+    } else
+      this.#settle(queued, this.#policy.refuse(refused, this.#state.accountOf(queued), this.#state.classOf(queued)));
+    this.#state.hold(queued, -seats);
   }
 
-  #leave(place: Place, to: 'seat' | 'nowhere'): void {
-    place.disarm?.();
-    place.disarm = undefined;
-    place.queuedMs += this.#books.now - place.queuedAt;
-    this.#books.leave(place, to);
+  #leave(queued: QueuedRequest, to: 'seat' | 'nowhere'): void {
+    queued.disarm?.();
+    queued.disarm = undefined;
+    queued.queuedMs += this.#state.now - queued.queuedAt;
+    this.#state.leave(queued, to);
   }
 
   /** One timer for what comes first: the end of the longest wait or the request's own deadline. */
-  #arm(place: Place): void {
-    const deadlineIn = (place.entry.deadlineAt ?? Infinity) - this.#books.now;
-    const waitIn = this.#maxWaitMs - place.queuedMs;
+  #arm(queued: QueuedRequest): void {
+    const deadlineIn = (queued.request.deadlineAt ?? Infinity) - this.#state.now;
+    const waitIn = this.#maxWaitMs - queued.queuedMs;
     const reason = deadlineIn <= waitIn ? 'deadline' : 'wait';
-    place.disarm = this.#clock.after(Math.min(deadlineIn, waitIn), () => {
+    queued.disarm = this.#clock.after(Math.min(deadlineIn, waitIn), () => {
       this.#accrue();
       // A wait that a lost engine or slow checks made too long says nothing of predictions.
-      const telling = place.phase === 'ready' && this.#books.unbroken(place);
-      if (telling) this.#gate.forecast.waited(place, this.#books.classOf(place), true);
-      this.#refuse(place, reason);
+      const telling = queued.phase === 'ready' && this.#state.unbroken(queued);
+      if (telling) this.#policy.forecast.waited(queued, this.#state.classOf(queued), true);
+      this.#refuse(queued, reason);
     });
   }
 
-  #refuse(place: Place, reason: RefusalReason): void {
-    const [tenant, of] = [this.#books.tenantOf(place), this.#books.classOf(place)];
-    this.#leave(place, 'nowhere');
-    this.#settle(place, this.#gate.refuse(reason, tenant, of));
+  #refuse(queued: QueuedRequest, reason: RefusalReason): void {
+    const [account, of] = [this.#state.accountOf(queued), this.#state.classOf(queued)];
+    this.#leave(queued, 'nowhere');
+    this.#settle(queued, this.#policy.refuse(reason, account, of));
   }
 
-  #settle(place: Place, outcome: TicketOutcome): void {
-    place.phase = 'over';
-    place.settle(outcome);
+  #settle(queued: QueuedRequest, outcome: TicketOutcome): void {
+    queued.phase = 'over';
+    queued.settle(outcome);
   }
 }

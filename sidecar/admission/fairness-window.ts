@@ -1,12 +1,12 @@
 import type { Heap } from '../lib/heap.js';
-import type { Tenant } from './account.js';
+import type { Account } from './account.js';
 
 /** Long enough that the turns of a few seats even out. */
 const WINDOW_MS = 60_000;
 
 /**
  * How evenly seat time went to those who wanted more of it, window by window: Jain's index (R. Jain, D. Chiu, W. Hawe,
- * 1984) of seat-milliseconds over weight, over the tenants that had somebody to seat all through the window. 1: all got
+ * 1984) of seat-milliseconds over weight, over the accounts that had somebody to seat all through the window. 1: all got
  * the same; 1/n: one of n got everything.
  */
 export class FairnessWindow {
@@ -19,12 +19,12 @@ export class FairnessWindow {
   }
 
   /** Ends the window if its time is over. `active`: whoever waits or runs, charged up to `now`. */
-  roll(now: number, active: Heap<Tenant>): void {
+  roll(now: number, active: Heap<Account>): void {
     if (now - this.#from < WINDOW_MS) return;
     const shares: number[] = [];
-    active.each((tenant) => {
-      if (tenant.backloggedSince !== undefined && tenant.backloggedSince <= this.#from) shares.push(tenant.windowMs);
-      tenant.windowMs = 0;
+    active.each((account) => {
+      if (account.backloggedSince !== undefined && account.backloggedSince <= this.#from) shares.push(account.windowMs);
+      account.windowMs = 0;
     });
     this.#index = shares.length > 1 ? jain(shares) : undefined;
     this.#from = now;

@@ -1,9 +1,9 @@
 import { HoldTime } from './hold-time.js';
-import type { Place } from './queued-request.js';
+import type { QueuedRequest } from './queued-request.js';
 import type { ReleaseReason } from './seat-queue.js';
-import type { TenantClass } from './account-class.js';
-import type { Tenant } from './account.js';
-import type { Tenants } from './accounts.js';
+import type { AccountClass } from './account-class.js';
+import type { Account } from './account.js';
+import type { Accounts } from './accounts.js';
 
 /** Taken for what a request needs before any has ended, ms. Only for Retry-After: nobody is refused by it. */
 const FIRST_GUESS_MS = 1000;
@@ -25,14 +25,14 @@ export interface Ending {
 
 /** Says how long a request would wait, how long it may, and when to come back. Learns from those that end. */
 export class Forecast {
-  readonly #tenants: Tenants;
+  readonly #accounts: Accounts;
   readonly #maxWaitMs: number;
-  /** Of all tenants together, for those that are not known yet. */
+  /** Of all accounts together, for those that are not known yet. */
   readonly #hold = new HoldTime();
   readonly #wall = new HoldTime();
 
-  constructor(tenants: Tenants, maxWaitMs: number) {
-    this.#tenants = tenants;
+  constructor(accounts: Accounts, maxWaitMs: number) {
+    this.#accounts = accounts;
     this.#maxWaitMs = maxWaitMs;
   }
 
@@ -41,7 +41,7 @@ export class Forecast {
     return this.#hold.meanMs !== undefined;
   }
 
-  /** What a request takes of a tenant that is not known yet, ms. */
+  /** What a request takes of an account that is not known yet, ms. */
   get usualMs(): number {
     return this.#hold.meanMs ?? FIRST_GUESS_MS;
   }
@@ -50,80 +50,80 @@ export class Forecast {
    * A lease ended. One whose wait left it too little time, so that its deadline cut it short, was let in for nothing. It
    * counts as two that waited in vain: it took its seat from others besides.
    */
-  ended(place: Place, tenant: Tenant, { reason, heldMs, unbroken }: Ending): void {
+  ended(queued: QueuedRequest, account: Account, { reason, heldMs, unbroken }: Ending): void {
     if (!TELLING.has(reason)) return;
-    const of = tenant.classFor(place.entry.weight);
+    const of = account.classFor(queued.request.weight);
     for (const { hold, wall } of [of, { hold: this.#hold, wall: this.#wall }]) {
-      hold.observe(place.seatMs);
+      hold.observe(queued.seatMs);
       wall.observe(heldMs);
     }
-    tenant.hold.observe(place.seatMs);
-    const waited = place.waitedMs > 0 && place.waitedMs >= NOTEWORTHY * heldMs;
+    account.hold.observe(queued.seatMs);
+    const waited = queued.waitedMs > 0 && queued.waitedMs >= NOTEWORTHY * heldMs;
     if (reason !== 'deadline' || !unbroken || !waited) return;
-    this.waited(place, of, true);
-    this.waited(place, of, true);
+    this.waited(queued, of, true);
+    this.waited(queued, of, true);
   }
 
   /**
-   * How long one more request of `tenant` and of the class `of` would wait were it to come now, ms, where no seat is free
+   * How long one more request of `account` and of the class `of` would wait were it to come now, ms, where no seat is free
    * for it (Ŵ).
    *
-   * Before it come its own class's requests and, of every other tenant and class, what that is owed until then: no more
+   * Before it come its own class's requests and, of every other account and class, what that is owed until then: no more
    * than it has waiting, and no more than its weight's share while the newcomer's class is served its own. All that is
    * worked off by the seats at once, the first of which comes free when one of those who run ends. But no less than the
-   * pace at which its class is given seats now, unless its tenant is alone: others will come who do not wait yet.
-   * O(active tenants).
+   * pace at which its class is given seats now, unless its account is alone: others will come who do not wait yet.
+   * O(active accounts).
    */
-  waitMs(tenant: Tenant, of: TenantClass, seats: number): number {
+  waitMs(account: Account, of: AccountClass, seats: number): number {
     const { usualMs } = this;
-    const rank = tenant.rankOf(of);
-    const hold = of.hold.meanMs ?? tenant.hold.meanMs ?? usualMs;
+    const rank = account.rankOf(of);
+    const hold = of.hold.meanMs ?? account.hold.meanMs ?? usualMs;
     const own = of.waiting * hold;
     const turn = { at: rank + (own + hold) / of.weight, hold: usualMs };
-    let ahead = own + (tenant.waiting > of.waiting ? owedTo(tenant, turn, of) : 0);
+    let ahead = own + (account.waiting > of.waiting ? owedTo(account, turn, of) : 0);
     let running = 0;
-    this.#tenants.active.each((other) => {
+    this.#accounts.active.each((other) => {
       const otherHold = other.hold.meanMs ?? usualMs;
       running += other.leases * otherHold;
-      if (other === tenant || other.waiting === 0) return;
+      if (other === account || other.waiting === 0) return;
       const owed = other.weight * (turn.at - Math.min(rank, other.virtualMs));
       ahead += Math.min(owed, other.classes.length > 1 ? owedTo(other, turn) : other.waiting * otherHold);
     });
     const atOnce = Math.max(1, seats);
     const foretold = (ahead + running / atOnce) / atOnce;
-    const alone = this.#tenants.active.firstBut(tenant.active) === undefined;
-    const paced = alone ? 0 : of.pace.waitMs(of.waiting);
+    const alone = this.#accounts.active.firstBut(account.active) === undefined;
+    const paced = alone ? 0 : of.serviceRate.waitMs(of.waiting);
     return of.calibration * Math.max(foretold, paced);
   }
 
   /** How long a request of this class may wait and still be of use, ms (B). */
-  budgetMs(of: TenantClass, now: number, deadlineAt = Infinity): number {
+  budgetMs(of: AccountClass, now: number, deadlineAt = Infinity): number {
     const untilTooLate = deadlineAt - now - (of.wall.meanMs ?? this.#wall.meanMs ?? 0);
     return Math.max(0, Math.min(this.#maxWaitMs, untilTooLate));
   }
 
   /** A wait of `place` ended with a seat, or in vain. What nobody had to wait for says nothing of predictions. */
-  waited(place: Place, of: TenantClass, inVain: boolean): void {
-    if (place.predictedMs === undefined) return;
+  waited(queued: QueuedRequest, of: AccountClass, inVain: boolean): void {
+    if (queued.predictedMs === undefined) return;
     if (inVain) of.waitedInVain();
-    else if (place.waitedMs > 0) of.waitedWell();
+    else if (queued.waitedMs > 0) of.waitedWell();
   }
 }
 
-/** When a newcomer's turn comes, as a rank, and what a request takes of a tenant that is not known yet, ms. */
+/** When a newcomer's turn comes, as a rank, and what a request takes of an account that is not known yet, ms. */
 interface Turn {
   readonly at: number;
   readonly hold: number;
 }
 
-/** Seat time that the classes of a tenant, but for one of them, are given before that turn, ms. O(classes). */
-function owedTo(tenant: Tenant, { at, hold }: Turn, but?: TenantClass): number {
+/** Seat time that the classes of an account, but for one of them, are given before that turn, ms. O(classes). */
+function owedTo(account: Account, { at, hold }: Turn, but?: AccountClass): number {
   let owed = 0;
   let rank = 0;
-  for (const known of tenant.classes) {
+  for (const known of account.classes) {
     rank = Math.max(rank, known.virtualMs);
     if (known === but || known.waiting === 0) continue;
-    const each = known.hold.meanMs ?? tenant.hold.meanMs ?? hold;
+    const each = known.hold.meanMs ?? account.hold.meanMs ?? hold;
     owed += Math.min(known.waiting * each, known.weight * Math.max(0, at - rank));
   }
   return owed;

@@ -1,18 +1,18 @@
 import { classOf, type ServiceClass } from '../domain/service-class.js';
-import { Line } from './ordered-list.js';
-import type { Place } from './queued-request.js';
+import { OrderedList } from './ordered-list.js';
+import type { QueuedRequest } from './queued-request.js';
 import type { ReleaseReason } from './seat-queue.js';
-import type { TenantClass } from './account-class.js';
-import type { Tenant } from './account.js';
-import { Tenants } from './accounts.js';
+import type { AccountClass } from './account-class.js';
+import type { Account } from './account.js';
+import { Accounts } from './accounts.js';
 
 /**
- * Who waits and who holds seats, entered for the queue and for the tenant at once, so that the two never differ. A place
- * that moves from waiting to a seat or back is entered where it goes before it is struck out where it was: its tenant is
+ * Who waits and who holds seats, entered for the queue and for the account at once, so that the two never differ. A place
+ * that moves from waiting to a seat or back is entered where it goes before it is struck out where it was: its account is
  * not idle in between, so it is not lifted.
  */
-export class Books {
-  readonly tenants = new Tenants();
+export class QueueState {
+  readonly accounts = new Accounts();
   /** Seats of the engine, and whether it is away. */
   seats: number;
   paused = false;
@@ -21,7 +21,7 @@ export class Books {
   /** Leases ended, by how. */
   readonly released: Partial<Record<ReleaseReason | 'given-back', number>> = {};
   /** Their engine was lost: before all others, in the order of entering. */
-  readonly #returned = new Line<Place>();
+  readonly #returned = new OrderedList<QueuedRequest>();
   readonly #waitingBy: Record<ServiceClass, number> = { interactive: 0, standard: 0, batch: 0 };
   #seatable = 0;
   #waiting = 0;
@@ -69,28 +69,28 @@ export class Books {
   }
 
   /** The first of the returned. */
-  get returned(): Place | undefined {
+  get returned(): QueuedRequest | undefined {
     return this.#returned.first;
   }
 
   /** Someone who waits, seatable or not; undefined once all are gone. */
-  get anyone(): Place | undefined {
+  get anyone(): QueuedRequest | undefined {
     const { first } = this.#returned;
     if (first !== undefined || this.#waiting === 0) return first;
-    let found: Place | undefined;
-    this.tenants.active.each(({ classes }) => {
-      for (const { line } of classes) found ??= line.first;
+    let found: QueuedRequest | undefined;
+    this.accounts.active.each(({ classes }) => {
+      for (const { list } of classes) found ??= list.first;
     });
     return found;
   }
 
-  tenantOf({ entry }: Place): Tenant {
-    return this.tenants.known(entry.tenant);
+  accountOf({ request }: QueuedRequest): Account {
+    return this.accounts.known(request.account);
   }
 
-  /** The requests of the same tenant and class. */
-  classOf(place: Place): TenantClass {
-    return this.tenantOf(place).classFor(place.entry.weight);
+  /** The requests of the same account and class. */
+  classOf(queued: QueuedRequest): AccountClass {
+    return this.accountOf(queued).classFor(queued.request.weight);
   }
 
   /** A lease ended. */
@@ -101,7 +101,7 @@ export class Books {
   /** Charges seat time up to `now`. */
   accrue(now: number): void {
     this.#now = now;
-    this.tenants.accrue(now);
+    this.accounts.accrue(now);
   }
 
   /** The engine went away, or came back. */
@@ -111,80 +111,80 @@ export class Books {
   }
 
   /** Whether the engine was there all the time since `place` entered. */
-  unbroken(place: Place): boolean {
-    return !this.paused && place.breaks === this.breaks;
+  unbroken(queued: QueuedRequest): boolean {
+    return !this.paused && queued.breaks === this.breaks;
   }
 
   /** A newcomer. It cannot be seated yet. */
-  enter(place: Place): void {
-    place.breaks = this.breaks;
-    const tenant = this.tenantOf(place);
-    const of = tenant.classFor(place.entry.weight);
-    of.line.insert(place);
-    this.#inRoom(place, tenant, of, 1);
-    this.#wait(place, tenant, 1);
+  enter(queued: QueuedRequest): void {
+    queued.breaks = this.breaks;
+    const account = this.accountOf(queued);
+    const of = account.classFor(queued.request.weight);
+    of.list.insert(queued);
+    this.#inRoom(queued, account, of, 1);
+    this.#wait(queued, account, 1);
   }
 
   /** It may be seated. */
-  ready(place: Place): void {
-    const tenant = this.tenantOf(place);
-    const of = tenant.classFor(place.entry.weight);
-    if (!of.inLine) this.tenants.lift(tenant, of);
-    of.turns.add(place);
+  ready(queued: QueuedRequest): void {
+    const account = this.accountOf(queued);
+    const of = account.classFor(queued.request.weight);
+    if (!of.inLine) this.accounts.lift(account, of);
+    of.users.add(queued);
     this.#seatable += 1;
-    this.tenants.stir(tenant);
+    this.accounts.stir(account);
   }
 
   /** One that had a seat waits again. */
-  comeBack(place: Place): void {
-    const tenant = this.tenantOf(place);
-    this.#returned.insert(place);
+  comeBack(queued: QueuedRequest): void {
+    const account = this.accountOf(queued);
+    this.#returned.insert(queued);
     this.#seatable += 1;
-    tenant.classFor(place.entry.weight).returned += 1;
-    this.#wait(place, tenant, 1);
+    account.classFor(queued.request.weight).returned += 1;
+    this.#wait(queued, account, 1);
   }
 
   /** One that waited waits no more: for a seat, or for good. */
-  leave(place: Place, to: 'seat' | 'nowhere'): void {
-    const tenant = this.tenantOf(place);
-    const of = tenant.classFor(place.entry.weight);
-    const returned = place.line === this.#returned;
-    const inTurns = place.turn.at >= 0;
+  leave(queued: QueuedRequest, to: 'seat' | 'nowhere'): void {
+    const account = this.accountOf(queued);
+    const of = account.classFor(queued.request.weight);
+    const returned = queued.list === this.#returned;
+    const inTurns = queued.turn.at >= 0;
     if (returned) of.returned -= 1;
-    else this.#inRoom(place, tenant, of, -1);
+    else this.#inRoom(queued, account, of, -1);
     if (returned || inTurns) this.#seatable -= 1;
     if (inTurns && to === 'seat') {
-      this.tenants.turn();
-      of.turns.serve(place);
-    } else of.turns.remove(place);
-    if (inTurns && of.turns.head === undefined) of.pace.rest();
-    place.line?.remove(place);
-    this.#wait(place, tenant, -1);
+      this.accounts.turn();
+      of.users.serve(queued);
+    } else of.users.remove(queued);
+    if (inTurns && of.users.head === undefined) of.serviceRate.rest();
+    queued.list?.remove(queued);
+    this.#wait(queued, account, -1);
   }
 
   /** `place` holds so many seats more, or less. */
-  hold(place: Place, seats: number): void {
-    place.seatMs += place.seats * (this.#now - place.seatsSince);
-    place.seatsSince = this.#now;
-    const tenant = this.tenantOf(place);
-    if (place.seats === 0) tenant.leases += 1;
-    place.seats += seats;
-    if (place.seats === 0) tenant.leases -= 1;
+  hold(queued: QueuedRequest, seats: number): void {
+    queued.seatMs += queued.seats * (this.#now - queued.seatsSince);
+    queued.seatsSince = this.#now;
+    const account = this.accountOf(queued);
+    if (queued.seats === 0) account.leases += 1;
+    queued.seats += seats;
+    if (queued.seats === 0) account.leases -= 1;
     this.#busy += seats;
-    this.tenants.hold(tenant, tenant.classFor(place.entry.weight), seats);
+    this.accounts.hold(account, account.classFor(queued.request.weight), seats);
   }
 
-  #inRoom({ entry }: Place, tenant: Tenant, of: TenantClass, sign: 1 | -1): void {
-    tenant.inRoom += sign;
-    tenant.bytes += sign * entry.bytes;
-    of.bytes += sign * entry.bytes;
+  #inRoom({ request }: QueuedRequest, account: Account, of: AccountClass, sign: 1 | -1): void {
+    account.inRoom += sign;
+    account.bytes += sign * request.bytes;
+    of.bytes += sign * request.bytes;
   }
 
-  #wait(place: Place, tenant: Tenant, sign: 1 | -1): void {
+  #wait(queued: QueuedRequest, account: Account, sign: 1 | -1): void {
     this.#waiting += sign;
-    this.#waitingBy[classOf(place.entry.weight)] += sign;
-    this.#bytes += sign * place.entry.bytes;
-    tenant.waiting += sign;
-    this.tenants.stir(tenant);
+    this.#waitingBy[classOf(queued.request.weight)] += sign;
+    this.#bytes += sign * queued.request.bytes;
+    account.waiting += sign;
+    this.accounts.stir(account);
   }
 }

@@ -1,6 +1,6 @@
 import { HeapNode } from '../lib/heap.js';
-import type { Line, Linked } from './ordered-list.js';
-import type { Entry, Ticket, TicketOutcome, Work } from './seat-queue.js';
+import type { OrderedList, ListMember } from './ordered-list.js';
+import type { QueueRequest, Ticket, TicketOutcome, Work } from './seat-queue.js';
 
 /**
  * unready -> ready -> granted -> leased -> over, and from leased once back to ready.
@@ -10,17 +10,17 @@ export type Phase = 'unready' | 'ready' | 'granted' | 'leased' | 'over';
 
 /** What a place asks of the queue that it stands in. */
 export interface Desk {
-  ready(place: Place): void;
-  cancel(place: Place): void;
+  ready(queued: QueuedRequest): void;
+  cancel(queued: QueuedRequest): void;
 }
 
 /** One request in the queue, from `enter` until its last outcome. The queue owns all its fields; callers see a Ticket. */
-export class Place implements Ticket, Linked<Place> {
-  line: Line<Place> | undefined;
-  prev: Place | undefined;
-  next: Place | undefined;
+export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
+  list: OrderedList<QueuedRequest> | undefined;
+  prev: QueuedRequest | undefined;
+  next: QueuedRequest | undefined;
   /** Where it stands among its user's, once it may be seated. */
-  readonly turn: HeapNode<Place> = new HeapNode<Place>(this);
+  readonly turn: HeapNode<QueuedRequest> = new HeapNode<QueuedRequest>(this);
   phase: Phase = 'unready';
   /** What the wait was taken to be when it entered, ms; undefined: nothing was foretold. */
   predictedMs: number | undefined;
@@ -30,7 +30,7 @@ export class Place implements Ticket, Linked<Place> {
   readyAt = 0;
   /** Waiting done before that, ms. */
   waitedMs = 0;
-  /** How often the engine had gone or come when it entered (Books.breaks). */
+  /** How often the engine had gone or come when it entered (QueueState.breaks). */
   breaks = 0;
   /** When its stay in the queue now running began, checks included. */
   queuedAt = 0;
@@ -45,14 +45,14 @@ export class Place implements Ticket, Linked<Place> {
   /** Cancels its timer. */
   disarm: (() => void) | undefined;
   readonly outcome: Promise<TicketOutcome>;
-  readonly entry: Entry;
+  readonly request: QueueRequest;
   readonly order: number;
   readonly #desk: Desk;
   #settle!: (outcome: TicketOutcome) => void;
 
-  constructor(desk: Desk, entry: Entry, order: number) {
+  constructor(desk: Desk, request: QueueRequest, order: number) {
     this.#desk = desk;
-    this.entry = entry;
+    this.request = request;
     this.order = order;
     this.outcome = this.promise();
   }

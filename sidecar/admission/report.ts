@@ -1,16 +1,16 @@
-import type { Books } from './queue-state.js';
-import type { ClassReport, QueueReport, QueueSnapshot, TenantReport } from './seat-queue.js';
-import type { TenantClass } from './account-class.js';
-import type { Tenant } from './account.js';
-import type { Tenants } from './accounts.js';
+import type { QueueState } from './queue-state.js';
+import type { ClassReport, QueueReport, QueueSnapshot, AccountReport } from './seat-queue.js';
+import type { AccountClass } from './account-class.js';
+import type { Account } from './account.js';
+import type { Accounts } from './accounts.js';
 
 /** What decisions are made by. */
 export function snapshotOf(
-  { seats, busy, waiting, waitingBy, bytes, paused, tenants, released }: Books,
+  { seats, busy, waiting, waitingBy, bytes, paused, accounts, released }: QueueState,
   refused: QueueSnapshot['refused'],
 ): QueueSnapshot {
-  const active = Array.from(tenants.active, (tenant) => {
-    return { tenant: tenant.name, waiting: tenant.waiting, running: tenant.running };
+  const active = Array.from(accounts.active, (account) => {
+    return { account: account.name, waiting: account.waiting, running: account.running };
   });
   return {
     seats,
@@ -19,41 +19,41 @@ export function snapshotOf(
     waitingBy: { ...waitingBy },
     waitingBytes: bytes,
     paused,
-    tenants: active,
+    accounts: active,
     refused,
     released: { ...released },
   };
 }
 
-/** The queue in full, with the `most` tenants that held seats longest by name. */
+/** The queue in full, with the `most` accounts that held seats longest by name. */
 export function reportOf(
   snapshot: QueueSnapshot,
-  tenants: Tenants,
+  accounts: Accounts,
   most: number,
-  waitMs: (tenant: Tenant, of: TenantClass) => number,
+  waitMs: (account: Account, of: AccountClass) => number,
 ): QueueReport {
-  const all = [...tenants.all()].sort((a, b) => b.seatMs - a.seatMs || b.waiting - a.waiting);
-  const others = { tenants: 0, waiting: 0, running: 0, seatMs: 0 };
+  const all = [...accounts.all()].sort((a, b) => b.seatMs - a.seatMs || b.waiting - a.waiting);
+  const others = { accounts: 0, waiting: 0, running: 0, seatMs: 0 };
   for (const { waiting, running, seatMs } of all.slice(most)) {
-    others.tenants += 1;
+    others.accounts += 1;
     others.waiting += waiting;
     others.running += running;
     others.seatMs += seatMs;
   }
   return {
     ...snapshot,
-    fairness: tenants.fairness ?? null,
-    tenants: all.slice(0, most).map((tenant) => tenantReport(tenant, (of) => waitMs(tenant, of))),
+    fairness: accounts.fairness ?? null,
+    accounts: all.slice(0, most).map((account) => accountReport(account, (of) => waitMs(account, of))),
     others,
   };
 }
 
-function tenantReport(tenant: Tenant, waitMs: (of: TenantClass) => number): TenantReport {
-  const { name, weight, waiting, running, virtualMs, seatMs, hold } = tenant;
-  const classes = tenant.classes.map((of) => classReport(of, waitMs(of)));
-  const { calibration, predictedWaitMs } = classReport(tenant.classFor(weight), waitMs(tenant.classFor(weight)));
+function accountReport(account: Account, waitMs: (of: AccountClass) => number): AccountReport {
+  const { name, weight, waiting, running, virtualMs, seatMs, hold } = account;
+  const classes = account.classes.map((of) => classReport(of, waitMs(of)));
+  const { calibration, predictedWaitMs } = classReport(account.classFor(weight), waitMs(account.classFor(weight)));
   return {
-    tenant: name,
+    account: name,
     weight,
     waiting,
     running,
@@ -66,7 +66,7 @@ function tenantReport(tenant: Tenant, waitMs: (of: TenantClass) => number): Tena
   };
 }
 
-function classReport(of: TenantClass, predictedWaitMs: number): ClassReport {
+function classReport(of: AccountClass, predictedWaitMs: number): ClassReport {
   const { waiting, running, hold, calibration } = of;
   return { class: of.class, waiting, running, holdMs: hold.meanMs ?? null, calibration, predictedWaitMs };
 }

@@ -1,19 +1,19 @@
-import type { Place } from './queued-request.js';
+import type { QueuedRequest } from './queued-request.js';
 import type { Lease, ReleaseReason, TicketOutcome } from './seat-queue.js';
 
 /** What a lease asks of the queue whose seats it holds. */
 export interface Bank {
   /** One more seat for `place`; false: none is free, or others wait for it. */
-  take(place: Place): boolean;
+  take(queued: QueuedRequest): boolean;
   /** One seat of `place` is free again. */
-  put(place: Place): void;
+  put(queued: QueuedRequest): void;
   /** `recall` is called once others wait, unless it is forgotten before. */
   watch(recall: () => void): void;
   forget(recall: () => void): void;
   /** All of them are; called once, with the time of the grant. */
-  end(place: Place, seats: number, grantedAt: number, reason: ReleaseReason): void;
+  end(queued: QueuedRequest, seats: number, grantedAt: number, reason: ReleaseReason): void;
   /** All of them are, and the request asks to wait again; called once, instead of `end`. */
-  takeBack(place: Place, seats: number): Promise<TicketOutcome>;
+  takeBack(queued: QueuedRequest, seats: number): Promise<TicketOutcome>;
 }
 
 /** The seats of one running request. It alone knows how many they are, so they can be given back only once. */
@@ -21,19 +21,19 @@ export class SeatLease implements Lease {
   readonly waitedMs: number;
   readonly predictedMs: number | undefined;
   readonly #bank: Bank;
-  readonly #place: Place;
+  readonly #queued: QueuedRequest;
   readonly #grantedAt: number;
   #seats = 1;
   #again: Promise<TicketOutcome> | undefined;
   /** Who is told when others want its seats, while it has some to spare. */
   #recall: (() => void) | undefined;
 
-  constructor(bank: Bank, place: Place, grantedAt: number) {
+  constructor(bank: Bank, queued: QueuedRequest, grantedAt: number) {
     this.#bank = bank;
-    this.#place = place;
+    this.#queued = queued;
     this.#grantedAt = grantedAt;
-    this.waitedMs = place.waitedMs;
-    this.predictedMs = place.predictedMs;
+    this.waitedMs = queued.waitedMs;
+    this.predictedMs = queued.predictedMs;
   }
 
   get seats(): number {
@@ -41,7 +41,7 @@ export class SeatLease implements Lease {
   }
 
   grow(): boolean {
-    if (this.#seats === 0 || this.#seats >= this.#place.entry.seatsWanted || !this.#bank.take(this.#place))
+    if (this.#seats === 0 || this.#seats >= this.#queued.request.seatsWanted || !this.#bank.take(this.#queued))
       return false;
     this.#seats += 1;
     return true;
@@ -52,7 +52,7 @@ export class SeatLease implements Lease {
     this.#seats -= 1;
     if (this.#seats === 1) this.#forget();
     else if (this.#recall) this.#bank.watch(this.#recall);
-    this.#bank.put(this.#place);
+    this.#bank.put(this.#queued);
   }
 
   whenWanted(fn: () => void): void {
@@ -64,12 +64,12 @@ export class SeatLease implements Lease {
 
   release(reason: ReleaseReason): void {
     const seats = this.#close();
-    if (seats > 0) this.#bank.end(this.#place, seats, this.#grantedAt, reason);
+    if (seats > 0) this.#bank.end(this.#queued, seats, this.#grantedAt, reason);
   }
 
   giveBack(): Promise<TicketOutcome> {
     const seats = this.#close();
-    if (seats > 0) this.#again = this.#bank.takeBack(this.#place, seats);
+    if (seats > 0) this.#again = this.#bank.takeBack(this.#queued, seats);
     return this.#again ?? Promise.resolve({ kind: 'cancelled' });
   }
 

@@ -19,16 +19,16 @@ export interface Refused {
 
 /**
  * full, bytes: there is no room to wait. predicted: the wait would be too long. dropped: it waited, and made room for one
- * of a tenant with less waiting. wait: no seat came within the longest wait. deadline: its own time was over.
+ * of an account with less waiting. wait: no seat came within the longest wait. deadline: its own time was over.
  */
 export type RefusalReason = 'full' | 'bytes' | 'predicted' | 'dropped' | 'wait' | 'deadline' | 'drain' | 'engine-lost';
 
-export interface Entry {
-  /** The account: fairness is between tenants. */
-  readonly tenant: string;
-  /** The caller's end-user label, for fairness inside the tenant. Never logged. */
+export interface QueueRequest {
+  /** The account: fairness is between accounts. */
+  readonly account: string;
+  /** The caller's end-user label, for fairness inside the account. Never logged. */
   readonly user?: string;
-  /** The share of this tenant's class (16, 4 or 1). */
+  /** The share of this account's class (16, 4 or 1). */
   readonly weight: number;
   /** Body bytes that this request holds while it waits. */
   readonly bytes: number;
@@ -95,11 +95,11 @@ export interface QueueSnapshot {
   readonly seats: number;
   readonly busy: number;
   readonly waiting: number;
-  /** The same by class; a tenant may have requests of several. */
+  /** The same by class; an account may have requests of several. */
   readonly waitingBy: Readonly<Record<ServiceClass, number>>;
   readonly waitingBytes: number;
   readonly paused: boolean;
-  readonly tenants: readonly { readonly tenant: string; readonly waiting: number; readonly running: number }[];
+  readonly accounts: readonly { readonly account: string; readonly waiting: number; readonly running: number }[];
   readonly refused: Readonly<Partial<Record<RefusalReason, number>>>;
   /** Leases ended, by reason. */
   readonly released: Readonly<Partial<Record<ReleaseReason | 'given-back', number>>>;
@@ -107,7 +107,7 @@ export interface QueueSnapshot {
 
 export interface SeatQueue {
   /** Takes a place, synchronously. Never throws. */
-  enter(entry: Entry): Ticket | Refused;
+  enter(request: QueueRequest): Ticket | Refused;
   /** The engine went away: nothing is dispatched until `resume`. Waiting requests keep their places and timers. */
   pause(): void;
   /** The engine is back with this many seats. */
@@ -117,7 +117,7 @@ export interface SeatQueue {
   snapshot(): QueueSnapshot;
 }
 
-/** One tenant's requests of one class as operators see them. Times in ms. */
+/** One account's requests of one class as operators see them. Times in ms. */
 export interface ClassReport {
   readonly class: ServiceClass;
   readonly waiting: number;
@@ -131,15 +131,15 @@ export interface ClassReport {
   readonly predictedWaitMs: number;
 }
 
-/** One tenant as operators see it. Times in ms. */
-export interface TenantReport {
-  readonly tenant: string;
+/** One account as operators see it. Times in ms. */
+export interface AccountReport {
+  readonly account: string;
   /** Of the class that it is ranked by: the heaviest that has somebody to seat, else that waits or runs, or last did. */
   readonly weight: number;
   readonly waiting: number;
   /** Seats held. */
   readonly running: number;
-  /** Its rank: seat time over weight, the lowest goes next (tenant.ts). */
+  /** Its rank: seat time over weight, the lowest goes next (account.ts). */
   readonly virtualMs: number;
   /** Seat time since it was first seen here. */
   readonly seatMs: number;
@@ -153,14 +153,14 @@ export interface TenantReport {
 }
 
 /** The queue in full. */
-export interface QueueReport extends Omit<QueueSnapshot, 'tenants'> {
-  /** Jain's index of weighted seat time in the last minute, over tenants that always had somebody to seat; null: fewer than two. */
+export interface QueueReport extends Omit<QueueSnapshot, 'accounts'> {
+  /** Jain's index of weighted seat time in the last minute, over accounts that always had somebody to seat; null: fewer than two. */
   readonly fairness: number | null;
   /** Those with the most seat time, most first. */
-  readonly tenants: readonly TenantReport[];
+  readonly accounts: readonly AccountReport[];
   /** All others that are remembered, together. */
   readonly others: {
-    readonly tenants: number;
+    readonly accounts: number;
     readonly waiting: number;
     readonly running: number;
     readonly seatMs: number;
@@ -174,10 +174,10 @@ export interface QueueLoad {
   readonly waiting: number;
 }
 
-/** A seat queue that shares seats between tenants and can account for it. */
+/** A seat queue that shares seats between accounts and can account for it. */
 export interface FairSeatQueue extends SeatQueue {
   /** The same object for as long as the queue lives. */
   readonly load: QueueLoad;
-  /** Names the `most` tenants that held seats longest. Costlier than a snapshot: for pages, not for decisions. */
+  /** Names the `most` accounts that held seats longest. Costlier than a snapshot: for pages, not for decisions. */
   report(most: number): QueueReport;
 }

@@ -2,16 +2,16 @@
 const ALPHA = 0.05;
 
 /**
- * How fast a tenant is given seats while it has somebody waiting: the mean time between two of them. It holds what no
+ * How fast an account is given seats while it has somebody waiting: the mean time between two of them. It holds what no
  * sum over the queue does, that others who do not wait now will come and take their share.
  */
-export class Pace {
+export class ServiceRate {
   #gapMs: number | undefined;
   /** When it was last given one, if somebody waited on. */
   #lastAt: number | undefined;
 
   /**
-   * Counts a seat given at `now` to one that waited so long; `more`: somebody else of the tenant could take one. A tenant
+   * Counts a seat given at `now` to one that waited so long; `more`: somebody else of the account could take one. An account
    * that has but one waiting at a time shows no gaps. A wait shorter than the gap then says that the gap is out of date:
    * without that one slow hour would keep it at one waiting for ever.
    */
@@ -27,7 +27,7 @@ export class Pace {
     this.#lastAt = undefined;
   }
 
-  /** How long one behind `waiting` others of its tenant would wait, ms; 0 when that is not known. */
+  /** How long one behind `waiting` others of its account would wait, ms; 0 when that is not known. */
   waitMs(waiting: number): number {
     return waiting === 0 ? 0 : (waiting + 1) * (this.#gapMs ?? 0);
   }

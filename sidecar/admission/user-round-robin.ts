@@ -1,13 +1,13 @@
 import { Heap } from '../lib/heap.js';
-import { Line } from './ordered-list.js';
-import type { Place } from './queued-request.js';
+import { OrderedList } from './ordered-list.js';
+import type { QueuedRequest } from './queued-request.js';
 
 /** The requests of one end-user label, and the user's place in the order of turns. */
 class UserLine {
   readonly key: string;
-  readonly places = new Heap<Place>(sooner);
+  readonly places = new Heap<QueuedRequest>(sooner);
   order = 0;
-  line: Line<UserLine> | undefined;
+  list: OrderedList<UserLine> | undefined;
   prev: UserLine | undefined;
   next: UserLine | undefined;
 
@@ -17,43 +17,43 @@ class UserLine {
 }
 
 /**
- * Who is next among one tenant's requests of one class that may be seated. Its end users take turns, so that one of them with a
+ * Who is next among one account's requests of one class that may be seated. Its end users take turns, so that one of them with a
  * hundred requests does not hold up the others; within a user the earliest deadline goes first, then first come.
  * Requests without a label are one user's. A user with nothing to seat is forgotten, so the users are bounded by the queue.
  */
-export class Turns {
-  /** Not a Map: a tenant with one request at a time adds and deletes with each (table.ts has why that matters). */
+export class UserRoundRobin {
+  /** Not a Map: an account with one request at a time adds and deletes with each (table.ts has why that matters). */
   readonly #users: Record<string, UserLine> = {};
   /** In the order of their turns. */
-  readonly #turns = new Line<UserLine>();
+  readonly #turns = new OrderedList<UserLine>();
   #lastTurn = 0;
 
-  get head(): Place | undefined {
+  get head(): QueuedRequest | undefined {
     return this.#turns.first?.places.first;
   }
 
-  add(place: Place): void {
-    const key = keyOf(place);
+  add(queued: QueuedRequest): void {
+    const key = keyOf(queued);
     const user = (this.#users[key] ??= new UserLine(key));
-    if (user.line === undefined) this.#toTheEnd(user);
-    user.places.add(place.turn);
+    if (user.list === undefined) this.#toTheEnd(user);
+    user.places.add(queued.turn);
   }
 
   /** Takes one out that is to be seated: its user's next turn comes after everybody else's. */
-  serve(place: Place): void {
-    const user = this.#users[keyOf(place)];
+  serve(queued: QueuedRequest): void {
+    const user = this.#users[keyOf(queued)];
     if (user === undefined) return;
-    user.places.remove(place.turn);
+    user.places.remove(queued.turn);
     this.#turns.remove(user);
     if (user.places.size > 0) this.#toTheEnd(user);
     else Reflect.deleteProperty(this.#users, user.key);
   }
 
   /** Takes one out that left; its user keeps its turn. */
-  remove(place: Place): void {
-    const user = this.#users[keyOf(place)];
+  remove(queued: QueuedRequest): void {
+    const user = this.#users[keyOf(queued)];
     if (user === undefined) return;
-    user.places.remove(place.turn);
+    user.places.remove(queued.turn);
     if (user.places.size > 0) return;
     this.#turns.remove(user);
     Reflect.deleteProperty(this.#users, user.key);
@@ -66,11 +66,11 @@ export class Turns {
 }
 
 /** A label begins with a letter of ours, so that it is no name that objects have, and that of nobody is nobody's label. */
-function keyOf({ entry: { user } }: Place): string {
+function keyOf({ request: { user } }: QueuedRequest): string {
   return user === undefined ? '' : `u${user}`;
 }
 
-function sooner(a: Place, b: Place): boolean {
-  const [left, right] = [a.entry.deadlineAt ?? Infinity, b.entry.deadlineAt ?? Infinity];
+function sooner(a: QueuedRequest, b: QueuedRequest): boolean {
+  const [left, right] = [a.request.deadlineAt ?? Infinity, b.request.deadlineAt ?? Infinity];
   return left === right ? a.order < b.order : left < right;
 }

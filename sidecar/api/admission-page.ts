@@ -20,7 +20,7 @@ export interface AdmissionPage {
   };
 }
 
-/** One account. As TenantReport has it, rounded. */
+/** One account. As AccountReport has it, rounded. */
 export interface AccountLine {
   readonly account: string;
   readonly weight: number;

@@ -26,17 +26,17 @@ export function admissionPage(report: QueueReport): AdmissionPage {
     fairness: report.fairness,
     refused: report.refused,
     released: report.released,
-    accounts: report.tenants.map((tenant) => ({
-      account: tenant.tenant,
-      weight: tenant.weight,
-      waiting: tenant.waiting,
-      running: tenant.running,
-      virtualMs: whole(tenant.virtualMs),
-      seatMs: whole(tenant.seatMs),
-      holdMs: tenant.holdMs === null ? null : whole(tenant.holdMs),
-      calibration: thousandths(tenant.calibration),
-      predictedWaitMs: whole(tenant.predictedWaitMs),
-      classes: tenant.classes.map((of) => ({
+    accounts: report.accounts.map((account) => ({
+      account: account.account,
+      weight: account.weight,
+      waiting: account.waiting,
+      running: account.running,
+      virtualMs: whole(account.virtualMs),
+      seatMs: whole(account.seatMs),
+      holdMs: account.holdMs === null ? null : whole(account.holdMs),
+      calibration: thousandths(account.calibration),
+      predictedWaitMs: whole(account.predictedWaitMs),
+      classes: account.classes.map((of) => ({
         class: of.class,
         waiting: of.waiting,
         running: of.running,
@@ -46,7 +46,7 @@ export function admissionPage(report: QueueReport): AdmissionPage {
       })),
     })),
     others: {
-      accounts: report.others.tenants,
+      accounts: report.others.accounts,
       waiting: report.others.waiting,
       running: report.others.running,
       seatMs: whole(report.others.seatMs),

@@ -6,62 +6,62 @@ import type { EngineFacts, GenerateJob, GenerationSink } from '../engine-client/
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { ReplyCounts } from './reply-counts.js';
-import { arrive, takeSeat, type Arrival, type Planned, type Tokens } from './preflight.js';
+import { preflight, takeSeat, type PreparedRequest, type Planned, type Tokens } from './preflight.js';
 import * as refusals from './refusals.js';
 import { StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
-import { endUnfinished, growTo, runOnSeat, type JobEnd, type RunEnd } from './run-job.js';
+import { endUnfinished, growTo, runJob, type JobEnd, type RunEnd } from './run-job.js';
 import type { Services } from './services.js';
-import { UsageLog } from './usage-session.js';
-import { Visit } from './request-context.js';
+import { UsageSession } from './usage-session.js';
+import { RequestContext } from './request-context.js';
 
 /** POST /v1/chat/completions, whole or streamed. */
 export async function chat(exchange: Exchange, services: Services): Promise<void> {
-  const visit = new Visit(exchange, 'chat', services);
-  const arrival = await arrive<ChatParams>(visit, 'chat', services);
+  const context = new RequestContext(exchange, 'chat', services);
+  const arrival = await preflight<ChatParams>(context, 'chat', services);
   if (!arrival) return;
   let writer: ReplyWriter | undefined;
-  let usage: UsageLog | undefined;
+  let usage: UsageSession | undefined;
   try {
     const { facts } = arrival.model.engine;
     const { firstImage } = arrival.params;
     if (firstImage !== undefined || !facts) {
-      visit.fail(firstImage === undefined ? refusals.cold(arrival.model.engine) : refusals.noVision(firstImage));
+      context.fail(firstImage === undefined ? refusals.cold(arrival.model.engine) : refusals.noVision(firstImage));
       return;
     }
     // Before the wait for a seat, since a stream is kept alive through that too.
-    const reply = (writer = makeWriter(visit, arrival, facts, services));
-    const books = (usage = new UsageLog(services, visit, arrival.caller, arrival.model, 'chat'));
-    const seated = await takeSeat(visit, arrival, arrival.params.n, (tokens) =>
-      plan(visit, arrival.params, facts, tokens, books, services),
+    const reply = (writer = makeWriter(context, arrival, facts, services));
+    const session = (usage = new UsageSession(services, context, arrival.caller, arrival.model, 'chat'));
+    const seated = await takeSeat(context, arrival, arrival.params.n, (tokens) =>
+      plan(context, arrival.params, facts, tokens, session, services),
     );
     if (!seated) return;
 
-    const counts = new ReplyCounts(services.clock, visit, books);
-    const end = await runOnSeat(visit, seated.lease, services.draining, (jobEnd, lease) => {
-      const shut = books.open();
+    const counts = new ReplyCounts(services.clock, context, session);
+    const end = await runJob(context, seated.lease, services.draining, (jobEnd, lease) => {
+      const shut = session.open();
       if (shut) return shut;
       return arrival.model.engine.generate(
         { seats: growTo(lease, seated.job.n), ...seated.job },
-        sink(visit, reply, counts, jobEnd),
+        sink(context, reply, counts, jobEnd),
       );
     });
-    if (await finish(visit, reply, counts, books, end)) arrival.claim.complete();
+    if (await finish(context, reply, counts, session, end)) arrival.claim.complete();
   } finally {
     writer?.close();
     usage?.abandon();
     arrival.release();
     arrival.claim.release();
-    visit.abandoned();
+    context.abandoned();
   }
 }
 
 /** The last checks, now that the prompt's length is known, credit at the very end; and the job for the engine. */
 function plan(
-  visit: Visit,
+  context: RequestContext,
   params: ChatParams,
   facts: EngineFacts,
   tokens: Tokens,
-  usage: UsageLog,
+  usage: UsageSession,
   services: Services,
 ): Planned<Omit<GenerateJob, 'seats'>> | ContractError {
   if (tokens.kind !== 'chat') return contractError('internal', 'The prompt host answered for another route.');
@@ -72,7 +72,7 @@ function plan(
     const param = params.maxTokens === undefined || left < 1 ? 'messages' : 'max_completion_tokens';
     return refusals.overContext(promptTokens, maxTokens, facts.contextPerSeat, param);
   }
-  visit.promptTokens = promptTokens;
+  context.promptTokens = promptTokens;
   const unpaid = usage.reserve(promptTokens, maxTokens * params.n);
   if (unpaid) return unpaid;
   const { n, temperature, topP, frequencyPenalty, presencePenalty, stops } = params;
@@ -92,8 +92,8 @@ export function seed32(seed: number): number {
 }
 
 function makeWriter(
-  visit: Visit,
-  { params, model }: Arrival<ChatParams>,
+  context: RequestContext,
+  { params, model }: PreparedRequest<ChatParams>,
   facts: EngineFacts,
   services: Services,
 ): ReplyWriter {
@@ -103,20 +103,20 @@ function makeWriter(
     model: model.id,
     fingerprint: `fp_${facts.weightVersion.slice(0, 12)}`,
   };
-  if (!params.stream) return new WholeWriter(visit, head, facts.weightVersion);
+  if (!params.stream) return new WholeWriter(context, head, facts.weightVersion);
   const { clock } = services;
-  return new StreamWriter(visit, head, {
+  return new StreamWriter(context, head, {
     includeUsage: params.includeUsage,
     clock,
     keepAliveMs: services.limits.keepAliveMs,
   });
 }
 
-function sink(visit: Visit, writer: ReplyWriter, counts: ReplyCounts, end: JobEnd): GenerationSink {
+function sink(context: RequestContext, writer: ReplyWriter, counts: ReplyCounts, end: JobEnd): GenerationSink {
   return {
     started: (cachedTokens) => {
-      visit.cachedTokens = cachedTokens;
-      visit.prefilling();
+      context.cachedTokens = cachedTokens;
+      context.prefilling();
     },
     piece: (piece) => {
       counts.piece(piece.choice, piece.tokens);
@@ -138,19 +138,19 @@ function sink(visit: Visit, writer: ReplyWriter, counts: ReplyCounts, end: JobEn
 
 /** Records and answers. Resolves with whether the caller got the whole answer. */
 async function finish(
-  visit: Visit,
+  context: RequestContext,
   writer: ReplyWriter,
   counts: ReplyCounts,
-  usage: UsageLog,
+  usage: UsageSession,
   end: RunEnd,
 ): Promise<boolean> {
-  const { promptTokens, cachedTokens, completionTokens } = visit;
+  const { promptTokens, cachedTokens, completionTokens } = context;
   // A prompt that no engine took up used nothing, as its usage has it.
-  if (visit.phase !== 'waiting') {
-    visit.meter?.used({ prompt: promptTokens, cached: cachedTokens, completion: completionTokens });
+  if (context.phase !== 'waiting') {
+    context.meter?.used({ prompt: promptTokens, cached: cachedTokens, completion: completionTokens });
   }
   if (end.kind !== 'done') {
-    await endUnfinished(visit, usage, end);
+    await endUnfinished(context, usage, end);
     return false;
   }
   if (!(await usage.closeAnswered())) return false;

@@ -4,7 +4,7 @@ import type { Exchange } from '../http/exchange.js';
 import { admit, closed, isJson } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
-import { Visit } from './request-context.js';
+import { RequestContext } from './request-context.js';
 
 /**
  * POST /v1/completions: there is no text completion, so 404; a decision model that the key may call is told apart, since
@@ -12,27 +12,27 @@ import { Visit } from './request-context.js';
  * loop is answered unread: nothing is served here that were worth more.
  */
 export async function completions(exchange: Exchange, services: Services): Promise<void> {
-  const visit = new Visit(exchange, 'other', services);
+  const context = new RequestContext(exchange, 'other', services);
   try {
-    await refuse(visit, services);
+    await refuse(context, services);
   } finally {
-    visit.abandoned();
+    context.abandoned();
   }
 }
 
-async function refuse(visit: Visit, services: Services): Promise<void> {
-  const { exchange } = visit;
+async function refuse(context: RequestContext, services: Services): Promise<void> {
+  const { exchange } = context;
   const shut = closed(services);
   if (shut) {
-    visit.fail(shut);
+    context.fail(shut);
     return;
   }
-  const caller = await admit(visit, 'chat', services);
+  const caller = await admit(context, 'chat', services);
   if (!caller) return;
   const named = await namedModel(exchange, services.limits.inlineBytes);
-  if (exchange.gone.aborted) visit.left('waiting');
+  if (exchange.gone.aborted) context.left('waiting');
   else
-    visit.fail(
+    context.fail(
       isDecisionModel(named, caller, services) ? refusals.wrongEndpoint('decision') : refusals.noTextCompletion(),
     );
 }

@@ -3,23 +3,23 @@ import { modelList } from '../contracts/answers.js';
 import type { Exchange } from '../http/exchange.js';
 import { admit } from './preflight.js';
 import type { Services } from './services.js';
-import { Visit } from './request-context.js';
+import { RequestContext } from './request-context.js';
 
 /**
  * GET /v1/models: the chat models that this key may call here, none for one that may not chat. Decision models are never
  * listed (spec.md).
  */
 export async function listModels(exchange: Exchange, services: Services): Promise<void> {
-  const visit = new Visit(exchange, 'models', services);
+  const context = new RequestContext(exchange, 'models', services);
   try {
-    const caller = await admit(visit, 'models', services);
+    const caller = await admit(context, 'models', services);
     if (!caller) return;
     const models = [...services.models.values()].filter(
       ({ id, kind, cohort }) =>
         kind === 'chat' && mayUse(caller, 'chat') && mayCall(caller.models, id) && inCohort(caller, cohort),
     );
-    visit.reply({ status: 200, body: modelList(models) });
+    context.reply({ status: 200, body: modelList(models) });
   } finally {
-    visit.abandoned();
+    context.abandoned();
   }
 }

@@ -11,17 +11,17 @@ import type { Params, Route } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import type { Body } from '../http/exchange.js';
 import type { NoResult, OpenPrompt, Refusal, Tokenized } from '../prompts/prompt-host.js';
-import { Aborter, type Signal } from '../lib/abort.js';
+import { AbortHandle, type Signal } from '../lib/abort.js';
 import { timeAllowed } from './deadline.js';
 import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
-import type { Visit } from './request-context.js';
+import type { RequestContext } from './request-context.js';
 
 /** Whole request bodies on both decision routes (spec.md, Limits). */
 export const DECISION_BODY_BYTES = 1024 * 1024;
 
 /** A request that may run: its caller, its model, and its body, still open. */
-export interface Arrival<P extends Params> {
+export interface PreparedRequest<P extends Params> {
   readonly caller: Caller;
   readonly model: HostedModel;
   readonly params: P;
@@ -45,40 +45,40 @@ export interface Planned<T> {
 }
 
 /** Everything up to the place in the queue. Undefined: refused and answered. */
-export async function arrive<P extends Params>(
-  visit: Visit,
+export async function preflight<P extends Params>(
+  context: RequestContext,
   route: P['route'],
   services: Services,
-): Promise<Arrival<P> | undefined> {
+): Promise<PreparedRequest<P> | undefined> {
   try {
-    return await pass<P>(visit, route, services);
+    return await pass<P>(context, route, services);
   } catch (fault) {
-    visit.abandoned();
+    context.abandoned();
     throw fault;
   }
 }
 
 async function pass<P extends Params>(
-  visit: Visit,
+  context: RequestContext,
   route: P['route'],
   services: Services,
-): Promise<Arrival<P> | undefined> {
+): Promise<PreparedRequest<P> | undefined> {
   const shut = closed(services);
   if (shut) {
-    visit.fail(shut);
+    context.fail(shut);
     return undefined;
   }
-  const caller = await admit(visit, route === 'chat' ? 'chat' : 'decisions', services);
+  const caller = await admit(context, route === 'chat' ? 'chat' : 'decisions', services);
   if (!caller) return undefined;
-  const body = await readBody(visit, route, services, caller);
+  const body = await readBody(context, route, services, caller);
   if (!body) return undefined;
   const prompt = services.prompts.open(route, body.bytes, caller);
   const release = (): void => {
     prompt.close();
     body.release();
   };
-  const fit = await check<P>(visit, route, services, caller, prompt);
-  const claim = fit && (await claimKey(visit, route, services, caller, body.bytes));
+  const fit = await check<P>(context, route, services, caller, prompt);
+  const claim = fit && (await claimKey(context, route, services, caller, body.bytes));
   if (!claim) {
     release();
     return undefined;
@@ -93,88 +93,92 @@ export function closed(services: Services): ContractError | undefined {
 }
 
 /** Checks the key. Undefined: refused and answered. */
-async function identify(visit: Visit, services: Services): Promise<Caller | undefined> {
+async function identify(context: RequestContext, services: Services): Promise<Caller | undefined> {
   const from = services.clock.now();
-  const found = await services.identity.resolve(visit.exchange.head, visit.trace?.headers);
+  const found = await services.identity.resolve(context.exchange.head, context.trace?.headers);
   // Behind a gateway it is the gateway that authorized.
   const vouched = found.kind === 'caller' && found.vouched === true;
-  if (!vouched) visit.times.authorized(from);
+  if (!vouched) context.times.authorized(from);
   if (found.kind === 'denied') {
-    visit.fail(refusals.denied(found));
+    context.fail(refusals.denied(found));
     return undefined;
   }
-  visit.caller = found;
+  context.caller = found;
   return found;
 }
 
 /**
- * Checks the key, and after it the key's limits: a place in them is the visit's until it ends. Undefined: refused and
+ * Checks the key, and after it the key's limits: a place in them is the request's until it ends. Undefined: refused and
  * answered. A gateway that vouches for a caller has counted it already.
  */
-export async function admit(visit: Visit, group: LimitGroup, services: Services): Promise<Caller | undefined> {
-  const caller = await identify(visit, services);
+export async function admit(
+  context: RequestContext,
+  group: LimitGroup,
+  services: Services,
+): Promise<Caller | undefined> {
+  const caller = await identify(context, services);
   if (!caller || caller.vouched) return caller;
   const taken = services.keyLimits.take(caller, group);
   if (taken.kind === 'limited') {
-    visit.fail(refusals.limited(taken.by, taken.retryAfterMs));
+    context.fail(refusals.limited(taken.by, taken.retryAfterMs));
     return undefined;
   }
-  visit.holds(taken.place);
+  context.holds(taken.place);
   const waitMs = group === 'models' ? 0 : services.quotas.waitMs(caller);
   if (waitMs === 0) return caller;
-  visit.fail(refusals.quotaExceeded(waitMs));
+  context.fail(refusals.quotaExceeded(waitMs));
   return undefined;
 }
 
 /** Content type and size. */
 async function readBody(
-  visit: Visit,
+  context: RequestContext,
   route: Route,
   services: Services,
   caller: Caller,
 ): Promise<WholeBody | undefined> {
-  const { exchange } = visit;
+  const { exchange } = context;
   if (!isJson(exchange.head.header('content-type'))) {
-    visit.fail(refusals.wrongContentType());
+    context.fail(refusals.wrongContentType());
     return undefined;
   }
   const limit = route === 'chat' ? services.limits.chatBytes : DECISION_BODY_BYTES;
   const body = await exchange.body(limit);
   if (body.kind === 'body') {
-    visit.times.receivedAt = body.receivedAt;
+    context.times.receivedAt = body.receivedAt;
     const timeMs = timeAllowed(exchange.head, caller, services.limits);
-    if (timeMs !== undefined) visit.deadlineAt = body.receivedAt + timeMs;
+    if (timeMs !== undefined) context.deadlineAt = body.receivedAt + timeMs;
     return body;
   }
-  if (body.kind === 'gone') visit.left('waiting');
-  else visit.fail(body.kind === 'too-large' ? refusals.tooLarge(limit) : refusals.noRoom());
+  if (body.kind === 'gone') context.left('waiting');
+  else context.fail(body.kind === 'too-large' ? refusals.tooLarge(limit) : refusals.noRoom());
   return undefined;
 }
 
 /** Schema, entitlement, endpoint against the model's kind, cold. An unloaded model is woken by who may call it. */
 async function check<P extends Params>(
-  visit: Visit,
+  context: RequestContext,
   route: P['route'],
   services: Services,
   caller: Caller,
   prompt: OpenPrompt,
-): Promise<Pick<Arrival<P>, 'model' | 'params'> | undefined> {
-  const checked = await prompt.check(visit.exchange.gone);
+): Promise<Pick<PreparedRequest<P>, 'model' | 'params'> | undefined> {
+  const checked = await prompt.check(context.exchange.gone);
   if (checked.kind === 'checked') {
     const model = services.models.get(checked.params.model);
     const denied = unentitled(caller, route, model);
     if (!model || denied) {
-      visit.fail(denied ?? refusals.notEntitled());
+      context.fail(denied ?? refusals.notEntitled());
       return undefined;
     }
     // From here on the model's metrics tell of this request, whatever becomes of it.
-    visit.model = model.id;
+    context.model = model.id;
     const error = unfit(route, model);
     // The route asked for is the route that was parsed.
     if (!error) return { model, params: checked.params as P };
-    visit.fail(error);
-  } else if (checked.kind === 'aborted') visit.left('waiting');
-  else visit.fail(checked.kind === 'invalid' ? checked.error : refusals.internal());
+    context.fail(error);
+  } else if (checked.kind === 'aborted') context.left('waiting');
+  else context.fail(checked.kind === 'invalid' ? checked.error : refusals.internal());
   return undefined;
 }
 
@@ -196,22 +200,22 @@ function unfit(route: Route, model: HostedModel): ContractError | undefined {
  * and one that was run already is told so however full the queue is.
  */
 async function claimKey(
-  visit: Visit,
+  context: RequestContext,
   route: Route,
   services: Services,
   caller: Caller,
   body: Uint8Array,
 ): Promise<Claim | undefined> {
-  const header = visit.exchange.head.header('idempotency-key');
+  const header = context.exchange.head.header('idempotency-key');
   if (header === undefined) return NO_CLAIM;
   const key = parseIdempotencyKey(header);
   if (key === undefined) {
-    visit.fail(refusals.malformedIdempotencyKey());
+    context.fail(refusals.malformedIdempotencyKey());
     return undefined;
   }
   const claimed = services.idempotency.claim(caller.account, key, await fingerprint(route, body));
   if (claimed.kind === 'claimed') return claimed.claim;
-  visit.fail(refusals.keyReused(claimed.kind));
+  context.fail(refusals.keyReused(claimed.kind));
   return undefined;
 }
 
@@ -220,43 +224,43 @@ async function claimKey(
  * passed the last check; the body is let go of before the wait. The lease returned is the caller's to end.
  */
 export async function takeSeat<P extends Params, T>(
-  visit: Visit,
-  arrival: Arrival<P>,
+  context: RequestContext,
+  arrival: PreparedRequest<P>,
   seatsWanted: number,
   plan: (tokens: Tokens) => Planned<T> | ContractError,
 ): Promise<{ readonly lease: Lease; readonly job: T } | undefined> {
   const { caller, model, params, prompt, bytes } = arrival;
   const ticket = model.queue.enter({
-    tenant: caller.account,
+    account: caller.account,
     ...('user' in params && { user: params.user }),
     weight: caller.weight,
     bytes,
-    ...(visit.deadlineAt !== undefined && { deadlineAt: visit.deadlineAt }),
+    ...(context.deadlineAt !== undefined && { deadlineAt: context.deadlineAt }),
     seatsWanted,
   });
   if ('kind' in ticket) {
-    visit.refused(ticket);
+    context.refused(ticket);
     return undefined;
   }
   // For as long as the request lives: a place that was given back waits a second time. Once seated it does nothing.
-  const { gone } = visit.exchange;
+  const { gone } = context.exchange;
   if (gone.aborted) ticket.cancel();
   else gone.addEventListener('abort', () => ticket.cancel());
   // A place can be lost before it is ready: its deadline, a drain, a caller that left. Then its prompt is wanted no more.
-  const over = new Aborter();
+  const over = new AbortHandle();
   let preparing = true;
   void ticket.outcome.then(() => preparing && over.abort());
   const planned = await prepare(prompt, over, plan);
   preparing = false;
   arrival.release();
   if ('status' in planned) {
-    visit.fail(planned);
+    context.fail(planned);
     ticket.cancel();
     return undefined;
   }
   if ('job' in planned) ticket.ready(planned.work);
   else ticket.cancel();
-  const lease = await visit.awaitSeat(ticket.outcome);
+  const lease = await context.awaitSeat(ticket.outcome);
   return lease && 'job' in planned ? { lease, job: planned.job } : undefined;
 }
 

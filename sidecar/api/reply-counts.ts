@@ -1,7 +1,7 @@
 import type { Clock } from '../lib/clock.js';
 import type { ModelMeter } from '../telemetry/model-metrics.js';
-import type { UsageLog } from './usage-session.js';
-import type { Visit } from './request-context.js';
+import type { UsageSession } from './usage-session.js';
+import type { RequestContext } from './request-context.js';
 
 /** One reply under way. Times are clock readings. */
 interface Progress {
@@ -17,17 +17,17 @@ interface Progress {
  */
 export class ReplyCounts {
   readonly #clock: Clock;
-  readonly #visit: Visit;
-  readonly #usage: UsageLog;
+  readonly #context: RequestContext;
+  readonly #usage: UsageSession;
   readonly #meter: ModelMeter | undefined;
   readonly #replies = new Map<number, Progress>();
   reasoningTokens = 0;
 
-  constructor(clock: Clock, visit: Visit, usage: UsageLog) {
+  constructor(clock: Clock, context: RequestContext, usage: UsageSession) {
     this.#clock = clock;
-    this.#visit = visit;
+    this.#context = context;
     this.#usage = usage;
-    this.#meter = visit.meter;
+    this.#meter = context.meter;
   }
 
   /** A piece came; its reply has so many tokens by now. */
@@ -68,7 +68,7 @@ export class ReplyCounts {
   }
 
   #moved(more: number): void {
-    this.#visit.completionTokens += more;
+    this.#context.completionTokens += more;
     this.#usage.moved();
   }
 }

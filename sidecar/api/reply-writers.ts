@@ -16,7 +16,7 @@ import type { Clock } from '../lib/clock.js';
 import type { ToolCall } from '../contracts/requests.js';
 import type { GenerationSink } from '../engine-client/engine.js';
 import { newCallId } from './call-id.js';
-import type { Visit } from './request-context.js';
+import type { RequestContext } from './request-context.js';
 
 type Piece = Parameters<GenerationSink['piece']>[0];
 type CallPart = Parameters<GenerationSink['call']>[0];
@@ -28,7 +28,7 @@ export interface ReplyWriter {
   finished(end: Finished): void;
   /** All replies are out. */
   done(usage: CompletionUsage): void;
-  /** Timers stop. Called whatever happened; what else ends a reply goes through its visit. */
+  /** Timers stop. Called whatever happened; what else ends a reply goes through its request. */
   close(): void;
 }
 
@@ -38,7 +38,7 @@ export interface ReplyWriter {
  * interval begins when this is made.
  */
 export class StreamWriter implements ReplyWriter {
-  readonly #visit: Visit;
+  readonly #context: RequestContext;
   readonly #head: ChunkHead;
   readonly #includeUsage: boolean;
   readonly #clock: Clock;
@@ -49,11 +49,11 @@ export class StreamWriter implements ReplyWriter {
   #busy = false;
 
   constructor(
-    visit: Visit,
+    context: RequestContext,
     head: CompletionHead,
     options: { includeUsage: boolean; clock: Clock; keepAliveMs: number },
   ) {
-    this.#visit = visit;
+    this.#context = context;
     this.#head = chunkHead(head);
     this.#includeUsage = options.includeUsage;
     this.#clock = options.clock;
@@ -78,11 +78,11 @@ export class StreamWriter implements ReplyWriter {
   }
 
   done(usage: CompletionUsage): void {
-    const stream = this.#visit.stream();
+    const stream = this.#context.stream();
     if (this.#includeUsage) stream.event(usageChunk(this.#head, usage));
     stream.event('[DONE]');
-    stream.end(this.#visit.times.trailer());
-    this.#visit.ended(200);
+    stream.end(this.#context.times.trailer());
+    this.#context.ended(200);
   }
 
   close(): void {
@@ -91,7 +91,7 @@ export class StreamWriter implements ReplyWriter {
 
   /** The first chunk of a choice names the role. */
   #begin(choice: number): void {
-    this.#visit.firstToken();
+    this.#context.firstToken();
     if (this.#begun.has(choice)) return;
     this.#begun.add(choice);
     this.#send(roleChunk(this.#head, choice));
@@ -99,11 +99,11 @@ export class StreamWriter implements ReplyWriter {
 
   #send(chunk: string): void {
     this.#busy = true;
-    this.#visit.stream().event(chunk);
+    this.#context.stream().event(chunk);
   }
 
   #keepAlive(): void {
-    if (!this.#busy) this.#visit.stream().comment('keep-alive');
+    if (!this.#busy) this.#context.stream().comment('keep-alive');
     this.#busy = false;
     this.#cancelTimer = this.#clock.after(this.#keepAliveMs, () => this.#keepAlive());
   }
@@ -111,32 +111,32 @@ export class StreamWriter implements ReplyWriter {
 
 /** One JSON body at the end. */
 export class WholeWriter implements ReplyWriter {
-  readonly #visit: Visit;
+  readonly #context: RequestContext;
   readonly #head: CompletionHead;
   readonly #weightVersion: string;
   readonly #drafts = new Map<number, Draft>();
   readonly #choices: CompletionChoice[] = [];
 
-  constructor(visit: Visit, head: CompletionHead, weightVersion: string) {
-    this.#visit = visit;
+  constructor(context: RequestContext, head: CompletionHead, weightVersion: string) {
+    this.#context = context;
     this.#head = head;
     this.#weightVersion = weightVersion;
   }
 
   piece({ choice, channel, text }: Piece): void {
-    this.#visit.firstToken();
+    this.#context.firstToken();
     this.#draft(choice)[channel].push(text);
   }
 
   call({ choice, index, name, arguments: part }: CallPart): void {
-    this.#visit.firstToken();
+    this.#context.firstToken();
     const { calls } = this.#draft(choice);
     if (name !== undefined) calls[index] = { name, arguments: [] };
     calls[index]?.arguments.push(part);
   }
 
   finished({ choice, reason, matchedStop }: Finished): void {
-    this.#visit.firstToken();
+    this.#context.firstToken();
     const { content, reasoning, calls } = this.#draft(choice);
     const toolCalls = calls.flatMap((call) => toolCall(call) ?? []);
     this.#choices[choice] = {
@@ -150,7 +150,7 @@ export class WholeWriter implements ReplyWriter {
 
   done(usage: CompletionUsage): void {
     const body = chatCompletion(this.#head, this.#choices, usage, this.#weightVersion);
-    this.#visit.reply({ status: 200, headers: { 'Server-Timing': this.#visit.times.header() }, body });
+    this.#context.reply({ status: 200, headers: { 'Server-Timing': this.#context.times.header() }, body });
   }
 
   close(): void {

@@ -28,7 +28,7 @@ const OPERATIONS: Readonly<Record<RouteName, Operation | undefined>> = {
  * One request from its head to its last byte: when what happened, and how it ended. Whatever ends a request goes through
  * here, so that each is counted and logged exactly once.
  */
-export class Visit {
+export class RequestContext {
   readonly exchange: Exchange;
   readonly log: Log;
   readonly #services: Services;
@@ -94,7 +94,7 @@ export class Visit {
     this.meter?.firstToken(this.times.ttftMs ?? 0);
   }
 
-  /** Answers with a whole body and ends the visit. */
+  /** Answers with a whole body and ends the request. */
   reply(reply: Reply): void {
     this.exchange.reply(reply);
     this.ended(reply.status);
@@ -109,7 +109,7 @@ export class Visit {
     return this.#stream;
   }
 
-  /** Ends the visit with an error: an ordinary response, or the one error frame of a stream that is open. */
+  /** Ends the request with an error: an ordinary response, or the one error frame of a stream that is open. */
   fail(error: ContractError): void {
     if (this.#stream) {
       this.#stream.fail(error, this.times.trailer());
@@ -148,7 +148,7 @@ export class Visit {
     const label = classOf(caller.weight);
     metrics.seated(model, { waitedMs: lease.waitedMs, predictedMs: lease.predictedMs, class: label });
     this.#leaveBoard();
-    this.#holding = { model, account: caller.account, class: label, since: clock.now(), lease, visit: this };
+    this.#holding = { model, account: caller.account, class: label, since: clock.now(), lease, context: this };
     board.enter(this.#holding);
   }
 
@@ -163,7 +163,7 @@ export class Visit {
     this.ended(499);
   }
 
-  /** The visit keeps a place in its key's limits, from here until it ends. */
+  /** The request keeps a place in its key's limits, from here until it ends. */
   holds(place: Place): void {
     this.#place = place;
   }
@@ -181,7 +181,7 @@ export class Visit {
     }
   }
 
-  /** After a fault that ended the request past this visit, which the server answers; otherwise it does nothing. */
+  /** After a fault that ended the request past this request, which the server answers; otherwise it does nothing. */
   abandoned(): void {
     this.ended(this.#stream ? 200 : 500, refusals.internal());
   }

@@ -2,8 +2,8 @@ import type { Lease, TicketOutcome } from '../admission/seat-queue.js';
 import type { EngineFault, JobHandle } from '../engine-client/engine.js';
 import type { ContractError } from '../domain/errors.js';
 import * as refusals from './refusals.js';
-import type { UsageLog } from './usage-session.js';
-import type { Visit } from './request-context.js';
+import type { UsageSession } from './usage-session.js';
+import type { RequestContext } from './request-context.js';
 
 /** The end of a sink: what every job tells when it is over. */
 export interface JobEnd {
@@ -35,13 +35,18 @@ interface Shut {
  * to use, or return why the job must not start. A job that the engine lost before it began goes back to its place in the
  * queue, once (the queue refuses a second time, which bounds the loop).
  */
-export async function runOnSeat(visit: Visit, first: Lease, draining: () => boolean, start: Start): Promise<RunEnd> {
+export async function runJob(
+  context: RequestContext,
+  first: Lease,
+  draining: () => boolean,
+  start: Start,
+): Promise<RunEnd> {
   let lease = first;
   try {
     for (;;) {
-      visit.times.handedOver();
-      const end = await run(visit, lease, start);
-      if (end === 'done') visit.times.ran();
+      context.times.handedOver();
+      const end = await run(context, lease, start);
+      if (end === 'done') context.times.ran();
       if (end === 'done' || end === 'left') {
         lease.release(end === 'done' ? 'done' : 'cancelled');
         return { kind: end };
@@ -60,9 +65,9 @@ export async function runOnSeat(visit: Visit, first: Lease, draining: () => bool
         const error = draining() ? refusals.cutShort() : refusals.engineFault(end);
         return { kind: 'failed', outcome: 'failed', error };
       }
-      visit.times.ran();
+      context.times.ran();
       const waiting = lease.giveBack();
-      const again = await visit.awaitSeat(waiting);
+      const again = await context.awaitSeat(waiting);
       if (!again) return { kind: 'answered', outcome: outcomeOf(await waiting) };
       lease = again;
     }
@@ -80,17 +85,17 @@ export function growTo(lease: Lease, wanted: number): number {
 
 /** Answers and records what every route ends alike: all but `done`. */
 export async function endUnfinished(
-  visit: Visit,
-  usage: UsageLog,
+  context: RequestContext,
+  usage: UsageSession,
   end: Exclude<RunEnd, { readonly kind: 'done' }>,
 ): Promise<void> {
   switch (end.kind) {
     case 'left':
-      visit.left(visit.phase);
+      context.left(context.phase);
       await usage.close('cancelled');
       return;
     case 'failed':
-      visit.fail(end.error);
+      context.fail(end.error);
       await usage.close(end.outcome);
       return;
     case 'answered':
@@ -104,8 +109,12 @@ function outcomeOf(waited: TicketOutcome): 'cancelled' | 'timeout' | 'refused' {
 }
 
 /** One try: until the job ends, its caller leaves or its deadline passes, whichever comes first. */
-function run(visit: Visit, lease: Lease, start: Start): Promise<'done' | 'left' | 'late' | EngineFault | Shut> {
-  const { gone } = visit.exchange;
+function run(
+  context: RequestContext,
+  lease: Lease,
+  start: Start,
+): Promise<'done' | 'left' | 'late' | EngineFault | Shut> {
+  const { gone } = context.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
       resolve('left');
@@ -126,13 +135,13 @@ function run(visit: Visit, lease: Lease, start: Start): Promise<'done' | 'left' 
     const leave = (): void => stop('left');
     let job: JobHandle | undefined;
     // Before the start, which may end the job at once.
-    const cancelTimer = visit.atDeadline(() => stop('late'));
+    const cancelTimer = context.atDeadline(() => stop('late'));
     gone.addEventListener('abort', leave);
     try {
       const started = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
       if ('cancel' in started) {
         job = started;
-        lease.whenWanted(() => started.narrow());
+        lease.whenWanted(() => started.reduceSeats());
       } else end({ kind: 'shut', error: started });
     } catch (fault) {
       clear();

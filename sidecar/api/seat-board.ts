@@ -12,7 +12,7 @@ export interface SeatHolder {
   /** How many it holds at this moment is asked of it. */
   readonly lease: Pick<Lease, 'seats'>;
   /** Where the request is; `waiting`: its engine has not taken it up yet. */
-  readonly visit: { readonly phase: CancelPhase };
+  readonly context: { readonly phase: CancelPhase };
 }
 
 /**

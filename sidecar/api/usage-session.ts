@@ -6,7 +6,7 @@ import { NO_TOKENS, worstCostOf, type TokenCounts } from '../domain/money.js';
 import { Bill, type Standing } from './bill.js';
 import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
-import type { Visit } from './request-context.js';
+import type { RequestContext } from './request-context.js';
 
 /**
  * A progress line is due after so many further completion tokens, or so many ms, whichever comes first: what a process
@@ -16,15 +16,15 @@ export const PROGRESS_TOKENS = 256;
 export const PROGRESS_MS = 5000;
 
 /** What of {@link Services} a request's usage needs. */
-export type Books = Pick<Services, 'clock' | 'date' | 'spool' | 'pricing' | 'credit' | 'metrics'>;
+export type UsageDeps = Pick<Services, 'clock' | 'date' | 'spool' | 'pricing' | 'credit' | 'metrics'>;
 
 /**
  * One request's usage and its price. `reserve` is its last check, `open` comes before its dispatch, `close` at its end;
  * `abandon` whatever happened, so that no credit stays held, no timer runs on and no line stays open.
  */
-export class UsageLog {
-  readonly #books: Books;
-  readonly #visit: Visit;
+export class UsageSession {
+  readonly #deps: UsageDeps;
+  readonly #context: RequestContext;
   readonly #caller: Caller;
   readonly #model: HostedModel;
   readonly #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route'>;
@@ -34,15 +34,15 @@ export class UsageLog {
   #told: TokenCounts = NO_TOKENS;
   #cancelTimer = (): void => undefined;
 
-  constructor(books: Books, visit: Visit, caller: Caller, model: HostedModel, route: string) {
-    this.#books = books;
-    this.#visit = visit;
+  constructor(deps: UsageDeps, context: RequestContext, caller: Caller, model: HostedModel, route: string) {
+    this.#deps = deps;
+    this.#context = context;
     this.#caller = caller;
     this.#model = model;
     const { account, keyId } = caller;
     this.#fixed = {
       id: randomUUID(),
-      requestId: visit.exchange.head.requestId,
+      requestId: context.exchange.head.requestId,
       account,
       keyId,
       model: model.id,
@@ -57,7 +57,7 @@ export class UsageLog {
   reserve(promptTokens: number, completionTokens: number): ContractError | undefined {
     const shut = this.#shut();
     if (shut) return shut;
-    const { pricing, credit, date, metrics } = this.#books;
+    const { pricing, credit, date, metrics } = this.#deps;
     const tariff = pricing.tariff(this.#model, date().getTime());
     if (!credit || this.#caller.vouched) {
       this.#bill = new Bill(tariff, undefined);
@@ -86,31 +86,31 @@ export class UsageLog {
     return undefined;
   }
 
-  /** The visit's counts have grown. */
+  /** The request's counts have grown. */
   moved(): void {
-    if (this.#visit.completionTokens - this.#told.completionTokens >= PROGRESS_TOKENS) this.#progress();
+    if (this.#context.completionTokens - this.#told.completionTokens >= PROGRESS_TOKENS) this.#progress();
   }
 
   /**
    * Closes a request whose answer is complete. True once that is durable: the caller is to get the answer's last byte in the
    * same turn of the event loop. False: the caller left before that could be. Then its usage is closed as cancelled, for
-   * the same price, and the visit has ended as one whose caller left. This is the one place where that is decided.
+   * the same price, and the request has ended as one whose caller left. This is the one place where that is decided.
    */
   async closeAnswered(): Promise<boolean> {
-    const { gone } = this.#visit.exchange;
+    const { gone } = this.#context.exchange;
     let left = gone.aborted;
     const record = this.#end(left ? 'cancelled' : 'done');
     const leave = (): void => {
       left = true;
-      this.#visit.left(this.#visit.phase);
+      this.#context.left(this.#context.phase);
     };
     if (left) leave();
     if (!record) return !left;
     const revise = (): void => {
-      if (this.#books.spool.revise(record, Object.assign({}, record, { outcome: 'cancelled' } as const))) leave();
+      if (this.#deps.spool.revise(record, Object.assign({}, record, { outcome: 'cancelled' } as const))) leave();
     };
     gone.addEventListener('abort', revise);
-    await this.#books.spool.sync(record);
+    await this.#deps.spool.sync(record);
     gone.removeEventListener('abort', revise);
     return !left;
   }
@@ -118,7 +118,7 @@ export class UsageLog {
   /** Settles the price and appends the closing line; resolves once that is durable. Only the first call counts. */
   async close(outcome: Outcome): Promise<void> {
     const record = this.#end(outcome);
-    if (record) await this.#books.spool.sync(record);
+    if (record) await this.#deps.spool.sync(record);
   }
 
   /** Ends what is not ended: an open line as failed, credit that is held without one for nothing. Idempotent. */
@@ -127,7 +127,7 @@ export class UsageLog {
   }
 
   #shut(): ContractError | undefined {
-    return this.#books.spool.health.ok ? undefined : refusals.spoolUnhealthy();
+    return this.#deps.spool.health.ok ? undefined : refusals.spoolUnhealthy();
   }
 
   #end(outcome: Outcome): UsageRecord | undefined {
@@ -148,7 +148,7 @@ export class UsageLog {
   /** Until the next line is due by time. Nothing is said twice: a long prefill is told of once. */
   #wait(): void {
     this.#cancelTimer();
-    this.#cancelTimer = this.#books.clock.after(PROGRESS_MS, () => {
+    this.#cancelTimer = this.#deps.clock.after(PROGRESS_MS, () => {
       const { promptTokens, completionTokens } = this.#used();
       const news = promptTokens !== this.#told.promptTokens || completionTokens !== this.#told.completionTokens;
       if (news) this.#progress();
@@ -161,24 +161,24 @@ export class UsageLog {
     this.#told = standing.used;
     const record: UsageRecord = {
       kind,
-      at: this.#books.date().toISOString(),
+      at: this.#deps.date().toISOString(),
       ...this.#fixed,
       ...standing.used,
       ...(this.#bill && { price: this.#bill.price(standing) }),
       ...(this.#bill?.prepaid === true && { prepaid: true }),
       ...(outcome && { outcome }),
     };
-    this.#books.spool.append(record);
+    this.#deps.spool.append(record);
     return record;
   }
 
   #standing(outcome: Outcome | undefined): Standing {
-    return { outcome, used: this.#used(), delivered: this.#visit.delivered };
+    return { outcome, used: this.#used(), delivered: this.#context.delivered };
   }
 
   /** Nothing until the engine took the request up: a prompt that only waited was not used. */
   #used(): TokenCounts {
-    const { phase, promptTokens, cachedTokens, completionTokens } = this.#visit;
+    const { phase, promptTokens, cachedTokens, completionTokens } = this.#context;
     return phase === 'waiting' ? NO_TOKENS : { promptTokens, cachedTokens, completionTokens };
   }
 }

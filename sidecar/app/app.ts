@@ -18,10 +18,10 @@ import type { Services } from '../api/services.js';
 import { hostModels, modelFiles, reportPrompts } from './compose-models.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listen.js';
-import { openOperators, type Seen } from './operators-server.js';
+import { openOperators, type OperatorsView } from './operators-server.js';
 import { PromptLanes } from '../prompts/lanes.js';
 import { Readiness } from './readiness.js';
-import { callersServer } from './public-server.js';
+import { publicServer } from './public-server.js';
 import { spoolReader } from './compose-spool.js';
 import type { Log } from '../telemetry/logger.js';
 import { Metrics } from '../telemetry/metrics.js';
@@ -51,7 +51,7 @@ export interface App {
 }
 
 /** Parts that are made outside. */
-export interface Given {
+export interface Overrides {
   /** What parts that were made before are counted by too. Absent: metrics of its own. */
   readonly registry?: Metrics;
   /** A test's, in the place of the real one. */
@@ -72,18 +72,18 @@ export async function startApp(
   config: Config,
   identity: Identity,
   log: Log,
-  { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE }: Given = {},
+  { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE }: Overrides = {},
 ): Promise<App> {
   /** Both are set once and stay. */
-  const stage = { leaving: false, draining: false };
+  const lifecycle = { leaving: false, draining: false };
   const board = new SeatBoard();
   const shared = connectionBounds(config, descriptorLimit());
   if (shared.kind === 'short') throw new Error(shared.line);
   const common = { config, clock: systemClock, registry, log, connections: shared.bounds };
   // First of all and by itself: a long spool takes a while to read, and who looks whether this process lives must not end
   // it meanwhile.
-  let seen: Seen = {
-    leaving: () => stage.leaving,
+  let seen: OperatorsView = {
+    leaving: () => lifecycle.leaving,
     spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve(), revise: () => false },
     credit: undefined,
     models: new Map(),
@@ -151,13 +151,13 @@ export async function startApp(
     },
     isolateDecisions: config.decisions.isolate,
     promptHosts: () => prompts.states,
-    leaving: () => stage.leaving,
-    draining: () => stage.draining,
+    leaving: () => lifecycle.leaving,
+    draining: () => lifecycle.draining,
   };
 
   const inFlight = new InFlight();
   seen = { ...services, promptHosts: () => prompts.states };
-  const front = callersServer(common, services, inFlight, scrapers);
+  const front = publicServer(common, services, inFlight, scrapers);
   registry.http.watchStreams(() => front.bufferedBytes);
   const close = async (): Promise<void> => {
     prompts.close();
@@ -180,7 +180,7 @@ export async function startApp(
     });
     void prompts.ready().then(async (found) => {
       // A drain that comes first closes the hosts, and that is no failure of the start.
-      if (stage.leaving) return;
+      if (lifecycle.leaving) return;
       const problem = await reportPrompts(found, models, log);
       if (problem === undefined) readiness.up(PROMPTS);
       else readiness.never(problem);
@@ -191,7 +191,7 @@ export async function startApp(
       operatorsPort: operatorsAt.port,
       ready: () => readiness.all(),
       drain: () => {
-        stage.leaving = true;
+        lifecycle.leaving = true;
         drained ??= (async () => {
           const { noticeMs, timeoutMs } = config.drain;
           // Who never saw it green sends nothing that could be refused.
@@ -199,7 +199,7 @@ export async function startApp(
             log.info('leaving', { count: inFlight.count });
             await new Promise<void>((done) => systemClock.after(noticeMs, done));
           }
-          stage.draining = true;
+          lifecycle.draining = true;
           log.info('draining', { count: inFlight.count });
           for (const { queue } of models.values()) queue.drain();
           const finished = await inFlight.idle(systemClock, timeoutMs);

@@ -11,7 +11,7 @@ import { Balances, type SpoolReader } from '../usage/balances.js';
 import { readPriceFile } from '../usage/price-file.js';
 import { BUILT_IN_PRICES, type PriceList } from '../usage/price-list.js';
 import { START, type Position } from '../usage/segments.js';
-import { within } from '../lib/timeout.js';
+import { withTimeout } from '../lib/timeout.js';
 
 /**
  * How long a drain waits for the last snapshot, or for what is still added up after the start, ms. Without it the next start
@@ -117,7 +117,7 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
         await begun;
         await balances?.close();
       })();
-      if (!(await within(clock, CLOSE_MS, written))) log.error('balances not written down in time');
+      if (!(await withTimeout(clock, CLOSE_MS, written))) log.error('balances not written down in time');
     },
   };
 }

@@ -174,7 +174,7 @@ function host(
     shares: (prefix) => engine.heldPrefixes().longestOf(prefix),
   });
   queue.pause();
-  registry.watchQueue(id, (tenants) => queue.report(tenants));
+  registry.watchQueue(id, (accounts) => queue.report(accounts));
   let settle = (): void => undefined;
   const settled = lazy ? Promise.resolve() : new Promise<void>((done) => (settle = done));
   const engine = new EngineProcess({

@@ -6,7 +6,7 @@ import { parseHeaders } from '../telemetry/otlp/headers.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { Tracing } from '../telemetry/tracing.js';
-import { within } from '../lib/timeout.js';
+import { withTimeout } from '../lib/timeout.js';
 
 /** What messages call the file. */
 const WHAT = 'telemetry.otlp.headersFile';
@@ -56,7 +56,7 @@ export async function openExporting(config: Config, metrics: Metrics, log: Log):
   return {
     tracing: otlp.tracing,
     close: async () => {
-      if (!(await within(systemClock, stopMs, otlp.close()))) log.warn('otlp export not finished in time');
+      if (!(await withTimeout(systemClock, stopMs, otlp.close()))) log.warn('otlp export not finished in time');
     },
   };
 }

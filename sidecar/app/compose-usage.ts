@@ -13,7 +13,7 @@ import { openSink } from '../usage/delivery/sinks.js';
 import { SpoolSource } from '../usage/delivery/source.js';
 import type { DurableSpool } from '../usage/durable-spool.js';
 import type { Position } from '../usage/segments.js';
-import { within } from '../lib/timeout.js';
+import { withTimeout } from '../lib/timeout.js';
 
 /** Beyond every segment: nobody but delivery reads the spool. */
 const NOBODY: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
@@ -58,7 +58,7 @@ export async function openUsage(
       closeSpool: async () => {
         // First, while the spool is still this process's to prune: replies have waited for their closes by now.
         const stopMs = config.delivery.stopMs + HUNG_DISK_MS;
-        if (!(await within(systemClock, stopMs, started.stop()))) log.error('usage delivery not stopped in time');
+        if (!(await withTimeout(systemClock, stopMs, started.stop()))) log.error('usage delivery not stopped in time');
         await closeSpool();
       },
     };

@@ -12,10 +12,10 @@ import { admission } from '../api/admission.js';
 import { healthz, metrics, readyz, readyzWithReasons } from '../api/operators.js';
 import type { RequestHead } from '../http/exchange.js';
 import type { Handler, Routes, Server } from '../http/server.js';
-import { serverOf, type Common } from './public-server.js';
+import { serverOf, type ServerDeps } from './public-server.js';
 
 /** What operators can see; it changes while the sidecar starts. */
-export type Seen = Watched;
+export type OperatorsView = Watched;
 
 /** A server that is only opened and closed. */
 export type OperatorsServer = Pick<Server, 'listen' | 'close'>;
@@ -24,7 +24,7 @@ export type OperatorsServer = Pick<Server, 'listen' | 'close'>;
  * The operators' server, which does not listen yet. `seen`: asked at each request, and at each of the console's pictures.
  * Rejects with one line when the file of keys cannot be used.
  */
-export async function openOperators(common: Common, seen: () => Seen): Promise<OperatorsServer> {
+export async function openOperators(common: ServerDeps, seen: () => OperatorsView): Promise<OperatorsServer> {
   const { config, clock, registry, log } = common;
   const { secretFile: file } = config.operators;
   const keys =

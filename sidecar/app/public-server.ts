@@ -17,7 +17,7 @@ import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 
 /** What every server of this process is made with. */
-export interface Common {
+export interface ServerDeps {
   readonly config: Config;
   readonly clock: Clock;
   readonly registry: Metrics;
@@ -33,13 +33,13 @@ const REFUSALS_LOGGED_MS = 60_000;
 const WORK: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/decisions', '/v1/systemone']);
 
 /** What operators can see; it changes while the sidecar starts. */
-export type Seen = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models'>;
+export type OperatorsState = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models'>;
 
 /**
  * The public listener's server, which does not listen yet. Requests that use a model are counted in `inFlight`; `scrapers`
  * may read all metrics.
  */
-export function callersServer(common: Common, services: Services, inFlight: InFlight, scrapers?: Scrapers): Server {
+export function publicServer(common: ServerDeps, services: Services, inFlight: InFlight, scrapers?: Scrapers): Server {
   const { config, log, clock, registry } = common;
   const { pickerMetrics, loadReport } = config.fleet;
   const shown = { metrics: registry, open: pickerMetrics, scrapers };
@@ -68,7 +68,7 @@ export function callersServer(common: Common, services: Services, inFlight: InFl
 /** A server with the settings that all of them share. */
 export function serverOf(
   listener: keyof ConnectionBounds,
-  { config, clock, registry, log, connections }: Common,
+  { config, clock, registry, log, connections }: ServerDeps,
   routes: Routes,
   own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap' | 'loadReport'>>,
 ): Server {

@@ -5,7 +5,7 @@ import { isNotified, type Config } from '../config/config.js';
 import { isLoopback } from '../config/loopback.js';
 import { openIdentities, type Identities } from '../app/compose-identity.js';
 import type { Log } from '../telemetry/logger.js';
-import { NO_SUPERVISOR, systemd, type Supervisor } from './systemd.js';
+import { NO_SERVICE_MANAGER, systemd, type ServiceManager } from './systemd.js';
 
 /** Signals that ask for a drain; a second one ends the process at once. */
 const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
@@ -30,7 +30,7 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   const { access, environment, keys, listen } = config;
   const forDevelopers = environment === 'development' && access.mode === 'keys' && reachedFromHere(listen);
   const registry = metricsOf(config);
-  const supervisor = isNotified() ? systemd(log) : NO_SUPERVISOR;
+  const supervisor = isNotified() ? systemd(log) : NO_SERVICE_MANAGER;
   const identities = await openIdentities(config, systemClock, log, registry);
   const { scrapers } = identities;
   process.on(RELOAD_SIGNAL, () => void identities.reload());
@@ -68,7 +68,7 @@ function reachedFromHere({ tcp, host }: Config['listen']): boolean {
 }
 
 /** Drains on the first signal; resolves with 0 when that is done. */
-function untilStopped(app: App, supervisor: Supervisor): Promise<number> {
+function untilStopped(app: App, supervisor: ServiceManager): Promise<number> {
   return new Promise((resolve, reject) => {
     let first: { readonly signal: string; readonly at: number } | undefined;
     const stop = (signal: string): void => {

@@ -106,7 +106,7 @@ export async function takeSnapshot(parts: SnapshotParts, watched: Watched): Prom
 }
 
 function holderView({ holder, id, seats }: PlacedHolder, now: number): HolderView {
-  const { phase } = holder.visit;
+  const { phase } = holder.context;
   return {
     id,
     seats,

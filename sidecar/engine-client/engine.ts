@@ -52,7 +52,7 @@ export interface JobHandle {
   /** Stops it at the engine's next step; nothing more is called on its sink. Idempotent. */
   readonly cancel: () => void;
   /** It goes on with one seat less, its last one excepted; its sink hears `freed` once nothing runs there. */
-  readonly narrow: () => void;
+  readonly reduceSeats: () => void;
 }
 
 export type EngineState = 'unloaded' | 'cold' | 'ready' | 'lost';

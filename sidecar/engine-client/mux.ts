@@ -9,7 +9,7 @@ import {
   type ScoreJob,
   type ToEngine,
 } from '../../engine/protocol/messages.js';
-import { Table } from '../lib/id-map.js';
+import { IdMap } from '../lib/id-map.js';
 import type { EngineFault, GenerationSink, JobHandle, ScoreSink } from './engine.js';
 
 /** Jobs at once. Every job holds a seat, so this only bounds a caller that has lost count. */
@@ -48,7 +48,7 @@ export class Mux {
   readonly #send: (message: ToEngine) => void;
   readonly #onThrow: OnThrow;
   readonly #onFailed: (reason: string) => void;
-  readonly #jobs = new Table<Pending>();
+  readonly #jobs = new IdMap<Pending>();
   #lastId = 0;
 
   /**
@@ -116,11 +116,11 @@ export class Mux {
     this.#jobs.set(pending.id, pending);
     this.#send(message);
     const { id } = pending;
-    return { cancel: () => this.#cancel(id), narrow: () => this.#narrow(id) };
+    return { cancel: () => this.#cancel(id), reduceSeats: () => this.#narrow(id) };
   }
 
   #narrow(id: number): void {
-    if (this.#jobs.get(id) !== undefined) this.#send({ v: PROTOCOL_VERSION, kind: 'narrow', id });
+    if (this.#jobs.get(id) !== undefined) this.#send({ v: PROTOCOL_VERSION, kind: 'reduceSeats', id });
   }
 
   #cancel(id: number): void {
@@ -171,7 +171,7 @@ export function failSoon(sink: GenerationSink | ScoreSink, fault: EngineFault, o
   const cancel = (): void => {
     cancelled = true;
   };
-  return { cancel, narrow: () => undefined };
+  return { cancel, reduceSeats: () => undefined };
 }
 
 function fail(sink: GenerationSink | ScoreSink, fault: EngineFault, onThrow: OnThrow): void {

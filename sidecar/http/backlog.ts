@@ -1,4 +1,4 @@
-import { Table } from '../lib/id-map.js';
+import { IdMap } from '../lib/id-map.js';
 import { Blocks } from './send-buffer.js';
 
 /** Why a reader was cut off: its own stream's share was used up, or that of all streams. */
@@ -35,7 +35,7 @@ export class Backlog {
   /** The memory that what waits lies in. */
   readonly blocks = new Blocks();
   readonly #limits: BacklogLimits;
-  readonly #streams = new Table<Backlogged>();
+  readonly #streams = new IdMap<Backlogged>();
   #lastId = 0;
   #bytes = 0;
 

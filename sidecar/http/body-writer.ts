@@ -1,12 +1,12 @@
 import type { Backlog, Backlogged, CutReason } from './backlog.js';
 import { beginAsking, chunk, endChunked, lastBytes, openChunked, tryChunks, wireText, writeChunk } from './chunked.js';
 import type { AskedResponse, Chunk, ChunkedResponse } from './chunked.js';
-import { Held } from './send-buffer.js';
+import { SendBuffer } from './send-buffer.js';
 
-export type OutletResponse = ChunkedResponse & AskedResponse;
+export type BodyWriterResponse = ChunkedResponse & AskedResponse;
 
 /** What an outlet needs of the exchange whose body goes out here. */
-export interface OutletOwner {
+export interface BodyWriterOwner {
   /** Writes the status line and all fields but Transfer-Encoding. */
   writeHead(): void;
   /** The last byte was handed to uWS; the response must not be touched any more. */
@@ -29,28 +29,28 @@ const RAW_BYTES = 8 * 1024;
  * once a chunk comes that is longer than {@link RAW_BYTES}, it hands over what uWS takes and holds the rest until the socket has room (chunked.ts has how that is done). uWS closes a
  * connection whose held bytes find no room for 10 s.
  */
-export class Outlet implements Backlogged {
+export class BodyWriter implements Backlogged {
   readonly id: number;
-  readonly #res: OutletResponse;
-  readonly #owner: OutletOwner;
+  readonly #res: BodyWriterResponse;
+  readonly #owner: BodyWriterOwner;
   readonly #backlog: Backlog;
   #headWritten = false;
   #asked = false;
   #over = false;
   /** Handed to uWS and not known to have left. */
   #unproven = 0;
-  readonly #held: Held;
+  readonly #held: SendBuffer;
   /** The socket had no room; it will tell when it has. */
   #full = false;
   /** What is held ends the body. */
   #last = false;
   #counted = 0;
 
-  constructor(res: OutletResponse, owner: OutletOwner, backlog: Backlog) {
+  constructor(res: BodyWriterResponse, owner: BodyWriterOwner, backlog: Backlog) {
     this.#res = res;
     this.#owner = owner;
     this.#backlog = backlog;
-    this.#held = new Held(backlog.blocks);
+    this.#held = new SendBuffer(backlog.blocks);
     this.id = backlog.newId();
     // In raw mode too: without a handler uWS starts its clock of 10 s at every sign of room and never stops it, so that
     // a stream which was behind once and then has nothing to say is closed.

@@ -35,7 +35,7 @@ interface Part {
 }
 
 /** What waits for one reader, first in, first out, in blocks of the server's. */
-export class Held {
+export class SendBuffer {
   readonly #blocks: Blocks;
   readonly #parts: Part[] = [];
   #bytes = 0;

@@ -34,7 +34,7 @@ export interface ReaderCut {
 }
 
 /** What all exchanges of one server share. */
-export interface Edge {
+export interface ServerContext {
   readonly cors: Cors;
   readonly clock: Clock;
   readonly bodies: BodyBudget;

@@ -4,7 +4,7 @@ import { Backlog, type BacklogLimits } from './backlog.js';
 import { BodyBudget } from './body.js';
 import { Connections } from './connections.js';
 import { Cors } from './cors.js';
-import type { Edge, ExchangeEnd, ReaderCut } from './server-context.js';
+import type { ServerContext, ExchangeEnd, ReaderCut } from './server-context.js';
 import type { Exchange, RequestHead } from './exchange.js';
 import type { LoadReport } from './load-report.js';
 import { NextTurn } from './next-turn.js';
@@ -110,7 +110,7 @@ class UwsServer implements Server {
   readonly #routes: ReadonlyMap<string, Route>;
   readonly #wrap: (exchange: Exchange) => Exchange;
   readonly #onFault: ServerOptions['onFault'];
-  readonly #edge: Edge & { closing: boolean };
+  readonly #edge: ServerContext & { closing: boolean };
   readonly #connections: Connections;
   #socket: us_listen_socket | undefined;
   #unixSocket: us_listen_socket | undefined;

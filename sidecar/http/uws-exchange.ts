@@ -1,14 +1,14 @@
 import { contractError, errorBody, type ContractError, type ErrorCode } from '../domain/errors.js';
-import { Aborter, type Signal } from '../lib/abort.js';
+import { AbortHandle, type Signal } from '../lib/abort.js';
 import type { CutReason } from './backlog.js';
 import { BodyReader } from './body.js';
 import { isBodyless, sendBodyless } from './bodyless.js';
 import type { Field } from './cors.js';
-import type { Edge } from './server-context.js';
+import type { ServerContext } from './server-context.js';
 import type { Body, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
 import { errorFields, responseFields, statusLine } from './fields.js';
 import type { Snapshot } from './head.js';
-import { Outlet } from './body-writer.js';
+import { BodyWriter } from './body-writer.js';
 import { abandonedStream, SseStream } from './sse.js';
 import type { HttpResponse } from './uws.js';
 import { WholeReply } from './whole-reply.js';
@@ -20,7 +20,7 @@ export class UwsExchange implements Exchange {
   readonly head: RequestHead;
   readonly #res: HttpResponse;
   readonly #route: string | undefined;
-  readonly #edge: Edge;
+  readonly #server: ServerContext;
   readonly #arrivedAt: number;
   readonly #reader: BodyReader | undefined;
   /** The connection must not carry another request: the next one might begin where nobody else sees a beginning. */
@@ -39,22 +39,27 @@ export class UwsExchange implements Exchange {
   #status = 499;
   #code: ErrorCode | undefined;
   #stream: SseStream | undefined;
-  #outlet: Outlet | undefined;
-  #leaving: Aborter | undefined;
+  #writer: BodyWriter | undefined;
+  #leaving: AbortHandle | undefined;
 
-  constructor(res: HttpResponse, { head, bodyLength, refusal }: Snapshot, route: string | undefined, edge: Edge) {
+  constructor(
+    res: HttpResponse,
+    { head, bodyLength, refusal }: Snapshot,
+    route: string | undefined,
+    server: ServerContext,
+  ) {
     this.head = head;
     this.#res = res;
     this.#route = route;
-    this.#edge = edge;
-    this.#arrivedAt = edge.clock.now();
+    this.#server = server;
+    this.#arrivedAt = server.clock.now();
     this.#refused = refusal !== undefined;
     this.#chunked = bodyLength === 'chunked';
-    edge.onExchange?.(head);
+    server.onExchange?.(head);
     res.onAborted(() => this.#callerLeft());
     if (bodyLength === 0) return;
     const declared = bodyLength === 'chunked' ? undefined : bodyLength;
-    const reader = new BodyReader(res, declared, edge.bodies, edge.clock, edge.bodyMs);
+    const reader = new BodyReader(res, declared, server.bodies, server.clock, server.bodyMs);
     this.#reader = reader;
     res.onData((chunk, last) => reader.push(chunk, last));
   }
@@ -62,7 +67,7 @@ export class UwsExchange implements Exchange {
   /** Made when asked for: most exchanges end without anybody waiting for it. */
   get gone(): Signal {
     if (this.#leaving === undefined) {
-      this.#leaving = new Aborter();
+      this.#leaving = new AbortHandle();
       if (this.#state === 'gone') this.#leaving.abort();
     }
     return this.#leaving;
@@ -81,7 +86,7 @@ export class UwsExchange implements Exchange {
     const length = Buffer.byteLength(body);
     const send = (): void => this.#send(status, fields, body, length);
     if (this.#mayAnswerInParser(status, fields, length)) send();
-    else this.#edge.nextTurn.add(send);
+    else this.#server.nextTurn.add(send);
   }
 
   /** uWS's parser has gone on. */
@@ -91,7 +96,7 @@ export class UwsExchange implements Exchange {
 
   #mayAnswerInParser(status: number, fields: readonly Field[], length: number): boolean {
     if (!this.#parsing || this.#mustClose || this.#reader !== undefined || isBodyless(status, length)) return false;
-    return this.#edge.parserCork.take(this.head.address, fields, this.head.method === 'HEAD' ? 0 : length);
+    return this.#server.parserCork.take(this.head.address, fields, this.head.method === 'HEAD' ? 0 : length);
   }
 
   #send(status: number, fields: readonly Field[], body: string | Uint8Array, length: number): void {
@@ -110,17 +115,17 @@ export class UwsExchange implements Exchange {
     };
     const ended = (): void => {
       this.#finish('complete', headOnly ? 0 : length);
-      if (last) this.#edge.nextTurn.add(() => this.#close());
+      if (last) this.#server.nextTurn.add(() => this.#close());
       else this.#released = true;
     };
     const owner = { writeHead, ended, cut: this.#cutReader.bind(this) };
-    this.#whole = new WholeReply(this.#res, owner, this.#edge.backlog, { body, length, headOnly, last });
+    this.#whole = new WholeReply(this.#res, owner, this.#server.backlog, { body, length, headOnly, last });
     this.#whole.send();
   }
 
   #sendBodyless(status: number, fields: readonly Field[]): void {
     const head = (): void => this.#writeHead(status, fields);
-    this.#cancelLinger = sendBodyless(this.#res, this.#edge.clock, head);
+    this.#cancelLinger = sendBodyless(this.#res, this.#server.clock, head);
     this.#finish('complete', 0);
   }
 
@@ -144,12 +149,12 @@ export class UwsExchange implements Exchange {
     this.#reader?.close();
     if (this.head.method === 'HEAD') {
       this.#answered = true;
-      this.#edge.nextTurn.add(() => {
+      this.#server.nextTurn.add(() => {
         if (this.#state === 'open') this.#sendBodyless(200, fields);
       });
       return abandonedStream();
     }
-    const outlet = new Outlet(
+    const writer = new BodyWriter(
       this.#res,
       {
         writeHead: () => {
@@ -163,11 +168,11 @@ export class UwsExchange implements Exchange {
         },
         cut: (reason, bytes) => this.#cutReader(reason, bytes),
       },
-      this.#edge.backlog,
+      this.#server.backlog,
     );
     this.#state = 'streaming';
-    this.#outlet = outlet;
-    this.#stream = new SseStream(outlet, this.#edge.nextTurn);
+    this.#writer = writer;
+    this.#stream = new SseStream(writer, this.#server.nextTurn);
     return this.#stream;
   }
 
@@ -179,7 +184,7 @@ export class UwsExchange implements Exchange {
   }
 
   get #mustClose(): boolean {
-    return this.#refused || this.#chunked || this.#edge.closing;
+    return this.#refused || this.#chunked || this.#server.closing;
   }
 
   get #allRead(): boolean {
@@ -189,9 +194,9 @@ export class UwsExchange implements Exchange {
   #fields(status: number, contentType: string | undefined, own: Readonly<Record<string, string>>): Field[] {
     const { fields, names } = responseFields(contentType, own, this.head.requestId);
     if (contentType === 'text/event-stream') names.add('server-timing');
-    const report = this.#edge.loadReport?.field(this.head, status);
+    const report = this.#server.loadReport?.field(this.head, status);
     if (report !== undefined) fields.push(report);
-    return [...fields, ...this.#edge.cors.fields(this.head, names)];
+    return [...fields, ...this.#server.cors.fields(this.head, names)];
   }
 
   #writeHead(status: number, fields: readonly Field[]): void {
@@ -202,7 +207,7 @@ export class UwsExchange implements Exchange {
 
   /** For the request it is as if the caller had left. */
   #cutReader(reason: CutReason, bytes: number): void {
-    this.#edge.onReaderCut?.({ requestId: this.head.requestId, reason, bytes });
+    this.#server.onReaderCut?.({ requestId: this.head.requestId, reason, bytes });
     this.#close();
   }
 
@@ -215,7 +220,7 @@ export class UwsExchange implements Exchange {
     this.#cancelLinger?.();
     if (this.#state === 'complete' || this.#state === 'gone') return;
     this.#stream?.abandon();
-    this.#outlet?.abandon();
+    this.#writer?.abandon();
     this.#whole?.abandon();
     this.#reader?.abandon();
     this.#finish('gone', this.#stream?.bytes ?? 0);
@@ -225,14 +230,14 @@ export class UwsExchange implements Exchange {
   #finish(outcome: 'complete' | 'gone', responseBytes: number): void {
     this.#state = outcome;
     const code = this.#stream?.failure ?? this.#code;
-    this.#edge.onExchangeEnd?.({
+    this.#server.onExchangeEnd?.({
       requestId: this.head.requestId,
       method: this.head.method,
       route: this.#route,
       status: this.#status,
       requestBytes: this.#reader?.length ?? 0,
       responseBytes,
-      durationMs: this.#edge.clock.now() - this.#arrivedAt,
+      durationMs: this.#server.clock.now() - this.#arrivedAt,
       outcome,
       ...(code !== undefined && { code }),
     });

@@ -1,7 +1,7 @@
 /**
  * That nobody wants the work any more, told to whoever does it: what is asked of an AbortSignal, which is one.
  *
- * Requests have an {@link Aborter} and not Node's AbortController: what listened to a signal of Node 20's outlives young
+ * Requests have an {@link AbortHandle} and not Node's AbortController: what listened to a signal of Node 20's outlives young
  * collections once a full one has been (table.ts has what that costs), though nobody holds it.
  */
 export interface Signal {
@@ -12,7 +12,7 @@ export interface Signal {
 }
 
 /** A signal and who gives it. */
-export class Aborter implements Signal {
+export class AbortHandle implements Signal {
   #aborted = false;
   #listeners: (() => void)[] = [];
 

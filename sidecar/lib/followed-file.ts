@@ -14,7 +14,7 @@ import { watch, type FSWatcher } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import type { Clock } from './clock.js';
-import { within } from './timeout.js';
+import { withTimeout } from './timeout.js';
 import { NotRegularFile, openRegular } from './regular-file.js';
 
 /** From an event to the look, ms: what writes a file in pieces sends several. */
@@ -112,7 +112,7 @@ export class FollowedFile<T> {
       this.#refreshedAt = now;
       this.#refreshing = this.#readIfChanged().finally(() => (this.#refreshing = undefined));
     }
-    if (this.#refreshing !== undefined) await within(clock, REFRESH_MS, this.#refreshing);
+    if (this.#refreshing !== undefined) await withTimeout(clock, REFRESH_MS, this.#refreshing);
   }
 
   /** Follows the file no longer; what was taken last stays. Idempotent. */

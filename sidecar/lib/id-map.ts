@@ -6,7 +6,7 @@
  * process for milliseconds each (test/sidecar/lib/id-map.test.ts shows it). A plain object with numbers for keys has no such
  * links.
  */
-export class Table<T> {
+export class IdMap<T> {
   #entries: Record<number, T> = {};
   #size = 0;
 

@@ -4,7 +4,7 @@ import type { Clock } from './clock.js';
  * Waits for `work`, but no longer than `ms`. False: it goes on by itself, and how it ends is nobody's any more. Rejects as
  * `work` does while that is waited for.
  */
-export async function within(clock: Clock, ms: number, work: Promise<unknown>): Promise<boolean> {
+export async function withTimeout(clock: Clock, ms: number, work: Promise<unknown>): Promise<boolean> {
   let cancel = (): void => undefined;
   const late = new Promise<false>((resolve) => {
     cancel = clock.after(ms, () => resolve(false));

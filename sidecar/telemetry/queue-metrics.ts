@@ -30,13 +30,13 @@ export interface QueueReading {
   readonly waitingBytes: number;
   /** Jain's index of the last minute; null: nothing to compare. */
   readonly fairness: number | null;
-  readonly tenants: readonly TenantReading[];
-  /** All that are not in `tenants`. */
-  readonly others: Omit<TenantReading, 'tenant'>;
+  readonly accounts: readonly AccountReading[];
+  /** All that are not in `accounts`. */
+  readonly others: Omit<AccountReading, 'account'>;
 }
 
-interface TenantReading {
-  readonly tenant: string;
+interface AccountReading {
+  readonly account: string;
   readonly waiting: number;
   readonly running: number;
   readonly seatMs: number;
@@ -112,20 +112,20 @@ export class QueueMetrics {
     for (const gauge of Object.values(this.#accounts)) gauge.reset();
     this.#gauges.fairness.reset();
     for (const [model, read] of this.#queues) {
-      const { seats, busy, waitingBy, waitingBytes, fairness, tenants, others } = read(NAMED_ACCOUNTS);
+      const { seats, busy, waitingBy, waitingBytes, fairness, accounts, others } = read(NAMED_ACCOUNTS);
       this.#gauges.seats.set({ model }, seats);
       this.#gauges.busy.set({ model }, busy);
       for (const name of SERVICE_CLASSES) this.#waiting.set({ model, class: name }, waitingBy[name]);
       this.#gauges.bytes.set({ model }, waitingBytes);
       if (fairness !== null) this.#gauges.fairness.set({ model }, fairness);
-      for (const { tenant, ...held } of tenants) this.#account({ model, account: tenant, rest: 'false' }, held);
+      for (const { account, ...held } of accounts) this.#account({ model, account: account, rest: 'false' }, held);
       this.#account({ model, ...REST }, others);
     }
   }
 
   #account(
     labels: { readonly model: string; readonly account: string; readonly rest: string },
-    { waiting, running, seatMs }: Omit<TenantReading, 'tenant'>,
+    { waiting, running, seatMs }: Omit<AccountReading, 'account'>,
   ): void {
     this.#accounts.waiting.set(labels, waiting);
     this.#accounts.running.set(labels, running);

@@ -19,7 +19,7 @@
  */
 import type { Clock } from '../lib/clock.js';
 import type { UsageRecord } from '../domain/usage-record.js';
-import { within } from '../lib/timeout.js';
+import { withTimeout } from '../lib/timeout.js';
 import { systemDisk } from './disk.js';
 import { SpoolHealth, type Health } from './health.js';
 import { encodeMark } from './frame.js';
@@ -203,7 +203,7 @@ export class DurableSpool implements Spool {
       finish().finally(cancel).then(resolve, reject);
     });
     over = true;
-    await within(this.#clock, RELEASE_MS, this.#lock.release());
+    await withTimeout(this.#clock, RELEASE_MS, this.#lock.release());
     return this.#unsynced.count;
   }
 

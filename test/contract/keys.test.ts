@@ -74,14 +74,14 @@ function withoutAccount({ id, hash, created, entitlements }: StoredKey): StoredK
 }
 
 /** A sidecar whose keys are those above, in a file. */
-class World {
+class Harness {
   readonly sidecar: InProcess;
 
   private constructor(sidecar: InProcess) {
     this.sidecar = sidecar;
   }
 
-  static async start(t: Test, config: Readonly<Record<string, unknown>> = {}): Promise<World> {
+  static async start(t: Test, config: Readonly<Record<string, unknown>> = {}): Promise<Harness> {
     const dir = await mkdtemp(join(tmpdir(), 'ra-keys-'));
     t.teardown(() => rm(dir, { recursive: true, force: true }));
     const file = join(dir, 'keys.json');
@@ -97,7 +97,7 @@ class World {
       { loaded: () => undefined, refused: (problem) => t.fail(problem) },
     );
     t.teardown(() => keys.close());
-    return new World(await InProcess.start(t, { models: MODELS, config, identity: new FakeIdentity(keys) }));
+    return new Harness(await InProcess.start(t, { models: MODELS, config, identity: new FakeIdentity(keys) }));
   }
 
   post(who: Who, path: string, body: unknown): Promise<RawResponse> {
@@ -128,7 +128,7 @@ function hold(t: Test, name: string, response: RawResponse, status: number, body
 }
 
 t.test('what is wrong with a key itself, on every route', async (t) => {
-  const world = await World.start(t);
+  const harness = await Harness.start(t);
   const ways: readonly (readonly [path: string, body: object])[] = [
     [CHAT, chatBody('open', 'echo')],
     [DECISIONS, decisionBody('decide')],
@@ -142,16 +142,16 @@ t.test('what is wrong with a key itself, on every route', async (t) => {
     ['frozen', 403, 'account_frozen'],
   ] as const) {
     for (const [path, body] of ways) {
-      hold(t, `${who} at ${path}`, await world.post(who, path, body), status, code);
+      hold(t, `${who} at ${path}`, await harness.post(who, path, body), status, code);
     }
-    hold(t, `${who} at /v1/models`, await world.models(who), status, code);
+    hold(t, `${who} at /v1/models`, await harness.models(who), status, code);
   }
-  for (const [path, body] of ways.slice(0, 3)) t.equal((await world.post('good', path, body)).status, 200, path);
-  t.strictSame(await world.list('good'), ['open']);
+  for (const [path, body] of ways.slice(0, 3)) t.equal((await harness.post('good', path, body)).status, 200, path);
+  t.strictSame(await harness.list('good'), ['open']);
 });
 
 t.test('keys that are none, however they are dressed up', async (t) => {
-  const { sidecar } = await World.start(t, { keys: { failuresPerMinute: 0 } });
+  const { sidecar } = await Harness.start(t, { keys: { failuresPerMinute: 0 } });
   const { key } = KEYS.good;
   for (const value of [
     '',
@@ -191,7 +191,7 @@ t.test('keys that are none, however they are dressed up', async (t) => {
 });
 
 t.test('a path that is spelled in another way is none, with a good key too', async (t) => {
-  const { sidecar } = await World.start(t);
+  const { sidecar } = await Harness.start(t);
   const headers = headersOf('good');
   for (const path of [
     '/v1//models',
@@ -212,77 +212,77 @@ t.test('a path that is spelled in another way is none, with a good key too', asy
 });
 
 t.test('entitlement by model, route and environment, and the model list is its answer', async (t) => {
-  const world = await World.start(t);
-  t.equal((await world.post('some', CHAT, chatBody('open', 'echo'))).status, 200);
-  t.strictSame(await world.list('some'), ['open'], 'entitled to more than is hosted');
+  const harness = await Harness.start(t);
+  t.equal((await harness.post('some', CHAT, chatBody('open', 'echo'))).status, 200);
+  t.strictSame(await harness.list('some'), ['open'], 'entitled to more than is hosted');
   for (const model of ['gated', 'none-such', 'never-heard-of', 'decide']) {
-    const answer = await world.post('some', CHAT, chatBody(model, 'echo'));
+    const answer = await harness.post('some', CHAT, chatBody(model, 'echo'));
     hold(t, `not entitled to ${model}, or there is none`, answer, 403, 'model_not_entitled');
   }
-  hold(t, 'decisions', await world.post('some', DECISIONS, decisionBody('decide')), 403, 'model_not_entitled');
+  hold(t, 'decisions', await harness.post('some', DECISIONS, decisionBody('decide')), 403, 'model_not_entitled');
 
-  hold(t, 'elsewhere', await world.post('elsewhere', CHAT, chatBody('open', 'echo')), 403, 'model_not_entitled');
-  t.strictSame(await world.list('elsewhere'), [], 'an entitlement for production says nothing here');
+  hold(t, 'elsewhere', await harness.post('elsewhere', CHAT, chatBody('open', 'echo')), 403, 'model_not_entitled');
+  t.strictSame(await harness.list('elsewhere'), [], 'an entitlement for production says nothing here');
 
-  t.equal((await world.post('talker', CHAT, chatBody('open', 'echo'))).status, 200);
-  t.strictSame(await world.list('talker'), ['open']);
-  hold(t, 'chat alone', await world.post('talker', DECISIONS, decisionBody('decide')), 403, 'route_not_entitled');
-  hold(t, 'systemone', await world.post('decider', SYSTEMONE, systemOneBody('decide')), 403, 'route_not_entitled');
-  t.equal((await world.post('decider', DECISIONS, decisionBody('decide'))).status, 200);
-  hold(t, 'no chat', await world.post('decider', CHAT, chatBody('open', 'echo')), 403, 'route_not_entitled');
-  t.strictSame(await world.list('decider'), [], 'a list of models to chat with, for who may not chat');
+  t.equal((await harness.post('talker', CHAT, chatBody('open', 'echo'))).status, 200);
+  t.strictSame(await harness.list('talker'), ['open']);
+  hold(t, 'chat alone', await harness.post('talker', DECISIONS, decisionBody('decide')), 403, 'route_not_entitled');
+  hold(t, 'systemone', await harness.post('decider', SYSTEMONE, systemOneBody('decide')), 403, 'route_not_entitled');
+  t.equal((await harness.post('decider', DECISIONS, decisionBody('decide'))).status, 200);
+  hold(t, 'no chat', await harness.post('decider', CHAT, chatBody('open', 'echo')), 403, 'route_not_entitled');
+  t.strictSame(await harness.list('decider'), [], 'a list of models to chat with, for who may not chat');
 });
 
 t.test('a gated model is there for its cohort', async (t) => {
-  const world = await World.start(t);
+  const harness = await Harness.start(t);
   for (const who of ['good', 'sailor'] as const) {
-    hold(t, who, await world.post(who, CHAT, chatBody('gated', 'echo')), 403, 'not_in_cohort');
+    hold(t, who, await harness.post(who, CHAT, chatBody('gated', 'echo')), 403, 'not_in_cohort');
     for (const [path, body] of [
       [DECISIONS, decisionBody('gated-decide')],
       [SYSTEMONE, systemOneBody('gated-decide')],
     ] as const) {
-      hold(t, `${who} at ${path}`, await world.post(who, path, body), 403, 'not_in_cohort');
+      hold(t, `${who} at ${path}`, await harness.post(who, path, body), 403, 'not_in_cohort');
     }
-    t.equal((await world.post(who, '/v1/completions', { model: 'gated-decide' })).status, 404, 'as if there were none');
-    t.strictSame(await world.list(who), ['open']);
+    t.equal((await harness.post(who, '/v1/completions', { model: 'gated-decide' })).status, 404, 'as if there were none');
+    t.strictSame(await harness.list(who), ['open']);
   }
-  t.equal((await world.post('pilot', CHAT, chatBody('gated', 'echo'))).status, 200);
-  t.equal((await world.post('pilot', DECISIONS, decisionBody('gated-decide'))).status, 200);
-  t.equal((await world.post('pilot', '/v1/completions', { model: 'gated-decide' })).status, 400);
-  t.strictSame(await world.list('pilot'), ['open', 'gated']);
-  const answer = await world.post('somePilot', CHAT, chatBody('gated', 'echo'));
+  t.equal((await harness.post('pilot', CHAT, chatBody('gated', 'echo'))).status, 200);
+  t.equal((await harness.post('pilot', DECISIONS, decisionBody('gated-decide'))).status, 200);
+  t.equal((await harness.post('pilot', '/v1/completions', { model: 'gated-decide' })).status, 400);
+  t.strictSame(await harness.list('pilot'), ['open', 'gated']);
+  const answer = await harness.post('somePilot', CHAT, chatBody('gated', 'echo'));
   hold(t, 'of the cohort, but not entitled', answer, 403, 'model_not_entitled');
-  t.strictSame(await world.list('somePilot'), ['open']);
+  t.strictSame(await harness.list('somePilot'), ['open']);
 });
 
 t.test('a day’s tokens', async (t) => {
-  const world = await World.start(t);
+  const harness = await Harness.start(t);
   hold(
     t,
     'refused, so nothing is used',
-    await world.post('thrifty', CHAT, chatBody('none', 'echo')),
+    await harness.post('thrifty', CHAT, chatBody('none', 'echo')),
     403,
     'model_not_entitled',
   );
-  t.equal((await world.post('thrifty', CHAT, chatBody('open', 'echo'))).status, 200);
-  const refused = await world.post('thrifty', DECISIONS, decisionBody('decide'));
+  t.equal((await harness.post('thrifty', CHAT, chatBody('open', 'echo'))).status, 200);
+  const refused = await harness.post('thrifty', DECISIONS, decisionBody('decide'));
   hold(t, 'used up', refused, 429, 'quota_exceeded');
   const midnight = 86_400_000 - (Date.now() % 86_400_000);
   t.ok(Math.abs(Number(refused.field('retry-after-ms')) - midnight) < 60_000, 'until midnight UTC');
-  t.strictSame(await world.list('thrifty'), ['open'], 'a list costs no tokens');
+  t.strictSame(await harness.list('thrifty'), ['open'], 'a list costs no tokens');
 });
 
 t.test('keys that fail, by address; a good key passes', async (t) => {
-  const world = await World.start(t, { keys: { failuresPerMinute: 2 } });
-  hold(t, 'the first', await world.models('revoked'), 401, 'revoked_api_key');
-  hold(t, 'the second', await world.post('expired', CHAT, {}), 401, 'expired_api_key');
+  const harness = await Harness.start(t, { keys: { failuresPerMinute: 2 } });
+  hold(t, 'the first', await harness.models('revoked'), 401, 'revoked_api_key');
+  hold(t, 'the second', await harness.post('expired', CHAT, {}), 401, 'expired_api_key');
   for (const who of ['revoked', 'expired'] as const) {
-    hold(t, who, await world.post(who, CHAT, chatBody('open', 'echo')), 429, 'user_rate_limited');
+    hold(t, who, await harness.post(who, CHAT, chatBody('open', 'echo')), 429, 'user_rate_limited');
   }
-  const nobody = await world.sidecar.ask('GET', '/v1/models', {});
+  const nobody = await harness.sidecar.ask('GET', '/v1/models', {});
   hold(t, 'nobody', nobody, 429, 'user_rate_limited');
   const ms = Number(nobody.field('retry-after-ms'));
   t.ok(ms > 0 && ms <= 30_000, 'half a minute until the next');
-  t.strictSame(await world.list('good'), ['open']);
-  hold(t, 'a frozen account', await world.models('frozen'), 403, 'account_frozen');
+  t.strictSame(await harness.list('good'), ['open']);
+  hold(t, 'a frozen account', await harness.models('frozen'), 403, 'account_frozen');
 });

@@ -13,7 +13,7 @@ const PARTS = ['receive', 'prepare', 'queue', 'prefill', 'decode', 'flush'];
 const TRACE = '4bf92f3577b34da6a3ce929d0e0e4736';
 const SPAN = '00f067aa0ba902b7';
 
-interface World {
+interface Harness {
   readonly sidecar: InProcess;
   /** Begins a request under an id. */
   readonly begin: (id: string, body: object) => Promise<RawConnection>;
@@ -21,7 +21,7 @@ interface World {
   readonly traced: (id: string) => Promise<ReceivedTrace>;
 }
 
-async function start(t: Test, config: Options['config'] = {}): Promise<World> {
+async function start(t: Test, config: Options['config'] = {}): Promise<Harness> {
   const receiver = await OtlpReceiver.start(t);
   const otlp = { endpoint: receiver.endpoint, batchMs: 5, metrics: false };
   const sidecar = await InProcess.start(t, {

@@ -38,7 +38,7 @@ function changed(query: string, from: string, to: string): string {
 type Label = 'interactive' | 'batch';
 
 /** A sidecar of one seat with a Prometheus before it, and callers of two classes. */
-class World {
+class Harness {
   readonly #sidecar: Sidecar;
   readonly #prometheus: Prometheus;
   readonly #keys: ReadonlyMap<Label, string>;
@@ -49,7 +49,7 @@ class World {
     this.#keys = keys;
   }
 
-  static async start(t: Test): Promise<World> {
+  static async start(t: Test): Promise<Harness> {
     const dataDir = await mkdtemp(join(tmpdir(), 'ra-autoscaling-'));
     t.teardown(() => rm(dataDir, { recursive: true, force: true }));
     const entitlements = { [ENVIRONMENT]: { models: 'all' } } as const;
@@ -60,7 +60,7 @@ class World {
     const config = { ...(await chatOnly(1)), dataDir, environment: ENVIRONMENT, queue: { maxWaitMs: 60_000 } };
     const sidecar = await Sidecar.start(t, { config });
     const prometheus = await Prometheus.start(t, `127.0.0.1:${sidecar.operatorsPort}`);
-    return new World(sidecar, prometheus, new Map(keys.map(({ label, key }) => [label, key])));
+    return new Harness(sidecar, prometheus, new Map(keys.map(({ label, key }) => [label, key])));
   }
 
   /** The values that a query has; none: Prometheus cannot say. */
@@ -119,40 +119,40 @@ class World {
 }
 
 t.test('a sidecar, as KEDA is told of it', async (t) => {
-  const world = await World.start(t);
+  const harness = await Harness.start(t);
 
   await t.test('nobody calls: exactly 0, which is an answer', async (t) => {
-    t.strictSame(await world.ask(QUEUE_TIME), ['0']);
-    t.strictSame(await world.ask(SEATS_WANTED), ['0']);
+    t.strictSame(await harness.ask(QUEUE_TIME), ['0']);
+    t.strictSame(await harness.ask(SEATS_WANTED), ['0']);
   });
 
   await t.test('batch work that waits asks for no replica', async (t) => {
-    const longest = await world.wait('batch');
+    const longest = await harness.wait('batch');
     t.ok(longest > 0.05, `${longest} s`);
-    const [all] = await world.ask(changed(QUEUE_TIME, ',class!="batch"', ''));
+    const [all] = await harness.ask(changed(QUEUE_TIME, ',class!="batch"', ''));
     t.ok(Number(all) > longest / BUCKET, `Prometheus knows of it: ${all}`);
-    t.strictSame(await world.ask(QUEUE_TIME), ['0']);
+    t.strictSame(await harness.ask(QUEUE_TIME), ['0']);
   });
 
   await t.test('others that wait: how long nine of ten did at most', async (t) => {
-    const longest = await world.wait('interactive');
+    const longest = await harness.wait('interactive');
     t.ok(longest > 0.05, `${longest} s`);
-    const told = await world.ask(QUEUE_TIME);
+    const told = await harness.ask(QUEUE_TIME);
     t.equal(told.length, 1);
     t.ok(Number(told[0]) > longest / BUCKET && Number(told[0]) < longest * BUCKET, `${told.join()} of ${longest} s`);
   });
 
   await t.test('seats wanted: those that are held, and those that are waited for', async (t) => {
-    const leave = await world.hold('interactive');
-    await eventually('all of them', async () => (await world.ask(SEATS_WANTED)).join() === String(AT_ONCE));
+    const leave = await harness.hold('interactive');
+    await eventually('all of them', async () => (await harness.ask(SEATS_WANTED)).join() === String(AT_ONCE));
     await leave();
-    await eventually('none', async () => (await world.ask(SEATS_WANTED)).join() === '0');
+    await eventually('none', async () => (await harness.ask(SEATS_WANTED)).join() === '0');
     t.pass('and none once they left');
   });
 
   await t.test('quiet for as long as it looks back: 0 again', async (t) => {
     const soon = changed(QUEUE_TIME, '[2m]', '[5s]');
-    await eventually('0', async () => (await world.ask(soon)).join() === '0');
+    await eventually('0', async () => (await harness.ask(soon)).join() === '0');
     t.pass('and not nothing');
   });
 });

@@ -24,7 +24,7 @@ interface Owner {
   teardown(fn: () => Promise<void>): void;
 }
 
-export class ConsoleWorld {
+export class ConsoleHarness {
   readonly sidecar: Sidecar;
   readonly #keys: ReadonlyMap<string, string>;
   #running: Promise<unknown> | undefined;
@@ -35,8 +35,8 @@ export class ConsoleWorld {
     this.#keys = keys;
   }
 
-  /** `config`: settings over the world's own. */
-  static async start(t: Owner, config: Readonly<Record<string, unknown>> = {}): Promise<ConsoleWorld> {
+  /** `config`: settings over the harness's own. */
+  static async start(t: Owner, config: Readonly<Record<string, unknown>> = {}): Promise<ConsoleHarness> {
     const dataDir = await mkdtemp(join(tmpdir(), 'ra-console-'));
     t.teardown(() => rm(dataDir, { recursive: true, force: true }));
     const entitlements = { [ENVIRONMENT]: { models: 'all' } } as const;
@@ -59,9 +59,9 @@ export class ConsoleWorld {
         ...config,
       },
     });
-    const world = new ConsoleWorld(sidecar, new Map(keys.map(({ account, key }) => [account, key])));
-    t.teardown(() => world.end());
-    return world;
+    const harness = new ConsoleHarness(sidecar, new Map(keys.map(({ account, key }) => [account, key])));
+    t.teardown(() => harness.end());
+    return harness;
   }
 
   key(account: (typeof CALLERS)[number]['account']): string {

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { argv } from 'node:process';
 import { sourceRoot } from '../support/source-root.js';
 import { Tab } from './cdp.js';
-import { ConsoleWorld } from './console-harness.js';
+import { ConsoleHarness } from './console-harness.js';
 
 const teardowns: (() => Promise<void> | void)[] = [];
 const owner = { teardown: (fn: () => Promise<void> | void) => void teardowns.push(fn) };
@@ -23,10 +23,10 @@ async function settled(tab: Tab): Promise<void> {
 }
 
 try {
-  const world = await ConsoleWorld.start(owner);
+  const harness = await ConsoleHarness.start(owner);
   const tab = await Tab.open(owner, DESK);
-  await tab.goto(`http://127.0.0.1:${world.sidecar.operatorsPort}/console`);
-  world.begin();
+  await tab.goto(`http://127.0.0.1:${harness.sidecar.operatorsPort}/console`);
+  harness.begin();
   await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
   const theme = (name: string): Promise<unknown> =>
     tab.value(`document.documentElement.setAttribute('data-theme', '${name}')`);

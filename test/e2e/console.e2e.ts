@@ -3,7 +3,7 @@ import t from 'tap';
 import { atRest, FeedReader, sameNumbers } from '../support/console-feed.js';
 import { CHAT } from '../support/sidecar.js';
 import { Tab } from './cdp.js';
-import { ConsoleWorld } from './console-harness.js';
+import { ConsoleHarness } from './console-harness.js';
 import { lowContrast, paleShapes, underAim } from './page-checks.js';
 
 const DESK = { width: 1280, height: 900 };
@@ -15,13 +15,13 @@ const media = (tab: Tab, name: string, value: string): Promise<unknown> =>
   tab.send('Emulation.setEmulatedMedia', { features: [{ name, value }] });
 
 t.test('under load', async (t) => {
-  const world = await ConsoleWorld.start(t, FAST);
-  const { operatorsPort } = world.sidecar;
+  const harness = await ConsoleHarness.start(t, FAST);
+  const { operatorsPort } = harness.sidecar;
   const tab = await Tab.open(t, DESK);
   await tab.goto(urlOf(operatorsPort));
   await tab.until(`document.querySelectorAll('.seat[data-seat]').length === 10`);
   t.equal(await tab.value(`document.querySelectorAll('.seat[data-seat][data-state=free]').length`), 10);
-  world.begin();
+  harness.begin();
 
   await t.test('the seats’ picture moves: taken, read, made, given to others', async (t) => {
     for (const state of ['prefilling', 'decoding']) {
@@ -196,11 +196,11 @@ t.test('under load', async (t) => {
   );
 
   await t.test('once it is quiet, its numbers are those of /metrics and /admission', async (t) => {
-    await world.end();
-    await world.sidecar.reaches('ra_sidecar_seats_busy', 0);
-    await world.sidecar.reaches('ra_sidecar_streams_running', 0);
-    await world.sidecar.reaches('ra_sidecar_spool_unsynced_records', 0);
-    await world.sidecar.reaches('http_server_active_requests', 0, { http_request_method: 'POST' });
+    await harness.end();
+    await harness.sidecar.reaches('ra_sidecar_seats_busy', 0);
+    await harness.sidecar.reaches('ra_sidecar_streams_running', 0);
+    await harness.sidecar.reaches('ra_sidecar_spool_unsynced_records', 0);
+    await harness.sidecar.reaches('http_server_active_requests', 0, { http_request_method: 'POST' });
     await tab.value(`document.querySelector('input[value=start]').click()`);
     const read = async (path: string): Promise<string> =>
       (await fetch(`http://127.0.0.1:${operatorsPort}${path}`)).text();
@@ -211,11 +211,11 @@ t.test('under load', async (t) => {
 
     const shown = (label: string): string =>
       `document.querySelector('[role=img][aria-label^=${JSON.stringify(label)}]').ariaLabel`;
-    const firsts = await world.sidecar.metric('gen_ai_server_time_to_first_token_seconds_count');
+    const firsts = await harness.sidecar.metric('gen_ai_server_time_to_first_token_seconds_count');
     await tab.until(`${shown('Time to first token')}.includes(': ${firsts.toLocaleString('en')} values')`);
-    const gaps = await world.sidecar.metric('ra_sidecar_inter_token_seconds_count', { model: CHAT });
+    const gaps = await harness.sidecar.metric('ra_sidecar_inter_token_seconds_count', { model: CHAT });
     await tab.until(`${shown('Time between tokens')}.includes(': ${gaps.toLocaleString('en')} values')`);
-    const full = await world.sidecar.metric('ra_sidecar_refusals_total', { model: CHAT, reason: 'predicted' });
+    const full = await harness.sidecar.metric('ra_sidecar_refusals_total', { model: CHAT, reason: 'predicted' });
     const row = `[...document.querySelectorAll('tr')].find((row) => row.cells[0].textContent === 'would wait too long')`;
     t.equal(await tab.value(`${row}?.cells[2].textContent ?? '0'`), full.toLocaleString('en'));
   });

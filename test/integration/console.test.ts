@@ -1,7 +1,7 @@
 /** The console's numbers are those of /metrics: while a real sidecar with real engines is under load, and after it. */
 import t from 'tap';
 import type { Snapshot } from '../../sidecar/console/views.js';
-import { ConsoleWorld } from '../e2e/console-harness.js';
+import { ConsoleHarness } from '../e2e/console-harness.js';
 import { atRest, FeedReader, outside, sameNumbers } from '../support/console-feed.js';
 import { holdEngine, holdPromptHost } from '../support/faults.js';
 import { CHAT, DECIDE } from '../support/sidecar.js';
@@ -17,13 +17,13 @@ function byName({ models }: Snapshot): (Snapshot['models'][number] | undefined)[
 
 t.test('under load and after it the numbers are those of /metrics and /admission', async (t) => {
   const queue = { waitingPerSeat: 0, maxWaitMs: 20_000 };
-  const world = await ConsoleWorld.start(t, { console: { intervalMs: 250 }, queue });
-  const { sidecar } = world;
+  const harness = await ConsoleHarness.start(t, { console: { intervalMs: 250 }, queue });
+  const { sidecar } = harness;
   const read = async (path: string): Promise<string> =>
     (await fetch(`http://127.0.0.1:${sidecar.operatorsPort}${path}`)).text();
   const feed = await FeedReader.open(sidecar.operatorsPort);
   t.teardown(() => feed.close());
-  world.begin();
+  harness.begin();
   await sidecar.reaches('ra_sidecar_seats_busy', 8, { model: CHAT });
 
   let moved = 0;
@@ -68,7 +68,7 @@ t.test('under load and after it the numbers are those of /metrics and /admission
   ]);
   hostGoesOn();
   await feed.until(({ promptHosts }) => promptHosts.every(({ up }) => up));
-  await world.end();
+  await harness.end();
   for (const still of ['seats_busy', 'waiting_requests', 'streams_running', 'spool_unsynced_records']) {
     await sidecar.reaches(`ra_sidecar_${still}`, 0);
   }

@@ -120,11 +120,22 @@ export const rooms: readonly Room[] = [
     path: file('engine', 'steps|warm-up|loop/(clock|handover|jobs|outbox|pace|results|round)'),
     sees: ENGINE_JOBS,
   },
-  { name: 'engine/llama/inspect', path: folder('engine/llama/inspect'), sees: [...ENGINE_RUNTIME, 'engine/llama/memory'] },
+  {
+    name: 'engine/llama/inspect',
+    path: folder('engine/llama/inspect'),
+    sees: [...ENGINE_RUNTIME, 'engine/llama/memory'],
+  },
   {
     name: 'engine/entry',
     path: file('engine', 'main|inspect'),
-    sees: ['engine/link', 'engine/scavenges', 'engine/parent-watch', ...ENGINE_JOBS, 'engine/steps', 'engine/llama/inspect'],
+    sees: [
+      'engine/link',
+      'engine/scavenges',
+      'engine/parent-watch',
+      ...ENGINE_JOBS,
+      'engine/steps',
+      'engine/llama/inspect',
+    ],
   },
   { name: 'engine/native', path: folder('engine/native'), sees: [] },
   { name: 'bench/models', path: file('bench/models', 'cli|[a-z-]+'), sees: [] },
@@ -178,7 +189,7 @@ function wall([name, path]: [string, string]): IForbiddenRuleType {
   };
 }
 
-export const houseRules: IFlattenedRuleSet = {
+export const architectureRules: IFlattenedRuleSet = {
   forbidden: [
     ...rooms.map(floor),
     ...Object.entries(walls).map(wall),

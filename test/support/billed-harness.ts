@@ -52,7 +52,7 @@ export interface Asked {
 }
 
 /** The handlers of a chat and a decision model, one seat each unless told otherwise, on a clock and engines that the test drives. */
-export class BilledWorld {
+export class BilledHarness {
   readonly clock = new FakeClock();
   readonly spool = new FakeSpool();
   readonly metrics = new Metrics(['chat', 'decide']);

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { cruise as dependencyCruise, type IModule } from 'dependency-cruiser';
-import { houseRules } from './architecture-rules.js';
+import { architectureRules } from './architecture-rules.js';
 
 /** One broken rule: its name and the two ends of the import. */
 export interface Violation {
@@ -18,7 +18,7 @@ export async function cruise(root: string): Promise<{ files: string[]; violation
     {
       baseDir: root,
       validate: true,
-      ruleSet: houseRules,
+      ruleSet: architectureRules,
       tsPreCompilationDeps: true,
       doNotFollow: { path: 'node_modules' },
       exclude: { path: '^dist/|/\\.cache/' },

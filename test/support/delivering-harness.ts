@@ -11,7 +11,7 @@ import { RecordingLog } from './in-process.js';
 import { usageRecord } from './usage-records.js';
 
 /** A spool and its delivery as the sidecar has them. */
-export interface DeliveringWorld {
+export interface DeliveringHarness {
   readonly dir: string;
   readonly log: RecordingLog;
   readonly spool: Spool;
@@ -42,12 +42,12 @@ export function folder(t: Test): string {
 }
 
 /** The spool and its delivery as the sidecar has them, in `dir`. Closed with the test. */
-export async function openWorld(
+export async function openHarness(
   t: Test,
   dir: string,
   environment: Readonly<Record<string, string>>,
   keepFrom: () => Position | undefined = () => undefined,
-): Promise<DeliveringWorld> {
+): Promise<DeliveringHarness> {
   // Waits alone do not keep a process alive; in the sidecar its listeners do.
   const alive = setInterval(() => undefined, 2 ** 30);
   t.teardown(() => clearInterval(alive));

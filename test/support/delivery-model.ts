@@ -2,7 +2,7 @@ import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
 import type { UsageEvent } from '../../sidecar/usage/delivery/cloud-event.js';
 import type { Delivery } from '../../sidecar/usage/delivery/delivery.js';
 import type { SinkAnswer } from '../../sidecar/usage/delivery/sink.js';
-import { DeliveryWorld, MemorySource, turn } from './memory-delivery.js';
+import { DeliveryHarness, MemorySource, turn } from './memory-delivery.js';
 import { usageRecord } from './usage-records.js';
 
 const ACCOUNTS = ['a', 'b', 'c'];
@@ -19,7 +19,7 @@ const DEAD = new Promise<never>(() => undefined);
  * the process dies before or after any step that has an effect. It keeps books of its own and compares.
  */
 export class DeliveryWalk {
-  readonly world = new DeliveryWorld();
+  readonly harness = new DeliveryHarness();
   crashes = 0;
   /** Events that the sink was sent after it had accepted them. */
   repeats = 0;
@@ -38,28 +38,28 @@ export class DeliveryWalk {
   #life = 0;
 
   constructor() {
-    const { world } = this;
-    world.answer = (batch) => this.#answer(batch);
-    world.beforeSave = async (position) => {
+    const { harness } = this;
+    harness.answer = (batch) => this.#answer(batch);
+    harness.beforeSave = async (position) => {
       await this.#step();
-      const before = world.source.records.slice(0, MemorySource.index(position));
+      const before = harness.source.records.slice(0, MemorySource.index(position));
       for (const record of before) this.#check(this.#isSettled(record), `the cursor passed ${record.id}`);
-      this.#check(world.savedCount <= before.length, 'the cursor went back');
+      this.#check(harness.savedCount <= before.length, 'the cursor went back');
     };
-    world.beforeBury = () => this.#step();
+    harness.beforeBury = () => this.#step();
   }
 
   async event(value: number): Promise<void> {
-    const { source } = this.world;
+    const { source } = this.harness;
     const [what, detail] = [value % 16, value >> 4];
     if (this.#delivery === undefined) {
-      this.#delivery = await this.world.start({ maxAgeMs: 20, maxEvents: 4 });
+      this.#delivery = await this.harness.start({ maxAgeMs: 20, maxEvents: 4 });
     }
     if (what < 6) this.#append(detail);
     else if (what < 9) {
       source.durable = source.records.length;
       this.#delivery.notify();
-    } else if (what < 13) await this.world.pass(detail % 3000);
+    } else if (what < 13) await this.harness.pass(detail % 3000);
     else if (what < 15) this.#moods = detail;
     else this.#fuse = detail % 4;
     await turn();
@@ -69,21 +69,21 @@ export class DeliveryWalk {
 
   /** The sink is well and nothing dies any more: all that is durable gets settled. */
   async finish(): Promise<void> {
-    const { world } = this;
+    const { harness } = this;
     this.#crash();
     this.#moods = 0;
-    const { source } = world;
-    const delivery = await world.start({ maxAgeMs: 20, maxEvents: 4 });
+    const { source } = harness;
+    const delivery = await harness.start({ maxAgeMs: 20, maxEvents: 4 });
     await delivery.stop();
     this.#check(
-      world.savedCount === source.durable || this.#closes().length === 0 || this.#idle(),
+      harness.savedCount === source.durable || this.#closes().length === 0 || this.#idle(),
       'it did not finish',
     );
     for (const { id } of this.#closes()) {
-      this.#check(this.#accepted.has(id) || world.letters.some(({ event }) => event.id === id), `${id} was lost`);
+      this.#check(this.#accepted.has(id) || harness.letters.some(({ event }) => event.id === id), `${id} was lost`);
     }
     // One that a sink refused, and took after a crash, came when it came.
-    const refused = new Set(world.letters.map(({ event }) => event.id));
+    const refused = new Set(harness.letters.map(({ event }) => event.id));
     const taken = [...this.#accepted].filter((id) => !refused.has(id));
     for (const account of ACCOUNTS) {
       const first = taken.filter((id) => id.startsWith(account)).map((id) => Number(id.slice(1)));
@@ -100,7 +100,7 @@ export class DeliveryWalk {
     const kind = KINDS[(detail >> 2) % KINDS.length] ?? 'close';
     // An `x` marks an event that a sink refuses whenever it is in the mood to.
     const bad = (detail >> 5) % 4 === 0 ? { route: 'x' } : {};
-    const { records } = this.world.source;
+    const { records } = this.harness.source;
     records.push(usageRecord(`${account}${records.length}`, kind, { account, ...bad }));
   }
 
@@ -146,22 +146,22 @@ export class DeliveryWalk {
     this.#life += 1;
     this.#delivery = undefined;
     // What was not durable is gone, and what comes after has ids of its own.
-    const { source } = this.world;
+    const { source } = this.harness;
     source.records.length = source.durable;
   }
 
   #closes(): UsageRecord[] {
-    return this.world.source.records.slice(0, this.world.source.durable).filter(({ kind }) => kind === 'close');
+    return this.harness.source.records.slice(0, this.harness.source.durable).filter(({ kind }) => kind === 'close');
   }
 
   /** The records past the cursor bill nothing, so it need not be saved for them. */
   #idle(): boolean {
-    return this.world.source.records.slice(this.world.savedCount).every(({ kind }) => kind !== 'close');
+    return this.harness.source.records.slice(this.harness.savedCount).every(({ kind }) => kind !== 'close');
   }
 
   #isSettled({ id, kind }: UsageRecord): boolean {
     if (kind !== 'close') return true;
-    return this.#accepted.has(id) || this.world.letters.some(({ event }) => event.id === id);
+    return this.#accepted.has(id) || this.harness.letters.some(({ event }) => event.id === id);
   }
 
   #check(holds: boolean, what: string): void {

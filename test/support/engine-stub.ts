@@ -268,7 +268,7 @@ function obey(message: ToEngine): void {
     case 'score':
       score(message.id, message.job);
       break;
-    case 'narrow':
+    case 'reduceSeats':
       // Its jobs have one seat each.
       break;
     case 'cancel':

@@ -204,7 +204,7 @@ export class FakeEngine implements Engine {
       else if (fake.live) play();
     });
     for (const wake of this.#onJob.splice(0)) wake();
-    return { cancel: () => fake.cancel(), narrow: () => fake.narrow() };
+    return { cancel: () => fake.cancel(), reduceSeats: () => fake.narrow() };
   }
 
   async #nth<Job>(jobs: readonly Job[], index: number): Promise<Job> {

@@ -72,7 +72,7 @@ export class MemorySource implements UsageSource {
 }
 
 /** Delivery with everything around it in memory, and a clock that moves when told. */
-export class DeliveryWorld {
+export class DeliveryHarness {
   readonly clock = new FakeClock();
   readonly source = new MemorySource();
   readonly log = new RecordingLog();
@@ -115,7 +115,7 @@ export class DeliveryWorld {
     },
   };
 
-  /** A delivery that has begun, over what this world holds by now. */
+  /** A delivery that has begun, over what this harness holds by now. */
   async start(limits: Partial<DeliveryLimits> = {}): Promise<Delivery> {
     const delivery = this.make(limits);
     await delivery.start();

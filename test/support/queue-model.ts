@@ -13,7 +13,7 @@ const CONFIG = { maxWaitMs: 200, waitingPerSeat: 4, waitingBytes: 150 };
 /** Of one body: more than all that wait may hold. */
 const MAX_BYTES = 160;
 const MAX_SEATS = 5;
-const TENANTS = ['a', 'b', 'c'];
+const ACCOUNTS = ['a', 'b', 'c'];
 const WEIGHTS = [16, 4, 1];
 const REASONS: readonly ReleaseReason[] = ['done', 'cancelled', 'failed', 'engine-lost', 'deadline'];
 
@@ -113,7 +113,7 @@ export class QueueWalk {
     const bytes = dice.roll(20) === 0 ? MAX_BYTES : dice.roll(20);
     const deadline = dice.roll(4);
     const ticket = this.#queue.enter({
-      tenant: TENANTS[dice.roll(3)]!,
+      account: ACCOUNTS[dice.roll(3)]!,
       weight: WEIGHTS[dice.roll(3)]!,
       user: `user ${dice.roll(3)}`,
       bytes,
@@ -219,7 +219,7 @@ export class QueueWalk {
 
   /** True at any moment. */
   #bounds(): void {
-    const { busy, waiting, waitingBy, waitingBytes, tenants } = this.#queue.snapshot();
+    const { busy, waiting, waitingBy, waitingBytes, accounts } = this.#queue.snapshot();
     if (busy > Math.max(this.#seats, this.#busyAtResume)) throw new Error(`${busy} busy of ${this.#seats}`);
     // By the seats in force, or by more that were when those came who still wait. A seat may be free for each besides.
     const places = (CONFIG.waitingPerSeat + 1) * this.#seats;
@@ -231,13 +231,13 @@ export class QueueWalk {
     const bytes = CONFIG.waitingBytes + MAX_BYTES * (this.#returnedWaiting + 1);
     if (waitingBytes > bytes) throw new Error(`${waitingBytes} bytes wait, more than ${bytes}`);
     this.#same(
-      'seats of tenants',
-      sum(tenants, (tenant) => tenant.running),
+      'seats of accounts',
+      sum(accounts, (account) => account.running),
       busy,
     );
     this.#same(
-      'waiting of tenants',
-      sum(tenants, (tenant) => tenant.waiting),
+      'waiting of accounts',
+      sum(accounts, (account) => account.waiting),
       waiting,
     );
     this.#same('waiting by class', sum(Object.values(waitingBy), Number), waiting);

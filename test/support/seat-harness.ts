@@ -3,9 +3,9 @@ import type { FairQueueOptions } from '../../sidecar/admission/fair-queue-option
 import type { FairSeatQueue, Lease, QueueReport, Refused } from '../../sidecar/admission/seat-queue.js';
 import { FakeClock } from './fake-clock.js';
 
-/** A tenant's stream of requests. Times in ms. */
+/** An account's stream of requests. Times in ms. */
 export interface Load {
-  readonly tenant: string;
+  readonly account: string;
   readonly weight?: number;
   /** Users' labels, in turn. */
   readonly users?: readonly string[];
@@ -24,7 +24,7 @@ export interface Load {
 
 /** What became of one request. */
 export interface Fate {
-  readonly tenant: string;
+  readonly account: string;
   readonly at: number;
   readonly user: string | undefined;
   readonly weight: number;
@@ -41,7 +41,7 @@ export const SEATS = 4;
 const CONFIG = { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1e9 };
 
 /** Random loads against a queue in fake time: who asked, who was served, how long seats were held and for what. */
-export class SeatWorld {
+export class SeatHarness {
   readonly clock = new FakeClock();
   readonly queue: FairSeatQueue;
   readonly fates: Fate[] = [];
@@ -82,26 +82,26 @@ export class SeatWorld {
   }
 
   /** Of requests that came between two times. */
-  of(tenant: string | undefined, from = 0, until = Infinity): Fate[] {
+  of(account: string | undefined, from = 0, until = Infinity): Fate[] {
     return this.fates.filter((fate) => {
-      return (tenant === undefined || fate.tenant === tenant) && fate.at >= from && fate.at < until;
+      return (account === undefined || fate.account === account) && fate.at >= from && fate.at < until;
     });
   }
 
-  /** Seat time of a tenant that served somebody, ms. */
-  usefulMs(tenant?: string): number {
-    return this.of(tenant).reduce((sum, { end, seatMs }) => sum + (end === 'late' ? 0 : seatMs), 0);
+  /** Seat time of an account that served somebody, ms. */
+  usefulMs(account?: string): number {
+    return this.of(account).reduce((sum, { end, seatMs }) => sum + (end === 'late' ? 0 : seatMs), 0);
   }
 
-  #arrive({ tenant, weight = 4, users, holdMs, deadlineMs, prefix }: Load, turn: number): void {
+  #arrive({ account, weight = 4, users, holdMs, deadlineMs, prefix }: Load, turn: number): void {
     const at = this.clock.now();
     const user = users?.[turn % users.length];
-    const fate: Fate = { tenant, at, user, weight, end: undefined, waitedMs: 0, seatMs: 0 };
+    const fate: Fate = { account, at, user, weight, end: undefined, waitedMs: 0, seatMs: 0 };
     this.fates.push(fate);
     const needMs = holdMs * (0.5 + this.#random());
     const deadlineAt = deadlineMs === undefined ? undefined : at + deadlineMs;
     const ticket = this.queue.enter({
-      tenant,
+      account,
       weight,
       bytes: 1,
       seatsWanted: 1,

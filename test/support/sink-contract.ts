@@ -32,7 +32,7 @@ export interface SinkPeer {
 const ACCOUNTS = ['acme', 'a.b', 'x > *', 'ünï'];
 
 /** A sidecar's delivery over a spool in memory, which outlives it. */
-class World {
+class Harness {
   readonly source = new MemorySource();
   readonly letters: DeadLetter[] = [];
   readonly log = new RecordingLog();
@@ -130,76 +130,76 @@ class World {
 export function sinkContract(t: Test, name: string, open: (t: Test) => Promise<SinkPeer>): void {
   t.test(`${name}: whatever breaks, all arrives in order for each account, and the cursor only follows`, async (t) => {
     const peer = await open(t);
-    const world = new World(peer);
-    const { delivery, stop } = await world.start();
+    const harness = new Harness(peer);
+    const { delivery, stop } = await harness.start();
     let faults = 0;
     for (const [fault, begin] of [...Object.entries(peer.faults), ...Object.entries(peer.faults)]) {
-      const before = world.saved;
+      const before = harness.saved;
       await begin();
-      world.bill(19);
+      harness.bill(19);
       delivery.notify();
-      await world.waits((faults += 1));
-      t.equal(world.saved, before, `${fault}: nothing is passed`);
+      await harness.waits((faults += 1));
+      t.equal(harness.saved, before, `${fault}: nothing is passed`);
       await peer.heal();
-      await world.delivered();
+      await harness.delivered();
       // How often it failed until it was seen is nobody's business.
-      faults = world.log.lines.filter(({ event }) => event === 'usage delivery waits').length;
+      faults = harness.log.lines.filter(({ event }) => event === 'usage delivery waits').length;
     }
     await stop();
-    t.strictSame(world.early, [], 'the cursor passed nothing that was not stored');
-    t.strictSame(world.letters, [], 'a fault is no refusal');
-    await check(t, world, peer);
+    t.strictSame(harness.early, [], 'the cursor passed nothing that was not stored');
+    t.strictSame(harness.letters, [], 'a fault is no refusal');
+    await check(t, harness, peer);
   });
 
   t.test(`${name}: what it will never take is a dead letter, and its account goes on behind it`, async (t) => {
     const peer = await open(t);
     if (peer.tooLong === undefined) return;
-    const world = new World(peer);
-    world.bill(5);
-    world.bill(1, { requestId: 'x'.repeat(peer.tooLong) });
-    world.bill(9);
-    const { stop } = await world.start();
-    await world.delivered();
+    const harness = new Harness(peer);
+    harness.bill(5);
+    harness.bill(1, { requestId: 'x'.repeat(peer.tooLong) });
+    harness.bill(9);
+    const { stop } = await harness.start();
+    await harness.delivered();
     await stop();
     t.strictSame(
-      world.letters.map(({ event }) => event.id),
+      harness.letters.map(({ event }) => event.id),
       ['n5'],
     );
-    t.ok((world.letters[0]?.status ?? 0) > 0, 'with the peer’s own number for why');
-    await check(t, world, peer);
+    t.ok((harness.letters[0]?.status ?? 0) > 0, 'with the peer’s own number for why');
+    await check(t, harness, peer);
   });
 
   t.test(`${name}: a stop waits no longer than its bound, and the next start goes on`, async (t) => {
     const peer = await open(t);
-    const world = new World(peer);
+    const harness = new Harness(peer);
     const [begin] = Object.values(peer.faults);
     await begin?.();
-    world.bill(3);
-    const first = await world.start(20);
+    harness.bill(3);
+    const first = await harness.start(20);
     await Promise.all([first.stop(), first.stop()]);
-    t.equal(world.saved, 0);
+    t.equal(harness.saved, 0);
     await peer.heal();
-    const second = await world.start();
-    await world.delivered();
+    const second = await harness.start();
+    await harness.delivered();
     await second.stop();
-    await check(t, world, peer);
+    await check(t, harness, peer);
   });
 
   t.test(`${name}: after a crash before the cursor was saved the same comes again, to the last byte`, async (t) => {
     const peer = await open(t);
-    const world = new World(peer);
-    world.bill(9);
+    const harness = new Harness(peer);
+    harness.bill(9);
     for (let life = 0; life < 2; life += 1) {
-      const { stop } = await world.start();
-      await world.delivered();
+      const { stop } = await harness.start();
+      await harness.delivered();
       await stop();
-      world.loseCursor();
+      harness.loseCursor();
     }
-    await check(t, world, peer);
+    await check(t, harness, peer);
   });
 }
 
-async function check(t: Test, world: World, peer: SinkPeer): Promise<void> {
+async function check(t: Test, harness: Harness, peer: SinkPeer): Promise<void> {
   const bodies = await peer.stored();
   const first = new Map<string, string>();
   for (const body of bodies) {
@@ -207,16 +207,16 @@ async function check(t: Test, world: World, peer: SinkPeer): Promise<void> {
     t.equal(first.get(id) ?? body, body, `${id} is the same each time`);
     if (!first.has(id)) first.set(id, body);
   }
-  const buried = new Set(world.letters.map(({ event }) => event.id));
+  const buried = new Set(harness.letters.map(({ event }) => event.id));
   for (const account of ACCOUNTS) {
     const ids = [...first].filter(([, body]) => eventOf(body).subject === account).map(([id]) => id);
     t.strictSame(
       ids,
-      world.billed(account).filter((id) => !buried.has(id)),
+      harness.billed(account).filter((id) => !buried.has(id)),
       `${account}: all of it, in order`,
     );
   }
-  t.equal(first.size + buried.size, world.billed().length);
+  t.equal(first.size + buried.size, harness.billed().length);
 }
 
 function eventOf(body: string): UsageEvent {

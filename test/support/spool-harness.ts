@@ -28,7 +28,7 @@ export async function settled(): Promise<void> {
 }
 
 /** A durable spool on a disk in memory, which outlives it, and a clock that stands still. */
-export class SpoolWorld {
+export class SpoolHarness {
   /** Another one with each start: the timers of a process end with it. */
   clock = new FakeClock();
   readonly disk = new FakeDisk();
@@ -50,17 +50,17 @@ export class SpoolWorld {
   }
 
   /** On a disk that holds these files. */
-  static async on(files: Iterable<readonly [string, Buffer]>): Promise<SpoolWorld> {
-    const world = new SpoolWorld({});
-    for (const [path, bytes] of files) world.disk.put(path, bytes);
-    await world.open();
-    return world;
+  static async on(files: Iterable<readonly [string, Buffer]>): Promise<SpoolHarness> {
+    const harness = new SpoolHarness({});
+    for (const [path, bytes] of files) harness.disk.put(path, bytes);
+    await harness.open();
+    return harness;
   }
 
-  static async start(options: Partial<SpoolOptions> = {}): Promise<SpoolWorld> {
-    const world = new SpoolWorld(options);
-    await world.open();
-    return world;
+  static async start(options: Partial<SpoolOptions> = {}): Promise<SpoolHarness> {
+    const harness = new SpoolHarness(options);
+    await harness.open();
+    return harness;
   }
 
   /** Opens the spool that is on the disk, as a process that starts does. */

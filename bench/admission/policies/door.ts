@@ -1,9 +1,9 @@
 import type { Clock } from '../../../sidecar/lib/clock.js';
-import type { Entry, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
+import type { QueueRequest, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
 
 /** The part of a SeatQueue that a request needs when nothing fails: what the simulator drives. */
 export interface Door {
-  enter(entry: Entry): Pass | Refused;
+  enter(request: QueueRequest): Pass | Refused;
 }
 
 export interface Pass extends Pick<Ticket, 'ready'> {

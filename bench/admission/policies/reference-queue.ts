@@ -1,4 +1,4 @@
-import type { Entry, Refused } from '../../../sidecar/admission/seat-queue.js';
+import type { QueueRequest, Refused } from '../../../sidecar/admission/seat-queue.js';
 import type { Door, Pass, Seated, Setting } from './door.js';
 
 /** Whoever waits, in the order of the policy. */
@@ -8,12 +8,12 @@ export interface Discipline {
   take(): Waiting | undefined;
   /** It gave up. */
   remove(waiting: Waiting): void;
-  /** A seat of this tenant is free again. */
-  ended?(tenant: string): void;
+  /** A seat of this account is free again. */
+  ended?(account: string): void;
 }
 
 export interface Waiting {
-  readonly tenant: string;
+  readonly account: string;
   readonly settle: (outcome: Seated | Refused) => void;
   /** Stops its timer, if any. */
   disarm: () => void;
@@ -41,11 +41,11 @@ export class ReferenceQueue implements Door {
     this.#free = setting.seats;
   }
 
-  enter({ tenant }: Entry): Pass | Refused {
+  enter({ account }: QueueRequest): Pass | Refused {
     if (this.#free === 0 && this.#waiting >= (this.#limits.waiting ?? Infinity)) return refused('full');
     let settle!: Waiting['settle'];
     const outcome = new Promise<Seated | Refused>((resolve) => (settle = resolve));
-    const waiting: Waiting = { tenant, settle, disarm: () => undefined };
+    const waiting: Waiting = { account, settle, disarm: () => undefined };
     return { outcome, ready: () => this.#ready(waiting) };
   }
 
@@ -70,13 +70,13 @@ export class ReferenceQueue implements Door {
       next.disarm();
       this.#waiting -= 1;
       this.#free -= 1;
-      next.settle({ kind: 'seated', lease: { release: () => this.#release(next.tenant) } });
+      next.settle({ kind: 'seated', lease: { release: () => this.#release(next.account) } });
     }
   }
 
-  #release(tenant: string): void {
+  #release(account: string): void {
     this.#free += 1;
-    this.#line.ended?.(tenant);
+    this.#line.ended?.(account);
     this.#dispatch();
   }
 }

@@ -1,7 +1,7 @@
 import type { Policy } from './door.js';
 import { ReferenceQueue, type Discipline, type Waiting } from './reference-queue.js';
 
-/** One request of each tenant in turn, however long it is; whoever waited too long is dropped. */
+/** One request of each account in turn, however long it is; whoever waited too long is dropped. */
 export const roundRobin: Policy = {
   name: 'round robin with TTL',
   open: (setting) => new ReferenceQueue(setting, new Turns(), { ttlMs: setting.patienceMs }),
@@ -9,28 +9,28 @@ export const roundRobin: Policy = {
 
 class Turns implements Discipline {
   /** In the order of their turns; only who waits has one. */
-  readonly #tenants = new Map<string, Set<Waiting>>();
+  readonly #accounts = new Map<string, Set<Waiting>>();
 
   add(waiting: Waiting): void {
-    const own = this.#tenants.get(waiting.tenant);
-    if (own === undefined) this.#tenants.set(waiting.tenant, new Set([waiting]));
+    const own = this.#accounts.get(waiting.account);
+    if (own === undefined) this.#accounts.set(waiting.account, new Set([waiting]));
     else own.add(waiting);
   }
 
   take(): Waiting | undefined {
-    const [turn] = this.#tenants;
+    const [turn] = this.#accounts;
     if (turn === undefined) return undefined;
-    const [tenant, own] = turn;
+    const [account, own] = turn;
     const [first] = own;
     if (first !== undefined) own.delete(first);
-    this.#tenants.delete(tenant);
-    if (own.size > 0) this.#tenants.set(tenant, own);
+    this.#accounts.delete(account);
+    if (own.size > 0) this.#accounts.set(account, own);
     return first;
   }
 
   remove(waiting: Waiting): void {
-    const own = this.#tenants.get(waiting.tenant);
+    const own = this.#accounts.get(waiting.account);
     own?.delete(waiting);
-    if (own?.size === 0) this.#tenants.delete(waiting.tenant);
+    if (own?.size === 0) this.#accounts.delete(waiting.account);
   }
 }

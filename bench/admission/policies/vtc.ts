@@ -12,7 +12,7 @@ export const vtc: Policy = {
   open: (setting) => new ReferenceQueue(setting, new Counters(setting.clock), { ttlMs: setting.patienceMs }),
 };
 
-interface Account {
+interface CounterState {
   readonly waiting: Set<Waiting>;
   counter: number;
   running: number;
@@ -20,10 +20,10 @@ interface Account {
 
 class Counters implements Discipline {
   readonly #clock: Clock;
-  readonly #accounts = new Map<string, Account>();
+  readonly #states = new Map<string, CounterState>();
   #chargedAt = 0;
   /** Whose queue became empty last. */
-  #lastToLeave: Account | undefined;
+  #lastToLeave: CounterState | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -31,58 +31,58 @@ class Counters implements Discipline {
 
   add(waiting: Waiting): void {
     this.#charge();
-    const account = this.#account(waiting.tenant);
-    if (account.waiting.size === 0) {
+    const state = this.#state(waiting.account);
+    if (state.waiting.size === 0) {
       const floor = this.#lowest()?.counter ?? this.#lastToLeave?.counter ?? 0;
-      account.counter = Math.max(account.counter, floor);
+      state.counter = Math.max(state.counter, floor);
     }
-    account.waiting.add(waiting);
+    state.waiting.add(waiting);
   }
 
   take(): Waiting | undefined {
     this.#charge();
-    const account = this.#lowest();
-    if (account === undefined) return undefined;
-    const [first] = account.waiting;
-    if (first !== undefined) this.#leave(account, first);
-    account.running += 1;
+    const state = this.#lowest();
+    if (state === undefined) return undefined;
+    const [first] = state.waiting;
+    if (first !== undefined) this.#leave(state, first);
+    state.running += 1;
     return first;
   }
 
   remove(waiting: Waiting): void {
-    this.#leave(this.#account(waiting.tenant), waiting);
+    this.#leave(this.#state(waiting.account), waiting);
   }
 
-  ended(tenant: string): void {
+  ended(account: string): void {
     this.#charge();
-    this.#account(tenant).running -= 1;
+    this.#state(account).running -= 1;
   }
 
-  #leave(account: Account, waiting: Waiting): void {
-    account.waiting.delete(waiting);
-    if (account.waiting.size === 0) this.#lastToLeave = account;
+  #leave(state: CounterState, waiting: Waiting): void {
+    state.waiting.delete(waiting);
+    if (state.waiting.size === 0) this.#lastToLeave = state;
   }
 
   /** As tokens come, not at the end. */
   #charge(): void {
     const ms = this.#clock.now() - this.#chargedAt;
     this.#chargedAt = this.#clock.now();
-    if (ms > 0) for (const account of this.#accounts.values()) account.counter += account.running * ms;
+    if (ms > 0) for (const state of this.#states.values()) state.counter += state.running * ms;
   }
 
-  #lowest(): Account | undefined {
-    let lowest: Account | undefined;
-    for (const account of this.#accounts.values())
-      if (account.waiting.size > 0 && (lowest === undefined || account.counter < lowest.counter)) lowest = account;
+  #lowest(): CounterState | undefined {
+    let lowest: CounterState | undefined;
+    for (const state of this.#states.values())
+      if (state.waiting.size > 0 && (lowest === undefined || state.counter < lowest.counter)) lowest = state;
     return lowest;
   }
 
-  #account(tenant: string): Account {
-    let account = this.#accounts.get(tenant);
-    if (account === undefined) {
-      account = { waiting: new Set(), counter: 0, running: 0 };
-      this.#accounts.set(tenant, account);
+  #state(account: string): CounterState {
+    let state = this.#states.get(account);
+    if (state === undefined) {
+      state = { waiting: new Set(), counter: 0, running: 0 };
+      this.#states.set(account, state);
     }
-    return account;
+    return state;
   }
 }

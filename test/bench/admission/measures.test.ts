@@ -5,8 +5,8 @@ import type { Visit } from '../../../bench/admission/simulate.js';
 const PATIENCE_MS = 10_000;
 const WINDOW = { fromMs: 10_000, toMs: 30_000, seats: 2, patienceMs: PATIENCE_MS };
 
-function visit(tenant: string, atMs: number, fate: Visit['fate'], settledAt: number, holdMs = 1000): Visit {
-  return { tenant, atMs, holdMs, fate, settledAt, retryAfterMs: 0, predictedMs: undefined, retries: undefined };
+function visit(account: string, atMs: number, fate: Visit['fate'], settledAt: number, holdMs = 1000): Visit {
+  return { account, atMs, holdMs, fate, settledAt, retryAfterMs: 0, predictedMs: undefined, retries: undefined };
 }
 
 t.test('seats are looked at inside the window, whoever took them and when', async (t) => {
@@ -16,12 +16,12 @@ t.test('seats are looked at inside the window, whoever took them and when', asyn
     visit('light-1', 13_000, 'seated', 24_000, 3000), // its client has left
     visit('light-1', 29_000, 'seated', 29_000, 9000), // 1 s inside
   ];
-  const tenants = ['heavy', 'light-1', 'light-2'].map((name, i) => ({
+  const accounts = ['heavy', 'light-1', 'light-2'].map((name, i) => ({
     name,
     demand: i < 2 ? 1 : 0.1,
     lengths: { meanMs: 1000 },
   }));
-  const { goodput, jain: fairness, jainOfShares } = measure(visits, tenants, WINDOW);
+  const { goodput, jain: fairness, jainOfShares } = measure(visits, accounts, WINDOW);
   t.equal(goodput, (5 + 4 + 1) / 40);
   t.equal(fairness, jain([9, 4]), 'wasted seat time counts too, who asks for little does not');
   t.equal(jainOfShares, jain([9 / 0.45, 4 / 0.45, 0]), 'all, each beside what it should have had');

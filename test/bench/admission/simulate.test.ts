@@ -13,9 +13,9 @@ const ALL: readonly Policy[] = [fifoUnbounded, fifoWithCap, roundRobin, vtc, our
 const HOUR_MS = 3_600_000;
 const ALONE = { name: 'heavy', lengths: { meanMs: 1000 } };
 
-/** `count` requests of a tenant at the same moment. */
-function burst(tenant: string, count: number, atMs: number, holdMs: number): Arrival[] {
-  return Array.from({ length: count }, () => ({ tenant, atMs, holdMs }));
+/** `count` requests of an account at the same moment. */
+function burst(account: string, count: number, atMs: number, holdMs: number): Arrival[] {
+  return Array.from({ length: count }, () => ({ account, atMs, holdMs }));
 }
 
 t.test('arrivals are as many, as long and as irregular as asked for', async (t) => {
@@ -27,15 +27,15 @@ t.test('arrivals are as many, as long and as irregular as asked for', async (t) 
   t.strictSame(arrivals([{ ...ALONE, demand: 0.5 }], 8, HOUR_MS, 1).slice(0, 99), list.slice(0, 99), 'same seed');
 });
 
-t.test('two classes of lengths and two tenants share the demand as told', async (t) => {
+t.test('two classes of lengths and two accounts share the demand as told', async (t) => {
   const lengths = { meanMs: 400, long: { share: 0.2, meanMs: 3400 } };
-  const tenants = [
+  const accounts = [
     { name: 'a', demand: 0.6, lengths },
     { name: 'b', demand: 0.2, lengths: { meanMs: 500 } },
   ];
-  const list = arrivals(tenants, 4, 4 * HOUR_MS, 3);
+  const list = arrivals(accounts, 4, 4 * HOUR_MS, 3);
   const seatShare = (name: string): number =>
-    list.filter(({ tenant }) => tenant === name).reduce((sum, { holdMs }) => sum + holdMs, 0) / (4 * 4 * HOUR_MS);
+    list.filter(({ account }) => account === name).reduce((sum, { holdMs }) => sum + holdMs, 0) / (4 * 4 * HOUR_MS);
   t.ok(near(seatShare('a'), 0.6, 0.03), `${seatShare('a')}`);
   t.ok(near(seatShare('b'), 0.2, 0.03), `${seatShare('b')}`);
 });
@@ -56,7 +56,7 @@ t.test(
 );
 
 for (const policy of ALL) {
-  t.test(`${policy.name}: one tenant alone under a light load is served all it asks`, async (t) => {
+  t.test(`${policy.name}: one account alone under a light load is served all it asks`, async (t) => {
     const list = arrivals([{ ...ALONE, demand: 0.5 }], 8, HOUR_MS, 2);
     const visits = await simulate(policy, list, { seats: 8, patienceMs: 10_000, untilMs: HOUR_MS + 10_000 });
     t.equal(visits.length, list.length);
@@ -126,7 +126,7 @@ t.test('round robin gives requests in turn, VTC seat time', async (t) => {
   const shares = async (policy: Policy): Promise<number> => {
     const visits = await simulate(policy, list, { seats: 2, patienceMs: Infinity, untilMs: 300_000 });
     const count = (name: string): number =>
-      visits.filter(({ tenant, fate, settledAt }) => tenant === name && fate === 'seated' && settledAt < 300_000)
+      visits.filter(({ account, fate, settledAt }) => account === name && fate === 'seated' && settledAt < 300_000)
         .length;
     return count('short') / count('long');
   };
@@ -134,10 +134,10 @@ t.test('round robin gives requests in turn, VTC seat time', async (t) => {
   t.ok(near(await shares(vtc), 4, 0.1));
 });
 
-t.test('VTC lifts a tenant who comes late to the others, so that it cannot claim the past', async (t) => {
+t.test('VTC lifts an account who comes late to the others, so that it cannot claim the past', async (t) => {
   const list = [...burst('early', 100, 0, 1000), ...burst('late', 100, 20_500, 1000)];
   const visits = await simulate(vtc, list, { seats: 1, patienceMs: Infinity, untilMs: 40_500 });
-  const served = visits.filter(({ tenant, settledAt }) => tenant === 'late' && settledAt <= 40_500).length;
+  const served = visits.filter(({ account, settledAt }) => account === 'late' && settledAt <= 40_500).length;
   t.ok(served >= 9 && served <= 11, `${served} of 20`);
 });
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { LEAST_TOKENS, Pace } from '../../../engine/scheduler/prefill-budget.js';
+import { LEAST_TOKENS, PrefillBudget } from '../../../engine/scheduler/prefill-budget.js';
 
 /** What a machine takes for a decode of prompt tokens, ms. */
 interface Machine {
@@ -17,7 +17,7 @@ function ms({ fixed, each, deeper = 0 }: Machine, tokens: number, depth: number)
 }
 
 /** A prompt evaluated as the pace says; the chunks that it went in. */
-function prefill(pace: Pace, machine: Machine, from: number, to: number): { tokens: number; ms: number }[] {
+function prefill(pace: PrefillBudget, machine: Machine, from: number, to: number): { tokens: number; ms: number }[] {
   const chunks: { tokens: number; ms: number }[] = [];
   for (let depth = from; depth < to;) {
     const tokens = pace.tokens(depth);
@@ -29,15 +29,15 @@ function prefill(pace: Pace, machine: Machine, from: number, to: number): { toke
   return chunks;
 }
 
-function known(share: number): Pace {
-  const pace = new Pace(share, MOST, LEAST_TOKENS.cpu);
+function known(share: number): PrefillBudget {
+  const pace = new PrefillBudget(share, MOST, LEAST_TOKENS.cpu);
   for (let i = 0; i < 40; i++) pace.decoded(DECODE_MS);
   return pace;
 }
 
 t.test('all may go, as long as nothing is known', async (t) => {
-  t.equal(new Pace(1, MOST, LEAST_TOKENS.cpu).tokens(0), MOST);
-  const half = new Pace(1, MOST, LEAST_TOKENS.cpu);
+  t.equal(new PrefillBudget(1, MOST, LEAST_TOKENS.cpu).tokens(0), MOST);
+  const half = new PrefillBudget(1, MOST, LEAST_TOKENS.cpu);
   half.prefilled(MOST, 0, 100);
   t.equal(half.tokens(0), MOST);
 });
@@ -86,7 +86,7 @@ t.test('never fewer than are worth a decode, never more than one holds', async (
   const fast = known(1);
   fast.prefilled(100, 0, 1);
   t.equal(fast.tokens(0), MOST);
-  t.equal(new Pace(1, 2, LEAST_TOKENS.gpu).tokens(0), 2);
+  t.equal(new PrefillBudget(1, 2, LEAST_TOKENS.gpu).tokens(0), 2);
 });
 
 t.test('so many times the share, and no more than one decode holds', async (t) => {

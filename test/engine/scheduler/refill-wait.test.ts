@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Handover } from '../../../engine/scheduler/refill-wait.js';
+import { RefillWait } from '../../../engine/scheduler/refill-wait.js';
 import { Bench, job, StepTime } from '../../support/step-bench.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
@@ -8,23 +8,23 @@ const STEP = 40;
 const WITHIN = 10;
 
 /** A wait for so many seats that begins now, and whether it is over. */
-function waiting(handover: Handover, seats: number): { over: boolean; readonly end: Promise<void> } {
-  const state = { over: false, end: handover.wait(seats, STEP) };
+function waiting(refillWait: RefillWait, seats: number): { over: boolean; readonly end: Promise<void> } {
+  const state = { over: false, end: refillWait.wait(seats, STEP) };
   void state.end.then(() => (state.over = true));
   return state;
 }
 
 t.test('a wait is over when jobs came for the seats', async (t) => {
   const clock = new FakeClock();
-  const handover = new Handover(clock);
-  t.ok(handover.expects(STEP));
+  const refillWait = new RefillWait(clock);
+  t.ok(refillWait.expects(STEP));
   for (const jobs of [[1, 1, 1], [2, 1], [4]]) {
-    const wait = waiting(handover, 3);
+    const wait = waiting(refillWait, 3);
     for (const seats of jobs) {
       await new Promise(setImmediate);
       t.notOk(wait.over, jobs.join());
       clock.advance(1);
-      handover.came(seats);
+      refillWait.came(seats);
     }
     await wait.end;
   }
@@ -34,35 +34,40 @@ t.test('a wait is over when jobs came for the seats', async (t) => {
 
 t.test('it is over after a quarter of a step, and never after more than 25 ms', async (t) => {
   const clock = new FakeClock();
-  const handover = new Handover(clock);
-  const wait = waiting(handover, 1);
+  const refillWait = new RefillWait(clock);
+  const wait = waiting(refillWait, 1);
   clock.advance(WITHIN - 0.1);
   await new Promise(setImmediate);
   t.notOk(wait.over);
   clock.advance(0.1);
   await wait.end;
-  const long = handover.wait(1, 10_000);
+  const long = refillWait.wait(1, 10_000);
   clock.advance(25);
   await long;
   t.equal(clock.pending, 0);
 });
 
 t.test('steps too short for a timer are not held up', (t) => {
-  const handover = new Handover(new FakeClock());
-  t.notOk(handover.expects(7.9));
-  t.ok(handover.expects(8));
-  t.notOk(handover.expects(0), 'nor is one whose length nobody knows');
+  const refillWait = new RefillWait(new FakeClock());
+  t.notOk(refillWait.expects(7.9));
+  t.ok(refillWait.expects(8));
+  t.notOk(refillWait.expects(0), 'nor is one whose length nobody knows');
   t.end();
 });
 
 /** Whether each of so many chances, with a seat each, was waited for; `comes`: whether a job came for it. */
-async function chances(handover: Handover, clock: FakeClock, many: number, comes: () => boolean): Promise<boolean[]> {
+async function chances(
+  refillWait: RefillWait,
+  clock: FakeClock,
+  many: number,
+  comes: () => boolean,
+): Promise<boolean[]> {
   const waited: boolean[] = [];
   for (let i = 0; i < many; i += 1) {
-    const expects = handover.expects(STEP);
+    const expects = refillWait.expects(STEP);
     waited.push(expects);
-    const end = expects ? handover.wait(1, STEP) : undefined;
-    if (comes()) handover.came(1);
+    const end = expects ? refillWait.wait(1, STEP) : undefined;
+    if (comes()) refillWait.came(1);
     clock.advance(STEP);
     await end;
   }
@@ -71,32 +76,32 @@ async function chances(handover: Handover, clock: FakeClock, many: number, comes
 
 t.test('it waits where most seats were taken over, and else tries now and then', async (t) => {
   const clock = new FakeClock();
-  const handover = new Handover(clock);
-  const alone = await chances(handover, clock, 40, () => false);
+  const refillWait = new RefillWait(clock);
+  const alone = await chances(refillWait, clock, 40, () => false);
   t.same(alone.slice(0, 4), [true, true, true, false], 'three for whom nobody came are enough');
   t.equal(alone.slice(4).filter(Boolean).length, 4, 'of 36 every eighth is a try');
-  const busy = await chances(handover, clock, 160, () => true);
+  const busy = await chances(refillWait, clock, 160, () => true);
   t.notOk(busy[0]);
   t.ok(
     busy.slice(7).every((waited) => waited),
     'a try that goes well is followed by another, and so on',
   );
   let turn = 0;
-  const mixed = await chances(handover, clock, 160, () => turn++ % 3 === 0);
+  const mixed = await chances(refillWait, clock, 160, () => turn++ % 3 === 0);
   t.ok(mixed.slice(40).filter(Boolean).length <= 40, 'of those with one seat in three taken no more than a third');
 });
 
 t.test('of many seats it waits for as many as are likely to be taken', async (t) => {
   const clock = new FakeClock();
-  const handover = new Handover(clock);
-  const nobody = handover.wait(8, STEP);
+  const refillWait = new RefillWait(clock);
+  const nobody = refillWait.wait(8, STEP);
   clock.advance(WITHIN);
   await nobody;
-  const second = waiting(handover, 8);
-  for (let i = 0; i < 7; i += 1) handover.came(1);
+  const second = waiting(refillWait, 8);
+  for (let i = 0; i < 7; i += 1) refillWait.came(1);
   await second.end;
   t.equal(clock.now(), WITHIN, 'seven of eight, after one in vain');
-  handover.came(1);
+  refillWait.came(1);
   t.equal(clock.pending, 0, 'the last one comes to nobody who waits');
 });
 

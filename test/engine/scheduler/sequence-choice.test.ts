@@ -1,19 +1,19 @@
 import t from 'tap';
 import { choose, COPY_TOKENS, type Slot } from '../../../engine/scheduler/sequence-choice.js';
-import { Held } from '../../../engine/scheduler/sequence-tokens.js';
-import { Plan } from '../../../engine/scheduler/prompt-plan.js';
+import { SequenceTokens } from '../../../engine/scheduler/sequence-tokens.js';
+import { PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
 
 const PROMPT = Uint32Array.from({ length: 1000 }, (_, i) => i + 1);
-const plan = new Plan([PROMPT], 256);
+const plan = new PromptPlan([PROMPT], 256);
 
 /** `shares` leading tokens of the prompt, and one of another; null: empty. */
 function slot(shares: number | null, live = false, usedAt = 0): Slot {
-  const held = new Held();
+  const tokens = new SequenceTokens();
   if (shares !== null) {
-    held.append(PROMPT.subarray(0, shares), false);
-    held.append(Uint32Array.of(0), false);
+    tokens.append(PROMPT.subarray(0, shares), false);
+    tokens.append(Uint32Array.of(0), false);
   }
-  return { held, live, usedAt };
+  return { tokens, live, usedAt };
 }
 
 const [LIVE, FREE] = [true, false];

@@ -1,13 +1,13 @@
 import t from 'tap';
-import { Held } from '../../../engine/scheduler/sequence-tokens.js';
-import { Plan } from '../../../engine/scheduler/prompt-plan.js';
+import { SequenceTokens } from '../../../engine/scheduler/sequence-tokens.js';
+import { PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
 
 const tokens = (length: number, from = 0): Uint32Array => Uint32Array.from({ length }, (_, i) => from + i);
-const plan = (...segments: Uint32Array[]): Plan => new Plan(segments, 8);
+const plan = (...segments: Uint32Array[]): PromptPlan => new PromptPlan(segments, 8);
 
 /** Two whole chunks by themselves, four tokens with others, and two that were generated. */
-function held(): Held {
-  const made = new Held();
+function held(): SequenceTokens {
+  const made = new SequenceTokens();
   made.append(tokens(8), true);
   made.append(tokens(8, 8), true);
   made.append(tokens(4, 16), false);
@@ -29,9 +29,9 @@ t.test('of the same split only chunks made alone, and whose ends are the plan’
   t.equal(held().reusable(plan(tokens(17)), 'same-split'), 16);
   t.equal(held().reusable(plan(tokens(16)), 'same-split'), 8, 'its last token is wanted');
   t.equal(held().reusable(plan(tokens(12), tokens(10, 12)), 'same-split'), 8, 'the plan ends a chunk at 12');
-  t.equal(held().reusable(new Plan([tokens(30)], 4), 'same-split'), 0);
+  t.equal(held().reusable(new PromptPlan([tokens(30)], 4), 'same-split'), 0);
 
-  const split = new Held();
+  const split = new SequenceTokens();
   split.append(tokens(8), true);
   split.append(tokens(4, 8), true);
   t.equal(split.reusable(plan(tokens(12), tokens(10, 12)), 'same-split'), 12, 'an input with another tail');
@@ -39,7 +39,7 @@ t.test('of the same split only chunks made alone, and whose ends are the plan’
 });
 
 t.test('what comes after a shared decode is of no split, and neither is what was cut into', async (t) => {
-  const mixed = new Held();
+  const mixed = new SequenceTokens();
   mixed.append(tokens(4), false);
   mixed.append(tokens(4, 4), true);
   mixed.append(tokens(8, 8), true);
@@ -54,7 +54,7 @@ t.test('what comes after a shared decode is of no split, and neither is what was
 });
 
 t.test('a copy is the same and goes its own way', async (t) => {
-  const [source, target] = [held(), new Held()];
+  const [source, target] = [held(), new SequenceTokens()];
   target.append(tokens(50, 100), true);
   target.become(source);
   t.same([...target.tokens], [...source.tokens]);

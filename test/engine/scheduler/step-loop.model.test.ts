@@ -50,7 +50,7 @@ interface Fault {
 type Act =
   | Sent
   | { readonly at: number; readonly kind: 'cancel'; readonly which: number; readonly inCopy: boolean }
-  | { readonly at: number; readonly kind: 'narrow'; readonly which: number }
+  | { readonly at: number; readonly kind: 'reduceSeats'; readonly which: number }
   | Fault;
 
 /** Rounds of the event loop between one act and the next. */
@@ -77,7 +77,7 @@ const act: fc.Arbitrary<Act> = fc.oneof(
   },
   {
     weight: 2,
-    arbitrary: fc.record({ at, kind: fc.constant('narrow' as const), which: fc.nat(9) }),
+    arbitrary: fc.record({ at, kind: fc.constant('reduceSeats' as const), which: fc.nat(9) }),
   },
   {
     weight: 1,
@@ -135,7 +135,7 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
       else if (message.kind === 'cancel') {
         loop.cancel(message.id);
         cancelled.add(message.id);
-      } else if (message.kind === 'narrow') loop.narrow(message.id);
+      } else if (message.kind === 'reduceSeats') loop.reduceSeats(message.id);
     },
     (error) => {
       throw error;
@@ -189,7 +189,7 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
       faults += 1;
       (each.kind === 'fault' ? decoder.failing : decoder.failingCopies).add(each.sequence);
     } else if ('items' in each) send(each);
-    else if (each.kind === 'narrow') jobs[each.which % jobs.length]?.handle.narrow();
+    else if (each.kind === 'reduceSeats') jobs[each.which % jobs.length]?.handle.reduceSeats();
     else if (each.inCopy) decoder.onCopy = (): void => cancel(each.which);
     else cancel(each.which);
   }

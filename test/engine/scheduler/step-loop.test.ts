@@ -182,7 +182,7 @@ t.test('whatever comes from outside halts a run', async (t) => {
     generate: ({ loop }) => loop.generate(2, job(1)),
     score: ({ loop }) => loop.score(2, questions(1, [1])),
     cancel: ({ loop }) => loop.cancel(1),
-    narrow: ({ loop }) => loop.narrow(1),
+    narrow: ({ loop }) => loop.reduceSeats(1),
     close: ({ loop }) => loop.close(),
   };
   for (const [what, act] of Object.entries(acts)) {

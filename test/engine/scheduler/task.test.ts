@@ -133,8 +133,8 @@ t.test('a job that others wait for goes on with a seat less, down to its last', 
     const parts = one.decoder.steps[step - 1] ?? [];
     widths.push(parts.length);
     // As soon as all four run, and then more often than there are seats to give.
-    if (parts.length === 4) one.loop.narrow(1);
-    if (freed(one, 1) === 1) for (let i = 0; i < 5; i += 1) one.loop.narrow(1);
+    if (parts.length === 4) one.loop.reduceSeats(1);
+    if (freed(one, 1) === 1) for (let i = 0; i < 5; i += 1) one.loop.reduceSeats(1);
   };
   const at: number[] = [];
   one.onOutputs = (outputs) => {
@@ -155,10 +155,10 @@ t.test('a job that others wait for goes on with a seat less, down to its last', 
 t.test('a job that is asked for seats before it has begun begins with fewer', async (t) => {
   const one = bench(3);
   one.loop.generate(1, job(PROMPT, { n: 4, seats: 3, seed: 0 }));
-  one.loop.narrow(1);
-  one.loop.narrow(1);
-  one.loop.narrow(1);
-  one.loop.narrow(2);
+  one.loop.reduceSeats(1);
+  one.loop.reduceSeats(1);
+  one.loop.reduceSeats(1);
+  one.loop.reduceSeats(2);
   await one.ends(1);
   t.equal(new Set(one.decoder.steps.flat().map(({ sequence }) => sequence)).size, 1);
   t.same(

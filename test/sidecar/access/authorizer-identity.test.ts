@@ -20,7 +20,7 @@ class Script {
   }
 }
 
-interface World {
+interface Harness {
   readonly clock: FakeClock;
   readonly script: Script;
   readonly from: (key: string) => Promise<Caller | Denied>;
@@ -28,7 +28,7 @@ interface World {
   readonly said: (key: string, reply: Reply) => Promise<Caller | Denied>;
 }
 
-function world(changes: Partial<AuthorizerOptions> = {}): World {
+function harness(changes: Partial<AuthorizerOptions> = {}): Harness {
   const clock = new FakeClock();
   const script = new Script();
   const identity = new AuthorizerIdentity(clock, {
@@ -57,7 +57,7 @@ function world(changes: Partial<AuthorizerOptions> = {}): World {
 
 t.test('what is asked, and what is made of the answer', async (t) => {
   const hash = createHash('sha256').update('key-1').digest('hex');
-  const hashed = world();
+  const hashed = harness();
   t.strictSame(await hashed.said('key-1', GOOD), {
     kind: 'caller',
     account: 'acme',
@@ -68,7 +68,7 @@ t.test('what is asked, and what is made of the answer', async (t) => {
   });
   t.strictSame(hashed.script.questions[0]?.question, { keyHash: hash, environment: 'production' });
 
-  const plain = world({ send: 'key' });
+  const plain = harness({ send: 'key' });
   const limits = { decisions: { inFlight: 2 }, chat: { perMinute: 60 } };
   const gated = { cohort: 'early', tokensPerDay: 1000 };
   const value = {
@@ -88,13 +88,13 @@ t.test('what is asked, and what is made of the answer', async (t) => {
   t.strictSame(plain.script.questions[0]?.question, { key: 't'.repeat(3000), environment: 'production' });
 
   const denied = { code: 'quota_exceeded', retryAfterMs: 1500 };
-  t.strictSame(await world().said('k', { kind: 'json', value: { denied } }), { kind: 'denied', ...denied });
+  t.strictSame(await harness().said('k', { kind: 'json', value: { denied } }), { kind: 'denied', ...denied });
 });
 
 t.test(
   'a denial that calls for a wait names one that is not shorter than the time for which it is remembered',
   async (t) => {
-    const { clock, script, from, said } = world();
+    const { clock, script, from, said } = harness();
     for (const code of ['user_rate_limited', 'quota_exceeded']) {
       t.same(await said(code, { kind: 'json', value: { denied: { code } } }), {
         kind: 'denied',
@@ -111,7 +111,7 @@ t.test(
 );
 
 t.test('what is no credential is not asked about', async (t) => {
-  const { script, from } = world();
+  const { script, from } = harness();
   for (const key of ['', 'a b', 'ü', 'x'.repeat(3073)]) t.match(await from(key), { code: 'invalid_api_key' });
   t.equal(script.questions.length, 0);
 });
@@ -146,7 +146,7 @@ t.test('answers outside the schema are failures', async (t) => {
   ];
   for (const value of values) {
     t.same(
-      await world().said('k', { kind: 'json', value }),
+      await harness().said('k', { kind: 'json', value }),
       { ...UNAVAILABLE, retryAfterMs: 1000 },
       JSON.stringify(value),
     );
@@ -154,7 +154,7 @@ t.test('answers outside the schema are failures', async (t) => {
 });
 
 t.test('a key is asked about once at a time, and remembered', async (t) => {
-  const { clock, script, from } = world();
+  const { clock, script, from } = harness();
   const waiting = Array.from({ length: 50 }, () => from('key-1'));
   t.equal(script.questions.length, 1);
   script.questions[0]?.answer(GOOD);
@@ -168,7 +168,7 @@ t.test('a key is asked about once at a time, and remembered', async (t) => {
 });
 
 t.test('no more questions at once than allowed; who is known goes on', async (t) => {
-  const { clock, script, from, said } = world();
+  const { clock, script, from, said } = harness();
   await said('known', GOOD);
   clock.advance(10_000);
   for (const key of ['a', 'b', 'c']) void from(key);
@@ -182,7 +182,7 @@ t.test('no more questions at once than allowed; who is known goes on', async (t)
 });
 
 t.test('an authorizer that fails is left alone, and those who were known are served meanwhile', async (t) => {
-  const { clock, script, from, said } = world();
+  const { clock, script, from, said } = harness();
   await said('known', GOOD);
   await said('revoked', { kind: 'json', value: { denied: { code: 'revoked_api_key' } } });
   clock.advance(10_000);
@@ -200,7 +200,7 @@ t.test('an authorizer that fails is left alone, and those who were known are ser
   t.match(await said('c', GOOD), { account: 'acme' });
   t.match(await said('d', GOOD), { account: 'acme' });
 
-  const down = world({ breaker: { failures: 1, openMs: 100_000, trialMs: 500 } });
+  const down = harness({ breaker: { failures: 1, openMs: 100_000, trialMs: 500 } });
   await down.said('known', GOOD);
   down.clock.advance(10_000);
   await down.said('a', FAILED);
@@ -211,7 +211,7 @@ t.test('an authorizer that fails is left alone, and those who were known are ser
 });
 
 t.test('one key whose question always fails does not open the breaker', async (t) => {
-  const { clock, script, from, said } = world();
+  const { clock, script, from, said } = harness();
   await said('poisoned', FAILED);
   for (let i = 0; i < 100; i += 1) t.match(await from('poisoned'), UNAVAILABLE);
   t.equal(script.questions.length, 1);
@@ -230,7 +230,7 @@ t.test('one key whose question always fails does not open the breaker', async (t
 });
 
 t.test('an authorizer that says it is overloaded is left alone for as long as it says', async (t) => {
-  const { clock, script, from, said } = world();
+  const { clock, script, from, said } = harness();
   t.same(await said('a', { kind: 'overloaded', retryAfterMs: 3000 }), { ...OVERLOADED, retryAfterMs: 3000 });
   clock.advance(1000);
   t.same(await from('b'), { ...OVERLOADED, retryAfterMs: 2000 });
@@ -241,7 +241,7 @@ t.test('an authorizer that says it is overloaded is left alone for as long as it
 
 t.test('who counts is told how each caller was found, and what came of each question', async (t) => {
   const told: string[] = [];
-  const { clock, from, said, script } = world({
+  const { clock, from, said, script } = harness({
     concurrency: 1,
     breaker: { failures: 1, openMs: 5000, trialMs: 500 },
     events: {

@@ -1,11 +1,11 @@
 /** Service classes inside one account, in fake time under random loads. */
 import fc from 'fast-check';
 import t from 'tap';
-import type { Entry } from '../../../sidecar/admission/seat-queue.js';
+import type { QueueRequest } from '../../../sidecar/admission/seat-queue.js';
 import { CLASS_WEIGHTS } from '../../../sidecar/domain/service-class.js';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
-import { SEATS, SeatWorld, share, type Fate, type Load } from '../../support/seat-harness.js';
+import { SEATS, SeatHarness, share, type Fate, type Load } from '../../support/seat-harness.js';
 
 const MINUTE = 60_000;
 const { interactive: INTERACTIVE, standard: STANDARD, batch: BATCH } = CLASS_WEIGHTS;
@@ -17,8 +17,8 @@ function everyMs(holdMs: number, times: number): number {
   return holdMs / (SEATS * times);
 }
 
-function ofClass(world: SeatWorld, tenant: string, weight: number): Fate[] {
-  return world.of(tenant).filter((fate) => fate.weight === weight);
+function ofClass(harness: SeatHarness, account: string, weight: number): Fate[] {
+  return harness.of(account).filter((fate) => fate.weight === weight);
 }
 
 function seatMs(fates: readonly Fate[]): number {
@@ -30,41 +30,41 @@ function longestWait(fates: readonly Fate[]): number {
 }
 
 t.test('an interactive request passes the batch backlog of its own account', async (t) => {
-  const world = new SeatWorld(1, PATIENT);
-  world.offer({ tenant: 'a', weight: BATCH, holdMs: 1000, everyMs: everyMs(1000, 3) });
-  world.offer({ tenant: 'a', weight: INTERACTIVE, holdMs: 1000, everyMs: everyMs(1000, 0.2) });
-  await world.run(5 * MINUTE);
-  const fates = ofClass(world, 'a', INTERACTIVE).filter(({ at }) => at < 4.5 * MINUTE);
+  const harness = new SeatHarness(1, PATIENT);
+  harness.offer({ account: 'a', weight: BATCH, holdMs: 1000, everyMs: everyMs(1000, 3) });
+  harness.offer({ account: 'a', weight: INTERACTIVE, holdMs: 1000, everyMs: everyMs(1000, 0.2) });
+  await harness.run(5 * MINUTE);
+  const fates = ofClass(harness, 'a', INTERACTIVE).filter(({ at }) => at < 4.5 * MINUTE);
   t.equal(share(fates, 'done'), 1, 'none is refused');
   // A seat comes free every quarter of a second, and a batch request may have the first by its share.
   t.ok(longestWait(fates) < 2500, `${longestWait(fates)} ms`);
 });
 
 t.test('beside another account too: what its batch took is not charged to its interactive requests', async (t) => {
-  const world = new SeatWorld(2, PATIENT);
-  world.offer({ tenant: 'a', weight: BATCH, holdMs: 10_000, everyMs: everyMs(10_000, 2) });
-  world.offer({ tenant: 'b', weight: STANDARD, holdMs: 1000, everyMs: everyMs(1000, 3), fromMs: 30_000 });
-  world.offer({ tenant: 'a', weight: INTERACTIVE, holdMs: 500, everyMs: everyMs(500, 0.1), fromMs: 30_000 });
-  await world.run(5 * MINUTE);
-  const fates = ofClass(world, 'a', INTERACTIVE).filter(({ at }) => at < 4.5 * MINUTE);
+  const harness = new SeatHarness(2, PATIENT);
+  harness.offer({ account: 'a', weight: BATCH, holdMs: 10_000, everyMs: everyMs(10_000, 2) });
+  harness.offer({ account: 'b', weight: STANDARD, holdMs: 1000, everyMs: everyMs(1000, 3), fromMs: 30_000 });
+  harness.offer({ account: 'a', weight: INTERACTIVE, holdMs: 500, everyMs: everyMs(500, 0.1), fromMs: 30_000 });
+  await harness.run(5 * MINUTE);
+  const fates = ofClass(harness, 'a', INTERACTIVE).filter(({ at }) => at < 4.5 * MINUTE);
   t.equal(share(fates, 'done'), 1, 'none is refused');
   const late = fates.filter(({ waitedMs }) => waitedMs > 2500).length / fates.length;
   t.ok(late < 0.02, `${late} of ${fates.length} waited longer than a few of the other's requests take`);
 });
 
 t.test('batch gets its share while interactive requests of the same account always wait', async (t) => {
-  const world = new SeatWorld(3, PATIENT);
+  const harness = new SeatHarness(3, PATIENT);
   for (const weight of [INTERACTIVE, STANDARD, BATCH]) {
-    world.offer({ tenant: 'a', weight, holdMs: 300, everyMs: everyMs(300, 2) });
+    harness.offer({ account: 'a', weight, holdMs: 300, everyMs: everyMs(300, 2) });
   }
-  await world.run(10 * MINUTE);
-  const all = seatMs(world.of('a'));
+  await harness.run(10 * MINUTE);
+  const all = seatMs(harness.of('a'));
   for (const [weight, parts] of [
     [INTERACTIVE, 12],
     [STANDARD, 3],
     [BATCH, 1],
   ] as const) {
-    const part = seatMs(ofClass(world, 'a', weight)) / all;
+    const part = seatMs(ofClass(harness, 'a', weight)) / all;
     t.ok(Math.abs(part - parts / 16) < 0.15 * (parts / 16), `weight ${weight}: ${part}, not ${parts / 16}`);
   }
 });
@@ -76,8 +76,8 @@ t.test('a full queue: each class keeps the places that its weight gives it', asy
   queue.pause();
   const settled: string[] = [];
   const enter = (weight: number): string => {
-    const entry: Entry = { tenant: 'a', weight, bytes: 1, seatsWanted: 1 };
-    const ticket = queue.enter(entry);
+    const request: QueueRequest = { account: 'a', weight, bytes: 1, seatsWanted: 1 };
+    const ticket = queue.enter(request);
     if ('kind' in ticket) return ticket.reason;
     void ticket.outcome.then((outcome) =>
       settled.push(`${weight} ${outcome.kind === 'refused' ? outcome.reason : ''}`),
@@ -98,7 +98,7 @@ t.test('a batch newcomer gets a place in a queue that its account’s interactiv
   const queue = createFairQueue({ clock: new FakeClock(), random: () => 0, config, seats: 1 });
   queue.pause();
   const enter = (weight: number): boolean =>
-    !('kind' in queue.enter({ tenant: 'a', weight, bytes: 1, seatsWanted: 1 }));
+    !('kind' in queue.enter({ account: 'a', weight, bytes: 1, seatsWanted: 1 }));
   for (let i = 0; i < 34; i += 1) enter(INTERACTIVE);
   t.ok(enter(BATCH) && enter(BATCH));
   t.notOk(enter(BATCH), 'but no more than its share');
@@ -106,37 +106,37 @@ t.test('a batch newcomer gets a place in a queue that its account’s interactiv
 });
 
 t.test('an interactive request is told the wait of its own class', async (t) => {
-  const world = new SeatWorld(4, PATIENT);
-  world.offer({ tenant: 'a', weight: BATCH, holdMs: 2000, everyMs: everyMs(2000, 3) });
-  world.offer({ tenant: 'a', weight: INTERACTIVE, holdMs: 200, everyMs: everyMs(200, 0.05) });
-  await world.run(3 * MINUTE);
-  const [line] = world.queue.report(1).tenants;
+  const harness = new SeatHarness(4, PATIENT);
+  harness.offer({ account: 'a', weight: BATCH, holdMs: 2000, everyMs: everyMs(2000, 3) });
+  harness.offer({ account: 'a', weight: INTERACTIVE, holdMs: 200, everyMs: everyMs(200, 0.05) });
+  await harness.run(3 * MINUTE);
+  const [line] = harness.queue.report(1).accounts;
   const predicted = new Map(line?.classes.map((of) => [of.class, of.predictedWaitMs]));
   t.ok((predicted.get('interactive') ?? Infinity) < 3000, `interactive: ${predicted.get('interactive')} ms`);
   t.ok((predicted.get('batch') ?? 0) > 20_000, `batch: ${predicted.get('batch')} ms`);
-  t.ok(share(ofClass(world, 'a', INTERACTIVE), 'predicted') === 0, 'and none is refused for the batch backlog');
+  t.ok(share(ofClass(harness, 'a', INTERACTIVE), 'predicted') === 0, 'and none is refused for the batch backlog');
 });
 
 t.test('the users of an account take turns in each class', async (t) => {
-  const world = new SeatWorld(5, PATIENT);
-  const load = { tenant: 'a', weight: INTERACTIVE, holdMs: 1000 };
-  world.offer({ tenant: 'a', weight: BATCH, holdMs: 1000, users: ['loud', 'quiet'], everyMs: everyMs(1000, 2) });
-  world.offer({ ...load, users: ['loud'], everyMs: everyMs(1000, 2) });
-  world.offer({ ...load, users: ['quiet'], everyMs: everyMs(1000, 0.1) });
-  await world.run(5 * MINUTE);
-  const fates = ofClass(world, 'a', INTERACTIVE).filter(({ user, end }) => user === 'quiet' && end === 'done');
+  const harness = new SeatHarness(5, PATIENT);
+  const load = { account: 'a', weight: INTERACTIVE, holdMs: 1000 };
+  harness.offer({ account: 'a', weight: BATCH, holdMs: 1000, users: ['loud', 'quiet'], everyMs: everyMs(1000, 2) });
+  harness.offer({ ...load, users: ['loud'], everyMs: everyMs(1000, 2) });
+  harness.offer({ ...load, users: ['quiet'], everyMs: everyMs(1000, 0.1) });
+  await harness.run(5 * MINUTE);
+  const fates = ofClass(harness, 'a', INTERACTIVE).filter(({ user, end }) => user === 'quiet' && end === 'done');
   t.ok(longestWait(fates) < 2500, `${longestWait(fates)} ms`);
 });
 
 /** What `a` gets, of all seat time, beside an account of each class that always waits. */
 async function shareOfA(seed: number, loads: readonly Load[]): Promise<number> {
-  const world = new SeatWorld(seed, PATIENT);
-  for (const [tenant, weight] of Object.entries({ i: INTERACTIVE, s: STANDARD, b: BATCH })) {
-    world.offer({ tenant, weight, holdMs: 400, everyMs: everyMs(400, 1.5) });
+  const harness = new SeatHarness(seed, PATIENT);
+  for (const [account, weight] of Object.entries({ i: INTERACTIVE, s: STANDARD, b: BATCH })) {
+    harness.offer({ account, weight, holdMs: 400, everyMs: everyMs(400, 1.5) });
   }
-  for (const load of loads) world.offer(load);
-  await world.run(4 * MINUTE);
-  return seatMs(world.of('a')) / (SEATS * 4 * MINUTE);
+  for (const load of loads) harness.offer(load);
+  await harness.run(4 * MINUTE);
+  return seatMs(harness.of('a')) / (SEATS * 4 * MINUTE);
 }
 
 t.test('an account gains nothing over others by spreading its requests over classes', async () => {
@@ -152,7 +152,7 @@ t.test('an account gains nothing over others by spreading its requests over clas
     fc.asyncProperty(fc.integer(), fc.array(part, { minLength: 2, maxLength: 6 }), async (seed, parts) => {
       const heaviest = Math.max(...parts.map(({ weight }) => weight));
       const loads = parts.map(({ holdMs, times, fromMs, forMs, weight }): Load => {
-        return { tenant: 'a', weight, holdMs, everyMs: everyMs(holdMs, times), fromMs, untilMs: fromMs + forMs };
+        return { account: 'a', weight, holdMs, everyMs: everyMs(holdMs, times), fromMs, untilMs: fromMs + forMs };
       });
       const spread = await shareOfA(seed, loads);
       const most = heaviest / (heaviest + INTERACTIVE + STANDARD + BATCH);
@@ -170,7 +170,7 @@ t.test('classes by turns do not escape what an account owes', async (t) => {
   for (let at = 0; at < 4 * MINUTE; at += 6000) {
     [INTERACTIVE, STANDARD, BATCH].forEach((weight, i) => {
       const fromMs = at + 2000 * i;
-      loads.push({ tenant: 'a', weight, holdMs: 400, everyMs: everyMs(400, 2), fromMs, untilMs: fromMs + 2000 });
+      loads.push({ account: 'a', weight, holdMs: 400, everyMs: everyMs(400, 2), fromMs, untilMs: fromMs + 2000 });
     });
   }
   const most = INTERACTIVE / (2 * INTERACTIVE + STANDARD + BATCH);

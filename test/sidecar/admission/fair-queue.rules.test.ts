@@ -2,7 +2,7 @@
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { FairQueueConfig, FairQueueOptions } from '../../../sidecar/admission/fair-queue-options.js';
-import type { Entry, FairSeatQueue, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
+import type { QueueRequest, FairSeatQueue, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const WORK = { promptTokens: 1000, maxTokens: 1 };
@@ -21,18 +21,18 @@ class Desk {
     });
   }
 
-  ask(tenant: string, entry: Partial<Entry> = {}): Ticket | Refused {
-    return this.queue.enter({ tenant, weight: 1, bytes: 10, seatsWanted: 1, ...entry });
+  ask(account: string, entry: Partial<QueueRequest> = {}): Ticket | Refused {
+    return this.queue.enter({ account, weight: 1, bytes: 10, seatsWanted: 1, ...entry });
   }
 
-  enter(tenant: string, entry: Partial<Entry> = {}): Ticket {
-    const ticket = this.ask(tenant, entry);
+  enter(account: string, entry: Partial<QueueRequest> = {}): Ticket {
+    const ticket = this.ask(account, entry);
     if ('kind' in ticket) throw new Error(`refused: ${ticket.reason}`);
     return ticket;
   }
 
-  wait(tenant: string, entry: Partial<Entry> = {}, prefix?: number): Ticket {
-    const ticket = this.enter(tenant, entry);
+  wait(account: string, entry: Partial<QueueRequest> = {}, prefix?: number): Ticket {
+    const ticket = this.enter(account, entry);
     ticket.ready({ ...WORK, ...(prefix !== undefined && { prefix: Uint32Array.of(prefix) }) });
     return ticket;
   }
@@ -43,9 +43,9 @@ class Desk {
     return outcome.lease;
   }
 
-  /** A request of `tenant` that takes `ms`, from start to end, on a queue with a free seat. */
-  async serve(tenant: string, ms: number, entry: Partial<Entry> = {}): Promise<void> {
-    const lease = await this.seat(this.wait(tenant, entry));
+  /** A request of `account` that takes `ms`, from start to end, on a queue with a free seat. */
+  async serve(account: string, ms: number, entry: Partial<QueueRequest> = {}): Promise<void> {
+    const lease = await this.seat(this.wait(account, entry));
     this.clock.advance(ms);
     lease.release('done');
   }
@@ -69,8 +69,8 @@ class Desk {
     return order;
   }
 
-  virtual(tenant: string): number | undefined {
-    return this.queue.report(100).tenants.find((found) => found.tenant === tenant)?.virtualMs;
+  virtual(account: string): number | undefined {
+    return this.queue.report(100).accounts.find((found) => found.account === account)?.virtualMs;
   }
 }
 
@@ -83,14 +83,14 @@ t.test('accrue: seats held, over time, over weight', async (t) => {
   lease.shrink();
   desk.clock.advance(100);
   t.equal(desk.virtual('a'), 100);
-  t.equal(desk.queue.report(1).tenants[0]?.seatMs, 400);
+  t.equal(desk.queue.report(1).accounts[0]?.seatMs, 400);
   lease.release('done');
   desk.clock.advance(100);
   t.equal(desk.virtual('a'), 100);
-  t.equal(desk.queue.report(1).tenants[0]?.holdMs, 400, 'what it took, in seat time');
+  t.equal(desk.queue.report(1).accounts[0]?.holdMs, 400, 'what it took, in seat time');
 });
 
-t.test('the lowest V goes next, so tenants take turns whatever each has waiting', async (t) => {
+t.test('the lowest V goes next, so accounts take turns whatever each has waiting', async (t) => {
   const desk = new Desk();
   const first = await desk.seat(desk.wait('a'));
   const [a1, a2, b1, b2] = [desk.wait('a'), desk.wait('a'), desk.wait('b'), desk.wait('b')];
@@ -148,20 +148,23 @@ t.test('lift: no debt outlives the contention that it came from', async (t) => {
   t.equal(desk.virtual('c'), desk.virtual('a'));
 });
 
-t.test('inside a tenant: users take turns, the earliest deadline of a user goes first, then first come', async (t) => {
-  const desk = new Desk();
-  const first = await desk.seat(desk.wait('a', { user: 'x' }));
-  const x1 = desk.wait('a', { user: 'x' });
-  const x2 = desk.wait('a', { user: 'x' });
-  const x3 = desk.wait('a', { user: 'x', deadlineAt: 9000 });
-  const x4 = desk.wait('a', { user: 'x', deadlineAt: 8000 });
-  const y1 = desk.wait('a', { user: 'y' });
-  const none = desk.wait('a');
-  const gone = desk.wait('a', { user: 'z' });
-  gone.cancel();
-  const found = await desk.turns(first, { x1, x2, x3, x4, y1, none }, 100);
-  t.same(found, ['x4', 'y1', 'none', 'x3', 'x1', 'x2']);
-});
+t.test(
+  'inside an account: users take turns, the earliest deadline of a user goes first, then first come',
+  async (t) => {
+    const desk = new Desk();
+    const first = await desk.seat(desk.wait('a', { user: 'x' }));
+    const x1 = desk.wait('a', { user: 'x' });
+    const x2 = desk.wait('a', { user: 'x' });
+    const x3 = desk.wait('a', { user: 'x', deadlineAt: 9000 });
+    const x4 = desk.wait('a', { user: 'x', deadlineAt: 8000 });
+    const y1 = desk.wait('a', { user: 'y' });
+    const none = desk.wait('a');
+    const gone = desk.wait('a', { user: 'z' });
+    gone.cancel();
+    const found = await desk.turns(first, { x1, x2, x3, x4, y1, none }, 100);
+    t.same(found, ['x4', 'y1', 'none', 'x3', 'x1', 'x2']);
+  },
+);
 
 t.test(
   'predicted: refused at once when the wait would be longer than the longest, with the rest of it as Retry-After',
@@ -179,14 +182,14 @@ t.test(
   },
 );
 
-t.test('predicted: other tenants count with what they are owed until then, by weight', async (t) => {
+t.test('predicted: other accounts count with what they are owed until then, by weight', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 20_000 });
   await desk.serve('a', 1000);
   await desk.seat(desk.wait('a'));
   for (let i = 0; i < 7; i += 1) desk.wait('a', { weight: 1 });
-  const predicted = (entry: Partial<Entry>): number | undefined => {
+  const predicted = (entry: Partial<QueueRequest>): number | undefined => {
     const ticket = desk.enter('b', entry);
-    const found = desk.queue.report(10).tenants.find(({ tenant }) => tenant === 'b')?.predictedWaitMs;
+    const found = desk.queue.report(10).accounts.find(({ account }) => account === 'b')?.predictedWaitMs;
     ticket.cancel();
     return found;
   };
@@ -218,11 +221,11 @@ t.test('predicted: who was charged more waits for others to catch up', async (t)
   for (let i = 0; i < 4; i += 1) desk.wait('b');
   desk.clock.advance(1500);
   // Of b's 4 s what it is owed: a's next 1 s and the 1.5 s that a is ahead; and 1 s until the seat is free.
-  t.match(desk.queue.report(1).tenants, [{ tenant: 'a', predictedWaitMs: 3500 }]);
+  t.match(desk.queue.report(1).accounts, [{ account: 'a', predictedWaitMs: 3500 }]);
 });
 
 t.test(
-  'nothing is foretold before a first lease has ended; then a new tenant is taken for the usual one',
+  'nothing is foretold before a first lease has ended; then a new account is taken for the usual one',
   async (t) => {
     const desk = new Desk(1, { maxWaitMs: 1500 });
     const lease = await desk.seat(desk.wait('a'));
@@ -236,7 +239,7 @@ t.test(
     await other.serve('a', 3000);
     await other.seat(other.wait('a'));
     other.wait('new');
-    t.match(other.queue.report(2).tenants[1], { tenant: 'new', holdMs: null, predictedWaitMs: 6000 });
+    t.match(other.queue.report(2).accounts[1], { account: 'new', holdMs: null, predictedWaitMs: 6000 });
   },
 );
 
@@ -244,7 +247,7 @@ t.test(
   'calibration: longer after a wait in vain, a little shorter after a good one, twice longer for a seat in vain',
   async (t) => {
     const desk = new Desk(1, { maxWaitMs: 5000 });
-    const calibration = (): number | undefined => desk.queue.report(1).tenants[0]?.calibration;
+    const calibration = (): number | undefined => desk.queue.report(1).accounts[0]?.calibration;
     await desk.serve('a', 100);
     const lease = await desk.seat(desk.wait('a'));
     t.equal(calibration(), 1, 'no wait, no lesson');
@@ -271,12 +274,12 @@ t.test('calibration: what a lost engine made wait in vain says nothing', async (
   const vain = desk.wait('a');
   desk.clock.advance(10_000);
   t.match(await vain.outcome, { reason: 'wait' });
-  t.equal(desk.queue.report(1).tenants[0]?.calibration, 1);
+  t.equal(desk.queue.report(1).accounts[0]?.calibration, 1);
 });
 
 t.test('calibration: nor does what waited while the engine was away for a part of it', async (t) => {
   const desk = new Desk();
-  const calibration = (): number | undefined => desk.queue.report(1).tenants[0]?.calibration;
+  const calibration = (): number | undefined => desk.queue.report(1).accounts[0]?.calibration;
   await desk.serve('a', 100);
   const lease = await desk.seat(desk.wait('a'));
   const vain = desk.wait('a');
@@ -314,7 +317,7 @@ t.test('calibration: a wait that is short beside what the seat was held did not 
     const cut = await desk.seat(next);
     desk.clock.advance(heldMs);
     cut.release('deadline');
-    const found = desk.queue.report(1).tenants[0]?.calibration ?? 0;
+    const found = desk.queue.report(1).accounts[0]?.calibration ?? 0;
     t.ok(Math.abs(found - (1 - 0.08 * 0.02) * 1.08 ** steps) < 1e-9, `${found}`);
   }
 });
@@ -324,7 +327,7 @@ t.test(
   async (t) => {
     const desk = new Desk(1, { maxWaitMs: 5000 });
     const calibration = (): number | undefined =>
-      desk.queue.report(9).tenants.find(({ tenant }) => tenant === 'a')?.calibration;
+      desk.queue.report(9).accounts.find(({ account }) => account === 'a')?.calibration;
     await desk.serve('b', 4000);
     await desk.serve('a', 4000);
     const lease = await desk.seat(desk.wait('b'));
@@ -349,7 +352,7 @@ t.test(
 t.test('calibration: refusals take it back to 1 and no further', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 5000 });
   const calibration = (): number | undefined =>
-    desk.queue.report(9).tenants.find(({ tenant }) => tenant === 'a')?.calibration;
+    desk.queue.report(9).accounts.find(({ account }) => account === 'a')?.calibration;
   await desk.serve('b', 5000);
   await desk.seat(desk.wait('b'));
   // Without a correction the wait of one more of it is just as long as it may be.
@@ -363,10 +366,10 @@ t.test('calibration: refusals take it back to 1 and no further', async (t) => {
   t.equal(calibration(), 1);
 });
 
-t.test('calibration: while one of the tenant is in line, its wait teaches, and refusals do not', async (t) => {
+t.test('calibration: while one of the account is in line, its wait teaches, and refusals do not', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 5000 });
   const calibration = (): number | undefined =>
-    desk.queue.report(9).tenants.find(({ tenant }) => tenant === 'a')?.calibration;
+    desk.queue.report(9).accounts.find(({ account }) => account === 'a')?.calibration;
   await desk.serve('b', 2400);
   await desk.seat(desk.wait('b'));
   const vain = desk.wait('a');
@@ -383,11 +386,11 @@ t.test('calibration: while one of the tenant is in line, its wait teaches, and r
   unready.cancel();
 });
 
-t.test('pace: a tenant that is alone is not kept to an old one', async (t) => {
+t.test('pace: an account that is alone is not kept to an old one', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 1e6 });
   await desk.serve('a', 1000);
   const predicted = (): number | undefined =>
-    desk.queue.report(9).tenants.find(({ tenant }) => tenant === 'a')?.predictedWaitMs;
+    desk.queue.report(9).accounts.find(({ account }) => account === 'a')?.predictedWaitMs;
   let lease = await desk.seat(desk.wait('b'));
   const waiting = [1, 2, 3, 4].map(() => desk.wait('a'));
   for (const next of waiting.slice(0, 2)) {
@@ -412,7 +415,7 @@ t.test('predicted: several seats of one request are counted once, as one lease',
   };
   (await grown(1000)).release('done');
   const lease = await grown(0);
-  t.match(desk.queue.report(1).tenants, [{ running: 8, holdMs: 8000, predictedWaitMs: 8000 / 8 / 8 }]);
+  t.match(desk.queue.report(1).accounts, [{ running: 8, holdMs: 8000, predictedWaitMs: 8000 / 8 / 8 }]);
   const deadlineAt = (ms: number): number => desk.clock.now() + ms;
   // It takes 8 s of seat time, but 1 s by the clock.
   desk.enter('a', { deadlineAt: deadlineAt(1125) }).cancel();
@@ -435,14 +438,14 @@ t.test(
     t.ok(lease.waitedMs > 0);
     lease.release('deadline');
     (await desk.seat(desk.wait('a'))).release('deadline');
-    const before = desk.queue.report(1).tenants[0]?.calibration;
+    const before = desk.queue.report(1).accounts[0]?.calibration;
     (await desk.seat(desk.wait('a'))).release('deadline');
-    t.equal(desk.queue.report(1).tenants[0]?.calibration, before);
+    t.equal(desk.queue.report(1).accounts[0]?.calibration, before);
   },
 );
 
 t.test(
-  'full: the newest of the longest queue makes room, but not for its own tenant or one with as much',
+  'full: the newest of the longest queue makes room, but not for its own account or one with as much',
   async (t) => {
     const desk = new Desk(1, { waitingPerSeat: 6 });
     const lease = await desk.seat(desk.wait('a'));
@@ -588,19 +591,19 @@ t.test('affinity: a tenth of the prompt at least', async (t) => {
   }
 });
 
-t.test('affinity: for one seat sixteen heads are looked at, however many tenants wait', async (t) => {
+t.test('affinity: for one seat sixteen heads are looked at, however many accounts wait', async (t) => {
   let looks = 0;
   const shares = (): number => ((looks += 1), 0);
-  for (const [tenants, most] of [
+  for (const [accounts, most] of [
     [16, 16],
     [40, 16],
   ] as const) {
     const desk = new Desk(1, { waitingPerSeat: 100 }, { shares });
     const lease = await desk.seat(desk.wait('running'));
-    for (let i = 0; i < tenants; i += 1) desk.wait(`waiting ${i}`, {}, 1);
+    for (let i = 0; i < accounts; i += 1) desk.wait(`waiting ${i}`, {}, 1);
     looks = 0;
     lease.release('done');
-    t.equal(looks, most, `${tenants} tenants`);
+    t.equal(looks, most, `${accounts} accounts`);
   }
 });
 
@@ -650,25 +653,25 @@ t.test('lift: bodies that overlap and never become ready save up nothing', async
   t.same(await desk.turns(lease, { b1: b[0]!, b2: b[1]!, a1: first }, 1000), ['b1', 'a1', 'b2']);
 });
 
-t.test('tenants: ten thousand are remembered, and none who waits or runs is forgotten', async (t) => {
+t.test('accounts: ten thousand are remembered, and none who waits or runs is forgotten', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 1e9 });
   const lease = await desk.seat(desk.wait('running'));
   for (let i = 0; i < 10_050; i += 1) desk.wait(`idle ${i}`).cancel();
-  const { tenants, others } = desk.queue.report(1);
-  t.equal(tenants.length + others.tenants, 10_000);
+  const { accounts, others } = desk.queue.report(1);
+  t.equal(accounts.length + others.accounts, 10_000);
   desk.clock.advance(5);
   lease.release('done');
-  t.match(desk.queue.report(1).tenants, [{ tenant: 'running', seatMs: 5 }]);
+  t.match(desk.queue.report(1).accounts, [{ account: 'running', seatMs: 5 }]);
 });
 
-t.test('tenants: the one that has been idle longest is forgotten first', async (t) => {
+t.test('accounts: the one that has been idle longest is forgotten first', async (t) => {
   const desk = new Desk(1, { maxWaitMs: 1e9 });
   const known = (): string[] => {
-    const { tenants } = desk.queue.report(10);
-    return tenants.filter(({ seatMs }) => seatMs > 0).map(({ tenant }) => tenant);
+    const { accounts } = desk.queue.report(10);
+    return accounts.filter(({ seatMs }) => seatMs > 0).map(({ account }) => account);
   };
-  const come = (tenant: string): void => desk.wait(tenant).cancel();
-  for (const tenant of ['a', 'b', 'c']) await desk.serve(tenant, 5);
+  const come = (account: string): void => desk.wait(account).cancel();
+  for (const account of ['a', 'b', 'c']) await desk.serve(account, 5);
   await desk.serve('a', 5);
   for (let i = 3; i < 10_000; i += 1) come(`idle ${i}`);
   await desk.serve('last', 5);
@@ -677,10 +680,10 @@ t.test('tenants: the one that has been idle longest is forgotten first', async (
   t.same(known(), ['a', 'last']);
   come('and another');
   t.same(known(), ['last']);
-  t.match(desk.queue.report(1).tenants, [{ tenant: 'last', seatMs: 5, holdMs: 5 }]);
+  t.match(desk.queue.report(1).accounts, [{ account: 'last', seatMs: 5, holdMs: 5 }]);
   await desk.serve('b', 7);
   t.match(
-    desk.queue.report(10).tenants.find(({ tenant }) => tenant === 'b'),
+    desk.queue.report(10).accounts.find(({ account }) => account === 'b'),
     { seatMs: 7, holdMs: 7 },
     'who comes back is a new one',
   );

@@ -1,7 +1,14 @@
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { FairQueueConfig } from '../../../sidecar/admission/fair-queue-options.js';
-import type { Entry, Lease, Refused, SeatQueue, Ticket, TicketOutcome } from '../../../sidecar/admission/seat-queue.js';
+import type {
+  QueueRequest,
+  Lease,
+  Refused,
+  SeatQueue,
+  Ticket,
+  TicketOutcome,
+} from '../../../sidecar/admission/seat-queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const WORK = { promptTokens: 1, maxTokens: 1 };
@@ -13,17 +20,17 @@ function setup(seats = 1, config: Partial<FairQueueConfig> = {}): { clock: FakeC
   return { clock, queue: createFairQueue({ clock, random: () => 0, config: full, seats }) };
 }
 
-function enter(queue: SeatQueue, entry: Partial<Entry> = {}): Ticket {
+function enter(queue: SeatQueue, entry: Partial<QueueRequest> = {}): Ticket {
   const ticket = tryEnter(queue, entry);
   if ('kind' in ticket) throw new Error(`refused: ${ticket.reason}`);
   return ticket;
 }
 
-function tryEnter(queue: SeatQueue, entry: Partial<Entry> = {}): Ticket | Refused {
-  return queue.enter({ tenant: 'a', weight: 1, bytes: 10, seatsWanted: 1, ...entry });
+function tryEnter(queue: SeatQueue, entry: Partial<QueueRequest> = {}): Ticket | Refused {
+  return queue.enter({ account: 'a', weight: 1, bytes: 10, seatsWanted: 1, ...entry });
 }
 
-function enterReady(queue: SeatQueue, entry: Partial<Entry> = {}): Ticket {
+function enterReady(queue: SeatQueue, entry: Partial<QueueRequest> = {}): Ticket {
   const ticket = enter(queue, entry);
   ticket.ready(WORK);
   return ticket;
@@ -54,7 +61,7 @@ t.test('a free seat is given at once, and counted at once', async (t) => {
     busy: 1,
     waiting: 0,
     waitingBytes: 0,
-    tenants: [{ tenant: 'a', waiting: 0, running: 1 }],
+    accounts: [{ account: 'a', waiting: 0, running: 1 }],
   });
   const lease = await seated(ticket.outcome);
   t.equal(lease.seats, 1);
@@ -62,11 +69,11 @@ t.test('a free seat is given at once, and counted at once', async (t) => {
   lease.release('done');
   lease.release('failed');
   t.equal(lease.seats, 0);
-  t.match(queue.snapshot(), { busy: 0, tenants: [], released: { done: 1 } });
+  t.match(queue.snapshot(), { busy: 0, accounts: [], released: { done: 1 } });
   t.notOk('failed' in queue.snapshot().released);
 });
 
-t.test('a tenant’s seats go in the order of entering, past those that are not ready', async (t) => {
+t.test('an account’s seats go in the order of entering, past those that are not ready', async (t) => {
   const { clock, queue } = setup();
   const first = await seated(enterReady(queue).outcome);
   const [b, c, d, e] = [enter(queue), enter(queue), enter(queue), enter(queue)];
@@ -156,7 +163,7 @@ t.test('cancel: before ready, while waiting, after the end', async (t) => {
   waiting.cancel();
   t.same(await waiting.outcome, { kind: 'cancelled' });
   lease.release('done');
-  t.match(queue.snapshot(), { busy: 0, waiting: 0, waitingBytes: 0, tenants: [] });
+  t.match(queue.snapshot(), { busy: 0, waiting: 0, waitingBytes: 0, accounts: [] });
 });
 
 t.test('a cancel between grant and delivery takes the seat back for the next', async (t) => {
@@ -175,7 +182,7 @@ t.test('a cancel, then a lost engine between grant and delivery: the seat is tak
   ticket.cancel();
   queue.pause();
   t.same(await ticket.outcome, { kind: 'cancelled' });
-  t.match(queue.snapshot(), { busy: 0, waiting: 0, tenants: [] });
+  t.match(queue.snapshot(), { busy: 0, waiting: 0, accounts: [] });
 });
 
 t.test('a cancel after delivery changes nothing: the lease is its holder’s', async (t) => {
@@ -243,7 +250,7 @@ t.test('giveBack: to the head of the line, in the old order, once', async (t) =>
   (await seated(backB)).release('done');
   (await seated(unready.outcome)).release('done');
   (await seated(c.outcome)).release('done');
-  t.match(queue.snapshot(), { busy: 0, waiting: 0, waitingBytes: 0, tenants: [] });
+  t.match(queue.snapshot(), { busy: 0, waiting: 0, waitingBytes: 0, accounts: [] });
 });
 
 t.test('giveBack keeps the time already waited and the deadline', async (t) => {
@@ -309,10 +316,10 @@ t.test('a lease grows while seats are free that nobody waits for, and shrinks to
   const { queue } = setup(3);
   const lease = await seated(enterReady(queue, { seatsWanted: 3 }).outcome);
   t.equal(lease.grow(), true);
-  t.match(queue.snapshot(), { busy: 2, tenants: [{ running: 2 }] });
+  t.match(queue.snapshot(), { busy: 2, accounts: [{ running: 2 }] });
   queue.pause();
   t.equal(lease.grow(), false, 'no engine');
-  const waiting = enterReady(queue, { tenant: 'b' });
+  const waiting = enterReady(queue, { account: 'b' });
   queue.resume(2);
   t.equal(lease.grow(), false, 'someone waits');
   lease.shrink();
@@ -330,7 +337,7 @@ t.test('a lease grows while seats are free that nobody waits for, and shrinks to
   lease.release('done');
   lease.shrink();
   t.equal(lease.grow(), false);
-  t.match(queue.snapshot(), { busy: 0, tenants: [], released: { done: 2 } });
+  t.match(queue.snapshot(), { busy: 0, accounts: [], released: { done: 2 } });
 });
 
 t.test(
@@ -341,11 +348,11 @@ t.test(
     while (lease.grow());
     let asked = 0;
     lease.whenWanted(() => (asked += 1));
-    const unready = enter(queue, { tenant: 'b' });
+    const unready = enter(queue, { account: 'b' });
     t.equal(asked, 0, 'nobody could use it yet');
     unready.ready(WORK);
     t.equal(asked, 1);
-    const third = enterReady(queue, { tenant: 'c' });
+    const third = enterReady(queue, { account: 'c' });
     t.equal(asked, 1, 'it owes one already');
     lease.shrink();
     await seated(unready.outcome);
@@ -353,11 +360,11 @@ t.test(
     lease.shrink();
     const last = await seated(third.outcome);
     t.equal(asked, 2, 'nobody waits');
-    const fourth = enterReady(queue, { tenant: 'd' });
+    const fourth = enterReady(queue, { account: 'd' });
     t.equal(asked, 3);
     lease.shrink();
     await seated(fourth.outcome);
-    enterReady(queue, { tenant: 'e' });
+    enterReady(queue, { account: 'e' });
     t.equal(asked, 3, 'its last one it keeps');
     last.release('done');
   },
@@ -372,7 +379,7 @@ t.test('a lease that is over or has but one seat is asked for nothing', async (t
   one.whenWanted(never);
   one.release('done');
   const [a, b] = [await seated(enterReady(queue).outcome), await seated(enterReady(queue).outcome)];
-  const waits = enterReady(queue, { tenant: 'b' });
+  const waits = enterReady(queue, { account: 'b' });
   t.equal(queue.snapshot().waiting, 1);
   a.release('done');
   b.release('done');

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { jain } from '../../../sidecar/admission/fairness-window.js';
 import type { QueueReport } from '../../../sidecar/admission/seat-queue.js';
-import { SEATS, SeatWorld, share, type Load } from '../../support/seat-harness.js';
+import { SEATS, SeatHarness, share, type Load } from '../../support/seat-harness.js';
 
 const MINUTE = 60_000;
 
@@ -12,53 +12,53 @@ function everyMs(holdMs: number, times: number, seats = SEATS): number {
   return holdMs / (seats * times);
 }
 
-t.test('backlogged tenants get the same seat time, however long their requests are', async (t) => {
-  const world = new SeatWorld(1);
-  world.offer({ tenant: 'short', holdMs: 250, everyMs: everyMs(250, 1.5) });
-  world.offer({ tenant: 'long', holdMs: 2000, everyMs: everyMs(2000, 1.5) });
-  world.offer({ tenant: 'flood', holdMs: 1000, everyMs: everyMs(1000, 6) });
-  await world.run(20 * MINUTE);
-  const index = jain(['short', 'long', 'flood'].map((tenant) => world.usefulMs(tenant)));
+t.test('backlogged accounts get the same seat time, however long their requests are', async (t) => {
+  const harness = new SeatHarness(1);
+  harness.offer({ account: 'short', holdMs: 250, everyMs: everyMs(250, 1.5) });
+  harness.offer({ account: 'long', holdMs: 2000, everyMs: everyMs(2000, 1.5) });
+  harness.offer({ account: 'flood', holdMs: 1000, everyMs: everyMs(1000, 6) });
+  await harness.run(20 * MINUTE);
+  const index = jain(['short', 'long', 'flood'].map((account) => harness.usefulMs(account)));
   t.ok(index >= 0.99, `Jain's index ${index}`);
-  const { fairness } = world.queue.report(10);
+  const { fairness } = harness.queue.report(10);
   t.ok(fairness !== null && fairness >= 0.99, `as told to operators: ${fairness}`);
 });
 
 t.test('the fairness index leaves out those that had nobody to seat', async (t) => {
-  const world = new SeatWorld(7, { seats: 3 });
-  t.equal(world.queue.report(1).fairness, null);
-  const entry = { tenant: 'alone', weight: 4, bytes: 1, seatsWanted: 2 };
-  const ticket = world.queue.enter(entry);
+  const harness = new SeatHarness(7, { seats: 3 });
+  t.equal(harness.queue.report(1).fairness, null);
+  const entry = { account: 'alone', weight: 4, bytes: 1, seatsWanted: 2 };
+  const ticket = harness.queue.enter(entry);
   if ('kind' in ticket) throw new Error(ticket.reason);
   ticket.ready({ promptTokens: 1, maxTokens: 1 });
   const outcome = await ticket.outcome;
   t.ok(outcome.kind === 'seated' && outcome.lease.grow(), 'two seats all the time');
-  for (const tenant of ['a', 'b']) world.offer({ tenant, holdMs: 200, everyMs: everyMs(200, 2, 1) });
-  await world.run(4 * MINUTE);
-  const { fairness } = world.queue.report(1);
+  for (const account of ['a', 'b']) harness.offer({ account, holdMs: 200, everyMs: everyMs(200, 2, 1) });
+  await harness.run(4 * MINUTE);
+  const { fairness } = harness.queue.report(1);
   t.ok(fairness !== null && fairness > 0.99, `${fairness}`);
 });
 
-t.test('light tenants are served inside their budget beside one at four times the load', async (t) => {
-  const world = new SeatWorld(2);
-  world.offer({ tenant: 'heavy', holdMs: 1500, everyMs: everyMs(1500, 4), deadlineMs: 8000 });
+t.test('light accounts are served inside their budget beside one at four times the load', async (t) => {
+  const harness = new SeatHarness(2);
+  harness.offer({ account: 'heavy', holdMs: 1500, everyMs: everyMs(1500, 4), deadlineMs: 8000 });
   const light = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
-  for (const tenant of light) world.offer({ tenant, holdMs: 800, everyMs: everyMs(800, 0.06), deadlineMs: 8000 });
-  await world.run(20 * MINUTE);
-  const served = world.of(undefined, 0, 19 * MINUTE).filter(({ tenant }) => tenant !== 'heavy');
+  for (const account of light) harness.offer({ account, holdMs: 800, everyMs: everyMs(800, 0.06), deadlineMs: 8000 });
+  await harness.run(20 * MINUTE);
+  const served = harness.of(undefined, 0, 19 * MINUTE).filter(({ account }) => account !== 'heavy');
   t.ok(share(served, 'done') >= 0.98, `${share(served, 'done')} of ${served.length}`);
 });
 
 for (const times of [1.5, 2, 4, 10]) {
   t.test(`at ${times} times the load seats do useful work, and few are let in for nothing`, async (t) => {
-    const world = new SeatWorld(3);
+    const harness = new SeatHarness(3);
     const load = { holdMs: 1500, everyMs: everyMs(1500, times / 3), deadlineMs: 8000 };
-    for (const tenant of ['a', 'b', 'c']) world.offer({ ...load, tenant });
-    await world.run(15 * MINUTE);
-    const useful = world.usefulMs() / (SEATS * 15 * MINUTE);
+    for (const account of ['a', 'b', 'c']) harness.offer({ ...load, account });
+    await harness.run(15 * MINUTE);
+    const useful = harness.usefulMs() / (SEATS * 15 * MINUTE);
     t.ok(useful >= 0.98, `useful ${useful}`);
     // Without the first minute: nothing can be foretold before something has ended.
-    const admitted = world
+    const admitted = harness
       .of(undefined, MINUTE, 14 * MINUTE)
       .filter(({ end }) => end !== 'full' && end !== 'predicted');
     const vain = share(admitted, 'wait', 'deadline');
@@ -67,45 +67,45 @@ for (const times of [1.5, 2, 4, 10]) {
 }
 
 t.test('a minute at twice the load is forgotten ten seconds later', async (t) => {
-  const world = new SeatWorld(4);
+  const harness = new SeatHarness(4);
   const load = { holdMs: 1000, deadlineMs: 12_000 };
-  world.offer({ ...load, tenant: 'a', everyMs: everyMs(1000, 1), untilMs: MINUTE });
-  world.offer({ ...load, tenant: 'b', everyMs: everyMs(1000, 1), untilMs: MINUTE });
-  world.offer({ ...load, tenant: 'a', everyMs: everyMs(1000, 0.3), fromMs: MINUTE });
-  world.offer({ ...load, tenant: 'b', everyMs: everyMs(1000, 0.3), fromMs: MINUTE });
-  await world.run(4 * MINUTE);
-  const after = world.of(undefined, MINUTE + 10_000, 3.5 * MINUTE);
+  harness.offer({ ...load, account: 'a', everyMs: everyMs(1000, 1), untilMs: MINUTE });
+  harness.offer({ ...load, account: 'b', everyMs: everyMs(1000, 1), untilMs: MINUTE });
+  harness.offer({ ...load, account: 'a', everyMs: everyMs(1000, 0.3), fromMs: MINUTE });
+  harness.offer({ ...load, account: 'b', everyMs: everyMs(1000, 0.3), fromMs: MINUTE });
+  await harness.run(4 * MINUTE);
+  const after = harness.of(undefined, MINUTE + 10_000, 3.5 * MINUTE);
   t.equal(share(after, 'done'), 1);
   t.ok(
-    world.of(undefined, MINUTE + 30_000).every(({ waitedMs }) => waitedMs < 3000),
+    harness.of(undefined, MINUTE + 30_000).every(({ waitedMs }) => waitedMs < 3000),
     'and its backlog is gone',
   );
 });
 
-t.test('weights: each tenant’s share is the max-min one that can be worked out', async (t) => {
+t.test('weights: each account’s share is the max-min one that can be worked out', async (t) => {
   // Of what seats can do, in weights of 16, 4, 4, 1: the first wants only 0.2, which leaves 0.8 in parts of 4, 4 and 1.
   const wants = { interactive: 0.2, standard: 3, other: 3, batch: 3 };
   const weights = { interactive: 16, standard: 4, other: 4, batch: 1 };
   const expected = { interactive: 0.2, standard: (0.8 * 4) / 9, other: (0.8 * 4) / 9, batch: 0.8 / 9 };
-  const world = new SeatWorld(5);
-  for (const tenant of ['interactive', 'standard', 'other', 'batch'] as const) {
-    world.offer({ tenant, weight: weights[tenant], holdMs: 500, everyMs: everyMs(500, wants[tenant]) });
+  const harness = new SeatHarness(5);
+  for (const account of ['interactive', 'standard', 'other', 'batch'] as const) {
+    harness.offer({ account, weight: weights[account], holdMs: 500, everyMs: everyMs(500, wants[account]) });
   }
-  await world.run(30 * MINUTE);
-  for (const [tenant, part] of Object.entries(expected)) {
-    const found = world.usefulMs(tenant) / (SEATS * 30 * MINUTE);
-    t.ok(Math.abs(found - part) < 0.05 * part, `${tenant}: ${found}, not ${part}`);
+  await harness.run(30 * MINUTE);
+  for (const [account, part] of Object.entries(expected)) {
+    const found = harness.usefulMs(account) / (SEATS * 30 * MINUTE);
+    t.ok(Math.abs(found - part) < 0.05 * part, `${account}: ${found}, not ${part}`);
   }
 });
 
-t.test('the users of a tenant take turns', async (t) => {
-  const world = new SeatWorld(6);
-  const load = { tenant: 'a', holdMs: 1000 };
-  world.offer({ ...load, users: ['loud'], everyMs: everyMs(1000, 3) });
-  world.offer({ ...load, users: ['quiet'], everyMs: everyMs(1000, 0.2) });
-  await world.run(10 * MINUTE);
+t.test('the users of an account take turns', async (t) => {
+  const harness = new SeatHarness(6);
+  const load = { account: 'a', holdMs: 1000 };
+  harness.offer({ ...load, users: ['loud'], everyMs: everyMs(1000, 3) });
+  harness.offer({ ...load, users: ['quiet'], everyMs: everyMs(1000, 0.2) });
+  await harness.run(10 * MINUTE);
   const waits = (user: string): number[] =>
-    world.fates.filter((fate) => fate.user === user && fate.end === 'done').map(({ waitedMs }) => waitedMs);
+    harness.fates.filter((fate) => fate.user === user && fate.end === 'done').map(({ waitedMs }) => waitedMs);
   const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
   t.ok(mean(waits('quiet')) < mean(waits('loud')) / 2, `${mean(waits('quiet'))}, ${mean(waits('loud'))}`);
 });
@@ -126,16 +126,16 @@ for (const affinity of [false, true]) {
     });
     await fc.assert(
       fc.asyncProperty(fc.integer(), fc.array(loadArb, { minLength: 2, maxLength: 5 }), async (seed, loads) => {
-        const world = new SeatWorld(seed, affinity ? { shares: ([tokens]) => tokens ?? 0 } : {});
+        const harness = new SeatHarness(seed, affinity ? { shares: ([tokens]) => tokens ?? 0 } : {});
         loads.forEach(({ weight, holdMs, times, fromMs, prefix }, i) => {
-          const load: Load = { tenant: `t${i}`, weight, holdMs, everyMs: everyMs(holdMs, times), fromMs, prefix };
-          world.offer(load);
+          const load: Load = { account: `t${i}`, weight, holdMs, everyMs: everyMs(holdMs, times), fromMs, prefix };
+          harness.offer(load);
         });
         const longest = 1.5 * Math.max(...loads.map(({ holdMs }) => holdMs));
         const lightest = Math.min(...loads.map(({ weight }) => weight));
         let widest = 0;
-        await world.run(MINUTE, ({ tenants }: QueueReport) => {
-          const waiting = tenants.filter((tenant) => tenant.waiting > 0).map(({ virtualMs }) => virtualMs);
+        await harness.run(MINUTE, ({ accounts }: QueueReport) => {
+          const waiting = accounts.filter((account) => account.waiting > 0).map(({ virtualMs }) => virtualMs);
           if (waiting.length > 1) widest = Math.max(widest, Math.max(...waiting) - Math.min(...waiting));
         });
         const bound = ((2 * SEATS + (affinity ? AFFINITY : 0)) * longest) / lightest;

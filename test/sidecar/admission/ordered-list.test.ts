@@ -1,17 +1,17 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { Line, type Linked } from '../../../sidecar/admission/ordered-list.js';
+import { OrderedList, type ListMember } from '../../../sidecar/admission/ordered-list.js';
 
-class Member implements Linked<Member> {
-  line: Line<Member> | undefined;
+class Member implements ListMember<Member> {
+  list: OrderedList<Member> | undefined;
   prev: Member | undefined;
   next: Member | undefined;
   constructor(readonly order: number) {}
 }
 
-function orders(line: Line<Member>): number[] {
+function orders(list: OrderedList<Member>): number[] {
   const found: number[] = [];
-  for (let member = line.first; member !== undefined; member = member.next) found.push(member.order);
+  for (let member = list.first; member !== undefined; member = member.next) found.push(member.order);
   return found;
 }
 
@@ -19,21 +19,21 @@ t.test('it is a sorted list, whatever comes and goes', async () => {
   const orderArb = fc.nat({ max: 20 });
   fc.assert(
     fc.property(fc.array(orderArb), (moves) => {
-      const line = new Line<Member>();
+      const list = new OrderedList<Member>();
       const model = new Map<number, Member>();
       for (const order of moves) {
         const member = model.get(order);
         if (member === undefined) {
           const fresh = new Member(order);
           model.set(order, fresh);
-          line.insert(fresh);
+          list.insert(fresh);
         } else {
           model.delete(order);
-          line.remove(member);
-          line.remove(member);
+          list.remove(member);
+          list.remove(member);
         }
         const expected = [...model.keys()].sort((a, b) => a - b);
-        if (line.length !== expected.length || String(orders(line)) !== String(expected)) return false;
+        if (list.length !== expected.length || String(orders(list)) !== String(expected)) return false;
       }
       return true;
     }),
@@ -42,7 +42,7 @@ t.test('it is a sorted list, whatever comes and goes', async () => {
 });
 
 t.test('a member of another line is left alone', async (t) => {
-  const [a, b] = [new Line<Member>(), new Line<Member>()];
+  const [a, b] = [new OrderedList<Member>(), new OrderedList<Member>()];
   const member = new Member(1);
   a.insert(member);
   b.remove(member);

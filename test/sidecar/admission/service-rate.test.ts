@@ -1,45 +1,45 @@
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { Lease, Ticket } from '../../../sidecar/admission/seat-queue.js';
-import { Pace } from '../../../sidecar/admission/service-rate.js';
+import { ServiceRate } from '../../../sidecar/admission/service-rate.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
-t.test('nothing is known before two seats were given in a row to a tenant that waits', async (t) => {
-  const pace = new Pace();
-  t.equal(pace.waitMs(5), 0);
-  pace.seated(1000, 1e6, true);
-  t.equal(pace.waitMs(5), 0);
-  pace.seated(1200, 1e6, false);
-  t.equal(pace.waitMs(5), 6 * 200);
-  t.equal(pace.waitMs(0), 0, 'who finds nobody waiting of its own does not follow its pace');
+t.test('nothing is known before two seats were given in a row to an account that waits', async (t) => {
+  const serviceRate = new ServiceRate();
+  t.equal(serviceRate.waitMs(5), 0);
+  serviceRate.seated(1000, 1e6, true);
+  t.equal(serviceRate.waitMs(5), 0);
+  serviceRate.seated(1200, 1e6, false);
+  t.equal(serviceRate.waitMs(5), 6 * 200);
+  t.equal(serviceRate.waitMs(0), 0, 'who finds nobody waiting of its own does not follow its pace');
 });
 
 t.test('a pause in waiting is no gap', async (t) => {
-  const pace = new Pace();
-  pace.seated(0, 1e6, true);
-  pace.seated(100, 1e6, false);
-  pace.seated(50_000, 1e6, true);
-  pace.seated(50_100, 1e6, true);
-  pace.rest();
-  pace.seated(90_000, 1e6, true);
-  t.equal(pace.waitMs(1), 200);
+  const serviceRate = new ServiceRate();
+  serviceRate.seated(0, 1e6, true);
+  serviceRate.seated(100, 1e6, false);
+  serviceRate.seated(50_000, 1e6, true);
+  serviceRate.seated(50_100, 1e6, true);
+  serviceRate.rest();
+  serviceRate.seated(90_000, 1e6, true);
+  t.equal(serviceRate.waitMs(1), 200);
 });
 
 t.test('it follows a change of pace', async (t) => {
-  const pace = new Pace();
+  const serviceRate = new ServiceRate();
   let now = 0;
-  for (let i = 0; i < 100; i += 1) pace.seated((now += 100), 1e6, true);
-  for (let i = 0; i < 100; i += 1) pace.seated((now += 300), 1e6, true);
-  t.ok(pace.waitMs(9) > 2950 && pace.waitMs(9) <= 3000);
+  for (let i = 0; i < 100; i += 1) serviceRate.seated((now += 100), 1e6, true);
+  for (let i = 0; i < 100; i += 1) serviceRate.seated((now += 300), 1e6, true);
+  t.ok(serviceRate.waitMs(9) > 2950 && serviceRate.waitMs(9) <= 3000);
 });
 
-t.test('a gap that is out of date is forgotten by a tenant that has one waiting at a time', async (t) => {
-  const pace = new Pace();
-  pace.seated(0, 0, true);
-  pace.seated(5000, 5000, false);
-  t.equal(pace.waitMs(1), 10_000);
-  for (let i = 1; i <= 100; i += 1) pace.seated(5000 + 300 * i, 100, false);
-  t.ok(pace.waitMs(1) < 300, `${pace.waitMs(1)} ms`);
+t.test('a gap that is out of date is forgotten by an account that has one waiting at a time', async (t) => {
+  const serviceRate = new ServiceRate();
+  serviceRate.seated(0, 0, true);
+  serviceRate.seated(5000, 5000, false);
+  t.equal(serviceRate.waitMs(1), 10_000);
+  for (let i = 1; i <= 100; i += 1) serviceRate.seated(5000 + 300 * i, 100, false);
+  t.ok(serviceRate.waitMs(1) < 300, `${serviceRate.waitMs(1)} ms`);
 });
 
 /** A queue of one seat, each request of `a` holding it for 100 ms. */
@@ -55,7 +55,7 @@ function oneSeat() {
     leases,
     settled,
     enter: (): Ticket => {
-      const ticket = queue.enter({ tenant: 'a', weight: 1, bytes: 1, seatsWanted: 1 });
+      const ticket = queue.enter({ account: 'a', weight: 1, bytes: 1, seatsWanted: 1 });
       if ('kind' in ticket) throw new Error('refused');
       void ticket.outcome.then((outcome) => outcome.kind === 'seated' && leases.push(outcome.lease));
       ticket.ready({ promptTokens: 1, maxTokens: 1 });
@@ -69,7 +69,7 @@ function oneSeat() {
       }
       await settled();
     },
-    predicted: (): number => queue.report(1).tenants[0]!.predictedWaitMs,
+    predicted: (): number => queue.report(1).accounts[0]!.predictedWaitMs,
   };
 }
 

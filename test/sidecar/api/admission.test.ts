@@ -10,8 +10,8 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
   const clock = new FakeClock();
   const config = { maxWaitMs: 1e9, waitingPerSeat: 1000, waitingBytes: 10_000 };
   const queue = createFairQueue({ clock, random: () => 0, config, seats: 1 });
-  const enter = (tenant: string): void => {
-    const ticket = queue.enter({ tenant, weight: 4, bytes: 7, seatsWanted: 1, user: 'secret' });
+  const enter = (account: string): void => {
+    const ticket = queue.enter({ account, weight: 4, bytes: 7, seatsWanted: 1, user: 'secret' });
     if ('kind' in ticket) throw new Error(ticket.reason);
     ticket.ready({ promptTokens: 1, maxTokens: 1 });
     void ticket.outcome.then((outcome) => {

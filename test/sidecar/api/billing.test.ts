@@ -5,7 +5,7 @@ import { PROGRESS_MS, PROGRESS_TOKENS } from '../../../sidecar/api/usage-session
 import type { FakeScoring } from '../../support/fake-engine.js';
 import { FakeGeneration } from '../../support/fake-engine.js';
 import { ACME } from '../../support/in-process.js';
-import { BilledWorld, DECISION, RATES, type Asked } from '../../support/billed-harness.js';
+import { BilledHarness, DECISION, RATES, type Asked } from '../../support/billed-harness.js';
 
 const GRANT = 10n ** 12n;
 /** The worst case of a chat request as `ask` makes it: 10 prompt tokens and 100 for the completion. */
@@ -17,16 +17,16 @@ const SERVED = 6n * RATES.input + 4n * RATES.cachedInput + 3n * RATES.output;
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 t.test('a request holds its worst case while it runs, and pays what it came to', async (t) => {
-  const world = new BilledWorld(GRANT);
-  const asked = world.ask();
-  const job = await world.chatEngine.generation(0);
-  t.equal(world.balance, GRANT - WORST);
-  t.equal(world.ledger.outstanding, 1);
+  const harness = new BilledHarness(GRANT);
+  const asked = harness.ask();
+  const job = await harness.chatEngine.generation(0);
+  t.equal(harness.balance, GRANT - WORST);
+  t.equal(harness.ledger.outstanding, 1);
   job.started(4).pieces('a', 'b', 'c').finished().done();
   t.equal(await asked.over, 200);
-  t.equal(world.balance, GRANT - SERVED);
-  t.equal(world.ledger.outstanding, 0);
-  t.match(world.closes, [
+  t.equal(harness.balance, GRANT - SERVED);
+  t.equal(harness.ledger.outstanding, 0);
+  t.match(harness.closes, [
     {
       outcome: 'done',
       promptTokens: 10,
@@ -36,40 +36,40 @@ t.test('a request holds its worst case while it runs, and pays what it came to',
       prepaid: true,
     },
   ]);
-  t.equal(world.clock.pending, 0);
+  t.equal(harness.clock.pending, 0);
 });
 
 t.test('n choices hold n completions and bill the prompt once', async (t) => {
-  const world = new BilledWorld(GRANT);
-  const asked = world.ask({ n: 4 });
-  const job = await world.chatEngine.generation(0);
-  t.equal(world.balance, GRANT - (10n * RATES.input + 400n * RATES.output));
+  const harness = new BilledHarness(GRANT);
+  const asked = harness.ask({ n: 4 });
+  const job = await harness.chatEngine.generation(0);
+  t.equal(harness.balance, GRANT - (10n * RATES.input + 400n * RATES.output));
   job.started(0).pieces('a', 'b').finished(0);
   for (const choice of [1, 2, 3]) job.finished(choice);
   job.done();
   t.equal(await asked.over, 200);
-  t.equal(world.balance, GRANT - (10n * RATES.input + 2n * RATES.output));
+  t.equal(harness.balance, GRANT - (10n * RATES.input + 2n * RATES.output));
 });
 
 t.test('a decision bills its input once per question, however much was reused', async (t) => {
-  const world = new BilledWorld(GRANT);
-  const asked = world.ask({ route: 'decisions', questions: 3 });
-  const job = await world.decisionEngine.scoring(0);
+  const harness = new BilledHarness(GRANT);
+  const asked = harness.ask({ route: 'decisions', questions: 3 });
+  const job = await harness.decisionEngine.scoring(0);
   const price = 3n * 12n * DECISION;
-  t.equal(world.balance, GRANT - price, 'its worst case is its price');
+  t.equal(harness.balance, GRANT - price, 'its worst case is its price');
   job.started(10);
   for (const question of [0, 1, 2]) job.answer(question, [0.5, 0.5]);
   job.done();
   t.equal(await asked.over, 200);
-  t.equal(world.balance, GRANT - price);
-  t.match(world.closes, [{ promptTokens: 36, cachedTokens: 10, price: { picodollars: String(price) } }]);
+  t.equal(harness.balance, GRANT - price);
+  t.match(harness.closes, [{ promptTokens: 36, cachedTokens: 10, price: { picodollars: String(price) } }]);
 });
 
 /** How a request that is under way ends, and what it comes to. `job`: it waits in the engine for the test to play it. */
 const ENDS: readonly {
   readonly name: string;
   readonly stream?: boolean;
-  readonly end: (world: BilledWorld, asked: Asked) => Promise<void> | void;
+  readonly end: (harness: BilledHarness, asked: Asked) => Promise<void> | void;
   readonly answer: number | string | undefined;
   readonly outcome: string;
   readonly cost: bigint;
@@ -83,8 +83,8 @@ const ENDS: readonly {
   },
   {
     name: 'the caller leaves during the prefill',
-    end: (world, asked) => {
-      world.chatEngine.generations[0]?.started(4);
+    end: (harness, asked) => {
+      harness.chatEngine.generations[0]?.started(4);
       asked.leave();
     },
     answer: undefined,
@@ -94,8 +94,8 @@ const ENDS: readonly {
   ...[false, true].map((stream) => ({
     name: `the caller leaves ${stream ? 'a stream' : 'a whole reply'} after three tokens`,
     stream,
-    end: (world: BilledWorld, asked: Asked) => {
-      world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c');
+    end: (harness: BilledHarness, asked: Asked) => {
+      harness.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c');
       asked.leave();
     },
     answer: stream ? 200 : undefined,
@@ -104,16 +104,16 @@ const ENDS: readonly {
   })),
   {
     name: 'the deadline passes before the engine took it up',
-    end: (world) => world.clock.advance(1000),
+    end: (harness) => harness.clock.advance(1000),
     answer: 'timeout',
     outcome: 'timeout',
     cost: 0n,
   },
   {
     name: 'the deadline passes after three tokens',
-    end: (world) => {
-      world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c');
-      world.clock.advance(1000);
+    end: (harness) => {
+      harness.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c');
+      harness.clock.advance(1000);
     },
     answer: 'timeout',
     outcome: 'timeout',
@@ -122,7 +122,7 @@ const ENDS: readonly {
   ...(['failed', 'protocol', 'lost'] as const).flatMap((fault) => [
     {
       name: `the engine fails (${fault}) a whole reply after three tokens`,
-      end: (world: BilledWorld) => world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
+      end: (harness: BilledHarness) => harness.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
       answer: fault === 'protocol' ? 'upstream_contract_violation' : 'bad_gateway',
       outcome: 'failed',
       cost: 0n,
@@ -130,7 +130,7 @@ const ENDS: readonly {
     {
       name: `the engine fails (${fault}) a stream before its first token`,
       stream: true,
-      end: (world: BilledWorld) => world.chatEngine.generations[0]?.started(4).failed(fault),
+      end: (harness: BilledHarness) => harness.chatEngine.generations[0]?.started(4).failed(fault),
       answer: fault === 'protocol' ? 'upstream_contract_violation' : 'bad_gateway',
       outcome: 'failed',
       cost: 0n,
@@ -138,7 +138,7 @@ const ENDS: readonly {
     {
       name: `the engine fails (${fault}) a stream after three tokens`,
       stream: true,
-      end: (world: BilledWorld) => world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
+      end: (harness: BilledHarness) => harness.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
       answer: 200,
       outcome: 'failed',
       cost: SERVED,
@@ -147,10 +147,10 @@ const ENDS: readonly {
   {
     name: 'a drain cuts a stream after three tokens',
     stream: true,
-    end: (world) => {
-      world.draining = true;
-      world.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c');
-      world.chatEngine.lose();
+    end: (harness) => {
+      harness.draining = true;
+      harness.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c');
+      harness.chatEngine.lose();
     },
     answer: 200,
     outcome: 'failed',
@@ -158,16 +158,16 @@ const ENDS: readonly {
   },
   ...(
     [
-      ['the caller leaves', (_: BilledWorld, asked: Asked) => asked.leave(), undefined, 'cancelled'],
-      ['the deadline passes', (world: BilledWorld) => world.clock.advance(1000), 'timeout', 'timeout'],
-      ['the sidecar drains', (world: BilledWorld) => world.queue('chat').drain(), 'draining', 'refused'],
+      ['the caller leaves', (_: BilledHarness, asked: Asked) => asked.leave(), undefined, 'cancelled'],
+      ['the deadline passes', (harness: BilledHarness) => harness.clock.advance(1000), 'timeout', 'timeout'],
+      ['the sidecar drains', (harness: BilledHarness) => harness.queue('chat').drain(), 'draining', 'refused'],
     ] as const
   ).map(([name, end, answer, outcome]) => ({
     name: `${name} while the request waits for another engine than the one it lost`,
-    end: (world: BilledWorld, asked: Asked) => {
-      world.queue('chat').pause();
-      world.chatEngine.lose();
-      return settled().then(() => end(world, asked));
+    end: (harness: BilledHarness, asked: Asked) => {
+      harness.queue('chat').pause();
+      harness.chatEngine.lose();
+      return settled().then(() => end(harness, asked));
     },
     answer,
     outcome,
@@ -175,11 +175,11 @@ const ENDS: readonly {
   })),
   {
     name: 'the engine is lost twice before it took it up',
-    end: async (world) => {
+    end: async (harness) => {
       for (const index of [0, 1]) {
-        await world.chatEngine.generation(index);
-        world.chatEngine.lose();
-        world.chatEngine.revive();
+        await harness.chatEngine.generation(index);
+        harness.chatEngine.lose();
+        harness.chatEngine.revive();
       }
     },
     answer: 'bad_gateway',
@@ -191,30 +191,30 @@ const ENDS: readonly {
 t.test('each end has its price, and gives back the rest', async (t) => {
   for (const { name, stream = false, end, answer, outcome, cost } of ENDS) {
     await t.test(name, async (t) => {
-      const world = new BilledWorld(GRANT);
-      const asked = world.ask({ stream, timeoutMs: 1000 });
-      await world.chatEngine.generation(0);
-      await end(world, asked);
+      const harness = new BilledHarness(GRANT);
+      const asked = harness.ask({ stream, timeoutMs: 1000 });
+      await harness.chatEngine.generation(0);
+      await end(harness, asked);
       t.equal(await asked.over, answer);
-      t.equal(world.closes.length, 1, 'one closing line');
-      t.match(world.closes[0], { outcome, price: { version: 'test.1', picodollars: String(cost) } });
-      t.equal(world.balance, GRANT - cost);
-      t.equal(world.ledger.outstanding, 0);
-      t.equal(world.clock.pending, 0, 'no timer is left');
-      t.match(world.queue('chat').snapshot(), { busy: 0, waiting: 0 });
+      t.equal(harness.closes.length, 1, 'one closing line');
+      t.match(harness.closes[0], { outcome, price: { version: 'test.1', picodollars: String(cost) } });
+      t.equal(harness.balance, GRANT - cost);
+      t.equal(harness.ledger.outstanding, 0);
+      t.equal(harness.clock.pending, 0, 'no timer is left');
+      t.match(harness.queue('chat').snapshot(), { busy: 0, waiting: 0 });
     });
   }
 });
 
 t.test('tokens are counted once an engine took the prompt up', async (t) => {
-  const world = new BilledWorld(GRANT);
+  const harness = new BilledHarness(GRANT);
   const tokens = async (): Promise<number> => {
-    const { text } = await world.metrics.render();
+    const { text } = await harness.metrics.render();
     return Number(/^gen_ai_client_token_usage_sum\{.*"chat",gen_ai_token_type="input"\} (\S+)$/m.exec(text)?.[1] ?? 0);
   };
   for (const [index, counted] of [0, 10].entries()) {
-    const asked = world.ask();
-    const job = await world.chatEngine.generation(index);
+    const asked = harness.ask();
+    const job = await harness.chatEngine.generation(index);
     if (index === 1) job.started(4);
     asked.leave();
     await asked.over;
@@ -223,101 +223,101 @@ t.test('tokens are counted once an engine took the prompt up', async (t) => {
 });
 
 t.test('a decision that fails or is left costs nothing, or what was taken up', async (t) => {
-  const world = new BilledWorld(GRANT);
-  const failing = world.ask({ route: 'decisions', questions: 3 });
-  (await world.decisionEngine.scoring(0)).started(0).answer(0, [0.5, 0.5]).failed('failed');
+  const harness = new BilledHarness(GRANT);
+  const failing = harness.ask({ route: 'decisions', questions: 3 });
+  (await harness.decisionEngine.scoring(0)).started(0).answer(0, [0.5, 0.5]).failed('failed');
   t.equal(await failing.over, 'bad_gateway');
-  t.equal(world.balance, GRANT);
-  const left = world.ask({ route: 'decisions', questions: 3 });
-  (await world.decisionEngine.scoring(1)).started(0);
+  t.equal(harness.balance, GRANT);
+  const left = harness.ask({ route: 'decisions', questions: 3 });
+  (await harness.decisionEngine.scoring(1)).started(0);
   left.leave();
   await left.over;
-  t.equal(world.balance, GRANT - 3n * 12n * DECISION);
+  t.equal(harness.balance, GRANT - 3n * 12n * DECISION);
 });
 
 t.test('who cannot pay the worst case is refused, and pays nothing', async (t) => {
-  const world = new BilledWorld(WORST - 1n);
-  t.equal(await world.ask().over, 'insufficient_credit');
-  t.equal(await world.ask({ maxTokens: 5000 }).over, 'bad_request', 'token bounds come before');
-  t.equal(world.balance, WORST - 1n);
-  t.strictSame(world.spool.records, []);
-  t.match(world.queue('chat').snapshot(), { busy: 0, waiting: 0 });
-  t.equal(world.chatEngine.generations.length, 0);
-  t.match((await world.metrics.render()).text, /ra_sidecar_credit_refusals_total\{reason="insufficient"\} 1\n/);
-  world.ledger.grant(new Map([['acme', WORST]]));
-  const asked = world.ask();
-  (await world.chatEngine.generation(0)).started().finished().done();
+  const harness = new BilledHarness(WORST - 1n);
+  t.equal(await harness.ask().over, 'insufficient_credit');
+  t.equal(await harness.ask({ maxTokens: 5000 }).over, 'bad_request', 'token bounds come before');
+  t.equal(harness.balance, WORST - 1n);
+  t.strictSame(harness.spool.records, []);
+  t.match(harness.queue('chat').snapshot(), { busy: 0, waiting: 0 });
+  t.equal(harness.chatEngine.generations.length, 0);
+  t.match((await harness.metrics.render()).text, /ra_sidecar_credit_refusals_total\{reason="insufficient"\} 1\n/);
+  harness.ledger.grant(new Map([['acme', WORST]]));
+  const asked = harness.ask();
+  (await harness.chatEngine.generation(0)).started().finished().done();
   t.equal(await asked.over, 200, 'to the last picodollar');
 });
 
 t.test('while balances are not known, what costs something waits outside', async (t) => {
-  const world = new BilledWorld(GRANT, { open: false });
-  t.equal(await world.ask().over, 'credit_gate_unavailable');
-  t.match((await world.metrics.render()).text, /ra_sidecar_credit_refusals_total\{reason="unavailable"\} 1\n/);
-  const vouched = world.ask({ caller: { ...ACME, vouched: true } });
-  (await world.chatEngine.generation(0)).started().finished().done();
+  const harness = new BilledHarness(GRANT, { open: false });
+  t.equal(await harness.ask().over, 'credit_gate_unavailable');
+  t.match((await harness.metrics.render()).text, /ra_sidecar_credit_refusals_total\{reason="unavailable"\} 1\n/);
+  const vouched = harness.ask({ caller: { ...ACME, vouched: true } });
+  (await harness.chatEngine.generation(0)).started().finished().done();
   t.equal(await vouched.over, 200);
 });
 
 t.test('a vouched caller’s usage is priced, and its credit is its gateway’s', async (t) => {
-  const world = new BilledWorld(0n);
-  const asked = world.ask({ caller: { ...ACME, vouched: true } });
-  const job = await world.chatEngine.generation(0);
-  t.equal(world.ledger.outstanding, 0);
+  const harness = new BilledHarness(0n);
+  const asked = harness.ask({ caller: { ...ACME, vouched: true } });
+  const job = await harness.chatEngine.generation(0);
+  t.equal(harness.ledger.outstanding, 0);
   job.started(4).pieces('a', 'b', 'c').finished().done();
   t.equal(await asked.over, 200);
-  t.match(world.closes, [{ price: { picodollars: String(SERVED) } }]);
-  t.notOk(world.closes[0]?.prepaid);
-  t.equal(world.balance, 0n);
+  t.match(harness.closes, [{ price: { picodollars: String(SERVED) } }]);
+  t.notOk(harness.closes[0]?.prepaid);
+  t.equal(harness.balance, 0n);
 });
 
 t.test('two requests cannot spend the same credit', async (t) => {
-  const world = new BilledWorld(2n * WORST - 1n, { seats: 2 });
-  const first = world.ask();
-  const job = await world.chatEngine.generation(0);
-  t.equal(await world.ask().over, 'insufficient_credit');
+  const harness = new BilledHarness(2n * WORST - 1n, { seats: 2 });
+  const first = harness.ask();
+  const job = await harness.chatEngine.generation(0);
+  t.equal(await harness.ask().over, 'insufficient_credit');
   job.started().finished().done();
   await first.over;
-  const second = world.ask();
-  (await world.chatEngine.generation(1)).started().finished().done();
+  const second = harness.ask();
+  (await harness.chatEngine.generation(1)).started().finished().done();
   t.equal(await second.over, 200, 'the rest came back');
 });
 
 t.test('who waits for a seat holds credit, until it is seated or leaves the queue', async (t) => {
-  const world = new BilledWorld(GRANT);
-  const running = world.ask();
-  const job = await world.chatEngine.generation(0);
-  const leaver = world.ask();
-  const late = world.ask({ timeoutMs: 1000 });
-  const waited = world.ask();
+  const harness = new BilledHarness(GRANT);
+  const running = harness.ask();
+  const job = await harness.chatEngine.generation(0);
+  const leaver = harness.ask();
+  const late = harness.ask({ timeoutMs: 1000 });
+  const waited = harness.ask();
   await settled();
-  t.equal(world.ledger.outstanding, 4);
+  t.equal(harness.ledger.outstanding, 4);
   leaver.leave();
   await leaver.over;
-  t.equal(world.ledger.outstanding, 3);
-  world.clock.advance(1000);
+  t.equal(harness.ledger.outstanding, 3);
+  harness.clock.advance(1000);
   t.equal(await late.over, 'timeout');
-  t.equal(world.ledger.outstanding, 2);
-  world.clock.advance(9000);
+  t.equal(harness.ledger.outstanding, 2);
+  harness.clock.advance(9000);
   t.equal(await waited.over, 'capacity_exceeded');
-  t.equal(world.ledger.outstanding, 1);
+  t.equal(harness.ledger.outstanding, 1);
   job.started().finished().done();
   await running.over;
-  t.equal(world.balance, GRANT - 10n * RATES.input);
-  t.equal(world.closes.length, 1, 'who never ran leaves no line');
+  t.equal(harness.balance, GRANT - 10n * RATES.input);
+  t.equal(harness.closes.length, 1, 'who never ran leaves no line');
 });
 
 t.test('nothing starts on a spool that went bad meanwhile, and what runs goes on', async (t) => {
-  const world = new BilledWorld(GRANT);
-  const running = world.ask();
-  const job = await world.chatEngine.generation(0);
-  const scoring = world.ask({ route: 'decisions' });
-  const score = await world.decisionEngine.scoring(0);
-  const waiting = [world.ask(), world.ask({ route: 'decisions' })];
+  const harness = new BilledHarness(GRANT);
+  const running = harness.ask();
+  const job = await harness.chatEngine.generation(0);
+  const scoring = harness.ask({ route: 'decisions' });
+  const score = await harness.decisionEngine.scoring(0);
+  const waiting = [harness.ask(), harness.ask({ route: 'decisions' })];
   let tokenized = (): void => undefined;
-  const early = world.ask({ tokenizing: new Promise((resolve) => (tokenized = resolve)) });
+  const early = harness.ask({ tokenizing: new Promise((resolve) => (tokenized = resolve)) });
   await settled();
-  world.spool.health = { ok: false, why: 'write' };
+  harness.spool.health = { ok: false, why: 'write' };
   tokenized();
   t.equal(await early.over, 'spool_unhealthy', 'before it waits for a seat');
   job.started(4).pieces('a', 'b', 'c').finished().done();
@@ -325,81 +325,81 @@ t.test('nothing starts on a spool that went bad meanwhile, and what runs goes on
   t.equal(await running.over, 200);
   t.equal(await scoring.over, 200);
   for (const { over } of waiting) t.equal(await over, 'spool_unhealthy', 'with its seat');
-  t.equal(world.spool.records.filter(({ kind }) => kind === 'open').length, 2, 'no line of those that never ran');
-  t.equal(world.closes.length, 2);
-  t.equal(world.ledger.outstanding, 0);
-  t.equal(world.chatEngine.generations.length, 1);
-  t.equal(world.decisionEngine.scorings.length, 1);
-  for (const id of ['chat', 'decide'] as const) t.match(world.queue(id).snapshot(), { busy: 0, waiting: 0 });
-  t.equal(world.clock.pending, 0);
+  t.equal(harness.spool.records.filter(({ kind }) => kind === 'open').length, 2, 'no line of those that never ran');
+  t.equal(harness.closes.length, 2);
+  t.equal(harness.ledger.outstanding, 0);
+  t.equal(harness.chatEngine.generations.length, 1);
+  t.equal(harness.decisionEngine.scorings.length, 1);
+  for (const id of ['chat', 'decide'] as const) t.match(harness.queue(id).snapshot(), { busy: 0, waiting: 0 });
+  t.equal(harness.clock.pending, 0);
 });
 
 t.test('a place that is lost while its prompt is tokenized holds nothing', async (t) => {
   for (const [name, lose, answer, cancels] of [
-    ['its deadline', (world: BilledWorld) => world.clock.advance(1000), 'timeout', 0],
-    ['its caller', (_: BilledWorld, asked: Asked) => asked.leave(), undefined, 1],
-    ['a drain', (world: BilledWorld) => world.queue('chat').drain(), 'draining', 0],
+    ['its deadline', (harness: BilledHarness) => harness.clock.advance(1000), 'timeout', 0],
+    ['its caller', (_: BilledHarness, asked: Asked) => asked.leave(), undefined, 1],
+    ['a drain', (harness: BilledHarness) => harness.queue('chat').drain(), 'draining', 0],
   ] as const) {
-    const world = new BilledWorld(GRANT);
+    const harness = new BilledHarness(GRANT);
     let tokenized = (): void => undefined;
-    const asked = world.ask({ timeoutMs: 1000, tokenizing: new Promise((resolve) => (tokenized = resolve)) });
+    const asked = harness.ask({ timeoutMs: 1000, tokenizing: new Promise((resolve) => (tokenized = resolve)) });
     await settled();
-    t.match(world.queue('chat').snapshot(), { waiting: 1, busy: 0 }, name);
-    lose(world, asked);
-    t.match(world.queue('chat').snapshot(), { waiting: 0, busy: 0 }, `${name}: before there are tokens`);
+    t.match(harness.queue('chat').snapshot(), { waiting: 1, busy: 0 }, name);
+    lose(harness, asked);
+    t.match(harness.queue('chat').snapshot(), { waiting: 0, busy: 0 }, `${name}: before there are tokens`);
     tokenized();
     t.equal(await asked.over, answer, name);
-    t.equal(world.ledger.outstanding, 0, name);
-    t.equal(world.balance, GRANT, name);
-    t.equal(world.chatEngine.generations.length, 0, name);
-    t.equal(world.clock.pending, 0, name);
+    t.equal(harness.ledger.outstanding, 0, name);
+    t.equal(harness.balance, GRANT, name);
+    t.equal(harness.chatEngine.generations.length, 0, name);
+    t.equal(harness.clock.pending, 0, name);
     const left = /^ra_sidecar_cancels_total\{model="chat",phase="waiting"\} (\d+)$/m;
-    t.equal(Number(left.exec((await world.metrics.render()).text)?.[1] ?? 0), cancels, name);
+    t.equal(Number(left.exec((await harness.metrics.render()).text)?.[1] ?? 0), cancels, name);
   }
 });
 
 t.test('an engine that is lost while a prompt is tokenized is waited for', async (t) => {
-  const world = new BilledWorld(GRANT);
+  const harness = new BilledHarness(GRANT);
   let tokenized = (): void => undefined;
-  const asked = world.ask({ tokenizing: new Promise((resolve) => (tokenized = resolve)) });
+  const asked = harness.ask({ tokenizing: new Promise((resolve) => (tokenized = resolve)) });
   await settled();
-  world.queue('chat').pause();
-  world.chatEngine.lose();
+  harness.queue('chat').pause();
+  harness.chatEngine.lose();
   tokenized();
   await settled();
-  t.match(world.queue('chat').snapshot(), { waiting: 1, busy: 0 });
-  t.equal(world.chatEngine.generations.length, 0);
-  world.chatEngine.revive();
-  world.queue('chat').resume(1);
-  (await world.chatEngine.generation(0)).started(4).pieces('a', 'b', 'c').finished().done();
+  t.match(harness.queue('chat').snapshot(), { waiting: 1, busy: 0 });
+  t.equal(harness.chatEngine.generations.length, 0);
+  harness.chatEngine.revive();
+  harness.queue('chat').resume(1);
+  (await harness.chatEngine.generation(0)).started(4).pieces('a', 'b', 'c').finished().done();
   t.equal(await asked.over, 200);
-  t.equal(world.balance, GRANT - SERVED);
-  t.equal(world.closes.length, 1);
+  t.equal(harness.balance, GRANT - SERVED);
+  t.equal(harness.closes.length, 1);
 });
 
 t.test('the prices of its opening hold for a request throughout', async (t) => {
-  const world = new BilledWorld(GRANT);
-  world.clock.advance(9_999);
-  const asked = world.ask();
-  const job = (await world.chatEngine.generation(0)).started(4);
-  world.clock.advance(2 * PROGRESS_MS);
+  const harness = new BilledHarness(GRANT);
+  harness.clock.advance(9_999);
+  const asked = harness.ask();
+  const job = (await harness.chatEngine.generation(0)).started(4);
+  harness.clock.advance(2 * PROGRESS_MS);
   job.pieces('a', 'b', 'c').finished().done();
   await asked.over;
-  const second = world.ask();
-  (await world.chatEngine.generation(1)).started(4).pieces('a').finished().done();
+  const second = harness.ask();
+  (await harness.chatEngine.generation(1)).started(4).pieces('a').finished().done();
   await second.over;
-  t.match(world.closes, [
+  t.match(harness.closes, [
     { price: { version: 'test.1', picodollars: String(SERVED) } },
     { price: { version: 'test.2', picodollars: '11' } },
   ]);
 });
 
 t.test('a line of progress is due every 256 tokens or 5 s, whichever comes first', async (t) => {
-  const world = new BilledWorld(GRANT);
-  const asked = world.ask({ stream: true, maxTokens: 900 });
-  const job = await world.chatEngine.generation(0);
+  const harness = new BilledHarness(GRANT);
+  const asked = harness.ask({ stream: true, maxTokens: 900 });
+  const job = await harness.chatEngine.generation(0);
   const lines = (): (readonly [string, number, number, string | undefined])[] =>
-    world.spool.records.map(({ kind, promptTokens, completionTokens, price }) => [
+    harness.spool.records.map(({ kind, promptTokens, completionTokens, price }) => [
       kind,
       promptTokens,
       completionTokens,
@@ -412,38 +412,38 @@ t.test('a line of progress is due every 256 tokens or 5 s, whichever comes first
   };
   const cost = (tokens: number): string => String(10n * RATES.input + BigInt(tokens) * RATES.output);
   is('before it is dispatched');
-  world.clock.advance(PROGRESS_MS);
+  harness.clock.advance(PROGRESS_MS);
   is('nothing to tell');
   job.started();
-  world.clock.advance(PROGRESS_MS);
+  harness.clock.advance(PROGRESS_MS);
   is('a prompt is free as long as nothing came of it', ['progress', 10, 0, '0']);
-  world.clock.advance(PROGRESS_MS);
+  harness.clock.advance(PROGRESS_MS);
   is('nothing new');
   job.pieces(...Array.from({ length: PROGRESS_TOKENS - 1 }, () => 'x'));
   is('a token short');
   job.pieces('x');
   is('256 tokens', ['progress', 10, 256, cost(256)]);
-  world.clock.advance(PROGRESS_MS - 1);
+  harness.clock.advance(PROGRESS_MS - 1);
   job.pieces('x');
   is('each line starts both anew');
-  world.clock.advance(1);
+  harness.clock.advance(1);
   is('5 s', ['progress', 10, 257, cost(257)]);
   job.pieces(...Array.from({ length: 2 * PROGRESS_TOKENS }, () => 'x'));
   is('counted from the last line', ['progress', 10, 513, cost(513)], ['progress', 10, 769, cost(769)]);
   job.finished().done();
   t.equal(await asked.over, 200);
   is('the end', ['close', 10, 769, cost(769)]);
-  world.clock.advance(10 * PROGRESS_MS);
+  harness.clock.advance(10 * PROGRESS_MS);
   is('nothing after it');
-  t.equal(new Set(world.spool.records.map(({ id }) => id)).size, 1);
+  t.equal(new Set(harness.spool.records.map(({ id }) => id)).size, 1);
 });
 
 t.test('progress of a whole reply tells its tokens, and would cost nothing', async (t) => {
-  const world = new BilledWorld(GRANT);
-  const asked = world.ask();
-  (await world.chatEngine.generation(0)).started().pieces('a', 'b');
-  world.clock.advance(PROGRESS_MS);
-  t.match(world.spool.records[1], {
+  const harness = new BilledHarness(GRANT);
+  const asked = harness.ask();
+  (await harness.chatEngine.generation(0)).started().pieces('a', 'b');
+  harness.clock.advance(PROGRESS_MS);
+  t.match(harness.spool.records[1], {
     kind: 'progress',
     completionTokens: 2,
     price: { picodollars: '0' },
@@ -455,15 +455,15 @@ t.test('progress of a whole reply tells its tokens, and would cost nothing', asy
 
 t.test('a fault of the handler’s own leaves no seat, credit, timer or open line behind', async (t) => {
   for (const kind of ['open', 'close'] as const) {
-    const world = new BilledWorld(GRANT);
-    const asked = world.ask();
+    const harness = new BilledHarness(GRANT);
+    const asked = harness.ask();
     const failing = t.rejects(asked.over, { message: 'no disk' }, kind);
-    world.spool.failOn = kind;
-    if (kind === 'close') (await world.chatEngine.generation(0)).started().pieces('a').finished().done();
+    harness.spool.failOn = kind;
+    if (kind === 'close') (await harness.chatEngine.generation(0)).started().pieces('a').finished().done();
     await failing;
-    t.equal(world.ledger.outstanding, 0);
-    t.equal(world.clock.pending, 0);
-    t.match(world.queue('chat').snapshot(), { busy: 0, waiting: 0 });
+    t.equal(harness.ledger.outstanding, 0);
+    t.equal(harness.clock.pending, 0);
+    t.match(harness.queue('chat').snapshot(), { busy: 0, waiting: 0 });
   }
 });
 
@@ -502,35 +502,35 @@ t.test(
       fc.asyncProperty(fc.array(EVENT, { minLength: 10, maxLength: 60 }), async (events) => {
         // Some three chat requests' worth, so that credit runs out.
         const granted = 1_500_000_000n;
-        const world = new BilledWorld(granted, { seats: 3 });
+        const harness = new BilledHarness(granted, { seats: 3 });
         const all: Asked[] = [];
         for (const event of events) {
-          const jobs = [...world.chatEngine.generations, ...world.decisionEngine.scorings].filter(({ live }) => live);
+          const jobs = [...harness.chatEngine.generations, ...harness.decisionEngine.scorings].filter(({ live }) => live);
           if (event.act === 'ask') {
             const { vouched, ...asking } = event;
-            all.push(world.ask({ ...asking, ...(vouched && { caller: { ...ACME, vouched: true } }) }));
+            all.push(harness.ask({ ...asking, ...(vouched && { caller: { ...ACME, vouched: true } }) }));
           } else if (event.act === 'leave') all[event.asked % Math.max(1, all.length)]?.leave();
-          else if (event.act === 'wait') world.clock.advance(event.ms);
+          else if (event.act === 'wait') harness.clock.advance(event.ms);
           else if (event.act === 'lose') {
-            world.chatEngine.lose();
-            world.chatEngine.revive();
+            harness.chatEngine.lose();
+            harness.chatEngine.revive();
           } else play(event.act, jobs[event.job % Math.max(1, jobs.length)]);
           await settled();
-          const { settled: spent, reserved } = world.ledger.balance('acme');
-          if (spent !== billed(world) || spent + reserved > granted) return false;
+          const { settled: spent, reserved } = harness.ledger.balance('acme');
+          if (spent !== billed(harness) || spent + reserved > granted) return false;
         }
         for (const asked of all) asked.leave();
         for (const outcome of await Promise.all(all.map(({ over }) => over))) seen.add(String(outcome));
-        for (const { outcome } of world.closes) seen.add(String(outcome));
-        const { settled: spent, reserved } = world.ledger.balance('acme');
-        const opens = world.spool.records.filter(({ kind }) => kind === 'open');
+        for (const { outcome } of harness.closes) seen.add(String(outcome));
+        const { settled: spent, reserved } = harness.ledger.balance('acme');
+        const opens = harness.spool.records.filter(({ kind }) => kind === 'open');
         return (
-          spent === billed(world) &&
+          spent === billed(harness) &&
           reserved === 0n &&
-          world.ledger.outstanding === 0 &&
-          world.clock.pending === 0 &&
-          opens.length === world.closes.length &&
-          new Set(world.closes.map(({ id }) => id)).size === opens.length
+          harness.ledger.outstanding === 0 &&
+          harness.clock.pending === 0 &&
+          opens.length === harness.closes.length &&
+          new Set(harness.closes.map(({ id }) => id)).size === opens.length
         );
       }),
       { numRuns: 150 },
@@ -542,7 +542,7 @@ t.test(
 );
 
 /** What the closing lines of acme's own requests come to. */
-function billed({ closes }: BilledWorld): bigint {
+function billed({ closes }: BilledHarness): bigint {
   return closes.filter(({ prepaid }) => prepaid).reduce((sum, { price }) => sum + BigInt(price?.picodollars ?? 0), 0n);
 }
 

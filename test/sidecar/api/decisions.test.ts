@@ -1,6 +1,6 @@
 /** The seats of a decision. What its answers are is in test/sidecar/contracts, what it costs in billing.test.ts. */
 import t from 'tap';
-import { BilledWorld } from '../../support/billed-harness.js';
+import { BilledHarness } from '../../support/billed-harness.js';
 import { ACME } from '../../support/in-process.js';
 
 const GRANT = 10n ** 12n;
@@ -10,42 +10,42 @@ const OTHER = { ...ACME, account: 'other', keyId: 'key-2' };
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 t.test('questions that share decodes have a seat each, and each is the next one’s as it comes free', async (t) => {
-  const world = new BilledWorld(GRANT, { seats: 3, isolate: false });
-  world.ledger.grant(new Map([ACME, OTHER].map(({ account }) => [account, GRANT])));
-  const asked = world.ask({ route: 'decisions', questions: 3 });
-  const job = (await world.decisionEngine.scoring(0)).started();
+  const harness = new BilledHarness(GRANT, { seats: 3, isolate: false });
+  harness.ledger.grant(new Map([ACME, OTHER].map(({ account }) => [account, GRANT])));
+  const asked = harness.ask({ route: 'decisions', questions: 3 });
+  const job = (await harness.decisionEngine.scoring(0)).started();
   t.match(job.job, { isolate: false, seats: 3 });
-  t.match(world.queue('decide').snapshot(), { busy: 3, waiting: 0 });
+  t.match(harness.queue('decide').snapshot(), { busy: 3, waiting: 0 });
 
-  const others = [1, 2].map(() => world.ask({ route: 'decisions', caller: OTHER }));
+  const others = [1, 2].map(() => harness.ask({ route: 'decisions', caller: OTHER }));
   await settled();
-  t.match(world.queue('decide').snapshot(), { busy: 3, waiting: 2 });
+  t.match(harness.queue('decide').snapshot(), { busy: 3, waiting: 2 });
   job.answer(0, [0.5, 0.5]).freed();
-  const second = await world.decisionEngine.scoring(1);
+  const second = await harness.decisionEngine.scoring(1);
   t.match(second.job, { seats: 1 }, 'one question wants no second seat');
   t.ok(job.live, 'the first is not done yet');
-  t.match(world.queue('decide').snapshot(), { busy: 3, waiting: 1, released: {} });
+  t.match(harness.queue('decide').snapshot(), { busy: 3, waiting: 1, released: {} });
   job.answer(1, [0.5, 0.5]).freed();
-  const third = await world.decisionEngine.scoring(2);
-  t.match(world.queue('decide').snapshot(), { busy: 3, waiting: 0, released: {} });
+  const third = await harness.decisionEngine.scoring(2);
+  t.match(harness.queue('decide').snapshot(), { busy: 3, waiting: 0, released: {} });
   job.freed();
-  t.match(world.queue('decide').snapshot(), { busy: 3 }, 'the last seat goes with the job');
+  t.match(harness.queue('decide').snapshot(), { busy: 3 }, 'the last seat goes with the job');
 
   for (const each of [second, third]) each.started().answer(0, [0.5, 0.5]).done();
   for (const { over } of others) t.equal(await over, 200);
-  t.match(world.queue('decide').snapshot(), { busy: 1 });
+  t.match(harness.queue('decide').snapshot(), { busy: 1 });
   job.answer(2, [0.5, 0.5]).done();
   t.equal(await asked.over, 200);
-  t.match(world.queue('decide').snapshot(), { busy: 0, waiting: 0 });
+  t.match(harness.queue('decide').snapshot(), { busy: 0, waiting: 0 });
 });
 
 t.test('of more questions than free seats some share one, and none is taken later', async (t) => {
-  const world = new BilledWorld(GRANT, { seats: 3, isolate: false });
-  world.ledger.grant(new Map([ACME, OTHER].map(({ account }) => [account, GRANT])));
-  const running = world.ask({ route: 'decisions', caller: OTHER });
-  const first = (await world.decisionEngine.scoring(0)).started();
-  const asked = world.ask({ route: 'decisions', questions: 128 });
-  const job = await world.decisionEngine.scoring(1);
+  const harness = new BilledHarness(GRANT, { seats: 3, isolate: false });
+  harness.ledger.grant(new Map([ACME, OTHER].map(({ account }) => [account, GRANT])));
+  const running = harness.ask({ route: 'decisions', caller: OTHER });
+  const first = (await harness.decisionEngine.scoring(0)).started();
+  const asked = harness.ask({ route: 'decisions', questions: 128 });
+  const job = await harness.decisionEngine.scoring(1);
   t.equal(job.job.seats, 2, 'what is free, and no more');
   first.answer(0, [0.5, 0.5]).done();
   t.equal(await running.over, 200);
@@ -56,11 +56,11 @@ t.test('of more questions than free seats some share one, and none is taken late
 });
 
 t.test('questions that share no decode have one seat together', async (t) => {
-  const world = new BilledWorld(GRANT, { seats: 3 });
-  const asked = world.ask({ route: 'decisions', questions: 3 });
-  const job = (await world.decisionEngine.scoring(0)).started();
+  const harness = new BilledHarness(GRANT, { seats: 3 });
+  const asked = harness.ask({ route: 'decisions', questions: 3 });
+  const job = (await harness.decisionEngine.scoring(0)).started();
   t.match(job.job, { isolate: true, seats: 1 });
-  t.match(world.queue('decide').snapshot(), { busy: 1 });
+  t.match(harness.queue('decide').snapshot(), { busy: 1 });
   for (const question of [0, 1, 2]) job.answer(question, [0.5, 0.5]);
   job.done();
   t.equal(await asked.over, 200);

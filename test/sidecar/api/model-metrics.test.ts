@@ -1,12 +1,12 @@
 /** What the metrics page says of requests to models, told by the handlers on a clock that the test drives. */
 import t from 'tap';
-import { BilledWorld } from '../../support/billed-harness.js';
+import { BilledHarness } from '../../support/billed-harness.js';
 
 const GRANT = 10n ** 12n;
 
 /** A sample of the page by its name and the labels that it must have; undefined: it is not there. */
-async function sample(world: BilledWorld, name: string, ...labels: string[]): Promise<number | undefined> {
-  const { text } = await world.metrics.render();
+async function sample(harness: BilledHarness, name: string, ...labels: string[]): Promise<number | undefined> {
+  const { text } = await harness.metrics.render();
   const line = text
     .split('\n')
     .find((each) => each.startsWith(`${name}{`) && labels.every((label) => each.includes(label)));
@@ -14,77 +14,77 @@ async function sample(world: BilledWorld, name: string, ...labels: string[]): Pr
 }
 
 t.test('a reply: its first token, its pauses, its time by token, its tokens', async (t) => {
-  const world = new BilledWorld(GRANT);
-  const asked = world.ask();
-  const job = await world.chatEngine.generation(0);
-  world.clock.advance(40);
+  const harness = new BilledHarness(GRANT);
+  const asked = harness.ask();
+  const job = await harness.chatEngine.generation(0);
+  harness.clock.advance(40);
   job.started(4).pieces('a');
-  world.clock.advance(10);
+  harness.clock.advance(10);
   job.pieces('b');
-  world.clock.advance(30);
+  harness.clock.advance(30);
   job.pieces('c');
-  world.clock.advance(2);
+  harness.clock.advance(2);
   job.finished().done();
   t.equal(await asked.over, 200);
   const about = ['operation_name="chat"', 'request_model="chat"', 'response_model="chat"'];
-  t.equal(await sample(world, 'gen_ai_server_time_to_first_token_seconds_sum', ...about), 0.04);
-  t.equal(await sample(world, 'gen_ai_server_time_per_output_token_seconds_sum', ...about), 0.021, '42 ms, 2 tokens');
-  t.equal(await sample(world, 'gen_ai_server_request_duration_seconds_sum', ...about), 0.082);
-  t.equal(await sample(world, 'ra_sidecar_inter_token_seconds_sum'), 0.04);
-  t.equal(await sample(world, 'ra_sidecar_inter_token_seconds_count'), 2);
-  t.equal(await sample(world, 'gen_ai_client_token_usage_sum', ...about, '"input"'), 10);
-  t.equal(await sample(world, 'gen_ai_client_token_usage_sum', ...about, '"output"'), 3);
-  t.equal(await sample(world, 'ra_sidecar_cached_tokens_total'), 4);
+  t.equal(await sample(harness, 'gen_ai_server_time_to_first_token_seconds_sum', ...about), 0.04);
+  t.equal(await sample(harness, 'gen_ai_server_time_per_output_token_seconds_sum', ...about), 0.021, '42 ms, 2 tokens');
+  t.equal(await sample(harness, 'gen_ai_server_request_duration_seconds_sum', ...about), 0.082);
+  t.equal(await sample(harness, 'ra_sidecar_inter_token_seconds_sum'), 0.04);
+  t.equal(await sample(harness, 'ra_sidecar_inter_token_seconds_count'), 2);
+  t.equal(await sample(harness, 'gen_ai_client_token_usage_sum', ...about, '"input"'), 10);
+  t.equal(await sample(harness, 'gen_ai_client_token_usage_sum', ...about, '"output"'), 3);
+  t.equal(await sample(harness, 'ra_sidecar_cached_tokens_total'), 4);
 });
 
 t.test('two replies of one request are timed apart, and their tokens summed', async (t) => {
-  const world = new BilledWorld(GRANT);
-  const asked = world.ask({ n: 2 });
-  const job = await world.chatEngine.generation(0);
+  const harness = new BilledHarness(GRANT);
+  const asked = harness.ask({ n: 2 });
+  const job = await harness.chatEngine.generation(0);
   job.started().pieces('a');
-  world.clock.advance(10);
+  harness.clock.advance(10);
   job.pieces('b').finished(0);
-  world.clock.advance(1000);
+  harness.clock.advance(1000);
   job.finished(1).done();
   t.equal(await asked.over, 200);
-  t.equal(await sample(world, 'gen_ai_server_time_per_output_token_seconds_count'), 1, 'one had no piece at all');
-  t.equal(await sample(world, 'ra_sidecar_inter_token_seconds_sum'), 0.01, 'the time between them is nobody’s pause');
-  t.equal(await sample(world, 'gen_ai_client_token_usage_sum', '"output"'), 2);
+  t.equal(await sample(harness, 'gen_ai_server_time_per_output_token_seconds_count'), 1, 'one had no piece at all');
+  t.equal(await sample(harness, 'ra_sidecar_inter_token_seconds_sum'), 0.01, 'the time between them is nobody’s pause');
+  t.equal(await sample(harness, 'gen_ai_client_token_usage_sum', '"output"'), 2);
 });
 
 t.test('a refused request, one that failed and one whose caller left have their error', async (t) => {
-  const world = new BilledWorld(GRANT);
-  t.equal(await world.ask({ maxTokens: 5000 }).over, 'bad_request');
-  const failing = world.ask();
-  (await world.chatEngine.generation(0)).started().failed('failed');
+  const harness = new BilledHarness(GRANT);
+  t.equal(await harness.ask({ maxTokens: 5000 }).over, 'bad_request');
+  const failing = harness.ask();
+  (await harness.chatEngine.generation(0)).started().failed('failed');
   await failing.over;
-  const left = world.ask();
-  (await world.chatEngine.generation(1)).started();
+  const left = harness.ask();
+  (await harness.chatEngine.generation(1)).started();
   left.leave();
   await left.over;
   for (const code of ['bad_request', 'bad_gateway', 'request_cancelled']) {
-    t.equal(await sample(world, 'gen_ai_server_request_duration_seconds_count', `error_type="${code}"`), 1, code);
+    t.equal(await sample(harness, 'gen_ai_server_request_duration_seconds_count', `error_type="${code}"`), 1, code);
   }
   t.equal(
-    await sample(world, 'gen_ai_server_time_per_output_token_seconds_count'),
+    await sample(harness, 'gen_ai_server_time_per_output_token_seconds_count'),
     undefined,
     'of whole replies alone',
   );
-  t.equal(await sample(world, 'ra_sidecar_cancels_total', 'phase="prefilling"'), 1);
+  t.equal(await sample(harness, 'ra_sidecar_cancels_total', 'phase="prefilling"'), 1);
 });
 
 t.test('decisions count their input once a question, whether they end well or are left', async (t) => {
-  const world = new BilledWorld(GRANT);
-  const asked = world.ask({ route: 'decisions', questions: 3 });
-  const job = (await world.decisionEngine.scoring(0)).started(5);
+  const harness = new BilledHarness(GRANT);
+  const asked = harness.ask({ route: 'decisions', questions: 3 });
+  const job = (await harness.decisionEngine.scoring(0)).started(5);
   for (const question of [0, 1, 2]) job.answer(question, [0.5, 0.5]);
   job.done();
   t.equal(await asked.over, 200);
   const input = (): Promise<number | undefined> =>
-    sample(world, 'gen_ai_client_token_usage_sum', 'operation_name="decisions"', '"decide"', '"input"');
+    sample(harness, 'gen_ai_client_token_usage_sum', 'operation_name="decisions"', '"decide"', '"input"');
   t.equal(await input(), 36);
-  const left = world.ask({ route: 'decisions', questions: 3 });
-  (await world.decisionEngine.scoring(1)).started();
+  const left = harness.ask({ route: 'decisions', questions: 3 });
+  (await harness.decisionEngine.scoring(1)).started();
   left.leave();
   await left.over;
   t.equal(await input(), 72, 'as it is billed');

@@ -4,8 +4,8 @@ import { TokenQuotas } from '../../../sidecar/access/quotas.js';
 import type { Lease } from '../../../sidecar/admission/seat-queue.js';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { GenerationSink } from '../../../sidecar/engine-client/engine.js';
-import { growTo, runOnSeat, type JobEnd, type RunEnd } from '../../../sidecar/api/run-job.js';
-import { Visit } from '../../../sidecar/api/request-context.js';
+import { growTo, runJob, type JobEnd, type RunEnd } from '../../../sidecar/api/run-job.js';
+import { RequestContext } from '../../../sidecar/api/request-context.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import { SeatBoard } from '../../../sidecar/api/seat-board.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
@@ -44,7 +44,7 @@ class Seated {
   });
   readonly board = new SeatBoard();
   readonly leaving = new AbortController();
-  readonly visit: Visit;
+  readonly context: RequestContext;
 
   constructor(deadlineAt?: number, seats = 1) {
     this.queue.resume(seats);
@@ -56,7 +56,7 @@ class Seated {
       fail: unused,
       stream: unused,
     };
-    this.visit = new Visit(exchange, 'chat', {
+    this.context = new RequestContext(exchange, 'chat', {
       clock: this.clock,
       date: () => new Date(0),
       random: () => 0,
@@ -77,14 +77,14 @@ class Seated {
       leaving: () => false,
       draining: () => false,
     });
-    this.visit.deadlineAt = deadlineAt;
+    this.context.deadlineAt = deadlineAt;
   }
 
   /** A job that would take `wanted` seats. */
   async run(wanted = 1): Promise<RunEnd> {
     const lease = await this.lease(wanted);
-    return runOnSeat(
-      this.visit,
+    return runJob(
+      this.context,
       lease,
       () => false,
       (end, held) => this.engine.generate({ ...stubJob('hold'), n: wanted, seats: growTo(held, wanted) }, sinkOf(end)),
@@ -92,7 +92,7 @@ class Seated {
   }
 
   async lease(seatsWanted = 1): Promise<Lease> {
-    const ticket = this.queue.enter({ tenant: 'acme', weight: 4, bytes: 1, seatsWanted });
+    const ticket = this.queue.enter({ account: 'acme', weight: 4, bytes: 1, seatsWanted });
     if ('kind' in ticket) throw new Error(ticket.reason);
     ticket.ready({ promptTokens: 1, maxTokens: 1 });
     const outcome = await ticket.outcome;
@@ -183,8 +183,8 @@ t.test(
 t.test('a start that throws leaves no seat, timer or listener behind', async (t) => {
   const seated = new Seated(500);
   const lease = await seated.lease();
-  const end = runOnSeat(
-    seated.visit,
+  const end = runJob(
+    seated.context,
     lease,
     () => false,
     () => {
@@ -203,13 +203,13 @@ t.test('a job may end before its start returns', async (t) => {
   ] as const) {
     const seated = new Seated(500);
     const lease = await seated.lease();
-    const end = runOnSeat(
-      seated.visit,
+    const end = runJob(
+      seated.context,
       lease,
       () => false,
       (jobEnd) => {
         finish(jobEnd);
-        return { cancel: () => t.fail('cancelled, though it was over'), narrow: () => undefined };
+        return { cancel: () => t.fail('cancelled, though it was over'), reduceSeats: () => undefined };
       },
     );
     t.equal((await end).kind, kind);
@@ -220,25 +220,25 @@ t.test('a job may end before its start returns', async (t) => {
 });
 
 t.test('who was given a seat is on the board until its request ends, and no longer', async (t) => {
-  const { visit, board, clock } = new Seated();
-  visit.caller = ACME;
-  visit.model = 'm';
+  const { context, board, clock } = new Seated();
+  context.caller = ACME;
+  context.model = 'm';
   clock.advance(5);
   // One that never says that it ended: the request's end is what counts.
   const lease = { seats: 1, waitedMs: 0 } as Lease;
-  await visit.awaitSeat(Promise.resolve({ kind: 'seated', lease }));
+  await context.awaitSeat(Promise.resolve({ kind: 'seated', lease }));
   const [holder] = board.holders('m');
-  t.match(holder, { account: 'acme', class: 'standard', since: 5, visit: { phase: 'waiting' } });
+  t.match(holder, { account: 'acme', class: 'standard', since: 5, context: { phase: 'waiting' } });
   t.strictSame(board.holders('other'), []);
-  visit.prefilling();
-  t.equal(holder?.visit.phase, 'prefilling', 'read when it is looked at');
+  context.prefilling();
+  t.equal(holder?.context.phase, 'prefilling', 'read when it is looked at');
   const second = { ...lease, seats: 2 };
-  await visit.awaitSeat(Promise.resolve({ kind: 'seated', lease: second }));
+  await context.awaitSeat(Promise.resolve({ kind: 'seated', lease: second }));
   t.strictSame(
     board.holders('m').map((each) => each.lease.seats),
     [2],
     'seated again it is there once',
   );
-  visit.ended(200);
+  context.ended(200);
   t.strictSame(board.holders('m'), []);
 });

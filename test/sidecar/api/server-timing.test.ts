@@ -39,7 +39,7 @@ interface Takes {
 }
 
 /** One model with one seat, behind parts that take the time they are told to. */
-class World {
+class Harness {
   readonly clock = new FakeClock();
   readonly engine = new FakeEngine();
   readonly #queue = createFairQueue({
@@ -118,20 +118,20 @@ class World {
 const HEADERS = new Map([['content-type', 'application/json']]);
 
 t.test('ra-queue and ra-admit are what passed before the hand-over, each its own part', async (t) => {
-  const world = new World();
-  const first = world.ask({ authorize: 2, check: 0.25, tokenize: 1.5 });
-  const running = await world.engine.generation(0);
+  const harness = new Harness();
+  const first = harness.ask({ authorize: 2, check: 0.25, tokenize: 1.5 });
+  const running = await harness.engine.generation(0);
   // What the model takes is in neither, though the header of a whole reply is written after it.
-  world.clock.advance(100);
+  harness.clock.advance(100);
 
-  const second = world.ask({ authorize: 1, check: 0.5, tokenize: 3 });
+  const second = harness.ask({ authorize: 1, check: 0.5, tokenize: 3 });
   // Its turn comes once its last check passed and the first is over; the macrotask lets all its steps pass.
   await new Promise((resolve) => setImmediate(resolve));
-  t.equal(world.engine.generations.length, 1, 'it waits');
-  world.clock.advance(40);
+  t.equal(harness.engine.generations.length, 1, 'it waits');
+  harness.clock.advance(40);
   running.started().pieces('a').finished().done();
-  const served = await world.engine.generation(1);
-  world.clock.advance(7);
+  const served = await harness.engine.generation(1);
+  harness.clock.advance(7);
   served.started().pieces('b').finished().done();
 
   t.equal((await first).headers?.['Server-Timing'], 'authorize;dur=2, ra-queue;dur=0, ra-admit;dur=3.75');
@@ -139,12 +139,12 @@ t.test('ra-queue and ra-admit are what passed before the hand-over, each its own
 });
 
 t.test('who waited in vain is told how long, and the sidecar’s own work beside it', async (t) => {
-  const world = new World();
-  void world.ask({ authorize: 0, check: 0, tokenize: 0 });
-  await world.engine.generation(0);
-  const refused = world.ask({ authorize: 1, check: 2, tokenize: 4 });
+  const harness = new Harness();
+  void harness.ask({ authorize: 0, check: 0, tokenize: 0 });
+  await harness.engine.generation(0);
+  const refused = harness.ask({ authorize: 1, check: 2, tokenize: 4 });
   await new Promise((resolve) => setImmediate(resolve));
-  world.clock.advance(10_000);
+  harness.clock.advance(10_000);
   const { status, headers } = await refused;
   t.equal(status, 429);
   t.equal(headers?.['Server-Timing'], 'authorize;dur=1, ra-queue;dur=10000, ra-admit;dur=7');

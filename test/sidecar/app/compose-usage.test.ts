@@ -13,7 +13,7 @@ import {
 import { join } from 'node:path';
 import t from 'tap';
 import { START, type Position } from '../../../sidecar/usage/segments.js';
-import { folder, openWorld } from '../../support/delivering-harness.js';
+import { folder, openHarness } from '../../support/delivering-harness.js';
 import { deadPort, UsageSink, type SinkRequest } from '../../support/usage-sink.js';
 
 const SECRET = 'sink-secret-canary';
@@ -28,7 +28,7 @@ t.test('what is billed arrives, and a restart goes on behind it', async (t) => {
   const dir = folder(t);
   writeFileSync(join(dir, 'secret'), `${SECRET}\n`);
   const environment = { RA_DELIVERY_URL: sink.url, RA_DELIVERY_SECRET_FILE: join(dir, 'secret') };
-  const first = await openWorld(t, dir, environment);
+  const first = await openHarness(t, dir, environment);
   await first.bill('a', 'b');
   await arrived(sink, 'a', 'b');
   t.equal(sink.requests[0]?.headers.authorization, `Bearer ${SECRET}`);
@@ -43,7 +43,7 @@ t.test('what is billed arrives, and a restart goes on behind it', async (t) => {
   t.ok((await first.metric('usage_delivery_last_success_timestamp_seconds')) > 1e9);
   t.notOk(JSON.stringify(first.log.lines).includes(SECRET));
 
-  const second = await openWorld(t, dir, environment);
+  const second = await openHarness(t, dir, environment);
   await second.bill('d');
   await arrived(sink, 'd');
   await second.stop();
@@ -53,7 +53,7 @@ t.test('what is billed arrives, and a restart goes on behind it', async (t) => {
 t.test('a crash between the answer and the cursor sends the same events again', async (t) => {
   const sink = await UsageSink.start(t);
   const dir = folder(t);
-  const first = await openWorld(t, dir, { RA_DELIVERY_URL: sink.url });
+  const first = await openHarness(t, dir, { RA_DELIVERY_URL: sink.url });
   await first.bill('a', 'b');
   await arrived(sink, 'a', 'b');
   await first.stop();
@@ -61,7 +61,7 @@ t.test('a crash between the answer and the cursor sends the same events again', 
   // What such a crash leaves behind.
   rmSync(join(first.dir, 'cursor.json'));
   sink.requests.length = 0;
-  const second = await openWorld(t, dir, { RA_DELIVERY_URL: sink.url });
+  const second = await openHarness(t, dir, { RA_DELIVERY_URL: sink.url });
   await arrived(sink, 'a', 'b');
   await second.stop();
   t.strictSame(
@@ -73,14 +73,14 @@ t.test('a crash between the answer and the cursor sends the same events again', 
 
 t.test('a sink that is down at the start is waited for', async (t) => {
   const port = await deadPort();
-  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: `http://127.0.0.1:${port}/usage` });
-  await world.bill('a');
-  t.match(await world.log.seen('usage delivery waits'), { reason: 'ECONNREFUSED' });
-  t.ok((await world.metric('usage_backlog_bytes')) > 0);
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: `http://127.0.0.1:${port}/usage` });
+  await harness.bill('a');
+  t.match(await harness.log.seen('usage delivery waits'), { reason: 'ECONNREFUSED' });
+  t.ok((await harness.metric('usage_backlog_bytes')) > 0);
   const sink = await UsageSink.start(t, port);
   await arrived(sink, 'a');
-  await world.log.seen('usage delivery resumed');
-  t.ok((await world.metric('usage_delivery_retries_total')) > 0);
+  await harness.log.seen('usage delivery resumed');
+  t.ok((await harness.metric('usage_delivery_retries_total')) > 0);
 });
 
 t.test('a sink that fails in every way gets it in the end', async (t) => {
@@ -98,13 +98,13 @@ t.test('a sink that fails in every way gets it in the end', async (t) => {
     if (fail) fail(request);
     else request.response.writeHead(202).end();
   };
-  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_TIMEOUT_MS: '100' });
-  await world.bill('a');
-  await world.log.seen('usage delivery resumed');
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_TIMEOUT_MS: '100' });
+  await harness.bill('a');
+  await harness.log.seen('usage delivery resumed');
   t.strictSame(sink.ids, new Array(7).fill(['a']));
-  const reasons = world.log.lines.filter(({ event }) => event === 'usage delivery waits').map(({ reason }) => reason);
+  const reasons = harness.log.lines.filter(({ event }) => event === 'usage delivery waits').map(({ reason }) => reason);
   t.strictSame(reasons, ['status 500', 'UND_ERR_SOCKET', 'UND_ERR_SOCKET', 'TimeoutError', 'status 302', 'status 401']);
-  t.notOk(existsSync(join(world.dir, 'dead-letters.jsonl')));
+  t.notOk(existsSync(join(harness.dir, 'dead-letters.jsonl')));
 });
 
 t.test('Retry-After is waited for', async (t) => {
@@ -115,9 +115,9 @@ t.test('Retry-After is waited for', async (t) => {
     if (times.length === 1) response.writeHead(503, { 'retry-after': '1' }).end();
     else response.writeHead(204).end();
   };
-  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url });
-  await world.bill('a');
-  t.match(await world.log.seen('usage delivery waits'), { reason: 'status 503', retryAfterMs: 1000 });
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url });
+  await harness.bill('a');
+  t.match(await harness.log.seen('usage delivery waits'), { reason: 'status 503', retryAfterMs: 1000 });
   await sink.came(2);
   const [first = 0, second = 0] = times;
   t.ok(second - first >= 990, `${second - first} ms`);
@@ -128,58 +128,58 @@ t.test('the one event that the sink refuses is a dead letter, and the rest arriv
   sink.answer = ({ body, response }) => {
     response.writeHead(body.includes('"bad"') ? 400 : 204).end('because of <secret reasons>');
   };
-  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_MAX_AGE_MS: '60000' });
-  await world.bill('a', 'b', 'bad', 'c');
-  await world.stop();
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_MAX_AGE_MS: '60000' });
+  await harness.bill('a', 'b', 'bad', 'c');
+  await harness.stop();
   const taken = sink.ids.filter((batch) => !batch.includes('bad')).flat();
   t.strictSame(taken, ['a', 'b', 'c'], 'stop sends what waits, in order');
-  const letters = readFileSync(join(world.dir, 'dead-letters.jsonl'), 'utf8').trimEnd().split('\n');
+  const letters = readFileSync(join(harness.dir, 'dead-letters.jsonl'), 'utf8').trimEnd().split('\n');
   t.equal(letters.length, 1);
   t.match(JSON.parse(letters[0] ?? ''), { status: 400, event: { id: 'bad', data: { account: 'acme' } } });
-  t.equal(await world.metric('usage_dead_letters_total'), 1);
-  t.match(await world.log.seen('usage event refused'), { usageId: 'bad', status: 400 });
-  t.notOk(JSON.stringify(world.log.lines).includes('secret reasons'));
+  t.equal(await harness.metric('usage_dead_letters_total'), 1);
+  t.match(await harness.log.seen('usage event refused'), { usageId: 'bad', status: 400 });
+  t.notOk(JSON.stringify(harness.log.lines).includes('secret reasons'));
 });
 
 t.test('a stop does not wait for a sink that hangs longer than its bound', async (t) => {
   const sink = await UsageSink.start(t);
   sink.answer = () => undefined;
-  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
-  await world.bill('a');
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
+  await harness.bill('a');
   await sink.came(1);
-  await Promise.all([world.stop(), world.stop()]);
-  t.notOk(existsSync(join(world.dir, 'cursor.json')), 'what was not acknowledged is not passed');
+  await Promise.all([harness.stop(), harness.stop()]);
+  t.notOk(existsSync(join(harness.dir, 'cursor.json')), 'what was not acknowledged is not passed');
 });
 
 t.test('a stop does not wait for a disk that hangs longer than its bound', async (t) => {
   const sink = await UsageSink.start(t);
-  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_DELIVERY_STOP_MS: '50' });
   // Opening a pipe that nobody reads waits, as a disk does that hangs.
-  const draft = join(world.dir, 'cursor.json.tmp');
+  const draft = join(harness.dir, 'cursor.json.tmp');
   execFileSync('mkfifo', [draft]);
   t.teardown(() => closeSync(openSync(draft, constants.O_RDWR)));
-  await world.bill('a');
+  await harness.bill('a');
   await arrived(sink, 'a');
-  await world.stop();
-  await world.log.seen('usage delivery not stopped in time');
-  t.notOk(existsSync(join(world.dir, 'cursor.json')));
+  await harness.stop();
+  await harness.log.seen('usage delivery not stopped in time');
+  t.notOk(existsSync(join(harness.dir, 'cursor.json')));
 });
 
 t.test('delivered segments are deleted', async (t) => {
   const sink = await UsageSink.start(t);
-  const world = await openWorld(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_USAGE_SEGMENT_BYTES: '1024' });
+  const harness = await openHarness(t, folder(t), { RA_DELIVERY_URL: sink.url, RA_USAGE_SEGMENT_BYTES: '1024' });
   const ids = Array.from({ length: 30 }, (_, i) => `n${i}`);
-  await world.bill(...ids);
+  await harness.bill(...ids);
   await arrived(sink, ...ids);
-  await world.stop();
-  t.ok(segments(world.dir).length <= 2, segments(world.dir).join());
+  await harness.stop();
+  t.ok(segments(harness.dir).length <= 2, segments(harness.dir).join());
   t.strictSame(sink.ids.flat(), ids);
 });
 
 t.test('without a sink segments are kept, as long as the retention says', async (t) => {
   const dir = folder(t);
   const small = { RA_USAGE_SEGMENT_BYTES: '1024' };
-  const first = await openWorld(t, dir, small);
+  const first = await openHarness(t, dir, small);
   await first.bill(...Array.from({ length: 30 }, (_, i) => `n${i}`));
   await first.stop();
   const all = segments(first.dir);
@@ -188,17 +188,17 @@ t.test('without a sink segments are kept, as long as the retention says', async 
 
   const old = new Date(Date.now() - 100 * 86_400_000);
   for (const name of all.slice(0, 3)) utimesSync(join(first.dir, name), old, old);
-  const second = await openWorld(t, dir, small);
+  const second = await openHarness(t, dir, small);
   await second.stop();
   t.strictSame(segments(second.dir).slice(0, all.length - 3), all.slice(3), 'three were older than 90 days');
 
-  const third = await openWorld(t, dir, { ...small, RA_DELIVERY_RETENTION_BYTES: '4096' });
+  const third = await openHarness(t, dir, { ...small, RA_DELIVERY_RETENTION_BYTES: '4096' });
   await third.stop();
   const left = segments(third.dir).length;
   t.ok(left >= 2 && left <= 5, `${left} segments are left of 4096 bytes`);
 
   for (const name of segments(third.dir)) utimesSync(join(first.dir, name), old, old);
-  const fourth = await openWorld(t, dir, { ...small, RA_DELIVERY_RETENTION_DAYS: '0' });
+  const fourth = await openHarness(t, dir, { ...small, RA_DELIVERY_RETENTION_DAYS: '0' });
   await fourth.bill('z');
   await fourth.stop();
   t.ok(segments(fourth.dir).length > left, '0 days: for ever');
@@ -209,26 +209,26 @@ t.test('a spool that was filled while its sink was away takes work again once no
   const port = await deadPort();
   const small = { RA_USAGE_SEGMENT_BYTES: '1024', RA_USAGE_MAX_BACKLOG_BYTES: '4096', RA_USAGE_PROBE_MS: '10' };
   const url = `http://127.0.0.1:${port}/usage`;
-  const first = await openWorld(t, dir, { ...small, RA_DELIVERY_URL: url });
+  const first = await openHarness(t, dir, { ...small, RA_DELIVERY_URL: url });
   await first.bill(...Array.from({ length: 30 }, (_, i) => `n${i}`));
   await first.log.seen('usage spool unhealthy');
   await first.stop();
 
   // The sink is given up, and credit still adds up what was spent.
   let keepFrom: Position | undefined = START;
-  const second = await openWorld(t, dir, small, () => keepFrom);
+  const second = await openHarness(t, dir, small, () => keepFrom);
   t.strictSame(second.spool.health, { ok: false, why: 'backlog' });
   keepFrom = undefined;
   await second.log.seen('usage spool healthy');
   await second.stop();
 
   // The same with a sink that has it all by now.
-  const third = await openWorld(t, dir, { ...small, RA_USAGE_MAX_BACKLOG_BYTES: '65536' });
+  const third = await openHarness(t, dir, { ...small, RA_USAGE_MAX_BACKLOG_BYTES: '65536' });
   await third.bill(...Array.from({ length: 30 }, (_, i) => `m${i}`));
   await third.stop();
   const sink = await UsageSink.start(t, port);
   keepFrom = START;
-  const fourth = await openWorld(t, dir, { ...small, RA_DELIVERY_URL: url }, () => keepFrom);
+  const fourth = await openHarness(t, dir, { ...small, RA_DELIVERY_URL: url }, () => keepFrom);
   await arrived(sink, 'm29');
   t.strictSame(fourth.spool.health, { ok: false, why: 'backlog' });
   keepFrom = undefined;
@@ -238,9 +238,9 @@ t.test('a spool that was filled while its sink was away takes work again once no
 t.test('a start that cannot read its secret says so and lets go of the spool', async (t) => {
   const dir = folder(t);
   const environment = { RA_DELIVERY_URL: 'http://127.0.0.1:9/', RA_DELIVERY_SECRET_FILE: join(dir, 'none') };
-  await t.rejects(openWorld(t, dir, environment), { message: /^delivery\.secretFile: does not exist/ });
-  const world = await openWorld(t, dir, {});
-  await world.stop();
+  await t.rejects(openHarness(t, dir, environment), { message: /^delivery\.secretFile: does not exist/ });
+  const harness = await openHarness(t, dir, {});
+  await harness.stop();
 });
 
 function segments(dir: string): string[] {

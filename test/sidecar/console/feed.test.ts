@@ -27,17 +27,17 @@ class FakeViewer implements Viewer {
 function setup() {
   const clock = new FakeClock();
   const faults: unknown[] = [];
-  const world = { clock, faults, taken: 0, broken: false };
+  const harness = { clock, faults, taken: 0, broken: false };
   const feed = new ConsoleFeed(
     clock,
     OPTIONS,
     () => {
-      world.taken += 1;
-      return world.broken ? Promise.reject(new Error('no snapshot')) : Promise.resolve(String(world.taken));
+      harness.taken += 1;
+      return harness.broken ? Promise.reject(new Error('no snapshot')) : Promise.resolve(String(harness.taken));
     },
     (fault) => faults.push(fault),
   );
-  return { feed, world };
+  return { feed, harness };
 }
 
 /** Lets what was taken be sent. */
@@ -46,68 +46,68 @@ async function told(): Promise<void> {
 }
 
 t.test('nothing is made while nobody watches: neither before the first nor after the last', async (t) => {
-  const { feed, world } = setup();
-  world.clock.advance(60_000);
-  t.equal(world.taken, 0);
-  t.equal(world.clock.pending, 0);
+  const { feed, harness } = setup();
+  harness.clock.advance(60_000);
+  t.equal(harness.taken, 0);
+  t.equal(harness.clock.pending, 0);
   const viewer = new FakeViewer();
   feed.join(viewer);
   await told();
   t.strictSame(viewer.seen, ['1'], 'at once');
   feed.leave(viewer);
   feed.leave(viewer);
-  t.equal(world.clock.pending, 0, 'no timer is left');
-  world.clock.advance(60_000);
+  t.equal(harness.clock.pending, 0, 'no timer is left');
+  harness.clock.advance(60_000);
   await told();
-  t.equal(world.taken, 1);
+  t.equal(harness.taken, 1);
   feed.join(viewer);
   await told();
   t.strictSame(viewer.seen, ['1', '2'], 'who comes later is shown no old one');
 });
 
 t.test('one snapshot an interval, made once for all', async (t) => {
-  const { feed, world } = setup();
+  const { feed, harness } = setup();
   const viewers = [new FakeViewer(), new FakeViewer(), new FakeViewer()] as const;
   for (const viewer of viewers) feed.join(viewer);
   await told();
-  t.equal(world.taken, 1, 'those who come together wait for the same one');
+  t.equal(harness.taken, 1, 'those who come together wait for the same one');
   for (let second = 0; second < 3; second += 1) {
-    world.clock.advance(1000);
+    harness.clock.advance(1000);
     await told();
   }
-  t.equal(world.taken, 4);
+  t.equal(harness.taken, 4);
   for (const { seen } of viewers) t.strictSame(seen, ['1', '2', '3', '4']);
 });
 
 t.test('who comes later sees the last one, and none is made for it', async (t) => {
-  const { feed, world } = setup();
+  const { feed, harness } = setup();
   const [first, second] = [new FakeViewer(), new FakeViewer()];
   feed.join(first);
   await told();
-  world.clock.advance(400);
+  harness.clock.advance(400);
   feed.join(second);
   await told();
   t.strictSame(second.seen, ['1']);
-  t.equal(world.taken, 1);
+  t.equal(harness.taken, 1);
   feed.leave(first);
-  world.clock.advance(600);
+  harness.clock.advance(600);
   await told();
   t.strictSame(second.seen, ['1', '2'], 'the beat goes on');
 });
 
 t.test('who is behind is left out until it has caught up, and nothing waits for it', async (t) => {
-  const { feed, world } = setup();
+  const { feed, harness } = setup();
   const [quick, slow] = [new FakeViewer(), new FakeViewer()];
   feed.join(quick);
   feed.join(slow);
   await told();
   slow.behind = 70_000;
   for (let second = 0; second < 5; second += 1) {
-    world.clock.advance(1000);
+    harness.clock.advance(1000);
     await told();
   }
   slow.behind = 0;
-  world.clock.advance(1000);
+  harness.clock.advance(1000);
   await told();
   t.equal(quick.seen.length, 7);
   t.strictSame(slow.seen, ['1', '7'], 'the newest, not what was missed');
@@ -126,7 +126,7 @@ t.test('so many may watch', async (t) => {
 });
 
 t.test('the end ends every stream, for good', async (t) => {
-  const { feed, world } = setup();
+  const { feed, harness } = setup();
   const viewer = new FakeViewer();
   feed.join(viewer);
   await told();
@@ -134,19 +134,19 @@ t.test('the end ends every stream, for good', async (t) => {
   feed.close();
   t.equal(viewer.ended, 1);
   t.ok(feed.full, 'nobody may join');
-  t.equal(world.clock.pending, 0);
+  t.equal(harness.clock.pending, 0);
 });
 
 t.test('a snapshot that cannot be made sends the viewers away, who may come again', async (t) => {
-  const { feed, world } = setup();
+  const { feed, harness } = setup();
   const viewer = new FakeViewer();
-  world.broken = true;
+  harness.broken = true;
   feed.join(viewer);
   await told();
   t.equal(viewer.ended, 1);
-  t.match(world.faults, [{ message: 'no snapshot' }]);
-  t.equal(world.clock.pending, 0, 'nothing is tried for nobody');
-  world.broken = false;
+  t.match(harness.faults, [{ message: 'no snapshot' }]);
+  t.equal(harness.clock.pending, 0, 'nothing is tried for nobody');
+  harness.broken = false;
   feed.join(viewer);
   await told();
   t.strictSame(viewer.seen, ['2']);

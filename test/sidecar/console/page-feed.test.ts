@@ -28,7 +28,7 @@ const { Feed } = (await import(pathToFileURL(join(sourceRoot, 'sidecar/console/p
 const picture = (n: number, v = 2): string => `data: ${JSON.stringify({ v, n, intervalMs: 250 })}\n\n`;
 
 /** A page's feed from a server that answers as told. What it hears comes out of `heard`, in order. */
-async function world(
+async function harness(
   t: Test,
   answer: (response: ServerResponse, asked: number, key: string | undefined) => void,
   shows: (n: number) => void = () => undefined,
@@ -71,7 +71,7 @@ async function world(
 }
 
 t.test('pictures come whole, however they are cut on the way; what is no picture is passed over', async (t) => {
-  const { feed, heard } = await world(t, (response) => {
+  const { feed, heard } = await harness(t, (response) => {
     const bytes = Buffer.from(`: keep-alive\n\nid: 1\n${picture(1)}${picture(2)}`);
     for (let i = 0; i < bytes.length; i += 7) response.write(bytes.subarray(i, i + 7));
   });
@@ -80,7 +80,7 @@ t.test('pictures come whole, however they are cut on the way; what is no picture
 });
 
 t.test('pictures of a version that the page cannot read end it: it does not ask again and again', async (t) => {
-  const { feed, heard, asked, closed } = await world(t, (response) => {
+  const { feed, heard, asked, closed } = await harness(t, (response) => {
     response.write(picture(1) + picture(2, 3) + picture(3));
   });
   feed.start();
@@ -90,7 +90,7 @@ t.test('pictures of a version that the page cannot read end it: it does not ask 
 });
 
 t.test('what cannot be shown is asked for later and later, as a feed that is gone', async (t) => {
-  const { feed, heard, lost } = await world(
+  const { feed, heard, lost } = await harness(
     t,
     (response) => response.end(picture(1)),
     () => {
@@ -107,7 +107,7 @@ t.test('what cannot be shown is asked for later and later, as a feed that is gon
 });
 
 t.test('one that was shown makes the next try soon again', async (t) => {
-  const { feed, heard, lost } = await world(t, (response, asked) => {
+  const { feed, heard, lost } = await harness(t, (response, asked) => {
     if (asked === 1) response.writeHead(500).end();
     else response.end(picture(asked));
   });
@@ -118,13 +118,13 @@ t.test('one that was shown makes the next try soon again', async (t) => {
 });
 
 t.test('where there is no place it comes back when it was told to', async (t) => {
-  const { feed, lost } = await world(t, (response) => response.writeHead(429, { 'retry-after-ms': '10000' }).end());
+  const { feed, lost } = await harness(t, (response) => response.writeHead(429, { 'retry-after-ms': '10000' }).end());
   feed.start();
   t.ok((await lost()) >= 9_990);
 });
 
 t.test('a key is asked for, tried, and used', async (t) => {
-  const { feed, heard } = await world(t, (response, asked, key) => {
+  const { feed, heard } = await harness(t, (response, asked, key) => {
     if (key === 'Bearer good') response.write(picture(asked));
     else response.writeHead(401).end();
   });

@@ -10,7 +10,7 @@ interface Movable extends SeatHolder {
 }
 
 function holder(seats: number): Movable {
-  return { model: 'm', account: 'acme', class: 'standard', since: 0, lease: { seats }, visit: { phase: 'decoding' } };
+  return { model: 'm', account: 'acme', class: 'standard', since: 0, lease: { seats }, context: { phase: 'decoding' } };
 }
 
 t.test('nobody moves: who stays keeps its seats, who comes takes the lowest free ones', async (t) => {

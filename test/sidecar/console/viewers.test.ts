@@ -39,7 +39,7 @@ class Viewer {
 }
 
 /** A server with a feed whose pictures are numbers, and long. */
-async function world(t: Test) {
+async function harness(t: Test) {
   const clock = new FakeClock();
   let taken = 0;
   const faults: unknown[] = [];
@@ -71,7 +71,7 @@ async function world(t: Test) {
 }
 
 t.test('who reads nothing is left out: one picture waits for it, others get theirs', async (t) => {
-  const { http, open, next } = await world(t);
+  const { http, open, next } = await harness(t);
   const slow = await open();
   slow.socket.pause();
   const quick = await open();
@@ -92,7 +92,7 @@ t.test('who reads nothing is left out: one picture waits for it, others get thei
 });
 
 t.test('who leaves while a picture is on its way leaves a place, and nothing waits for it any more', async (t) => {
-  const { clock, feed, http, faults, open, next } = await world(t);
+  const { clock, feed, http, faults, open, next } = await harness(t);
   const [leaving, staying] = [await open(), await open()];
   leaving.socket.pause();
   t.ok(feed.full);

@@ -117,10 +117,10 @@ t.test('a cancelled job is told nothing more, and the engine is told once', asyn
 
 t.test('a job is asked for one seat at a time, until it is over', async (t) => {
   const { mux, sent } = setup();
-  const { narrow } = mux.generate(job, new RecordingSink());
+  const { reduceSeats: narrow } = mux.generate(job, new RecordingSink());
   narrow();
   narrow();
-  const asked = { v: PROTOCOL_VERSION, kind: 'narrow', id: 1 };
+  const asked = { v: PROTOCOL_VERSION, kind: 'reduceSeats', id: 1 };
   t.same(sent.slice(1), [asked, asked]);
   mux.apply([started(1), finished(1), done(1)]);
   narrow();

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { Blocks, BLOCK_BYTES, Held } from '../../../sidecar/http/send-buffer.js';
+import { Blocks, BLOCK_BYTES, SendBuffer } from '../../../sidecar/http/send-buffer.js';
 
 /** Counts what is lent and not given back. */
 class CountedBlocks extends Blocks {
@@ -35,7 +35,7 @@ t.test('what is pushed comes out in order, byte for byte, whatever is taken at a
   fc.assert(
     fc.property(fc.array(act, { maxLength: 20 }), (acts) => {
       const blocks = new CountedBlocks();
-      const held = new Held(blocks);
+      const held = new SendBuffer(blocks);
       let expected = Buffer.alloc(0);
       for (const act of acts) {
         if ('pushed' in act) {

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { Backlog } from '../../../sidecar/http/backlog.js';
-import { Outlet, type OutletResponse } from '../../../sidecar/http/body-writer.js';
+import { BodyWriter, type BodyWriterResponse } from '../../../sidecar/http/body-writer.js';
 import { SseStream } from '../../../sidecar/http/sse.js';
 import { grownOld } from '../../support/grown-old.js';
 import { parse } from '../../support/raw-http.js';
@@ -29,8 +29,8 @@ function setup() {
       packets.push(packet);
     },
   };
-  const outlet = new Outlet(
-    { ...res, ...asked } as unknown as OutletResponse,
+  const writer = new BodyWriter(
+    { ...res, ...asked } as unknown as BodyWriterResponse,
     {
       writeHead: () => (packet += 'HTTP/1.1 200 OK\r\n'),
       ended: () => ends.push(stream.bytes),
@@ -38,7 +38,7 @@ function setup() {
     },
     new Backlog({ streamBytes: 1 << 30, totalBytes: 1 << 30 }),
   );
-  const stream = new SseStream(outlet, { add: queueMicrotask });
+  const stream = new SseStream(writer, { add: queueMicrotask });
   return { stream, packets, ends };
 }
 

@@ -1,8 +1,8 @@
 import t from 'tap';
-import { Aborter, type Signal } from '../../../sidecar/lib/abort.js';
+import { AbortHandle, type Signal } from '../../../sidecar/lib/abort.js';
 
 const both: readonly (readonly [string, () => { signal: Signal; abort: () => void }])[] = [
-  ['Aborter', () => ((one) => ({ signal: one, abort: () => one.abort() }))(new Aborter())],
+  ['Aborter', () => ((one) => ({ signal: one, abort: () => one.abort() }))(new AbortHandle())],
   ['AbortController', () => ((one) => ({ signal: one.signal, abort: () => one.abort() }))(new AbortController())],
 ];
 

@@ -9,7 +9,7 @@ const POLL_MS = 1000;
 const MAX_BYTES = 20;
 
 /** A file of one number, and what was said of it. What becomes of it on real clocks, with events: key-file-watch.test. */
-class World {
+class Harness {
   readonly clock = new FakeClock();
   readonly file: string;
   readonly said: (number | string)[] = [];
@@ -58,69 +58,69 @@ class World {
 }
 
 t.test('each change is taken, and a file that cannot be used leaves what was', async (t) => {
-  const world = new World(t, '1');
-  t.equal(await world.open(), 1);
-  await world.put('2');
-  t.equal(await world.next(), 2);
-  await world.put('two');
-  t.equal(await world.next(), 'is no number');
-  await world.put('3'.repeat(MAX_BYTES + 1));
-  t.equal(await world.next(), `is longer than ${MAX_BYTES} bytes`);
-  await rm(world.file);
-  t.equal(await world.next(), 'does not exist');
-  await world.put('4');
-  t.equal(await world.next(), 4);
-  t.strictSame(world.said.length, 5);
+  const harness = new Harness(t, '1');
+  t.equal(await harness.open(), 1);
+  await harness.put('2');
+  t.equal(await harness.next(), 2);
+  await harness.put('two');
+  t.equal(await harness.next(), 'is no number');
+  await harness.put('3'.repeat(MAX_BYTES + 1));
+  t.equal(await harness.next(), `is longer than ${MAX_BYTES} bytes`);
+  await rm(harness.file);
+  t.equal(await harness.next(), 'does not exist');
+  await harness.put('4');
+  t.equal(await harness.next(), 4);
+  t.strictSame(harness.said.length, 5);
 });
 
 t.test('what is the same is not said again, unless asked for', async (t) => {
-  const world = new World(t, '1');
-  await world.open();
-  await world.put('1');
-  world.clock.advance(POLL_MS);
+  const harness = new Harness(t, '1');
+  await harness.open();
+  await harness.put('1');
+  harness.clock.advance(POLL_MS);
   // A poll that had found news would say it before this read, which is one after it.
-  await world.followed?.reload();
-  t.strictSame(world.said, [1]);
+  await harness.followed?.reload();
+  t.strictSame(harness.said, [1]);
 });
 
 t.test('a start without a file: what stands for it, or no start at all', async (t) => {
-  const world = new World(t);
-  await t.rejects(world.open(), { message: `number: does not exist (file ${world.file})` });
-  t.equal(world.clock.pending, 0, 'nothing is followed');
-  t.equal(await world.open({ absent: 0 }), 0);
-  await world.put('5');
-  t.equal(await world.next(), 5);
+  const harness = new Harness(t);
+  await t.rejects(harness.open(), { message: `number: does not exist (file ${harness.file})` });
+  t.equal(harness.clock.pending, 0, 'nothing is followed');
+  t.equal(await harness.open({ absent: 0 }), 0);
+  await harness.put('5');
+  t.equal(await harness.next(), 5);
 });
 
 t.test('a bad file at the start is no start, whatever stands for one that is not there', async (t) => {
-  const world = new World(t, 'five');
-  await t.rejects(world.open({ absent: 0 }), FileProblem);
+  const harness = new Harness(t, 'five');
+  await t.rejects(harness.open({ absent: 0 }), FileProblem);
 });
 
 t.test('closed, it holds nothing', async (t) => {
-  const world = new World(t, '1');
-  await world.open();
-  world.followed?.close();
-  world.followed?.close();
-  t.equal(world.clock.pending, 0);
-  await world.put('2');
-  await world.followed?.reload();
-  t.strictSame(world.said, []);
+  const harness = new Harness(t, '1');
+  await harness.open();
+  harness.followed?.close();
+  harness.followed?.close();
+  t.equal(harness.clock.pending, 0);
+  await harness.put('2');
+  await harness.followed?.reload();
+  t.strictSame(harness.said, []);
 });
 
 t.test('what is no regular file is refused, and holds up nothing', async (t) => {
-  const world = new World(t);
-  execFileSync('mkfifo', [world.file]);
-  await t.rejects(world.open(), { message: /^number: is not a regular file \(file / }, 'at the start');
-  await t.rejects(world.open({ file: '/dev/zero' }), { message: /is not a regular file/ });
+  const harness = new Harness(t);
+  execFileSync('mkfifo', [harness.file]);
+  await t.rejects(harness.open(), { message: /^number: is not a regular file \(file / }, 'at the start');
+  await t.rejects(harness.open({ file: '/dev/zero' }), { message: /is not a regular file/ });
 
-  await world.put('1');
-  t.equal(await world.open(), 1);
-  await rm(world.file);
-  execFileSync('mkfifo', [world.file]);
-  await world.followed?.reload();
-  t.strictSame(world.said, ['is not a regular file']);
-  await world.put('2');
-  await world.followed?.reload();
-  t.strictSame(world.said, ['is not a regular file', 2], 'and the next one is taken');
+  await harness.put('1');
+  t.equal(await harness.open(), 1);
+  await rm(harness.file);
+  execFileSync('mkfifo', [harness.file]);
+  await harness.followed?.reload();
+  t.strictSame(harness.said, ['is not a regular file']);
+  await harness.put('2');
+  await harness.followed?.reload();
+  t.strictSame(harness.said, ['is not a regular file', 2], 'and the next one is taken');
 });

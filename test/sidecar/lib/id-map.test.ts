@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { Table } from '../../../sidecar/lib/id-map.js';
+import { IdMap } from '../../../sidecar/lib/id-map.js';
 import { grownOld } from '../../support/grown-old.js';
 
 t.test('it says what a Map would, in the order of its keys', (t) => {
@@ -11,7 +11,7 @@ t.test('it says what a Map would, in the order of its keys', (t) => {
   );
   fc.assert(
     fc.property(fc.array(act, { maxLength: 60 }), (acts) => {
-      const table = new Table<string>();
+      const table = new IdMap<string>();
       const map = new Map<number, string>();
       for (const act of acts) {
         if (act.kind === 'set') {
@@ -33,7 +33,7 @@ t.test('it says what a Map would, in the order of its keys', (t) => {
 });
 
 t.test('what went through it is gone with the young generation', async (t) => {
-  const table = new Table<readonly number[]>();
+  const table = new IdMap<readonly number[]>();
   const through = (count: number): void => {
     for (let i = 0; i < count; i++) {
       table.set(i, new Array<number>(250).fill(i));

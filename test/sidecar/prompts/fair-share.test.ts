@@ -6,7 +6,7 @@ import { FakeClock } from '../../support/fake-clock.js';
 const ONE = 1;
 
 /** A host on a fake clock: one worker, which takes as many ms for an item as its job says. */
-class World {
+class Harness {
   readonly clock = new FakeClock();
   readonly queue = new FairShare<{ readonly ms: number; readonly name: string }>();
   /** Host time by account, in ms. */
@@ -32,36 +32,36 @@ class World {
 }
 
 t.test('items of one account are done in their order', async (t) => {
-  const world = new World();
-  for (const name of ['a', 'b', 'c']) world.add('one', 5, { name });
-  while (world.step());
-  t.equal(world.done.map(({ name }) => name).join(''), 'abc');
+  const harness = new Harness();
+  for (const name of ['a', 'b', 'c']) harness.add('one', 5, { name });
+  while (harness.step());
+  t.equal(harness.done.map(({ name }) => name).join(''), 'abc');
 });
 
 t.test('a prompt now and then waits for the item that runs, however many another account has waiting', async (t) => {
-  const world = new World();
-  for (let i = 0; i < 200; i++) world.add('flood', 20);
-  for (let i = 0; i < 5; i++) world.step();
+  const harness = new Harness();
+  for (let i = 0; i < 200; i++) harness.add('flood', 20);
+  for (let i = 0; i < 5; i++) harness.step();
   for (let round = 0; round < 20; round++) {
-    const from = world.clock.now();
-    world.add('visitor', 0.2, { name: `visit ${round}` });
+    const from = harness.clock.now();
+    harness.add('visitor', 0.2, { name: `visit ${round}` });
     // The flood’s item that runs when the visitor comes.
-    world.step();
-    if (world.done.at(-1)?.name !== `visit ${round}`) world.step();
-    t.equal(world.done.at(-1)?.name, `visit ${round}`);
-    t.ok(world.clock.now() - from <= 20.2);
+    harness.step();
+    if (harness.done.at(-1)?.name !== `visit ${round}`) harness.step();
+    t.equal(harness.done.at(-1)?.name, `visit ${round}`);
+    t.ok(harness.clock.now() - from <= 20.2);
   }
 });
 
 t.test('an account that was away has saved nothing up', async (t) => {
-  const world = new World();
-  for (let i = 0; i < 100; i++) world.add('busy', 10);
-  world.add('away', 1);
-  for (let i = 0; i < 50; i++) world.step();
-  const before = world.spent.get('busy') ?? 0;
-  for (let i = 0; i < 100; i++) world.add('away', 10);
-  for (let i = 0; i < 20; i++) world.step();
-  const since = (world.spent.get('busy') ?? 0) - before;
+  const harness = new Harness();
+  for (let i = 0; i < 100; i++) harness.add('busy', 10);
+  harness.add('away', 1);
+  for (let i = 0; i < 50; i++) harness.step();
+  const before = harness.spent.get('busy') ?? 0;
+  for (let i = 0; i < 100; i++) harness.add('away', 10);
+  for (let i = 0; i < 20; i++) harness.step();
+  const since = (harness.spent.get('busy') ?? 0) - before;
   t.ok(since >= 80 && since <= 120, `${since} of 200 ms`);
 });
 
@@ -74,20 +74,20 @@ t.test('host time is shared by weight, whatever an item costs', async () => {
       }),
       fc.integer({ min: 0, max: 1000 }),
       (accounts, seed) => {
-        const world = new World();
+        const harness = new Harness();
         // Items of one account cost between half of it and all.
         const cost = (ms: number, i: number): number => ms * (1 + ((seed + i * 7919) % 100) / 100);
         for (const [i, { weight, ms }] of accounts.entries())
-          for (let n = 0; n < 400; n++) world.add(`${i}`, cost(ms, n), { weight });
+          for (let n = 0; n < 400; n++) harness.add(`${i}`, cost(ms, n), { weight });
         const total = new Map(accounts.map((_, i) => [`${i}`, 400]));
         for (let steps = 0; steps < 200; steps++) {
-          world.step();
-          const name = world.done.at(-1)?.name ?? '';
+          harness.step();
+          const name = harness.done.at(-1)?.name ?? '';
           total.set(name, (total.get(name) ?? 0) - 1);
         }
         if ([...total.values()].some((left) => left <= 0)) return;
         // The bound of start-time fair queuing: two of the dearest items of each.
-        const shares = accounts.map(({ weight }, i) => (world.spent.get(`${i}`) ?? 0) / weight);
+        const shares = accounts.map(({ weight }, i) => (harness.spent.get(`${i}`) ?? 0) / weight);
         for (const [i, a] of accounts.entries())
           for (const [j, b] of accounts.entries()) {
             const apart = Math.abs((shares[i] ?? 0) - (shares[j] ?? 0));
@@ -101,29 +101,29 @@ t.test('host time is shared by weight, whatever an item costs', async () => {
 });
 
 t.test('items that are put back or removed cost nothing', async (t) => {
-  const world = new World();
-  world.add('a', 100, { name: 'a1' });
-  world.add('b', 1, { name: 'b1' });
-  const taken = world.queue.take();
+  const harness = new Harness();
+  harness.add('a', 100, { name: 'a1' });
+  harness.add('b', 1, { name: 'b1' });
+  const taken = harness.queue.take();
   if (!taken) throw new Error('none');
-  world.queue.putBack(taken);
-  const removed = world.queue.add({ ms: 1, name: 'a2' }, { account: 'a', weight: 1 });
-  world.queue.remove(removed);
-  world.queue.remove(removed);
-  t.equal(world.queue.size, 2);
-  while (world.step());
-  t.equal(world.done.map(({ name }) => name).join(' '), 'a1 b1');
+  harness.queue.putBack(taken);
+  const removed = harness.queue.add({ ms: 1, name: 'a2' }, { account: 'a', weight: 1 });
+  harness.queue.remove(removed);
+  harness.queue.remove(removed);
+  t.equal(harness.queue.size, 2);
+  while (harness.step());
+  t.equal(harness.done.map(({ name }) => name).join(' '), 'a1 b1');
 });
 
 t.test('accounts are remembered no longer than they are ahead of others', async (t) => {
-  const world = new World();
+  const harness = new Harness();
   for (let i = 0; i < 1000; i++) {
-    world.add('steady', 10);
-    world.add(`passing ${i}`, 1);
-    world.step();
-    world.step();
+    harness.add('steady', 10);
+    harness.add(`passing ${i}`, 1);
+    harness.step();
+    harness.step();
   }
-  t.ok(world.queue.accounts < 20, `${world.queue.accounts} accounts`);
-  while (world.step());
-  t.equal(world.queue.accounts, 0);
+  t.ok(harness.queue.accounts < 20, `${harness.queue.accounts} accounts`);
+  while (harness.step());
+  t.equal(harness.queue.accounts, 0);
 });

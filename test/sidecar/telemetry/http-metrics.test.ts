@@ -11,7 +11,7 @@ const ANSWERED: AnsweredRequest = {
 };
 
 /** Metrics, and the samples of theirs that begin with `name`. */
-function world(): { http: HttpMetrics; samples: (name: string) => Promise<string[]> } {
+function harness(): { http: HttpMetrics; samples: (name: string) => Promise<string[]> } {
   const instruments = new Instruments();
   const http = new HttpMetrics(instruments);
   return {
@@ -24,7 +24,7 @@ function world(): { http: HttpMetrics; samples: (name: string) => Promise<string
 }
 
 t.test('requests by method, route, status and what went wrong, as OpenTelemetry has it', async (t) => {
-  const { http, samples } = world();
+  const { http, samples } = harness();
   for (const ended of [
     ANSWERED,
     { ...ANSWERED, durationMs: 20 },
@@ -53,7 +53,7 @@ t.test('requests by method, route, status and what went wrong, as OpenTelemetry 
 });
 
 t.test('what is open now', async (t) => {
-  const { http, samples } = world();
+  const { http, samples } = harness();
   http.began('POST');
   http.began('POST');
   http.began('BREW');

@@ -54,14 +54,14 @@ t.test('times are seconds in buckets', async (t) => {
 t.test('queues are read at each scrape', async (t) => {
   const metrics = new Metrics(['m']);
   let busy = 1;
-  const others = { tenants: 0, waiting: 0, running: 0, seatMs: 0 };
+  const others = { accounts: 0, waiting: 0, running: 0, seatMs: 0 };
   const read = (): QueueReading => ({
     seats: 8,
     busy,
     waitingBy: { interactive: 0, standard: 2, batch: 0 },
     waitingBytes: 300,
     fairness: null,
-    tenants: [],
+    accounts: [],
     others,
   });
   metrics.watchQueue('m', read);

@@ -21,7 +21,7 @@ const READING: QueueReading = {
   waitingBy: { interactive: 1, standard: 1, batch: 0 },
   waitingBytes: 300,
   fairness: 0.75,
-  tenants: [{ tenant: 'acme', waiting: 1, running: 2, seatMs: 1500 }],
+  accounts: [{ account: 'acme', waiting: 1, running: 2, seatMs: 1500 }],
   others: { waiting: 1, running: 1, seatMs: 250 },
 };
 
@@ -49,7 +49,7 @@ t.test(
       (await lines(metrics, 'account_seats')).includes('account_seats_busy{model="m",account="acme",rest="false"} 2'),
     );
     t.strictSame(await lines(metrics, 'fairness_index'), ['fairness_index{model="m"} 0.75']);
-    reading = { ...READING, fairness: null, tenants: [], others: { waiting: 0, running: 0, seatMs: 1750 } };
+    reading = { ...READING, fairness: null, accounts: [], others: { waiting: 0, running: 0, seatMs: 1750 } };
     t.strictSame(await lines(metrics, 'account_seat_seconds'), [
       'account_seat_seconds{model="m",account="",rest="true"} 1.75',
     ]);
@@ -90,8 +90,8 @@ t.test('how many wait by class, as they come, are seated, put back, leave and ar
     const line = (name: ServiceClass, count: number): string => `waiting_requests{model="m",class="${name}"} ${count}`;
     t.strictSame(page, [line('interactive', interactive), line('standard', standard), line('batch', batch)], what);
   };
-  const enter = (name: ServiceClass, tenant: string): Ticket => {
-    const ticket = queue.enter({ tenant, weight: CLASS_WEIGHTS[name], bytes: 10, seatsWanted: 1 });
+  const enter = (name: ServiceClass, account: string): Ticket => {
+    const ticket = queue.enter({ account, weight: CLASS_WEIGHTS[name], bytes: 10, seatsWanted: 1 });
     return waiting(ticket);
   };
   const work = { promptTokens: 1, maxTokens: 1 };

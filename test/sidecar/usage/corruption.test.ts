@@ -1,7 +1,7 @@
 import t from 'tap';
 import { verify } from '../../../sidecar/usage/verify.js';
 import { FakeDisk } from '../../support/fake-disk.js';
-import { DIR, SpoolWorld } from '../../support/spool-harness.js';
+import { DIR, SpoolHarness } from '../../support/spool-harness.js';
 import { readAll, short, usageRecord } from '../../support/usage-records.js';
 
 /** Files of a spool that was closed in order, by path. */
@@ -9,13 +9,13 @@ type Files = ReadonlyMap<string, Buffer>;
 
 /** A spool of closed requests in some segments. */
 async function closedSpool(requests: number, segmentBytes: number): Promise<Files> {
-  const world = await SpoolWorld.start({ segmentBytes });
+  const harness = await SpoolHarness.start({ segmentBytes });
   for (let i = 0; i < requests; i++) {
-    for (const kind of ['open', 'close'] as const) world.spool.append(usageRecord(`id-${i}`, kind, { account: '' }));
-    await world.pass(5);
+    for (const kind of ['open', 'close'] as const) harness.spool.append(usageRecord(`id-${i}`, kind, { account: '' }));
+    await harness.pass(5);
   }
-  await world.spool.close();
-  return new Map([...world.disk.files].map(([path, { bytes }]) => [path, bytes]));
+  await harness.spool.close();
+  return new Map([...harness.disk.files].map(([path, { bytes }]) => [path, bytes]));
 }
 
 /** The records whose line holds any byte from `from` on, `bytes` in all: short names. */
@@ -45,10 +45,10 @@ async function afterDamage(files: Files, path: string, damaged: Buffer, hit: Rea
   const wrong: string[] = [];
   const { findings } = await verify(DIR, false, disk);
   if (findings.length === 0) wrong.push('verify finds nothing');
-  const world = await SpoolWorld.on(changed);
-  await world.spool.close();
+  const harness = await SpoolHarness.on(changed);
+  await harness.spool.close();
   const all = [...files.values()].flatMap((bytes) => [...touched(bytes, 0, Infinity)]);
-  const found = await names(world.disk);
+  const found = await names(harness.disk);
   for (const name of all) if (!hit.has(name) && !found.includes(name)) wrong.push(`lost ${name}`);
   for (const name of found) if (!all.includes(name)) wrong.push(`invented ${name}`);
   if (new Set(found).size !== found.length) wrong.push(`twice: ${found.join(' ')}`);
@@ -122,14 +122,14 @@ t.test('a segment that is gone', async (t) => {
 });
 
 t.test('a spool in order has no findings; one that is written has no end yet', async (t) => {
-  const world = await SpoolWorld.start({ segmentBytes: 500 });
-  t.strictSame(await verify(DIR, false, world.disk), { segments: 0, records: 0, findings: [] });
-  world.spool.append(usageRecord('a', 'open'));
-  world.spool.append(usageRecord('b', 'open'));
-  world.spool.append(usageRecord('b', 'close'));
-  await world.pass(5);
-  world.spool.append(usageRecord('a', 'close'));
-  await world.pass(5);
-  t.match(await verify(DIR, true, world.disk), { segments: 2, records: 4, findings: [] });
-  t.match((await verify(DIR, false, world.disk)).findings, [{ kind: 'unfinished', segment: 2, bytes: 0 }]);
+  const harness = await SpoolHarness.start({ segmentBytes: 500 });
+  t.strictSame(await verify(DIR, false, harness.disk), { segments: 0, records: 0, findings: [] });
+  harness.spool.append(usageRecord('a', 'open'));
+  harness.spool.append(usageRecord('b', 'open'));
+  harness.spool.append(usageRecord('b', 'close'));
+  await harness.pass(5);
+  harness.spool.append(usageRecord('a', 'close'));
+  await harness.pass(5);
+  t.match(await verify(DIR, true, harness.disk), { segments: 2, records: 4, findings: [] });
+  t.match((await verify(DIR, false, harness.disk)).findings, [{ kind: 'unfinished', segment: 2, bytes: 0 }]);
 });

@@ -4,7 +4,7 @@ import t from 'tap';
 import type { UsageRecord } from '../../../sidecar/domain/usage-record.js';
 import { verify } from '../../../sidecar/usage/verify.js';
 import { systemError, type DiskCall } from '../../support/fake-disk.js';
-import { DIR, SpoolWorld } from '../../support/spool-harness.js';
+import { DIR, SpoolHarness } from '../../support/spool-harness.js';
 import { readAll, short, usageRecord } from '../../support/usage-records.js';
 
 type Step =
@@ -52,7 +52,7 @@ const FAILING: ReadonlySet<DiskCall> = new Set([
 
 /** Requests on a spool, and what is known of their records. */
 class Story {
-  readonly world: SpoolWorld;
+  readonly harness: SpoolHarness;
   readonly running: string[] = [];
   readonly appended = new Set<string>();
   readonly acknowledged = new Set<string>();
@@ -60,11 +60,11 @@ class Story {
   #life = 0;
   failures = 0;
 
-  constructor(world: SpoolWorld) {
-    this.world = world;
+  constructor(harness: SpoolHarness) {
+    this.harness = harness;
     // Each call takes a turn, so that a crash can come between any two.
-    world.disk.wait = () => setImmediate();
-    world.disk.fail = (call) =>
+    harness.disk.wait = () => setImmediate();
+    harness.disk.fail = (call) =>
       FAILING.has(call) && this.failures > 0 && this.failures-- > 0 ? systemError('EIO') : undefined;
   }
 
@@ -72,15 +72,15 @@ class Story {
     const tokens = this.appended.size;
     const record = usageRecord(id, kind, { completionTokens: tokens });
     this.appended.add(JSON.stringify(record));
-    this.world.spool.append(record);
+    this.harness.spool.append(record);
     const life = this.#life;
-    void this.world.spool.sync(record).then(() => {
-      if (life === this.#life && !this.world.late.includes(id)) this.acknowledged.add(JSON.stringify(record));
+    void this.harness.spool.sync(record).then(() => {
+      if (life === this.#life && !this.harness.late.includes(id)) this.acknowledged.add(JSON.stringify(record));
     });
   }
 
   async take(step: Step): Promise<void> {
-    const { world, running } = this;
+    const { harness, running } = this;
     switch (step.do) {
       case 'begin':
         running.push(`r${this.#requests++}`);
@@ -95,7 +95,7 @@ class Story {
         return;
       }
       case 'pass':
-        world.clock.advance(step.ms);
+        harness.clock.advance(step.ms);
         return;
       case 'turn':
         for (let call = 0; call < step.calls; call++) await setImmediate();
@@ -105,7 +105,7 @@ class Story {
         return;
       case 'crash':
         this.#life++;
-        world.disk.crash(
+        harness.disk.crash(
           (tail) => {
             const left = Math.floor(tail.length * step.left);
             const zeros = Math.floor((tail.length - left) * step.zeros);
@@ -118,7 +118,7 @@ class Story {
       case 'restart':
         this.failures = 0;
         this.#life++;
-        await this.world.spool.close();
+        await this.harness.spool.close();
         await this.#start();
     }
   }
@@ -126,8 +126,8 @@ class Story {
   async #start(): Promise<void> {
     this.failures = 0;
     this.running.length = 0;
-    this.world.late.length = 0;
-    await this.world.open();
+    this.harness.late.length = 0;
+    await this.harness.open();
   }
 }
 
@@ -135,14 +135,14 @@ t.test('whatever happens when, what was acknowledged is there, once, and nothing
   let crashes = 0;
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 80 }), async (steps) => {
-      const story = new Story(await SpoolWorld.start({ segmentBytes: 1500 }));
+      const story = new Story(await SpoolHarness.start({ segmentBytes: 1500 }));
       for (const step of steps) {
         await story.take(step);
         if (step.do === 'crash') crashes++;
       }
       await story.take({ do: 'crash', left: 0.5, zeros: 0, named: true });
       await story.take({ do: 'restart' });
-      const { records, damage } = await readAll(DIR, { disk: story.world.disk });
+      const { records, damage } = await readAll(DIR, { disk: story.harness.disk });
       const lines = records.filter(({ estimated }) => !estimated).map((record) => JSON.stringify(record));
       const found = new Set(lines);
       for (const record of story.acknowledged) if (!found.has(record)) throw new Error(`lost: ${record}`);
@@ -152,7 +152,7 @@ t.test('whatever happens when, what was acknowledged is there, once, and nothing
       const closes = records.filter(({ kind }) => kind === 'close').map(({ id }) => id);
       if (new Set(closes).size !== closes.length) throw new Error(`two closes: ${records.map(short).join(' ')}`);
       for (const { id } of records) if (!closes.includes(id)) throw new Error(`no close: ${id}`);
-      const { findings } = await verify(DIR, false, story.world.disk);
+      const { findings } = await verify(DIR, false, story.harness.disk);
       if (findings.length > 0) throw new Error(`findings: ${JSON.stringify(findings)}`);
     }),
     { numRuns: Number(process.argv[2] ?? 300) },
@@ -164,31 +164,31 @@ t.test('any one call of the disk fails: nothing is lost and the spool gets well'
   let calls = Infinity;
   let failed = 0;
   for (let at = 0; at < calls; at++) {
-    const world = await SpoolWorld.start({ segmentBytes: 700 });
+    const harness = await SpoolHarness.start({ segmentBytes: 700 });
     let count = 0;
-    world.disk.fail = (call) => {
+    harness.disk.fail = (call) => {
       if (count++ !== at) return undefined;
       failed++;
       return systemError(call === 'write' ? 'ENOSPC' : 'EIO');
     };
     for (const id of ['a', 'b', 'c']) {
-      world.spool.append(usageRecord(id, 'open'));
-      await world.pass(5);
+      harness.spool.append(usageRecord(id, 'open'));
+      await harness.pass(5);
       const close = usageRecord(id, 'close');
-      world.spool.append(close);
-      const synced = world.spool.sync(close);
-      await world.pass(1000);
+      harness.spool.append(close);
+      const synced = harness.spool.sync(close);
+      await harness.pass(1000);
       await synced;
     }
     calls = count;
-    world.disk.fail = () => undefined;
-    for (let probe = 0; probe < 3; probe++) await world.pass(1000);
-    t.ok(world.spool.health.ok, `well again after call ${at} failed`);
-    t.strictSame(await world.durable(), ['a:open', 'a:close', 'b:open', 'b:close', 'c:open', 'c:close']);
-    await world.spool.prune({ segment: 2, offset: 0 });
-    t.equal(await world.spool.close(), 0);
-    await world.open();
-    t.match(world.recovered, { estimated: [], quarantined: [], cutBytes: 0, ended: true });
+    harness.disk.fail = () => undefined;
+    for (let probe = 0; probe < 3; probe++) await harness.pass(1000);
+    t.ok(harness.spool.health.ok, `well again after call ${at} failed`);
+    t.strictSame(await harness.durable(), ['a:open', 'a:close', 'b:open', 'b:close', 'c:open', 'c:close']);
+    await harness.spool.prune({ segment: 2, offset: 0 });
+    t.equal(await harness.spool.close(), 0);
+    await harness.open();
+    t.match(harness.recovered, { estimated: [], quarantined: [], cutBytes: 0, ended: true });
   }
   t.ok(failed > 20, `${failed} calls`);
 });

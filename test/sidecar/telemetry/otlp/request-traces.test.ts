@@ -16,7 +16,7 @@ const LIMITS = { batchRequests: 2, batchMs: 100, maxQueued: 3 };
 /** Of a chat that went well: the request and its six parts. */
 const SPANS = 7;
 
-class World {
+class Harness {
   readonly clock = new FakeClock();
   readonly sent: { readonly spans: ReadableSpan[]; readonly end: (ok: boolean) => void }[] = [];
   readonly dropped: string[] = [];
@@ -66,64 +66,64 @@ class World {
 }
 
 t.test('a batch goes when it is full, or when its time has come', async (t) => {
-  const world = new World();
-  world.request();
-  world.clock.advance(99);
-  t.equal(world.sent.length, 0);
-  world.clock.advance(1);
-  t.equal(world.sent[0]?.spans.length, SPANS);
-  await world.end(true);
+  const harness = new Harness();
+  harness.request();
+  harness.clock.advance(99);
+  t.equal(harness.sent.length, 0);
+  harness.clock.advance(1);
+  t.equal(harness.sent[0]?.spans.length, SPANS);
+  await harness.end(true);
 
-  world.request();
-  world.request();
-  t.equal(world.sent.length, 1, 'not from within a request');
-  world.clock.advance(0);
-  t.equal(world.sent[1]?.spans.length, 2 * SPANS);
-  await world.end(true);
-  world.clock.advance(1000);
-  t.equal(world.sent.length, 2, 'nothing waits');
-  t.equal(world.clock.pending, 0);
-  t.strictSame(world.dropped, []);
+  harness.request();
+  harness.request();
+  t.equal(harness.sent.length, 1, 'not from within a request');
+  harness.clock.advance(0);
+  t.equal(harness.sent[1]?.spans.length, 2 * SPANS);
+  await harness.end(true);
+  harness.clock.advance(1000);
+  t.equal(harness.sent.length, 2, 'nothing waits');
+  t.equal(harness.clock.pending, 0);
+  t.strictSame(harness.dropped, []);
 });
 
 t.test('an endpoint that hangs fills what may wait, and no more', async (t) => {
-  const world = new World();
-  for (let i = 0; i < 2; i += 1) world.request();
-  world.clock.advance(0);
-  for (let i = 0; i < 10; i += 1) world.request();
-  world.clock.advance(10_000);
-  t.equal(world.sent.length, 1, 'one at a time');
-  t.strictSame(world.dropped, Array(7).fill('1 queue_full'));
-  await world.end(false);
-  t.equal(world.dropped.at(-1), '2 export_failed', 'what it held is lost');
-  world.clock.advance(0);
-  t.equal(world.sent[1]?.spans.length, 2 * SPANS, 'the next goes at once');
-  await world.end(true);
-  world.clock.advance(100);
-  t.equal(world.sent[2]?.spans.length, SPANS);
+  const harness = new Harness();
+  for (let i = 0; i < 2; i += 1) harness.request();
+  harness.clock.advance(0);
+  for (let i = 0; i < 10; i += 1) harness.request();
+  harness.clock.advance(10_000);
+  t.equal(harness.sent.length, 1, 'one at a time');
+  t.strictSame(harness.dropped, Array(7).fill('1 queue_full'));
+  await harness.end(false);
+  t.equal(harness.dropped.at(-1), '2 export_failed', 'what it held is lost');
+  harness.clock.advance(0);
+  t.equal(harness.sent[1]?.spans.length, 2 * SPANS, 'the next goes at once');
+  await harness.end(true);
+  harness.clock.advance(100);
+  t.equal(harness.sent[2]?.spans.length, SPANS);
 });
 
 t.test('a flush sends all of it', async (t) => {
-  const world = new World();
-  for (let i = 0; i < 3; i += 1) world.request();
+  const harness = new Harness();
+  for (let i = 0; i < 3; i += 1) harness.request();
   let flushed = false;
-  void world.traces.flush().then(() => (flushed = true));
-  t.equal(world.sent.length, 1);
-  await world.end(true);
-  t.equal(world.sent.length, 2);
+  void harness.traces.flush().then(() => (flushed = true));
+  t.equal(harness.sent.length, 1);
+  await harness.end(true);
+  t.equal(harness.sent.length, 2);
   t.notOk(flushed);
-  await world.end(true);
+  await harness.end(true);
   t.ok(flushed);
 });
 
 t.test('times are those of the clock, and a request outside the sample costs nothing further', async (t) => {
-  const world = new World();
-  world.clock.advance(0);
-  world.request('00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00');
-  t.equal(world.clock.pending, 0, 'nobody waits for it');
-  world.request();
-  world.clock.advance(100);
-  const spans = world.sent[0]?.spans ?? [];
+  const harness = new Harness();
+  harness.clock.advance(0);
+  harness.request('00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00');
+  t.equal(harness.clock.pending, 0, 'nobody waits for it');
+  harness.request();
+  harness.clock.advance(100);
+  const spans = harness.sent[0]?.spans ?? [];
   const at = ([seconds, nanoseconds]: [number, number]): number => seconds * 1000 + nanoseconds / 1e6;
   t.strictSame(
     spans.map(({ name, startTime, endTime }) => [name, at(startTime), at(endTime)]),

@@ -17,7 +17,7 @@ t.test('every close is delivered or a dead letter, in order, behind a cursor tha
       for (const value of values) await walk.event(value);
       await walk.finish();
       crashes += walk.crashes;
-      letters += walk.world.letters.length;
+      letters += walk.harness.letters.length;
       repeats += walk.repeats;
     }),
     { numRuns: WALKS },
