@@ -111,7 +111,8 @@ PYTHON := /usr/bin/python3
 SEEDLING_TOKENS := 36000000
 # Examples: of the whole mix, of long inputs, for the first part, for the last. More tokens than these have meet them again.
 SEEDLING_EXAMPLES := 90000 3000 60000 36000
-# Where the file goes, with its loss curve and what a test holds it to.
+# Where the model goes, and its loss curve with what a test compares it to.
+SEEDLING_FILE := engine/assets/seedling.gguf
 SEEDLING_INTO := $(SEEDLING)
 seedling: build
 	@$(PYTHON) -c 'import numpy, torch' 2>/dev/null || { echo 'make seedling needs $(PYTHON) with torch and numpy, and a fast BLAS:'; \
@@ -125,7 +126,7 @@ seedling: build
 	node dist/$(SEEDLING)/export.js $(TRAINED)/data $(TRAINED) $(TRAINED)/raw.gguf
 	node dist/$(SEEDLING)/held-out.js $(TRAINED)/calibration.jsonl 400 22
 	node dist/bench/decisions/calibrate.js $(TRAINED)/raw.gguf $(TRAINED)/calibration.jsonl $(TRAINED)/calibration.json
-	node dist/$(SEEDLING)/export.js $(TRAINED)/data $(TRAINED) $(SEEDLING_INTO)/seedling.gguf
+	node dist/$(SEEDLING)/export.js $(TRAINED)/data $(TRAINED) $(SEEDLING_FILE)
 	cp $(TRAINED)/reference.json $(TRAINED)/loss.tsv $(SEEDLING_INTO)/
 	npx prettier --log-level warn --write $(SEEDLING_INTO)/reference.json
 	node dist/$(SEEDLING)/held-out.js $(SEEDLING_INTO)/held-out.jsonl 400

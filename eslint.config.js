@@ -23,12 +23,14 @@ export default tseslint.config(
     // What runs for each request or token. Node 20's V8 gives every object of such a literal a hidden class of
     // its own, in the old generation: 3 us and 400 bytes that only a full collection takes back.
     files: [
-      'sidecar/{handlers,http}/**/*.ts',
+      'sidecar/api/*.ts',
+      'sidecar/http/**/*.ts',
       'sidecar/engine-client/mux.ts',
       'sidecar/prompts/{client,host,item-queue,prepare,worker}.ts',
       'sidecar/telemetry/{http,model,queue}-metrics.ts',
-      'engine/{decode,loop,output}/**/*.ts',
-      'engine/{generation,link,main,reply,scoring,steps}.ts',
+      'engine/{scheduler,output}/**/!(warm-up).ts',
+      'engine/llama/{batch-decoder,batch-sampler,grammars,iterator-decoder,label-scores,run}.ts',
+      'engine/{main,protocol/link}.ts',
       'engine/prompt/{chat-prompt,decision-prompt,jinja,template,thought-format,tokens}.ts',
     ],
     rules: {

@@ -23,12 +23,11 @@ import {
 } from './measures.js';
 import { asked, readCases, reversed, type Asked } from './questions.js';
 
-/** From dist/bench/decisions. */
-const SEEDLING = fileURLToPath(new URL('../../../bench/seedling/', import.meta.url));
+const SEEDLING = fileURLToPath(new URL('../../../engine/assets/seedling.gguf', import.meta.url));
+const HELD_OUT = fileURLToPath(new URL('../../../bench/seedling/held-out.jsonl', import.meta.url));
 const WARM_UP = 5;
 
-const [file = `${SEEDLING}seedling.gguf`, questions = `${SEEDLING}held-out.jsonl`, name = 'decision-quality'] =
-  process.argv.slice(2);
+const [file = SEEDLING, questions = HELD_OUT, name = 'decision-quality'] = process.argv.slice(2);
 
 interface Answered extends Outcome {
   readonly type: string;

@@ -1,166 +1,82 @@
 /**
- * Which file may import which, as shared/house.md lays it down, as rules for dependency-cruiser. Types count.
+ * Which folder may import which, and which folder alone may import a package, as rules for dependency-cruiser. Type
+ * imports count. docs/architecture.md has the same table with what each folder is for.
  *
- * A room sees itself, what is named in `sees`, and nothing else of ours. A source file that is in no room, or in two,
- * fails the architecture test: whoever adds one says here where it stands.
+ * A folder sees itself and what `sees` names. A source file in no module, or in two, fails the architecture test.
  */
 import type { IFlattenedRuleSet, IForbiddenRuleType } from 'dependency-cruiser';
 
-export interface Room {
+export interface Module {
+  /** A folder from the repository's root, or one of the few files that lie above all folders. */
   readonly name: string;
-  /** Regular expression over paths from the repository's root. */
-  readonly path: string;
-  /** Names of other rooms. */
+  /** Names of the other modules that it may import. */
   readonly sees: readonly string[];
 }
 
-const file = (folder: string, names: string): string => `^${folder}/(${names})\\.ts$`;
-const folder = (path: string): string => `^${path}/`;
-
-const GROUND = ['errors', 'clock', 'ledger', 'money', 'service-class', 'collections'];
-const FIRST = [...GROUND, 'contracts', 'telemetry', 'config', 'files'];
-const SECOND = ['access', 'admission', 'usage', 'prompts', 'engine-client', 'http'];
-const HANDLERS = [...FIRST, ...SECOND];
-
-const ENGINE_PURE = [
-  'engine/protocol',
-  'engine/prefix-hash',
-  'engine/file',
-  'engine/task',
-  'engine/prompt',
-  'engine/output',
-  'engine/grammar',
+const TYPES = ['sidecar/domain', 'sidecar/lib'];
+const LOWEST = [...TYPES, 'sidecar/contracts', 'sidecar/telemetry', 'sidecar/config'];
+const MIDDLE = [
+  ...LOWEST,
+  'sidecar/http',
+  'sidecar/access',
+  'sidecar/admission',
+  'sidecar/prompts',
+  'sidecar/engine-client',
+  'sidecar/usage',
 ];
-const ENGINE_RUNTIME = [...ENGINE_PURE, 'engine/runtime'];
-const ENGINE_JOBS = [...ENGINE_RUNTIME, 'engine/jobs'];
+const UPPER = [...MIDDLE, 'sidecar/api'];
+const PURE = ['engine/protocol', 'engine/output', 'engine/grammar'];
 
-export const rooms: readonly Room[] = [
-  { name: 'errors', path: file('sidecar', 'errors|error-catalogue'), sees: [] },
-  { name: 'clock', path: file('sidecar', 'clock|backoff|within|signal'), sees: [] },
-  { name: 'ledger', path: file('sidecar', 'ledger'), sees: [] },
-  { name: 'money', path: file('sidecar', 'money'), sees: [] },
-  { name: 'service-class', path: file('sidecar', 'service-class'), sees: [] },
-  { name: 'collections', path: file('sidecar', 'heap|table'), sees: [] },
-  { name: 'contracts', path: folder('sidecar/contracts'), sees: GROUND },
-  { name: 'telemetry', path: folder('sidecar/telemetry'), sees: [...GROUND, 'contracts'] },
-  {
-    name: 'config',
-    path: file('sidecar', 'config|config/[a-z-]+'),
-    sees: [...GROUND, 'contracts', 'telemetry', 'files'],
-  },
-  { name: 'files', path: folder('sidecar/lib'), sees: GROUND },
-  { name: 'linked-child', path: file('sidecar', 'linked-child'), sees: ['engine/link'] },
-  { name: 'reference', path: folder('sidecar/api/openapi'), sees: [...GROUND, 'contracts', 'telemetry'] },
-  { name: 'access', path: folder('sidecar/access'), sees: FIRST },
-  { name: 'admission', path: folder('sidecar/admission'), sees: FIRST },
-  { name: 'usage', path: folder('sidecar/usage'), sees: FIRST },
-  {
-    name: 'prompts',
-    path: folder('sidecar/prompts'),
-    sees: [
-      ...FIRST,
-      'linked-child',
-      'engine/link',
-      'engine/scavenges',
-      'engine/parent-watch',
-      'engine/protocol',
-      'engine/prompt',
-      'engine/grammar',
-    ],
-  },
-  {
-    name: 'engine-client',
-    path: folder('sidecar/engine-client'),
-    sees: [...FIRST, 'linked-child', 'engine/link', 'engine/protocol', 'engine/prefix-hash'],
-  },
-  { name: 'http', path: folder('sidecar/http'), sees: FIRST },
-  { name: 'handlers', path: folder('sidecar/api'), sees: HANDLERS },
-  { name: 'console', path: folder('sidecar/console'), sees: [...HANDLERS, 'handlers'] },
-  {
-    name: 'app',
-    path: file(
-      'sidecar',
-      'app|billing|delivering|descriptors|exporting|hosting|identities|in-flight|listening|operators|readiness|routes|spooling',
-    ),
-    sees: [...HANDLERS, 'handlers', 'console', 'reference', 'engine/scavenges'],
-  },
-  { name: 'commands', path: folder('sidecar/commands'), sees: [...HANDLERS, 'handlers', 'app'] },
-  { name: 'cli', path: file('sidecar', 'cli'), sees: [...HANDLERS, 'handlers', 'app', 'commands'] },
+/** All modules, lowest layer first: none sees one that stands behind it in this list. */
+export const modules: readonly Module[] = [
+  { name: 'engine/protocol', sees: [] },
+  { name: 'engine/output', sees: ['engine/protocol'] },
+  { name: 'engine/grammar', sees: ['engine/protocol'] },
+  { name: 'engine/prompt', sees: PURE },
+  { name: 'engine/scheduler', sees: PURE },
+  { name: 'engine/llama', sees: [...PURE, 'engine/prompt', 'engine/scheduler'] },
+  { name: 'engine/main.ts', sees: ['engine/protocol', 'engine/scheduler', 'engine/llama'] },
+  { name: 'engine/inspect.ts', sees: ['engine/protocol', 'engine/llama'] },
 
-  { name: 'engine/link', path: file('engine', 'link'), sees: [] },
-  { name: 'engine/scavenges', path: file('engine', 'scavenges'), sees: [] },
-  { name: 'engine/parent-watch', path: file('engine', 'parent-watch|parent-watch-thread'), sees: [] },
-  { name: 'engine/protocol', path: file('engine', 'protocol|inspect-protocol'), sees: [] },
-  { name: 'engine/prefix-hash', path: file('engine', 'prefix-hash'), sees: [] },
-  {
-    name: 'engine/task',
-    path: file('engine', 'decode/decoder|decode/faults|loop/task|loop/plan|loop/held'),
-    sees: ['engine/protocol'],
-  },
-  { name: 'engine/file', path: file('engine/llama', 'gguf-head|model-file|load-failure'), sees: [] },
-  {
-    name: 'engine/prompt',
-    path: folder('engine/prompt'),
-    sees: ['engine/protocol', 'engine/file', 'engine/output', 'engine/grammar'],
-  },
-  { name: 'engine/output', path: folder('engine/output'), sees: ['engine/protocol'] },
-  { name: 'engine/grammar', path: folder('engine/grammar'), sees: ['engine/protocol'] },
-  { name: 'engine/llama/memory', path: folder('engine/llama/memory'), sees: ['engine/protocol', 'engine/file'] },
-  {
-    name: 'engine/runtime',
-    path: file(
-      'engine',
-      'runtime|sequences|load/(addon|backend|cores|llama-log|plan|uses)|decode/(batch-decoder|batch-sampler|grammar-hold|grammars|iterator-decoder|label-scores|mask-vocabulary|mask-worker|masks|run)|loop/choice',
-    ),
-    sees: [...ENGINE_PURE, 'engine/llama/memory'],
-  },
-  { name: 'engine/jobs', path: file('engine', 'generation|job-check|reply|scoring'), sees: ENGINE_RUNTIME },
-  {
-    name: 'engine/steps',
-    path: file('engine', 'steps|warm-up|loop/(clock|handover|jobs|outbox|pace|results|round)'),
-    sees: ENGINE_JOBS,
-  },
-  {
-    name: 'engine/llama/inspect',
-    path: folder('engine/llama/inspect'),
-    sees: [...ENGINE_RUNTIME, 'engine/llama/memory'],
-  },
-  {
-    name: 'engine/entry',
-    path: file('engine', 'main|inspect'),
-    sees: [
-      'engine/link',
-      'engine/scavenges',
-      'engine/parent-watch',
-      ...ENGINE_JOBS,
-      'engine/steps',
-      'engine/llama/inspect',
-    ],
-  },
-  { name: 'engine/native', path: folder('engine/native'), sees: [] },
-  { name: 'bench/models', path: file('bench/models', 'cli|[a-z-]+'), sees: [] },
-  {
-    name: 'bench/seedling',
-    path: folder('bench/seedling'),
-    sees: [...ENGINE_PURE, 'bench/models'],
-  },
+  { name: 'sidecar/domain', sees: [] },
+  { name: 'sidecar/lib', sees: [] },
+  { name: 'sidecar/contracts', sees: TYPES },
+  { name: 'sidecar/telemetry', sees: [...TYPES, 'sidecar/contracts'] },
+  { name: 'sidecar/config', sees: [...TYPES, 'sidecar/contracts', 'sidecar/telemetry'] },
+  { name: 'sidecar/http', sees: LOWEST },
+  { name: 'sidecar/access', sees: LOWEST },
+  { name: 'sidecar/admission', sees: LOWEST },
+  { name: 'sidecar/prompts', sees: [...LOWEST, 'engine/protocol', 'engine/prompt', 'engine/llama'] },
+  { name: 'sidecar/engine-client', sees: [...LOWEST, 'engine/protocol'] },
+  { name: 'sidecar/usage', sees: LOWEST },
+  { name: 'sidecar/api', sees: MIDDLE },
+  { name: 'sidecar/console', sees: UPPER },
+  { name: 'sidecar/app', sees: [...UPPER, 'sidecar/console', 'engine/protocol'] },
+  { name: 'sidecar/commands', sees: [...UPPER, 'sidecar/app'] },
+  { name: 'sidecar/cli.ts', sees: [...UPPER, 'sidecar/app', 'sidecar/commands'] },
 ];
 
-/** Who alone may know a package; tests and benches may know any. */
-export const walls: Readonly<Record<string, string>> = {
-  'uWebSockets.js': folder('sidecar/http'),
-  'node-llama-cpp': folder('engine'),
-  '@huggingface/jinja': folder('engine/prompt'),
-  ajv: file('sidecar/contracts', 'validator'),
-  'jsonc-parser': file('sidecar', 'config'),
-  '@nats-io/jetstream': file('sidecar/usage/delivery/nats', 'jetstream'),
-  '@nats-io/transport-node': file('sidecar/usage/delivery/nats', 'jetstream'),
-  kafkajs: file('sidecar/usage/delivery/kafka', 'producer'),
-  piscina: file('sidecar/prompts', 'host|worker'),
-  pino: file('sidecar/telemetry', 'logger'),
-  'prom-client': file('sidecar/telemetry', 'instruments'),
-  '@opentelemetry': folder('sidecar/telemetry/otlp'),
+/** Who alone may import a package: a folder or a file. Tests and benches may import any. */
+export const vendors: Readonly<Record<string, readonly string[]>> = {
+  'uWebSockets.js': ['sidecar/http'],
+  'node-llama-cpp': ['engine/llama'],
+  '@huggingface/jinja': ['engine/prompt'],
+  ajv: ['sidecar/contracts/validator.ts'],
+  'jsonc-parser': ['sidecar/config/config.ts'],
+  '@nats-io/jetstream': ['sidecar/usage/delivery/nats/jetstream.ts'],
+  '@nats-io/transport-node': ['sidecar/usage/delivery/nats/jetstream.ts'],
+  kafkajs: ['sidecar/usage/delivery/kafka/producer.ts'],
+  piscina: ['sidecar/prompts/host.ts', 'sidecar/prompts/worker.ts'],
+  pino: ['sidecar/telemetry/logger.ts'],
+  'prom-client': ['sidecar/telemetry/instruments.ts'],
+  '@opentelemetry': ['sidecar/telemetry/otlp'],
 };
+
+/** A regular expression for a folder with all that is below it, or for one file. */
+export function pathOf(name: string): string {
+  const path = `^${name.replaceAll('.', '\\.')}`;
+  return name.endsWith('.ts') ? `${path}$` : `${path}/`;
+}
 
 const OURS = '^(sidecar|engine|bench|test)/';
 const SHIPPED = '^(sidecar|engine)/';
@@ -170,52 +86,57 @@ function packagePath(name: string): string {
   return `(^|/)${name.replaceAll('.', '\\.')}(/|$)`;
 }
 
-function floor(room: Room): IForbiddenRuleType {
-  const seen = rooms.filter(({ name }) => name === room.name || room.sees.includes(name));
+function layerRule({ name, sees }: Module): IForbiddenRuleType {
   return {
-    name: `floor: ${room.name}`,
+    name: `layer: ${name}`,
     severity: 'error',
-    from: { path: room.path },
-    to: { path: OURS, pathNot: seen.map(({ path }) => path) },
+    from: { path: pathOf(name) },
+    to: { path: OURS, pathNot: [name, ...sees].map(pathOf) },
   };
 }
 
-function wall([name, path]: [string, string]): IForbiddenRuleType {
+function vendorRule([name, importers]: [string, readonly string[]]): IForbiddenRuleType {
   return {
-    name: `wall: ${name}`,
+    name: `vendor: ${name}`,
     severity: 'error',
-    from: { path: SHIPPED, pathNot: path },
+    from: { path: SHIPPED, pathNot: importers.map(pathOf) },
     to: { path: packagePath(name) },
   };
 }
 
 export const architectureRules: IFlattenedRuleSet = {
   forbidden: [
-    ...rooms.map(floor),
-    ...Object.entries(walls).map(wall),
+    ...modules.map(layerRule),
+    ...Object.entries(vendors).map(vendorRule),
     { name: 'no cycles', severity: 'error', from: {}, to: { circular: true } },
     {
-      // Forks are no imports, so this holds while native code stays behind them.
+      name: 'of engine/llama the sidecar sees the vocabulary alone',
+      severity: 'error',
+      from: { path: '^sidecar/' },
+      to: { path: pathOf('engine/llama'), pathNot: pathOf('engine/llama/vocabulary.ts') },
+    },
+    {
+      // A fork is no import, so this holds while native code stays behind child processes.
       name: 'no native code in the sidecar',
       severity: 'error',
-      from: { path: file('sidecar', 'cli|app') },
+      from: { path: ['sidecar/cli.ts', 'sidecar/app/app.ts'].map(pathOf) },
       to: { path: packagePath('node-llama-cpp'), reachable: true },
     },
     {
-      // Its SDK is some two hundred files, and few have a collector.
-      name: 'OpenTelemetry is loaded when it is asked for',
+      // OpenTelemetry's SDK is some two hundred files, and few hosts have a collector.
+      name: 'OpenTelemetry is loaded when it is configured',
       severity: 'error',
-      from: { path: '^sidecar/', pathNot: folder('sidecar/telemetry/otlp') },
+      from: { path: '^sidecar/', pathNot: pathOf('sidecar/telemetry/otlp') },
       to: {
-        path: folder('sidecar/telemetry/otlp'),
-        pathNot: file('sidecar/telemetry/otlp', 'headers'),
+        path: pathOf('sidecar/telemetry/otlp'),
+        pathNot: pathOf('sidecar/telemetry/otlp/headers.ts'),
         dynamic: false,
       },
     },
     {
-      name: 'nothing imports tests',
+      name: 'shipped code imports no test and no bench',
       severity: 'error',
-      from: { path: '^(sidecar|engine)/' },
+      from: { path: SHIPPED },
       to: { path: '^(test|bench)/' },
     },
     {

@@ -10,7 +10,7 @@ export interface Violation {
   readonly to: string;
 }
 
-/** All imports below `root` (types included) held against the rules of the house. `files`: all sources of ours that were read. */
+/** All imports below `root` (types included) checked against the layers. `files`: all sources of ours that were read. */
 export async function cruise(root: string): Promise<{ files: string[]; violations: Violation[] }> {
   const folders = ['sidecar', 'engine', 'bench', 'test'].filter((folder) => existsSync(join(root, folder)));
   const { output } = await dependencyCruise(
