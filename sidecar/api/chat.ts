@@ -1,58 +1,60 @@
 import { randomUUID } from 'node:crypto';
 import type { CompletionHead } from '../contracts/answers.js';
 import type { ChatParams } from '../contracts/requests.js';
-import { contractError, type ContractError } from '../domain/errors.js';
+import type { ContractError } from '../domain/errors.js';
 import type { EngineFacts, GenerateJob, GenerationSink } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { ReplyCounts } from './reply-counts.js';
-import { preflight, takeSeat, type PreparedRequest, type Planned, type Tokens } from './preflight.js';
+import { failed, preflight, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import { StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
 import { endUnfinished, growTo, runJob, type JobEnd, type RunEnd } from './run-job.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
-import { RequestContext } from './request-context.js';
+import { RequestContext, type Stop } from './request-context.js';
+import { SeatWait, type Planned, type Tokens } from './seat-wait.js';
 
 /** POST /v1/chat/completions, whole or streamed. */
 export async function chat(exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, 'chat', services);
-  const arrival = await preflight<ChatParams>(context, 'chat', services);
-  if (!arrival) return;
-  let writer: ReplyWriter | undefined;
-  let usage: UsageSession | undefined;
   try {
-    const { facts } = arrival.model.engine;
-    const { firstImage } = arrival.params;
-    if (firstImage !== undefined || !facts) {
-      context.fail(firstImage === undefined ? refusals.cold(arrival.model.engine) : refusals.noVision(firstImage));
-      return;
-    }
-    // Before the wait for a seat, since a stream is kept alive through that too.
-    const reply = (writer = makeWriter(context, arrival, facts, services));
-    const session = (usage = new UsageSession(services, context, arrival.caller, arrival.model, 'chat'));
-    const seated = await takeSeat(context, arrival, arrival.params.n, (tokens) =>
-      plan(context, arrival.params, facts, tokens, session, services),
-    );
-    if (!seated) return;
-
-    const counts = new ReplyCounts(services.clock, context, session);
-    const end = await runJob(context, seated.lease, services.draining, (jobEnd, lease) => {
-      const shut = session.open();
-      if (shut) return shut;
-      return arrival.model.engine.generate(
-        { seats: growTo(lease, seated.job.n), ...seated.job },
-        sink(context, reply, counts, jobEnd),
-      );
-    });
-    if (await finish(context, reply, counts, session, end)) arrival.claim.complete();
+    const stop = await complete(context, services);
+    if (stop) context.stop(stop);
   } finally {
-    writer?.close();
-    usage?.abandon();
-    arrival.release();
-    arrival.claim.release();
-    context.abandoned();
+    context.close();
   }
+}
+
+/** The whole way of one chat. Returns why it ended before its job ran; a job that ran is answered in `finish`. */
+async function complete(context: RequestContext, services: Services): Promise<Stop | undefined> {
+  const prepared = await preflight<ChatParams>(context, 'chat', services);
+  if (prepared.kind !== 'prepared') return prepared;
+  const { params, model } = prepared;
+  const { facts } = model.engine;
+  if (params.firstImage !== undefined) return failed(refusals.noVision(params.firstImage));
+  if (!facts) return failed(refusals.cold(model.engine));
+
+  // Before the wait for a seat, since a stream is kept alive through it.
+  const writer = makeWriter(context, prepared, facts, services);
+  const usage = new UsageSession(services, context, prepared.caller, model, 'chat');
+  const wait = SeatWait.enter(context, prepared, params.n);
+  if (wait.kind !== 'waiting') return wait;
+  const tokens = await wait.tokenize(prepared, 'chat');
+  if (tokens.kind !== 'chat') return tokens;
+  const planned = plan(context, params, facts, tokens, usage, services);
+  if ('status' in planned) return failed(planned);
+  const lease = await wait.seat(planned.work);
+  if ('kind' in lease) return lease;
+
+  const counts = new ReplyCounts(services.clock, context, usage);
+  const end = await runJob(context, lease, services.draining, {
+    start: (jobEnd, held) =>
+      usage.open() ??
+      model.engine.generate({ seats: growTo(held, params.n), ...planned.job }, sink(context, writer, counts, jobEnd)),
+  });
+  if (await finish(context, writer, counts, usage, end)) prepared.claim.complete();
+  return undefined;
 }
 
 /** The last checks, now that the prompt's length is known, credit at the very end; and the job for the engine. */
@@ -60,12 +62,11 @@ function plan(
   context: RequestContext,
   params: ChatParams,
   facts: EngineFacts,
-  tokens: Tokens,
+  { tokens: prompt, format }: Extract<Tokens, { readonly kind: 'chat' }>,
   usage: UsageSession,
   services: Services,
 ): Planned<Omit<GenerateJob, 'seats'>> | ContractError {
-  if (tokens.kind !== 'chat') return contractError('internal', 'The prompt host answered for another route.');
-  const promptTokens = tokens.tokens.length;
+  const promptTokens = prompt.length;
   const left = facts.contextPerSeat - promptTokens;
   const maxTokens = params.maxTokens ?? Math.max(1, left);
   if (maxTokens > left) {
@@ -78,7 +79,6 @@ function plan(
   const { n, temperature, topP, frequencyPenalty, presencePenalty, stops } = params;
   const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
   const sampling = { temperature, topP, frequencyPenalty, presencePenalty, seed };
-  const { tokens: prompt, format } = tokens;
   return {
     work: { promptTokens, maxTokens: maxTokens * n, prefix: prefixOf(prompt) },
     job: { prompt, n, maxTokens, ...sampling, stops, ...(format && { format }) },
@@ -105,11 +105,13 @@ function makeWriter(
   };
   if (!params.stream) return new WholeWriter(context, head, facts.weightVersion);
   const { clock } = services;
-  return new StreamWriter(context, head, {
+  const writer = new StreamWriter(context, head, {
     includeUsage: params.includeUsage,
     clock,
     keepAliveMs: services.limits.keepAliveMs,
   });
+  context.onClose(() => writer.close());
+  return writer;
 }
 
 function sink(context: RequestContext, writer: ReplyWriter, counts: ReplyCounts, end: JobEnd): GenerationSink {

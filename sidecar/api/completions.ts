@@ -1,7 +1,7 @@
 import { inCohort, mayCall, type Caller } from '../access/identity.js';
 import { modelNamedBy } from '../contracts/completions.js';
 import type { Exchange } from '../http/exchange.js';
-import { admit, closed, isJson } from './preflight.js';
+import { admit, isJson, notServing } from './preflight.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 import { RequestContext } from './request-context.js';
@@ -16,19 +16,22 @@ export async function completions(exchange: Exchange, services: Services): Promi
   try {
     await refuse(context, services);
   } finally {
-    context.abandoned();
+    context.close();
   }
 }
 
 async function refuse(context: RequestContext, services: Services): Promise<void> {
   const { exchange } = context;
-  const shut = closed(services);
-  if (shut) {
-    context.fail(shut);
+  const closed = notServing(services);
+  if (closed) {
+    context.fail(closed);
     return;
   }
   const caller = await admit(context, 'chat', services);
-  if (!caller) return;
+  if (caller.kind !== 'caller') {
+    context.stop(caller);
+    return;
+  }
   const named = await namedModel(exchange, services.limits.inlineBytes);
   if (exchange.gone.aborted) context.left('waiting');
   else

@@ -1,61 +1,68 @@
 import { randomUUID } from 'node:crypto';
 import { decisionAnswer, systemOneAnswer, type QuestionResult } from '../contracts/decision-answers.js';
 import type { DecisionParams } from '../contracts/requests.js';
-import { contractError, type ContractError } from '../domain/errors.js';
+import type { ContractError } from '../domain/errors.js';
 import type { ScoreJob, ScoreSink } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
-import { preflight, takeSeat, type Planned, type Tokens } from './preflight.js';
+import { failed, preflight } from './preflight.js';
 import { endUnfinished, growTo, runJob, type JobEnd, type RunEnd } from './run-job.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
-import { RequestContext } from './request-context.js';
+import { RequestContext, type Stop } from './request-context.js';
+import { SeatWait, type Planned, type Tokens } from './seat-wait.js';
 
-/** POST /v1/decisions and POST /v1/systemone: one story, two shapes of question and answer. */
+/** POST /v1/decisions and POST /v1/systemone: one way, two shapes of question and answer. */
 export async function decide(route: DecisionParams['route'], exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, route, services);
-  const arrival = await preflight<DecisionParams>(context, route, services);
-  if (!arrival) return;
-  let usage: UsageSession | undefined;
   try {
-    const { params, model } = arrival;
-    const { isolateDecisions: isolate } = services;
-    // Questions that share no decode gain nothing from a second seat.
-    const seats = isolate ? 1 : params.questions.length;
-    const session = (usage = new UsageSession(services, context, arrival.caller, model, route));
-    const seated = await takeSeat(context, arrival, seats, (tokens) =>
-      plan(context, params, tokens, model.engine.facts?.contextPerSeat ?? Infinity, session),
-    );
-    if (!seated) return;
-
-    const results: QuestionResult[] = [];
-    const end = await runJob(context, seated.lease, services.draining, (jobEnd, lease) => {
-      const shut = session.open();
-      if (shut) return shut;
-      return model.engine.score(
-        { isolate, seats: growTo(lease, seats), ...seated.job },
-        sink(context, results, jobEnd),
-      );
-    });
-    if (await finish(context, params, results, session, end)) arrival.claim.complete();
+    const stop = await complete(context, route, services);
+    if (stop) context.stop(stop);
   } finally {
-    usage?.abandon();
-    arrival.release();
-    arrival.claim.release();
-    context.abandoned();
+    context.close();
   }
+}
+
+/** The whole way of one decision request. Returns why it ended before its job ran. */
+async function complete(
+  context: RequestContext,
+  route: DecisionParams['route'],
+  services: Services,
+): Promise<Stop | undefined> {
+  const prepared = await preflight<DecisionParams>(context, route, services);
+  if (prepared.kind !== 'prepared') return prepared;
+  const { params, model } = prepared;
+  const { isolateDecisions: isolate } = services;
+  // Questions that share no decode gain nothing from a second seat.
+  const seats = isolate ? 1 : params.questions.length;
+  const usage = new UsageSession(services, context, prepared.caller, model, route);
+  const wait = SeatWait.enter(context, prepared, seats);
+  if (wait.kind !== 'waiting') return wait;
+  const tokens = await wait.tokenize(prepared, 'decision');
+  if (tokens.kind !== 'decision') return tokens;
+  const planned = plan(context, params, tokens, model.engine.facts?.contextPerSeat ?? Infinity, usage);
+  if ('status' in planned) return failed(planned);
+  const lease = await wait.seat(planned.work);
+  if ('kind' in lease) return lease;
+
+  const results: QuestionResult[] = [];
+  const end = await runJob(context, lease, services.draining, {
+    start: (jobEnd, held) =>
+      usage.open() ??
+      model.engine.score({ isolate, seats: growTo(held, seats), ...planned.job }, sink(context, results, jobEnd)),
+  });
+  if (await finish(context, params, results, usage, end)) prepared.claim.complete();
+  return undefined;
 }
 
 function plan(
   context: RequestContext,
   params: DecisionParams,
-  tokens: Tokens,
+  { input, questions }: Extract<Tokens, { readonly kind: 'decision' }>,
   contextTokens: number,
   usage: UsageSession,
 ): Planned<Omit<ScoreJob, 'isolate' | 'seats'>> | ContractError {
-  if (tokens.kind !== 'decision') return contractError('internal', 'The prompt host answered for another route.');
-  const { input, questions } = tokens;
   // The input is billed once per question, whatever is reused inside.
   const tails = questions.reduce((sum, { tail }) => sum + tail.length, 0);
   const promptTokens = questions.length * input.length + tails;

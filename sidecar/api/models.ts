@@ -13,13 +13,16 @@ export async function listModels(exchange: Exchange, services: Services): Promis
   const context = new RequestContext(exchange, 'models', services);
   try {
     const caller = await admit(context, 'models', services);
-    if (!caller) return;
+    if (caller.kind !== 'caller') {
+      context.stop(caller);
+      return;
+    }
     const models = [...services.models.values()].filter(
       ({ id, kind, cohort }) =>
         kind === 'chat' && mayUse(caller, 'chat') && mayCall(caller.models, id) && inCohort(caller, cohort),
     );
     context.reply({ status: 200, body: modelList(models) });
   } finally {
-    context.abandoned();
+    context.close();
   }
 }

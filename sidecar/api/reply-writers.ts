@@ -28,8 +28,6 @@ export interface ReplyWriter {
   finished(end: Finished): void;
   /** All replies are out. */
   done(usage: CompletionUsage): void;
-  /** Timers stop. Called whatever happened; what else ends a reply goes through its request. */
-  close(): void;
 }
 
 /**
@@ -85,6 +83,7 @@ export class StreamWriter implements ReplyWriter {
     this.#context.ended(200);
   }
 
+  /** Stops the keep-alive timer. Idempotent. */
   close(): void {
     this.#cancelTimer();
   }
@@ -151,10 +150,6 @@ export class WholeWriter implements ReplyWriter {
   done(usage: CompletionUsage): void {
     const body = chatCompletion(this.#head, this.#choices, usage, this.#weightVersion);
     this.#context.reply({ status: 200, headers: { 'Server-Timing': this.#context.times.header() }, body });
-  }
-
-  close(): void {
-    // No timers.
   }
 
   #draft(choice: number): Draft {

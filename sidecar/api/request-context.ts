@@ -15,6 +15,14 @@ import { Timeline } from './timeline.js';
 /** What the log calls the routes. */
 export type RouteName = 'chat' | 'decisions' | 'systemone' | 'models' | 'other';
 
+/** Why a request ends before its work does. Nothing was answered yet: the route hands it to {@link RequestContext.stop}. */
+export type Stop =
+  | { readonly kind: 'failed'; readonly error: ContractError }
+  /** The caller disconnected. */
+  | { readonly kind: 'left' }
+  /** The seat queue's refusal. */
+  | Refused;
+
 /** What metrics and traces call them; undefined: they use no model. */
 const OPERATIONS: Readonly<Record<RouteName, Operation | undefined>> = {
   chat: 'chat',
@@ -33,6 +41,7 @@ export class RequestContext {
   readonly log: Log;
   readonly #services: Services;
   readonly #route: RouteName;
+  readonly #closers: (() => void)[] = [];
   #stream: EventStream | undefined;
   #ended = false;
   #place: Place | undefined;
@@ -120,25 +129,26 @@ export class RequestContext {
     this.ended(error.status, error);
   }
 
-  /** The queue refused. */
-  refused(refusal: Refused): void {
-    if (this.model !== undefined) this.#services.metrics.refused(this.model, refusal.reason);
-    this.#reason = refusal.reason;
-    this.fail(refusals.refused(refusal));
+  /** Ends the request as `stop` says: with an error, or as cancelled where the caller is gone. */
+  stop(stop: Stop): void {
+    if (stop.kind === 'failed') this.fail(stop.error);
+    else if (stop.kind === 'left') this.left('waiting');
+    else {
+      if (this.model !== undefined) this.#services.metrics.refused(this.model, stop.reason);
+      this.#reason = stop.reason;
+      this.fail(refusals.refused(stop));
+    }
   }
 
-  /** Waits for a seat. Undefined: refused or gone, and answered. */
-  async awaitSeat(waiting: Promise<TicketOutcome>): Promise<Lease | undefined> {
+  /** Waits for a seat, and counts the wait. Returns the lease, which the caller of this ends, or why there is none. */
+  async awaitSeat(waiting: Promise<TicketOutcome>): Promise<Lease | Stop> {
     this.times.waits();
     const outcome = await waiting;
-    if (outcome.kind === 'seated') {
-      this.times.seated(outcome.lease.waitedMs);
-      this.#seated(outcome.lease);
-      return outcome.lease;
-    }
-    if (outcome.kind === 'refused') this.refused(outcome);
-    else this.left('waiting');
-    return undefined;
+    if (outcome.kind === 'refused') return outcome;
+    if (outcome.kind === 'cancelled') return { kind: 'left' };
+    this.times.seated(outcome.lease.waitedMs);
+    this.#seated(outcome.lease);
+    return outcome.lease;
   }
 
   #seated(lease: Lease): void {
@@ -181,8 +191,17 @@ export class RequestContext {
     }
   }
 
-  /** After a fault that ended the request past this request, which the server answers; otherwise it does nothing. */
-  abandoned(): void {
+  /** Calls `fn` when the route is done with the request, the last one given first. */
+  onClose(fn: () => void): void {
+    this.#closers.push(fn);
+  }
+
+  /**
+   * The route is done: gives back what the request still holds. A request that has not ended by now met a fault of ours,
+   * which the server answers; it counts as one. Idempotent.
+   */
+  close(): void {
+    for (const fn of this.#closers.splice(0).reverse()) fn();
     this.ended(this.#stream ? 200 : 500, refusals.internal());
   }
 

@@ -1,9 +1,9 @@
-import type { Lease, TicketOutcome } from '../admission/seat-queue.js';
+import type { Lease } from '../admission/seat-queue.js';
 import type { EngineFault, JobHandle } from '../engine-client/engine.js';
 import type { ContractError } from '../domain/errors.js';
 import * as refusals from './refusals.js';
 import type { UsageSession } from './usage-session.js';
-import type { RequestContext } from './request-context.js';
+import type { RequestContext, Stop } from './request-context.js';
 
 /** The end of a sink: what every job tells when it is over. */
 export interface JobEnd {
@@ -18,34 +18,37 @@ export type RunEnd =
   /** The caller left; the job is cancelled. */
   | { readonly kind: 'left' }
   | { readonly kind: 'failed'; readonly outcome: 'failed' | 'timeout' | 'refused'; readonly error: ContractError }
-  /** Lost its place while waiting a second time, and how; the caller is answered. */
-  | { readonly kind: 'answered'; readonly outcome: 'cancelled' | 'timeout' | 'refused' };
+  /** It lost its place while it waited a second time. */
+  | { readonly kind: 'stopped'; readonly stop: Stop };
 
-/** Hands a job to the engine. Returns it, or why it must not start. */
-type Start = (end: JobEnd, lease: Lease) => JobHandle | ContractError;
+/** A job that is ready for its engine. */
+export interface SeatedJob {
+  /** Hands it to the engine; called a second time when the engine is lost before it began. Returns why it must not start. */
+  start(end: JobEnd, lease: Lease): JobHandle | ContractError;
+}
 
 /** The job must not start. */
-interface Shut {
-  readonly kind: 'shut';
+interface NotStarted {
+  readonly kind: 'not-started';
   readonly error: ContractError;
 }
 
 /**
- * Runs a job on its seats and ends the lease, whatever happens. `start` may grow the lease to the seats that its job is
- * to use, or return why the job must not start. A job that the engine lost before it began goes back to its place in the
+ * Runs a job on its seats and ends the lease, whatever happens. `start` may grow the lease to the seats that the job
+ * uses. A job that the engine lost before it began goes back to its place in the
  * queue, once (the queue refuses a second time, which bounds the loop).
  */
 export async function runJob(
   context: RequestContext,
   first: Lease,
   draining: () => boolean,
-  start: Start,
+  job: SeatedJob,
 ): Promise<RunEnd> {
   let lease = first;
   try {
     for (;;) {
       context.times.handedOver();
-      const end = await run(context, lease, start);
+      const end = await run(context, lease, job);
       if (end === 'done') context.times.ran();
       if (end === 'done' || end === 'left') {
         lease.release(end === 'done' ? 'done' : 'cancelled');
@@ -55,7 +58,7 @@ export async function runJob(
         lease.release('deadline');
         return { kind: 'failed', outcome: 'timeout', error: refusals.timedOut() };
       }
-      if (end.kind === 'shut') {
+      if (end.kind === 'not-started') {
         lease.release('failed');
         return { kind: 'failed', outcome: 'refused', error: end.error };
       }
@@ -66,9 +69,8 @@ export async function runJob(
         return { kind: 'failed', outcome: 'failed', error };
       }
       context.times.ran();
-      const waiting = lease.giveBack();
-      const again = await context.awaitSeat(waiting);
-      if (!again) return { kind: 'answered', outcome: outcomeOf(await waiting) };
+      const again = await context.awaitSeat(lease.giveBack());
+      if ('kind' in again) return { kind: 'stopped', stop: again };
       lease = again;
     }
   } finally {
@@ -98,22 +100,23 @@ export async function endUnfinished(
       context.fail(end.error);
       await usage.close(end.outcome);
       return;
-    case 'answered':
-      await usage.close(end.outcome);
+    case 'stopped':
+      context.stop(end.stop);
+      await usage.close(outcomeOf(end.stop));
   }
 }
 
-function outcomeOf(waited: TicketOutcome): 'cancelled' | 'timeout' | 'refused' {
-  if (waited.kind === 'cancelled') return 'cancelled';
-  return waited.kind === 'refused' && waited.code === 'timeout' ? 'timeout' : 'refused';
+function outcomeOf(stop: Stop): 'cancelled' | 'timeout' | 'refused' {
+  if (stop.kind === 'left') return 'cancelled';
+  return stop.kind === 'refused' && stop.code === 'timeout' ? 'timeout' : 'refused';
 }
 
 /** One try: until the job ends, its caller leaves or its deadline passes, whichever comes first. */
 function run(
   context: RequestContext,
   lease: Lease,
-  start: Start,
-): Promise<'done' | 'left' | 'late' | EngineFault | Shut> {
+  seated: SeatedJob,
+): Promise<'done' | 'left' | 'late' | EngineFault | NotStarted> {
   const { gone } = context.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
@@ -124,7 +127,7 @@ function run(
       gone.removeEventListener('abort', leave);
       cancelTimer();
     };
-    const end = (how: 'done' | 'left' | 'late' | EngineFault | Shut): void => {
+    const end = (how: 'done' | 'left' | 'late' | EngineFault | NotStarted): void => {
       clear();
       resolve(how);
     };
@@ -138,11 +141,11 @@ function run(
     const cancelTimer = context.atDeadline(() => stop('late'));
     gone.addEventListener('abort', leave);
     try {
-      const started = start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
+      const started = seated.start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
       if ('cancel' in started) {
         job = started;
         lease.whenWanted(() => started.reduceSeats());
-      } else end({ kind: 'shut', error: started });
+      } else end({ kind: 'not-started', error: started });
     } catch (fault) {
       clear();
       throw fault;

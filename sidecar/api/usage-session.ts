@@ -19,8 +19,8 @@ export const PROGRESS_MS = 5000;
 export type UsageDeps = Pick<Services, 'clock' | 'date' | 'spool' | 'pricing' | 'credit' | 'metrics'>;
 
 /**
- * One request's usage and its price. `reserve` is its last check, `open` comes before its dispatch, `close` at its end;
- * `abandon` whatever happened, so that no credit stays held, no timer runs on and no line stays open.
+ * One request's usage and its price. `reserve` is its last check, `open` comes before its dispatch, `close` at its end.
+ * What is still open when the context closes ends as failed: no credit stays held, no timer runs on, no record stays open.
  */
 export class UsageSession {
   readonly #deps: UsageDeps;
@@ -48,6 +48,7 @@ export class UsageSession {
       model: model.id,
       route,
     };
+    context.onClose(() => this.#end('failed'));
   }
 
   /**
@@ -119,11 +120,6 @@ export class UsageSession {
   async close(outcome: Outcome): Promise<void> {
     const record = this.#end(outcome);
     if (record) await this.#deps.spool.sync(record);
-  }
-
-  /** Ends what is not ended: an open line as failed, credit that is held without one for nothing. Idempotent. */
-  abandon(): void {
-    this.#end('failed');
   }
 
   #shut(): ContractError | undefined {

@@ -83,12 +83,10 @@ class Seated {
   /** A job that would take `wanted` seats. */
   async run(wanted = 1): Promise<RunEnd> {
     const lease = await this.lease(wanted);
-    return runJob(
-      this.context,
-      lease,
-      () => false,
-      (end, held) => this.engine.generate({ ...stubJob('hold'), n: wanted, seats: growTo(held, wanted) }, sinkOf(end)),
-    );
+    return runJob(this.context, lease, () => false, {
+      start: (end, held) =>
+        this.engine.generate({ ...stubJob('hold'), n: wanted, seats: growTo(held, wanted) }, sinkOf(end)),
+    });
   }
 
   async lease(seatsWanted = 1): Promise<Lease> {
@@ -183,14 +181,11 @@ t.test(
 t.test('a start that throws leaves no seat, timer or listener behind', async (t) => {
   const seated = new Seated(500);
   const lease = await seated.lease();
-  const end = runJob(
-    seated.context,
-    lease,
-    () => false,
-    () => {
+  const end = runJob(seated.context, lease, () => false, {
+    start: () => {
       throw new Error('no engine');
     },
-  );
+  });
   await t.rejects(end, { message: 'no engine' });
   t.match(seated.queue.snapshot(), { busy: 0, released: { failed: 1 } });
   t.equal(seated.clock.pending, 0);
@@ -203,15 +198,12 @@ t.test('a job may end before its start returns', async (t) => {
   ] as const) {
     const seated = new Seated(500);
     const lease = await seated.lease();
-    const end = runJob(
-      seated.context,
-      lease,
-      () => false,
-      (jobEnd) => {
+    const end = runJob(seated.context, lease, () => false, {
+      start: (jobEnd) => {
         finish(jobEnd);
         return { cancel: () => t.fail('cancelled, though it was over'), reduceSeats: () => undefined };
       },
-    );
+    });
     t.equal((await end).kind, kind);
     t.equal(seated.clock.pending, 0);
     seated.leaving.abort();

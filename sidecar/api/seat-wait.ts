@@ -1,0 +1,97 @@
+import type { Lease, Ticket, Work } from '../admission/seat-queue.js';
+import type { Params } from '../contracts/requests.js';
+import { contractError } from '../domain/errors.js';
+import { AbortHandle } from '../lib/abort.js';
+import type { NoResult, Refusal, Tokenized } from '../prompts/prompt-host.js';
+import { failed, type PreparedRequest } from './preflight.js';
+import * as refusals from './refusals.js';
+import type { RequestContext, Stop } from './request-context.js';
+
+/** A prompt in tokens. */
+export type Tokens = Exclude<Tokenized, Refusal | NoResult>;
+
+/** A job for the engine and what the queue is to know of it. */
+export interface Planned<T> {
+  readonly work: Work;
+  readonly job: T;
+}
+
+/**
+ * A request's place in its model's queue, from the moment it is taken to its seat. The place is taken before anything is
+ * tokenized, and the queue cannot give it a seat until `seat` says that the last check passed. It is given back when the
+ * context closes.
+ */
+export class SeatWait {
+  readonly kind = 'waiting';
+  readonly #context: RequestContext;
+  readonly #ticket: Ticket;
+
+  private constructor(context: RequestContext, ticket: Ticket) {
+    this.#context = context;
+    this.#ticket = ticket;
+    // For as long as the request lives: a request that was given back waits a second time. Once seated it does nothing.
+    const { gone } = context.exchange;
+    if (gone.aborted) ticket.cancel();
+    else gone.addEventListener('abort', () => ticket.cancel());
+    context.onClose(() => ticket.cancel());
+  }
+
+  /** Takes the place, or returns the queue's refusal. `seatsWanted`: seats that the request could use at once. */
+  static enter<P extends Params>(
+    context: RequestContext,
+    { caller, model, params, bytes }: PreparedRequest<P>,
+    seatsWanted: number,
+  ): SeatWait | Stop {
+    const ticket = model.queue.enter({
+      account: caller.account,
+      ...('user' in params && { user: params.user }),
+      weight: caller.weight,
+      bytes,
+      ...(context.deadlineAt !== undefined && { deadlineAt: context.deadlineAt }),
+      seatsWanted,
+    });
+    return 'kind' in ticket ? ticket : new SeatWait(context, ticket);
+  }
+
+  /**
+   * Renders and tokenizes the prompt, which needs its body no more afterwards. `kind`: that of the request's route. Ends
+   * early when the place is lost.
+   */
+  async tokenize<P extends Params, K extends Tokens['kind']>(
+    { prompt, release }: PreparedRequest<P>,
+    kind: K,
+  ): Promise<Extract<Tokens, { readonly kind: K }> | Stop> {
+    // A place can be lost before it is ready: its deadline, a drain, a caller that left.
+    const lost = new AbortHandle();
+    let preparing = true;
+    void this.#ticket.outcome.then(() => preparing && lost.abort());
+    const tokens = await prompt.tokenize(lost);
+    preparing = false;
+    release();
+    switch (tokens.kind) {
+      case 'aborted':
+        return this.#stopped();
+      case 'failed':
+        return failed(refusals.internal());
+      case 'invalid':
+        return failed(tokens.error);
+      default:
+        return tokens.kind === kind
+          ? (tokens as Extract<Tokens, { readonly kind: K }>)
+          : failed(contractError('internal', 'The prompt host answered for another route.'));
+    }
+  }
+
+  /** The last check passed: waits for a seat. The lease is the route's to end. */
+  seat(work: Work): Promise<Lease | Stop> {
+    this.#ticket.ready(work);
+    return this.#context.awaitSeat(this.#ticket.outcome);
+  }
+
+  /** Why the place was lost. */
+  async #stopped(): Promise<Stop> {
+    const lease = await this.#context.awaitSeat(this.#ticket.outcome);
+    if ('kind' in lease) return lease;
+    throw new Error('a place was given a seat before it was ready');
+  }
+}
