@@ -1,5 +1,5 @@
 /**
- * The inspector process: answers one question of inspect-protocol.ts and exits. Forked by the sidecar's commands, so that
+ * The inspector process: answers one question of inspect-messages.ts and exits. Forked by the sidecar's commands, so that
  * what native code makes of a file ends this process at worst; leaves when its channel closes.
  */
 import { fetchModel } from './llama/inspect/fetch.js';

@@ -1,5 +1,5 @@
 /**
- * The engine process: one model, driven over the messages of protocol.ts. Forked by the sidecar's supervisor; ends
+ * The engine process: one model, driven over the messages of protocol/messages.ts. Forked by the sidecar's supervisor; ends
  * when it is sent `shutdown`, when its parent or its link is gone, or when a message is not of its protocol.
  */
 import { jobProblem } from './scheduler/job-check.js';

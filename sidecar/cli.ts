@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * The command line: which command runs, with which configuration, and with which exit code it ends. What there is to say
- * of each command is in commands/table.ts. Commands are loaded when they are run: `doctor` is to work, and to say why, where
+ * of each command is in commands/command-table.ts. Commands are loaded when they are run: `doctor` is to work, and to say why, where
  * `serve` cannot even be loaded.
  */
 import { systemClock } from './lib/clock.js';

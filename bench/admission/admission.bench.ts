@@ -124,7 +124,7 @@ await keep('admission', {
   ],
   rows: all.map(row),
   conclusions: [
-    '## The goals of shared/admission.md',
+    '## The goals of docs/admission.md',
     markdown(
       goals(
         all.filter(({ policy }) => policy === ours),

@@ -1,4 +1,4 @@
-/** What shared/admission.md asks of the discipline, beside what came out. */
+/** What docs/admission.md#goals asks of the discipline, beside what came out. */
 import type { Row } from '../support/results.js';
 import { ALL_OVER, NEAR_SHARE, ONE_LENGTH, TWO_LENGTHS, type Mix, type Result } from './scenarios.js';
 import type { Recovery } from './surge.js';

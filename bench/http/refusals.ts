@@ -11,7 +11,7 @@ import { medians, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { TimedCaller, type Answered } from '../support/timed-caller.js';
 
-/** shared/admission.md: a refusal's latency, p99. */
+/** A refusal's latency, p99 (docs/admission.md#goals). */
 export const GOAL_MS = 5;
 
 export const RATE = { perSecond: 200, seconds: 4 } as const;

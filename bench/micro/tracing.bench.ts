@@ -61,7 +61,7 @@ function traces(ratio: number, send: (spans: ReadableSpan[]) => void): RequestTr
   });
 }
 
-/** All that a request does for its timing: every mark, Server-Timing, and what visit.ts does for a trace. */
+/** All that a request does for its timing: every mark, Server-Timing, and what request-context.ts does for a trace. */
 function request(tracing: Tracing | undefined, head: typeof HEAD | typeof CHILD): object {
   const times = new Timeline(systemClock);
   const trace: RequestTrace | undefined = tracing?.begin(head, times.startedAt);

@@ -3,7 +3,7 @@
  * Writes the decisions kept from training, in the form that bench/decisions reads: names and wordings that no training
  * example has.
  *
- *   node dist/engine/models/seedling/held-out.js FILE INPUTS [SEED]
+ *   node dist/bench/seedling/held-out.js FILE INPUTS [SEED]
  */
 import { writeFile } from 'node:fs/promises';
 import type { Asked, DecisionExample } from './corpus/example.js';

@@ -12,7 +12,7 @@ const TASKSET_MS = 10_000;
 
 /**
  * Compute threads for a setup: one for each core that it names, else all of the machine's but one. With every core
- * computing, the loop that feeds them starves (shared/engine.md section 1).
+ * computing, the loop that feeds them starves (docs/engine.md#speed).
  */
 export function computeThreads({ threads, cores }: CoresSetup): number {
   if (threads > 0) return threads;

@@ -20,7 +20,7 @@ import { labelLogprobs } from './label-scores.js';
 /**
  * The decoder on node-llama-cpp's public sequence iterators, in lockstep: every part's call is made in one tick, so that
  * node-llama-cpp gathers them into one batch at the end of the tick, and the batch is put into sequence order, because
- * llama.cpp (kv_unified=false) packs only sequences whose ids follow one another into one decode (shared/engine.md 1).
+ * llama.cpp (kv_unified=false) packs only sequences whose ids follow one another into one decode (docs/engine.md#a-step).
  */
 export class IteratorDecoder implements Decoder {
   readonly cuttable: boolean;

@@ -10,7 +10,7 @@ export type Calibration = Readonly<Record<QuestionType, number>>;
 /** Where a GGUF has it: `ra_sidecar.calibration.yes_no` and so on, each a float32; what is not there is 1. */
 export const CALIBRATION_KEY = 'ra_sidecar.calibration';
 
-/** As of a request's own temperature (shared/contract.md section 6). */
+/** As of a request's own temperature (docs/contract.md#post-decisions). */
 const MAX_TEMPERATURE = 100;
 
 const TYPES: readonly QuestionType[] = ['yes_no', 'choice', 'score'];

@@ -35,7 +35,7 @@ export interface Slot {
 
 /**
  * The free sequence for a prompt: the one that saves most, less what the gaps between live ids cost (llama.cpp packs
- * neighbouring ids into one decode, shared/engine.md section 1). Of equals an empty one, so that nothing worth keeping is
+ * neighbouring ids into one decode, docs/engine.md#a-step). Of equals an empty one, so that nothing worth keeping is
  * written over, then the one longest unused, then the lowest. Undefined: none is free.
  *
  * Those that sit steps out leave gaps when they do, so they are neighbours among themselves, from the last id down.

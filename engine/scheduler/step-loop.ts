@@ -1,26 +1,26 @@
 /**
  * The step loop: the one place that decides who decodes, who prefills, and in which order.
  *
- *     cancel -> free        pending -> take the fittest free sequence (choice.ts), keep what it has of the prompt
+ *     cancel -> free        pending -> take the fittest free sequence (sequence-choice.ts), keep what it has of the prompt
  *        |                     |
  *        v                     v
  *     [ one isolated question's chunk, alone ]                      at most one a round, jobs in turn
  *     [ every reply's next token + ends of prompts, together, in sequence order ]
- *     [ one prompt's chunk, alone ]                                 whole, or what replies leave time for (pace.ts)
+ *     [ one prompt's chunk, alone ]                                 whole, or what replies leave time for (prefill-budget.ts)
  *        |
  *        v
  *     items that are over -> the job's next one on that sequence, or free it
  *     a job with seats left -> its next items on copies of its prompt's state
  *
  * All live sequences step together, because llama.cpp decodes neighbours in one go and stragglers alone
- * (shared/engine.md section 1); a chunk of a prompt would be split off into a decode of its own anyway, so it gets one,
+ * (docs/engine.md#a-step); a chunk of a prompt would be split off into a decode of its own anyway, so it gets one,
  * and what it leaves behind is the same whoever runs beside it. Cancel takes effect before the next step, whatever the job
  * was doing.
  *
  * While replies are all there is, their steps follow one another in a run of the decoder's own, and what they chose is read
  * here meanwhile; whatever comes from outside halts it after the step under way. A reply whose grammar is expensive sits steps
  * out while what may come next is worked out on another thread, and joins the next one that begins after that. After a round that left seats the next one may
- * wait a little for those who take them over (handover.ts).
+ * wait a little for those who take them over (refill-wait.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
 import { Generation } from './generation.js';

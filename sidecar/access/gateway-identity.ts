@@ -1,5 +1,5 @@
 /**
- * Callers that a gateway in front names (contract.md section 8). The gateway proves itself with a secret of its own as the
+ * Callers that a gateway in front names (docs/contract.md#who-is-calling). The gateway proves itself with a secret of its own as the
  * bearer; what it then says in `x-ra-` headers is believed, and the sidecar checks no key, limit or credit. From anyone
  * else these headers are never read. docs/gateway.md has the table of headers.
  */

@@ -7,7 +7,7 @@
 /** An account or a key's id. */
 export const NAME = '^[A-Za-z0-9][A-Za-z0-9._:@/+=~|-]{0,255}$';
 
-/** A model's id, as requests name it (spec.md). */
+/** A model's id, as requests name it (docs/contract.md#chat-completion-request). */
 export const MODEL_ID = '^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$';
 
 /** Models that one caller may be entitled to by name. */

@@ -16,7 +16,7 @@
  *
  * A full room makes place by dropping the newest request of whoever has most waiting (longest-queue drop: P. McKenney,
  * 1991), so an account that floods it pushes out itself. Between the classes of an account: account.ts, drop.ts; inside a
- * class: turns.ts.
+ * class: user-round-robin.ts.
  *
  *     enter ─> unready ──ready()──> ready ──a seat──> granted ──next microtask──> leased ──release()──> over
  *                                     ^                  │ pause()                   │

@@ -1,4 +1,4 @@
-/** Weight of the newest lease in the moving average (admission.md, α). */
+/** Weight of the newest lease in the moving average (α in docs/admission.md#what-a-429-means). */
 const ALPHA = 0.1;
 
 /** How long a seat is taken to be held before any lease has ended, ms. */

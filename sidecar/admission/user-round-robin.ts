@@ -22,7 +22,7 @@ class UserLine {
  * Requests without a label are one user's. A user with nothing to seat is forgotten, so the users are bounded by the queue.
  */
 export class UserRoundRobin {
-  /** Not a Map: an account with one request at a time adds and deletes with each (table.ts has why that matters). */
+  /** Not a Map: an account with one request at a time adds and deletes with each (id-map.ts has why that matters). */
   readonly #users: Record<string, UserLine> = {};
   /** In the order of their turns. */
   readonly #turns = new OrderedList<UserLine>();

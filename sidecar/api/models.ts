@@ -7,7 +7,7 @@ import { RequestContext } from './request-context.js';
 
 /**
  * GET /v1/models: the chat models that this key may call here, none for one that may not chat. Decision models are never
- * listed (spec.md).
+ * listed (docs/contract.md#model-list).
  */
 export async function listModels(exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, 'models', services);

@@ -1,5 +1,5 @@
 /**
- * The way in, the same for every route that uses a model: the checks of contract.md section 1 in their order, cheapest
+ * The way in, the same for every route that uses a model: the checks of docs/contract.md#order-of-checks, cheapest
  * first, up to the place in the model's queue (seat-wait.ts). Nothing is answered here: a refusal is returned, and what was
  * taken on the way is given back.
  */
@@ -15,7 +15,7 @@ import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
 import type { RequestContext, Stop } from './request-context.js';
 
-/** Whole request bodies on both decision routes (spec.md, Limits). */
+/** Whole request bodies on both decision routes (docs/contract.md#limits). */
 export const DECISION_BODY_BYTES = 1024 * 1024;
 
 /** A request that may run: its caller, its model, and its body, still open. */

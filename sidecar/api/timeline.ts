@@ -129,7 +129,7 @@ export class Timeline {
   }
 }
 
-/** At most three decimals, as contract.md section 2 asks. */
+/** At most three decimals, as docs/contract.md#server-timing asks. */
 function ms(value: number): string {
   return String(Math.round(value * 1000) / 1000);
 }

@@ -10,7 +10,7 @@ import type { RequestContext } from './request-context.js';
 
 /**
  * A progress line is due after so many further completion tokens, or so many ms, whichever comes first: what a process
- * that dies can cost an operator, against lines to write. The issue names both numbers.
+ * that dies can cost an operator, against lines to write. Both are in docs/billing.md#lines-in-the-spool.
  */
 export const PROGRESS_TOKENS = 256;
 export const PROGRESS_MS = 5000;

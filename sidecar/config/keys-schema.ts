@@ -15,7 +15,7 @@ export const keysSection: SettingSchema = section({
 
 /** What keys without limits of their own may ask: `limits`. */
 export const limitsSection: SettingSchema = section({
-  // spec.md, Limits.
+  // docs/contract.md#limits has these numbers.
   decisions: limit('both decision routes together', { inFlight: 32, perMinute: 600 }),
   chat: limit('chat', { inFlight: 0, perMinute: 0 }),
   models: limit('the model list', { inFlight: 0, perMinute: 0 }),

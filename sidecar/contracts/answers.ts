@@ -73,7 +73,7 @@ function messageOf({ content, reasoning, toolCalls }: CompletionChoice): object 
   };
 }
 
-/** The usage object of spec.md. */
+/** The usage object (docs/contract.md#usage). */
 export function usageObject(usage: CompletionUsage): object {
   return {
     prompt_tokens: usage.promptTokens,

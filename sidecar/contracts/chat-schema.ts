@@ -1,4 +1,4 @@
-/** POST /chat/completions (spec.md, Chat completion request). */
+/** POST /chat/completions (docs/contract.md#chat-completion-request). */
 import { CALL_ID, MAX_TEXT, MODEL_ID, NON_EMPTY_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
 import { PROPERTY_SCHEMA, TOOL, TOOL_CALL } from './tool-schema.js';
 

@@ -29,7 +29,7 @@ interface ChatBody {
 
 const check = compile<ChatBody>(CHAT_SCHEMA);
 
-/** Checks a chat body against its contract and applies the defaults of contract.md section 5. */
+/** Checks a chat body against its contract and applies the defaults of docs/contract.md#chat-completion-request. */
 export function toChatRequest(value: unknown): Parsed<ChatRequest> {
   const outcome = check(value);
   if (!outcome.ok) return refuseAt(placeOf(outcome.segments, CHAT_OPEN_MAPS), outcome.message);

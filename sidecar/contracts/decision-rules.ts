@@ -1,4 +1,4 @@
-/** What both decision routes ask of a question, whatever its spelling (contract.md sections 6 and 7). */
+/** What both decision routes ask of a question, whatever its spelling (docs/contract.md#post-decisions and #post-systemone). */
 
 /** The prompt template that is served; a request may pin it. Goes up when the template changes what a model reads. */
 export const PROMPT_FORMAT_VERSION = 1;

@@ -1,4 +1,4 @@
-/** POST /decisions (contract.md section 6). */
+/** POST /decisions (docs/contract.md#post-decisions). */
 import { MODEL_ID, closed, notBlank } from './common-schema.js';
 import {
   MAX_ID,

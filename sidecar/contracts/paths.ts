@@ -1,6 +1,6 @@
 /** JSON paths for people: `messages[2].content[0].type`. */
 
-/** The longest `param` that spec.md allows, in characters. */
+/** The longest `param` that docs/contract.md#error-object allows, in characters. */
 export const MAX_PARAM = 256;
 
 const INDEX = /^\d+$/;

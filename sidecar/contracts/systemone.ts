@@ -1,5 +1,5 @@
 /**
- * POST /systemone (contract.md section 7): the questions of /decisions in TypeSafe's shape.
+ * POST /systemone (docs/contract.md#post-systemone): the questions of /decisions in TypeSafe's shape.
  *
  * Callers choose names here (questions, labels), so order is read from the text, and no name of theirs is ever in an
  * error. The value decides whether a request is valid; the text only says what order it had and how it was written.

@@ -1,5 +1,5 @@
 /**
- * `tools[]` and the recursive property schema inside `parameters` (spec.md, Tools). The caller's schema is data here: it is
+ * `tools[]` and the recursive property schema inside `parameters` (docs/contract.md#tools). The caller's schema is data here: it is
  * checked against this contract, never run; a grammar is made of it where calls are held (engine/grammar, with bounds of its own).
  * Depth is bounded by the nesting of the body.
  */

@@ -1,6 +1,6 @@
 /**
  * The one catalogue of errors that a caller can see: code -> status, type, whether a retry can mend it, and what to say of
- * it. contract.md section 1 is its source; a test compares both ways. docs/errors.md and the OpenAPI document are made
+ * it. docs/contract.md#error-table is its source; a test compares both ways. docs/errors.md and the OpenAPI document are made
  * from it.
  */
 

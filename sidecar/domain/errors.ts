@@ -6,7 +6,7 @@ export type { ErrorCode, ErrorType } from './error-catalogue.js';
 /** What a caller is told when nothing better is known about the wait, in ms. */
 const DEFAULT_RETRY_AFTER_MS = 1000;
 
-/** The longest message that spec.md allows, in characters. */
+/** The longest message that docs/contract.md#error-object allows, in characters. */
 const MAX_MESSAGE = 2048;
 
 /** One error on its way to a caller. Made by {@link contractError} alone, so that status and type cannot disagree. */
@@ -43,7 +43,7 @@ export function contractError(
   };
 }
 
-/** The error object of contract.md section 1, as JSON text: the whole body of a refusal, and the payload of an error frame. */
+/** The error object (docs/contract.md#error-object) as JSON text: the whole body of a refusal, and the payload of an error frame. */
 export function errorBody(error: ContractError): string {
   return JSON.stringify({
     error: { message: error.message, type: error.type, code: error.code, param: error.param },

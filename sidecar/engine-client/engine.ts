@@ -58,7 +58,7 @@ export interface JobHandle {
 export type EngineState = 'unloaded' | 'cold' | 'ready' | 'lost';
 
 /**
- * One engine process as handlers see it. It takes no Lease (interfaces.md drew one in): the caller holds the lease, and
+ * One engine process as handlers see it. It takes no Lease: the caller holds the lease, and
  * since a cancel and the next job travel in order on one channel, a lease may be released as soon as cancel was called.
  */
 export interface Engine {

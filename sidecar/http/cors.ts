@@ -3,7 +3,7 @@ import type { RequestHead } from './exchange.js';
 /** A header field, name and value. */
 export type Field = readonly [name: string, value: string];
 
-/** Response fields that a browser's script may read when a response carries them; contract.md section 2. */
+/** Response fields that a browser's script may read when a response carries them; docs/contract.md#response-headers. */
 const READABLE = ['x-request-id', 'Retry-After', 'Server-Timing'];
 
 /** What a cross-origin request may carry, besides the SDKs' `x-stainless-…`. */

@@ -7,7 +7,7 @@ export function statusLine(status: number): string {
   return `${status} ${STATUS_CODES[status] ?? (status === 499 ? 'Client Closed Request' : 'Unknown')}`;
 }
 
-/** The fields that an error calls for; contract.md section 1. */
+/** The fields that an error calls for; docs/contract.md#response-headers. */
 export function errorFields(error: ContractError): Record<string, string> {
   const fields: Record<string, string> = {};
   if (error.retryAfterMs !== undefined) {

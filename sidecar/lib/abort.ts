@@ -2,7 +2,7 @@
  * That nobody wants the work any more, told to whoever does it: what is asked of an AbortSignal, which is one.
  *
  * Requests have an {@link AbortHandle} and not Node's AbortController: what listened to a signal of Node 20's outlives young
- * collections once a full one has been (table.ts has what that costs), though nobody holds it.
+ * collections once a full one has been (id-map.ts has what that costs), though nobody holds it.
  */
 export interface Signal {
   readonly aborted: boolean;

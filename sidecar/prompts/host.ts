@@ -1,5 +1,5 @@
 /**
- * The prompt host: a child process, because the tokenizer can end its process (shared/engine.md section 3), with a pool of
+ * The prompt host: a child process, because the tokenizer can end its process (docs/architecture.md#why-two-prompt-hosts), with a pool of
  * worker threads, or with none: then its own thread does the work, which spares short items the way to another and back. It
  * has no timers and decides nothing; the sidecar's client watches it and kills it. It goes with its parent.
  */

@@ -1,4 +1,4 @@
-/** Every code of the error catalogue over HTTP, as contract.md section 1 has it. */
+/** Every code of the error catalogue over HTTP, as docs/contract.md#error-table has it. */
 import t, { type Test } from 'tap';
 import { CATALOGUE, type ErrorCode } from '../../sidecar/domain/error-catalogue.js';
 import { errorOf, holdError, type Expected } from '../support/error-answer.js';
@@ -10,7 +10,7 @@ const CHAT = '/v1/chat/completions';
 const ORIGIN = 'https://app.example';
 const reached = new Set<string>();
 
-/** contract.md, by hand: status, type, whether a retry can mend it. */
+/** docs/contract.md#error-table, by hand: status, type, whether a retry can mend it. */
 const TABLE: Record<ErrorCode, readonly [status: number, type: string, retry: boolean]> = {
   bad_request: [400, 'invalid_request_error', false],
   unsupported_endpoint: [400, 'invalid_request_error', false],

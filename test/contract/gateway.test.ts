@@ -1,4 +1,4 @@
-/** A gateway in front (contract.md section 8), and everyone who would like to be taken for one. */
+/** A gateway in front (docs/contract.md#who-is-calling), and everyone who would like to be taken for one. */
 import { join } from 'node:path';
 import { writeFileSync } from 'node:fs';
 import t from 'tap';

@@ -1,5 +1,5 @@
 /**
- * The order of checks, contract.md section 1: a request that breaks two of them gets the earlier one's answer. Credit,
+ * The order of checks, docs/contract.md#order-of-checks: a request that breaks two of them gets the earlier one's answer. Credit,
  * the last, is in billing.test.ts.
  */
 import t from 'tap';

@@ -1,4 +1,4 @@
-/** An answer depends on its own question and input alone (contract.md section 6): to the last bit, whatever else runs. */
+/** An answer depends on its own question and input alone (docs/contract.md#post-decisions): to the last bit, whatever else runs. */
 import t from 'tap';
 import { chunksOf } from '../support/replies.js';
 import { DECIDE, Sidecar } from '../support/sidecar.js';

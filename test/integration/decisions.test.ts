@@ -4,7 +4,7 @@ import { checked, refusalOf } from '../support/replies.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const MIB = 1024 * 1024;
-/** What one question's prompt may have (spec.md, Limits). */
+/** What one question's prompt may have (docs/contract.md#limits). */
 const PROMPT_TOKENS = 8185;
 
 const sidecar = await Sidecar.start(t);

@@ -1,7 +1,7 @@
 import type { Test } from 'tap';
 import type { RawResponse } from './raw-http.js';
 
-/** What an error answer is to be; contract.md section 1. */
+/** What an error answer is to be; docs/contract.md#errors. */
 export interface Expected {
   readonly status: number;
   readonly type: string;

@@ -63,7 +63,7 @@ export function frames({ body }: RawResponse): string[] {
   return all.map((frame) => frame.slice('data: '.length));
 }
 
-/** Asserts that a stream that had begun was ended early as contract.md section 4 says. */
+/** Asserts that a stream that had begun was ended early as docs/contract.md#stream-frames says. */
 export function endsEarly(t: Test, response: RawResponse, error: { code: string; type: string }): void {
   const data = frames(response);
   t.notOk(data.includes('[DONE]'), 'no [DONE]');

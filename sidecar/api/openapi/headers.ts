@@ -1,4 +1,4 @@
-/** Header fields beyond HTTP's own, in requests and in responses (contract.md sections 1 and 2). */
+/** Header fields beyond HTTP's own, in requests and in responses (docs/contract.md#headers). */
 import type { Schema } from './schemas.js';
 
 export interface RequestHeader {

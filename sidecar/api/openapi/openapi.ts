@@ -4,7 +4,7 @@ import { REQUEST_HEADERS, RESPONSE_HEADERS, type ResponseHeader } from './header
 import { ROUTES, type RouteReference } from './routes.js';
 import { componentSchemas, reference, type Schema } from './schemas.js';
 
-/** The chat interface's version in spec.md; the decisions contract has its own. */
+/** The chat interface's version (docs/contract.md#versioning); the decisions contract has its own. */
 const VERSION = '2.0.0';
 
 const DESCRIPTION = `Chat completions and decisions on hosted models. The decisions contract is at version 1.1.0.

@@ -26,7 +26,7 @@ const TYPES = [
   ...['server_error', 'timeout'],
 ];
 
-/** Every code of spec.md. */
+/** Every code of docs/contract.md#error-table. */
 const CODES = [
   ...['bad_request', 'unsupported_endpoint', 'not_found', 'payload_too_large', 'unprocessable', 'proxy_retired'],
   ...['invalid_api_key', 'expired_api_key', 'revoked_api_key', 'model_not_entitled', 'not_in_cohort', 'account_frozen'],

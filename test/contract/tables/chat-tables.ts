@@ -1,4 +1,4 @@
-/** POST /chat/completions but for its tools (spec.md, Chat completion request). */
+/** POST /chat/completions but for its tools (docs/contract.md#chat-completion-request). */
 import { type At, FULL_CHAT, type Json, withAt } from '../../support/bodies.js';
 import {
   LONGEST,

@@ -1,4 +1,4 @@
-/** The frames of a stream (contract.md section 4). */
+/** The frames of a stream (docs/contract.md#stream-frames). */
 import { type Json, withAt } from '../../support/bodies.js';
 import { type AnswerTable, all, count } from './answer-builders.js';
 import { TOO_LONG, constant, filled, list, longText, object, oneOf, text } from './builders.js';

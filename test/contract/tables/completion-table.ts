@@ -1,4 +1,4 @@
-/** The chat completion (spec.md, Chat completion object). */
+/** The chat completion (docs/contract.md#chat-completion-object). */
 import type { At, Json } from '../../support/bodies.js';
 import { type AnswerTable, all, count, nothing, orNull } from './answer-builders.js';
 import { TOO_LONG, constant, list, longText, longTextOrNull, many, object, oneOf, text, toolName } from './builders.js';

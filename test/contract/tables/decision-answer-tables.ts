@@ -1,4 +1,4 @@
-/** The answers of both decision routes (contract.md sections 6 and 7). */
+/** The answers of both decision routes (docs/contract.md#post-decisions and #post-systemone). */
 import type { At } from '../../support/bodies.js';
 import { type AnswerTable, all, anyText, count, probability, score } from './answer-builders.js';
 import { constant, object, oneOf, text } from './builders.js';

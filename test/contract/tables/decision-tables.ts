@@ -1,4 +1,4 @@
-/** POST /decisions (contract.md section 6). */
+/** POST /decisions (docs/contract.md#post-decisions). */
 import { type At, FULL_DECISIONS, type Json } from '../../support/bodies.js';
 import { constant, filled, list, modelId, notBlank, number, object, oneOf, text } from './builders.js';
 import { CANARY, type Closed, type ContractCase, type Rule, type Surface, changed, plainPlace } from './rule.js';

@@ -1,6 +1,6 @@
 /**
  * The contract as tables: what each place of a request may hold. One set of tables is run in-process, over raw HTTP and
- * by the mutation run. The tables are written from spec.md and contract.md, not from the schemas.
+ * by the mutation run. The tables are written from docs/contract.md, not from the schemas.
  */
 import type { Route } from '../../../sidecar/contracts/requests.js';
 import { type At, type Json, bytesOf, pathText, shown, withAt } from '../../support/bodies.js';

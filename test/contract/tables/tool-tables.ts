@@ -1,4 +1,4 @@
-/** `tools`, `tool_choice` and the recursive property schema (spec.md, Tools). */
+/** `tools`, `tool_choice` and the recursive property schema (docs/contract.md#tools). */
 import { type At, FULL_CHAT, type Json, pathText } from '../../support/bodies.js';
 import {
   LONGEST,

@@ -1,4 +1,4 @@
-/** What the queue must reach (shared/admission.md), in fake time under random loads. */
+/** What the queue must reach (docs/admission.md#goals), in fake time under random loads. */
 import fc from 'fast-check';
 import t from 'tap';
 import { jain } from '../../../sidecar/admission/fairness-window.js';
@@ -110,7 +110,7 @@ t.test('the users of an account take turns', async (t) => {
   t.ok(mean(waits('quiet')) < mean(waits('loud')) / 2, `${mean(waits('quiet'))}, ${mean(waits('loud'))}`);
 });
 
-/** Of the longest request's seat time: what prefix affinity may take out of turn (shared/admission.md, 6). */
+/** Of the longest request's seat time: what prefix affinity may take out of turn (docs/admission.md#fair-between-accounts). */
 const AFFINITY = 1 / 4;
 
 for (const affinity of [false, true]) {

@@ -2,7 +2,7 @@ import t from 'tap';
 import { CATALOGUE, type CatalogueRow, type ErrorCode } from '../../../sidecar/domain/error-catalogue.js';
 import { contractError, errorBody } from '../../../sidecar/domain/errors.js';
 
-/** contract.md section 1: codes, statuses, type. Written down here once more, so that the catalogue cannot drift. */
+/** docs/contract.md#error-table: codes, statuses, type. Written down here once more, so that the catalogue cannot drift. */
 const CONTRACT: readonly (readonly [codes: string, statuses: readonly number[], type: string])[] = [
   ['bad_request', [400, 405, 415], 'invalid_request_error'],
   ['unsupported_endpoint', [400], 'invalid_request_error'],

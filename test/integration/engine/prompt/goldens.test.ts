@@ -45,7 +45,7 @@ const NO_TOOLS = [
   'microsoft-Phi-3.5-mini-instruct',
 ];
 
-/** Templates of the bundle that shared/engine.md section 3 asks for, by class. */
+/** Templates of the bundle that must render as llama.cpp renders them, at least, by class. */
 const AT_LEAST: Readonly<Partial<Record<GoldenClass, number>>> = { plain: 62, tools: 64, loop: 56 };
 
 t.test('each template of the bundle renders as with llama-server', async (t) => {
