@@ -1,12 +1,19 @@
 import t from 'tap';
 import { sourceRoot } from '../support/source-root.js';
 import { brokenLinks } from './links.js';
+import { brokenMentions, commentsOf, readComments } from './mentions.js';
 import { parsePage, readPages } from './pages.js';
 
 t.test('every link, anchor and path of the documentation leads somewhere', async (t) => {
   const pages = readPages();
   t.ok(pages.length > 20 && pages.flatMap(({ links }) => links).length > 100, 'the pages were read');
   t.strictSame(brokenLinks(pages, sourceRoot), []);
+});
+
+t.test('every page, heading and source file that comments name exists', async (t) => {
+  const sources = readComments(sourceRoot);
+  t.ok(sources.length > 500, 'the sources were read');
+  t.strictSame(brokenMentions(sources, readPages(), sourceRoot), []);
 });
 
 t.test('every page is found from the map', async (t) => {
@@ -47,5 +54,33 @@ t.test('what leads nowhere is found', async (t) => {
     'docs/page.md:3: ../../x.md: outside of the repository',
     'docs/page.md:8: none2.md: no such file',
     'docs/page.md:4: docs/none.md: no such path',
+  ]);
+});
+
+t.test('a name in a comment that leads nowhere is found', async (t) => {
+  const text = [
+    '/** docs/README.md, README.md, links.ts, docs/links.ts, test/docs/links.ts, *.none.ts */',
+    "const name = 'docs/none.md';",
+    ['code();', '// docs/none.md and none.ts'].join(' '),
+    '/*',
+    ' * docs/page.md, elsewhere/links.ts, page.md, https://example.org/none.md',
+    ' */',
+    '// dist/test/docs/links.js dist/test/docs/none.js # none.ts',
+    ['# none.md', '* none.md'].join(' '),
+    "const other = 'none.ts';",
+  ].join('\n');
+  const source = commentsOf('test/x.ts', text);
+  t.strictSame(brokenMentions([source], [], sourceRoot), [
+    'test/x.ts:3: docs/none.md: no such page from the repository’s root',
+    'test/x.ts:3: none.ts: no such source file',
+    'test/x.ts:5: docs/page.md: no such page from the repository’s root',
+    'test/x.ts:5: elsewhere/links.ts: no such source file',
+    'test/x.ts:5: page.md: no such page from the repository’s root',
+    'test/x.ts:7: dist/test/docs/none.js: built from no source file',
+    'test/x.ts:7: none.ts: no such source file',
+  ]);
+  const anchored = commentsOf('test/x.py', '# docs/README.md#you-call-it docs/README.md#nowhere');
+  t.strictSame(brokenMentions([anchored], readPages(), sourceRoot), [
+    'test/x.py:1: docs/README.md#nowhere: no such heading',
   ]);
 });
