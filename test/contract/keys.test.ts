@@ -243,7 +243,11 @@ t.test('a gated model is there for its cohort', async (t) => {
     ] as const) {
       hold(t, `${who} at ${path}`, await harness.post(who, path, body), 403, 'not_in_cohort');
     }
-    t.equal((await harness.post(who, '/v1/completions', { model: 'gated-decide' })).status, 404, 'as if there were none');
+    t.equal(
+      (await harness.post(who, '/v1/completions', { model: 'gated-decide' })).status,
+      404,
+      'as if there were none',
+    );
     t.strictSame(await harness.list(who), ['open']);
   }
   t.equal((await harness.post('pilot', CHAT, chatBody('gated', 'echo'))).status, 200);

@@ -145,7 +145,12 @@ t.test('the order of checks', async (t) => {
     409,
     'idempotency_key_reused',
   );
-  is('malformed key, place', await post(chatBody('reduceSeats', 'echo'), { 'Idempotency-Key': '"' }), 400, 'bad_request');
+  is(
+    'malformed key, place',
+    await post(chatBody('reduceSeats', 'echo'), { 'Idempotency-Key': '"' }),
+    400,
+    'bad_request',
+  );
   is('place, template', await post(chatBody('reduceSeats', 'echo', broken)), 429, full);
   is('place, token bound of the prompt', await post(chatBody('reduceSeats', 'echo', long)), 429, full);
   is('place, token bound of the reply', await post(chatBody('reduceSeats', 'echo', { max_tokens: 9999 })), 429, full);

@@ -29,6 +29,7 @@ const PURE = ['engine/protocol', 'engine/output', 'engine/grammar'];
 
 /** All modules, lowest layer first: none sees one that stands behind it in this list. */
 export const modules: readonly Module[] = [
+  { name: 'engine/native', sees: [] },
   { name: 'engine/protocol', sees: [] },
   { name: 'engine/output', sees: ['engine/protocol'] },
   { name: 'engine/grammar', sees: ['engine/protocol'] },

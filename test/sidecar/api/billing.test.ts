@@ -122,7 +122,8 @@ const ENDS: readonly {
   ...(['failed', 'protocol', 'lost'] as const).flatMap((fault) => [
     {
       name: `the engine fails (${fault}) a whole reply after three tokens`,
-      end: (harness: BilledHarness) => harness.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
+      end: (harness: BilledHarness) =>
+        harness.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
       answer: fault === 'protocol' ? 'upstream_contract_violation' : 'bad_gateway',
       outcome: 'failed',
       cost: 0n,
@@ -138,7 +139,8 @@ const ENDS: readonly {
     {
       name: `the engine fails (${fault}) a stream after three tokens`,
       stream: true,
-      end: (harness: BilledHarness) => harness.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
+      end: (harness: BilledHarness) =>
+        harness.chatEngine.generations[0]?.started(4).pieces('a', 'b', 'c').failed(fault),
       answer: 200,
       outcome: 'failed',
       cost: SERVED,
@@ -505,7 +507,9 @@ t.test(
         const harness = new BilledHarness(granted, { seats: 3 });
         const all: Asked[] = [];
         for (const event of events) {
-          const jobs = [...harness.chatEngine.generations, ...harness.decisionEngine.scorings].filter(({ live }) => live);
+          const jobs = [...harness.chatEngine.generations, ...harness.decisionEngine.scorings].filter(
+            ({ live }) => live,
+          );
           if (event.act === 'ask') {
             const { vouched, ...asking } = event;
             all.push(harness.ask({ ...asking, ...(vouched && { caller: { ...ACME, vouched: true } }) }));

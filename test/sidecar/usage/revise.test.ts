@@ -6,7 +6,10 @@ import { systemError } from '../../support/fake-disk.js';
 import { DIR, settled, SpoolHarness } from '../../support/spool-harness.js';
 import { readAll, usageRecord } from '../../support/usage-records.js';
 
-function append(harness: SpoolHarness, id: string): { close: UsageRecord; cancelled: UsageRecord; synced: Promise<void> } {
+function append(
+  harness: SpoolHarness,
+  id: string,
+): { close: UsageRecord; cancelled: UsageRecord; synced: Promise<void> } {
   const close = usageRecord(id, 'close');
   harness.spool.append(close);
   return { close, cancelled: { ...close, outcome: 'cancelled' }, synced: harness.spool.sync(close) };
@@ -51,7 +54,9 @@ t.test('before it is written, while it is written, and after', async (t) => {
   go();
   harness.disk.wait = () => undefined;
   await e.synced;
-  t.match((await readAll(DIR, { disk: harness.disk, until: harness.spool.position })).records.at(-1), { requestId: 'r' });
+  t.match((await readAll(DIR, { disk: harness.disk, until: harness.spool.position })).records.at(-1), {
+    requestId: 'r',
+  });
   t.strictSame(await harness.spool.close(), 0);
   t.strictSame((await verify(DIR, false, harness.disk)).findings, []);
 });
