@@ -10,7 +10,7 @@ const LONG = 64 * 1024;
 t.test('a request that waits for a seat holds no body any more', async (t) => {
   const sidecar = await InProcess.start(t, {
     models: [
-      { id: 'reduceSeats', kind: 'chat', seats: 1 },
+      { id: 'narrow', kind: 'chat', seats: 1 },
       { id: 'chat', kind: 'chat' },
     ],
     config: {
@@ -24,9 +24,9 @@ t.test('a request that waits for a seat holds no body any more', async (t) => {
     const pad = ' '.repeat(bytes - 1000);
     return caller.request('POST', CHAT, JSON_HEADERS, `${JSON.stringify(chatBody(model, act))}${pad}`);
   };
-  const running = await sidecar.begin(CHAT, chatBody('reduceSeats', 'hold'));
+  const running = await sidecar.begin(CHAT, chatBody('narrow', 'hold'));
   await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
-  const waiting = await send('reduceSeats', 'hold', 2 * MIB);
+  const waiting = await send('narrow', 'hold', 2 * MIB);
   await sidecar.until('ra_sidecar_waiting_requests{model="narrow",class="standard"}', 1);
   // Long prompts become tokens in the order in which they came: with this one, so has the one that waits.
   const behind = await send('chat', 'echo', LONG);

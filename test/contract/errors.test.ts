@@ -79,7 +79,7 @@ t.test('errors', async (t) => {
   const sidecar = await InProcess.start(t, {
     models: [
       { id: 'chat', kind: 'chat' },
-      { id: 'reduceSeats', kind: 'chat', seats: 1 },
+      { id: 'narrow', kind: 'chat', seats: 1 },
       { id: 'mortal', kind: 'chat' },
       { id: 'cold', kind: 'chat', cold: true },
       { id: 'decide', kind: 'decision' },
@@ -194,11 +194,11 @@ t.test('errors', async (t) => {
     hold(t, 'cold', await post(CHAT, chatBody('cold', 'echo')), expect('cold'));
     const page = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/metrics`)).text();
     t.match(page, /^gen_ai_server_request_duration_seconds_count\{.*request_model="cold".*error_type="cold"\} 1$/m);
-    const running = await sidecar.begin(CHAT, chatBody('reduceSeats', 'hold'));
+    const running = await sidecar.begin(CHAT, chatBody('narrow', 'hold'));
     await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
-    const waiting = await sidecar.begin(CHAT, chatBody('reduceSeats', 'echo'));
+    const waiting = await sidecar.begin(CHAT, chatBody('narrow', 'echo'));
     await sidecar.until('ra_sidecar_waiting_requests{model="narrow",class="standard"}', 1);
-    const refused = await post(CHAT, chatBody('reduceSeats', 'echo'));
+    const refused = await post(CHAT, chatBody('narrow', 'echo'));
     hold(t, 'queue full', refused, expect('capacity_exceeded'));
     t.match(refused.field('server-timing'), /^authorize;dur=[\d.]+, ra-queue;dur=0, ra-admit;dur=[\d.]+$/);
     running.close();
@@ -206,7 +206,7 @@ t.test('errors', async (t) => {
     const left = answered('POST', CHAT, 499, 'request_cancelled');
     await sidecar.until(left, 1);
     expect('request_cancelled');
-    t.match(await sidecar.seen('request', ({ status }) => status === 499), { event: 'request', model: 'reduceSeats' });
+    t.match(await sidecar.seen('request', ({ status }) => status === 499), { event: 'request', model: 'narrow' });
   });
 
   await t.test('faults', async (t) => {

@@ -15,7 +15,7 @@ async function start(t: Test, config: Readonly<Record<string, unknown>> = {}): P
   return InProcess.start(t, {
     models: [
       { id: 'chat', kind: 'chat', seats: 4 },
-      { id: 'reduceSeats', kind: 'chat', seats: 1 },
+      { id: 'narrow', kind: 'chat', seats: 1 },
       { id: 'decide', kind: 'decision' },
     ],
     config: { queue: { waitingPerSeat: 40 }, ...config },
@@ -142,7 +142,7 @@ t.test('what is refused uses nothing, wherever it is refused', async (t) => {
   const two = key(sidecar, 'two', { chat: { perMinute: 2 }, decisions: { perMinute: 1 } });
   const post = (path: string, body: unknown, headers = {}): Promise<RawResponse> =>
     sidecar.post(path, body, { ...two, ...headers });
-  const running = await sidecar.begin(CHAT, chatBody('reduceSeats', 'begun', { stream: true }));
+  const running = await sidecar.begin(CHAT, chatBody('narrow', 'begun', { stream: true }));
   await running.until('begun');
   const broken = {
     role: 'assistant',
@@ -154,7 +154,7 @@ t.test('what is refused uses nothing, wherever it is refused', async (t) => {
     [400, () => post(CHAT, chatBody('chat', 'echo', { x: 1 }))],
     [403, () => post(CHAT, chatBody('none', 'echo'))],
     [400, () => post(CHAT, chatBody('decide', 'echo'))],
-    [429, () => post(CHAT, chatBody('reduceSeats', 'echo'))],
+    [429, () => post(CHAT, chatBody('narrow', 'echo'))],
     [422, () => post(CHAT, chatBody('chat', 'echo', { messages: [{ role: 'user', content: 'Hi.' }, broken] }))],
     [400, () => post(CHAT, chatBody('chat', 'echo', { max_tokens: 9999 }))],
     [404, () => post('/v1/completions', { model: 'chat' })],
@@ -183,10 +183,10 @@ t.test('what ran counts, however it ended; who left while it waited, not', async
   await sidecar.until('ra_sidecar_cancels_total{model="chat",phase="decoding"}', 1);
   limited(t, 'its caller left', await sidecar.post(CHAT, chatBody('chat', 'echo'), left), /60 seconds/);
 
-  const running = await sidecar.begin(CHAT, chatBody('reduceSeats', 'begun', { stream: true }));
+  const running = await sidecar.begin(CHAT, chatBody('narrow', 'begun', { stream: true }));
   await running.until('begun');
   const waited = key(sidecar, 'waited', minute);
-  const waiting = await sidecar.begin(CHAT, chatBody('reduceSeats', 'echo'), waited);
+  const waiting = await sidecar.begin(CHAT, chatBody('narrow', 'echo'), waited);
   await sidecar.until('ra_sidecar_waiting_requests{model="narrow",class="standard"}', 1);
   waiting.close();
   await sidecar.until('ra_sidecar_cancels_total{model="narrow",phase="waiting"}', 1);

@@ -43,7 +43,7 @@ t.test('the order of checks', async (t) => {
   const sidecar = await InProcess.start(t, {
     models: [
       { id: 'chat', kind: 'chat' },
-      { id: 'reduceSeats', kind: 'chat', seats: 1 },
+      { id: 'narrow', kind: 'chat', seats: 1 },
       { id: 'mortal', kind: 'chat', seats: 1 },
       { id: 'decide', kind: 'decision' },
       { id: 'cold-chat', kind: 'chat', cold: true },
@@ -136,24 +136,19 @@ t.test('the order of checks', async (t) => {
   const broken = { messages: [HELLO, BROKEN_CALL] };
   const long = { messages: [TOO_LONG] };
   const post = (body: object, headers = {}): Promise<RawResponse> => sidecar.post(CHAT, body, headers);
-  const empty = await fill('reduceSeats');
+  const empty = await fill('narrow');
   const full = 'capacity_exceeded';
-  is('schema, place', await post(chatBody('reduceSeats', 'echo', { x: 1 })), 400, 'bad_request');
+  is('schema, place', await post(chatBody('narrow', 'echo', { x: 1 })), 400, 'bad_request');
   is(
     'idempotency, place',
-    await post(chatBody('reduceSeats', 'hold'), { 'Idempotency-Key': 'waiting' }),
+    await post(chatBody('narrow', 'hold'), { 'Idempotency-Key': 'waiting' }),
     409,
     'idempotency_key_reused',
   );
-  is(
-    'malformed key, place',
-    await post(chatBody('reduceSeats', 'echo'), { 'Idempotency-Key': '"' }),
-    400,
-    'bad_request',
-  );
-  is('place, template', await post(chatBody('reduceSeats', 'echo', broken)), 429, full);
-  is('place, token bound of the prompt', await post(chatBody('reduceSeats', 'echo', long)), 429, full);
-  is('place, token bound of the reply', await post(chatBody('reduceSeats', 'echo', { max_tokens: 9999 })), 429, full);
+  is('malformed key, place', await post(chatBody('narrow', 'echo'), { 'Idempotency-Key': '"' }), 400, 'bad_request');
+  is('place, template', await post(chatBody('narrow', 'echo', broken)), 429, full);
+  is('place, token bound of the prompt', await post(chatBody('narrow', 'echo', long)), 429, full);
+  is('place, token bound of the reply', await post(chatBody('narrow', 'echo', { max_tokens: 9999 })), 429, full);
   await empty();
   is(
     'template, token bound of the prompt',
@@ -168,10 +163,10 @@ t.test('the order of checks', async (t) => {
     'unprocessable',
   );
 
-  const running = await sidecar.begin(CHAT, chatBody('reduceSeats', 'hold'));
+  const running = await sidecar.begin(CHAT, chatBody('narrow', 'hold'));
   await sidecar.until('ra_sidecar_seats_busy{model="narrow"}', 1);
-  is('template, a seat', await post(chatBody('reduceSeats', 'echo', broken)), 422, 'unprocessable');
-  is('token bounds, a seat', await post(chatBody('reduceSeats', 'echo', long)), 400, 'bad_request');
+  is('template, a seat', await post(chatBody('narrow', 'echo', broken)), 422, 'unprocessable');
+  is('token bounds, a seat', await post(chatBody('narrow', 'echo', long)), 400, 'bad_request');
   running.close();
 
   await fill('mortal');
