@@ -1,7 +1,7 @@
 /**
  * One writer for one spool. A folder is marked as taken in two ways:
  *
- * - a name that the kernel holds for the owner, made of the folder's device and inode (files/process-lock.ts). It decides
+ * - a name that the kernel holds for the owner, made of the folder's device and inode (lib/process-lock.ts). It decides
  *   between processes that start at the same moment, and does not depend on any file. It is visible in one network
  *   namespace.
  * - the file `lock`, which names the owner: its process id, when it started and in which boot, so that neither a crash nor
