@@ -39,9 +39,9 @@ import { choose, type Shares } from './affinity.js';
 import { QueueState } from './queue-state.js';
 import type { FairQueueOptions } from './fair-queue-options.js';
 import { AdmissionPolicy } from './admission-policy.js';
-import { QueuedRequest, type Desk } from './queued-request.js';
+import { QueuedRequest, type RequestQueue } from './queued-request.js';
 import { reportOf, snapshotOf } from './report.js';
-import { SeatLease, type Bank } from './seat-lease.js';
+import { SeatLease, type SeatPool } from './seat-lease.js';
 import type {
   QueueRequest,
   FairSeatQueue,
@@ -60,7 +60,7 @@ export function createFairQueue(options: FairQueueOptions): FairSeatQueue {
   return new FairQueue(options);
 }
 
-class FairQueue implements FairSeatQueue, Desk, Bank {
+class FairQueue implements FairSeatQueue, RequestQueue, SeatPool {
   readonly #clock: Clock;
   readonly #maxWaitMs: number;
   readonly #shares: Shares | undefined;

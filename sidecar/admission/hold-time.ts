@@ -1,16 +1,13 @@
 /** Weight of the newest lease in the moving average (α in docs/admission.md#what-a-429-means). */
 const ALPHA = 0.1;
 
-/** How long a seat is taken to be held before any lease has ended, ms. */
-const FIRST_GUESS_MS = 1000;
-
 const MIN_RETRY_MS = 1000;
 const MAX_RETRY_MS = 59_000;
 
 /** Retries are spread over up to this share more than the estimate, so that the refused do not come back together. */
 const JITTER = 0.25;
 
-/** A moving average of how long leases hold their seats, and the wait that follows from it. */
+/** A moving average of how long leases hold their seats. */
 export class HoldTime {
   #meanMs: number | undefined;
 
@@ -22,11 +19,6 @@ export class HoldTime {
   /** Counts a lease that ended after `ms`. */
   observe(ms: number): void {
     this.#meanMs = this.#meanMs === undefined ? ms : this.#meanMs + ALPHA * (ms - this.#meanMs);
-  }
-
-  /** How long a newcomer behind `ahead` requests would wait for its end, ms: `seats` are served at a time. */
-  waitMs(ahead: number, seats: number): number {
-    return ((ahead + 1) / Math.max(seats, 1)) * (this.#meanMs ?? FIRST_GUESS_MS);
   }
 }
 

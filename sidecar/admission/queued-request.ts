@@ -9,7 +9,7 @@ import type { QueueRequest, Ticket, TicketOutcome, Work } from './seat-queue.js'
 export type Phase = 'unready' | 'ready' | 'granted' | 'leased' | 'over';
 
 /** What a place asks of the queue that it stands in. */
-export interface Desk {
+export interface RequestQueue {
   ready(queued: QueuedRequest): void;
   cancel(queued: QueuedRequest): void;
 }
@@ -47,11 +47,11 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   readonly outcome: Promise<TicketOutcome>;
   readonly request: QueueRequest;
   readonly order: number;
-  readonly #desk: Desk;
+  readonly #queue: RequestQueue;
   #settle!: (outcome: TicketOutcome) => void;
 
-  constructor(desk: Desk, request: QueueRequest, order: number) {
-    this.#desk = desk;
+  constructor(queue: RequestQueue, request: QueueRequest, order: number) {
+    this.#queue = queue;
     this.request = request;
     this.order = order;
     this.outcome = this.promise();
@@ -68,10 +68,10 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
 
   ready(work: Work): void {
     this.work ??= work;
-    this.#desk.ready(this);
+    this.#queue.ready(this);
   }
 
   cancel(): void {
-    this.#desk.cancel(this);
+    this.#queue.cancel(this);
   }
 }

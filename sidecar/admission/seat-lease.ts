@@ -2,7 +2,7 @@ import type { QueuedRequest } from './queued-request.js';
 import type { Lease, ReleaseReason, TicketOutcome } from './seat-queue.js';
 
 /** What a lease asks of the queue whose seats it holds. */
-export interface Bank {
+export interface SeatPool {
   /** One more seat for `place`; false: none is free, or others wait for it. */
   take(queued: QueuedRequest): boolean;
   /** One seat of `place` is free again. */
@@ -20,7 +20,7 @@ export interface Bank {
 export class SeatLease implements Lease {
   readonly waitedMs: number;
   readonly predictedMs: number | undefined;
-  readonly #bank: Bank;
+  readonly #pool: SeatPool;
   readonly #queued: QueuedRequest;
   readonly #grantedAt: number;
   #seats = 1;
@@ -28,8 +28,8 @@ export class SeatLease implements Lease {
   /** Who is told when others want its seats, while it has some to spare. */
   #recall: (() => void) | undefined;
 
-  constructor(bank: Bank, queued: QueuedRequest, grantedAt: number) {
-    this.#bank = bank;
+  constructor(pool: SeatPool, queued: QueuedRequest, grantedAt: number) {
+    this.#pool = pool;
     this.#queued = queued;
     this.#grantedAt = grantedAt;
     this.waitedMs = queued.waitedMs;
@@ -41,7 +41,7 @@ export class SeatLease implements Lease {
   }
 
   grow(): boolean {
-    if (this.#seats === 0 || this.#seats >= this.#queued.request.seatsWanted || !this.#bank.take(this.#queued))
+    if (this.#seats === 0 || this.#seats >= this.#queued.request.seatsWanted || !this.#pool.take(this.#queued))
       return false;
     this.#seats += 1;
     return true;
@@ -51,30 +51,30 @@ export class SeatLease implements Lease {
     if (this.#seats < 2) return;
     this.#seats -= 1;
     if (this.#seats === 1) this.#forget();
-    else if (this.#recall) this.#bank.watch(this.#recall);
-    this.#bank.put(this.#queued);
+    else if (this.#recall) this.#pool.watch(this.#recall);
+    this.#pool.put(this.#queued);
   }
 
   whenWanted(fn: () => void): void {
     if (this.#seats < 2) return;
     this.#forget();
     this.#recall = fn;
-    this.#bank.watch(fn);
+    this.#pool.watch(fn);
   }
 
   release(reason: ReleaseReason): void {
     const seats = this.#close();
-    if (seats > 0) this.#bank.end(this.#queued, seats, this.#grantedAt, reason);
+    if (seats > 0) this.#pool.end(this.#queued, seats, this.#grantedAt, reason);
   }
 
   giveBack(): Promise<TicketOutcome> {
     const seats = this.#close();
-    if (seats > 0) this.#again = this.#bank.takeBack(this.#queued, seats);
+    if (seats > 0) this.#again = this.#pool.takeBack(this.#queued, seats);
     return this.#again ?? Promise.resolve({ kind: 'cancelled' });
   }
 
   #forget(): void {
-    if (this.#recall) this.#bank.forget(this.#recall);
+    if (this.#recall) this.#pool.forget(this.#recall);
     this.#recall = undefined;
   }
 

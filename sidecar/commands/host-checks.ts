@@ -13,7 +13,7 @@ import { connectionBounds, descriptorLimit } from '../app/descriptors.js';
 import { readHeaders } from '../app/compose-otlp.js';
 import { readText } from '../lib/followed-file.js';
 import { spoolDir } from '../app/compose-spool.js';
-import { readSecret } from '../usage/delivery/secret-file.js';
+import { readBearerToken } from '../lib/secret-file.js';
 import { checkSinkFiles, sinkFiles } from '../usage/delivery/sinks.js';
 import { lockOwner } from '../usage/lock.js';
 import { readPriceFile } from '../usage/price-file.js';
@@ -206,7 +206,7 @@ async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
     ...(await secret('authorizer’s secret', authorizer.secretFile)),
     ...(await secret('scrapers’ secrets', fleet.scrapeSecretFile)),
     ...(await fileCheck('OTLP headers', config.telemetry.otlp.headersFile, readHeaders)),
-    ...(await fileCheck('delivery’s secret', delivery.secretFile, readSecret)),
+    ...(await fileCheck('delivery’s secret', delivery.secretFile, readBearerToken)),
     ...(await fileCheck('delivery’s files', sinkFiles(delivery).join(', ') || undefined, () =>
       checkSinkFiles(delivery),
     )),

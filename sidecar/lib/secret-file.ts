@@ -4,7 +4,7 @@
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Clock } from './clock.js';
-import { FileProblem, FollowedFile } from './followed-file.js';
+import { FileProblem, FollowedFile, readText } from './followed-file.js';
 
 /** Time between two looks at the file, ms. */
 const LOOK_MS = 5000;
@@ -105,4 +105,24 @@ function parseSecrets(text: string, file: string): readonly string[] {
   if (secrets.length > MAX_SECRETS) return fail(`holds more than ${MAX_SECRETS}`);
   const bad = lines.findIndex((line) => secrets.includes(line) && !SECRET.test(line));
   return bad < 0 ? secrets : fail(`line ${bad + 1} is not 32 to 256 visible ASCII characters`);
+}
+
+/** What messages call a sink's token file. */
+const TOKEN_FILE = 'delivery.secretFile';
+
+/** No bearer token is longer; a longer file was named by mistake. */
+const MAX_TOKEN_BYTES = 4096;
+
+/** RFC 6750's b68token, which is also all that a header may carry. */
+const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/;
+
+/**
+ * The one bearer token in a file: its text without the space around it. Rejects with a {@link FileProblem}, which never
+ * quotes it.
+ */
+export async function readBearerToken(file: string): Promise<string> {
+  const token = (await readText(TOKEN_FILE, file, MAX_TOKEN_BYTES))?.trim();
+  if (token === undefined) throw new FileProblem(TOKEN_FILE, 'does not exist', file);
+  if (!TOKEN.test(token)) throw new FileProblem(TOKEN_FILE, 'must hold one bearer token and nothing else', file);
+  return token;
 }

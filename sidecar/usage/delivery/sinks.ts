@@ -2,7 +2,7 @@ import type { Clock } from '../../lib/clock.js';
 import type { DeliveryConfig } from '../../config/types.js';
 import { HttpSink } from './http-sink.js';
 import { readLogin, readTls } from './login-file.js';
-import { readSecret } from './secret-file.js';
+import { readBearerToken } from '../../lib/secret-file.js';
 import { readNatsCredentials } from './nats/credentials.js';
 import type { DeliverySink } from './sink.js';
 
@@ -17,7 +17,7 @@ export async function openSink(
 ): Promise<DeliverySink | undefined> {
   const { url, secretFile, nats, kafka, timeoutMs } = delivery;
   if (url !== undefined) {
-    const secret = secretFile === undefined ? undefined : () => readSecret(secretFile);
+    const secret = secretFile === undefined ? undefined : () => readBearerToken(secretFile);
     await secret?.();
     return new HttpSink({ clock, date, url, timeoutMs, ...(secret && { secret }) });
   }

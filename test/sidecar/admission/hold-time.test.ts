@@ -1,14 +1,13 @@
 import t from 'tap';
 import { HoldTime, retryAfter } from '../../../sidecar/admission/hold-time.js';
 
-t.test('the wait is the line over the seats, times what a lease lasts', async (t) => {
+t.test('the mean moves by a tenth of the newest lease', async (t) => {
   const hold = new HoldTime();
-  t.equal(hold.waitMs(0, 1), 1000, 'before anything is known');
+  t.equal(hold.meanMs, undefined, 'before anything is known');
   hold.observe(3000);
-  t.equal(hold.waitMs(7, 4), 6000);
+  t.equal(hold.meanMs, 3000);
   hold.observe(13_000);
-  t.equal(hold.waitMs(0, 1), 4000, 'a tenth of the newest');
-  t.equal(hold.waitMs(0, 0), 4000);
+  t.equal(hold.meanMs, 4000);
 });
 
 t.test('retries come back from 1 to 59 s later, spread over a quarter more', async (t) => {

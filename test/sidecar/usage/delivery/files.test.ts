@@ -5,7 +5,7 @@ import { usageEvent, type CloseRecord } from '../../../../sidecar/usage/delivery
 import { CursorFile } from '../../../../sidecar/usage/delivery/cursor.js';
 import { DeadLetterFile, type DeadLetter } from '../../../../sidecar/usage/delivery/dead-letters.js';
 import { FileProblem } from '../../../../sidecar/lib/followed-file.js';
-import { readSecret } from '../../../../sidecar/usage/delivery/secret-file.js';
+import { readBearerToken } from '../../../../sidecar/lib/secret-file.js';
 import { usageRecord } from '../../../support/usage-records.js';
 
 const AT = '2026-10-03T00:00:00.000Z';
@@ -100,7 +100,7 @@ t.test('a secret is the one token in its file', async (t) => {
     ['  ey.J-a_b~c+/==\n', 'ey.J-a_b~c+/=='],
   ] as const) {
     writeFileSync(file, text);
-    t.equal(await readSecret(file), secret);
+    t.equal(await readBearerToken(file), secret);
   }
   for (const [text, problem] of [
     ...['', '\n', 'two tokens', 'a\nb', 'naïve'].map(
@@ -109,9 +109,9 @@ t.test('a secret is the one token in its file', async (t) => {
     ['x'.repeat(5000), 'is longer than 4096 bytes'],
   ] as const) {
     writeFileSync(file, text);
-    const error: unknown = await readSecret(file).catch((thrown: unknown) => thrown);
+    const error: unknown = await readBearerToken(file).catch((thrown: unknown) => thrown);
     t.type(error, FileProblem);
     t.equal((error as Error).message, `delivery.secretFile: ${problem} (file ${file})`, 'it does not quote the file');
   }
-  await t.rejects(readSecret(`${file}.none`), { message: /^delivery\.secretFile: does not exist/ });
+  await t.rejects(readBearerToken(`${file}.none`), { message: /^delivery\.secretFile: does not exist/ });
 });
