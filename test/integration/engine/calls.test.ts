@@ -65,6 +65,7 @@ async function start(t: Test, file: string): Promise<Engine> {
     },
     halt: { value: decoder.halt.bind(decoder) },
     truncate: { value: decoder.truncate.bind(decoder) },
+    isExpensive: { value: decoder.isExpensive?.bind(decoder) },
     sampler: {
       value: (...given: Parameters<Decoder['sampler']>): Sampler => {
         const sampler = decoder.sampler(...given);
