@@ -255,13 +255,17 @@ export class Sidecar {
       )
       .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
   }
-  /** Waits until a metric, which announces no change, has a value. Rejects after START_MS. */
-  async reaches(name: string, value: number, labels: Readonly<Record<string, string>> = {}): Promise<void> {
+  /** Waits until a metric, which announces no change, has a value, or one of which `value` is true. Rejects after START_MS. */
+  async reaches(
+    name: string,
+    value: number | ((now: number) => boolean),
+    labels: Readonly<Record<string, string>> = {},
+  ): Promise<void> {
     const until = Date.now() + START_MS;
     for (;;) {
       const now = await this.metric(name, labels);
-      if (now === value) return;
-      if (Date.now() > until) throw new Error(`${name} is ${now}, not ${value}`);
+      if (typeof value === 'number' ? now === value : value(now)) return;
+      if (Date.now() > until) throw new Error(`${name} is ${now}, not ${String(value)}`);
     }
   }
 }

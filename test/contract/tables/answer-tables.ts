@@ -66,11 +66,11 @@ const READINESS: AnswerTable = {
     object([]),
     object(['parts']),
     oneOf(['status'], [...PART_STATES, 'draining']),
-    ...['models', 'usage', 'credit'].map((part) => oneOf(['parts', part], PART_STATES)),
+    ...['models', 'usage', 'credit', 'prompts'].map((part) => oneOf(['parts', part], PART_STATES)),
   ],
   objects: [
     all([], ['status', 'parts']),
-    { at: ['parts'], fields: ['models', 'usage', 'credit'], required: ['models', 'usage'] },
+    { at: ['parts'], fields: ['models', 'usage', 'credit', 'prompts'], required: ['models', 'usage'] },
   ],
 };
 

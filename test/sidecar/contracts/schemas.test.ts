@@ -8,7 +8,7 @@ const MODULES = [
   'contracts/chat',
   'contracts/decisions',
   'contracts/systemone',
-  'config',
+  'config/config',
   'access/authorizer-answer',
   'access/credit-file',
   'access/key-file-schema',
