@@ -234,7 +234,8 @@ t.test('a caller that leaves is no fault', async (t) => {
 
 t.test('the metrics are those of /metrics', async (t) => {
   // Nothing but time passes now: what changes by itself is left out.
-  const moving = /^(process|nodejs)_|otlp|http[._]server|seconds_since|timestamp|account_seat|sidecar_connections\{|kv_|fairness/;
+  const moving =
+    /^(process|nodejs)_|otlp|http[._]server|seconds_since|timestamp|account_seat|sidecar_connections\{|kv_|fairness/;
   const exports = receiver.requests.length;
   await receiver.until('two more exports', () => (receiver.requests.length >= exports + 2 ? true : undefined));
   const { metrics } = receiver;
