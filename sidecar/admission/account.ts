@@ -20,7 +20,7 @@ import { AccountClass } from './account-class.js';
 /** What the queue knows of one account. Plain state: the ledger and the queue keep it. */
 export class Account {
   readonly name: string;
-  /** Its rank among accounts: that of the heaviest class that has somebody to seat, else of the heaviest that waits or runs. */
+  /** Its rank among accounts: that of the heaviest class with a request that can be seated, else of the heaviest that waits or runs. */
   virtualMs = 0;
   /** How fast that grows now. */
   rate = 0;
@@ -41,7 +41,7 @@ export class Account {
   seatMs = 0;
   /** Seat-milliseconds over weight since the fairness window began. */
   windowMs = 0;
-  /** Clock reading since which it has had somebody to seat without a break; undefined: it has nobody. */
+  /** Clock reading since which it has always had a request that could be seated; undefined: it has none now. */
   backloggedSince: number | undefined;
   /** Seat-milliseconds that one request takes, whatever its class. */
   readonly hold = new HoldTime();

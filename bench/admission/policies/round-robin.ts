@@ -1,7 +1,7 @@
 import type { Policy } from './door.js';
 import { ReferenceQueue, type Discipline, type Waiting } from './reference-queue.js';
 
-/** One request of each account in turn, however long it is; whoever waited too long is dropped. */
+/** One request of each account in turn, however long it is; a request that waited too long is dropped. */
 export const roundRobin: Policy = {
   name: 'round robin with TTL',
   open: (setting) => new ReferenceQueue(setting, new Turns(), { ttlMs: setting.patienceMs }),
