@@ -101,8 +101,10 @@ t.test('a gateway over a Unix socket, and nobody else', async (t) => {
   t.equal((await ask(behind(secretOf('new')), 'PUT', '/v1/models')).status, 405);
   t.equal((await ask(as(secretOf('new')), 'GET', '/v1/models')).status, 403);
 
+  // The log line of a request may follow its answer. A path or method that is not served has none.
+  const routed = answers.filter(({ status }) => status !== 404 && status !== 405);
+  await sidecar.logged('request', routed.length);
   const texts = await searched(sidecar, answers);
-  t.ok(texts.length > 40, `${texts.length} texts were searched`);
   t.same(
     texts.filter((text) => text.includes(MARK)),
     [],
