@@ -1,4 +1,4 @@
-# make run | test | coverage | check | e2e | bench | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | clean
+# make run | test | coverage | check | e2e | bench | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | hooks | clean
 
 # The package's native binaries come with npm; nothing is to be downloaded or compiled beside them.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
@@ -16,7 +16,7 @@ BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.t
 # Named by Node's ABI: npm installs the native binaries of the Node that it runs on, so another Node installs anew.
 INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
 
-.PHONY: run test coverage check e2e bench soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean build install lint
+.PHONY: run test coverage check e2e bench soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
@@ -130,6 +130,10 @@ seedling: build
 	cp $(TRAINED)/reference.json $(TRAINED)/loss.tsv $(SEEDLING_INTO)/
 	npx prettier --log-level warn --write $(SEEDLING_INTO)/reference.json
 	node dist/$(SEEDLING)/held-out.js $(SEEDLING_INTO)/held-out.jsonl 400
+
+# Git runs .githooks in this clone from then on. Undone by: git config --unset core.hooksPath
+hooks:
+	git config core.hooksPath .githooks
 
 clean:
 	rm -rf dist .tap coverage
