@@ -86,7 +86,7 @@ t.test('events of the log that pages name are there', async (t) => {
     .map((name) => read(`sidecar/${name}`))
     .join('\n');
   const flowing = pages.map(({ path, text }) => ({ path, text: text.replace(/\s+/g, ' ') }));
-  const all = named(/\blog(?:'s| has| line| says)? `([a-z][a-z ]+)`/g, flowing);
+  const all = named(/\blog(?:'s|s| \w+)? `([a-z][a-z ]+)`/g, flowing);
   t.ok(all.length > 8);
   t.strictSame(
     missing(all, (name) => sources.includes(`'${name}`)),

@@ -66,13 +66,13 @@ t.test('getting-started shows a decision with the answers that this model gives'
   const [, json = ''] = /v1\/decisions \\\n[^]*?-d '(\{[^]*?\})'\n```/.exec(page) ?? [];
   const text = await (await sidecar.post('/decisions', JSON.parse(json) as object)).text();
   const { answers } = checked('decisions', text) as { answers: Record<string, Answer> };
-  const told = [...page.matchAll(/`(\w+)` with (\w+), (0\.\d+)/g)];
+  const shown = [...page.matchAll(/(0\.\d+)<!-- answer (\w+) (\w+) -->/g)];
   t.strictSame(
-    told.map(([, id]) => id),
+    shown.map(([, , id]) => id),
     Object.keys(answers),
     'each answer is on the page',
   );
-  for (const [, id = '', answer = '', probability] of told) {
+  for (const [, probability, id = '', answer = ''] of shown) {
     const found = answers[id]?.probabilities[answer] ?? 0;
     t.ok(found > 0.9 && Math.abs(found - Number(probability)) < 0.01, `${id}: ${answer} with ${found}`);
   }

@@ -1,0 +1,103 @@
+/**
+ * Figures that pages give within a sentence. A comment behind the number names its source here, so that the sentence may be
+ * worded freely: `0.179<!-- figure spool-p50 --> ms`.
+ */
+
+/** One cell of a table under bench/results. */
+export interface FigureSource {
+  /** The file's name without `.md`. */
+  readonly results: string;
+  readonly column: string;
+  /** The row: a value for each of these columns. */
+  readonly where: Readonly<Record<string, string>>;
+  /** The figure is the cell divided by the largest value of its column over all rows that differ only in this column. */
+  readonly peakOver?: string;
+}
+
+/** A cell of `llama-server-native`: the sidecar over HTTP. */
+function overHttp(
+  column: string,
+  model: string,
+  tokens: string,
+  cores: string,
+  callers: string,
+  temperature = '0',
+): FigureSource {
+  const where = { model, 'tokens a reply': tokens, cores, load: `closed, ${callers}`, temperature };
+  return { results: 'llama-server-native', column, where };
+}
+
+function engineAlone(sequences: string): FigureSource {
+  return { results: 'engine-limit', column: 'ours, greedy', where: { model: '150m', threads: '1', sequences } };
+}
+
+function nativeAddon(sequences: string): FigureSource {
+  return { results: 'engine-limit-native', column: 'ratio, greedy', where: { model: '13m', threads: '1', sequences } };
+}
+
+function peakKept(server: string): FigureSource {
+  return { results: 'overload', column: 'good /s', where: { server, load: '10x' }, peakOver: 'load' };
+}
+
+function beside(model: string, column: string): FigureSource {
+  return { results: 'engine-prefill', column, where: { model, 'prefillShare %': '50' } };
+}
+
+const SHARE = 'ours over our engine alone';
+
+export const FIGURES: Readonly<Record<string, FigureSource>> = {
+  'spool-p50': { results: 'spool', column: 'p50 ms', where: { how: 'the spool', callers: '1' } },
+  'engine-150m-1': engineAlone('1'),
+  'engine-150m-8': engineAlone('8'),
+  'engine-150m-32': engineAlone('32'),
+  'native-13m-1': nativeAddon('1'),
+  'native-13m-8': nativeAddon('8'),
+  'native-13m-32': nativeAddon('32'),
+  'peak-kept-ours': peakKept('ra-sidecar'),
+  'peak-kept-nginx': peakKept('llama-server behind nginx limit_conn'),
+  'admission-release-p50': {
+    results: 'admission-operations',
+    column: 'median, µs',
+    where: { seats: '256', operation: 'release and seat the next' },
+  },
+  'admission-enter-p99': {
+    results: 'admission-operations',
+    column: 'p99, µs',
+    where: { seats: '256', operation: 'enter' },
+  },
+  'timing-off-p99': {
+    results: 'server-timing',
+    column: 'off p99 ms',
+    where: { load: '8 callers for 2 seats of 5 ms' },
+  },
+  'timing-admit-steady-p99': {
+    results: 'server-timing',
+    column: 'ra-admit p99 ms',
+    where: { load: '1000/s by the clock' },
+  },
+  'timing-admit-random-p99': {
+    results: 'server-timing',
+    column: 'ra-admit p99 ms',
+    where: { load: '1000/s at random' },
+  },
+  'refused-full-p99': { results: 'server-timing', column: 'p99 ms', where: { 'refused as': '`full`' } },
+  'http-ratio-150m-8': overHttp('ratio', '150m', '64', 'any', '8'),
+  'http-ratio-150m-32': overHttp('ratio', '150m', '64', 'any', '32'),
+  'http-kept-150m-8': overHttp(SHARE, '150m', '64', '0', '8'),
+  'http-kept-13m-1': overHttp(SHARE, '13m', '64', 'any', '1'),
+  'http-kept-13m-8': overHttp(SHARE, '13m', '64', 'any', '8'),
+  'http-kept-13m-32': overHttp(SHARE, '13m', '64', 'any', '32'),
+  'http-kept-13m-sampled': overHttp(SHARE, '13m', '64', 'any', '1', '1'),
+  'http-kept-13m-long-1': overHttp(SHARE, '13m', '256', 'any', '1'),
+  'http-kept-13m-long-32': overHttp(SHARE, '13m', '256', 'any', '32'),
+  'http-speed-13m-pinned': overHttp('tokens/s, ours', '13m', '64', '0', '8'),
+  'http-speed-13m-any': overHttp('tokens/s, ours', '13m', '64', 'any', '8'),
+  'prefill-gap-13m': beside('13m', 'p99 beside over p50 undisturbed'),
+  'prefill-gap-150m': beside('150m', 'p99 beside over p50 undisturbed'),
+  'prefill-gap-150m-tenths': beside('150m', 'the same, each gap over the p50 of its tenth'),
+  'decisions-speedup': {
+    results: 'decisions',
+    column: 'times as fast as one by one',
+    where: { how: 'ours, isolated: the input prefilled once' },
+  },
+};
