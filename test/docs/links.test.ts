@@ -79,7 +79,7 @@ t.test('a name in a comment that leads nowhere is found', async (t) => {
     'test/x.ts:7: dist/test/docs/none.js: built from no source file',
     'test/x.ts:7: none.ts: no such source file',
   ]);
-  const anchored = commentsOf('test/x.py', '# docs/README.md#you-call-it docs/README.md#nowhere');
+  const anchored = commentsOf('test/x.py', '# docs/README.md#callers docs/README.md#nowhere');
   t.strictSame(brokenMentions([anchored], readPages(), sourceRoot), [
     'test/x.py:1: docs/README.md#nowhere: no such heading',
   ]);
