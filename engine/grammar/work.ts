@@ -12,6 +12,12 @@
  */
 export const MAX_WORK = 320_000;
 
+/**
+ * Steps that the compiler may take where a request is worked on in turn with others, about 1 to 2 ms. Tools that take more
+ * are compiled in a thread of their own, so that no other request waits for them.
+ */
+export const QUICK_WORK = 40_000;
+
 /** Steps of one value of a schema, read or not: what the compiler ignores is still rendered into the prompt. */
 const WEIGH_STEPS = 4;
 const CHARACTERS_A_STEP = 8;
@@ -22,16 +28,27 @@ export class Unservable extends Error {}
 /** Counts the steps of one request's grammar. */
 export class Work {
   #spent = 0;
+  #limit = MAX_WORK;
 
   /** Steps so far. */
   get spent(): number {
     return this.#spent;
   }
 
-  /** Counts steps that are about to be done. Throws Unservable past {@link MAX_WORK}. */
+  /** More steps are needed than {@link limit} allowed, but not more than {@link MAX_WORK} so far. */
+  get stopped(): boolean {
+    return this.#spent > this.#limit && this.#spent <= MAX_WORK;
+  }
+
+  /** Allows so many steps more, within {@link MAX_WORK}. */
+  limit(steps: number): void {
+    this.#limit = Math.min(MAX_WORK, this.#spent + steps);
+  }
+
+  /** Counts steps that are about to be done. Throws Unservable past {@link MAX_WORK}, or past {@link limit}. */
   spend(steps: number): void {
     this.#spent += steps;
-    if (this.#spent > MAX_WORK) throw new Unservable('has too many values, alternatives or combinations of them.');
+    if (this.#spent > this.#limit) throw new Unservable('has too many values, alternatives or combinations of them.');
   }
 
   /** As {@link spend}, for characters that are read, copied and compared. */

@@ -2,8 +2,8 @@ import { callsFormat, instructed, type CallChoice, type CallsFormat } from './ca
 import type { PromptConversation } from './conversation.js';
 import { guard, type SpecialTexts } from './data-text.js';
 import { dataGrammar } from '../grammar/json.js';
-import { unlessUnservable, Work } from '../grammar/work.js';
-import type { CallFormat, ReplyFormat, ReplyGrammar } from '../protocol/messages.js';
+import { QUICK_WORK, unlessUnservable, Work } from '../grammar/work.js';
+import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar } from '../protocol/messages.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
 import type { Thoughts } from './thought-format.js';
 import { tokenizePrompt, type Vocabulary } from './tokens.js';
@@ -31,8 +31,26 @@ export type ChatPrompt =
   | RenderFailure
   /** No reply can be held to what the tools take. `why`: what is wrong with that, to follow its name. */
   | (CallsFormat & { readonly kind: 'unservable' })
+  /** Not compiled: what holds replies to the tools takes more work than QUICK_WORK. */
+  | { readonly kind: 'dear'; readonly compile: CallsOrder }
   /** Not tokenized: even of the longest tokens it would take this many. */
   | { readonly kind: 'too-long'; readonly atLeast: number };
+
+/** What the calls' grammar is compiled from, beside the tools themselves. */
+export interface CallsOrder {
+  readonly syntax: CallSyntax;
+  readonly choice: CallChoice;
+  readonly json: boolean;
+}
+
+/** Where the calls' grammar comes from: compiled here, only if it is quick or always, or elsewhere by {@link compileCalls}. */
+export type CallsSource = 'quick' | 'here' | CallsFormat;
+
+/** The format of calls of `tools`, whatever work it takes within the bound. */
+export function compileCalls(tools: readonly object[], { syntax, choice, json }: CallsOrder): CallsFormat {
+  const work = new Work();
+  return unlessUnservable(() => work.weigh(tools)) ?? callsFormat(syntax, tools, choice, json, work);
+}
 
 /**
  * A conversation as the tokens that llama.cpp would make of it, with special-token text in the caller's strings kept text.
@@ -43,19 +61,19 @@ export function chatPrompt(
   conversation: PromptConversation,
   options: ReplyOptions,
   maxTokens: number,
+  source: CallsSource = 'here',
 ): ChatPrompt {
   const { calls: syntax } = parts.template;
   const { tools = [] } = conversation;
   const work = new Work();
   const weighed = unlessUnservable(() => work.weigh(tools));
   if (weighed) return weighed;
-  const offer = options.calls && syntax && tools.length > 0 ? { syntax, choice: options.calls } : undefined;
-  const shaped = parts.template.shape(
-    offer ? instructed(conversation, offer.syntax, options.jsonObject === true) : conversation,
-  );
+  const json = options.jsonObject === true;
+  const offer = options.calls && syntax && tools.length > 0 ? { syntax, choice: options.calls, json } : undefined;
+  const shaped = parts.template.shape(offer ? instructed(conversation, offer.syntax, json) : conversation);
   if (shaped.kind === 'failed') return shaped;
-  const calls = offer && callsFormat(offer.syntax, tools, offer.choice, options.jsonObject ?? false, work);
-  if (calls?.kind === 'unservable') return calls;
+  const calls = offer && callsOf(offer, tools, source, work);
+  if (calls?.kind === 'unservable' || calls?.kind === 'dear') return calls;
   const guarded = guard(shaped.shaped, parts.specials);
   if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
   const rendered = parts.template.renderShaped(guarded.value, options);
@@ -63,9 +81,21 @@ export function chatPrompt(
   const atLeast = fewestTokens(parts.vocabulary, rendered.text);
   if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
   const pieces = guarded.mark === undefined ? [rendered.text] : rendered.text.split(guarded.mark);
-  const grammar = calls ? calls.grammar : options.jsonObject === true ? { gbnf: dataGrammar } : undefined;
+  const grammar = calls ? calls.grammar : json ? { gbnf: dataGrammar } : undefined;
   const format = replyFormat(parts, rendered.text, calls?.calls, grammar);
   return { kind: 'tokens', tokens: tokenizePrompt(parts.vocabulary, pieces), ...(format && { format }) };
+}
+
+function callsOf(
+  order: CallsOrder,
+  tools: readonly object[],
+  source: CallsSource,
+  work: Work,
+): CallsFormat | (ChatPrompt & { kind: 'dear' }) {
+  if (typeof source === 'object') return source;
+  if (source === 'quick') work.limit(QUICK_WORK);
+  const made = callsFormat(order.syntax, tools, order.choice, order.json, work);
+  return made.kind === 'unservable' && work.stopped ? { kind: 'dear', compile: order } : made;
 }
 
 /** `grammar` holds the content of the whole reply. */

@@ -197,7 +197,7 @@ export const CATALOGUE = {
     status: 503,
     type: 'server_error',
     retryable: true,
-    meaning: 'The model is still loading.',
+    meaning: 'The model is still loading, or prompts cannot be read until their process has started.',
     advice: 'Wait as long as Retry-After says, then send it again.',
   },
   draining: {

@@ -5,39 +5,18 @@
 import { fileURLToPath } from 'node:url';
 import { parseBody } from '../contracts/parse.js';
 import type { Route } from '../contracts/requests.js';
-import { contractError } from '../domain/errors.js';
 import type { Signal } from '../lib/abort.js';
 import { HostProcess, type HostEnd } from './host-process.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { Item, Payer } from './fair-share.js';
 import { ItemQueue } from './item-queue.js';
-import type { HostSetup, ModelReport, News, Step } from './messages.js';
+import { ABORTED, FAILED, following, FULL, unavailable, type Body, type Job } from './jobs.js';
+import type { Answer, HostSetup, ModelReport, News, Work } from './messages.js';
 import type { Checked, NoResult, OpenPrompt, PromptHost, Refusal, Tokenized } from './prompt-host.js';
 
 /** Between two starts: doubled with every host that dies without having answered anything, back to the least by an answer. */
 const RESTART_MIN_MS = 50;
 const RESTART_MAX_MS = 10_000;
-
-/** One body, on this side until it is closed, since a new host needs it again. */
-interface Body {
-  readonly id: number;
-  readonly route: Route;
-  readonly payer: Payer;
-  bytes: Uint8Array | undefined;
-  /** The host that keeps a copy. */
-  sentTo?: HostProcess | undefined;
-}
-
-interface Job {
-  readonly step: Step;
-  readonly body: Body;
-  /** Settles the caller's promise; only the first call counts. */
-  readonly settle: (result: Checked | Tokenized) => void;
-  /** Ends the watch over its silence; set while it runs. */
-  unwatch?: (() => void) | undefined;
-  /** Clock reading at which the watch began. */
-  runsSince?: number;
-}
 
 export type FirstStart =
   { readonly kind: 'ready'; readonly models: readonly ModelReport[] } | { readonly kind: 'unable' };
@@ -88,7 +67,7 @@ export class PromptHostClient implements PromptHost {
     const body: Body = { id: this.#nextBody++, route, bytes, payer: { account, weight } };
     return {
       check: (signal) => this.#check(body, signal),
-      tokenize: (signal) => this.#ask('tokenize', body, signal) as Promise<Tokenized>,
+      tokenize: (signal) => this.#ask({ step: 'tokenize' }, body, signal) as Promise<Tokenized>,
       close: () => this.#drop(body),
     };
   }
@@ -105,33 +84,41 @@ export class PromptHostClient implements PromptHost {
 
   #check(body: Body, signal: Signal): Promise<Checked> {
     if (body.bytes !== undefined && body.bytes.byteLength > this.#options.inlineBytes)
-      return this.#ask('check', body, signal) as Promise<Checked>;
+      return this.#ask({ step: 'check' }, body, signal) as Promise<Checked>;
     if (body.bytes === undefined || signal.aborted) return Promise.resolve({ kind: 'aborted' });
     const parsed = parseBody(body.route, body.bytes);
     return Promise.resolve(parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params });
   }
 
-  #ask(step: Step, body: Body, signal: Signal): Promise<Checked | Tokenized> {
+  #ask(work: Work, body: Body, signal: Signal): Promise<Checked | Tokenized> {
     if (this.#closed) return Promise.resolve(FAILED);
+    if (this.#problem !== undefined) return Promise.resolve(unavailable(this.#delayMs));
     if (body.bytes === undefined || signal.aborted) return Promise.resolve(ABORTED);
     return new Promise((resolve) => {
       const settle = (result: Checked | Tokenized): void => {
         signal.removeEventListener('abort', abort);
         resolve(result);
       };
-      const added = this.#items.add({ step, body, settle }, body.payer);
+      const job: Job = { body, work, settle };
       const abort = (): void => {
-        if (added.kind === 'added') this.#abandon(added.item);
+        if (job.item) this.#abandon(job.item);
         resolve(ABORTED);
       };
-      if (added.kind === 'full') {
-        resolve(FULL);
-        return;
-      }
-      added.dropped?.job.settle(FULL);
       signal.addEventListener('abort', abort);
+      this.#add(job);
       this.#dispatch();
     });
+  }
+
+  /** Its next item, or the job ends because too many wait. */
+  #add(job: Job): void {
+    const added = this.#items.add(job, job.body.payer, job.work.step === 'compile');
+    if (added.kind === 'full') {
+      job.settle(FULL);
+      return;
+    }
+    job.item = added.item;
+    added.dropped?.job.settle(FULL);
   }
 
   #abandon(item: Item<Job>): void {
@@ -145,12 +132,12 @@ export class PromptHostClient implements PromptHost {
     for (const item of this.#items.runs()) if (item.job.unwatch === undefined) this.#watch(host, item);
   }
 
-  #send(host: HostProcess, { id, job: { body, step } }: Item<Job>): void {
+  #send(host: HostProcess, { id, job: { body, work } }: Item<Job>): void {
     const { route, bytes } = body;
     const fresh = bytes !== undefined && body.sentTo !== host;
-    host.send({ kind: 'item', item: id, step, body: body.id, ...(fresh && { sent: { route, bytes } }) });
-    // It is kept there for a next step; `tokenize` is the last one.
-    body.sentTo = step === 'tokenize' ? undefined : host;
+    host.send({ kind: 'item', item: id, work, body: body.id, ...(fresh && { sent: { route, bytes } }) });
+    // It is kept there for a next step; `tokenize` is the last one unless it is answered `dear`.
+    body.sentTo = work.step === 'tokenize' ? undefined : host;
   }
 
   #watch(host: HostProcess, item: Item<Job>): void {
@@ -172,11 +159,25 @@ export class PromptHostClient implements PromptHost {
       this.#ended = undefined;
     } else {
       const item = this.#items.finish(news.item, news.ms);
-      item?.job.unwatch?.();
-      item?.job.settle(news.result);
+      if (item) this.#answered(item, news.result);
       this.#delayMs = RESTART_MIN_MS;
     }
     this.#dispatch();
+  }
+
+  #answered({ job, abandoned }: Item<Job>, answer: Answer): void {
+    job.unwatch?.();
+    job.unwatch = undefined;
+    const next = following(answer);
+    if (next.kind === 'result') {
+      job.settle(next.result);
+      return;
+    }
+    // A prompt that is not tokenized yet is still kept by the host.
+    job.body.sentTo = this.#host;
+    job.work = next.work;
+    if (job.body.bytes === undefined) this.#host?.send({ kind: 'drop', body: job.body.id });
+    else if (!abandoned) this.#add(job);
   }
 
   #drop(body: Body): void {
@@ -199,11 +200,11 @@ export class PromptHostClient implements PromptHost {
     // Nobody is to wait for a host that does not come up.
     const started = why !== 'start' && why !== 'unstartable';
     const reason = code === undefined ? why : `${why}: ${code}`;
+    const delayMs = this.#delayMs;
     if (started) this.#blame();
-    else this.#failAll();
+    else this.#failAll(unavailable(delayMs));
     this.#problem = started ? undefined : reason;
     this.#settleFirst({ kind: 'unable' });
-    const delayMs = this.#delayMs;
     // A silent host was well but for one item, which has failed; those who send such items must not keep others waiting.
     if (why !== 'silent') this.#delayMs = Math.min(delayMs * 2, RESTART_MAX_MS);
     this.#restarts += 1;
@@ -221,9 +222,9 @@ export class PromptHostClient implements PromptHost {
     this.#guilty = undefined;
   }
 
-  #failAll(): void {
+  #failAll(result: Refusal | NoResult = FAILED): void {
     this.#unwatch();
-    for (const item of this.#items.clear()) item.job.settle(FAILED);
+    for (const item of this.#items.clear()) item.job.settle(result);
   }
 
   /** Nothing runs any more. An item that runs again is watched anew. */
@@ -234,10 +235,3 @@ export class PromptHostClient implements PromptHost {
     }
   }
 }
-
-const FAILED: NoResult = { kind: 'failed' };
-const ABORTED: NoResult = { kind: 'aborted' };
-const FULL: Refusal = {
-  kind: 'invalid',
-  error: contractError('capacity_exceeded', 'Too many requests are waiting to be read. Retry after the time given.'),
-};

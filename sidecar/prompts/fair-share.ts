@@ -54,6 +54,8 @@ export class Item<T> {
   readonly id: number;
   readonly job: T;
   readonly payer: Payer;
+  /** Where it waits or was taken from. */
+  readonly share: FairShare<T>;
   /** For the queue alone. */
   readonly account: Account<T>;
   readonly oldest: HeapNode<Item<T>> = new HeapNode<Item<T>>(this);
@@ -63,8 +65,9 @@ export class Item<T> {
   /** Set once the result is of no interest, nor its part in a death. */
   abandoned = false;
 
-  constructor(id: number, job: T, payer: Payer, account: Account<T>) {
+  constructor(id: number, job: T, payer: Payer, share: FairShare<T>, account: Account<T>) {
     this.id = id;
+    this.share = share;
     this.job = job;
     this.payer = payer;
     this.account = account;
@@ -80,7 +83,12 @@ export class FairShare<T> {
   #nowMs = 0;
   #waiting = 0;
   #taken = 0;
-  #nextId = 0;
+  readonly #nextId: () => number;
+
+  /** `nextId`: gives the items' ids; shares that have one source have no two items of one id. */
+  constructor(nextId: () => number) {
+    this.#nextId = nextId;
+  }
 
   /** Items that wait. */
   get size(): number {
@@ -99,8 +107,7 @@ export class FairShare<T> {
 
   /** A new item, which waits behind all others of its account. */
   add(job: T, payer: Payer): Item<T> {
-    const item = new Item(this.#nextId, job, payer, this.#accountOf(payer.account));
-    this.#nextId += 1;
+    const item = new Item(this.#nextId(), job, payer, this, this.#accountOf(payer.account));
     this.#wait(item);
     return item;
   }

@@ -4,15 +4,14 @@
  * has no timers and decides nothing; the sidecar's client watches it and kills it. It goes with its parent.
  */
 import { setEnvironmentData } from 'node:worker_threads';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Piscina } from 'piscina';
 import { Link } from '../../engine/protocol/link.js';
 import { endAtOnce, endWithParent } from '../../engine/protocol/parent-watch.js';
 import '../../engine/protocol/v8-flags.js';
 import type { Route } from '../contracts/requests.js';
 import { readOrder, STACK_MB, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
-import type { Order, Step, WorkerTask } from './messages.js';
-import type { Checked, Tokenized } from './prompt-host.js';
+import type { Answer, CompilerTask, Order, Work, WorkerTask } from './messages.js';
 
 interface Body {
   readonly route: Route;
@@ -20,14 +19,15 @@ interface Body {
   readonly bytes: Uint8Array;
 }
 
-type Result = readonly ModelReport[] | Checked | Tokenized;
+type Result = readonly ModelReport[] | Answer;
 
 /** Works one task off. Rejects when the worker threw or died (out of memory). */
-type Work = (task: WorkerTask) => Promise<Result>;
+type WorkOff = (task: WorkerTask) => Promise<Result>;
 
 interface Item {
   readonly item: number;
-  readonly step: Step;
+  readonly work: Work;
+  readonly id: number;
   readonly body: Body | undefined;
 }
 
@@ -38,7 +38,8 @@ const waiting: Item[] = [];
 let running = 0;
 /** Threads of the pool; 0: there is none. */
 let workers = 0;
-let work: Work | undefined;
+let workOff: WorkOff | undefined;
+let compiler: Piscina<CompilerTask, Answer> | undefined;
 
 const link = Link.toParent({
   message: (raw) => {
@@ -65,8 +66,7 @@ function obey(order: Order): void {
       cancel(order.item);
       return;
     case 'item':
-      waiting.push({ item: order.item, step: order.step, body: bodyOf(order) });
-      begin();
+      take({ item: order.item, work: order.work, id: order.body, body: bodyOf(order) });
       return;
     default:
       quit();
@@ -78,19 +78,27 @@ async function start(setup: HostSetup): Promise<void> {
   workers = setup.workers;
   const made = workers === 0 ? await ownThread(setup) : pool(setup);
   // A worker holds one task at a time and gets it before it has loaded, so as many tasks as workers wait for all of them.
+  compiler = new Piscina<CompilerTask, Answer>({
+    filename: fileURLToPath(new URL('./compiler.js', import.meta.url)),
+    minThreads: 1,
+    maxThreads: 1,
+    idleTimeout: Infinity,
+    recordTiming: false,
+  });
+  compiler.on('error', () => undefined);
   const reports = await Promise.all(Array.from({ length: Math.max(1, workers) }, () => made({ kind: 'report' })));
-  work = made;
+  workOff = made;
   send({ kind: 'ready', models: reports[0] as readonly ModelReport[] });
 }
 
-async function ownThread({ workerFile }: HostSetup): Promise<Work> {
+async function ownThread({ workerFile }: HostSetup): Promise<WorkOff> {
   // While an item is worked on, this thread does not see its link close.
   endWithParent();
   const module = (await import(pathToFileURL(workerFile).href)) as { readonly default: (task: WorkerTask) => Result };
   return (task) => Promise.resolve().then(() => module.default(task));
 }
 
-function pool({ workerFile, workers: threads }: HostSetup): Work {
+function pool({ workerFile, workers: threads }: HostSetup): WorkOff {
   const made = new Piscina<WorkerTask, Result>({
     filename: workerFile,
     minThreads: threads,
@@ -104,6 +112,16 @@ function pool({ workerFile, workers: threads }: HostSetup): Work {
   return (task) => made.run(task);
 }
 
+function take(item: Item): void {
+  if (item.work.step === 'compile') {
+    // Beside the others: the sidecar sends one at a time.
+    run(item, () => undefined).catch(quit);
+    return;
+  }
+  waiting.push(item);
+  begin();
+}
+
 /**
  * An item begins when the answer before it is out of this process, not only out of its worker: should the item bring the
  * process down, no answer goes with it, and the sidecar knows which items ran.
@@ -112,18 +130,22 @@ function begin(): void {
   for (let next = waiting[0]; next !== undefined && running < Math.max(1, workers); next = waiting[0]) {
     waiting.shift();
     running += 1;
-    answer(next).catch(quit);
+    run(next, ended).catch(quit);
   }
 }
 
-async function answer({ item, step, body }: Item): Promise<void> {
+function ended(): void {
+  running -= 1;
+  // What was sent meanwhile is read first: it may cancel the next item.
+  if (waiting.length > 0) setImmediate(begin);
+}
+
+/** Answers one item. `sent`: called when its answer has left this process. */
+async function run({ item, work, id, body }: Item, sent: () => void): Promise<void> {
   const from = performance.now();
-  const result = await run(step, body);
-  send({ kind: 'answer', item, result, ms: performance.now() - from }, () => {
-    running -= 1;
-    // What was sent meanwhile is read first: it may cancel the next item.
-    if (waiting.length > 0) setImmediate(begin);
-  });
+  const result = await resultOf(work, body);
+  if (body && result.kind === 'dear') bodies.set(id, body);
+  send({ kind: 'answer', item, result, ms: performance.now() - from }, sent);
 }
 
 /** An item that has begun goes on to its end. */
@@ -134,18 +156,20 @@ function cancel(item: number): void {
   send({ kind: 'answer', item, result: { kind: 'aborted' } });
 }
 
-/** The body that came with an item or before it. After `tokenize`, its last step, nothing needs it here. */
-function bodyOf({ step, body, sent }: Order & { kind: 'item' }): Body | undefined {
+/** The body that came with an item or before it. After `tokenize`, its last step unless it is dear, nothing needs it here. */
+function bodyOf({ work, body, sent }: Order & { kind: 'item' }): Body | undefined {
   const found = sent ? { route: sent.route, bytes: workers === 0 ? sent.bytes : shared(sent.bytes) } : bodies.get(body);
-  if (step === 'tokenize') bodies.delete(body);
+  if (work.step === 'tokenize') bodies.delete(body);
   else if (found) bodies.set(body, found);
   return found;
 }
 
-async function run(step: Step, body: Body | undefined): Promise<Checked | Tokenized> {
-  if (work === undefined || body === undefined) return { kind: 'failed' };
+async function resultOf(work: Work, body: Body | undefined): Promise<Answer> {
+  if (workOff === undefined || compiler === undefined || body === undefined) return { kind: 'failed' };
   try {
-    return (await work({ kind: step, ...body })) as Checked | Tokenized;
+    if (work.step === 'compile') return await compiler.run({ bytes: body.bytes, compile: work.compile });
+    const { step, ...more } = work;
+    return (await workOff({ kind: step, ...more, ...body })) as Answer;
   } catch {
     // The worker threw or died (out of memory) and is replaced by the pool; this item has failed.
     return { kind: 'failed' };

@@ -13,6 +13,8 @@ const MAX_AHEAD = 16;
  * already, so that no worker waits for the way there and back, but only as many as are expected to be done within
  * {@link AHEAD_MS}: what was sent comes before an item of any other account.
  *
+ * Items that compile wait on their own and run one at a time, beside the others, in the host's compiler thread.
+ *
  * When the host dies under one item alone, that one killed it and fails. When several ran, any of them may have: each is
  * tried once more with nothing else running, so the next death names the guilty and the innocent are answered. An item that fell silent is known, fails at once, and those beside it are tried once more likewise.
  * So an item runs twice at most, and no item fails for what another did unless the host cannot be started at all.
@@ -21,43 +23,51 @@ export class ItemQueue<T> {
   readonly #width: number;
   readonly #maxQueued: number;
   readonly #aheadMs: number;
-  readonly #fresh = new FairShare<T>();
+  readonly #fresh: FairShare<T>;
+  readonly #compiles: FairShare<T>;
   /** Those that ran when a host died; they run alone, before any fresh one. */
   readonly #again: Item<T>[] = [];
   /** Those sent and not answered, in their order; `width` and {@link MAX_AHEAD} bound them. */
   readonly #sent: Item<T>[] = [];
+  /** The one that compiles. */
+  #compiling: Item<T> | undefined;
   /** The running item that runs alone, for the second time. */
   #alone: Item<T> | undefined;
 
   /** `width`: items that run at once; `maxQueued`: items that may wait; `aheadMs`: in place of {@link AHEAD_MS}. */
   constructor(width: number, maxQueued: number, aheadMs = AHEAD_MS) {
+    let ids = 0;
+    const nextId = (): number => ids++;
+    this.#fresh = new FairShare(nextId);
+    this.#compiles = new FairShare(nextId);
     this.#width = width;
     this.#aheadMs = aheadMs;
     this.#maxQueued = maxQueued;
   }
 
   get queued(): number {
-    return this.#fresh.size + this.#again.length;
+    return this.#fresh.size + this.#compiles.size + this.#again.length;
   }
 
   get running(): number {
-    return Math.min(this.#sent.length, this.#width);
+    return Math.min(this.#sent.length, this.#width) + (this.#compiling ? 1 : 0);
   }
 
   /** Those that run now, first sent first. */
   runs(): readonly Item<T>[] {
-    return this.#sent.slice(0, this.#width);
+    return [...this.#sent.slice(0, this.#width), ...(this.#compiling ? [this.#compiling] : [])];
   }
 
   /**
    * Adds an item. When the queue is full, the newest item of the account that has most waiting is dropped for it; the new
-   * one is `full` when no account has more waiting than its own.
+   * one is `full` when no account has more waiting than its own. `compiles`: it is worked on by the compiler thread.
    */
-  add(job: T, payer: Payer): Added<T> {
-    const dropped = this.#fresh.size < this.#maxQueued ? undefined : this.#fresh.longest(payer.account);
-    if (this.#fresh.size >= this.#maxQueued && dropped === undefined) return { kind: 'full' };
-    if (dropped) this.#fresh.remove(dropped);
-    return { kind: 'added', item: this.#fresh.add(job, payer), dropped };
+  add(job: T, payer: Payer, compiles = false): Added<T> {
+    const share = compiles ? this.#compiles : this.#fresh;
+    const dropped = share.size < this.#maxQueued ? undefined : share.longest(payer.account);
+    if (share.size >= this.#maxQueued && dropped === undefined) return { kind: 'full' };
+    if (dropped) share.remove(dropped);
+    return { kind: 'added', item: share.add(job, payer), dropped };
   }
 
   /** The next item to send, now counted as sent; undefined: none may go. */
@@ -65,11 +75,16 @@ export class ItemQueue<T> {
     if (this.#alone !== undefined) return undefined;
     const [again] = this.#again;
     if (again !== undefined) {
-      if (this.#sent.length > 0) return undefined;
+      if (this.#sent.length > 0 || this.#compiling) return undefined;
       this.#again.shift();
       this.#alone = again;
-      this.#sent.push(again);
+      if (again.share === this.#compiles) this.#compiling = again;
+      else this.#sent.push(again);
       return again;
+    }
+    if (!this.#compiling) {
+      this.#compiling = this.#compiles.take();
+      if (this.#compiling) return this.#compiling;
     }
     const expectedMs = this.#fresh.expectedMs;
     if (expectedMs === undefined || !this.#mayGo(expectedMs)) return undefined;
@@ -87,11 +102,12 @@ export class ItemQueue<T> {
 
   /** An item that was sent is answered after `ms` of host time; undefined: it was never begun. Undefined: there is no such item. */
   finish(id: number, ms: number | undefined): Item<T> | undefined {
-    const at = this.#sent.findIndex((item) => item.id === id);
-    const [item] = at < 0 ? [] : this.#sent.splice(at, 1);
+    const item = this.#compiling?.id === id ? this.#compiling : this.#sent.find((each) => each.id === id);
     if (item === undefined) return undefined;
+    if (item === this.#compiling) this.#compiling = undefined;
+    else this.#sent.splice(this.#sent.indexOf(item), 1);
     if (this.#alone === item) this.#alone = undefined;
-    this.#fresh.done(item, ms);
+    item.share.done(item, ms);
     return item;
   }
 
@@ -105,8 +121,8 @@ export class ItemQueue<T> {
     const at = this.#again.indexOf(item);
     if (at >= 0) {
       this.#again.splice(at, 1);
-      this.#fresh.done(item, undefined);
-    } else this.#fresh.remove(item);
+      item.share.done(item, undefined);
+    } else item.share.remove(item);
     return this.#sent.indexOf(item) >= this.#width;
   }
 
@@ -117,15 +133,22 @@ export class ItemQueue<T> {
   lost(ranMs: (job: T) => number, guilty?: Item<T>): Item<T> | undefined {
     const ran = new Set(this.runs());
     const blamed = guilty ?? (ran.size === 1 ? [...ran][0] : undefined);
-    for (const item of this.#sent.splice(0)) {
-      if (ran.has(item)) this.#fresh.spend(item, ranMs(item.job));
-      if (item === blamed || item.abandoned) this.#fresh.done(item, undefined);
+    for (const item of this.#takeSent()) {
+      if (ran.has(item)) item.share.spend(item, ranMs(item.job));
+      if (item === blamed || item.abandoned) item.share.done(item, undefined);
       else if (ran.has(item)) this.#again.push(item);
       // Those sent ahead had not begun: they are as they were.
-      else this.#fresh.putBack(item);
+      else item.share.putBack(item);
     }
-    this.#alone = undefined;
     return blamed;
+  }
+
+  /** All that were sent, which run no more. */
+  #takeSent(): readonly Item<T>[] {
+    const sent = [...this.#sent.splice(0), ...(this.#compiling ? [this.#compiling] : [])];
+    this.#compiling = undefined;
+    this.#alone = undefined;
+    return sent;
   }
 
   /** Charges the account of an item that is over with what it cost besides, in ms. */
@@ -135,10 +158,9 @@ export class ItemQueue<T> {
 
   /** Takes all items out, sent or not, and returns those whose results are of interest. */
   clear(): readonly Item<T>[] {
-    const taken = [...this.#sent.splice(0), ...this.#again.splice(0)];
-    for (const item of taken) this.#fresh.done(item, undefined);
-    this.#alone = undefined;
-    const all = [...taken, ...this.#fresh.clear()].filter(({ abandoned }) => !abandoned);
+    const taken = [...this.#takeSent(), ...this.#again.splice(0)];
+    for (const item of taken) item.share.done(item, undefined);
+    const all = [...taken, ...this.#fresh.clear(), ...this.#compiles.clear()].filter(({ abandoned }) => !abandoned);
     for (const item of all) item.abandoned = true;
     return all;
   }

@@ -2,10 +2,12 @@
  * The messages between the sidecar and its prompt host, over engine/protocol/link.ts. The sidecar speaks first (`start`); the host answers `ready`, and from then on one `answer` an
  * `item`. Every message carries `v`; one with another `v`, or of an unknown kind, ends the host.
  */
+import type { CallsFormat } from '../../engine/prompt/call-format.js';
+import type { CallsOrder } from '../../engine/prompt/chat-prompt.js';
 import type { Route } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-host.js';
 
-export const PROMPTS_VERSION = 3;
+export const PROMPTS_VERSION = 4;
 
 /** A model whose prompts the host makes. */
 export interface PromptModel {
@@ -45,8 +47,21 @@ export interface HostSetup {
  */
 export const STACK_MB = 256;
 
-/** `check`: is the body a valid request; `tokenize`: its tokens as well. */
-export type Step = 'check' | 'tokenize';
+/**
+ * `check`: is the body a valid request. `tokenize`: its tokens as well; the answer may be `dear`, then the same is asked
+ * again with what `compile` made, in the host's compiler thread, of the tools.
+ */
+export type Work =
+  | { readonly step: 'check' }
+  | { readonly step: 'tokenize'; readonly calls?: CallsFormat }
+  | { readonly step: 'compile'; readonly compile: CallsOrder };
+
+/** What the host answers to an item. */
+export type Answer =
+  | Checked
+  | Tokenized
+  | { readonly kind: 'dear'; readonly compile: CallsOrder }
+  | { readonly kind: 'compiled'; readonly calls: CallsFormat };
 
 /** Sidecar to host, which works the items off in their order. `cancel`: an item that has not begun is not wanted any more. */
 export type Order =
@@ -54,9 +69,9 @@ export type Order =
   | {
       readonly kind: 'item';
       readonly item: number;
-      readonly step: Step;
+      readonly work: Work;
       readonly body: number;
-      /** With the first item of a body, which is kept until `drop` or until its `tokenize` has begun. */
+      /** With the first item of a body, which is kept until `drop` or until its `tokenize` is answered, unless with `dear`. */
       readonly sent?: { readonly route: Route; readonly bytes: Uint8Array };
     }
   | { readonly kind: 'cancel'; readonly item: number }
@@ -68,7 +83,7 @@ export type News =
   | {
       readonly kind: 'answer';
       readonly item: number;
-      readonly result: Checked | Tokenized;
+      readonly result: Answer;
       /** Time from its begin to its result in the host; absent: it was cancelled before it began. */
       readonly ms?: number;
     };
@@ -98,4 +113,12 @@ function isOfThisVersion(raw: unknown): boolean {
 
 /** A task for one worker. For another thread the body is shared memory: it is copied once, on its way into the host. */
 export type WorkerTask =
-  { readonly kind: 'report' } | { readonly kind: Step; readonly route: Route; readonly bytes: Uint8Array };
+  | { readonly kind: 'report' }
+  | { readonly kind: 'check'; readonly route: Route; readonly bytes: Uint8Array }
+  | { readonly kind: 'tokenize'; readonly route: Route; readonly bytes: Uint8Array; readonly calls?: CallsFormat };
+
+/** A task for the compiler thread: the bytes are those of a chat's body that was found valid. */
+export interface CompilerTask {
+  readonly bytes: Uint8Array;
+  readonly compile: CallsOrder;
+}

@@ -1,11 +1,13 @@
 import { MAX_ARGUMENT_NESTING, MAX_ARGUMENT_VALUES } from '../../engine/prompt/call-arguments.js';
+import type { CallsFormat } from '../../engine/prompt/call-format.js';
 import { chatPrompt, type ChatPrompt } from '../../engine/prompt/chat-prompt.js';
 import { DECISION_PROMPT_TOKENS, type DecisionTokens } from '../../engine/prompt/decision-prompt.js';
 import { parseBody } from '../contracts/parse.js';
 import type { ChatRequest, DecisionRequest, Route } from '../contracts/requests.js';
-import { contractError, type ErrorCode } from '../domain/errors.js';
 import type { LoadedModel } from './models.js';
-import type { Checked, Refusal, Tokenized } from './prompt-host.js';
+import type { Answer } from './messages.js';
+import type { Checked, Refusal } from './prompt-host.js';
+import { refusal, unservable } from './refusals.js';
 
 /** The first of a body's two steps. */
 export function check(route: Route, bytes: Uint8Array): Checked {
@@ -13,21 +15,33 @@ export function check(route: Route, bytes: Uint8Array): Checked {
   return parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params };
 }
 
-/** The second, which starts from the bytes again: what the first one parsed may have died with its host. */
-export function tokenize(models: ReadonlyMap<string, LoadedModel>, route: Route, bytes: Uint8Array): Tokenized {
+/**
+ * The second, which starts from the bytes again: what the first one parsed may have died with its host. `calls`: what was
+ * compiled of its tools, which takes more work than is done in this thread.
+ */
+export function tokenize(
+  models: ReadonlyMap<string, LoadedModel>,
+  route: Route,
+  bytes: Uint8Array,
+  calls?: CallsFormat,
+): Answer {
   const parsed = parseBody(route, bytes);
   if (parsed.kind === 'invalid') return parsed;
   const { request } = parsed;
   const model = models.get(request.params.model);
   if (isDecision(request)) return model?.kind === 'decision' ? decide(model, request) : { kind: 'failed' };
-  return model?.kind === 'chat' ? chat(model, request) : { kind: 'failed' };
+  return model?.kind === 'chat' ? chat(model, request, calls) : { kind: 'failed' };
 }
 
 function isDecision(request: ChatRequest | DecisionRequest): request is DecisionRequest {
   return request.params.route !== 'chat';
 }
 
-function chat(model: LoadedModel & { kind: 'chat' }, { params, conversation }: ChatRequest): Tokenized {
+function chat(
+  model: LoadedModel & { kind: 'chat' },
+  { params, conversation }: ChatRequest,
+  calls: CallsFormat | undefined,
+): Answer {
   const limit = model.model.contextPerSeat;
   const prompt = chatPrompt(
     model.parts,
@@ -39,13 +53,15 @@ function chat(model: LoadedModel & { kind: 'chat' }, { params, conversation }: C
       jsonObject: params.jsonObject,
     },
     limit,
+    calls ?? 'quick',
   );
+  if (prompt.kind === 'dear') return prompt;
   if (prompt.kind === 'tokens') {
     const { tokens, format } = prompt;
     return { kind: 'chat', tokens, ...(format && { format }) };
   }
   if (prompt.kind === 'failed') return cannotRender(prompt.why);
-  if (prompt.kind === 'unservable') return refusal('unprocessable', `What the tools take ${prompt.why}`, 'tools');
+  if (prompt.kind === 'unservable') return unservable(prompt);
   return refusal(
     'bad_request',
     `The prompt has at least ${prompt.atLeast} tokens; the context holds ${limit}.`,
@@ -75,7 +91,7 @@ function cannotRender(why: (ChatPrompt & { kind: 'failed' })['why']): Refusal {
   }
 }
 
-function decide(model: LoadedModel & { kind: 'decision' }, request: DecisionRequest): Tokenized {
+function decide(model: LoadedModel & { kind: 'decision' }, request: DecisionRequest): Answer {
   const questions = request.params.questions.map(({ type, answers }, at) => ({
     type,
     answers,
@@ -97,8 +113,4 @@ function tooLong(made: DecisionTokens & { kind: 'too-long' }, route: 'decisions'
       `at most ${DECISION_PROMPT_TOKENS} are allowed.`,
     param,
   );
-}
-
-function refusal(code: ErrorCode, message: string, param: string): Refusal {
-  return { kind: 'invalid', error: contractError(code, message, { param }) };
 }

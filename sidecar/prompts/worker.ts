@@ -1,21 +1,31 @@
 /** What works the prompt host's items off, in a thread of its pool or in its own. Its models are loaded before the first. */
 import { getEnvironmentData } from 'node:worker_threads';
-import type { HostSetup, ModelReport, WorkerTask } from './messages.js';
+import type { Answer, HostSetup, ModelReport, WorkerTask } from './messages.js';
 import { loadModels } from './models.js';
 import { check, tokenize } from './prepare.js';
-import type { Checked, Tokenized } from './prompt-host.js';
 
 const setup = getEnvironmentData('setup') as HostSetup;
 const loaded = await loadModels(setup.models);
 const models = new Map(loaded.map((model) => [model.model.id, model]));
 
 // The first prompt takes several times what the second one takes, and this one has no caller who waits for it.
-for (const { kind, model } of loaded) {
-  if (kind === 'chat') greet(model.id);
+for (const { kind, model, report } of loaded) {
+  if (kind !== 'chat') continue;
+  greet(model.id, {});
+  if (report.tools) greet(model.id, { tools: someTools() });
 }
 
-function greet(model: string): void {
-  const hello = { model, messages: [{ role: 'user', content: 'Hello' }] };
+/** Enough for the schema compiler to have run through most of its code. */
+function someTools(): readonly object[] {
+  const names = Array.from({ length: 40 }, (_, i) => `p${i}`);
+  const plain = { type: 'object', properties: Object.fromEntries(names.map((name) => [name, { type: 'string' }])) };
+  const combined = { allOf: names.slice(0, 8).map((name) => ({ properties: { [name]: { type: 'string' } } })) };
+  const parameters = { type: 'object', properties: { plain, combined } };
+  return [{ type: 'function', function: { name: 'f', parameters } }];
+}
+
+function greet(model: string, more: object): void {
+  const hello = { model, messages: [{ role: 'user', content: 'Hello' }], ...more };
   try {
     tokenize(models, 'chat', Buffer.from(JSON.stringify(hello)));
   } catch {
@@ -23,13 +33,13 @@ function greet(model: string): void {
   }
 }
 
-export default function run(task: WorkerTask): readonly ModelReport[] | Checked | Tokenized {
+export default function run(task: WorkerTask): readonly ModelReport[] | Answer {
   switch (task.kind) {
     case 'report':
       return loaded.map(({ report }) => report);
     case 'check':
       return check(task.route, task.bytes);
     case 'tokenize':
-      return tokenize(models, task.route, task.bytes);
+      return tokenize(models, task.route, task.bytes, task.calls);
   }
 }

@@ -1,11 +1,18 @@
 /** A sidecar that is short of descriptors: idle connections leave a reserve, and a child that cannot be forked waits. */
 import { execFileSync } from 'node:child_process';
-import { Agent, get } from 'node:http';
+import { Agent, request, type IncomingHttpHeaders, type RequestOptions } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import t, { type Test } from 'tap';
+import { SHORT } from '../support/open-stream.js';
 import { childrenOf, eventually, usedCpuMs } from '../support/processes.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+
+interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly text: string;
+}
 
 /** What `ulimit -n` allows the sidecar; a service manager's own default is 1024. */
 const OPEN_FILES = 256;
@@ -74,24 +81,43 @@ t.test('children that cannot be forked are forked when there are descriptors aga
   const sidecar = await Sidecar.start(t, { config: await chatOnly(1) });
   const limit = (files: string): unknown =>
     execFileSync('prlimit', ['--pid', String(sidecar.pid), `--nofile=${files}`]);
+  // One connection to each listener, which stays open.
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   t.teardown(() => agent.destroy());
-  const readyz = (): Promise<{ status: number; text: string }> =>
+  const ask = (options: RequestOptions, body = ''): Promise<Answer> =>
     new Promise((resolve, reject) => {
-      get({ port: sidecar.operatorsPort, host: '127.0.0.1', path: '/readyz', agent }, (response) => {
-        text(response).then((text) => resolve({ status: response.statusCode ?? 0, text }), reject);
-      }).on('error', reject);
+      const asked = request({ host: '127.0.0.1', agent, ...options }, (response) => {
+        const { statusCode = 0, headers } = response;
+        text(response).then((text) => resolve({ status: statusCode, headers, text }), reject);
+      });
+      asked.on('error', reject).end(body);
     });
+  const readyz = (): Promise<Answer> => ask({ port: sidecar.operatorsPort, path: '/readyz' });
+  const chat = (): Promise<Answer> =>
+    ask(
+      {
+        port: sidecar.port,
+        path: '/v1/chat/completions',
+        method: 'POST',
+        headers: { 'Content-Type': 'application/json', Authorization: `Bearer ${sidecar.key}` },
+      },
+      JSON.stringify(SHORT),
+    );
   t.equal((await readyz()).status, 200);
+  t.equal((await chat()).status, 200);
 
   // Every descriptor below is in use.
   limit('8:');
   process.kill(shortHost(sidecar), 'SIGKILL');
+  await sidecar.logged('prompt host restarts', 1, ({ reason }) => reason === 'unstartable: EMFILE');
+  const refused = await chat();
+  t.equal(refused.status, 503, 'a prompt host that cannot be forked');
+  t.match(JSON.parse(refused.text), { error: { code: 'cold' } });
+  t.ok(Number(refused.headers['retry-after']) > 0);
   process.kill(sidecar.enginePid(CHAT), 'SIGKILL');
   t.match(await sidecar.logged('engine lost', 1, ({ reason }) => reason !== 'killed'), {
     reason: 'unstartable: EMFILE',
   });
-  await sidecar.logged('prompt host restarts', 1, ({ reason }) => reason === 'unstartable: EMFILE');
   const red = await readyz();
   t.equal(red.status, 503);
   t.match(red.text, /EMFILE/, 'operators see why');

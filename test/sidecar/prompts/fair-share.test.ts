@@ -8,7 +8,8 @@ const ONE = 1;
 /** A host on a fake clock: one worker, which takes as many ms for an item as its job says. */
 class Harness {
   readonly clock = new FakeClock();
-  readonly queue = new FairShare<{ readonly ms: number; readonly name: string }>();
+  #ids = 0;
+  readonly queue = new FairShare<{ readonly ms: number; readonly name: string }>(() => this.#ids++);
   /** Host time by account, in ms. */
   readonly spent = new Map<string, number>();
   /** Done, in order. */

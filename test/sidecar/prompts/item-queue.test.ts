@@ -4,8 +4,8 @@ import type { Item } from '../../../sidecar/prompts/fair-share.js';
 import { ItemQueue } from '../../../sidecar/prompts/item-queue.js';
 
 /** Adds an item to a queue that is not full. */
-function add<T>(queue: ItemQueue<T>, job: T, account = 'a'): Item<T> {
-  const added = queue.add(job, { account, weight: 1 });
+function add<T>(queue: ItemQueue<T>, job: T, account = 'a', compiles = false): Item<T> {
+  const added = queue.add(job, { account, weight: 1 }, compiles);
   if (added.kind === 'full') throw new Error('full');
   return added.item;
 }
@@ -98,7 +98,7 @@ t.test('whatever happens, an item runs twice at most and only killers fail', asy
       fc.array(fc.boolean(), { maxLength: 20 }),
       (more, ahead, killers) => {
         const queue = new ItemQueue<boolean>(more + 1, 100, ahead);
-        const items = killers.map((kills, i) => add(queue, kills, `${i % 3}`));
+        const items = killers.map((kills, i) => add(queue, kills, `${i % 3}`, i % 5 === 0));
         const runs = new Map<number, number>();
         const failed: Item<boolean>[] = [];
         let answered = 0;
@@ -188,4 +188,38 @@ t.test('who killed a host is charged for it: the others come first', async (t) =
     queue.finish(item.id, 1);
   }
   t.equal(order, 'o0 o1 o2 o3 o4 k2 k3 ');
+});
+
+t.test('items that compile run one at a time, and hold up none of the others', async (t) => {
+  const queue = new ItemQueue<string>(1, 100, 0);
+  const [first, second] = ['c1', 'c2'].map((job) => add(queue, job, 'dear', true));
+  const items = ['a', 'b'].map((job) => add(queue, job, 'quick'));
+  if (!first || !second) throw new Error('no items');
+  t.equal(startAll(queue), 'c1a');
+  t.equal(new Set([first, second, ...items].map(({ id }) => id)).size, 4, 'ids are of both kinds');
+  queue.finish(items[0]!.id, 1);
+  t.equal(startAll(queue), 'b', 'and not the second that compiles');
+  t.same([queue.running, queue.queued, jobs([...queue.runs()])], [2, 1, 'bc1']);
+  queue.abandon(first);
+  t.equal(startAll(queue), '', 'the compiler is still at it');
+  t.equal(queue.finish(first.id, 20), first);
+  t.equal(startAll(queue), 'c2');
+});
+
+t.test('an item that compiles is suspected like others, and tried again alone', async (t) => {
+  const queue = new ItemQueue<string>(1, 100, 0);
+  const compiled = add(queue, 'c', 'dear', true);
+  const items = ['a', 'b'].map((job) => add(queue, job));
+  t.equal(startAll(queue), 'ca');
+  t.equal(lost(queue), undefined, 'either may have killed the host');
+  t.equal(startAll(queue), 'a');
+  queue.finish(items[0]!.id, 1);
+  t.equal(startAll(queue), 'c', 'without b');
+  queue.finish(compiled.id, 20);
+  t.equal(startAll(queue), 'b');
+  const last = add(queue, 'd', 'dear', true);
+  queue.finish(items[1]!.id, 1);
+  t.equal(startAll(queue), 'd');
+  t.equal(lost(queue), 'd', 'it ran alone');
+  t.same([queue.running, queue.queued, last.abandoned], [0, 0, false]);
 });

@@ -197,11 +197,13 @@ t.test('one more than may wait is refused', async (t) => {
   for (const item of [first, ...others]) t.match(await item, { kind: 'chat' });
 });
 
-t.test('a host that cannot start leaves nobody waiting', async (t) => {
+t.test('a host that cannot start keeps no caller waiting', async (t) => {
   const { client, send, restarts } = host(t, { models: [{ id: 'm', kind: 'chat', file: 'fatal', contextPerSeat: 1 }] });
   const waiting = send('waiting', 'answer');
   t.same(await client.ready(), { kind: 'unable' });
-  t.same(await waiting, { kind: 'failed' });
+  const retryLater = { kind: 'invalid', error: { code: 'cold', status: 503, retryAfterMs: Number } };
+  t.match(await waiting, retryLater);
+  t.match(await send('next', 'answer'), retryLater, 'at once, until a host is ready');
   t.equal(restarts[0], 'start');
 });
 

@@ -16,12 +16,12 @@ const NEVER = new AbortController().signal;
 const HOST = fileURLToPath(new URL('../../../../sidecar/prompts/host.js', import.meta.url));
 const STUB = fileURLToPath(new URL('../../../support/prompt-worker.js', import.meta.url));
 
-function clientOf(t: Test, models: readonly PromptModel[]) {
+function clientOf(t: Test, models: readonly PromptModel[], workers = 1) {
   const restarts: string[] = [];
   const client = new PromptHostClient({
     name: 'test',
     models,
-    workers: 1,
+    workers,
     silenceMs: 30_000,
     maxQueued: 10,
     inlineBytes: 1000,
@@ -113,6 +113,42 @@ t.test('bodies become tokens, and what cannot is refused with the reason', async
   t.match(await send('chat', { messages: user('Hello') }), { kind: 'invalid', error: { param: 'model' } });
   t.same(restarts, []);
 });
+
+for (const workers of [0, 1]) {
+  t.test(`tools that are dear to compile are compiled beside other prompts, ${workers} workers`, async (t) => {
+    const { send, restarts } = clientOf(
+      t,
+      [await real('qwen', 'chat', 'qwen2', 'Qwen-Qwen2.5-7B-Instruct', 100_000)],
+      workers,
+    );
+    const asked = (schema: object): object => {
+      const parameters = { type: 'object', properties: { p: schema }, required: ['p'] };
+      return {
+        model: 'qwen',
+        messages: user('Hello'),
+        tools: [{ type: 'function', function: { name: 'f', parameters } }],
+        tool_choice: 'required',
+      };
+    };
+    // Near the largest grammar: more work than QUICK_WORK, less than MAX_WORK.
+    const large = Object.fromEntries(Array.from({ length: 230 }, (_, i) => [`p${i}`, { type: 'string' }]));
+    const dear = {
+      allOf: [{ anyOf: Array(250).fill({ minLength: 1 }) }, ...Array<object>(600).fill({ minLength: 1 })],
+    };
+    const [served, small, refused] = await Promise.all([
+      send('chat', asked({ properties: large })),
+      send('chat', asked({ type: 'integer' })),
+      send('chat', asked(dear)),
+    ]);
+    t.match(small, { kind: 'chat', format: { grammar: { gbnf: /integer/ } } });
+    t.match(served, { kind: 'chat', format: { grammar: { gbnf: /p229/ } } });
+    t.match(refused, {
+      kind: 'invalid',
+      error: { code: 'unprocessable', status: 422, param: 'tools', message: /combinations/ },
+    });
+    t.same(restarts, []);
+  });
+}
 
 t.test('what a template cannot express is refused, and says what', async (t) => {
   const { send } = clientOf(t, [

@@ -1,0 +1,62 @@
+/** What a prompt host's client keeps of a body on its way to tokens, and which step follows which. */
+import type { Route } from '../contracts/requests.js';
+import { contractError } from '../domain/errors.js';
+import type { Item, Payer } from './fair-share.js';
+import type { HostProcess } from './host-process.js';
+import type { Answer, Work } from './messages.js';
+import type { Checked, NoResult, Refusal, Tokenized } from './prompt-host.js';
+
+/** One body, on the sidecar's side until it is closed, since a new host needs it again. */
+export interface Body {
+  readonly id: number;
+  readonly route: Route;
+  readonly payer: Payer;
+  bytes: Uint8Array | undefined;
+  /** The host that keeps a copy. */
+  sentTo?: HostProcess | undefined;
+}
+
+/** What one caller waits for: one item, or up to three after one another. */
+export interface Job {
+  readonly body: Body;
+  /** Of the present item. */
+  work: Work;
+  item?: Item<Job>;
+  /** Settles the caller's promise; only the first call counts. */
+  readonly settle: (result: Checked | Tokenized) => void;
+  /** Ends the watch over its silence; set while it runs. */
+  unwatch?: (() => void) | undefined;
+  /** Clock reading at which the watch began. */
+  runsSince?: number;
+}
+
+/** The host's answer is the caller's result, or the host is asked further. */
+export type Following =
+  { readonly kind: 'result'; readonly result: Checked | Tokenized } | { readonly kind: 'work'; readonly work: Work };
+
+/** What follows an answer. */
+export function following(answer: Answer): Following {
+  switch (answer.kind) {
+    case 'dear':
+      return { kind: 'work', work: { step: 'compile', compile: answer.compile } };
+    case 'compiled':
+      return { kind: 'work', work: { step: 'tokenize', calls: answer.calls } };
+    default:
+      return { kind: 'result', result: answer };
+  }
+}
+
+export const FAILED: NoResult = { kind: 'failed' };
+export const ABORTED: NoResult = { kind: 'aborted' };
+export const FULL: Refusal = {
+  kind: 'invalid',
+  error: contractError('capacity_exceeded', 'Too many requests are waiting to be read. Retry after the time given.'),
+};
+
+/** The host cannot be started; it is tried again in `retryAfterMs`. */
+export function unavailable(retryAfterMs: number): Refusal {
+  return {
+    kind: 'invalid',
+    error: contractError('cold', 'Prompts cannot be read now. Try again after the time given.', { retryAfterMs }),
+  };
+}
