@@ -9,6 +9,8 @@ export type BodyWriterResponse = ChunkedResponse & AskedResponse;
 export interface BodyWriterOwner {
   /** Writes the status line and all fields but Transfer-Encoding. */
   writeHead(): void;
+  /** Whether the stream may end while it is not known of so many bytes that they were read. Asked once. */
+  mayLeave(bytes: number): boolean;
   /** The last byte was handed to uWS; the response must not be touched any more. */
   ended(): void;
   /** The reader is too far behind, by so many bytes: its connection must be closed. */
@@ -84,6 +86,12 @@ export class BodyWriter implements Backlogged {
   end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void {
     if (this.#over || this.#last) return;
     this.#askForLong(chunks);
+    if (!this.#asked && !this.#owner.mayLeave(this.#unproven + total(chunks))) {
+      if (!this.#headWritten) this.#sendRaw([]);
+      this.ask();
+      // Asking may find the reader too far behind.
+      if (this.#isOver()) return;
+    }
     if (this.#asked) {
       this.#last = true;
       this.#hold(chunks.map(wireText).join('') + lastBytes(trailer));
@@ -129,6 +137,10 @@ export class BodyWriter implements Backlogged {
     this.#held.clear();
     this.#unproven = 0;
     this.#recount();
+  }
+
+  #isOver(): boolean {
+    return this.#over;
   }
 
   #sendRaw(chunks: readonly Chunk[]): void {

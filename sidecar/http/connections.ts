@@ -6,11 +6,11 @@ import type { HttpResponse } from './uws.js';
  */
 export class Connections {
   readonly #most: number;
-  readonly #refused: () => void;
+  readonly #refused: (() => void) | undefined;
   #open = 0;
 
   /** `most`: open at once. `refused` is called for each connection that was closed for being past it. */
-  constructor(most: number, refused: () => void) {
+  constructor(most: number, refused?: () => void) {
     this.#most = most;
     this.#refused = refused;
   }
@@ -27,7 +27,7 @@ export class Connections {
     }
     this.#open += 1;
     if (this.#open <= this.#most) return;
-    this.#refused();
+    this.#refused?.();
     connection.close();
   }
 }

@@ -3,6 +3,7 @@ import type { ErrorCode } from '../domain/errors.js';
 import type { Backlog, CutReason } from './backlog.js';
 import type { BodyBudget } from './body.js';
 import type { Cors } from './cors.js';
+import type { EndedStreams } from './ended-streams.js';
 import type { RequestHead } from './exchange.js';
 import type { LoadReport } from './load-report.js';
 import type { NextTurn } from './next-turn.js';
@@ -41,6 +42,7 @@ export interface ServerContext {
   /** The longest that one body may take. */
   readonly bodyMs: number;
   readonly backlog: Backlog;
+  readonly endedStreams: EndedStreams;
   /** When replies are written, but for those that {@link parserCork} has room for. */
   readonly nextTurn: NextTurn;
   readonly parserCork: ParserCork;

@@ -3,6 +3,7 @@ import { contractError } from '../domain/errors.js';
 import { Backlog, type BacklogLimits } from './backlog.js';
 import { BodyBudget } from './body.js';
 import { Connections } from './connections.js';
+import { EndedStreams } from './ended-streams.js';
 import { Cors } from './cors.js';
 import type { ServerContext, ExchangeEnd, ReaderCut } from './server-context.js';
 import type { Exchange, RequestHead } from './exchange.js';
@@ -77,7 +78,7 @@ export interface Server {
   close(): Promise<void>;
   /** Memory held by request bodies, in bytes. */
   readonly bodyBytes: number;
-  /** What open streams, and replies of which a part waits, may hold for their readers, in bytes: never too few. */
+  /** What streams, and replies of which a part waits, may hold for their readers, in bytes: never too few. */
   readonly bufferedBytes: number;
   /** Open connections, idle ones included. */
   readonly connections: number;
@@ -121,15 +122,17 @@ class UwsServer implements Server {
     const { routes, origins, clock, limits, wrap, loadReport, onFault, onExchange, onExchangeEnd, onReaderCut } =
       options;
     const nextTurn = new NextTurn();
+    const { totalBytes, shortBytes = 0, bodyMs = BODY_MS, backlog = BACKLOG } = limits;
     this.#routes = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
     this.#wrap = wrap ?? ((exchange) => exchange);
     this.#onFault = onFault;
     this.#edge = {
       cors: new Cors(origins),
       clock,
-      bodies: new BodyBudget(limits.totalBytes, limits.shortBytes ?? 0),
-      bodyMs: limits.bodyMs ?? BODY_MS,
-      backlog: new Backlog(limits.backlog ?? BACKLOG),
+      bodies: new BodyBudget(totalBytes, shortBytes),
+      bodyMs,
+      backlog: new Backlog(backlog),
+      endedStreams: new EndedStreams(clock, backlog),
       nextTurn,
       parserCork: new ParserCork(nextTurn),
       closing: false,
@@ -138,7 +141,7 @@ class UwsServer implements Server {
       ...(onExchange === undefined ? {} : { onExchange }),
       ...(onExchangeEnd === undefined ? {} : { onExchangeEnd }),
     };
-    this.#connections = new Connections(limits.connections ?? Infinity, options.onConnectionRefused ?? ignore);
+    this.#connections = new Connections(limits.connections ?? Infinity, options.onConnectionRefused);
     this.#app.filter((res, change) => this.#connections.changed(res, Number(change)));
     this.#app.any('/*', (res, req) => this.#take(res, req));
   }
@@ -148,7 +151,7 @@ class UwsServer implements Server {
   }
 
   get bufferedBytes(): number {
-    return this.#edge.backlog.bytes;
+    return this.#edge.backlog.bytes + this.#edge.endedStreams.bytes;
   }
 
   get connections(): number {
@@ -238,10 +241,6 @@ class UwsServer implements Server {
       fault(reason);
     }
   }
-}
-
-function ignore(): void {
-  // Not asked for.
 }
 
 function route(path: string, handlers: Routes[string]): Route {

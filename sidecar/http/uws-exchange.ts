@@ -4,6 +4,7 @@ import type { CutReason } from './backlog.js';
 import { BodyReader } from './body.js';
 import { isBodyless, sendBodyless } from './bodyless.js';
 import type { Field } from './cors.js';
+import type { EndingStream } from './ended-streams.js';
 import type { ServerContext } from './server-context.js';
 import type { Body, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
 import { errorFields, responseFields, statusLine } from './fields.js';
@@ -40,6 +41,7 @@ export class UwsExchange implements Exchange {
   #code: ErrorCode | undefined;
   #stream: SseStream | undefined;
   #writer: BodyWriter | undefined;
+  #ending: EndingStream | undefined;
   #leaving: AbortHandle | undefined;
 
   constructor(
@@ -142,9 +144,7 @@ export class UwsExchange implements Exchange {
       Trailer: 'Server-Timing',
       ...(this.#mustClose ? { Connection: 'close' } : {}),
     });
-    if (this.#state !== 'open' || this.#answered) {
-      return abandonedStream();
-    }
+    if (this.#state !== 'open' || this.#answered) return abandonedStream();
     // The prompt was read long ago; a stream may go on for minutes.
     this.#reader?.close();
     if (this.head.method === 'HEAD') {
@@ -154,6 +154,8 @@ export class UwsExchange implements Exchange {
       });
       return abandonedStream();
     }
+    const ending = this.#server.endedStreams.open(this.head.address);
+    this.#ending = ending;
     const writer = new BodyWriter(
       this.#res,
       {
@@ -162,6 +164,7 @@ export class UwsExchange implements Exchange {
           // uWS writes its own only at the end, where this body's trailer is.
           this.#res.writeHeader('Date', new Date().toUTCString());
         },
+        mayLeave: (bytes) => ending.mayLeave(bytes),
         ended: () => {
           this.#released = true;
           this.#finish('complete', this.#stream?.bytes ?? 0);
@@ -229,6 +232,7 @@ export class UwsExchange implements Exchange {
 
   #finish(outcome: 'complete' | 'gone', responseBytes: number): void {
     this.#state = outcome;
+    this.#ending?.close();
     const code = this.#stream?.failure ?? this.#code;
     this.#server.onExchangeEnd?.({
       requestId: this.head.requestId,

@@ -33,6 +33,7 @@ function setup() {
     { ...res, ...asked } as unknown as BodyWriterResponse,
     {
       writeHead: () => (packet += 'HTTP/1.1 200 OK\r\n'),
+      mayLeave: () => true,
       ended: () => ends.push(stream.bytes),
       cut: () => t.fail('nobody is behind'),
     },
