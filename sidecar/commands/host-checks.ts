@@ -17,25 +17,12 @@ import { readBearerToken } from '../lib/secret-file.js';
 import { checkSinkFiles, sinkFiles } from '../usage/delivery/sinks.js';
 import { lockOwner } from '../usage/lock.js';
 import { readPriceFile } from '../usage/price-file.js';
+import type { Check } from './check.js';
 import { size } from './layout.js';
-
-export interface Check {
-  readonly what: string;
-  readonly level: 'ok' | 'warn' | 'fail';
-  /** What was found, one line. */
-  readonly says: string;
-  /** What to do about it. */
-  readonly advice?: string;
-}
+import { httpCheck, nodeCheck } from './runtime-checks.js';
 
 /** Below this many, connections are refused long before seats are the limit. */
 const LEAST_FILES = 4096;
-
-/** The package's `engines`, by major version: the least minor one. */
-const NODE_MINORS: ReadonlyMap<number, number> = new Map([
-  [20, 19],
-  [22, 13],
-]);
 
 /** All of them, in the order in which they are printed. Rejects nothing that a machine may be like. */
 export async function hostChecks(config: Config, clock: Clock): Promise<Check[]> {
@@ -63,27 +50,6 @@ export async function guarded(what: string, look: () => Promise<Check[]>): Promi
   } catch (error) {
     const why = error instanceof Error ? error.message : 'unknown failure';
     return [{ what, level: 'fail', says: `this could not be looked at: ${why}` }];
-  }
-}
-
-export function nodeCheck(version: string): Check {
-  const [major = 0, minor = 0] = version.split('.').map(Number);
-  const least = NODE_MINORS.get(major);
-  const ok = least !== undefined && minor >= least;
-  const wanted = [...NODE_MINORS].map(([name, from]) => `${name}.${from} or newer ${name}`).join(', or ');
-  if (ok) return { what: 'Node', level: 'ok', says: version };
-  return { what: 'Node', level: 'fail', says: `${version} was not built for`, advice: `install Node ${wanted}` };
-}
-
-/** Its binaries are made for certain versions of Node and of the C library. */
-async function httpCheck(): Promise<Check> {
-  const what = 'HTTP library';
-  try {
-    await import('../http/uws.js');
-    return { what, level: 'ok', says: 'loads' };
-  } catch {
-    const advice = 'it needs glibc 2.35 or newer, and an installation made with this Node: npm ci';
-    return { what, level: 'fail', says: 'does not load', advice };
   }
 }
 

@@ -3,7 +3,7 @@
  * which computes on a CPU what Vulkan asks of a GPU: so what an answer is, and nothing of how fast.
  */
 import t from 'tap';
-import type { Check } from '../../sidecar/commands/host-checks.js';
+import type { Check } from '../../sidecar/commands/check.js';
 import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
 import { runCli } from '../support/cli.js';
 import { endsEarly, OpenStream } from '../support/open-stream.js';

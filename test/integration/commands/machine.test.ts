@@ -5,7 +5,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import type { Check } from '../../../sidecar/commands/host-checks.js';
+import type { Check } from '../../../sidecar/commands/check.js';
 import { allCommands } from '../../../sidecar/commands/command-table.js';
 import { runCli, type Ran } from '../../support/cli.js';
 import { testModel } from '../../support/models.js';
@@ -100,7 +100,7 @@ t.test('doctor: what would be used of this machine, and why', async (t) => {
   t.strictSame(await readdir(dir), [], 'nothing is made');
 
   const text = await runCli(['doctor'], { ...models(small), RA_DATA_DIR: join(dir, 'data') });
-  t.match(text, { code: 0, stderr: '', stdout: /^ok {4}Node +20|^ok {4}Node +22/ });
+  t.match(text, { code: 0, stderr: '', stdout: /^(ok {4}|warn {2})Node +2[02]\./ });
   t.match(text.stdout, /\d+ ok, \d+ to look at, 0 to mend\n$/);
 });
 

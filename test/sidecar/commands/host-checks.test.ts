@@ -4,14 +4,8 @@ import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
 import { systemClock } from '../../../sidecar/lib/clock.js';
-import {
-  connectionsCheck,
-  filesLimitCheck,
-  guarded,
-  hostChecks,
-  nodeCheck,
-  type Check,
-} from '../../../sidecar/commands/host-checks.js';
+import { connectionsCheck, filesLimitCheck, guarded, hostChecks } from '../../../sidecar/commands/host-checks.js';
+import type { Check } from '../../../sidecar/commands/check.js';
 import { loadConfig } from '../../../sidecar/config/config.js';
 import { lockDir } from '../../../sidecar/usage/lock.js';
 
@@ -21,13 +15,6 @@ async function checksOf(environment: Record<string, string>): Promise<ReadonlyMa
   if (loaded.kind === 'invalid') throw new Error(loaded.line);
   return new Map((await hostChecks(loaded.config, systemClock)).map((check) => [check.what, check]));
 }
-
-t.test('Node by the package’s engines', async (t) => {
-  for (const version of ['20.19.0', '20.20.2', '22.13.0']) t.match(nodeCheck(version), { level: 'ok' }, version);
-  for (const version of ['18.20.0', '20.18.9', '22.12.0', '24.0.0']) {
-    t.match(nodeCheck(version), { level: 'fail', advice: /20\.19 or newer 20, or 22\.13/ }, version);
-  }
-});
 
 t.test('the limit of open files', async (t) => {
   const limits = (soft: string): string =>
