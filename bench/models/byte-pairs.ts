@@ -28,7 +28,7 @@ export function learnMerges(
   words: readonly { readonly text: string; readonly weight: number }[],
   most = Number.POSITIVE_INFINITY,
 ): Merges {
-  const open = words.map(({ text, weight }) => ({ parts: Array.from(toByteCharacters(text)), weight }));
+  let open = words.map(({ text, weight }) => ({ parts: Array.from(toByteCharacters(text)), weight }));
   const merges: string[] = [];
   const pieces = new Set<string>();
   // Ends: every round makes at least one word a part shorter.
@@ -39,6 +39,8 @@ export function learnMerges(
     merges.push(pair);
     pieces.add(left + right);
     for (const word of open) word.parts = joined(word.parts, left, right);
+    // A word of one piece has no pair left to count.
+    open = open.filter(({ parts }) => parts.length > 1);
   }
 }
 

@@ -19,7 +19,7 @@ import { hostModels, modelFiles, reportPrompts } from './compose-models.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listen.js';
 import { openOperators, type OperatorsView } from './operators-server.js';
-import { PromptLanes } from '../prompts/lanes.js';
+import { openPrompts } from '../prompts/lanes.js';
 import { Readiness } from './readiness.js';
 import { publicServer } from './public-server.js';
 import { spoolReader } from './compose-spool.js';
@@ -60,6 +60,8 @@ export interface Overrides {
   readonly scrapers?: Scrapers;
   /** Path of the module that engines are forked from. */
   readonly engineEntry?: string;
+  /** A test's, which shares prompt hosts among sidecars. */
+  readonly makePrompts?: typeof openPrompts;
 }
 
 /** Metrics for the models of a configuration. */
@@ -68,12 +70,8 @@ export function metricsOf({ models }: Pick<Config, 'models'>): Metrics {
 }
 
 /** Starts everything. Rejects when an address or a file cannot be had; then nothing is left running. */
-export async function startApp(
-  config: Config,
-  identity: Identity,
-  log: Log,
-  { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE }: Overrides = {},
-): Promise<App> {
+export async function startApp(config: Config, identity: Identity, log: Log, given: Overrides = {}): Promise<App> {
+  const { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE } = given;
   /** Both are set once and stay. */
   const lifecycle = { leaving: false, draining: false };
   const board = new SeatBoard();
@@ -108,7 +106,7 @@ export async function startApp(
     ...config.models.filter(({ load }) => load === 'eager').map(({ id }) => id),
   ]);
 
-  const prompts = new PromptLanes({
+  const prompts = (given.makePrompts ?? openPrompts)({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
     models: config.models.map(({ id, kind, file, contextPerSeat }) => ({

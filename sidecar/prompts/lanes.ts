@@ -67,3 +67,11 @@ export class PromptLanes implements PromptHost {
     this.#lanes.long.close();
   }
 }
+
+/** Both lanes as the sidecar uses them. */
+export type Prompts = Pick<PromptLanes, 'ready' | 'states' | 'open' | 'close'>;
+
+/** Forks both hosts at once. */
+export function openPrompts(options: PromptLanesOptions): Prompts {
+  return new PromptLanes(options);
+}

@@ -12,6 +12,7 @@ import type { Spool } from '../../sidecar/usage/spool.js';
 import { STUB_ENTRY } from './engine-harness.js';
 import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
+import { sharedLanes } from './shared-lanes.js';
 import { RawConnection, type RawResponse } from './raw-http.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
 
@@ -131,9 +132,11 @@ export class InProcess {
     const dir = await mkdtemp(join(tmpdir(), 'ra-in-process-'));
     const spool = new FakeSpool(keeps);
     const log = new RecordingLog(keeps);
+    const makePrompts = sharedLanes();
     const app = await startApp(await configure(dir, models, config), identity, log, {
       spool: takesRecords ?? spool,
       engineEntry: STUB_ENTRY,
+      ...(makePrompts && { makePrompts }),
       ...(scrapers && { scrapers }),
     });
     t.teardown(async () => {

@@ -13,14 +13,18 @@ export const CACHE = fileURLToPath(new URL('../../.cache/', import.meta.url));
 
 const BUNDLE = fileURLToPath(new URL('../llama/gitRelease.bundle', import.meta.resolve('node-llama-cpp')));
 
+// The name of a file hangs on its vocabulary, which takes a sixth of a second to make: once a process.
+let tiny: Promise<string> | undefined;
+let embedded: Promise<string> | undefined;
+
 /** Path of the `tiny` model: our vocabulary, two layers. Made on the first call; any number of processes may call at once. */
-export async function testModel(): Promise<string> {
-  return await ensureModel(join(CACHE, 'models'), planFor('tiny'));
+export function testModel(): Promise<string> {
+  return (tiny ??= ensureModel(join(CACHE, 'models'), planFor('tiny')));
 }
 
 /** Path of the embedded model, made like testModel(). */
-export async function embeddedTestModel(): Promise<string> {
-  return await ensureEmbeddedModel(join(CACHE, 'models'));
+export function embeddedTestModel(): Promise<string> {
+  return (embedded ??= ensureEmbeddedModel(join(CACHE, 'models')));
 }
 
 /**

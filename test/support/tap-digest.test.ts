@@ -21,13 +21,17 @@ ok 1 - dist/test/a.test.js # time=12ms
 ---------|---------|----------|---------|---------|----
 File     | % Stmts | % Branch | % Funcs | % Lines | Not
  a.ts    |     100 |      100 |     100 |     100 |
+    # Subtest: dist/test/b.test.js
+        ok 1 - inner
+    ok 1 - dist/test/b.test.js # time=2ms
+ok 2 - dist/test/groups/unit-1.js # time=3ms
 # { total: 38, pass: 38 }
 # time=1ms`,
     0,
   );
   t.strictSame(
     shown.map((line) => line.slice(0, 10)),
-    ['ok 1 - dis', '---------|', 'File     |', ' a.ts    |'],
+    ['ok 1 - dis', '---------|', 'File     |', ' a.ts    |', '    ok 1 -', 'ok 2 - dis'],
   );
   t.equal(line, '38 passed, 0 failed');
   t.ok(ok);

@@ -1,5 +1,5 @@
 /**
- * What a person wants of a run's TAP: a line for each file as it ends, every failure in full, the coverage table, and a
+ * What a person wants of a run's TAP: a line for each file as it ends (one that shares a process with others is a test of their group), every failure in full, the coverage table, and a
  * last line that counts. Fed line by line.
  */
 export class TapDigest {
@@ -20,7 +20,7 @@ export class TapDigest {
     this.#failure = /^( *)not ok \d/.exec(line)?.[1];
     if (line.startsWith('# { total: ')) this.#counts = line;
     const coverage = line.split('|').length > 4 && /^ {0,3}\S/.test(line);
-    return this.#failure !== undefined || /^ok \d/.test(line) || coverage;
+    return this.#failure !== undefined || /^(ok| {4}ok) \d+ - dist\//.test(line) || coverage;
   }
 
   /**

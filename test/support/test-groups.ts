@@ -1,0 +1,54 @@
+/** Which test files share a process, and which cannot. */
+
+/** Test files that run in one process: a test that fails leaves the others of its group alone, one that crashes does not. */
+const MOST_OF_A_GROUP = 30;
+
+/** Files that start the sidecar in their own process, and may share its prompt hosts (shared-lanes.ts). */
+const IN_PROCESS =
+  /^contract\/(admission|billing|bodies|console|fleet|gateway|idempotency|images|keys|left-while-closing|limits|order|security|traces)\./;
+const MOST_IN_PROCESS = 7;
+
+/** Files that start engines and sidecars as processes of their own; each has its process too. */
+const PROCESSES = /^(contract|integration|fault|regression|e2e)\/|^docs\/commands\./;
+
+/** Unit tests that need a process to themselves, and why. */
+export const ALONE: Readonly<Record<string, string>> = {
+  'architecture.test.js': 'reads the whole tree, which is as much work as a group',
+  'bench/admission/simulate.test.js': 'as much work as a group',
+  'bench/models/random-weights.test.js': 'as much work as a group',
+  'bench/soak/watch.test.js': 'watches the memory of its own process',
+  'sidecar/contracts/schemas.test.js':
+    'sees each schema being compiled as its module loads, which happens once a process',
+  'sidecar/usage/corruption.test.js': 'as much work as a group',
+  'support/bare-children.test.js': 'looks at what its own process was started with',
+  'support/retention-watch.test.js': 'watches the heap of its own process',
+  'support/tap-environment.test.js': 'looks at what its own process was started with',
+};
+
+export interface TestGroup {
+  readonly name: string;
+  /** Below dist/test. */
+  readonly files: readonly string[];
+}
+
+/** Each file, given below dist/test, in exactly one group. The groups that take longest come first. */
+export function groupsOf(files: readonly string[]): readonly TestGroup[] {
+  const sorted = [...files].sort();
+  const shares = (file: string): boolean => IN_PROCESS.test(file);
+  const alone = (file: string): boolean => !shares(file) && (PROCESSES.test(file) || file in ALONE);
+  const unit = sorted.filter((file) => !shares(file) && !alone(file));
+  return [
+    ...sorted.filter(alone).map((file) => ({ name: file.replace(/\.test\.js$/, ''), files: [file] })),
+    ...chunks('contract', sorted.filter(shares), MOST_IN_PROCESS),
+    ...chunks('unit', unit, MOST_OF_A_GROUP),
+  ];
+}
+
+/** Dealt out one by one, so that what one folder holds of long tests does not fall to one group. */
+function chunks(name: string, files: readonly string[], most: number): TestGroup[] {
+  const count = Math.ceil(files.length / most);
+  return Array.from({ length: count }, (_, group) => ({
+    name: `${name}-${group + 1}`,
+    files: files.filter((_, at) => at % count === group),
+  }));
+}
