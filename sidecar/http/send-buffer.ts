@@ -1,8 +1,11 @@
 /** Bytes of a block: what uWS gathers before it writes. A reader who is behind wastes up to two of them. */
 export const BLOCK_BYTES = 16 * 1024;
 
-/** Blocks kept for the next reader who is behind, 4 MiB of them; more are left to the collector. */
-const SPARE_BLOCKS = 256;
+/**
+ * Blocks kept for the next reader who is behind, 32 MiB of them, half of what all may hold by default; more are left to the
+ * collector. It is late: callers who leave long replies unread and come again then cost their memory several times over.
+ */
+const SPARE_BLOCKS = 2048;
 
 /** No character takes more in UTF-8. */
 const CHARACTER_BYTES = 4;

@@ -78,7 +78,7 @@ export interface Server {
   close(): Promise<void>;
   /** Memory held by request bodies, in bytes. */
   readonly bodyBytes: number;
-  /** What streams, and replies of which a part waits, may hold for their readers, in bytes: never too few. */
+  /** What open streams, and replies of which a part waits, may hold for their readers, in bytes: never too few. */
   readonly bufferedBytes: number;
   /** Open connections, idle ones included. */
   readonly connections: number;
@@ -151,7 +151,7 @@ class UwsServer implements Server {
   }
 
   get bufferedBytes(): number {
-    return this.#edge.backlog.bytes + this.#edge.endedStreams.bytes;
+    return this.#edge.backlog.bytes;
   }
 
   get connections(): number {

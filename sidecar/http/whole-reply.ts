@@ -1,4 +1,5 @@
 import type { Backlog, Backlogged, CutReason } from './backlog.js';
+import { SendBuffer } from './send-buffer.js';
 import type { HttpResponse } from './uws.js';
 
 export type WholeResponse = Pick<
@@ -53,7 +54,10 @@ export class WholeReply implements Backlogged {
   /** Of the memory that only this reply keeps, in bytes. */
   readonly #owned: number;
   readonly #last: boolean;
+  /** What was not handed over, unless it is held. */
   #rest: string | Uint8Array;
+  /** The rest of a text of which a part has to wait: in the server's blocks, since many texts that wait are much garbage. */
+  readonly #held: SendBuffer;
   readonly #total: number;
   #counted = 0;
   #over = false;
@@ -68,6 +72,7 @@ export class WholeReply implements Backlogged {
     this.#last = last;
     this.#rest = headOnly ? NOTHING : body;
     this.#total = headOnly || last ? ENDLESS : length;
+    this.#held = new SendBuffer(backlog.blocks);
     this.id = backlog.newId();
   }
 
@@ -107,6 +112,7 @@ export class WholeReply implements Backlogged {
   abandon(): void {
     this.#over = true;
     this.#rest = NOTHING;
+    this.#held.clear();
     this.#count(0);
   }
 
@@ -118,14 +124,39 @@ export class WholeReply implements Backlogged {
 
   /** Hands over what the socket has room for. Corked. */
   #hand(): void {
-    if (this.#rest.length === 0) return;
+    if (this.#rest.length > 0) this.#handRest(this.#rest);
+    else this.#handHeld();
+  }
+
+  #handRest(rest: string | Uint8Array): void {
+    const taken = this.#try(rest);
+    this.#rest = taken === undefined || typeof rest === 'string' ? NOTHING : rest.subarray(taken);
+    if (taken === undefined || typeof rest !== 'string') return;
+    // Only now, since most bodies are taken whole and text costs uWS one copy less than bytes cost us.
+    this.#held.push(rest);
+    this.#shift(taken);
+  }
+
+  #handHeld(): void {
+    for (let next = this.#held.first(); next !== undefined; next = this.#held.first()) {
+      const taken = this.#try(next);
+      this.#shift(taken ?? next.length);
+      if (taken !== undefined) return;
+    }
+  }
+
+  /** Returns how many bytes were taken, or undefined: all of them. */
+  #try(bytes: string | Uint8Array): number | undefined {
     const before = this.#res.getWriteOffset();
-    const [ok, done] = this.#res.tryEnd(this.#rest, this.#total);
-    if (ok || done) this.#rest = NOTHING;
-    else {
-      // Only now, since most bodies are taken whole and text costs uWS one copy less than bytes cost us.
-      const bytes = typeof this.#rest === 'string' ? Buffer.from(this.#rest) : this.#rest;
-      this.#rest = bytes.subarray(this.#res.getWriteOffset() - before);
+    const [ok, done] = this.#res.tryEnd(bytes, this.#total);
+    return ok || done ? undefined : this.#res.getWriteOffset() - before;
+  }
+
+  #shift(taken: number): void {
+    for (let left = taken, next = this.#held.first(); left > 0 && next; next = this.#held.first()) {
+      const part = Math.min(left, next.length);
+      this.#held.shift(part);
+      left -= part;
     }
   }
 
@@ -146,7 +177,7 @@ export class WholeReply implements Backlogged {
 
   /** Whether the reply is complete; its owner is then told. */
   #ended(): boolean {
-    if (this.#rest.length > 0 || (this.#total === ENDLESS && !this.#proveSent())) return false;
+    if (this.#rest.length + this.#held.bytes > 0 || (this.#total === ENDLESS && !this.#proveSent())) return false;
     this.abandon();
     this.#owner.ended();
     return true;

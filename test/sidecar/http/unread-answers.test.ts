@@ -133,7 +133,7 @@ t.test('pipelined requests of a caller who reads are answered in order', async (
 
 t.test('streams whose ends wait unread on a kept connection do not add up', async (t) => {
   const frame = 'x'.repeat(4096);
-  const { port, ends, server } = await serve(
+  const { port, ends } = await serve(
     t,
     (exchange) => {
       const stream = exchange.stream();
@@ -145,16 +145,12 @@ t.test('streams whose ends wait unread on a kept connection do not add up', asyn
   );
   const socket = unreading(port);
   const bytes = (): number => ends.reduce((sum, { responseBytes }) => sum + responseBytes, 0);
-  let most = 0;
   for (let sent = 1; !socket.destroyed && bytes() < FLOOD_BYTES; sent++) {
     socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
     for (let turns = 0; turns < TURNS && ends.length < sent; turns++) await turn();
-    most = Math.max(most, server.bufferedBytes);
   }
   t.ok(socket.destroyed, `the connection ended after ${ends.length} streams of ${bytes()} bytes`);
   t.ok(bytes() < SOCKETS_BYTES);
-  t.ok(most > 96 * 1024, 'what the first one may have left is counted');
-  t.ok(most <= MIB);
   socket.destroy();
 });
 
