@@ -69,9 +69,10 @@ export class BatchSampler implements Sampler {
     this.#held.check();
     // Otherwise the sampler stays as it was made: setting it again would only cost.
     if (this.#completion || this.#held.changes) this.#configure(sampler);
+    const from = performance.now();
     const token = await context.sampleToken(logitIndex, sampler);
     if (token < 0) throw new EngineFault('no token could be sampled');
-    if (!this.#disposed) this.#held.accept(token);
+    if (!this.#disposed) this.#held.accept(token, performance.now() - from);
     if (this.#completion) this.#completion[this.#tokens++] = token;
     return token;
   }

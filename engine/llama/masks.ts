@@ -101,7 +101,14 @@ export class Masks {
       thread.unref();
       this.#answered(answer);
     });
-    thread.on('error', () => this.#failed());
+    let over = false;
+    const ended = (): void => {
+      // An error is followed by the exit, when there may be another thread.
+      if (!over) this.#failed();
+      over = true;
+    };
+    thread.on('error', ended);
+    thread.on('exit', ended);
     return thread;
   }
 

@@ -2,6 +2,8 @@
 import { getLlama, LlamaLogLevel, type LlamaContext, type Token } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
+import { GrammarHold } from '../../../engine/llama/grammar-hold.js';
+import { Grammars } from '../../../engine/llama/grammars.js';
 import type { Decoder, Sampling } from '../../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../../engine/llama/iterator-decoder.js';
 import { grammarText, heldBehind } from '../../../engine/grammar/gbnf.js';
@@ -108,6 +110,23 @@ t.test('the most likely reply is the one that llama.cpp makes by the same gramma
       t.equal(plain.waits, 0);
       t.equal(masked.waits, masked.tokens.length, 'each token was waited for');
     }
+  });
+});
+
+t.test('a reply that goes over to masks in its middle is held by the same grammar', async (t) => {
+  await each(t, async (t, decoder) => {
+    const { tokens } = await reply(decoder, GREEDY, SCHEMA, 1);
+    const grammars = Grammars.of(model);
+    if (!grammars) throw new Error('the layer below is not the one that grammars.ts knows');
+    const hold = new GrammarHold(grammars);
+    t.ok(hold.hold(SCHEMA, []));
+    for (const [i, token] of tokens.entries()) {
+      await hold.pending;
+      if (hold.changes) t.notOk(hold.denied.includes(token), `token ${i}`);
+      hold.accept(token, i < 5 ? 0 : 100);
+    }
+    t.ok(hold.changes);
+    hold.release();
   });
 });
 

@@ -1,0 +1,59 @@
+/** The thread of masks, with a vocabulary of a few tokens. */
+import { Worker } from 'node:worker_threads';
+import t from 'tap';
+import { Masks, type MaskThread, type MaskVocabulary } from '../../../engine/llama/masks.js';
+
+const TEXTS = ['', 'a', 'b', 'ab', 'c'];
+const VOCABULARY: MaskVocabulary = {
+  bytes: Buffer.from(TEXTS.join('')),
+  starts: Uint32Array.from([0, ...TEXTS.keys()].map((_, i) => TEXTS.slice(0, i).join('').length)),
+  ends: Uint32Array.of(0),
+};
+const [A, B, C] = [1, 2, 4];
+
+/** Masks whose threads the test can end. */
+function masks() {
+  const threads: Worker[] = [];
+  const start = (vocabulary: MaskVocabulary): MaskThread => {
+    const thread = new Worker(new URL('../../../engine/llama/mask-worker.js', import.meta.url), {
+      workerData: vocabulary,
+      execArgv: [],
+    });
+    threads.push(thread);
+    return thread;
+  };
+  t.teardown(() => Promise.all(threads.map((thread) => thread.terminate())));
+  return { masks: new Masks(() => Promise.resolve(VOCABULARY), start), threads };
+}
+
+t.test('a thread that ends fails the replies that it knew, and the next ones have another', async (t) => {
+  const { masks: made, threads } = masks();
+  const [first, second] = [made.hold('root ::= "a" "b" "c"', []), made.hold('root ::= "ab"', [])];
+  await Promise.all([first.pending, second.pending]);
+  t.notOk(first.denied.includes(A));
+  t.ok(first.denied.includes(B));
+  await threads[0]?.terminate();
+
+  first.accept(A);
+  await first.pending;
+  t.throws(() => first.check(), /grammar/, 'with a fault, once it asks');
+  const third = made.hold('root ::= "c"', []);
+  await third.pending;
+  t.same([third.denied.includes(C), third.denied.includes(A)], [false, true]);
+  t.equal(threads.length, 2);
+  second.release();
+  first.release();
+});
+
+t.test('so does the one whose turn it is, and those behind it are served', async (t) => {
+  const { masks: made, threads } = masks();
+  // Work for as long as the thread is let live.
+  const dear = made.hold(`root ::= ${'("a" | "b" | "ab" | "c")? '.repeat(4000)}`, []);
+  const behind = made.hold('root ::= "c"', []);
+  while (threads.length === 0) await new Promise(setImmediate);
+  await threads[0]?.terminate();
+  await Promise.all([dear.pending, behind.pending]);
+  t.throws(() => dear.check(), /thread for grammars failed/);
+  t.notOk(behind.denied.includes(C));
+  t.equal(threads.length, 2);
+});
