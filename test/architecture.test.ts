@@ -63,6 +63,14 @@ const offences: readonly { rule: string; sources: Record<string, string>; broken
     broken: ['sidecar/prompts/models.ts', /^engine\/llama\/runtime\.ts$/],
   },
   {
+    rule: 'an engine is used through its port',
+    sources: {
+      'sidecar/api/chat.ts': `import type { X } from '../engine-client/supervisor.js';\nexport type Y = X;\n`,
+      'sidecar/engine-client/supervisor.ts': 'export interface X { x: 1 }\n',
+    },
+    broken: ['sidecar/api/chat.ts', /^sidecar\/engine-client\/supervisor\.ts$/],
+  },
+  {
     rule: 'no cycles',
     sources: {
       'sidecar/http/a.ts': `import type { B } from './b.js';\nexport interface A { b: B }\n`,

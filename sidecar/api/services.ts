@@ -15,7 +15,7 @@ import type { PriceList } from '../usage/price-list.js';
 import type { Spool } from '../usage/spool.js';
 import type { SeatBoard } from './seat-board.js';
 
-/** One model as it is served here: an engine process and the queue for its seats. */
+/** One model as it is served here: an engine and the queue for its seats. */
 export interface HostedModel {
   readonly id: string;
   readonly kind: 'chat' | 'decision';

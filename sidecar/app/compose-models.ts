@@ -1,4 +1,4 @@
-/** The models: each an engine process with the queue for its seats, and what is said when one cannot be served. */
+/** The models: each an engine with the queue for its seats, and the line that reports one that cannot be served. */
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createFairQueue } from '../admission/fair-queue.js';
@@ -6,6 +6,7 @@ import type { FairSeatQueue } from '../admission/seat-queue.js';
 import { systemClock } from '../lib/clock.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
+import type { HostedEngine } from '../engine-client/engine.js';
 import { REUSED_TOKENS } from '../engine-client/prefix-index.js';
 import { StartGate } from '../engine-client/start-gate.js';
 import { EngineProcess } from '../engine-client/supervisor.js';
@@ -23,7 +24,7 @@ import type { Metrics } from '../telemetry/metrics.js';
 const VERDICT_MS = 60_000;
 
 export interface Hosted extends HostedModel {
-  readonly engine: EngineProcess;
+  readonly engine: HostedEngine;
   /** Path of its weights. */
   readonly file: string;
   /** Settles once its engine was ready or turned out never to be; at once for a lazy one. */
@@ -114,7 +115,7 @@ export function mappedBeside(file: string, models: Iterable<Beside>): number {
 /** What is looked at of a hosted model. */
 interface Beside {
   readonly file: string;
-  readonly engine: Pick<EngineProcess, 'state'> & {
+  readonly engine: Pick<HostedEngine, 'state'> & {
     readonly facts?: { readonly gpu: string | false; readonly repackedBytes?: number } | undefined;
   };
 }
@@ -128,13 +129,8 @@ function sizeOf(file: string): number {
   }
 }
 
-/** Tokens that the engine's KV memory can hold; 0 before it was loaded once. */
-function capacityOf({ facts }: EngineProcess): number {
-  return facts ? facts.seats * facts.contextPerSeat : 0;
-}
-
 /** Read at each scrape and for each load report, so it makes nothing. */
-function loadOf({ load }: FairSeatQueue, engine: EngineProcess): ModelLoad {
+function loadOf({ load }: FairSeatQueue, engine: HostedEngine): ModelLoad {
   return {
     get seats() {
       return load.seats;
@@ -149,13 +145,13 @@ function loadOf({ load }: FairSeatQueue, engine: EngineProcess): ModelLoad {
       return engine.heldTokens.running;
     },
     get capacityTokens() {
-      return capacityOf(engine);
+      return engine.capacityTokens;
     },
     blockTokens: REUSED_TOKENS,
   };
 }
 
-/** One model: its engine process and its queue, which is closed whenever the engine is not there. */
+/** One model: its engine and its queue, which is paused while the engine has no seat. The one place that chooses an engine's kind. */
 function host(
   config: Config,
   model: ModelConfig,
@@ -177,7 +173,7 @@ function host(
   registry.watchQueue(id, (accounts) => queue.report(accounts));
   let settle = (): void => undefined;
   const settled = lazy ? Promise.resolve() : new Promise<void>((done) => (settle = done));
-  const engine = new EngineProcess({
+  const engine: HostedEngine = new EngineProcess({
     entry,
     setup: { file, kind, ...sizes, heartbeatMs: config.engine.heartbeatMs },
     timing: config.engine,
@@ -195,23 +191,24 @@ function host(
     },
     ...memory,
     events: {
-      onReady: (facts) => {
-        queue.resume(facts.seats);
+      seats: (count) => {
+        if (count === 0) {
+          queue.pause();
+          return;
+        }
+        queue.resume(count);
         readiness.up(id);
         settle();
       },
-      onLost: ({ final, detail }) => {
-        queue.pause();
-        if (!final) return;
+      unservable: (why) => {
         // The start does not wait for a lazy model, so it does not fail with it either.
-        if (!lazy) readiness.never(unservable(id, file, detail ?? 'no reason given'));
+        if (!lazy) readiness.never(unservable(id, file, why));
         settle();
       },
-      onRestart: () => registry.engineRestarted(id),
-      onUnload: () => queue.pause(),
+      restarting: () => registry.engineRestarted(id),
     },
   });
-  registry.watchEngine(id, () => ({ state: engine.state, ...engine.heldTokens, capacity: capacityOf(engine) }));
+  registry.watchEngine(id, () => ({ state: engine.state, ...engine.heldTokens, capacity: engine.capacityTokens }));
   registry.endpoint.watch(loadOf(queue, engine));
   const gate = cohort === undefined ? {} : { cohort };
   return { id, kind, ownedBy, ...gate, created: Math.floor(Date.now() / 1000), queue, engine, file, settled };

@@ -1,4 +1,15 @@
-import type { Channel, EngineFacts, FinishReason, GenerateJob, ScoreJob } from '../../engine/protocol/messages.js';
+/**
+ * The engine port: all that routes, admission, telemetry and the console know of what computes a model's replies. Today one
+ * process implements it (supervisor.ts). docs/architecture.md#ports says what each side promises.
+ */
+import type {
+  Channel,
+  EngineFacts,
+  FinishReason,
+  GenerateJob,
+  HeldTokens,
+  ScoreJob,
+} from '../../engine/protocol/messages.js';
 import type { PrefixIndex } from './prefix-index.js';
 
 export type {
@@ -6,6 +17,7 @@ export type {
   EngineFacts,
   FinishReason,
   GenerateJob,
+  HeldTokens,
   ScoreJob,
   ScoreQuestion,
 } from '../../engine/protocol/messages.js';
@@ -49,37 +61,66 @@ export interface ScoreSink {
 
 /** A job that an engine was given. Harmless after its end. */
 export interface JobHandle {
-  /** Stops it at the engine's next step; nothing more is called on its sink. Idempotent. */
+  /**
+   * Stops it at the engine's next step; nothing more is called on its sink. Its seats may be given to other jobs at once: the
+   * engine runs a cancel before every job that it is given later. Idempotent.
+   */
   readonly cancel: () => void;
-  /** It goes on with one seat less, its last one excepted; its sink hears `freed` once nothing runs there. */
+  /** It goes on with one seat less, its last one excepted; `freed` is called on its sink once that seat is free. */
   readonly reduceSeats: () => void;
 }
 
 export type EngineState = 'unloaded' | 'cold' | 'ready' | 'lost';
 
-/**
- * One engine process as handlers see it. It takes no Lease: the caller holds the lease, and
- * since a cancel and the next job travel in order on one channel, a lease may be released as soon as cancel was called.
- */
+/** What computes one model's replies, as routes see it. It knows no lease: the caller of `generate` or `score` holds one. */
 export interface Engine {
   /**
-   * unloaded: it has no process until it is woken; cold: loading, or between two lives; ready: takes jobs; lost: given up
-   * (closed, or the model cannot be served).
+   * unloaded: no process runs until the engine is woken; cold: loading, or between two processes; ready: takes jobs; lost:
+   * given up (closed, or the model cannot be served).
    */
   readonly state: EngineState;
   /** Why it was given up, in one line for the operator; undefined otherwise. */
   readonly problem: string | undefined;
-  /** It is loaded when somebody wants it: the sidecar is ready without it. */
+  /** It is loaded when a request needs it: the sidecar is ready without it. */
   readonly onDemand: boolean;
   /** Set from the first `ready` on, and kept while a restart is under way. */
   readonly facts: EngineFacts | undefined;
   /** While cold or unloaded: a guess of when it will be ready, ms from now, were it woken now. */
   readonly readyInMs: number;
-  /** Somebody wants it: an unloaded one begins to load. Otherwise it does nothing. */
+  /** A request needs it: an unloaded one begins to load. Otherwise it does nothing. */
   wake(): void;
   /** Starts a job. When not ready, the sink's `failed` is called (lost, not started) before the next tick ends. */
   generate(job: GenerateJob, sink: GenerationSink): JobHandle;
   score(job: ScoreJob, sink: ScoreSink): JobHandle;
-  /** What the engine's free sequences hold, as far as it has told; empty while it is not ready. */
+  /** What the engine's free sequences hold, by its last report; empty while it is not ready. */
   heldPrefixes(): PrefixIndex;
+}
+
+/** An engine as the composition sees it: it begins, ends and measures what routes use. */
+export interface HostedEngine extends Engine {
+  /** Tokens in its KV memory, by its last report; none while it is not ready. */
+  readonly heldTokens: HeldTokens;
+  /** Tokens that its KV memory can hold; 0 before it was ready once. */
+  readonly capacityTokens: number;
+  /** Begins to load, unless it waits to be woken. Again, or after close(), it does nothing. */
+  start(): void;
+  /** Fails its jobs as lost. Settles when nothing of it runs any more; may be called at any time and again. */
+  close(): Promise<void>;
+}
+
+/**
+ * What an engine reports by itself. Called on the event loop, never from inside start(), generate() or score(). They must not
+ * throw.
+ */
+export interface EngineEvents {
+  /**
+   * So many jobs of one sequence each can run at once from now on; 0: none. The queue hands out this many seats. A number
+   * that falls because of a failure is reported before the failed jobs' sinks are called, so that a seat which is given back
+   * is not handed out again.
+   */
+  seats(count: number): void;
+  /** It stays lost, because the model cannot be served; `why` is one line for the operator. Comes after `seats(0)`. */
+  unservable(why: string): void;
+  /** It will be loaded again in so many ms. */
+  restarting(inMs: number): void;
 }

@@ -1,8 +1,8 @@
 import type { EngineSetup } from '../../engine/protocol/messages.js';
 import type { Clock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
-import type { ChildEnd, ChildTiming } from './child.js';
-import type { EngineFacts } from './engine.js';
+import type { ChildTiming } from './child.js';
+import type { EngineEvents } from './engine.js';
 import type { RestartTiming } from './restart-policy.js';
 import type { StartGate } from './start-gate.js';
 
@@ -11,28 +11,13 @@ export interface EngineTiming extends ChildTiming, RestartTiming {
   readonly closeMs?: number;
 }
 
-/** Called on the event loop, never from inside start(), generate() or score(). They must not throw. */
-export interface EngineEvents {
-  /** It takes jobs from now on; also after each restart. `resume` the queue here. */
-  onReady(facts: EngineFacts): void;
-  /**
-   * It died or was killed. Called before the sinks of its jobs fail, so that a queue paused here does not seat what they
-   * give back. `final`: it stays lost, because the model cannot be served.
-   */
-  onLost(end: ChildEnd & { readonly final: boolean }): void;
-  /** It will be forked again in so many ms. */
-  onRestart?(inMs: number): void;
-  /** It is about to leave because nobody wants it; it has no jobs. `pause` the queue here. */
-  onUnload?(): void;
-}
-
-/** An engine that is there only while it is wanted. */
+/** An engine process that runs only while requests need it. */
 export interface OnDemand {
   /** Forked when it is first woken, and not by start(). */
   readonly lazy: boolean;
   /** Without a job for this long it is shut down and waits to be woken; 0: never. */
   readonly idleUnloadMs: number;
-  /** Whether anybody holds or waits for a seat; then it stays. */
+  /** Whether a request holds or waits for a seat; then the process stays. */
   readonly wanted: () => boolean;
 }
 

@@ -1,11 +1,11 @@
-import type { HeldTokens } from '../../engine/protocol/messages.js';
 import { EngineChild, type ChildEnd } from './child.js';
 import type {
-  Engine,
   EngineFacts,
   EngineState,
   GenerateJob,
   GenerationSink,
+  HeldTokens,
+  HostedEngine,
   JobHandle,
   ScoreJob,
   ScoreSink,
@@ -17,9 +17,9 @@ import { RestartPolicy } from './restart-policy.js';
 import { StartGate } from './start-gate.js';
 import type { EngineProcessOptions } from './supervisor-options.js';
 
-export type { EngineEvents, EngineProcessOptions, EngineTiming, OnDemand } from './supervisor-options.js';
+export type { EngineProcessOptions, EngineTiming, OnDemand } from './supervisor-options.js';
 
-/** How long an engine may take to leave after `shutdown`, ms, unless told otherwise. */
+/** How long an engine may take to leave after `shutdown`, ms, unless the options say otherwise. */
 const CLOSE_MS = 2000;
 
 /** The first guess of how long a model takes to load, ms. */
@@ -36,10 +36,10 @@ const MIN_READY_IN_MS = 500;
  *      unloaded ----------------> cold ----------> ready
  *         ^  (lazy, or idle)      |  ^               |
  *         |                       |  '--- it died ---|
- *         '---- nobody wants it --|------------------'
+ *         '---- no request ------|------------------'
  *                                 '--> lost: no further try would do better
  */
-export class EngineProcess implements Engine {
+export class EngineProcess implements HostedEngine {
   readonly #options: EngineProcessOptions;
   readonly #policy: RestartPolicy;
   readonly #gate: StartGate;
@@ -98,7 +98,7 @@ export class EngineProcess implements Engine {
     return this.#child?.pid;
   }
 
-  /** Forks the engine for the first time, unless it is lazy. Again, or after close(), it does nothing. */
+  /** Forks the engine for the first time, unless it is lazy. */
   start(): void {
     if (this.#started) return;
     this.#started = true;
@@ -106,7 +106,7 @@ export class EngineProcess implements Engine {
   }
 
   wake(): void {
-    // After a load that failed the next one waits its turn: callers come again.
+    // After a load that failed the next one is delayed: callers retry.
     if (this.#state !== 'unloaded' || this.#options.clock.now() < this.#forkAt) return;
     this.#state = 'cold';
     this.#forkAt = this.#options.clock.now();
@@ -114,7 +114,6 @@ export class EngineProcess implements Engine {
     else void this.#leaving.then(() => this.#load());
   }
 
-  /** Ends the process and fails its jobs as lost. Settles when it is gone; may be called at any time and again. */
   close(): Promise<void> {
     this.#closed ??= this.#close();
     return this.#closed;
@@ -140,9 +139,12 @@ export class EngineProcess implements Engine {
     return (this.#state === 'ready' && this.#child?.heldPrefixes) || NO_PREFIXES;
   }
 
-  /** Tokens in its KV memory, by its last heartbeat; nothing while it is not ready. */
   get heldTokens(): HeldTokens {
     return (this.#state === 'ready' && this.#child?.heldTokens) || NO_TOKENS;
+  }
+
+  get capacityTokens(): number {
+    return this.#facts ? this.#facts.seats * this.#facts.contextPerSeat : 0;
   }
 
   async #close(): Promise<void> {
@@ -196,12 +198,12 @@ export class EngineProcess implements Engine {
     }
     const { seats, gpu } = facts;
     log.info('engine ready', { model, seats, backend: gpu || 'cpu', durationMs: Math.round(this.#lastStartMs) });
-    events.onReady(facts);
+    events.seats(seats);
     // Last: the next one counts what this one has.
     this.#leaveGate();
   }
 
-  /** Nobody waits and no job runs, so whoever comes from now on finds it unloaded and wakes it. */
+  /** No request waits and no job runs, so the next request finds it unloaded and wakes it. */
   #unload(): void {
     const { log, model, events } = this.#options;
     const child = this.#child;
@@ -209,7 +211,7 @@ export class EngineProcess implements Engine {
     this.#onDemand = true;
     this.#state = 'unloaded';
     log.info('engine unloaded', { model, ...pidOf(child) });
-    events.onUnload?.();
+    events.seats(0);
     this.#leave(child.close(this.#closeMs));
   }
 
@@ -224,7 +226,7 @@ export class EngineProcess implements Engine {
       : end.reason === 'unstartable'
         ? `cannot be forked: ${end.detail ?? ''}`
         : undefined;
-    // A lazy engine that found no room is tried again when somebody asks, and by itself while somebody still does.
+    // A lazy engine that found no room is tried again when a request needs it, and by itself while one still does.
     const asked = this.#options.onDemand?.wanted() ?? false;
     const waits = this.#onDemand && end.reason === 'unable' && !asked;
     this.#state = final ? 'lost' : waits ? 'unloaded' : 'cold';
@@ -237,7 +239,8 @@ export class EngineProcess implements Engine {
       ...(end.code !== null && { exitCode: end.code }),
       ...(end.signal !== null && { signal: end.signal }),
     });
-    events.onLost({ ...end, ...(final && { detail: next.why }), final });
+    events.seats(0);
+    if (final) events.unservable(next.why);
     child.mux.lost(end.reason === 'protocol' ? 'protocol' : 'lost');
     // Not before its memory is free again.
     void child.gone.then(this.#leaveGate);
@@ -258,7 +261,7 @@ export class EngineProcess implements Engine {
     const { clock, events } = this.#options;
     this.#forkAt = clock.now() + waitMs;
     this.#cancelRestart = clock.after(waitMs, () => this.#load());
-    events.onRestart?.(waitMs);
+    events.restarting(waitMs);
   }
 
   readonly #threw = (fault: unknown): void => {

@@ -87,6 +87,10 @@ function packagePath(name: string): string {
   return `(^|/)${name.replaceAll('.', '\\.')}(/|$)`;
 }
 
+function engineClientFile(name: string): string {
+  return pathOf(`sidecar/engine-client/${name}.ts`);
+}
+
 function layerRule({ name, sees }: Module): IForbiddenRuleType {
   return {
     name: `layer: ${name}`,
@@ -115,6 +119,16 @@ export const architectureRules: IFlattenedRuleSet = {
       severity: 'error',
       from: { path: '^sidecar/' },
       to: { path: pathOf('engine/llama'), pathNot: pathOf('engine/llama/vocabulary.ts') },
+    },
+    {
+      // So that replicas or a server elsewhere can take one process's place. The measuring command drives a process itself.
+      name: 'an engine is used through its port',
+      severity: 'error',
+      from: {
+        path: '^sidecar/',
+        pathNot: ['sidecar/engine-client', 'sidecar/app/compose-models.ts', 'sidecar/commands/bench.ts'].map(pathOf),
+      },
+      to: { path: ['supervisor', 'supervisor-options', 'child', 'mux', 'wire'].map(engineClientFile) },
     },
     {
       // A fork is no import, so this holds while native code stays behind child processes.

@@ -2,12 +2,7 @@ import type { Log } from '../../sidecar/telemetry/logger.js';
 import { fileURLToPath } from 'node:url';
 import type { EngineSetup, GenerateJob } from '../../engine/protocol/messages.js';
 import type { Clock } from '../../sidecar/lib/clock.js';
-import {
-  EngineProcess,
-  type EngineEvents,
-  type EngineProcessOptions,
-  type EngineTiming,
-} from '../../sidecar/engine-client/supervisor.js';
+import { EngineProcess, type EngineProcessOptions, type EngineTiming } from '../../sidecar/engine-client/supervisor.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
 
 /** A real clock whose timers keep the process alive, as the service's listeners do. */
@@ -61,7 +56,21 @@ export function stubJob(what: keyof typeof STUB_JOB, ...tokens: number[]): Gener
   };
 }
 
-type Lost = Parameters<EngineEvents['onLost']>[0];
+/** The end of a process as it was logged; `detail` of a final one is what the operator reads. */
+interface Lost {
+  readonly reason: string;
+  detail: string | undefined;
+  readonly final: boolean;
+  readonly signal?: string;
+  readonly code?: number;
+}
+
+/** What of the supervisor's log lines the harness reads. */
+interface LogFields {
+  readonly reason?: string;
+  readonly signal?: string;
+  readonly exitCode?: number;
+}
 
 /** An EngineProcess on the stub, with all that it logs and reports. Its clean-up is the caller's: `engine.close()`. */
 export class EngineHarness {
@@ -69,7 +78,8 @@ export class EngineHarness {
   readonly lost: Lost[] = [];
   readonly restarts: number[] = [];
   readonly logs: string[] = [];
-  readyCount = 0;
+  /** Every number of seats that was reported, oldest first. */
+  readonly seats: number[] = [];
   unloads = 0;
   #waiters: (() => void)[] = [];
 
@@ -79,7 +89,10 @@ export class EngineHarness {
     entry = STUB_ENTRY,
     more: Pick<EngineProcessOptions, 'onDemand' | 'gate' | 'mappedElsewhere'> = {},
   ) {
-    const line = (event: string, fields?: object): void => void this.logs.push(`${event} ${JSON.stringify(fields)}`);
+    const line = (event: string, fields: LogFields = {}): void => {
+      this.logs.push(`${event} ${JSON.stringify(fields)}`);
+      this.#read(event, fields);
+    };
     const log: Log = { info: line, warn: line, error: line, debug: line, forRequest: () => log };
     this.engine = new EngineProcess({
       entry,
@@ -91,24 +104,24 @@ export class EngineHarness {
       model: 'stub',
       ...more,
       events: {
-        onReady: () => {
-          this.readyCount += 1;
+        seats: (count) => {
+          this.seats.push(count);
           this.#wake();
         },
-        onLost: (lost) => {
-          this.lost.push(lost);
-          this.#wake();
+        unservable: (why) => {
+          this.lost.at(-1)!.detail = why;
         },
-        onUnload: () => {
-          this.unloads += 1;
-          this.#wake();
-        },
-        onRestart: (inMs) => {
+        restarting: (inMs) => {
           this.restarts.push(inMs);
           this.#wake();
         },
       },
     });
+  }
+
+  /** How often it was ready. */
+  get readyCount(): number {
+    return this.seats.filter((count) => count > 0).length;
   }
 
   /** Settles once it was ready `count` times. */
@@ -130,6 +143,18 @@ export class EngineHarness {
   async restart(count = 1): Promise<number> {
     while (this.restarts.length < count) await this.#event();
     return this.restarts[count - 1]!;
+  }
+
+  #read(event: string, { reason: text = '', signal, exitCode }: LogFields): void {
+    const final = event === 'engine cannot serve its model';
+    if (final || event === 'engine lost') {
+      const [reason = '', ...rest] = text.split(': ');
+      const detail = rest.length > 0 ? rest.join(': ') : undefined;
+      const exit = { ...(signal !== undefined && { signal }), ...(exitCode !== undefined && { code: exitCode }) };
+      this.lost.push({ reason, detail, final, ...exit });
+    } else if (event === 'engine unloaded') this.unloads += 1;
+    else return;
+    this.#wake();
   }
 
   #event(): Promise<void> {

@@ -153,10 +153,10 @@ t.test('kill -9 under running jobs: each fails with its own `started`, then the 
   await Promise.all(running.map((sink) => sink.begun));
   engine.generate(stubJob('queued'), queued);
 
-  let lostBefore = 0;
+  let seatsBefore: number | undefined;
   const failed = queued.failed.bind(queued);
   queued.failed = (fault) => {
-    lostBefore = harness.lost.length;
+    seatsBefore = harness.seats.at(-1);
     failed(fault);
   };
   const before = engine.pid!;
@@ -167,9 +167,10 @@ t.test('kill -9 under running jobs: each fails with its own `started`, then the 
   t.equal(engine.state, 'cold');
   t.ok(engine.facts, 'the facts are kept');
   t.ok(engine.readyInMs > 0);
-  t.equal(lostBefore, 1, 'the queue hears of it before anyone gives a seat back');
+  t.equal(seatsBefore, 0, 'the queue has no seats before a job gives its seat back');
 
   await harness.ready(2);
+  t.same(harness.seats, [engine.facts?.seats, 0, engine.facts?.seats]);
   t.not(engine.pid, before);
   const sink = new RecordingSink();
   engine.generate(stubJob('echo', 5), sink);
@@ -189,7 +190,7 @@ t.test('exit reasons', async (t) => {
     t.same(await sink.ended, { kind: 'lost', started: false });
     const lost = await harness.loss();
     t.equal(lost.reason, reason);
-    t.equal(lost.hint, hint);
+    t.equal(lost.detail, hint);
     t.notMatch(harness.logs.join('\n'), '424242', 'nothing that the child printed is logged');
   }
 });
@@ -262,7 +263,8 @@ t.test('an engine that never says ready is killed', async (t) => {
 
 t.test('a first load that ends by its own fault, three times, is given up', async (t) => {
   const harness = launch(t, { start: 'abort' });
-  for (const life of [1, 2]) t.match(await harness.loss(life), { reason: 'aborted', hint: 'assertion', final: false });
+  for (const life of [1, 2])
+    t.match(await harness.loss(life), { reason: 'aborted', detail: 'assertion', final: false });
   t.match(await harness.loss(3), { final: true, detail: /^llama\.cpp ended each of 3 loads by a fault of its own/ });
   t.equal(harness.engine.state, 'lost');
   t.match(harness.engine.problem, /may be damaged$/);
@@ -278,20 +280,20 @@ t.test('memory that was short at the first load: final; later, or for a lazy eng
   lazy.engine.wake();
   t.match(await lazy.loss(), { final: false });
   t.equal(lazy.engine.state, 'unloaded');
-  t.ok(lazy.engine.readyInMs > 50_000, 'whoever asks now learns to come later');
+  t.ok(lazy.engine.readyInMs > 50_000, 'a request that comes now is answered with a later time');
   lazy.engine.wake();
   t.equal(lazy.engine.state, 'unloaded', 'and does not make it load in vain');
   t.same(lazy.restarts, []);
 });
 
-t.test('memory that is short for a lazy engine: tried again by itself while somebody waits', async (t) => {
+t.test('memory that is short for a lazy engine: tried again by itself while a request waits', async (t) => {
   const demands = { waiting: 1 };
   const lazy = launch(t, { start: 'unable-now' }, { backoffMinMs: 1, backoffMaxMs: 1 }, STUB_ENTRY, {
     onDemand: demand({ lazy: true, wanted: () => demands.waiting > 0 }),
   });
   lazy.engine.wake();
   t.match(await lazy.loss(), { final: false });
-  t.match(await lazy.loss(2), { final: false }, 'nobody came anew');
+  t.match(await lazy.loss(2), { final: false }, 'without a new request');
   demands.waiting = 0;
   t.match(await lazy.loss(lazy.lost.length + 1), { final: false });
   t.equal(lazy.engine.state, 'unloaded');
@@ -357,7 +359,7 @@ t.test('idle: shut down, its process gone, and back when it is woken, even while
   t.equal(await sink.ended, 'done', 'nothing is unloaded under a job');
   t.equal(harness.unloads, 0);
   await harness.unloaded();
-  t.equal(looks, 40, 'nor while somebody waits');
+  t.equal(looks, 40, 'nor while a request waits');
   t.match(engine, { state: 'unloaded', onDemand: true });
   t.ok(engine.facts, 'what it is stays known');
   engine.wake();
