@@ -1,19 +1,19 @@
 # make run | test | coverage | check | e2e | bench | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | hooks | clean
 
-# The package's native binaries come with npm; nothing is to be downloaded or compiled beside them.
+# npm installs the package's native binaries; its install script must not download or compile others.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
 
 SOURCES := $(sort $(shell find sidecar engine bench test -name .cache -prune -o -name '*.ts' -print 2>/dev/null))
 TESTS := $(filter %.test.ts,$(SOURCES))
 # Tests that fork engines, open sockets or load models live in these folders; all others are unit tests.
 SLOW := test/contract/% test/docs/commands.% test/integration/% test/fault/% test/regression/%
-# Tests that need Debian's packages: `make e2e` alone runs them.
+# Tests that need Debian's packages: only `make e2e` runs them.
 E2E_TESTS := $(patsubst %.ts,dist/%.js,$(filter test/e2e/%.e2e.ts,$(SOURCES)))
 UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))
-# bench/gpu needs a GPU and says how to run it.
+# bench/gpu needs a GPU; its files describe how to run it.
 BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.ts,$(SOURCES))))
 
-# Named by Node's ABI: npm installs the native binaries of the Node that it runs on, so another Node installs anew.
+# Named by Node's ABI: npm installs native binaries for the Node that it runs on, so another Node needs another install.
 INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
 
 .PHONY: run test coverage check e2e bench soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build install lint
@@ -21,11 +21,11 @@ INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules
 run: build
 	@exec node dist/sidecar/cli.js serve
 
-# As npm brings it, tap loads its TypeScript plugin into each test file, for half a second: package.json leaves that out, which
-# counts once tap has been put together anew.
+# By default tap loads its TypeScript plugin into each test file, which takes half a second. package.json removes the plugin;
+# `tap build` applies that.
 TAP_BUILT := node_modules/.tap-built
 
-# Coverage, and tap's hooks in every process that a test starts, take a third of the time: they have a target of their own.
+# Coverage, and tap's hooks in every process that a test starts, take a third of the time, so they have a separate target.
 TAP := node dist/test/support/run-tests.js --disable-coverage --node-arg=--import=./dist/test/support/bare-children.js
 
 test: build $(TAP_BUILT)
@@ -37,8 +37,9 @@ coverage: build $(TAP_BUILT)
 check: lint build $(TAP_BUILT)
 	@$(TAP) $(UNIT_TESTS)
 
-# Real proxies, a real browser, Prometheus' own checker. Installs them where it is root, else says what it lacks. One file at
-# a time: they measure, and a browser takes both cores. A single one: make e2e E2E_TESTS=dist/test/e2e/browser.e2e.js
+# Real proxies, a real browser, Prometheus' own checker. Installs them if run as root, otherwise lists the missing packages.
+# Runs one file at a time, since some measure and a browser uses both cores. A single one: make e2e
+# E2E_TESTS=dist/test/e2e/browser.e2e.js
 e2e: build
 	@node dist/test/e2e/packages.js
 	@TAP_TIMEOUT=1200 node dist/test/support/run-tests.js --disable-coverage --jobs=1 $(E2E_TESTS)
@@ -52,11 +53,11 @@ lint: install
 bench: build peers
 	@for bench in $(BENCHES); do echo "$$bench"; node $$bench || exit 1; done
 
-# Half an hour under load with an engine killed every 3 minutes; the result is bench/results/soak.md. Shorter: make soak MINUTES=2
+# Half an hour under load with an engine killed every 3 minutes; writes bench/results/soak.md. Shorter: make soak MINUTES=2
 soak: build
 	@node dist/bench/soak/soak.js $(or $(MINUTES),30) $(or $(KILL_EVERY_S),180)
 
-# llama.cpp's own server and benches, from the very source that the adapter runs; the benches that need them say so.
+# Builds llama.cpp's own server and benches from the source that the adapter uses, for the benches that compare with them.
 # Needs git, cmake, ninja and a C++ compiler; 5 to 10 minutes on 2 cores. CMake's options: make peers PEER_OPTIONS=-DGGML_CUDA=ON
 PEERS := bench/.cache/peers
 peers: $(PEERS)/build/bin/llama-server
@@ -70,9 +71,9 @@ $(PEERS)/build/bin/llama-server: node_modules/node-llama-cpp/llama/gitRelease.bu
 
 node_modules/node-llama-cpp/llama/gitRelease.bundle: | install
 
-# The addon built on this machine for this machine, with all its instructions, from the source that comes with the package, and
-# with engine/native in it; node-llama-cpp prefers it to its prebuilt one from then on. Undone by: npx node-llama-cpp source clear
-# Without OpenMP, which would keep compute threads for each thread that ever decodes; engine/native keeps one set for all.
+# Builds the addon for this machine's instruction set, from the package's source and with engine/native. node-llama-cpp then
+# prefers it to its prebuilt one. Undone by: npx node-llama-cpp source clear
+# OpenMP is off: it would keep compute threads for each thread that ever decodes; engine/native has one set for all.
 ADDED := node_modules/node-llama-cpp/llama
 engine-native: engine-source
 	npx --no node-llama-cpp source download --gpu $(or $(GPU),false)
@@ -80,38 +81,38 @@ engine-native: engine-source
 engine-source: build
 	node dist/engine/native/cli.js $(ADDED) engine/native/next-token.cpp
 
-# 100,000 bodies at random, a tenth of them over HTTP. A run is told to wait: tap's own limit is for a hang.
+# 100,000 random bodies, a tenth of them over HTTP. TAP_TIMEOUT is raised, since tap's own limit is meant to find hangs.
 fuzz: build
 	@TAP_TIMEOUT=3600 node dist/test/sidecar/contracts/fuzz.test.js 90000
 	@TAP_TIMEOUT=3600 node dist/test/contract/fuzz.test.js 10000
 
-# 200 sidecars killed under load over one spool, 5,000 rounds of starters that claim one lock, and 500 connections for each kind
-# of answer that read none; `make test` has 20, 60 and 3.
+# 200 sidecars killed under load on one spool, 5,000 rounds of processes that compete for one lock, and 500 connections that
+# read nothing for each kind of answer; `make test` has 20, 60 and 3.
 fault: build
 	@TAP_TIMEOUT=3600 node dist/test/fault/lock-claims.test.js 5000
 	@TAP_TIMEOUT=3600 node dist/test/fault/spool-killed.test.js 200
 	@TAP_TIMEOUT=3600 node dist/test/fault/unread-answers.test.js 500
 
-# Mutants of sidecar/contracts, and each rule of the schemas left out in turn; the result is bench/results/mutation.md.
+# Mutants of sidecar/contracts, and the schemas with one rule removed at a time; writes bench/results/mutation.md.
 mutation: build
 	npm run --silent mutation
 
-# What llama-server makes of the bundle's templates. RA_LLAMA_SERVER names another than the one that `make peers` builds.
+# Records llama-server's renderings of the bundled templates. RA_LLAMA_SERVER names a binary other than that of `make peers`.
 goldens: build
 	@node dist/test/goldens/record.js
 
 docs: build
 	npm run --silent docs
 
-# The model that comes with the sidecar, trained anew: hours on 2 cores, and no part of any other target. See
-# bench/seedling/README.md. Training is not equal to the last bit from machine to machine, so neither is the file.
+# Trains the bundled model again: hours on 2 cores, and not part of any other target. See bench/seedling/README.md. Training
+# is not bit for bit reproducible between machines, so neither is the file.
 SEEDLING := bench/seedling
 TRAINED := $(SEEDLING)/.trained
 PYTHON := /usr/bin/python3
 SEEDLING_TOKENS := 36000000
-# Examples: of the whole mix, of long inputs, for the first part, for the last. More tokens than these have meet them again.
+# Numbers of examples: the whole mix, long inputs, the first part, the last part. Training repeats them to reach its tokens.
 SEEDLING_EXAMPLES := 90000 3000 60000 36000
-# Where the model goes, and its loss curve with what a test compares it to.
+# The model, and the folder for its loss curve and for the reference that a test compares with.
 SEEDLING_FILE := engine/assets/seedling.gguf
 SEEDLING_INTO := $(SEEDLING)
 seedling: build
@@ -131,19 +132,19 @@ seedling: build
 	npx prettier --log-level warn --write $(SEEDLING_INTO)/reference.json
 	node dist/$(SEEDLING)/held-out.js $(SEEDLING_INTO)/held-out.jsonl 400
 
-# Git runs .githooks in this clone from then on. Undone by: git config --unset core.hooksPath
+# Makes git use .githooks in this clone. Undone by: git config --unset core.hooksPath
 hooks:
 	git config core.hooksPath .githooks
 
 clean:
 	rm -rf dist .tap coverage
 
-# dist/ is emptied when a source came or went, so that no test of a deleted source is left to run.
+# dist/ is emptied when a source was added or removed, so that no test of a deleted source still runs.
 build: install
 	@mkdir -p dist; printf '%s\n' $(SOURCES) | cmp -s - dist/.sources || \
 	  { rm -rf dist; mkdir dist; printf '%s\n' $(SOURCES) > dist/.sources; }
 	@npx tsc -p tsconfig.json
 
-# Installed again only when the lock's content, or Node's ABI, is not that of the last install.
+# Installs again only if the lock's content or Node's ABI has changed since the last install.
 install:
 	@cmp -s package-lock.json $(INSTALLED) || { npm ci && cp package-lock.json $(INSTALLED); }

@@ -1,4 +1,4 @@
-/** The composition root: the one place where parts are wired. */
+/** The composition root: creates and connects all parts. */
 import { fileURLToPath } from 'node:url';
 import '../../engine/protocol/v8-flags.js';
 import { FailedKeyLimit } from '../access/failed-keys.js';
@@ -28,58 +28,57 @@ import { Metrics } from '../telemetry/metrics.js';
 import { DurableSpool } from '../usage/durable-spool.js';
 import type { Spool } from '../usage/spool.js';
 
-/** What readiness calls the prompt host and credit; a model's id cannot hold a space. */
+/** Names of the prompt host and of credit in the readiness; a model's id cannot contain a space. */
 const PROMPTS = 'prompt host';
 const CREDIT = 'prepaid credit';
 
 const ENGINE = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
-/** After the last reply was written: time for its bytes to leave before connections are closed, ms. */
+/** Time for the last bytes of replies to be sent before connections are closed, ms. */
 const FLUSH_MS = 100;
 
 export interface App {
-  /** Ports in use; 0: the public listener is a Unix socket alone. */
+  /** Ports in use; 0: the public listener is only a Unix socket. */
   readonly publicPort: number;
   readonly operatorsPort: number;
-  /** Resolves once every model takes work; rejects with one clear line when one never will. */
+  /** Resolves once every model is ready; rejects with one line if a model can never be. */
   ready(): Promise<void>;
   /**
-   * Readiness red, after a notice new work refused, running requests finish within the configured time; what still runs then is cut with
-   * an error. Resolves when everything is closed. Idempotent.
+   * /readyz answers 503; after a notice new work is refused; running requests may finish within the configured time,
+   * and are then ended with an error. Resolves when everything is closed. Idempotent.
    */
   drain(): Promise<void>;
 }
 
-/** Parts that are made outside. */
+/** Parts that a caller replaces. */
 export interface Overrides {
-  /** What parts that were made before are counted by too. Absent: metrics of its own. */
+  /** Metrics that parts created earlier use too. Absent: a new registry. */
   readonly registry?: Metrics;
-  /** A test's, in the place of the real one. */
+  /** A test's spool in place of the real one. */
   readonly spool?: Spool;
-  /** Who may read all metrics on the public listener. Absent: nobody. */
+  /** Who may read all metrics on the public listener. Absent: no caller. */
   readonly scrapers?: Scrapers;
   /** Path of the module that engines are forked from. */
   readonly engineEntry?: string;
-  /** A test's, which shares prompt hosts among sidecars. */
+  /** Starts the prompt hosts; tests pass one that shares hosts among sidecars. */
   readonly makePrompts?: typeof openPrompts;
 }
 
-/** Metrics for the models of a configuration. */
+/** Metrics for the configured models. */
 export function metricsOf({ models }: Pick<Config, 'models'>): Metrics {
   return new Metrics(models.map(({ id }) => id));
 }
 
-/** Starts everything. Rejects when an address or a file cannot be had; then nothing is left running. */
+/** Starts everything. Rejects if an address or a file cannot be used; then nothing is left running. */
 export async function startApp(config: Config, identity: Identity, log: Log, given: Overrides = {}): Promise<App> {
   const { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE } = given;
-  /** Both are set once and stay. */
+  /** Both are set once and never reset. */
   const lifecycle = { leaving: false, draining: false };
   const board = new SeatBoard();
   const shared = connectionBounds(config, descriptorLimit());
   if (shared.kind === 'short') throw new Error(shared.line);
   const common = { config, clock: systemClock, registry, log, connections: shared.bounds };
-  // First of all and by itself: a long spool takes a while to read, and who looks whether this process lives must not end
-  // it meanwhile.
+  // The operators' listener opens first: reading a long spool takes time, and liveness probes must succeed meanwhile.
   let seen: OperatorsView = {
     leaving: () => lifecycle.leaving,
     spool: { health: { ok: true }, append: () => undefined, sync: () => Promise.resolve(), revise: () => false },
@@ -161,10 +160,10 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     prompts.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
     await Promise.all([front.close(), back.close()]);
-    // While the spool is still ours: no other process may write the balances.
+    // While this process still has the spool's lock: no other process may write the balances.
     await billing.close();
     await closeSpool();
-    // Last, since all else is counted.
+    // Last, since all other parts count metrics.
     await exporting.close();
   };
   try {
@@ -173,11 +172,11 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     void billing.begin(spool instanceof DurableSpool ? spoolReader(config, spool) : undefined).then((problem) => {
       if (problem === undefined) readiness.up(CREDIT);
       else readiness.never(problem);
-      // Until now the whole spool was needed, so that nothing could be deleted.
+      // Until now the whole spool was needed, so nothing could be deleted.
       void prune();
     });
     void prompts.ready().then(async (found) => {
-      // A drain that comes first closes the hosts, and that is no failure of the start.
+      // If a drain closes the hosts first, the start has not failed.
       if (lifecycle.leaving) return;
       const problem = await reportPrompts(found, models, log);
       if (problem === undefined) readiness.up(PROMPTS);
@@ -192,7 +191,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
         lifecycle.leaving = true;
         drained ??= (async () => {
           const { noticeMs, timeoutMs } = config.drain;
-          // Who never saw it green sends nothing that could be refused.
+          // A proxy that never saw 200 has sent nothing that could be refused.
           if (noticeMs > 0 && readiness.reached) {
             log.info('leaving', { count: inFlight.count });
             await new Promise<void>((done) => systemClock.after(noticeMs, done));
@@ -202,7 +201,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
           for (const { queue } of models.values()) queue.drain();
           const finished = await inFlight.idle(systemClock, timeoutMs);
           if (!finished) log.warn('drain timed out', { count: inFlight.count });
-          // Engines first: what still runs ends with its error while its connection is open.
+          // Engines first, so that running requests end with their error while their connections are open.
           await Promise.all([...models.values()].map(({ engine }) => engine.close()));
           await inFlight.idle(systemClock, FLUSH_MS);
           await new Promise<void>((done) => systemClock.after(FLUSH_MS, done));
@@ -217,7 +216,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   }
 }
 
-/** Makes or opens what a start needs of the disk. Rejects when it cannot be had; then nothing of it is left open. */
+/** Opens the files that a start needs. Rejects if one cannot be used; then none is left open. */
 async function openFiles(
   config: Config,
   registry: Metrics,
@@ -227,7 +226,7 @@ async function openFiles(
   readonly files: ReadonlyMap<string, string>;
   readonly billing: Billing;
   readonly spool: Spool;
-  /** As `openUsage` gave them. */
+  /** As returned by `openUsage`. */
   readonly prune: () => Promise<void>;
   readonly closeSpool: () => Promise<void>;
   readonly exporting: Exporting;

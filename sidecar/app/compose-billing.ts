@@ -1,4 +1,7 @@
-/** Prices and credit, wired: which price list holds, and the credit ledger with its grants file, its past and its metrics. */
+/**
+ * Composes prices and credit: the price list in force, and the credit ledger with its grants file, its history and its
+ * metrics.
+ */
 import { join } from 'node:path';
 import { CreditLedger, type Credit } from '../access/credit.js';
 import { MAX_CREDIT_BYTES, parseCreditFile, WHAT } from '../access/credit-file.js';
@@ -14,8 +17,8 @@ import { START, type Position } from '../usage/segments.js';
 import { withTimeout } from '../lib/timeout.js';
 
 /**
- * How long a drain waits for the last snapshot, or for what is still added up after the start, ms. Without it the next start
- * reads more of the spool, and that is all.
+ * How long a drain waits for the last snapshot, or for summing up that is still running, ms. Without them the next
+ * start reads more of the spool.
  */
 export const CLOSE_MS = 5000;
 
@@ -29,21 +32,24 @@ export interface BillingOptions {
 /** Prices and credit of one process. Its owner closes it. */
 export interface Billing {
   readonly pricing: PriceList;
-  /** Undefined: no credit is checked. */
+  /** Undefined: credit is not checked. */
   readonly credit: Credit | undefined;
   /**
-   * Adds up what was spent before and opens credit; until then requests that cost something are refused as
-   * `unavailable`. Resolves with undefined, or with why credit will never open, in one line. Never rejects. Once.
-   * `spool` has recovered; undefined: none is kept, and what accounts spend is forgotten with this process.
+   * Sums up earlier usage and then accepts priced requests, which are refused as `unavailable` until then. Resolves
+   * with undefined, or with a line that says why credit will never be available. Never rejects. Call it once. `spool`
+   * has recovered; undefined: there is none, and spending is lost with this process.
    */
   begin(spool: SpoolReader | undefined): Promise<string | undefined>;
-  /** From where the spool's records are still needed to know the balances; undefined: from nowhere. */
+  /** The position from which the spool's records are still needed for the balances; undefined: none is needed. */
   keepFrom(): Position | undefined;
-  /** Writes down what was spent, as far as the spool has it durable, within {@link CLOSE_MS}. Idempotent, also before `begin` is through. */
+  /**
+   * Writes the balances, as far as the spool is durable, within {@link CLOSE_MS}. Idempotent, also before `begin` has
+   * finished.
+   */
   close(): Promise<void>;
 }
 
-/** Reads the files that the configuration names. Rejects when one cannot be used; then nothing is left open. */
+/** Reads the configured files. Rejects if one is invalid; then none is left open. */
 export async function openBilling({ config, clock, metrics, log }: BillingOptions): Promise<Billing> {
   const { models, pricing: prices, credit, dataDir } = config;
   const pricing = prices.file === undefined ? BUILT_IN_PRICES : await readPriceFile(prices.file, models, Date.now());
@@ -71,7 +77,7 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
       ledger.grant(changed);
       log.info('credit file read again', { file, count: changed.size });
     },
-    refused: (reason) => log.error('credit file cannot be used, the grants of before hold', { file, reason }),
+    refused: (reason) => log.error('credit file is invalid, the previous grants stay in force', { file, reason }),
   });
   const ledger = new CreditLedger(granted, () => balances?.settled());
   metrics.watch(() => ledger.outstanding);
@@ -85,9 +91,9 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
       snapshotCloses: credit.snapshotCloses,
       beginAnew: credit.onLostBalances === 'begin',
       listener: {
-        damaged: (bytes) => log.error('spool is damaged, what stood there is not in the balances', { bytes }),
-        unwritten: (fault) => log.error('balances cannot be written down', { fault }),
-        begunAnew: (reason) => log.warn('balances begin anew', { reason }),
+        damaged: (bytes) => log.error('spool is damaged, the damaged records are not in the balances', { bytes }),
+        unwritten: (fault) => log.error('balances cannot be written', { fault }),
+        begunAnew: (reason) => log.warn('balances are rebuilt', { reason }),
       },
     });
     if (rebuilt.kind === 'lost') return `credit: ${rebuilt.why}; see credit.onLostBalances`;
@@ -102,7 +108,7 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
     begin: (spool) => {
       if (spool) {
         begun = rebuild(spool).catch((fault: unknown) => {
-          log.error('balances cannot be added up', { fault });
+          log.error('balances cannot be summed up', { fault });
           return 'credit: the spool cannot be read or the balances cannot be written';
         });
         return begun;
@@ -117,7 +123,7 @@ export async function openBilling({ config, clock, metrics, log }: BillingOption
         await begun;
         await balances?.close();
       })();
-      if (!(await withTimeout(clock, CLOSE_MS, written))) log.error('balances not written down in time');
+      if (!(await withTimeout(clock, CLOSE_MS, written))) log.error('balances not written in time');
     },
   };
 }

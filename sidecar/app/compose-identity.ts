@@ -1,4 +1,4 @@
-/** Who says who is calling, put together from the settings: a gateway in front first, then a keys file or an authorizer. */
+/** Composes authentication from the settings: a gateway in front first, then a keys file or an authorizer. */
 import { AuthorizerClient } from '../access/authorizer-client.js';
 import { AuthorizerIdentity } from '../access/authorizer-identity.js';
 import { GatewayIdentity } from '../access/gateway-identity.js';
@@ -14,25 +14,25 @@ import type { Metrics } from '../telemetry/metrics.js';
 
 export interface Identities {
   readonly identity: Identity;
-  /** Who may read all metrics on the public listener; undefined: nobody. */
+  /** Who may read all metrics on the public listener; undefined: no caller. */
   readonly scrapers: Scrapers | undefined;
-  /** Reads keys and secrets again now. What is wrong with them is logged. */
+  /** Reloads keys and secrets now. Problems are logged. */
   reload(): Promise<void>;
-  /** Lets go of connections and timers. Idempotent. */
+  /** Closes connections and timers. Idempotent. */
   close(): void;
 }
 
-/** What is counted of them. */
+/** The metrics that are used here. */
 type Counted = Pick<Metrics, 'keysRefused' | 'authorizer'>;
 
-/** Opens what `config` names. Rejects with one line when a file cannot be used; then nothing is left open. */
+/** Opens the configured files. Rejects with one line if a file is invalid; then none is left open. */
 export async function openIdentities(config: Config, clock: Clock, log: Log, metrics: Counted): Promise<Identities> {
   const { access, gateway, environment, fleet } = config;
   const secrets: SecretFile[] = [];
   const openSecrets = async (file: string): Promise<SecretFile> => {
     const opened = await SecretFile.open(file, clock, {
       changed: () => log.info('secrets read anew', { file }),
-      unusable: (reason) => log.warn('secrets cannot be read, those before stay in force', { file, reason }),
+      unusable: (reason) => log.warn('secrets cannot be read, the previous ones stay in force', { file, reason }),
     });
     secrets.push(opened);
     return opened;
@@ -69,7 +69,7 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
   }
 }
 
-/** For settings that the checks refuse: a gateway alone, and no secret to know it by. */
+/** For settings that the checks reject: a gateway without a secret. */
 const NOBODY: Identity = { resolve: () => Promise.resolve({ kind: 'denied', code: 'invalid_api_key' }) };
 
 function openKeys({ keys, environment }: Config, clock: Clock, log: Log, refused: () => void): Promise<WatchedKeys> {
@@ -80,7 +80,7 @@ function openKeys({ keys, environment }: Config, clock: Clock, log: Log, refused
     {
       loaded: (count) => log.info('keys loaded', { file, count }),
       refused: (reason) => {
-        log.error('keys file refused, the last good keys stay', { file, reason });
+        log.error('keys file refused, the last valid keys stay in force', { file, reason });
         refused();
       },
     },

@@ -1,4 +1,4 @@
-/** The models: each an engine with the queue for its seats, and the line that reports one that cannot be served. */
+/** Composes the models: each with an engine and a queue for its seats, and the error line if one cannot be served. */
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createFairQueue } from '../admission/fair-queue.js';
@@ -18,8 +18,8 @@ import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 
 /**
- * How long an engine may take to say why its model cannot be served before the prompt host’s own word counts, ms: three loads
- * of a file that brings llama.cpp down take half a minute on a busy machine.
+ * How long to wait for an engine's error about its model before the prompt host’s error is used, ms: three loads of a
+ * file that crashes llama.cpp take half a minute on a busy machine.
  */
 const VERDICT_MS = 60_000;
 
@@ -27,7 +27,7 @@ export interface Hosted extends HostedModel {
   readonly engine: HostedEngine;
   /** Path of its weights. */
   readonly file: string;
-  /** Settles once its engine was ready or turned out never to be; at once for a lazy one. */
+  /** Settles once its engine was ready or has finally failed; at once for a lazy model. */
   readonly settled: Promise<void>;
 }
 
@@ -37,12 +37,12 @@ export interface Listeners {
   readonly log: Log;
 }
 
-/** Where models are that the sidecar fetched itself. */
+/** The folder for models that the sidecar downloads. */
 export function modelsDir(dataDir: string): string {
   return resolve(dataDir, 'models');
 }
 
-/** Each configured file's path; `embedded` is the model that comes with the sidecar. */
+/** The path of each configured file; `embedded` is the bundled model. */
 export function modelFiles({ models }: Config): Map<string, string> {
   return new Map(models.map(({ file }) => [file, file === 'embedded' ? EMBEDDED_MODEL : resolve(file)]));
 }
@@ -65,8 +65,8 @@ export function hostModels(
 }
 
 /**
- * What keeps the models' prompts from being made, in the line that ends the start; undefined: nothing. Where the engine
- * has something to say of the same model, its word is waited for: it knows more of a file.
+ * The error line if prompts cannot be made for a model, or undefined. If the engine reports an error about the same
+ * model, that is preferred, since it knows more about the file.
  */
 export async function reportPrompts(
   found: FirstStart,
@@ -93,15 +93,15 @@ async function soon(all: readonly Promise<void>[]): Promise<void> {
   cancel();
 }
 
-/** The line that ends a start: what llama.cpp says of a file never names it. */
+/** The error line of a failed start; llama.cpp's message does not name the file. */
 function unservable(id: string, file: string, why: string): string {
   return `model ${id} cannot be served from ${file}: ${why}`;
 }
 
 /**
- * Bytes of weights that other engines have mapped on a CPU from other files. The kernel counts them as free, though each
- * step needs them; those of the same file are there once, whoever maps them. What an engine has laid out anew for itself is
- * mapped no longer, and the kernel counts it as taken. Asked only while no other engine loads.
+ * Bytes of weights of other files that other engines have memory-mapped on a CPU. The kernel counts them as available,
+ * although each step needs them. Weights of the same file exist once. Weights that an engine has repacked are not
+ * mapped any more, and the kernel counts them as used. Called only while no other engine loads.
  */
 export function mappedBeside(file: string, models: Iterable<Beside>): number {
   const others = new Map<string, number>();
@@ -112,7 +112,7 @@ export function mappedBeside(file: string, models: Iterable<Beside>): number {
   return [...others.values()].reduce((sum, bytes) => sum + bytes, 0);
 }
 
-/** What is looked at of a hosted model. */
+/** The properties of a hosted model that are read. */
 interface Beside {
   readonly file: string;
   readonly engine: Pick<HostedEngine, 'state'> & {
@@ -120,7 +120,7 @@ interface Beside {
   };
 }
 
-/** 0 for what cannot be looked at: a share that is away must not end the process. */
+/** 0 if it cannot be read: an unavailable network share must not end the process. */
 function sizeOf(file: string): number {
   try {
     return statSync(file).size;
@@ -129,7 +129,7 @@ function sizeOf(file: string): number {
   }
 }
 
-/** Read at each scrape and for each load report, so it makes nothing. */
+/** Read at each scrape and for each load report, so it allocates nothing. */
 function loadOf({ load }: FairSeatQueue, engine: HostedEngine): ModelLoad {
   return {
     get seats() {

@@ -1,4 +1,4 @@
-/** What becomes of traces and metrics as the configuration has it: sent to an OTLP endpoint, or nothing. */
+/** Composes the export of traces and metrics to an OTLP endpoint, if one is configured. */
 import { systemClock } from '../lib/clock.js';
 import { forgetOtelVariables, type Config } from '../config/config.js';
 import { FileProblem, readText } from '../lib/followed-file.js';
@@ -8,24 +8,24 @@ import type { Metrics } from '../telemetry/metrics.js';
 import type { Tracing } from '../telemetry/tracing.js';
 import { withTimeout } from '../lib/timeout.js';
 
-/** What messages call the file. */
+/** The file's name in messages. */
 const WHAT = 'telemetry.otlp.headersFile';
 
-/** Sixteen headers of tokens; a longer file was named by mistake. */
+/** Room for sixteen headers with tokens; a longer file was probably named by mistake. */
 const MAX_HEADER_BYTES = 64 * 1024;
 
 export interface Exporting {
-  /** Undefined: no traces are kept. */
+  /** Undefined: tracing is off. */
   readonly tracing: Tracing | undefined;
-  /** Sends what waits, within `telemetry.otlp.stopMs`. Never rejects. */
+  /** Sends what is waiting, within `telemetry.otlp.stopMs`. Never rejects. */
   close(): Promise<void>;
 }
 
 const NOTHING: Exporting = { tracing: undefined, close: () => Promise.resolve() };
 
 /**
- * Starts to send, if an endpoint is configured; only then is anything of OpenTelemetry's loaded. Rejects with one clear line
- * when the headers' file cannot be used.
+ * Starts the export if an endpoint is configured; only then OpenTelemetry's SDK is loaded. Rejects with one line if the
+ * headers' file is invalid.
  */
 export async function openExporting(config: Config, metrics: Metrics, log: Log): Promise<Exporting> {
   const { endpoint, headersFile, traces, samplePercent, stopMs, ...rest } = config.telemetry.otlp;
@@ -47,7 +47,7 @@ export async function openExporting(config: Config, metrics: Metrics, log: Log):
     counted: metrics.otlp,
     log,
     headers: async () => {
-      // A file that went bad leaves the last good headers in force: the endpoint then says what it thinks of them.
+      // If the file has become invalid, the last valid headers are used; the endpoint may reject them.
       if (headersFile !== undefined) headers = await readHeaders(headersFile).catch(() => headers);
       return headers;
     },

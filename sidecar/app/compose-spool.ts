@@ -1,4 +1,4 @@
-/** The usage spool as the configuration has it, with what it tells brought to the log and the metrics. */
+/** Composes the usage spool, and reports its state to the log and the metrics. */
 import { join } from 'node:path';
 import { systemClock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
@@ -12,24 +12,22 @@ import type { Recovered } from '../usage/recovery.js';
 import { headOf, listSegments, readFrom, segmentPath, START } from '../usage/segments.js';
 import type { SpoolHooks } from '../usage/spool-options.js';
 
-/** Where the spool of a data folder lies. */
+/** The spool's folder in a data folder. */
 export function spoolDir({ dataDir }: Pick<Config, 'dataDir'>): string {
   return join(dataDir, 'usage');
 }
 
-/** Who is told how the spool is. */
+/** Receives the spool's state. */
 export interface SpoolListener {
-  /** More of it is durable. */
+  /** More records are durable. */
   durable(): void;
-  /** It holds more than it may, and refuses work until there is room. Told with each probe. */
+  /** It is larger than allowed, and refuses work until there is room. Called at each probe. */
   full(): void;
 }
 
 const NOBODY: SpoolListener = { durable: () => undefined, full: () => undefined };
 
-/**
- * Opens the spool. Rejects with one clear line when another sidecar writes it, or it cannot be read or written.
- */
+/** Opens the spool. Rejects with one line if another sidecar writes it, or it cannot be read or written. */
 export async function openSpool(
   config: Config,
   metrics: SpoolMetrics,
@@ -37,7 +35,7 @@ export async function openSpool(
   listener: SpoolListener = NOBODY,
 ): Promise<{
   readonly spool: DurableSpool;
-  /** Writes what is left, within its bound, and lets go of the spool. Idempotent. */
+  /** Writes the remaining records within a time limit, and releases the spool. Idempotent. */
   readonly closeSpool: () => Promise<void>;
 }> {
   const dir = spoolDir(config);
@@ -50,7 +48,7 @@ export async function openSpool(
   });
   if (opened.kind === 'held') {
     const writer = opened.pid === 0 ? 'another process' : `process ${opened.pid}`;
-    throw new Error(`the usage spool ${dir} is written by ${writer}: give each sidecar a dataDir of its own`);
+    throw new Error(`the usage spool ${dir} is written by ${writer}: give each sidecar its own dataDir`);
   }
   report(opened.recovered, log);
   const { spool } = opened;
@@ -64,7 +62,7 @@ export async function openSpool(
   };
 }
 
-/** The records of an open spool, for whoever adds them up. */
+/** Reads the records of an open spool, to sum them up. */
 export function spoolReader(
   config: Pick<Config, 'dataDir'>,
   spool: Pick<DurableSpool, 'position' | 'estimated'>,
@@ -77,7 +75,7 @@ export function spoolReader(
     estimated: spool.estimated,
     oldest: async () => {
       const [segment] = await listSegments(dir);
-      // Those before it were begun, came to nothing and hold nothing: a first write that failed leaves such a one.
+      // Segments before it were created but never used, after a first write that failed.
       const first = segment === undefined || (await headOf(dir, segment, systemDisk))?.after === null;
       return first ? START : { segment, offset: 0 };
     },
@@ -106,7 +104,7 @@ function hooks(dir: string, metrics: SpoolMetrics, log: Log, listener: SpoolList
       reportRemoved(removed, records, dir, log);
     },
     taken: (pid) => {
-      const reason = 'another process writes this spool: stop one of them, each sidecar needs a dataDir of its own';
+      const reason = 'another process writes this spool: stop one of them, since each sidecar needs its own dataDir';
       log.error('usage spool taken', { reason, file: dir, ...(pid > 0 && { pid }) });
     },
     late: ({ id, requestId }) => {
@@ -117,19 +115,19 @@ function hooks(dir: string, metrics: SpoolMetrics, log: Log, listener: SpoolList
   };
 }
 
-/** What the operator should look for: nothing but its sidecar may remove, rename or replace a file of a spool. */
-const FIND_OUT = 'find out what changes files in this folder, and keep it out';
+/** Advice for the operator: only the sidecar may remove, rename or replace a file of its spool. */
+const FIND_OUT = 'find out what changes files in this folder, and stop it';
 
 const ADVICE: Readonly<Record<Extract<Removed, { what: 'segment' }>['outcome'], string>> = {
-  restored: `written again from its open descriptor, nothing is lost: ${FIND_OUT}`,
-  pending: `it cannot be written again yet, which each probe tries: mend or empty the disk, and do not stop the sidecar`,
-  lost: `its records are gone from this spool unless they were delivered: put the file back from a copy, and ${FIND_OUT}`,
+  restored: `restored from its open descriptor, nothing is lost: ${FIND_OUT}`,
+  pending: `it cannot be restored yet, each probe tries again: repair the disk or make room, and do not stop the sidecar`,
+  lost: `its records are lost unless they were delivered: restore the file from a backup, and ${FIND_OUT}`,
 };
 
-/** `records`: written since all files were last seen in their places. */
+/** `records`: written since all files were last found in place. */
 function reportRemoved(removed: Removed, records: number, dir: string, log: Log): void {
   if (removed.what === 'lock') {
-    log.error('usage spool: its lock was removed', { file: join(dir, 'lock'), reason: `written again: ${FIND_OUT}` });
+    log.error('usage spool: its lock was removed', { file: join(dir, 'lock'), reason: `restored: ${FIND_OUT}` });
     return;
   }
   const { segment, bytes, outcome } = removed;

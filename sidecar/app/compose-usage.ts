@@ -1,4 +1,4 @@
-/** What becomes of the usage spool as the configuration has it: delivered to a sink, or kept for a while. */
+/** Composes the handling of the usage spool: delivery to a sink, or retention for a while. */
 import { join } from 'node:path';
 import { systemClock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
@@ -15,20 +15,20 @@ import type { DurableSpool } from '../usage/durable-spool.js';
 import type { Position } from '../usage/segments.js';
 import { withTimeout } from '../lib/timeout.js';
 
-/** Beyond every segment: nobody but delivery reads the spool. */
+/** Beyond every segment: only delivery reads the spool. */
 const NOBODY: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
 
 /**
- * How long what is left of delivery may take past `delivery.stopMs`, ms: to save its cursor or delete a segment. Only a disk
- * that hangs takes longer. What is cut off is sent again after the next start.
+ * How much longer than `delivery.stopMs` delivery may take to end, ms: to save its cursor or delete a segment. Only a
+ * hung disk takes longer. Interrupted events are sent again after the next start.
  */
 const HUNG_DISK_MS = 2000;
 
 const DAY_MS = 86_400_000;
 
 /**
- * Opens the spool and starts to deliver it. Rejects with one clear line when either cannot be done; then nothing is held.
- * `keepFrom`: from where others still read the spool, which is never pruned; undefined: nobody does.
+ * Opens the spool and starts delivery. Rejects with one line if either fails; then nothing is left open. `keepFrom`:
+ * the position from which others still read the spool, which is never pruned; undefined: none.
  */
 export async function openUsage(
   config: Config,
@@ -37,9 +37,11 @@ export async function openUsage(
   keepFrom: () => Position | undefined,
 ): Promise<{
   readonly spool: DurableSpool;
-  /** Deletes what nobody needs, again: what `keepFrom` says has changed by itself. Never rejects. */
+  /** Deletes segments that are not needed, after `keepFrom` has changed. Never rejects. */
   readonly prune: () => Promise<void>;
-  /** Sends what waits, writes what is left, each within its bound, and lets go of the spool. Idempotent. */
+  /**
+   * Sends waiting events and writes remaining records, each within a time limit, and releases the spool. Idempotent.
+   */
   readonly closeSpool: () => Promise<void>;
 }> {
   let delivering: Delivering | undefined;
@@ -50,13 +52,14 @@ export async function openUsage(
   try {
     const started = await startDelivery(config, spool, { metrics, log, keepFrom: () => keepFrom() ?? NOBODY });
     delivering = started;
-    // What became durable meanwhile.
+    // Records that became durable meanwhile.
     started.notify();
     return {
       spool,
       prune: () => started.prune(),
       closeSpool: async () => {
-        // First, while the spool is still this process's to prune: replies have waited for their closes by now.
+        // Delivery stops first, while this process may still prune the spool: replies have waited for their closes by
+        // now.
         const stopMs = config.delivery.stopMs + HUNG_DISK_MS;
         if (!(await withTimeout(systemClock, stopMs, started.stop()))) log.error('usage delivery not stopped in time');
         await closeSpool();
@@ -68,17 +71,17 @@ export async function openUsage(
   }
 }
 
-/** Who is told that the spool grew. */
+/** Notified when the spool has grown. */
 interface Delivering {
   /** More of the spool is durable. */
   notify(): void;
-  /** What nobody needs any more may be deleted. Never rejects. */
+  /** Deletes segments that are not needed. Never rejects. */
   prune(): Promise<void>;
-  /** Sends what waits, within a bound, and ends. Idempotent. */
+  /** Sends waiting events within a time limit, and ends. Idempotent. */
   stop(): Promise<void>;
 }
 
-/** Starts to deliver what `spool` holds, or to keep it within its retention when no sink is configured. */
+/** Starts to deliver the records of `spool`, or to keep it within its retention if no sink is configured. */
 async function startDelivery(
   config: Config,
   spool: DurableSpool,
@@ -95,7 +98,7 @@ async function startDelivery(
       spool,
       keepFrom,
       keepMs: limits.retentionDays === 0 ? Infinity : limits.retentionDays * DAY_MS,
-      // Room for the segment that is being written and for the next: kept usage must never make the spool unhealthy.
+      // Leaves room for the current segment and the next, so that retained usage never makes the spool unhealthy.
       keepBytes: Math.min(limits.retentionBytes, maxBacklogBytes - 2 * segmentBytes),
       date,
       clock: systemClock,

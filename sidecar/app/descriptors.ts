@@ -1,26 +1,26 @@
 /**
- * How the process's descriptors are shared out. uWS accepts for ever and turns without rest once accept() fails for want of
- * a descriptor, and a child cannot be forked either: so connections are bounded below the limit, and the rest is a reserve.
+ * Divides the process's file descriptors. If accept() fails for lack of a descriptor, uWS retries in a busy loop, and
+ * no child can be forked. So connections are bounded below the limit, and the rest is a reserve.
  */
 import { readFileSync } from 'node:fs';
 import type { Config } from '../config/config.js';
 
 /**
- * For the process itself: 24 of Node and the listeners, 8 a prompt host, and the spool, the delivery, an OTLP endpoint and
- * the files that are followed, each with some at once.
+ * For the process itself: 24 for Node and the listeners, 8 per prompt host, and the rest for the spool, delivery, an
+ * OTLP endpoint and watched files.
  */
 const OWN = 96;
 
-/** An engine has two pipes; as many again while one is replaced, and as many for what libuv needs during a fork. */
+/** An engine has two pipes; twice that while it is replaced, and as much again for libuv during a fork. */
 const PER_MODEL = 8;
 
-/** Connections of operators: scrapers, probes, commands. The console's viewers are counted beside them. */
+/** Connections of operators: scrapers, probes, commands. The console's viewers are counted separately. */
 const OPERATORS = 64;
 
-/** Without a setting at most: an idle connection takes some KiB of the kernel's memory and of ours. */
+/** The default's maximum: an idle connection takes some KiB of memory in the kernel and in the process. */
 const MOST_BY_DEFAULT = 65_536;
 
-/** Fewer connections are no service. */
+/** Fewer connections are not useful. */
 const LEAST = 16;
 
 export interface ConnectionBounds {
@@ -30,12 +30,12 @@ export interface ConnectionBounds {
 
 export type Shared =
   | { readonly kind: 'bounds'; readonly bounds: ConnectionBounds }
-  /** `line` is for the operator. */
+  /** `line` is the error for the operator. */
   | { readonly kind: 'short'; readonly line: string };
 
 type Needs = Pick<Config, 'listen' | 'models' | 'console' | 'access' | 'authorizer'>;
 
-/** How many connections each listener may have open. `limit`: of descriptors; Infinity where there is none. */
+/** The bounds of connections for each listener. `limit`: of descriptors; Infinity if there is none. */
 export function connectionBounds({ listen, models, console, access, authorizer }: Needs, limit: number): Shared {
   const operators = OPERATORS + console.viewers;
   const reserve =
@@ -50,7 +50,7 @@ export function connectionBounds({ listen, models, console, access, authorizer }
   return { kind: 'bounds', bounds: { public: maxConnections, operators } };
 }
 
-/** The process's limit of descriptors; Infinity where there is none, or where it cannot be read. */
+/** The process's limit of descriptors; Infinity if there is none, or if it cannot be read. */
 export function descriptorLimit(limits = limitsText()): number {
   const soft = /^Max open files +(\d+)/m.exec(limits)?.[1];
   return soft === undefined ? Infinity : Number(soft);

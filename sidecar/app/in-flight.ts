@@ -1,6 +1,6 @@
 import type { Clock } from '../lib/clock.js';
 
-/** Counts requests under way, so that a drain can wait for the last of them. */
+/** Counts running requests, so that a drain can wait for the last of them. */
 export class InFlight {
   #count = 0;
   readonly #waiting = new Set<() => void>();
@@ -19,7 +19,7 @@ export class InFlight {
     }
   }
 
-  /** Resolves true once nothing is under way, false when that took longer than `ms`. */
+  /** Resolves with true once no request runs, and with false after `ms`. */
   idle(clock: Clock, ms: number): Promise<boolean> {
     if (this.#count === 0) return Promise.resolve(true);
     return new Promise((resolve) => {

@@ -2,7 +2,7 @@ import type { ListenConfig } from '../config/types.js';
 import type { Server } from '../http/server.js';
 import type { Log } from '../telemetry/logger.js';
 
-/** Opens the public listener: a port, a Unix socket, or both. Resolves with the port; 0: there is none. */
+/** Opens the public listener: a port, a Unix socket, or both. Resolves with the port, or 0 if there is none. */
 export async function listen(server: Server, at: ListenConfig, log: Log): Promise<number> {
   const { host, tcp, socket, socketMode } = at;
   const [port] = await Promise.all([

@@ -1,7 +1,7 @@
 /**
- * The operators' listener: health, metrics, the queues, the console. On loopback it asks for no key unless one is set;
- * with one it may be anywhere. Health routes and the console's page never ask: they hold nothing, and probes and browsers
- * that open a page can send none.
+ * The operators' listener: health, metrics, the queues, the console. On loopback it needs no key unless one is set;
+ * with one it may be on any address. Health routes and the console's page never need a key: they contain no data, and
+ * probes and browsers that open a page cannot send one.
  */
 import { bearerOf } from '../access/bearer.js';
 import { SecretFile } from '../lib/secret-file.js';
@@ -14,15 +14,15 @@ import type { RequestHead } from '../http/exchange.js';
 import type { Handler, Routes, Server } from '../http/server.js';
 import { serverOf, type ServerDeps } from './public-server.js';
 
-/** What operators can see; it changes while the sidecar starts. */
+/** What operators can see; it changes during the start. */
 export type OperatorsView = Watched;
 
 /** A server that is only opened and closed. */
 export type OperatorsServer = Pick<Server, 'listen' | 'close'>;
 
 /**
- * The operators' server, which does not listen yet. `seen`: asked at each request, and at each of the console's pictures.
- * Rejects with one line when the file of keys cannot be used.
+ * The operators' server, not yet listening. `seen` is called at each request and each snapshot of the console. Rejects
+ * with one line if the file of keys is invalid.
  */
 export async function openOperators(common: ServerDeps, seen: () => OperatorsView): Promise<OperatorsServer> {
   const { config, clock, registry, log } = common;
@@ -32,7 +32,7 @@ export async function openOperators(common: ServerDeps, seen: () => OperatorsVie
       ? undefined
       : await SecretFile.open(file, clock, {
           changed: () => log.info('secrets read anew', { file }),
-          unusable: (reason) => log.warn('secrets cannot be read, those before stay in force', { file, reason }),
+          unusable: (reason) => log.warn('secrets cannot be read, the previous ones stay in force', { file, reason }),
         });
   const allowed = (head: RequestHead): boolean => keys === undefined || keys.has(bearerOf(head) ?? '');
   const guarded = (routes: Routes): Routes =>
@@ -59,7 +59,7 @@ export async function openOperators(common: ServerDeps, seen: () => OperatorsVie
         ...console.feed,
       }),
     },
-    // No web page of another origin may read it, whoever may call the other.
+    // No web page of another origin may read it, whatever the CORS settings of the public listener.
     { origins: [] },
   );
   return {
@@ -79,7 +79,7 @@ export async function openOperators(common: ServerDeps, seen: () => OperatorsVie
 function guard(allowed: (head: RequestHead) => boolean, handler: Handler): Handler {
   return (exchange) => {
     if (allowed(exchange.head)) return handler(exchange);
-    const error = contractError('invalid_api_key', 'Send one of the operators’ keys as the bearer.');
+    const error = contractError('invalid_api_key', 'Send one of the operators’ keys as the bearer token.');
     exchange.fail(error, { 'WWW-Authenticate': 'Bearer' });
   };
 }

@@ -1,4 +1,4 @@
-/** What callers are served, and how servers of this process are made; the operators' own is in operators.ts. */
+/** The public listener, and how servers of this process are made; the operators' server is in operators-server.ts. */
 import type { Config } from '../config/config.js';
 import type { ConnectionBounds } from './descriptors.js';
 import type { Clock } from '../lib/clock.js';
@@ -16,28 +16,28 @@ import { openApiDocument } from '../api/openapi/openapi.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 
-/** What every server of this process is made with. */
+/** Dependencies of every server of this process. */
 export interface ServerDeps {
   readonly config: Config;
   readonly clock: Clock;
   readonly registry: Metrics;
   readonly log: Log;
-  /** Connections that each listener may have open. */
+  /** The bounds of open connections for each listener. */
   readonly connections: ConnectionBounds;
 }
 
-/** Of refused connections one line in so long, ms: thousands may come a second. */
+/** Time between log lines about refused connections, ms: thousands may be refused per second. */
 const REFUSALS_LOGGED_MS = 60_000;
 
-/** Paths that a model works for. */
+/** Paths that use a model. */
 const WORK: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/decisions', '/v1/systemone']);
 
-/** What operators can see; it changes while the sidecar starts. */
+/** What operators can see; it changes during the start. */
 export type OperatorsState = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models'>;
 
 /**
- * The public listener's server, which does not listen yet. Requests that use a model are counted in `inFlight`; `scrapers`
- * may read all metrics.
+ * The public listener's server, not yet listening. Requests that use a model are counted in `inFlight`; `scrapers` may
+ * read all metrics.
  */
 export function publicServer(common: ServerDeps, services: Services, inFlight: InFlight, scrapers?: Scrapers): Server {
   const { config, log, clock, registry } = common;
@@ -47,7 +47,7 @@ export function publicServer(common: ServerDeps, services: Services, inFlight: I
   const routes: Routes = {
     '/healthz': { GET: healthz },
     '/readyz': { GET: (exchange) => readyz(exchange, services) },
-    // No key: it holds nothing that a caller may not know.
+    // Needs no key: its content is public.
     '/v1/openapi.json': { GET: (exchange) => exchange.reply({ status: 200, body: openApi }) },
     '/v1/models': { GET: (exchange) => listModels(exchange, services) },
     '/v1/chat/completions': { POST: (exchange) => inFlight.run(() => chat(exchange, services)) },
@@ -65,7 +65,7 @@ export function publicServer(common: ServerDeps, services: Services, inFlight: I
   });
 }
 
-/** A server with the settings that all of them share. */
+/** A server with the common settings. */
 export function serverOf(
   listener: keyof ConnectionBounds,
   { config, clock, registry, log, connections }: ServerDeps,
@@ -79,7 +79,7 @@ export function serverOf(
     if (clock.now() < logAt) return;
     logAt = clock.now() + REFUSALS_LOGGED_MS;
     log.warn('connections refused', {
-      reason: `${listener}: as many as allowed are open`,
+      reason: `${listener}: the limit of open connections is reached`,
       count: connections[listener],
     });
   };

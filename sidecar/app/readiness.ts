@@ -1,13 +1,13 @@
-/** Whether every part that a start waits for has come up, or one of them never will. */
+/** Whether every part that a start waits for is ready, or one of them has finally failed. */
 export class Readiness {
   readonly #awaited: Set<string>;
   #settle!: { resolve: () => void; reject: (reason: Error) => void };
   readonly #all = new Promise<void>((resolve, reject) => (this.#settle = { resolve, reject }));
 
-  /** `parts`: names, each to be reported up once. */
+  /** `parts`: names, each to be reported ready once. */
   constructor(parts: readonly string[]) {
     this.#awaited = new Set(parts);
-    // A failure nobody waits for yet is not a fault.
+    // A failure that is not awaited yet must not be an unhandled rejection.
     this.#all.catch(() => undefined);
     if (this.#awaited.size === 0) this.#settle.resolve();
   }
@@ -17,12 +17,12 @@ export class Readiness {
     if (this.#awaited.size === 0) this.#settle.resolve();
   }
 
-  /** `line` says what to mend. After all parts were up it does nothing. */
+  /** `line` is the error for the operator. Does nothing after all parts were ready. */
   never(line: string): void {
     this.#settle.reject(new Error(line));
   }
 
-  /** Every part is up, or was. */
+  /** Whether every part is ready, or was. */
   get reached(): boolean {
     return this.#awaited.size === 0;
   }

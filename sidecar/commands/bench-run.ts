@@ -1,4 +1,7 @@
-/** Drives one engine process for `ra-sidecar bench`: a bounded time a figure, with seats kept busy throughout. */
+/**
+ * Drives one engine process for `ra-sidecar bench`: each figure takes a bounded time, with all measured seats busy
+ * throughout.
+ */
 import type { Clock } from '../lib/clock.js';
 import type {
   EngineFacts,
@@ -9,7 +12,7 @@ import type {
   ScoreSink,
 } from '../engine-client/engine.js';
 
-/** What of an engine is driven. */
+/** The engine to measure. */
 export interface Bench {
   readonly facts: EngineFacts;
   readonly generate: (job: GenerateJob, sink: GenerationSink) => JobHandle;
@@ -25,14 +28,14 @@ export interface Figures {
   readonly decisionsPerSecond?: number;
 }
 
-/** Tokens of a prompt that is measured, if the seat holds them. */
+/** Tokens of the measured prompt, if the seat has room for them. */
 const PROMPT_TOKENS = 512;
 
-/** A decision as they are: an input, and a question with its frame. */
+/** A typical decision: an input, and a question with its template. */
 const INPUT_TOKENS = 256;
 const TAIL_TOKENS = 32;
 
-/** A figure waits so much longer for its first job than it measures, ms; then the engine is too slow to be measured. */
+/** How much longer than its measuring time a figure waits for its first job, ms; then the engine is too slow. */
 const FIRST_JOB_MS = 60_000;
 
 /** Measures one model, each figure for about `ms`. Rejects when the engine fails or no job ends in time. */
@@ -71,7 +74,7 @@ export async function measure(
   };
 }
 
-/** What is heard of a job: work that was done since it was heard of last, and its end. */
+/** Progress of a job: the work done since the last report, and its end. */
 interface Heard {
   worked(amount: number): void;
   ended(): void;
@@ -84,13 +87,16 @@ type StartJob = (i: number, heard: Heard) => JobHandle;
 interface Phase {
   readonly clock: Clock;
   readonly ms: number;
-  /** Jobs at once. */
+  /** Concurrent jobs. */
   readonly width: number;
   readonly start: StartJob;
   readonly share: (part: number) => void;
 }
 
-/** Work a second, from the first start to the last work heard of, over at least `ms` and until something was done. */
+/**
+ * Work per second, from the first start to the last reported work, measured for at least `ms` and until something was
+ * done.
+ */
 function rateOf({ clock, ms, width, start, share }: Phase): Promise<number> {
   return new Promise((resolve, reject) => {
     const from = clock.now();
@@ -124,7 +130,7 @@ function rateOf({ clock, ms, width, start, share }: Phase): Promise<number> {
           jobs.delete(i);
           begin();
         },
-        failed: () => finish(new Error('the engine could not do it')),
+        failed: () => finish(new Error('the engine failed')),
       });
       jobs.set(i, job);
     };
@@ -132,7 +138,7 @@ function rateOf({ clock, ms, width, start, share }: Phase): Promise<number> {
   });
 }
 
-/** `work`: what reply tokens, or the one of a prompt alone, count as. */
+/** `work`: the weight of reply tokens, or of a prompt alone. */
 function generate(
   { facts, generate: start }: Bench,
   i: number,
@@ -171,7 +177,7 @@ function generate(
   );
 }
 
-/** One question; `worth`: what it counts as. */
+/** One question; `worth`: its weight. */
 function scoring({ facts, score }: Bench, input: number, tail: number, worth: number): StartJob {
   return (i, heard) =>
     score(
@@ -192,7 +198,7 @@ function scoring({ facts, score }: Bench, input: number, tail: number, worth: nu
     );
 }
 
-/** Tokens past the first of a vocabulary, where control tokens often are, and others for each `i`. */
+/** Tokens after the start of a vocabulary, where control tokens often are, and different ones for each `i`. */
 function someTokens(i: number, count: number, vocabulary: number): Uint32Array {
   const first = Math.min(300, vocabulary >> 1);
   const range = Math.max(1, Math.min(700, vocabulary - first));

@@ -1,4 +1,4 @@
-/** `ra-sidecar bench`: what the configured models do on this machine, through the engine process that serves them. */
+/** `ra-sidecar bench`: measures the configured models on this machine, through the engine process that serves them. */
 import { fileURLToPath } from 'node:url';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EngineChild, type ChildEnd } from '../engine-client/child.js';
@@ -19,7 +19,7 @@ const ENGINE = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
 const MOST_SECONDS = 60;
 
-/** How long an engine may take to leave, ms. */
+/** The longest time for an engine to exit, ms. */
 const CLOSE_MS = 2000;
 
 interface Measured extends Figures {
@@ -28,7 +28,7 @@ interface Measured extends Figures {
   readonly gpu: string | false;
   readonly threads: number;
   readonly seats: number;
-  /** From the fork until it took work. */
+  /** From the fork until it was ready. */
   readonly loadMs: number;
 }
 
@@ -67,7 +67,7 @@ async function benchOf(
   const setup = {
     ...setupOf(model),
     prefillShare: model.prefillShare,
-    // Each prompt is to be evaluated, not remembered.
+    // Each prompt must be evaluated, not reused.
     prefixReuse: 'off' as const,
     heartbeatMs: engine.heartbeatMs,
     ...(engine.checkMemory && { memory: { mappedElsewhere: 0 } }),
@@ -87,7 +87,7 @@ async function benchOf(
   }
 }
 
-/** `ready` rejects when the engine ends before it is; one that ends later fails its jobs. */
+/** `ready` rejects if the engine ends first; if it ends later, its jobs fail. */
 function openChild(options: ConstructorParameters<typeof EngineChild>[0]): {
   readonly child: EngineChild;
   readonly ready: Promise<EngineFacts>;

@@ -2,7 +2,9 @@ import { loadConfig, type Config, type Loaded } from '../config/config.js';
 import { EXIT, parsed, type Output } from './command.js';
 import { COMMANDS } from './command-table.js';
 
-/** `ra-sidecar check-config [FILE]`: prints the configuration in force, or all that is wrong with it. Resolves with the exit code. */
+/**
+ * `ra-sidecar check-config [FILE]`: prints the effective configuration, or all its errors. Resolves with the exit code.
+ */
 export function checkConfig(args: readonly string[], { out, say }: Output): Promise<number> {
   const { values, operands } = parsed(COMMANDS['check-config'], args);
   const [file] = operands;
@@ -21,7 +23,7 @@ function report({ config, hints }: Extract<Loaded, { kind: 'config' }>): object 
   return { ok: true, hints, config: shown(config) };
 }
 
-/** Secrets are in files of their own; only a URL's query could hold one all the same. */
+/** Secrets are in separate files; only a URL's query could contain one. */
 function shown({ authorizer, delivery, ...rest }: Config): object {
   return { ...rest, authorizer: withoutQuery(authorizer), delivery: withoutQuery(delivery) };
 }

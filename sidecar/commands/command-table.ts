@@ -1,4 +1,4 @@
-/** All commands: the one source of the parser, the help texts, shell completion and docs/cli.md. What runs is in cli.ts. */
+/** All commands, from which the parser, the help texts, shell completion and docs/cli.md are made. cli.ts runs them. */
 import type { Command, Group, Option } from './command.js';
 
 const JSON_OPTION = { type: 'boolean', about: 'print JSON' } as const satisfies Option;
@@ -6,16 +6,16 @@ const JSON_OPTION = { type: 'boolean', about: 'print JSON' } as const satisfies 
 const serve = {
   about: 'run the sidecar until SIGTERM or SIGINT',
   details: [
-    'The log goes to stdout, one JSON object a line; lines for people go to stderr. The first SIGTERM or SIGINT drains, a second one ends the process at once (exit code 130). SIGHUP reads keys and secrets again.',
+    'The log goes to stdout, one JSON object a line; messages for people go to stderr. The first SIGTERM or SIGINT drains, a second one ends the process at once (exit code 130). SIGHUP reloads keys and secrets.',
   ],
   options: {},
-  failed: 'the configuration, a file, an address or a model keeps it from starting',
+  failed: 'the configuration, a file, an address or a model prevents the start',
 } as const satisfies Command;
 
 const checkConfig = {
-  about: 'check the configuration and print what is in force',
+  about: 'check the configuration and print the effective settings',
   details: [
-    'Prints all settings with their defaults as JSON, or every problem that can be told apart. Opens no file but the configuration itself: ra-sidecar doctor looks at those that it names. Secrets are in files of their own and are not printed; of a URL the query is left out.',
+    'Prints all settings with their defaults as JSON, or all problems. Reads no file but the configuration itself: ra-sidecar doctor checks those that it names. Secrets are in separate files and are not printed; queries of URLs are omitted.',
   ],
   operand: {
     name: 'FILE',
@@ -24,110 +24,112 @@ const checkConfig = {
     completes: 'file',
   },
   options: { json: { type: 'boolean', about: 'print the problems as JSON too' } },
-  failed: 'the configuration is wrong',
+  failed: 'the configuration is invalid',
 } as const satisfies Command;
 
 const keys = {
-  about: 'the keys that callers have',
+  about: 'manage callers’ keys',
   commands: {
     create: {
-      about: 'make a key and print it once; only its hash is stored',
+      about: 'create a key and print it once; only its hash is stored',
       options: {
-        account: { type: 'string', value: 'A', about: 'whose key it is (required)' },
+        account: { type: 'string', value: 'A', about: 'the account that the key belongs to (required)' },
         environment: {
           type: 'string',
           value: 'E',
-          about: 'where it may call what follows; default: the configured environment',
+          about: 'the environment that the entitlements apply to; default: the configured one',
         },
         models: { type: 'string', value: 'a,b|all', about: 'default: all' },
         routes: { type: 'string', value: 'chat,...', about: 'of chat, decisions, systemone; default: all' },
-        cohort: { type: 'string', value: 'C', about: 'whose gated models it may call' },
+        cohort: { type: 'string', value: 'C', about: 'the cohort whose restricted models it may call' },
         expires: {
           type: 'string',
           value: 'T',
-          about: 'a time (2027-01-31T00:00:00Z) or from now (30d, 12h, 90m); default: never',
+          about: 'a time (2027-01-31T00:00:00Z) or a duration from now (30d, 12h, 90m); default: never',
         },
         class: {
           type: 'string',
           value: 'C',
-          about: 'share of the seats; default: standard',
+          about: 'service class, the weight when seats are shared; default: standard',
           choices: ['interactive', 'standard', 'batch'],
         },
         limits: {
           type: 'string',
           value: 'G=N/M,...',
-          about: 'N in flight and M a minute for decisions, chat or models; 0: no limit',
+          about: 'N requests in flight and M a minute for decisions, chat or models; 0: no limit',
         },
         'tokens-per-day': { type: 'string', value: 'N', about: 'prompt and completion tokens, by UTC day' },
       },
-      failed: 'the keys file cannot be used',
+      failed: 'the keys file is missing or invalid',
     },
     list: {
-      about: 'all keys, without their hashes',
+      about: 'list all keys, without their hashes',
       options: { json: JSON_OPTION },
-      failed: 'the keys file cannot be used',
+      failed: 'the keys file is missing or invalid',
     },
     revoke: {
-      about: 'the key works no more, from now on',
-      operand: { name: 'ID', about: 'of the key, as list shows it' },
+      about: 'revoke a key from now on',
+      operand: { name: 'ID', about: 'id of the key, as list shows it' },
       options: {},
-      failed: 'there is no such key, or the keys file cannot be used',
+      failed: 'there is no such key, or the keys file is invalid',
     },
     rotate: {
-      about: 'a new key with all that the old one may; the old one is revoked, or works on for the grace',
-      operand: { name: 'ID', about: 'of the old key' },
-      options: { grace: { type: 'string', value: '24h', about: 'how long the old key works on; default: not at all' } },
-      failed: 'there is no such key that is good, or the keys file cannot be used',
+      about: 'create a new key with the rights of the old one; the old one is revoked, now or after the grace',
+      operand: { name: 'ID', about: 'id of the old key' },
+      options: {
+        grace: { type: 'string', value: '24h', about: 'how long the old key still works; default: not at all' },
+      },
+      failed: 'there is no such valid key, or the keys file is invalid',
     },
   },
 } as const satisfies Group;
 
 const usage = {
-  about: 'what was used: look for damage, write out what was billed',
+  about: 'usage records: check for damage, export what was billed',
   commands: {
     verify: {
-      about: 'read the whole usage spool and say what is damaged',
+      about: 'read the whole usage spool and report damage',
       options: { json: JSON_OPTION },
-      failed: 'something is damaged',
+      failed: 'there is damage',
     },
     export: {
-      about: 'write what was billed to stdout, one request a line, in the order of the spool',
-      details: ['TIME is ISO 8601, for example 2026-10-03 or 2026-10-03T12:00:00Z; --to itself is left out.'],
+      about: 'write the billed requests to stdout, one a line, in the order of the spool',
+      details: ['TIME is ISO 8601, for example 2026-10-03 or 2026-10-03T12:00:00Z; --to is exclusive.'],
       options: {
         from: { type: 'string', value: 'TIME', about: 'from then on' },
         to: { type: 'string', value: 'TIME', about: 'before then' },
-        account: { type: 'string', value: 'A', about: 'of this account alone' },
+        account: { type: 'string', value: 'A', about: 'only this account' },
         format: { type: 'string', value: 'F', about: 'default: jsonl', choices: ['jsonl', 'csv'] },
       },
-      failed: 'damage was passed over, or stdout was closed early',
+      failed: 'damaged bytes were skipped, or stdout was closed early',
     },
   },
 } as const satisfies Group;
 
 const models = {
-  about: 'the models that are configured, and files to be',
+  about: 'the configured models, and model files',
   commands: {
     list: {
-      about: 'the configured models: file, size, architecture, quantisation, how they are loaded',
+      about: 'list the configured models: file, size, architecture, quantisation, how they are loaded',
       options: { json: JSON_OPTION },
       failed: 'a model’s file cannot be read',
     },
     add: {
-      about: 'get a model file, verify it, and say what to write into the configuration',
+      about: 'download a model file, verify it, and print its entry for the configuration',
       details: [
-        'node-llama-cpp resolves the URI: hf:USER/MODEL:QUANT, hf:USER/MODEL/FILE, https://... A file of the same name and size is taken for the same file; any other is never overwritten. A path of a file on this machine is verified where it is.',
+        'node-llama-cpp resolves the URI: hf:USER/MODEL:QUANT, hf:USER/MODEL/FILE, https://... A file of the same name and size is assumed to be the same; a different file is never overwritten. A local file is verified in place.',
       ],
-      operand: { name: 'URI', about: 'where the model comes from, or a path', completes: 'file' },
+      operand: { name: 'URI', about: 'URI of the model, or a path', completes: 'file' },
       options: {
         dir: { type: 'string', value: 'FOLDER', about: 'default: models in dataDir', completes: 'folder' },
         json: JSON_OPTION,
       },
-      failed: 'it cannot be fetched, or the file cannot be served',
+      failed: 'it cannot be downloaded, or the file cannot be served',
     },
     verify: {
-      about: 'load a model file as an engine would, and print what it takes and how many seats fit',
+      about: 'load a model file as an engine would, and print its memory and how many seats fit',
       details: [
-        'Looks at the head, the tensors, the tokenizer, the chat template and the decision labels, then prints weights, KV per seat and the seats that fit for several contexts. Without a name all configured models are looked at, and have to fit together; what does not fit beside a sidecar that runs on this data folder is told and is no failure. Nothing is served meanwhile. On a GPU no weights are loaded; looking at it takes some hundred MiB of its memory for that time.',
+        'Checks the header, the tensors, the tokenizer, the chat template and the decision labels, then prints weights, KV per seat and the seats that fit for several contexts. Without a name all configured models are checked, and must fit together. While a sidecar runs on this data folder, a model that does not fit is reported but is not a failure. Nothing is served. On a GPU no weights are loaded, but the check uses some hundred MiB of its memory.',
       ],
       operand: {
         name: 'FILE|ID',
@@ -139,23 +141,23 @@ const models = {
         kind: {
           type: 'string',
           value: 'K',
-          about: 'what a file is to serve; default: chat',
+          about: 'the kind of model that a file is checked for; default: chat',
           choices: ['chat', 'decision'],
         },
-        seats: { type: 'string', value: 'N', about: 'in place of the configured number; of a file: 8' },
+        seats: { type: 'string', value: 'N', about: 'in place of the configured number; for a file: 8' },
         context: {
           type: 'string',
           value: 'N',
-          about: 'tokens of one seat, in place of the configured number; of a file: 8192',
+          about: 'tokens of one seat, in place of the configured number; for a file: 8192',
         },
         memory: {
           type: 'string',
           value: 'SIZE',
-          about: 'reckon with so much memory (24GiB) and not with what is free',
+          about: 'check against this much memory (24GiB) instead of the free memory',
         },
         json: JSON_OPTION,
       },
-      failed: 'a model cannot be served; the line says why, with the numbers',
+      failed: 'a model cannot be served; the line has the reason and the numbers',
     },
   },
 } as const satisfies Group;
@@ -163,7 +165,7 @@ const models = {
 const bench = {
   about: 'measure the configured models on this machine, through the real engine process',
   details: [
-    'For a chat model: prompt tokens a second, and reply tokens a second with one seat busy and with all. For a decision model: prompt tokens and decisions a second. What else the machine does meanwhile is in the figures: stop a sidecar that serves first.',
+    'For a chat model: prompt tokens a second, and reply tokens a second with one seat busy and with all. For a decision model: prompt tokens and decisions a second. Other load on the machine affects the figures: first stop a sidecar that serves.',
   ],
   operand: { name: 'ID', about: 'a configured model; default: all', optional: true, many: true },
   options: {
@@ -174,12 +176,12 @@ const bench = {
 } as const satisfies Command;
 
 const doctor = {
-  about: 'look at this machine as the sidecar would use it, and say what to do about what is wrong',
+  about: 'check this machine as the sidecar would use it, with advice for each problem',
   details: [
-    'GPU, backend, memory, cores, threads, seats and why; Node, file descriptors, folders, ports and the files that the configuration names. Changes nothing, and takes nothing but some hundred MiB of a GPU’s memory for a moment. May run beside the sidecar: what does not fit into memory is then a warning, since that sidecar holds its part.',
+    'GPU, backend, memory, cores, threads, seats and why; Node, file descriptors, folders, ports and the files that the configuration names. Changes nothing; uses some hundred MiB of a GPU’s memory for a moment. May run beside the sidecar: a model that does not fit into memory is then a warning, since that sidecar uses a part.',
   ],
   options: { json: JSON_OPTION },
-  failed: 'something would keep the sidecar from serving',
+  failed: 'a problem would prevent the sidecar from serving',
 } as const satisfies Command;
 
 const completion = {

@@ -1,18 +1,18 @@
-/** What a command of the command line is: described once, for its parser, its help, its completion and docs/cli.md. */
+/** Commands: described once for the parser, the help, the completion and docs/cli.md. */
 import { parseArgs } from 'node:util';
 
-/** Exit codes of all commands. What `failed` means is said with each. */
+/** Exit codes of all commands. Each command describes its own meaning of `failed`. */
 export const EXIT = { done: 0, failed: 1, usage: 2, interrupted: 130 } as const;
 
-/** What a shell may offer in place of a value. */
+/** What a shell completes for a value. */
 export type Completes = 'file' | 'folder';
 
 export interface Option {
   readonly type: 'string' | 'boolean';
-  /** What stands for the value in a help text; text options have one. */
+  /** The placeholder for the value in a help text; text options have one. */
   readonly value?: string;
   readonly about: string;
-  /** The only values there are. */
+  /** The only allowed values. */
   readonly choices?: readonly string[];
   readonly completes?: Completes;
 }
@@ -32,11 +32,11 @@ export interface Operand {
 export interface Command {
   /** One line, without a stop. */
   readonly about: string;
-  /** What else there is to know, a paragraph each. */
+  /** Further paragraphs. */
   readonly details?: readonly string[];
   readonly operand?: Operand;
   readonly options: Readonly<Record<string, Option>>;
-  /** When it exits with 1; goes on after `1  `. */
+  /** Describes when it exits with 1. */
   readonly failed: string;
 }
 
@@ -45,28 +45,28 @@ export interface Group {
   readonly commands: Readonly<Record<string, Command>>;
 }
 
-/** A wrong command line. The message names options, never what was given for them: that may be a key by mistake. */
+/** A wrong command line. The message names options, never the given values, which may be a key by mistake. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
 /** Where a command writes. */
 export interface Output {
-  /** What was asked for: to stdout. */
+  /** Writes results to stdout. */
   readonly out: (text: string) => void;
-  /** What is said about it, to people: to stderr. */
+  /** Writes messages for people to stderr. */
   readonly say: (text: string) => void;
 }
 
 /** Every command has it. */
 const HELP = { help: { type: 'boolean', short: 'h' } } as const;
 
-/** What was given for options; one that was not given is not there. */
+/** The given options; an option that was not given is absent. */
 export type Values<Options extends Command['options']> = {
   readonly [Name in keyof Options]?: Options[Name]['type'] extends 'string' ? string : boolean;
 };
 
-/** The options and operands that `args` hold. Throws {@link UsageError}. */
+/** Parses `args` into options and operands. Throws {@link UsageError}. */
 export function parsed<Options extends Command['options']>(
   { options, operand }: Omit<Command, 'options'> & { readonly options: Options },
   args: readonly string[],
@@ -94,7 +94,7 @@ function read(
     const all = { ...HELP, ...options };
     return parseArgs({ args: [...args], options: all, allowPositionals: true, strict: true });
   } catch (error) {
-    // Its words name options, and what is no option: a key by mistake is none.
+    // Node's message names options and unknown ones; an operand, which may be a key by mistake, is not in it.
     const { code, message } = error as NodeJS.ErrnoException;
     if (code?.startsWith('ERR_PARSE_ARGS_') !== true) throw error;
     throw new UsageError(message.split('\n')[0]);

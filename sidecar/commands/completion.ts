@@ -1,11 +1,11 @@
 /**
- * Scripts that complete `ra-sidecar` in a shell, made from the table: commands, then their options, then what an option or
- * an operand may be. They run nothing of ours, so that a TAB takes no time and needs no configuration.
+ * Scripts that complete `ra-sidecar` in a shell, made from the table: commands, their options, and the values of
+ * options and operands. They do not run the sidecar, so completion is fast and needs no configuration.
  */
 import { EXIT, parsed, type Command, type Completes, type Output } from './command.js';
 import { allCommands, COMMANDS, isGroup } from './command-table.js';
 
-/** What may be offered at one place. */
+/** What is completed at one place. */
 interface Offer {
   readonly words?: readonly string[];
   readonly completes?: Completes;
@@ -37,7 +37,7 @@ function names(): ReadonlyMap<string, readonly (readonly [name: string, about: s
   ]);
 }
 
-/** Options of a command that are followed by a value, and what it may be. */
+/** Options of a command that have a value, and its completion. */
 function valued({ options }: Command): (readonly [flag: string, offer: Offer])[] {
   return Object.entries(options).flatMap(([name, { type, choices, completes }]) =>
     type === 'string' ? [[`--${name}`, offerOf(choices, completes)] as const] : [],
@@ -52,7 +52,7 @@ function offerOf(words: readonly string[] | undefined, completes: Completes | un
   return { ...(words && { words }), ...(completes && { completes }) };
 }
 
-/** How bash offers it: `mapfile` keeps names with spaces whole. */
+/** The completion for bash: `mapfile` keeps names with spaces in one piece. */
 function bashReply({ words, completes }: Offer): string {
   if (words) return `mapfile -t COMPREPLY < <(compgen -W ${quoted(words.join(' '))} -- "$word")`;
   if (completes === undefined) return ':';
@@ -87,7 +87,7 @@ complete -F _ra_sidecar ra-sidecar
 `;
 }
 
-/** What a command's operand may be; its options where it has none. */
+/** The completion of a command's operand, or its options if it has none. */
 function operandOf(command: Command): Offer {
   const { operand } = command;
   return operand ? offerOf(operand.choices, operand.completes) : { words: flags(command) };
@@ -148,7 +148,7 @@ function fish(): string {
     const at = `complete -c ra-sidecar -n ${quoted(here)}`;
     for (const [name, option] of Object.entries(command.options)) {
       const offer = offerOf(option.choices, option.completes);
-      // -x: a value, and files are none; -r alone would offer them beside.
+      // -x: a value is required and files are not offered; -r alone would offer files too.
       const value = option.type === 'boolean' ? '' : `${offer.completes === 'file' ? ' -r' : ' -x'}${fishReply(offer)}`;
       lines.push(`${at} -l ${name} -d ${quoted(option.about)}${value}`);
     }

@@ -1,4 +1,4 @@
-/** `ra-sidecar doctor`: what the sidecar would use of this machine, why, and what is in its way. */
+/** `ra-sidecar doctor`: what the sidecar would use of this machine, why, and what prevents it from serving. */
 import type { Config, ModelConfig } from '../config/config.js';
 import { inspect, type MachineFacts } from '../engine-client/inspector.js';
 import { EXIT, parsed } from './command.js';
@@ -16,7 +16,7 @@ const GPU_ADVICE =
   'set gpu of the model to auto or false, or install the driver and a llama.cpp for it (GPU=... make engine-native)';
 
 const DEVICE_ADVICE =
-  'if there is a GPU, look at its driver and at who may use /dev/dri or /dev/nvidia*; if not, set gpu to false';
+  'if there is a GPU, check its driver and the permissions of /dev/dri or /dev/nvidia*; if not, set gpu to false';
 
 const BINARIES: Readonly<Record<MachineFacts['build'], string>> = {
   prebuilt: 'the package’s own binaries, without engine/native',
@@ -25,9 +25,9 @@ const BINARIES: Readonly<Record<MachineFacts['build'], string>> = {
   outdatedBuild: 'binaries built on this machine from sources of another version',
 };
 
-const BUILD_ADVICE = 'run make engine-native again: what it adds for speed is not used';
+const BUILD_ADVICE = 'run make engine-native again: engine/native is not used';
 
-/** Resolves with the exit code: 1 when anything fails. `hints`: what the configuration's own checks would warn of. */
+/** Resolves with the exit code: 1 if a check fails. `hints`: warnings of the configuration's own checks. */
 export function doctor(config: Config, args: readonly string[], hints: readonly string[], io: Io): Promise<number> {
   return orUsage('doctor', io, async () => {
     const { values } = parsed(COMMANDS.doctor, args);
@@ -49,7 +49,7 @@ function text(checks: readonly Check[]): string {
     ...(advice === undefined ? [] : [`${' '.repeat(6 + width)}-> ${advice}`]),
   ]);
   const count = (level: Check['level']): number => checks.filter((check) => check.level === level).length;
-  return `${lines.join('\n')}\n\n${count('ok')} ok, ${count('warn')} to look at, ${count('fail')} to mend\n`;
+  return `${lines.join('\n')}\n\n${count('ok')} ok, ${count('warn')} warnings, ${count('fail')} failures\n`;
 }
 
 async function engineChecks(config: Config, io: Io): Promise<Check[]> {
@@ -85,7 +85,7 @@ function noBackend(reason: string): Check {
   return { what: 'backend', level: 'fail', says: reason, advice: GPU_ADVICE };
 }
 
-/** What an engine with this setting computes on. */
+/** The device that an engine with this setting computes on. */
 export function backendCheck(gpu: ModelConfig['gpu'], facts: MachineFacts): Check {
   const { available, devices, build, features } = facts;
   const found = available.map((name) => (name === false ? 'CPU' : name)).join(', ');
@@ -127,13 +127,13 @@ function coresCheck(cores: number, sizings: readonly Sizing[]): Check {
   );
   const all = sizings.map(({ inspected }) => (inspected.kind === 'answer' ? (inspected.answer.load?.threads ?? 0) : 0));
   const threads = all.reduce((sum, each) => sum + each, 0);
-  const says = `${cores}, and ${threads} compute threads of ${sizings.length} engines together`;
-  // Compute threads wait for each other, spinning: one that must let anything else run holds up the rest.
+  const says = `${cores}, for ${threads} compute threads of ${sizings.length} engines together`;
+  // Compute threads spin while they wait for each other: if one is delayed by other work, all are.
   if (cores > 1 && onCpu.some((each) => each >= cores)) {
-    return { what: 'cores', level: 'warn', says, advice: 'leave a core to all else: set threads to 0 or fewer' };
+    return { what: 'cores', level: 'warn', says, advice: 'leave one core free: set threads to 0 or a lower number' };
   }
   if (onCpu.length === 0 || threads <= cores) return { what: 'cores', level: 'ok', says };
-  const advice = 'engines that work at once slow each other down: set threads of each model';
+  const advice = 'engines that run at the same time slow each other down: set threads of each model';
   return { what: 'cores', level: 'warn', says, advice };
 }
 
@@ -142,12 +142,12 @@ function modelCheck(model: ModelConfig | undefined, sizing: Sizing): Check {
   const { setup, inspected } = sizing;
   if (!serves(sizing) || inspected.kind === 'failed') {
     const level = model?.load === 'lazy' ? 'warn' : 'fail';
-    const advice = `ra-sidecar models verify ${sizing.id} says more`;
+    const advice = `ra-sidecar models verify ${sizing.id} has details`;
     return { what, level, says: reasons(sizing).join('; '), advice };
   }
   const short = shortOfMemory(sizing);
   if (short !== undefined) {
-    return { what, level: 'warn', says: short, advice: 'to be sure, ask again while that sidecar is stopped' };
+    return { what, level: 'warn', says: short, advice: 'to be sure, run this again while that sidecar is stopped' };
   }
   const { memory, gpuMemory, sizes } = inspected.answer;
   const most = sizes.find(({ contextPerSeat }) => contextPerSeat >= setup.contextPerSeat)?.seats;

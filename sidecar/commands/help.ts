@@ -10,7 +10,7 @@ const WIDTH = 100;
 const CONFIGURATION =
   'Settings come from the JSON or JSONC file that RA_CONFIG names and from RA_ variables; docs/config.md lists them.';
 
-/** The help text of what `path` names: `keys create`, `keys`, or the whole for anything else. */
+/** The help text of a command or group (`keys create`, `keys`), or the general one for any other `path`. */
 export function helpOf(path: string): string {
   const [name = '', action = ''] = path.split(' ');
   const entry = Object.hasOwn(COMMANDS, name)
@@ -34,8 +34,8 @@ export function synopsis(path: string, { operand, options }: Command): string {
 }
 
 /**
- * Runs a command; a wrong command line is said, with the help text of `path`, in place of an exception. Resolves with the
- * exit code.
+ * Runs a command; a wrong command line prints an error with the help text of `path` in place of an exception. Resolves
+ * with the exit code.
  */
 export async function orUsage(path: string, { say }: Pick<Output, 'say'>, run: () => Promise<number>): Promise<number> {
   try {
@@ -52,7 +52,7 @@ function rootHelp(): string {
     isGroup(entry) ? `${name} ${Object.keys(entry.commands).join('|')}` : name,
     entry.about,
   ]);
-  const more = `${NAME} COMMAND --help says more. Exit codes: 0 done, 1 failed, 2 a wrong command line.`;
+  const more = `${NAME} COMMAND --help has details. Exit codes: 0 done, 1 failed, 2 a wrong command line.`;
   return [`usage: ${NAME} COMMAND`, '', ...listed(rows), '', ...wrapped(more), ...wrapped(CONFIGURATION), ''].join(
     '\n',
   );
@@ -139,9 +139,9 @@ export function cliDocs(): string {
 
 ${CONFIGURATION}
 
-What was asked for goes to stdout and what is said about it to stderr. \`--help\` after any command prints its help text.
+Results go to stdout and messages to stderr. \`--help\` after any command prints its help text.
 Exit codes: ${EXIT.done} done, ${EXIT.failed} failed, ${EXIT.usage} a wrong command line, ${EXIT.interrupted} interrupted. Long work shows its progress on
-stderr, where that is a terminal.
+stderr, if that is a terminal.
 
 From a checkout, \`ra-sidecar\` is \`node dist/sidecar/cli.js\` after \`make build\`.
 

@@ -1,4 +1,4 @@
-/** What `ra-sidecar doctor` looks at besides the engine: Node, limits, folders, addresses, and the files that are named. */
+/** The checks of `ra-sidecar doctor` besides the engine: Node, limits, folders, addresses, and the configured files. */
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { access, constants, rm, statfs, writeFile } from 'node:fs/promises';
@@ -21,10 +21,10 @@ import type { Check } from './check.js';
 import { size } from './layout.js';
 import { httpCheck, nodeCheck } from './runtime-checks.js';
 
-/** Below this many, connections are refused long before seats are the limit. */
+/** Below this number, connections are refused long before seats are the limit. */
 const LEAST_FILES = 4096;
 
-/** All of them, in the order in which they are printed. Rejects nothing that a machine may be like. */
+/** All checks, in the order in which they are printed. Problems of the machine never cause a rejection. */
 export async function hostChecks(config: Config, clock: Clock): Promise<Check[]> {
   const running = await isRunning(config);
   return [
@@ -43,13 +43,13 @@ export async function isRunning(config: Pick<Config, 'dataDir'>): Promise<boolea
   return (await lockOwner(spoolDir(config)).catch(() => undefined)) !== undefined;
 }
 
-/** What `look` finds. One that cannot look is a thing to mend itself, and keeps no other from being told. */
+/** The results of `look`. If it throws, that becomes a failed check and the other checks still run. */
 export async function guarded(what: string, look: () => Promise<Check[]>): Promise<Check[]> {
   try {
     return await look();
   } catch (error) {
     const why = error instanceof Error ? error.message : 'unknown failure';
-    return [{ what, level: 'fail', says: `this could not be looked at: ${why}` }];
+    return [{ what, level: 'fail', says: `the check itself failed: ${why}` }];
   }
 }
 
@@ -61,17 +61,17 @@ function limitsOf(file: string): string {
   }
 }
 
-/** `limits`: the text of /proc/self/limits; empty where there is none. */
+/** `limits`: the text of /proc/self/limits; empty if it does not exist. */
 export function filesLimitCheck(limits: string): Check {
   const what = 'open files';
   const soft = /^Max open files +(\S+)/m.exec(limits)?.[1];
-  if (soft === undefined) return { what, level: 'ok', says: 'this system does not tell their limit' };
+  if (soft === undefined) return { what, level: 'ok', says: 'this system does not report the limit' };
   if (soft === 'unlimited' || Number(soft) >= LEAST_FILES) return { what, level: 'ok', says: `at most ${soft}` };
-  const advice = `each connection is one: LimitNOFILE=65536 in the unit, or ulimit -n, at least ${LEAST_FILES}`;
+  const advice = `each connection uses one: set LimitNOFILE=65536 in the unit, or ulimit -n, at least ${LEAST_FILES}`;
   return { what, level: 'warn', says: `at most ${soft}`, advice };
 }
 
-/** `limit`: of descriptors. */
+/** `limit`: of file descriptors. */
 export function connectionsCheck(config: Parameters<typeof connectionBounds>[0], limit: number): Check {
   const what = 'connections';
   const shared = connectionBounds(config, limit);
@@ -87,7 +87,7 @@ async function spoolChecks(config: Config): Promise<Check[]> {
     await tryToWrite(folder);
   } catch (error) {
     const { code = 'failed' } = error as NodeJS.ErrnoException;
-    const advice = 'make it, and give it to the user that the sidecar runs as';
+    const advice = 'create it for the user that the sidecar runs as';
     return [{ what, level: 'fail', says: `${folder} cannot be written (${code})`, advice }];
   }
   const { bavail, bsize } = await statfs(folder);
@@ -102,18 +102,18 @@ async function spoolChecks(config: Config): Promise<Check[]> {
   return [{ what, level: 'ok', says }];
 }
 
-/** Root may write where the mode says no, and a full or read-only disk says so only when it is tried. */
+/** Only a write shows whether one is possible: modes do not bind root, and a disk may be full or read-only. */
 async function tryToWrite(folder: string): Promise<void> {
   const probe = join(folder, `.ra-doctor-${randomUUID()}`);
   try {
     await writeFile(probe, 'x', { mode: 0o600 });
   } finally {
-    // A full disk still makes the name.
+    // A file name can be created even on a full disk.
     await rm(probe, { force: true });
   }
 }
 
-/** The folder, or the one above it that is there. */
+/** The folder, or its nearest existing parent. */
 async function nearest(dir: string): Promise<string> {
   const there = await access(dir, constants.F_OK).then(
     () => true,
@@ -130,7 +130,7 @@ async function addressChecks({ listen, operators }: Config, running: boolean): P
   return checks;
 }
 
-/** Listens for a moment: only that tells whether it can. */
+/** Listens for a moment, since only that shows whether it is possible. */
 async function addressCheck(what: string, host: string, port: number, running: boolean): Promise<Check> {
   const says = `${host}:${port}`;
   const code = await new Promise<string | undefined>((resolve) => {
@@ -142,8 +142,8 @@ async function addressCheck(what: string, host: string, port: number, running: b
   if (code === 'EADDRINUSE' && running) {
     return { what, level: 'ok', says: `${says} is in use, and a sidecar runs on this data folder` };
   }
-  const advice = code === 'EADDRINUSE' ? 'stop what listens there, or set another port' : 'set another address or port';
-  return { what, level: 'fail', says: `${says} cannot be had (${code})`, advice };
+  const advice = code === 'EADDRINUSE' ? 'stop it, or set another port' : 'set another address or port';
+  return { what, level: 'fail', says: `${says} cannot be used (${code})`, advice };
 }
 
 async function socketCheck(path: string): Promise<Check> {
@@ -153,9 +153,9 @@ async function socketCheck(path: string): Promise<Check> {
     () => true,
     () => false,
   );
-  if (ok) return { what, level: 'ok', says: `${path} can be made` };
-  const advice = `make ${folder} for the sidecar’s user`;
-  return { what, level: 'fail', says: `${path} cannot be made: its folder cannot be written`, advice };
+  if (ok) return { what, level: 'ok', says: `${path} can be created` };
+  const advice = `create ${folder} for the sidecar’s user`;
+  return { what, level: 'fail', says: `${path} cannot be created: its folder is not writable`, advice };
 }
 
 async function namedFileChecks(config: Config, clock: Clock): Promise<Check[]> {
@@ -190,16 +190,16 @@ async function keysCheck({ keys, environment }: Config): Promise<Check> {
     const count = file.keys.length;
     if (count > 0) return { what, level: 'ok', says: `${count} in ${keys.file}` };
     if (environment === 'development') {
-      return { what, level: 'ok', says: 'none yet; serve makes one for development' };
+      return { what, level: 'ok', says: 'none yet; serve creates one for development' };
     }
     const advice = 'ra-sidecar keys create --account A';
-    return { what, level: 'warn', says: `none in ${keys.file}: nobody can call`, advice };
+    return { what, level: 'warn', says: `none in ${keys.file}: no caller can authenticate`, advice };
   } catch (error) {
     return unusable(what, error);
   }
 }
 
-/** A file that the configuration names; nothing where it names none. */
+/** A file that the configuration names, if any. */
 async function fileCheck(
   what: string,
   file: string | undefined,
@@ -214,8 +214,13 @@ async function fileCheck(
   }
 }
 
-/** Their own lines name the file and what is wrong, never what is in it. */
+/** Its errors name the file and the problem, never the content. */
 function unusable(what: string, error: unknown): Check {
   const says = error instanceof Error ? error.message : 'cannot be read';
-  return { what, level: 'fail', says, advice: 'mend the file, or give it to the user that the sidecar runs as' };
+  return {
+    what,
+    level: 'fail',
+    says,
+    advice: 'fix the file, or its permissions for the sidecar’s user',
+  };
 }

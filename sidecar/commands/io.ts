@@ -1,4 +1,4 @@
-/** What commands that take long need besides their output: time, and a terminal to show progress on. */
+/** Dependencies of long commands besides their output: a clock, and a terminal to show progress on. */
 import type { Clock } from '../lib/clock.js';
 import type { Output } from './command.js';
 import type { Terminal } from './progress.js';

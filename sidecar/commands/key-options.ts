@@ -1,4 +1,4 @@
-/** What the options of `keys create` mean. */
+/** Parses the options of `keys create`. */
 import type { StoredKey } from '../access/key-file-schema.js';
 import { LIMIT_GROUPS, type KeyLimits, type LimitGroup } from '../access/limits.js';
 import type { Route } from '../contracts/requests.js';
@@ -18,16 +18,16 @@ const ROUTES: readonly Route[] = ['chat', 'decisions', 'systemone'];
 
 const UNIT_MS = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1000 } as const;
 
-/** What no key outlives, ms: more is a slip of the hand. */
+/** The longest life of a key, ms; more is a mistake. */
 const MAX_MS = 3650 * UNIT_MS.d;
 
-/** What the options say of a key. */
+/** The properties that the options set. */
 export type NewKeyProperties = Omit<StoredKey, 'id' | 'hash' | 'created'>;
 
 /** A key's properties. `now`: epoch ms. */
 export function propertiesOf(options: CreateOptions, environment: string, now: number): NewKeyProperties {
   const { account, models = 'all', routes, cohort, expires, limits } = options;
-  if (account === undefined || account === '') throw new UsageError('--account is needed');
+  if (account === undefined || account === '') throw new UsageError('--account is required');
   const tokens = options['tokens-per-day'];
   const entitlement = {
     models: models === 'all' ? ('all' as const) : listOf('--models', models),
@@ -56,10 +56,10 @@ export function durationMs(option: string, text: string): number {
 
 function endOf(text: string, now: number): string {
   if (!/^\d{4}-/.test(text)) return new Date(now + durationMs('--expires', text)).toISOString();
-  // With its zone, and only then: without, it would mean another time on another machine.
+  // A time needs its zone: without, it would mean different times on different machines.
   const at = /^[\d-]+T[\d:.]+(Z|[+-]\d\d:\d\d)$/.test(text) ? Date.parse(text) : NaN;
   if (Number.isNaN(at)) throw new UsageError('--expires must be a time such as 2027-01-31T00:00:00Z, or 30d');
-  if (at <= now) throw new UsageError('--expires is over already');
+  if (at <= now) throw new UsageError('--expires is in the past');
   return new Date(at).toISOString();
 }
 
@@ -75,7 +75,7 @@ function limitsFrom(text: string): KeyLimits {
 
 function listOf(option: string, text: string): string[] {
   const items = text.split(',').map((item) => item.trim());
-  if (items.includes('')) throw new UsageError(`${option} must be names with commas between them`);
+  if (items.includes('')) throw new UsageError(`${option} must be comma-separated names`);
   return [...new Set(items)];
 }
 

@@ -1,6 +1,6 @@
 /**
- * `ra-sidecar keys`: makes, lists, revokes and rotates the keys of the keys file. A running sidecar takes the change by
- * itself. A new key goes to stdout, alone, and is nowhere else; what is said of it goes to stderr.
+ * `ra-sidecar keys`: creates, lists, revokes and rotates the keys of the keys file. A running sidecar notices the
+ * change. A new key is written to stdout only; messages go to stderr.
  */
 import { readKeyFile } from '../access/key-file.js';
 import { isFrozen } from '../access/key-identity.js';
@@ -14,7 +14,7 @@ import { durationMs, propertiesOf, type NewKeyProperties } from './key-options.j
 import { columns } from './layout.js';
 import { COMMANDS } from './command-table.js';
 
-/** What of the configuration this command needs. */
+/** The settings that this command needs. */
 type Settings = Pick<Config, 'keys' | 'environment' | 'models'>;
 
 /** Runs `keys` with these arguments. Resolves with the exit code: 0, 1 not done, 2 a wrong command line. */
@@ -46,7 +46,7 @@ async function run(config: Settings, [action, ...rest]: readonly string[], outpu
       return rotate(store, operands[0] ?? '', durationMs('--grace', values.grace ?? '0m'), output);
     }
     default:
-      throw new UsageError(action === undefined ? 'keys: what to do?' : 'keys: unknown command');
+      throw new UsageError(action === undefined ? 'keys: a command is required' : 'keys: unknown command');
   }
 }
 
@@ -57,9 +57,9 @@ function show({ key, id }: NewKey, what: string, output: Output): number {
 }
 
 /**
- * Warns of models that the configuration does not have. The key is made all the same: it may be meant for another sidecar,
- * or for a model that comes later. A configuration that names no models of its own is not the one to compare with. What was
- * given is not repeated, since it may be a key by mistake.
+ * Warns about models that the configuration does not have. The key is created anyway: it may be for another sidecar, or
+ * for a model that is added later. There is no warning if the configuration names no models. The given ids are not
+ * repeated, since they may be a key by mistake.
  */
 function warnOfModels({ entitlements }: NewKeyProperties, { models }: Settings, output: Output): void {
   const configured = models.map(({ id }) => id);
@@ -90,7 +90,7 @@ async function rotate(store: KeyStore, id: string, graceMs: number, output: Outp
   return 1;
 }
 
-/** What was given may be a key by mistake, so it is not repeated. */
+/** The given id is not repeated, since it may be a key by mistake. */
 function unknown(output: Output): number {
   output.say('ra-sidecar: there is no key with this id; `ra-sidecar keys list` shows them\n');
   return 1;
@@ -116,7 +116,7 @@ function described(key: StoredKey, file: KeyFile, now: number): Described {
   return { ...key, ...(limits && { limits: limitsOf(limits) }), hash: undefined, state: stateOf(key, file, now) };
 }
 
-/** What a caller would be told, in the order of the checks. */
+/** The check that a caller with this key would fail first. */
 function stateOf({ revoked, expires, account }: StoredKey, file: KeyFile, now: number): string {
   if (revoked !== undefined) return 'revoked';
   if (expires !== undefined && Date.parse(expires) <= now) return 'expired';

@@ -1,4 +1,4 @@
-/** How numbers and rows are laid out for people, and how a size is read. */
+/** Formats numbers and tables for people, and parses sizes. */
 import { UsageError } from './command.js';
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const;
@@ -9,7 +9,7 @@ export function size(bytes: number): string {
   return `${(bytes / 1024 ** power).toLocaleString('en', { maximumFractionDigits: power === 0 ? 0 : 1 })} ${UNITS[power] ?? ''}`;
 }
 
-/** Bytes that a text such as `24GiB`, `24G` or `512 MiB` means. Throws {@link UsageError}. */
+/** The bytes of a text such as `24GiB`, `24G` or `512 MiB`. Throws {@link UsageError}. */
 export function bytesOf(option: string, text: string): number {
   const [, number = '', unit = ''] = /^(\d{1,6}(?:\.\d{1,3})?) ?([KMGT])(?:iB?)?$/i.exec(text) ?? [];
   const power = UNITS.findIndex((name) => name.startsWith(unit.toUpperCase()) && unit !== '');
@@ -26,14 +26,14 @@ export function wholeOf(option: string, text: string, least: number, most: numbe
   return value;
 }
 
-/** Rows with their columns under each other, a line each; the first is the head. */
+/** Rows as aligned columns, one line each; the first row is the head. */
 export function columns(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   const line = (row: readonly string[]): string => row.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join('  ');
   return rows.map((row) => `${line(row).trimEnd()}\n`).join('');
 }
 
-/** A number with its thousands apart and three digits that count. */
+/** A number with three significant digits and separated thousands. */
 export function rate(value: number): string {
   return value.toLocaleString('en', value >= 100 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 3 });
 }

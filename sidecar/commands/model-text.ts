@@ -1,4 +1,4 @@
-/** What was found of a model, for people. */
+/** Formats the results about a model for people. */
 import type { Fit, ModelReport } from '../engine-client/inspector.js';
 import { columns, size } from './layout.js';
 import { reasons, serves, shortOfMemory, type Sizing } from './sizing.js';
@@ -7,7 +7,7 @@ import { reasons, serves, shortOfMemory, type Sizing } from './sizing.js';
 export function modelText(sizing: Sizing): string {
   const { id, setup, inspected } = sizing;
   const verdict = serves(sizing)
-    ? `it can be served as a ${setup.kind} model${shortOfMemory(sizing) === undefined ? '' : ', once there is memory for it'}`
+    ? `it can be served as a ${setup.kind} model${shortOfMemory(sizing) === undefined ? '' : ', once there is enough memory'}`
     : `it cannot be served: ${reasons(sizing).join('; ')}`;
   if (inspected.kind === 'failed') return `${id}\n  ${verdict}\n`;
   const { answer } = inspected;

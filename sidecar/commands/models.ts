@@ -1,4 +1,7 @@
-/** `ra-sidecar models`: what is configured, getting a file, and what a file is good for on this machine. */
+/**
+ * `ra-sidecar models`: lists the configured models, downloads a file, and checks whether a file can be served on this
+ * machine.
+ */
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Config, ModelConfig } from '../config/config.js';
@@ -19,7 +22,7 @@ type Settings = Pick<Config, 'models' | 'dataDir'>;
 
 const SPECS = COMMANDS.models.commands;
 
-/** A model file without a configuration is looked at as these settings would have it. */
+/** Settings for checking a model file that is not configured. */
 const FILE_DEFAULTS = {
   kind: 'chat',
   seats: 8,
@@ -30,7 +33,7 @@ const FILE_DEFAULTS = {
   prefillTokensPerStep: 256,
 } as const;
 
-/** As in the configuration. */
+/** The same bound as in the configuration. */
 const MOST_SEATS = 256;
 const LEAST_CONTEXT = 64;
 const MOST_CONTEXT = 1_048_576;
@@ -42,7 +45,7 @@ export function models(config: Settings, args: readonly string[], io: Io): Promi
     if (action === 'list') return list(config, rest, io);
     if (action === 'add') return add(config, rest, io);
     if (action === 'verify') return verify(config, rest, io);
-    throw new UsageError(`models: ${action === undefined ? 'what to do?' : 'unknown command'}`);
+    throw new UsageError(`models: ${action === undefined ? 'a command is required' : 'unknown command'}`);
   });
 }
 
@@ -125,7 +128,7 @@ async function add(config: Settings, args: readonly string[], io: Io): Promise<n
       return EXIT.failed;
     }
     ({ file } = fetched.answer);
-    say(fetched.answer.fresh ? `fetched ${size(fetched.answer.bytes)}\n` : 'it is there already\n');
+    say(fetched.answer.fresh ? `fetched ${size(fetched.answer.bytes)}\n` : 'the file already exists\n');
   }
   const [sizing] = await sizeModels([{ id: file, setup: { ...FILE_DEFAULTS, file } }], { load: true }, io);
   if (!sizing) return EXIT.failed;
@@ -143,7 +146,7 @@ async function isThere(path: string): Promise<boolean> {
   );
 }
 
-/** A line to paste into `models` of the configuration. */
+/** An entry to paste into `models` of the configuration. */
 function snippet(file: string, { setup, inspected }: Sizing): string {
   const facts = inspected.kind === 'answer' ? inspected.answer : undefined;
   const trained = facts?.head?.trainedContext ?? setup.contextPerSeat;

@@ -13,7 +13,7 @@ const REDRAW_MS = 100;
 
 const CLEAR = '\r\u001b[K';
 
-/** One line at the bottom of a terminal that shows how far work has got; nothing where there is no terminal. */
+/** A progress line at the bottom of a terminal; does nothing without one. */
 export class Progress {
   readonly #terminal: Terminal;
   readonly #clock: Clock;
@@ -24,7 +24,7 @@ export class Progress {
     this.#terminal = terminal;
   }
 
-  /** `share`: 0 to 1. `label` is what is done, `more` what follows the bar. */
+  /** `share`: 0 to 1. `label` is before the bar, `more` after it. */
   show(label: string, share: number, more = ''): void {
     const now = this.#clock.now();
     if (this.#terminal.isTTY !== true || now - this.#drawnAt < REDRAW_MS) return;
@@ -37,7 +37,7 @@ export class Progress {
     this.#terminal.write(`${CLEAR}${label}${bar} ${Math.floor(part * 100)}% ${more}`);
   }
 
-  /** Takes the line away. Idempotent. */
+  /** Removes the line. Idempotent. */
   clear(): void {
     if (this.#drawnAt === -Infinity) return;
     this.#drawnAt = -Infinity;

@@ -7,7 +7,7 @@ import { openIdentities, type Identities } from '../app/compose-identity.js';
 import type { Log } from '../telemetry/logger.js';
 import { NO_SERVICE_MANAGER, systemd, type ServiceManager } from './systemd.js';
 
-/** Signals that ask for a drain; a second one ends the process at once. */
+/** Signals that start a drain; a second one ends the process at once. */
 const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
 
 /**
@@ -16,15 +16,15 @@ const DRAIN_SIGNALS = ['SIGTERM', 'SIGINT'] as const;
  */
 const SAME_REQUEST_MS = 1000;
 
-/** Reads the keys file again, as services do it by custom. */
+/** Reloads the keys file, as is customary for services. */
 const RELOAD_SIGNAL = 'SIGHUP';
 
-/** Shells' own code for a process that was interrupted. */
+/** The exit code that shells use for an interrupted process. */
 const EXIT_INTERRUPTED = 130;
 
 /**
- * `ra-sidecar serve`: runs until it is told to stop. Prints, once ready, what a newcomer needs. Resolves with the exit
- * code. `print` takes lines for people; logs go their own way.
+ * `ra-sidecar serve`: runs until a signal. Prints, once ready, the base URL, the models and example commands. Resolves
+ * with the exit code. `print` takes messages for people; the log is separate.
  */
 export async function serve(config: Config, log: Log, print: (line: string) => void): Promise<number> {
   const { access, environment, keys, listen } = config;
@@ -34,12 +34,12 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   const identities = await openIdentities(config, systemClock, log, registry);
   const { scrapers } = identities;
   process.on(RELOAD_SIGNAL, () => void identities.reload());
-  // A file that may not grow any more is an error of the write that meets it, and of nothing else.
+  // Writing beyond the file size limit must only fail that write, and not end the process.
   process.on('SIGXFSZ', () => undefined);
   try {
     const app = await startApp(config, identities.identity, log, { registry, ...(scrapers && { scrapers }) });
     const stopped = untilStopped(app, supervisor);
-    // Not before the data folder and the address are ours: the key there is may be of a sidecar that runs.
+    // Only after the data folder and the address are taken: the existing key may belong to a running sidecar.
     const key = forDevelopers ? await renewedKey(keys.file, environment, identities, app) : undefined;
     const ended = await Promise.race([stopped, app.ready().then(() => undefined)]);
     if (ended !== undefined) return ended;
@@ -51,7 +51,7 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   }
 }
 
-/** The development key, in force. A start that cannot have it leaves nothing running. */
+/** Creates the development key and puts it in force. If that fails, nothing is left running. */
 async function renewedKey(file: string, environment: string, identities: Identities, app: App): Promise<string> {
   try {
     const key = await renewDevelopmentKey(file, environment);
@@ -83,7 +83,7 @@ function untilStopped(app: App, supervisor: ServiceManager): Promise<number> {
   });
 }
 
-/** What is printed once the sidecar takes work. The curl lines work when pasted. */
+/** The text that is printed once the sidecar is ready. Its curl commands work when pasted. */
 function welcome(config: Config, app: App, key: string | undefined): string {
   const { tcp, socket } = config.listen;
   const host = config.listen.host.includes(':') ? `[${config.listen.host}]` : config.listen.host;

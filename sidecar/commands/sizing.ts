@@ -1,17 +1,20 @@
-/** Asks an inspector about configured models, one after another, each beside what those before it will take. */
+/**
+ * Asks an inspector about the configured models one after another, each given the memory that the previous ones will
+ * take.
+ */
 import type { ModelConfig } from '../config/config.js';
 import { inspect, type Inspected, type ModelReport, type Question } from '../engine-client/inspector.js';
 import type { Io } from './io.js';
 import { Progress } from './progress.js';
 
-/** Settings of a model that decide what it takes. */
+/** Settings that decide how much memory a model needs. */
 export type Sized = Question['model']['setup'];
 
-/** A model to be looked at. */
+/** A model to check. */
 export interface ToSize {
   readonly id: string;
   readonly setup: Sized;
-  /** The start does not load it, so that those after it do not find its memory taken. */
+  /** The start does not load it, so it takes no memory from the models after it. */
   readonly lazy?: boolean;
 }
 
@@ -24,16 +27,19 @@ export interface Sizing {
 export interface SizingOptions {
   /** Load the weights too. */
   readonly load: boolean;
-  /** Bytes of memory to reckon with; absent: what is free. */
+  /** Bytes of memory to check against; absent: the free memory. */
   readonly memory?: number;
-  /** A sidecar runs on the same data folder and holds what it loaded: then a model that does not fit is told, not refused. */
+  /**
+   * A sidecar runs on the same data folder and has its models loaded: a model that does not fit is then reported, not
+   * refused.
+   */
   readonly running?: boolean;
   /** Another inspector, for tests. */
   readonly entry?: string;
 }
 
-/** Goes on after why a model does not fit. */
-const HELD = '(a sidecar that runs on this data folder holds its part of it now)';
+/** Added to the reason why a model does not fit. */
+const HELD = '(a sidecar that runs on this data folder uses a part of it now)';
 
 export function setupOf(model: ModelConfig): Sized {
   const { file, kind, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep } = model;
@@ -41,7 +47,10 @@ export function setupOf(model: ModelConfig): Sized {
   return { file, kind, seats, contextPerSeat, threads, ...where, gpu, flashAttention, prefillTokensPerStep };
 }
 
-/** Weights that two models share are there once. What is not loaded, or does not fit, takes nothing from those after it. */
+/**
+ * Weights that two models share count once. A model that is not loaded, or does not fit, takes nothing from those after
+ * it.
+ */
 export async function sizeModels(
   models: readonly ToSize[],
   { load, memory, running, entry }: SizingOptions,
@@ -51,7 +60,7 @@ export async function sizeModels(
   const sizings: Sizing[] = [];
   const taken = new Taken();
   for (const { id, setup, lazy } of models) {
-    bar.show(`looking at ${id}`, 0);
+    bar.show(`checking ${id}`, 0);
     const inspected = await inspect(
       'model',
       { setup, load, taken: taken.beside(setup.file), ...(memory !== undefined && { memory }) },
@@ -63,20 +72,20 @@ export async function sizeModels(
     );
     const sizing = { id, setup, inspected };
     if (inspected.kind === 'answer' && serves(sizing) && lazy !== true) taken.add(setup.file, inspected.answer);
-    // The memory to reckon with was named: what runs here is none of it.
+    // With an explicit memory size, processes on this machine do not matter.
     sizings.push(running === true && memory === undefined ? besideRunning(sizing) : sizing);
   }
   bar.clear();
   return sizings;
 }
 
-/** Bytes that the models looked at so far will take. */
+/** Bytes that the models checked so far will take. */
 class Taken {
   readonly #own = { memory: 0, gpuMemory: 0 };
-  /** Mapped weights, by file. On a GPU each engine has a copy of its own. */
+  /** Memory-mapped weights by file. On a GPU each engine has its own copy. */
   readonly #weights = new Map<string, number>();
 
-  /** What a model of this file does not find free: its weights may be there already, and are not taken from it. */
+  /** The memory that a model with this file finds taken. Shared weights of the same file are not subtracted. */
   beside(file: string): Question['model']['taken'] {
     const others = [...this.#weights].filter(([other]) => other !== file);
     return { ...this.#own, memory: others.reduce((sum, [, bytes]) => sum + bytes, this.#own.memory) };
@@ -101,7 +110,9 @@ function besideRunning(sizing: Sizing): Sizing {
   return { ...sizing, inspected: { kind: 'answer', answer: { ...inspected.answer, findings } } };
 }
 
-/** Why a model that is not refused for it does not fit into the memory that is free now; undefined: it fits. */
+/**
+ * Why a model does not fit into the memory that is free now, although it is not refused for that; undefined if it fits.
+ */
 export function shortOfMemory({ inspected }: Sizing): string | undefined {
   if (inspected.kind === 'failed') return undefined;
   return inspected.answer.findings.find(({ what, ok, needed }) => what === 'memory' && !ok && !needed)?.says;
@@ -112,7 +123,7 @@ export function serves({ inspected }: Sizing): boolean {
   return inspected.kind === 'answer' && inspected.answer.findings.every(({ ok, needed }) => ok || !needed);
 }
 
-/** Why it cannot, a line each. */
+/** The reasons why it cannot, one line each. */
 export function reasons({ inspected }: Sizing): string[] {
   if (inspected.kind === 'failed') return [inspected.reason];
   return inspected.answer.findings.filter(({ ok, needed }) => needed && !ok).map(({ says }) => says);

@@ -6,10 +6,10 @@ import { EXIT, parsed, UsageError } from './command.js';
 import { orUsage } from './help.js';
 import { COMMANDS } from './command-table.js';
 
-/** What a stream says when its reader is gone. */
+/** Error codes of a stream whose reader has closed it. */
 const LEFT: ReadonlySet<string> = new Set(['EPIPE', 'ERR_STREAM_PREMATURE_CLOSE', 'ERR_STREAM_DESTROYED']);
 
-/** Days and times with a zone; a day alone begins at midnight UTC. A time without its zone would mean another elsewhere. */
+/** Days and times with a zone; a day starts at midnight UTC. A time without a zone would differ between machines. */
 const TIME = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d))?$/;
 
 const COLUMNS: readonly (readonly [name: string, value: (record: UsageRecord) => string | number | undefined])[] = [
@@ -29,15 +29,15 @@ const COLUMNS: readonly (readonly [name: string, value: (record: UsageRecord) =>
   ['estimated', ({ estimated }) => (estimated ? 'true' : '')],
 ];
 
-/** Where the export goes and where it complains. */
+/** Streams for the export and its messages. */
 export interface ExportStreams {
   readonly out: Writable;
   readonly complain: (line: string) => void;
 }
 
 /**
- * `ra-sidecar usage export`: writes the closes in the spool in `dir`, no faster than `out` takes them. May run beside the
- * sidecar. Resolves with the exit code; rejects when the disk fails.
+ * `ra-sidecar usage export`: writes the `close` records of the spool in `dir`, at the speed of the reader of `out`. May
+ * run beside the sidecar. Resolves with the exit code; rejects if the disk fails.
  */
 export function usageExport(args: readonly string[], dir: string, streams: ExportStreams): Promise<number> {
   return orUsage('usage export', { say: streams.complain }, () => write(optionsOf(args), dir, streams));
@@ -56,7 +56,7 @@ async function write(options: Options, dir: string, { out, complain }: ExportStr
   };
   try {
     await pipeline(lines, out, { end: false });
-    // What `out` was given it may not have taken yet, and the process ends with this.
+    // Waits until all is flushed, since the process ends afterwards.
     await new Promise<void>((resolve, reject) => {
       out.write('', (error) => {
         if (error) reject(error);
@@ -64,12 +64,12 @@ async function write(options: Options, dir: string, { out, complain }: ExportStr
       });
     });
   } catch (error) {
-    // A reader that leaves, as `head` does, knows that this is not all.
+    // A reader that closes early, such as `head`, wants no more.
     if (LEFT.has((error as NodeJS.ErrnoException).code ?? '')) return EXIT.failed;
     throw error;
   }
   if (damaged === 0) return EXIT.done;
-  complain(`ra-sidecar: ${damaged} damaged places were passed over; see ra-sidecar usage verify\n`);
+  complain(`ra-sidecar: ${damaged} damaged places were skipped; see ra-sidecar usage verify\n`);
   return EXIT.failed;
 }
 

@@ -8,7 +8,7 @@ import { COMMANDS } from './command-table.js';
 import { usageExport } from './usage-export.js';
 import { verify, type Finding, type Verified } from '../usage/verify.js';
 
-/** Where results go, and what is for people. */
+/** Streams for results and messages. */
 export interface UsageStreams {
   readonly out: Writable;
   readonly say: (text: string) => void;
@@ -20,7 +20,8 @@ export function usage(config: Config, args: readonly string[], { out, say }: Usa
     const [action, ...rest] = args;
     const dir = spoolDir(config);
     if (action === 'export') return await usageExport(rest, dir, { out, complain: say });
-    if (action !== 'verify') throw new UsageError(`usage: ${action === undefined ? 'what to do?' : 'unknown command'}`);
+    if (action !== 'verify')
+      throw new UsageError(`usage: ${action === undefined ? 'a command is required' : 'unknown command'}`);
     const { values } = parsed(COMMANDS.usage.commands.verify, rest);
     return await report(dir, values.json === true, out);
   });
@@ -45,6 +46,6 @@ function sentence(finding: Finding): string {
     case 'missing':
       return 'is missing';
     case 'unfinished':
-      return `the spool was not closed: it stops at offset ${finding.offset} with ${finding.bytes} bytes of a line; the next start mends that`;
+      return `the spool was not closed: it stops at offset ${finding.offset} with ${finding.bytes} bytes of a line; the next start repairs that`;
   }
 }

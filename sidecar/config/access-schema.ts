@@ -1,9 +1,9 @@
 import { integer, milliseconds, section, text, type SettingSchema } from './kinds.js';
 
-/** Who says who a caller is. */
+/** How callers are authenticated. */
 export const accessSchema: SettingSchema = section({
   mode: text(
-    '`keys`: the keys file. `authorizer`: an HTTP service. `gateway`: nobody is served but a gateway in front. With the first two a gateway is heeded as well once `gateway.secretFile` is set.',
+    '`keys`: the keys file. `authorizer`: an HTTP service. `gateway`: only requests of a gateway in front are served. With the first two, a gateway is served as well if `gateway.secretFile` is set.',
     { enum: ['keys', 'authorizer', 'gateway'], default: 'keys' },
   ),
 });
@@ -11,10 +11,10 @@ export const accessSchema: SettingSchema = section({
 /** The gateway in front: docs/gateway.md. */
 export const gatewaySchema: SettingSchema = section({
   secretFile: text(
-    'File with the secrets that a gateway proves itself with, one a line, 32 to 256 visible ASCII characters each; read again when it changes and on SIGHUP.',
-    { defaultText: 'none: no gateway is heeded' },
+    'File with the secrets that authenticate a gateway, one a line, 32 to 256 visible ASCII characters each; read again when it changes and on SIGHUP.',
+    { defaultText: 'none: no gateway is accepted' },
   ),
-  class: text('Share of the seats that each account has behind a gateway, as `class` of a key.', {
+  class: text('Service class of each account behind a gateway, as `class` of a key.', {
     enum: ['interactive', 'standard', 'batch'],
     default: 'standard',
   }),
@@ -22,7 +22,7 @@ export const gatewaySchema: SettingSchema = section({
 
 /** The HTTP authorizer: docs/authorizer.md. */
 export const authorizerSchema: SettingSchema = section({
-  url: text('Where to ask. `https`, or `http` to a loopback address or over `authorizer.socket`.', {
+  url: text('URL of the authorizer. `https`, or `http` to a loopback address or over `authorizer.socket`.', {
     defaultText: 'none',
     pattern: '^https?://[^\\s@#]+$',
     maxLength: 2048,
@@ -34,16 +34,16 @@ export const authorizerSchema: SettingSchema = section({
       maxLength: 107,
     },
   ),
-  send: text('What is sent of a key: its SHA-256, as the keys file has it, or the `key` itself.', {
+  send: text('What is sent: the SHA-256 of the key, as in the keys file, or the `key` itself.', {
     enum: ['hash', 'key'],
     default: 'hash',
   }),
   secretFile: text(
-    'File whose first line is sent to the authorizer as `Authorization: Bearer`, so that it answers nobody else.',
+    'File whose first line is sent to the authorizer as `Authorization: Bearer`, to authenticate the sidecar.',
     { defaultText: 'none' },
   ),
-  timeoutMs: milliseconds('An answer that is not whole after this long is none.', { default: 2000, minimum: 10 }),
-  concurrency: integer('Questions to it at once; past that `control_plane_overloaded`.', {
+  timeoutMs: milliseconds('The longest time for a complete answer.', { default: 2000, minimum: 10 }),
+  concurrency: integer('Lookups in flight at once; past that `control_plane_overloaded`.', {
     default: 64,
     minimum: 1,
     maximum: 10_000,
@@ -51,7 +51,7 @@ export const authorizerSchema: SettingSchema = section({
   }),
   cache: section({
     entries: integer(
-      'Callers that are remembered, and as many denials; past that the one asked for longest ago goes.',
+      'Callers that are cached, and as many denials; past that the least recently used one is removed.',
       {
         default: 10_000,
         minimum: 0,
@@ -59,21 +59,29 @@ export const authorizerSchema: SettingSchema = section({
         unit: 'keys',
       },
     ),
-    ttlMs: milliseconds('How long a caller is known without asking again: so late is a revoked key noticed.', {
+    ttlMs: milliseconds('How long a caller is cached; a revoked key works for up to this long.', {
       default: 10_000,
     }),
-    deniedTtlMs: milliseconds('The same for a denial: so late is a new key noticed that was tried too early.', {
-      default: 2000,
+    deniedTtlMs: milliseconds(
+      'The same for a denial; a key that was used before it was created is rejected for up to this long.',
+      {
+        default: 2000,
+      },
+    ),
+    staleMs: milliseconds('How much longer a cached caller is accepted while the authorizer fails.', {
+      default: 60_000,
     }),
-    staleMs: milliseconds('How much longer a caller is known while the authorizer cannot answer.', { default: 60_000 }),
   }),
   breaker: section({
-    failures: integer('After so many failures in a row it is left alone for `openMs`.', {
+    failures: integer('Failures in a row that open the circuit breaker for `openMs`.', {
       default: 5,
       minimum: 1,
       maximum: 1000,
       unit: 'failures',
     }),
-    openMs: milliseconds('How long it is left alone; then one question tries it.', { default: 5000, minimum: 1 }),
+    openMs: milliseconds('How long the circuit breaker stays open; then one lookup tests the authorizer.', {
+      default: 5000,
+      minimum: 1,
+    }),
   }),
 });

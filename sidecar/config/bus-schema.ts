@@ -1,6 +1,6 @@
 import { integer, section, text, type SettingSchema } from './kinds.js';
 
-/** More addresses of one cluster than this are a slip of the hand; a client learns of the others by itself or needs none. */
+/** More addresses of one cluster than this are a mistake; clients discover the others or do not need them. */
 const MAX_ADDRESSES = 16;
 
 function addresses(description: string, pattern: string): SettingSchema {
@@ -8,18 +8,18 @@ function addresses(description: string, pattern: string): SettingSchema {
   return { type: 'array', description, maxItems: MAX_ADDRESSES, items, default: [] };
 }
 
-/** How a connection to a message bus is kept secret: the same for each. */
+/** TLS settings of a connection to a message bus, the same for each kind. */
 const tls = {
   tls: {
     type: 'boolean',
-    description: 'Connect by TLS or not at all.',
+    description: 'Require TLS.',
     default: false,
   },
-  caFile: text('A file with the authorities that may have signed the servers’ certificates, PEM.', {
-    defaultText: 'none: those that Node knows',
+  caFile: text('A file with the certificate authorities that are trusted to sign the servers’ certificates, PEM.', {
+    defaultText: 'none: Node’s own',
   }),
-  certFile: text('A file with a certificate of our own, PEM, where the servers ask for one.', { defaultText: 'none' }),
-  keyFile: text('A file with that certificate’s key, PEM.', { defaultText: 'none' }),
+  certFile: text('A file with a client certificate, PEM, for servers that require one.', { defaultText: 'none' }),
+  keyFile: text('A file with the client certificate’s key, PEM.', { defaultText: 'none' }),
 } as const satisfies Record<string, SettingSchema>;
 
 /** The section `delivery.nats`. */
@@ -28,7 +28,7 @@ export const natsSchema: SettingSchema = section({
     'NATS servers of one cluster, each as `nats://host:port`. Usage events are published to a JetStream stream there, in place of `delivery.url`.',
     '^nats://[^\\s/@]+$',
   ),
-  stream: text('The stream that must store the events; another one that takes their subject is an error.', {
+  stream: text('The stream that must store the events; it is an error if another stream receives their subject.', {
     default: 'USAGE',
     pattern: '^[A-Za-z0-9_-]+$',
     maxLength: 255,
@@ -37,13 +37,13 @@ export const natsSchema: SettingSchema = section({
     'The subject of an event. `{account}` becomes the account, as one token of letters, digits, `-` and `_`; every other byte of it as `%` and two digits.',
     { default: 'usage.{account}', pattern: '^([A-Za-z0-9_-]+\\.)*\\{account\\}(\\.[A-Za-z0-9_-]+)*$', maxLength: 256 },
   ),
-  window: integer('Accounts whose events may be under way at once. Those of one account go one after another.', {
+  window: integer('Accounts whose events may be in flight at once. Events of one account are sent one after another.', {
     default: 64,
     minimum: 1,
     maximum: 1024,
     unit: 'events',
   }),
-  auth: text('How we say who we are: by what is in `secretFile`.', {
+  auth: text('How the sidecar authenticates, with the content of `secretFile`.', {
     enum: ['none', 'password', 'token', 'nkey', 'creds'],
     default: 'none',
   }),
@@ -60,12 +60,12 @@ export const kafkaSchema: SettingSchema = section({
     'Kafka brokers of one cluster, each as `host:port`. Usage events are produced to a topic there, in place of `delivery.url`.',
     '^[^\\s/@]+:\\d{1,5}$',
   ),
-  topic: text('The topic of the events. It is not made where there is none.', {
+  topic: text('The topic of the events. It must exist.', {
     default: 'usage',
     pattern: '^[A-Za-z0-9._-]+$',
     maxLength: 249,
   }),
-  auth: text('How we say who we are (SASL): by what is in `secretFile`.', {
+  auth: text('How the sidecar authenticates (SASL), with the content of `secretFile`.', {
     enum: ['none', 'plain', 'scram-sha-256', 'scram-sha-512'],
     default: 'none',
   }),

@@ -4,10 +4,10 @@ import { isLoopback } from './loopback.js';
 import { otlpContradictions, otlpHints } from './otlp-checks.js';
 import type { Config } from './types.js';
 
-/** Tokens that a decision prompt may have, and a few to spare for the sequence's own bookkeeping. */
+/** Tokens that a decision prompt may have, and a few for the sequence's own bookkeeping. */
 const DECISION_CONTEXT = 8192;
 
-/** What one setting demands of another and is broken, each as `path must …`; none when all hold. */
+/** Violated rules between settings, each as `path must …`; empty if there is none. */
 export function contradictions(config: Config): string[] {
   return [
     ...RULES.flatMap((rule) => rule(config) ?? []),
@@ -17,7 +17,7 @@ export function contradictions(config: Config): string[] {
   ];
 }
 
-/** Each: what is broken, or undefined. */
+/** Each returns the violation, or undefined. */
 const RULES: readonly ((config: Config) => string | readonly string[] | undefined)[] = [
   ({ models }) =>
     models.flatMap(({ id }, i) =>
@@ -28,7 +28,7 @@ const RULES: readonly ((config: Config) => string | readonly string[] | undefine
   ({ operators }) =>
     isLoopback(operators.host) || operators.secretFile !== undefined
       ? undefined
-      : 'operators.host must be a loopback address: without operators.secretFile this listener asks for no key',
+      : 'operators.host must be a loopback address: without operators.secretFile this listener requires no key',
   ({ listen, operators }) =>
     listen.tcp && listen.port !== 0 && listen.port === operators.port
       ? 'operators.port must differ from listen.port'
@@ -51,7 +51,7 @@ const RULES: readonly ((config: Config) => string | readonly string[] | undefine
     engine.backoffMaxMs < engine.backoffMinMs ? 'engine.backoffMaxMs must be at least engine.backoffMinMs' : undefined,
 ];
 
-/** What is allowed and yet probably not meant, one line each, to be logged at the start. */
+/** Settings that are allowed but probably not intended, one line each, to be logged at the start. */
 export function hints(config: Config): string[] {
   const short = config.models.flatMap(({ kind, contextPerSeat }, i) =>
     kind === 'decision' && contextPerSeat < DECISION_CONTEXT

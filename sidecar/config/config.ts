@@ -9,14 +9,16 @@ import { NotRegularFile, readRegularSync } from '../lib/regular-file.js';
 export type { Config, ModelConfig } from './types.js';
 
 export type Loaded =
-  /** `hints`: lines worth a warning in the log. */
+  /** `hints`: lines to log as warnings. */
   | { readonly kind: 'config'; readonly config: Config; readonly hints: readonly string[] }
-  /** `line` says which setting is wrong, how, and where it was set; `lines` all that are. They carry no value. */
+  /**
+   * `line` names one invalid setting, the problem and where it was set; `lines` has all of them. They contain no value.
+   */
   | { readonly kind: 'invalid'; readonly line: string; readonly lines: readonly string[] };
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** What `dataDir` alone decides is still open when the schema has had its say. */
+/** A valid configuration whose defaults that depend on `dataDir` are not filled in yet. */
 type Unresolved = Omit<Config, 'keys'> & { readonly keys: Omit<Config['keys'], 'file'> & { readonly file?: string } };
 
 /** Names the JSON or JSONC file. Every other `RA_` variable is a setting. */
@@ -29,9 +31,9 @@ const check = compile<Unresolved>(validationSchema(), {
 });
 
 /**
- * Reads the file that `RA_CONFIG` names, if any, puts the `RA_` variables over it and checks the whole. This is the only
- * reader of the process's environment. An unknown key or variable is as wrong as a bad value. `file`: one to read in place
- * of the one that `RA_CONFIG` names.
+ * Reads the file that `RA_CONFIG` names, if any, applies the `RA_` variables over it and validates the result. It is
+ * the only reader of the process's environment. Unknown keys and variables are errors like invalid values. `file`: a
+ * file to read in place of the one that `RA_CONFIG` names.
  */
 export function loadConfig(environment: Environment = process.env, file = environment[FILE_VARIABLE]): Loaded {
   const set = settings().filter(({ variable }) => environment[variable] !== undefined);
@@ -54,19 +56,19 @@ export function loadConfig(environment: Environment = process.env, file = enviro
   return { kind: 'config', config: frozen(config), hints: hints(config) };
 }
 
-/** Whether systemd started this process and waits to hear that it is ready (sd_notify(3)). */
+/** Whether systemd started this process and expects a readiness notification (sd_notify(3)). */
 export function isNotified(environment: Environment = process.env): boolean {
   return (environment['NOTIFY_SOCKET'] ?? '') !== '';
 }
 
-/** The environment of a child process: this process's own, with `set` over it. This process's own is not changed. */
+/** The environment of a child process: this process's own, with `set` over it. */
 export function childEnvironment(set: Environment = {}, environment: Environment = process.env): Environment {
   return { ...environment, ...set };
 }
 
 /**
- * Takes OpenTelemetry's own variables out of the process's environment, so that its SDK, which reads them by itself, does
- * what the settings say and nothing else. Returns how many there were.
+ * Removes OpenTelemetry's own variables from the process's environment, since its SDK reads them and would override the
+ * settings. Returns how many there were.
  */
 export function forgetOtelVariables(environment: Record<string, string | undefined> = process.env): number {
   const names = Object.keys(environment).filter((name) => name.startsWith('OTEL_'));
@@ -94,10 +96,12 @@ function readFile(file: string): { value: object } | { problem: string } {
   if (value === undefined) return { value: {} };
   return typeof value === 'object' && value !== null && !Array.isArray(value)
     ? { value }
-    : { problem: 'must hold one object' };
+    : { problem: 'must contain one object' };
 }
 
-/** Lists are JSON, numbers decimal, switches true or false; what does not parse stays text, for the schema to refuse. */
+/**
+ * Lists are parsed as JSON, numbers as decimal, switches as true or false; other text is left for the schema to reject.
+ */
 function fromText({ schema }: Setting, text = ''): unknown {
   if (schema.type === 'integer') return /^-?\d{1,16}$/.test(text) ? Number(text) : text;
   if (schema.type === 'boolean') return text === 'true' || (text === 'false' ? false : text);
@@ -115,11 +119,11 @@ function assign(into: object, [name = '', ...rest]: string[], value: unknown): v
   }
   if (!(name in record)) record[name] = {};
   const section = record[name];
-  // Anything but an object here is the file's fault; it is left for the schema to refuse.
+  // Anything but an object here is an error of the file, which the schema reports.
   if (typeof section === 'object' && section !== null) assign(section, rest, value);
 }
 
-/** Where the setting that `problem` begins with was set. */
+/** Where the setting that `problem` starts with was set. */
 function origin(problem: string, set: readonly Setting[], file: string | undefined): string {
   const inVariable = set.find(({ path }) => problem.startsWith(path) && /^[ .[]/.test(problem.slice(path.length)));
   if (inVariable) return ` (environment variable ${inVariable.variable})`;
@@ -161,7 +165,7 @@ function resolved(config: Unresolved): Config {
   };
 }
 
-/** `path` from the root on, under its name; nothing where it is not set. */
+/** `path` as an absolute path, under its name; empty if it is not set. */
 function resolvedPath<Name extends string>(name: Name, path: string | undefined): Partial<Record<Name, string>> {
   return path === undefined ? {} : ({ [name]: resolve(path) } as Record<Name, string>);
 }

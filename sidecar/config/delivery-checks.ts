@@ -2,7 +2,7 @@ import { isLoopback } from './loopback.js';
 import type { BusTlsConfig, Config, DeliveryConfig } from './types.js';
 import { isOpen, isPlainUrl, withoutBrackets } from './urls.js';
 
-/** What the section `delivery` demands of itself and is broken, as in checks.ts. */
+/** Rules between the settings of `delivery`; see checks.ts. */
 export function deliveryContradictions({ delivery }: Config): string[] {
   const { url, nats, kafka } = delivery;
   const broken: string[] = [];
@@ -10,7 +10,7 @@ export function deliveryContradictions({ delivery }: Config): string[] {
     broken.push('delivery.backoffMaxMs must be at least delivery.backoffMinMs');
   }
   if (url !== undefined && !isPlainUrl(url)) {
-    broken.push('delivery.url must be a URL without a name and password: the secret has a file of its own');
+    broken.push('delivery.url must be a URL without user name and password; use delivery.secretFile');
   }
   if ([url !== undefined, nats.servers.length > 0, kafka.brokers.length > 0].filter(Boolean).length > 1) {
     broken.push('delivery must name one sink: url, nats.servers or kafka.brokers');
@@ -18,22 +18,22 @@ export function deliveryContradictions({ delivery }: Config): string[] {
   return [...broken, ...busContradictions('delivery.nats', nats), ...busContradictions('delivery.kafka', kafka)];
 }
 
-/** What is allowed there and yet probably not meant, as in checks.ts. */
+/** Settings that are allowed but probably not intended; see checks.ts. */
 export function deliveryHints({ delivery }: Config): string[] {
   const { url, secretFile, nats, kafka } = delivery;
   const hints: string[] = [];
   if (url !== undefined && secretFile !== undefined && isOpen(url)) {
-    hints.push('delivery.url is no https: usage and its secret can be read on the way');
+    hints.push('delivery.url is not https: usage and its secret are sent unencrypted');
   }
   for (const [name, { tls, auth }, hosts] of buses({ nats, kafka })) {
     if (!tls && auth !== 'none' && !hosts.every(isLoopback)) {
-      hints.push(`${name}.tls is off: usage and its secret can be read on the way`);
+      hints.push(`${name}.tls is off: usage and its secret are sent unencrypted`);
     }
   }
   return hints;
 }
 
-/** Each bus with the hosts that are named for it. */
+/** Each bus with its configured hosts. */
 function buses({
   nats,
   kafka,
@@ -44,7 +44,7 @@ function buses({
   ];
 }
 
-/** Of `host`, `host:port`, `[::1]:port`. */
+/** The host of `host`, `host:port` or `[::1]:port`. */
 function hostOf(address: string): string {
   return withoutBrackets(address.replace(/:\d+$/, ''));
 }

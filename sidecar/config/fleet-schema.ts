@@ -1,19 +1,22 @@
 import { section, text, type SettingSchema } from './kinds.js';
 
-/** One sidecar among several: docs/kubernetes.md. Off, since it tells whoever can reach the public listener how busy this one is. */
+/**
+ * One sidecar among several (docs/kubernetes.md). Off by default, since it shows the load to everyone who can reach the
+ * public listener.
+ */
 export const fleetSchema: SettingSchema = section({
   pickerMetrics: {
     type: 'boolean',
     description:
-      'Answer `/metrics` on the public listener, without a key, with the load of the whole process alone: what an endpoint picker reads there. No model, account or caller is named.',
+      'Answer `/metrics` on the public listener, without a key, with the load of the whole process for an endpoint picker. It names no model, account or caller.',
     default: false,
   },
   scrapeSecretFile: text(
-    'File with secrets, one a line, 32 to 256 visible ASCII characters each. Who sends one as `Authorization: Bearer` gets all metrics at `/metrics` on the public listener. Read again when it changes and on SIGHUP.',
-    { defaultText: 'none: all metrics are on the operators’ listener alone' },
+    'File with secrets, one a line, 32 to 256 visible ASCII characters each. A request with one as `Authorization: Bearer` gets all metrics at `/metrics` on the public listener. Read again when it changes and on SIGHUP.',
+    { defaultText: 'none: the full metrics are only on the operators’ listener' },
   ),
   loadReport: text(
-    'The response field `endpoint-load-metrics` (ORCA) on the public listener. `asked`: where the request’s `endpoint-load-metrics-format` names a format; `text`, `json`: on every response, in that format unless another is asked for.',
+    'The response header `endpoint-load-metrics` (ORCA) on the public listener. `asked`: if the request’s `endpoint-load-metrics-format` names a format; `text`, `json`: on every response, in that format unless the request names another.',
     { enum: ['off', 'asked', 'text', 'json'], default: 'off' },
   ),
 });

@@ -1,19 +1,19 @@
 import { integer, milliseconds, section, text, type SettingSchema } from './kinds.js';
 
-/** Where keys come from: `keys`. */
+/** The keys file: `keys`. */
 export const keysSection: SettingSchema = section({
-  file: text('The keys file, from the working directory.', { defaultText: '`keys.json` in `dataDir`' }),
+  file: text('The keys file, relative to the working directory.', { defaultText: '`keys.json` in `dataDir`' }),
   pollMs: milliseconds(
-    'How often the keys file is looked at for a change that no event told of, as on network file systems and bind mounts.',
+    'How often the keys file is checked for changes without a file system event, as on network file systems and bind mounts.',
     { default: 2000, minimum: 100 },
   ),
   failuresPerMinute: integer(
-    'Keys that may fail from one address (IPv6: one /64) at once, and then in a minute; past that a failing key is answered 429 in place of 401. A good key passes from any address. 0: no limit.',
+    'Failing keys from one address (IPv6: one /64) in a burst, and then per minute; past that a failing key gets 429 in place of 401. Valid keys are not affected. 0: no limit.',
     { default: 60, minimum: 0, maximum: 100_000, unit: 'keys' },
   ),
 });
 
-/** What keys without limits of their own may ask: `limits`. */
+/** Limits of keys that have none of their own: `limits`. */
 export const limitsSection: SettingSchema = section({
   // docs/contract.md#limits has these numbers.
   decisions: limit('both decision routes together', { inFlight: 32, perMinute: 600 }),

@@ -1,14 +1,14 @@
-/** What settings are made of, and short ways to write them down. */
+/** Types of settings, and short functions to declare them. */
 
-/** One setting, or a section of settings. All but `unit` and `defaultText` are JSON schema. */
+/** One setting, or a section of settings. All fields except `unit` and `defaultText` are JSON schema. */
 export interface SettingSchema {
-  /** Absent where `enum` mixes types. */
+  /** Absent if `enum` mixes types. */
   readonly type?: 'object' | 'array' | 'string' | 'integer' | 'boolean';
   readonly description?: string;
   readonly default?: unknown;
-  /** What a number counts: `ms`, `bytes`, `tokens`, `seats`. */
+  /** The unit of a number: `ms`, `bytes`, `tokens`, `seats`. */
   readonly unit?: string;
-  /** Said in the documentation in place of a default that is worked out at the start. */
+  /** Documented in place of a default that is computed at the start. */
   readonly defaultText?: string;
   readonly minimum?: number;
   readonly maximum?: number;
@@ -26,7 +26,7 @@ export interface SettingSchema {
 
 export const KIB = 1024;
 export const MIB = 1024 * KIB;
-/** The longest time that a setting can name: a day. Anything longer is a slip of the hand. */
+/** The longest time that a setting can have: a day. Longer values are mistakes. */
 export const DAY_MS = 86_400_000;
 
 export function section(properties: Readonly<Record<string, SettingSchema>>): SettingSchema {

@@ -1,12 +1,12 @@
 import type { Config } from './types.js';
 import { isOpen, isPlainUrl } from './urls.js';
 
-/** What the section `telemetry.otlp` demands of itself and is broken, as in checks.ts. */
+/** Rules between the settings of `telemetry.otlp`; see checks.ts. */
 export function otlpContradictions({ telemetry: { otlp } }: Config): string[] {
   const broken: string[] = [];
   if (otlp.endpoint !== undefined && !isBase(otlp.endpoint)) {
     broken.push(
-      'telemetry.otlp.endpoint must be a URL without a name and password, a query or a fragment: headers have a file of their own',
+      'telemetry.otlp.endpoint must be a URL without user name, password, query and fragment; use telemetry.otlp.headersFile',
     );
   }
   if (otlp.batchRequests > otlp.maxQueued) {
@@ -15,13 +15,13 @@ export function otlpContradictions({ telemetry: { otlp } }: Config): string[] {
   return broken;
 }
 
-/** What is allowed there and yet probably not meant, as in checks.ts. */
+/** Settings that are allowed but probably not intended; see checks.ts. */
 export function otlpHints({ telemetry: { otlp } }: Config): string[] {
   if (otlp.endpoint === undefined || otlp.headersFile === undefined || !isOpen(otlp.endpoint)) return [];
-  return ['telemetry.otlp.endpoint is no https: its headers can be read on the way'];
+  return ['telemetry.otlp.endpoint is not https: its headers are sent unencrypted'];
 }
 
-/** Whether paths can be put behind it. */
+/** Whether paths can be appended to it. */
 function isBase(text: string): boolean {
   return isPlainUrl(text) && !/[?#]/.test(text);
 }

@@ -10,7 +10,7 @@ export interface Setting {
   readonly schema: SettingSchema;
 }
 
-/** The settings below `schema`, in its order. A list is one setting; what is in its items is not listed. */
+/** The settings below `schema`, in its order. A list is one setting; its items are not listed. */
 export function settings(schema: SettingSchema = configSchema, prefix = ''): Setting[] {
   return Object.entries(schema.properties ?? {}).flatMap(([name, child]) => {
     const path = prefix + name;
@@ -26,13 +26,13 @@ function variableOf(path: string): string {
     .toUpperCase()}`;
 }
 
-/** The schema without what only the documentation reads: validators refuse keywords that they do not know. */
+/** The schema without the keywords for documentation, which validators would refuse. */
 export function validationSchema(): object {
   const known = (key: string, value: unknown): unknown => (key === 'unit' || key === 'defaultText' ? undefined : value);
   return { ...(JSON.parse(JSON.stringify(configSchema, known)) as object), default: undefined };
 }
 
-/** An integer's bounds: `>= 0` or `from 0 to 10`; the largest safe integer is no bound worth naming. */
+/** An integer's bounds: `>= 0` or `from 0 to 10`; the largest safe integer is not shown as a bound. */
 export function bounds({ minimum = 0, maximum = Number.MAX_SAFE_INTEGER }: SettingSchema): string {
   return maximum === Number.MAX_SAFE_INTEGER ? `>= ${minimum}` : `from ${minimum} to ${maximum}`;
 }

@@ -1,11 +1,11 @@
-/** What is sent to an OTLP endpoint; without `endpoint` nothing is. Times in ms. */
+/** Exports to an OTLP endpoint; off without `endpoint`. Times in ms. */
 export interface OtlpConfig {
   readonly endpoint?: string;
   readonly headersFile?: string;
   readonly serviceName: string;
   readonly traces: boolean;
   readonly metrics: boolean;
-  /** Of requests that come without a trace. */
+  /** Share of the requests without a trace context. */
   readonly samplePercent: number;
   readonly metricsIntervalMs: number;
   readonly batchMs: number;

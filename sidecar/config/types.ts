@@ -1,6 +1,6 @@
 import type { OtlpConfig } from './telemetry-types.js';
 
-/** How long, how much, where: checked once at the start and frozen, lists included. schema.ts says what each means. */
+/** The configuration: validated once at the start and frozen, lists included. schema.ts describes each setting. */
 export interface Config {
   /** The public listener. */
   readonly listen: ListenConfig;
@@ -8,32 +8,32 @@ export interface Config {
   readonly operators: {
     readonly host: string;
     readonly port: number;
-    /** Of the keys that are asked for; absent: none is. */
+    /** File with the required keys; absent: no key is required. */
     readonly secretFile?: string;
   };
-  /** Who may watch the operators' console at once (0: there is none), and how often its picture changes. */
+  /** The most viewers of the operators' console at once (0: no console), and the time between its updates. */
   readonly console: { readonly viewers: number; readonly intervalMs: number };
   /** The environment whose entitlements apply, for example `development`. */
   readonly environment: string;
   /** Where keys and other state live. */
   readonly dataDir: string;
-  /** Who says who a caller is. */
+  /** How callers are authenticated. */
   readonly access: { readonly mode: 'keys' | 'authorizer' | 'gateway' };
   readonly keys: {
     readonly file: string;
-    /** How often the file is looked at without an event, ms. */
+    /** How often the file is checked without an event, ms. */
     readonly pollMs: number;
-    /** Failing keys from one address. 0: any number. */
+    /** Failing keys from one address. 0: no limit. */
     readonly failuresPerMinute: number;
   };
-  /** For keys without limits of their own; of each number 0 is none. */
+  /** For keys without limits of their own; 0 means no limit. */
   readonly limits: {
     /** Both decision routes together. */
     readonly decisions: LimitConfig;
     readonly chat: LimitConfig;
     readonly models: LimitConfig;
   };
-  /** Without a file no gateway is heeded. `class`: what an account behind it has of the seats. */
+  /** Without a file no gateway is accepted. `class`: the service class of accounts behind it. */
   readonly gateway: { readonly secretFile?: string; readonly class: 'interactive' | 'standard' | 'batch' };
   readonly authorizer: AuthorizerConfig;
   readonly models: readonly ModelConfig[];
@@ -46,7 +46,7 @@ export interface Config {
     readonly chatBytes: number;
     readonly totalBytes: number;
     readonly shortBytes: number;
-    /** Up to this many bytes a body is parsed on the sidecar's own event loop. */
+    /** Up to this many bytes a body is parsed on the sidecar's event loop. */
     readonly inlineBytes: number;
   };
   readonly stream: {
@@ -55,7 +55,7 @@ export interface Config {
     readonly totalBufferedBytes: number;
   };
   readonly request: {
-    /** From the body's last byte; then a request is ended, waiting or running. 0: never. */
+    /** From the body's last byte; then a request ends, waiting or running. 0: no limit. */
     readonly timeoutMs: number;
   };
   /** isolate: no question shares a decode with anything else. */
@@ -64,7 +64,7 @@ export interface Config {
   /** file: the price list; absent: the built-in one. */
   readonly pricing: { readonly file?: string };
   readonly credit: {
-    /** What accounts were granted; absent: no credit is checked. */
+    /** Grants of accounts; absent: credit is not checked. */
     readonly file?: string;
     readonly pollMs: number;
     readonly snapshotMs: number;
@@ -72,13 +72,13 @@ export interface Config {
     readonly onLostBalances: 'refuse' | 'begin';
   };
   readonly delivery: DeliveryConfig;
-  /** How long running requests may go on after SIGTERM. */
+  /** How long running requests may continue after SIGTERM. */
   /** The spool of usage records. */
   readonly usage: {
     readonly segmentBytes: number;
     readonly groupMs: number;
     readonly groupRecords: number;
-    /** A record older than this that is not durable makes the spool unhealthy. */
+    /** A record that is not durable after this long makes the spool unhealthy. */
     readonly maxUnsyncedMs: number;
     readonly minFreeBytes: number;
     readonly maxBacklogBytes: number;
@@ -88,32 +88,32 @@ export interface Config {
   };
   readonly fleet: FleetConfig;
   readonly drain: {
-    /** From SIGTERM, when readiness turns red, to the first request that is refused. */
+    /** From SIGTERM, when /readyz answers 503, to the first request that is refused. */
     readonly noticeMs: number;
-    /** From then on: how long running requests may take to end. */
+    /** From then on: how long running requests may take to finish. */
     readonly timeoutMs: number;
   };
   readonly engine: {
     readonly startTimeoutMs: number;
     readonly heartbeatMs: number;
-    /** No heartbeat, or work pending and no step, for this long: killed and restarted. */
+    /** An engine without a heartbeat, or with pending work and no step, for this long is killed and restarted. */
     readonly hangMs: number;
     readonly backoffMinMs: number;
     readonly backoffMaxMs: number;
-    /** Refuse what does not fit into memory; engines then load one after another. */
+    /** Refuse to load a model that does not fit into memory; engines then load one after another. */
     readonly checkMemory: boolean;
   };
   readonly prompts: {
     readonly workers: number;
-    /** No answer about one item for this long: the host is killed. */
+    /** A prompt host that does not answer for one item for this long is killed. */
     readonly silenceMs: number;
     /** Items waiting for a worker. */
     readonly maxQueued: number;
   };
   readonly cors: { readonly origins: readonly string[] };
-  /** For those who work on the sidecar itself. */
+  /** For developers of the sidecar. */
   readonly development: {
-    /** Log each answer that breaks its own schema. */
+    /** Log each answer that violates its schema. */
     readonly validateAnswers: boolean;
   };
   readonly telemetry: { readonly otlp: OtlpConfig };
@@ -121,8 +121,8 @@ export interface Config {
 }
 
 /**
- * Where usage goes: to the one of `url`, `nats.servers` and `kafka.brokers` that is set. Without any it stays in the spool,
- * as long as the retention says.
+ * The destination of usage: the one of `url`, `nats.servers` and `kafka.brokers` that is set. Without any it stays in
+ * the spool within the retention limits.
  */
 export interface DeliveryConfig {
   readonly url?: string;
@@ -138,12 +138,12 @@ export interface DeliveryConfig {
   readonly backoffMaxMs: number;
   readonly stopMs: number;
   readonly deadLetterBytes: number;
-  /** 0: for ever. */
+  /** 0: without limit. */
   readonly retentionDays: number;
   readonly retentionBytes: number;
 }
 
-/** How a message bus is reached by TLS. The files are PEM. */
+/** TLS settings of a message bus. The files are PEM. */
 export interface BusTlsConfig {
   readonly tls: boolean;
   readonly caFile?: string;
@@ -156,9 +156,9 @@ export interface NatsConfig extends BusTlsConfig {
   /** None: not configured. */
   readonly servers: readonly string[];
   readonly stream: string;
-  /** Holds `{account}`. */
+  /** Contains `{account}`. */
   readonly subject: string;
-  /** Accounts whose events may be under way at once. */
+  /** Accounts whose events may be in flight at once. */
   readonly window: number;
   readonly auth: 'none' | 'password' | 'token' | 'nkey' | 'creds';
   /** Set unless `auth` is `none`. */
@@ -190,20 +190,20 @@ export interface ListenConfig {
   readonly socket?: string;
   /** Octal. */
   readonly socketMode: string;
-  /** Absent: what the limit of descriptors leaves. */
+  /** Absent: the limit of descriptors less the reserve. */
   readonly maxConnections?: number;
 }
 
 /** One sidecar among several. */
 export interface FleetConfig {
-  /** Whether the process's load is at /metrics on the public listener, for anybody. */
+  /** Whether the process's load is at /metrics on the public listener, without a key. */
   readonly pickerMetrics: boolean;
-  /** Whoever knows a secret of it gets all metrics there. */
+  /** A request with one of its secrets gets all metrics there. */
   readonly scrapeSecretFile?: string;
   readonly loadReport: 'off' | 'asked' | 'text' | 'json';
 }
 
-/** An HTTP service that says who a key belongs to. Times in ms. */
+/** An HTTP service that authenticates keys. Times in ms. */
 export interface AuthorizerConfig {
   /** Set where `access.mode` is `authorizer`. */
   readonly url?: string;
@@ -232,7 +232,7 @@ export interface ModelConfig {
   readonly contextPerSeat: number;
   /** 0: one for each of `cores`, else all cores but one. */
   readonly threads: number;
-  /** Where it computes, as in `0-3,8`; absent: anywhere. */
+  /** Cores that it computes on, as in `0-3,8`; absent: any. */
   readonly cores?: string;
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
   readonly flashAttention: 'auto' | boolean;
@@ -241,7 +241,7 @@ export interface ModelConfig {
   readonly prefillShare: number;
   readonly prefixReuse: 'auto' | 'any' | 'off';
   readonly load: 'eager' | 'lazy';
-  /** Without a request for this long it is unloaded. 0: never. */
+  /** Unloaded after this long without a request. 0: never. */
   readonly idleUnloadMs: number;
   /** Only keys of this cohort may call it; absent: open to all. */
   readonly cohort?: string;

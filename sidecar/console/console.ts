@@ -1,4 +1,4 @@
-/** The operators' console: its page and the feed that keeps it live. */
+/** The operators' console: its page and its live feed. */
 import type { Clock } from '../lib/clock.js';
 import { contractError } from '../domain/errors.js';
 import type { Exchange } from '../http/exchange.js';
@@ -9,7 +9,7 @@ import { PAGE_FILES, PageFiles } from './page-files.js';
 import { SeatPlan } from './seat-plan.js';
 import { takeSnapshot, type Watched } from './snapshot.js';
 
-/** When a viewer is to come back for whom there was no place, ms: they stay for long. */
+/** Retry-After of a refused viewer, ms; viewers stay connected for long. */
 const FULL_RETRY_MS = 10_000;
 
 export interface ConsoleParts {
@@ -17,23 +17,23 @@ export interface ConsoleParts {
   readonly metrics: Metrics;
   readonly config: FeedOptions;
   readonly onFault: (fault: unknown) => void;
-  /** Asked at each snapshot. */
+  /** Read at each snapshot. */
   readonly watched: () => Watched;
 }
 
 export interface Console {
-  /** Without a key: the page holds nothing. */
+  /** Served without a key: the page contains no data. */
   readonly page: Routes;
-  /** What has to be guarded: the feed. */
+  /** Requires a key if one is configured. */
   readonly feed: Routes;
   /** Ends all feeds. Idempotent. */
   close(): void;
 }
 
-/** What is served where `console.viewers` is 0. */
+/** The routes if `console.viewers` is 0. */
 const NO_CONSOLE: Console = { page: {}, feed: {}, close: () => undefined };
 
-/** The console's routes. Nothing is read or made before somebody asks for them. */
+/** The console's routes. Nothing is read or made before the first request for them. */
 export function openConsole({ clock, metrics, config, onFault, watched }: ConsoleParts): Console {
   if (config.viewers === 0) return NO_CONSOLE;
   const plans = new Map<string, SeatPlan>();
@@ -62,10 +62,10 @@ export function openConsole({ clock, metrics, config, onFault, watched }: Consol
   };
 }
 
-/** GET /console/events: snapshots as server-sent events, until the viewer leaves or the sidecar does. */
+/** GET /console/events: snapshots as server-sent events, until the viewer disconnects or the sidecar ends. */
 export function watch(exchange: Exchange, feed: ConsoleFeed): void {
   if (feed.full) {
-    const error = contractError('capacity_exceeded', 'As many viewers as may watch are watching: `console.viewers`.', {
+    const error = contractError('capacity_exceeded', 'The number of viewers has reached `console.viewers`.', {
       retryAfterMs: FULL_RETRY_MS,
     });
     exchange.fail(error);

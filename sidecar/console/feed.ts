@@ -1,44 +1,47 @@
 /**
- * What the console's viewers are sent: a snapshot at each interval, made once for all of them, and only while there is
- * one. Nothing is queued for anybody: a viewer who has not taken the last snapshot is left out of this one.
+ * The feed for the console's viewers: one snapshot per interval, made once for all viewers and only while there is one.
+ * Nothing is queued: a viewer that has not read the last snapshot misses the next one.
  *
- *     nobody ──join()──> watched: take, send to all, wait ─┐
- *       ^                   ^                              │
- *       └── last leave() ───┴──────── the interval ────────┘
+ *     no viewer ──join()──> active: take, send to all, wait ─┐
+ *       ^                    ^                              │
+ *       └── last leave() ────┴──────── the interval ────────┘
  */
 import type { Clock } from '../lib/clock.js';
 
 /** One open stream. */
 export interface Viewer {
-  /** Bytes that its reader has not taken; 0: all are on their way. */
+  /** Bytes that its reader has not read; 0: all are sent. */
   unread(): number;
   /** Sends one frame; the text has no line break. */
   event(text: string): void;
-  /** Sends the end. */
+  /** Ends the stream. */
   end(): void;
 }
 
 export interface FeedOptions {
-  /** Between the end of one snapshot's making and the beginning of the next, ms. */
+  /** Time from the end of one snapshot to the start of the next, ms. */
   readonly intervalMs: number;
-  /** Who may watch at once. */
+  /** The most viewers at once. */
   readonly viewers: number;
 }
 
-/** The feed. Whoever makes it closes it; a viewer is whoever's opened its stream, who also says when it has left. */
+/**
+ * The feed. The code that makes it closes it; the code that opens a viewer's stream owns the viewer and reports when it
+ * has left.
+ */
 export class ConsoleFeed {
   readonly #clock: Clock;
   readonly #options: FeedOptions;
   readonly #take: () => Promise<string>;
   readonly #onFault: (fault: unknown) => void;
   readonly #viewers = new Set<Viewer>();
-  /** The last snapshot, while somebody watches: a newcomer need not wait for the next. */
+  /** The last snapshot while there are viewers, which a new viewer gets at once. */
   #last: string | undefined;
   #taking = false;
   #cancel: () => void = () => undefined;
   #closed = false;
 
-  /** `take` makes a snapshot, on one line. When it fails, `onFault` hears of it and all viewers are sent away. */
+  /** `take` makes a snapshot on one line. If it fails, `onFault` is called and all streams are ended. */
   constructor(clock: Clock, options: FeedOptions, take: () => Promise<string>, onFault: (fault: unknown) => void) {
     this.#clock = clock;
     this.#options = options;
@@ -46,32 +49,32 @@ export class ConsoleFeed {
     this.#onFault = onFault;
   }
 
-  /** Nobody more may join. */
+  /** Whether the limit of viewers is reached. */
   get full(): boolean {
     return this.#closed || this.#viewers.size >= this.#options.viewers;
   }
 
-  /** Sends to `viewer` from now on, until it leaves or the feed is closed. Not to be called while {@link full}. */
+  /** Sends to `viewer` from now on, until it leaves or the feed is closed. Must not be called while {@link full}. */
   join(viewer: Viewer): void {
     this.#viewers.add(viewer);
     if (this.#last !== undefined) viewer.event(this.#last);
     else this.#round();
   }
 
-  /** `viewer` is gone. Idempotent. */
+  /** `viewer` has disconnected. Idempotent. */
   leave(viewer: Viewer): void {
     this.#viewers.delete(viewer);
     if (this.#viewers.size === 0) this.#rest();
   }
 
-  /** Ends all streams; nothing is made any more. Idempotent. */
+  /** Ends all streams and stops making snapshots. Idempotent. */
   close(): void {
     this.#closed = true;
     this.#dismiss();
   }
 
   #round(): void {
-    // One that is under way goes to whoever joined meanwhile.
+    // A snapshot that is being made is sent to viewers that joined meanwhile.
     if (this.#taking) return;
     this.#taking = true;
     this.#take().then(
@@ -82,7 +85,7 @@ export class ConsoleFeed {
       (fault: unknown) => {
         this.#taking = false;
         this.#onFault(fault);
-        // They come again by themselves, later and later.
+        // Their pages reconnect with increasing delays.
         this.#dismiss();
       },
     );

@@ -1,12 +1,12 @@
-/** The console's page: a handful of files beside the sources, sent as they are. */
+/** The console's page: a few files beside the sources, sent unchanged. */
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Exchange } from '../http/exchange.js';
 
-/** They lie beside the sources, not in dist/, as they are no sources of the sidecar's. */
+/** They are beside the sources, not in dist/, since they are not compiled. */
 const FOLDER = new URL('../../../sidecar/console/page/', import.meta.url);
 
-/** Each file and the path that it is served at. */
+/** Each file with the path that it is served at. */
 export const PAGE_FILES = {
   '/console': 'index.html',
   '/console/console.css': 'console.css',
@@ -35,8 +35,8 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * What the browser holds the page to: nothing but its own files, no script or style in the page itself, no request to
- * anywhere else, no text that becomes markup, and nobody's frame.
+ * The browser's restrictions for the page: only its own files, no inline script or style, no request to another host,
+ * no text parsed as markup, no frame around it.
  */
 const GUARDS = {
   'Content-Security-Policy': [
@@ -55,7 +55,7 @@ const GUARDS = {
   'Referrer-Policy': 'no-referrer',
   'Cross-Origin-Opener-Policy': 'same-origin',
   'Cross-Origin-Resource-Policy': 'same-origin',
-  // Kept, and asked for at each visit, so that a new version is there at once.
+  // Cached, but revalidated at each visit, so that a new version is used at once.
   'Cache-Control': 'no-cache',
 } as const;
 
@@ -64,11 +64,16 @@ interface Loaded {
   readonly fields: Readonly<Record<string, string>>;
 }
 
-/** The page's files, each read when it is first asked for and kept: they change with the version, which is a new process. */
+/**
+ * The page's files, read at the first request and kept: they change only with the version, that is, in a new process.
+ */
 export class PageFiles {
   readonly #loaded = new Map<string, Promise<Loaded>>();
 
-  /** Answers with a file, or with 304 when the browser has it. Rejects when it is not there: a broken installation. */
+  /**
+   * Answers with a file, or with 304 if the browser has it. Rejects if the file does not exist, which means a broken
+   * installation.
+   */
   async send(exchange: Exchange, name: string): Promise<void> {
     const { body, fields } = await this.#load(name);
     const known = exchange.head.header('if-none-match')?.split(',') ?? [];

@@ -1,32 +1,31 @@
 import type { SeatHolder } from '../api/seat-board.js';
 
-/** A request in the picture of a model's seats. */
+/** A request in the display of a model's seats. */
 export interface PlacedHolder {
   readonly holder: SeatHolder;
-  /** Its number in the picture, which no other request has had since the picture began. */
+  /** Its number in the display, unique since the display began. */
   readonly id: number;
   /** Numbers of its seats, from 0, lowest first. */
   readonly seats: readonly number[];
 }
 
 /**
- * Where requests sit in the picture of one model's seats. The sidecar counts seats and does not number them (which
- * sequence of the engine serves whom is the engine's own affair), so a request is given the lowest free numbers when it
- * is first seen and keeps them: in the picture nobody moves.
+ * Seat numbers for the display of one model. The sidecar counts seats without numbering them (the engine chooses the
+ * sequences), so each request gets the lowest free numbers when it is first seen and keeps them.
  */
 export class SeatPlan {
-  /** Weak: once nobody watches, nothing here keeps a request that is over. */
+  /** Weak, so that finished requests are not kept in memory while there are no viewers. */
   #placed = new WeakMap<SeatHolder, { readonly id: number; readonly seats: number[] }>();
   #last = 0;
 
-  /** Those who hold seats now. Those who were placed before and are not among them have left. */
+  /** The current seat holders. Requests that were placed before and are not in the list have ended. */
   place(holders: readonly SeatHolder[]): PlacedHolder[] {
     const stay = new Map<SeatHolder, { readonly id: number; readonly seats: number[] }>();
     const taken = new Set<number>();
     for (const holder of holders) {
       const known = this.#placed.get(holder);
       if (!known) continue;
-      // Of several seats the highest numbers are given back.
+      // A request that returns seats loses its highest numbers.
       known.seats.length = Math.min(known.seats.length, holder.lease.seats);
       for (const seat of known.seats) taken.add(seat);
       stay.set(holder, known);

@@ -1,6 +1,7 @@
 /**
- * What the console shows, at one moment. Its numbers are those of /metrics and /admission, from the same counters; what is
- * more is who holds which seat. Names of models and accounts are the operator's own; nothing of a request or a key is here.
+ * The state that the console shows at one moment. Its numbers are from the same counters as /metrics and /admission; in
+ * addition it has the holder of each seat. Names of models and accounts are the operator's own; it contains nothing of
+ * a request or a key.
  */
 import type { Clock } from '../lib/clock.js';
 import { admissionPage } from '../api/admission.js';
@@ -50,7 +51,7 @@ const READ = [
   RESIDENT,
 ];
 
-/** What a snapshot is made of. */
+/** The sources of a snapshot. */
 export type Watched = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'board'> & {
   readonly promptHosts: () => readonly PromptHostState[];
 };
@@ -60,13 +61,13 @@ export interface SnapshotParts {
   readonly metrics: Metrics;
   readonly startedAt: number;
   readonly intervalMs: number;
-  /** Of each model, by id. */
+  /** The seat plan of each model, by id. */
   readonly plan: (model: string) => SeatPlan;
 }
 
-/** The moment as it is. Reads what is there and changes nothing but the plans. */
+/** The current state. Changes nothing except the plans. */
 export async function takeSnapshot(parts: SnapshotParts, watched: Watched): Promise<Snapshot> {
-  // Until the first await, so that all of it is of one moment.
+  // Everything up to the first await is from one moment.
   const reading = parts.metrics.read(READ);
   const now = parts.clock.now();
   const models = Array.from(watched.models.values(), (model) => ({
@@ -157,7 +158,7 @@ function counted(
   };
 }
 
-/** Of what is posted: on both listeners that is what asks for work. */
+/** POST requests are those that ask for work, on both listeners. */
 function errorsOf(read: Reading): Record<string, number> {
   const all = read.by(`${REQUEST_DURATION.name}_count`, 'error_type', { http_request_method: 'POST' });
   return Object.fromEntries(Object.entries(all).filter(([code]) => code !== ''));

@@ -1,14 +1,14 @@
 /**
- * What one frame of the console's feed holds. The page's script is checked against these types (page/tsconfig.json), so
- * they lean on as little of the sidecar as they can.
+ * The content of one frame of the console's feed. The page's script is checked against these types
+ * (page/tsconfig.json), so they import as little of the sidecar as possible.
  */
 import type { AdmissionPage } from '../api/admission-page.js';
 
-/** As telemetry/reading.ts has it: cumulative since the start. */
+/** As in telemetry/reading.ts: cumulative since the start. */
 export interface HistogramView {
   /** Upper bounds. */
   readonly bounds: readonly number[];
-  /** Values up to each bound, and last of all of them. */
+  /** Number of values up to each bound; the last element counts all values. */
   readonly counts: readonly number[];
   readonly sum: number;
 }
@@ -16,21 +16,21 @@ export interface HistogramView {
 /** One lane's prompt host. */
 export interface PromptHostView {
   readonly lane: 'short' | 'long';
-  /** It takes bodies; false: it starts. */
+  /** True if it accepts bodies; false while it starts. */
   readonly up: boolean;
-  /** Bodies that it reads, and that wait for it. */
+  /** Bodies that it is processing, and that wait for it. */
   readonly running: number;
   readonly queued: number;
   readonly restarts: number;
 }
 
-/** As /readyz on this listener has it. */
+/** As /readyz of this listener shows it. */
 export interface ReadinessView {
   readonly status: 'ready' | 'starting' | 'unhealthy' | 'draining';
   readonly reasons: readonly string[];
 }
 
-/** Where a request is that holds a seat. `handed`: the engine has not taken it up yet. */
+/** The phase of a request that holds a seat. `handed`: the engine has not started it yet. */
 export type SeatState = 'handed' | 'prefilling' | 'decoding';
 
 /** One request that holds seats. */
@@ -40,21 +40,21 @@ export interface HolderView {
   readonly account: string;
   readonly class: string;
   readonly state: SeatState;
-  /** Since it was given its seats, ms. */
+  /** Time since it got its seats, ms. */
   readonly ageMs: number;
 }
 
 export interface EngineView {
   readonly state: string;
-  /** Why it was given up; null otherwise. */
+  /** Why the model was given up, or null. */
   readonly problem: string | null;
-  /** While cold or unloaded: a guess of when it will be ready, ms. */
+  /** While cold or unloaded: the estimated time until it is ready, ms. */
   readonly readyInMs: number;
   readonly restarts: number;
-  /** `GPU` or `CPU`; null before it was loaded once. */
+  /** `GPU` or `CPU`; null before it was first loaded. */
   readonly runsOn: string | null;
   readonly contextPerSeat: number | null;
-  /** Tokens held for running requests, kept to be reused, and all that it can hold. */
+  /** Tokens of running requests, tokens kept for reuse, and the capacity. */
   readonly runningTokens: number;
   readonly keptTokens: number;
   readonly capacityTokens: number;
@@ -70,7 +70,7 @@ export interface ModelView {
   /** Seconds. */
   readonly firstToken: HistogramView;
   readonly interToken: HistogramView;
-  /** Cumulative, by reason, by the phase they were in, and by error code (empty: all went well). */
+  /** Cumulative counts by reason, by phase, and by error code (empty: no error). */
   readonly refusals: Readonly<Record<string, number>>;
   readonly cancels: Readonly<Record<string, number>>;
   readonly ended: Readonly<Record<string, number>>;
@@ -79,36 +79,36 @@ export interface ModelView {
 }
 
 export interface SpoolView {
-  /** Null where the spool is still read, or is no spool of ours. */
+  /** Null while the spool is being read, or if there is none. */
   readonly healthy: boolean | null;
-  /** Why it is not healthy; null when it is. */
+  /** Why it is not healthy, or null. */
   readonly why: string | null;
   readonly bytes: number | null;
   readonly unsynced: number | null;
   readonly oldestUnsyncedSeconds: number | null;
   readonly errors: number;
   readonly lateCloses: number;
-  /** Usage on its way to its sink. */
+  /** Bytes of usage not yet delivered. */
   readonly backlogBytes: number;
   readonly oldestSeconds: number;
   readonly delivered: number;
   readonly deadLetters: number;
   readonly retries: number;
-  /** Seconds since 1970; 0: not since the start. */
+  /** Seconds since 1970; 0: none since the start. */
   readonly lastSuccess: number;
 }
 
 export interface Snapshot {
-  /** Raised with what a page of the version before would misread: such a page, still open, then asks to be loaded anew. */
+  /** Incremented with changes that an older page would misread; such a page then asks to be reloaded. */
   readonly v: 2;
-  /** Wall-clock times, ms since 1970: of this snapshot, and of the process's start, which tells one life from the next. */
+  /** Wall-clock times, ms since 1970: of this snapshot, and of the process's start, which identifies the process. */
   readonly at: number;
   readonly startedAt: number;
-  /** When the next one comes, ms from this one. */
+  /** Time until the next one, ms. */
   readonly intervalMs: number;
   readonly readiness: ReadinessView;
   readonly models: readonly ModelView[];
-  /** What was posted and answered with an error, cumulative, by its code: of all models, and of none. */
+  /** POST requests answered with an error, cumulative, by code: for all models and for none. */
   readonly errors: Readonly<Record<string, number>>;
   readonly promptHosts: readonly PromptHostView[];
   readonly promptHostRestarts: number;

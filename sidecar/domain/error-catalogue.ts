@@ -1,7 +1,6 @@
 /**
- * The one catalogue of errors that a caller can see: code -> status, type, whether a retry can mend it, and what to say of
- * it. docs/contract.md#error-table is its source; a test compares both ways. docs/errors.md and the OpenAPI document are made
- * from it.
+ * The catalogue of errors that callers can get. docs/contract.md#error-table has the same rows; a test compares both
+ * ways. docs/errors.md and the OpenAPI document are generated from it.
  */
 
 /** `error.type` on the wire. */
@@ -23,7 +22,7 @@ export interface CatalogueRow {
   readonly retryable: boolean;
   /** Other statuses that this code may carry. */
   readonly also?: readonly number[];
-  /** When it is raised, for whoever reads the documentation. */
+  /** When it is raised; text for the documentation. */
   readonly meaning: string;
   /** What the caller should do. */
   readonly advice: string;
@@ -65,7 +64,7 @@ export const CATALOGUE = {
     type: 'invalid_request_error',
     retryable: false,
     meaning:
-      'The request is well-formed, but this model cannot do what it asks, for example call tools, or cannot be held to tools of this size.',
+      'The request is well-formed, but this model cannot do what it asks, for example call tools, or tools of this size cannot be compiled to a grammar.',
     advice: 'Leave out what `param` names, or choose another model.',
   },
   proxy_retired: {
@@ -101,15 +100,15 @@ export const CATALOGUE = {
     type: 'permission_error',
     retryable: false,
     meaning:
-      'The key may not call this model or this route in this environment, or the model is not hosted; the two are not told apart.',
+      'The key may not call this model or this route in this environment, or the model is not hosted; the answer is the same in both cases.',
     advice: 'Use a model that GET /v1/models lists for this key, or have the key entitled.',
   },
   not_in_cohort: {
     status: 403,
     type: 'permission_error',
     retryable: false,
-    meaning: 'The model is open to a cohort that the key is not part of.',
-    advice: 'Ask the operator to be let in, or use another model.',
+    meaning: 'The model is restricted to a cohort that the key does not belong to.',
+    advice: 'Ask the operator for access, or use another model.',
   },
   account_frozen: {
     status: 403,
@@ -137,30 +136,30 @@ export const CATALOGUE = {
     type: 'rate_limit_error',
     retryable: true,
     meaning:
-      'The key has too many requests in flight, or sent too many within a minute; or too many keys from the same address failed, and so did this one.',
-    advice: 'Wait as long as Retry-After says; send fewer at once.',
+      'The key has too many requests in flight, or sent too many within a minute; or this key failed after too many others from the same address.',
+    advice: 'Wait for the time in Retry-After; send fewer requests at once.',
   },
   quota_exceeded: {
     status: 429,
     type: 'quota',
     retryable: true,
     meaning: 'A quota of the entitlement is used up, for example its tokens for the day.',
-    advice: 'Wait as long as Retry-After says, or have the quota raised.',
+    advice: 'Wait for the time in Retry-After, or have the quota raised.',
   },
   capacity_exceeded: {
     status: 429,
     type: 'capacity',
     retryable: true,
     meaning:
-      'All seats of the model are busy and the queue refuses the request, or no seat came free within the longest wait.',
-    advice: 'Wait as long as Retry-After says, then send it again.',
+      'All seats of the model are busy and the queue refuses the request, or no seat became free within the longest wait.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
   },
   request_cancelled: {
     status: 499,
     type: 'server_error',
     retryable: true,
     meaning:
-      'The caller went away before the answer was complete. Seen in logs, metrics and usage; nobody reads the body.',
+      'The caller disconnected before the answer was complete. The code appears only in logs, metrics and usage.',
     advice: 'Send it again if the answer is still wanted.',
   },
   idempotency_key_reused: {
@@ -169,77 +168,77 @@ export const CATALOGUE = {
     retryable: false,
     also: [422],
     meaning:
-      'The Idempotency-Key was seen before. 409: its request is in flight or was completed. 422: it came with another body.',
-    advice: 'Do not repeat what was completed; give each new request a key of its own.',
+      'The Idempotency-Key was used before. 409: its request is in flight or was completed. 422: its request had another body or route.',
+    advice: 'Do not repeat a completed request; use a new key for each new request.',
   },
   internal: {
     status: 500,
     type: 'server_error',
     retryable: true,
     meaning: 'A fault in this server.',
-    advice: 'Send it again; report it with its x-request-id when it stays.',
+    advice: 'Send it again; report it with its x-request-id if it persists.',
   },
   bad_gateway: {
     status: 502,
     type: 'server_error',
     retryable: true,
-    meaning: 'The engine died or failed, or the server shut down, while it worked on the request.',
-    advice: 'Send it again: the engine is started anew.',
+    meaning: 'The engine ended or failed, or the server shut down, while the request ran.',
+    advice: 'Send it again: the engine is restarted.',
   },
   upstream_contract_violation: {
     status: 502,
     type: 'server_error',
     retryable: true,
-    meaning: 'The engine broke its protocol.',
-    advice: 'Send it again: the engine is started anew.',
+    meaning: 'The engine violated its protocol.',
+    advice: 'Send it again: the engine is restarted.',
   },
   cold: {
     status: 503,
     type: 'server_error',
     retryable: true,
     meaning: 'The model is still loading, or prompts cannot be read until their process has started.',
-    advice: 'Wait as long as Retry-After says, then send it again.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
   },
   draining: {
     status: 503,
     type: 'server_error',
     retryable: true,
     meaning: 'This server is shutting down.',
-    advice: 'Send it again: another server will take it.',
+    advice: 'Send it again: another server will accept it.',
   },
   spool_unhealthy: {
     status: 503,
     type: 'server_error',
     retryable: true,
-    meaning: 'Usage cannot be recorded durably, so no work is taken.',
-    advice: 'Wait as long as Retry-After says, then send it again.',
+    meaning: 'Usage cannot be recorded durably, so no work is accepted.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
   },
   gateway_unavailable: {
     status: 503,
     type: 'server_error',
     retryable: true,
-    meaning: 'The source of identities cannot answer.',
-    advice: 'Wait as long as Retry-After says, then send it again.',
+    meaning: 'The service that authenticates callers does not answer.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
   },
   control_plane_overloaded: {
     status: 503,
     type: 'server_error',
     retryable: true,
-    meaning: 'The source of identities is overloaded.',
-    advice: 'Wait as long as Retry-After says, then send it again.',
+    meaning: 'The service that authenticates callers is overloaded.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
   },
   credit_gate_unavailable: {
     status: 503,
     type: 'server_error',
     retryable: true,
-    meaning: 'The store of credits cannot answer.',
-    advice: 'Wait as long as Retry-After says, then send it again.',
+    meaning: 'The balances of accounts are not available yet.',
+    advice: 'Wait for the time in Retry-After, then send it again.',
   },
   timeout: {
     status: 504,
     type: 'timeout',
     retryable: true,
-    meaning: 'The request’s own deadline passed, while it waited or while it ran.',
+    meaning: 'The request’s deadline passed while it waited or ran.',
     advice: 'Send it again with a later deadline, or ask for fewer tokens.',
   },
 } as const satisfies Record<string, CatalogueRow>;

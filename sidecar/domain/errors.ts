@@ -1,20 +1,20 @@
-/** Errors on their way to a caller, made from the catalogue. */
+/** Error responses, built from the catalogue. */
 import { CATALOGUE, WAIT_STATUSES, type CatalogueRow, type ErrorCode, type ErrorType } from './error-catalogue.js';
 
 export type { ErrorCode, ErrorType } from './error-catalogue.js';
 
-/** What a caller is told when nothing better is known about the wait, in ms. */
+/** The wait that is sent when no better estimate is known, ms. */
 const DEFAULT_RETRY_AFTER_MS = 1000;
 
 /** The longest message that docs/contract.md#error-object allows, in characters. */
 const MAX_MESSAGE = 2048;
 
-/** One error on its way to a caller. Made by {@link contractError} alone, so that status and type cannot disagree. */
+/** One error response. Only {@link contractError} makes it, so that status and type cannot disagree. */
 export interface ContractError {
   readonly code: ErrorCode;
   readonly status: number;
   readonly type: ErrorType;
-  /** 1 to 2,048 characters; says what to do; never content, keys or stacks. */
+  /** 1 to 2,048 characters with advice; never content, keys or stack traces. */
   readonly message: string;
   /** JSON path into the request, or null. */
   readonly param: string | null;
@@ -43,7 +43,10 @@ export function contractError(
   };
 }
 
-/** The error object (docs/contract.md#error-object) as JSON text: the whole body of a refusal, and the payload of an error frame. */
+/**
+ * The error object (docs/contract.md#error-object) as JSON: the body of an error response, and the payload of an error
+ * frame.
+ */
 export function errorBody(error: ContractError): string {
   return JSON.stringify({
     error: { message: error.message, type: error.type, code: error.code, param: error.param },

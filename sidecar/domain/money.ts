@@ -1,21 +1,21 @@
 /**
- * Money: whole picodollars (10⁻¹² USD) in a bigint, and decimal text wherever it is stored or typed in. Nothing here ever
- * passes through a floating-point number, which could not hold these amounts exactly. Arithmetic, nothing else.
+ * Money: whole picodollars (10⁻¹² USD) as bigint, and decimal text wherever it is stored or entered. Floating-point
+ * numbers are never used, since they could not represent these amounts exactly.
  *
  * A price of 1 USD for a million tokens is 10⁻⁶ USD a token, which is 1,000,000 picodollars; so 0.042 USD is 42,000.
  */
 
-/** Decimal places of a dollar that a picodollar fills. */
+/** Decimal places of a dollar amount in picodollars. */
 const PICO_DIGITS = 12;
-/** The same for a rate in USD per million tokens, which a token's picodollars fill. */
+/** Decimal places of a rate in USD per million tokens, which make whole picodollars per token. */
 const RATE_DIGITS = 6;
-/** Digits before the point: a trillion dollars. Longer text is a slip of the hand, and parsing it would cost. */
+/** Digits before the point: a trillion dollars. Longer text is a typing error, and parsing it would take time. */
 const WHOLE_DIGITS = 12;
 
 const DECIMAL = new RegExp(`^(-?)(\\d{1,${WHOLE_DIGITS}})(?:\\.(\\d{1,30}))?$`);
 const INTEGER = /^-?\d{1,40}$/;
 
-/** What a model's tokens cost, in picodollars a token. */
+/** Prices of a model's tokens, in picodollars a token. */
 export interface Rates {
   /** A prompt token that had to be evaluated. */
   readonly input: bigint;
@@ -33,7 +33,7 @@ export interface TokenCounts {
 
 export const NO_TOKENS: TokenCounts = { promptTokens: 0, cachedTokens: 0, completionTokens: 0 };
 
-/** What these tokens cost at these rates, in picodollars. */
+/** The price of these tokens at these rates, in picodollars. */
 export function costOf({ input, cachedInput, output }: Rates, tokens: TokenCounts): bigint {
   const { promptTokens, cachedTokens, completionTokens } = tokens;
   return (
@@ -41,27 +41,30 @@ export function costOf({ input, cachedInput, output }: Rates, tokens: TokenCount
   );
 }
 
-/** The most that a request of so many tokens can cost: nothing of its prompt is reused, unless that were dearer. */
+/** The highest price of a request with these token counts: no prompt token is reused, unless reused ones cost more. */
 export function worstCostOf(rates: Rates, promptTokens: number, completionTokens: number): bigint {
   const input = rates.input > rates.cachedInput ? rates.input : rates.cachedInput;
   return costOf({ ...rates, input }, { promptTokens, cachedTokens: 0, completionTokens });
 }
 
 /**
- * Picodollars a token, from USD per million tokens as decimal text (`0.042`). Undefined: not a decimal number of at
- * least 0, or not a whole number of picodollars a token.
+ * Picodollars a token, from USD per million tokens as decimal text (`0.042`). Undefined if it is not a decimal number
+ * of at least 0, or not a whole number of picodollars a token.
  */
 export function parseRate(usdPerMillion: string): bigint | undefined {
   const rate = parseDecimal(usdPerMillion, RATE_DIGITS);
   return rate === undefined || rate < 0n ? undefined : rate;
 }
 
-/** Picodollars from USD as decimal text (`25.00`, `-3.5`). Undefined: not a decimal number, or finer than a picodollar. */
+/**
+ * Picodollars from USD as decimal text (`25.00`, `-3.5`). Undefined if it is not a decimal number, or finer than a
+ * picodollar.
+ */
 export function parseUsd(usd: string): bigint | undefined {
   return parseDecimal(usd, PICO_DIGITS);
 }
 
-/** Picodollars from their own decimal text, as records hold them. Undefined: not an integer. */
+/** Picodollars from their decimal text in records. Undefined if it is not an integer. */
 export function parsePicodollars(text: string): bigint | undefined {
   return INTEGER.test(text) ? BigInt(text) : undefined;
 }
@@ -73,7 +76,9 @@ export function formatUsd(picodollars: bigint): string {
   return `${picodollars < 0n ? '-' : ''}${digits.slice(0, -PICO_DIGITS)}${fraction === '' ? '' : `.${fraction}`}`;
 }
 
-/** The number, in units of its `places`th decimal place. Zeros past that are allowed, since they change nothing. */
+/**
+ * The number in units of its `places`th decimal place. Further zeros are allowed, since they do not change the value.
+ */
 function parseDecimal(text: string, places: number): bigint | undefined {
   const [, sign, whole, fraction = ''] = DECIMAL.exec(text) ?? [];
   if (whole === undefined || /[1-9]/.test(fraction.slice(places))) return undefined;

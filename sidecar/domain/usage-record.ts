@@ -1,14 +1,14 @@
-/** Usage records: what was used, by whom, under which price list. Types and nothing else; money.ts has the arithmetic. */
+/** Usage records: tokens, account, key and price list of a request. Types only; money.ts has the arithmetic. */
 
-/** How a request ended, as billing and the logs see it. */
+/** How a request ended, for billing and logs. */
 export type Outcome = 'done' | 'cancelled' | 'failed' | 'timeout' | 'refused';
 
 /**
- * One line of the usage spool. Token counts are cumulative for the request, and 0 until the engine took it up; the price
- * is what is billed should no later line come.
+ * One line of the usage spool. Token counts are cumulative for the request, and 0 until the engine started it. The
+ * price is the one to bill if no later line follows.
  */
 export interface UsageRecord {
-  /** Ours, one per request: what billing counts by. A caller may send one x-request-id twice. */
+  /** Made by the sidecar, unique per request, and used for billing. A caller may send one x-request-id twice. */
   readonly id: string;
   /** The request's x-request-id, for support. */
   readonly requestId: string;
@@ -29,7 +29,7 @@ export interface UsageRecord {
     /** Integer picodollars as decimal text: 64 bits do not fit a JavaScript number. */
     readonly picodollars: string;
   };
-  /** Paid from credit that this sidecar keeps: the balances are sums over these. Absent: it is settled elsewhere. */
+  /** Paid from credit that this sidecar keeps; balances are sums over these records. Absent: settled elsewhere. */
   readonly prepaid?: true;
   readonly outcome?: Outcome;
   /** Billed from the last progress because no close was found. */

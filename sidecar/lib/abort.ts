@@ -1,17 +1,18 @@
 /**
- * That nobody wants the work any more, told to whoever does it: what is asked of an AbortSignal, which is one.
+ * Cancellation: reports to the code that does some work that its result is no longer needed. It is the part of an
+ * AbortSignal that is used here.
  *
- * Requests have an {@link AbortHandle} and not Node's AbortController: what listened to a signal of Node 20's outlives young
- * collections once a full one has been (id-map.ts has what that costs), though nobody holds it.
+ * Requests have an {@link AbortHandle} rather than Node's AbortController: in Node 20, listeners of a signal survive
+ * young collections once a full collection has run, although they are unreachable (id-map.ts describes the cost).
  */
 export interface Signal {
   readonly aborted: boolean;
-  /** `fn` is called once, by the abort. Whoever comes after it looks at `aborted`. */
+  /** `fn` is called once, on abort. Code that starts later must check `aborted`. */
   addEventListener(type: 'abort', fn: () => void): void;
   removeEventListener(type: 'abort', fn: () => void): void;
 }
 
-/** A signal and who gives it. */
+/** A signal and the function that aborts it. */
 export class AbortHandle implements Signal {
   #aborted = false;
   #listeners: (() => void)[] = [];
@@ -20,7 +21,10 @@ export class AbortHandle implements Signal {
     return this.#aborted;
   }
 
-  /** Calls the listeners in their order. What one of them throws goes past the others to the process. Idempotent. */
+  /**
+   * Calls the listeners in order. An exception of one does not stop the others and is rethrown to the process.
+   * Idempotent.
+   */
   abort(): void {
     this.#aborted = true;
     for (const fn of this.#listeners.splice(0)) {

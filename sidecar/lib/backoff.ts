@@ -1,6 +1,6 @@
 /**
- * Waits between tries: doubling from `minMs` to `maxMs`, each drawn from the upper half of its step ("equal jitter",
- * M. Brooker, AWS Architecture Blog, 2015), so that those who failed together do not all try again at once.
+ * Waits between attempts: doubling from `minMs` to `maxMs`, each drawn from the upper half of its step ("equal jitter",
+ * M. Brooker, AWS Architecture Blog, 2015), so that clients that failed together do not retry at the same time.
  */
 export class Backoff {
   readonly #minMs: number;
@@ -8,7 +8,7 @@ export class Backoff {
   readonly #random: () => number;
   #attempt = 0;
 
-  /** `random` gives numbers from 0 to 1. */
+  /** `random` returns numbers from 0 to 1. */
   constructor(minMs: number, maxMs: number, random: () => number) {
     this.#minMs = minMs;
     this.#maxMs = maxMs;
@@ -22,7 +22,7 @@ export class Backoff {
     return step / 2 + (step / 2) * this.#random();
   }
 
-  /** All is well again: the next wait is the shortest. */
+  /** Called after a success: the next wait is the shortest. */
   reset(): void {
     this.#attempt = 0;
   }

@@ -1,6 +1,6 @@
 /**
- * Time as a dependency. Every part that reads or waits for time is handed a Clock, so that tests can drive
- * millions of events without waiting (shape: Kubernetes' eventclock).
+ * Time as a dependency. Code that reads or waits for time gets a Clock, so that tests can process millions of events
+ * without waiting (shape: Kubernetes' eventclock).
  */
 export interface Clock {
   /** Monotonic milliseconds with a fraction; the origin is arbitrary. */
@@ -12,7 +12,7 @@ export interface Clock {
   after(ms: number, fn: () => void): () => void;
 }
 
-/** setTimeout overflows past 2^31-1 ms and would fire at once; 24 days is longer than anything here waits. */
+/** setTimeout overflows past 2^31-1 ms and would fire at once; 24 days is longer than any wait here. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /** The process's own clock. */

@@ -1,20 +1,20 @@
 /**
- * A lock between processes: a file that only one of them can create. It is held for the moment that a small file takes to
- * be read and replaced; one that is much older belongs to a process that died, and is broken. Time here is the system's:
- * no other is common to all processes, and a command that waits is to be kept alive by it.
+ * A lock between processes: a file that only one of them can create. It is held only while a small file is read and
+ * replaced; a much older lock belongs to a process that ended, and is removed. It uses the system's clock, the only one
+ * that all processes share; waiting for the lock keeps a command's process alive.
  */
 import { randomUUID } from 'node:crypto';
 import { mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** How often a lock that is taken is tried again, ms: nothing tells of its end. */
+/** Time between attempts to take the lock, ms. Its release causes no event. */
 const RETRY_MS = 20;
 
-/** Patience with whoever holds it, ms: many times what a holder needs, and more than {@link STALE_MS}. */
+/** The longest wait for the lock, ms: many times what a holder needs, and more than {@link STALE_MS}. */
 const WAIT_MS = 15_000;
 
-/** A lock as old as this is held by nobody, ms. */
+/** Age at which a lock is stale, ms. */
 const STALE_MS = 10_000;
 
 export class LockError extends Error {
@@ -22,10 +22,11 @@ export class LockError extends Error {
 }
 
 /**
- * Runs `work` while nobody else holds `path`; its folder is made. Rejects with {@link LockError} after 15 s in vain.
+ * Runs `work` while this process holds the lock `path`, whose folder is created. Rejects with {@link LockError} if the
+ * lock is not free within 15 s.
  *
- * Work that was slow may have lost its lock, and somebody else may have changed what it has read: right before it makes its
- * change it calls `stillHeld`, which rejects with {@link LockError} then.
+ * Slow work may lose its lock as stale, and another process may then change the data. So `work` must call `stillHeld`
+ * right before its change; it rejects with {@link LockError} if the lock was lost.
  */
 export async function withLock<T>(
   path: string,
@@ -46,7 +47,7 @@ export async function withLock<T>(
       if (!(await held())) throw new LockError(`${path} was lost to another process; try again`);
     });
   } finally {
-    // One that was so slow that its lock was broken must not take away the next one's.
+    // If this process was so slow that its lock was removed, it must not remove the next holder's.
     if (await held()) await rm(path, { force: true });
   }
 }
@@ -66,7 +67,7 @@ async function created(path: string, mark: string): Promise<boolean> {
   }
 }
 
-/** Moved aside and looked at before it is removed: between the first look and the move another may have broken it. */
+/** Renamed and checked before it is removed, since another process may have replaced it since the first check. */
 async function breakIfStale(path: string): Promise<void> {
   const found = await stat(path).catch(() => undefined);
   if (!found || Date.now() - found.mtimeMs < STALE_MS) return;

@@ -1,13 +1,13 @@
 /**
- * A file of the operator's that is followed while the sidecar runs.
+ * A file of the operator that the sidecar watches while it runs.
  *
  *     event of the folder ──100 ms──┐
- *     poll: the file has changed ───┼──> read ──> good: taken from now on
- *     refresh(): it has changed ────┤         └─> bad, or gone: said once, what was taken last stays
- *     asked to (SIGHUP) ────────────┘
+ *     poll: the file has changed ───┼──> read ──> valid: in force from now on
+ *     refresh(): it has changed ────┤         └─> invalid or missing: reported once, the last content stays
+ *     reload() (SIGHUP) ────────────┘
  *
- * Events tell at once, also of a file that is created, removed or replaced by a rename; network file systems, bind mounts and
- * links send none, so the file is looked at every now and then as well.
+ * File system events are immediate, also for a file that is created, removed or replaced by a rename. Network file
+ * systems, bind mounts and links send none, so the file is polled as well.
  */
 import { createHash } from 'node:crypto';
 import { watch, type FSWatcher } from 'node:fs';
@@ -17,10 +17,10 @@ import type { Clock } from './clock.js';
 import { withTimeout } from './timeout.js';
 import { NotRegularFile, openRegular } from './regular-file.js';
 
-/** From an event to the look, ms: what writes a file in pieces sends several. */
+/** Time from an event to the check, ms: a program that writes a file in pieces causes several events. */
 const SETTLE_MS = 100;
 
-/** From one look that a caller asks for to the next, ms: callers may ask as often as they like. */
+/** Time between two checks that callers of refresh() cause, ms. */
 const REFRESH_MS = 100;
 
 /** The file cannot be used. `problem` is one line that names neither the file nor what is in it. */
@@ -28,7 +28,7 @@ export class FileProblem extends Error {
   override readonly name: string = 'FileProblem';
   readonly problem: string;
 
-  /** `what` the file is, to begin the message with: `keys`. */
+  /** `what` is the file's name in messages, for example `keys`. */
   constructor(what: string, problem: string, file: string) {
     super(`${what}: ${problem} (file ${file})`);
     this.problem = problem;
@@ -38,37 +38,37 @@ export class FileProblem extends Error {
 export interface FollowOptions<T> {
   readonly clock: Clock;
   readonly file: string;
-  /** What the file is, for messages: `keys`. */
+  /** The file's name in messages, for example `keys`. */
   readonly what: string;
-  /** A longer file was named by mistake. */
+  /** A longer file is refused: it was probably named by mistake. */
   readonly maxBytes: number;
-  /** How often the file is looked at without an event, ms. */
+  /** How often the file is checked without an event, ms. */
   readonly pollMs: number;
-  /** What is in the file. Throws {@link FileProblem}. */
+  /** Parses the file's text. Throws {@link FileProblem}. */
   readonly parse: (text: string) => T;
-  /** In place of a file that is not there yet; undefined: there must be one. */
+  /** The value if the file does not exist; undefined: the file must exist. */
   readonly absent?: T;
-  /** Another content is taken, or the same again when asked to. */
+  /** Called with new content, or with the same content after reload(). */
   readonly taken: (value: T) => void;
-  /** The file cannot be used, for this reason; what was taken last holds on. Said once a state of the file. */
+  /** Called once for each state in which the file cannot be used; the last content stays in force. */
   readonly refused: (problem: string) => void;
 }
 
-/** What one look found; `sign` tells one state from another. */
+/** The result of one check; `sign` distinguishes states. */
 type Found<T> =
   | { readonly kind: 'good'; readonly sign: string; readonly value: T }
   | { readonly kind: 'bad'; readonly sign: string; readonly problem: FileProblem };
 
-/** Whoever opens it closes it. */
+/** Owned by the code that opens it, which must close it. */
 export class FollowedFile<T> {
   readonly #options: FollowOptions<T>;
   #watcher: FSWatcher | undefined;
-  /** How the file looked last; whatever makes a difference to that calls for a read. */
+  /** The file's state at the last check; a difference causes a read. */
   #seen: string;
-  /** What was said last, so that nothing is said twice. */
+  /** The last state that was reported, so that none is reported twice. */
   #said: string;
   #reading: Promise<void> | undefined;
-  /** Asked for while one runs: one further read, however often. */
+  /** Reads requested while one runs are combined into one further read. */
   #again = false;
   #sayAnyway = false;
   #cancelSettle: (() => void) | undefined;
@@ -77,9 +77,9 @@ export class FollowedFile<T> {
   #refreshedAt = -Infinity;
   #refreshing: Promise<void> | undefined;
 
-  /** Reads the file and follows it from then on. Throws {@link FileProblem}: then nothing is followed. */
+  /** Reads the file and watches it from then on. Throws {@link FileProblem} without watching. */
   static async open<T>(options: FollowOptions<T>): Promise<{ readonly followed: FollowedFile<T>; readonly value: T }> {
-    // Before the read: what changes during it looks different afterwards.
+    // Taken before the read, so that a change during the read is noticed later.
     const seen = await look(options.file);
     const found = await find(options);
     if (found.kind === 'good') return { followed: new FollowedFile(options, seen, found.sign), value: found.value };
@@ -95,15 +95,16 @@ export class FollowedFile<T> {
     this.#poll();
   }
 
-  /** Reads the file now and says what it holds, changed or not. Resolves when that is done. */
+  /** Reads the file now and reports its content, changed or not. Resolves afterwards. */
   reload(): Promise<void> {
     this.#sayAnyway = true;
     return this.#read();
   }
 
   /**
-   * Looks at the file, and reads it if it has changed: for whoever needs what was written a moment ago. At most one look in
-   * {@link REFRESH_MS}; between two it resolves at once. It waits no longer than that for a file system that does not answer.
+   * Checks the file, and reads it if it has changed, for callers that need a change made a moment ago. Checks at most
+   * once in {@link REFRESH_MS}; calls in between resolve at once. If the file system does not answer, it waits no
+   * longer than that.
    */
   async refresh(): Promise<void> {
     const { clock } = this.#options;
@@ -115,7 +116,7 @@ export class FollowedFile<T> {
     if (this.#refreshing !== undefined) await withTimeout(clock, REFRESH_MS, this.#refreshing);
   }
 
-  /** Follows the file no longer; what was taken last stays. Idempotent. */
+  /** Stops watching; the last content stays. Idempotent. */
   close(): void {
     this.#closed = true;
     this.#watcher?.close();
@@ -123,7 +124,7 @@ export class FollowedFile<T> {
     this.#cancelPoll();
   }
 
-  /** One read at a time; what is asked for meanwhile is one more after it. */
+  /** One read at a time; requests during a read cause one more. */
   #read(): Promise<void> {
     this.#again = true;
     this.#reading ??= (async () => {
@@ -140,7 +141,7 @@ export class FollowedFile<T> {
     this.#seen = await look(this.#options.file);
     const found = await find(this.#options);
     if (this.#closed || (found.sign === this.#said && !this.#sayAnyway)) return;
-    // There was no folder to watch when it was opened, perhaps.
+    // The folder may not have existed when the file was opened.
     if (this.#watcher === undefined) this.#follow();
     this.#said = found.sign;
     this.#sayAnyway = false;
@@ -148,7 +149,10 @@ export class FollowedFile<T> {
     else this.#options.refused(found.problem.problem);
   }
 
-  /** Events of the folder, since the file itself is replaced. None where there is no folder yet, or none can be had. */
+  /**
+   * Watches the folder, since the file itself is replaced. Does nothing if the folder does not exist or cannot be
+   * watched.
+   */
   #follow(): void {
     const name = basename(this.#options.file);
     this.#watcher?.close();
@@ -160,11 +164,11 @@ export class FollowedFile<T> {
       watcher.on('error', () => watcher.close());
       this.#watcher = watcher;
     } catch {
-      // The poll sees to it.
+      // Polling takes over.
     }
   }
 
-  /** The first of several events sets the time, so that a file that never comes to rest is read nonetheless. */
+  /** The first of several events starts the timer, so that a file that changes continuously is still read. */
   #settle(): void {
     if (this.#closed) return;
     this.#cancelSettle ??= this.#options.clock.after(SETTLE_MS, () => {
@@ -183,7 +187,7 @@ export class FollowedFile<T> {
     this.#poll();
   }
 
-  /** `unheard`: there was no event of the change, perhaps because the folder is another one by now. */
+  /** Calls `unheard` if a change caused no event, perhaps because the folder was replaced. */
   async #readIfChanged(unheard: () => void = () => undefined): Promise<void> {
     if ((await look(this.#options.file)) !== this.#seen) {
       if (!this.#closed) unheard();
@@ -192,10 +196,10 @@ export class FollowedFile<T> {
   }
 }
 
-/** The sign of a file that is not there. */
+/** The sign of a missing file. */
 const NONE = 'none';
 
-/** How a file looks without reading it. Its change time shows what a restored modification time hides. */
+/** The file's state without reading it. The change time shows a change even if the modification time was restored. */
 async function look(file: string): Promise<string> {
   try {
     const { dev, ino, size, mtimeNs, ctimeNs } = await stat(file, { bigint: true });
@@ -218,7 +222,10 @@ async function find<T>({ what, file, maxBytes, parse }: FollowOptions<T>): Promi
   }
 }
 
-/** The file's text; undefined: there is none. Throws {@link FileProblem} when it cannot be read or is longer than `maxBytes`. */
+/**
+ * The file's text, or undefined if it does not exist. Throws {@link FileProblem} if it cannot be read or is longer than
+ * `maxBytes`.
+ */
 export async function readText(what: string, file: string, maxBytes: number): Promise<string | undefined> {
   try {
     const handle = await openRegular(file);

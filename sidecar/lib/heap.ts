@@ -1,7 +1,7 @@
-/** A member's seat in one {@link Heap}: a thing that stands in two heaps has two of them. */
+/** The position of a member in one {@link Heap}. A member of two heaps has two nodes. */
 export class HeapNode<T> {
   readonly item: T;
-  /** Written by the heap alone; -1: in none. */
+  /** Written only by the heap; -1: not in the heap. */
   at = -1;
 
   constructor(item: T) {
@@ -10,14 +10,14 @@ export class HeapNode<T> {
 }
 
 /**
- * A binary heap whose members know where they stand, so that one whose rank changed is moved and not searched. Adding,
- * removing and moving are O(log n); looking at the first is O(1).
+ * A binary heap whose members know their positions, so that a member whose rank changed is moved without a search.
+ * Adding, removing and moving take O(log n); reading the first takes O(1).
  */
 export class Heap<T> {
   readonly #nodes: HeapNode<T>[] = [];
   readonly #before: (a: T, b: T) => boolean;
 
-  /** `before`: a strict order; equals stand in any order. */
+  /** `before` is a strict order; equal members are in any order. */
   constructor(before: (a: T, b: T) => boolean) {
     this.#before = before;
   }
@@ -30,21 +30,21 @@ export class Heap<T> {
     return this.#nodes[0]?.item;
   }
 
-  /** The first of all but this one. */
+  /** The first member other than this one. */
   firstBut(node: HeapNode<T>): T | undefined {
     if (node.at !== 0) return this.first;
     const [, left, right] = this.#nodes;
     return right !== undefined && left !== undefined && this.#before(right.item, left.item) ? right.item : left?.item;
   }
 
-  /** Adds one that stands in no heap. */
+  /** Adds a node that is in no heap. */
   add(node: HeapNode<T>): void {
     node.at = this.#nodes.length;
     this.#nodes.push(node);
     this.#up(node);
   }
 
-  /** Takes one out; one that is not in is left alone. */
+  /** Removes a node; does nothing if it is not in the heap. */
   remove(node: HeapNode<T>): void {
     const { at } = node;
     if (at < 0) return;
@@ -55,7 +55,7 @@ export class Heap<T> {
     this.moved(last);
   }
 
-  /** The rank of a member changed; one that is not in is left alone. */
+  /** Restores the order after a member's rank changed; does nothing if it is not in the heap. */
   moved(node: HeapNode<T>): void {
     if (node.at < 0) return;
     this.#up(node);
@@ -67,12 +67,15 @@ export class Heap<T> {
     for (const { item } of this.#nodes) yield item;
   }
 
-  /** Calls `fn` with each member, the first one first: the quick way through all of them. */
+  /** Calls `fn` with each member, the first one first; faster than the iterator. */
   each(fn: (item: T) => void): void {
     for (const { item } of this.#nodes) fn(item);
   }
 
-  /** Up to `most` members that `near` holds for, which must hold for all that stand before one that it holds for. */
+  /**
+   * Up to `most` members for which `near` is true. If `near` is true for a member, it must be true for all members
+   * before it.
+   */
   front(near: (item: T) => boolean, most: number): T[] {
     const found: T[] = [];
     const open = [0];

@@ -1,10 +1,10 @@
 /**
- * What comes and goes with requests, by a number of its own. V8's Map and Set are not for that: each time such a table is
- * laid anew, which adding and deleting brings about every few entries, the old one keeps a link to the new one and the
- * entries it had. As soon as a full collection has moved one of them out of the young generation, all the tables after
- * it, and whatever was ever in them, live until the next full one: young collections that copy all of it, and stop the
- * process for milliseconds each (test/sidecar/lib/id-map.test.ts shows it). A plain object with numbers for keys has no such
- * links.
+ * A map by number for entries that come and go with requests. V8's Map and Set are unsuitable: after every few
+ * insertions and deletions the table is rebuilt, and the old table keeps a link to the new one and its own entries.
+ * Once a full collection has moved one of these tables out of the young generation, all later tables and all their
+ * former entries stay alive until the next full collection. Young collections then copy all of them and pause the
+ * process for milliseconds each (test/sidecar/lib/id-map.test.ts shows it). A plain object with numeric keys has no
+ * such links.
  */
 export class IdMap<T> {
   #entries: Record<number, T> = {};
@@ -23,7 +23,7 @@ export class IdMap<T> {
     this.#entries[key] = value;
   }
 
-  /** False: there was none. */
+  /** Returns false if there was no such entry. */
   delete(key: number): boolean {
     if (!(key in this.#entries)) return false;
     Reflect.deleteProperty(this.#entries, key);

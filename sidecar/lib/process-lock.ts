@@ -1,28 +1,31 @@
 /**
- * A lock that the kernel holds for a process: the name of a Unix socket in Linux's abstract namespace. One `bind` of a name
- * succeeds, all others fail while it lasts, and the kernel frees the name when the process ends, however it ends. So there
- * is nothing to take over, and no file that can be deleted under its owner.
+ * A lock that the kernel keeps for a process: the name of a Unix socket in Linux's abstract namespace. One `bind` of a
+ * name succeeds and all others fail while it lasts. The kernel releases the name when the process ends, however it
+ * ends. So there is no stale lock to take over, and no lock file that could be deleted.
  *
- * It excludes processes of one network namespace. Any user of that namespace can bind a name, as any can bind a TCP port:
- * it prevents mistakes, not malice.
+ * It excludes processes of one network namespace. Any user of that namespace can bind a name, as any can bind a TCP
+ * port: it prevents mistakes, not malice.
  */
 import { connect, createServer, type Server } from 'node:net';
 
 export interface ProcessLock {
-  /** Frees the name. Idempotent. */
+  /** Releases the name. Idempotent. */
   release(): Promise<void>;
 }
 
-/** The owner accepts and answers at once; one that is stopped never does. Ms. */
+/** The time for the owner to answer, ms. A running owner answers at once; a stopped process never does. */
 const ANSWER_MS = 1000;
 
 /** Longest answer that is read: more digits than a process id has. */
 const MAX_ANSWER_CHARS = 20;
 
-/** Connections that wait to be accepted: processes that ask for the owner's id at the same moment. */
+/** Connections that wait to be accepted, from processes that ask for the owner's id at the same time. */
 const PENDING = 16;
 
-/** Takes a name of at most 100 bytes, past which names are cut; undefined: another holder has it, which may be this process. Rejects with the system's error. */
+/**
+ * Takes a name of at most 100 bytes (longer names would be truncated). Returns undefined if it is taken, perhaps by
+ * this process. Rejects with the system's error.
+ */
 export function lockName(name: string): Promise<ProcessLock | undefined> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => {
@@ -35,7 +38,7 @@ export function lockName(name: string): Promise<ProcessLock | undefined> {
       else reject(error);
     });
     server.listen({ path: address(name), exclusive: true, backlog: PENDING }, () => {
-      // A descriptor that cannot be accepted is no reason to end the process.
+      // A connection that cannot be accepted must not end the process.
       server.on('error', () => undefined);
       server.unref();
       resolve({ release: () => closed(server) });
@@ -43,7 +46,7 @@ export function lockName(name: string): Promise<ProcessLock | undefined> {
   });
 }
 
-/** The process that holds a name; 0: one that does not answer within a second; undefined: none holds it. */
+/** The id of the process that has the name; 0 if it does not answer within a second; undefined if the name is free. */
 export function holderOf(name: string): Promise<number | undefined> {
   return new Promise((resolve) => {
     const socket = connect(address(name));
@@ -63,7 +66,7 @@ export function holderOf(name: string): Promise<number | undefined> {
   });
 }
 
-/** A leading NUL is how the kernel tells this namespace from paths. */
+/** A leading NUL distinguishes this namespace from paths. */
 function address(name: string): string {
   return `\0${name}`;
 }

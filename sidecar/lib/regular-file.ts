@@ -1,11 +1,11 @@
 /**
- * Opens the operator's files. A path may name anything: the open of a FIFO without a writer does not return, takes a thread
- * of libuv's pool with it, and the process cannot end before it; a device may be read without end.
+ * Opens files of the operator, which must be regular files. Opening a FIFO without a writer would block a thread of
+ * libuv's pool and prevent the process from ending; reading a device may never end.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 
-/** Without O_NONBLOCK the open itself waits for a FIFO's writer. A regular file does not notice it. */
+/** Without O_NONBLOCK the open would wait for a FIFO's writer. It does not affect regular files. */
 const HOW = constants.O_RDONLY | constants.O_NONBLOCK;
 
 /** The path names something that is neither a regular file nor a folder. */
@@ -17,7 +17,7 @@ export class NotRegularFile extends Error {
   }
 }
 
-/** A file to read from, to be closed by the caller. Rejects with {@link NotRegularFile}, or as fs.open does. */
+/** Opens a file for reading; the caller closes it. Rejects with {@link NotRegularFile}, or as fs.open does. */
 export async function openRegular(path: string): Promise<FileHandle> {
   const handle = await open(path, HOW);
   try {
@@ -39,7 +39,7 @@ export async function readRegular(path: string): Promise<string> {
   }
 }
 
-/** The same at once, for what is read before anything else runs. */
+/** The synchronous form, for files that are read at the start. */
 export function readRegularSync(path: string): string {
   const file = openSync(path, HOW);
   try {
@@ -50,7 +50,7 @@ export function readRegularSync(path: string): string {
   }
 }
 
-/** A folder is refused by its first read, with a code of its own. */
+/** A folder is refused by its first read, with its own error code. */
 function checkKind(stat: Stats): void {
   if (!stat.isFile() && !stat.isDirectory()) throw new NotRegularFile();
 }

@@ -1,22 +1,23 @@
-/** Replacing a file whole: whoever reads it sees the old one or the new one, and after a crash there is one of the two. */
+/** Replaces a file atomically: readers see the old file or the new one, also after a crash. */
 import { randomUUID } from 'node:crypto';
 import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-/** What is particular about one replacement. */
+/** Options of one replacement. */
 export interface Replacing {
   /**
-   * Nobody else replaces this file, so that each draft may overwrite the one that a crash left. Otherwise every draft has a
-   * name of its own.
+   * No other process replaces this file, so each draft may overwrite one that a crash left. Otherwise every draft has a
+   * unique name.
    */
   readonly soleWriter?: boolean;
-  /** Called when the draft is durable and before it takes the file's place; rejects: it does not, and the old file stays. */
+  /** Called when the draft is durable and before the rename. If it rejects, the old file stays. */
   readonly mayReplace?: () => Promise<void>;
 }
 
 /**
- * Makes `file` what `write` writes into the handle that it is given; its folder is made, both for their owner alone. Durable
- * once it resolves. Rejects with what `write` threw or the system's error: then the old file is as it was.
+ * Replaces `file` by the content that `write` writes to its file handle. Creates the folder; both are accessible to
+ * their owner only. The file is durable once the promise resolves. Rejects with the error of `write` or of the system;
+ * the old file is then unchanged.
  */
 export async function replaceFile(
   file: string,
@@ -43,7 +44,7 @@ export async function replaceFile(
   await syncFolder(folder);
 }
 
-/** Without it a power cut can bring the old file back. */
+/** Without it, a power failure can restore the old file. */
 async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {

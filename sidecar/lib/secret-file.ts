@@ -1,36 +1,40 @@
 /**
- * Shared secrets in a file of the operator's, one a line: several, so that a secret can be rotated without a moment in
- * which one side has the new one alone. The file is followed; one that went bad leaves the last good secrets in force.
+ * Shared secrets in a file of the operator, one per line. There may be several, so that a secret can be rotated while
+ * both sides still accept the old one. The file is watched; if it becomes invalid, the last valid secrets stay in
+ * force.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Clock } from './clock.js';
 import { FileProblem, FollowedFile, readText } from './followed-file.js';
 
-/** Time between two looks at the file, ms. */
+/** Time between two checks of the file, ms. */
 const LOOK_MS = 5000;
 
-/** Secrets in one file: the old, the new and some to spare. Each guess is compared with all of them. */
+/** Secrets in one file: the old, the new and a few more. Each guess is compared with all of them. */
 const MAX_SECRETS = 8;
 
-/** Of the whole file; it is read again and again. */
+/** Size of the whole file, which is read repeatedly. */
 const MAX_BYTES = 8192;
 
-/** Shorter ones can be guessed; longer ones make no sense in a header. */
+/** Shorter secrets can be guessed; longer ones do not fit well in a header. */
 const SECRET = /^[\x21-\x7e]{32,256}$/;
 
-/** What messages call the file. */
+/** The file's name in messages. */
 const WHAT = 'secrets';
 
 export interface SecretFileHooks {
-  /** Other secrets than before are in force. */
+  /** Called when the secrets have changed. */
   readonly changed: () => void;
-  /** The file cannot be used now; the secrets before stay in force. Told once a state of the file. */
+  /** Called once for each state in which the file cannot be used; the previous secrets stay in force. */
   readonly unusable: (why: string) => void;
 }
 
-/** The secrets of one file. Whoever opens it closes it, which ends the looking. */
+/** The secrets of one file. Owned by the code that opens it, which must close it. */
 export class SecretFile {
-  /** Guesses and secrets are compared as HMACs under it: equally long, and not to be steered by whoever guesses. */
+  /**
+   * Guesses and secrets are compared as HMACs with this key, so that they have equal lengths and a caller cannot
+   * influence the comparison.
+   */
   readonly #salt = randomBytes(32);
   #secrets: readonly string[] = [];
   #digests: readonly Buffer[] = [];
@@ -38,7 +42,7 @@ export class SecretFile {
 
   private constructor() {}
 
-  /** Rejects with FileProblem when the file holds nothing that can be used. */
+  /** Rejects with FileProblem if the file has no valid secret. */
   static async open(file: string, clock: Clock, hooks: SecretFileHooks): Promise<SecretFile> {
     const secrets = new SecretFile();
     const { followed, value } = await FollowedFile.open({
@@ -58,7 +62,7 @@ export class SecretFile {
     return secrets;
   }
 
-  /** Whether `guess` is one of the secrets; takes as long for any guess of one length. */
+  /** Whether `guess` is one of the secrets. The time depends only on the length of the guess. */
   has(guess: string): boolean {
     const digest = this.#digest(guess);
     let found = false;
@@ -66,22 +70,22 @@ export class SecretFile {
     return found;
   }
 
-  /** The first secret, for whoever has to prove something with it. */
+  /** The first secret, for requests that the sidecar authenticates with it. */
   get first(): string {
     return this.#secrets[0] ?? '';
   }
 
-  /** Reads the file now. Never rejects: what is wrong is told to the hooks. */
+  /** Reads the file now. Never rejects; problems are reported to the hooks. */
   async reload(): Promise<void> {
     await this.#file?.reload();
   }
 
-  /** Looks no more. Idempotent; the secrets stay in force. */
+  /** Stops watching. Idempotent; the secrets stay in force. */
   close(): void {
     this.#file?.close();
   }
 
-  /** Whether they are others than before. */
+  /** Returns whether the secrets changed. */
   #take(secrets: readonly string[]): boolean {
     if (secrets.join('\n') === this.#secrets.join('\n')) return false;
     this.#secrets = secrets;
@@ -107,18 +111,18 @@ function parseSecrets(text: string, file: string): readonly string[] {
   return bad < 0 ? secrets : fail(`line ${bad + 1} is not 32 to 256 visible ASCII characters`);
 }
 
-/** What messages call a sink's token file. */
+/** The name of a sink's token file in messages. */
 const TOKEN_FILE = 'delivery.secretFile';
 
-/** No bearer token is longer; a longer file was named by mistake. */
+/** No bearer token is longer; a longer file was probably named by mistake. */
 const MAX_TOKEN_BYTES = 4096;
 
-/** RFC 6750's b68token, which is also all that a header may carry. */
+/** RFC 6750's b68token, all of whose characters are allowed in a header. */
 const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/;
 
 /**
- * The one bearer token in a file: its text without the space around it. Rejects with a {@link FileProblem}, which never
- * quotes it.
+ * The single bearer token in a file, without surrounding space. Rejects with a {@link FileProblem}, which never quotes
+ * it.
  */
 export async function readBearerToken(file: string): Promise<string> {
   const token = (await readText(TOKEN_FILE, file, MAX_TOKEN_BYTES))?.trim();

@@ -1,8 +1,8 @@
 import type { Clock } from './clock.js';
 
 /**
- * Waits for `work`, but no longer than `ms`. False: it goes on by itself, and how it ends is nobody's any more. Rejects as
- * `work` does while that is waited for.
+ * Waits for `work` for at most `ms`. Returns false on a timeout; the work then continues, and its result is ignored.
+ * Rejects if `work` rejects in time.
  */
 export async function withTimeout(clock: Clock, ms: number, work: Promise<unknown>): Promise<boolean> {
   let cancel = (): void => undefined;
@@ -10,7 +10,7 @@ export async function withTimeout(clock: Clock, ms: number, work: Promise<unknow
     cancel = clock.after(ms, () => resolve(false));
   });
   try {
-    // A rejection after that has a handler too, since the race had one.
+    // The race also handles a later rejection.
     return await Promise.race([work.then(() => true), late]);
   } finally {
     cancel();

@@ -1,12 +1,12 @@
-/** What the metrics page says of the authorizer. */
+/** Metrics of the authorizer. */
 import { AUTHORIZER_BREAKER, AUTHORIZER_DURATION, AUTHORIZER_LOOKUPS, AUTHORIZER_STALE } from './definitions/access.js';
 import type { Counter, Gauge, Histogram, Instruments } from './instruments.js';
 
-/** How a request's caller was found, as in access/authorizer-identity.ts. */
+/** How a request's caller was resolved, as in access/authorizer-identity.ts. */
 const LOOKUPS = ['cached', 'joined', 'asked', 'left_alone'] as const;
 export type LookupLabel = (typeof LOOKUPS)[number];
 
-/** answered: caller or denial; invalid: outside its schema; overloaded: it asked to be left alone; failed: no answer. */
+/** answered: caller or denial; invalid: outside its schema; overloaded: it sent 429 or 503; failed: no answer. */
 const OUTCOMES = ['answered', 'invalid', 'overloaded', 'failed'] as const;
 export type AskLabel = (typeof OUTCOMES)[number];
 
@@ -30,27 +30,29 @@ export class AuthorizerMetrics {
     for (const outcome of OUTCOMES) this.#asks.zero({ outcome });
   }
 
-  /** A request that came with a key. */
+  /** Counts a request with a key. */
   lookedUp(result: LookupLabel): void {
     this.#lookups.inc({ result });
   }
 
-  /** A caller was let in on an answer past its time. */
+  /** Counts a caller accepted from an expired cache entry. */
   stale(): void {
     this.#stale.inc();
   }
 
-  /** A question came to its end. */
+  /** A lookup has ended. */
   asked(outcome: AskLabel, ms: number): void {
     this.#asks.observe({ outcome }, ms / 1000);
   }
 
-  /** `breaker` is asked at each scrape. Never called: there is no authorizer, and no sample of its state. */
+  /**
+   * `breaker` is called at each scrape. If watch is never called, there is no authorizer and no sample of its state.
+   */
   watch(breaker: () => BreakerLabel): void {
     this.#read = breaker;
   }
 
-  /** Brings the gauge up to date, before a page is made. */
+  /** Updates the gauge before a page is made. */
   read(): void {
     const now = this.#read?.();
     if (now === undefined) return;

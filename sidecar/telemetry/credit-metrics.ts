@@ -1,4 +1,4 @@
-/** What the metrics page says of prepaid credit. Amounts are not on it: its numbers are floating-point. */
+/** Metrics of prepaid credit. Amounts are not exported, since Prometheus values are floating-point. */
 import { CREDIT_REFUSALS, CREDIT_RESERVATIONS } from './definitions/access.js';
 import type { Counter, Gauge, Instruments } from './instruments.js';
 
@@ -17,17 +17,17 @@ export class CreditMetrics {
     for (const reason of REASONS) this.#refusals.inc({ reason }, 0);
   }
 
-  /** `insufficient`: the balance is smaller; `unavailable`: it was not known. */
+  /** `insufficient`: the balance is too small; `unavailable`: it is not known yet. */
   refused(reason: CreditLabel): void {
     this.#refusals.inc({ reason });
   }
 
-  /** `reservations` is asked at each scrape, for as long as this object lives. */
+  /** `reservations` is called at each scrape, for as long as this object lives. */
   watch(reservations: () => number): void {
     this.#read = reservations;
   }
 
-  /** Brings the gauge up to date, before a page is made. */
+  /** Updates the gauge before a page is made. */
   read(): void {
     this.#reservations.set(this.#read?.() ?? 0);
   }

@@ -1,11 +1,11 @@
-/** What the metrics page says of usage on its way to its sink. */
+/** Metrics of usage delivery. */
 import { BACKLOG, DEAD_LETTERS, DELIVERED, LAST_SUCCESS, OLDEST, RETRIES } from './definitions/usage.js';
 import type { Counter, Gauge, Instruments } from './instruments.js';
 
-/** Delivery at the moment of a scrape. */
+/** The state of delivery at a scrape. */
 export interface DeliveryReading {
   readonly backlogBytes: number;
-  /** How long the oldest undelivered event has waited, ms. */
+  /** Age of the oldest undelivered event, ms. */
   readonly oldestMs: number;
 }
 
@@ -27,13 +27,13 @@ export class DeliveryMetrics {
     this.#success = instruments.gauge(LAST_SUCCESS);
   }
 
-  /** The sink accepted so many events just now. */
+  /** Counts events that the sink accepted. */
   delivered(events: number): void {
     this.#delivered.inc(events);
     this.#success.setToCurrentTime();
   }
 
-  /** So many events went to the dead letters. */
+  /** Counts events that became dead letters. */
   refused(events: number): void {
     this.#refused.inc(events);
   }
@@ -42,12 +42,12 @@ export class DeliveryMetrics {
     this.#retries.inc();
   }
 
-  /** `read` is asked at each scrape. Never called: nothing is delivered, and the two gauges stay 0. */
+  /** `read` is called at each scrape. If watch is never called, nothing is delivered, and the two gauges stay 0. */
   watch(read: () => DeliveryReading): void {
     this.#read = read;
   }
 
-  /** Brings the gauges up to date. */
+  /** Updates the gauges. */
   read(): void {
     const now = this.#read?.();
     this.#backlog.set(now?.backlogBytes ?? 0);

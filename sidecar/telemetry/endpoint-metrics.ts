@@ -1,4 +1,4 @@
-/** The load of the whole process, for whoever spreads requests over several: by metrics or by load reports. */
+/** The load of the whole process for load balancers, as metrics or load reports. */
 import {
   ENDPOINT_CACHE,
   ENDPOINT_KV_USAGE,
@@ -8,15 +8,15 @@ import {
 } from './definitions/endpoint.js';
 import type { Gauge, Instruments } from './instruments.js';
 
-/** One model's part of it. An object whose properties are read anew each time, so that reading makes nothing. */
+/** The load of one model. Its properties are getters, so that reading allocates nothing. */
 export interface ModelLoad {
   readonly seats: number;
   readonly busy: number;
   readonly waiting: number;
-  /** Tokens of running requests, and those that the engine can hold; 0 while it was never loaded. */
+  /** Tokens of running requests, and the capacity; 0 while it was never loaded. */
   readonly heldTokens: number;
   readonly capacityTokens: number;
-  /** In pieces of how many tokens prompts' state is found again; the same for all models. */
+  /** Size in tokens of the chunks in which prompts' state is reused; the same for all models. */
   readonly blockTokens: number;
 }
 
@@ -25,7 +25,7 @@ export interface EndpointLoad {
   readonly seats: number;
   readonly running: number;
   readonly waiting: number;
-  /** 0 to 1, both. */
+  /** Both from 0 to 1. */
   readonly kvUsage: number;
   readonly seatUsage: number;
   readonly capacityTokens: number;
@@ -52,7 +52,7 @@ export class EndpointMetrics {
     this.#models.push(load);
   }
 
-  /** Adds it up: one object, whatever the number of models. */
+  /** The sum over all models, as one object. */
   now(): EndpointLoad {
     let seats = 0;
     let running = 0;
@@ -76,7 +76,7 @@ export class EndpointMetrics {
     };
   }
 
-  /** Brings the gauges up to date. */
+  /** Updates the gauges. */
   read(): void {
     const { running, waiting, kvUsage, seatUsage, capacityTokens } = this.now();
     this.#waiting.set(waiting);
@@ -91,7 +91,7 @@ export class EndpointMetrics {
   }
 }
 
-/** Within 0 and 1, also where a part was counted a moment before the whole; 0 of nothing. */
+/** The quotient, limited to 0 to 1, since a part may be counted a moment before the whole; 0 if the whole is 0. */
 function share(part: number, whole: number): number {
   return whole > 0 ? Math.min(1, part / whole) : 0;
 }

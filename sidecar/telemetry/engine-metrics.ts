@@ -1,18 +1,18 @@
-/** What the metrics page says of the engines and of the prompt host. */
+/** Metrics of the engines and of the prompt host. */
 import { ENGINE_RESTARTS, ENGINE_STATE, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS } from './definitions/processes.js';
 import type { Counter, Gauge, Instruments } from './instruments.js';
 
-/** What an engine can be, as in engine-client/engine.ts. */
+/** An engine's states, as in engine-client/engine.ts. */
 const STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
 export type EngineStateLabel = (typeof STATES)[number];
 
-/** One engine at the moment of a scrape. */
+/** The state of one engine at a scrape. */
 export interface EngineReading {
   readonly state: EngineStateLabel;
-  /** Tokens that it holds for running requests, and to be reused. */
+  /** Tokens of running requests, and tokens kept for reuse. */
   readonly running: number;
   readonly kept: number;
-  /** Tokens that it can hold. */
+  /** Its capacity in tokens. */
   readonly capacity: number;
 }
 
@@ -42,12 +42,12 @@ export class EngineMetrics {
     this.#promptRestarts.inc();
   }
 
-  /** `read` is asked at each scrape, for as long as this object lives. */
+  /** `read` is called at each scrape, for as long as this object lives. */
   watch(model: string, read: () => EngineReading): void {
     this.#engines.set(model, read);
   }
 
-  /** Brings the gauges up to date. */
+  /** Updates the gauges. */
   read(): void {
     for (const [model, read] of this.#engines) {
       const { state: now, running, kept, capacity } = read();

@@ -1,4 +1,4 @@
-/** What the metrics page says of HTTP: every request of both listeners, and streams. */
+/** Metrics of HTTP: every request of both listeners, and streams. */
 import type { ErrorCode } from '../domain/errors.js';
 import {
   ACTIVE_REQUESTS,
@@ -11,16 +11,16 @@ import {
 } from './definitions/http.js';
 import type { Counter, Gauge, Histogram, Instruments } from './instruments.js';
 
-/** Methods with a label of their own; a caller may write any. */
+/** Methods with their own label; callers may send any text. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 
-/** The conventions' word for all others. */
+/** The conventions' value for all others. */
 const OTHER_METHOD = '_OTHER';
 
-/** TLS ends in front of this process. */
+/** A proxy in front of this process ends TLS. */
 const SCHEME = { url_scheme: 'http' } as const;
 
-/** Why a reader was cut off, as in http/backlog.ts. */
+/** Why a connection was closed, as in http/backlog.ts. */
 const CUTS = ['stream', 'total'] as const;
 export type CutLabel = (typeof CUTS)[number];
 
@@ -31,14 +31,14 @@ export type ListenerLabel = (typeof LISTENERS)[number];
 /** How a request ended, as in http/uws-exchange.ts. */
 export interface AnsweredRequest {
   readonly method: string;
-  /** Of the route table; undefined: no such path, and the label is left out. */
+  /** From the route table; undefined: no such path, and the label is omitted. */
   readonly route: string | undefined;
-  /** 499: the caller left before anything was answered. */
+  /** 499: the caller disconnected before the response began. */
   readonly status: number;
   readonly durationMs: number;
-  /** gone: the caller left before the answer was complete. */
+  /** gone: the caller disconnected before the answer was complete. */
   readonly outcome: 'complete' | 'gone';
-  /** Of the error that was sent, if one was. */
+  /** The code of the error that was sent, if any. */
   readonly code?: ErrorCode | undefined;
 }
 
@@ -65,12 +65,12 @@ export class HttpMetrics {
     for (const listener of LISTENERS) this.#refused.inc({ listener }, 0);
   }
 
-  /** The head of a request is there. */
+  /** The head of a request has arrived. */
   began(method: string): void {
     this.#active.inc({ http_request_method: labelOf(method), ...SCHEME });
   }
 
-  /** The same request is over. */
+  /** The same request has ended. */
   ended({ method, route, status, durationMs, outcome, code }: AnsweredRequest): void {
     const http_request_method = labelOf(method);
     const error = outcome === 'gone' ? 'request_cancelled' : code;
@@ -95,12 +95,12 @@ export class HttpMetrics {
     this.#streams.dec();
   }
 
-  /** `reason`: its own stream's share was used up, or that of all. */
+  /** `reason`: the bound of its own stream, or of all streams, was exceeded. */
   readerCut(reason: CutLabel): void {
     this.#cuts.inc({ reason });
   }
 
-  /** `read` is asked at each scrape for the bytes that streams hold. */
+  /** `read` is called at each scrape for the bytes that streams buffer. */
   watchStreams(read: () => number): void {
     this.#readBuffered = read;
   }
@@ -110,12 +110,12 @@ export class HttpMetrics {
     this.#readConnections.set(listener, read);
   }
 
-  /** A connection was closed because as many as allowed were open. */
+  /** A connection was closed because the limit was reached. */
   connectionRefused(listener: ListenerLabel): void {
     this.#refused.inc({ listener });
   }
 
-  /** Brings the gauges up to date. */
+  /** Updates the gauges. */
   read(): void {
     for (const listener of LISTENERS) this.#connections.set({ listener }, this.#readConnections.get(listener)?.() ?? 0);
     this.#buffered.set(this.#readBuffered?.() ?? 0);

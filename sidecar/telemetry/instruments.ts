@@ -1,58 +1,58 @@
 /**
- * Makes what counts and measures, from definitions that the reference (docs/metrics.md) is made from too. prom-client is
- * known here alone.
+ * Creates the metrics from the definitions, from which the reference (docs/metrics.md) is generated too. Only this file
+ * imports prom-client.
  *
- * Every label has few values: routes, codes and reasons are closed unions, models come from the configuration; no key or
- * user is ever a label, accounts only where queue-metrics.ts says so.
+ * Every label has few values: routes, codes and reasons are closed unions, models come from the configuration. Keys and
+ * users are never labels; accounts only as queue-metrics.ts describes.
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry, type MetricValueWithName } from 'prom-client';
 import { readingOf, type MetricReading } from './readings.js';
 
 export type { Counter, Gauge, Histogram } from 'prom-client';
 
-/** One metric, as a scrape shows it and as the reference tells of it. */
+/** One metric, for scrapes and for the reference. */
 export interface MetricDefinition<L extends string = string> {
   readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
-  /** Of its values: seconds, bytes, or what is counted. */
+  /** Unit of its values: seconds, bytes, or what is counted. */
   readonly unit: string;
   readonly labels: readonly L[];
-  /** What it tells, in one sentence: the page's HELP. */
+  /** Its meaning in one sentence: the page's HELP. */
   readonly help: string;
   /** What to do when it is high or grows. */
   readonly advice: string;
-  /** What OpenTelemetry's semantic conventions call it, and its unit there; absent: they have no name for it. */
+  /** Its name and unit in OpenTelemetry's semantic conventions; absent: they define none. */
   readonly convention?: { readonly name: string; readonly unit: string };
   /** Upper bounds, of a histogram. */
   readonly buckets?: readonly number[];
 }
 
-/** Amounts that go up for good. */
+/** Values that only increase. */
 export type CounterDefinition<L extends string = never> = MetricDefinition<L> & { readonly type: 'counter' };
-/** Amounts that go up and down. */
+/** Values that increase and decrease. */
 export type GaugeDefinition<L extends string = never> = MetricDefinition<L> & { readonly type: 'gauge' };
-/** Amounts, one by one, in buckets. */
+/** Values that are counted in buckets. */
 export type HistogramDefinition<L extends string = never> = MetricDefinition<L> & {
   readonly type: 'histogram';
   readonly buckets: readonly number[];
 };
 
-/** One line of the page: a histogram's names end with `_bucket`, `_sum` and `_count`. */
+/** One line of the page. A histogram's names end with `_bucket`, `_sum` and `_count`. */
 export interface Sample {
   readonly name: string;
   readonly labels: Readonly<Partial<Record<string, string | number>>>;
   readonly value: number;
 }
 
-/** What all of this project's own names begin with. OpenTelemetry's names stand as they are. */
+/** Prefix of this project's own names. OpenTelemetry's names have no prefix. */
 export const PREFIX = 'ra_sidecar_';
 
-/** A registry of its own, so that two in one process (tests) do not meet. */
+/** A separate registry, so that two in one process (tests) do not interfere. */
 export class Instruments {
   readonly #registry = new Registry();
   readonly #definitions = new Map<string, MetricDefinition>();
 
-  /** The process's own metrics too, with prom-client's names for them. */
+  /** Adds the process's own metrics, with prom-client's names. */
   withProcess(): this {
     collectDefaultMetrics({ register: this.#registry });
     return this;
@@ -70,7 +70,7 @@ export class Instruments {
     return new Histogram({ ...this.#settings(definition), buckets: [...definition.buckets] });
   }
 
-  /** The page, in Prometheus' text format; of some metrics alone where `names` says which. */
+  /** The page in Prometheus' text format, or only the metrics in `names`. */
   async page(names?: readonly string[]): Promise<{ readonly contentType: string; readonly text: string }> {
     const { contentType } = this.#registry;
     if (names === undefined) return { contentType, text: await this.#registry.metrics() };
@@ -78,13 +78,13 @@ export class Instruments {
     return { contentType, text: `${each.join('\n\n')}\n` };
   }
 
-  /** What the page shows, as values. */
+  /** The page's content as values. */
   async readings(): Promise<MetricReading[]> {
     const shown = await this.#registry.getMetricsAsJSON();
     return shown.flatMap((metric) => readingOf(metric, this.#definitions.get(metric.name)) ?? []);
   }
 
-  /** What one metric holds now, as the page would show it. Empty for one that is not registered, or has no samples. */
+  /** The current values of one metric. Empty if it is not registered or has no samples. */
   async samples(name: string): Promise<readonly Sample[]> {
     const found = await this.#registry.getSingleMetric(name)?.get();
     const values: readonly MetricValueWithName<string>[] = found?.values ?? [];

@@ -1,14 +1,14 @@
 /**
- * The log: one JSON object a line on stdout, made by pino, which nothing else knows.
+ * The log: one JSON object per line on stdout. Only this file uses pino.
  *
- * No prompt, completion, header or key may reach it. So callers cannot hand over objects of their own: a line is an event
- * name of ours and fields from a closed list, the list is enforced again at run time, texts are cut and searched for
- * keys, and of an unexpected error only what cannot quote a request is kept.
+ * No prompt, completion, header or key may be logged. So callers cannot pass arbitrary objects: a line has an event
+ * name from a fixed list and fields from a closed list. The list is also enforced at run time, texts are truncated and
+ * searched for keys, and of an unexpected error only parts that cannot quote a request are kept.
  */
 import { destination as stdoutDestination, pino, stdTimeFunctions, type Logger as Pino } from 'pino';
 import { describeFault, scrub } from './scrub.js';
 
-/** What a line can say besides its event. Texts are constants, ids and names, never anything that a caller wrote. */
+/** The fields of a line besides its event. Texts are constants, ids and names, never text of a caller. */
 export interface LogFields {
   readonly model?: string;
   readonly route?: string;
@@ -17,7 +17,7 @@ export interface LogFields {
   readonly status?: number;
   /** A code of the error catalogue, or of the operating system. */
   readonly code?: string;
-  /** A short text of ours: why something happened. */
+  /** A short constant text: the reason of an event. */
   readonly reason?: string;
   readonly outcome?: string;
   readonly phase?: string;
@@ -35,7 +35,7 @@ export interface LogFields {
   readonly bytes?: number;
   readonly count?: number;
   readonly seats?: number;
-  /** What an engine computes on: `cpu`, `cuda`, `vulkan`, `metal`. */
+  /** The device that an engine computes on: `cpu`, `cuda`, `vulkan`, `metal`. */
   readonly backend?: string;
   readonly pid?: number;
   readonly exitCode?: number;
@@ -44,16 +44,16 @@ export interface LogFields {
   readonly port?: number;
   readonly file?: string;
   readonly version?: string;
-  /** Of the request's trace; OpenTelemetry's names for them. */
+  /** Ids of the request's trace, with OpenTelemetry's names. */
   readonly trace_id?: string;
   readonly span_id?: string;
-  /** `traces` or `metrics`, on their way to an OTLP endpoint. */
+  /** `traces` or `metrics`, for exports to an OTLP endpoint. */
   readonly otlp?: string;
-  /** Anything that was thrown. Its message is kept only when the operating system wrote it. */
+  /** Any thrown value. Its message is kept only if it comes from the operating system. */
   readonly fault?: unknown;
 }
 
-/** Where every part writes. `event` is a constant such as `engine restarted`. */
+/** The log that all parts use. `event` is a constant such as `engine restarted`. */
 export interface Log {
   error(event: string, fields?: LogFields): void;
   warn(event: string, fields?: LogFields): void;
@@ -65,11 +65,11 @@ export interface Log {
 
 export type LogLevel = 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent';
 
-/** Anything that takes whole lines; tests hand in their own. */
+/** A target for whole lines; tests pass their own. */
 export interface LogTarget {
   write(line: string): void;
   flushSync?(): void;
-  /** Writes what is left and closes; then `close` is told. */
+  /** Writes what is left and closes; then emits `close`. */
   end?(): void;
   once?(event: 'close' | 'error', fn: () => void): unknown;
   on?(event: 'error', fn: (error: NodeJS.ErrnoException) => void): unknown;
@@ -110,18 +110,18 @@ const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
   otlp: true,
 };
 
-/** Bytes of lines that wait for a reader of stdout who has stopped reading; further lines are lost, not the memory. */
+/** Bytes of lines that may wait while stdout's reader has stopped; further lines are dropped to bound memory. */
 const MAX_WAITING_BYTES = 4 * 1024 * 1024;
 
-/** The last lines are waited for so long, ms: a reader that has stalled or died is not to keep the process. */
+/** How long closing waits for the last lines, ms: a stalled reader must not keep the process alive. */
 const CLOSE_MS = 2000;
 
 /**
- * Opens the log. Lines are written without waiting; `close` resolves when what is left is written, or cannot be. After it
- * nothing is logged. An ordinary `process.exit` without it writes the rest too, but hangs when stdout's reader is gone.
+ * Opens the log. Lines are written asynchronously; `close` resolves when the rest is written or cannot be. After it
+ * nothing is logged. `process.exit` without `close` also writes the rest, but hangs if stdout's reader is gone.
  *
- * A log that cannot be written is no fault: lines wait within their bound and are tried again with the next one, or are lost
- * where the reader is gone. `unwritable` is called with the operating system's code, the first time only.
+ * A log that cannot be written is not a fault: lines wait within the bound and are retried with the next one, or are
+ * lost if the reader is gone. `unwritable` is called with the operating system's code, the first time only.
  */
 export function openLog(
   level: LogLevel,
@@ -129,7 +129,7 @@ export function openLog(
   unwritable: (code: string) => void = () => undefined,
 ): { readonly log: Log; close(): Promise<void> } {
   let problem: string | undefined;
-  // Without a listener a full disk would be an uncaught exception.
+  // Without a listener, a full disk would cause an uncaught exception.
   target.on?.('error', ({ code = 'unknown' }) => {
     const first = problem === undefined;
     problem = code;
@@ -142,13 +142,13 @@ export function openLog(
   };
 }
 
-/** The code for a pipe without a reader: nothing will ever be written. */
+/** The code for a pipe without a reader: no later write can succeed. */
 const NO_READER = 'EPIPE';
 
-/** sonic-boom's flushSync, which pino calls at the exit, tries a pipe without a reader again for ever; `end` gives up. */
+/** sonic-boom's flushSync, which pino calls at exit, retries forever on a pipe without a reader; `end` does not. */
 async function closed(target: LogTarget, lost: boolean): Promise<void> {
   const written = new Promise<void>((resolve) => {
-    // It keeps the process alive, unlike the clock's: else one without anything else to do ends before this settles.
+    // This timer keeps the process alive, unlike the clock's; otherwise an idle process would end before this settles.
     const timer = setTimeout(resolve, CLOSE_MS);
     const done = (): void => {
       clearTimeout(timer);
@@ -195,7 +195,7 @@ class PinoLog implements Log {
   }
 }
 
-/** The fields of the list and no others, whatever object was passed. */
+/** Only the fields of the list, whatever object was passed. */
 function safe(fields: LogFields = {}): Record<string, unknown> {
   const kept: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(fields)) {

@@ -14,13 +14,13 @@ import type { MetricReading } from './readings.js';
 import { Reading } from './reading.js';
 import { SpoolMetrics } from './spool-metrics.js';
 
-/** Stands for models that are not configured. */
+/** The label of models that are not configured. */
 const OTHER = 'other';
 
-/** What an endpoint picker is shown. */
+/** The metrics for endpoint pickers. */
 const ENDPOINT_NAMES = ENDPOINT_METRICS.map(({ name }) => name);
 
-/** What the operators' listener serves at /metrics: all that this process counts, each under the part it is about. */
+/** The metrics of this process, which the operators' listener serves at /metrics, grouped by subject. */
 export class Metrics {
   readonly #instruments = new Instruments();
   readonly #known: ReadonlySet<string>;
@@ -33,13 +33,13 @@ export class Metrics {
   readonly http = new HttpMetrics(this.#instruments);
   readonly authorizer = new AuthorizerMetrics(this.#instruments);
   readonly #keysRefused = this.#instruments.counter(KEYS_REFUSED);
-  /** What prepaid credit tells. */
+  /** Prepaid credit. */
   readonly credit = new CreditMetrics(this.#instruments);
-  /** What the usage spool tells. */
+  /** The usage spool. */
   readonly spool = new SpoolMetrics(this.#instruments);
-  /** Of the usage that leaves for its sink. */
+  /** Delivery of usage to its sink. */
   readonly delivery = new DeliveryMetrics(this.#instruments);
-  /** Of what is sent to an OTLP endpoint. */
+  /** Exports to an OTLP endpoint. */
   readonly otlp = new OtlpMetrics(this.#instruments);
 
   /** `models`: the configured ids; any other is counted as `other`. */
@@ -51,12 +51,12 @@ export class Metrics {
     this.#instruments.withProcess();
   }
 
-  /** Where requests of one kind to one model are told of; the same object each time. */
+  /** The meter of requests of one kind to one model; the same object each time. */
   meter(operation: Operation, model: string): ModelMeter {
     return this.#models.meter(operation, this.#label(model));
   }
 
-  /** The caller left. */
+  /** The caller disconnected. */
   cancelled(model: string, phase: CancelPhase): void {
     this.#models.cancelled(this.#label(model), phase);
   }
@@ -78,12 +78,12 @@ export class Metrics {
     this.#engines.promptHostRestarted();
   }
 
-  /** A changed keys file was bad or gone; the keys before it hold on. */
+  /** A changed keys file was invalid or missing; the previous keys stay in force. */
   keysRefused(): void {
     this.#keysRefused.inc();
   }
 
-  /** `read` is asked at each scrape, for as long as this object lives, with how many accounts it is to name. */
+  /** `read` is called at each scrape, for as long as this object lives, with the number of accounts to name. */
   watchQueue(model: string, read: (named: number) => QueueReading): void {
     this.#queues.watch(this.#label(model), read);
   }
@@ -99,19 +99,19 @@ export class Metrics {
     return this.#instruments.page();
   }
 
-  /** What the page shows, as values. */
+  /** The page's content as values. */
   readings(): Promise<readonly MetricReading[]> {
     this.#refresh();
     return this.#instruments.readings();
   }
 
-  /** Some metrics of the page as numbers, without its text; all of one moment. */
+  /** Some metrics of the page as numbers, all of one moment. */
   async read(names: readonly string[]): Promise<Reading> {
     this.#refresh();
     return new Reading(await Promise.all(names.map((name) => this.#instruments.samples(name))));
   }
 
-  /** Brings what is only looked at now and then up to date. */
+  /** Updates the gauges that are read only at a scrape. */
   #refresh(): void {
     for (const part of [
       this.#queues,
@@ -126,7 +126,7 @@ export class Metrics {
       part.read();
   }
 
-  /** The part of the page that names no model, account or caller: what an endpoint picker reads. Cheap. */
+  /** The part of the page without model, account or caller names, for endpoint pickers. Cheap. */
   renderEndpoint(): Promise<{ readonly contentType: string; readonly text: string }> {
     this.endpoint.read();
     return this.#instruments.page(ENDPOINT_NAMES);

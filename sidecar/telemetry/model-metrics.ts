@@ -1,4 +1,4 @@
-/** What the metrics page says of requests to models. */
+/** Metrics of requests to models. */
 import type { ErrorCode } from '../domain/errors.js';
 import {
   CACHED_TOKENS,
@@ -12,14 +12,14 @@ import {
 } from './definitions/gen-ai.js';
 import type { Counter, Histogram, Instruments } from './instruments.js';
 
-/** OpenTelemetry names chat; scoring questions has no name there. */
+/** OpenTelemetry defines chat; it has no name for decisions. */
 export type Operation = 'chat' | 'decisions';
 
-/** Where a request was when its caller left. */
+/** The phase of a request when its caller disconnected. */
 const PHASES = ['waiting', 'prefilling', 'decoding'] as const;
 export type CancelPhase = (typeof PHASES)[number];
 
-/** What the conventions call the provider: who made the telemetry, not who made the model. */
+/** The conventions' provider: the producer of the telemetry, not of the model. */
 export const PROVIDER = 'ra-sidecar';
 
 /** Tokens that a request used. `cached` is a part of `prompt`. */
@@ -29,14 +29,12 @@ export interface UsedTokens {
   readonly completion: number;
 }
 
-/** Something that takes one value after the other, its labels settled before. */
+/** Records values under fixed labels. */
 interface Meter {
   observe(value: number): void;
 }
 
-/**
- * One model under one operation. Made once and kept, so that what is told at each token makes no labels. Times in ms.
- */
+/** One model under one operation. Created once and kept, so that recording a token allocates no labels. Times in ms. */
 export class ModelMeter {
   readonly #about: Readonly<Record<AboutModel, string>>;
   readonly #durations: Histogram<AboutModel | 'error_type'>;
@@ -63,7 +61,7 @@ export class ModelMeter {
     this.#cached = made.cached.labels({ model });
   }
 
-  /** A request is over, whether it ran or was refused. `code`: of its error, or `request_cancelled`. */
+  /** A request has ended, whether it ran or was refused. `code`: of its error, or `request_cancelled`. */
   ended(durationMs: number, code?: ErrorCode): void {
     const labels = code === undefined ? this.#about : Object.assign({}, this.#about, { error_type: code });
     this.#durations.observe(labels, durationMs / 1000);
@@ -73,17 +71,19 @@ export class ModelMeter {
     this.#firstToken.observe(afterMs / 1000);
   }
 
-  /** A further piece of a reply, so long after the one before it. */
+  /** Records a further chunk of a reply and its distance to the previous one. */
   piece(afterMs: number): void {
     this.#gaps.observe(afterMs / 1000);
   }
 
-  /** A reply is complete: so many tokens came after its first piece, and that took so long. None: nothing is told. */
+  /**
+   * A reply is complete: the number of tokens after its first chunk, and their time. With 0 tokens nothing is recorded.
+   */
   replied(tokens: number, ms: number): void {
     if (tokens > 0) this.#perToken.observe(ms / 1000 / tokens);
   }
 
-  /** A request that was taken up is over. */
+  /** A request that the engine had started has ended. */
   used({ prompt, cached, completion }: UsedTokens): void {
     this.#input.observe(prompt);
     this.#output.observe(completion);

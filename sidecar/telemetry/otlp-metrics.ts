@@ -1,11 +1,11 @@
-/** What the metrics page says of what is sent to an OTLP endpoint. */
+/** Metrics of exports to an OTLP endpoint. */
 import { OTLP_EXPORTS, TRACES_DROPPED } from './definitions/otlp.js';
 import type { Counter, Instruments } from './instruments.js';
 
 const SIGNALS = ['traces', 'metrics'] as const;
 export type Signal = (typeof SIGNALS)[number];
 
-/** queue_full: too many waited already; export_failed: the endpoint did not take the export that it was in. */
+/** queue_full: too many traces waited; export_failed: the export that contained them failed. */
 const DROPS = ['queue_full', 'export_failed'] as const;
 export type DropLabel = (typeof DROPS)[number];
 
@@ -20,12 +20,12 @@ export class OtlpMetrics {
     for (const reason of DROPS) this.#dropped.inc({ reason }, 0);
   }
 
-  /** An export came to its end. */
+  /** An export has ended. */
   exported(signal: Signal, ok: boolean): void {
     this.#exports.inc({ signal, outcome: ok ? 'ok' : 'failed' });
   }
 
-  /** So many requests' traces will not be delivered. */
+  /** Counts traces that will not be delivered. */
   dropped(reason: DropLabel, traces: number): void {
     this.#dropped.inc({ reason }, traces);
   }

@@ -1,6 +1,6 @@
 /**
- * What the metrics page says of the seat queues. Accounts are the one label that is not closed: they are the operator's
- * own names for its customers, never text of a caller's, and only the busiest of a model have a line of their own.
+ * Metrics of the seat queues. Accounts are the only label without a closed list: they are the operator's own names for
+ * its customers, never text of a caller, and only the busiest of a model have their own series.
  */
 import { SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import {
@@ -22,13 +22,13 @@ import type { Counter, Gauge, Histogram, Instruments } from './instruments.js';
 const REASONS = ['full', 'bytes', 'predicted', 'dropped', 'wait', 'deadline', 'drain', 'engine-lost'] as const;
 export type RefusalLabel = (typeof REASONS)[number];
 
-/** One model's queue at the moment of a scrape. */
+/** The state of one model's queue at a scrape. */
 export interface QueueReading {
   readonly seats: number;
   readonly busy: number;
   readonly waitingBy: Readonly<Record<ServiceClass, number>>;
   readonly waitingBytes: number;
-  /** Jain's index of the last minute; null: nothing to compare. */
+  /** Jain's index of the last minute; null: fewer than two accounts. */
   readonly fairness: number | null;
   readonly accounts: readonly AccountReading[];
   /** All that are not in `accounts`. */
@@ -42,18 +42,20 @@ interface AccountReading {
   readonly seatMs: number;
 }
 
-/** A seat that was given out. */
+/** A granted seat. */
 export interface Seating {
   readonly waitedMs: number;
-  /** What that was taken to be; undefined: nothing was foretold. */
+  /** The predicted wait; undefined: none was predicted. */
   readonly predictedMs?: number | undefined;
   readonly class: ServiceClass;
 }
 
-/** Accounts of a model with a line of their own. */
+/** Accounts of a model with their own series. */
 export const NAMED_ACCOUNTS = 20;
 
-/** Stands for all other accounts. It cannot be mistaken for one: nobody else's line bears the label `rest`. */
+/**
+ * Labels of the sum over all other accounts. No account can be confused with it, since only it has the label `rest`.
+ */
 const REST = { account: '', rest: 'true' };
 
 export class QueueMetrics {
@@ -86,7 +88,7 @@ export class QueueMetrics {
       for (const reason of REASONS) this.#refusals.inc({ model, reason }, 0);
       for (const name of SERVICE_CLASSES) {
         this.#waiting.set({ model, class: name }, 0);
-        // Of a series that begins with its first waits a rate does not see these.
+        // Starts the series at 0: otherwise a rate would miss its first values.
         this.#waits.zero({ model, class: name });
       }
     }
@@ -102,12 +104,12 @@ export class QueueMetrics {
     this.#refusals.inc({ model, reason });
   }
 
-  /** `read` is asked at each scrape, with how many accounts it is to name. */
+  /** `read` is called at each scrape, with the number of accounts to name. */
   watch(model: string, read: (named: number) => QueueReading): void {
     this.#queues.set(model, read);
   }
 
-  /** Brings the gauges up to date. */
+  /** Updates the gauges. */
   read(): void {
     for (const gauge of Object.values(this.#accounts)) gauge.reset();
     this.#gauges.fairness.reset();

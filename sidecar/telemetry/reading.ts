@@ -2,16 +2,16 @@ import type { HistogramDefinition, MetricDefinition, Sample } from './instrument
 
 type Labels = Readonly<Record<string, string>>;
 
-/** A histogram as the metrics page has it: cumulative since the start. */
+/** A histogram as on the metrics page: cumulative since the start. */
 export interface HistogramReading {
   /** Upper bounds, in the metric's unit. */
   readonly bounds: readonly number[];
-  /** Values up to each bound, and last of all of them. */
+  /** Number of values up to each bound; the last element counts all values. */
   readonly counts: readonly number[];
   readonly sum: number;
 }
 
-/** Samples of one moment, for whoever shows them elsewhere than on the metrics page: the numbers are the same. */
+/** Samples of one moment, for uses other than the metrics page. */
 export class Reading {
   readonly #samples = new Map<string, Sample[]>();
 
@@ -23,13 +23,13 @@ export class Reading {
     }
   }
 
-  /** The sum of all samples with these labels; undefined: there is none. */
+  /** The sum of all samples with these labels; undefined if there is none. */
   value(name: string, labels: Labels = {}): number | undefined {
     const fitting = this.#fitting(name, labels);
     return fitting.length === 0 ? undefined : fitting.reduce((sum, { value }) => sum + value, 0);
   }
 
-  /** The sums by one more label; samples without it under the empty text. */
+  /** The sums by one more label; samples without it under an empty string. */
   by(name: string, label: string, labels: Labels): Record<string, number> {
     const sums: Record<string, number> = {};
     for (const { labels: own, value } of this.#fitting(name, labels)) {
@@ -56,7 +56,7 @@ export class Reading {
   }
 }
 
-/** Names of some metrics, for {@link Reading}'s maker. */
+/** Names of some metrics, for the maker of a {@link Reading}. */
 export function namesOf(definitions: readonly MetricDefinition[]): string[] {
   return definitions.map(({ name }) => name);
 }

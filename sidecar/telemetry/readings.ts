@@ -1,18 +1,18 @@
-/** What the metrics page shows, as values: for who sends it elsewhere in another form. */
+/** The content of the metrics page as values, for exports in another form. */
 
 type Labels = Readonly<Record<string, string | number>>;
 
-/** What is known of a metric of ours, besides its values. */
+/** The parts of a metric's definition that are used here. */
 interface Known {
   readonly unit: string;
   readonly convention?: { readonly name: string; readonly unit: string };
 }
 
-/** One metric at one moment. All that is counted or in buckets is since the process began. */
+/** One metric at one moment. Counts and buckets are cumulative since the start of the process. */
 export interface MetricReading {
   readonly name: string;
   readonly help: string;
-  /** Absent: it is none of ours, but one of the process's. */
+  /** Absent for prom-client's metrics of the process. */
   readonly definition?: Known;
   readonly values:
     | { readonly type: 'counter' | 'gauge'; readonly points: readonly NumberPoint[] }
@@ -28,7 +28,7 @@ export interface HistogramPoint {
   readonly labels: Labels;
   /** Upper bounds, inclusive. */
   readonly bounds: readonly number[];
-  /** One more than bounds: the last is of what is above all of them. Each counts its own alone. */
+  /** One more than bounds: the last counts values above all of them. Not cumulative. */
   readonly counts: readonly number[];
   readonly count: number;
   readonly sum: number;
@@ -38,7 +38,7 @@ export interface HistogramPoint {
 export interface ListedMetric {
   readonly name: string;
   readonly help: string;
-  /** A name of prom-client's: it is spelled differently in its types and at run time. */
+  /** A name of prom-client, whose types and run time spell it differently. */
   readonly type: unknown;
   readonly values: readonly ListedValue[];
 }
@@ -49,7 +49,7 @@ interface ListedValue {
   readonly metricName?: string;
 }
 
-/** Undefined: a summary, of which there are none. */
+/** Undefined for a summary, of which there are none. */
 export function readingOf(metric: ListedMetric, definition: Known | undefined): MetricReading | undefined {
   const { name, help, type, values } = metric;
   const about = { name, help, ...(definition && { definition }) };
@@ -73,7 +73,9 @@ function given(labels: ListedValue['labels']): Labels {
   );
 }
 
-/** Buckets, sums and counts of one metric, put together by their labels. Buckets come in order, each with those below. */
+/**
+ * Buckets, sums and counts of one metric, combined by their labels. prom-client's buckets are cumulative and in order.
+ */
 function histograms(name: string, values: readonly ListedValue[]): HistogramPoint[] {
   const points = new Map<string, { labels: Labels; bounds: number[]; upTo: number[]; count: number; sum: number }>();
   for (const { metricName, value, labels } of values) {

@@ -1,11 +1,11 @@
-/** What may be said of texts and errors that code did not write for the log. */
+/** Removes what must not be logged from texts and errors. */
 
-/** Longer texts are cut: nothing that belongs into a log line is longer. */
+/** Longer texts are truncated; no legitimate text of a log line is longer. */
 const MAX_CHARACTERS = 256;
 
 const SECRETS = /\bbearer\s+\S+|\bra-[a-z]+-[\w-]{8,}/gi;
 
-/** Cuts a text and blots out what looks like a key or a credential. */
+/** Truncates a text and masks what looks like a key or a credential. */
 export function scrub(text: string): string {
   const clean = text.slice(0, 4 * MAX_CHARACTERS).replace(SECRETS, '[redacted]');
   return clean.length > MAX_CHARACTERS ? `${clean.slice(0, MAX_CHARACTERS)}…` : clean;
@@ -15,7 +15,7 @@ export function scrub(text: string): string {
 export interface Fault {
   readonly name: string;
   readonly code?: string;
-  /** The operating system's own words, for example `ENOENT: no such file or directory, open '/etc/ra.json'`. */
+  /** The operating system's message, for example `ENOENT: no such file or directory, open '/etc/ra.json'`. */
   readonly message?: string;
   /** Call sites, innermost first. */
   readonly stack?: readonly string[];
@@ -25,7 +25,8 @@ export interface Fault {
 const MAX_FRAMES = 12;
 
 /**
- * Describes something thrown. A message is dropped unless a system call failed: JSON.parse, for one, quotes its input.
+ * Describes a thrown value. A message is dropped unless a system call failed: JSON.parse, for example, quotes its
+ * input.
  */
 export function describeFault(thrown: unknown): Fault {
   if (!(thrown instanceof Error)) return { name: typeof thrown };
@@ -39,7 +40,7 @@ export function describeFault(thrown: unknown): Fault {
   };
 }
 
-/** The stack's call sites. Its head is name and message; when it cannot be told from the rest, nothing is kept. */
+/** The stack's call sites. The stack begins with name and message; if these cannot be separated, nothing is kept. */
 function frames(error: Error): string[] {
   const { stack = '', message } = error;
   const end = stack.indexOf(message);

@@ -1,4 +1,4 @@
-/** What the metrics page says of the usage spool. */
+/** Metrics of the usage spool. */
 import type { UsageRecord } from '../domain/usage-record.js';
 import {
   FILES_REMOVED,
@@ -14,7 +14,7 @@ import {
 } from './definitions/usage.js';
 import type { Counter, Gauge, Histogram, Instruments } from './instruments.js';
 
-/** The spool at the moment of a scrape, as in usage/durable-spool.ts. */
+/** The state of the spool at a scrape, as in usage/durable-spool.ts. */
 export interface SpoolState {
   readonly unsynced: number;
   readonly oldestMs: number;
@@ -47,7 +47,7 @@ export class SpoolMetrics {
       healthy: instruments.gauge(SPOOL_HEALTHY),
     };
     for (const kind of KINDS) this.#records.inc({ kind }, 0);
-    // No sample until the spool is watched: while it is read at the start, 0 would say that it is ill.
+    // No sample until the spool is open: while it is read at the start, 0 would mean unhealthy.
     for (const gauge of Object.values(this.#gauges)) gauge.remove();
   }
 
@@ -75,12 +75,12 @@ export class SpoolMetrics {
     this.#counts.dropped.inc();
   }
 
-  /** `read` is asked at each scrape. */
+  /** `read` is called at each scrape. */
   watch(read: () => SpoolState): void {
     this.#read = read;
   }
 
-  /** Brings the gauges up to date. */
+  /** Updates the gauges. */
   read(): void {
     const state = this.#read?.();
     if (!state) return;

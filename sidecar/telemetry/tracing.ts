@@ -1,6 +1,6 @@
 /**
- * What requests tell for their traces. A request takes times while it runs and hands one record over when it is over; what
- * becomes of that is no business of its own (otlp/request-traces.ts). Without a trace nobody is told anything.
+ * The interface between requests and their traces. A request takes times while it runs and passes one record when it
+ * has ended (otlp/request-traces.ts). With tracing off, nothing is recorded.
  */
 import type { ErrorCode } from '../domain/errors.js';
 import type { Operation } from './model-metrics.js';
@@ -8,34 +8,34 @@ import type { Operation } from './model-metrics.js';
 /** Keeps traces of requests. */
 export interface Tracing {
   /**
-   * A request's head is there, since `startedAt` on the clock. A well-formed `traceparent` makes its trace a part of the
-   * caller's. Never throws.
+   * Called when a request's head has arrived, at `startedAt` on the clock. A valid `traceparent` makes its trace a part
+   * of the caller's. Never throws.
    */
   begin(head: { header(name: string): string | undefined }, startedAt: number): RequestTrace;
 }
 
 /** The trace of one request, while that runs. */
 export interface RequestTrace {
-  /** For its log line, under the names that OpenTelemetry gives them there. */
+  /** Ids for its log line, under OpenTelemetry's names. */
   readonly ids: { readonly trace_id: string; readonly span_id: string };
-  /** Headers for what is asked of others on behalf of the request. */
+  /** Headers for requests to other services on behalf of this one. */
   readonly headers: () => Readonly<Record<string, string>>;
-  /** The request is over. Called once; takes no longer than to keep `record`. */
+  /** The request has ended. Called once; only stores `record`. */
   ended(record: RequestRecord): void;
 }
 
-/** One try at a seat and the engine. All are clock readings; undefined: it did not come so far. */
+/** One attempt to get a seat and run on the engine. All are clock readings; undefined: it did not come so far. */
 export interface Try {
-  /** The last check had passed: from here on it waited. */
+  /** The last check passed at this time; from then on it waited. */
   readonly readyAt: number;
   readonly seatedAt: number | undefined;
   readonly handedOverAt: number | undefined;
   readonly firstTokenAt: number | undefined;
-  /** The engine was done with it, or lost it before it began; undefined: it was cut off, or not begun. */
+  /** The engine finished at this time, or was lost before it started; undefined: interrupted, or not started. */
   readonly ranUntil: number | undefined;
 }
 
-/** What is kept of a request that is over. Times are clock readings. It holds no text of the caller's. */
+/** The record of a finished request. Times are clock readings. It contains no text of the caller. */
 export interface RequestRecord {
   readonly method: string;
   /** The path of the route table. */
@@ -48,14 +48,20 @@ export interface RequestRecord {
   readonly authorized: { readonly from: number; readonly until: number } | undefined;
   /** The body's last byte. */
   readonly receivedAt: number | undefined;
-  /** Tries before the last one, which the engine lost before it began; at most two: the queue takes nobody back twice. */
+  /**
+   * Attempts before the last one, whose engine was lost before it started; at most two: a request returns to the queue
+   * once.
+   */
   readonly lost: readonly Try[];
-  /** The last try. */
+  /** The last attempt. */
   readonly last: Try | undefined;
   readonly endedAt: number;
-  /** What the caller was sent; 499: it left before that. */
+  /** The status that the caller got; 499: it disconnected before. */
   readonly status: number;
-  /** cancelled: the caller left; refused: for what it was, or for want of room; failed: for a fault of this side. */
+  /**
+   * cancelled: the caller disconnected; refused: because of the request or for lack of room; failed: by a fault of the
+   * service.
+   */
   readonly outcome: 'done' | 'cancelled' | 'refused' | 'failed';
   readonly code: ErrorCode | undefined;
   /** Why the seat queue refused. */

@@ -84,7 +84,7 @@ t.test('a gateway over a Unix socket, and nobody else', async (t) => {
   for (const name of ['old', 'new']) t.equal((await ask(behind(secretOf(name)))).status, 200, name);
   await put(`${secretOf('new')}\n`, 'secrets read anew');
   t.equal((await ask(behind(secretOf('old')))).status, 401);
-  await put(`${MARK} too short`, 'secrets cannot be read, those before stay in force');
+  await put(`${MARK} too short`, 'secrets cannot be read, the previous ones stay in force');
   t.equal((await ask(behind(secretOf('new')))).status, 200);
 
   for (const [headers, status] of [

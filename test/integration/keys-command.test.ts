@@ -111,7 +111,7 @@ t.test('what cannot be done is said in one line, and changes nothing', async (t)
     ['revoke nobody', 1, /^ra-sidecar: there is no key with this id/],
     [`rotate ${revoked.key}`, 1, /^ra-sidecar: there is no key with this id/],
     ['rotate gone', 1, /^ra-sidecar: gone is revoked: create a new key\n$/],
-    ['create', 2, /^ra-sidecar: --account is needed\n\nusage: ra-sidecar keys create/],
+    ['create', 2, /^ra-sidecar: --account is required\n\nusage: ra-sidecar keys create/],
     ['create --account a --colour red', 2, /^ra-sidecar: .*--colour/],
   ] as const) {
     const ran = await desk.keys(...args.split(' '));
@@ -153,7 +153,7 @@ t.test(
     });
     const status = async (key: string): Promise<number> =>
       (await fetch(`${sidecar.base}/models`, { headers: { authorization: `Bearer ${key}` } })).status;
-    const refusals = 'keys file refused, the last good keys stay';
+    const refusals = 'keys file refused, the last valid keys stay in force';
 
     const { key, id } = await desk.create('--account', 'acme');
     const both = (line: { readonly [field: string]: unknown }): boolean => line['count'] === 2;

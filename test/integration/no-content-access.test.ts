@@ -137,7 +137,7 @@ t.test('callers named by a gateway or an authorizer', async (t) => {
     t.equal((await watch.refused(await behind(chatBody({ temperature: canary() }), {}, GATEWAY.next))).status, 400);
     // No gateway's any more: a key like any other, and the authorizer says yes to those.
     await watch.replied(await behind(chatBody(), {}, GATEWAY.old));
-    await put(`${GATEWAY.next} ${MARK}\n`, 'secrets cannot be read, those before stay in force');
+    await put(`${GATEWAY.next} ${MARK}\n`, 'secrets cannot be read, the previous ones stay in force');
     await watch.replied(await behind(chatBody(), {}, GATEWAY.next));
   });
 

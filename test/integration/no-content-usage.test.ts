@@ -102,12 +102,12 @@ t.test('usage is kept, sent on and recovered without content', async (t) => {
       await sidecar.logged(event, count + 1);
     };
     const broken = `{"version":1,"keys":[{"${canary()}":"${KEYS.good.key}"}]}`;
-    await put('keys.json', broken, 'keys file refused, the last good keys stay');
-    await put('keys.json', KEYS.good.key, 'keys file refused, the last good keys stay');
+    await put('keys.json', broken, 'keys file refused, the last valid keys stay in force');
+    await put('keys.json', KEYS.good.key, 'keys file refused, the last valid keys stay in force');
     const all = JSON.stringify({ version: 1, keys: [...storedFirst, later.stored] });
     await put('keys.json', all, 'keys loaded');
     t.match(await watch.replied(await chat({}, later.key)), '"choices"');
-    await put('credit.json', `{"${canary()}":`, 'credit file cannot be used, the grants of before hold');
+    await put('credit.json', `{"${canary()}":`, 'credit file is invalid, the previous grants stay in force');
     await put('credit.json', JSON.stringify(credit), 'credit file read again');
   });
 

@@ -41,6 +41,6 @@ t.test('without systemd nothing is told; without its program the log says so', a
     config: await chatOnly(1),
     environment: { PATH: shortDir(t), NOTIFY_SOCKET: '@test' },
   });
-  t.match(await sidecar.logged('systemd was not told'), { reason: 'READY=1' });
+  t.match(await sidecar.logged('systemd was not notified'), { reason: 'READY=1' });
   t.equal(told(), '');
 });

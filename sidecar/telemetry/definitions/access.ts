@@ -1,7 +1,7 @@
 /** Keys, the authorizer, prepaid credit. */
 import { PREFIX, type CounterDefinition, type GaugeDefinition, type HistogramDefinition } from '../instruments.js';
 
-/** An authorizer is asked before anything else is done, within `authorizer.timeoutMs`. */
+/** An authorizer is asked before all other checks, within `authorizer.timeoutMs`. */
 const ASK_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10] as const;
 
 export const KEYS_REFUSED: CounterDefinition = {
@@ -9,8 +9,8 @@ export const KEYS_REFUSED: CounterDefinition = {
   type: 'counter',
   unit: 'reloads',
   labels: [],
-  help: 'Keys files that could not be taken.',
-  advice: 'The log says what is wrong with the file; the last good keys stay in force, so a revoked key still works.',
+  help: 'Reloads of the keys file that failed.',
+  advice: 'The log has the error; the last valid keys stay in force, so a revoked key still works.',
 };
 
 export const AUTHORIZER_LOOKUPS: CounterDefinition<'result'> = {
@@ -18,7 +18,7 @@ export const AUTHORIZER_LOOKUPS: CounterDefinition<'result'> = {
   type: 'counter',
   unit: 'requests',
   labels: ['result'],
-  help: 'How requests’ callers were found: from the cache, by joining a question under way, by asking, or not asked at all.',
+  help: 'How callers were resolved: from the cache, by joining a lookup in flight, by a lookup, or refused without one.',
   advice:
     'A low share of `cached`: raise `authorizer.cache.ttlMs` or `entries`. `left_alone`: the authorizer is failing.',
 };
@@ -28,8 +28,8 @@ export const AUTHORIZER_STALE: CounterDefinition = {
   type: 'counter',
   unit: 'requests',
   labels: [],
-  help: 'Callers let in on an answer past its time, because the authorizer could not answer.',
-  advice: 'The authorizer is failing; past `authorizer.cache.staleMs` its callers are refused.',
+  help: 'Callers accepted from an expired cache entry, because the authorizer failed.',
+  advice: 'The authorizer is failing; after `authorizer.cache.staleMs` its callers are refused.',
 };
 
 export const AUTHORIZER_DURATION: HistogramDefinition<'outcome'> = {
@@ -37,9 +37,9 @@ export const AUTHORIZER_DURATION: HistogramDefinition<'outcome'> = {
   type: 'histogram',
   unit: 'seconds',
   labels: ['outcome'],
-  help: 'Questions to the authorizer, from the question to the whole answer.',
+  help: 'Time of a lookup at the authorizer, from the request to the complete answer.',
   advice:
-    '`failed`, `invalid`: the log line `authorizer is left alone` says why. `overloaded`: it asked to be left alone.',
+    '`failed`, `invalid`: the log line `authorizer is left alone` has the reason. `overloaded`: it sent 429 or 503.',
   buckets: ASK_SECONDS,
 };
 
@@ -48,7 +48,7 @@ export const AUTHORIZER_BREAKER: GaugeDefinition<'state'> = {
   type: 'gauge',
   unit: '0 or 1',
   labels: ['state'],
-  help: 'The breaker before the authorizer: 1 for one state, 0 for the others; absent where no authorizer is configured.',
+  help: 'State of the authorizer’s circuit breaker: 1 for the current state, 0 for the others; absent without an authorizer.',
   advice: '`open`: keys that are not in the cache are refused with 503 until the authorizer answers again.',
 };
 
@@ -57,9 +57,9 @@ export const CREDIT_REFUSALS: CounterDefinition<'reason'> = {
   type: 'counter',
   unit: 'requests',
   labels: ['reason'],
-  help: 'Requests refused for want of credit, or because it was not known.',
+  help: 'Requests refused for lack of credit, or because the balance was not known.',
   advice:
-    '`unavailable`: balances are still being added up, or the grants file is gone. `insufficient`: the account’s own.',
+    '`unavailable`: balances are still being summed up, or the grants file is missing. `insufficient`: the account has too little.',
 };
 
 export const CREDIT_RESERVATIONS: GaugeDefinition = {
@@ -67,8 +67,8 @@ export const CREDIT_RESERVATIONS: GaugeDefinition = {
   type: 'gauge',
   unit: 'requests',
   labels: [],
-  help: 'Requests that hold credit.',
-  advice: 'Never more than requests that wait and run; more is a fault: report it.',
+  help: 'Requests with reserved credit.',
+  advice: 'At most the number of waiting and running requests; more is a fault: report it.',
 };
 
 export const ACCESS_METRICS = [

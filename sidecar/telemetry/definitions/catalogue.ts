@@ -8,7 +8,7 @@ import { PROCESS_METRICS } from './processes.js';
 import { QUEUE_METRICS } from './queue.js';
 import { USAGE_METRICS } from './usage.js';
 
-/** All metrics of ours by what they are about, in the reference's order. */
+/** All metrics of this project by subject, in the order of the reference. */
 export const METRICS: readonly { readonly title: string; readonly metrics: readonly MetricDefinition[] }[] = [
   { title: 'Requests to models', metrics: GEN_AI_METRICS },
   { title: 'Seats and the queue', metrics: QUEUE_METRICS },
@@ -17,5 +17,5 @@ export const METRICS: readonly { readonly title: string; readonly metrics: reado
   { title: 'HTTP', metrics: HTTP_METRICS },
   { title: 'Keys, authorizer, credit', metrics: ACCESS_METRICS },
   { title: 'Usage', metrics: USAGE_METRICS },
-  { title: 'Sent by OTLP', metrics: OTLP_METRICS },
+  { title: 'Export by OTLP', metrics: OTLP_METRICS },
 ];

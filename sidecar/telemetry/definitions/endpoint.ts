@@ -1,7 +1,7 @@
 /**
- * The process as one endpoint among others: what the endpoint picker of the Gateway API Inference Extension reads of a
- * model server. It takes one series of a name, the first, and adds nothing up; so these are over all models, and only the
- * information bears labels, under the names that it looks for.
+ * The process as one endpoint, as the endpoint picker of the Gateway API Inference Extension reads a model server. The
+ * picker uses the first series of a name without summing; so these metrics are over all models, and only the cache
+ * information has labels, with the names that it expects.
  */
 import { PREFIX, type GaugeDefinition } from '../instruments.js';
 
@@ -11,7 +11,8 @@ export const ENDPOINT_WAITING: GaugeDefinition = {
   unit: 'requests',
   labels: [],
   help: 'Requests in the queues of all models: the protocol’s TotalQueuedRequests.',
-  advice: 'On all sidecars for long: more of them. On one alone: nobody picks by it; see kubernetes.md.',
+  advice:
+    'Above 0 for long on all sidecars: add sidecars. On one only: requests are not balanced by it; see kubernetes.md.',
 };
 
 export const ENDPOINT_RUNNING: GaugeDefinition = {
@@ -29,7 +30,7 @@ export const ENDPOINT_KV_USAGE: GaugeDefinition = {
   unit: 'ratio',
   labels: [],
   help: 'Tokens of running requests over all that the KV memory of the loaded engines can hold, 0 to 1, the protocol’s KVCacheUtilization.',
-  advice: 'Near 1: conversations are as long as their seats allow. State that is only kept for reuse is not counted.',
+  advice: 'Near 1: conversations are as long as their seats allow. State kept for reuse is not counted.',
 };
 
 export const ENDPOINT_SEAT_USAGE: GaugeDefinition = {
@@ -37,8 +38,8 @@ export const ENDPOINT_SEAT_USAGE: GaugeDefinition = {
   type: 'gauge',
   unit: 'ratio',
   labels: [],
-  help: 'Seats held over all seats, 0 to 1: the part of the KV memory that no further request can have, since a seat keeps its whole context for its request.',
-  advice: 'At 1 the next request waits. For pickers the better KVCacheUtilization: see kubernetes.md.',
+  help: 'Seats held over all seats, 0 to 1: the part of the KV memory that is reserved, since a seat reserves its whole context for its request.',
+  advice: 'At 1 the next request waits. For pickers it is the better KVCacheUtilization: see kubernetes.md.',
 };
 
 export const ENDPOINT_CACHE: GaugeDefinition<'block_size' | 'num_gpu_blocks'> = {
@@ -46,7 +47,7 @@ export const ENDPOINT_CACHE: GaugeDefinition<'block_size' | 'num_gpu_blocks'> = 
   type: 'gauge',
   unit: '1',
   labels: ['block_size', 'num_gpu_blocks'],
-  help: 'Always 1; its labels are how prompts’ state is reused: tokens of a block, and blocks over all loaded engines, the protocol’s CacheInfo.',
+  help: 'Always 1; its labels describe prefix reuse: tokens per block, and blocks over all loaded engines, the protocol’s CacheInfo.',
   advice: 'It is the configuration.',
 };
 

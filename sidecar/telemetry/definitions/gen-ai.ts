@@ -1,6 +1,6 @@
 /**
  * Requests to models, by OpenTelemetry's semantic conventions for generative AI (status: development, as of 1.37), and
- * what these have no name for.
+ * metrics that the conventions do not define.
  */
 import { PREFIX, type CounterDefinition, type HistogramDefinition } from '../instruments.js';
 
@@ -9,17 +9,17 @@ const DURATION_SECONDS = [
   0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 327.68, 655.36,
 ] as const;
 
-/** The conventions', and what a full queue and a long prompt take together. */
+/** The conventions' bounds, and longer ones for a full queue and a long prompt together. */
 const FIRST_TOKEN_SECONDS = [
   0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60,
 ] as const;
 
-/** The conventions', and below them what small models and GPUs reach. */
+/** The conventions' bounds, and shorter ones for small models and GPUs. */
 const PER_TOKEN_SECONDS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5,
 ] as const;
 
-/** The conventions', as far as a context can reach. */
+/** The conventions' bounds, up to the largest context. */
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576] as const;
 
 const ABOUT_MODEL = [
@@ -37,9 +37,9 @@ export const MODEL_REQUEST_DURATION: HistogramDefinition<AboutModel | 'error_typ
   type: 'histogram',
   unit: 'seconds',
   labels: [...ABOUT_MODEL, 'error_type'],
-  help: 'Time from the head of a request that its key may make of a model to the end of its answer, refused ones included.',
+  help: 'Time from the head of an authorized request for a model to the end of its answer, refused ones included.',
   advice:
-    'See which part grew: `ra_sidecar_queue_wait_seconds`, `gen_ai_server_time_to_first_token_seconds` or `gen_ai_server_time_per_output_token_seconds`.',
+    'Find the part that grew: `ra_sidecar_queue_wait_seconds`, `gen_ai_server_time_to_first_token_seconds` or `gen_ai_server_time_per_output_token_seconds`.',
   buckets: DURATION_SECONDS,
 };
 
@@ -51,7 +51,7 @@ export const FIRST_TOKEN: HistogramDefinition<AboutModel> = {
   labels: ABOUT_MODEL,
   help: 'Time from the last byte of a request to the first token of its reply: checks, queue and prefill.',
   advice:
-    'With a high `ra_sidecar_queue_wait_seconds`: more seats or machines. Without: prompts are long; see `ra_sidecar_cached_tokens_total` and `prefillShare`.',
+    'If `ra_sidecar_queue_wait_seconds` is high too: more seats or machines. Otherwise prompts are long; see `ra_sidecar_cached_tokens_total` and `prefillShare`.',
   buckets: FIRST_TOKEN_SECONDS,
 };
 
@@ -61,7 +61,7 @@ export const PER_TOKEN: HistogramDefinition<AboutModel> = {
   type: 'histogram',
   unit: 'seconds',
   labels: ABOUT_MODEL,
-  help: 'Time from the first to the last token of a finished reply, by token after the first.',
+  help: 'Time from the first to the last token of a finished reply, per token after the first.',
   advice: 'All seats share each step: fewer seats, a smaller `prefillShare`, a smaller model or a faster machine.',
   buckets: PER_TOKEN_SECONDS,
 };
@@ -72,8 +72,9 @@ export const TOKEN_USAGE: HistogramDefinition<AboutModel | 'gen_ai_token_type'> 
   type: 'histogram',
   unit: 'tokens',
   labels: [...ABOUT_MODEL, 'gen_ai_token_type'],
-  help: 'Tokens of a request that a model took up: its prompt (input; for decisions once a question) and its replies (output).',
-  advice: 'The sum is the throughput. Inputs near `contextPerSeat` are refused soon: give seats more context.',
+  help: 'Tokens of a request that an engine started: its prompt (input; for decisions once per question) and its replies (output).',
+  advice:
+    'The rate of the sum is the throughput. If inputs are near `contextPerSeat`, longer ones will be refused: give seats more context.',
   buckets: TOKENS,
 };
 
@@ -82,9 +83,8 @@ export const INTER_TOKEN: HistogramDefinition<'model'> = {
   type: 'histogram',
   unit: 'seconds',
   labels: ['model'],
-  help: 'Time between two pieces of one reply, one token each, or what comes within 4 ms: the pauses that a reader sees.',
-  advice:
-    'High tails beside a good mean: long prompts hold up replies; lower `prefillShare` or `prefillTokensPerStep`.',
+  help: 'Time between two chunks of one reply: one token each, or the tokens within 4 ms. These are the pauses that a reader sees.',
+  advice: 'High tail with a low mean: long prompts delay replies; lower `prefillShare` or `prefillTokensPerStep`.',
   buckets: PER_TOKEN_SECONDS,
 };
 
@@ -94,7 +94,7 @@ export const CACHED_TOKENS: CounterDefinition<'model'> = {
   unit: 'tokens',
   labels: ['model'],
   help: 'Prompt tokens whose state was reused, a part of the input tokens.',
-  advice: 'A low share with prompts that begin alike: more seats keep more of them; see `prefixReuse`.',
+  advice: 'A low share although prompts share prefixes: more seats keep more of them; see `prefixReuse`.',
 };
 
 export const CANCELS: CounterDefinition<'model' | 'phase'> = {
@@ -102,8 +102,9 @@ export const CANCELS: CounterDefinition<'model' | 'phase'> = {
   type: 'counter',
   unit: 'requests',
   labels: ['model', 'phase'],
-  help: 'Requests whose caller left before the answer was complete.',
-  advice: '`waiting` or `prefilling`: callers give up before the first token; compare their timeouts with the waits.',
+  help: 'Requests whose caller disconnected before the answer was complete.',
+  advice:
+    '`waiting` or `prefilling`: callers disconnect before the first token; compare their timeouts with the waits.',
 };
 
 export const GEN_AI_METRICS = [

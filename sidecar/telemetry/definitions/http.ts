@@ -1,9 +1,9 @@
-/** HTTP, by OpenTelemetry's semantic conventions for servers, and what streams hold for their readers. */
+/** HTTP, by OpenTelemetry's semantic conventions for servers, and the buffers of streams. */
 import { PREFIX, type CounterDefinition, type GaugeDefinition, type HistogramDefinition } from '../instruments.js';
 
 /**
- * The conventions' bounds for http.server.request.duration, in seconds; and, since a streamed reply runs for minutes,
- * further ones.
+ * The conventions' bounds for http.server.request.duration, in seconds, and longer ones, since a streamed reply runs
+ * for minutes.
  */
 export const HTTP_SECONDS = [
   0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 120, 300, 600,
@@ -19,7 +19,7 @@ export const REQUEST_DURATION: HistogramDefinition<
   labels: ['http_request_method', 'url_scheme', 'http_route', 'http_response_status_code', 'error_type'],
   help: 'Time from the head of an HTTP request to the last byte of its response, on both listeners.',
   advice:
-    'Compare with `gen_ai_server_request_duration_seconds`: what is only high here is spent on slow readers or on requests that never reach a model. By `error_type`: what to do is in errors.md.',
+    'If it is higher than `gen_ai_server_request_duration_seconds`, time is spent on slow readers or on requests that never reach a model. errors.md has advice for each `error_type`.',
   buckets: HTTP_SECONDS,
 };
 
@@ -30,7 +30,7 @@ export const ACTIVE_REQUESTS: GaugeDefinition<'http_request_method' | 'url_schem
   unit: 'requests',
   labels: ['http_request_method', 'url_scheme'],
   help: 'HTTP requests whose response is not complete.',
-  advice: 'More than seats and queue together: callers send bodies slowly, or read replies slowly.',
+  advice: 'If it is more than seats and queue together, callers send bodies or read replies slowly.',
 };
 
 export const STREAMS_RUNNING: GaugeDefinition = {
@@ -38,8 +38,8 @@ export const STREAMS_RUNNING: GaugeDefinition = {
   type: 'gauge',
   unit: 'streams',
   labels: [],
-  help: 'Event streams open.',
-  advice: 'Nothing by itself; a drain waits for these.',
+  help: 'Open event streams.',
+  advice: 'No action; a drain waits for these.',
 };
 
 export const STREAM_BUFFERED: GaugeDefinition = {
@@ -47,9 +47,9 @@ export const STREAM_BUFFERED: GaugeDefinition = {
   type: 'gauge',
   unit: 'bytes',
   labels: [],
-  help: 'What open streams and whole replies may hold for readers who are behind, at most.',
+  help: 'Upper bound of the bytes that wait for slow readers of streams and whole replies.',
   advice:
-    'Near `stream.totalBufferedBytes`, the reader who is furthest behind is cut off: look for a slow network or proxy.',
+    'At `stream.totalBufferedBytes` the connection with the most unread bytes is closed: look for a slow network or proxy.',
 };
 
 export const READERS_CUT: CounterDefinition<'reason'> = {
@@ -57,8 +57,9 @@ export const READERS_CUT: CounterDefinition<'reason'> = {
   type: 'counter',
   unit: 'readers',
   labels: ['reason'],
-  help: 'Readers cut off because too much waited for them.',
-  advice: '`stream`: that caller reads too slowly. `total`: all of them together; raise `stream.totalBufferedBytes`.',
+  help: 'Connections closed because too many bytes waited for their readers.',
+  advice:
+    '`stream`: that caller reads too slowly. `total`: the sum over all callers; raise `stream.totalBufferedBytes`.',
 };
 
 export const CONNECTIONS: GaugeDefinition<'listener'> = {
@@ -76,9 +77,8 @@ export const CONNECTIONS_REFUSED: CounterDefinition<'listener'> = {
   type: 'counter',
   unit: 'connections',
   labels: ['listener'],
-  help: 'Connections closed at once because as many as allowed were open.',
-  advice:
-    'Callers hold connections that they do not use, or there are more callers than descriptors: raise the limit of open files.',
+  help: 'Connections closed at once because the limit was reached.',
+  advice: 'Callers keep idle connections, or there are more callers than descriptors: raise the limit of open files.',
 };
 
 export const HTTP_METRICS = [

@@ -1,4 +1,4 @@
-/** What is sent to an OTLP endpoint, and what is lost on the way. */
+/** Exports to an OTLP endpoint, and traces lost on the way. */
 import { PREFIX, type CounterDefinition } from '../instruments.js';
 
 export const OTLP_EXPORTS: CounterDefinition<'signal' | 'outcome'> = {
@@ -6,8 +6,8 @@ export const OTLP_EXPORTS: CounterDefinition<'signal' | 'outcome'> = {
   type: 'counter',
   unit: 'exports',
   labels: ['signal', 'outcome'],
-  help: 'Exports to the OTLP endpoint, by what came of them.',
-  advice: '`failed`: the log line `otlp export fails` has the reason. Requests do not notice.',
+  help: 'Exports to the OTLP endpoint, by outcome.',
+  advice: '`failed`: the log line `otlp export fails` has the reason. Requests are not affected.',
 };
 
 export const TRACES_DROPPED: CounterDefinition<'reason'> = {
@@ -15,9 +15,9 @@ export const TRACES_DROPPED: CounterDefinition<'reason'> = {
   type: 'counter',
   unit: 'traces',
   labels: ['reason'],
-  help: 'Traces of requests that were not delivered.',
+  help: 'Traces that were not delivered.',
   advice:
-    '`queue_full`: the endpoint is slower than requests come; lower `telemetry.otlp.samplePercent`. `export_failed`: see `ra_sidecar_otlp_exports_total`.',
+    '`queue_full`: the endpoint is slower than the request rate; lower `telemetry.otlp.samplePercent`. `export_failed`: see `ra_sidecar_otlp_exports_total`.',
 };
 
 export const OTLP_METRICS = [OTLP_EXPORTS, TRACES_DROPPED] as const;

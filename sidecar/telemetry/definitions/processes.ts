@@ -1,4 +1,4 @@
-/** The engines and the prompt host: processes of their own. */
+/** The engines and the prompt host, which are separate processes. */
 import { PREFIX, type CounterDefinition, type GaugeDefinition } from '../instruments.js';
 
 export const ENGINE_STATE: GaugeDefinition<'model' | 'state'> = {
@@ -6,8 +6,8 @@ export const ENGINE_STATE: GaugeDefinition<'model' | 'state'> = {
   type: 'gauge',
   unit: '0 or 1',
   labels: ['model', 'state'],
-  help: 'What the engine is: 1 for one state, 0 for the others.',
-  advice: '`lost`: its model cannot be served; the log and `/readyz` on the operators’ listener say why.',
+  help: 'State of the engine: 1 for the current state, 0 for the others.',
+  advice: '`lost`: its model cannot be served; the log and `/readyz` on the operators’ listener have the reason.',
 };
 
 export const ENGINE_RESTARTS: CounterDefinition<'model'> = {
@@ -15,8 +15,8 @@ export const ENGINE_RESTARTS: CounterDefinition<'model'> = {
   type: 'counter',
   unit: 'restarts',
   labels: ['model'],
-  help: 'Engine processes started again.',
-  advice: 'The log line `engine lost` has the reason: memory, a hang, a crash of llama.cpp.',
+  help: 'Restarts of engine processes.',
+  advice: 'The log line `engine lost` has the reason: out of memory, a hang, a crash of llama.cpp.',
 };
 
 export const KV_TOKENS: GaugeDefinition<'model' | 'use'> = {
@@ -24,9 +24,9 @@ export const KV_TOKENS: GaugeDefinition<'model' | 'use'> = {
   type: 'gauge',
   unit: 'tokens',
   labels: ['model', 'use'],
-  help: 'Tokens that the engine’s sequences hold in its KV memory, by the engine’s last heartbeat.',
+  help: 'Tokens in the engine’s KV memory, as of its last heartbeat.',
   advice:
-    '`running` near the capacity: conversations are as long as their seats allow. `kept` may fill all the rest: it is only there to be reused.',
+    '`running` near the capacity: conversations are as long as their seats allow. `kept` may fill the rest: it is kept only for reuse.',
 };
 
 export const KV_CAPACITY: GaugeDefinition<'model'> = {
@@ -34,7 +34,7 @@ export const KV_CAPACITY: GaugeDefinition<'model'> = {
   type: 'gauge',
   unit: 'tokens',
   labels: ['model'],
-  help: 'Tokens that the engine’s KV memory can hold: seats times the context of each; 0 before it was loaded once.',
+  help: 'Tokens that the engine’s KV memory can hold: seats times the context of each; 0 before it was first loaded.',
   advice: 'It is the configuration: `models[].seats` and `models[].contextPerSeat`.',
 };
 
@@ -43,9 +43,8 @@ export const PROMPT_RESTARTS: CounterDefinition = {
   type: 'counter',
   unit: 'restarts',
   labels: [],
-  help: 'Prompt hosts started again.',
-  advice:
-    'The log line `prompt host restarts` has the reason; requests whose prompt was lost were answered `internal`.',
+  help: 'Restarts of prompt hosts.',
+  advice: 'The log line `prompt host restarts` has the reason; requests whose prompt was lost got `internal`.',
 };
 
 export const PROCESS_METRICS = [ENGINE_STATE, ENGINE_RESTARTS, KV_TOKENS, KV_CAPACITY, PROMPT_RESTARTS] as const;

@@ -9,8 +9,9 @@ export const QUEUE_WAIT: HistogramDefinition<'model' | 'class'> = {
   type: 'histogram',
   unit: 'seconds',
   labels: ['model', 'class'],
-  help: 'Wait for a seat, seated requests.',
-  advice: 'All classes: too few seats for the load. `batch` alone: as intended while others have work.',
+  help: 'Wait for a seat, of requests that got one.',
+  advice:
+    'High for all classes: too few seats for the load. High for `batch` only: expected while other classes have work.',
   buckets: WAIT_SECONDS,
 };
 
@@ -19,8 +20,9 @@ export const WAIT_ERROR: HistogramDefinition<'model'> = {
   type: 'histogram',
   unit: 'seconds',
   labels: ['model'],
-  help: 'The wait less what it was taken to be, for requests that either waited or were taken to.',
-  advice: 'Far above 0: Retry-After is too short; far below: requests are refused that would have been served.',
+  help: 'The actual wait less the predicted wait, for requests where one of them is above 0.',
+  advice:
+    'Far above 0: Retry-After is too short; far below: requests are refused although they would have been served in time.',
   buckets: ERROR_SECONDS,
 };
 
@@ -29,7 +31,7 @@ export const REFUSALS: CounterDefinition<'model' | 'reason'> = {
   type: 'counter',
   unit: 'requests',
   labels: ['model', 'reason'],
-  help: 'Requests the seat queue refused.',
+  help: 'Requests that the seat queue refused.',
   advice:
     '`predicted`, `wait`, `full`, `bytes`, `dropped`: overload; add seats or machines. `engine-lost`: see the log.',
 };
@@ -39,7 +41,7 @@ export const SEATS: GaugeDefinition<'model'> = {
   type: 'gauge',
   unit: 'seats',
   labels: ['model'],
-  help: 'Seats of the engine, whether it is there or not.',
+  help: 'Configured seats of the engine, also while it is not ready.',
   advice: 'It is the configuration; `models[].seats`.',
 };
 
@@ -49,7 +51,7 @@ export const SEATS_BUSY: GaugeDefinition<'model'> = {
   unit: 'seats',
   labels: ['model'],
   help: 'Seats that requests hold.',
-  advice: 'All of them for long, with requests waiting: the machine is full.',
+  advice: 'At the number of seats for long, with waiting requests: the machine is full.',
 };
 
 export const WAITING: GaugeDefinition<'model' | 'class'> = {
@@ -58,7 +60,8 @@ export const WAITING: GaugeDefinition<'model' | 'class'> = {
   unit: 'requests',
   labels: ['model', 'class'],
   help: 'Requests in the queue.',
-  advice: 'Its classes together at `queue.waitingPerSeat` for each seat: the longest account loses its newest request.',
+  advice:
+    'If the sum over classes reaches `queue.waitingPerSeat` for each seat, the account with the longest queue loses its newest request.',
 };
 
 export const WAITING_BYTES: GaugeDefinition<'model'> = {
@@ -66,8 +69,8 @@ export const WAITING_BYTES: GaugeDefinition<'model'> = {
   type: 'gauge',
   unit: 'bytes',
   labels: ['model'],
-  help: 'Body bytes that waiting requests hold.',
-  advice: 'Near `queue.waitingBytes`: raise it if memory allows, or let callers send less.',
+  help: 'Body bytes of waiting requests.',
+  advice: 'Near `queue.waitingBytes`: raise it if memory allows, or let callers send shorter bodies.',
 };
 
 export const FAIRNESS: GaugeDefinition<'model'> = {
@@ -75,7 +78,7 @@ export const FAIRNESS: GaugeDefinition<'model'> = {
   type: 'gauge',
   unit: 'ratio',
   labels: ['model'],
-  help: 'Jain index of seat time in the last minute, accounts with a backlog.',
+  help: 'Jain’s fairness index of seat time in the last minute, over accounts with a backlog.',
   advice: 'Below 0.9 for long with equal weights: report it, with `/admission`. Absent with fewer than two accounts.',
 };
 
@@ -87,7 +90,7 @@ export const ACCOUNT_WAITING: GaugeDefinition<(typeof ACCOUNT)[number]> = {
   unit: 'requests',
   labels: ACCOUNT,
   help: 'Requests in the queue, by account.',
-  advice: 'One account far above the others: it waits for itself; the others do not.',
+  advice: 'One account far above the others delays only itself.',
 };
 
 export const ACCOUNT_BUSY: GaugeDefinition<(typeof ACCOUNT)[number]> = {
@@ -105,7 +108,7 @@ export const ACCOUNT_SEAT_TIME: GaugeDefinition<(typeof ACCOUNT)[number]> = {
   unit: 'seconds',
   labels: ACCOUNT,
   help: 'Seat time held so far, by account.',
-  advice: 'It only grows while an account is named; who pays for the machine.',
+  advice: 'Shows how the machine is shared. It grows while an account is named.',
 };
 
 export const QUEUE_METRICS = [

@@ -1,4 +1,4 @@
-/** The usage spool, and usage on its way to its sink. */
+/** The usage spool, and the delivery of usage to its sink. */
 import { PREFIX, type CounterDefinition, type GaugeDefinition, type HistogramDefinition } from '../instruments.js';
 
 const SYNC_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10] as const;
@@ -27,7 +27,7 @@ export const RECORDS: CounterDefinition<'kind'> = {
   unit: 'records',
   labels: ['kind'],
   help: 'Usage records, by kind.',
-  advice: 'Nothing; `open` less `close` are the requests under way.',
+  advice: 'No action; `open` less `close` are the running requests.',
 };
 
 export const SYNCS: HistogramDefinition = {
@@ -36,7 +36,7 @@ export const SYNCS: HistogramDefinition = {
   unit: 'seconds',
   labels: [],
   help: 'Write and sync of one group of records.',
-  advice: 'Every reply waits for one: put `dataDir` on a faster disk, or one that nothing else writes to.',
+  advice: 'Every reply waits for one: put `dataDir` on a faster disk, or on a separate one.',
   buckets: SYNC_SECONDS,
 };
 
@@ -50,22 +50,22 @@ export const SPOOL_ERRORS = counter(
 export const FILES_REMOVED = counter(
   'spool_files_removed_total',
   'files',
-  'Files of the spool, its lock among them, that were removed, renamed or replaced by something other than the sidecar.',
-  'The log lines `usage spool: a segment was removed` and `usage spool: its lock was removed` have the file and what became of it.',
+  'Files of the spool, including its lock, that another process removed, renamed or replaced.',
+  'The log lines `usage spool: a segment was removed` and `usage spool: its lock was removed` have the file and the outcome.',
 );
 
 export const LATE_CLOSES = counter(
   'spool_late_closes_total',
   'replies',
-  'Replies that went out before their usage was durable.',
-  'A crash now may cost their usage: see `ra_sidecar_spool_sync_seconds`.',
+  'Replies that were sent before their usage was durable.',
+  'A crash now may lose their usage: see `ra_sidecar_spool_sync_seconds`.',
 );
 
 export const PROGRESS_DROPPED = counter(
   'spool_progress_dropped_total',
   'records',
-  'Progress records left out because too many waited.',
-  'The disk is too slow; what a crash may cost grows.',
+  'Progress records dropped because too many waited.',
+  'The disk is too slow; a crash may lose more usage.',
 );
 
 export const UNSYNCED = gauge(
@@ -85,57 +85,57 @@ export const OLDEST_UNSYNCED = gauge(
 export const SPOOL_BYTES = gauge(
   'spool_bytes',
   'bytes',
-  'What the segments of the spool hold.',
+  'Bytes of the spool’s segments.',
   'At `usage.maxBacklogBytes` new work is refused: deliver it, or make room.',
 );
 
 export const SPOOL_HEALTHY = gauge(
   'spool_healthy',
   '0 or 1',
-  '1: new billable work is taken; 0: refused.',
-  '0: `/readyz` on the operators’ listener and the log line `usage spool unhealthy` say why.',
+  '1: new billable work is accepted; 0: refused.',
+  '0: `/readyz` on the operators’ listener and the log line `usage spool unhealthy` have the reason.',
 );
 
 export const DELIVERED = counter(
   'usage_delivered_total',
   'events',
   'Usage events that the sink accepted.',
-  'Nothing; second times are counted too.',
+  'No action; repeated events are counted too.',
 );
 
 export const DEAD_LETTERS = counter(
   'usage_dead_letters_total',
   'events',
-  'Usage events that the sink refused for good.',
-  'Should stay 0: they lie in `dead-letters.jsonl` beside the spool.',
+  'Usage events that the sink rejected permanently.',
+  'Should stay 0: they are in `dead-letters.jsonl` beside the spool.',
 );
 
 export const RETRIES = counter(
   'usage_delivery_retries_total',
   'batches',
-  'Batches that have to be sent again.',
-  'The sink fails or cannot be reached; the log says with what.',
+  'Batches that had to be sent again.',
+  'The sink fails or cannot be reached; the log has the reason.',
 );
 
 export const BACKLOG = gauge(
   'usage_backlog_bytes',
   'bytes',
-  'What the spool holds that is not delivered yet.',
-  'Growing for long: the sink is down, or slower than the load.',
+  'Bytes of the spool that are not delivered yet.',
+  'If it grows for long, the sink is down or slower than the load.',
 );
 
 export const OLDEST = gauge(
   'usage_oldest_seconds',
   'seconds',
-  'How long the oldest undelivered usage event has waited; 0: none waits.',
-  'The delivery’s lag: as `ra_sidecar_usage_backlog_bytes`.',
+  'Age of the oldest undelivered usage event; 0: none waits.',
+  'The lag of delivery: as for `ra_sidecar_usage_backlog_bytes`.',
 );
 
 export const LAST_SUCCESS = gauge(
   'usage_delivery_last_success_timestamp_seconds',
   'seconds since 1970',
-  'When the sink last accepted usage, seconds since 1970; 0: not since the start.',
-  'Long ago while a backlog waits: the sink does not answer.',
+  'Time when the sink last accepted usage, in seconds since 1970; 0: not since the start.',
+  'If it is long ago and there is a backlog, the sink does not answer.',
 );
 
 export const USAGE_METRICS = [

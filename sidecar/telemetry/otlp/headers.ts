@@ -1,15 +1,15 @@
-/** The most headers in one file: an endpoint asks for one or two. */
+/** The most headers in one file: endpoints need one or two. */
 const MAX_HEADERS = 16;
 
-/** RFC 9110's tokens, and what may stand in a header's value. */
+/** RFC 9110's tokens, and the allowed characters of a header's value. */
 const LINE = /^([!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}):[ \t]*([\x20-\x7e]{1,4096})$/;
 
-/** What the exporter sets itself. */
+/** Headers that the exporter sets itself. */
 const RESERVED: ReadonlySet<string> = new Set(['content-type', 'content-length', 'content-encoding', 'host']);
 
 /**
- * The headers in a file's text, `name: value` on a line each; empty lines and those that begin with `#` do not count.
- * A text: why it cannot be used; it quotes nothing of the file.
+ * The headers in a file's text, one `name: value` per line; empty lines and those that begin with `#` are ignored. A
+ * string is an error message, which does not quote the file.
  */
 export function parseHeaders(text: string): Readonly<Record<string, string>> | string {
   const headers: Record<string, string> = {};
@@ -21,5 +21,5 @@ export function parseHeaders(text: string): Readonly<Record<string, string>> | s
     headers[name.toLowerCase()] = value;
   }
   const count = Object.keys(headers).length;
-  return count >= 1 && count <= MAX_HEADERS ? headers : `must hold 1 to ${MAX_HEADERS} headers`;
+  return count >= 1 && count <= MAX_HEADERS ? headers : `must contain 1 to ${MAX_HEADERS} headers`;
 }

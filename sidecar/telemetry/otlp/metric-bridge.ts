@@ -1,6 +1,6 @@
 /**
- * What /metrics shows, as OpenTelemetry's metrics: read when an export is due, so that nothing is counted twice and nothing
- * of it happens on a request's way.
+ * Converts the metrics of /metrics to OpenTelemetry's form when an export is due, so that nothing is counted twice and
+ * requests are not delayed.
  */
 import { ValueType, type Attributes, type HrTime } from '@opentelemetry/api';
 import type { Resource } from '@opentelemetry/resources';
@@ -17,12 +17,12 @@ export interface MetricBridgeOptions {
   readonly read: () => Promise<readonly MetricReading[]>;
   readonly resource: Resource;
   readonly scope: { readonly name: string };
-  /** Since when all of it is counted: the beginning of the process. */
+  /** Start of all counts: the start of the process. */
   readonly since: HrTime;
   readonly now: () => HrTime;
 }
 
-/** Labels that the semantic conventions have a name for. Their values are those of the conventions already. */
+/** Labels that the semantic conventions define. Their values already follow the conventions. */
 const ATTRIBUTES: ReadonlyMap<string, string> = new Map(
   [
     'error.type',
@@ -38,7 +38,7 @@ const ATTRIBUTES: ReadonlyMap<string, string> = new Map(
   ].map((name) => [name.replaceAll('.', '_'), name]),
 );
 
-/** Counts that go down again, which the conventions hold for sums. */
+/** Counts that can decrease, which the conventions treat as sums. */
 const UP_DOWN: ReadonlySet<string> = new Set(['http.server.active_requests']);
 
 export class MetricBridge implements MetricProducer {
@@ -57,7 +57,7 @@ export class MetricBridge implements MetricProducer {
   }
 }
 
-/** Undefined: there is no sample of it. */
+/** Undefined: it has no sample. */
 export function metricOf(reading: MetricReading, startTime: HrTime, endTime: HrTime): MetricData | undefined {
   const { name, help, definition, values } = reading;
   const descriptor = {
@@ -77,7 +77,7 @@ export function metricOf(reading: MetricReading, startTime: HrTime, endTime: HrT
     }));
     return { ...about, dataPointType: DataPointType.HISTOGRAM, dataPoints };
   }
-  // A gauge that was never set can be no number, which has no place in a sum over time.
+  // A gauge that was never set may be NaN, which is not allowed in a time series.
   const dataPoints = values.points
     .filter(({ value }) => Number.isFinite(value))
     .map(({ labels, value }) => ({ ...at, attributes: attributesOf(labels), value }));
@@ -87,7 +87,7 @@ export function metricOf(reading: MetricReading, startTime: HrTime, endTime: HrT
   return { ...about, dataPointType: DataPointType.SUM, isMonotonic: values.type === 'counter', dataPoints };
 }
 
-/** A unit of UCUM: what a name ends with, or what is counted, in braces. */
+/** A unit of UCUM: from the name's suffix, or the counted things in braces. */
 function unitOf(name: string, counted: string | undefined): string {
   const [, ends] = /_(seconds|bytes|ratio)(_total)?$/.exec(name) ?? [];
   if (ends !== undefined) return { seconds: 's', bytes: 'By', ratio: '1' }[ends] ?? '';

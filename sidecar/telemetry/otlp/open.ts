@@ -1,4 +1,4 @@
-/** OpenTelemetry's SDK, put together: loaded only where an endpoint is configured. */
+/** Sets up OpenTelemetry's SDK; loaded only if an endpoint is configured. */
 import { randomUUID } from 'node:crypto';
 import { ExportResultCode, W3CTraceContextPropagator } from '@opentelemetry/core';
 import { OTLPMetricExporter } from '@opentelemetry/exporter-metrics-otlp-proto';
@@ -21,10 +21,10 @@ import { RequestTraces, type TraceLimits } from './request-traces.js';
 import { time } from './spans.js';
 import { WatchedExporter, type WatchedOptions } from './watched-exporter.js';
 
-/** What the SDK calls the source of all of it. */
+/** The SDK's name for the source of the data. */
 const SCOPE = 'ra-sidecar';
 
-/** Exports of a signal at once: the one that is due, and one that its endpoint has not let go of. */
+/** Concurrent exports of a signal: the one that is due, and one whose endpoint has not finished. */
 const CONCURRENCY = 2;
 
 export interface OtlpOptions {
@@ -33,7 +33,7 @@ export interface OtlpOptions {
   readonly date: () => number;
   /** Without a slash at its end. */
   readonly endpoint: string;
-  /** Asked for at each export. Never rejects. */
+  /** Called at each export. Never rejects. */
   readonly headers: () => Promise<Record<string, string>>;
   readonly serviceName: string;
   /** `deployment.environment.name`. */
@@ -45,20 +45,20 @@ export interface OtlpOptions {
   readonly metricsIntervalMs: number;
   readonly timeoutMs: number;
   readonly limits: TraceLimits;
-  /** What the metrics page shows. */
+  /** Reads the metrics. */
   readonly read: () => Promise<readonly MetricReading[]>;
   readonly counted: OtlpMetrics;
   readonly log: Log;
 }
 
 export interface Otlp {
-  /** Undefined: traces are off. */
+  /** Undefined: tracing is off. */
   readonly tracing: Tracing | undefined;
-  /** Sends what waits, and the metrics once more. Whoever calls it bounds its time. Never rejects. */
+  /** Sends what is waiting, and the metrics once more. The caller must bound its time. Never rejects. */
   close(): Promise<void>;
 }
 
-/** Starts to send. Touches no global of OpenTelemetry's. */
+/** Starts the exports. Does not set any global of OpenTelemetry. */
 export function openOtlp(options: OtlpOptions): Otlp {
   const resource = resourceFromAttributes({
     'service.name': options.serviceName,
@@ -116,7 +116,7 @@ function openTraces(options: OtlpOptions, resource: Resource): { tracing: Tracin
 
 function openMetrics(given: OtlpOptions, resource: Resource): MeterProvider {
   const { date, read, metricsIntervalMs } = given;
-  // The next one is not to begin before it: the SDK asks for it too.
+  // Bounded by the interval, so that the next export does not start before it; the SDK requires that too.
   const timeoutMs = Math.min(given.timeoutMs, metricsIntervalMs);
   const options = { ...given, timeoutMs };
   return new MeterProvider({
@@ -153,7 +153,7 @@ function exporterSettings({ endpoint, headers, timeoutMs }: OtlpOptions, signal:
   };
 }
 
-/** Counts each export, and logs the first that fails and the first that does not again. */
+/** Counts each export, and logs the first failure and the first success after it. */
 function watching({ clock, timeoutMs, counted, log }: OtlpOptions, signal: Signal): WatchedOptions {
   let failing = false;
   return {

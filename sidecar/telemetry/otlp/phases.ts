@@ -1,6 +1,6 @@
 import type { RequestRecord, Try } from '../tracing.js';
 
-/** The parts of a request's time. `authorize` lies within what is received and prepared; all others follow each other. */
+/** The phases of a request. `authorize` overlaps `receive` and `prepare`; all others follow each other. */
 export type PhaseName = 'authorize' | 'receive' | 'prepare' | 'queue' | 'prefill' | 'decode' | 'flush';
 
 /** Times are clock readings. */
@@ -8,13 +8,13 @@ export interface Phase {
   readonly name: PhaseName;
   readonly from: number;
   readonly until: number;
-  /** The engine was lost in it before it began, and the request waited again. */
+  /** The engine was lost before it started the request, which then waited again. */
   readonly lost?: true;
 }
 
 /**
- * The parts that a request came through; the last one is where it ended. As Server-Timing has it: `prepare` and `queue`
- * are `ra-admit` and `ra-queue`, and with `prefill` they are `ra-ttft`.
+ * The phases of a request; the last one is where it ended. In Server-Timing, `prepare` is `ra-admit`, `queue` is
+ * `ra-queue`, and both with `prefill` are `ra-ttft`.
  */
 export function phasesOf({
   operation,
@@ -26,7 +26,7 @@ export function phasesOf({
   endedAt,
 }: RequestRecord): Phase[] {
   const phases: Phase[] = authorized ? [{ name: 'authorize', ...authorized }] : [];
-  // What uses no model is over with its key's check.
+  // Routes without a model end after the key's check.
   if (operation === undefined) return phases;
   phases.push({ name: 'receive', from: startedAt, until: receivedAt ?? endedAt });
   if (receivedAt === undefined) return phases;
@@ -44,13 +44,13 @@ function triedAndLost({ readyAt, seatedAt, handedOverAt, ranUntil }: Try): Phase
   ];
 }
 
-/** `decodes`: a reply follows the prompt; questions are answered by their prompts alone. */
+/** `decodes`: tokens are generated after the prompt, unlike for decisions. */
 function tried(
   { readyAt, seatedAt, handedOverAt, firstTokenAt, ranUntil }: Try,
   decodes: boolean,
   end: number,
 ): Phase[] {
-  // One that has a seat and ends before the engine has heard of it ends as one that waited.
+  // A request that has a seat and ends before it is sent to the engine counts as waiting.
   if (handedOverAt === undefined) return [{ name: 'queue', from: readyAt, until: end }];
   const phases: Phase[] = [{ name: 'queue', from: readyAt, until: seatedAt ?? handedOverAt }];
   phases.push({ name: 'prefill', from: handedOverAt, until: firstTokenAt ?? ranUntil ?? end });

@@ -3,9 +3,10 @@
  *
  *     head ──begin──> in flight ──ended──> waiting (bounded) ──a batch──> spans ──export──> endpoint
  *
- * While a request runs its trace is one span, begun, which says whether it is sampled and what it is called by others. All
- * further spans are made of its record when its batch is due. One batch is under way at a time: an endpoint that is slow or
- * gone fills what waits, and what comes then is dropped. So a trace is delivered whole or not at all.
+ * While a request runs, its trace is one started span, which decides sampling and has the ids for other services. All
+ * further spans are built from the request's record when its batch is due. One batch is in flight at a time: if the
+ * endpoint is slow or unavailable, the waiting list fills up and further traces are dropped. So a trace is delivered
+ * completely or not at all.
  */
 import { ROOT_CONTEXT, trace, type Span, type TextMapGetter, type Tracer } from '@opentelemetry/api';
 import type { W3CTraceContextPropagator } from '@opentelemetry/core';
@@ -18,7 +19,7 @@ import { finish, SERVER, time } from './spans.js';
 export interface TraceLimits {
   /** Requests in one batch. */
   readonly batchRequests: number;
-  /** How long a request waits for others to share its batch, ms. */
+  /** How long a request waits for its batch to fill, ms. */
   readonly batchMs: number;
   /** Requests that may wait. */
   readonly maxQueued: number;
@@ -28,12 +29,12 @@ export interface RequestTracesOptions {
   readonly clock: Clock;
   /** Milliseconds since 1970. */
   readonly date: () => number;
-  /** Its provider hands every span that ends to `taken`, at once. */
+  /** Its provider passes every ended span to `taken` at once. */
   readonly tracer: Tracer;
   readonly propagator: W3CTraceContextPropagator;
-  /** Takes the spans that have ended since it was last called. */
+  /** Returns the spans that have ended since the last call. */
   readonly taken: () => ReadableSpan[];
-  /** Sends spans; false: they are lost. Never rejects, and settles within a bound. */
+  /** Sends spans; false: they are lost. Never rejects, and settles within a time limit. */
   readonly send: (spans: ReadableSpan[]) => Promise<boolean>;
   readonly limits: TraceLimits;
   readonly dropped: (reason: DropLabel, traces: number) => void;
@@ -41,7 +42,7 @@ export interface RequestTracesOptions {
 
 type Head = Parameters<Tracing['begin']>[0];
 
-/** A request that is over, and what becomes of it. */
+/** A finished request and its span. */
 interface Finished {
   readonly server: Span;
   readonly record: RequestRecord;
@@ -54,7 +55,7 @@ export class RequestTraces implements Tracing {
   readonly #options: RequestTracesOptions;
   #waiting: Finished[] = [];
   #sending: Promise<void> | undefined;
-  /** Until the next batch is due; full: one waits already. */
+  /** The timer for the next batch; full: a full batch is waiting. */
   #timer: { readonly full: boolean; readonly cancel: () => void } | undefined;
 
   constructor(options: RequestTracesOptions) {
@@ -80,7 +81,7 @@ export class RequestTraces implements Tracing {
     };
   }
 
-  /** Sends all that waits. Whoever calls it bounds its time. */
+  /** Sends all that is waiting. The caller must bound its time. */
   async flush(): Promise<void> {
     while (this.#waiting.length > 0 || this.#sending) await this.#send();
   }
@@ -95,7 +96,7 @@ export class RequestTraces implements Tracing {
     this.#plan();
   }
 
-  /** A full batch goes at once, but not from within a request; all else when its time has come. */
+  /** A full batch is sent at once, but not within a request's own turn; others when their time has come. */
   #plan(): void {
     const { clock, limits } = this.#options;
     if (this.#sending || this.#waiting.length === 0) return;
@@ -123,7 +124,7 @@ export class RequestTraces implements Tracing {
   }
 }
 
-/** An empty `tracestate` says nothing. */
+/** An empty `tracestate` has no meaning. */
 function setUnlessEmpty(carrier: Record<string, string>, name: string, value: string): void {
   if (value !== '') carrier[name] = value;
 }

@@ -1,4 +1,4 @@
-/** Spans of a request that is over, by OpenTelemetry's conventions for HTTP servers and for generative AI. */
+/** Spans of a finished request, by OpenTelemetry's conventions for HTTP servers and for generative AI. */
 import {
   ROOT_CONTEXT,
   SpanKind,
@@ -13,12 +13,12 @@ import { PROVIDER } from '../model-metrics.js';
 import type { RequestRecord } from '../tracing.js';
 import { phasesOf, type Phase } from './phases.js';
 
-/** For attributes that no convention has a name for. */
+/** Prefix of attributes that no convention defines. */
 const OWN = 'ra_sidecar';
 
 /**
- * Ends `server`, the request's own span, and makes one for each part of its time. `offsetMs`: what makes a clock reading
- * a time since 1970, ms.
+ * Ends `server`, the request's own span, and makes one for each phase. `offsetMs` converts a clock reading to ms since
+ * 1970.
  */
 export function finish(tracer: Tracer, server: Span, record: RequestRecord, offsetMs: number): void {
   const phases = phasesOf(record);
@@ -36,12 +36,12 @@ export function finish(tracer: Tracer, server: Span, record: RequestRecord, offs
 
 export const SERVER = { kind: SpanKind.SERVER } as const;
 
-/** Of a request, as far as it came: `chat <model>`, or its method and route. */
+/** `chat <model>`, or method and route if the model is not known. */
 function nameOf({ operation, model, method, route }: RequestRecord): string {
   return operation === undefined || model === undefined ? `${method} ${route}` : `${operation} ${model}`;
 }
 
-/** What went wrong with it, if anything did. Who left or was refused met no fault of this side: the status stays unset. */
+/** The error status, if any. Cancelled and refused requests are not faults of the service: the status stays unset. */
 function markEnd(span: Span, { code, outcome }: RequestRecord): void {
   if (code !== undefined) span.setAttribute('error.type', code);
   if (outcome === 'failed') span.setStatus({ code: SpanStatusCode.ERROR });
@@ -53,7 +53,7 @@ function attributesOf(record: RequestRecord, last: Phase | undefined): Attribute
     'http.request.method': method,
     'http.route': route,
     'url.path': route,
-    // TLS ends in front of this process.
+    // A proxy in front of this process ends TLS.
     'url.scheme': 'http',
     'http.response.status_code': status,
     ...(operation !== undefined && { 'gen_ai.operation.name': operation, 'gen_ai.provider.name': PROVIDER }),
@@ -68,7 +68,7 @@ function attributesOf(record: RequestRecord, last: Phase | undefined): Attribute
   };
 }
 
-/** Milliseconds since 1970 as OpenTelemetry counts them: seconds, and nanoseconds besides. */
+/** Converts milliseconds since 1970 to OpenTelemetry's seconds and nanoseconds. */
 export function time(ms: number): HrTime {
   const seconds = Math.floor(ms / 1000);
   const nanoseconds = Math.round((ms - seconds * 1000) * 1e6);

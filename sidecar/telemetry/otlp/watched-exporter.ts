@@ -1,7 +1,7 @@
 import { ExportResultCode, type ExportResult } from '@opentelemetry/core';
 import type { Clock } from '../../lib/clock.js';
 
-/** Beyond an export's own time: it ends by itself, unless its endpoint sends an answer that never ends, ms. */
+/** Added to an export's own time limit, which does not cover an endpoint that sends an endless answer, ms. */
 const SLACK_MS = 1000;
 
 interface Exporter<T> {
@@ -12,13 +12,13 @@ interface Exporter<T> {
 
 export interface WatchedOptions {
   readonly clock: Clock;
-  /** How long an export may take by the exporter's own account, ms. */
+  /** The exporter's own time limit, ms. */
   readonly timeoutMs: number;
-  /** Told of each end; `why` is a status or a code, and no text of the endpoint's. */
+  /** Called at each end; `why` is a status or a code, and no text of the endpoint's. */
   readonly ended: (ok: boolean, why: string) => void;
 }
 
-/** An exporter of the SDK's whose exports surely end, and of whose ends somebody is told. */
+/** Wraps an exporter of the SDK, so that its exports end within a time limit and each end is reported. */
 export class WatchedExporter<T> {
   readonly #inner: Exporter<T>;
   readonly #options: WatchedOptions;
@@ -56,7 +56,7 @@ export class WatchedExporter<T> {
   }
 }
 
-/** What the SDK and this file say of an export that took too long. */
+/** Messages of the SDK and of this file for an export that took too long. */
 const LATE: ReadonlySet<string> = new Set(['Request timed out', 'timeout']);
 
 /** An HTTP status or an operating system's code, `timeout`, or `failed` where it is none of them. */

@@ -241,7 +241,7 @@ t.test('add: fetched, verified, named; never twice and never over another file',
   t.strictSame(await readdir(join(dir, 'models')), [basename(file)], 'nothing else is left');
 
   const again = await runCli(['models', 'add', uri, '--json'], environment);
-  t.match(again, { code: 0, stderr: /^it is there already\n/ });
+  t.match(again, { code: 0, stderr: /^the file already exists\n/ });
   t.match(json(again), { file: path, serves: true });
 
   await writeFile(path, 'mine');
@@ -298,7 +298,7 @@ t.test('add: a split model, and again', async (t) => {
   const add = (): Promise<Ran> => runCli(['models', 'add', `${host.base}/m-00001-of-00002.gguf`], { RA_DATA_DIR: dir });
   t.match(await add(), { stderr: /^fetched / });
   t.strictSame(await readdir(join(dir, 'models')), names);
-  t.match(await add(), { stderr: /^it is there already\n/ });
+  t.match(await add(), { stderr: /^the file already exists\n/ });
   await writeFile(join(dir, 'models', 'm-00002-of-00002.gguf'), 'mine');
   t.match(await add(), { code: 1, stderr: /m-00002-of-00002\.gguf is there already and is another one/ });
 });

@@ -83,7 +83,7 @@ t.test('a close does not wait for sums that are still added up longer than its b
   const closed = billing.close();
   options.clock.advance(CLOSE_MS);
   await closed;
-  t.match(options.log.lines.at(-1), { event: 'balances not written down in time' });
+  t.match(options.log.lines.at(-1), { event: 'balances not written in time' });
 });
 
 t.test('what cannot be known is said in one line, and nothing is let through', async (t) => {

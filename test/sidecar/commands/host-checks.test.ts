@@ -48,7 +48,7 @@ t.test('a machine in order, where nothing has run yet: nothing is made', async (
 
 t.test('what cannot be looked at is one more thing to mend', async (t) => {
   const found = await guarded('disk', () => Promise.reject(new Error('EIO: i/o error, statfs')));
-  t.strictSame(found, [{ what: 'disk', level: 'fail', says: 'this could not be looked at: EIO: i/o error, statfs' }]);
+  t.strictSame(found, [{ what: 'disk', level: 'fail', says: 'the check itself failed: EIO: i/o error, statfs' }]);
 });
 
 t.test('addresses that are taken, by a stranger and by this very sidecar', async (t) => {

@@ -187,7 +187,7 @@ t.test('what stops the start, in one line', async (t) => {
     [{ RA_CONFIG: at('section.json') }, `queue must be an object (file ${at('section.json')})`],
     [{ RA_CONFIG: at('null.json'), RA_QUEUE_MAX_WAIT_MS: '1' }, `queue must be an object (file ${at('null.json')})`],
     [{ RA_CONFIG: at('broken.json') }, `is not JSON from line 3 on (file ${at('broken.json')})`],
-    [{ RA_CONFIG: at('list.json') }, `must hold one object (file ${at('list.json')})`],
+    [{ RA_CONFIG: at('list.json') }, `must contain one object (file ${at('list.json')})`],
     [{ RA_CONFIG: at('absent.json') }, `cannot be read: ENOENT (file ${at('absent.json')})`],
     [{ RA_CONFIG: at('required.json') }, `models[0].file is required (file ${at('required.json')})`],
     [{ RA_CONFIG: at('item.json') }, `models[0].seats must be at least 1 (file ${at('item.json')})`],
@@ -219,7 +219,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_OPERATORS_HOST: '0.0.0.0' },
-      'operators.host must be a loopback address: without operators.secretFile this listener asks for no key (environment variable RA_OPERATORS_HOST)',
+      'operators.host must be a loopback address: without operators.secretFile this listener requires no key (environment variable RA_OPERATORS_HOST)',
     ],
     [
       { RA_BODIES_CHAT_BYTES: '600000000' },
@@ -237,7 +237,7 @@ t.test('what stops the start, in one line', async (t) => {
     [{ RA_DELIVERY_BACKOFF_MIN_MS: '60001' }, 'delivery.backoffMaxMs must be at least delivery.backoffMinMs'],
     ...['https://user:pass@sink.example', 'https://'].map((url): [Record<string, string>, string] => [
       { RA_DELIVERY_URL: url },
-      'delivery.url must be a URL without a name and password: the secret has a file of its own (environment variable RA_DELIVERY_URL)',
+      'delivery.url must be a URL without user name and password; use delivery.secretFile (environment variable RA_DELIVERY_URL)',
     ]),
     [
       { RA_DELIVERY_URL: 'https://a.example', RA_DELIVERY_NATS_SERVERS: '["nats://b.example:4222"]' },
@@ -259,7 +259,7 @@ t.test('what stops the start, in one line', async (t) => {
     ...['https://user:pass@otlp.example', 'https://otlp.example?key=1', 'https://otlp.example/#a', 'https://'].map(
       (endpoint): [Record<string, string>, string] => [
         { RA_TELEMETRY_OTLP_ENDPOINT: endpoint },
-        'telemetry.otlp.endpoint must be a URL without a name and password, a query or a fragment: headers have a file of their own (environment variable RA_TELEMETRY_OTLP_ENDPOINT)',
+        'telemetry.otlp.endpoint must be a URL without user name, password, query and fragment; use telemetry.otlp.headersFile (environment variable RA_TELEMETRY_OTLP_ENDPOINT)',
       ],
     ),
     [
@@ -316,7 +316,7 @@ t.test('an OTLP endpoint: where it may be, and when its headers travel in clear'
       ...(headersFile !== undefined && { RA_TELEMETRY_OTLP_HEADERS_FILE: headersFile }),
     });
   t.match(hintsFor('http://otlp.example', 'headers'), {
-    hints: ['telemetry.otlp.endpoint is no https: its headers can be read on the way'],
+    hints: ['telemetry.otlp.endpoint is not https: its headers are sent unencrypted'],
   });
   for (const endpoint of ['https://otlp.example', 'http://127.0.0.1:4318', 'http://[::1]:4318', undefined]) {
     t.strictSame((hintsFor(endpoint, 'headers') as { hints: unknown }).hints, [], endpoint ?? 'none');
@@ -386,7 +386,7 @@ t.test('all that is wrong is told, and the first of it is the line of the start'
   }
   t.equal(lines[0], line({ RA_CONFIG: file, RA_PORT: '1', RA_HOST: 'x', RA_QUEUE_MAX_WAIT_MS: '-3' }));
   t.strictSame(problems({ RA_OPERATORS_PORT: '8080', RA_OPERATORS_HOST: '0.0.0.0', RA_ENGINE_HANG_MS: '600' }), [
-    'config: operators.host must be a loopback address: without operators.secretFile this listener asks for no key (environment variable RA_OPERATORS_HOST)',
+    'config: operators.host must be a loopback address: without operators.secretFile this listener requires no key (environment variable RA_OPERATORS_HOST)',
     'config: operators.port must differ from listen.port (environment variable RA_OPERATORS_PORT)',
     'config: engine.hangMs must be at least twice engine.heartbeatMs (environment variable RA_ENGINE_HANG_MS)',
   ]);
