@@ -1,4 +1,4 @@
-# make run | test | coverage | check | e2e | bench | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | hooks | clean
+# make run | test | test-long | test-times | coverage | check | e2e | bench | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | hooks | clean
 
 # npm installs the package's native binaries; its install script must not download or compile others.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
@@ -16,7 +16,7 @@ BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.t
 # Named by Node's ABI: npm installs native binaries for the Node that it runs on, so another Node needs another install.
 INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
 
-.PHONY: run test coverage check e2e bench soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build install lint
+.PHONY: run test test-long test-times coverage check e2e bench soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
@@ -30,6 +30,15 @@ TAP := node dist/test/support/run-tests.js --disable-coverage --node-arg=--impor
 
 test: build $(TAP_BUILT)
 	@$(TAP)
+
+# All cases and many rounds where `make test` runs the short form of a promise. A release needs it; 40 minutes on 2 cores.
+test-long: build $(TAP_BUILT)
+	@TEST_LONG=1 $(TAP) --timeout=3600
+	@$(MAKE) --no-print-directory fuzz fault
+
+# Where the time of `make test` goes, as a table. Some files: make test-times TIMED=dist/test/fault/cold.test.js
+test-times: build
+	@node dist/test/support/time-table.js --groups $(or $(TIMED),$(patsubst %.ts,dist/%.js,$(TESTS)))
 
 coverage: build $(TAP_BUILT)
 	@node dist/test/support/run-tests.js
@@ -87,7 +96,7 @@ fuzz: build
 	@TAP_TIMEOUT=3600 node dist/test/contract/fuzz.test.js 10000
 
 # 200 sidecars killed under load on one spool, 5,000 rounds of processes that compete for one lock, and 500 connections that
-# read nothing for each kind of answer; `make test` has 20, 60 and 3.
+# read nothing for each kind of answer; `make test` has 5, 60 and 1.
 fault: build
 	@TAP_TIMEOUT=3600 node dist/test/fault/lock-claims.test.js 5000
 	@TAP_TIMEOUT=3600 node dist/test/fault/spool-killed.test.js 200

@@ -7,8 +7,9 @@ import { readFile } from 'node:fs/promises';
 import t from 'tap';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
 import { unreading } from '../support/unreading.js';
+import { rounds } from '../support/long-form.js';
 
-const CONNECTIONS = Number(process.argv[2] ?? 3);
+const CONNECTIONS = Number(process.argv[2] ?? rounds({ short: 1, long: 3 }));
 const MIB = 1 << 20;
 
 /** What the sidecar may grow by, however many such connections there are. */

@@ -9,12 +9,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { makeKey } from '../support/keys.js';
+import { rounds } from '../support/long-form.js';
 import { SHORT } from '../support/open-stream.js';
 import { RawConnection } from '../support/raw-http.js';
 import { CHAT, Sidecar } from '../support/sidecar.js';
 
 const SENDERS = 12;
-const CHATS = Number(process.argv[2] ?? 15);
+const CHATS = Number(process.argv[2] ?? rounds({ short: 6, long: 15 }));
 /** Longer bodies go to the long lane. */
 const INLINE_BYTES = 16 * 1024;
 
@@ -49,12 +50,11 @@ const sorted = (ms: readonly number[]): readonly number[] => [...ms].sort((a, b)
 const quantile = (ms: readonly number[], part: number): number =>
   sorted(ms)[Math.min(ms.length - 1, Math.floor(part * ms.length))] ?? 0;
 
-async function start(t: Test): Promise<Sidecar> {
-  return await Sidecar.start(t, { seats: 4, config: { keys: { file: keyFile } } });
-}
+/** One for all parts, of which each begins when what the one before sent has been answered. */
+const sidecar = await Sidecar.start(t, { seats: 4, config: { keys: { file: keyFile } } });
 
 /** Chats of the visitor, one after another. Returns how long each took, in ms. */
-async function visits(t: Test, sidecar: Sidecar, body: string): Promise<number[]> {
+async function visits(t: Test, body: string): Promise<number[]> {
   const took: number[] = [];
   for (let i = 0; i < CHATS; i++) {
     const from = performance.now();
@@ -67,7 +67,7 @@ async function visits(t: Test, sidecar: Sidecar, body: string): Promise<number[]
 }
 
 /** Sends dear bodies until `over`, each as soon as the one before is answered. Returns the statuses. */
-async function attack(sidecar: Sidecar, bodies: readonly string[], over: () => boolean): Promise<Set<number>> {
+async function attack(bodies: readonly string[], over: () => boolean): Promise<Set<number>> {
   const statuses = new Set<number>();
   for (let i = 0; !over(); i++) {
     const response = await sidecar.post('/chat/completions', bodies[i % bodies.length], { key: hostile.key });
@@ -82,16 +82,15 @@ for (const lane of ['short', 'long'] as const) {
   const ofLane = (body: string): string => (lane === 'short' ? body : body.padEnd(INLINE_BYTES + 1));
 
   t.test(`twelve senders of dear ${lane} bodies hold up no other account`, async (t) => {
-    const sidecar = await start(t);
     const body = ofLane(JSON.stringify(SHORT));
     const dear = DEAR.map((schema) => ofLane(chatWith(schema)));
     if (lane === 'short') t.ok(dear.every(({ length }) => length <= INLINE_BYTES));
-    await visits(t, sidecar, body);
-    const idle = await visits(t, sidecar, body);
+    await visits(t, body);
+    const idle = await visits(t, body);
     let over = false;
-    const senders = Array.from({ length: SENDERS }, () => attack(sidecar, dear, () => over));
+    const senders = Array.from({ length: SENDERS }, () => attack(dear, () => over));
     await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
-    const beside = await visits(t, sidecar, body);
+    const beside = await visits(t, body);
     over = true;
     for (const statuses of await Promise.all(senders)) t.same([...statuses], [422]);
     t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 0);
@@ -102,7 +101,6 @@ for (const lane of ['short', 'long'] as const) {
 }
 
 t.test('what callers sent who are gone is not worked on', async (t) => {
-  const sidecar = await start(t);
   const [dear = ''] = DEAR.map(chatWith);
   const headers = { Authorization: `Bearer ${hostile.key}`, 'Content-Type': 'application/json' };
   const connections = await Promise.all(Array.from({ length: 30 }, () => RawConnection.open(sidecar.port)));

@@ -1,7 +1,8 @@
 /**
  * Where the time of the tests goes: runs the test files named, one process each, and prints a table of what each took and a
  * sum for each folder. `make test-times` runs it. Of each file: seconds by the clock, which depend on what else the machine
- * does, and seconds of processor time, of the file and of every process that it started and waited for.
+ * does, and seconds of processor time, of the file and of every process that it started and waited for. Of a
+ * process that a test kills, what its own children took is not in it: the system adds up what has been waited for.
  *
  *     node dist/test/support/time-table.js [--groups] [--jobs=2] [--top=40] FILES
  *

@@ -14,6 +14,7 @@ import { Reach } from '../../../engine/grammar/reach.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas } from '../../support/json-schemas.js';
+import { rounds } from '../../support/long-form.js';
 
 const LIMITS = { work: 1e9, share: () => 1 };
 const END = 0;
@@ -89,7 +90,7 @@ t.test('denied is what no text goes on with, whatever the grammar', (t) => {
       if (denied.has(END) !== (reader.reads(before) !== 'whole')) throw new Error('the end');
       if (!denied.has(1)) throw new Error('a token without a text');
     }),
-    { numRuns: 60 },
+    { numRuns: rounds({ short: 15, long: 60 }) },
   );
   t.end();
 });
@@ -146,7 +147,7 @@ t.test('no text is at more places than its schema says', (t) => {
         set = reach.after(set, character.codePointAt(0) ?? 0);
       }
     }),
-    { numRuns: 300 },
+    { numRuns: rounds({ short: 75, long: 300 }) },
   );
   t.end();
 });

@@ -6,6 +6,7 @@ import { MAX_COUNTED, MAX_VALUES, schemaGrammar } from '../../../engine/grammar/
 import { MAX_STACKS, TEXT_STACKS } from '../../../engine/grammar/stacks.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas, valueOf, type TestSchema } from '../../support/json-schemas.js';
+import { rounds } from '../../support/long-form.js';
 
 const ajv = new Ajv({ strict: false });
 
@@ -221,7 +222,7 @@ t.test('whatever a schema’s grammar allows is JSON that is valid against it', 
         if (!valid(JSON.parse(text))) throw new Error(text);
       }
     }),
-    { numRuns: 400 },
+    { numRuns: rounds({ short: 100, long: 400 }) },
   );
   t.end();
 });
@@ -240,7 +241,7 @@ t.test('a value that is valid against a schema is allowed by its grammar', (t) =
         if (grammarOf(schema)?.reads(text) !== 'whole') throw new Error(text);
       }
     }),
-    { numRuns: 400 },
+    { numRuns: rounds({ short: 100, long: 400 }) },
   );
   t.ok(values > 400, `${values} values`);
   t.end();

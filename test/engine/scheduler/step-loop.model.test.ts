@@ -10,6 +10,7 @@ import type { JobHandle } from '../../../sidecar/engine-client/engine.js';
 import { Mux } from '../../../sidecar/engine-client/mux.js';
 import { RecordingSink } from '../../support/recording-sink.js';
 import { Bench, END, job, LETTER_A, questions, StepTime } from '../../support/step-bench.js';
+import { rounds } from '../../support/long-form.js';
 
 /** Long enough for prompts that are worth a copy. */
 const CONTEXT = 200;
@@ -270,6 +271,6 @@ function wrongs(
 t.test('whatever comes, results are those of the job alone and nothing is left', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(act, { minLength: 1, maxLength: 14 }), setup, (acts, options) => play(acts, options)),
-    { numRuns: 400 },
+    { numRuns: rounds({ short: 100, long: 400 }) },
   );
 });

@@ -6,6 +6,7 @@ import { CLASS_WEIGHTS } from '../../../sidecar/domain/service-class.js';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { SEATS, SeatHarness, share, type Fate, type Load } from '../../support/seat-harness.js';
+import { rounds } from '../../support/long-form.js';
 
 const MINUTE = 60_000;
 const { interactive: INTERACTIVE, standard: STANDARD, batch: BATCH } = CLASS_WEIGHTS;
@@ -160,7 +161,7 @@ t.test('an account gains nothing over others by spreading its requests over clas
       const grain = (3 * 1500) / (4 * MINUTE);
       if (spread > most + grain) throw new Error(`${spread} of the seats, at most ${most} by its heaviest class`);
     }),
-    { numRuns: 10, endOnFailure: true },
+    { numRuns: rounds({ short: 3, long: 10 }), endOnFailure: true },
   );
 });
 

@@ -2,11 +2,12 @@ import fc from 'fast-check';
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import { QueueWalk } from '../../support/queue-model.js';
+import { rounds } from '../../support/long-form.js';
 
-const WALKS = 1000;
+const WALKS = rounds({ short: 100, long: 1000 });
 const EVENTS = 1000;
 
-t.test('a million random events leak no seat, byte, timer or outcome', { timeout: 120_000 }, async (t) => {
+t.test(`${WALKS * EVENTS} random events leak no seat, byte, timer or outcome`, { timeout: 120_000 }, async (t) => {
   let events = 0;
   // Of fixed length, so that the total is known; a failing walk shrinks towards events that do nothing.
   const walk = fc.array(fc.nat({ max: 2 ** 46 }), { minLength: EVENTS, maxLength: EVENTS });

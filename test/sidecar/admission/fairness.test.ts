@@ -4,6 +4,7 @@ import t from 'tap';
 import { jain } from '../../../sidecar/admission/fairness-window.js';
 import type { QueueReport } from '../../../sidecar/admission/seat-queue.js';
 import { SEATS, SeatHarness, share, type Load } from '../../support/seat-harness.js';
+import { rounds } from '../../support/long-form.js';
 
 const MINUTE = 60_000;
 
@@ -141,7 +142,7 @@ for (const affinity of [false, true]) {
         const bound = ((2 * SEATS + (affinity ? AFFINITY : 0)) * longest) / lightest;
         if (widest > bound) throw new Error(`${widest} is more than ${bound}`);
       }),
-      { numRuns: 60 },
+      { numRuns: rounds({ short: 12, long: 60 }) },
     );
   });
 }

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { FairShare } from '../../../sidecar/prompts/fair-share.js';
 import { FakeClock } from '../../support/fake-clock.js';
+import { rounds } from '../../support/long-form.js';
 
 const ONE = 1;
 
@@ -97,7 +98,7 @@ t.test('host time is shared by weight, whatever an item costs', async () => {
           }
       },
     ),
-    { numRuns: 200 },
+    { numRuns: rounds({ short: 50, long: 200 }) },
   );
 });
 

@@ -10,6 +10,7 @@ import { Balances, type BalancesOptions } from '../../../sidecar/usage/balances.
 import { readSnapshot, writeSnapshot } from '../../../sidecar/usage/balance-file.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { MemorySpool } from '../../support/memory-spool.js';
+import { rounds } from '../../support/long-form.js';
 
 interface Owner {
   teardown(fn: () => Promise<void>): void;
@@ -392,7 +393,7 @@ t.test('whatever happens and whenever the process dies, balances are the sum of 
       await life.balances.close();
       return true;
     }),
-    { numRuns: 60 },
+    { numRuns: rounds({ short: 20, long: 60 }) },
   );
   t.ok(restarts > 100, `${restarts} restarts`);
 });

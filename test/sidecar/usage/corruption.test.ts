@@ -3,6 +3,7 @@ import { verify } from '../../../sidecar/usage/verify.js';
 import { FakeDisk } from '../../support/fake-disk.js';
 import { DIR, SpoolHarness } from '../../support/spool-harness.js';
 import { readAll, short, usageRecord } from '../../support/usage-records.js';
+import { cases, rounds } from '../../support/long-form.js';
 
 /** Files of a spool that was closed in order, by path. */
 type Files = ReadonlyMap<string, Buffer>;
@@ -61,26 +62,27 @@ const CHANGES: readonly ((byte: number) => number)[] = [(byte) => byte ^ 1, (byt
 t.test('any byte of a small spool changed', async (t) => {
   const files = await closedSpool(2, 400);
   t.ok(files.size > 1, 'segments');
-  let cases = 0;
+  let tried = 0;
   for (const [path, bytes] of files) {
     for (let at = 0; at < bytes.length; at++) {
-      for (const change of CHANGES) {
+      // In the short form one change a byte, each kind in turn.
+      for (const change of cases(CHANGES, (_, kind) => kind === at % CHANGES.length)) {
         const damaged = Buffer.from(bytes);
         damaged[at] = change(bytes[at]!);
         if (damaged[at] === bytes[at]) continue;
-        cases++;
+        tried++;
         const wrong = await afterDamage(files, path, damaged, touched(bytes, at, 1));
         if (wrong.length > 0) t.fail(`${path} ${at}: ${wrong.join('; ')}`);
       }
     }
   }
-  t.ok(cases > 3000, `${cases} cases`);
+  t.ok(tried > rounds({ short: 700, long: 3000 }), `${tried} cases`);
 });
 
 t.test('a small spool cut anywhere', async (t) => {
   const files = await closedSpool(2, 400);
   for (const [path, bytes] of files) {
-    for (let end = 0; end < bytes.length; end++) {
+    for (let end = 0; end < bytes.length; end += rounds({ short: 3, long: 1 })) {
       const wrong = await afterDamage(files, path, bytes.subarray(0, end), touched(bytes, end, Infinity));
       if (wrong.length > 0) t.fail(`${path} ${end}: ${wrong.join('; ')}`);
     }
@@ -88,11 +90,11 @@ t.test('a small spool cut anywhere', async (t) => {
 });
 
 t.test('a large spool damaged at random', async (t) => {
-  const rounds = Number(process.argv[2] ?? 60);
+  const count = Number(process.argv[2] ?? rounds({ short: 15, long: 60 }));
   const files = await closedSpool(400, 40_000);
   const paths = [...files.keys()];
   const random = (below: number): number => Math.floor(Math.random() * below);
-  for (let round = 0; round < rounds; round++) {
+  for (let round = 0; round < count; round++) {
     const path = paths[random(paths.length)]!;
     const bytes = files.get(path)!;
     const damaged = Buffer.from(bytes);

@@ -6,6 +6,7 @@ import { verify } from '../../../sidecar/usage/verify.js';
 import { systemError, type DiskCall } from '../../support/fake-disk.js';
 import { DIR, SpoolHarness } from '../../support/spool-harness.js';
 import { readAll, short, usageRecord } from '../../support/usage-records.js';
+import { rounds } from '../../support/long-form.js';
 
 type Step =
   | { readonly do: 'begin' }
@@ -155,7 +156,7 @@ t.test('whatever happens when, what was acknowledged is there, once, and nothing
       const { findings } = await verify(DIR, false, story.harness.disk);
       if (findings.length > 0) throw new Error(`findings: ${JSON.stringify(findings)}`);
     }),
-    { numRuns: Number(process.argv[2] ?? 300) },
+    { numRuns: Number(process.argv[2] ?? rounds({ short: 75, long: 300 })) },
   );
   t.ok(crashes > 0);
 });

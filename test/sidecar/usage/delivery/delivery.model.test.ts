@@ -2,8 +2,9 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { DeliveryWalk } from '../../../support/delivery-model.js';
+import { rounds } from '../../../support/long-form.js';
 
-const WALKS = 400;
+const WALKS = rounds({ short: 100, long: 400 });
 const EVENTS = 120;
 
 t.test('every close is delivered or a dead letter, in order, behind a cursor that waits for it', async (t) => {
