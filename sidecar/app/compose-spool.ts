@@ -121,6 +121,7 @@ const FIND_OUT = 'find out what changes files in this folder, and stop it';
 const ADVICE: Readonly<Record<Extract<Removed, { what: 'segment' }>['outcome'], string>> = {
   restored: `restored from its open descriptor, nothing is lost: ${FIND_OUT}`,
   pending: `it cannot be restored yet, each probe tries again: repair the disk or make room, and do not stop the sidecar`,
+  cut: `records behind the cut are lost unless they were delivered, and the next ones are in another segment: \`usage verify\` shows which, ${FIND_OUT}`,
   lost: `its records are lost unless they were delivered: restore the file from a backup, and ${FIND_OUT}`,
 };
 
@@ -131,7 +132,7 @@ function reportRemoved(removed: Removed, records: number, dir: string, log: Log)
     return;
   }
   const { segment, bytes, outcome } = removed;
-  log.error('usage spool: a segment was removed', {
+  log.error(`usage spool: a segment was ${outcome === 'cut' ? 'cut' : 'removed'}`, {
     file: segmentPath(dir, segment),
     bytes,
     outcome,

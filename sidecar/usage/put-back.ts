@@ -2,7 +2,7 @@ import { basename, join } from 'node:path';
 import { copyBytes, type Disk, type DiskFile } from './disk.js';
 import { QUARANTINE, segmentPath } from './segments.js';
 
-/** A file of the spool that was removed, renamed or replaced by something other than this sidecar. */
+/** A file of the spool that was removed, renamed, replaced or cut by something other than this sidecar. */
 export type Removed =
   | { readonly what: 'lock' }
   | {
@@ -10,8 +10,11 @@ export type Removed =
       readonly segment: number;
       /** Durable bytes in it. */
       readonly bytes: number;
-      /** `pending`: it could not be written again yet, and is tried with each probe. `lost`: no descriptor of it was open. */
-      readonly outcome: 'restored' | 'pending' | 'lost';
+      /**
+       * `pending`: it could not be written again yet, and is tried with each probe. `lost`: no descriptor of it was open.
+       * `cut`: the file is in its place, and a part of what was written is not in it any more.
+       */
+      readonly outcome: 'restored' | 'pending' | 'lost' | 'cut';
     };
 
 /**

@@ -1,5 +1,6 @@
 import type { Disk, DiskFile } from './disk.js';
 import { encodeMark, type Position } from './frame.js';
+import { isWhole } from './intact.js';
 import { putBack, type Removed } from './put-back.js';
 import { listSegments, segmentPath } from './segments.js';
 
@@ -12,6 +13,8 @@ interface Current {
   readonly segment: number;
   /** Bytes that are durable. */
   size: number;
+  /** Of them, those that were there at the last look. */
+  seen: number;
 }
 
 const END = encodeMark({ kind: 'end' });
@@ -110,8 +113,8 @@ export class SegmentWriter {
   }
 
   /**
-   * Compares the folder with what was written. A removed segment that is open is put back, a closed one is given up, and
-   * `onRemoved` is called for each. Rejects with the system's error, also when one cannot be put back.
+   * Compares the folder with what was written. A removed segment that is open is put back, a closed one is given up, one
+   * that was cut in its place is written no more, and `onRemoved` is called for each. Rejects with the system's error, also when one cannot be put back.
    */
   async check(): Promise<void> {
     const names = new Set(await listSegments(this.#dir, this.#disk));
@@ -126,7 +129,7 @@ export class SegmentWriter {
     if (current && (await this.#isRemoved(current))) {
       this.#current = undefined;
       await this.#detach(current);
-    }
+    } else if (current && !(await isWhole(current))) await this.leave();
   }
 
   /** Closes the open segment, if there is one. The next write begins another. */
@@ -136,9 +139,15 @@ export class SegmentWriter {
     if (!current) return;
     // After this its content could not be read any more.
     const removed = await this.#isRemoved(current).catch(() => false);
-    if (removed) await this.#detach(current).catch(() => undefined);
+    if (removed) {
+      await this.#detach(current).catch(() => undefined);
+      return;
+    }
+    const { segment, size } = current;
+    if (!(await isWhole(current).catch(() => true)))
+      this.#onRemoved({ what: 'segment', segment, bytes: size, outcome: 'cut' });
     // What is durable stays so, whatever closing says.
-    else await current.file.close().catch(() => undefined);
+    await current.file.close().catch(() => undefined);
   }
 
   /** Marks the end of the spool, unless it is marked. Nothing is written after it but by another writer. */
@@ -189,7 +198,7 @@ export class SegmentWriter {
     const segment = this.#next++;
     const file = await this.#disk.open(segmentPath(this.#dir, segment), 'create');
     this.#sizes.set(segment, 0);
-    return { file, segment, size: 0 };
+    return { file, segment, size: 0, seen: 0 };
   }
 
   /** Cuts what did not become durable, which the disk may be short of, and lets go of the segment. */

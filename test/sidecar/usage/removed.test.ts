@@ -115,6 +115,42 @@ t.test('while it cannot be written again nothing is acknowledged, and nothing is
   t.strictSame(await ended(harness), { lost: 0, records: shorts('a', 'b'), findings: [] });
 });
 
+for (const [when, kept] of [
+  ['to nothing', 0],
+  ['in the middle of a line', 300],
+] as const) {
+  for (const writtenOn of [false, true]) {
+    t.test(`the open segment is cut ${when}, ${writtenOn ? 'and written on' : 'and left'}: noticed`, async (t) => {
+      const harness = await SpoolHarness.start();
+      await request(harness, 'a');
+      await harness.pass(1000);
+      await request(harness, 'b');
+      await harness.pass(1000);
+      t.strictSame(harness.removed, []);
+      const file = harness.disk.files.get(FIRST);
+      if (!file) throw new Error('there is no segment');
+      const { length } = file.bytes;
+      file.bytes = Buffer.from(file.bytes.subarray(0, kept));
+      if (writtenOn) {
+        await request(harness, 'c');
+        t.ok(harness.disk.content(FIRST).length > length, 'as long as it should be');
+      }
+      await harness.pass(1000);
+      t.strictSame(harness.spool.health, { ok: false, why: 'removed' });
+      t.match(harness.removed, [{ what: 'segment', segment: 1, outcome: 'cut' }]);
+      await request(harness, 'd');
+      t.match(harness.spool.position, { segment: 2 }, 'it is written no more');
+      for (const ok of [false, false, true]) {
+        await harness.pass(1000);
+        t.equal(harness.spool.health.ok, ok);
+      }
+      t.equal(harness.removed.length, 1, 'once');
+      const { findings } = await ended(harness);
+      t.not(findings.length, 0, '`usage verify` shows it');
+    });
+  }
+}
+
 t.test('a closed segment that is removed is lost, and reported once; one that was pruned is not', async (t) => {
   const harness = await SpoolHarness.start({ segmentBytes: 500 });
   for (const id of ['a', 'b', 'c', 'd']) await request(harness, id);
