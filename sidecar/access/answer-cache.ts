@@ -1,7 +1,7 @@
 /**
- * What an authorizer said, for a short while. Callers and denials are kept apart, each with a bound of its own: whoever
- * makes up keys by the thousand pushes out other made-up keys, and no caller. Callers outlive their time for as long as
- * the authorizer cannot answer, within a bound; a denial never does.
+ * Caches an authorizer's answers. Callers and denials are kept separately, each with its own bound, so that a flood of
+ * invalid keys cannot evict callers. Callers can be used beyond their time while the authorizer fails, within a bound;
+ * denials cannot.
  */
 import type { Clock } from '../lib/clock.js';
 import type { Caller, Denied } from './identity.js';
@@ -12,7 +12,7 @@ export interface CacheOptions {
   /** Times in ms. */
   readonly ttlMs: number;
   readonly deniedTtlMs: number;
-  /** How long past its time a caller is still to be had from `stale`. */
+  /** How long past its time a caller is still returned by `stale`. */
   readonly staleMs: number;
 }
 
@@ -24,11 +24,11 @@ interface Kept<T> {
   readonly staleUntil: number;
 }
 
-/** Answers by an index of the credential, which is the caller's own to make: nothing here knows a key. */
+/** Answers by an index of the credential, which the caller computes; no key is stored here. */
 export class AnswerCache {
   readonly #clock: Clock;
   readonly #options: CacheOptions;
-  /** In the order of their last use: the first is the one to go. */
+  /** In the order of their last use: the first is evicted next. */
   readonly #callers = new Map<string, Kept<Caller>>();
   readonly #denials = new Map<string, Kept<Denied>>();
 
@@ -37,12 +37,12 @@ export class AnswerCache {
     this.#options = options;
   }
 
-  /** Entries held, past their time or not. */
+  /** Number of entries, expired ones included. */
   get size(): number {
     return this.#callers.size + this.#denials.size;
   }
 
-  /** What was answered and still holds. A wait that was named has gone down by the time since. */
+  /** The answer if it is still valid. A `Retry-After` in it is reduced by the elapsed time. */
   fresh(index: string): Caller | Denied | undefined {
     const now = this.#clock.now();
     const caller = this.#callers.get(index);
@@ -62,8 +62,8 @@ export class AnswerCache {
   }
 
   /**
-   * The caller that was known last, while nobody can be asked. It counts as fresh for `holdMs`, so that its next request
-   * does not ask again at once, and never beyond the bound.
+   * The last known caller, for use while the authorizer fails. It counts as fresh for `holdMs`, so that its next
+   * request causes no lookup at once, but never beyond the bound.
    */
   stale(index: string, holdMs: number): Caller | undefined {
     const kept = this.#callers.get(index);
@@ -77,7 +77,10 @@ export class AnswerCache {
     return kept.answer;
   }
 
-  /** Takes an answer in, in place of the one before, a denial for `atMostMs`. A wait that is named is not outlived. */
+  /**
+   * Stores an answer in place of the previous one, a denial for at most `atMostMs`. It expires no later than a wait
+   * that it names.
+   */
   keep(index: string, answer: Caller | Denied, atMostMs = Infinity): void {
     const { entries, ttlMs, deniedTtlMs, staleMs } = this.#options;
     this.#callers.delete(index);

@@ -1,4 +1,7 @@
-/** What an HTTP authorizer may answer, checked: docs/authorizer.md shows it. Closed, so that no restriction is overlooked. */
+/**
+ * Validates an HTTP authorizer's answer, which docs/authorizer.md describes. The schema is closed, so that no
+ * restriction is overlooked.
+ */
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
 import type { Route } from '../contracts/requests.js';
@@ -8,7 +11,7 @@ import type { Caller, Denied } from './identity.js';
 import { limitsOf, limitsSchema, oneWay, type StoredLimits } from './key-file-schema.js';
 import { MAX_MODELS, MODEL_ID, NAME } from './names.js';
 
-/** What a caller can be denied with: statuses 401, 402, 403 and 429 of the catalogue that are about who is calling. */
+/** Codes of a denial: those of the catalogue with 401, 402, 403 and 429 that are about the caller. */
 const DENIALS = [
   'invalid_api_key',
   'expired_api_key',
@@ -22,7 +25,7 @@ const DENIALS = [
   'quota_exceeded',
 ] as const satisfies readonly ErrorCode[];
 
-/** The longest wait that a denial may name, ms: a day, after which any quota is renewed. */
+/** The longest wait in a denial, ms: a day, after which any quota is renewed. */
 const MAX_RETRY_MS = 86_400_000;
 
 interface NamedCaller {
@@ -68,7 +71,7 @@ const check = compile<Answer>({
   maxProperties: 1,
 });
 
-/** Who is calling, or why not; undefined: `value` is no answer. `environment`: what was asked about. */
+/** The caller or the denial; undefined: `value` is not a valid answer. `environment`: the requested one. */
 export function parseAnswer(value: unknown, environment: string): Caller | Denied | undefined {
   const checked = check(value);
   if (!checked.ok) return undefined;

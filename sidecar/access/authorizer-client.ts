@@ -1,12 +1,12 @@
-/** One question to an HTTP authorizer: bounded in time and in size, no redirect followed, and never a throw. */
+/** One lookup at an HTTP authorizer: bounded in time and size, without redirects. Never throws. */
 import { Agent as HttpAgent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import type { Clock } from '../lib/clock.js';
 
-/** 256 model ids of 128 characters fit; an authorizer that sends more is broken, and must not fill the memory. */
+/** Room for 256 model ids of 128 characters; a longer answer is an error. */
 const MAX_ANSWER_BYTES = 64 * 1024;
 
-/** What an overloaded authorizer may ask for at most, and what it is given when it names no time, ms. */
+/** The longest wait that an overloaded authorizer may request, and the wait if it names none, ms. */
 const MAX_REST_MS = 60_000;
 const REST_MS = 1000;
 
@@ -14,23 +14,23 @@ export interface AuthorizerClientOptions {
   readonly url: string;
   /** Unix socket to connect to in place of the URL's host. */
   readonly socket?: string;
-  /** From the question to its whole answer, ms. */
+  /** From the request to the complete answer, ms. */
   readonly timeoutMs: number;
-  /** Connections at once; one question needs one. */
+  /** Connections at once; one lookup needs one. */
   readonly connections: number;
-  /** What the sidecar proves itself with, if it has to; asked for at each question, so that it can be rotated. */
+  /** The sidecar's own secret, if required; read at each lookup, so that it can be rotated. */
   readonly secret?: () => string;
 }
 
 export type Reply =
-  /** 200 and JSON, whatever it says. */
+  /** 200 with JSON of any content. */
   | { readonly kind: 'json'; readonly value: unknown }
-  /** It asks to be left alone. */
+  /** It answered 429 or 503. */
   | { readonly kind: 'overloaded'; readonly retryAfterMs: number }
   /** `why`: a constant or an error code of Node's. */
   | { readonly kind: 'failed'; readonly why: string };
 
-/** Keeps connections open between questions. Whoever makes it closes it. */
+/** Keeps connections open between lookups. The code that makes it closes it. */
 export class AuthorizerClient {
   readonly #clock: Clock;
   readonly #options: AuthorizerClientOptions;
@@ -53,7 +53,7 @@ export class AuthorizerClient {
         if (ended) return;
         ended = true;
         cancelTimer();
-        // What was read whole leaves its connection for the next question; all else takes it along.
+        // After a completely read answer the connection is reused; otherwise it is destroyed.
         if (reply.kind !== 'json') request?.destroy();
         resolve(reply);
       };
@@ -62,7 +62,7 @@ export class AuthorizerClient {
         const sent = this.#request(agent, Buffer.byteLength(body), headers);
         request = sent;
         sent.on('error', ({ code = 'connection' }: NodeJS.ErrnoException) => {
-          // It was closed from the other side while nobody used it: nothing was asked yet. Once, on a new one.
+          // The server closed the idle connection before the request was sent: try once more on a new one.
           if (agent !== false && sent.reusedSocket && code === 'ECONNRESET' && !ended) send(false);
           else end({ kind: 'failed', why: code });
         });
@@ -89,20 +89,20 @@ export class AuthorizerClient {
     });
   }
 
-  /** Lets go of all connections. Questions under way fail. Idempotent. */
+  /** Closes all connections. Lookups in flight fail. Idempotent. */
   close(): void {
     this.#agent.destroy();
   }
 }
 
-/** What an answer comes to. Never rejects. */
+/** Interprets a response. Never rejects. */
 async function read(response: IncomingMessage): Promise<Reply> {
   const { statusCode = 0, headers } = response;
   const retryAfter = headers['retry-after'];
   if (statusCode === 429 || (statusCode === 503 && retryAfter !== undefined)) {
     return { kind: 'overloaded', retryAfterMs: restMs(retryAfter) };
   }
-  // 301 to 308 too: what is asked holds a credential, and goes nowhere but where the operator said.
+  // Redirects are failures too: the request contains a credential and must go only to the configured URL.
   if (statusCode !== 200) return { kind: 'failed', why: `status ${statusCode}` };
   const parts: Buffer[] = [];
   let bytes = 0;
@@ -113,7 +113,7 @@ async function read(response: IncomingMessage): Promise<Reply> {
       parts.push(part);
     }
   } catch {
-    return { kind: 'failed', why: 'answer cut off' };
+    return { kind: 'failed', why: 'answer incomplete' };
   }
   try {
     return { kind: 'json', value: JSON.parse(Buffer.concat(parts).toString('utf8')) as unknown };
@@ -122,7 +122,7 @@ async function read(response: IncomingMessage): Promise<Reply> {
   }
 }
 
-/** Retry-After in whole seconds; dates, which need the two clocks to agree, count as no time named. */
+/** Retry-After in whole seconds; dates, which need synchronized clocks, are ignored. */
 function restMs(retryAfter: string | undefined): number {
   const seconds = /^[0-9]{1,6}$/.test(retryAfter ?? '') ? Number(retryAfter) : 0;
   return seconds === 0 ? REST_MS : Math.min(seconds * 1000, MAX_REST_MS);

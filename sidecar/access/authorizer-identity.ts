@@ -1,6 +1,7 @@
 /**
- * Callers by an HTTP service of the operator's (docs/authorizer.md). Each key is asked about once at a time, remembered
- * for a short while, and not asked about while the service fails; then whoever was known goes on for a bounded time.
+ * Authenticates callers by an HTTP service of the operator (docs/authorizer.md). At most one lookup per key is in
+ * flight, answers are cached for a short time, and no lookups are made while the service fails; cached callers are then
+ * accepted for a bounded time.
  */
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Clock } from '../lib/clock.js';
@@ -16,44 +17,52 @@ import { hashKey } from './key-index.js';
 /** Signed tokens are longer than keys; all headers of a request have 4 KiB together. */
 const MAX_CREDENTIAL = 3072;
 
-/** After a question failed its key is not asked about again for this long, ms; the breaker counts a key's failures in a row as one. */
+/**
+ * After a failed lookup its key is not looked up for this long, ms; the breaker counts consecutive failures of one key
+ * as one.
+ */
 const AGAIN_MS = 1000;
 
-/** What is told of the questions, for whoever counts them. */
+/** Callbacks for the metrics. */
 export interface AuthorizerEvents {
   /**
-   * A request came with a key. cached: its answer was known; joined: it waits for another's question; asked: it asks;
-   * left_alone: nobody is asked, since the authorizer fails or too many ask already.
+   * A request with a key. cached: the answer was known; joined: it waits for another request's lookup; asked: it causes
+   * a lookup; left_alone: no lookup, since the authorizer fails or too many lookups are in flight.
    */
   lookedUp(result: 'cached' | 'joined' | 'asked' | 'left_alone'): void;
-  /** A caller was let in on an answer past its time. */
+  /** A caller was accepted from an expired cache entry. */
   stale(): void;
-  /** A question came to its end. invalid: an answer outside its schema. */
+  /** A lookup has ended. invalid: an answer outside its schema. */
   asked(outcome: 'answered' | 'invalid' | 'overloaded' | 'failed', ms: number): void;
 }
 
 export interface AuthorizerOptions {
   readonly client: Pick<AuthorizerClient, 'ask'>;
-  /** Asked about, and what every caller is then of. */
+  /** Sent in lookups; the environment of all callers. */
   readonly environment: string;
-  /** What is sent of a key: its SHA-256, hex, or the key. */
+  /** What is sent: the key's SHA-256, hex, or the key. */
   readonly send: 'hash' | 'key';
-  /** Questions at once. */
+  /** Lookups at once. */
   readonly concurrency: number;
   readonly cache: CacheOptions;
   readonly breaker: BreakerOptions;
   readonly events?: AuthorizerEvents;
 }
 
-/** Asks an {@link AuthorizerClient}. Never rejects: what fails is `gateway_unavailable` or `control_plane_overloaded`. */
+/**
+ * Uses an {@link AuthorizerClient}. Never rejects: failures become `gateway_unavailable` or `control_plane_overloaded`.
+ */
 export class AuthorizerIdentity implements Identity {
   readonly #clock: Clock;
   readonly #options: AuthorizerOptions;
   readonly #cache: AnswerCache;
   readonly #breaker: Breaker;
-  /** Questions under way; whoever comes with the same key waits for the same answer. */
+  /** Lookups in flight; further requests with the same key wait for the same answer. */
   readonly #asking = new Map<string, Promise<Caller | Denied>>();
-  /** Keys are told apart by an HMAC under this secret of the process: none is kept, nor can a guess be tried on the index. */
+  /**
+   * The cache is indexed by an HMAC with this random key: no API key is stored, and guesses cannot be tested on the
+   * index.
+   */
   readonly #secret = randomBytes(32);
 
   constructor(clock: Clock, options: AuthorizerOptions) {
@@ -80,7 +89,7 @@ export class AuthorizerIdentity implements Identity {
   }
 
   #mayAsk(index: string, key: string, trace: TraceHeaders | undefined): Caller | Denied | Promise<Caller | Denied> {
-    // Both are free of cost, so that a known caller's next request may try again.
+    // Neither is cached as a failure, so a known caller's next request may cause a lookup.
     if (this.#asking.size >= this.#options.concurrency) return this.#leftAlone(index, overloaded(AGAIN_MS));
     const permit = this.#breaker.enter();
     if ('kind' in permit) {
@@ -124,7 +133,7 @@ export class AuthorizerIdentity implements Identity {
     return this.#without(index, AGAIN_MS, unavailable(Math.max(AGAIN_MS, this.#breaker.shutForMs)));
   }
 
-  /** A denial that calls for a wait and names none is remembered for its time here: that is how long to wait. */
+  /** A denial that needs a wait but names none is cached for a fixed time, which is then the wait. */
   #timed(answer: Caller | Denied | undefined): Caller | Denied | undefined {
     if (answer?.kind !== 'denied' || !WAIT_STATUSES.has(CATALOGUE[answer.code].status)) return answer;
     return { retryAfterMs: Math.max(AGAIN_MS, this.#options.cache.deniedTtlMs), ...answer };
@@ -135,7 +144,7 @@ export class AuthorizerIdentity implements Identity {
     return this.#without(index, 0, denial);
   }
 
-  /** The caller that was known, or `denial`, which for `holdMs` is then the answer for this key. */
+  /** The cached caller, or `denial`, which is then the answer for this key for `holdMs`. */
   #without(index: string, holdMs: number, denial: Denied): Caller | Denied {
     const known = this.#cache.stale(index, holdMs);
     if (known) this.#options.events?.stale();

@@ -3,7 +3,7 @@ import type { Credentials } from './identity.js';
 /** `Bearer`, one or more spaces, and visible ASCII. */
 const BEARER = /^bearer +([\x21-\x7e]+)$/i;
 
-/** Keys of ours have some 50 characters; a bound, so that hashing one costs nothing. */
+/** Keys have some 50 characters; the bound keeps hashing cheap. */
 const MAX_KEY = 256;
 
 /** The key in the Authorization header; undefined: none, malformed or longer than `maxCharacters`. */

@@ -1,11 +1,12 @@
 /**
- * A circuit breaker: a service that fails is left alone for a while, so that callers are told at once and it can recover.
+ * A circuit breaker: a failing service is not called for a while, so that callers get an answer at once and it can
+ * recover.
  *
  *     closed ──`failures` in a row──> open ──openMs──> half-open ──success──> closed
- *       └──asked to be left alone──────^                   └──failure, or asked──> open
+ *       └──service is overloaded───────^                   └──failure, or overloaded──> open
  *
- * Half-open lets one question through and no second one until that is answered, or should have been. What was asked
- * before the breaker opened says nothing any more when it comes back.
+ * Half-open allows one trial call, and no second one until that has ended or should have ended. Results of calls from
+ * before the breaker opened are ignored.
  */
 import type { Clock } from '../lib/clock.js';
 
@@ -14,31 +15,31 @@ export interface BreakerOptions {
   readonly failures: number;
   /** How long it stays open, ms. */
   readonly openMs: number;
-  /** The longest that one question takes, ms: what a caller waits for at most while another's question is the trial. */
+  /** The longest time of one call, ms: how long others wait for the trial at most. */
   readonly trialMs: number;
   /** It opened, from closed or half-open. `reason`: of the last failure. */
   readonly opened?: (reason: string, forMs: number) => void;
-  /** The service answers again. */
+  /** The service works again. */
   readonly closed?: () => void;
 }
 
-/** Leave to ask once. Exactly one of the three is called, once; further calls do nothing. */
+/** Permission for one call. Exactly one of the three functions is called, once; further calls do nothing. */
 export interface Permit {
   succeeded(): void;
   /**
-   * `reason`: a constant or an error's code. `cause`: what was asked about, if that may be what makes the service fail:
-   * several failures of one cause in a row are one.
+   * `reason`: a constant or an error's code. `cause`: the subject of the call, if it may be the cause of the failure:
+   * consecutive failures of one cause count as one.
    */
   failed(reason: string, cause?: string): void;
-  /** The service asked not to be asked for this long, ms. */
+  /** The service requested a pause of this length, ms. */
   overloaded(forMs: number): void;
 }
 
 export interface Shut {
   readonly kind: 'shut';
-  /** Whether the service said that it is overloaded, or does not answer. */
+  /** Whether the service reported overload, or fails. */
   readonly why: 'failing' | 'overloaded';
-  /** Until it may be asked again, ms: above 0. */
+  /** Time until the next call is allowed, ms: above 0. */
   readonly retryAfterMs: number;
 }
 
@@ -49,14 +50,14 @@ export class Breaker {
   readonly #options: BreakerOptions;
   /** In a row, while closed. */
   #failures = 0;
-  /** Of the failure that was counted last. */
+  /** The cause of the last counted failure. */
   #lastCause: string | undefined;
   /** Clock reading; undefined: closed. */
   #openUntil: number | undefined;
   #why: Shut['why'] = 'failing';
-  /** When the trial's answer is due at the latest, clock reading; undefined: none is under way. */
+  /** The latest time at which the trial ends, clock reading; undefined: none is in flight. */
   #trialUntil: number | undefined;
-  /** Counts openings and closings: permits of an earlier one are void. */
+  /** Counts transitions: permits of an earlier epoch are void. */
   #epoch = 0;
 
   constructor(clock: Clock, options: BreakerOptions) {
@@ -69,7 +70,7 @@ export class Breaker {
     return this.#clock.now() < this.#openUntil ? 'open' : 'half-open';
   }
 
-  /** Leave to ask, or until when there is none. */
+  /** A permission, or the time until the next. */
   enter(): Permit | Shut {
     const retryAfterMs = this.shutForMs;
     if (retryAfterMs > 0) return { kind: 'shut', why: this.#why, retryAfterMs };
@@ -77,7 +78,7 @@ export class Breaker {
     return this.#permit();
   }
 
-  /** Until somebody may ask again, whole ms; 0: now. */
+  /** Time until a call is allowed, whole ms; 0: now. */
   get shutForMs(): number {
     if (this.#openUntil === undefined) return 0;
     return Math.max(0, Math.ceil((this.#trialUntil ?? this.#openUntil) - this.#clock.now()));
@@ -115,7 +116,7 @@ export class Breaker {
     }
   }
 
-  /** No failure is counted. */
+  /** Resets the failure count. */
   #begin(): void {
     this.#failures = 0;
     this.#lastCause = undefined;

@@ -1,6 +1,6 @@
 /**
- * The credit file: what each account was granted, as a list of grants that is only ever added to, so that each top-up can
- * be looked up. `{"version":1,"accounts":{"acme":[{"id":"inv-17","usd":"25.00","at":"2026-10-03T00:00:00Z"}]}}`.
+ * The credit file: grants of each account. Grants are only ever added, so that each can be looked up.
+ * `{"version":1,"accounts":{"acme":[{"id":"inv-17","usd":"25.00","at":"2026-10-03T00:00:00Z"}]}}`.
  */
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
@@ -13,18 +13,18 @@ interface CreditFile {
 }
 
 interface Grant {
-  /** The operator's own name for it, such as an invoice's number. No two grants have one. */
+  /** The operator's id for it, such as an invoice's number. Unique in the file. */
   readonly id: string;
-  /** Decimal text, to the picodollar. Below 0: taken back. */
+  /** Decimal text, to the picodollar. Negative: a correction. */
   readonly usd: string;
-  /** ISO 8601, UTC. For whoever reads the file. */
+  /** ISO 8601, UTC. For people who read the file. */
   readonly at?: string;
 }
 
-/** What messages call the file. */
+/** The file's name in messages. */
 export const WHAT = 'credit';
 
-/** A million accounts with a grant each; a longer file is none of ours. */
+/** Room for a million accounts with a grant each; a longer file is an error. */
 export const MAX_CREDIT_BYTES = 256 * 1024 * 1024;
 
 const name = { type: 'string', minLength: 1, maxLength: 256 };

@@ -1,32 +1,32 @@
 /**
- * Prepaid credit. What an account may still spend is what it was granted, less what its requests came to, less what its
- * running ones might come to at worst:
+ * Prepaid credit. An account may spend its grants, less the price of its finished requests, less the highest price that
+ * its running ones may have:
  *
  *     balance = granted − settled − reserved
  *
- * A request reserves its worst case before it can be dispatched and settles the truth at its end, which gives back the
- * rest. Everything happens at once on one event loop, so two requests cannot spend the same dollar. All amounts are
- * picodollars.
+ * A request reserves its highest possible price before dispatch and settles its actual price at its end, which releases
+ * the rest. Everything happens synchronously on one event loop, so two requests cannot spend the same dollar. All
+ * amounts are picodollars.
  */
 
-/** Picodollars that one request holds. Whoever has it must end it; the first call counts, the others do nothing. */
+/** Picodollars reserved by one request. Its owner must settle it; only the first call counts. */
 export interface Reservation {
-  /** The request came to so much; the rest of what it held is free again. 0: nothing is to be paid. */
+  /** Settles the actual price; the rest of the reservation is released. 0: nothing is paid. */
   settle(picodollars: bigint): void;
 }
 
 export type Reserved =
   | { readonly kind: 'reserved'; readonly reservation: Reservation }
-  /** The balance is smaller. */
+  /** The balance is too small. */
   | { readonly kind: 'insufficient' }
-  /** The balance is not known now. */
+  /** The balance is not known yet. */
   | { readonly kind: 'unavailable' };
 
-/** Where credit is held. Never throws, never waits. */
+/** Reserves credit. Never throws, never waits. */
 export interface Credit {
-  /** Whether balances are known; until then whatever costs something is refused as `unavailable`. */
+  /** Whether balances are known; until then priced requests are refused as `unavailable`. */
   readonly known: boolean;
-  /** What costs nothing needs no credit and is always let through. */
+  /** Free requests need no credit and always pass. */
   reserve(account: string, picodollars: bigint): Reserved;
 }
 
@@ -43,8 +43,8 @@ interface Entry {
 }
 
 /**
- * The balances of this process. It begins shut (`unavailable`), since what was settled before it lived is not known yet.
- * It holds one entry for each account that has spent or spends; accounts are the operator's own, from the keys file.
+ * The balances of this process. Initially `unavailable`, since earlier usage is not known yet. It has one entry for
+ * each account that has spent or spends; accounts are the operator's own, from the keys file.
  */
 export class CreditLedger implements Credit {
   readonly #entries = new Map<string, Entry>();
@@ -53,7 +53,7 @@ export class CreditLedger implements Credit {
   #open = false;
   #outstanding = 0;
 
-  /** `granted`: by account; one that is not in it has nothing. `onSettled` is told of each reservation that ended. */
+  /** `granted`: by account; other accounts have nothing. `onSettled` is called for each reservation that ended. */
   constructor(granted: ReadonlyMap<string, bigint>, onSettled: () => void = () => undefined) {
     this.#granted = granted;
     this.#onSettled = onSettled;
@@ -68,12 +68,12 @@ export class CreditLedger implements Credit {
     return this.#outstanding;
   }
 
-  /** Replaces all grants. What was spent stays spent: with less granted than that a balance is below 0. */
+  /** Replaces all grants. Spending stays, so a balance may become negative. */
   grant(granted: ReadonlyMap<string, bigint>): void {
     this.#granted = granted;
   }
 
-  /** Opens the gate. `settled`: what was settled before this process, by account. Once. */
+  /** Starts accepting priced requests. `settled`: settled before this process, by account. Call it once. */
   open(settled: ReadonlyMap<string, bigint>): void {
     if (this.#open) throw new Error('credit is open already');
     this.#open = true;

@@ -1,30 +1,30 @@
 /**
- * Failed keys, limited by address. A proxy or a gateway in front makes every caller look like one address, so an address
- * is never a reason to turn a good key away: the key is looked up first, and all that changes past the limit is the
- * answer to keys that fail. It is then 429 `user_rate_limited` with a Retry-After in place of the 401, since it says what
- * to do (wait), and no more whether the key was unknown, expired or revoked.
+ * Limits failed keys by address. Behind a proxy or a gateway all callers have one address, so an address is never a
+ * reason to reject a valid key: the key is looked up first, and past the limit only the answer to failing keys changes.
+ * It is then 429 `user_rate_limited` with a Retry-After in place of the 401, which no longer reveals whether the key
+ * was unknown, expired or revoked.
  */
 import { isIPv6 } from 'node:net';
 import type { Clock } from '../lib/clock.js';
 import type { Caller, Credentials, Denied, Identity, TraceHeaders } from './identity.js';
 import type { ErrorCode } from '../domain/errors.js';
 
-/** What fails a key itself. One that belongs to a frozen account, or to none, is no guess: whoever sends it has it. */
+/** Codes that count as a failure. A key of a frozen account, or of none, is a valid key and not a guess. */
 const FAILURES: ReadonlySet<ErrorCode> = new Set(['invalid_api_key', 'expired_api_key', 'revoked_api_key']);
 
 const MINUTE_MS = 60_000;
 
-/** Addresses that are remembered, some 2 MB; past that the one whose count is the oldest starts anew. */
+/** Addresses that are remembered, some 2 MB; past that the oldest entry is dropped. */
 const MAX_ADDRESSES = 16_384;
 
-/** An identity source whose 401s are limited by address: `perMinute` at once, then evenly. */
+/** Limits the 401s of an identity source by address: `perMinute` in a burst, then evenly spaced. */
 export class FailedKeyLimit implements Identity {
   readonly #clock: Clock;
   readonly #behind: Identity;
   readonly #intervalMs: number;
   /** How far ahead of the clock an address may run. */
   readonly #burstMs: number;
-  /** By address, the clock reading at which it has all its failures again. The oldest entry first. */
+  /** By address, the clock reading at which its whole burst is available again. The oldest entry first. */
   readonly #freeAt = new Map<string, number>();
 
   /** `perMinute`: 0: no limit. */
@@ -47,7 +47,7 @@ export class FailedKeyLimit implements Identity {
     return waitMs === 0 ? answer : { kind: 'denied', code: 'user_rate_limited', retryAfterMs: Math.ceil(waitMs) };
   }
 
-  /** Counts a failure. Returns how long it comes too early, ms; then it was not counted. */
+  /** Counts a failure. Returns how long it is too early, ms; then it was not counted. */
   #failed(network: string): number {
     const now = this.#clock.now();
     const from = Math.max(now, this.#freeAt.get(network) ?? now);
@@ -67,11 +67,11 @@ export class FailedKeyLimit implements Identity {
   }
 }
 
-/** Hextets of an IPv6 address, and those that name a network: a caller has all of a /64 to choose from. */
+/** Hextets of an IPv6 address, and those of the network: one caller usually has a whole /64. */
 const HEXTETS = 8;
 const NETWORK_HEXTETS = 4;
 
-/** What is counted as one caller: an IPv4 address, or the /64 of an IPv6 address in full. Other texts are themselves. */
+/** The unit of counting: an IPv4 address, or the /64 of an IPv6 address. Other texts are used unchanged. */
 export function networkOf(address: string): string {
   if (!isIPv6(address)) return address;
   const [head = '', tail] = (address.split('%')[0] ?? '').split('::');
@@ -80,7 +80,7 @@ export function networkOf(address: string): string {
   const gap = tail === undefined ? 0 : HEXTETS - left.length - right.length;
   const all = [...left, ...Array<number>(Math.max(0, gap)).fill(0), ...right];
   const [, , , , , marker, high = 0, low = 0] = all;
-  // An IPv4 caller of a listener for both: all of them would share one network.
+  // An IPv4 caller of a dual-stack listener: otherwise all IPv4 callers would share one network.
   if (all.slice(0, 5).every((part) => part === 0) && marker === 0xffff) {
     return [high >> 8, high & 255, low >> 8, low & 255].join('.');
   }

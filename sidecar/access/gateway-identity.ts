@@ -1,7 +1,7 @@
 /**
- * Callers that a gateway in front names (docs/contract.md#who-is-calling). The gateway proves itself with a secret of its own as the
- * bearer; what it then says in `x-ra-` headers is believed, and the sidecar checks no key, limit or credit. From anyone
- * else these headers are never read. docs/gateway.md has the table of headers.
+ * Callers that a gateway in front names (docs/contract.md#who-is-calling). The gateway authenticates with its own
+ * secret as the bearer token; the sidecar then trusts its `x-ra-` headers and checks no key, limit or credit. Without
+ * the secret these headers are never read. docs/gateway.md has the table of headers.
  */
 import { CLASS_WEIGHTS, type ServiceClass } from '../domain/service-class.js';
 import { bearerOf } from './bearer.js';
@@ -20,17 +20,17 @@ const NAMED = new RegExp(NAME);
 const MODEL = new RegExp(MODEL_ID);
 
 export interface GatewayOptions {
-  /** What the gateway proves itself with. */
+  /** The secrets that authenticate the gateway. */
   readonly secrets: Pick<SecretFile, 'has'>;
-  /** Whose entitlements apply here; a caller of another environment may call nothing. */
+  /** This sidecar's environment; callers of another one may call nothing. */
   readonly environment: string;
-  /** What each account has of the seats. */
+  /** The service class of each account. */
   readonly class: ServiceClass;
-  /** Who judges everyone else; absent: everyone else is refused. */
+  /** Authenticates all other callers; absent: they are refused. */
   readonly others?: Identity;
 }
 
-/** Believes a proven gateway, and hands all others on. */
+/** Trusts an authenticated gateway, and passes all other callers on. */
 export class GatewayIdentity implements Identity {
   readonly #options: GatewayOptions;
 
@@ -48,7 +48,7 @@ export class GatewayIdentity implements Identity {
   #named(credentials: Credentials): Caller | Denied {
     const account = nameIn(credentials, 'x-ra-account');
     const keyId = nameIn(credentials, 'x-ra-key-id');
-    // Work that nobody can be charged for is not done.
+    // Work without an account to charge is not done.
     if (account === undefined || keyId === undefined) return { kind: 'denied', code: 'unattributed_key' };
     const { environment } = this.#options;
     const models = modelsOf(credentials.header('x-ra-models'));
@@ -65,7 +65,7 @@ function nameIn(credentials: Credentials, header: string): string | undefined {
   return name !== undefined && NAMED.test(name) ? name : undefined;
 }
 
-/** Absent: all that is hosted. Undefined: malformed, and so no entitlement at all. */
+/** Absent: all hosted models. Undefined: malformed, so no entitlement at all. */
 function modelsOf(header: string | undefined): ModelSet | undefined {
   if (header === undefined) return 'all';
   const ids = header.split(',', MAX_MODELS + 1).map((id) => id.replace(/^[ \t]+|[ \t]+$/g, ''));

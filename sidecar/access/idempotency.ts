@@ -1,25 +1,28 @@
 /**
- * `Idempotency-Key`: a request that its caller sends twice under one key runs once.
+ * `Idempotency-Key`: a request that its caller sends twice with one key runs once.
  *
- *     claim ──> in flight ──complete()──> completed ──keepMs, or maxKeys newer ones──> forgotten
- *                   └──────release(): refused, failed, cancelled──> forgotten at once
+ *     claim ──> in flight ──complete()──> completed ──keepMs, or maxKeys newer ones──> removed
+ *                   └──────release(): refused, failed, cancelled──> removed at once
  *
- * Semantics of the IETF's draft-ietf-httpapi-idempotency-key-header, without its replay: replies are content and are not
- * kept, so a completed request is not answered again, it is only never run again. Keys belong to an account. What is kept
- * of a key and of a body is one SHA-256 each. The store is this process's memory: a restart forgets it, and sidecars do
- * not share it.
+ * It follows the IETF's draft-ietf-httpapi-idempotency-key-header, without replay: replies are content and are not
+ * stored, so a repeat of a completed request gets an error and does not run again. Keys belong to an account. Only one
+ * SHA-256 of the key and one of the body are stored. The store is this process's memory: a restart loses it, and
+ * sidecars do not share it.
  */
 import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import type { Clock } from '../lib/clock.js';
 
-/** Hashed between two turns of the event loop, in bytes: about a millisecond. */
+/** Bytes hashed per turn of the event loop: about a millisecond. */
 const SLICE_BYTES = 1024 * 1024;
 
-/** As a bare token: visible ASCII without the quote that begins the other form. */
+/** A bare token: visible ASCII without the quote that starts the other form. */
 const BARE = /^[\x21\x23-\x7e]{1,255}$/;
 
-/** As the draft's structured-field string: in quotes, with `\"` and `\\` for the two. No spaces, which only mislead. */
+/**
+ * The draft's structured-field string: in quotes, with `\"` and `\\` as escapes. No spaces, which would cause
+ * confusion.
+ */
 const QUOTED = /^"((?:[\x21\x23-\x5b\x5d-\x7e]|\\["\\]){1,255})"$/;
 
 /** The key in a header's value, the same from both its forms; undefined: malformed. */
@@ -28,7 +31,7 @@ export function parseIdempotencyKey(value: string): string | undefined {
   return QUOTED.exec(value)?.[1]?.replace(/\\(.)/g, '$1');
 }
 
-/** What makes two requests the same: the route and every byte of the body. */
+/** Two requests are the same if the route and every byte of the body are equal. */
 export async function fingerprint(route: string, body: Uint8Array): Promise<string> {
   const hash = createHash('sha256').update(`${route}\0`);
   for (let at = 0; at < body.byteLength; at += SLICE_BYTES) {
@@ -38,32 +41,32 @@ export async function fingerprint(route: string, body: Uint8Array): Promise<stri
   return hash.digest('binary');
 }
 
-/** A key that one request holds. Whoever has it must end it; the first call counts, the others do nothing. */
+/** A key claimed by one request. Its owner must end it; only the first call counts. */
 export interface Claim {
-  /** The request ran to its end: the key is used up. */
+  /** The request was completed: the key is consumed. */
   complete(): void;
-  /** It did not: the key is as if never seen. */
+  /** It was not: the key can be used again. */
   release(): void;
 }
 
 export type Claimed =
   | { readonly kind: 'claimed'; readonly claim: Claim }
-  /** The key was seen with another body. */
+  /** The key was used with another body or route. */
   | { readonly kind: 'other-body' }
-  /** The same request is under way, or was completed. */
+  /** The same request is running, or was completed. */
   | { readonly kind: 'in-flight' | 'completed' };
 
-/** What a request without a key holds. */
+/** The claim of a request without a key. */
 export const NO_CLAIM: Claim = { complete: () => undefined, release: () => undefined };
 
 export interface IdempotencyLimits {
-  /** Completed keys that are remembered, all accounts together; the oldest goes first. */
+  /** Completed keys that are remembered, over all accounts; the oldest is removed first. */
   readonly maxKeys: number;
-  /** How long a key is remembered after its request was completed, ms. */
+  /** How long a key is remembered after completion, ms. */
   readonly keepMs: number;
 }
 
-/** A completed key, linked in the order of completion, which is that of forgetting. */
+/** A completed key, linked in the order of completion. */
 interface Remembered {
   readonly id: string;
   readonly fingerprint: string;
@@ -72,7 +75,7 @@ interface Remembered {
   next: Remembered | undefined;
 }
 
-/** The keys that were seen. Those in flight come on top of `maxKeys`; each has or waits for a seat, which bounds them. */
+/** The used keys. Those in flight are not limited by `maxKeys`; they are bounded by seats and queue. */
 export class IdempotencyKeys {
   readonly #clock: Clock;
   readonly #limits: IdempotencyLimits;
@@ -92,7 +95,7 @@ export class IdempotencyKeys {
     return this.#inFlight.size + this.#completed.size;
   }
 
-  /** Takes `key` for a request of `account` with this {@link fingerprint}, unless the key was seen. */
+  /** Claims `key` for a request of `account` with this {@link fingerprint}, unless the key was used. */
   claim(account: string, key: string, fingerprint: string): Claimed {
     this.#forget();
     const id = createHash('sha256').update(`${account}\0${key}`).digest('binary');
@@ -125,7 +128,7 @@ export class IdempotencyKeys {
     this.#forget();
   }
 
-  /** Drops what is too old or too much. Each key is dropped once, so this costs a claim next to nothing. */
+  /** Removes expired and excess keys. Each key is removed once, so the cost per claim is small. */
   #forget(): void {
     const now = this.#clock.now();
     while (this.#oldest && (this.#oldest.until <= now || this.#completed.size > this.#limits.maxKeys)) {

@@ -2,15 +2,15 @@ import type { Route } from '../contracts/requests.js';
 import type { ErrorCode } from '../domain/errors.js';
 import type { KeyLimits } from './limits.js';
 
-/** What of a request says who is calling. Values are secrets: never logged. */
+/** The parts of a request that identify the caller. Values are secrets: never logged. */
 export interface Credentials {
   /** A header by its lower-case name, as sent. */
   header(name: string): string | undefined;
-  /** The address that the connection comes from, as text; empty on a Unix socket. A proxy's, behind one. */
+  /** The address of the connection, as text; empty on a Unix socket; a proxy's address behind one. */
   readonly address: string;
 }
 
-/** Which model ids a key may call: a list, or everything that is hosted. */
+/** The model ids that a key may call: a set, or all hosted models. */
 export type ModelSet = 'all' | ReadonlySet<string>;
 
 /** A checked caller. */
@@ -22,15 +22,15 @@ export interface Caller {
   readonly models: ModelSet;
   /** Routes that the key may call; absent: all. */
   readonly routes?: ReadonlySet<Route>;
-  /** The cohort whose gated models it may call; absent: those that are open to all. */
+  /** The cohort whose restricted models it may call; absent: only unrestricted ones. */
   readonly cohort?: string;
   /** Its own limits over the configured ones. */
   readonly limits?: KeyLimits;
   /** Prompt and completion tokens from one midnight UTC to the next; absent: no quota. */
   readonly tokensPerDay?: number;
-  /** Share of the account's class in the seat queue: 16, 4 or 1. */
+  /** Weight of its class in the seat queue: 16, 4 or 1. */
   readonly weight: number;
-  /** A gateway vouches for it, and has seen to limits, cohorts and credit; the deadline that it names counts. */
+  /** Named by a gateway, which has checked limits, cohorts and credit; its deadline header is used. */
   readonly vouched?: true;
 }
 
@@ -40,20 +40,20 @@ export interface Denied {
   readonly retryAfterMs?: number;
 }
 
-/** Headers by which whoever is asked on behalf of a request can go on with its trace. */
+/** Headers for lookups on behalf of a request, to propagate its trace. */
 export type TraceHeaders = () => Readonly<Record<string, string>>;
 
-/** Who is calling. Local files here, an HTTP authorizer or a trusted gateway elsewhere. Never throws or rejects. */
+/** Authenticates callers: by a keys file, an HTTP authorizer or a trusted gateway. Never throws or rejects. */
 export interface Identity {
   resolve(credentials: Credentials, trace?: TraceHeaders): Promise<Caller | Denied>;
 }
 
-/** Whether `models` names `id`. */
+/** Whether `models` includes `id`. */
 export function mayCall(models: ModelSet, id: string): boolean {
   return models === 'all' || models.has(id);
 }
 
-/** Whether a model that is gated for `cohort`, or open to all, is open to this caller. */
+/** Whether this caller may use a model restricted to `cohort`, or unrestricted. */
 export function inCohort(caller: Caller, cohort: string | undefined): boolean {
   return cohort === undefined || caller.vouched === true || caller.cohort === cohort;
 }

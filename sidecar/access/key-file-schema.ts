@@ -1,4 +1,4 @@
-/** What is in a keys file: its types, its schema, and after that what a schema cannot say. */
+/** The content of a keys file: types, schema, and checks that a schema cannot express. */
 import type { Route } from '../contracts/requests.js';
 import { closed } from '../contracts/common-schema.js';
 import { compile } from '../contracts/validator.js';
@@ -7,7 +7,7 @@ import { LIMIT_GROUPS, type KeyLimits, type Limit } from './limits.js';
 
 export interface KeyFile {
   readonly version: 1;
-  /** What holds for all keys of an account. */
+  /** Properties of an account, for all its keys. */
   readonly accounts?: Readonly<Record<string, { readonly frozen?: boolean }>>;
   readonly keys: readonly StoredKey[];
 }
@@ -17,36 +17,36 @@ export interface StoredKey {
   readonly id: string;
   /** SHA-256 of the key, hex. */
   readonly hash: string;
-  /** Absent: the key works nowhere (`unattributed_key`). */
+  /** Absent: the key is rejected everywhere (`unattributed_key`). */
   readonly account?: string;
   /** ISO 8601, as are all times here. */
   readonly created: string;
   readonly expires?: string;
-  /** When it was revoked. A revoked key works no more, whatever time this is. */
+  /** When it was revoked. A revoked key is rejected, whatever the time. */
   readonly revoked?: string;
-  /** When another key took its place, while this one works on until it expires: it hands nothing on a second time. */
+  /** When another key replaced it, while this one works until it expires; it cannot be rotated again. */
   readonly rotated?: string;
-  /** Share of the seats that its requests have against other accounts' (identity.ts). Default `standard`. */
+  /** Weight of its requests against other accounts' (identity.ts). Default `standard`. */
   readonly class?: ServiceClass;
-  /** The same as a number; a key has one of the two. */
+  /** The same as a number; a key has only one of the two. */
   readonly weight?: 16 | 4 | 1;
   readonly limits?: StoredLimits;
-  /** By environment; an environment that is not named is one in which the key may call nothing. */
+  /** By environment; in other environments the key may call nothing. */
   readonly entitlements: Readonly<Record<string, Entitlement>>;
-  /** Made by the sidecar for its own developer, and replaced at each start. */
+  /** Created by the sidecar for development, and replaced at each start. */
   readonly development?: true;
 }
 
-/** By group; or the two numbers of the decision routes alone, as files were written before there were groups. */
+/** By group; or two numbers for the decision routes only, as in older files. */
 export type StoredLimits = KeyLimits | Limit;
 
 export interface Entitlement {
   readonly models: 'all' | readonly string[];
   /** Absent: all. */
   readonly routes?: readonly Route[];
-  /** The cohort whose gated models the key may call. */
+  /** The cohort whose restricted models the key may call. */
   readonly cohort?: string;
-  /** Prompt and completion tokens a day, UTC; absent: any number. */
+  /** Prompt and completion tokens a day, UTC; absent: no limit. */
   readonly tokensPerDay?: number;
 }
 
@@ -55,14 +55,14 @@ export type CheckedKeyFile =
   /** One line, for example `keys[0].hash must match …`. It names no value. */
   | { readonly kind: 'invalid'; readonly problem: string };
 
-/** No control characters, and none that cannot be seen: two names that look the same would be two accounts. */
+/** No control or invisible characters: two names that look the same would be two accounts. */
 const NAME = '^[^\\p{C}]+$';
 
-/** A minute's requests each have a time of their own in memory, some 80 bytes. */
+/** Each request of the last minute has an entry in memory, some 80 bytes. */
 const MAX_LIMIT = 100_000;
 
 const name = { type: 'string', minLength: 1, maxLength: 256, pattern: NAME };
-/** UTC alone: a time without its zone would expire a key hours early or late. */
+/** UTC only: a time without its zone would expire a key hours early or late. */
 const time = { type: 'string', maxLength: 32, pattern: '^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d{1,9})?Z$' };
 const count = { type: 'integer', minimum: 1, maximum: MAX_LIMIT };
 const countOrNone = { type: 'integer', minimum: 0, maximum: MAX_LIMIT };
@@ -107,7 +107,7 @@ const check = compile<KeyFile>(
   { nameUnknownFields: true },
 );
 
-/** Checks what a keys file holds. */
+/** Validates the content of a keys file. */
 export function checkKeyFile(value: unknown): CheckedKeyFile {
   const checked = check(value);
   if (!checked.ok) return { kind: 'invalid', problem: `${checked.path} ${checked.message}`.trim() };
@@ -131,13 +131,13 @@ function contradiction({ id, created, expires, revoked, rotated, limits = {}, ..
   return oneWay(limits) ? undefined : `${id} has limits that are neither two numbers nor by group`;
 }
 
-/** Whether limits are all by group, or the two numbers and nothing else: half or both would leave some of them out. */
+/** Whether limits are all by group, or exactly the two numbers; a mixture would be ambiguous. */
 export function oneWay(limits: StoredLimits): boolean {
   const numbers = Number('inFlight' in limits) + Number('perMinute' in limits);
   return numbers === 0 || (numbers === 2 && Object.keys(limits).length === 2);
 }
 
-/** Limits by group, whichever {@link oneWay} they are written. */
+/** Limits by group, from either form of {@link oneWay}. */
 export function limitsOf(limits: StoredLimits): KeyLimits {
   return 'inFlight' in limits ? { decisions: limits } : limits;
 }

@@ -7,28 +7,28 @@ import { KeyFileIdentity } from './key-identity.js';
 
 export interface WatchOptions {
   readonly file: string;
-  /** Whose entitlements apply. */
+  /** The environment whose entitlements apply. */
   readonly environment: string;
-  /** How often the file is looked at without an event, ms. */
+  /** How often the file is checked without an event, ms. */
   readonly pollMs: number;
 }
 
 export interface WatchHooks {
-  /** Keys were taken from the file, the first ones included: how many it holds. */
+  /** Keys were loaded from the file, also at the start: their number. */
   loaded(keys: number): void;
-  /** The file cannot be used; what held before holds on. `problem`: one line without the file's content. */
+  /** The file is invalid; the previous keys stay in force. `problem`: one line without the file's content. */
   refused(problem: string): void;
 }
 
 /**
- * Identity by the keys file as it is now. A caller that was resolved is an object of its own: running requests keep theirs,
- * whatever becomes of their keys. Whoever opens it closes it.
+ * Authenticates by the current keys file. A resolved caller is an immutable object, so running requests keep theirs,
+ * whatever happens to their keys. Owned by the code that opens it, which must close it.
  */
 export class WatchedKeys implements Identity {
   #identity = new KeyFileIdentity(NO_KEYS, '');
   #file: FollowedFile<KeyFile> | undefined;
 
-  /** Reads the file, which need not exist yet, and follows it. Throws FileProblem when it cannot be used. */
+  /** Reads the file, which need not exist yet, and watches it. Throws FileProblem if it is invalid. */
   static async open(clock: Clock, options: WatchOptions, hooks: WatchHooks): Promise<WatchedKeys> {
     const { file, environment, pollMs } = options;
     const watched = new WatchedKeys();
@@ -54,7 +54,7 @@ export class WatchedKeys implements Identity {
 
   private constructor() {}
 
-  /** A key that is not known may have been created a moment ago: the file is looked at before it is refused. */
+  /** An unknown key may have been created a moment ago: the file is checked before it is rejected. */
   async resolve(credentials: Credentials): Promise<Caller | Denied> {
     const asked = this.#identity;
     const answer = await asked.resolve(credentials);
@@ -64,12 +64,12 @@ export class WatchedKeys implements Identity {
     return this.#identity === asked ? answer : this.#identity.resolve(credentials);
   }
 
-  /** Reads the file now and says what it holds, changed or not. Resolves when that is done. */
+  /** Reads the file now and reports its content, changed or not. Resolves afterwards. */
   async reload(): Promise<void> {
     await this.#file?.reload();
   }
 
-  /** Follows the file no longer; the last keys stay. Idempotent. */
+  /** Stops watching; the last keys stay. Idempotent. */
   close(): void {
     this.#file?.close();
   }

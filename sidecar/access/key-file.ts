@@ -1,6 +1,6 @@
 /**
- * The keys file: JSON, made for its owner alone to read, replaced whole and atomically. It holds the SHA-256 of each key and
- * never a key. SHA-256 without salt is enough, since keys are 256 random bits of ours and not words that people choose.
+ * The keys file: JSON, readable by its owner only, replaced atomically. It contains the SHA-256 of each key and never a
+ * key. SHA-256 without salt suffices, since keys are 256 random bits and not chosen by people.
  */
 import { realpath, stat, type FileHandle } from 'node:fs/promises';
 import { FileProblem, readText } from '../lib/followed-file.js';
@@ -9,7 +9,7 @@ import { checkKeyFile, type KeyFile } from './key-file-schema.js';
 
 export type { KeyFile, StoredKey } from './key-file-schema.js';
 
-/** The file cannot be used. The message is one line and names the file and what is wrong, never what is in it. */
+/** The file is invalid. The message is one line with the file and the problem, never its content. */
 export class KeyFileError extends FileProblem {
   override readonly name = 'KeyFileError';
 
@@ -18,16 +18,19 @@ export class KeyFileError extends FileProblem {
   }
 }
 
-/** What messages call the file. */
+/** The file's name in messages. */
 export const WHAT = 'keys';
 
-/** Some 200,000 keys; a longer file is none of ours, and reading it would only take the memory. */
+/** Room for some 200,000 keys; a longer file is an error. */
 export const MAX_FILE_BYTES = 64 * 1024 * 1024;
 
-/** What a file that does not exist holds. */
+/** The content of a file that does not exist. */
 export const NO_KEYS: KeyFile = { version: 1, keys: [] };
 
-/** Reads and checks the file; one that does not exist holds no keys. Throws {@link FileProblem}, of which {@link KeyFileError} is one. */
+/**
+ * Reads and checks the file; one that does not exist has no keys. Throws {@link FileProblem}, of which {@link
+ * KeyFileError} is one.
+ */
 export async function readKeyFile(file: string): Promise<KeyFile> {
   const text = await readText(WHAT, file, MAX_FILE_BYTES);
   return text === undefined ? NO_KEYS : parseKeyFile(text, file);
@@ -51,10 +54,10 @@ function checked(value: unknown, file: string): KeyFile {
 }
 
 /**
- * Replaces the file: whoever reads it sees the old one or the new one, and the new one is on the disk once this resolves.
- * Makes its folder, for the owner alone. What a reader would refuse is not written: throws {@link KeyFileError}. Owner,
- * group and mode stay: an operator's command must not take the file away from the service. Where that cannot be, it throws,
- * and the old file stays; so it does when `mayReplace`, called at the last moment, rejects.
+ * Replaces the file atomically and durably. Creates its folder, for the owner only. Throws {@link KeyFileError} for
+ * content that a reader would reject. Owner, group and mode stay, so that an operator's command does not make the file
+ * unreadable for the service; if that is not possible, it throws, and the old file stays. The same happens if
+ * `mayReplace`, called just before the rename, rejects.
  */
 export async function writeKeyFile(
   file: string,
@@ -62,7 +65,7 @@ export async function writeKeyFile(
   mayReplace: () => Promise<void> = () => Promise.resolve(),
 ): Promise<void> {
   checked(content, file);
-  // A link stays a link: what it points at is replaced.
+  // A symbolic link stays: its target is replaced.
   const target = await realpath(file).catch(() => file);
   const before = await holderOf(target);
   const write = async (draft: FileHandle): Promise<void> => {
@@ -72,14 +75,14 @@ export async function writeKeyFile(
   await replaceFile(target, write, { mayReplace });
 }
 
-/** Whose a file is and who may use it. */
+/** A file's owner, group and mode. */
 interface Holder {
   readonly uid: number;
   readonly gid: number;
   readonly mode: number;
 }
 
-/** Undefined: there is no file yet. */
+/** Undefined: the file does not exist yet. */
 async function holderOf(path: string): Promise<Holder | undefined> {
   try {
     return await stat(path);
@@ -89,7 +92,7 @@ async function holderOf(path: string): Promise<Holder | undefined> {
   }
 }
 
-/** Changes what differs alone: others than root may give nothing away, and need not. */
+/** Changes only what differs: users other than root cannot change the owner, and need not. */
 async function handOver(handle: FileHandle, { uid, gid, mode }: Holder): Promise<void> {
   const own = await handle.stat();
   if (own.uid !== uid || own.gid !== gid) await handle.chown(uid, gid);

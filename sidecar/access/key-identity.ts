@@ -7,7 +7,7 @@ import { KeyIndex } from './key-index.js';
 
 interface Entry {
   readonly key: StoredKey;
-  /** What the key resolves to while it is good; made once. */
+  /** The caller of a valid key; made once. */
   readonly caller: Caller | undefined;
   readonly frozen: boolean;
   /** Epoch ms; Infinity: never. */
@@ -19,13 +19,13 @@ export class KeyFileIdentity implements Identity {
   readonly #entries: KeyIndex<Entry>;
   readonly #now: () => number;
 
-  /** `environment`: whose entitlements apply. `now`: wall-clock time, epoch ms. */
+  /** `environment`: the one whose entitlements apply. `now`: wall-clock time, epoch ms. */
   constructor(file: KeyFile, environment: string, now: () => number = Date.now) {
     this.#now = now;
     this.#entries = new KeyIndex(file.keys.map((key) => [key.hash, entryOf(key, file, environment)]));
   }
 
-  /** Credentials that were hashed and looked up so far: one for each that was resolved, whatever was in it. */
+  /** Number of credentials hashed and looked up so far: one per resolved request, whatever its content. */
   get lookups(): number {
     return this.#entries.lookups;
   }

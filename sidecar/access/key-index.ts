@@ -1,19 +1,19 @@
 import { createHash, createHmac, randomBytes } from 'node:crypto';
 
-/** What the keys file holds of a key: SHA-256, hex. */
+/** The form of a key in the keys file: SHA-256, hex. */
 export function hashKey(key: string): string {
   return createHash('sha256').update(key).digest('hex');
 }
 
-/** What is hashed for a credential that has no key in it; what is found for it counts for nothing. */
+/** Hashed for a request without a key; the result is ignored. */
 const NO_KEY = '';
 
 /**
- * Things found by a key of which only the hash is known.
+ * A map by keys of which only the hash is known.
  *
- * They are filed under an HMAC of the hash, by a secret of this process, so that the time a lookup takes says nothing
- * about the stored hashes, however well a guess is chosen. Every credential costs the same: one hash, one HMAC, one
- * lookup, whether there is a key in it or not, and whether that is known, revoked or good.
+ * Entries are indexed by an HMAC of the hash with a random secret of this process, so that the time of a lookup reveals
+ * nothing about the stored hashes, however a guess is chosen. Every request costs the same: one hash, one HMAC, one
+ * lookup, whether it has a key or not, and whether that is known, revoked or valid.
  */
 export class KeyIndex<T> {
   readonly #secret = randomBytes(32);
@@ -27,12 +27,12 @@ export class KeyIndex<T> {
     this.#filed = filed;
   }
 
-  /** Credentials that were hashed and looked up so far. */
+  /** Number of credentials hashed and looked up so far. */
   get lookups(): number {
     return this.#lookups;
   }
 
-  /** `key`: undefined where the credential holds none. */
+  /** `key`: undefined if the request has none. */
   find(key: string | undefined): T | undefined {
     this.#lookups++;
     const found = this.#filed.get(this.#place(hashKey(key ?? NO_KEY)));

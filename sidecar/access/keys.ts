@@ -1,4 +1,4 @@
-/** What is done to the keys of a file: made, renewed, revoked, rotated. Each reads, changes and replaces it under a lock. */
+/** Changes to the keys of a file: create, renew, revoke, rotate. Each reads, changes and replaces it under a lock. */
 import { randomBytes } from 'node:crypto';
 import { withLock } from '../lib/file-lock.js';
 import { readKeyFile, writeKeyFile } from './key-file.js';
@@ -8,35 +8,35 @@ import { hashKey } from './key-index.js';
 /** Random bytes in a key: 43 characters of base64url. */
 const KEY_BYTES = 32;
 
-/** What keys that people are given begin with. */
+/** Prefix of keys for callers. */
 const PREFIX = 'ra-key-';
 
-/** The account of the key that a developer is given at the start. */
+/** The account of the development key. */
 const DEVELOPMENT_ACCOUNT = 'development';
 
-/** A fresh key, for example `ra-dev-` and 43 characters, and the two fields of its entry that depend on it. */
+/** A new key, for example `ra-dev-` and 43 characters, and the two fields of its entry that depend on it. */
 export function createKey(prefix: string): { readonly key: string; readonly stored: Pick<StoredKey, 'id' | 'hash'> } {
   const key = `${prefix}${randomBytes(KEY_BYTES).toString('base64url')}`;
   return { key, stored: { id: `key_${randomBytes(9).toString('base64url')}`, hash: hashKey(key) } };
 }
 
-/** A key that was made. It is nowhere else: whoever has this shows it once. */
+/** A created key. It is stored nowhere else and must be shown to the operator once. */
 export interface NewKey {
   readonly key: string;
   readonly id: string;
 }
 
 export interface Revoked {
-  /** `already`: it did not work before. `unknown`: there is no such key. */
+  /** `already`: it was revoked before. `unknown`: there is no such key. */
   readonly kind: 'done' | 'already' | 'unknown';
 }
 
 export type Rotated =
   | ({ readonly kind: 'done' } & NewKey)
-  /** `revoked`, `expired`: it works no more, so there is nothing to hand on. `rotated`: it was handed on before. */
+  /** `revoked`, `expired`: it does not work any more, so it cannot be rotated. `rotated`: it was rotated before. */
   | { readonly kind: 'unknown' | 'revoked' | 'expired' | 'rotated' };
 
-/** All changes to one file. Every method throws KeyFileError when the file cannot be used, LockError when it is busy. */
+/** All changes to one file. Every method throws KeyFileError if the file is invalid, LockError if it is busy. */
 export class KeyStore {
   readonly #file: string;
   readonly #date: () => Date;
@@ -54,7 +54,7 @@ export class KeyStore {
     return { key, id: stored.id };
   }
 
-  /** From now on the key works no more. */
+  /** Revokes the key from now on. */
   async revoke(id: string): Promise<Revoked> {
     return this.#change<Revoked>((keys) => {
       const old = keys.find((key) => key.id === id);
@@ -65,9 +65,8 @@ export class KeyStore {
   }
 
   /**
-   * A new key with all that the old one may, and until the same day. The old one is revoked; with a grace it works for
-   * that long yet, so that callers can change over. By then its expiry is the end of the grace, no more its own, so it
-   * is not rotated twice.
+   * Creates a key with the rights and the expiry of the old one, which is revoked; with a grace it works for that long,
+   * so that callers can change over. Its expiry is then the end of the grace, so it cannot be rotated twice.
    */
   async rotate(id: string, graceMs: number): Promise<Rotated> {
     const { key, stored } = createKey(PREFIX);
@@ -88,10 +87,10 @@ export class KeyStore {
   }
 
   /**
-   * Gives the developer of this machine a key that may call everything in `environment`. Only its hash is stored, so it
-   * cannot be shown again: each start replaces the one that the start before had made. Other keys are left alone.
+   * Creates a key for all models and routes in `environment`. Only its hash is stored, so it cannot be shown again:
+   * each start replaces the previous development key. Other keys are unchanged.
    *
-   * For a sidecar in the development environment that only this machine can reach; the caller sees to that.
+   * Only for a sidecar in the development environment that no other machine can reach; the caller must check that.
    */
   async renewDevelopmentKey(environment: string): Promise<string> {
     const { key, stored } = createKey('ra-dev-');
@@ -110,7 +109,7 @@ export class KeyStore {
     return key;
   }
 
-  /** `change` returns the new keys, if there is anything to write. */
+  /** `change` returns the new keys, if there are changes. */
   async #change<T>(change: (keys: readonly StoredKey[]) => Changed<T>): Promise<T> {
     return withLock(`${this.#file}.lock`, async (stillHeld) => {
       const before = await readKeyFile(this.#file);
@@ -131,7 +130,7 @@ function replaced(keys: readonly StoredKey[], by: StoredKey): StoredKey[] {
   return keys.map((key) => (key.id === by.id ? by : key));
 }
 
-/** {@link KeyStore.renewDevelopmentKey} of a file. */
+/** Calls {@link KeyStore.renewDevelopmentKey} for a file. */
 export function renewDevelopmentKey(file: string, environment: string): Promise<string> {
   return new KeyStore(file).renewDevelopmentKey(environment);
 }

@@ -1,20 +1,21 @@
 /**
- * Limits of one key: how many requests at once, and how many in any 60 seconds.
+ * Limits of one key: concurrent requests, and requests in any 60 seconds.
  *
  *     take ──> held ──end(true):  it ran────────> counts until 60 s after it was taken
- *        │        └───end(false): it was refused──> as if it had never come
- *        └──> limited: counted nowhere
+ *        │        └───end(false): it was refused──> not counted
+ *        └──> limited: not counted
  *
- * A request holds its place from right after the key until its response is over. It counts in the minute as soon as it is
- * taken, since a count at the end would let in any number at once; what is refused later is taken out again.
+ * A request holds its place from right after the key's check until its response has ended. It counts in the minute as
+ * soon as it is taken, since counting at the end would admit any number at once; a request that is refused later is
+ * removed again.
  *
- * Keys are told apart, not accounts: a key that is rotated begins anew, and so does every key after a restart. Sidecars
- * do not share what they count.
+ * Limits are per key, not per account: a rotated key starts at zero, and so does every key after a restart. Sidecars do
+ * not share the counts.
  */
 import type { Clock } from '../lib/clock.js';
 import { SlidingWindow } from './window.js';
 
-/** What is counted together: both decision routes are one group. */
+/** Routes that are counted together: both decision routes are one group. */
 export const LIMIT_GROUPS = ['decisions', 'chat', 'models'] as const;
 export type LimitGroup = (typeof LIMIT_GROUPS)[number];
 
@@ -26,19 +27,19 @@ export interface Limit {
   readonly perMinute: number;
 }
 
-/** A key's own limits; what it leaves out is as configured. */
+/** A key's own limits; missing ones are as configured. */
 export type KeyLimits = Readonly<Partial<Record<LimitGroup, Partial<Limit>>>>;
 
-/** Whose limits. */
+/** The key whose limits apply. */
 export interface Limited {
   readonly account: string;
   readonly keyId: string;
   readonly limits?: KeyLimits;
 }
 
-/** What a request holds of its key's limits. Whoever has it must end it. */
+/** A request's share of its key's limits. Its owner must end it. */
 export interface Place {
-  /** The response is over. `ran`: it counts in its minute; otherwise it was refused. Only the first call counts. */
+  /** The response has ended. `ran`: it counts in its minute; otherwise it was refused. Only the first call counts. */
   end(ran: boolean): void;
 }
 
@@ -47,19 +48,21 @@ export type Taken =
   | {
       readonly kind: 'limited';
       readonly by: keyof Limit;
-      /** When a request is let in if no other of the key comes before it; for those in flight a guess. */
+      /**
+       * When a request would be admitted if no other of the key comes before it; an estimate for the limit in flight.
+       */
       readonly retryAfterMs: number;
     };
 
 const MINUTE_MS = 60_000;
 
-/** When one of the requests in flight is over is not known; a second is what clients wait by themselves. */
+/** The end of the requests in flight is unknown; clients wait a second by default. */
 const IN_FLIGHT_RETRY_MS = 1000;
 
-/** Keys that each request looks at to forget them: two for each that can be new keep the map from growing. */
+/** Keys that each request checks for removal: two per possibly new key keep the map from growing. */
 const FORGET_STEPS = 2;
 
-/** What limits nothing. */
+/** The result without limits. */
 const FREE: Taken = { kind: 'taken', place: { end: () => undefined } };
 
 interface Usage {
@@ -70,7 +73,7 @@ interface Usage {
 export class RequestLimits {
   readonly #clock: Clock;
   readonly #defaults: Readonly<Record<LimitGroup, Limit>>;
-  /** By group and key, those first that were looked at longest ago. */
+  /** By group and key, the ones first that were checked longest ago. */
   readonly #usage = new Map<string, Usage>();
 
   /** `defaults`: for keys without limits of their own. */
@@ -79,12 +82,12 @@ export class RequestLimits {
     this.#defaults = defaults;
   }
 
-  /** Keys, by group, that are remembered: those of the last minute or in flight, and for a while some more. */
+  /** Number of remembered keys, by group: those of the last minute or in flight, and some more for a while. */
   get size(): number {
     return this.#usage.size;
   }
 
-  /** Takes a place for a request of this key, or says how long to wait for one. */
+  /** Takes a place for a request of this key, or returns how long to wait for one. */
   take({ account, keyId, limits }: Limited, group: LimitGroup): Taken {
     const { inFlight, perMinute } = { ...this.#defaults[group], ...limits?.[group] };
     if (inFlight === 0 && perMinute === 0) return FREE;
@@ -107,7 +110,7 @@ export class RequestLimits {
     return usage;
   }
 
-  /** Forgets keys that count nothing any more, a few at a time, in turn. */
+  /** Removes keys without counts, a few at a time, in turn. */
   #forget(): void {
     const now = this.#clock.now();
     for (let step = 0; step < FORGET_STEPS; step++) {
@@ -120,7 +123,7 @@ export class RequestLimits {
   }
 }
 
-/** `counts`: no stamp is kept where there is no limit by the minute, which would be without bound. */
+/** `counts`: without a limit per minute no stamp is kept, since stamps would be unbounded. */
 function hold(usage: Usage, now: number, counts: boolean): Place {
   const stamp = counts ? usage.minute.add(now) : undefined;
   usage.inFlight++;

@@ -1,7 +1,7 @@
 /**
- * Names of accounts, keys and models that come from another machine. ASCII and no space, so that two that look alike are
- * alike: no homoglyphs, no composed and decomposed letters, nothing that a header's way could trim. No comma, which is how
- * a proxy joins two headers into one.
+ * Names of accounts, keys and models that come from another machine. ASCII without spaces, so that names that look
+ * alike are equal: no homoglyphs, no composed and decomposed letters, and nothing that header parsing could trim. No
+ * comma, with which a proxy joins two headers.
  */
 
 /** An account or a key's id. */

@@ -1,10 +1,10 @@
 /**
- * Tokens a day, by key: what an entitlement grants from one midnight UTC to the next. Counted when a request is over,
- * prompt and completion together; a request is refused only once the quota is used up, so those that run at that moment
- * may pass it. Kept in memory: a restart forgets the day, and sidecars do not share it.
+ * Tokens a day, by key: the quota of an entitlement from one midnight UTC to the next. Prompt and completion tokens are
+ * counted when a request ends; a request is refused only once the quota is used up, so concurrent requests may exceed
+ * it. Kept in memory: a restart resets it, and sidecars do not share it.
  */
 
-/** Whose quota. */
+/** The key whose quota applies. */
 export interface Quoted {
   readonly account: string;
   readonly keyId: string;
@@ -14,7 +14,7 @@ export interface Quoted {
 
 const DAY_MS = 86_400_000;
 
-/** What has been used today; it holds keys with a quota alone, so the keys file bounds it. */
+/** Today's usage; it contains only keys with a quota, so the keys file bounds it. */
 export class TokenQuotas {
   readonly #date: () => Date;
   readonly #used = new Map<string, number>();
@@ -26,7 +26,7 @@ export class TokenQuotas {
     this.#date = date;
   }
 
-  /** Milliseconds until the next day, a day at most, if the key's quota is used up; otherwise 0. */
+  /** Milliseconds until the next day, at most a day, if the key's quota is used up; otherwise 0. */
   waitMs(caller: Quoted): number {
     if (caller.tokensPerDay === undefined) return 0;
     const now = this.#turn();
@@ -34,7 +34,7 @@ export class TokenQuotas {
     return used < caller.tokensPerDay ? 0 : (this.#day + 1) * DAY_MS - now;
   }
 
-  /** Counts the tokens of a request that is over. */
+  /** Counts the tokens of a finished request. */
   charge(caller: Quoted, tokens: number): void {
     if (caller.tokensPerDay === undefined || tokens <= 0) return;
     this.#turn();
@@ -43,8 +43,8 @@ export class TokenQuotas {
   }
 
   /**
-   * Forgets yesterday, and returns the time in epoch ms. A clock that is put back takes the day along, so that nobody waits
-   * for a day that is years away, and never a day's length; what was counted stays, so that it brings no tokens back.
+   * Resets the counts at a new day, and returns the time in epoch ms. If the clock is set back, the day follows it, so
+   * that no key waits for a day in the far future; the counts stay, so that no tokens are returned.
    */
   #turn(): number {
     const now = this.#date().getTime();

@@ -1,21 +1,20 @@
-/** One that was counted; {@link SlidingWindow.remove} takes it out again, once. */
+/** A counted event; {@link SlidingWindow.remove} removes it, once. */
 export interface Stamp {
   /** Clock reading. */
   readonly at: number;
   older: Stamp | undefined;
   newer: Stamp | undefined;
-  /** In the window, as far as that was looked at. */
+  /** Whether it is in the window, as of the last check. */
   counted: boolean;
 }
 
 /**
- * How many there were in the last `spanMs`: exact, since each has its own time.
+ * Number of events in the last `spanMs`: exact, since each has its own time.
  *
- *     oldest ─ ○ ─ ○ ─ ○ ─ newest        left behind at the oldest end, added at the newest, removed anywhere
+ *     oldest ─ ○ ─ ○ ─ ○ ─ newest        expired at the oldest end, added at the newest, removed anywhere
  *
- * A list and not a ring, because one that is removed leaves no gap: memory is what counts now and nothing else, however
- * many come and are removed. A stamp counts from its own time on and no more `spanMs` after it, to the millisecond's
- * fraction. The clock never goes back.
+ * A linked list rather than a ring buffer, since removals then leave no gap: memory is proportional to the counted
+ * events only. A stamp counts from its own time for exactly `spanMs`. The clock must never go back.
  */
 export class SlidingWindow {
   readonly #spanMs: number;
@@ -27,13 +26,13 @@ export class SlidingWindow {
     this.#spanMs = spanMs;
   }
 
-  /** Those that count at `now`. Each is left behind once, so this costs next to nothing. */
+  /** Number of events that count at `now`. Each expires once, so the amortized cost is constant. */
   countAt(now: number): number {
     while (this.#oldest && this.#oldest.at + this.#spanMs <= now) this.remove(this.#oldest);
     return this.#count;
   }
 
-  /** Counts one more. `now`: not before any that was added. */
+  /** Adds an event. `now` must not be before any that was added. */
   add(now: number): Stamp {
     const stamp: Stamp = { at: now, older: this.#newest, newer: undefined, counted: true };
     if (this.#newest) this.#newest.newer = stamp;
@@ -43,7 +42,7 @@ export class SlidingWindow {
     return stamp;
   }
 
-  /** Takes one out, as if it had never been; one that was left behind or removed is not there to be taken. */
+  /** Removes an event; does nothing if it has expired or was removed. */
   remove(stamp: Stamp): void {
     if (!stamp.counted) return;
     stamp.counted = false;
@@ -51,14 +50,14 @@ export class SlidingWindow {
     else this.#oldest = stamp.newer;
     if (stamp.newer) stamp.newer.older = stamp.older;
     else this.#newest = stamp.older;
-    // Who keeps a stamp, keeps no others.
+    // So that a kept stamp does not keep others alive.
     stamp.older = stamp.newer = undefined;
     this.#count--;
   }
 
   /**
-   * Milliseconds from `now` until fewer than `limit` count, if none is added. Walks past those above the limit, of which
-   * there are some only in the `spanMs` after the limit was lowered.
+   * Milliseconds from `now` until fewer than `limit` count, if none is added. Iterates over those above the limit,
+   * which exist only in the `spanMs` after the limit was lowered.
    */
   waitUntilBelow(limit: number, now: number): number {
     let over = this.countAt(now) - limit;

@@ -1,6 +1,6 @@
 /**
- * The snapshot of what accounts have spent: `balances.json`, replaced whole and atomically. It says up to which place in
- * the spool it counts, so that records older than that are not needed any more. It is written in slices, since there may be
+ * The snapshot of what accounts have spent: `balances.json`, replaced atomically. It contains the position in the spool
+ * up to which it counts, so that older records are not needed any more. It is written in slices, since there may be
  * many accounts and requests are served meanwhile.
  */
 import { createHash } from 'node:crypto';
@@ -11,25 +11,28 @@ import { parsePicodollars } from '../domain/money.js';
 import { isMissing, type Position } from './segments.js';
 
 export interface Snapshot {
-  /** Everything before it is counted, nothing after. */
+  /** All records before it are counted, and none after it. */
   readonly position: Position;
   /** Picodollars by account. */
   readonly settled: ReadonlyMap<string, bigint>;
 }
 
-/** Accounts that are written at a time: some 50 KiB, which take less than a millisecond between two turns of the loop. */
+/** Accounts written at a time: some 50 KiB, which block the event loop for less than a millisecond. */
 const SLICE_ACCOUNTS = 1000;
 
-/** What the checksum follows. No account's name can hold it: a quote in one is escaped. */
+/** The text before the checksum. No account's name can contain it, since quotes in names are escaped. */
 const CHECKSUM = ',"checksum":"';
 
 interface Stored {
-  /** 1: what sidecars wrote before the checksum could be taken while writing. */
+  /** 1: written by older sidecars, whose checksum could not be computed while writing. */
   readonly version: 1 | 2;
   readonly position: Position;
   /** Picodollars as decimal text. */
   readonly settled: Readonly<Record<string, string>>;
-  /** SHA-256, hex, over all of the file before it (in version 1 over position and sums): a flipped digit would be money. */
+  /**
+   * SHA-256, hex, over the file before it (in version 1 over position and sums), since a changed digit would change a
+   * balance.
+   */
   readonly checksum: string;
 }
 
@@ -50,7 +53,7 @@ const check = compile<Stored>({
   },
 });
 
-/** `missing`: there is none; `damaged`: it cannot be read, or is not what was written. */
+/** `missing`: there is no file; `damaged`: it cannot be read, or its checksum is wrong. */
 export async function readSnapshot(file: string): Promise<Snapshot | 'missing' | 'damaged'> {
   let text: string;
   let value: unknown;
@@ -70,8 +73,8 @@ export async function readSnapshot(file: string): Promise<Snapshot | 'missing' |
 }
 
 /**
- * Rejects when it cannot be written; then the file is as it was. Resolves once it is durable; until then the sums must stay
- * as they are.
+ * Rejects if it cannot be written; the old file is then unchanged. Resolves once it is durable; until then the sums
+ * must not change.
  */
 export async function writeSnapshot(file: string, snapshot: Snapshot): Promise<void> {
   const write = async (draft: FileHandle): Promise<void> => {
@@ -82,7 +85,7 @@ export async function writeSnapshot(file: string, snapshot: Snapshot): Promise<v
     }
     await draft.appendFile(`${CHECKSUM}${hash.digest('hex')}"}\n`);
   };
-  // Whoever holds the spool's lock.
+  // Only the holder of the spool's lock writes it.
   await replaceFile(file, write, { soleWriter: true });
 }
 
@@ -104,7 +107,7 @@ function sha256(text: string): string {
   return createHash('sha256').update(text).digest('hex');
 }
 
-/** Of version 1. In an order of its own: objects move keys that look like numbers. */
+/** For version 1. Sorted by account, since objects reorder keys that look like numbers. */
 function checksumOf({ segment, offset }: Position, entries: readonly (readonly [string, string])[]): string {
   const sorted = [...entries].sort(([a], [b]) => (a < b ? -1 : Number(a > b)));
   return sha256(JSON.stringify([segment, offset, sorted]));

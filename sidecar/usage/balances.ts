@@ -1,8 +1,7 @@
 /**
- * What accounts have spent, from the spool alone: the sum of the prices on the closing lines that were paid from credit
- * kept here. Sums are only ever made by reading the spool on, from the last snapshot to what is durable now, at the start
- * and again for each snapshot. So a snapshot can hold nothing that the spool does not, and whoever adds up the spool gets
- * the same.
+ * What accounts have spent, computed only from the spool: the sum of the prices on `close` records that were paid from
+ * credit kept here. The sums are only ever changed by reading the spool, from the last snapshot to the last durable
+ * record, at the start and for each snapshot. So a snapshot never counts anything that is not in the spool.
  *
  *     snapshot ──> rebuild: snapshot + closes after it ──> sums at `position`
  *                                                             └─ every so many closes or ms: read on, write the next
@@ -13,13 +12,13 @@ import { parsePicodollars } from '../domain/money.js';
 import { readSnapshot, writeSnapshot, type Snapshot } from './balance-file.js';
 import { comparePositions, START, type Position, type Read } from './segments.js';
 
-/** What of the spool is needed here. */
+/** The parts of the spool that are used here. */
 export interface SpoolReader {
   /** Closes that recovery appended for requests that had none. They may not be durable yet. */
   readonly estimated: readonly UsageRecord[];
-  /** Up to where records are durable. */
+  /** Records before it are durable. */
   readonly position: Position;
-  /** Where the oldest records begin that are left; START while none was ever pruned. */
+  /** Position of the oldest remaining record; START if none was ever pruned. */
   oldest(): Promise<Position>;
   read(from: Position, until: Position): AsyncIterable<Read>;
 }
@@ -29,36 +28,36 @@ export interface BalancesOptions {
   readonly spool: SpoolReader;
   /** Path of the snapshot. */
   readonly file: string;
-  /** A snapshot is written every so many ms if the spool has grown, and after so many requests that were settled. */
+  /** A snapshot is written after this time if the spool has grown, and after this many settled requests. */
   readonly snapshotMs: number;
   readonly snapshotCloses: number;
-  /** Count from what is left where records are missing. */
+  /** If records are missing, count the remaining ones. */
   readonly beginAnew: boolean;
   readonly listener: BalancesListener;
 }
 
 export interface BalancesListener {
-  /** So many bytes of the spool are no record any more: what stood there is not counted. */
+  /** Called with the number of bytes that are damaged and not counted. */
   damaged(bytes: number): void;
-  /** A snapshot could not be written; the next one is tried in time. */
+  /** A snapshot could not be written; the next attempt is at the usual time. */
   unwritten(fault: unknown): void;
-  /** Records are missing and it goes on all the same, as it was told to. */
+  /** Records are missing, and the sums are rebuilt as configured. */
   begunAnew(why: string): void;
 }
 
 export type Rebuilt =
   | { readonly kind: 'rebuilt'; readonly balances: Balances; readonly settled: ReadonlyMap<string, bigint> }
-  /** The sums cannot be made, and why: one line. */
+  /** The sums cannot be computed; `why` is one line. */
   | { readonly kind: 'lost'; readonly why: string };
 
 export class Balances {
   readonly #options: BalancesOptions;
   readonly #sums: Map<string, bigint>;
-  /** What `#sums` counts up to. */
+  /** Position up to which `#sums` counts. */
   #position: Position;
-  /** The same of the snapshot on disk. */
+  /** The same for the snapshot on disk. */
   #kept: Position;
-  /** Closes that are not counted though they come after `#position`: the snapshot may hold what these requests came to. */
+  /** Closes after `#position` that must not be counted: the snapshot may already include these requests. */
   readonly #counted = new Set<string>();
   /** Requests that were settled since the last snapshot began. */
   #settled = 0;
@@ -73,7 +72,7 @@ export class Balances {
     this.#kept = kept;
   }
 
-  /** Adds up the spool. Rejects when it cannot be read, or when sums that begin anew cannot be written down. */
+  /** Sums up the spool. Rejects if it cannot be read, or if rebuilt sums cannot be written. */
   static async rebuild(options: BalancesOptions): Promise<Rebuilt> {
     const { spool, file, beginAnew, listener } = options;
     const found = await readSnapshot(file);
@@ -85,7 +84,7 @@ export class Balances {
       if (!beginAnew) return { kind: 'lost', why: `${file} ${why}` };
       listener.begunAnew(why);
     }
-    // A snapshot that is ahead counts what the spool holds, and more: none of it is charged a second time.
+    // A snapshot that is ahead counts everything in the spool and more: no record is charged again.
     const ahead = comparePositions(from, spool.position) > 0;
     const start = why === undefined ? from : ahead ? spool.position : oldest;
     const balances = new Balances(options, new Map(whole?.settled), start, start);
@@ -94,24 +93,24 @@ export class Balances {
     await balances.#readOn((id) => estimated.delete(id));
     const settled = new Map(balances.#sums);
     if (!ahead) for (const record of estimated.values()) add(settled, record);
-    // At once: what this process adds is to come on top of these sums, and the place in the old ones is none any more.
+    // At once: later closes of this process must be added to these sums, and the old snapshot's position is invalid.
     if (why !== undefined) await balances.#save();
     balances.#wait();
     return { kind: 'rebuilt', balances, settled };
   }
 
-  /** The spool must keep its records from here on: a start needs them. */
+  /** The spool must keep its records from this position on: a start needs them. */
   get keepFrom(): Position {
     return this.#kept;
   }
 
-  /** A request was settled, and its closing line goes to the spool. */
+  /** A request was settled, and its `close` is being written to the spool. */
   settled(): void {
     this.#settled += 1;
     if (!this.#closed && this.#settled >= this.#options.snapshotCloses) void this.#snapshot();
   }
 
-  /** Writes the last snapshot, of what is durable by now. Idempotent. */
+  /** Writes the last snapshot, up to the last durable record. Idempotent. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelTimer();
@@ -124,7 +123,7 @@ export class Balances {
     this.#cancelTimer = this.#options.clock.after(this.#options.snapshotMs, () => void this.#snapshot());
   }
 
-  /** One at a time; what is settled meanwhile is for the next. */
+  /** One at a time; requests settled meanwhile are counted by the next. */
   #snapshot(): Promise<void> {
     this.#writing ??= this.#write().finally(() => {
       this.#writing = undefined;
@@ -150,7 +149,10 @@ export class Balances {
     this.#kept = position;
   }
 
-  /** Counts what became durable since. A record is counted together with its place, so a fault on the way loses none. */
+  /**
+   * Counts records that became durable since. A record and its position are counted together, so a failure in between
+   * loses none.
+   */
   async #readOn(onClose: (id: string) => void = () => undefined): Promise<void> {
     const { spool, listener } = this.#options;
     for await (const read of spool.read(this.#position, spool.position)) {
@@ -167,7 +169,10 @@ export class Balances {
   }
 }
 
-/** What keeps the records from `from` on from being all, as a predicate of the snapshot; undefined: nothing. */
+/**
+ * Why records from `from` on are incomplete, as the predicate of a sentence about the snapshot; undefined if they are
+ * complete.
+ */
 function gap(
   found: Snapshot | 'missing' | 'damaged',
   from: Position,
@@ -181,7 +186,7 @@ function gap(
     : 'is older than the oldest segment of the spool';
 }
 
-/** Adds what a closing line bills to its account, if it was paid from credit kept here. */
+/** Adds the price of a `close` to its account, if it was paid from credit kept here. */
 function add(sums: Map<string, bigint>, { account, prepaid, price }: UsageRecord): void {
   if (prepaid !== true || !price) return;
   sums.set(account, (sums.get(account) ?? 0n) + (parsePicodollars(price.picodollars) ?? 0n));

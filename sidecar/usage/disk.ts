@@ -1,23 +1,26 @@
-/** The file system as the spool needs it: a port, so that tests can let any call fail and any crash happen. */
+/** The file system functions that the spool needs, as a port so that tests can inject failures and crashes. */
 import { constants } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /** All calls reject with the system's own error. */
 export interface Disk {
-  /** Makes a folder for its owner alone, and those above it. One that exists is left as it is. */
+  /** Creates a folder for its owner only, with its parents. An existing one is left unchanged. */
   makeDir(dir: string): Promise<void>;
-  /** Names in a folder, in no order. */
+  /** Names in a folder, unordered. */
   list(dir: string): Promise<string[]>;
-  /** `create`: it must not exist yet. `change`: it must, and can be read and written. The caller closes it. */
+  /**
+   * `create`: it must not exist yet. `change`: it must exist, and is opened for reading and writing. The caller closes
+   * it.
+   */
   open(path: string, how: 'create' | 'change' | 'read'): Promise<DiskFile>;
-  /** Removes a file; one that does not exist is removed already. */
+  /** Removes a file; succeeds if it does not exist. */
   remove(path: string): Promise<void>;
-  /** Gives a file another name, atomically; one that has the name loses it. */
+  /** Renames a file atomically; an existing file with the new name is replaced. */
   rename(from: string, to: string): Promise<void>;
-  /** Makes durable which names a folder holds. */
+  /** Makes a folder's entries durable. */
   syncDir(dir: string): Promise<void>;
-  /** Bytes that this process may still write on the file system of a folder. */
+  /** Free bytes for this process on the file system of a folder. */
   free(dir: string): Promise<number>;
 }
 
@@ -25,12 +28,12 @@ export interface DiskFile {
   size(): Promise<number>;
   /** Bytes read, 0 at the end. */
   read(into: Uint8Array, position: number): Promise<number>;
-  /** Writes all of it; rejects when less fits. */
+  /** Writes all bytes; rejects if not all fit. */
   write(bytes: Uint8Array, position: number): Promise<void>;
   truncate(size: number): Promise<void>;
-  /** Whether a path names this file (`here`), another one, or none (`gone`): open files outlive their names. */
+  /** Whether a path names this file (`here`), another one, or none (`gone`). */
   at(path: string): Promise<'here' | 'other' | 'gone'>;
-  /** Makes what was written durable (fdatasync). */
+  /** Makes written data durable (fdatasync). */
   sync(): Promise<void>;
   close(): Promise<void>;
 }
@@ -38,7 +41,7 @@ export interface DiskFile {
 const { O_RDONLY, O_RDWR, O_CREAT, O_EXCL } = constants;
 const FLAGS = { create: O_RDWR | O_CREAT | O_EXCL, change: O_RDWR, read: O_RDONLY } as const;
 
-/** The machine's. */
+/** The real file system. */
 export const systemDisk: Disk = {
   async makeDir(dir) {
     const made = await mkdir(dir, { recursive: true, mode: 0o700 });
@@ -89,10 +92,10 @@ async function openFile(path: string, how: keyof typeof FLAGS): Promise<DiskFile
   };
 }
 
-/** Read and written at a time when bytes are copied. */
+/** Bytes per read and write when files are copied. */
 const COPY_BYTES = 256 * 1024;
 
-/** Copies bytes of one file to the beginning of another; fewer where the file ends before. Rejects with the system's error. */
+/** Copies bytes of one file to the start of another; fewer if the file ends before. Rejects with the system's error. */
 export async function copyBytes(from: DiskFile, offset: number, bytes: number, to: DiskFile): Promise<void> {
   for (let done = 0; done < bytes;) {
     const chunk = Buffer.alloc(Math.min(COPY_BYTES, bytes - done));

@@ -1,21 +1,20 @@
 /**
- * The durable spool: usage in append-only segments, one line per record (frame.ts), at least as long as the machine's disk
- * keeps its word.
+ * The durable spool: usage in append-only segments, one line per record (frame.ts).
  *
- *   append ──> unsynced ──(5 ms, 64 records, or one is waited for)──> write, fdatasync ──> durable: waiters go on,
- *                  ^                                                       │ error          `position` moves
- *                  └──── kept, written again ──────────────────────────────┘ this segment is given up, a new one begun
+ *   append ──> unsynced ──(5 ms, 64 records, or a reply waits)──> write, fdatasync ──> durable: waiters continue,
+ *                  ^                                                    │ error          `position` moves
+ *                  └──── kept, written again ───────────────────────────┘ the segment is abandoned, a new one begins
  *
- * One writer (lock.ts), one write or sync in flight: the next group is what comes meanwhile. So groups are as large as the
- * load makes them, and nobody's end waits for company; a lone caller has a sync to himself. What is acknowledged is in the
- * order in which it was appended.
+ * There is one writer (lock.ts), and one write or sync in flight; records that arrive meanwhile form the next group. So
+ * groups grow with the load, and no reply waits for a group to fill. Records are acknowledged in the order in which
+ * they were appended.
  *
- * After a failed write or sync the segment is never touched again; what was not acknowledged is written again in the
- * next, whose head says up to where the one before counts. `readFrom` heeds that, so a reader meets each record once. A
- * reader that does its own reading, or that reads a live spool without `until`, can meet a record twice and must drop the
- * second by (id, kind); of progress records, whose counts are cumulative, the last is the one that counts.
+ * After a failed write or sync the segment is never written again; unacknowledged records are written to the next one,
+ * whose head has the position up to which the previous one is valid. `readFrom` applies that, so a reader gets each
+ * record once. A reader that parses segments itself, or that reads a live spool without `until`, can get a record twice
+ * and must drop the second by (id, kind). Of progress records, whose counts are cumulative, the last one counts.
  *
- * Recovery (recovery.ts) closes what has no close. No id is ever given two closes.
+ * Recovery (recovery.ts) adds missing closes. No id ever gets two closes.
  */
 import type { Clock } from '../lib/clock.js';
 import type { UsageRecord } from '../domain/usage-record.js';
@@ -33,7 +32,7 @@ import type { Spool } from './spool.js';
 import type { SpoolHooks, SpoolOptions, SpoolParts, SpoolReading } from './spool-options.js';
 import { Unsynced, type Entry } from './unsynced.js';
 
-/** How long the lock may take to be removed, ms; the next start finds that its process is gone. */
+/** The longest time for removing the lock, ms; the next start detects that the process has ended. */
 const RELEASE_MS = 1000;
 
 export type Opened =
@@ -51,20 +50,20 @@ export class DurableSpool implements Spool {
   readonly #health: SpoolHealth;
   readonly #probe: SpoolProbe;
   readonly #unsynced = new Unsynced();
-  /** By the id of each request that has no durable close yet: the segment that its first record is in. */
+  /** For each request without a durable close: the segment of its first record. */
   readonly #open: Map<string, number>;
   readonly #lock: Lock;
-  /** Files that were removed from outside and have been noticed since the last probe. */
+  /** Files removed from outside that were noticed since the last probe. */
   #removed = 0;
-  /** Records that were written since all files were found in their places. */
+  /** Records written since all files were last found in place. */
   #unchecked = 0;
-  /** A probe wants the segments to be looked for, which waits for the write under way. */
+  /** A probe has requested a check of the segments, which waits for the current write. */
   #checkDue = false;
-  /** Of recovery's closes, those that are not durable; at 0 the mark behind them is due; undefined: there is nothing to mark. */
+  /** Recovery's closes that are not durable yet; at 0 the mark after them is due; undefined: no mark is needed. */
   #unrecovered: number | undefined;
-  /** The write under way; undefined: none. */
+  /** The write in flight, or undefined. */
   #writing: Promise<boolean> | undefined;
-  /** The last write failed: the next is the next probe's. */
+  /** The last write failed: the next probe makes the next attempt. */
   #broken = false;
   #cancelGroup: (() => void) | undefined;
   #closed: Promise<number> | undefined;
@@ -90,8 +89,8 @@ export class DurableSpool implements Spool {
   }
 
   /**
-   * Opens the spool in `dir`, which is made when there is none, after recovery. Rejects with the system's error when the
-   * folder cannot be read or written; then nothing is held.
+   * Opens the spool in `dir`, which is created if needed, and recovers it. Rejects with the system's error if the
+   * folder cannot be read or written; then nothing is left open.
    */
   static async open(dir: string, options: SpoolOptions, parts: SpoolParts): Promise<Opened> {
     const { disk = systemDisk, lock = lockDir } = parts;
@@ -114,7 +113,7 @@ export class DurableSpool implements Spool {
     return this.#health.state;
   }
 
-  /** Everything before it is durable: how far a reader may read. */
+  /** All records before it are durable: the end for readers. */
   get position(): Position {
     return this.#writer.position ?? START;
   }
@@ -142,8 +141,8 @@ export class DurableSpool implements Spool {
   }
 
   /**
-   * Resolves once `record` is durable, or after `closeWaitMs`: a caller does not wait for ever for a disk that is gone.
-   * Then the record is still written as soon as that is possible; if the process ends before, recovery bills the request
+   * Resolves once `record` is durable, or after `closeWaitMs`, so that a caller does not wait forever for a failed
+   * disk. The record is then still written as soon as possible; if the process ends before, recovery bills the request
    * at its last durable progress.
    */
   sync(record: UsageRecord): Promise<void> {
@@ -161,15 +160,15 @@ export class DurableSpool implements Spool {
         this.#hooks.late?.(record);
         resolve();
       });
-      // What ends in the same turn is one group.
+      // Records of the same turn of the event loop form one group.
       queueMicrotask(() => this.#writeSoon());
     });
   }
 
   /**
-   * Deletes whole segments before a position that nobody reads again. Those that a request which still runs begins in
-   * stay, since recovery needs them, and so does the newest. Resolves with the first segment that was not to go, which
-   * can be an older one than was asked for. Rejects with the system's error.
+   * Deletes whole segments before a position that is not read again. Segments in which a running request begins stay,
+   * since recovery needs them, and so does the newest. Resolves with the first segment that was not deleted, which may
+   * be older than requested. Rejects with the system's error.
    */
   async prune(before: Position): Promise<number> {
     let segment = before.segment;
@@ -179,8 +178,8 @@ export class DurableSpool implements Spool {
   }
 
   /**
-   * Writes what is left, marks the spool's end and lets go of it. Takes `closeWaitMs` and {@link RELEASE_MS} at most. Resolves
-   * with the records that could not be made durable. Idempotent.
+   * Writes the remaining records, marks the spool's end and releases the lock. Takes at most `closeWaitMs` and {@link
+   * RELEASE_MS}. Resolves with the number of records that could not be made durable. Idempotent.
    */
   close(): Promise<number> {
     this.#closed ??= this.#close();
@@ -194,7 +193,7 @@ export class DurableSpool implements Spool {
     const finish = async (): Promise<void> => {
       await Promise.all([probed, this.#writing]);
       while (!over && this.#unsynced.count > 0) if (!(await this.#write())) return;
-      // A request without a close is recovery's, and none is looked for before an end.
+      // Recovery must find requests without a close, and does not look for them before an end mark.
       if (!over && this.#open.size === 0) await this.#writer.finish();
       else if (!over) await this.#writer.leave();
     };
@@ -216,7 +215,10 @@ export class DurableSpool implements Spool {
     return this.#oldestMs() > this.#options.maxUnsyncedMs;
   }
 
-  /** Writes when enough waits, the oldest has waited long enough or someone waits; after an error, the next probe does. */
+  /**
+   * Writes if enough records wait, the oldest has waited long enough or a reply waits; after an error, the next probe
+   * does.
+   */
   #writeSoon(): void {
     const { oldest, count } = this.#unsynced;
     if (!oldest || this.#writing || this.#broken || this.#closed) return;
@@ -234,7 +236,7 @@ export class DurableSpool implements Spool {
     }
   }
 
-  /** Writes the oldest records, a second time in a new segment if that fails. False: it failed. */
+  /** Writes the oldest records, a second time to a new segment if that fails. False: it failed. */
   #write(): Promise<boolean> {
     this.#writing ??= this.#tryTwice().then(async (written) => {
       await this.#check().catch((error: unknown) => this.#failed(error));
@@ -252,7 +254,7 @@ export class DurableSpool implements Spool {
 
   async #writeOnce(): Promise<boolean> {
     const unrecovered = this.#unrecovered;
-    // The mark is written with what comes first after the closes, and never before they are durable.
+    // The mark is written with the first records after the closes, and never before they are durable.
     const entries = this.#unsynced.next().slice(0, unrecovered === 0 ? undefined : unrecovered);
     const mark = unrecovered === 0 ? [encodeMark({ kind: 'recovered' })] : [];
     const from = this.#clock.now();
@@ -277,7 +279,7 @@ export class DurableSpool implements Spool {
     this.#hooks.failed?.(error);
   }
 
-  /** What the probe sees of this spool. */
+  /** The probe's view of this spool. */
   #probed(): Probed {
     return {
       bytes: () => this.#writer.bytes,
@@ -298,8 +300,8 @@ export class DurableSpool implements Spool {
   }
 
   /**
-   * Between two writes, since a write may begin a segment or put one back. Not waited for while one is under way: the disk
-   * may hang, and the probe is to look at other things.
+   * Runs between two writes, since a write may begin or restore a segment. It is not awaited during a write: the disk
+   * may hang, and the probe has other checks.
    */
   async #checkSegments(): Promise<void> {
     this.#checkDue = true;
@@ -314,7 +316,7 @@ export class DurableSpool implements Spool {
     await checked;
   }
 
-  /** Looks for removed segments if that is due. Rejects when one cannot be put back. */
+  /** Checks for removed segments if that is due. Rejects if one cannot be restored. */
   async #check(): Promise<void> {
     if (!this.#checkDue) return;
     this.#checkDue = false;
@@ -329,7 +331,7 @@ export class DurableSpool implements Spool {
   }
 }
 
-/** The lines of entries, the same buffer until one of them is revised. */
+/** The lines of entries; the same buffer until one of them is revised. */
 function linesOf(entries: readonly Entry[], before: readonly Buffer[]): () => Buffer {
   let lines: readonly Buffer[] | undefined;
   let whole = Buffer.alloc(0);

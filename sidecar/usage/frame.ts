@@ -1,39 +1,39 @@
 /**
  * One line of a segment: `<bytes of json> <crc32c of json> <json>\n`, the length in decimal without leading zeros, the
- * checksum as 8 lower-case hexadecimal digits. JSON holds no raw newline, so each frame is a line and a reader that met
- * damage goes on after the next newline. There is one way to write a frame: any byte changed makes it another.
+ * checksum as 8 lower-case hexadecimal digits. JSON contains no raw newline, so each frame is a line, and after damage
+ * a reader continues at the next newline. The encoding is canonical: each frame has exactly one form.
  */
 import type { UsageRecord } from '../domain/usage-record.js';
 import { crc32c } from './crc32c.js';
 import { checkRecord } from './record-schema.js';
 
-/** A place in the spool: the segment's number, from 1, and a byte offset in it. */
+/** A position in the spool: the segment's number, from 1, and a byte offset in it. */
 export interface Position {
   readonly segment: number;
   readonly offset: number;
 }
 
-/** Lines of the spool's own, which readers of records never see. */
+/** Lines for the spool itself, which readers of records do not get. */
 export type Mark =
   /**
-   * The first line of a segment. `after`: where what counts of the segments before it ends; null: it is the first. Bytes
-   * past that were never acknowledged, and were written again here.
+   * The first line of a segment. `after`: the end of the valid part of the previous segments; null: it is the first
+   * segment. Later bytes were never acknowledged and are repeated here.
    */
   | { readonly kind: 'head'; readonly after: Position | null }
   /** The last line of a spool that was closed in order: every request before it has its close. */
   | { readonly kind: 'end' }
-  /** The same after a recovery: what it closed is durable before this is written. */
+  /** The same after a recovery: the closes that it added are durable before this is written. */
   | { readonly kind: 'recovered' };
 
-/** What stands at a place in a buffer. `bytes`: the frame's, its newline not included. */
+/** The content at a place in a buffer. `bytes`: of the frame without its newline. */
 export type Frame =
   | { readonly kind: 'record'; readonly record: UsageRecord; readonly bytes: number }
   | { readonly kind: 'mark'; readonly mark: Mark; readonly bytes: number }
   | { readonly kind: 'bad' }
-  /** So far it is a frame, and the buffer ends in it. */
+  /** A frame that continues after the end of the buffer. */
   | { readonly kind: 'short' };
 
-/** JSON of a longer record is taken for damage. Ids, accounts and models are bounded where they come in: 6 KiB at most. */
+/** Longer JSON is treated as damage. Ids, accounts and models are bounded when they are received: 6 KiB at most. */
 export const MAX_JSON_BYTES = 64 * 1024;
 
 const NEWLINE = 0x0a;
@@ -58,7 +58,7 @@ function line(json: string): Buffer {
   return Buffer.concat([Buffer.from(`${body.length} ${crc} `), body, Buffer.of(NEWLINE)]);
 }
 
-/** Reads one whole line, with or without its newline. */
+/** Decodes one whole line, with or without its newline. */
 export function decode(bytes: Buffer): Extract<Frame, { readonly kind: 'record' | 'mark' }> | { readonly kind: 'bad' } {
   const text = bytes.at(-1) === NEWLINE ? bytes.subarray(0, -1) : bytes;
   const frame = decodeAt(text, 0);
@@ -66,8 +66,8 @@ export function decode(bytes: Buffer): Extract<Frame, { readonly kind: 'record' 
 }
 
 /**
- * Reads the frame that begins at `at`. Its own length says where it ends, not a newline: so one whose newline is damaged
- * is kept. What follows its `bytes` is the caller's to look at.
+ * Decodes the frame at `at`. Its own length determines its end, so a frame with a damaged newline is kept. The caller
+ * must check the byte after it.
  */
 export function decodeAt(buffer: Buffer, at: number): Frame {
   const header = headerAt(buffer, at);
@@ -118,7 +118,7 @@ function isMark(value: unknown): value is Mark {
   return value.kind === 'head' && 'after' in value && (value.after === null || isPosition(value.after));
 }
 
-/** Whether a value that was read from somewhere is a place in a spool. */
+/** Whether an untrusted value is a position in a spool. */
 export function isPosition(value: unknown): value is Position {
   if (typeof value !== 'object' || value === null || !('segment' in value) || !('offset' in value)) return false;
   const { segment, offset } = value;

@@ -1,24 +1,26 @@
 /**
- * Why usage cannot be taken on: a write or a sync failed, one takes too long, the disk is full, the spool is full, a file of
- * the spool was removed from outside, another process writes the spool.
+ * Why no new usage is accepted: a write or a sync failed, one takes too long, the disk is full, the spool is too large,
+ * a file of the spool was removed from outside, or another process writes the spool.
  */
 export const HEALTH_PROBLEMS = ['write', 'late', 'space', 'backlog', 'removed', 'taken'] as const;
 export type HealthProblem = (typeof HEALTH_PROBLEMS)[number];
 
 export type Health = { readonly ok: true } | { readonly ok: false; readonly why: HealthProblem };
 
-/** Good probes in a row after which a spool that was unwell is well: one could be chance on a disk that comes and goes. */
+/**
+ * Successful probes in a row that make an unhealthy spool healthy; a single one could be chance on an unreliable disk.
+ */
 export const GOOD_PROBES = 3;
 
 const WELL: Health = { ok: true };
 
-/** Whether the spool is well, and how it gets well again. */
+/** Whether the spool is healthy, and when it becomes healthy again. */
 export class SpoolHealth {
   readonly #changed: (health: Health) => void;
   #state: Health = WELL;
   #good = 0;
 
-  /** `changed` is told of each change of `ok`. */
+  /** `changed` is called for each change of `ok`. */
   constructor(changed: (health: Health) => void) {
     this.#changed = changed;
   }

@@ -1,27 +1,26 @@
 /**
- * One writer for one spool. A folder is marked as taken in two ways:
+ * The lock of a spool, which has one writer. A folder is marked as taken in two ways:
  *
- * - a name that the kernel holds for the owner, made of the folder's device and inode (lib/process-lock.ts). It decides
- *   between processes that start at the same moment, and does not depend on any file. It is visible in one network
- *   namespace.
- * - the file `lock`, which names the owner: its process id, when it started and in which boot, so that neither a crash nor
- *   an id that is given out again leaves the folder locked. It is for people and commands, and for a process in another
- *   network namespace that sees the same process ids.
+ * - by a name that the kernel keeps for the owner, made of the folder's device and inode (lib/process-lock.ts). It decides
+ *   between processes that start at the same moment, and depends on no file. It is visible in one network namespace.
+ * - by the file `lock`, which identifies the owner by process id, start time and boot, so that neither a crash nor a reused
+ *   process id leaves the folder locked. It is for people and commands, and for a process in another network namespace
+ *   that sees the same process ids.
  *
- * A container that shares neither namespace sees neither: two of those must not share a data folder.
+ * A container that shares neither namespace sees neither: two such containers must not share a data folder.
  */
 import { randomUUID } from 'node:crypto';
 import { readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { holderOf, lockName, type ProcessLock } from '../lib/process-lock.js';
 
-/** A process, as far as this system can tell it from all others. */
+/** Identifies a process on this system. */
 interface Owner {
   readonly pid: number;
   /** Clock ticks from boot to its start; absent where there is no /proc. */
   readonly started?: string;
   readonly boot?: string;
-  /** It has ended and its parent has not collected it: it holds nothing any more. Never in a file. */
+  /** It has ended, but its parent has not collected it. Never in a file. */
   readonly ended?: true;
 }
 
@@ -31,8 +30,8 @@ export type Held = { readonly kind: 'held'; readonly pid: number };
 export interface Lock {
   readonly kind: 'locked';
   /**
-   * Looks after the lock: a folder that was made anew is locked too, and a file that is gone is written again (`restored`).
-   * `held`: another process has the folder by now, and this one must not write. Rejects with the system's error.
+   * Checks the lock: also locks a folder that was recreated, and restores a missing file (`restored`). `held`: another
+   * process has the folder by now, and this one must not write. Rejects with the system's error.
    */
   check(): Promise<{ readonly kind: 'kept' | 'restored' } | Held>;
   /** May be called twice. */
@@ -41,7 +40,7 @@ export interface Lock {
 
 export type Locked = Lock | Held;
 
-/** Takes the lock of a folder, which must exist. Of any number of processes that call it at once exactly one has it. */
+/** Takes the lock of a folder, which must exist. If several processes call it at once, exactly one gets it. */
 export async function lockDir(dir: string): Promise<Locked> {
   const name = await nameOf(dir);
   const lock = await lockName(name);
@@ -85,7 +84,7 @@ class DirLock implements Lock {
     if (await this.#isOurs()) return { kind: 'kept' };
     const pid = await otherOwner(this.#dir);
     if (pid !== undefined) return { kind: 'held', pid };
-    // Released meanwhile: the next owner's file is not to be written over.
+    // If it was released meanwhile, the next owner's file must not be overwritten.
     if (!this.#released) this.#text = await writeOwner(this.#dir);
     return { kind: 'restored' };
   }
@@ -108,7 +107,7 @@ class DirLock implements Lock {
   }
 }
 
-/** The process that holds the lock of a folder now, 0 where it cannot be identified; undefined: none that lives. */
+/** The process that has the lock of a folder, 0 if it cannot be identified; undefined if none is running. */
 export async function lockOwner(dir: string): Promise<number | undefined> {
   const owner = await liveOwner(dir);
   if (owner !== undefined) return owner;
@@ -116,13 +115,13 @@ export async function lockOwner(dir: string): Promise<number | undefined> {
   return name === undefined ? undefined : await holderOf(name);
 }
 
-/** A live process besides this one that the lock file names. */
+/** Another running process that the lock file names. */
 async function otherOwner(dir: string): Promise<number | undefined> {
   const pid = await liveOwner(dir);
   return pid === process.pid ? undefined : pid;
 }
 
-/** Writes the lock file whole, which only the holder of the folder's name does. Returns its text, which is like no other. */
+/** Writes the lock file, which only the holder of the folder's name does. Returns its text, which is unique. */
 async function writeOwner(dir: string): Promise<string> {
   const claim = randomUUID();
   const text = JSON.stringify({ ...(await ownerOf(process.pid)), claim });
@@ -136,7 +135,10 @@ async function writeOwner(dir: string): Promise<string> {
   return text;
 }
 
-/** By device and inode: two paths to one folder are one name, and two folders with one path, in two containers, are two. */
+/**
+ * By device and inode: two paths to one folder give one name, and two folders with the same path in two containers give
+ * two.
+ */
 async function nameOf(dir: string): Promise<string> {
   const { dev, ino } = await stat(dir, { bigint: true });
   return `ra-sidecar/usage/${dev}/${ino}`;
@@ -175,7 +177,8 @@ function isAlive(pid: number): boolean {
 async function ownerOf(pid: number): Promise<Owner> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
   const boot = (await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => '')).trim();
-  // The command's name, in brackets, may hold anything; the state follows it, the start time is the 20th field after it.
+  // The command's name in brackets may contain anything; the state follows it, and the start time is the 20th field
+  // after it.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   const [state = '', started] = [fields[0], fields[19]];
   return {

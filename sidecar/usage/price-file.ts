@@ -5,7 +5,7 @@ import { NotRegularFile, readRegular } from '../lib/regular-file.js';
 import { parseRate, type Rates } from '../domain/money.js';
 import { decisionRates, PriceList, type PricedModel, type PriceVersion } from './price-list.js';
 
-/** The file cannot be used. The message is one line and names the file and what is wrong. */
+/** The file is invalid. The message is one line with the file and the problem. */
 export class PriceFileError extends Error {
   override readonly name = 'PriceFileError';
 }
@@ -28,7 +28,7 @@ interface PriceFile {
   readonly prices: readonly StoredPrices[];
 }
 
-/** Text, so that no JSON parser makes a floating-point number of it. */
+/** Text, so that no JSON parser converts it to a floating-point number. */
 const rate = { type: 'string', maxLength: 32 };
 
 const check = compile<PriceFile>(
@@ -62,8 +62,8 @@ const check = compile<PriceFile>(
 );
 
 /**
- * Reads and checks the file, which must price each of `models` in the version that is in force now (epoch ms) and in all
- * later ones. Throws {@link PriceFileError}.
+ * Reads and checks the file, which must price each of `models` in the version in force now (epoch ms) and in all later
+ * ones. Throws {@link PriceFileError}.
  */
 export async function readPriceFile(file: string, models: readonly PricedModel[], now: number): Promise<PriceList> {
   const refuse = (problem: string): never => {

@@ -1,13 +1,13 @@
 import type { Rates } from '../domain/money.js';
 
-/** What holds for one request from its opening to its end. */
+/** The prices for one request from its start to its end. */
 export interface Tariff {
   /** Version of the price list, for example `2026-10-03.4`. */
   readonly version: string;
   readonly rates: Rates;
 }
 
-/** The prices that hold from one moment on, until the next version's do. */
+/** Prices that are in force from one moment until the next version's. */
 export interface PriceVersion {
   readonly version: string;
   /** Epoch ms. */
@@ -24,31 +24,34 @@ export interface PricedModel {
   readonly kind: 'chat' | 'decision';
 }
 
-/** Picodollars a decision token: 0.042 USD per million. */
+/** Picodollars per decision token: 0.042 USD per million. */
 const DECISION_RATE = 42_000n;
 
 const FREE: Rates = { input: 0n, cachedInput: 0n, output: 0n };
 
-/** Rates of a decision model: nothing is generated, and a question bills its input however much of it was reused. */
+/** Rates of a decision model: nothing is generated, and reused input tokens cost the same. */
 export function decisionRates(input: bigint): Rates {
   return { input, cachedInput: input, output: 0n };
 }
 
-/** The prices that were, are and will be in force. Immutable. */
+/** The past, current and future prices. Immutable. */
 export class PriceList {
   /** Latest first. */
   readonly #versions: readonly PriceVersion[];
   readonly #unlistedChat: Rates | undefined;
 
-  /** `versions`: at least one. `unlistedChat`: what a chat model costs that a version does not name; undefined: a fault. */
+  /**
+   * `versions`: at least one. `unlistedChat`: the rates of chat models that a version does not name; undefined: that is
+   * an error.
+   */
   constructor(versions: readonly PriceVersion[], unlistedChat?: Rates) {
     this.#versions = [...versions].sort((a, b) => b.effective - a.effective);
     this.#unlistedChat = unlistedChat;
   }
 
   /**
-   * What `model` costs a request that opens now (epoch ms). Before the first version its prices hold. Throws for a model
-   * that {@link unpriced} names, which a start refuses.
+   * The tariff of `model` for a request that starts now (epoch ms). Before the first version its prices apply. Throws
+   * for a model that {@link unpriced} returns, which a start refuses.
    */
   tariff({ id, kind }: PricedModel, now: number): Tariff {
     const version = this.#versions.find(({ effective }) => effective <= now) ?? this.#versions.at(-1);
@@ -57,7 +60,7 @@ export class PriceList {
     return { version: version.version, rates };
   }
 
-  /** The first of `models` that a version which is in force now, or will be, has no price for. */
+  /** The first of `models` without a price in the current version or a later one. */
   unpriced(
     models: readonly PricedModel[],
     now: number,
@@ -73,7 +76,7 @@ export class PriceList {
   }
 }
 
-/** What holds without a file: decisions at the published rate, chat for nothing, since nobody has set its price. */
+/** The prices without a file: decisions at the published rate, chat free. */
 export const BUILT_IN_PRICES = new PriceList(
   [{ version: '2026-10-03.4', effective: 0, decisions: decisionRates(DECISION_RATE), chat: new Map() }],
   FREE,

@@ -6,22 +6,22 @@ import type { Lock } from './lock.js';
 import type { SpoolHooks, SpoolOptions } from './spool-options.js';
 
 const PROBE = 'probe';
-/** More than a file system keeps in its inodes, so that a block must be found for it. */
+/** More than a file system stores in an inode, so that a block must be allocated. */
 const PROBE_BYTES = Buffer.alloc(4096, '.');
 
-/** The spool as its probe sees it. */
+/** The probe's view of the spool. */
 export interface Probed {
   /** Bytes of all segments. */
   bytes(): number;
-  /** A record has waited for the disk for longer than it may. */
+  /** A record has waited for the disk longer than allowed. */
   isLate(): boolean;
-  /** Tries a write that failed again. `none`: no write failed, or nothing is left to be written. */
+  /** Repeats a failed write. `none`: no write failed, or nothing is left to be written. */
   retry(): Promise<'written' | 'failed' | 'none'>;
-  /** The disk takes writes again. */
+  /** The disk accepts writes again. */
   mended(): void;
-  /** The lock's file, or the spool's folder, was gone and is there again. */
+  /** The lock's file, or the spool's folder, was removed and is restored. */
   lockRestored(): void;
-  /** Looks for segments that were removed. Rejects when one cannot be put back. */
+  /** Checks for removed segments. Rejects if one cannot be restored. */
   checkSegments(): Promise<void>;
   /** Whether a file of the spool was found to be removed since the last call. */
   takeRemoved(): boolean;
@@ -36,7 +36,7 @@ export interface ProbeParts {
   readonly health: SpoolHealth;
 }
 
-/** Looks after a spool every `probeMs`, one probe at a time, and brings what it finds to the spool's health. */
+/** Probes a spool every `probeMs`, one probe at a time, and reports to the spool's health. */
 export class SpoolProbe {
   readonly #spool: Probed;
   readonly #dir: string;
@@ -78,7 +78,7 @@ export class SpoolProbe {
     const problem = await this.#problem();
     if (problem === undefined) health.passed();
     else health.failed(problem);
-    // No work is taken now, so nothing else that happens would ever make room.
+    // No work is accepted now, so no other event would cause segments to be deleted.
     if (problem === 'backlog') hooks.full?.();
   }
 
@@ -87,7 +87,7 @@ export class SpoolProbe {
     const spool = this.#spool;
     try {
       if (await this.#isTaken()) return 'taken';
-      // Nothing is written to see whether it can be while records are written anyway.
+      // Without a test write if records are written anyway.
       const retried = await spool.retry();
       if (retried === 'failed') return 'write';
       if (retried === 'none' && !health.state.ok) {
@@ -116,7 +116,7 @@ export class SpoolProbe {
   }
 }
 
-/** Writes a file beside the segments, syncs and removes it. Rejects with what kept it from that. */
+/** Writes a file beside the segments, syncs and removes it. Rejects if one of these fails. */
 async function tryWriting(disk: Disk, dir: string): Promise<void> {
   const path = join(dir, PROBE);
   await disk.remove(path);

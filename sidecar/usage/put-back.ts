@@ -2,7 +2,7 @@ import { basename, join } from 'node:path';
 import { copyBytes, type Disk, type DiskFile } from './disk.js';
 import { QUARANTINE, segmentPath } from './segments.js';
 
-/** A file of the spool that was removed, renamed, replaced or cut by something other than this sidecar. */
+/** A file of the spool that another process removed, renamed, replaced or truncated. */
 export type Removed =
   | { readonly what: 'lock' }
   | {
@@ -11,16 +11,16 @@ export type Removed =
       /** Durable bytes in it. */
       readonly bytes: number;
       /**
-       * `pending`: it could not be written again yet, and is tried with each probe. `lost`: no descriptor of it was open.
-       * `cut`: the file is in its place, and a part of what was written is not in it any more.
+       * `pending`: it could not be restored yet, and each probe tries again. `lost`: it was not open. `cut`: the file is in its
+       * place and was truncated.
        */
       readonly outcome: 'restored' | 'pending' | 'lost' | 'cut';
     };
 
 /**
- * Writes a segment again from its open descriptor, which outlives the name. Offsets stay the same, so that readers go on
- * where they were. A file that took the name is kept in `quarantine`. Rejects with the system's error; then nothing has
- * changed but perhaps that.
+ * Restores a segment from its open descriptor, which survives the removal of the name. Offsets stay the same, so
+ * readers continue where they were. A file that took the name is moved to `quarantine`. Rejects with the system's
+ * error; then at most that move has happened.
  */
 export async function putBack(
   disk: Disk,

@@ -5,8 +5,8 @@ const text = { type: 'string', maxLength: 1024 };
 const tokens = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER };
 
 /**
- * Whether a value is a usage record. Fields that it does not know pass: a spool outlives an upgrade, and what a newer
- * sidecar wrote is no damage to an older one.
+ * Whether a value is a usage record. Unknown fields are accepted: a spool survives upgrades, and a newer sidecar's
+ * records must not be damage for an older one.
  */
 export const checkRecord = compile<UsageRecord>({
   type: 'object',

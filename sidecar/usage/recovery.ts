@@ -1,35 +1,35 @@
-/** What the last run left behind, brought in order before the spool is written again. */
+/** Repairs what the last run left in the spool, before it is written again. */
 import { join } from 'node:path';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { copyBytes, type Disk, type DiskFile } from './disk.js';
 import type { Position } from './frame.js';
 import { endOf, foundIn, headOf, isMissing, listSegments, QUARANTINE, segmentPath } from './segments.js';
 
-/** Bytes that are no record. They stay where they are, since positions count them, and readers pass them by. */
+/** Bytes that are not a record. They stay in place, since positions count them, and readers skip them. */
 export interface Quarantined {
   readonly segment: number;
   readonly offset: number;
   readonly bytes: number;
-  /** The copy to look into; undefined: it could not be written, or the bytes are gone. */
+  /** The copy for inspection; undefined: it could not be written, or the bytes are missing. */
   readonly file: string | undefined;
-  /** An earlier start found it already. */
+  /** Found by an earlier start. */
   readonly known: boolean;
 }
 
 export interface Recovered {
-  /** Bytes of a line that was being written when the process ended: cut off, no record was whole. */
+  /** Bytes of an incomplete line at the end, which were cut off; no complete record was lost. */
   readonly cutBytes: number;
   readonly quarantined: readonly Quarantined[];
-  /** Closes for requests that have none, to be appended. Their time is that of the last record of the request. */
+  /** Closes to append for requests that have none. Their time is that of the request's last record. */
   readonly estimated: readonly UsageRecord[];
   /**
-   * Requests that had a close which is damage now. None is made up for them: theirs may have been delivered and counted,
-   * and may have said something else.
+   * Requests whose close is damaged. None is estimated for them, since the damaged one may have been delivered with
+   * other values.
    */
   readonly closesLost: number;
-  /** By the id of each of those requests that are to be closed, the segment that it begins in. */
+  /** For each request to be closed, the segment in which it begins. */
   readonly open: ReadonlyMap<string, number>;
-  /** Where what counts ends; undefined: nothing does. */
+  /** The end of the valid part; undefined: there is none. */
   readonly position: Position | undefined;
   /** All segments and their bytes. */
   readonly sizes: ReadonlyMap<number, number>;
@@ -44,8 +44,9 @@ interface Unclosed {
 }
 
 /**
- * Reads the whole spool. Cuts a torn line at its end, copies what is damaged to the folder `quarantine`, and works out
- * which requests are to be closed. Running it again finds the same. Rejects when the disk cannot be read, or cut.
+ * Reads the whole spool. Cuts an incomplete line at its end, copies damaged bytes to the folder `quarantine`, and finds
+ * the requests to be closed. Repeating it has the same result. Rejects if the disk cannot be read, or the line cannot
+ * be cut.
  */
 export async function recover(dir: string, disk: Disk): Promise<Recovered> {
   const segments = await listSegments(dir, disk);
@@ -78,7 +79,7 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
           size = found.offset;
         } else quarantined.push(await quarantine(dir, segment, found, file, disk));
       }
-      // A process that was killed leaves lines that the system holds and the disk does not yet.
+      // A killed process leaves lines in the page cache that are not on disk yet.
       if (isEnd) await file.sync();
       sizes.set(segment, size);
       if (segment === last) position = { segment, offset: size };
@@ -99,7 +100,7 @@ export async function recover(dir: string, disk: Disk): Promise<Recovered> {
   };
 }
 
-/** The newest segment that a line was finished in: those after it were begun and nothing in them was acknowledged. */
+/** The newest segment with a complete line; in later ones nothing was acknowledged. */
 async function lastWithLines(dir: string, segments: readonly number[], disk: Disk): Promise<number> {
   for (const segment of [...segments].reverse()) {
     if (await headOf(dir, segment, disk)) return segment;
@@ -115,7 +116,7 @@ async function lastWithLines(dir: string, segments: readonly number[], disk: Dis
 
 function take(unclosed: Map<string, Unclosed>, record: UsageRecord, segment: number): void {
   if (record.kind === 'close') unclosed.delete(record.id);
-  // Also a progress whose open is lost to damage is billed.
+  // A progress whose open is damaged is billed too.
   else unclosed.set(record.id, { last: record, segment: unclosed.get(record.id)?.segment ?? segment });
 }
 
@@ -149,7 +150,7 @@ async function quarantine(
     await disk.syncDir(folder);
     return { ...place, file: path, known: false };
   } catch {
-    // A full disk is no reason not to start: the bytes are where they were, and the next start tries again.
+    // A full disk must not prevent the start: the bytes stay in place, and the next start tries again.
     return { ...place, file: undefined, known: false };
   }
 }

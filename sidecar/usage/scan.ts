@@ -1,25 +1,25 @@
-/** Goes through the frames of one file, past whatever is damaged in it. */
+/** Reads the frames of one file, skipping damage. */
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { DiskFile } from './disk.js';
 import { decodeAt, type Frame, type Mark } from './frame.js';
 
-/** What was met, in order and without gaps. `after`: the offset behind it, its newline included. */
+/** The findings, in order and without gaps. `after`: the offset after it, newline included. */
 export type Found =
   | { readonly kind: 'record'; readonly record: UsageRecord; readonly after: number }
   | { readonly kind: 'mark'; readonly mark: Mark; readonly after: number }
-  /** No frame: damaged. What comes after it is whole again. */
+  /** Damaged bytes. The next finding is valid again. */
   | { readonly kind: 'damage'; readonly offset: number; readonly bytes: number }
-  /** The last bytes: the beginning of a line, which a crash left or which is being written. */
+  /** The last bytes: an incomplete line, from a crash or a current write. */
   | { readonly kind: 'torn'; readonly offset: number; readonly bytes: number };
 
-/** Read at a time: some 700 records. Room for a whole frame is added where one is longer. */
+/** Bytes per read: some 700 records. Room for one frame is added for longer ones. */
 const CHUNK_BYTES = 256 * 1024;
 const NEWLINE = 0x0a;
 
-/** The frames from `from`, which a frame begins at, up to `end`. Holds little more than one chunk in memory. */
+/** The frames from `from`, where a frame begins, up to `end`. Keeps little more than one chunk in memory. */
 export async function* scan(file: DiskFile, from: number, end: number): AsyncGenerator<Found> {
   const window = new Window(file, from, end);
-  /** Where the damage under way began. */
+  /** Start of the current damage. */
   let bad: number | undefined;
   let torn: number | undefined;
 
@@ -29,7 +29,7 @@ export async function* scan(file: DiskFile, from: number, end: number): AsyncGen
     if (frame.kind === 'record' || frame.kind === 'mark') {
       if (bad !== undefined) yield { kind: 'damage', offset: bad, bytes: offset - bad };
       const terminated = window.skip(frame.bytes);
-      // The byte that should end the line is passed by: the next frame begins behind it, whatever it is.
+      // The byte that should be the newline is skipped, whatever it is; the next frame begins after it.
       bad = terminated ? undefined : window.offset - 1;
       const after = bad ?? window.offset;
       yield frame.kind === 'record'
@@ -52,7 +52,7 @@ export async function* scan(file: DiskFile, from: number, end: number): AsyncGen
 
 type Whole = Extract<Frame, { readonly kind: 'record' | 'mark' }>;
 
-/** The part of the file that is in memory, and the place in it that is looked at. */
+/** The part of the file that is in memory, and the current offset in it. */
 class Window {
   readonly #file: DiskFile;
   readonly #end: number;
@@ -73,7 +73,7 @@ class Window {
     return this.#base + this.#at;
   }
 
-  /** The frame that stands here, with at least one byte after it. `end`: nothing stands here. */
+  /** The frame at the current offset, with at least one byte after it. `end`: there is none. */
   async frame(): Promise<Whole | { readonly kind: 'bad' | 'end' }> {
     for (;;) {
       const frame = decodeAt(this.#buffer, this.#at);
@@ -83,13 +83,13 @@ class Window {
     }
   }
 
-  /** Passes by a frame and the byte after it. False: that was no newline. */
+  /** Skips a frame and the byte after it. False: that byte was no newline. */
   skip(bytes: number): boolean {
     this.#at += bytes + 1;
     return this.#buffer[this.#at - 1] === NEWLINE;
   }
 
-  /** Goes on after the next newline; to the end when there is none, and false. */
+  /** Continues after the next newline; at the end, returning false, if there is none. */
   async skipLine(): Promise<boolean> {
     for (;;) {
       const newline = this.#buffer.indexOf(NEWLINE, this.#at);
@@ -99,7 +99,7 @@ class Window {
     }
   }
 
-  /** Reads more and forgets what was passed by. False: there is no more. */
+  /** Reads more and drops what was processed. False: there is no more. */
   async #fill(): Promise<boolean> {
     if (this.#atEnd) return false;
     const position = this.#base + this.#buffer.length;

@@ -4,7 +4,7 @@ import { isWhole } from './intact.js';
 import { putBack, type Removed } from './put-back.js';
 import { listSegments, segmentPath } from './segments.js';
 
-/** What a write came to. After `failed` nothing of it counts, and the next one goes to a new segment. */
+/** The result of a write. After `failed` none of it is valid, and the next write uses a new segment. */
 export type Written =
   { readonly kind: 'written'; readonly segment: number } | { readonly kind: 'failed'; readonly error: unknown };
 
@@ -20,13 +20,13 @@ interface Current {
 const END = encodeMark({ kind: 'end' });
 
 /**
- * The end of the spool: appends to the newest segment and begins the next. One call at a time, but for `prune`.
+ * The end of the spool: appends to the newest segment and begins the next. One call at a time, except `prune`.
  *
- * A segment in which anything failed is never written again: after a failed sync the system may take pages for clean that
- * never reached the disk. The head of the next segment says up to where the one before it counts.
+ * A segment with a failed operation is never written again: after a failed sync the system may treat pages as clean
+ * that never reached the disk. The head of the next segment has the position up to which the previous one is valid.
  *
- * The open segment is written again from its descriptor if its file was removed from outside. Until that has succeeded
- * nothing else is written: a reader that met later records would pass it by.
+ * If the file of the open segment is removed from outside, it is restored from its descriptor. Until that has succeeded
+ * nothing else is written, since a reader of later records would skip it.
  */
 export class SegmentWriter {
   readonly #disk: Disk;
@@ -36,15 +36,15 @@ export class SegmentWriter {
   readonly #onRemoved: (removed: Removed) => void;
   #next: number;
   #current: Current | undefined;
-  /** A segment that was open, is removed and could not be put back yet. */
+  /** A removed segment that was open and could not be restored yet. */
   #detached: Current | undefined;
   #position: Position | undefined;
-  /** The spool on disk ends with an `end` mark, or there is none. */
+  /** The spool on disk ends with an `end` mark, or is empty. */
   #ended: boolean;
 
   /**
-   * `sizes`: the segments there are, in bytes. `position`: where what counts of them ends; undefined: nowhere. `ended`:
-   * they were closed in order. `onRemoved` is called for each segment that was removed, and again when a `pending` one is back.
+   * `sizes`: the existing segments, in bytes. `position`: the end of their valid part; undefined: none. `ended`: they
+   * were closed in order. `onRemoved` is called for each removed segment, and again when a `pending` one is restored.
    */
   constructor(
     disk: Disk,
@@ -64,16 +64,16 @@ export class SegmentWriter {
     this.#position = found.position;
     this.#ended = found.ended;
     this.#onRemoved = onRemoved;
-    // A number is never used twice: readers remember positions.
+    // A number is never reused: readers store positions.
     this.#next = Math.max(0, ...found.sizes.keys()) + 1;
   }
 
-  /** Up to where everything is durable; undefined: nothing is. */
+  /** The position up to which everything is durable; undefined: nothing is. */
   get position(): Position | undefined {
     return this.#position;
   }
 
-  /** What all segments hold. */
+  /** Bytes of all segments. */
   get bytes(): number {
     let sum = 0;
     for (const size of this.#sizes.values()) sum += size;
@@ -81,9 +81,9 @@ export class SegmentWriter {
   }
 
   /**
-   * Makes lines durable, and the name of the segment that they are in. `lines` is called again after each sync: other lines
-   * are written in the place of the first ones before any of them counts. That ends, since each record is revised once at
-   * most. Never rejects.
+   * Makes lines durable, and the directory entry of their segment. `lines` is called again after each sync: if records
+   * were revised, their new lines replace the first ones before any is acknowledged. This ends, since each record is
+   * revised at most once. Never rejects.
    */
   async write(lines: () => Uint8Array): Promise<Written> {
     try {
@@ -100,7 +100,7 @@ export class SegmentWriter {
         began = true;
       }
       const head = began ? encodeMark({ kind: 'head', after: this.#position ?? null }) : Buffer.alloc(0);
-      // Nothing is awaited from its last look at the lines on: a record that was revised then would be lost.
+      // There is no await after the last comparison of the lines, since a record revised then would be lost.
       current.size += await this.#writeUntilFinal(current, head, lines);
     } catch (error) {
       await this.#giveUp();
@@ -113,14 +113,15 @@ export class SegmentWriter {
   }
 
   /**
-   * Compares the folder with what was written. A removed segment that is open is put back, a closed one is given up, one
-   * that was cut in its place is written no more, and `onRemoved` is called for each. Rejects with the system's error, also when one cannot be put back.
+   * Compares the folder with what was written. A removed open segment is restored, a closed one is given up, an open one
+   * that was truncated in place is closed, and `onRemoved` is called for each. Rejects with the system's error, also if one
+   * cannot be restored.
    */
   async check(): Promise<void> {
     const names = new Set(await listSegments(this.#dir, this.#disk));
     const current = this.#current;
     for (const [segment, bytes] of this.#sizes) {
-      // Those that are open have their descriptor to be compared.
+      // Open ones are compared by their descriptor.
       if (names.has(segment) || segment === current?.segment || segment === this.#detached?.segment) continue;
       this.#sizes.delete(segment);
       this.#onRemoved({ what: 'segment', segment, bytes, outcome: 'lost' });
@@ -132,12 +133,12 @@ export class SegmentWriter {
     } else if (current && !(await isWhole(current))) await this.leave();
   }
 
-  /** Closes the open segment, if there is one. The next write begins another. */
+  /** Closes the open segment, if any. The next write begins another. */
   async leave(): Promise<void> {
     const current = this.#current;
     this.#current = undefined;
     if (!current) return;
-    // After this its content could not be read any more.
+    // Afterwards its content could not be read any more.
     const removed = await this.#isRemoved(current).catch(() => false);
     if (removed) {
       await this.#detach(current).catch(() => undefined);
@@ -146,11 +147,11 @@ export class SegmentWriter {
     const { segment, size } = current;
     if (!(await isWhole(current).catch(() => true)))
       this.#onRemoved({ what: 'segment', segment, bytes: size, outcome: 'cut' });
-    // What is durable stays so, whatever closing says.
+    // Data is durable whatever the result of closing.
     await current.file.close().catch(() => undefined);
   }
 
-  /** Marks the end of the spool, unless it is marked. Nothing is written after it but by another writer. */
+  /** Writes the end mark, unless it is there. Only another writer may write after it. */
   async finish(): Promise<Written | undefined> {
     if (this.#ended) return undefined;
     const written = await this.write(() => END);
@@ -165,7 +166,7 @@ export class SegmentWriter {
     const old = [...this.#sizes.keys()].filter((number) => number < Math.min(segment, newest));
     for (const number of old) {
       const size = this.#sizes.get(number) ?? 0;
-      // Before its file, so that `check` does not take it for removed from outside.
+      // Updated before its file is removed, so that `check` does not report it as removed from outside.
       this.#sizes.delete(number);
       try {
         await this.#disk.remove(segmentPath(this.#dir, number));
@@ -177,7 +178,7 @@ export class SegmentWriter {
     if (old.length > 0) await this.#disk.syncDir(this.#dir);
   }
 
-  /** Returns how many bytes are durable now. */
+  /** Returns the number of durable bytes. */
   async #writeUntilFinal({ file, size }: Current, head: Uint8Array, lines: () => Uint8Array): Promise<number> {
     let before = 0;
     for (let now = lines(); ;) {
@@ -201,7 +202,7 @@ export class SegmentWriter {
     return { file, segment, size: 0, seen: 0 };
   }
 
-  /** Cuts what did not become durable, which the disk may be short of, and lets go of the segment. */
+  /** Truncates what did not become durable, to free disk space, and closes the segment. */
   async #giveUp(): Promise<void> {
     const current = this.#current;
     if (!current) return;
@@ -215,7 +216,7 @@ export class SegmentWriter {
     );
   }
 
-  /** One that nothing is durable in may be removed. */
+  /** A segment without durable records may be removed. */
   async #isRemoved({ file, segment, size }: Current): Promise<boolean> {
     return size > 0 && (await file.at(segmentPath(this.#dir, segment))) !== 'here';
   }
@@ -230,7 +231,7 @@ export class SegmentWriter {
     }
   }
 
-  /** Puts back what is detached. Rejects when it cannot be. */
+  /** Restores the detached segment. Rejects if that fails. */
   async #attach(): Promise<void> {
     const detached = this.#detached;
     if (!detached) return;

@@ -7,20 +7,23 @@ import { scan, type Found } from './scan.js';
 
 export type { Position } from './frame.js';
 
-/** Where a reader begins that has read nothing. */
+/** The position of a reader that has read nothing. */
 export const START: Position = { segment: 1, offset: 0 };
 
-/** The folder beside the segments for what is no part of the spool, and is kept to be looked into. */
+/** The folder for damaged bytes and foreign files, kept for inspection. */
 export const QUARANTINE = 'quarantine';
 
 export type Read =
-  /** `after`: where to go on. */
+  /** `after`: the position to continue at. */
   | { readonly kind: 'record'; readonly record: UsageRecord; readonly after: Position }
-  /** Bytes that are no record any more, or are gone. */
+  /** Damaged or missing bytes. */
   | { readonly kind: 'damage'; readonly segment: number; readonly offset: number; readonly bytes: number };
 
 export interface ReadOptions {
-  /** Reads up to here: for a spool that is being written, its `position`. Without it: up to the last whole line. */
+  /**
+   * Reads up to this position: for a spool that is being written, its `position`. Without it: up to the last complete
+   * line.
+   */
   readonly until?: Position;
   readonly disk?: Disk;
 }
@@ -48,9 +51,9 @@ export function comparePositions(a: Position, b: Position): number {
 }
 
 /**
- * The records from a position on, which a reader was given as `after` or which is START; what was pruned since is passed
- * by. Each record comes once, also where the spool wrote it again after a failed sync, provided that a reader of a spool
- * that is being written passes `until`. Rejects when a file cannot be read.
+ * The records from a position on, which is START or the `after` of an earlier record; pruned records are skipped. Each
+ * record is returned once, even if the spool wrote it again after a failed sync, provided that a reader of a spool that
+ * is being written passes `until`. Rejects if a file cannot be read.
  */
 export async function* readFrom(
   dir: string,
@@ -89,7 +92,7 @@ async function* readSegment(
   }
 }
 
-/** The frames of a segment whose end is known, or not. What is missing before a known end is a torn line. */
+/** The frames of a segment with or without a known end. Missing bytes before a known end are an incomplete line. */
 export async function* foundIn(file: DiskFile, from: number, end: number | undefined): AsyncGenerator<Found> {
   const size = await file.size();
   if (end === undefined || end <= size) {
@@ -107,7 +110,7 @@ export async function* foundIn(file: DiskFile, from: number, end: number | undef
   if (end > offset) yield { kind: 'torn', offset, bytes: end - offset };
 }
 
-/** Opens a segment for reading; undefined: it was pruned. The caller closes it. */
+/** Opens a segment for reading; undefined if it was pruned. The caller closes it. */
 export async function openSegment(dir: string, segment: number, disk: Disk): Promise<DiskFile | undefined> {
   try {
     return await disk.open(segmentPath(dir, segment), 'read');
@@ -118,8 +121,8 @@ export async function openSegment(dir: string, segment: number, disk: Disk): Pro
 }
 
 /**
- * Where the segment at `index` ends, as the next head has it: those without a head were begun and came to nothing, or are
- * damaged. Undefined: nothing says so.
+ * The end of the segment at `index`, from the next valid head: segments without one were never used, or are damaged.
+ * Undefined if it is unknown.
  */
 export async function endOf(
   dir: string,
@@ -133,13 +136,13 @@ export async function endOf(
     if (!head) continue;
     const after = head.after ?? { segment: 0, offset: 0 };
     if (after.segment > segment) return undefined;
-    // An older one: nothing in this segment was ever acknowledged, and all of it was written again.
+    // It refers to an older segment: nothing in this one was acknowledged, and all of it was written again.
     return after.segment === segment ? after.offset : 0;
   }
   return undefined;
 }
 
-/** The first line of a segment. Undefined: there is none, or it is damaged. */
+/** The first line of a segment. Undefined if it is missing or damaged. */
 export async function headOf(
   dir: string,
   segment: number,

@@ -1,4 +1,4 @@
-/** What a durable spool is made with, and what it tells. */
+/** Options and callbacks of a durable spool. */
 import type { Clock } from '../lib/clock.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import type { Disk } from './disk.js';
@@ -6,7 +6,7 @@ import type { Health } from './health.js';
 import type { Locked } from './lock.js';
 import type { Removed } from './put-back.js';
 
-/** Times in ms. docs/config.md says what each is for. */
+/** Times in ms. docs/config.md describes each. */
 export interface SpoolOptions {
   readonly segmentBytes: number;
   readonly groupMs: number;
@@ -18,26 +18,26 @@ export interface SpoolOptions {
   readonly closeWaitMs: number;
 }
 
-/** What happens in a spool, for metrics and the log. None of it may throw. */
+/** Callbacks for metrics and the log. None may throw. */
 export interface SpoolHooks {
   recorded?(kind: UsageRecord['kind']): void;
-  /** A group became durable: how long write and sync took, and its records. */
+  /** A group became durable: time of write and sync, and number of records. */
   synced?(ms: number, records: number): void;
   /** A write or a sync failed, of records or of a probe. */
   failed?(error: unknown): void;
   health?(health: Health): void;
-  /** A probe found more in the spool than its backlog may be, again with each until there is room. */
+  /** A probe found the spool larger than its limit; called at each probe until there is room. */
   full?(): void;
   /**
-   * A file of the spool was removed from outside. `records`: those written since the last look at which all was in its
-   * place, all of which may have been missing for that long.
+   * A file of the spool was removed from outside. `records`: written since the last check that found all files in
+   * place, and possibly missing since.
    */
   removed?(removed: Removed, records: number): void;
-  /** Another process took the spool's folder over; its id, 0 where that is unknown. Called with each probe that finds it. */
+  /** Another process took the spool's folder; its id, or 0 if unknown. Called at each probe that finds it. */
   taken?(pid: number): void;
-  /** A close could not be made durable in time; its reply goes out all the same. */
+  /** A close was not durable in time; its reply is sent anyway. */
   late?(record: UsageRecord): void;
-  /** A progress record was left out: too much waits for the disk. */
+  /** A progress record was dropped: too many wait for the disk. */
   dropped?(): void;
 }
 
@@ -48,12 +48,12 @@ export interface SpoolParts {
   readonly hooks?: SpoolHooks;
 }
 
-/** What a spool holds at the moment. */
+/** The current state of a spool. */
 export interface SpoolReading {
-  /** Records that are not durable yet, and how old the oldest is, ms. */
+  /** Records that are not durable yet, and the age of the oldest, ms. */
   readonly unsynced: number;
   readonly oldestMs: number;
-  /** Of all segments. */
+  /** Bytes of all segments. */
   readonly bytes: number;
   readonly health: Health;
 }

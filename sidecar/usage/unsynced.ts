@@ -12,15 +12,15 @@ export interface Entry {
 }
 
 /**
- * Entries at once past which progress is left out: the next one says more, and the close says all. Opens and closes are
- * always kept; they are bounded by the requests that run, since none begins while the spool is unwell.
+ * Number of entries past which progress is dropped: the next one and the close are cumulative. Opens and closes are
+ * always kept; they are bounded by the number of running requests, since none starts while the spool is unhealthy.
  */
 export const MAX_ENTRIES_WITH_PROGRESS = 10_000;
 
-/** One write's share: the rest has the next, so that memory for a long backlog is not needed twice. */
+/** Bytes of one write; the rest is written next, so that a long backlog is not duplicated in memory. */
 const MAX_WRITE_BYTES = 1024 * 1024;
 
-/** What was appended and is not durable yet, oldest first, and who waits for which of it. */
+/** Appended records that are not durable yet, oldest first, and their waiters. */
 export class Unsynced {
   readonly #entries: Entry[] = [];
 
@@ -28,7 +28,7 @@ export class Unsynced {
     return this.#entries.length;
   }
 
-  /** Someone waits until one of them is durable. */
+  /** Whether a reply waits for one of them. */
   get awaited(): boolean {
     return this.#entries.some(({ waiters }) => waiters.size > 0);
   }
@@ -37,16 +37,19 @@ export class Unsynced {
     return this.#entries[0];
   }
 
-  /** False: it was left out. */
+  /** False: it was dropped. */
   add(record: UsageRecord, at: number): boolean {
     if (record.kind === 'progress' && this.#entries.length >= MAX_ENTRIES_WITH_PROGRESS) return false;
     this.#entries.push({ record, line: encode(record), at, waiters: new Set() });
     return true;
   }
 
-  /** Calls `fn` once `record` is durable. Returns what takes that back; undefined: it is durable, or was never added. */
+  /**
+   * Calls `fn` once `record` is durable. Returns a function that cancels it; undefined: it is durable, or was never
+   * added.
+   */
   whenDurable(record: UsageRecord, fn: () => void): (() => void) | undefined {
-    // Who waits has just appended it: it is among the last.
+    // A waiter's record was just appended, so it is near the end.
     const waiters = this.#entries.findLast((entry) => entry.record === record)?.waiters;
     waiters?.add(fn);
     return waiters && (() => void waiters.delete(fn));
@@ -68,7 +71,7 @@ export class Unsynced {
     return this.#entries.slice(0, end < 0 ? undefined : Math.max(1, end));
   }
 
-  /** The `count` oldest are durable. */
+  /** The `count` oldest entries are durable. */
   settle(count: number): void {
     for (const { waiters } of this.#entries.splice(0, count)) for (const fn of waiters) fn();
   }

@@ -1,15 +1,15 @@
-/** Reads a whole spool and says what is wrong with it. Changes nothing. */
+/** Reads a whole spool and reports damage. Changes nothing. */
 import { systemDisk, type Disk } from './disk.js';
 import { endOf, foundIn, headOf, listSegments, openSegment } from './segments.js';
 
 export type Finding =
-  /** Bytes that are no record, or that are missing where the next segment says that they were. */
+  /** Bytes that are not a record, or that are missing according to the next segment. */
   | { readonly kind: 'damage'; readonly segment: number; readonly offset: number; readonly bytes: number }
-  /** A segment that the next one follows is not there. */
+  /** A missing segment, although a later one exists. */
   | { readonly kind: 'missing'; readonly segment: number }
   /**
-   * The spool does not end as a sidecar ends it: one was killed and none was started since, or the end is cut off.
-   * `bytes`: of a line that was begun.
+   * The end mark is missing: a sidecar was killed and none was started since, or the end was lost. `bytes`: of an
+   * incomplete line.
    */
   | { readonly kind: 'unfinished'; readonly segment: number; readonly offset: number; readonly bytes: number };
 
@@ -19,7 +19,7 @@ export interface Verified {
   readonly findings: readonly Finding[];
 }
 
-/** `live`: a sidecar writes it now, so that it has no end yet. Rejects when it cannot be read. */
+/** `live`: a sidecar writes it now, so it has no end mark. Rejects if it cannot be read. */
 export async function verify(dir: string, live: boolean, disk: Disk = systemDisk): Promise<Verified> {
   const segments = await listSegments(dir, disk);
   const findings: Finding[] = [];
@@ -51,7 +51,7 @@ export async function verify(dir: string, live: boolean, disk: Disk = systemDisk
   return { segments: segments.length, records, findings };
 }
 
-/** The segment that `segment` follows, if it is neither the one before nor older, which is one whose successors failed. */
+/** The segment that `segment` follows, unless it exists or is an unused older one. */
 async function missingBefore(
   dir: string,
   before: number | undefined,

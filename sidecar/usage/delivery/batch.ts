@@ -3,7 +3,7 @@ import type { Position } from '../segments.js';
 import { usageEvent, type CloseRecord, type UsageEvent } from './cloud-event.js';
 import type { UsageSource } from './source.js';
 
-/** What one batch may hold. A single event goes out however long it is. */
+/** Bounds of one batch. A single event is sent whatever its length. */
 export interface BatchLimits {
   readonly maxEvents: number;
   /** Of the events as JSON. */
@@ -12,32 +12,32 @@ export interface BatchLimits {
 
 export interface Entry {
   readonly event: UsageEvent;
-  /** The place after its record. */
+  /** The position after its record. */
   readonly after: Position;
 }
 
 export interface Batch {
-  /** In the spool's order; empty: there was nothing to bill. */
+  /** In the spool's order; empty if there was nothing to bill. */
   readonly entries: readonly Entry[];
-  /** All before this is in `entries`, or is nothing to deliver. */
+  /** All records before it are in `entries`, or are not delivered. */
   readonly after: Position;
-  /** Places in the spool that could not be read and were passed over. */
+  /** Damaged places in the spool that were skipped. */
   readonly damaged: number;
-  /** All that was durable when the reading began is in this batch. */
+  /** All records that were durable when the read began are in this batch. */
   readonly drained: boolean;
 }
 
-/** Records looked at for one batch: most bill nothing, and who stops the delivery is not to wait for all of them. */
+/** Records read for one batch: most bill nothing, and a stop of delivery must not wait for all of them. */
 const MAX_READ = 100_000;
 
-/** Reads the next batch from `from` on: closes alone, since only they are billed. Rejects when the disk fails. */
+/** Reads the next batch from `from` on: only `close` records, since only they are billed. Rejects if the disk fails. */
 export async function nextBatch(
   source: UsageSource,
   from: Position,
   limits: BatchLimits,
   eventSource: string,
 ): Promise<Batch> {
-  // What comes after this may be lost in a crash yet: it is nobody's to bill.
+  // Later records may still be lost in a crash and must not be billed.
   const { end } = source;
   const entries: Entry[] = [];
   let after = from;

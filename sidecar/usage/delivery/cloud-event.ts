@@ -1,15 +1,15 @@
 import type { UsageRecord } from '../../domain/usage-record.js';
 
-/** The `type` of every event. A change that an old reader would misread gets a new one. */
+/** The `type` of every event. An incompatible change gets a new one. */
 export const USAGE_EVENT_TYPE = 'ai.runanywhere.usage.v1';
 
 /** The record that a request is billed by. */
 export type CloseRecord = UsageRecord & { readonly kind: 'close' };
 
-/** What one request came to, as CloudEvents 1.0 has it. The same close makes the same event whenever it is sent again. */
+/** The usage of one request as CloudEvents 1.0. The same `close` always makes the same event. */
 export interface UsageEvent {
   readonly specversion: '1.0';
-  /** The record's own id: with `source` what a receiver counts by. */
+  /** The record's id; a receiver identifies events by `source` and `id`. */
   readonly id: string;
   readonly source: string;
   readonly type: typeof USAGE_EVENT_TYPE;
@@ -21,7 +21,7 @@ export interface UsageEvent {
   readonly data: CloseRecord;
 }
 
-/** The event of a `close`. A usage record holds no text and no secret, so all of it is told. */
+/** The event of a `close`. A usage record contains no text and no secret, so it is sent completely. */
 export function usageEvent(data: CloseRecord, source: string): UsageEvent {
   return {
     specversion: '1.0',

@@ -1,25 +1,25 @@
-/** What is opened, used and closed. */
+/** A resource that is opened, used and closed. */
 export interface Closeable {
   /** Never rejects. Idempotent. */
   close(): Promise<void>;
-  /** Settles once it is of no use any more, whoever ended it. Absent: that shows at the next use. */
+  /** Settles once it is unusable, whoever closed it. Absent: this is noticed at the next use. */
   readonly gone?: Promise<unknown>;
 }
 
 /**
- * One connection of a sink: opened when it is needed, kept for the next batch, dropped when anything about it is in doubt.
- * It is never opened twice at once, and who waits between tries is the delivery.
+ * One connection of a sink: opened when needed, kept for the next batch, and dropped after any error. It is never
+ * opened twice at once. Waits between attempts are the delivery's task.
  */
 export class Connection<T extends Closeable> {
   readonly #open: () => Promise<T>;
   #current: Promise<T> | undefined;
 
-  /** `open` ends within a bound of its own. */
+  /** `open` must end within a time limit. */
   constructor(open: () => Promise<T>) {
     this.#open = open;
   }
 
-  /** The connection there is, or a new one. Rejects as `open` does; the next call tries again. */
+  /** The existing connection, or a new one. Rejects as `open` does; the next call tries again. */
   get(): Promise<T> {
     if (this.#current) return this.#current;
     const opening = this.#open();
@@ -31,7 +31,7 @@ export class Connection<T extends Closeable> {
     return opening;
   }
 
-  /** Forgets the connection and closes it, also one that is still being opened. Never rejects. */
+  /** Closes the connection, also one that is still being opened. Never rejects. */
   async drop(): Promise<void> {
     const dropped = this.#current;
     this.#current = undefined;
@@ -39,7 +39,9 @@ export class Connection<T extends Closeable> {
   }
 }
 
-/** Waits for `work` until `signal` is aborted, then rejects with its reason; `work` goes on, and how it ends is nobody's. */
+/**
+ * Waits for `work` until `signal` is aborted, then rejects with its reason; `work` continues and its result is ignored.
+ */
 export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   let leave = (): void => undefined;
   const aborted = new Promise<never>((_, reject) => {
@@ -48,7 +50,7 @@ export async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Pr
     if (signal.aborted) leave();
   });
   try {
-    // What rejects later has a handler too, since the race had one.
+    // The race also handles a later rejection.
     return await Promise.race([work, aborted]);
   } finally {
     signal.removeEventListener('abort', leave);

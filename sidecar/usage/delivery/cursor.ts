@@ -2,19 +2,19 @@ import { readFile, type FileHandle } from 'node:fs/promises';
 import { replaceFile } from '../../lib/replace-file.js';
 import type { Position } from '../segments.js';
 
-/** Where delivery stands in the spool, kept over restarts. */
+/** The position of delivery in the spool, kept over restarts. */
 export interface CursorStore {
-  /** `lost`: there is something, and it cannot be used; `why` is one word for the log. Rejects when the disk fails. */
+  /** `lost`: the cursor exists but is invalid; `why` is one word for the log. Rejects if the disk fails. */
   load(): Promise<
     | { readonly kind: 'at'; readonly position: Position }
     | { readonly kind: 'none' }
     | { readonly kind: 'lost'; readonly why: string }
   >;
-  /** Durable when it resolves. After a crash the next load() finds this position or the one before, never a mixture. */
+  /** Durable when it resolves. After a crash the next load() returns this position or the previous one. */
   save(position: Position): Promise<void>;
 }
 
-/** The cursor in a JSON file, which is replaced whole. */
+/** The cursor in a JSON file, which is replaced atomically. */
 export class CursorFile implements CursorStore {
   readonly #file: string;
 
@@ -37,7 +37,7 @@ export class CursorFile implements CursorStore {
   async save({ segment, offset }: Position): Promise<void> {
     const write = (draft: FileHandle): Promise<void> =>
       draft.writeFile(`${JSON.stringify({ version: 1, segment, offset })}\n`);
-    // Whoever holds the spool's lock.
+    // Only the holder of the spool's lock writes it.
     await replaceFile(this.#file, write, { soleWriter: true });
   }
 }

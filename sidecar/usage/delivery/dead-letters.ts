@@ -3,26 +3,26 @@ import { dirname } from 'node:path';
 import { systemDisk } from '../disk.js';
 import type { UsageEvent } from './cloud-event.js';
 
-/** An event that the sink will never take. */
+/** An event that the sink permanently rejects. */
 export interface DeadLetter {
   /** When it was refused, ISO 8601. */
   readonly at: string;
-  /** What the sink gave as its reason: an HTTP status. */
+  /** The sink's reason, an HTTP status. */
   readonly status: number;
   readonly event: UsageEvent;
 }
 
-/** Where refused events are kept for an operator. */
+/** Keeps rejected events for an operator. */
 export interface DeadLetters {
-  /** Durable when it resolves with true. False: no room is left, and nothing was written. Rejects when the disk fails. */
+  /** True: durable. False: there is no room, and nothing was written. Rejects if the disk fails. */
   append(letters: readonly DeadLetter[]): Promise<boolean>;
 }
 
 const NEWLINE = 10;
 
 /**
- * Dead letters as JSON lines, appended and synced. The file is opened anew each time, so that an operator can take it away
- * under a running sidecar.
+ * Dead letters as JSON lines, appended and synced. The file is opened for each write, so that an operator can move it
+ * away while the sidecar runs.
  */
 export class DeadLetterFile implements DeadLetters {
   readonly #file: string;
@@ -41,7 +41,7 @@ export class DeadLetterFile implements DeadLetters {
       const { size } = await handle.stat();
       const text = Buffer.from(letters.map((letter) => `${JSON.stringify(letter)}\n`).join(''));
       if (size + text.length > this.#maxBytes) return false;
-      // A crash can have left half a line: what follows begins on one of its own.
+      // A crash may have left half a line; new lines start after it.
       if (!(await endsLine(handle, size))) await handle.appendFile('\n');
       await handle.appendFile(text);
       await handle.sync();

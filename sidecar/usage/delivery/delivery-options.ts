@@ -8,16 +8,16 @@ import type { DeliverySink } from './sink.js';
 import type { UsageSource } from './source.js';
 
 export interface DeliveryLimits extends BatchLimits {
-  /** From the first event that waits to its being sent, ms; sooner when the backlog fills a batch. */
+  /** The longest wait of an event before it is sent, ms; shorter if the backlog fills a batch. */
   readonly maxAgeMs: number;
   /** Waits after a failure, doubling from the first to the longest, ms. */
   readonly backoffMinMs: number;
   readonly backoffMaxMs: number;
-  /** What stop() leaves for the events that wait, ms. */
+  /** Time that stop() allows for waiting events, ms. */
   readonly stopMs: number;
 }
 
-/** Told what happens, for the metrics. */
+/** Callbacks for the metrics. */
 export interface DeliveryEvents {
   delivered(events: number): void;
   refused(events: number): void;
@@ -34,7 +34,7 @@ export interface DeliveryOptions {
   readonly sink: DeliverySink;
   readonly cursor: CursorStore;
   readonly deadLetters: DeadLetters;
-  /** What others still read of the spool: nothing from here on is pruned. */
+  /** The position from which others still read the spool: nothing after it is pruned. */
   readonly keepFrom: () => Position;
   /** `source` of the events. */
   readonly eventSource: string;

@@ -1,12 +1,13 @@
 /**
- * Usage leaves the machine here: read from the spool, sent in batches, and forgotten only once the sink has it.
+ * Delivers usage: reads it from the spool, sends it in batches, and lets segments be deleted only once the sink has
+ * them.
  *
- *      spool:   |--- the sink's, or dead letters ---|--- batch in flight ---|--- waiting ---| not durable yet
- *                                                cursor                                    end
+ *      spool:   |--- delivered, or dead letters ---|--- batch in flight ---|--- waiting ---| not durable yet
+ *                                               cursor                                    end
  *
- * At least once: the cursor moves after the answer, so a crash between the two sends a batch again. Events carry their
- * record's id, the same each time, and the spool itself may hold one close twice; a sink counts by id. One batch is in
- * flight at a time, which keeps the order of the spool, and with it that of each account.
+ * Delivery is at least once: the cursor moves after the response, so a crash in between sends a batch again. Events
+ * carry their record's id, the same each time, and the spool itself may contain one `close` twice; a sink counts by id.
+ * One batch is in flight at a time, which keeps the order of the spool and thus of each account.
  */
 import { Backoff } from '../../lib/backoff.js';
 import { comparePositions, START, type Position } from '../segments.js';
@@ -20,16 +21,16 @@ export class Delivery {
   readonly #options: DeliveryOptions;
   readonly #backoff: Backoff;
   readonly #aborted = new AbortController();
-  /** All before it is settled. */
+  /** All records before it are settled. */
   #position = START;
-  /** Settled events that the cursor's file does not know of yet. */
+  /** Settled events that the cursor's file does not include yet. */
   #unsaved = false;
-  /** What the cursor's file holds; undefined: nothing that can be relied on. */
+  /** The position in the cursor's file; undefined: unknown. */
   #saved: Position | undefined;
   /** Segments before it are deleted. */
   #pruned = START.segment;
   #pruning: Promise<void> | undefined;
-  /** When the oldest event that waits was made, as far as is known. */
+  /** When the oldest waiting event was made, if known. */
   #oldestAt: number | undefined;
   #started: Promise<void> | undefined;
   #running: Promise<void> | undefined;
@@ -45,31 +46,31 @@ export class Delivery {
     this.#backoff = new Backoff(backoffMinMs, backoffMaxMs, options.random);
   }
 
-  /** What the spool holds that is not settled, bytes, records that are not billed included. */
+  /** Bytes of the spool that are not settled, including records that are not billed. */
   get backlogBytes(): number {
     return this.#options.source.bytesFrom(this.#position);
   }
 
-  /** How long the oldest undelivered event has waited, ms; 0: none waits. */
+  /** Age of the oldest undelivered event, ms; 0: none waits. */
   get oldestMs(): number {
     return this.#oldestAt === undefined ? 0 : Math.max(this.#options.date() - this.#oldestAt, 0);
   }
 
-  /** Goes on where the cursor stands. The spool is recovered by now. Rejects when the cursor's file cannot be read. */
+  /** Continues at the cursor. The spool must have been recovered. Rejects if the cursor's file cannot be read. */
   start(): Promise<void> {
     this.#started ??= this.#start();
     return this.#started;
   }
 
-  /** More of the spool is durable. Cheap: may be called at each sync. */
+  /** More records are durable. Cheap: may be called at each sync. */
   notify(): void {
     if (this.#behind) this.#oldestAt ??= this.#options.date();
     this.#nudge();
   }
 
   /**
-   * Deletes what is delivered and what others read no more, as far as that was not possible before: they may have read on
-   * since, and what pinned it may be over. Never rejects.
+   * Deletes segments that are delivered and not needed by other readers, which may have read on since the last attempt.
+   * Never rejects.
    */
   prune(): Promise<void> {
     this.#pruning ??= this.#prune().finally(() => (this.#pruning = undefined));
@@ -77,8 +78,8 @@ export class Delivery {
   }
 
   /**
-   * Sends what waits, unless the sink was failing, within `stopMs`; then cuts the batch in flight, which stays undelivered.
-   * Settles when nothing runs any more. May be called at any time and again.
+   * Sends waiting events within `stopMs`, unless the sink was failing; then aborts the batch in flight, which stays
+   * undelivered. Settles when nothing runs any more. May be called at any time and repeatedly.
    */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
@@ -93,7 +94,7 @@ export class Delivery {
     const { cursor, source, log } = this.#options;
     const found = await cursor.load();
     const lost = found.kind === 'lost' || (found.kind === 'at' && comparePositions(found.position, source.end) > 0);
-    // Ids make a second delivery harmless; a close that is skipped is never billed.
+    // Ids make a repeated delivery harmless; a skipped `close` would never be billed.
     if (lost) log.error('usage cursor lost', { reason: found.kind === 'lost' ? found.why : 'past the end' });
     else if (found.kind === 'at') this.#position = this.#saved = found.position;
     if (this.#stopping) return;
@@ -108,7 +109,7 @@ export class Delivery {
     const cancel = clock.after(limits.stopMs, () => this.#aborted.abort());
     await this.#started?.catch(() => undefined);
     await this.#running;
-    // From here on the spool may be another process's.
+    // From here on the spool may belong to another process.
     this.#over = true;
     await this.#pruning;
     cancel();
@@ -127,7 +128,7 @@ export class Delivery {
     }
   }
 
-  /** Settles all that there is. Returns the wait before the next try when that failed. */
+  /** Settles everything that is available. Returns the wait before the next attempt if that failed. */
   async #round(): Promise<number | undefined> {
     const { source, limits, eventSource, log, events } = this.#options;
     try {
@@ -154,7 +155,9 @@ export class Delivery {
     }
   }
 
-  /** Settles a batch as far as the sink lets it, and moves the cursor as far as that. Returns why not all of it. */
+  /**
+   * Settles a batch as far as the sink accepts it, and moves the cursor that far. Returns the reason if a part remains.
+   */
   async #send({ entries, after }: Batch): Promise<Awaited<ReturnType<typeof settle>>['later']> {
     const { sink, events } = this.#options;
     this.#oldestAt = timeOf(entries[0]?.event) ?? this.#oldestAt;
@@ -201,7 +204,7 @@ export class Delivery {
     await this.#options.cursor.save(position);
     this.#saved = position;
     this.#unsaved = false;
-    // One that is under way knows of an older place.
+    // A prune that is running uses an older position.
     await this.#pruning;
     await this.prune();
   }
@@ -216,12 +219,12 @@ export class Delivery {
     try {
       this.#pruned = await source.prune(before);
     } catch (fault) {
-      // Nothing is lost but room; the next save tries again.
+      // Only disk space is affected; the next save tries again.
       log.warn('usage spool not pruned', { fault });
     }
   }
 
-  /** Waits until `done`, which is asked at each notify(), or for `ms`, or until stop(). */
+  /** Waits until `done`, which is called at each notify(), or for `ms`, or until stop(). */
   async #until(done: () => boolean, ms?: number): Promise<void> {
     if (this.#stopping || done()) return;
     await new Promise<void>((resolve) => {

@@ -1,9 +1,9 @@
 import { FileProblem, readText } from '../../lib/followed-file.js';
 
-/** A longer file was named by mistake. Certificates come with the chain of those who signed them. */
+/** A longer file was probably named by mistake. Certificate files include the chain. */
 const MAX_FILE_BYTES = 1024 * 1024;
 
-/** Files by which a connection is kept secret, and what is in each, PEM. */
+/** The TLS files and the content of each, PEM. */
 export interface TlsFiles {
   readonly caFile?: string;
   readonly certFile?: string;
@@ -15,14 +15,14 @@ export interface TlsTexts {
   readonly key?: string;
 }
 
-/** The text of a file that must be there. Rejects with a {@link FileProblem}, which never quotes it. */
+/** The text of a file that must exist. Rejects with a {@link FileProblem}, which never quotes it. */
 export async function readNamed(what: string, file: string): Promise<string> {
   const text = await readText(what, file, MAX_FILE_BYTES);
   if (text === undefined) throw new FileProblem(what, 'does not exist', file);
   return text;
 }
 
-/** The files that are named. Rejects with a {@link FileProblem}. */
+/** Reads the configured files. Rejects with a {@link FileProblem}. */
 export async function readTls(what: string, { caFile, certFile, keyFile }: TlsFiles): Promise<TlsTexts> {
   const pem = async (name: string, file: string): Promise<string> => {
     const text = await readNamed(`${what}.${name}`, file);
@@ -36,7 +36,10 @@ export async function readTls(what: string, { caFile, certFile, keyFile }: TlsFi
   };
 }
 
-/** The name and the password in a file, one line `user:password`; the password may hold colons. Rejects with a {@link FileProblem}. */
+/**
+ * The name and the password in a file, one line `user:password`; the password may contain colons. Rejects with a {@link
+ * FileProblem}.
+ */
 export async function readLogin(
   what: string,
   file: string,
@@ -44,7 +47,7 @@ export async function readLogin(
   const { user, password } =
     /^(?<user>[^:\n]+):(?<password>[^\n]+)$/.exec((await readNamed(what, file)).trim())?.groups ?? {};
   if (user === undefined || password === undefined) {
-    throw new FileProblem(what, 'must hold one line, user:password', file);
+    throw new FileProblem(what, 'must contain one line, user:password', file);
   }
   return { user, password };
 }

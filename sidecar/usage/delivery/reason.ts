@@ -1,9 +1,9 @@
-/** Errors that wrap errors that wrap errors: no library does it more often. */
+/** Bound of the chain of wrapped errors. */
 const MAX_DEPTH = 5;
 
 /**
- * Why something failed, in a word that may be logged: the operating system's code or, without one, the name of the error
- * that is furthest in. Never a message, which can quote a header or an address.
+ * The cause of a failure in a word that may be logged: the operating system's code or else the name of the innermost
+ * error. Never a message, which may quote a header or an address.
  */
 export function reasonOf(error: unknown): string {
   let name = 'unknown';

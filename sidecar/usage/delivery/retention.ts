@@ -7,11 +7,11 @@ import type { PrunableSpool } from './source.js';
 export interface RetentionOptions {
   readonly dir: string;
   readonly spool: PrunableSpool;
-  /** What others still read of the spool: nothing from here on is pruned. */
+  /** The position from which others still read the spool: nothing after it is pruned. */
   readonly keepFrom: () => Position;
-  /** A segment that was last written longer ago goes, ms; Infinity: none does. */
+  /** Segments that were last written longer ago are deleted, ms; Infinity: none. */
   readonly keepMs: number;
-  /** While all segments together hold more, the oldest goes. */
+  /** While all segments together are larger, the oldest is deleted. */
   readonly keepBytes: number;
   /** Milliseconds since 1970. */
   readonly date: () => number;
@@ -20,12 +20,12 @@ export interface RetentionOptions {
 }
 
 /**
- * Keeps a spool that nobody delivers within its bounds. Segments are looked at when a new one begins, for only then can
- * there be one too many, and whenever someone says that what kept one may be over; the newest always stays.
+ * Bounds a spool without a sink. Segments are checked when a new one begins, since only then can there be too many, and
+ * when prune() is called; the newest always stays.
  */
 export class Retention {
   readonly #options: RetentionOptions;
-  /** Of both clocks when this was made. */
+  /** Readings of both clocks when this was made. */
   readonly #began: { readonly date: number; readonly now: number };
   #seen = 0;
   #running: Promise<void> | undefined;
@@ -36,26 +36,26 @@ export class Retention {
     this.#began = { date: options.date(), now: options.clock.now() };
   }
 
-  /** More of the spool is durable. Cheap: may be called at each sync. */
+  /** More records are durable. Cheap: may be called at each sync. */
   notify(): void {
     const { segment } = this.#options.spool.position;
     if (segment === this.#seen || this.#running || this.#stopped) return;
     void this.prune();
   }
 
-  /** Looks at the segments now, a new one or not. Never rejects. */
+  /** Checks the segments now. Never rejects. */
   prune(): Promise<void> {
     if (this.#stopped) return this.#running ?? Promise.resolve();
     this.#seen = this.#options.spool.position.segment;
     this.#running ??= this.#prune().then(() => {
       this.#running = undefined;
-      // A segment that began meanwhile.
+      // A segment may have begun meanwhile.
       this.notify();
     });
     return this.#running;
   }
 
-  /** Settles when nothing is being deleted any more, nor will be. */
+  /** Settles when nothing is being deleted any more. */
   async stop(): Promise<void> {
     this.#stopped = true;
     await this.#running;
@@ -67,14 +67,14 @@ export class Retention {
       const segment = Math.min(await this.#firstToKeep(), keepFrom().segment);
       if (segment > 1) await spool.prune({ segment, offset: 0 });
     } catch (fault) {
-      // Nothing is lost but room; the next segment tries again.
+      // Only disk space is affected; the next segment causes another attempt.
       log.warn('usage spool not pruned', { fault });
     }
   }
 
   /**
-   * The date, but no later than the time that has passed since the beginning explains: a wall clock that jumps ahead must
-   * not make all usage that nobody has exported yet look old.
+   * The date, limited to the start plus the elapsed time: a wall clock that jumps ahead must not age usage that was not
+   * exported yet.
    */
   #date(): number {
     const { date, clock } = this.#options;

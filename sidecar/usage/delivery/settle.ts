@@ -4,18 +4,21 @@ import type { DeliverySink, SinkAnswer } from './sink.js';
 type Later = Extract<SinkAnswer, { kind: 'later' }>;
 
 export interface Settled {
-  /** Events from the batch's beginning on, without a gap, that are the sink's or were refused for good. */
+  /** Events from the start of the batch, without a gap, that the sink accepted or rejected. */
   readonly settled: number;
-  /** Events that the sink accepted. Those behind one that it did not are not settled: they will be sent again. */
+  /**
+   * Events that the sink accepted. Those behind an event that it did not accept are not settled: they will be sent
+   * again.
+   */
   readonly accepted: number;
-  /** Present: not all is settled, and the rest is to be sent again. */
+  /** Present: a part is not settled and must be sent again. */
   readonly later?: Later;
 }
 
 /**
- * Sends a batch until each event is the sink's or refused. A batch that is refused as a whole is halved until the event
- * at fault stands alone, the first half before the second, so that the order stays; that ends after at most twice as many
- * requests as there are events. `refuse` makes an event durable elsewhere; false: it cannot, so the event is not settled.
+ * Sends a batch until each event is accepted or rejected. A batch that is rejected as a whole is halved until the
+ * faulty event is found, the first half first, so that the order stays; this takes at most twice as many requests as
+ * there are events. `refuse` makes an event durable as a dead letter; false: it cannot, so the event is not settled.
  */
 export async function settle(
   events: readonly UsageEvent[],
@@ -30,7 +33,7 @@ export async function settle(
     return { settled: first, accepted, ...(later && { later }) };
   };
 
-  // Parts that are yet to be sent, as places in the batch; the next one last.
+  // Parts that are still to be sent, as indices of the batch; the next one last.
   const parts: (readonly number[])[] = [[...open]];
   for (let part = parts.pop(); part !== undefined; part = parts.pop()) {
     const answer = await sink.deliver(pick(events, part), signal);
@@ -56,7 +59,7 @@ export async function settle(
   return outcome();
 }
 
-/** The items at `places`, each once and in order; a place that does not exist is passed over. */
+/** The items at `places`, each once and in order; invalid indices are skipped. */
 function pick<T>(items: readonly T[], places: readonly number[]): T[] {
   const wanted = new Set(places);
   return items.filter((_, i) => wanted.has(i));

@@ -7,9 +7,9 @@ import { readNatsCredentials } from './nats/credentials.js';
 import type { DeliverySink } from './sink.js';
 
 /**
- * The sink that is configured, which connects with its first batch; undefined: none is. Clients of message buses are loaded
- * only where they are used. Rejects with a FileProblem when one of its files cannot be used: said at the start, not at the
- * first batch.
+ * The configured sink, which connects with its first batch; undefined if there is none. Clients of message buses are
+ * loaded only if they are used. Rejects with a FileProblem if one of its files is invalid, so that this is reported at
+ * the start.
  */
 export async function openSink(
   delivery: DeliveryConfig,

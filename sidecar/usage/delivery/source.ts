@@ -1,24 +1,24 @@
 import { stat } from 'node:fs/promises';
 import { comparePositions, listSegments, readFrom, segmentPath, type Position, type Read } from '../segments.js';
 
-/** What delivery reads: the spool, as far as it is durable. */
+/** The input of delivery: the durable part of the spool. */
 export interface UsageSource {
-  /** All before this is durable. Only moves on. */
+  /** All records before it are durable. It never decreases. */
   readonly end: Position;
-  /** The records between two places, in order; what was pruned is passed by. Rejects when the disk fails. */
+  /** The records between two positions, in order, without pruned ones. Rejects if the disk fails. */
   read(from: Position, until: Position): AsyncIterable<Read>;
-  /** What lies between `from` and the end, bytes. */
+  /** Bytes between `from` and the end. */
   bytesFrom(from: Position): number;
   /**
-   * Nobody needs what is before `before` any more: segments that end there may be deleted. Resolves with the first one
-   * that was not, an older one than was asked for where something else needs it.
+   * Records before `before` are not needed by the caller: segments that end there may be deleted. Resolves with the
+   * first segment that was not deleted, which may be older if it is needed elsewhere.
    */
   prune(before: Position): Promise<number>;
 }
 
-/** What delivery needs of the spool that is being written. */
+/** The functions of the spool that delivery uses. */
 export interface PrunableSpool {
-  /** All before this is durable. */
+  /** All records before it are durable. */
   readonly position: Position;
   /** See {@link UsageSource.prune}. */
   prune(before: Position): Promise<number>;
@@ -28,7 +28,7 @@ export interface PrunableSpool {
 export class SpoolSource implements UsageSource {
   readonly #dir: string;
   readonly #spool: PrunableSpool;
-  /** Bytes of each segment, as far as it was durable when last looked at. */
+  /** Bytes of each segment, as far as it was durable at the last check. */
   readonly #sizes: Map<number, number>;
 
   private constructor(dir: string, spool: PrunableSpool, sizes: Map<number, number>) {
@@ -37,7 +37,7 @@ export class SpoolSource implements UsageSource {
     this.#sizes = sizes;
   }
 
-  /** Takes the sizes of the segments that are there. Rejects when the disk fails. */
+  /** Reads the sizes of the existing segments. Rejects if the disk fails. */
   static async open(dir: string, spool: PrunableSpool): Promise<SpoolSource> {
     const sizes = new Map<number, number>();
     for (const segment of await listSegments(dir)) sizes.set(segment, (await stat(segmentPath(dir, segment))).size);
@@ -46,7 +46,7 @@ export class SpoolSource implements UsageSource {
 
   get end(): Position {
     const { position } = this.#spool;
-    // A segment that is not looked at again has its whole size here, for each sync asks for the end.
+    // A finished segment has its final size here, since the end is read at each sync.
     this.#sizes.set(position.segment, position.offset);
     return position;
   }

@@ -97,7 +97,7 @@ t.test('doctor: what would be used of this machine, and why', async (t) => {
     /^(CPU|cuda|vulkan|metal).*\(auto: available are .*CPU(; no device was found)?\), (the package’s own|binaries built)/,
   );
   t.match(says('memory'), /^[\d.,]+ [GM]iB free of [\d.,]+ [GT]iB$/);
-  t.match(says('cores'), /^\d+, and \d+ compute threads of 1 engines together$/);
+  t.match(says('cores'), /^\d+, for \d+ compute threads of 1 engines together$/);
   t.match(says('model one'), /^2 seats of 256 tokens \([\d,]+ would fit\) on .*thread.*; takes [\d.]+ MiB of memory/);
   t.strictSame(await readdir(dir), [], 'nothing is made');
 
@@ -137,7 +137,7 @@ t.test('doctor: an engine that takes every core is told to leave one', async (t)
     RA_DATA_DIR: join(t.testdir(), 'data'),
   });
   const { checks } = diagnosis(ran);
-  const wanted = cores > 1 ? { level: 'warn', advice: /leave a core/ } : { level: 'ok' };
+  const wanted = cores > 1 ? { level: 'warn', advice: /leave one core free/ } : { level: 'ok' };
   t.match(
     checks.find(({ what }) => what === 'cores'),
     wanted,
@@ -193,7 +193,7 @@ t.test('doctor and verify beside a sidecar that runs: neither its ports nor its 
       { level: 'ok', says: /in use, and a sidecar runs/ },
     ],
   );
-  const held = /^it needs .* \(a sidecar that runs on this data folder holds its part of it now\)/;
+  const held = /^it needs .* \(a sidecar that runs on this data folder uses a part of it now\)/;
   t.match(
     checks.filter(({ what }) => what.startsWith('model ')),
     [{ level: 'ok' }, { level: 'warn', says: held, advice: /while that sidecar is stopped/ }],

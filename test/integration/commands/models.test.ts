@@ -280,7 +280,7 @@ t.test('add: what cannot be fetched, or is no model, leaves nothing', { timeout:
     ['hf:user/private-401:Q4_K_M', /its host asks who you are \(401\): for Hugging Face, set HF_TOKEN/],
     ['hf:user/gated-403:Q4_K_M', /its host does not give it to you \(403\)/],
     ['hf:user/none-404:Q4_K_M', /its host has no such model, or not in that quantisation/],
-    ['nothing-here.gguf', /it cannot be fetched|no such file/],
+    ['nothing-here.gguf', /it cannot be downloaded|no such file/],
   ] as const) {
     const ran = await runCli(['models', 'add', uri, '--dir', models], { RA_DATA_DIR: dir, MODEL_ENDPOINT: host.base });
     t.match(ran, { code: 1, stdout: '', stderr: why }, uri);

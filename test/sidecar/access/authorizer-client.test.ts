@@ -95,7 +95,7 @@ t.test('answers that are none', async (t) => {
       respond: (_request, response) => {
         response.writeHead(200, { 'content-length': 100 }).write('{"caller"', () => response.destroy());
       },
-      is: { why: 'answer cut off' },
+      is: { why: 'answer incomplete' },
     },
     'cut off before a byte': {
       respond: (request) => request.socket.destroy(),

@@ -81,6 +81,6 @@ t.test('a bus’s files are read at the start', async (t) => {
     RA_DELIVERY_KAFKA_SECRET_FILE: join(dir, 'ca.pem'),
   };
   await t.rejects(openHarness(t, dir, kafka), {
-    message: /^delivery\.kafka\.secretFile: must hold one line, user:password/,
+    message: /^delivery\.kafka\.secretFile: must contain one line, user:password/,
   });
 });

@@ -41,7 +41,7 @@ t.test('a machine in order, where nothing has run yet: nothing is made', async (
   );
   t.match(checks.get('usage spool'), { level: 'ok', says: /data\/usage can be written, .* free$/ });
   t.match(checks.get('public address'), { level: 'ok', says: '127.0.0.1:0, any free port' });
-  t.match(checks.get('keys'), { level: 'ok', says: /serve makes one for development/ });
+  t.match(checks.get('keys'), { level: 'ok', says: /serve creates one for development/ });
   t.match(checks.get('HTTP library'), { level: 'ok' });
   t.strictSame(readdirSync(dir), []);
 });
@@ -59,7 +59,7 @@ t.test('addresses that are taken, by a stranger and by this very sidecar', async
   const { port } = server.address() as AddressInfo;
   const environment = { RA_DATA_DIR: join(dir, 'data'), RA_LISTEN_PORT: String(port) };
   const what = 'public address';
-  t.match((await checksOf(environment)).get(what), { level: 'fail', says: /cannot be had \(EADDRINUSE\)/ });
+  t.match((await checksOf(environment)).get(what), { level: 'fail', says: /cannot be used \(EADDRINUSE\)/ });
   const locked = await lockDir(join(dir, 'data', 'usage'));
   t.match((await checksOf(environment)).get(what), { level: 'ok', says: /a sidecar runs on this data folder/ });
   if (locked.kind === 'locked') await locked.release();
@@ -73,7 +73,7 @@ t.test('folders that cannot be written, and disks without room', async (t) => {
   const room = { RA_DATA_DIR: dir, RA_USAGE_MIN_FREE_BYTES: String(Number.MAX_SAFE_INTEGER) };
   t.match((await checksOf(room)).get('usage spool'), { level: 'fail', advice: /usage\.minFreeBytes/ });
   const socket = { RA_DATA_DIR: dir, RA_LISTEN_SOCKET: '/nowhere-at-all/ra.sock' };
-  t.match((await checksOf(socket)).get('socket'), { level: 'fail', says: /its folder cannot be written/ });
+  t.match((await checksOf(socket)).get('socket'), { level: 'fail', says: /its folder is not writable/ });
 });
 
 t.test('the files that the configuration names are read as the sidecar reads them', async (t) => {
@@ -97,13 +97,13 @@ t.test('the files that the configuration names are read as the sidecar reads the
     RA_DELIVERY_SECRET_FILE: join(dir, 'none'),
   });
   for (const what of ['keys', 'gateway’s secrets', 'price list', 'credit', 'delivery’s secret']) {
-    t.match(bad.get(what), { level: 'fail', advice: /^mend the file/ }, what);
+    t.match(bad.get(what), { level: 'fail', advice: /^fix the file/ }, what);
   }
   t.notMatch(JSON.stringify([...bad.values()]), /hush/, 'nothing of what they hold is told');
   t.match((await named({ RA_PRICING_FILE: join(dir, 'list') })).get('price list'), { level: 'fail' });
   t.match((await named({ RA_GATEWAY_SECRET_FILE: join(dir, 'secret') })).get('gateway’s secrets'), { level: 'ok' });
   const production = { RA_KEYS_FILE: join(dir, 'empty'), RA_ENVIRONMENT: 'production' };
-  t.match((await named(production)).get('keys'), { level: 'warn', says: /nobody can call/, advice: /keys create/ });
+  t.match((await named(production)).get('keys'), { level: 'warn', says: /no caller can authenticate/, advice: /keys create/ });
 });
 
 t.test('what traces, scrapers and a message bus need is read too, each file of it', async (t) => {
@@ -142,12 +142,12 @@ t.test('what traces, scrapers and a message bus need is read too, each file of i
     });
   for (const [auth, good, holds] of [
     ['token', 'secret', /must hold one token and nothing else/],
-    ['password', 'login', /must hold one line, user:password/],
+    ['password', 'login', /must contain one line, user:password/],
     ['nkey', 'nkey', /must hold the seed of a user’s nkey/],
     ['creds', 'creds', /must hold a user’s JWT and seed/],
   ] as const) {
     t.match(await nats(auth, good), { level: 'ok', says: `${path(good)} can be used` }, auth);
-    t.match(await nats(auth, 'bad'), { level: 'fail', says: holds, advice: /^mend the file/ }, auth);
+    t.match(await nats(auth, 'bad'), { level: 'fail', says: holds, advice: /^fix the file/ }, auth);
     t.match(await nats(auth, 'none'), { level: 'fail', says: /^delivery\.nats\.secretFile: does not exist/ });
   }
   const tls = (name: string, file: string): Record<string, string> => ({

@@ -79,7 +79,7 @@ t.test('beside a running sidecar a misfit is told and refuses nothing', async (t
   t.equal(serves(alone), false);
   t.equal(shortOfMemory(alone), undefined);
   t.equal(serves(beside), true);
-  t.match(shortOfMemory(beside), /^too large \(a sidecar that runs on this data folder holds its part of it now\)$/);
+  t.match(shortOfMemory(beside), /^too large \(a sidecar that runs on this data folder uses a part of it now\)$/);
   t.strictSame(heard([next]), [0]);
   t.equal(shortOfMemory(next), undefined);
   t.strictSame(reasons(named), ['too large'], 'with memory that was named nothing is held by anybody');

@@ -284,7 +284,7 @@ t.test('a small decision context is allowed and hinted at', async (t) => {
 t.test('a secret that travels in clear is allowed and hinted at', async (t) => {
   const hintsFor = (url: string, secretFile?: string): unknown =>
     loadConfig({ RA_DELIVERY_URL: url, ...(secretFile !== undefined && { RA_DELIVERY_SECRET_FILE: secretFile }) });
-  t.match(hintsFor('http://sink.example/', 'secret'), { hints: [/^delivery\.url is no https/] });
+  t.match(hintsFor('http://sink.example/', 'secret'), { hints: [/^delivery\.url is not https/] });
   for (const url of ['https://sink.example/', 'http://127.0.0.1:9/', 'http://[::1]:9/', 'http://localhost/']) {
     t.strictSame((hintsFor(url, 'secret') as { hints: unknown }).hints, [], url);
   }

@@ -1,10 +1,11 @@
 /**
- * Usage events on a Kafka topic, keyed by account: one account's events lie in one partition, in their order.
+ * Delivers usage events to a Kafka topic, keyed by account, so that one account's events are in one partition, in
+ * order.
  *
- * A batch is one request to each broker that leads one of its partitions, and an account's part of it is stored as a whole
- * or not at all. What failed is sent again as a whole by a new producer: the old one cannot know whether its numbers of
- * sequence were used up, and a broker that takes a new batch for an old one with the same numbers drops it unsaid. So an
- * event can be in the topic twice; readers count by its id.
+ * A batch is one request to each broker that leads one of its partitions, and an account's part of it is stored
+ * completely or not at all. A failed batch is sent again as a whole by a new producer: the old one cannot know whether
+ * its sequence numbers were used, and a broker that mistakes a new batch for an old one with the same numbers drops it
+ * silently. So an event can be in the topic twice; readers count by its id.
  */
 import type { Clock } from '../../../lib/clock.js';
 import type { UsageEvent } from '../cloud-event.js';
@@ -13,20 +14,23 @@ import { reasonOf } from '../reason.js';
 import type { DeliverySink, SinkAnswer } from '../sink.js';
 
 export interface KafkaMessage {
-  /** What the partition is chosen by. */
+  /** Determines the partition. */
   readonly key: string;
   readonly value: string;
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** What became of a request. */
+/** The result of a request. */
 export type Produced =
-  /** All replicas in sync have all of it. */
+  /** All in-sync replicas have all of it. */
   | { readonly kind: 'stored' }
-  /** Some of it may be stored. `code`: the broker's number for why, where a broker answered. */
+  /** A part may be stored. `code`: the broker's error number, if a broker answered. */
   | { readonly kind: 'failed'; readonly code?: number; readonly why: string };
 
-/** A client's producer, so that another client can take its place: idempotent, and acknowledged by all replicas in sync. */
+/**
+ * A client's producer, as a port so that the client can be exchanged: idempotent, and acknowledged by all in-sync
+ * replicas.
+ */
 export interface KafkaProducer extends Closeable {
   /** Sends messages, those with the same key to one partition in the order given. Never rejects. */
   send(messages: readonly KafkaMessage[]): Promise<Produced>;
@@ -34,9 +38,9 @@ export interface KafkaProducer extends Closeable {
 
 export interface KafkaSinkOptions {
   readonly clock: Clock;
-  /** Rejects when no broker can be reached, within a bound. */
+  /** Rejects if no broker can be reached within a time limit. */
   readonly connect: () => Promise<KafkaProducer>;
-  /** Connecting and sending of one batch, ms. */
+  /** Time limit for connecting and sending one batch, ms. */
   readonly timeoutMs: number;
 }
 
@@ -44,12 +48,12 @@ export interface KafkaSinkOptions {
 const EVENT_TYPE = 'application/cloudevents+json; charset=UTF-8';
 
 /**
- * Kafka's numbers that are about messages: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD. A whole batch can be
- * too large too: it is halved then. All others wait for an operator or for time.
+ * Kafka's error numbers about messages: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD. A whole batch can be
+ * too large too; it is then halved. All other errors are retried.
  */
 const THE_EVENTS: ReadonlySet<number> = new Set([10, 18, 87]);
 
-/** Produces a batch at a time. */
+/** Produces one batch at a time. */
 export class KafkaSink implements DeliverySink {
   readonly #options: KafkaSinkOptions;
   readonly #connection: Connection<KafkaProducer>;
@@ -74,7 +78,7 @@ export class KafkaSink implements DeliverySink {
 
   async #produce(batch: readonly UsageEvent[], signal: AbortSignal): Promise<Produced> {
     const { clock, timeoutMs } = this.#options;
-    // As the HTTP sink has it: AbortSignal.any() would leave something of each batch on a signal that lives for ever.
+    // As in the HTTP sink: AbortSignal.any() would leak memory for each batch on a signal that lives long.
     const ended = new AbortController();
     const cancel = clock.after(timeoutMs, () => ended.abort(new DOMException('no answer in time', 'TimeoutError')));
     const stop = (): void => ended.abort();

@@ -5,21 +5,21 @@ import { readLogin, readTls } from '../login-file.js';
 import { reasonOf } from '../reason.js';
 import type { KafkaMessage, KafkaProducer, Produced } from './kafka-sink.js';
 
-/** Told to the brokers, which show it to their operator. */
+/** Sent to the brokers for their operator's logs. */
 const CLIENT_ID = 'ra-sidecar';
 
 /**
- * Tries of one request, under the same numbers of sequence, so that a broker knows a repetition: enough for an election of
- * a leader. What fails after that is the delivery's to send again, by its own backoff.
+ * Attempts of one request under the same sequence numbers, so that a broker recognizes repetitions; enough for a leader
+ * election. After that the delivery sends it again, with its own backoff.
  */
 const RETRY = { retries: 4, initialRetryTime: 100, maxRetryTime: 2000 } as const;
 
-/** KafkaJS' own errors that wrap others are this deep at most. */
+/** The depth to which KafkaJS' errors wrap others. */
 const MAX_DEPTH = 5;
 
 /**
- * Connects to the cluster. Files are read now, so that credentials can be changed at any time. Rejects with a FileProblem,
- * or with the client's error once it has tried a few times; `timeoutMs` bounds each connection and each request.
+ * Connects to the cluster. Files are read now, so that credentials can be changed at any time. Rejects with a
+ * FileProblem, or with the client's error after a few attempts; `timeoutMs` bounds each connection and each request.
  */
 export async function connectKafka(config: KafkaConfig, timeoutMs: number): Promise<KafkaProducer> {
   const sasl = await saslOf(config);
@@ -31,7 +31,7 @@ export async function connectKafka(config: KafkaConfig, timeoutMs: number): Prom
     requestTimeout: timeoutMs,
     enforceRequestTimeout: true,
     retry: RETRY,
-    // Its lines quote addresses and stacks, and are not our log's.
+    // Its log lines quote addresses and stacks.
     logLevel: kafkajs.logLevel.NOTHING,
     ...(config.tls && { ssl: await readTls('delivery.kafka', config) }),
     ...(sasl && { sasl }),
@@ -68,7 +68,7 @@ class Connected implements KafkaProducer {
     try {
       await this.#producer.send({
         topic: this.#topic,
-        // All replicas in sync.
+        // All in-sync replicas.
         acks: -1,
         timeout: this.#timeoutMs,
         messages: messages.map(({ key, value, headers }) => ({ key, value, headers: { ...headers } })),
@@ -85,7 +85,7 @@ class Connected implements KafkaProducer {
   }
 }
 
-/** The broker's number in an error, or in one that it wraps; undefined: no broker said a thing. */
+/** The broker's number in an error, or in one that it wraps; undefined if no broker answered. */
 function brokersCode(error: unknown): number | undefined {
   let thrown = error;
   for (let depth = 0; depth < MAX_DEPTH && thrown instanceof Error; depth += 1) {

@@ -2,10 +2,10 @@ import { FileProblem } from '../../../lib/followed-file.js';
 import type { NatsConfig } from '../../../config/types.js';
 import { readLogin, readNamed } from '../login-file.js';
 
-/** What messages call the file. */
+/** The file's name in messages. */
 const WHAT = 'delivery.nats.secretFile';
 
-/** Who we are to a NATS server. Held for one connection. */
+/** Credentials for a NATS server, kept for one connection. */
 export type NatsCredentials =
   | { readonly kind: 'none' }
   | { readonly kind: 'password'; readonly user: string; readonly password: string }
@@ -15,7 +15,7 @@ export type NatsCredentials =
   /** A creds file: a user's JWT and the seed of its nkey. */
   | { readonly kind: 'creds'; readonly creds: string };
 
-/** A user's seed: `SU`, then the rest of 32 bytes and a checksum in base 32. */
+/** A user's seed: `SU`, then 32 bytes and a checksum in base 32. */
 const SEED = /^SU[A-Z2-7]{56}$/;
 const TOKEN = /^[\x21-\x7e]+$/;
 const CREDS = /BEGIN NATS USER JWT[^]+BEGIN USER NKEY SEED/;
@@ -29,7 +29,7 @@ export async function readNatsCredentials({
   if (auth === 'password') return { kind: 'password', ...(await readLogin(WHAT, secretFile)) };
   const text = (await readNamed(WHAT, secretFile)).trim();
   const demand = (holds: boolean, what: string): void => {
-    if (!holds) throw new FileProblem(WHAT, `must hold ${what}`, secretFile);
+    if (!holds) throw new FileProblem(WHAT, `must contain ${what}`, secretFile);
   };
   if (auth === 'token') {
     demand(TOKEN.test(text), 'one token and nothing else');

@@ -18,25 +18,25 @@ import { reasonOf } from '../reason.js';
 import { readNatsCredentials, type NatsCredentials } from './credentials.js';
 import type { JetStream, Published } from './nats-sink.js';
 
-/** Told to the server, which shows it to its operator. */
+/** Sent to the server for its operator's logs. */
 const CLIENT_NAME = 'ra-sidecar';
 
 /** CloudEvents 1.0, NATS binding: an event is the whole payload (structured mode), in the JSON format. */
 const EVENT_TYPE = 'application/cloudevents+json; charset=UTF-8';
 
-/** JetStream's number for a message that is longer than the stream or the server takes. */
+/** JetStream's number for a message that exceeds the limit of the stream or the server. */
 const TOO_LONG = 10_054;
 
 /**
- * JetStream's numbers that are about a message and nothing else: too long, its headers too long. All others are about the
- * stream, its limits, the account or the cluster, and wait for an operator or for time, as HTTP's do.
+ * JetStream's numbers about a message itself: too long, headers too long. All others are about the stream, its limits,
+ * the account or the cluster, and are retried.
  */
 const THE_EVENTS: ReadonlySet<number> = new Set([TOO_LONG, 10_097]);
 
 /**
- * Connects to one of the servers. Files are read now, so that credentials can be changed at any time. No reconnecting: the
- * sink asks for a new connection with its next batch, and until then nothing is buffered. Rejects with a FileProblem, or
- * with the client's error once no server could be reached within `timeoutMs` each.
+ * Connects to one of the servers. Files are read now, so that credentials can be changed at any time. The client does
+ * not reconnect: the sink connects again with its next batch, and nothing is buffered until then. Rejects with a
+ * FileProblem, or with the client's error once no server could be reached within `timeoutMs` each.
  */
 export async function connectJetStream(config: NatsConfig, timeoutMs: number): Promise<JetStream> {
   const { servers, stream } = config;
@@ -47,9 +47,9 @@ export async function connectJetStream(config: NatsConfig, timeoutMs: number): P
     name: CLIENT_NAME,
     timeout: timeoutMs,
     reconnect: false,
-    // Usage goes where the configuration says, and not where a server says.
+    // Usage is sent only to configured servers, not to others that a server advertises.
     ignoreClusterUpdates: true,
-    // A trace for each message costs more than the message.
+    // A stack trace for each message costs more than sending it.
     noAsyncTraces: true,
     ...(authenticator && { authenticator }),
     ...(tls && { tls }),
@@ -88,20 +88,20 @@ class Connected implements JetStream {
   }
 
   async close(): Promise<void> {
-    // What was asked for is not waited for: its acknowledgement counts no more.
+    // Pending acknowledgements are not awaited, since they are ignored after this.
     await this.#connection.close().catch(() => undefined);
   }
 }
 
 function outcomeOf(error: unknown): Published {
-  // The client looks at a message's length alone before it sends it, against what the server said it takes.
+  // Before it sends, the client checks only the message's length, against the server's limit.
   if (error instanceof InvalidArgumentError) return { kind: 'refused', status: TOO_LONG };
   const cause = error instanceof Error && !(error instanceof JetStreamApiError) ? error.cause : error;
   if (cause instanceof JetStreamApiError) {
     if (THE_EVENTS.has(cause.code)) return { kind: 'refused', status: cause.code };
     return { kind: 'failed', why: `JetStream ${cause.code}`, broken: false };
   }
-  // Nobody at all is behind the subject: there is no such stream, or it is being recovered.
+  // No responders for the subject: there is no such stream, or it is recovering.
   if (cause instanceof RequestError && cause.isNoResponders())
     return { kind: 'failed', why: 'no stream', broken: false };
   return { kind: 'failed', why: reasonOf(error), broken: true };

@@ -1,13 +1,13 @@
 /**
- * Usage events on a JetStream stream, each a message of its own under its account's subject.
+ * Delivers usage events to a JetStream stream, one message each under its account's subject.
  *
  *     batch:  a1 b1 a2 c1 a3 b2        a1 ──ack──> a2 ──ack──> a3
  *                                      b1 ──ack──> b2              at most `window` accounts at once
  *                                      c1
  *
- * An event is published once the one before it of the same account is acknowledged: were two under way, the first could be
- * lost on a leader's change and the second stored. Other accounts need not wait for that. What is sent again carries the
- * record's id as `Nats-Msg-Id`, so the stream drops what it has already, within its `duplicate_window`.
+ * An event is published once the previous one of the same account is acknowledged: if two were in flight, the first
+ * could be lost during a change of leader and the second stored. Other accounts need not wait for that. A repeated
+ * message has the record's id as `Nats-Msg-Id`, so the stream drops duplicates within its `duplicate_window`.
  */
 import type { UsageEvent } from '../cloud-event.js';
 import { Connection, untilAborted, type Closeable } from '../connection.js';
@@ -15,40 +15,43 @@ import { reasonOf } from '../reason.js';
 import type { DeliverySink, SinkAnswer } from '../sink.js';
 import { subjectOf } from './subject.js';
 
-/** What became of one message. */
+/** The result of one message. */
 export type Published =
-  /** The stream has it, by this message or an earlier one with its id. */
+  /** The stream has stored it, by this message or an earlier one with its id. */
   | { readonly kind: 'stored' }
-  /** The stream will never take it. `status`: JetStream's own number for why. */
+  /** The stream permanently rejects it. `status`: JetStream's error number. */
   | { readonly kind: 'refused'; readonly status: number }
-  /** Not stored, or nobody knows. `broken`: this connection is not to be used again. */
+  /** Not stored, or unknown. `broken`: this connection must not be used again. */
   | { readonly kind: 'failed'; readonly why: string; readonly broken: boolean };
 
 /** One connection to a stream. */
 export interface JetStream extends Closeable {
-  /** Sends one message and waits for the stream's acknowledgement, for a bounded time. Never rejects. */
+  /** Sends one message and waits for the stream's acknowledgement within a time limit. Never rejects. */
   publish(message: { readonly id: string; readonly subject: string; readonly body: string }): Promise<Published>;
 }
 
 export interface NatsSinkOptions {
-  /** Rejects when no server can be reached, within a bound. */
+  /** Rejects if no server can be reached within a time limit. */
   readonly connect: () => Promise<JetStream>;
-  /** Holds `{account}`. */
+  /** Contains `{account}`. */
   readonly subject: string;
-  /** Accounts whose events may be under way at once. */
+  /** Accounts whose events may be in flight at once. */
   readonly window: number;
 }
 
-/** What is known of a batch so far. */
+/** The state of a batch. */
 interface Round {
   readonly taken: number[];
   readonly refused: number[];
   status: number;
-  /** Present: nothing more is to be sent. */
+  /** Present: nothing more must be sent. */
   why?: string;
 }
 
-/** Publishes events one account after another's ack. Reconnects with the batch after a failure; the delivery waits between. */
+/**
+ * Publishes events, each account's in order. Reconnects with the next batch after a failure; the delivery waits in
+ * between.
+ */
 export class NatsSink implements DeliverySink {
   readonly #options: NatsSinkOptions;
   readonly #connection: Connection<JetStream>;
@@ -68,7 +71,7 @@ export class NatsSink implements DeliverySink {
       void this.#connection.drop();
     }
     const { refused, status, why } = round;
-    // A copy: what was under way at an abort may yet come to its end.
+    // A copy, since messages in flight at an abort may still end.
     const taken = [...round.taken];
     if (refused.length > 0) return { kind: 'refused', indices: [...refused], taken, status };
     return why === undefined ? { kind: 'accepted' } : { kind: 'later', taken, why };
@@ -80,7 +83,7 @@ export class NatsSink implements DeliverySink {
 
   async #publishAll(batch: readonly UsageEvent[], stream: JetStream, round: Round): Promise<void> {
     const accounts = placesByAccount(batch);
-    // Shared: whoever is done takes the next account.
+    // Shared: each worker takes the next account when it is free.
     const next = accounts.values();
     const worker = async (): Promise<void> => {
       for (const places of next) await this.#publishInOrder(batch, places, stream, round);
@@ -88,7 +91,7 @@ export class NatsSink implements DeliverySink {
     await Promise.all(Array.from({ length: Math.min(this.#options.window, accounts.length) }, worker));
   }
 
-  /** One account's events, until one is not stored: those behind it wait for what becomes of it. */
+  /** Publishes one account's events until one is not stored; the ones after it must wait. */
   async #publishInOrder(
     batch: readonly UsageEvent[],
     places: readonly number[],
@@ -116,7 +119,7 @@ export class NatsSink implements DeliverySink {
   }
 }
 
-/** Places in the batch, in order, account by account. */
+/** Indices of the batch, in order, grouped by account. */
 function placesByAccount(batch: readonly UsageEvent[]): number[][] {
   const places = new Map<string, number[]>();
   for (const [place, { subject }] of batch.entries()) {
