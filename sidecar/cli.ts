@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 /**
- * The command line: which command runs, with which configuration, and with which exit code it ends. What there is to say
- * of each command is in commands/command-table.ts. Commands are loaded when they are run: `doctor` is to work, and to say why, where
- * `serve` cannot even be loaded.
+ * The command line: selects the command, loads its configuration and sets the exit code. commands/command-table.ts
+ * describes each command. Commands are loaded when they run: `doctor` must work, and report the cause, even if `serve`
+ * cannot be loaded.
  */
 import { systemClock } from './lib/clock.js';
 import { EXIT } from './commands/command.js';
@@ -14,7 +14,7 @@ import { openLog } from './telemetry/logger.js';
 
 type Args = readonly string[];
 
-/** Runs with a configuration that has been checked. */
+/** Runs with a validated configuration. */
 type Configured = (config: Config, args: Args, hints: readonly string[]) => Promise<number>;
 
 const io: Io = { out, say, clock: systemClock, terminal: process.stderr };
@@ -56,7 +56,7 @@ async function main(args: Args): Promise<number> {
   }
 }
 
-/** Before a `--`: what is behind it is no option. */
+/** Options end at `--`. */
 function asksForHelp(args: Args): boolean {
   const end = args.indexOf('--');
   return args.slice(0, end < 0 ? args.length : end).some((argument) => argument === '--help' || argument === '-h');
@@ -80,24 +80,24 @@ async function runServe(config: Config, args: Args, hints: readonly string[]): P
   }
   const { serve } = await import('./commands/serve.js');
   const logging = openLog(config.log.level, undefined, (code) =>
-    say(`ra-sidecar: the log cannot be written to stdout (${code}); its lines are lost until it can\n`),
+    say(`ra-sidecar: the log cannot be written to stdout (${code}); its lines are lost until then\n`),
   );
   const { log } = logging;
-  // Node would print the error's message, which can quote a request.
+  // Node would print the error's message, which may quote a request.
   process.on('uncaughtException', (fault) => {
     log.error('crashed', { fault });
     void logging.close().then(() => process.exit(EXIT.failed));
   });
   for (const reason of hints) log.warn('config', { reason });
   try {
-    // Lines for people go to stderr: stdout is the log, one JSON object a line.
+    // Messages for people go to stderr: stdout is the log, one JSON object a line.
     return await serve(config, log, (line) => say(`${line}\n`));
   } finally {
     await logging.close();
   }
 }
 
-/** Why stdout could not be written, of a command that prints to it. */
+/** Why stdout could not be written by a command that prints to it. */
 let unprinted: string | undefined;
 
 function out(text: string): void {
@@ -106,9 +106,9 @@ function out(text: string): void {
   });
 }
 
-/** The exit code: 1 where what was asked for could not be printed. A reader that has seen enough is no failure. */
+/** The exit code: 1 if the result could not be printed. A reader that closes early is no failure. */
 async function ended(code: number): Promise<number> {
-  // The outcome of a write comes in a later turn.
+  // The result of a write arrives in a later turn.
   await new Promise((resolve) => setImmediate(resolve));
   if (unprinted === undefined || unprinted === 'EPIPE') return code;
   say(`ra-sidecar: stdout cannot be written (${unprinted})\n`);
@@ -119,6 +119,6 @@ function say(text: string): void {
   process.stderr.write(text);
 }
 
-// What cannot be printed is no fault of the sidecar: without a listener it would end the service.
+// A failed write must not end the service, which it would without a listener.
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined);
 process.exit(await ended(await main(process.argv.slice(2))));

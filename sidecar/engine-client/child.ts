@@ -19,19 +19,21 @@ import { HeldPrefixes, NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
 import { Watchdog } from './watchdog.js';
 import { readMessage } from './wire.js';
 
-/** How long after its exit a child's last messages are waited for: a process that it left behind may hold its pipes. */
+/**
+ * How long a child's last messages are awaited after its exit, ms: a process that it started may keep its pipes open.
+ */
 const LAST_WORDS_MS = 250;
 
-/** How long a killed child may take to go before close() stops waiting; only one stuck inside a driver does. */
+/** How long close() waits for a killed child; only one stuck inside a driver takes longer. */
 const KILL_WAIT_MS = 2000;
 
-/** The longest reason of an `unable` that is passed on, in characters. */
+/** The longest reason of an `unable` that is forwarded, in characters. */
 const MAX_REASON = 300;
 
 export interface ChildTiming {
   /** From the fork to `ready`, ms. */
   readonly startTimeoutMs: number;
-  /** No message, or work pending and no step, for this long: the child is killed. */
+  /** A child without messages, or with pending work and no step, for this long is killed. */
   readonly hangMs: number;
 }
 
@@ -43,17 +45,17 @@ export interface ChildOptions {
   readonly clock: Clock;
 }
 
-/** How a child ended. */
+/** How a child's process ended. */
 export interface ChildEnd {
   readonly reason: ExitReason;
   /**
-   * protocol: what was broken; hang: silent or stuck; unable: the engine's one line; unstartable: the operating system's
-   * code; never content.
+   * protocol: the violation; hang: silent or stuck; unable: the engine's error line; unstartable: the operating
+   * system's code; never content.
    */
   readonly detail?: string;
-  /** unable: a later try may do better. */
+  /** unable: a later attempt may succeed. */
   readonly mayMend?: boolean;
-  /** What a dying engine printed, if it is a known phrase. */
+  /** A known phrase in the last output of the engine. */
   readonly hint?: StderrHint;
   readonly code: number | null;
   readonly signal: string | null;
@@ -63,30 +65,32 @@ export interface ChildEvents {
   /** At most once. */
   ready(facts: EngineFacts): void;
   /**
-   * Exactly once unless close() came first; also when it had to be killed, then without waiting for its exit. Jobs are
-   * still in the mux: it is the listener's to fail them.
+   * Exactly once unless close() came first; also if it had to be killed, then without waiting for its exit. Jobs are
+   * still in the mux: the listener must fail them.
    */
   ended(end: ChildEnd): void;
   /** A sink threw. */
   threw(error: unknown): void;
-  /** One job failed alone; `reason` is one short line of the engine's own. */
+  /** One job failed; `reason` is one short line of the engine's own. */
   failed(reason: string): void;
 }
 
 /** libuv's own default. */
 const MIN_POOL_THREADS = 4;
 
-/** More would only wait for each other: a step samples at most one token a seat, and they share the memory's bandwidth. */
+/** More threads would only wait: a step samples at most one token per seat, and they share the memory bandwidth. */
 const MAX_POOL_THREADS = 64;
 
-/** Threads of the engine's libuv pool, on which the step's tokens are sampled side by side: one a core, within bounds. */
+/**
+ * Threads of the engine's libuv pool, on which a step's tokens are sampled in parallel: one per core, within bounds.
+ */
 export function poolThreads(cores: number): number {
   return Math.min(MAX_POOL_THREADS, Math.max(MIN_POOL_THREADS, cores));
 }
 
 /**
- * One life of an engine process: fork, handshake, messages, watchdog, end. It is never reused. The child dies with this
- * process because it exits when its link closes.
+ * One engine process: fork, handshake, messages, watchdog, end. Never reused. The child exits when this process ends,
+ * since its link closes.
  */
 export class EngineChild {
   readonly mux: Mux;
@@ -119,12 +123,12 @@ export class EngineChild {
     this.#fork();
   }
 
-  /** What its free sequences hold; nothing before `ready`. */
+  /** The prefixes in its free sequences; empty before `ready`. */
   get heldPrefixes(): PrefixIndex {
     return this.#held ?? NO_PREFIXES;
   }
 
-  /** What all its sequences hold, by its last heartbeat. */
+  /** The tokens in all its sequences, as of its last heartbeat. */
   get heldTokens(): HeldTokens {
     return this.#tokens;
   }
@@ -134,8 +138,8 @@ export class EngineChild {
   }
 
   /**
-   * Ends the child without a report: `shutdown`, then SIGKILL after `graceMs`; at once while it still loads. Settles when
-   * it is gone, or could not be killed in 2 s. Fail the mux's jobs first.
+   * Ends the child without a report: `shutdown`, then SIGKILL after `graceMs`, or at once while it loads. Settles when
+   * it has ended, or 2 s after SIGKILL. Fail the mux's jobs first.
    */
   async close(graceMs: number): Promise<void> {
     const loading = !this.#ready;
@@ -158,7 +162,7 @@ export class EngineChild {
     // Read when its pool starts.
     const environment = childEnvironment({ UV_THREADPOOL_SIZE: String(poolThreads(availableParallelism())) });
     const link = { message: (raw: unknown) => this.#receive(raw), closed: () => undefined };
-    // Without this process's own arguments: Node's options for its heap or its inspector are not meant for engines.
+    // Without this process's own arguments: Node's options for the heap or the inspector are not meant for engines.
     const forked = forkLinked(process.execPath, [entry], { stderr: 'pipe', environment }, link);
     if (forked.kind === 'failed') {
       void forked.code.then((code) => this.#unstartable(code));
@@ -173,7 +177,7 @@ export class EngineChild {
     this.#send({ v: PROTOCOL_VERSION, kind: 'start', setup });
   }
 
-  /** A message to a child that is gone is dropped: its end is reported by `exit`, not by the link. */
+  /** A message to a child that has ended is dropped: its end is reported by `exit`, not by the link. */
   #send(message: ToEngine): void {
     this.#link?.send(message);
   }
@@ -201,7 +205,7 @@ export class EngineChild {
         break;
       case 'step': {
         this.#watchdog?.heard(message.step, message.outputs.length > 0);
-        // What sequences hold comes first: a sink that learns of its end may ask for the next.
+        // The prefixes are applied first: a sink that gets its job's end may ask for them.
         const violation = this.#held?.apply(message.held) ?? this.#apply(message.outputs);
         if (violation !== undefined) this.#kill('protocol', violation);
       }
@@ -222,7 +226,7 @@ export class EngineChild {
     this.#events.ready(facts);
   }
 
-  /** Its last messages may still be on their way: `close` comes after them. */
+  /** Its last messages may still arrive: `close` comes after them. */
   #exited(child: ChildProcess, code: number | null, signal: string | null): void {
     this.#markGone();
     const end = (): void => {

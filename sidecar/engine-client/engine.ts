@@ -24,9 +24,9 @@ export type {
 
 /** Why a job ended without its result. */
 export interface EngineFault {
-  /** lost: the process died or was killed; failed: this job alone; protocol: the engine broke its protocol. */
+  /** lost: the process ended or was killed; failed: only this job; protocol: the engine violated its protocol. */
   readonly kind: 'lost' | 'failed' | 'protocol';
-  /** Whether `started` had been called. A lost job that had not started may be given back to the queue, once. */
+  /** Whether `started` had been called. A lost job that had not started may return to the queue, once. */
   readonly started: boolean;
 }
 
@@ -35,7 +35,7 @@ export interface GenerationSink {
   started(cachedTokens: number): void;
   /** Whole characters of one reply. */
   piece(piece: { choice: number; channel: Channel; text: string; tokens: number }): void;
-  /** A part of a call's arguments; the call's first part names it, and later ones belong to the call of the same index. */
+  /** A part of a call's arguments; the call's first part has its name, and later ones have the same index. */
   call(piece: { choice: number; index: number; name?: string; arguments: string; tokens: number }): void;
   finished(end: {
     choice: number;
@@ -44,9 +44,9 @@ export interface GenerationSink {
     completionTokens: number;
     reasoningTokens: number;
   }): void;
-  /** One of the job's seats is free again. Never the last, which goes with `done`. */
+  /** One of the job's seats is free again, never the last one, which is free with `done`. */
   freed(): void;
-  /** All replies are out; the engine's sequences are free. */
+  /** All replies are complete; the engine's sequences are free. */
   done(): void;
   failed(fault: EngineFault): void;
 }
@@ -59,7 +59,7 @@ export interface ScoreSink {
   failed(fault: EngineFault): void;
 }
 
-/** A job that an engine was given. Harmless after its end. */
+/** A job that was sent to an engine. Its functions do nothing after its end. */
 export interface JobHandle {
   /**
    * Stops it at the engine's next step; nothing more is called on its sink. Its seats may be given to other jobs at once: the
@@ -79,13 +79,13 @@ export interface Engine {
    * given up (closed, or the model cannot be served).
    */
   readonly state: EngineState;
-  /** Why it was given up, in one line for the operator; undefined otherwise. */
+  /** Why it was given up, in one line for the operator, or undefined. */
   readonly problem: string | undefined;
   /** It is loaded when a request needs it: the sidecar is ready without it. */
   readonly onDemand: boolean;
-  /** Set from the first `ready` on, and kept while a restart is under way. */
+  /** Set from the first `ready` on, and kept during a restart. */
   readonly facts: EngineFacts | undefined;
-  /** While cold or unloaded: a guess of when it will be ready, ms from now, were it woken now. */
+  /** While cold or unloaded: the estimated time until it is ready if it were woken now, ms. */
   readonly readyInMs: number;
   /** A request needs it: an unloaded one begins to load. Otherwise it does nothing. */
   wake(): void;

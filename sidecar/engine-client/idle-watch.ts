@@ -1,9 +1,9 @@
 import type { Clock } from '../lib/clock.js';
 
-/** Looks per `idleMs`: the time since the last job is known to so much of it. */
+/** Checks per `idleMs`: the precision of the time since the last job. */
 const LOOKS = 8;
 
-/** Tells once when nothing was wanted of an engine for `idleMs`. It judges by its own looks, so that work costs nothing. */
+/** Calls back once when an engine was not needed for `idleMs`. It checks periodically, so that jobs cost nothing. */
 export class IdleWatch {
   readonly #clock: Clock;
   readonly #idleMs: number;
@@ -12,7 +12,7 @@ export class IdleWatch {
   #idleSince: number;
   #cancel: () => void;
 
-  /** Starts looking at once. `busy`: whether anything is wanted or under way. */
+  /** Starts checking at once. `busy`: whether a request waits or runs. */
   constructor(clock: Clock, idleMs: number, busy: () => boolean, onIdle: () => void) {
     this.#clock = clock;
     this.#idleMs = idleMs;
@@ -22,7 +22,7 @@ export class IdleWatch {
     this.#cancel = clock.after(idleMs, () => this.#look());
   }
 
-  /** A job came; it may be over before the next look. */
+  /** A job started; it may end before the next check. */
   touch(): void {
     this.#idleSince = this.#clock.now();
   }

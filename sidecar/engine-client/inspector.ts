@@ -26,25 +26,25 @@ export type {
 const ENTRY = fileURLToPath(new URL('../../engine/inspect.js', import.meta.url));
 
 /**
- * An inspector that says nothing for this long is killed, ms. Reading a large model from a slow disk is told of; only the
- * start of a GPU's driver and the last steps of a load are silent.
+ * An inspector without messages for this long is killed, ms. Reading a large model from a slow disk reports progress;
+ * only the start of a GPU's driver and the last steps of a load do not.
  */
 const SILENCE_MS = 300_000;
 
 export type Inspected<Kind extends Asked> =
   | { readonly kind: 'answer'; readonly answer: Answer[Kind] }
-  /** It could not answer, or was brought down by what it looked at. `reason`: one line for the operator. */
+  /** It failed, or was crashed by the inspected file. `reason`: one line for the operator. */
   | { readonly kind: 'failed'; readonly reason: string };
 
 export interface InspectOptions {
   readonly clock: Clock;
-  /** Bytes done and to be done, some ten times a second. */
+  /** Bytes done and total, some ten times a second. */
   readonly onProgress?: (done: number, total: number) => void;
   /** Another entry module, for tests. */
   readonly entry?: string;
 }
 
-/** Asks a process of its own, which is gone when this settles. Never rejects. */
+/** Asks a separate process, which has ended when this settles. Never rejects. */
 export function inspect<Kind extends Asked>(
   kind: Kind,
   question: Question[Kind],
@@ -78,17 +78,17 @@ export function inspect<Kind extends Asked>(
       cancel();
       resolve({ kind: 'failed', reason: 'the inspector could not be started' });
     });
-    // Without a descriptor left there is no child, and no channel.
+    // Without a free descriptor there is no child and no channel.
     if (child.pid !== undefined) ask(child, { v: INSPECT_VERSION, kind, question } as ToInspector);
   });
 }
 
-/** A child that is gone before it hears is told of by its end. */
+/** If the child has ended before the message arrives, its exit reports that. */
 function ask(child: ChildProcess, message: ToInspector): void {
   child.send(message, () => undefined);
 }
 
 function endOf(code: number | null, signal: string | null, { hint }: StderrTail): string {
   const how = signal === null ? `ended with ${code ?? 'no code'}` : exitReason(signal);
-  return `llama.cpp cannot take it: the inspector ${how}${hint === undefined ? '' : ` (${hint})`}`;
+  return `llama.cpp cannot load it: the inspector ${how}${hint === undefined ? '' : ` (${hint})`}`;
 }

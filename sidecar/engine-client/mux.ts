@@ -1,6 +1,6 @@
 /**
- * Many jobs over one channel: gives each job its id, hands what comes back to its sink, and holds the engine to the
- * order that engine/protocol/messages.ts promises. It knows no process. One mux lives as long as one engine process.
+ * Many jobs over one channel: assigns ids, forwards results to the jobs' sinks, and checks the order that
+ * engine/protocol/messages.ts defines. It does not know the process. One mux per engine process.
  */
 import {
   PROTOCOL_VERSION,
@@ -12,7 +12,7 @@ import {
 import { IdMap } from '../lib/id-map.js';
 import type { EngineFault, GenerationSink, JobHandle, ScoreSink } from './engine.js';
 
-/** Jobs at once. Every job holds a seat, so this only bounds a caller that has lost count. */
+/** Bound of concurrent jobs. Every job holds a seat, so this only catches a caller's bug. */
 export const MAX_JOBS = 1024;
 
 interface Reply {
@@ -24,7 +24,7 @@ interface Reply {
   seats: number;
   /** Choices that are finished. */
   readonly ended: Set<number>;
-  /** Calls begun, by choice. */
+  /** Number of calls begun, by choice. */
   readonly calls: Map<number, number>;
   started: boolean;
 }
@@ -52,8 +52,8 @@ export class Mux {
   #lastId = 0;
 
   /**
-   * `onThrow` hears of a sink that threw: a bug of its owner, whose job ends as failed while the others go on. `onFailed`
-   * hears why the engine could not go on with a job.
+   * `onThrow` is called if a sink throws: a bug of its owner, whose job ends as failed while the others continue.
+   * `onFailed` is called with the engine's reason for a failed job.
    */
   constructor(
     send: (message: ToEngine) => void,
@@ -86,8 +86,8 @@ export class Mux {
   }
 
   /**
-   * Hands one step's outputs to their sinks, in order. Outputs of jobs that have ended or were cancelled are dropped.
-   * Returns undefined, or what broke the protocol; then the rest was not handed on and the engine is to be killed.
+   * Forwards one step's outputs to their sinks, in order. Outputs of ended or cancelled jobs are dropped. Returns
+   * undefined, or the protocol violation; then the rest was not forwarded and the engine must be killed.
    */
   apply(outputs: readonly Output[]): string | undefined {
     for (const output of outputs) {
@@ -102,8 +102,8 @@ export class Mux {
   }
 
   /**
-   * The engine is gone: every job fails. After a breach of protocol the started ones fail as `protocol`; one that had not
-   * started is `lost` either way and may be given back.
+   * The engine has ended: every job fails. After a protocol violation the started ones fail as `protocol`; one that had
+   * not started is `lost` in both cases and may return to the queue.
    */
   lost(kind: 'lost' | 'protocol'): void {
     const jobs = this.#jobs.values();
@@ -127,7 +127,7 @@ export class Mux {
     if (this.#jobs.delete(id)) this.#send({ v: PROTOCOL_VERSION, kind: 'cancel', id });
   }
 
-  /** Jobs leave the map before their last call, so a sink may cancel or start others from inside it. */
+  /** Jobs are removed from the map before their last call, so a sink may cancel or start others inside it. */
   #deliver(pending: Pending, output: Output): void {
     try {
       switch (output.kind) {
@@ -184,7 +184,7 @@ function fail(sink: GenerationSink | ScoreSink, fault: EngineFault, onThrow: OnT
 
 type Result = Extract<Output, { kind: 'piece' | 'call' | 'finished' | 'answer' }>;
 
-/** The output's fields without id and kind: sinks get what their interface shows. */
+/** The output's fields without id and kind, as the sinks' interface has them. */
 function deliverResult(pending: Pending, output: Result): void {
   if (pending.kind === 'score') {
     if (output.kind !== 'answer') return;
@@ -206,7 +206,7 @@ function deliverResult(pending: Pending, output: Result): void {
   }
 }
 
-/** Why this output may not come now, or undefined. */
+/** Why this output is not allowed now, or undefined. */
 function misplaced(pending: Pending, output: Output): string | undefined {
   if (output.kind === 'failed') return undefined;
   if (output.kind === 'started') return pending.started ? 'started-twice' : undefined;
@@ -230,7 +230,7 @@ function misplaced(pending: Pending, output: Output): string | undefined {
   }
 }
 
-/** A part that names its call begins the next one; one that does not goes on with the last. */
+/** A part with a name starts the next call; one without continues the last. */
 function inTurn({ index, name }: Extract<Output, { kind: 'call' }>, begun: number): boolean {
   return index === (name === undefined ? begun - 1 : begun);
 }

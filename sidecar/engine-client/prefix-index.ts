@@ -1,28 +1,30 @@
 import { PREFIX_CHUNK, prefixHashes } from '../../engine/protocol/prefix-hash.js';
 import type { HeldPrefix } from '../../engine/protocol/messages.js';
 
-/** Tokens of the pieces in which state is found again. */
+/** Tokens of the chunks in which state is reused. */
 export const REUSED_TOKENS = PREFIX_CHUNK;
 
-/** A prompt's chain hashes, by which an index is asked for it. */
+/** A prompt's chain hashes, for queries of an index. */
 export function prefixOf(tokens: Uint32Array): Uint32Array {
   return prefixHashes(tokens);
 }
 
-/** How much of a prompt an engine's free sequences hold. A hint: what a request finds once it has its seat may differ. */
+/**
+ * How much of a prompt the engine's free sequences contain. A hint: the state may differ once the request has its seat.
+ */
 export interface PrefixIndex {
-  /** Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, that the fittest free sequence holds. */
+  /** Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, in the best free sequence. */
   longest(tokens: Uint32Array): number;
-  /** The same by the prompt's chain hashes (engine/protocol/prefix-hash.ts), for whoever asks more than once. */
+  /** The same by the prompt's chain hashes (engine/protocol/prefix-hash.ts), for repeated queries. */
   longestOf(hashes: Uint32Array): number;
 }
 
-/** The prefixes of one life of an engine, as it tells them. Bounded by its seats and their context. */
+/** The prefixes of one engine process, as it reports them. Bounded by its seats and their context. */
 export class HeldPrefixes implements PrefixIndex {
   readonly #seats: number;
   readonly #longest: number;
   readonly #held = new Map<number, Uint32Array>();
-  /** Sequences by the hash of each prefix that they hold: a prompt is looked up once, however many they are. */
+  /** Number of sequences by prefix hash, so that one lookup covers all sequences. */
   readonly #holders = new Map<number, number>();
 
   constructor(seats: number, contextPerSeat: number) {
@@ -30,7 +32,7 @@ export class HeldPrefixes implements PrefixIndex {
     this.#longest = Math.floor(contextPerSeat / PREFIX_CHUNK);
   }
 
-  /** Takes what changed. Returns undefined, or what broke the protocol. */
+  /** Applies changes. Returns undefined, or the protocol violation. */
   apply(changes: readonly HeldPrefix[]): string | undefined {
     for (const { sequence, hashes } of changes) {
       if (sequence >= this.#seats || hashes.length > this.#longest) return 'held-too-much';
@@ -47,7 +49,7 @@ export class HeldPrefixes implements PrefixIndex {
   }
 
   longestOf(hashes: Uint32Array): number {
-    // A chain: whoever holds a prefix holds all shorter ones.
+    // The hashes form a chain: a sequence with a prefix has all shorter ones.
     let chunks = 0;
     while (chunks < hashes.length && this.#holders.has(hashes[chunks] ?? 0)) chunks += 1;
     return chunks * PREFIX_CHUNK;
@@ -60,5 +62,5 @@ export class HeldPrefixes implements PrefixIndex {
   }
 }
 
-/** Of an engine that is not there. */
+/** For an engine that is not available. */
 export const NO_PREFIXES: PrefixIndex = { longest: () => 0, longestOf: () => 0 };

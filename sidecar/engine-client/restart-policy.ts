@@ -1,31 +1,33 @@
 import { Backoff } from '../lib/backoff.js';
 import type { ChildEnd } from './child.js';
 
-/** Starts that may end by a fault of the engine's own before that is taken for how this model is. */
+/** Starts that crash before the model is considered the cause. */
 const MAX_CRASHED_STARTS = 3;
 
-/** What comes after a life of an engine. */
+/** What follows after an engine process ended. */
 export type Next =
-  /** Nothing: no further try would do better. `why`: one line for the operator. */
+  /** No restart, since it would fail again. `why`: one line for the operator. */
   | { readonly kind: 'final'; readonly why: string }
-  /** Another try after so many ms. */
+  /** A restart after `waitMs`. */
   | { readonly kind: 'again'; readonly waitMs: number };
 
 export interface RestartTiming {
-  /** The wait before a restart, from the first to the longest; a life that was ready for the longest resets it. */
+  /**
+   * The wait before a restart, from the first to the longest; a process that was ready for the longest wait resets it.
+   */
   readonly backoffMinMs: number;
   readonly backoffMaxMs: number;
 }
 
 /**
- * Tells what mends from what does not. A file that cannot be served stays so. Memory that others hold may come free: but
- * at the very first start that is told at once to whoever started the sidecar, and not waited for. An engine that was
- * ready once is tried for ever.
+ * Separates permanent failures from temporary ones. A file that cannot be served stays so. Memory used by other
+ * processes may become free; but at the very first start this is reported at once to the operator. An engine that was
+ * ready once is always restarted.
  */
 export class RestartPolicy {
   readonly #backoff: Backoff;
   readonly #maxMs: number;
-  /** Whether a first start may be tried again later: somebody else will ask for it. */
+  /** Whether a first start may be retried later, at the next request. */
   readonly #patient: boolean;
   #everReady = false;
   #crashedStarts = 0;
@@ -36,7 +38,7 @@ export class RestartPolicy {
     this.#patient = patient;
   }
 
-  /** A life ended. `readyMs`: how long it had been ready; undefined: it never was. */
+  /** A process ended. `readyMs`: how long it was ready; undefined: never. */
   after(end: ChildEnd, readyMs: number | undefined): Next {
     if (readyMs !== undefined) this.#everReady = true;
     const why = this.#hopeless(end);
@@ -54,6 +56,6 @@ export class RestartPolicy {
     this.#crashedStarts += 1;
     if (this.#crashedStarts < MAX_CRASHED_STARTS) return undefined;
     const how = hint === undefined ? reason : `${reason}: ${hint}`;
-    return `llama.cpp ended each of ${MAX_CRASHED_STARTS} loads by a fault of its own (${how}); the file may be damaged`;
+    return `llama.cpp ended each of ${MAX_CRASHED_STARTS} loads by a crash (${how}); the file may be damaged`;
   }
 }

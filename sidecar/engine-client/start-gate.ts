@@ -1,14 +1,14 @@
 /**
- * Lets one engine load at a time, in the order they asked: each looks at the memory that is free before it takes its own,
- * and two that look at once would both find what only one can have.
+ * Lets one engine load at a time, in the order of requests: each checks the free memory before it allocates, and two
+ * that check at once would both count on the same memory.
  */
 export class StartGate {
-  /** The head of the line is the one that loads. */
+  /** The first one is loading. */
   readonly #line: (() => void)[] = [];
 
   /**
-   * Calls `begin` when its turn has come, which may be at once. Call what is returned when the load is over, or to leave
-   * the line; it is idempotent.
+   * Calls `begin` when it is this caller's turn, perhaps at once. Call the returned function when the load has ended,
+   * or to leave the queue; it is idempotent.
    */
   enter(begin: () => void): () => void {
     const place = (): void => begin();

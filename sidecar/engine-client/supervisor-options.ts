@@ -7,15 +7,15 @@ import type { RestartTiming } from './restart-policy.js';
 import type { StartGate } from './start-gate.js';
 
 export interface EngineTiming extends ChildTiming, RestartTiming {
-  /** From `shutdown` to SIGKILL when closing; 2,000 unless given. */
+  /** From `shutdown` to SIGKILL when closing; default 2,000. */
   readonly closeMs?: number;
 }
 
 /** An engine process that runs only while requests need it. */
 export interface OnDemand {
-  /** Forked when it is first woken, and not by start(). */
+  /** Forked at the first wake(), and not by start(). */
   readonly lazy: boolean;
-  /** Without a job for this long it is shut down and waits to be woken; 0: never. */
+  /** Without a job for this long it is shut down until wake(); 0: never. */
   readonly idleUnloadMs: number;
   /** Whether a request holds or waits for a seat; then the process stays. */
   readonly wanted: () => boolean;
@@ -27,7 +27,7 @@ export interface EngineProcessOptions {
   readonly setup: EngineSetup;
   readonly timing: EngineTiming;
   readonly clock: Clock;
-  /** From 0 to 1, for the spread of restarts. */
+  /** From 0 to 1, to spread restarts. */
   readonly random: () => number;
   readonly log: Log;
   /** The model's id, for the log. */
@@ -35,8 +35,8 @@ export interface EngineProcessOptions {
   readonly events: EngineEvents;
   /** Undefined: forked by start(), and never unloaded. */
   readonly onDemand?: OnDemand;
-  /** Engines that share one load in turn. */
+  /** Engines that must load one after another share one. */
   readonly gate?: StartGate;
-  /** Asked at each fork for what EngineSetup.memory holds; without it nothing is checked. */
+  /** Called at each fork for EngineSetup.memory; without it memory is not checked. */
   readonly mappedElsewhere?: () => number;
 }

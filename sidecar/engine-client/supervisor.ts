@@ -22,15 +22,15 @@ export type { EngineProcessOptions, EngineTiming, OnDemand } from './supervisor-
 /** How long an engine may take to leave after `shutdown`, ms, unless the options say otherwise. */
 const CLOSE_MS = 2000;
 
-/** The first guess of how long a model takes to load, ms. */
+/** The initial estimate of a model's load time, ms. */
 const FIRST_START_MS = 5000;
 
-/** What `readyInMs` says at least while cold: loading may outlast its guess. */
+/** The least value of `readyInMs` while cold, since loading may take longer than estimated. */
 const MIN_READY_IN_MS = 500;
 
 /**
- * An engine that is kept alive: its process is forked, watched, and forked again after it died, until close() or until
- * its model turns out not to be served. One process at a time: the next is forked only when the last is gone.
+ * A supervised engine: its process is forked, watched, and forked again after it ended, until close() or until its
+ * model cannot be served. There is one process at a time: the next is forked only when the previous has ended.
  *
  *                    start, wake          ready
  *      unloaded ----------------> cold ----------> ready
@@ -48,14 +48,14 @@ export class EngineProcess implements HostedEngine {
   #onDemand: boolean;
   #facts: EngineFacts | undefined;
   #child: EngineChild | undefined;
-  /** Settles when an unloaded process is gone. */
+  /** Settles when an unloaded process has ended. */
   #leaving: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
   #started = false;
   #cancelRestart: () => void = () => undefined;
   #leaveGate: () => void = () => undefined;
   #idle: IdleWatch | undefined;
-  /** When the life now running, or the next one, was or will be forked. */
+  /** When the current or next process was or will be forked. */
   #forkAt = 0;
   #readyAt: number | undefined;
   #lastStartMs: number;
@@ -93,7 +93,7 @@ export class EngineProcess implements HostedEngine {
     return Math.max(forkAt + this.#lastStartMs - now, MIN_READY_IN_MS);
   }
 
-  /** Of the process now running. */
+  /** The id of the current process. */
   get pid(): number | undefined {
     return this.#child?.pid;
   }
@@ -129,7 +129,7 @@ export class EngineProcess implements HostedEngine {
     return child ? child.mux.score(job, sink) : failSoon(sink, NOT_READY, this.#threw);
   }
 
-  /** The process that takes a job now. */
+  /** The process that accepts jobs now. */
   #taking(): EngineChild | undefined {
     this.#idle?.touch();
     return this.#state === 'ready' ? this.#child : undefined;
@@ -160,7 +160,7 @@ export class EngineProcess implements HostedEngine {
     return this.#options.timing.closeMs ?? CLOSE_MS;
   }
 
-  /** Forks as soon as no other engine loads. */
+  /** Forks as soon as no other engine is loading. */
   #load(): void {
     if (this.#closed !== undefined) return;
     this.#leaveGate = this.#gate.enter(() => this.#fork());
@@ -181,7 +181,7 @@ export class EngineProcess implements HostedEngine {
       },
     );
     this.#child = child;
-    // A child that could not be forked has none, and is reported as lost.
+    // A child that could not be forked has no pid, and is reported as lost.
     if (child.pid !== undefined) log.info('engine forked', { model, pid: child.pid });
   }
 
@@ -242,7 +242,7 @@ export class EngineProcess implements HostedEngine {
     events.seats(0);
     if (final) events.unservable(next.why);
     child.mux.lost(end.reason === 'protocol' ? 'protocol' : 'lost');
-    // Not before its memory is free again.
+    // Only when its memory is free again.
     void child.gone.then(this.#leaveGate);
     if (next.kind === 'final') return;
     if (waits) this.#leave(child.gone);

@@ -1,14 +1,16 @@
 import type { Clock } from '../lib/clock.js';
 
-/** Looks per `hangMs`. A hang is seen after `hangMs` at the earliest and an interval or two later at the latest. */
+/**
+ * Checks per `hangMs`. A hang is detected after `hangMs` at the earliest, and one or two intervals later at the latest.
+ */
 const LOOKS = 8;
 
-/** silent: no message at all. stuck: messages come and work is pending, but nothing gets done. */
+/** silent: no message at all. stuck: messages arrive and work is pending, but no step is done. */
 export type Hang = 'silent' | 'stuck';
 
 /**
- * Decides that an engine hangs. It judges by its own regular looks, and forgives the time by which a look came late: when
- * this process stood still (a long collection, a suspended machine), the engine's messages wait unread and prove nothing.
+ * Detects that an engine hangs, by periodic checks. If a check is late, because this process was paused (a long
+ * collection, a suspended machine), that time is not counted, since the engine's messages wait unread.
  */
 export class Watchdog {
   readonly #clock: Clock;
@@ -22,7 +24,7 @@ export class Watchdog {
   #step = -1;
   #cancel: () => void;
 
-  /** Starts looking at once. `pending`: whether the engine owes progress. `onHang` is called at most once. */
+  /** Starts checking at once. `pending`: whether the engine has work. `onHang` is called at most once. */
   constructor(clock: Clock, hangMs: number, pending: () => boolean, onHang: (hang: Hang) => void) {
     this.#clock = clock;
     this.#hangMs = hangMs;
@@ -33,7 +35,7 @@ export class Watchdog {
     this.#cancel = clock.after(this.#intervalMs, () => this.#look());
   }
 
-  /** A message came. `step`: the engine's count of steps; `moved`: it brought results. */
+  /** A message arrived. `step`: the engine's count of steps; `moved`: it had results. */
   heard(step: number, moved: boolean): void {
     this.#heardAt = this.#clock.now();
     if (step === this.#step && !moved) return;
@@ -53,7 +55,7 @@ export class Watchdog {
       this.#heardAt = Math.min(this.#heardAt + late, now);
       this.#progressAt = Math.min(this.#progressAt + late, now);
     }
-    // Work may have come at any time since the last look, so a job's own start is known to one interval only.
+    // Work may have started at any time since the last check, so a job's start is known only to one interval.
     if (!this.#pending()) this.#progressAt = now;
     if (now - this.#heardAt >= this.#hangMs) this.#onHang('silent');
     else if (now - this.#progressAt >= this.#hangMs + this.#intervalMs) this.#onHang('stuck');

@@ -7,7 +7,7 @@ import {
   type Output,
 } from '../../engine/protocol/messages.js';
 
-/** What an engine did wrong, as a short constant for logs; never anything that it sent. */
+/** A protocol violation of an engine, as a short constant for logs; never data that it sent. */
 export interface Violation {
   readonly violation: string;
 }
@@ -15,8 +15,8 @@ export interface Violation {
 type Fields = Record<string, unknown>;
 
 /**
- * Checks the shape of one message from an engine: version, kind, every field. The message itself is returned, not a
- * copy. Whether it makes sense now (a piece of a job that has not started) is the mux's to say.
+ * Checks the shape of one message from an engine: version, kind, every field. Returns the message itself, not a copy.
+ * The mux checks whether it is allowed now.
  */
 export function readMessage(raw: unknown): FromEngine | Violation {
   if (!isFields(raw)) return { violation: 'not-a-message' };
@@ -31,7 +31,7 @@ function isMessage(raw: Fields): raw is Fields & FromEngine {
     case 'unable':
       return typeof raw['reason'] === 'string' && typeof raw['mayMend'] === 'boolean';
     case 'step':
-      // Copied, since `every` passes over the holes of a sparse array.
+      // Copied, since `every` skips the holes of a sparse array.
       return (
         isCount(raw['step']) &&
         Array.isArray(raw['outputs']) &&
@@ -123,7 +123,7 @@ function isPositive(raw: unknown): raw is number {
   return isCount(raw) && raw > 0;
 }
 
-/** Rounding may carry a sum a little past 1. */
+/** Rounding may make a sum slightly larger than 1. */
 function isShare(raw: unknown): raw is number {
   return typeof raw === 'number' && raw >= 0 && raw <= 1 + 1e-6;
 }

@@ -1,10 +1,10 @@
 import { IdMap } from '../lib/id-map.js';
 import { Blocks } from './send-buffer.js';
 
-/** Why a reader was cut off: its own stream's share was used up, or that of all streams. */
+/** Why a connection was closed: the bound of its own stream, or that of all streams, was exceeded. */
 export type CutReason = 'stream' | 'total';
 
-/** What may wait for readers, in bytes as on the wire. */
+/** Bounds of the bytes that wait for readers, as on the wire. */
 export interface BacklogLimits {
   /** Of one stream. */
   readonly streamBytes: number;
@@ -12,27 +12,28 @@ export interface BacklogLimits {
   readonly totalBytes: number;
 }
 
-/** A stream in the book. */
+/** A stream whose backlog is counted. */
 export interface Backlogged {
   /** From {@link Backlog.newId}. */
   readonly id: number;
-  /** Bytes that may still wait for the reader: never too few; too many while {@link asked} is false. */
+  /** Upper bound of the bytes that wait for the reader; exact only while {@link asked} is true. */
   readonly buffered: number;
-  /** From {@link ask} on `buffered` is what really waits. */
+  /** From {@link ask} on `buffered` is exact. */
   readonly asked: boolean;
-  /** A whole reply, whose length is its handler's matter: only the total applies to it. */
+  /** A whole reply, whose length its handler bounds: only the total applies to it. */
   readonly whole?: boolean;
   ask(): void;
-  /** Closes the connection; nothing of the stream waits any more. */
+  /** Closes the connection and drops the stream's data. */
   cut(reason: CutReason): void;
 }
 
 /**
- * The book of what all streams of a server hold for readers who are behind. Nobody is cut off on a guess: a stream of
- * which it is not known what was read is asked first, and most turn out to hold nothing.
+ * Counts what all streams of a server buffer for slow readers. No connection is closed on an upper bound: a stream
+ * whose backlog is not known exactly first switches to writing with backpressure, which usually shows that nothing
+ * waits.
  */
 export class Backlog {
-  /** The memory that what waits lies in. */
+  /** The memory for waiting data. */
   readonly blocks = new Blocks();
   readonly #limits: BacklogLimits;
   readonly #streams = new IdMap<Backlogged>();
@@ -48,19 +49,22 @@ export class Backlog {
     return this.#bytes;
   }
 
-  /** A number for a stream that this book is to know it by. */
+  /** A number that identifies a stream here. */
   newId(): number {
     return ++this.#lastId;
   }
 
-  /** `stream.buffered` changed by `delta`. May ask or cut streams, this one too. Not to be called while a write is corked. */
+  /**
+   * `stream.buffered` changed by `delta`. May call ask or cut on streams, including this one. Must not be called while
+   * a write is corked.
+   */
   changed(stream: Backlogged, delta: number): void {
     this.#bytes += delta;
     if (stream.buffered === 0) this.#streams.delete(stream.id);
     else this.#streams.set(stream.id, stream);
     if (delta <= 0) return;
     const { streamBytes, totalBytes } = this.#limits;
-    // At half, so that the other half is left for what comes while a reader is behind.
+    // At half of the bound, so that the other half is left for data that arrives meanwhile.
     if (!stream.asked && stream.buffered > streamBytes / 2) stream.ask();
     if (stream.asked && stream.whole !== true && stream.buffered > streamBytes) stream.cut('stream');
     while (this.#bytes > totalBytes) {

@@ -5,31 +5,32 @@ import { SendBuffer } from './send-buffer.js';
 
 export type BodyWriterResponse = ChunkedResponse & AskedResponse;
 
-/** What an outlet needs of the exchange whose body goes out here. */
+/** The functions of the exchange that a body writer needs. */
 export interface BodyWriterOwner {
-  /** Writes the status line and all fields but Transfer-Encoding. */
+  /** Writes the status line and all fields except Transfer-Encoding. */
   writeHead(): void;
   /** Whether the stream may end while it is not known of so many bytes that they were read. Asked once. */
   mayLeave(bytes: number): boolean;
   /** The last byte was handed to uWS; the response must not be touched any more. */
   ended(): void;
-  /** The reader is too far behind, by so many bytes: its connection must be closed. */
+  /** Too many bytes wait for the reader: its connection must be closed. */
   cut(reason: CutReason, bytes: number): void;
 }
 
 /**
- * What one cork may hold of a raw body, in bytes. uWS's holds 16 KiB; of what is written past them it drops a piece when
- * the socket is full (upstream 6b7f354). The rest is for the head, which has no more than the 4 KiB that a request's may
- * have and fields of ours, and for a trailer.
+ * Bytes of a raw body per cork. uWS's buffer has 16 KiB, and it loses data that crosses the buffer's end while the
+ * socket is full (upstream 6b7f354). The rest is for the head, at most the 4 KiB of a request's head and our own
+ * fields, and for a trailer.
  */
 const RAW_BYTES = 8 * 1024;
 
 /**
- * Where the chunks of one stream leave, and where they wait for a reader who is behind.
+ * Writes the chunks of one stream, and buffers them for a slow reader.
  *
- * It begins raw: whatever comes is handed to uWS, which says nothing, so all of it may be waiting. Once told to ask, or
- * once a chunk comes that is longer than {@link RAW_BYTES}, it hands over what uWS takes and holds the rest until the socket has room (chunked.ts has how that is done). uWS closes a
- * connection whose held bytes find no room for 10 s.
+ * It starts in raw mode: all chunks are passed to uWS, which reports no backpressure in this mode, so everything
+ * written may still be buffered. After ask(), or at a chunk longer than {@link RAW_BYTES}, it passes only what uWS
+ * accepts and keeps the rest until the socket has room (chunked.ts describes how). uWS closes a connection whose socket
+ * accepts nothing for 10 s.
  */
 export class BodyWriter implements Backlogged {
   readonly id: number;
@@ -39,12 +40,12 @@ export class BodyWriter implements Backlogged {
   #headWritten = false;
   #asked = false;
   #over = false;
-  /** Handed to uWS and not known to have left. */
+  /** Bytes passed to uWS that may not be sent yet. */
   #unproven = 0;
   readonly #held: SendBuffer;
-  /** The socket had no room; it will tell when it has. */
+  /** The socket is full; uWS calls back when it has room. */
   #full = false;
-  /** What is held ends the body. */
+  /** The buffered data ends the body. */
   #last = false;
   #counted = 0;
 
@@ -54,8 +55,8 @@ export class BodyWriter implements Backlogged {
     this.#backlog = backlog;
     this.#held = new SendBuffer(backlog.blocks);
     this.id = backlog.newId();
-    // In raw mode too: without a handler uWS starts its clock of 10 s at every sign of room and never stops it, so that
-    // a stream which was behind once and then has nothing to say is closed.
+    // Needed in raw mode too: without a handler, uWS starts its 10 s timer whenever the socket has room and never stops
+    // it, so that a stream which was slow once and then pauses would be closed.
     res.onWritable(() => {
       this.#roomAgain();
       return true;
@@ -70,7 +71,7 @@ export class BodyWriter implements Backlogged {
     return this.#asked;
   }
 
-  /** Writes, in one packet as long as all are short. */
+  /** Writes chunks, in one packet if all are short. */
   send(chunks: readonly Chunk[]): void {
     if (this.#over) return;
     this.#askForLong(chunks);
@@ -80,8 +81,8 @@ export class BodyWriter implements Backlogged {
   }
 
   /**
-   * The same, and the end of the body: at once, or once the reader took what is held. Without a trailer there must be a
-   * chunk.
+   * Writes chunks and ends the body, now or once the reader has read the buffered data. Without a trailer there must be
+   * a chunk.
    */
   end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void {
     if (this.#over || this.#last) return;
@@ -108,9 +109,12 @@ export class BodyWriter implements Backlogged {
     this.#finish();
   }
 
-  /** What waits here for the reader. Asks, since otherwise all that was ever handed to uWS may be waiting. */
+  /**
+   * Bytes that wait for the reader. Switches to writing with backpressure, since otherwise only an upper bound is
+   * known.
+   */
   unread(): number {
-    // Before the head there is nothing to ask about.
+    // Before the head nothing was written.
     if (this.#headWritten) this.ask();
     return this.buffered;
   }
@@ -119,7 +123,7 @@ export class BodyWriter implements Backlogged {
     if (this.#asked || this.#over) return;
     this.#asked = true;
     this.#res.cork(() => beginAsking(this.#res));
-    // Any bytes will do to learn whether uWS still has some.
+    // Any bytes show whether uWS still has unsent data.
     this.#hold(wireText(chunk('', '')));
     this.#recount();
   }
@@ -131,7 +135,7 @@ export class BodyWriter implements Backlogged {
     this.#owner.cut(reason, bytes);
   }
 
-  /** The caller left: what is held is dropped, and nothing is written any more. Idempotent. */
+  /** The caller disconnected: buffered data is dropped, and nothing is written any more. Idempotent. */
   abandon(): void {
     this.#over = true;
     this.#held.clear();
@@ -169,7 +173,7 @@ export class BodyWriter implements Backlogged {
     if (!this.#full) this.#release();
   }
 
-  /** Hands over what uWS takes. */
+  /** Passes to uWS what it accepts. */
   #release(): void {
     this.#res.cork(() => this.#handOver());
     if (this.#last && this.#held.bytes === 0) this.#finish();
@@ -181,7 +185,7 @@ export class BodyWriter implements Backlogged {
       this.#held.shift(taken);
       this.#full = full;
       if (full) return;
-      // uWS takes new bytes only once it has got rid of all that it had. (Of these it may keep 16 KiB, its cork's size.)
+      // uWS accepts new bytes only once it has sent all earlier ones (except up to 16 KiB in its cork buffer).
       this.#unproven = 0;
     }
   }
@@ -189,7 +193,7 @@ export class BodyWriter implements Backlogged {
   #roomAgain(): void {
     if (this.#over) return;
     this.#full = false;
-    // With a handler of ours uWS leaves it to us to write what it still has: an empty cork does that.
+    // With our handler, uWS does not write its own buffered data by itself; an empty cork does that.
     if (this.#held.bytes === 0) this.#res.cork(() => undefined);
     else this.#release();
     this.#recount();
@@ -214,7 +218,7 @@ function total(chunks: readonly Chunk[]): number {
   return sum;
 }
 
-/** The chunks in order, as many together as one cork may hold; at least one part, which may be empty. */
+/** The chunks in order, grouped by what one cork may contain; at least one group, which may be empty. */
 function corks(chunks: readonly Chunk[]): (readonly Chunk[])[] {
   if (total(chunks) <= RAW_BYTES) return [chunks];
   let part: Chunk[] = [];

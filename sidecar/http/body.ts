@@ -1,33 +1,33 @@
 import type { Clock } from '../lib/clock.js';
 import type { Body } from './exchange.js';
 
-/** What a body is read from; a uWS response. */
+/** The source of a body: a uWS response. */
 export interface BodySource {
-  /** No more chunks, save those of the read under way. */
+  /** Stops reading, except for chunks of the current read. */
   pause(): void;
   resume(): void;
-  /** Ends the connection; the reader's `abandon` is called on the way. */
+  /** Closes the connection; the reader's `abandon` is called meanwhile. */
   close(): void;
 }
 
 /**
- * Held for a caller whose limit is not known yet, because it is still being asked who that is; then its socket is
- * paused. A read of uWS's (512 KiB) may come on top.
+ * Buffered before the caller is authenticated and its limit is known; then its socket is paused. One read of uWS (512
+ * KiB) may be added.
  */
 const UNASKED_BYTES = 64 * 1024;
 
 const NOTHING = new Uint8Array(0);
 
-/** Bodies up to this are short: whole decision requests, and a chat without images. */
+/** Bodies up to this length are short: whole decision requests, and chats without images. */
 const SHORT_BYTES = 1024 * 1024;
 
-/** The memory of all bodies at once. Its last part is for short ones alone: a few long ones must not shut out all others. */
+/** The memory of all bodies. A part is reserved for short ones, so that a few long ones cannot exclude all others. */
 export class BodyBudget {
   readonly #cap: number;
   readonly #capForLong: number;
   #held = 0;
 
-  /** `shortBytes`: of `capBytes`, the part that only bodies of up to 1 MiB may use. */
+  /** `shortBytes`: the part of `capBytes` that only bodies of up to 1 MiB may use. */
   constructor(capBytes: number, shortBytes: number) {
     this.#cap = capBytes;
     this.#capForLong = capBytes - shortBytes;
@@ -37,7 +37,7 @@ export class BodyBudget {
     return this.#held;
   }
 
-  /** Whether there is room for `bytes` more of a body that will have `whole` bytes, as far as that is known; then they are taken. */
+  /** Reserves `bytes` more for a body that will have `whole` bytes, as far as known; false if there is no room. */
   take(bytes: number, whole: number): boolean {
     if (this.#held + bytes > (whole > SHORT_BYTES ? this.#capForLong : this.#cap)) return false;
     this.#held += bytes;
@@ -50,12 +50,12 @@ export class BodyBudget {
 }
 
 /**
- * Collects one request's body. It starts before anyone asks, since uWS drops chunks that nobody takes.
+ * Collects one request's body. It starts before `read` is called, since uWS drops chunks without a handler.
  *
- * One buffer that doubles, and not a list of chunks: a caller that sends a byte a chunk would make a list cost a
- * hundred times its bytes. Its capacity, not its length, is charged to the budget.
+ * It uses one buffer that doubles rather than a list of chunks, which would cost a hundred times its bytes for a caller
+ * that sends single bytes. The budget counts its capacity, not its length.
  *
- * uWS itself cuts a body that brings less than about 16 KiB/s over ten seconds; `maxMs` bounds the whole.
+ * uWS itself closes a connection that brings less than about 16 KiB/s over ten seconds; `maxMs` bounds the whole body.
  */
 export class BodyReader {
   readonly #source: BodySource;
@@ -66,15 +66,15 @@ export class BodyReader {
   #buffer: Uint8Array = NOTHING;
   #length = 0;
   #limit: number | undefined;
-  /** When the last byte came; the connection then holds no more of this request. */
+  /** When the last byte arrived. */
   #receivedAt: number | undefined;
-  /** Set once no bytes are kept any more: what `read` then answers. */
+  /** Set once no more bytes are kept: the result of `read`. */
   #refusal: Body | undefined;
   #paused = false;
   #answer: ((body: Body) => void) | undefined;
   #cancelTimer: (() => void) | undefined;
 
-  /** `declared`: Content-Length, undefined when chunked. `maxMs`: from the first chunk to the last. */
+  /** `declared`: Content-Length, undefined if chunked. `maxMs`: from the first chunk to the last. */
   constructor(source: BodySource, declared: number | undefined, budget: BodyBudget, clock: Clock, maxMs: number) {
     this.#source = source;
     this.#declared = declared;
@@ -83,17 +83,17 @@ export class BodyReader {
     this.#maxMs = maxMs;
   }
 
-  /** Whether the last byte came, kept or not. */
+  /** Whether the last byte has arrived, kept or not. */
   get complete(): boolean {
     return this.#receivedAt !== undefined;
   }
 
-  /** Bytes taken so far. */
+  /** Bytes received so far. */
   get length(): number {
     return this.#length;
   }
 
-  /** Takes uWS's chunk; it is copied, for its memory is only ours during this call. */
+  /** Adds uWS's chunk, which is copied, since its memory is only valid during this call. */
   push(chunk: ArrayBuffer, last: boolean): void {
     if (this.#refusal === undefined) this.#keep(new Uint8Array(chunk));
     if (last) {
@@ -107,7 +107,7 @@ export class BodyReader {
     }
   }
 
-  /** The whole body. Call once; settles as soon as the answer is known. */
+  /** The whole body. Call it once; settles as soon as the result is known. */
   read(limit: number): Promise<Body> {
     this.#limit = limit;
     if (this.#refusal === undefined && Math.max(this.#declared ?? 0, this.#length) > limit) this.#refuse('too-large');
@@ -117,13 +117,13 @@ export class BodyReader {
     return new Promise((resolve) => (this.#answer = resolve));
   }
 
-  /** The caller left: as `close`, but the source is not touched any more. */
+  /** The caller disconnected: like `close`, without using the source any more. */
   abandon(): void {
     this.#paused = false;
     this.close();
   }
 
-  /** The exchange is over: gives the memory back and lets the connection flow. Idempotent. */
+  /** The exchange has ended: releases memory and resumes the connection. Idempotent. */
   close(): void {
     if (this.#refusal === undefined) this.#refuse('gone');
     else this.#unpause();
@@ -144,7 +144,7 @@ export class BodyReader {
   #grow(needed: number): boolean {
     const capacity = Math.max(needed, Math.min(this.#buffer.length * 2, this.#declared ?? Infinity));
     if (!this.#budget.take(capacity - this.#buffer.length, Math.max(needed, this.#declared ?? 0))) return false;
-    // Not from Buffer's pool: whoever takes the body may transfer its memory to a worker.
+    // Not from Buffer's pool, since the body's memory may be transferred to a worker.
     const grown = Buffer.allocUnsafeSlow(capacity);
     grown.set(this.#buffer.subarray(0, this.#length));
     this.#buffer = grown;

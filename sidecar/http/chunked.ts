@@ -37,20 +37,20 @@ import type { HttpResponse } from './uws.js';
  */
 export type ChunkedResponse = Pick<HttpResponse, 'writeHeader' | 'endWithoutBody'>;
 
-/** What asking takes. */
+/** The functions that writing with backpressure needs. */
 export type AskedResponse = Pick<HttpResponse, 'writeHeader' | 'tryEnd' | 'getWriteOffset' | 'onWritable' | 'cork'>;
 
 /** A total that no stream reaches. */
 const ENDLESS = Number.MAX_SAFE_INTEGER;
 
-/** Bytes of the line of ours and the two of uWS (`Date` always has 29 characters) in the chunk that takes them in. */
+/** Bytes of our line and of uWS's two lines (`Date` always has 29 characters) in the chunk that contains them. */
 const ASKING = ': \r\n'.length + 'Date: \r\n'.length + 29 + `Content-Length: ${ENDLESS}\r\n`.length;
 
-/** One chunk, made ready for {@link writeChunk}. */
+/** One chunk, prepared for {@link writeChunk}. */
 export interface Chunk {
   readonly key: string;
   readonly value: string;
-  /** What it takes on the wire, in bytes. */
+  /** Its bytes on the wire. */
   readonly bytes: number;
 }
 
@@ -77,32 +77,35 @@ export function endChunked(res: ChunkedResponse, trailer?: readonly [name: strin
   res.endWithoutBody();
 }
 
-/** Turns to asking. {@link tryChunks} must follow, and nothing else is written from then on. */
+/** Switches to writing with backpressure. {@link tryChunks} must follow, and no other write is allowed from then on. */
 export function beginAsking(res: AskedResponse): void {
   res.writeHeader(`${ASKING.toString(16)}\r\n`, '');
 }
 
-/** What became of bytes that were handed over. */
+/** The result of passing bytes to uWS. */
 export interface Taken {
-  /** So many bytes were taken. */
+  /** Number of accepted bytes. */
   readonly taken: number;
-  /** There is no room for more until uWS says so. */
+  /** The socket is full until uWS calls back. */
   readonly full: boolean;
 }
 
-/** Hands over as much of `bytes` as there is room for; `last`: once all are taken, the response is over. `res` must be corked. */
+/**
+ * Passes as much of `bytes` as the socket has room for; `last`: the response ends once all are accepted. `res` must be
+ * corked.
+ */
 export function tryChunks(res: AskedResponse, bytes: Uint8Array, last: boolean): Taken {
   const before = res.getWriteOffset();
   const [ok, done] = res.tryEnd(bytes, last ? before + bytes.length : ENDLESS);
   return { taken: ok || done ? bytes.length : res.getWriteOffset() - before, full: !ok };
 }
 
-/** What {@link writeChunk} puts on the wire. */
+/** The bytes that {@link writeChunk} sends. */
 export function wireText({ key, value }: Chunk): string {
   return `${key}: ${value}\r\n`;
 }
 
-/** What {@link endChunked} puts there. */
+/** The bytes that {@link endChunked} sends. */
 export function lastBytes(trailer?: readonly [name: string, value: string]): string {
   return trailer === undefined ? '0\r\n\r\n' : `0\r\n${trailer[0]}: ${trailer[1]}\r\n\r\n`;
 }

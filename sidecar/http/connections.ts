@@ -1,8 +1,8 @@
 import type { HttpResponse } from './uws.js';
 
 /**
- * The open connections of one listener, idle ones included. One that is opened past the bound is closed at once, before
- * anything is read from it. Called when a connection opens and when it closes, never for a request.
+ * The open connections of one listener, idle ones included. A connection past the bound is closed at once, before
+ * anything is read from it. Called when a connection opens and closes, not per request.
  */
 export class Connections {
   readonly #most: number;
@@ -19,7 +19,7 @@ export class Connections {
     return this.#open;
   }
 
-  /** uWS's filter: `change` is 1 for a connection that opened, and negative for one that closed. */
+  /** uWS's filter callback: `change` is 1 for an opened connection, and negative for a closed one. */
   changed(connection: Pick<HttpResponse, 'close'>, change: number): void {
     if (change < 0) {
       this.#open -= 1;

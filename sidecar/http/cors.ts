@@ -6,14 +6,16 @@ export type Field = readonly [name: string, value: string];
 /** Response fields that a browser's script may read when a response carries them; docs/contract.md#response-headers. */
 const READABLE = ['x-request-id', 'Retry-After', 'Server-Timing'];
 
-/** What a cross-origin request may carry, besides the SDKs' `x-stainless-…`. */
+/** Headers that a cross-origin request may have, besides the SDKs' `x-stainless-…`. */
 const SENDABLE: ReadonlySet<string> = new Set(['authorization', 'content-type', 'idempotency-key', 'x-request-id']);
 const SENDABLE_BY_SDK = /^x-stainless-[a-z0-9-]{1,64}$/;
 
-/** Two hours, the longest that Chromium keeps a preflight's answer. */
+/** Two hours, the longest time that Chromium caches a preflight's answer. */
 const PREFLIGHT_MAX_AGE_S = 7200;
 
-/** Which web pages may call. Keys travel in a header and never in cookies, so credentials mode is not offered. */
+/**
+ * Which web pages may send requests. Keys are in a header and never in cookies, so credentials mode is not supported.
+ */
 export class Cors {
   readonly #any: boolean;
   readonly #origins: ReadonlySet<string>;
@@ -24,12 +26,13 @@ export class Cors {
     this.#origins = new Set(origins);
   }
 
-  /** Fields for any response to `head`; `carried` are the lower-case names of the fields it has already, trailers too. */
+  /** Fields for any response to `head`; `carried` are the lower-case names of its other fields, trailers included. */
   fields(head: RequestHead, carried: ReadonlySet<string>): Field[] {
     const readable = READABLE.filter((name) => carried.has(name.toLowerCase()));
     const fields: Field[] = [['Access-Control-Expose-Headers', readable.join(', ')]];
     const allowed = this.#allowed(head.header('origin'));
-    // Without the second the browser keeps Server-Timing from PerformanceServerTiming, whatever may be read as a header.
+    // Without the second field the browser hides Server-Timing from PerformanceServerTiming, whatever headers may be
+    // read.
     if (allowed !== undefined) {
       fields.push(['Access-Control-Allow-Origin', allowed], ['Timing-Allow-Origin', allowed]);
     }
@@ -37,7 +40,7 @@ export class Cors {
     return fields;
   }
 
-  /** Further fields for the answer to OPTIONS; none unless it is a preflight from an allowed origin. */
+  /** Further fields for the answer to OPTIONS, for a preflight from an allowed origin. */
   preflight(head: RequestHead, methods: string): Readonly<Record<string, string>> {
     const asked = head.header('access-control-request-method') !== undefined;
     if (!asked || this.#allowed(head.header('origin')) === undefined) return {};

@@ -2,12 +2,12 @@ import { STATUS_CODES } from 'node:http';
 import type { ContractError } from '../domain/errors.js';
 import type { Field } from './cors.js';
 
-/** `200 OK`. 499 is nginx's, and not among Node's. */
+/** `200 OK`. 499 is nginx's code, which Node does not know. */
 export function statusLine(status: number): string {
   return `${status} ${STATUS_CODES[status] ?? (status === 499 ? 'Client Closed Request' : 'Unknown')}`;
 }
 
-/** The fields that an error calls for; docs/contract.md#response-headers. */
+/** The headers of an error; docs/contract.md#response-headers. */
 export function errorFields(error: ContractError): Record<string, string> {
   const fields: Record<string, string> = {};
   if (error.retryAfterMs !== undefined) {
@@ -20,8 +20,8 @@ export function errorFields(error: ContractError): Record<string, string> {
 }
 
 /**
- * The fields of one response in order: `Content-Type` first, unless `own` brings another or none is wanted. Throws on a
- * value that would break out of its line, which is a fault of the caller's.
+ * The fields of one response in order: `Content-Type` first, unless `own` has another or there is no body. Throws on a
+ * value with a line break, which is a fault of the calling code.
  */
 export function responseFields(
   contentType: string | undefined,

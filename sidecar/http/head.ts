@@ -2,24 +2,26 @@ import { randomUUID } from 'node:crypto';
 import type { RequestHead } from './exchange.js';
 import type { HttpRequest } from './uws.js';
 
-/** A request's head and how its body is framed. */
+/** A request's head and the framing of its body. */
 export interface Snapshot {
   readonly head: RequestHead;
-  /** Content-Length, 0 for no body or one that is not to be read; chunked: unknown until it ends. */
+  /** Content-Length, or 0 if there is no body to read; chunked: unknown until it ends. */
   readonly bodyLength: number | 'chunked';
   /**
-   * Set when this head means different things to different parsers, so that a proxy in front may have seen another
-   * request than we do. It must be answered 400 and its connection closed. Says why; names no values.
+   * Set if parsers could interpret this head differently, so that a proxy in front may have seen another request. It
+   * must be answered 400 and its connection closed. Describes the reason without values.
    */
   readonly refusal?: string;
 }
 
 const REQUEST_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 
-/** 15 digits stay below Number.MAX_SAFE_INTEGER. */
+/** 15 digits are below Number.MAX_SAFE_INTEGER. */
 const CONTENT_LENGTH = /^[0-9]{1,15}$/;
 
-/** Fields that frame the body or say who calls: a second one is an attack or a mistake. So are all `x-ra-` fields. */
+/**
+ * Fields that frame the body or identify the caller, which must not be repeated. The same holds for all `x-ra-` fields.
+ */
 const SINGLE: ReadonlySet<string> = new Set([
   'authorization',
   'content-length',
@@ -51,8 +53,8 @@ class Head implements RequestHead {
 }
 
 /**
- * Copies a request's head out of uWS, whose `req` is only valid until the first await. Repeated fields are joined by
- * `, `. uWS bounds them: 4 KiB and about 100 fields. `address`: where the connection comes from.
+ * Copies a request's head from uWS, whose `req` is only valid until the first await. Repeated fields are joined by `,
+ * `. uWS bounds them: 4 KiB and about 100 fields. `address`: of the connection.
  */
 export function snapshot(
   req: Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'>,
@@ -70,10 +72,10 @@ export function snapshot(
     fields.set(name, `${before}, ${value}`);
   });
 
-  // uWS takes any Transfer-Encoding for chunked and an empty Content-Length for none.
+  // uWS treats any Transfer-Encoding as chunked and ignores an empty Content-Length.
   const transfer = fields.get('transfer-encoding');
   if (transfer !== undefined && transfer.toLowerCase() !== 'chunked') {
-    refusal ??= 'The only Transfer-Encoding understood is chunked.';
+    refusal ??= 'The only supported Transfer-Encoding is chunked.';
   }
   const length = fields.get('content-length');
   if (length !== undefined && !CONTENT_LENGTH.test(length)) refusal ??= 'Content-Length is not a number.';
@@ -85,7 +87,7 @@ export function snapshot(
   return { head, bodyLength: transfer !== undefined ? 'chunked' : Number(length ?? 0) };
 }
 
-/** Field names under `x-ra-` are the caller's own invention: not echoed. */
+/** Field names under `x-ra-` are chosen by the caller and are not echoed. */
 function shown(name: string): string {
   return SINGLE.has(name) ? name : 'x-ra-*';
 }

@@ -1,7 +1,7 @@
 /**
- * ORCA load reports (xds.data.orca.v3.OrcaLoadReport) in a field of responses, for whoever spreads requests by them. Envoy
- * weighs an endpoint by requests a second over utilization, so both are in it, and never 0 where a request was answered: a
- * report with a 0 is thrown away there, and an endpoint that was once busy would keep its low weight when it is idle.
+ * ORCA load reports (xds.data.orca.v3.OrcaLoadReport) in a response header, for load balancers. Envoy weighs an
+ * endpoint by requests per second over utilization, so both are included and never 0 in an answer: Envoy ignores a
+ * report with a 0, and an endpoint that was busy once would keep its low weight when idle.
  */
 import type { Clock } from '../lib/clock.js';
 import type { EndpointLoad } from '../telemetry/endpoint-metrics.js';
@@ -11,18 +11,18 @@ import { Rate } from './rate.js';
 
 type Format = 'text' | 'json';
 
-/** The request's field that asks for a format, and the response's with the report. */
+/** The request header that names a format, and the response header with the report. */
 const ASKS = 'endpoint-load-metrics-format';
 const FIELD = 'endpoint-load-metrics';
 
-/** From here on a response counts among the errors: the endpoint failed, not the caller. */
+/** From this status on a response counts as an error of the endpoint, not of the caller. */
 const FAILED_FROM = 500;
 
 export interface LoadReportOptions {
   readonly clock: Clock;
-  /** asked: for requests that name a format; the others: for all, in that format unless they name the other. */
+  /** asked: for requests that name a format; the others: for all, in that format unless the request names the other. */
   readonly when: 'asked' | Format;
-  /** Paths whose requests count as requests: those that a model works for, not probes. */
+  /** Paths whose requests are counted: those that use a model, not probes. */
   readonly counted: ReadonlySet<string>;
   readonly load: () => EndpointLoad;
 }
@@ -42,7 +42,10 @@ export class LoadReport {
     this.#errors = new Rate(clock);
   }
 
-  /** The field of one response, whose head is about to be written; undefined: none is wanted. Call once a response. */
+  /**
+   * The header of one response, whose head is about to be written; undefined if none is requested. Call it once per
+   * response.
+   */
   field(head: RequestHead, status: number): Field | undefined {
     if (head.method === 'POST' && this.#counted.has(head.path)) {
       this.#requests.add();
@@ -54,7 +57,7 @@ export class LoadReport {
 
   #written(format: Format): string {
     const { seats, running, waiting, kvUsage } = this.#load();
-    // The request that is answered may have given its seat back already.
+    // The answered request may have returned its seat already.
     const utilization = seats > 0 ? Math.max(1, running + waiting) / seats : 1;
     const [used, eps, rps, kv] = [utilization, this.#errors.perSecond, this.#requests.perSecond, kvUsage].map(decimal);
     return format === 'json'
@@ -68,7 +71,7 @@ function formatOf(asked: string | undefined): Format | undefined {
   return format === 'text' || format === 'json' ? format : undefined;
 }
 
-/** Four decimals at most, and never an exponent. */
+/** At most four decimals, and never an exponent. */
 function decimal(value: number): string {
   return String(Math.round(value * 10_000) / 10_000);
 }

@@ -1,7 +1,8 @@
 /**
- * Work for after the present callbacks of the event loop. Replies are written there, never inside uWS's parser: it parses
- * all requests of one read while its one cork of 16 KiB is open, so that several answers would share it, and it drops a
- * piece that meets the end of the cork while the socket is full (upstream 6b7f354). At most one task an exchange waits.
+ * Runs tasks after the current callbacks of the event loop. Replies are written there and not inside uWS's parser: the
+ * parser handles all requests of one read with one open cork of 16 KiB, so several answers would share it, and uWS
+ * loses data that crosses the cork's end while the socket is full (upstream 6b7f354). At most one task per exchange
+ * waits.
  */
 export class NextTurn {
   #tasks: (() => void)[] = [];
@@ -11,7 +12,7 @@ export class NextTurn {
     if (this.#tasks.push(task) === 1) setImmediate(() => this.run());
   }
 
-  /** Runs what waits now. */
+  /** Runs the waiting tasks now. */
   run(): void {
     const tasks = this.#tasks;
     this.#tasks = [];

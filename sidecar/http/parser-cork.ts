@@ -1,19 +1,20 @@
 import type { Field } from './cors.js';
 import type { NextTurn } from './next-turn.js';
 
-/** What uWS's cork holds. */
+/** Size of uWS's cork buffer. */
 const CORK_BYTES = 16 * 1024;
 
 /** The status line, `Content-Length` and `Date`. */
 const FIXED_BYTES = 200;
 
 /**
- * Whether an answer may be written inside uWS's parser, which goes on to the next request of the same read once one is
- * answered: that is how pipelined requests are served. All of those answers share one cork, and uWS drops a piece of a head
- * that meets the cork's end while the socket is full (upstream 6b7f354). So no more is written than fits for sure.
+ * Decides whether an answer may be written inside uWS's parser, which continues with the next request of the same read
+ * once one is answered; this is how pipelined requests are served. All those answers share one cork, and uWS loses data
+ * of a head that crosses the cork's end while the socket is full (upstream 6b7f354). So only as much is written as
+ * certainly fits.
  *
- * uWS does not say which connection a request is of. What is counted is therefore of the last address in this turn of the
- * loop: never too little, and too much when several of its connections bring requests at once.
+ * uWS does not identify a request's connection. So bytes are counted for the last address in this turn of the loop:
+ * never too few, and too many if several of its connections bring requests at once.
  */
 export class ParserCork {
   readonly #nextTurn: NextTurn;
@@ -24,7 +25,7 @@ export class ParserCork {
     this.#nextTurn = nextTurn;
   }
 
-  /** Counts an answer with these fields and so many bytes of body, if it may be written; it must be, then. */
+  /** Counts an answer with these fields and body bytes, if it may be written; it must then be written. */
   take(address: string, fields: readonly Field[], body: number): boolean {
     if (this.#address === undefined) this.#nextTurn.add(() => (this.#address = undefined));
     if (this.#address !== address) this.#bytes = 0;
@@ -32,7 +33,7 @@ export class ParserCork {
     const head = fields.reduce((sum, [name, value]) => sum + name.length + Buffer.byteLength(value) + 4, FIXED_BYTES);
     const long = body > CORK_BYTES;
     if (this.#bytes + head + (long ? 0 : body) > CORK_BYTES) return false;
-    // A body longer than the cork goes past it, and the cork ends with that.
+    // A body longer than the cork bypasses it, which also ends the cork.
     this.#bytes = long ? 0 : this.#bytes + head + body;
     return true;
   }

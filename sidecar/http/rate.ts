@@ -1,11 +1,11 @@
 import type { Clock } from '../lib/clock.js';
 
-/** Length of the window, and of the pieces by which it moves on, ms. */
+/** Length of the window, and of its steps, ms. */
 const WINDOW_MS = 10_000;
 const PIECE_MS = 1000;
 const PIECES = WINDOW_MS / PIECE_MS;
 
-/** How often something happened in the last ten seconds, in as many counters: nothing is made when it happens. */
+/** The rate of an event over the last ten seconds, in ten counters, without allocation per event. */
 export class Rate {
   readonly #clock: Clock;
   readonly #counts = new Float64Array(PIECES);
@@ -34,7 +34,7 @@ export class Rate {
     return Math.floor(this.#clock.now() / PIECE_MS);
   }
 
-  /** Forgets what is older than the window. */
+  /** Resets counters older than the window. */
   #moveOn(): void {
     const now = this.#now;
     for (let left = Math.min(PIECES, now - this.#piece); left > 0; left--) {

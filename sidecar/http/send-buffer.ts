@@ -1,4 +1,4 @@
-/** Bytes of a block: what uWS gathers before it writes. A reader who is behind wastes up to two of them. */
+/** Bytes of a block: the size of uWS's write buffer. A slow reader wastes up to two blocks. */
 export const BLOCK_BYTES = 16 * 1024;
 
 /**
@@ -7,19 +7,19 @@ export const BLOCK_BYTES = 16 * 1024;
  */
 const SPARE_BLOCKS = 2048;
 
-/** No character takes more in UTF-8. */
+/** The most bytes of a character in UTF-8. */
 const CHARACTER_BYTES = 4;
 
 const encoder = new TextEncoder();
 
 /**
- * The blocks of memory that hold what readers of one server have not taken, lent and taken back: a buffer for each piece
- * of text would be as much again in objects while it waits, and garbage that nobody hurries to collect once it left.
+ * Memory blocks for the unread data of one server's readers, lent and returned. Separate buffers for each piece of text
+ * would double the memory by their objects, and would be collected late.
  */
 export class Blocks {
   readonly #spare: Uint8Array[] = [];
 
-  /** A block of {@link BLOCK_BYTES}, with anything in it. The caller's until {@link giveBack}. */
+  /** A block of {@link BLOCK_BYTES} with arbitrary content. It belongs to the caller until {@link giveBack}. */
   lend(): Uint8Array {
     return this.#spare.pop() ?? new Uint8Array(BLOCK_BYTES);
   }
@@ -31,13 +31,13 @@ export class Blocks {
 
 interface Part {
   readonly block: Uint8Array;
-  /** Bytes of it that were taken. */
+  /** Start of the unread bytes. */
   start: number;
-  /** Bytes of it that were written. */
+  /** End of the written bytes. */
   end: number;
 }
 
-/** What waits for one reader, first in, first out, in blocks of the server's. */
+/** The unread data of one reader, first in, first out, in blocks of the server. */
 export class SendBuffer {
   readonly #blocks: Blocks;
   readonly #parts: Part[] = [];
@@ -62,13 +62,13 @@ export class SendBuffer {
     }
   }
 
-  /** The first bytes that wait, as many as lie side by side; undefined: none do. Good until the next call of another method. */
+  /** The first waiting bytes that are contiguous; undefined: none. Valid until the next call of another method. */
   first(): Uint8Array | undefined {
     const part = this.#parts[0];
     return part?.block.subarray(part.start, part.end);
   }
 
-  /** The first `bytes` of {@link first} left. */
+  /** The first `bytes` of {@link first} were sent. */
   shift(bytes: number): void {
     const part = this.#parts[0];
     if (part === undefined) return;
@@ -80,7 +80,7 @@ export class SendBuffer {
     }
   }
 
-  /** Drops all that waits. */
+  /** Drops all waiting data. */
   clear(): void {
     for (const { block } of this.#parts) this.#blocks.giveBack(block);
     this.#parts.length = 0;

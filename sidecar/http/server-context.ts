@@ -9,24 +9,24 @@ import type { LoadReport } from './load-report.js';
 import type { NextTurn } from './next-turn.js';
 import type { ParserCork } from './parser-cork.js';
 
-/** How one exchange ended, for logs and metrics. Holds no content. */
+/** The end of one exchange, for logs and metrics. Contains no content. */
 export interface ExchangeEnd {
   readonly requestId: string;
   readonly method: string;
-  /** The path of the route table that matched; undefined for an unknown path, whose text is the caller's. */
+  /** The matched path of the route table; undefined for an unknown path, whose text is the caller's. */
   readonly route: string | undefined;
-  /** What was answered; 499 when the caller left before anything was. */
+  /** The status that was sent; 499 if the caller disconnected before. */
   readonly status: number;
   readonly requestBytes: number;
   /** Of the body, framing included. */
   readonly responseBytes: number;
   readonly durationMs: number;
   readonly outcome: 'complete' | 'gone';
-  /** Of the error that was answered, or that ended its stream; absent: none. */
+  /** The code of the error that was sent, or that ended its stream; absent: none. */
   readonly code?: ErrorCode;
 }
 
-/** A reader who was so far behind that its connection was closed. */
+/** A connection that was closed because too much waited for its reader. */
 export interface ReaderCut {
   readonly requestId: string;
   readonly reason: CutReason;
@@ -34,7 +34,7 @@ export interface ReaderCut {
   readonly bytes: number;
 }
 
-/** What all exchanges of one server share. */
+/** State shared by all exchanges of one server. */
 export interface ServerContext {
   readonly cors: Cors;
   readonly clock: Clock;
@@ -46,7 +46,7 @@ export interface ServerContext {
   /** When replies are written, but for those that {@link parserCork} has room for. */
   readonly nextTurn: NextTurn;
   readonly parserCork: ParserCork;
-  /** No new connections are taken, and responses ask callers to leave. */
+  /** New connections are not accepted, and responses close their connections. */
   readonly closing: boolean;
   readonly loadReport?: LoadReport;
   readonly onExchange?: (head: RequestHead) => void;

@@ -17,8 +17,8 @@ import type { HttpRequest, HttpResponse, us_listen_socket } from './uws.js';
 import { UwsExchange } from './uws-exchange.js';
 
 /**
- * Answers one exchange, then or later. What it throws or rejects with is a fault: the caller gets a 500 or, mid-stream,
- * one error frame.
+ * Handles one exchange, now or later. If it throws or rejects, the caller gets a 500 or, within a stream, one error
+ * frame.
  */
 export type Handler = (exchange: Exchange) => void | Promise<void>;
 
@@ -30,7 +30,7 @@ export type Routes = Readonly<Record<string, Readonly<Partial<Record<Method, Han
 
 export interface ServerOptions {
   readonly routes: Routes;
-  /** Web pages that may call; `*` for all. */
+  /** Origins of web pages that may send requests; `*` for all. */
   readonly origins: readonly string[];
   readonly clock: Clock;
   readonly limits: {
@@ -40,51 +40,51 @@ export interface ServerOptions {
     readonly shortBytes?: number;
     /** From a body's first chunk to its last; then its connection is closed. Default {@link BODY_MS}. */
     readonly bodyMs?: number;
-    /** What streams may hold for readers who are behind. Default {@link BACKLOG}. */
+    /** Bounds of the data that waits for slow readers. Default {@link BACKLOG}. */
     readonly backlog?: BacklogLimits;
-    /** Open connections; one more is closed at once. Default: any number. */
+    /** Bound of open connections; further ones are closed at once. Default: no bound. */
     readonly connections?: number;
   };
-  /** Put around each exchange before anything is answered. A handler's fault is answered on the exchange itself. */
+  /** Wraps each exchange before it is handled. A handler's fault is answered on the unwrapped exchange. */
   readonly wrap?: (exchange: Exchange) => Exchange;
   /** Adds its field to responses. */
   readonly loadReport?: LoadReport;
-  /** Told of what a handler threw. */
+  /** Called with what a handler threw. */
   readonly onFault: (fault: unknown, requestId: string) => void;
-  /** Told once of each exchange, when its head is there. */
+  /** Called once for each exchange, when its head has arrived. */
   readonly onExchange?: (head: RequestHead) => void;
-  /** Told once of each exchange, when it is over: answered, or its caller gone. */
+  /** Called once for each exchange, when it has ended: answered, or its caller disconnected. */
   readonly onExchangeEnd?: (end: ExchangeEnd) => void;
-  /** Told once of each reader that was cut off for being too far behind. */
+  /** Called once for each connection that was closed because too much waited for its reader. */
   readonly onReaderCut?: (cut: ReaderCut) => void;
-  /** Called for each connection that was closed for being one too many. */
+  /** Called for each connection closed because of the bound. */
   readonly onConnectionRefused?: () => void;
 }
 
 export interface Server {
-  /** Port 0 picks a free one. Rejects when the address cannot be had. At most once. */
+  /** Port 0 picks a free one. Rejects if the address cannot be used. At most once. */
   listen(host: string, port: number): Promise<{ port: number }>;
   /**
-   * Listens on a Unix socket, also or instead; `mode` says who may connect. A socket file that a dead process left is
-   * replaced; rejects when something else is at `path`, or when it cannot be made. At most once.
+   * Listens on a Unix socket, also or instead; `mode` is its file mode. A stale socket file is replaced; rejects if
+   * anything else is at `path`, or if it cannot be created. At most once.
    */
   listenUnix(path: string, mode: number): Promise<void>;
   /**
-   * Takes no new connections and removes the socket's file; open connections go on, and are asked to leave with their
-   * next response. Idempotent.
+   * Accepts no new connections and removes the socket's file; open connections stay, and are closed with their next
+   * response. Idempotent.
    */
   stopListening(): void;
-  /** Closes everything at once; callers still waiting are cut off (their exchanges' `gone` fires). Idempotent. */
+  /** Closes everything at once; waiting callers are disconnected (their exchanges' `gone` is aborted). Idempotent. */
   close(): Promise<void>;
   /** Memory held by request bodies, in bytes. */
   readonly bodyBytes: number;
-  /** What open streams, and replies of which a part waits, may hold for their readers, in bytes: never too few. */
+  /** Upper bound of the bytes that open streams and whole replies buffer for their readers. */
   readonly bufferedBytes: number;
   /** Open connections, idle ones included. */
   readonly connections: number;
 }
 
-/** As Node's own requestTimeout: five minutes bring 80 MiB over 2.3 Mbit/s. */
+/** Like Node's own requestTimeout: five minutes suffice for 80 MiB at 2.3 Mbit/s. */
 export const BODY_MS = 300_000;
 
 /** As the settings `stream.maxBufferedBytes` and `stream.totalBufferedBytes` have it. */
@@ -98,9 +98,9 @@ interface Route {
 }
 
 /**
- * An HTTP server over uWS. What uWS's parser refuses never comes here: it is answered in HTML with 400, 431 (4 KiB or
- * some 100 header fields) or 505 and cut. A request that comes while the answer to the one before it is not wholly sent
- * ends the connection, and so does a caller that closes its sending side.
+ * An HTTP server on uWS. Requests that uWS's parser rejects never arrive here: it answers them in HTML with 400, 431 (4
+ * KiB or some 100 header fields) or 505 and closes the connection. A request before the previous answer is completely
+ * sent closes the connection, and so does a caller that closes its sending side.
  */
 export function createServer(options: ServerOptions): Server {
   return new UwsServer(options);
@@ -193,14 +193,14 @@ class UwsServer implements Server {
 
   close(): Promise<void> {
     this.stopListening();
-    // Replies that were given before.
+    // Replies that were scheduled before.
     this.#edge.nextTurn.run();
     if (!this.#closed) this.#app.close();
     this.#closed = true;
     return Promise.resolve();
   }
 
-  /** All that reads `req` happens here, before anything is awaited. */
+  /** Everything that reads `req` happens here, before any await. */
   #take(res: HttpResponse, req: HttpRequest): void {
     const taken = snapshot(req, Buffer.from(res.getRemoteAddressAsText()).toString('latin1'));
     const known = this.#routes.get(taken.head.path);

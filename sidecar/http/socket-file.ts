@@ -1,24 +1,24 @@
 /**
- * The file of a Unix socket, around the binding itself. uWS deletes whatever is at the path before it binds, a running
- * server's socket or a plain file alike: so what is there is looked at first.
+ * The file of a Unix socket. uWS deletes whatever is at the path before it binds, including a running server's socket
+ * or a plain file, so the path is checked first.
  */
 import { chmodSync, lstatSync, unlinkSync, type Stats } from 'node:fs';
 import { connect } from 'node:net';
 
-/** A socket file that we made. */
+/** A socket file that this process made. */
 export interface SocketFile {
   /**
-   * Removes it, unless somebody else has put another in its place. One that cannot be removed stays: whoever starts next
-   * sees to a socket that nobody listens on, and nothing else is to go unclosed for it. Idempotent, never throws.
+   * Removes it, unless another process has replaced it. If it cannot be removed it stays, since the next start replaces
+   * a stale socket. Idempotent, never throws.
    */
   remove(): void;
 }
 
-/** Whether one may bind to `path`, a socket that nobody listens on removed. Rejects with a line that says why not. */
+/** Resolves if `path` may be bound, after removing a stale socket. Rejects with a line that gives the reason. */
 export async function clearSocketPath(path: string): Promise<void> {
   const found = look(path);
   if (found === undefined) return;
-  if (!found.isSocket()) throw new Error(`cannot listen on ${path}: there is a file that is no socket`);
+  if (!found.isSocket()) throw new Error(`cannot listen on ${path}: the path is a file that is not a socket`);
   const answer = await knock(path);
   if (answer === 'ENOENT') return;
   if (answer !== 'ECONNREFUSED') {
@@ -28,8 +28,8 @@ export async function clearSocketPath(path: string): Promise<void> {
 }
 
 /**
- * Runs `bind`, which makes the file synchronously, for its owner alone, and opens it up to `mode` then: nobody connects
- * in between who may not. Undefined: it could not be bound.
+ * Runs `bind`, which creates the file synchronously for its owner only, and then sets `mode`, so that no other user can
+ * connect in between. Undefined: it could not be bound.
  */
 export function bindSocketFile(path: string, mode: number, bind: () => boolean): SocketFile | undefined {
   const before = process.umask(0o177);
@@ -58,7 +58,7 @@ function look(path: string): Stats | undefined {
   return lstatSync(path, { throwIfNoEntry: false });
 }
 
-/** `connected`, or the code of what went wrong. A full backlog is somebody's too. */
+/** `connected`, or the error code. A full backlog means that a process listens. */
 function knock(path: string): Promise<string> {
   return new Promise((resolve) => {
     const socket = connect(path);

@@ -4,13 +4,16 @@ import type { Chunk } from './chunked.js';
 import type { EventStream } from './exchange.js';
 import type { NextTurn } from './next-turn.js';
 
-/** Where a stream's chunks go. */
+/** The target of a stream's chunks. */
 export interface StreamTarget {
-  /** Takes what leaves in one packet, and keeps nothing of the array; the first call, maybe without chunks, sends the head too. */
+  /**
+   * Sends chunks in one packet, and keeps no reference to the array; the first call, which may have no chunks, sends
+   * the head too.
+   */
   send(chunks: readonly Chunk[]): void;
-  /** The same, and the end. Without a trailer there is at least one chunk. */
+  /** The same, and ends the body. Without a trailer there is at least one chunk. */
   end(chunks: readonly Chunk[], trailer?: readonly [name: string, value: string]): void;
-  /** As an event stream has it, of what came here. */
+  /** As of an event stream, for the data passed here. */
   unread(): number;
 }
 
@@ -19,21 +22,20 @@ const NOWHERE: StreamTarget = { send: () => undefined, end: () => undefined, unr
 const LINE_BREAK = /[\r\n]/;
 
 /**
- * Server-sent events over {@link chunk}s. The head leaves in the loop's next turn, with what was written until then. What
- * is written in one tick afterwards is handed on together: the frames wait for the tick's end, so their number is bounded
- * by what one engine message causes.
+ * Server-sent events over {@link chunk}s. The head is sent in the loop's next turn, with the frames written until then.
+ * Frames written in one tick are sent together, so their number is bounded by what one engine message causes.
  */
 export class SseStream implements EventStream {
   readonly #target: StreamTarget;
   #waiting: Chunk[] = [];
   /**
-   * What {@link #waiting} was before, emptied: two arrays in turn, since one made anew for each packet is old when it is filled,
-   * where several young collections pass between two; and from the old generation a dead array keeps its frames alive until
-   * the next full collection.
+   * The previous array of {@link #waiting}, emptied. Two arrays are reused in turn: a new one per packet would be in
+   * the old generation by the time it is filled, and a dead array there keeps its frames alive until the next full
+   * collection.
    */
   #left: Chunk[] = [];
   #flushPlanned = false;
-  /** Given once the stream ended before its head left. */
+  /** Set if the stream ended before its head was sent. */
   #ending: ((chunks: readonly Chunk[]) => void) | undefined;
   #started = false;
   #open = true;
@@ -69,7 +71,7 @@ export class SseStream implements EventStream {
   end(serverTiming?: string): void {
     if (!this.#open) return;
     if (serverTiming !== undefined) forbidLineBreak(serverTiming);
-    // Without a trailer the body's end travels with a last chunk; when all was sent already, that is an empty comment.
+    // Without a trailer the body's end is sent with a last chunk; if all was sent already, with an empty comment.
     else if (this.#waiting.length === 0) this.comment('');
     this.#open = false;
     const trailer = serverTiming === undefined ? undefined : (['Server-Timing', serverTiming] as const);
@@ -85,7 +87,7 @@ export class SseStream implements EventStream {
     this.end(serverTiming);
   }
 
-  /** The caller left: nothing is written any more. */
+  /** The caller disconnected: nothing is written any more. */
   abandon(): void {
     this.#open = false;
     this.#ending = undefined;
@@ -132,14 +134,14 @@ export class SseStream implements EventStream {
   }
 }
 
-/** A stream for which there is no caller. */
+/** A stream without a caller. */
 export function abandonedStream(): EventStream {
   const stream = new SseStream(NOWHERE, { add: () => undefined });
   stream.abandon();
   return stream;
 }
 
-/** A line break would end the frame early and forge the next one. */
+/** A line break would end the frame early and start a forged one. */
 function forbidLineBreak(text: string): void {
   if (LINE_BREAK.test(text)) throw new RangeError('a frame of an event stream is one line');
 }

@@ -16,7 +16,10 @@ import { WholeReply } from './whole-reply.js';
 
 const NO_BYTES = new Uint8Array(0);
 
-/** An exchange over uWS. Made synchronously in uWS's handler; owns `res` until the reply is complete or the caller left. */
+/**
+ * An exchange over uWS. Made synchronously in uWS's handler; owns `res` until the reply is complete or the caller has
+ * disconnected.
+ */
 export class UwsExchange implements Exchange {
   readonly head: RequestHead;
   readonly #res: HttpResponse;
@@ -24,17 +27,19 @@ export class UwsExchange implements Exchange {
   readonly #server: ServerContext;
   readonly #arrivedAt: number;
   readonly #reader: BodyReader | undefined;
-  /** The connection must not carry another request: the next one might begin where nobody else sees a beginning. */
+  /** The connection must not be reused: another parser could see the next request begin elsewhere. */
   readonly #refused: boolean;
-  /** uWS misreads chunk extensions and trailers, so after a chunked body its idea of the next request is not trusted. */
+  /**
+   * uWS misreads chunk extensions and trailers, so after a chunked body the start of the next request is not trusted.
+   */
   readonly #chunked: boolean;
   #state: 'open' | 'streaming' | 'complete' | 'gone' = 'open';
-  /** A whole reply was given; it may still be on its way to uWS. */
+  /** A whole reply was given; it may not be completely passed to uWS yet. */
   #answered = false;
   #whole: WholeReply | undefined;
   /** uWS's handler has not returned. */
   #parsing = true;
-  /** The connection ended, or uWS took the whole response: `#res` must not be used. */
+  /** The connection has ended, or uWS has the whole response: `#res` must not be used. */
   #released = false;
   #cancelLinger: (() => void) | undefined;
   #status = 499;
@@ -66,7 +71,7 @@ export class UwsExchange implements Exchange {
     res.onData((chunk, last) => reader.push(chunk, last));
   }
 
-  /** Made when asked for: most exchanges end without anybody waiting for it. */
+  /** Made on first use, since most exchanges do not need it. */
   get gone(): Signal {
     if (this.#leaving === undefined) {
       this.#leaving = new AbortHandle();
@@ -91,7 +96,7 @@ export class UwsExchange implements Exchange {
     else this.#server.nextTurn.add(send);
   }
 
-  /** uWS's parser has gone on. */
+  /** uWS's handler has returned. */
   parsed(): void {
     this.#parsing = false;
   }
@@ -104,7 +109,7 @@ export class UwsExchange implements Exchange {
   #send(status: number, fields: readonly Field[], body: string | Uint8Array, length: number): void {
     if (this.#state !== 'open') return;
     const headOnly = this.head.method === 'HEAD';
-    // A caller that is still sending would lose the reply: only when all was read.
+    // A caller that is still sending would lose the reply, so the connection is closed only when all was read.
     const last = this.#refused || (this.#mustClose && this.#allRead);
     this.#reader?.close();
     if (isBodyless(status, length)) {
@@ -161,7 +166,7 @@ export class UwsExchange implements Exchange {
       {
         writeHead: () => {
           this.#writeHead(200, fields);
-          // uWS writes its own only at the end, where this body's trailer is.
+          // uWS writes its own only at the end, inside this body's trailer.
           this.#res.writeHeader('Date', new Date().toUTCString());
         },
         mayLeave: (bytes) => ending.mayLeave(bytes),
@@ -208,7 +213,7 @@ export class UwsExchange implements Exchange {
     for (const [name, value] of fields) this.#res.writeHeader(name, value);
   }
 
-  /** For the request it is as if the caller had left. */
+  /** For the request this is a disconnect of the caller. */
   #cutReader(reason: CutReason, bytes: number): void {
     this.#server.onReaderCut?.({ requestId: this.head.requestId, reason, bytes });
     this.#close();

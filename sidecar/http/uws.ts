@@ -5,10 +5,10 @@
  */
 import type * as Uws from 'uWebSockets.js';
 
-/** What uWebSockets.js 20.51 has and its types lack. */
+/** Functions of uWebSockets.js 20.51 that its types lack. */
 declare module 'uWebSockets.js' {
   const LIBUS_LISTEN_EXCLUSIVE_PORT: number;
-  /** `silent` keeps uWS from writing its name into every response. Holds for the process. */
+  /** `silent` prevents uWS from writing its name into every response. Applies to the process. */
   function _cfg(key: 'silent'): void;
   interface TemplatedApp {
     listen(

@@ -7,41 +7,44 @@ export type WholeResponse = Pick<
   'writeHeader' | 'tryEnd' | 'getWriteOffset' | 'endWithoutBody' | 'onWritable' | 'cork' | 'close'
 >;
 
-/** What a whole reply needs of its exchange. */
+/** The functions of the exchange that a whole reply needs. */
 export interface WholeOwner {
-  /** Writes the status line and all fields but `Content-Length`, `Date` and `Connection`. */
+  /** Writes the status line and all fields except `Content-Length`, `Date` and `Connection`. */
   writeHead(): void;
-  /** The reply is complete: at most what one cork holds of it, 16 KiB, may still be in uWS. Called once. */
+  /** The reply is complete, except for at most one cork buffer, 16 KiB, in uWS. Called once. */
   ended(): void;
-  /** Too much waits for all readers, so much of it here: the connection must be closed. */
+  /** Too much waits for all readers: the connection must be closed. */
   cut(reason: CutReason, bytes: number): void;
 }
 
 export interface WholeForm {
-  /** At least one byte; see `sendBodyless`. Text is memory of this reply alone, and counts; bytes are the handler's. */
+  /**
+   * At least one byte; see `sendBodyless`. Text is memory of this reply only, and counts; bytes belong to the handler.
+   */
   readonly body: string | Uint8Array;
   /** Of the body, in bytes. */
   readonly length: number;
   /** The answer to HEAD: the body's length without the body. */
   readonly headOnly: boolean;
-  /** The connection is closed once the reply was sent. */
+  /** The connection is closed once the reply is sent. */
   readonly last: boolean;
 }
 
-/** Longer than any body, so that uWS does not take the response for complete. */
+/** Longer than any body, so that uWS does not consider the response complete. */
 const ENDLESS = Number.MAX_SAFE_INTEGER;
 
 const NOTHING = new Uint8Array(0);
 
 /**
- * A reply of known length, handed to uWS no faster than the socket takes it.
+ * A reply of known length, passed to uWS no faster than the socket accepts it.
  *
- * `tryEnd(bytes, total)` takes only what the socket has room for, and nothing while uWS still has bytes of an earlier
- * response. Until all bytes are taken the response is open for uWS, which closes a connection that brings another request
- * meanwhile, and one whose socket has had no room for 10 s. So a connection holds at most this reply and one cork.
+ * `tryEnd(bytes, total)` accepts only what the socket has room for, and nothing while uWS still has bytes of an earlier
+ * response. Until all bytes are accepted the response is open for uWS, which closes a connection that brings another
+ * request meanwhile, and one whose socket has no room for 10 s. So a connection buffers at most this reply and one
+ * cork.
  *
- * `Content-Length` is the `total` of the first call. A later call may give another one, which is how all bytes can leave
- * while the response stays open: the connection is then closed when uWS has nothing left, or HEAD's answer ended.
+ * `Content-Length` is the `total` of the first call. A later call may pass another total, so that all bytes can be sent
+ * while the response stays open: the connection is then closed when uWS has nothing left, or HEAD's answer ends.
  */
 export class WholeReply implements Backlogged {
   readonly id: number;
@@ -51,7 +54,7 @@ export class WholeReply implements Backlogged {
   readonly #owner: WholeOwner;
   readonly #backlog: Backlog;
   readonly #length: number;
-  /** Of the memory that only this reply keeps, in bytes. */
+  /** Bytes of memory that only this reply keeps. */
   readonly #owned: number;
   readonly #last: boolean;
   /** What was not handed over, unless it is held. */
@@ -80,7 +83,7 @@ export class WholeReply implements Backlogged {
     return this.#counted;
   }
 
-  /** Sends what the socket takes now, and the rest as it takes more. Once. */
+  /** Sends what the socket accepts now, and the rest as it accepts more. Call it once. */
   send(): void {
     this.#res.cork(() => {
       this.#owner.writeHead();
@@ -93,12 +96,12 @@ export class WholeReply implements Backlogged {
       this.#goOn();
       return true;
     });
-    // All of it, even when little is left: that is a part of the whole in memory.
+    // All of it, even if little is left, since the rest keeps the whole text in memory.
     this.#count(this.#owned);
   }
 
   ask(): void {
-    // What waits is known.
+    // The backlog of a whole reply is always exact.
   }
 
   cut(reason: CutReason): void {
@@ -122,7 +125,7 @@ export class WholeReply implements Backlogged {
     this.#ended();
   }
 
-  /** Hands over what the socket has room for. Corked. */
+  /** Passes what the socket has room for. Must be corked. */
   #hand(): void {
     if (this.#rest.length > 0) this.#handRest(this.#rest);
     else this.#handHeld();
@@ -161,9 +164,9 @@ export class WholeReply implements Backlogged {
   }
 
   /**
-   * For a response that was kept open: whether all of it left uWS; HEAD's is ended then. In a cork of its own, since the
-   * bytes of an open one were not sent yet. (In uWS's parser they may be those of an answer to HEAD, and are no more than
-   * its cork.)
+   * For a response that was kept open: whether uWS has sent all of it; HEAD's is then ended. Needs its own cork, since
+   * bytes in an open one are not sent yet. (Within uWS's parser they may be those of an answer to HEAD, at most one
+   * cork.)
    */
   #proveSent(): boolean {
     let sent = false;
@@ -175,7 +178,7 @@ export class WholeReply implements Backlogged {
     return sent;
   }
 
-  /** Whether the reply is complete; its owner is then told. */
+  /** Whether the reply is complete; its owner is then notified. */
   #ended(): boolean {
     if (this.#rest.length + this.#held.bytes > 0 || (this.#total === ENDLESS && !this.#proveSent())) return false;
     this.abandon();

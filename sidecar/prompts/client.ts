@@ -1,6 +1,6 @@
 /**
- * The sidecar's end of a prompt host: it queues items, hands the host as many as it has workers and some more, watches
- * the silence of those that run, and starts the host again when it is gone. No native code is loaded on this side.
+ * The sidecar's side of a prompt host: it queues items, sends the host as many as it has workers and some more, detects
+ * hung items, and restarts the host when it ends. It loads no native code.
  */
 import { fileURLToPath } from 'node:url';
 import { parseBody } from '../contracts/parse.js';
@@ -14,7 +14,7 @@ import { ABORTED, FAILED, following, FULL, unavailable, type Body, type Job } fr
 import type { Answer, HostSetup, ModelReport, News, Work } from './messages.js';
 import type { Checked, NoResult, OpenPrompt, PromptHost, Refusal, Tokenized } from './prompt-host.js';
 
-/** Between two starts: doubled with every host that dies without having answered anything, back to the least by an answer. */
+/** Wait between two starts: doubled for every host that ends without an answer, reset by an answer. */
 const RESTART_MIN_MS = 50;
 const RESTART_MAX_MS = 10_000;
 
@@ -29,7 +29,9 @@ export class PromptHostClient implements PromptHost {
   #settleFirst: (result: FirstStart) => void = () => undefined;
   #host: HostProcess | undefined;
   #guilty: Item<Job> | undefined;
-  /** Whose item ended the last host, and when: the time until the next one is ready is charged too. */
+  /**
+   * The account whose item ended the last host, and when: it is also charged for the time until the next host is ready.
+   */
   #ended: { readonly payer: Payer; readonly at: number } | undefined;
   #cancelRestart: () => void = () => undefined;
   #delayMs = RESTART_MIN_MS;
@@ -51,7 +53,10 @@ export class PromptHostClient implements PromptHost {
     this.#start();
   }
 
-  /** Settles once: the first host is ready, with what it found of each model, or it could not be started (and is tried again). */
+  /**
+   * Settles once: the first host is ready, with its reports about the models, or it could not be started (and is
+   * retried).
+   */
   ready(): Promise<FirstStart> {
     return this.#first;
   }
@@ -72,7 +77,7 @@ export class PromptHostClient implements PromptHost {
     };
   }
 
-  /** Kills the host; what it owed fails. Idempotent, and may be called before the host is ready. */
+  /** Kills the host; pending items fail. Idempotent, and may be called before the host is ready. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -197,7 +202,7 @@ export class PromptHostClient implements PromptHost {
   #gone(why: HostEnd, code?: string): void {
     this.#host = undefined;
     if (this.#closed) return;
-    // Nobody is to wait for a host that does not come up.
+    // Callers must not wait for a host that does not start.
     const started = why !== 'start' && why !== 'unstartable';
     const reason = code === undefined ? why : `${why}: ${code}`;
     const delayMs = this.#delayMs;
@@ -227,7 +232,7 @@ export class PromptHostClient implements PromptHost {
     for (const item of this.#items.clear()) item.job.settle(result);
   }
 
-  /** Nothing runs any more. An item that runs again is watched anew. */
+  /** Nothing runs any more. An item that runs again gets a new timer. */
   #unwatch(): void {
     for (const { job } of this.#items.runs()) {
       job.unwatch?.();

@@ -1,42 +1,46 @@
 /**
- * Whose item a prompt host works on next: start-time fair queuing (P. Goyal et al., 1996) of host time between accounts.
+ * Chooses the next item of a prompt host: start-time fair queuing (P. Goyal et al., 1996) of host time between
+ * accounts.
  *
- * Each account has a virtual time: the host time that its items took, in ms, over its weight. The waiting account with the
- * lowest one is next; within an account the oldest item is. An item's time is known only when it is done, so the account is
- * charged in advance what its items took lately, and the difference afterwards. An account that had nothing waiting begins
- * where the last item that was taken began, so that no account saves up time while it is away, and one that sends a prompt
- * now and then waits only for the items that are being worked on, however many another account has waiting.
+ * Each account has a virtual time: the host time of its items, in ms, over its weight. The waiting account with the
+ * lowest one is next, with its oldest item. An item's time is known only when it is done, so the account is charged in
+ * advance by its recent average, and the difference afterwards. An account without waiting items starts at the virtual
+ * time of the last started item, so that idle accounts save up no time, and an account with occasional prompts waits
+ * only for items that are running, however many another account has waiting.
  *
- * An account that is idle is forgotten once the others have caught up with it, and all are when no item is left.
+ * An idle account is removed once the others have caught up with it, and all are when no item is left.
  */
 import { Heap, HeapNode } from '../lib/heap.js';
 
-/** What an item of an account without a history is taken to cost, in ms: several times that of a usual short prompt. */
+/** The expected cost of an item of a new account, in ms: several times that of a usual short prompt. */
 const NEW_MS = 0.5;
 
-/** The part of the difference to a cheaper item by which the expected cost falls; to a dearer one it rises at once. */
+/**
+ * The share of the difference by which the expected cost falls after a cheaper item; after a more expensive one it
+ * rises at once.
+ */
 const FALL = 1 / 8;
 
-/** Accounts that are remembered at once. Past it the idle account that is charged least is forgotten. */
+/** Accounts that are remembered at once. Past it the idle account with the lowest virtual time is removed. */
 const MAX_ACCOUNTS = 10_000;
 
-/** The account that an item is worked on for. */
+/** The account that an item is charged to. */
 export interface Payer {
   readonly account: string;
-  /** The account's share beside others: above 0. */
+  /** The account's weight: above 0. */
   readonly weight: number;
 }
 
-/** One account's part. */
+/** State of one account. */
 class Account<T> {
   readonly name: string;
   virtualMs = 0;
-  /** What an item of it is expected to cost. */
+  /** The expected cost of an item. */
   expectedMs = NEW_MS;
   /** Its waiting items, oldest first, and the same newest first. */
   readonly oldest = new Heap<Item<T>>((a, b) => a.id < b.id);
   readonly newest = new Heap<Item<T>>((a, b) => a.id > b.id);
-  /** Items taken and not done. */
+  /** Items that are running. */
   taken = 0;
   /** Among the accounts with waiting items. */
   readonly ready: HeapNode<Account<T>> = new HeapNode<Account<T>>(this);
@@ -50,7 +54,7 @@ class Account<T> {
 
 /** One item, from {@link FairShare.add} until it is done or removed. */
 export class Item<T> {
-  /** Rises with every item. */
+  /** Increases with every item. */
   readonly id: number;
   readonly job: T;
   readonly payer: Payer;
@@ -60,9 +64,9 @@ export class Item<T> {
   readonly account: Account<T>;
   readonly oldest: HeapNode<Item<T>> = new HeapNode<Item<T>>(this);
   readonly newest: HeapNode<Item<T>> = new HeapNode<Item<T>>(this);
-  /** What its account was charged in advance, in ms. */
+  /** The amount charged in advance, in ms. */
   advanceMs = 0;
-  /** Set once the result is of no interest, nor its part in a death. */
+  /** Set once the result is not needed, also for finding the item that ended a host. */
   abandoned = false;
 
   constructor(id: number, job: T, payer: Payer, share: FairShare<T>, account: Account<T>) {
@@ -74,12 +78,12 @@ export class Item<T> {
   }
 }
 
-/** Items of all accounts. Operations are O(log n), but for {@link longest}. Reads no clock. */
+/** Items of all accounts. Operations are O(log n), except {@link longest}. Reads no clock. */
 export class FairShare<T> {
   readonly #accounts = new Map<string, Account<T>>();
   readonly #ready = new Heap<Account<T>>(isBefore);
   readonly #idle = new Heap<Account<T>>((a, b) => a.virtualMs < b.virtualMs);
-  /** Virtual time at which the last taken item began. */
+  /** Virtual time at which the last item started. */
   #nowMs = 0;
   #waiting = 0;
   #taken = 0;
@@ -100,19 +104,19 @@ export class FairShare<T> {
     return this.#accounts.size;
   }
 
-  /** What the next item is expected to cost, in ms; undefined: none waits. */
+  /** The expected cost of the next item, in ms; undefined: none waits. */
   get expectedMs(): number | undefined {
     return this.#ready.first?.expectedMs;
   }
 
-  /** A new item, which waits behind all others of its account. */
+  /** A new item, behind all others of its account. */
   add(job: T, payer: Payer): Item<T> {
     const item = new Item(this.#nextId(), job, payer, this, this.#accountOf(payer.account));
     this.#wait(item);
     return item;
   }
 
-  /** The next item, which waits no more. Its account is charged what it is expected to cost. */
+  /** The next item, now running. Its account is charged the expected cost. */
   take(): Item<T> | undefined {
     const item = this.#ready.first?.oldest.first;
     if (item === undefined) return undefined;
@@ -128,33 +132,33 @@ export class FairShare<T> {
     return item;
   }
 
-  /** A taken item waits again, as if it had not been taken. */
+  /** A running item waits again, as if it had not started. */
   putBack(item: Item<T>): void {
     this.#charge(item.account, -item.advanceMs / item.payer.weight);
     this.#wait(item);
     this.#release(item.account);
   }
 
-  /** Takes a waiting item out; one that was taken is left alone. */
+  /** Removes a waiting item; does nothing for a running one. */
   remove(item: Item<T>): void {
     if (item.oldest.at < 0) return;
     this.#leave(item);
     this.#rest(item.account);
   }
 
-  /** A taken item cost so many ms that brought it no nearer to its end: its host died. */
+  /** Charges time of a running item that was lost, since its host ended. */
   spend(item: Item<T>, ms: number): void {
     item.account.expectedMs = Math.max(item.account.expectedMs, ms);
     this.#charge(item.account, ms / item.payer.weight);
   }
 
-  /** An account that may have nothing here any more caused work of so many ms. */
+  /** Charges time to an account that may have no items here any more. */
   chargeLater(payer: Payer, ms: number): void {
     const account = this.#accounts.get(payer.account);
     if (account) this.#charge(account, ms / payer.weight);
   }
 
-  /** A taken item is done after `ms` of host time; undefined: it was never begun. */
+  /** A running item is done after `ms` of host time; undefined: it was never started. */
   done(item: Item<T>, ms: number | undefined): void {
     const { account, advanceMs, payer } = item;
     if (ms !== undefined) {
@@ -165,7 +169,7 @@ export class FairShare<T> {
     this.#release(account);
   }
 
-  /** The newest item of the account that has most waiting, if it has more waiting than `account`. */
+  /** The newest item of the account with the most waiting items, if it has more than `account`. */
   longest(account: string): Item<T> | undefined {
     let most = this.#accounts.get(account)?.oldest.size ?? 0;
     let found: Item<T> | undefined;
@@ -177,7 +181,7 @@ export class FairShare<T> {
     return found;
   }
 
-  /** Takes all waiting items out. */
+  /** Removes all waiting items. */
   clear(): readonly Item<T>[] {
     const all = [...this.#ready].flatMap(({ oldest }) => [...oldest]);
     for (const item of all) this.remove(item);
@@ -218,14 +222,14 @@ export class FairShare<T> {
     this.#idle.moved(account.idle);
   }
 
-  /** One that was taken is no more. */
+  /** A running item has ended. */
   #release(account: Account<T>): void {
     account.taken -= 1;
     this.#taken -= 1;
     this.#rest(account);
   }
 
-  /** Remembers an account without items while it is ahead of the others. */
+  /** Keeps an account without items while its virtual time is ahead of the others. */
   #rest(account: Account<T>): void {
     if (account.taken > 0 || account.oldest.size > 0) return;
     this.#idle.add(account.idle);
@@ -241,7 +245,7 @@ export class FairShare<T> {
   }
 }
 
-/** Of two accounts that were charged alike, the one whose item is older. */
+/** Between accounts with equal virtual times, the one with the older item is first. */
 function isBefore<T>(a: Account<T>, b: Account<T>): boolean {
   if (a.virtualMs !== b.virtualMs) return a.virtualMs < b.virtualMs;
   return (a.oldest.first?.id ?? 0) < (b.oldest.first?.id ?? 0);

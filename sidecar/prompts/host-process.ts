@@ -6,18 +6,18 @@ import { childEnvironment } from '../config/config.js';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
 import { readNews, STACK_MB, versioned, type HostSetup, type News, type Order } from './messages.js';
 
-/** Loading many large vocabularies on a busy machine takes seconds; a host that takes longer than this is stuck. */
+/** Loading many large vocabularies on a busy machine takes seconds; after this time a host is considered hung, ms. */
 const START_TIMEOUT_MS = 60_000;
 
 /**
- * The host's own thread works too, and its stack is what the system allows when it starts, 8 MB as a rule: raised by the
- * shell that becomes the host, as far as this machine lets it.
+ * The host's own thread tokenizes too, and its stack is set when it starts, usually 8 MB; the shell that becomes the
+ * host raises it as far as this machine allows.
  */
 const WITH_STACK = `ulimit -S -s ${STACK_MB * 1024} 2>/dev/null || ulimit -S -s "$(ulimit -H -s)"; exec "$0" "$@"`;
 
 /**
- * Why a host is gone: it ended by itself, was killed over a silent item, broke the protocol, never became ready, could not
- * be forked, or was closed.
+ * Why a host ended: by itself, killed because of a hung item, after a protocol violation, never ready, could not be
+ * forked, or closed.
  */
 export type HostEnd = 'died' | 'silent' | 'protocol' | 'start' | 'unstartable' | 'closed';
 
@@ -25,8 +25,8 @@ export interface HostEvents {
   /** Any message of this protocol version; `ready` is always the first. */
   news(news: News): void;
   /**
-   * Once, and the last event: the process has ended and all that it sent has been read. `code`: the operating system's, of a
-   * host that could not be forked.
+   * Once, as the last event: the process has ended and all its messages have been read. `code`: the operating system's,
+   * of a host that could not be forked.
    */
   gone(why: HostEnd, code?: string): void;
 }
@@ -41,10 +41,10 @@ export class HostProcess {
   #end: HostEnd = 'died';
   #ready = false;
   #gone = false;
-  /** Exit and the link's end come in either order, and answers may still be read between them. */
+  /** Exit and the link's end come in either order, and answers may still be read in between. */
   #left = 2;
 
-  /** `name`: what a list of processes shows of it. */
+  /** `name`: shown in process lists. */
   constructor(name: string, setup: HostSetup, clock: Clock, events: HostEvents) {
     this.#events = events;
     const host = fileURLToPath(new URL('./host.js', import.meta.url));
@@ -70,12 +70,12 @@ export class HostProcess {
     return this.#ready && !this.#gone;
   }
 
-  /** Never throws; what is sent to a host that is going is lost, and `gone` follows. */
+  /** Never throws; messages to a host that is ending are lost, and `gone` follows. */
   send(order: Order): void {
     this.#link?.send(versioned(order));
   }
 
-  /** Ends the process at once, whatever its threads do; `gone` follows with this reason. */
+  /** Kills the process at once, whatever its threads do; `gone` follows with this reason. */
   kill(why: HostEnd): void {
     if (this.#end === 'died') this.#end = why;
     this.#child?.kill('SIGKILL');

@@ -1,7 +1,8 @@
 /**
- * The prompt host: a child process, because the tokenizer can end its process (docs/architecture.md#why-two-prompt-hosts), with a pool of
- * worker threads, or with none: then its own thread does the work, which spares short items the way to another and back. It
- * has no timers and decides nothing; the sidecar's client watches it and kills it. It goes with its parent.
+ * The prompt host: a child process, because the tokenizer can end its process
+ * (docs/architecture.md#why-two-prompt-hosts). It has a pool of worker threads, or none: then its own thread does the
+ * work, which saves short items a thread switch. It has no timers and makes no decisions; the sidecar's client watches
+ * and kills it. It ends with its parent.
  */
 import { setEnvironmentData } from 'node:worker_threads';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -15,7 +16,7 @@ import type { Answer, CompilerTask, Order, Work, WorkerTask } from './messages.j
 
 interface Body {
   readonly route: Route;
-  /** With a pool over shared memory, so that every worker reads the one copy. */
+  /** In shared memory if there is a pool, so that every worker reads the same copy. */
   readonly bytes: Uint8Array;
 }
 
@@ -32,11 +33,11 @@ interface Item {
 }
 
 const bodies = new Map<number, Body>();
-/** Sent ahead: as many as the sidecar sends at most. */
+/** Items that were sent ahead; the sidecar bounds their number. */
 const waiting: Item[] = [];
-/** Items under way, their answers included until they have left this process. */
+/** Running items, until their answers have left this process. */
 let running = 0;
-/** Threads of the pool; 0: there is none. */
+/** Threads of the pool; 0: no pool. */
 let workers = 0;
 let workOff: WorkOff | undefined;
 let compiler: Piscina<CompilerTask, Answer> | undefined;
@@ -49,7 +50,7 @@ const link = Link.toParent({
   },
   closed: quit,
 });
-// Unheard, its message would be printed, and that can quote a prompt.
+// Without a listener, its message would be printed, and may quote a prompt.
 process.on('uncaughtException', quit);
 // Ctrl-C and service managers signal the whole group; the sidecar drains first and then closes the link.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => undefined);
@@ -107,7 +108,7 @@ function pool({ workerFile, workers: threads }: HostSetup): WorkOff {
     resourceLimits: { stackSizeMb: STACK_MB },
     recordTiming: false,
   });
-  // A worker that dies without a task is replaced by the pool; unheard, its error would end the process.
+  // The pool replaces a worker that ends without a task; without a listener its error would end the process.
   made.on('error', () => undefined);
   return (task) => made.run(task);
 }
@@ -123,8 +124,8 @@ function take(item: Item): void {
 }
 
 /**
- * An item begins when the answer before it is out of this process, not only out of its worker: should the item bring the
- * process down, no answer goes with it, and the sidecar knows which items ran.
+ * An item starts when the previous answer has left this process, not only its worker: if the item ends the process, no
+ * answer is lost, and the sidecar knows which items ran.
  */
 function begin(): void {
   for (let next = waiting[0]; next !== undefined && running < Math.max(1, workers); next = waiting[0]) {
@@ -148,7 +149,7 @@ async function run({ item, work, id, body }: Item, sent: () => void): Promise<vo
   send({ kind: 'answer', item, result, ms: performance.now() - from }, sent);
 }
 
-/** An item that has begun goes on to its end. */
+/** A running item is not interrupted. */
 function cancel(item: number): void {
   const at = waiting.findIndex((each) => each.item === item);
   if (at < 0) return;
@@ -171,7 +172,7 @@ async function resultOf(work: Work, body: Body | undefined): Promise<Answer> {
     const { step, ...more } = work;
     return (await workOff({ kind: step, ...more, ...body })) as Answer;
   } catch {
-    // The worker threw or died (out of memory) and is replaced by the pool; this item has failed.
+    // The worker threw or ended (out of memory) and is replaced by the pool; this item has failed.
     return { kind: 'failed' };
   }
 }

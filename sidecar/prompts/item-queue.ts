@@ -1,17 +1,17 @@
 import { FairShare, type Item, type Payer } from './fair-share.js';
 
-/** Host time of the items, running ones included, that are sent to a worker before it has answered, in ms. */
+/** Expected host time of the items, running ones included, that are sent before a worker has answered, in ms. */
 const AHEAD_MS = 2;
 
-/** Items beyond those that run that are sent at most, however little they cost. */
+/** Items sent beyond the running ones, however little they cost. */
 const MAX_AHEAD = 16;
 
 /**
- * Which item the prompt host works on next, and which one is to blame when it dies. Pure: no process, no timers.
+ * Chooses the next item of the prompt host, and finds the item that ended it. Pure: no process, no timers.
  *
- * Items wait by account (fair-share.ts). At most `width` run, one a worker, in the order they were sent. A few more are sent
- * already, so that no worker waits for the way there and back, but only as many as are expected to be done within
- * {@link AHEAD_MS}: what was sent comes before an item of any other account.
+ * Items wait by account (fair-share.ts). At most `width` run, one per worker, in the order in which they were sent. A
+ * few more are sent ahead, so that no worker waits for a round trip, but only as many as are expected to be done within
+ * {@link AHEAD_MS}, since sent items precede those of other accounts.
  *
  * Items that compile wait on their own and run one at a time, beside the others, in the host's compiler thread.
  *
@@ -27,14 +27,14 @@ export class ItemQueue<T> {
   readonly #compiles: FairShare<T>;
   /** Those that ran when a host died; they run alone, before any fresh one. */
   readonly #again: Item<T>[] = [];
-  /** Those sent and not answered, in their order; `width` and {@link MAX_AHEAD} bound them. */
+  /** Sent items without an answer, in order; bounded by `width` and {@link MAX_AHEAD}. */
   readonly #sent: Item<T>[] = [];
   /** The one that compiles. */
   #compiling: Item<T> | undefined;
   /** The running item that runs alone, for the second time. */
   #alone: Item<T> | undefined;
 
-  /** `width`: items that run at once; `maxQueued`: items that may wait; `aheadMs`: in place of {@link AHEAD_MS}. */
+  /** `width`: running items; `maxQueued`: waiting items; `aheadMs`: replaces {@link AHEAD_MS}. */
   constructor(width: number, maxQueued: number, aheadMs = AHEAD_MS) {
     let ids = 0;
     const nextId = (): number => ids++;
@@ -53,7 +53,7 @@ export class ItemQueue<T> {
     return Math.min(this.#sent.length, this.#width) + (this.#compiling ? 1 : 0);
   }
 
-  /** Those that run now, first sent first. */
+  /** The running items, first sent first. */
   runs(): readonly Item<T>[] {
     return [...this.#sent.slice(0, this.#width), ...(this.#compiling ? [this.#compiling] : [])];
   }
@@ -70,7 +70,7 @@ export class ItemQueue<T> {
     return { kind: 'added', item: share.add(job, payer), dropped };
   }
 
-  /** The next item to send, now counted as sent; undefined: none may go. */
+  /** The next item to send, now counted as sent; undefined: none may be sent. */
   next(): Item<T> | undefined {
     if (this.#alone !== undefined) return undefined;
     const [again] = this.#again;
@@ -100,7 +100,10 @@ export class ItemQueue<T> {
     return this.#sent.reduce((sum, { advanceMs }) => sum + advanceMs, expectedMs) <= this.#aheadMs * this.#width;
   }
 
-  /** An item that was sent is answered after `ms` of host time; undefined: it was never begun. Undefined: there is no such item. */
+  /**
+   * A sent item was answered after `ms` of host time; undefined: it was never started. Returns undefined if there is no
+   * such item.
+   */
   finish(id: number, ms: number | undefined): Item<T> | undefined {
     const item = this.#compiling?.id === id ? this.#compiling : this.#sent.find((each) => each.id === id);
     if (item === undefined) return undefined;
@@ -112,8 +115,8 @@ export class ItemQueue<T> {
   }
 
   /**
-   * The result is of no interest any more. Waiting, the item is taken out. Sent, it goes on to its end and counts as sent;
-   * true: it may not have begun, so that the host may be asked to leave it out.
+   * The result is not needed any more. A waiting item is removed. A sent one continues and counts as sent; true: it may
+   * not have started, so the host may be asked to skip it.
    */
   abandon(item: Item<T>): boolean {
     if (item.abandoned) return false;
@@ -127,8 +130,8 @@ export class ItemQueue<T> {
   }
 
   /**
-   * The host is gone. `ranMs` is how long an item ran, which its account is charged. Returns the item that is to
-   * blame, which is over; the other sent ones are queued again. `guilty`: fell silent.
+   * The host has ended. `ranMs` is how long an item ran, which its account is charged. Returns the item that caused it,
+   * which has ended; the other sent ones are queued again. `guilty`: the hung item.
    */
   lost(ranMs: (job: T) => number, guilty?: Item<T>): Item<T> | undefined {
     const ran = new Set(this.runs());
@@ -156,7 +159,7 @@ export class ItemQueue<T> {
     this.#fresh.chargeLater(payer, ms);
   }
 
-  /** Takes all items out, sent or not, and returns those whose results are of interest. */
+  /** Removes all items, sent or not, and returns those whose results are needed. */
   clear(): readonly Item<T>[] {
     const taken = [...this.#takeSent(), ...this.#again.splice(0)];
     for (const item of taken) item.share.done(item, undefined);

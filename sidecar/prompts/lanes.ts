@@ -1,7 +1,7 @@
 /**
- * Two prompt hosts: one for the bodies that are short enough to be parsed on the event loop, one for all others. A long body
- * can take seconds and its host can die of it; the requests that most callers send are then read as ever, and never wait
- * behind it. The short lane's host works in its own thread, since the way to a pool and back takes longer than the work.
+ * Two prompt hosts: one for bodies that are short enough to be parsed on the event loop, one for all others. A long
+ * body can take seconds and may end its host; short requests then continue and never wait behind it. The short lane's
+ * host works in its own thread, since a thread switch would take longer than the work.
  */
 import type { Route } from '../contracts/requests.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
@@ -9,7 +9,7 @@ import { PromptHostClient, type FirstStart } from './client.js';
 import type { Payer } from './fair-share.js';
 import type { OpenPrompt, PromptHost } from './prompt-host.js';
 
-/** In logs and lists of processes. */
+/** The name in logs and process lists. */
 export type Lane = 'short' | 'long';
 
 /** One lane's host at one moment. */
@@ -17,10 +17,13 @@ export interface PromptHostState extends PromptHostStats {
   readonly lane: Lane;
 }
 
-/** {@link PromptHostOptions}, but `workers` are those of the long lane, and `inlineBytes` is the longest short body. */
+/**
+ * {@link PromptHostOptions}, except that `workers` applies to the long lane, and `inlineBytes` is the longest short
+ * body.
+ */
 export interface PromptLanesOptions extends Omit<PromptHostOptions, 'name' | 'hooks'> {
   readonly hooks?: {
-    /** A lane's host is gone and its next one starts in `delayMs`. */
+    /** A lane's host has ended and its next one starts in `delayMs`. */
     restart?(why: string, delayMs: number, lane: Lane): void;
   };
 }
@@ -42,7 +45,7 @@ export class PromptLanes implements PromptHost {
     this.#lanes = { short: lane('short', 0), long: lane('long', options.workers) };
   }
 
-  /** Settles once both hosts are ready, with what they found of each model, or once one could not be started. */
+  /** Settles once both hosts are ready, with their reports about the models, or once one could not be started. */
   async ready(): Promise<FirstStart> {
     const [short, long] = await Promise.all([this.#lanes.short.ready(), this.#lanes.long.ready()]);
     return long.kind === 'unable' ? long : short;
@@ -52,7 +55,7 @@ export class PromptLanes implements PromptHost {
     return this.#lanes[lane].stats();
   }
 
-  /** Of both lanes, the short one first. */
+  /** Both lanes, the short one first. */
   get states(): readonly PromptHostState[] {
     return (['short', 'long'] as const).map((lane) => ({ lane, ...this.stats(lane) }));
   }
@@ -61,7 +64,7 @@ export class PromptLanes implements PromptHost {
     return this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(route, bytes, payer);
   }
 
-  /** Kills both hosts; what they owed fails. Idempotent, and may be called before they are ready. */
+  /** Kills both hosts; pending items fail. Idempotent, and may be called before they are ready. */
   close(): void {
     this.#lanes.short.close();
     this.#lanes.long.close();

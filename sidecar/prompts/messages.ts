@@ -1,6 +1,7 @@
 /**
- * The messages between the sidecar and its prompt host, over engine/protocol/link.ts. The sidecar speaks first (`start`); the host answers `ready`, and from then on one `answer` an
- * `item`. Every message carries `v`; one with another `v`, or of an unknown kind, ends the host.
+ * The messages between the sidecar and its prompt host, over engine/protocol/link.ts. The sidecar starts with `start`;
+ * the host answers `ready`, and then sends one `answer` per `item`. Every message has the version `v`; another version
+ * or an unknown kind ends the host.
  */
 import type { CallsFormat } from '../../engine/prompt/call-format.js';
 import type { CallsOrder } from '../../engine/prompt/chat-prompt.js';
@@ -9,41 +10,43 @@ import type { Checked, Tokenized } from './prompt-host.js';
 
 export const PROMPTS_VERSION = 4;
 
-/** A model whose prompts the host makes. */
+/** A model that the host makes prompts for. */
 export interface PromptModel {
-  /** What callers name. */
+  /** The id that callers send. */
   readonly id: string;
   readonly kind: 'chat' | 'decision';
   /** Path of a GGUF file. */
   readonly file: string;
-  /** Tokens that a chat prompt can have at most; what cannot fit by its length alone is refused without being tokenized. */
+  /** The most tokens of a chat prompt; text that cannot fit by its length is rejected without being tokenized. */
   readonly contextPerSeat: number;
   /** Jinja source to use in place of the file's own chat template. */
   readonly template?: string;
 }
 
-/** What the host found on loading a model. With `problem` (one line, for the operator) every item for it fails. */
+/** The result of loading a model. With `problem` (one line, for the operator) every item for it fails. */
 export interface ModelReport {
   readonly id: string;
-  /** The template can be given tools, a system message. */
+  /** The template supports tools, a system message. */
   readonly tools: boolean;
   readonly system: boolean;
   readonly problem?: string;
 }
 
-/** How a host is to be set up. Goes on to those who work as it is. */
+/** Options of a host, passed on to its workers unchanged. */
 export interface HostSetup {
   readonly models: readonly PromptModel[];
-  /** Threads beside the host's own; 0: that one works the items off, in turn. */
+  /** Worker threads; 0: the host's own thread processes the items in turn. */
   readonly workers: number;
-  /** Path of the module that works items off: its default export, asked once its `setup` is in the environment data. */
+  /**
+   * Path of the module that processes items: its default export, imported once its `setup` is in the environment data.
+   */
   readonly workerFile: string;
 }
 
 /**
- * Of a thread that tokenizes. llama.cpp's regular expressions recurse over runs of like characters, 400 bytes to 2 KiB of
- * stack each: with a thread's usual 4 MB the DeepSeek vocabularies die of 20,000 letters, with this of some 600,000.
- * Reserved, not used until needed.
+ * Stack of a thread that tokenizes. llama.cpp's regular expressions recurse over runs of similar characters, 400 bytes
+ * to 2 KiB of stack each: with a thread's usual 4 MB the DeepSeek vocabularies crash at 20,000 letters, with this at
+ * some 600,000. Reserved, not used until needed.
  */
 export const STACK_MB = 256;
 
@@ -63,7 +66,9 @@ export type Answer =
   | { readonly kind: 'dear'; readonly compile: CallsOrder }
   | { readonly kind: 'compiled'; readonly calls: CallsFormat };
 
-/** Sidecar to host, which works the items off in their order. `cancel`: an item that has not begun is not wanted any more. */
+/**
+ * Sidecar to host, which processes the items in order. `cancel`: an item that has not started is not needed any more.
+ */
 export type Order =
   | { readonly kind: 'start'; readonly setup: HostSetup }
   | {
@@ -88,30 +93,32 @@ export type News =
       readonly ms?: number;
     };
 
-/** What goes over the link. */
+/** A message on the link. */
 export type OnTheWire<M> = M & { readonly v: number };
 
-/** Puts the protocol's version on a message. */
+/** Adds the protocol's version to a message. */
 export function versioned<M extends Order | News>(message: M): OnTheWire<M> {
   return { v: PROMPTS_VERSION, ...message };
 }
 
-/** The host's reading of what arrived; undefined: not a message of this version. */
+/** Checks a message received by the host; undefined: not a message of this version. */
 export function readOrder(raw: unknown): Order | undefined {
   return isOfThisVersion(raw) ? (raw as Order) : undefined;
 }
 
-/** The sidecar's reading of what arrived; undefined: not a message of this version. */
+/** Checks a message received by the sidecar; undefined: not a message of this version. */
 export function readNews(raw: unknown): News | undefined {
   return isOfThisVersion(raw) ? (raw as News) : undefined;
 }
 
-/** Beyond the version and the kind nothing is checked: both ends are one build. */
+/** Only version and kind are checked: both ends are from one build. */
 function isOfThisVersion(raw: unknown): boolean {
   return typeof raw === 'object' && raw !== null && 'v' in raw && raw.v === PROMPTS_VERSION && 'kind' in raw;
 }
 
-/** A task for one worker. For another thread the body is shared memory: it is copied once, on its way into the host. */
+/**
+ * A task for one worker. For another thread the body is in shared memory: it is copied once, on its way into the host.
+ */
 export type WorkerTask =
   | { readonly kind: 'report' }
   | { readonly kind: 'check'; readonly route: Route; readonly bytes: Uint8Array }

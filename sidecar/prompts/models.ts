@@ -5,7 +5,7 @@ import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import type { ModelReport, PromptModel } from './messages.js';
 
-/** What one worker holds of one model. */
+/** One loaded model of a worker. */
 export type LoadedModel = { readonly report: ModelReport; readonly model: PromptModel } & (
   | { readonly kind: 'chat'; readonly parts: PromptParts }
   | { readonly kind: 'decision'; readonly prompt: DecisionPrompt }
@@ -13,8 +13,8 @@ export type LoadedModel = { readonly report: ModelReport; readonly model: Prompt
 );
 
 /**
- * Loads the models' tokenizers, one a file, and their templates. A model that cannot be served is reported, not thrown: the
- * others go on.
+ * Loads the models' tokenizers, one per file, and their templates. A model that cannot be served is reported, not
+ * thrown: the others continue.
  */
 export function loadModels(models: readonly PromptModel[]): Promise<LoadedModel[]> {
   const files = new Map<string, Promise<Vocabulary>>();

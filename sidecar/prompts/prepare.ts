@@ -105,7 +105,7 @@ function decide(model: LoadedModel & { kind: 'decision' }, request: DecisionRequ
 
 function tooLong(made: DecisionTokens & { kind: 'too-long' }, route: 'decisions' | 'systemone'): Refusal {
   const count = made.exact ? `${made.tokens}` : `at least ${made.tokens}`;
-  // systemone's questions are named by the caller, so its path stops before the name.
+  // The names of systemone's questions are the caller's text, so its path ends before the name.
   const param = route === 'decisions' ? `questions[${made.question}]` : 'questions';
   return refusal(
     'bad_request',

@@ -6,13 +6,13 @@ import type { Payer } from './fair-share.js';
 
 export type Refusal = { readonly kind: 'invalid'; readonly error: ContractError };
 
-/** failed: the host died or hung on this very item (it is not tried again); aborted: the signal fired. */
+/** failed: the host ended or hung because of this item (it is not retried); aborted: the signal was aborted. */
 export type NoResult = { readonly kind: 'failed' } | { readonly kind: 'aborted' };
 
 /** A body checked against its contract. */
 export type Checked = { readonly kind: 'checked'; readonly params: Params } | Refusal | NoResult;
 
-/** A prompt as tokens, and how its replies are held and taken apart. */
+/** A prompt as tokens, and how its replies are constrained and parsed. */
 export type Tokenized =
   | { readonly kind: 'chat'; readonly tokens: Uint32Array; readonly format?: ReplyFormat }
   | { readonly kind: 'decision'; readonly input: Uint32Array; readonly questions: readonly ScoreQuestion[] }
@@ -20,20 +20,22 @@ export type Tokenized =
   | NoResult;
 
 /**
- * One body on its way to tokens. Two steps and not one, because a place in the model's queue is taken between them:
- * after the model's name is known, before templating and tokenizing cost anything.
+ * One body that is converted to tokens. There are two steps because the request enters the model's queue in between:
+ * after the model's name is known, and before templating and tokenizing cost time.
  */
 export interface OpenPrompt {
-  /** Parses and validates: inline when the body is small, in the prompt host otherwise. */
+  /** Parses and validates: inline if the body is small, otherwise in the prompt host. */
   check(signal: Signal): Promise<Checked>;
-  /** Renders and tokenizes for the model named in the body, always in the prompt host. Call after `check` succeeded. */
+  /**
+   * Renders and tokenizes for the model named in the body, always in the prompt host. Call it after `check` succeeded.
+   */
   tokenize(signal: Signal): Promise<Tokenized>;
-  /** Lets go of the body, here and in the host. Idempotent. */
+  /** Releases the body, here and in the host. Idempotent. */
   close(): void;
 }
 
 /** Turns bodies into tokens outside the sidecar's process. */
 export interface PromptHost {
-  /** Takes the body over: the caller must not change it. `payer` is charged with the host time that the body takes. */
+  /** Takes ownership of the body, which the caller must not change. `payer` is charged with the body's host time. */
   open(route: Route, body: Uint8Array, payer: Payer): OpenPrompt;
 }

@@ -1,4 +1,7 @@
-/** What works the prompt host's items off, in a thread of its pool or in its own. Its models are loaded before the first. */
+/**
+ * Processes the prompt host's items, in a thread of its pool or in its own. Its models are loaded before the first
+ * item.
+ */
 import { getEnvironmentData } from 'node:worker_threads';
 import type { Answer, HostSetup, ModelReport, WorkerTask } from './messages.js';
 import { loadModels } from './models.js';
@@ -29,7 +32,7 @@ function greet(model: string, more: object): void {
   try {
     tokenize(models, 'chat', Buffer.from(JSON.stringify(hello)));
   } catch {
-    // Its callers are told; those of other models have no part in it.
+    // Its callers get the error; those of other models are not affected.
   }
 }
 

@@ -199,7 +199,7 @@ t.test('what cannot be set up stops the start with one line that holds no secret
   for (const [config, line] of [
     [{ gateway: { secretFile: file } }, /ra-sidecar: secrets: line 1 is not 32 to 256 visible ASCII characters/],
     [{ gateway: { secretFile: join(dir, 'absent') } }, /ra-sidecar: secrets: does not exist /],
-    [{ listen: { port: 0, socket: file } }, /ra-sidecar: cannot listen on .*: there is a file that is no socket/],
+    [{ listen: { port: 0, socket: file } }, /ra-sidecar: cannot listen on .*: the path is a file that is not a socket/],
   ] as const) {
     const sidecar = await Sidecar.launch(t, { config: { ...(await chatOnly(1)), ...config } });
     t.equal((await sidecar.exited()).code, 1);

@@ -141,10 +141,10 @@ t.test('what traces, scrapers and a message bus need is read too, each file of i
       ...more,
     });
   for (const [auth, good, holds] of [
-    ['token', 'secret', /must hold one token and nothing else/],
+    ['token', 'secret', /must contain one token and nothing else/],
     ['password', 'login', /must contain one line, user:password/],
-    ['nkey', 'nkey', /must hold the seed of a user’s nkey/],
-    ['creds', 'creds', /must hold a user’s JWT and seed/],
+    ['nkey', 'nkey', /must contain the seed of a user’s nkey/],
+    ['creds', 'creds', /must contain a user’s JWT and seed/],
   ] as const) {
     t.match(await nats(auth, good), { level: 'ok', says: `${path(good)} can be used` }, auth);
     t.match(await nats(auth, 'bad'), { level: 'fail', says: holds, advice: /^fix the file/ }, auth);
@@ -172,5 +172,5 @@ t.test('what traces, scrapers and a message bus need is read too, each file of i
       RA_DELIVERY_KAFKA_SECRET_FILE: path(file),
     });
   t.match(await kafka('login'), { level: 'ok' });
-  t.match(await kafka('bad'), { level: 'fail', says: /^delivery\.kafka\.secretFile: must hold one line/ });
+  t.match(await kafka('bad'), { level: 'fail', says: /^delivery\.kafka\.secretFile: must contain one line/ });
 });

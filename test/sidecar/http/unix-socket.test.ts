@@ -66,7 +66,7 @@ t.test('what is at the path already', async (t) => {
   const dir = shortDir(t);
   const file = join(dir, 'file');
   writeFileSync(file, 'precious');
-  await t.rejects(server(t).listenUnix(file, 0o600), { message: /no socket/ });
+  await t.rejects(server(t).listenUnix(file, 0o600), { message: /not a socket/ });
   t.equal(readFileSync(file, 'utf8'), 'precious');
 
   const path = join(dir, 'ra.sock');

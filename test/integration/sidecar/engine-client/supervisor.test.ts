@@ -305,7 +305,7 @@ t.test('a message that the engine does not know ends it, and the log says so', a
   const sink = new RecordingSink();
   harness.engine.generate(stubJob('refuse'), sink);
   t.same(await sink.ended, { kind: 'lost', started: false });
-  t.match(await harness.loss(), { reason: 'exited', code: 4, detail: 'it was sent a message that it does not know' });
+  t.match(await harness.loss(), { reason: 'exited', code: 4, detail: 'it received an unknown message' });
   await harness.ready(2);
 });
 
