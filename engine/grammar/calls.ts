@@ -1,8 +1,10 @@
-import type { CallSyntax } from '../protocol/messages.js';
+import type { CallSyntax, ParameterTypes, TaggedArguments } from '../protocol/messages.js';
 import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, type GrammarText } from './gbnf.js';
 import { anyObject, JSON_RULES } from './json.js';
 import { schemaGrammar } from './schema.js';
+import { spaced, SPACED_RULES } from './spaced.js';
 import { MAX_STACKS } from './stacks.js';
+import { taggedGrammar, type TaggedGrammar } from './tagged.js';
 import { Work } from './work.js';
 
 /** A function that may be called; `parameters` is the JSON schema of its arguments. */
@@ -11,9 +13,18 @@ export interface Callable {
   readonly parameters: unknown;
 }
 
-/** `stacks`: the most places that a text of it can be at, all at once. */
+/**
+ * `stacks`: the most places that a text of it can be at, all at once. `parameters`: of each function, where its arguments
+ * are tagged.
+ */
 export type CallRules =
-  { readonly kind: 'ok'; readonly gbnf: string; readonly stacks: number } | Exclude<GrammarText, { kind: 'ok' }>;
+  | {
+      readonly kind: 'ok';
+      readonly gbnf: string;
+      readonly stacks: number;
+      readonly parameters?: readonly (readonly ParameterTypes[])[];
+    }
+  | Exclude<GrammarText, { kind: 'ok' }>;
 
 /** The rule that a calls grammar begins with. */
 const START = 'calls';
@@ -21,8 +32,7 @@ const START = 'calls';
 const SHARED_RULES: ReadonlySet<string> = new Set(JSON_RULES);
 
 const SHARED = [
-  'call-gap ::= | " " | "\\n"{1,2} [ \\t]{0,20}',
-  'call-id ::= [A-Za-z0-9]{1,9}',
+  ...SPACED_RULES,
   'call-answer-unit ::= [^"\\\\\\x7F\\x00-\\x1F] | "\\\\" (["\\\\/bfnrt] | "u" [0-9a-fA-F]{4})',
 ];
 
@@ -37,13 +47,16 @@ export function callRules(
   work = new Work(),
 ): CallRules {
   const parts: GrammarPart[] = [];
+  const types: (readonly ParameterTypes[])[] = [];
+  const tagged = syntax.arguments;
   let characters = 0;
   /** By name: calls of functions of one name are told apart by their arguments alone, so a text is at a place in each. */
   const places = new Map<string, number>();
   for (const [i, { name, parameters }] of functions.entries()) {
-    const part = schemaGrammar(parameters, `call-${i}`, work);
+    const part = argumentsOf(parameters, tagged, `call-${i}`, work);
     if (part.kind === 'unservable') return part;
     parts.push(part);
+    types.push(part.types);
     const most = (places.get(name) ?? 0) + part.stacks;
     if (most > MAX_STACKS) return { kind: 'unservable', why: 'begins alike too often: give each tool its own name.' };
     places.set(name, most);
@@ -55,18 +68,26 @@ export function callRules(
   const further = single || syntax.next === undefined ? '' : ` (${spaced(syntax.next)} call-one)*`;
   const answers =
     answer && syntax.answer !== undefined ? ` | ${spaced(syntax.answer)} call-answer-unit* "\\"" call-gap "}"` : '';
-  const opens = [syntax.open, ...(syntax.alsoOpen === undefined ? [] : [syntax.alsoOpen])].map(spaced);
+  const opens = [syntax.open, ...(syntax.alsoOpen ?? [])].map(spaced);
+  const betweens = [syntax.between, ...(syntax.alsoBetween ?? [])].map((text) => spaced(text) || '""');
   const rules = [
     `${START} ::= (${opens.join(' | ')}) call-one${further} ${spaced(syntax.close)}${answers}`,
     `call-one ::= ${call}`,
-    `call-between ::= ${spaced(syntax.between)}`,
+    `call-between ::= ${betweens.join(' | ')}`,
     ...SHARED,
   ];
   const text = grammarText(START, [...parts, { rule: START, rules }]);
   if (text.kind === 'unservable') return text;
   const stacks = Math.max(functions.length, ...places.values());
   // Without its root, which callGrammar adds.
-  return { kind: 'ok', gbnf: text.gbnf.slice(text.gbnf.indexOf('\n') + 1), stacks };
+  const gbnf = text.gbnf.slice(text.gbnf.indexOf('\n') + 1);
+  return { kind: 'ok', gbnf, stacks, ...(tagged !== undefined && { parameters: types }) };
+}
+
+function argumentsOf(schema: unknown, tagged: TaggedArguments | undefined, prefix: string, work: Work): TaggedGrammar {
+  if (tagged !== undefined) return taggedGrammar(schema, tagged, prefix, work);
+  const part = schemaGrammar(schema, prefix, work);
+  return part.kind === 'ok' ? { ...part, types: [] } : part;
 }
 
 /**
@@ -76,13 +97,4 @@ export function callRules(
 export function callGrammar(rules: string, { before = '', orObject = false } = {}): string {
   const root = `${before === '' ? '' : `${literal(before)} `}${START}`;
   return `root ::= ${orObject ? `${root} | ${anyObject.rule}` : root}\n${rules}`;
-}
-
-/** A text of a syntax: white space may be there or not, also behind what opens JSON; U+0000 is an id. */
-function spaced(text: string): string {
-  const parts = text.replace(/([{,]|":)(?=["{[])/g, '$1 ').split(/(\s+|\0)/);
-  return parts
-    .filter((part) => part !== '')
-    .map((part) => (part === '\0' ? 'call-id' : part.trim() === '' ? 'call-gap' : literal(part)))
-    .join(' ');
 }

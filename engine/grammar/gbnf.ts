@@ -30,14 +30,23 @@ export function grammarText(root: string, parts: readonly GrammarPart[]): Gramma
 }
 
 /**
- * The grammar of any text up to and including `after`, at its first place, and from there on of what `gbnf` allows: an
- * automaton (Knuth-Morris-Pratt) whose states are rules. `gbnf` as {@link grammarText} makes it, `after` not empty. Between
- * the two a blank or two lines may end, since models know their markers together with those as one token.
+ * The grammar of any text up to and including `after`, at its first place, and from there on of what `gbnf` allows. `gbnf`
+ * as {@link grammarText} makes it, `after` not empty. Between the two a blank or two lines may end, since models know their
+ * markers together with those as one token.
  */
 export function heldBehind(after: string, gbnf: string): string {
-  const characters = Array.from(after);
-  const state = (matched: number): string => (matched === characters.length ? 'held' : `free-${matched}`);
-  const rules = characters.map((_, matched) => {
+  const rules = textUpTo(after, 'free', 'held');
+  return [`root ::= free-0`, ...rules, gbnf.replace(/^root ::= (.*)/, 'held ::= [ \\n]{0,2} ($1)')].join('\n');
+}
+
+/**
+ * Rules of any text up to and including `end`, at its first place, and of the rule `then` behind it; the one to start with
+ * is `PREFIX-0`. An automaton (Knuth-Morris-Pratt) whose states are rules. `end`: not empty.
+ */
+export function textUpTo(end: string, prefix: string, then: string): string[] {
+  const characters = Array.from(end);
+  const state = (matched: number): string => (matched === characters.length ? then : `${prefix}-${matched}`);
+  return characters.map((_, matched) => {
     const onward = [...new Set(characters)]
       .map((next) => ({ next, reached: overlap([...characters.slice(0, matched), next], characters) }))
       .filter(({ reached }) => reached > 0);
@@ -45,7 +54,6 @@ export function heldBehind(after: string, gbnf: string): string {
     const alternatives = [...onward.map(({ next, reached }) => `${literal(next)} ${state(reached)}`), other];
     return `${state(matched)} ::= ${alternatives.join(' | ')}`;
   });
-  return [`root ::= ${state(0)}`, ...rules, gbnf.replace(/^root ::= (.*)/, 'held ::= [ \\n]{0,2} ($1)')].join('\n');
 }
 
 /** Length of the longest beginning of `wanted` that `read` ends with. */

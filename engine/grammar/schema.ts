@@ -35,10 +35,11 @@ const VALUE_STEPS = 8;
  * narrows a value (pattern, format, minimum …) constrains nothing but its type, and keywords that are not known here are
  * not read. A schema without a type that has the keywords of objects, or of arrays, is one of those.
  *
- * `work`: shared by all schemas of one request; a schema that takes more than is left of it is unservable.
+ * `work`: shared by all schemas of one request; a schema that takes more than is left of it is unservable. `root`: what
+ * references point into, where `schema` is a part of it.
  */
-export function schemaGrammar(schema: unknown, prefix = 'value', work = new Work()): SchemaGrammar {
-  return unlessUnservable(() => new Compiler(schema, prefix, work).compile(schema as Schema));
+export function schemaGrammar(schema: unknown, prefix = 'value', work = new Work(), root = schema): SchemaGrammar {
+  return unlessUnservable(() => new Compiler(root, prefix, work).compile(schema as Schema));
 }
 
 const SCALARS: Readonly<Partial<Record<Type, Item>>> = {

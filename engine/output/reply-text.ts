@@ -1,5 +1,6 @@
 import type { ReplyFormat } from '../protocol/messages.js';
-import { CallParser, type CallHold, type CallPiece } from './calls/call-parser.js';
+import { CallParser } from './calls/call-parser.js';
+import type { CallHold, CallPiece } from './calls/call-text.js';
 import { StopMatcher } from './stop-matcher.js';
 import { ThoughtSplitter, type ReplyPiece } from './thought.js';
 

@@ -47,6 +47,7 @@ export function callsFormat(
     syntax: answer === undefined || json || choice.required ? bare : syntax,
     functions: callable.map(({ name }) => name),
     single,
+    ...(rules.parameters && { parameters: rules.parameters }),
   };
   const whole = choice.required || json || syntax.answer !== undefined;
   const { gbnf, stacks } = rules;

@@ -2,10 +2,13 @@
  * Finds how a model writes calls, by rendering a turn with two of them and looking at what stands around their parts. What was
  * found is tried on the rendered turn itself: a syntax that does not give the two calls back is not used.
  */
-import { CallParser, type CallPiece } from '../output/calls/call-parser.js';
+import { CallParser } from '../output/calls/call-parser.js';
+import type { CallPiece } from '../output/calls/call-text.js';
 import { ID } from '../output/calls/expected-text.js';
 import type { CallSyntax } from '../protocol/messages.js';
-import type { PromptConversation, PromptMessage } from './conversation.js';
+import { callingTurn, KEY, PROBES, turnEnd, type Probe, type Render } from './call-probes.js';
+import { familyOf } from './call-families.js';
+import { findTagged } from './tagged-syntax.js';
 
 /**
  * For models whose template writes calls as something other than JSON, or not at all: the whole reply is one JSON object,
@@ -30,73 +33,27 @@ export const WRAPPED_JSON_INSTRUCTION =
   'Reply with one JSON object and nothing else. To call tools: ' +
   '{"tool_calls": [{"name": "<name>", "arguments": {<arguments>}}]}. To answer: the answer as a JSON object.';
 
-/** Renders with the tools offered and a generation prompt; undefined: the template threw. */
-type Render = (conversation: PromptConversation) => string | undefined;
-
-interface Probe {
-  readonly id: string;
-  readonly name: string;
-  readonly value: string;
-}
-
-const PROBES: readonly [Probe, Probe] = [
-  { id: 'probe0001', name: 'probe_tool', value: 'probe-value' },
-  { id: 'probe0002', name: 'probe_other', value: 'probe-second' },
-];
-const KEY = 'probe_key';
-const ANSWER = 'probe-answer';
-const RESULT = 'probe-result';
-
-const USER: PromptMessage = { role: 'user', content: 'probe-user-text' };
-
-const TOOLS = PROBES.map(({ name }) => ({
-  type: 'function',
-  function: {
-    name,
-    description: 'A tool',
-    parameters: { type: 'object', properties: { [KEY]: { type: 'string', description: 'A text' } }, required: [KEY] },
-  },
-}));
-
-/** The syntax of a template that can be given tools; {@link WRAPPED} when it is none of those known. */
-export function callSyntaxOf(render: Render): CallSyntax {
-  for (const probes of [PROBES, PROBES.slice(0, 1)]) {
-    const reply = callingTurn(render, probes);
-    const syntax = reply === undefined ? undefined : syntaxIn(reply, probes, turnEnd(render));
-    if (reply !== undefined && syntax !== undefined && givesBack(syntax, reply, probes)) return syntax;
+/**
+ * The syntax of a template that can be given tools; {@link WRAPPED} when it is none of those known. `source`: the
+ * template's own, for the few whose calls cannot be found by rendering.
+ */
+export function callSyntaxOf(source: string, render: Render): CallSyntax {
+  const end = turnEnd(render);
+  for (const typed of [false, true]) {
+    for (const probes of [PROBES, PROBES.slice(0, 1)]) {
+      const reply = callingTurn(render, probes, typed)?.replace(THOUGHT, '');
+      const find = typed ? findTagged : syntaxIn;
+      const syntax = reply === undefined ? undefined : find(reply, probes, end);
+      if (reply === undefined || syntax === undefined || !givesBack(syntax, reply, probes)) continue;
+      const cdata = source.includes(CDATA) && syntax.arguments !== undefined;
+      return cdata ? { ...syntax, arguments: { ...syntax.arguments, cdata } } : syntax;
+    }
   }
-  return WRAPPED;
+  return familyOf(source) ?? WRAPPED;
 }
 
-/** What a model would have written to make these calls, and whatever the template puts behind that, up to their results. */
-function callingTurn(render: Render, probes: readonly Probe[]): string | undefined {
-  const prompt = render({ messages: [USER], tools: TOOLS });
-  const turn: PromptMessage = {
-    role: 'assistant',
-    content: null,
-    tool_calls: probes.map(({ id, name, value }) => ({
-      id,
-      type: 'function',
-      function: { name, arguments: JSON.stringify({ [KEY]: value }) },
-    })),
-  };
-  const results = probes.map(({ id }) => ({ role: 'tool', tool_call_id: id, content: RESULT }));
-  const whole = render({ messages: [USER, turn, ...results], tools: TOOLS });
-  if (prompt === undefined || whole === undefined) return undefined;
-  let common = 0;
-  while (common < prompt.length && prompt[common] === whole[common]) common += 1;
-  // A tag that both begin alike belongs to the reply.
-  const begin = whole.slice(0, common).replace(/<[^<>]*$/, '').length;
-  const end = whole.indexOf(RESULT, begin);
-  return whole.slice(begin, end < 0 ? undefined : end);
-}
-
-/** The first mark behind an assistant's words. */
-function turnEnd(render: Render): string | undefined {
-  const text = render({ messages: [USER, { role: 'assistant', content: ANSWER }, USER], tools: TOOLS });
-  const at = text?.lastIndexOf(ANSWER) ?? -1;
-  return at < 0 ? undefined : /^\s*(<[^<>\s]+>|\[[^\][\s]+\])/.exec(text?.slice(at + ANSWER.length) ?? '')?.[1];
-}
+/** Some templates put strings with special characters into this. */
+const CDATA = '<![CDATA[';
 
 /** Marks of an empty thought, which templates put before the calls. */
 const THOUGHT = /^\s*(?:(?:<[^<>]*think[^<>]*>|\[\/?THINK\])\s*)*/i;
@@ -107,7 +64,7 @@ const MARK = /^(?:<(?:[^\s<>{"])+>?|\[[A-Z_]+\])(?:[^\s{["]|\[[A-Z_]+\])*/;
 function syntaxIn(reply: string, probes: readonly Probe[], end: string | undefined): CallSyntax | undefined {
   const [first, second] = probes.map((probe) => locate(reply, probe));
   if (first === undefined) return undefined;
-  const open = textOf(reply.slice(0, first.name).replace(THOUGHT, ''), probes);
+  const open = textOf(reply.slice(0, first.name), probes);
   const mark = MARK.exec(open)?.[0] ?? '';
   // Words between the mark and the JSON belong to another turn or to the model's prose; a mark that ends turns is none.
   if (!/^\s*(?:[{[]|$)/.test(open.slice(mark.length)) || (mark === '' && open[0] !== '{') || mark === end)
@@ -120,7 +77,7 @@ function syntaxIn(reply: string, probes: readonly Probe[], end: string | undefin
     mark,
     open,
     // Llama 3.1 writes the kind of tool before the name now and then.
-    ...(/^\{\s*"name"/.test(open) && { alsoOpen: `{"type": "function", ${open.slice(1)}` }),
+    ...(/^\{\s*"name"/.test(open) && { alsoOpen: [`{"type": "function", ${open.slice(1)}`] }),
     between: textOf(reply.slice(first.nameEnd, first.arguments), probes),
     ...(second && { next: textOf(reply.slice(first.end, second.name), probes) }),
     close: textOf(close, probes).trimEnd(),
@@ -144,7 +101,7 @@ function textOf(text: string, probes: readonly Probe[]): string {
 function givesBack(syntax: CallSyntax, reply: string, probes: readonly Probe[]): boolean {
   const functions = probes.map(({ name }) => name);
   const parser = new CallParser({ syntax, functions, single: false });
-  const calls = callsOf(parser.push(reply.replace(THOUGHT, '')).calls);
+  const calls = callsOf(parser.push(reply).calls);
   return (
     calls.length === probes.length &&
     probes.every(({ name, value }, i) => calls[i]?.name === name && calls[i].arguments.includes(`"${value}"`))

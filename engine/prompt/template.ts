@@ -112,7 +112,7 @@ export function makeTemplate(
   const probed = probeShape(render);
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
   const { shape, tools } = probed;
-  const calls = tools ? callSyntaxOf((conversation) => render(conversation, shape)) : undefined;
+  const calls = tools ? callSyntaxOf(source, (conversation) => render(conversation, shape)) : undefined;
   return { kind: 'ok', template: new ChatTemplate(template, shape, calls) };
 }
 

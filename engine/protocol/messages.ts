@@ -122,15 +122,18 @@ export interface ReplyGrammar {
  *
  *     open NAME between ARGUMENTS ( next NAME between ARGUMENTS )* close
  *
- * ARGUMENTS is one JSON object. White space in the texts counts for nothing, U+0000 stands for an id of letters and digits.
+ * ARGUMENTS is one JSON object unless `arguments` says otherwise. White space in the texts counts for nothing, U+0000 stands
+ * for an id of letters and digits.
  */
 export interface CallSyntax {
   /** The beginning of `open` that no other text of the model has. '': calls are told by their `{` at the reply's beginning. */
   readonly mark: string;
   readonly open: string;
   /** What the model is known to write in place of `open`, whatever its template says. */
-  readonly alsoOpen?: string;
+  readonly alsoOpen?: readonly string[];
   readonly between: string;
+  /** What the model is known to write in place of `between`. */
+  readonly alsoBetween?: readonly string[];
   /** Absent: a reply has one call at most. */
   readonly next?: string;
   readonly close: string;
@@ -139,6 +142,35 @@ export interface CallSyntax {
    * with `alsoOpen`.
    */
   readonly answer?: string;
+  /** How ARGUMENTS are written. Absent: as one JSON object. */
+  readonly arguments?: TaggedArguments;
+}
+
+/** The types of JSON Schema. A value is of `integer` or `number`, never of both. */
+export type ValueType = 'object' | 'array' | 'string' | 'number' | 'integer' | 'boolean' | 'null';
+
+/**
+ * Arguments that are written one by one, any number of them:
+ *
+ *     open NAME between VALUE close
+ *
+ * VALUE is JSON, but for strings, which stand as they are, without quotes and escapes, up to `close`. One line end that
+ * `between` ends with, or `close` begins with, belongs to neither.
+ */
+export interface TaggedArguments {
+  readonly kind: 'tagged';
+  readonly open: string;
+  /** Some formats write the value's type here. */
+  readonly between: Readonly<Record<Exclude<ValueType, 'integer'>, string>>;
+  readonly close: string;
+  /** A string may stand between `<![CDATA[` and `]]>`, which are no part of it. */
+  readonly cdata?: true;
+}
+
+/** What an argument may be: which text of a tagged argument is a string is told by this. */
+export interface ParameterTypes {
+  readonly name: string;
+  readonly types: readonly ValueType[];
 }
 
 /** The calls that a reply may hold. */
@@ -146,6 +178,8 @@ export interface CallFormat {
   readonly syntax: CallSyntax;
   /** Names that may be called, at least one. */
   readonly functions: readonly string[];
+  /** The parameters of each of `functions`, in that order; of a name that occurs twice, all. With tagged arguments alone. */
+  readonly parameters?: readonly (readonly ParameterTypes[])[];
   /** One call at most; the reply ends with it. */
   readonly single: boolean;
   /**

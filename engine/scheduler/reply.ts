@@ -1,7 +1,8 @@
 import type { Decoder, Sampler } from './decoder.js';
 import { callGrammar } from '../grammar/calls.js';
 import { heldBehind } from '../grammar/gbnf.js';
-import { MAX_CALLS, type CallHold } from '../output/calls/call-parser.js';
+import { MAX_CALLS } from '../output/calls/call-parser.js';
+import type { CallHold } from '../output/calls/call-text.js';
 import { RecentTokens } from '../output/calls/recent-tokens.js';
 import { ReplyText, type ReplyParts } from '../output/reply-text.js';
 import type { CallFormat, FinishReason, GenerateJob, Output } from '../protocol/messages.js';

@@ -7,7 +7,10 @@ const TEMPLATES = {
   llama: 'meta-llama-Llama-3.1-8B-Instruct',
   mistral: 'mistralai-Mistral-Nemo-Instruct-2407',
   named: 'Mistral-Small-3.2-24B-Instruct-2506',
-  wrapped: 'Qwen3-Coder',
+  tagged: 'Qwen3-Coder',
+  keyed: 'GLM-4.6',
+  typed: 'deepseek-ai-DeepSeek-V3.2',
+  wrapped: 'meetkai-functionary-medium-v3.2',
   toolless: 'google-gemma-2-2b-it',
 } as const;
 
@@ -56,6 +59,8 @@ async function ask(model: string, more: object): Promise<Response> {
     messages: [{ role: 'user', content: 'Go.' }],
     tools: TOOLS,
     max_completion_tokens: 300,
+    // Noise ends no thought.
+    reasoning_effort: 'none',
     ...more,
   });
 }
@@ -72,7 +77,7 @@ async function reply(t: Test, model: string, more: object): Promise<Completion['
   return choice;
 }
 
-for (const model of ['llama', 'mistral', 'named', 'wrapped'] as const) {
+for (const model of ['llama', 'mistral', 'named', 'tagged', 'keyed', 'typed', 'wrapped'] as const) {
   t.test(`${model}: a call that is required, and the next turn`, async (t) => {
     const { finish_reason: reason, message } = await reply(t, model, { tool_choice: 'required', seed: 1 });
     t.match(reason, /^(tool_calls|length)$/, 'noise may go on calling');

@@ -9,41 +9,20 @@
  * reply from the mark on (`hold`), it cannot.
  */
 import type { CallFormat } from '../../protocol/messages.js';
+import { JsonArguments, type ArgumentsReader } from './arguments-reader.js';
+import type { CallHold, CallPiece, CallText } from './call-text.js';
 import { ExpectedText } from './expected-text.js';
-import { ObjectEnd, StringText } from './json-text.js';
+import { StringText } from './json-text.js';
+import { beginning, MAX_SPACE, spacesBefore } from './marks.js';
+import { readerOf } from './readers.js';
 
 /** Calls that one reply can have: an index in an answer ends at 127. */
 export const MAX_CALLS = 128;
-
-/** White space held back, since it is dropped beside a call; more than this is content. */
-const MAX_SPACE = 64;
 
 const MAX_NAME = 64;
 
 /** A call's text up to its arguments is no longer than this, white space included, or it is content. */
 const MAX_HEAD = 1024;
-
-/** A part of a call's arguments, JSON text. The call's first part names it and has no arguments yet. */
-export interface CallPiece {
-  /** The call's place among the reply's calls. */
-  readonly index: number;
-  readonly name?: string;
-  readonly arguments: string;
-}
-
-/** What became certain of a reply. */
-export interface CallText {
-  readonly content: string;
-  readonly calls: readonly CallPiece[];
-}
-
-/** What holds a reply to a call's syntax while one is being written. */
-export interface CallHold {
-  /** A call begins with `text`, the last that was pushed but for what followed it. False: nothing holds it, so it is no call. */
-  begin(text: string): boolean;
-  /** The calls' closing text came out. */
-  end(): void;
-}
 
 /** The reply's own grammar holds all of it. */
 const HELD: CallHold = { begin: () => true, end: () => undefined };
@@ -65,7 +44,7 @@ export class CallParser {
   #name = '';
   #calls = 0;
   #expected = new ExpectedText([]);
-  #object = new ObjectEnd();
+  #arguments: ArgumentsReader = new JsonArguments();
   #string = new StringText();
 
   /** `hold` is asked as soon as a call can be told. */
@@ -151,13 +130,12 @@ export class CallParser {
   }
 
   #begin(text: string, at: number, out: Out): string {
-    const { open, alsoOpen, answer } = this.#format.syntax;
+    const { open, alsoOpen = [], answer } = this.#format.syntax;
     this.#spaces = text.slice(0, at);
     this.#raw = '';
     // Held as a whole the reply can begin like this as a call or an answer alone.
     this.#certain = this.#format.gbnf === undefined;
-    const texts = [open, answer ?? alsoOpen].filter((text) => text !== undefined);
-    this.#await('head', texts, out);
+    this.#await('head', answer === undefined ? [open, ...alsoOpen] : [open, answer], out);
     return text.slice(at);
   }
 
@@ -210,7 +188,8 @@ export class CallParser {
       this.#giveUp(out);
       return text.slice(part.length);
     }
-    if (end >= 0) this.#await('between', [this.#format.syntax.between], out);
+    const { between, alsoBetween = [] } = this.#format.syntax;
+    if (end >= 0) this.#await('between', [between, ...alsoBetween], out);
     return text.slice(part.length);
   }
 
@@ -220,20 +199,24 @@ export class CallParser {
       return;
     }
     out.calls.push({ index: this.#calls, name: this.#name, arguments: '' });
-    this.#object = new ObjectEnd();
+    this.#arguments = readerOf(this.#format, this.#name);
     this.#state = 'arguments';
   }
 
   #readArguments(text: string, out: Out): string {
-    const lead = this.#object.begun ? 0 : text.length - text.trimStart().length;
-    if (lead > 0) return text.slice(lead);
-    const used = this.#object.take(text);
-    out.calls.push({ index: this.#calls, arguments: text.slice(0, used) });
-    if (this.#object.complete) {
+    const { json, used } = this.#arguments.take(text);
+    if (json !== '') out.calls.push({ index: this.#calls, arguments: json });
+    if (this.#arguments.complete) {
       this.#calls += 1;
       const { close, next } = this.#format.syntax;
-      this.#raw = '';
-      this.#await('tail', next === undefined ? [close] : [close, next], out);
+      const { behind, rest } = this.#arguments;
+      this.#raw = rest;
+      if (behind === undefined) this.#await('tail', next === undefined ? [close] : [close, next], out);
+      else if (behind === 'failed') this.#giveUp(out);
+      else {
+        this.#state = 'tail';
+        this.#matched(behind, out);
+      }
     }
     return text.slice(used);
   }
@@ -272,17 +255,4 @@ export class CallParser {
 class Out implements CallText {
   content = '';
   readonly calls: CallPiece[] = [];
-}
-
-/** How much of the white space before `at` is held back. */
-function spacesBefore(text: string, at: number): number {
-  return Math.min(at - text.slice(0, at).trimEnd().length, MAX_SPACE);
-}
-
-/** How much of `text`'s end may be the beginning of `mark`, white space before it not counted. */
-function beginning(mark: string, text: string): number {
-  for (let length = Math.min(mark.length - 1, text.length); length > 0; length--) {
-    if (text.endsWith(mark.slice(0, length))) return length;
-  }
-  return 0;
 }

@@ -72,7 +72,7 @@ t.test('calls as the model writes them, with arguments that fit', (t) => {
   const llama = {
     mark: '',
     open: '{"name": "',
-    alsoOpen: '{"type": "function", "name": "',
+    alsoOpen: ['{"type": "function", "name": "'],
     between: '", "parameters": ',
   };
   verdicts(t, callGrammar(rules({ ...llama, close: '}' })), {

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import t from 'tap';
-import { CallParser, type CallHold, type CallPiece } from '../../../../engine/output/calls/call-parser.js';
+import { CallParser } from '../../../../engine/output/calls/call-parser.js';
+import type { CallHold, CallPiece } from '../../../../engine/output/calls/call-text.js';
 import type { CallSyntax } from '../../../../engine/protocol/messages.js';
 import { WRAPPED } from '../../../../engine/prompt/call-syntax.js';
 
@@ -14,7 +15,7 @@ const HERMES: CallSyntax = {
 const LLAMA: CallSyntax = {
   mark: '',
   open: '{"name": "',
-  alsoOpen: '{"type": "function", "name": "',
+  alsoOpen: ['{"type": "function", "name": "'],
   between: '", "parameters": ',
   close: '}',
 };

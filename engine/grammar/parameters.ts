@@ -1,0 +1,53 @@
+/** What a function's parameters are, one by one, for notations that write each of them by itself. */
+import type { ValueType } from '../protocol/messages.js';
+import { itemsOf } from './rope.js';
+import type { Schema, Shape } from './shape.js';
+import { Shapes } from './shapes.js';
+import type { Work } from './work.js';
+
+/** One parameter. */
+export interface Parameter {
+  readonly name: string;
+  readonly required: boolean;
+  readonly schema: Schema;
+  /** What it may be, worked out. */
+  readonly shapes: readonly Shape[];
+}
+
+/** One way of giving arguments. A schema that is an anyOf of objects has several. */
+export type ParameterList = readonly Parameter[];
+
+/** The types of a parameter. */
+export function typesOf({ shapes }: Pick<Parameter, 'shapes'>): readonly ValueType[] {
+  return [...new Set(shapes.flatMap((shape) => shape.types))];
+}
+
+/** The ways to give arguments that `parameters` allows; none: it allows no object. Throws Unservable. */
+export function parameterLists(parameters: unknown, work: Work): readonly ParameterList[] {
+  const shapes = new Shapes(parameters, work);
+  return shapes
+    .of([parameters as Schema])
+    .filter((shape) => shape.types.includes('object') && shape.values === undefined)
+    .map((shape) => listOf(shape, shapes, work));
+}
+
+function listOf(shape: Shape, shapes: Shapes, work: Work): ParameterList {
+  const spend = (): void => {
+    work.spend(1);
+  };
+  const objects = itemsOf(shape.objects, spend);
+  const required = new Set(itemsOf(shape.required, spend).flat());
+  const names = new Set([...objects.flatMap(({ properties }) => [...properties.keys()]), ...required]);
+  return [...names].map((name) => {
+    work.spend(objects.length);
+    work.spendText(name.length);
+    const all = objects.map(({ properties, additional }) => properties.get(name) ?? additional);
+    const [schema = true, ...others] = all;
+    return {
+      name,
+      required: required.has(name),
+      schema: others.length === 0 ? schema : { allOf: all },
+      shapes: shapes.of(all),
+    };
+  });
+}

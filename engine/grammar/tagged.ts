@@ -1,0 +1,175 @@
+/**
+ * The grammar of arguments that are written one by one between marks (TaggedArguments): each in the order of the schema,
+ * optional ones there or not. A value that is JSON is held to its schema; of a string, which stands without quotes, its
+ * enum and its length are. Other parameters than those declared are not offered where there are declared ones.
+ */
+import type { ParameterTypes, TaggedArguments, ValueType } from '../protocol/messages.js';
+import { choice } from './choice.js';
+import { inClass, literal, textUpTo, type GrammarPart } from './gbnf.js';
+import { parameterLists, typesOf, type Parameter, type ParameterList } from './parameters.js';
+import type { Alternative, Item } from './rules.js';
+import { MAX_COUNTED, schemaGrammar } from './schema.js';
+import type { Range, Schema } from './shape.js';
+import { spaced } from './spaced.js';
+import { BEHIND_VALUE, TEXT_STACKS } from './stacks.js';
+import { Unservable, unlessUnservable, type NoGrammar, type Work } from './work.js';
+
+export type TaggedGrammar =
+  | ({ readonly kind: 'ok'; readonly stacks: number; readonly types: readonly ParameterTypes[] } & GrammarPart)
+  | NoGrammar;
+
+const ANY_LENGTH = { length: { least: 0, most: Infinity } };
+
+/** Steps of a rule, as in schema.ts. */
+const RULE_STEPS = 12;
+
+/** The arguments of one function. `prefix`: what its rules' names begin with. `work`: what is left of the request's. */
+export function taggedGrammar(parameters: unknown, syntax: TaggedArguments, prefix: string, work: Work): TaggedGrammar {
+  return unlessUnservable(() => new TaggedRules(parameters, syntax, prefix, work).make());
+}
+
+class TaggedRules {
+  readonly #root: unknown;
+  readonly #syntax: TaggedArguments;
+  readonly #prefix: string;
+  readonly #work: Work;
+  readonly #rules = new Set<string>();
+  #made = 0;
+  #stacks = 1;
+
+  constructor(root: unknown, syntax: TaggedArguments, prefix: string, work: Work) {
+    this.#root = root;
+    this.#syntax = syntax;
+    this.#prefix = prefix;
+    this.#work = work;
+  }
+
+  make(): TaggedGrammar {
+    const lists = parameterLists(this.#root, this.#work);
+    const ways = lists.map((list) => this.#list(list)).filter((rule) => rule !== undefined);
+    if (ways.length === 0) throw new Unservable('allows no value.');
+    const rule = this.#rule(ways.join(' | '));
+    const types = lists.flatMap((list) => list.map((own) => ({ name: own.name, types: typesOf(own) })));
+    return { kind: 'ok', rule, rules: [...this.#rules], stacks: this.#stacks * ways.length, types };
+  }
+
+  /** From the last to the first; undefined: one that is required can have no value. */
+  #list(list: ParameterList): string | undefined {
+    let next = this.#rule('call-gap');
+    let row = 1;
+    for (const parameter of [...list].reverse()) {
+      const rule = this.#parameter(parameter);
+      if (rule === undefined && parameter.required) return undefined;
+      if (rule === undefined) continue;
+      row = parameter.required ? 1 : row + 1;
+      this.#stacks = Math.max(this.#stacks, row + BEHIND_VALUE);
+      const skip = parameter.required ? '' : ` | ${next}`;
+      next = this.#rule(`call-gap ${rule} ${next}${skip}`);
+    }
+    return next;
+  }
+
+  /** Mark, name, value and closing mark. */
+  #parameter({ name, schema, shapes }: Parameter): string | undefined {
+    const { between, open } = this.#syntax;
+    if (/[<>"=\s]|^$/.test(name)) throw new Unservable('has a parameter whose name cannot be written to this model.');
+    const types = typesOf({ shapes });
+    const ways = Object.values(between)
+      .filter((text, i, all) => all.indexOf(text) === i)
+      .flatMap((text) => {
+        const own = types.filter((type) => between[type === 'integer' ? 'number' : type] === text);
+        return this.#values({ schema, shapes }, own, types, text);
+      });
+    if (ways.length === 0) return undefined;
+    return this.#rule(`${spaced(open)} ${literal(name)} (${ways.join(' | ')})`);
+  }
+
+  /** What stands behind a name where the value is of one of `own`: `between`, the value and its close. */
+  #values(
+    { schema, shapes }: Pick<Parameter, 'schema' | 'shapes'>,
+    own: readonly ValueType[],
+    all: readonly ValueType[],
+    between: string,
+  ): string[] {
+    if (own.length === 0) return [];
+    const ways: string[] = [];
+    const end = spaced(this.#syntax.close);
+    const texts = shapes.filter((shape) => shape.types.includes('string') && own.includes('string'));
+    const free = texts.filter((shape) => shape.values === undefined);
+    // Where any text may stand, it stands for other scalars too; what the schema says of those besides is not held.
+    const loose = free.some(({ length }) => length.least === 0 && length.most > MAX_COUNTED);
+    const nested = own.filter((type) => type === 'object' || type === 'array');
+    const json = loose ? nested : own.filter((type) => type !== 'string');
+    if (json.length > 0) {
+      const part = this.#json(json.length === all.length ? schema : { allOf: [schema], type: json });
+      if (part !== undefined) ways.push(`${spaced(between)} ${part} call-gap ${end}`);
+    }
+    const head = between.trimEnd();
+    const lead = `${spaced(head)} ${exactly(between.slice(head.length))}`.trim();
+    for (const { length } of loose ? [ANY_LENGTH] : free) ways.push(`${lead} ${this.#text(length, nested)}`);
+    const values = texts
+      .flatMap((shape) => [...(shape.values?.values() ?? [])])
+      .filter((value) => typeof value === 'string');
+    if (values.length > 0) ways.push(`${lead} ${this.#choice([...new Set(values)])} ${exactEnd(this.#syntax.close)}`);
+    this.#stacks = Math.max(this.#stacks, TEXT_STACKS * (ways.length + 1));
+    return [...new Set(ways)];
+  }
+
+  #json(schema: Schema): string | undefined {
+    const part = schemaGrammar(schema, `${this.#prefix}-v${this.#made++}`, this.#work, this.#root);
+    if (part.kind === 'unservable') {
+      if (part.why === 'allows no value.') return undefined;
+      throw new Unservable(part.why);
+    }
+    for (const rule of part.rules) this.#rules.add(rule);
+    this.#stacks = Math.max(this.#stacks, part.stacks);
+    return part.rule;
+  }
+
+  /** Text of so many characters and the closing mark. Where JSON may stand too, it does not begin as that does. */
+  #text({ least, most }: Range, nested: readonly ValueType[]): string {
+    const mark = this.#syntax.close.trim();
+    const [first = ''] = mark;
+    const bounded = most <= MAX_COUNTED;
+    const begins = nested.map((type) => inClass(type === 'object' ? '{' : '['));
+    if (bounded) {
+      const character = `[^${inClass(first)}\\n${begins.join('')}]`;
+      return `${character}{${least},${most}} ${exactEnd(this.#syntax.close)}`;
+    }
+    for (const rule of textUpTo(mark, 'call-text', 'call-text-end')) this.#rules.add(rule);
+    this.#rules.add('call-text-end ::= ""');
+    const lead = Math.min(least, MAX_COUNTED);
+    if (begins.length === 0 && lead === 0) return 'call-text-0';
+    const opening = `[^${inClass(first)}\\n ${begins.join('')}]`;
+    const counted = `${opening} [^${inClass(first)}\\n]{${Math.max(0, lead - 1)}} call-text-0`;
+    return lead > 0 ? counted : `(${counted} | ${exactEnd(this.#syntax.close)})`;
+  }
+
+  #choice(texts: readonly string[]): string {
+    for (const text of texts) this.#work.spendText(text.length);
+    const item: Item = choice(texts, (alternatives) => this.#rule(alternatives.map(alternativeText).join(' | ')));
+    return typeof item === 'string' ? item : item.rule;
+  }
+
+  #rule(text: string): string {
+    this.#work.spend(RULE_STEPS);
+    const name = `${this.#prefix}-t${this.#made++}`;
+    this.#rules.add(`${name} ::= ${text}`);
+    return name;
+  }
+}
+
+function alternativeText(alternative: Alternative): string {
+  const items = alternative.map((item) => (typeof item === 'string' ? item : item.rule));
+  return items.length === 0 ? '""' : items.join(' ');
+}
+
+function exactly(text: string): string {
+  return text === '' ? '' : literal(text);
+}
+
+/** A closing mark with the line end in front of it that belongs to it: behind a text, no other white space does. */
+function exactEnd(close: string): string {
+  const begun = close.length - close.trimStart().length;
+  return `${exactly(close.slice(0, begun))} ${literal(close.trim())}`.trim();
+}

@@ -1,0 +1,160 @@
+import type { ValueType } from '../../protocol/messages.js';
+import { StopMatcher } from '../stop-matcher.js';
+import type { ArgumentsPart } from './arguments-reader.js';
+import { ObjectEnd } from './json-text.js';
+
+/** Text that may be a number, true, false or null is held back; what is longer than this is none. */
+const MAX_SCALAR = 40;
+
+const SCALAR_BEGUN = /^\s*(?:-?[\d.eE+-]*|[tT]r?u?e?|[fF]a?l?s?e?|[nN]u?l?l?|No?n?e?)\s*$/;
+
+/** What models write in Python's notation where JSON is meant. */
+const PYTHON: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
+
+const CDATA = { open: '<![CDATA[', close: ']]>' } as const;
+
+interface ValueMarks {
+  readonly before: string;
+  readonly close: string;
+  readonly cdata?: boolean;
+}
+
+/** The value of one tagged argument, up to and with its closing mark, as JSON text. */
+export class TaggedValue {
+  readonly #types: readonly ValueType[];
+  readonly #cdata: boolean;
+  readonly #dropLead: boolean;
+  readonly #dropTail: boolean;
+  readonly #close: StopMatcher;
+  /** Unknown until it has begun. */
+  #kind: 'unknown' | 'scalar' | 'text' | 'cdata' | 'nested' = 'unknown';
+  #held = '';
+  #lead = true;
+  readonly #nested = new ObjectEnd();
+  complete = false;
+
+  /** `types`: what it may be. `before` stood before it, `close` ends it. */
+  constructor(types: readonly ValueType[], { before, close, cdata = false }: ValueMarks) {
+    this.#types = types;
+    this.#cdata = cdata;
+    this.#dropLead = before.endsWith('\n');
+    this.#dropTail = close.startsWith('\n');
+    // White space around marks counts for nothing, but for the line end that is dropped.
+    this.#close = new StopMatcher([close.trim()]);
+  }
+
+  /** Takes text up to the end of the closing mark. */
+  take(text: string): ArgumentsPart {
+    if (this.#kind === 'nested') return this.#readNested(text);
+    if (this.#kind === 'unknown') {
+      const lead = text.length - text.trimStart().length;
+      const first = text[lead] ?? '';
+      const nested = (first === '{' && this.#may('object')) || (first === '[' && this.#may('array'));
+      if (nested && this.#held.trim() === '') {
+        this.#kind = 'nested';
+        return { json: '', used: lead };
+      }
+      if (first === '') {
+        this.#held += text;
+        return { json: '', used: text.length };
+      }
+      const begun = (this.#held + text).trimStart();
+      if (this.#cdata && begun.length < CDATA.open.length && CDATA.open.startsWith(begun)) {
+        this.#held += text;
+        return { json: '', used: text.length };
+      }
+      const quoted = this.#cdata && begun.startsWith(CDATA.open);
+      this.#kind = quoted ? 'cdata' : this.#types.length === 1 && this.#may('string') ? 'text' : 'scalar';
+      const held = this.#held;
+      this.#held = '';
+      const { json, used } = this.take(held + text);
+      return { json, used: used - held.length };
+    }
+    const shown = this.#close.push(text);
+    if (this.#close.matched === undefined) return { json: this.#show(shown), used: text.length };
+    const used = text.length - this.#close.rest.length;
+    this.complete = true;
+    return { json: this.#show(shown) + this.#finish(), used };
+  }
+
+  #may(type: ValueType): boolean {
+    return this.#types.includes(type);
+  }
+
+  #readNested(text: string): ArgumentsPart {
+    if (!this.#nested.complete) {
+      const used = this.#nested.take(text);
+      return { json: text.slice(0, used), used };
+    }
+    this.#close.push(text);
+    if (this.#close.matched === undefined) return { json: '', used: text.length };
+    this.complete = true;
+    return { json: '', used: text.length - this.#close.rest.length };
+  }
+
+  /** What of the value's text is certain. */
+  #show(text: string): string {
+    if (this.#kind === 'cdata') {
+      this.#held += text;
+      return '';
+    }
+    if (this.#kind === 'scalar') {
+      this.#held += text;
+      if (!this.#may('string') || (this.#held.length <= MAX_SCALAR && SCALAR_BEGUN.test(this.#held))) return '';
+      this.#kind = 'text';
+      const all = this.#held;
+      this.#held = '';
+      return this.#text(all);
+    }
+    return this.#text(text);
+  }
+
+  #text(text: string): string {
+    let rest = text;
+    let out = '';
+    if (this.#lead && rest !== '') {
+      this.#lead = false;
+      out = '"';
+      if (this.#dropLead && rest.startsWith('\n')) rest = rest.slice(1);
+    }
+    if (rest === '') return out;
+    rest = this.#held + rest;
+    this.#held = '';
+    if (this.#dropTail && rest.endsWith('\n')) {
+      this.#held = '\n';
+      rest = rest.slice(0, -1);
+    }
+    return out + JSON.stringify(rest).slice(1, -1);
+  }
+
+  #finish(): string {
+    if (this.#kind === 'cdata') {
+      const text = this.#held.trim().slice(CDATA.open.length);
+      return JSON.stringify(text.endsWith(CDATA.close) ? text.slice(0, -CDATA.close.length) : text);
+    }
+    if (this.#kind !== 'scalar') return this.#lead ? '""' : '"';
+    const text = this.#held.trim();
+    const json = PYTHON[text] ?? text;
+    if (isScalar(json) && (!this.#may('string') || this.#types.includes(typeOf(json)) || isNumberOf(this.#types, json)))
+      return json;
+    const raw = this.#held;
+    this.#held = '';
+    this.#kind = 'text';
+    return this.#text(raw) + this.#finish();
+  }
+}
+
+function isScalar(text: string): boolean {
+  return /^(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?)$/.test(text);
+}
+
+/** Of a scalar's JSON text. */
+function typeOf(json: string): ValueType {
+  if (json === 'null') return 'null';
+  if (json === 'true' || json === 'false') return 'boolean';
+  return Number.isInteger(Number(json)) ? 'integer' : 'number';
+}
+
+function isNumberOf(types: readonly ValueType[], json: string): boolean {
+  return typeOf(json) === 'integer' && types.includes('number');
+}

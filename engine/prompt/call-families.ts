@@ -1,0 +1,65 @@
+/**
+ * Models whose calls cannot be found by rendering: the template leaves earlier calls out, or writes them otherwise than the
+ * model does. llama.cpp's parsers know the same formats (common/parsers).
+ */
+import type { CallSyntax } from '../protocol/messages.js';
+
+interface Family {
+  /** Each of these stands in the source of the family's templates. */
+  readonly signs: readonly string[];
+  readonly syntax: CallSyntax;
+}
+
+/** gpt-oss writes a call's recipient before the channel or behind it, and the content's type or not. */
+const HARMONY_BETWEEN = ['commentary', 'analysis'].flatMap((channel) =>
+  [' json', ' <|constrain|>json', ''].map((type) => `<|channel|>${channel}${type}<|message|>`),
+);
+
+/** In the order of asking. */
+const FAMILIES: readonly Family[] = [
+  {
+    signs: ['<|channel|>analysis', 'functions.'],
+    syntax: {
+      mark: 'to=functions.',
+      open: ' to=functions.',
+      between: '<|channel|>commentary json<|message|>',
+      alsoBetween: [...HARMONY_BETWEEN.slice(1), ' <|constrain|>json<|message|>', ' json<|message|>', '<|message|>'],
+      close: '',
+    },
+  },
+  {
+    signs: ['<|tool_call:begin|>', '<|tool_call:args|>'],
+    syntax: {
+      // In front of all calls stands <|tool_calls|>, a control token that counts as no text.
+      mark: '<|tool_call:begin|>',
+      open: '<|tool_call:begin|>\0<|tool_call:name|>',
+      between: '<|tool_call:args|>',
+      next: '<|tool_call:end|><|tool_call:begin|>\0<|tool_call:name|>',
+      close: '<|tool_call:end|>',
+    },
+  },
+  {
+    signs: ['<|tool_call|>', '<|start_of_role|>'],
+    syntax: {
+      mark: '<|tool_call|>',
+      open: '<|tool_call|>[{"name": "',
+      between: '", "arguments": ',
+      next: '}, {"name": "',
+      close: '}]',
+    },
+  },
+  {
+    signs: ['function call', '<|role_sep|>'],
+    syntax: {
+      mark: 'function call<|role_sep|>',
+      open: 'function call<|role_sep|>\n{"name": "',
+      between: '", "arguments": ',
+      close: '}',
+    },
+  },
+];
+
+/** undefined: to be found by rendering. */
+export function familyOf(source: string): CallSyntax | undefined {
+  return FAMILIES.find(({ signs }) => signs.every((sign) => source.includes(sign)))?.syntax;
+}

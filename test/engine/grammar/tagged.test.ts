@@ -1,0 +1,146 @@
+import { Ajv } from 'ajv';
+import { isDeepStrictEqual } from 'node:util';
+import fc from 'fast-check';
+import t from 'tap';
+import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
+import type { CallSyntax } from '../../../engine/protocol/messages.js';
+import { TAGGED_SYNTAXES } from '../../support/call-syntaxes.js';
+import { Gbnf } from '../../support/gbnf.js';
+import { readCalls } from '../../support/read-calls.js';
+
+const QWEN = TAGGED_SYNTAXES['Qwen3-Coder'];
+
+const LOOK = {
+  type: 'object',
+  properties: {
+    city: { type: 'string' },
+    unit: { type: 'string', enum: ['celsius', 'fahrenheit', 'cels'] },
+    days: { type: 'integer' },
+    code: { type: 'string', minLength: 2, maxLength: 3 },
+    note: { anyOf: [{ type: 'string', minLength: 1 }, { type: 'null' }] },
+    at: { anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'integer' } }] },
+    mixed: { enum: ['a', 1, null, 'b c'] },
+    where: { $ref: '#/$defs/place' },
+  },
+  required: ['city', 'days'],
+  additionalProperties: false,
+  $defs: {
+    place: {
+      type: 'object',
+      properties: { x: { type: 'number' }, next: { $ref: '#/$defs/place' } },
+      required: ['x'],
+      additionalProperties: false,
+    },
+  },
+};
+const FUNCTIONS = [
+  { name: 'look', parameters: LOOK },
+  { name: 'go', parameters: { type: 'object', properties: {} } },
+];
+
+function grammar(syntax: CallSyntax, functions: Parameters<typeof callRules>[1] = FUNCTIONS) {
+  const made = callRules(syntax, functions, { single: false, answer: false });
+  if (made.kind !== 'ok') throw new Error(made.why);
+  const { gbnf, parameters = [] } = made;
+  return { gbnf: new Gbnf(callGrammar(gbnf)), parameters, stacks: made.stacks };
+}
+
+/** Numbers from 0 to below 1 (a linear congruential generator). */
+function randomOf(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}
+
+function called(inner: string): string {
+  return `<tool_call>\n<function=look>\n${inner}</function>\n</tool_call>`;
+}
+
+function parameter(name: string, value: string): string {
+  return `<parameter=${name}>\n${value}\n</parameter>\n`;
+}
+
+t.test('arguments in the order of the schema, optional ones there or not', (t) => {
+  const { gbnf } = grammar(QWEN);
+  const city = parameter('city', 'Zürich <b>\n"HB"');
+  const days = parameter('days', '3');
+  for (const [text, verdict] of [
+    [called(city + days), 'whole'],
+    [called(city + parameter('unit', 'cels') + days), 'whole'],
+    [called(city + parameter('unit', 'kelvin') + days), 'no'],
+    [called(city), 'no'],
+    [called(days + city), 'no'],
+    [called(city + parameter('days', 'three')), 'no'],
+    [called(city + days + parameter('code', 'abc')), 'whole'],
+    [called(city + days + parameter('code', 'abcd')), 'no'],
+    [called(city + days + parameter('code', 'a')), 'no'],
+    [called(city + days + parameter('note', 'null')), 'whole'],
+    [called(city + days + parameter('at', '[1, 2]')), 'whole'],
+    [called(city + days + parameter('at', '["a"]')), 'no'],
+    [called(city + days + parameter('at', 'anywhere')), 'whole'],
+    [called(city + days + parameter('mixed', '1')), 'whole'],
+    [called(city + days + parameter('mixed', 'c')), 'no'],
+    [called(city + days + parameter('where', '{"x": 1, "next": {"x": 2}}')), 'whole'],
+    [called(city + days + parameter('where', '{"next": {"x": 2}}')), 'no'],
+    [called(city + days + parameter('other', '1')), 'no'],
+  ] as const) {
+    t.equal(gbnf.reads(text), verdict, text);
+  }
+  t.end();
+});
+
+const ajv = new Ajv({ strict: false });
+const validate = new Map(FUNCTIONS.map(({ name, parameters }) => [name, ajv.compile(parameters)]));
+
+for (const [model, syntax] of Object.entries(TAGGED_SYNTAXES)) {
+  t.test(`${model}: whatever the grammar allows is read as valid arguments, wherever it is cut`, (t) => {
+    const { gbnf, parameters } = grammar(syntax);
+    const format = { syntax, functions: ['look', 'go'], single: false, gbnf: '', parameters };
+    fc.assert(
+      fc.property(fc.nat(), fc.nat(), (seed, at) => {
+        const reply = gbnf.write(randomOf(seed));
+        const characters = Array.from(reply);
+        const cut = at % (characters.length + 1);
+        const { content, calls } = readCalls(format, [reply]);
+        const inTwo = readCalls(format, [characters.slice(0, cut).join(''), characters.slice(cut).join('')]);
+        if (!isDeepStrictEqual(inTwo.calls, calls)) throw new Error(`not the same when cut at ${cut}: ${reply}`);
+        if (content !== '' || calls.length === 0) throw new Error(`not all of it is a call: ${reply}`);
+        for (const call of calls) {
+          const valid = validate.get(call.name);
+          if (valid?.(JSON.parse(call.arguments)) !== true) {
+            throw new Error(`${call.arguments} of ${reply}: ${ajv.errorsText(valid?.errors)}`);
+          }
+        }
+      }),
+      { numRuns: 100 },
+    );
+    t.end();
+  });
+}
+
+t.test('what cannot be written so is said', (t) => {
+  const refused = (parameters: object): string | undefined => {
+    const made = callRules(QWEN, [{ name: 'look', parameters }], { single: true, answer: false });
+    return made.kind === 'unservable' ? made.why : undefined;
+  };
+  t.match(refused({ type: 'object', properties: { 'a>b': {} } }), /name cannot be written/);
+  t.match(refused({ type: 'object', properties: { a: false }, required: ['a'] }), /allows no value/);
+  t.equal(refused({ type: 'object', properties: { a: false } }), undefined, 'it is never there');
+  t.match(refused({ type: 'string' }), /allows no value/);
+  t.end();
+});
+
+t.test('a schema that is one of several objects', (t) => {
+  const either = ['a', 'b'].map((name) => ({
+    type: 'object',
+    properties: { [name]: { type: 'integer' } },
+    required: [name],
+  }));
+  const { gbnf } = grammar(QWEN, [{ name: 'look', parameters: { anyOf: either } }]);
+  t.equal(gbnf.reads(called(parameter('a', '1'))), 'whole');
+  t.equal(gbnf.reads(called(parameter('b', '1'))), 'whole');
+  t.equal(gbnf.reads(called('')), 'no');
+  t.end();
+});

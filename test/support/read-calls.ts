@@ -1,0 +1,30 @@
+import { CallParser } from '../../engine/output/calls/call-parser.js';
+import type { CallHold } from '../../engine/output/calls/call-text.js';
+import type { CallFormat } from '../../engine/protocol/messages.js';
+
+/** What a parser made of a reply. */
+export interface ReadCalls {
+  readonly content: string;
+  readonly calls: readonly { readonly name: string; readonly arguments: string }[];
+  /** Calls that are complete. */
+  readonly complete: number;
+}
+
+/** Reads a reply that comes in these pieces. Throws when a piece is of no call under way. */
+export function readCalls(format: CallFormat, pieces: readonly string[], hold?: CallHold): ReadCalls {
+  const parser = new CallParser(format, hold);
+  const calls: { name: string; arguments: string }[] = [];
+  let content = '';
+  for (const piece of pieces) {
+    const text = parser.push(piece);
+    content += text.content;
+    for (const { index, name, arguments: part } of text.calls) {
+      if (name !== undefined) calls.push({ name, arguments: '' });
+      const call = calls[index];
+      if (call === undefined || index !== calls.length - 1) throw new Error('out of turn');
+      call.arguments += part;
+    }
+  }
+  content += parser.end().content;
+  return { content, calls, complete: parser.calls };
+}
