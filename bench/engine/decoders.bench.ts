@@ -8,6 +8,7 @@ import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import { endlessEmbedded, random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 const SEQUENCES = [1, 8, 32];
 const PROMPT_TOKENS = 16;
@@ -43,7 +44,7 @@ async function rate(decoder: Decoder, sequences: number): Promise<number> {
 function job(id: number): GenerateJob {
   const prompt = Uint32Array.from({ length: PROMPT_TOKENS }, (_, i) => 60 + ((i * 7 + id) % 90));
   const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: id };
-  return { prompt, n: 1, seats: 1, maxTokens: TOKENS, stops: [], ...sampling };
+  return { prompt: tokenPrompt(prompt), n: 1, seats: 1, maxTokens: TOKENS, stops: [], ...sampling };
 }
 
 const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: THREADS });

@@ -10,6 +10,7 @@ import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import { random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 const SEQUENCES = [1, 8];
 const TOKENS = 48;
@@ -93,7 +94,7 @@ function job(id: number, gbnf: string | undefined): GenerateJob {
   const prompt = Uint32Array.from({ length: 16 }, (_, i) => 60 + ((i * 7 + id) % 90));
   const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: id };
   return {
-    prompt,
+    prompt: tokenPrompt(prompt),
     n: 1,
     seats: 1,
     maxTokens: TOKENS,

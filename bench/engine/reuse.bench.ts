@@ -7,6 +7,7 @@ import { RealLoop, type RealLoopOptions } from '../../test/support/real-loop.js'
 import { endlessEmbedded, random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 const INPUT = 1000;
 const TAIL = 40;
@@ -32,7 +33,7 @@ function ask(count: number, more: Partial<ScoreJob> = {}): ScoreJob {
 
 function reply(seats: number): GenerateJob {
   const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1 };
-  return { prompt: words(INPUT), n: REPLIES, seats, maxTokens: 32, stops: [], ...sampling };
+  return { prompt: tokenPrompt(words(INPUT)), n: REPLIES, seats, maxTokens: 32, stops: [], ...sampling };
 }
 
 /** Seconds that jobs take one after another, each time on a loop that has nothing yet but what `before` left. */

@@ -9,6 +9,7 @@ import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { END_OF_TURN } from '../models/vocabulary-own.js';
 import type { Asked, ChatExample, DecisionExample, Example } from './corpus/example.js';
+import { promptIds } from '../../engine/protocol/prompt.js';
 
 /** Numbers in a row: token, the token to come, the loss's weight in hundredths, group, position. 16 bits each. */
 export const ROW = 5;
@@ -59,7 +60,7 @@ export class RowMaker {
   }
 
   /** A chat's prompt, and how its reply is held, as the server makes them. */
-  prompt({ conversation, reasoningEffort, jsonObject, topic }: ChatExample): ChatPrompt & { readonly kind: 'tokens' } {
+  prompt({ conversation, reasoningEffort, jsonObject, topic }: ChatExample): ChatPrompt & { readonly kind: 'prompt' } {
     const tools = (conversation.tools?.length ?? 0) > 0;
     const prompt = chatPrompt(
       this.#parts,
@@ -72,12 +73,12 @@ export class RowMaker {
       },
       LONGEST,
     );
-    if (prompt.kind !== 'tokens') throw new Error(`${topic}: not rendered (${prompt.kind})`);
+    if (prompt.kind !== 'prompt') throw new Error(`${topic}: not rendered (${prompt.kind})`);
     return prompt;
   }
 
   #chat(example: ChatExample): Uint16Array {
-    const prompt = this.prompt(example).tokens;
+    const prompt = promptIds(this.prompt(example).prompt);
     const reply = this.#vocabulary.tokenize(example.reply, true);
     const tokens = [...prompt, ...reply, this.#end];
     const rows = new Uint16Array((tokens.length - 1) * ROW);

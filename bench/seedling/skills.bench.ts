@@ -24,13 +24,13 @@ const maker = new RowMaker(vocabulary);
 const engine = await EngineDriver.start(file, 1, { contextPerSeat: 1024 });
 
 async function reply(example: ChatExample): Promise<Reply> {
-  const { tokens, format } = maker.prompt(example);
+  const { prompt, format } = maker.prompt(example);
   let content = '';
   let thought = '';
   let ended = false;
   const calls: { name: string; arguments: string }[] = [];
   const job = {
-    prompt: tokens,
+    prompt,
     n: 1,
     seats: 1,
     maxTokens: MOST_TOKENS,

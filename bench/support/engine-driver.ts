@@ -14,6 +14,7 @@ import {
 import { LinkedChild } from '../../test/support/linked-child.js';
 import { poolThreads } from '../../sidecar/engine-client/child.js';
 import { cpuOf, type Cpu } from './cpu.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
@@ -217,7 +218,9 @@ export class EngineDriver {
 export function randomJob(i: number, { promptTokens, tokens, ...sampling }: Load): GenerateJob {
   const { temperature = 1, topP = 1, frequencyPenalty = 0 } = sampling;
   return {
-    prompt: Uint32Array.from({ length: promptTokens }, (_, at) => 300 + ((i * 31 + at * 7 + (at >> 4)) % 700)),
+    prompt: tokenPrompt(
+      Uint32Array.from({ length: promptTokens }, (_, at) => 300 + ((i * 31 + at * 7 + (at >> 4)) % 700)),
+    ),
     n: 1,
     seats: 1,
     maxTokens: tokens,

@@ -4,6 +4,7 @@ import { guard, type SpecialTexts } from './data-text.js';
 import { dataGrammar } from '../grammar/json.js';
 import { QUICK_WORK, unlessUnservable, Work } from '../grammar/work.js';
 import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar } from '../protocol/messages.js';
+import { tokenPrompt, type Prompt } from '../protocol/prompt.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
 import type { Thoughts } from './thought-format.js';
 import { tokenizePrompt, type Vocabulary } from './tokens.js';
@@ -27,7 +28,7 @@ export interface ReplyOptions extends RenderOptions {
 
 export type ChatPrompt =
   /** Without `format` all of a reply's text is content. */
-  | { readonly kind: 'tokens'; readonly tokens: Uint32Array; readonly format?: ReplyFormat }
+  | { readonly kind: 'prompt'; readonly prompt: Prompt; readonly format?: ReplyFormat }
   | RenderFailure
   /** No reply can be held to what the tools take. `why`: what is wrong with that, to follow its name. */
   | (CallsFormat & { readonly kind: 'unservable' })
@@ -83,7 +84,8 @@ export function chatPrompt(
   const pieces = guarded.mark === undefined ? [rendered.text] : rendered.text.split(guarded.mark);
   const grammar = calls ? calls.grammar : json ? { gbnf: dataGrammar } : undefined;
   const format = replyFormat(parts, rendered.text, calls?.calls, grammar);
-  return { kind: 'tokens', tokens: tokenizePrompt(parts.vocabulary, pieces), ...(format && { format }) };
+  const prompt = tokenPrompt(tokenizePrompt(parts.vocabulary, pieces));
+  return { kind: 'prompt', prompt, ...(format && { format }) };
 }
 
 function callsOf(

@@ -1,10 +1,12 @@
 /**
- * The messages between the sidecar and an engine process. Both sides import this file and it imports nothing.
+ * The messages between the sidecar and an engine process. Both sides import this file.
  *
  * They cross by link.ts, typed arrays as such. The sidecar speaks first (`start`), the engine answers `ready` or `unable`; after that jobs go one way and one `step` message a
  * step comes back. Every message carries `v`; a message with another `v` or an unknown `kind` ends the engine.
  */
-export const PROTOCOL_VERSION = 2;
+import type { Prompt } from './prompt.js';
+
+export const PROTOCOL_VERSION = 3;
 
 /** What an engine process exits with by itself. */
 export const ENGINE_EXIT = {
@@ -75,7 +77,7 @@ export interface EngineFacts {
 
 /** One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others in turn. */
 export interface GenerateJob {
-  readonly prompt: Uint32Array;
+  readonly prompt: Prompt;
   readonly n: number;
   /**
    * Sequences that it may hold at once: 1 to n. Each that it needs no more, or was asked for, comes back by `freed`, the last

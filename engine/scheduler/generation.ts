@@ -26,7 +26,7 @@ export class Generation implements Work {
     this.intermittent = decoder.isExpensive?.(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0)) === true;
     this.#id = id;
     this.#job = job;
-    this.#plan = new PromptPlan([job.prompt], chunk);
+    this.#plan = new PromptPlan(job.prompt, chunk);
     this.#model = model;
     this.#decoder = decoder;
   }

@@ -8,7 +8,7 @@ export function jobProblem(job: GenerateJob | ScoreJob, vocabulary: number): str
   const known = (tokens: Uint32Array): boolean => tokens.every((token) => token < vocabulary);
   const all =
     'prompt' in job
-      ? known(job.prompt)
+      ? job.prompt.every((segment) => known(segment.tokens))
       : known(job.input) && job.questions.every(({ tail, labels }) => known(tail) && known(labels));
   return all ? undefined : 'a token outside the vocabulary';
 }

@@ -1,3 +1,5 @@
+import { promptIds, type Prompt } from '../protocol/prompt.js';
+
 /**
  * A prompt as it is evaluated: all its tokens, split where they are always split. Where a prompt is split moves the last
  * digits of what comes after it, so two prompts share a state to the last bit only where their splits agree.
@@ -8,11 +10,12 @@ export class PromptPlan {
   readonly ends: readonly number[];
 
   /** Each segment is split from its own start on into chunks of `chunk` tokens, the last of them shorter. None is empty. */
-  constructor(segments: readonly Uint32Array[], chunk: number) {
-    this.tokens = joined(segments);
+  constructor(prompt: Prompt, chunk: number) {
+    this.tokens = promptIds(prompt);
     const ends: number[] = [];
     let start = 0;
-    for (const { length } of segments) {
+    for (const { tokens } of prompt) {
+      const { length } = tokens;
       for (let end = chunk; end < length; end += chunk) ends.push(start + end);
       if (length > 0) ends.push(start + length);
       start += length;
@@ -62,16 +65,4 @@ export class Feed {
     const { ends } = this.#plan;
     while ((ends[this.#next] ?? Infinity) <= this.#position) this.#next += 1;
   }
-}
-
-function joined(segments: readonly Uint32Array[]): Uint32Array {
-  const [first] = segments;
-  if (first && segments.length === 1) return first;
-  const tokens = new Uint32Array(segments.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const segment of segments) {
-    tokens.set(segment, at);
-    at += segment.length;
-  }
-  return tokens;
 }

@@ -1,6 +1,7 @@
 import type { Part, PartResult } from './decoder.js';
 import { Feed, PromptPlan } from './prompt-plan.js';
 import type { Output, ScoreJob, ScoreQuestion } from '../protocol/messages.js';
+import { tokenPrompt } from '../protocol/prompt.js';
 import type { Branch, Work } from './task.js';
 
 /**
@@ -28,7 +29,8 @@ export class Scoring implements Work {
   }
 
   plan(item: number): PromptPlan {
-    return new PromptPlan([this.#job.input, this.#question(item).tail], this.#chunk);
+    const { tail } = this.#question(item);
+    return new PromptPlan([...tokenPrompt(this.#job.input), ...tokenPrompt(tail)], this.#chunk);
   }
 
   branch(item: number, sequence: number, held: number): Branch {

@@ -31,6 +31,7 @@ import { type Emit, Outbox, SEND_MS } from './outbox.js';
 import { LEAST_TOKENS, PrefillBudget } from './prefill-budget.js';
 import { Results, stepsOf } from './results.js';
 import type { GenerateJob, HeldTokens, PrefixReuse, ScoreJob } from '../protocol/messages.js';
+import { promptLength } from '../protocol/prompt.js';
 import { BatchPlanner, type BatchItem } from './batch-planner.js';
 import { Scoring } from './scoring.js';
 import { Sequences } from './sequences.js';
@@ -114,7 +115,8 @@ export class StepLoop {
 
   /** Takes a job; its outputs come through `emit`. A job that cannot fit fails at once. */
   generate(id: number, job: GenerateJob): void {
-    const fits = job.prompt.length > 0 && job.prompt.length + job.maxTokens <= this.#limits.contextPerSeat;
+    const length = promptLength(job.prompt);
+    const fits = length > 0 && length + job.maxTokens <= this.#limits.contextPerSeat;
     const chunk = this.#limits.prefillTokensPerStep;
     this.#enqueue(fits && job.n > 0, id, job.seats, () => new Generation(id, job, chunk, this.#model, this.#decoder));
   }

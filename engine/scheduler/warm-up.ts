@@ -1,5 +1,6 @@
 import type { Decoder } from './decoder.js';
 import type { ModelTokens } from './task.js';
+import { tokenPrompt } from '../protocol/prompt.js';
 import type { GenerateJob } from '../protocol/messages.js';
 import { type StepLimits, StepLoop } from './step-loop.js';
 
@@ -55,7 +56,7 @@ function firstJobs({ seats, contextPerSeat }: StepLimits, device: keyof typeof T
     const promptTokens = Math.min(i === 0 ? PROMPT_TOKENS[device] : 1, contextPerSeat - LEAST_REPLY_TOKENS);
     const steps = together.filter((replies) => replies > i).length;
     return {
-      prompt: new Uint32Array(promptTokens),
+      prompt: tokenPrompt(new Uint32Array(promptTokens)),
       n: 1,
       seats: 1,
       maxTokens: Math.min(least + steps, contextPerSeat - promptTokens),

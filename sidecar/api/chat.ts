@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { CompletionHead } from '../contracts/answers.js';
 import type { ChatParams } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
-import type { EngineFacts, GenerateJob, GenerationSink } from '../engine-client/engine.js';
+import { promptLength, type EngineFacts, type GenerateJob, type GenerationSink } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { ReplyCounts } from './reply-counts.js';
@@ -62,11 +62,11 @@ function plan(
   context: RequestContext,
   params: ChatParams,
   facts: EngineFacts,
-  { tokens: prompt, format }: Extract<Tokens, { readonly kind: 'chat' }>,
+  { prompt, format }: Extract<Tokens, { readonly kind: 'chat' }>,
   usage: UsageSession,
   services: Services,
 ): Planned<Omit<GenerateJob, 'seats'>> | ContractError {
-  const promptTokens = prompt.length;
+  const promptTokens = promptLength(prompt);
   const left = facts.contextPerSeat - promptTokens;
   const maxTokens = params.maxTokens ?? Math.max(1, left);
   if (maxTokens > left) {

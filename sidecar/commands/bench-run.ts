@@ -11,6 +11,7 @@ import type {
   ScoreJob,
   ScoreSink,
 } from '../engine-client/engine.js';
+import { tokenPrompt } from '../engine-client/engine.js';
 
 /** The engine to measure. */
 export interface Bench {
@@ -154,7 +155,7 @@ function generate(
   };
   return start(
     {
-      prompt: someTokens(i, promptTokens, facts.vocabulary),
+      prompt: tokenPrompt(someTokens(i, promptTokens, facts.vocabulary)),
       n: 1,
       seats: 1,
       maxTokens,

@@ -1,12 +1,13 @@
 import { PREFIX_CHUNK, prefixHashes } from '../../engine/protocol/prefix-hash.js';
+import { promptIds, type Prompt } from '../../engine/protocol/prompt.js';
 import type { HeldPrefix } from '../../engine/protocol/messages.js';
 
 /** Tokens of the chunks in which state is reused. */
 export const REUSED_TOKENS = PREFIX_CHUNK;
 
 /** A prompt's chain hashes, for queries of an index. */
-export function prefixOf(tokens: Uint32Array): Uint32Array {
-  return prefixHashes(tokens);
+export function prefixOf(prompt: Prompt): Uint32Array {
+  return prefixHashes(promptIds(prompt));
 }
 
 /**

@@ -43,7 +43,7 @@ function chat(
   calls: CallsFormat | undefined,
 ): Answer {
   const limit = model.model.contextPerSeat;
-  const prompt = chatPrompt(
+  const made = chatPrompt(
     model.parts,
     conversation,
     {
@@ -55,16 +55,16 @@ function chat(
     limit,
     calls ?? 'quick',
   );
-  if (prompt.kind === 'dear') return prompt;
-  if (prompt.kind === 'tokens') {
-    const { tokens, format } = prompt;
-    return { kind: 'chat', tokens, ...(format && { format }) };
+  if (made.kind === 'dear') return made;
+  if (made.kind === 'prompt') {
+    const { prompt, format } = made;
+    return { kind: 'chat', prompt, ...(format && { format }) };
   }
-  if (prompt.kind === 'failed') return cannotRender(prompt.why);
-  if (prompt.kind === 'unservable') return unservable(prompt);
+  if (made.kind === 'failed') return cannotRender(made.why);
+  if (made.kind === 'unservable') return unservable(made);
   return refusal(
     'bad_request',
-    `The prompt has at least ${prompt.atLeast} tokens; the context holds ${limit}.`,
+    `The prompt has at least ${made.atLeast} tokens; the context holds ${limit}.`,
     'messages',
   );
 }

@@ -1,4 +1,5 @@
 import type { ReplyFormat, ScoreQuestion } from '../../engine/protocol/messages.js';
+import type { Prompt } from '../../engine/protocol/prompt.js';
 import type { ContractError } from '../domain/errors.js';
 import type { Params, Route } from '../contracts/requests.js';
 import type { Signal } from '../lib/abort.js';
@@ -14,7 +15,7 @@ export type Checked = { readonly kind: 'checked'; readonly params: Params } | Re
 
 /** A prompt as tokens, and how its replies are constrained and parsed. */
 export type Tokenized =
-  | { readonly kind: 'chat'; readonly tokens: Uint32Array; readonly format?: ReplyFormat }
+  | { readonly kind: 'chat'; readonly prompt: Prompt; readonly format?: ReplyFormat }
   | { readonly kind: 'decision'; readonly input: Uint32Array; readonly questions: readonly ScoreQuestion[] }
   | Refusal
   | NoResult;

@@ -1,6 +1,7 @@
 /** A job that llama.cpp would choke on, in a real engine among others. */
 import t from 'tap';
 import { RealEngine } from '../support/real-engine.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 t.test('a token outside the vocabulary fails its own job, and the one beside it goes on', async (t) => {
   const engine = await RealEngine.start(t, { seats: 2, contextPerSeat: 1024, prefillTokensPerStep: 64 });
@@ -10,7 +11,7 @@ t.test('a token outside the vocabulary fails its own job, and the one beside it 
     [2, 1_000_000],
     [3, 0xffffffff],
   ] as const) {
-    engine.generate(id, { prompt: Uint32Array.of(97, token), maxTokens: 4 });
+    engine.generate(id, { prompt: tokenPrompt(Uint32Array.of(97, token)), maxTokens: 4 });
     await engine.output(id, 'failed');
   }
   await engine.output(1, 'done');

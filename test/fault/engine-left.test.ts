@@ -8,6 +8,7 @@ import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } fr
 import { ENGINE_ENTRY, start } from '../support/engine-messages.js';
 import { LinkedChild } from '../support/linked-child.js';
 import { embeddedTestModel } from '../support/models.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 const CONTEXT = 16_384;
 const PROMPT = 8;
@@ -18,7 +19,7 @@ const LONG: ToEngine = {
   kind: 'generate',
   id: 1,
   job: {
-    prompt: Uint32Array.from({ length: PROMPT }, (_, i) => 300 + i),
+    prompt: tokenPrompt(Uint32Array.from({ length: PROMPT }, (_, i) => 300 + i)),
     n: 1,
     seats: 1,
     maxTokens: CONTEXT - PROMPT,

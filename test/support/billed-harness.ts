@@ -18,6 +18,7 @@ import { decisionRates, PriceList } from '../../sidecar/usage/price-list.js';
 import { FakeClock } from './fake-clock.js';
 import { FakeEngine } from './fake-engine.js';
 import { ACME, FakeSpool, RecordingLog } from './in-process.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 /** Picodollars a token of the chat model; a decision token costs {@link DECISION}. */
 export const RATES = { input: 150_000n, cachedInput: 75_000n, output: 600_000n };
@@ -209,7 +210,7 @@ function paramsOf({ route = 'chat', stream = false, n = 1, maxTokens = 100, ques
 }
 
 function tokensOf({ route = 'chat', prompt = 10, questions = 1 }: Asking): Tokenized {
-  if (route === 'chat') return { kind: 'chat', tokens: new Uint32Array(prompt) };
+  if (route === 'chat') return { kind: 'chat', prompt: tokenPrompt(new Uint32Array(prompt)) };
   const question = { tail: new Uint32Array(2), labels: Uint32Array.of(1, 2), temperature: 1 };
   return {
     kind: 'decision',

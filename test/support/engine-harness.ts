@@ -4,6 +4,7 @@ import type { EngineSetup, GenerateJob } from '../../engine/protocol/messages.js
 import type { Clock } from '../../sidecar/lib/clock.js';
 import { EngineProcess, type EngineProcessOptions, type EngineTiming } from '../../sidecar/engine-client/supervisor.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 /** A real clock whose timers keep the process alive, as the service's listeners do. */
 export const keepingClock: Clock = {
@@ -43,7 +44,7 @@ export function stubSetup(script: StubScript): EngineSetup {
 /** A job that makes the stub do `what`, with `tokens` behind it. */
 export function stubJob(what: keyof typeof STUB_JOB, ...tokens: number[]): GenerateJob {
   return {
-    prompt: Uint32Array.of(STUB_JOB[what], ...tokens),
+    prompt: tokenPrompt(Uint32Array.of(STUB_JOB[what], ...tokens)),
     n: 1,
     seats: 1,
     maxTokens: 8,

@@ -15,6 +15,7 @@ import {
 } from '../../engine/protocol/messages.js';
 import { prefixHashes } from '../../engine/protocol/prefix-hash.js';
 import { FLOOD_BYTES, HELD_TOKENS, PACED_MS, REUSED_TOKENS, STUB_JOB, type StubScript } from './stub-script.js';
+import { promptIds, promptLength } from '../../engine/protocol/prompt.js';
 
 let step = 0;
 let script: StubScript = {};
@@ -102,7 +103,7 @@ function started(id: number, cachedTokens = 0): void {
 
 function echo(id: number, job: GenerateJob, cachedTokens = 0): void {
   started(id, cachedTokens);
-  const texts = Array.from(job.prompt.subarray(1), (token) => `p${token}`);
+  const texts = Array.from(promptIds(job.prompt).subarray(1), (token) => `p${token}`);
   for (let choice = 0; choice < job.n; choice += 1) {
     texts.forEach((text, i) => emit(piece(id, choice, text, i + 1)));
     emit({
@@ -116,7 +117,7 @@ function echo(id: number, job: GenerateJob, cachedTokens = 0): void {
     });
   }
   step += 1;
-  const held = [{ sequence: 0, hashes: prefixHashes(job.prompt) }];
+  const held = [{ sequence: 0, hashes: prefixHashes(promptIds(job.prompt)) }];
   send({ v, kind: 'step', step, outputs: [{ id, kind: 'done' }], held });
 }
 
@@ -134,7 +135,7 @@ function clocked(id: number, holdMs: number): void {
 }
 
 function paced(id: number, { prompt, maxTokens }: GenerateJob): void {
-  paces.set(id, { prompt: prompt.length, since: performance.now() });
+  paces.set(id, { prompt: promptLength(prompt), since: performance.now() });
   started(id);
   emit(piece(id, 0, 'paced', 1));
   setTimeout(() => {
@@ -179,7 +180,7 @@ function score(id: number, job: ScoreJob): void {
 }
 
 function generate(id: number, job: GenerateJob): void {
-  switch (script.bySeed === true ? job.seed : job.prompt[0]) {
+  switch (script.bySeed === true ? job.seed : promptIds(job.prompt)[0]) {
     case STUB_JOB.late:
       late.add(id);
       live.set(id, 'hold');
@@ -240,7 +241,7 @@ function generate(id: number, job: GenerateJob): void {
       process.kill(process.pid, 'SIGSEGV');
       break;
     case STUB_JOB.abort:
-      process.stderr.write(`GGML_ASSERT(n > 0) failed: ${job.prompt[1]}\n`);
+      process.stderr.write(`GGML_ASSERT(n > 0) failed: ${promptIds(job.prompt)[1]}\n`);
       process.abort();
       break;
     case STUB_JOB.fail:
@@ -248,7 +249,7 @@ function generate(id: number, job: GenerateJob): void {
       emit({ id, kind: 'failed', reason: 'no room' });
       break;
     case STUB_JOB.slow:
-      slow(id, job.prompt[1] ?? 0);
+      slow(id, promptIds(job.prompt)[1] ?? 0);
       break;
     default:
       echo(id, job);

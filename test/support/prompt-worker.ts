@@ -6,6 +6,7 @@ import { appendFileSync, existsSync } from 'node:fs';
 import { getEnvironmentData } from 'node:worker_threads';
 import type { HostSetup, ModelReport, WorkerTask } from '../../sidecar/prompts/messages.js';
 import type { Tokenized } from '../../sidecar/prompts/prompt-host.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 export interface StubBody {
   readonly name: string;
@@ -27,7 +28,7 @@ export default function run(task: WorkerTask): readonly ModelReport[] | Tokenize
   appendFileSync(body.log, `${body.name} start\n`);
   act(body);
   appendFileSync(body.log, `${body.name} end\n`);
-  return { kind: 'chat', tokens: Uint32Array.of(body.name.length) };
+  return { kind: 'chat', prompt: tokenPrompt(Uint32Array.of(body.name.length)) };
 }
 
 function act(body: StubBody): void {

@@ -10,6 +10,7 @@ import {
 } from '../../engine/protocol/messages.js';
 import { LinkedChild } from './linked-child.js';
 import { embeddedTestModel } from './models.js';
+import { tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
@@ -56,8 +57,8 @@ export class RealEngine {
   }
 
   /** So many tokens of plain text. */
-  prompt(tokens: number): Uint32Array {
-    return new Uint32Array(tokens).fill(LETTER);
+  prompt(tokens: number): Prompt {
+    return tokenPrompt(new Uint32Array(tokens).fill(LETTER));
   }
 
   /** Greedy, and so fond of repeating itself that no end token comes. */

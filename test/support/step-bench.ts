@@ -5,6 +5,7 @@ import type { Clock } from '../../engine/scheduler/clock.js';
 import { StepLoop, type StepLimits } from '../../engine/scheduler/step-loop.js';
 import type { ModelTokens } from '../../engine/scheduler/task.js';
 import { FakeDecoder, type FakeDecoderOptions } from './fake-decoder.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 export const END = 0;
 export const LETTER_A = 97;
@@ -111,7 +112,7 @@ export class Bench {
 /** `prompt`: its tokens, or how many of them. */
 export function job(prompt: number | Uint32Array, more: Partial<GenerateJob> = {}): GenerateJob {
   return {
-    prompt: typeof prompt === 'number' ? new Uint32Array(prompt).fill(1) : prompt,
+    prompt: tokenPrompt(typeof prompt === 'number' ? new Uint32Array(prompt).fill(1) : prompt),
     n: 1,
     seats: 1,
     maxTokens: 4,

@@ -3,6 +3,7 @@ import type { Decoder } from '../../engine/scheduler/decoder.js';
 import type { ModelTokens } from '../../engine/scheduler/task.js';
 import type { GenerateJob, ReplyGrammar } from '../../engine/protocol/messages.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
+import { tokenPrompt } from '../../engine/protocol/prompt.js';
 
 export interface Beside {
   /** Free replies, whose gaps are measured. */
@@ -62,5 +63,5 @@ export async function gapsBeside(
 function job(id: number, maxTokens: number, grammar?: ReplyGrammar): GenerateJob {
   const prompt = Uint32Array.from({ length: 16 }, (_, i) => 60 + ((i * 7 + id) % 90));
   const format = grammar && { format: { grammar, markers: [] } };
-  return { prompt, n: 1, seats: 1, maxTokens, seed: id, stops: [], ...HOT, ...format };
+  return { prompt: tokenPrompt(prompt), n: 1, seats: 1, maxTokens, seed: id, stops: [], ...HOT, ...format };
 }

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { jobProblem } from '../../../engine/scheduler/job-check.js';
 import type { GenerateJob, ScoreJob } from '../../../engine/protocol/messages.js';
+import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 
 const SIZE = 100;
 const BAD = 'a token outside the vocabulary';
@@ -17,7 +18,7 @@ function generate(...prompt: number[]): GenerateJob {
     stops: [],
     seats: 1,
   };
-  return { prompt: Uint32Array.from(prompt), ...rest };
+  return { prompt: tokenPrompt(Uint32Array.from(prompt)), ...rest };
 }
 
 function score(input: number, tail: number, label: number): ScoreJob {

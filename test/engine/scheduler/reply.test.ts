@@ -4,6 +4,7 @@ import type { GenerateJob, Output, ReplyFormat } from '../../../engine/protocol/
 import { Reply } from '../../../engine/scheduler/reply.js';
 import type { ModelTokens } from '../../../engine/scheduler/task.js';
 import { FakeDecoder } from '../../support/fake-decoder.js';
+import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 
 const TEXTS = ['', 'Hi', ' .<', 'call>', '[CALL]', 'look{', '"a":1', '}', '</call>', ' bye', 'go{}', 'zzz', '<call>'];
 const END = 0;
@@ -43,7 +44,16 @@ function run(format: ReplyFormat, texts: readonly string[], more: Partial<Genera
       return sampler;
     },
   });
-  const job = { prompt: Uint32Array.of(1), n: 1, seats: 1, maxTokens: 20, temperature: 0, topP: 1, seed: 1, stops: [] };
+  const job = {
+    prompt: tokenPrompt(Uint32Array.of(1)),
+    n: 1,
+    seats: 1,
+    maxTokens: 20,
+    temperature: 0,
+    topP: 1,
+    seed: 1,
+    stops: [],
+  };
   const penalties = { frequencyPenalty: 0, presencePenalty: 0 };
   const reply = new Reply(1, 0, { ...job, ...penalties, format, ...more }, model, decoder);
   const outputs: Output[] = [];

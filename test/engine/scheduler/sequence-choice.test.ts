@@ -2,9 +2,10 @@ import t from 'tap';
 import { choose, COPY_TOKENS, type Slot } from '../../../engine/scheduler/sequence-choice.js';
 import { SequenceTokens } from '../../../engine/scheduler/sequence-tokens.js';
 import { PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
+import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 
 const PROMPT = Uint32Array.from({ length: 1000 }, (_, i) => i + 1);
-const plan = new PromptPlan([PROMPT], 256);
+const plan = new PromptPlan(tokenPrompt(PROMPT), 256);
 
 /** `shares` leading tokens of the prompt, and one of another; null: empty. */
 function slot(shares: number | null, live = false, usedAt = 0): Slot {

@@ -1,9 +1,10 @@
 import t from 'tap';
 import { SequenceTokens } from '../../../engine/scheduler/sequence-tokens.js';
 import { PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
+import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 
 const tokens = (length: number, from = 0): Uint32Array => Uint32Array.from({ length }, (_, i) => from + i);
-const plan = (...segments: Uint32Array[]): PromptPlan => new PromptPlan(segments, 8);
+const plan = (...segments: Uint32Array[]): PromptPlan => new PromptPlan(segments.flatMap(tokenPrompt), 8);
 
 /** Two whole chunks by themselves, four tokens with others, and two that were generated. */
 function held(): SequenceTokens {
@@ -29,7 +30,7 @@ t.test('of the same split only chunks made alone, and whose ends are the plan’
   t.equal(held().reusable(plan(tokens(17)), 'same-split'), 16);
   t.equal(held().reusable(plan(tokens(16)), 'same-split'), 8, 'its last token is wanted');
   t.equal(held().reusable(plan(tokens(12), tokens(10, 12)), 'same-split'), 8, 'the plan ends a chunk at 12');
-  t.equal(held().reusable(new PromptPlan([tokens(30)], 4), 'same-split'), 0);
+  t.equal(held().reusable(new PromptPlan(tokenPrompt(tokens(30)), 4), 'same-split'), 0);
 
   const split = new SequenceTokens();
   split.append(tokens(8), true);

@@ -7,6 +7,7 @@ import { loadRuntime } from '../../../engine/llama/runtime.js';
 import { StepLoop } from '../../../engine/scheduler/step-loop.js';
 import { testModel } from '../../support/models.js';
 import { modelWithVocabulary } from '../../support/prompt-models.js';
+import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 
 const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8];
 
@@ -89,7 +90,15 @@ async function start(t: Test, file: string): Promise<Engine> {
       const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed };
       // Another prompt each time: what a random model says first is much the same, whatever the seed.
       const prompt = Uint32Array.from({ length: 8 }, (_, i) => 60 + i * seed);
-      loop.generate(1, { prompt, n: 1, seats: 1, maxTokens: 400, ...sampling, stops: [], ...(format && { format }) });
+      loop.generate(1, {
+        prompt: tokenPrompt(prompt),
+        n: 1,
+        seats: 1,
+        maxTokens: 400,
+        ...sampling,
+        stops: [],
+        ...(format && { format }),
+      });
     });
   const token = (text: string): number => {
     for (let i = 0; i < runtime.vocabulary; i++) if (runtime.tokens.control(i) === text) return i;

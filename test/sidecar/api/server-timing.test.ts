@@ -15,6 +15,7 @@ import { FakeEngine } from '../../support/fake-engine.js';
 import { deferred } from '../../support/http-server.js';
 import { ACME, FakeSpool, RecordingLog } from '../../support/in-process.js';
 import { noLimits } from '../../support/keys.js';
+import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 
 const PARAMS: ChatParams = {
   route: 'chat',
@@ -80,7 +81,7 @@ class Harness {
     };
     const prompt: OpenPrompt = {
       check: () => after(check, { kind: 'checked', params: PARAMS }),
-      tokenize: () => after(tokenize, { kind: 'chat', tokens: Uint32Array.of(1, 2, 3) }),
+      tokenize: () => after(tokenize, { kind: 'chat', prompt: tokenPrompt(Uint32Array.of(1, 2, 3)) }),
       close: () => undefined,
     };
     const model = {

@@ -8,9 +8,10 @@ import {
 } from '../../../engine/protocol/messages.js';
 import { MAX_JOBS, Mux } from '../../../sidecar/engine-client/mux.js';
 import { RecordingSink } from '../../support/recording-sink.js';
+import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 
 const job: GenerateJob = {
-  prompt: Uint32Array.of(1, 2, 3),
+  prompt: tokenPrompt(Uint32Array.of(1, 2, 3)),
   n: 1,
   seats: 1,
   maxTokens: 8,

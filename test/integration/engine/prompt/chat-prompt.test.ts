@@ -3,6 +3,7 @@ import { chatPrompt, type PromptParts } from '../../../../engine/prompt/chat-pro
 import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
 import { partsOf, promptParts } from '../../../support/prompt-models.js';
+import { promptIds } from '../../../../engine/protocol/prompt.js';
 
 const ANSWER = { addGenerationPrompt: true };
 const MANY = 1_000_000;
@@ -20,8 +21,8 @@ const MODELS = [
 
 function tokensOf(parts: PromptParts, conversation: PromptConversation): Uint32Array {
   const made = chatPrompt(parts, conversation, ANSWER, MANY);
-  if (made.kind !== 'tokens') throw new Error(made.kind);
-  return made.tokens;
+  if (made.kind !== 'prompt') throw new Error(made.kind);
+  return promptIds(made.prompt);
 }
 
 for (const [vocabularyName, templateName] of MODELS) {
@@ -130,5 +131,5 @@ t.test('what cannot fit by its length is not tokenized', async (t) => {
   t.match(made, { kind: 'too-long' });
   t.ok(made.kind === 'too-long' && made.atLeast > 100);
   t.equal(calls, 0);
-  t.match(chatPrompt(parts, long, ANSWER, 200), { kind: 'tokens' });
+  t.match(chatPrompt(parts, long, ANSWER, 200), { kind: 'prompt' });
 });

@@ -15,7 +15,7 @@ async function formatOf(template: string, reasoningEffort?: string): Promise<Rep
     { addGenerationPrompt: true, ...(reasoningEffort !== undefined && { reasoningEffort }) },
     100_000,
   );
-  if (made.kind !== 'tokens') throw new Error(made.kind);
+  if (made.kind !== 'prompt') throw new Error(made.kind);
   return made.format;
 }
 

@@ -11,6 +11,7 @@ import type { EngineTiming, OnDemand } from '../../../../sidecar/engine-client/s
 import { EngineHarness, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
 import { RecordingSink } from '../../../support/recording-sink.js';
 import type { StubScript } from '../../../support/stub-script.js';
+import { prefixOf } from '../../../../sidecar/engine-client/prefix-index.js';
 
 function launch(
   t: Test,
@@ -105,17 +106,17 @@ t.test('what its sequences hold is known until it is lost', async (t) => {
   const harness = launch(t);
   const { engine } = harness;
   const job = stubJob('echo', ...Array.from({ length: PREFIX_CHUNK - 1 }, (_, i) => i));
-  t.equal(engine.heldPrefixes().longest(job.prompt), 0);
+  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt)), 0);
   await harness.ready();
   const sink = new RecordingSink();
   engine.generate(job, sink);
   await sink.ended;
-  t.equal(engine.heldPrefixes().longest(job.prompt), PREFIX_CHUNK);
+  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt)), PREFIX_CHUNK);
   process.kill(engine.pid ?? 0, 'SIGKILL');
   await harness.loss();
-  t.equal(engine.heldPrefixes().longest(job.prompt), 0);
+  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt)), 0);
   await harness.ready(2);
-  t.equal(engine.heldPrefixes().longest(job.prompt), 0);
+  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt)), 0);
 });
 
 t.test('nothing comes after a cancel, even while the engine still speaks of the job', async (t) => {

@@ -9,6 +9,7 @@ import type { Tokenized } from '../../../../sidecar/prompts/prompt-host.js';
 import { LinkedChild } from '../../../support/linked-child.js';
 import { testModel } from '../../../support/models.js';
 import { bundleTemplate, bundleVocabulary } from '../../../support/prompt-models.js';
+import { promptIds, promptLength } from '../../../../engine/protocol/prompt.js';
 
 const PAYER = { account: 'a', weight: 1 };
 
@@ -80,10 +81,13 @@ t.test('bodies become tokens, and what cannot is refused with the reason', async
 
   const hello = await send('chat', { model: 'qwen', messages: user('Hello') });
   // <|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n
-  t.equal(hello.kind === 'chat' && hello.tokens.slice(-9).join(), '151644,872,198,9707,151645,198,151644,77091,198');
+  t.equal(
+    hello.kind === 'chat' && promptIds(hello.prompt).slice(-9).join(),
+    '151644,872,198,9707,151645,198,151644,77091,198',
+  );
 
   const long = await send('chat', { model: 'qwen', messages: user('Hello '.repeat(1000)) });
-  t.ok(long.kind === 'chat' && long.tokens.length > 1000, 'a body that was checked in the host');
+  t.ok(long.kind === 'chat' && promptLength(long.prompt) > 1000, 'a body that was checked in the host');
 
   const tools = [{ type: 'function', function: { name: 'f', parameters: { type: 'object', properties: {} } } }];
   t.match(await send('chat', { model: 'qwen', messages: user('Hello'), tools }), { kind: 'chat' });
