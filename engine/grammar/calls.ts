@@ -1,6 +1,6 @@
 import type { CallSyntax, ParameterTypes, TaggedArguments } from '../protocol/messages.js';
 import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, type GrammarText } from './gbnf.js';
-import { anyObject, JSON_RULES } from './json.js';
+import { JSON_RULES } from './json.js';
 import { schemaGrammar } from './schema.js';
 import { spaced, SPACED_RULES } from './spaced.js';
 import { MAX_STACKS } from './stacks.js';
@@ -91,10 +91,16 @@ function argumentsOf(schema: unknown, tagged: TaggedArguments | undefined, prefi
 }
 
 /**
- * A grammar whose root is these rules' start, behind `before`: text that is there already. `orObject`: any JSON object may
- * come in place of calls.
+ * A grammar whose root is these rules' start, behind `before`: text that is there already. `or`: what may come in
+ * place of calls.
  */
-export function callGrammar(rules: string, { before = '', orObject = false } = {}): string {
+export function callGrammar(
+  rules: string,
+  { before = '', or }: { readonly before?: string; readonly or?: GrammarPart } = {},
+): string {
   const root = `${before === '' ? '' : `${literal(before)} `}${START}`;
-  return `root ::= ${orObject ? `${root} | ${anyObject.rule}` : root}\n${rules}`;
+  if (or === undefined) return `root ::= ${root}\n${rules}`;
+  const known = new Set(rules.split('\n'));
+  const further = or.rules.filter((rule) => !known.has(rule));
+  return [`root ::= ${root} | ${or.rule}`, rules, ...further].join('\n');
 }

@@ -51,7 +51,9 @@ export class BatchSampler implements Sampler {
     this.#sampling = sampling;
     this.#held = held;
     this.#penalized = sampling.frequencyPenalty !== 0 || sampling.presencePenalty !== 0;
-    this.#picker = picking?.newPicker(sampling);
+    // The picker knows neither top-k nor min-p.
+    const narrowed = sampling.topK !== undefined || sampling.minP !== undefined;
+    this.#picker = narrowed ? undefined : picking?.newPicker(sampling);
   }
 
   /** What picks the next token within the decode; undefined: {@link next} is to be called. */
@@ -130,13 +132,14 @@ export class BatchSampler implements Sampler {
   }
 
   #configure(sampler: AddonSampler): void {
-    const { temperature, topP, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
+    const { temperature, topP, topK, minP, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
     const { state, denied } = this.#held;
     sampler.applyConfig({
       temperature,
       topP,
       seed: this.#seed,
-      // No topK and no minP at all: the contract has none.
+      ...(topK !== undefined && { topK }),
+      ...(minP !== undefined && { minP }),
       ...(this.#completion && {
         repeatPenalty: 1,
         repeatPenaltyMaxTokens: maxTokens,

@@ -201,9 +201,9 @@ class IteratorSampler implements Sampler {
     const penalized = s.frequencyPenalty !== 0 || s.presencePenalty !== 0;
     return {
       temperature: s.temperature,
-      topK: NO_TOP_K,
+      topK: s.topK ?? NO_TOP_K,
       topP: s.topP,
-      minP: 0,
+      minP: s.minP ?? 0,
       seed: s.seed,
       evaluationPriority,
       yieldEogToken: true,

@@ -1,4 +1,5 @@
 import { callGrammar, callRules, type Callable } from '../grammar/calls.js';
+import type { ReplyRules } from '../grammar/reply.js';
 import { Work, type NoGrammar } from '../grammar/work.js';
 import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/messages.js';
 import { WRAPPED_INSTRUCTION, WRAPPED_JSON_INSTRUCTION } from './call-syntax.js';
@@ -25,16 +26,17 @@ export type CallsFormat =
   | NoGrammar;
 
 /**
- * How the reply's calls are recognised and constrained. `tools`: the conversation's, at least one. `json`: content is a
- * JSON object. `work`: counts what it costs.
+ * How the reply's calls are recognised and constrained. `tools`: the conversation's, at least one. `reply`: content is
+ * JSON, by these rules. `work`: counts what it costs.
  */
 export function callsFormat(
   syntax: CallSyntax,
   tools: readonly object[],
   choice: CallChoice,
-  json: boolean,
+  reply: Extract<ReplyRules, { kind: 'ok' }> | undefined,
   work = new Work(),
 ): CallsFormat {
+  const json = reply !== undefined;
   const callable = (tools as readonly { readonly function: Callable }[])
     .map((tool) => tool.function)
     .filter(({ name }) => choice.name === undefined || choice.name === name);
@@ -52,7 +54,9 @@ export function callsFormat(
   const whole = choice.required || json || syntax.answer !== undefined;
   const { gbnf, stacks } = rules;
   if (!whole) return { kind: 'ok', calls: { gbnf, stacks, ...calls } };
-  return { kind: 'ok', calls, grammar: { gbnf: callGrammar(gbnf, { orObject: json && !choice.required }), stacks } };
+  const or = choice.required ? undefined : reply;
+  const places = Math.max(stacks, or?.stacks ?? 0);
+  return { kind: 'ok', calls, grammar: { gbnf: callGrammar(gbnf, { ...(or && { or: or.part }) }), stacks: places } };
 }
 
 /** The conversation as a model must see it that does not know the syntax: the first system message says so. */

@@ -1,8 +1,8 @@
-import { callsFormat, instructed, type CallChoice, type CallsFormat } from './call-format.js';
+import { instructed, type CallChoice } from './call-format.js';
 import type { PromptConversation } from './conversation.js';
 import { guard, type SpecialTexts } from './data-text.js';
-import { dataGrammar } from '../grammar/json.js';
-import { QUICK_WORK, unlessUnservable, Work } from '../grammar/work.js';
+import { holdReply, weighed, type HeldOrder, type HeldReply } from './held-reply.js';
+import { QUICK_WORK, Work } from '../grammar/work.js';
 import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar } from '../protocol/messages.js';
 import { tokenPrompt, type Prompt } from '../protocol/prompt.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
@@ -24,34 +24,22 @@ export interface ReplyOptions extends RenderOptions {
   readonly calls?: CallChoice;
   /** The content is one JSON object. */
   readonly jsonObject?: boolean;
+  /** What that object, or another JSON value, is valid against. Heeded with `jsonObject` alone. */
+  readonly replySchema?: object;
 }
 
 export type ChatPrompt =
   /** Without `format` all of a reply's text is content. */
   | { readonly kind: 'prompt'; readonly prompt: Prompt; readonly format?: ReplyFormat }
   | RenderFailure
-  /** No reply can be held to what the tools take. `why`: what is wrong with that, to follow its name. */
-  | (CallsFormat & { readonly kind: 'unservable' })
-  /** Not compiled: what holds replies to the tools takes more work than QUICK_WORK. */
-  | { readonly kind: 'dear'; readonly compile: CallsOrder }
+  | (HeldReply & { readonly kind: 'unservable' })
+  /** Not compiled: what holds the reply takes more work than QUICK_WORK. `syntax`: of calls, if tools are offered. */
+  | { readonly kind: 'dear'; readonly syntax?: CallSyntax }
   /** Not tokenized: even of the longest tokens it would take this many. */
   | { readonly kind: 'too-long'; readonly atLeast: number };
 
-/** What the calls' grammar is compiled from, beside the tools themselves. */
-export interface CallsOrder {
-  readonly syntax: CallSyntax;
-  readonly choice: CallChoice;
-  readonly json: boolean;
-}
-
-/** Where the calls' grammar comes from: compiled here, only if it is quick or always, or elsewhere by {@link compileCalls}. */
-export type CallsSource = 'quick' | 'here' | CallsFormat;
-
-/** The format of calls of `tools`, whatever work it takes within the bound. */
-export function compileCalls(tools: readonly object[], { syntax, choice, json }: CallsOrder): CallsFormat {
-  const work = new Work();
-  return unlessUnservable(() => work.weigh(tools)) ?? callsFormat(syntax, tools, choice, json, work);
-}
+/** What holds the reply: compiled here, only if it is quick or always, or elsewhere by holdReplyInFull. */
+export type HeldSource = 'quick' | 'here' | HeldReply;
 
 /**
  * A conversation as the tokens that llama.cpp would make of it, with special-token text in the caller's strings kept text.
@@ -62,19 +50,19 @@ export function chatPrompt(
   conversation: PromptConversation,
   options: ReplyOptions,
   maxTokens: number,
-  source: CallsSource = 'here',
+  source: HeldSource = 'here',
 ): ChatPrompt {
-  const { calls: syntax } = parts.template;
   const { tools = [] } = conversation;
   const work = new Work();
-  const weighed = unlessUnservable(() => work.weigh(tools));
-  if (weighed) return weighed;
-  const json = options.jsonObject === true;
-  const offer = options.calls && syntax && tools.length > 0 ? { syntax, choice: options.calls, json } : undefined;
-  const shaped = parts.template.shape(offer ? instructed(conversation, offer.syntax, json) : conversation);
+  const excess = weighed(tools, work);
+  if (excess) return excess;
+  const order = orderOf(parts.template.calls, tools, options);
+  const shaped = parts.template.shape(
+    order.calls ? instructed(conversation, order.calls.syntax, order.json !== undefined) : conversation,
+  );
   if (shaped.kind === 'failed') return shaped;
-  const calls = offer && callsOf(offer, tools, source, work);
-  if (calls?.kind === 'unservable' || calls?.kind === 'dear') return calls;
+  const held = heldOf(order, source, work);
+  if (held.kind !== 'ok') return held;
   const guarded = guard(shaped.shaped, parts.specials);
   if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
   const rendered = parts.template.renderShaped(guarded.value, options);
@@ -82,22 +70,29 @@ export function chatPrompt(
   const atLeast = fewestTokens(parts.vocabulary, rendered.text);
   if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
   const pieces = guarded.mark === undefined ? [rendered.text] : rendered.text.split(guarded.mark);
-  const grammar = calls ? calls.grammar : json ? { gbnf: dataGrammar } : undefined;
-  const format = replyFormat(parts, rendered.text, calls?.calls, grammar);
+  const format = replyFormat(parts, rendered.text, held.calls, held.grammar);
   const prompt = tokenPrompt(tokenizePrompt(parts.vocabulary, pieces));
   return { kind: 'prompt', prompt, ...(format && { format }) };
 }
 
-function callsOf(
-  order: CallsOrder,
+/** What a reply to such a request is to be held to. */
+export function orderOf(
+  syntax: CallSyntax | undefined,
   tools: readonly object[],
-  source: CallsSource,
-  work: Work,
-): CallsFormat | (ChatPrompt & { kind: 'dear' }) {
+  { calls: choice, jsonObject, replySchema }: Pick<ReplyOptions, 'calls' | 'jsonObject' | 'replySchema'>,
+): HeldOrder {
+  return {
+    ...(choice && syntax && tools.length > 0 && { calls: { syntax, choice, tools } }),
+    ...(jsonObject === true && { json: { ...(replySchema && { schema: replySchema }) } }),
+  };
+}
+
+function heldOf(order: HeldOrder, source: HeldSource, work: Work): HeldReply | (ChatPrompt & { kind: 'dear' }) {
   if (typeof source === 'object') return source;
   if (source === 'quick') work.limit(QUICK_WORK);
-  const made = callsFormat(order.syntax, tools, order.choice, order.json, work);
-  return made.kind === 'unservable' && work.stopped ? { kind: 'dear', compile: order } : made;
+  const held = holdReply(order, work);
+  if (held.kind === 'ok' || !work.stopped) return held;
+  return { kind: 'dear', ...(order.calls && { syntax: order.calls.syntax }) };
 }
 
 /** `grammar` holds the content of the whole reply. */

@@ -70,11 +70,14 @@ export function shapeConversation(conversation: PromptConversation, shape: Shape
   return { messages: shaped, tools: shape.noTools === 'null' ? null : [] };
 }
 
+/** Roles whose messages have content, if an empty one. */
+const SPOKEN: ReadonlySet<string> = new Set(['system', 'user']);
+
 function shapeMessage(message: PromptMessage, shape: Shape, given: CallArguments): object {
   const { content, reasoning_content: reasoning, tool_calls: calls, ...rest } = message;
   return {
     ...rest,
-    content: shapeContent(textOf(content), shape),
+    content: shapeContent(textOf(content) ?? (SPOKEN.has(message.role) ? '' : undefined), shape),
     ...(calls && calls.length > 0 ? { tool_calls: calls.map((call) => shapeCall(call, shape, given)) } : {}),
     ...(reasoning ? shapeThought(reasoning, message, shape) : {}),
   };

@@ -20,6 +20,8 @@ export interface RenderOptions {
    * throws at it. Absent: a model that thinks does. All as llama.cpp has it.
    */
   readonly reasoningEffort?: string;
+  /** The caller's own values for names that the template reads. Names that carry the conversation are not among them. */
+  readonly switches?: Readonly<Record<string, string | number | boolean | null>>;
 }
 
 /** `why` is for the caller's message; a template's own words are not passed on, since they may quote the conversation. */
@@ -134,7 +136,7 @@ function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
 
 /** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
 function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptions): string | undefined {
-  const { reasoningEffort: effort, addGenerationPrompt } = options;
+  const { reasoningEffort: effort, addGenerationPrompt, switches = {} } = options;
   const now = new Date();
   const items = {
     bos_token: source.tokens.bos,
@@ -144,12 +146,20 @@ function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptio
     date_string: formatDate(now, '%d %b %Y'),
     datetime: formatDate(now, '%b %d %Y'),
     ...KEEP_THOUGHTS,
+    ...withoutOurs(switches),
     ...shaped,
   };
   if (effort === undefined || (effort === 'none' && !source.namesNone)) return tryRender(source.template, items);
   // Some templates throw at an effort that is not among theirs. `reasoning_strength` is another name for it.
   const withEffort = { reasoning_effort: effort, reasoning_strength: effort, ...items };
   return tryRender(source.template, withEffort) ?? tryRender(source.template, items);
+}
+
+/** Names that carry the conversation or its marks. */
+const OURS: ReadonlySet<string> = new Set(['messages', 'tools', 'bos_token', 'eos_token', 'add_generation_prompt']);
+
+function withoutOurs(switches: NonNullable<RenderOptions['switches']>): object {
+  return Object.fromEntries(Object.entries(switches).filter(([name]) => !OURS.has(name)));
 }
 
 function tryRender(template: JinjaTemplate, items: Record<string, unknown>): string | undefined {

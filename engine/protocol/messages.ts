@@ -89,6 +89,10 @@ export interface GenerateJob {
   /** 0: greedy. */
   readonly temperature: number;
   readonly topP: number;
+  /** The most probable tokens that may come; absent: all. */
+  readonly topK?: number;
+  /** The least probability that a token may have, as a part of the most probable one's; absent: any. */
+  readonly minP?: number;
   readonly frequencyPenalty: number;
   readonly presencePenalty: number;
   /** 32 unsigned bits; reply i uses seed + i. */

@@ -76,9 +76,10 @@ function plan(
   context.promptTokens = promptTokens;
   const unpaid = usage.reserve(promptTokens, maxTokens * params.n);
   if (unpaid) return unpaid;
-  const { n, temperature, topP, frequencyPenalty, presencePenalty, stops } = params;
+  const { n, temperature, topP, topK, minP, frequencyPenalty, presencePenalty, stops } = params;
+  const narrowing = { ...(topK !== undefined && { topK }), ...(minP !== undefined && { minP }) };
   const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
-  const sampling = { temperature, topP, frequencyPenalty, presencePenalty, seed };
+  const sampling = { temperature, topP, ...narrowing, frequencyPenalty, presencePenalty, seed };
   return {
     work: { promptTokens, maxTokens: maxTokens * n, prefix: prefixOf(prompt) },
     job: { prompt, n, maxTokens, ...sampling, stops, ...(format && { format }) },

@@ -50,7 +50,8 @@ export async function preflight<P extends Params>(
   if (caller.kind !== 'caller') return caller;
   const body = await readBody(context, route, services, caller);
   if (body.kind !== 'body') return body;
-  const prompt = services.prompts.open(route, body.bytes, caller);
+  const form = route === 'chat' && services.contract === 'compatible' ? 'compatible' : route;
+  const prompt = services.prompts.open(form, body.bytes, caller);
   const release = (): void => {
     prompt.close();
     body.release();

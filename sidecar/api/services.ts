@@ -35,6 +35,8 @@ export interface Services {
   readonly date: () => Date;
   /** From 0 to 1. */
   readonly random: () => number;
+  /** Which contract chat bodies are held to. */
+  readonly contract: 'strict' | 'compatible';
   readonly identity: Identity;
   readonly prompts: PromptHost;
   readonly models: ReadonlyMap<string, HostedModel>;

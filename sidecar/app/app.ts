@@ -146,6 +146,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
       keepAliveMs: config.stream.keepAliveMs,
       timeoutMs: config.request.timeoutMs,
     },
+    contract: config.contract,
     isolateDecisions: config.decisions.isolate,
     promptHosts: () => prompts.states,
     leaving: () => lifecycle.leaving,

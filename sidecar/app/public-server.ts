@@ -43,7 +43,7 @@ export function publicServer(common: ServerDeps, services: Services, inFlight: I
   const { config, log, clock, registry } = common;
   const { pickerMetrics, loadReport } = config.fleet;
   const shown = { metrics: registry, open: pickerMetrics, scrapers };
-  const openApi = Buffer.from(JSON.stringify(openApiDocument()));
+  const openApi = Buffer.from(JSON.stringify(openApiDocument(config.contract)));
   const routes: Routes = {
     '/healthz': { GET: healthz },
     '/readyz': { GET: (exchange) => readyz(exchange, services) },

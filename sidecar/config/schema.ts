@@ -27,6 +27,10 @@ export const configSchema: SettingSchema = section({
     pattern: '^[a-z0-9][a-z0-9_-]*$',
   }),
   dataDir: text('Folder of keys and other state, relative to the working directory.', { default: '.ra' }),
+  contract: text(
+    'Which chat requests are accepted. `strict`: the closed contract of docs/contract.md. `compatible`: also the fields, message forms and JSON schemas that OpenAI’s clients and agent frameworks send, and `POST /v1/responses` and `GET /v1/models/{id}` (docs/clients.md).',
+    { enum: ['strict', 'compatible'], default: 'strict' },
+  ),
   access: accessSchema,
   keys: keysSection,
   limits: limitsSection,

@@ -17,6 +17,8 @@ export interface Config {
   readonly environment: string;
   /** Where keys and other state live. */
   readonly dataDir: string;
+  /** Which chat requests are accepted: those of the closed contract, or also what clients send beside it. */
+  readonly contract: 'strict' | 'compatible';
   /** How callers are authenticated. */
   readonly access: { readonly mode: 'keys' | 'authorizer' | 'gateway' };
   readonly keys: {

@@ -3,9 +3,10 @@ import { CHAT_OPEN_MAPS, CHAT_SCHEMA } from './chat-schema.js';
 import { placeOf } from './paths.js';
 import { type Parsed, refuse, refuseAt } from './refusal.js';
 import { compile } from './validator.js';
+import { WELL_KNOWN_NAMES } from './well-known-names.js';
 
 /** A body that passed its schema. */
-interface ChatBody {
+export interface ChatBody {
   readonly model: string;
   readonly messages: readonly Message[];
   readonly frequency_penalty?: number;
@@ -27,12 +28,15 @@ interface ChatBody {
   readonly user?: string;
 }
 
-const check = compile<ChatBody>(CHAT_SCHEMA);
+const check = compile<ChatBody>(CHAT_SCHEMA, { names: WELL_KNOWN_NAMES });
 
 /** Checks a chat body against its contract and applies the defaults of docs/contract.md#chat-completion-request. */
 export function toChatRequest(value: unknown): Parsed<ChatRequest> {
   const outcome = check(value);
-  if (!outcome.ok) return refuseAt(placeOf(outcome.segments, CHAT_OPEN_MAPS), outcome.message);
+  if (!outcome.ok) {
+    const refused = refuseAt(placeOf(outcome.segments, CHAT_OPEN_MAPS), outcome.message);
+    return outcome.named === undefined ? refused : { ...refused, named: outcome.named };
+  }
   const body = outcome.value;
   const impossible = checkToolChoice(body);
   if (impossible !== undefined) return impossible;
@@ -47,7 +51,8 @@ export function toChatRequest(value: unknown): Parsed<ChatRequest> {
   };
 }
 
-function checkToolChoice({ tool_choice: choice, tools }: ChatBody): Parsed<never> | undefined {
+/** Why `tool_choice` cannot be met; undefined: it can. */
+export function checkToolChoice({ tool_choice: choice, tools }: ChatBody): Parsed<never> | undefined {
   if (choice === undefined || choice === 'none' || choice === 'auto') return undefined;
   if (choice === 'required') return tools ? undefined : refuse('tool_choice', 'must not be required without tools');
   const { name } = choice.function;
@@ -55,13 +60,15 @@ function checkToolChoice({ tool_choice: choice, tools }: ChatBody): Parsed<never
   return refuse('tool_choice.function.name', 'must be the name of one of the tools');
 }
 
-function callChoiceOf({ tool_choice: choice, parallel_tool_calls: parallel = true }: ChatBody): CallChoice {
+/** Which calls a body with tools asks for. */
+export function callChoiceOf({ tool_choice: choice, parallel_tool_calls: parallel = true }: ChatBody): CallChoice {
   // A named function is called once: asked for by name, more of it would say nothing new.
   if (typeof choice === 'object') return { required: true, name: choice.function.name, parallel: false };
   return { required: choice === 'required', parallel };
 }
 
-function paramsOf(body: ChatBody, calls: CallChoice | undefined): ChatParams {
+/** The part of a request that travels. `calls`: undefined where no tools are offered. */
+export function paramsOf(body: ChatBody, calls: CallChoice | undefined): ChatParams {
   const maxTokens = body.max_completion_tokens ?? body.max_tokens;
   const firstImage = firstImageOf(body.messages);
   return {

@@ -1,22 +1,34 @@
 /** Body bytes to checked requests. Pure and synchronous: runs inline for small bodies and in the prompt host for others. */
+import { type ContractError, contractError } from '../domain/errors.js';
 import { toChatRequest } from './chat.js';
+import { toCompatibleRequest } from './compatible.js';
 import { toDecisionRequest } from './decisions.js';
 import { readJson } from './json.js';
 import { type Parsed, refuseJson } from './refusal.js';
-import type { ChatRequest, DecisionRequest, Route } from './requests.js';
+import type { BodyForm, ChatRequest, DecisionRequest } from './requests.js';
 import { toSystemOneRequest } from './systemone.js';
 
 export type { Parsed } from './refusal.js';
 
 /** Parses and checks the body of any route. `invalid` is always a 400; nothing throws. */
-export function parseBody(route: Route, bytes: Uint8Array): Parsed<ChatRequest | DecisionRequest> {
-  return route === 'chat' ? parseChat(bytes) : parseDecisions(route, bytes);
+export function parseBody(form: BodyForm, bytes: Uint8Array): Parsed<ChatRequest | DecisionRequest> {
+  return form === 'decisions' || form === 'systemone' ? parseDecisions(form, bytes) : parseChat(bytes, form);
 }
 
 /** Parses and checks the body of POST /chat/completions. */
-export function parseChat(bytes: Uint8Array): Parsed<ChatRequest> {
+export function parseChat(bytes: Uint8Array, form: 'chat' | 'compatible' = 'chat'): Parsed<ChatRequest> {
   const read = readJson(bytes);
-  return read.ok ? toChatRequest(read.value) : refuseJson(read.fault);
+  if (!read.ok) return refuseJson(read.fault);
+  if (form === 'compatible') return toCompatibleRequest(read.value);
+  const parsed = toChatRequest(read.value);
+  if (parsed.kind === 'ok' || parsed.named === undefined) return parsed;
+  // Only where it is true of the whole body.
+  return toCompatibleRequest(read.value).kind === 'ok' ? { ...parsed, error: acceptedElsewhere(parsed.error) } : parsed;
+}
+
+function acceptedElsewhere({ code, message, param }: ContractError): ContractError {
+  const what = message.replace(/; its fields are .*$/, '');
+  return contractError(code, `${what}; \`contract: compatible\` accepts it`, { param });
 }
 
 /** Parses and checks the body of POST /decisions or POST /systemone. */

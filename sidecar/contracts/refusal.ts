@@ -4,15 +4,21 @@ import type { Place } from './paths.js';
 
 /** A request, or why there is none. */
 export type Parsed<T> =
-  { readonly kind: 'ok'; readonly request: T } | { readonly kind: 'invalid'; readonly error: ContractError };
+  | { readonly kind: 'ok'; readonly request: T }
+  | {
+      readonly kind: 'invalid';
+      readonly error: ContractError;
+      /** The well-known field outside the contract that it was refused for. */
+      readonly named?: string;
+    };
 
 /** Refuses with 400 what is at `param`: a path of contract names and indexes; null: the body. `predicate`: `must …`. */
-export function refuse(param: string | null, predicate: string): Parsed<never> {
+export function refuse(param: string | null, predicate: string): Extract<Parsed<never>, { kind: 'invalid' }> {
   return refuseAt({ subject: param ?? 'the body', param }, predicate);
 }
 
 /** As {@link refuse}, with a place in words. */
-export function refuseAt(place: Place, predicate: string): Parsed<never> {
+export function refuseAt(place: Place, predicate: string): Extract<Parsed<never>, { kind: 'invalid' }> {
   return {
     kind: 'invalid',
     error: contractError('bad_request', `${place.subject} ${predicate}`, { param: place.param }),

@@ -7,6 +7,9 @@
 
 export type Route = 'chat' | 'decisions' | 'systemone';
 
+/** Which contract a body is held to: its route's own, or for chat the compatible one. */
+export type BodyForm = Route | 'compatible';
+
 /** A chat request without its conversation. Defaults are applied. */
 export interface ChatParams {
   readonly route: 'chat';
@@ -18,6 +21,9 @@ export interface ChatParams {
   readonly maxTokens?: number;
   readonly temperature: number;
   readonly topP: number;
+  /** Absent: no bound. The strict contract has neither. */
+  readonly topK?: number;
+  readonly minP?: number;
   readonly frequencyPenalty: number;
   readonly presencePenalty: number;
   readonly seed?: number;
@@ -46,7 +52,14 @@ export type ReasoningEffort = 'none' | 'minimal' | 'low' | 'medium' | 'high';
 export interface ChatRequest {
   readonly params: ChatParams;
   readonly conversation: Conversation;
+  /** The JSON schema that the reply's content is held to. */
+  readonly replySchema?: object;
+  /** For the chat template, by the names that it has for them. */
+  readonly switches?: TemplateSwitches;
 }
+
+/** What a caller sets in a chat template. */
+export type TemplateSwitches = Readonly<Record<string, string | number | boolean | null>>;
 
 /** What a chat template is given. Names are the wire's, since templates read them. */
 export interface Conversation {

@@ -21,6 +21,8 @@ export type Outcome<T> =
       readonly message: string;
       /** The path in pieces. */
       readonly segments: readonly string[];
+      /** The field that is outside the schema, where it is one of {@link CompileOptions.names}. */
+      readonly named?: string;
       /** With `allProblems`: all that are found, this first one included, as `path message`. */
       readonly all?: readonly string[];
     };
@@ -32,6 +34,8 @@ export interface CompileOptions {
   readonly useDefaults?: boolean;
   /** Name an unknown field in the path. For files of the operator's own, never for requests. */
   readonly nameUnknownFields?: boolean;
+  /** Unknown fields that a message may name all the same: a fixed list, none of the caller's own. */
+  readonly names?: ReadonlySet<string>;
   /** Go on after the first problem. For files of the operator's own, never for requests: it takes as long as they are wrong. */
   readonly allProblems?: boolean;
 }
@@ -55,12 +59,25 @@ export function compile<T>(schema: object, options: CompileOptions = {}): Check<
     if (validate(value)) return { ok: true, value };
     const error = decisive(validate.errors ?? []);
     const segments = error === undefined ? [] : placeOfError(error, nameUnknownFields);
-    const message = error === undefined ? 'is not valid' : predicateOf(error, nameUnknownFields);
+    const named = error && namedBy(error, options.names);
+    const message = error === undefined ? 'is not valid' : predicateOf(error, nameUnknownFields, named);
     const all = allProblems ? (validate.errors ?? []).map((each) => lineOf(each, nameUnknownFields)) : undefined;
     // ajv keeps the last errors, and with `verbose` the values in them, until the next call.
     validate.errors = null;
-    return { ok: false, path: pathOf(segments), message, segments, ...(all && { all }) };
+    return {
+      ok: false,
+      path: pathOf(segments),
+      message,
+      segments,
+      ...(named !== undefined && { named }),
+      ...(all && { all }),
+    };
   };
+}
+
+function namedBy(error: ErrorObject, names: ReadonlySet<string> | undefined): string | undefined {
+  const name = (error.params as ErrorParams).additionalProperty;
+  return error.keyword === 'additionalProperties' && name !== undefined && names?.has(name) === true ? name : undefined;
 }
 
 function lineOf(error: ErrorObject, nameUnknownFields: boolean): string {
@@ -125,7 +142,9 @@ function placeOfError(error: ErrorObject, nameUnknownFields: boolean): string[] 
   return segments;
 }
 
-function predicateOf(error: ErrorObject, nameUnknownFields: boolean): string {
+function predicateOf(error: ErrorObject, nameUnknownFields: boolean, named?: string): string {
+  if (named !== undefined)
+    return `has \`${named}\`, which is outside the contract; its fields are ${fieldsOf(error).join(', ')}`;
   const predicate = wordingOf(error) ?? ruleOf(error, nameUnknownFields);
   return error.propertyName === undefined ? predicate : `has a name that is not allowed: a name ${predicate}`;
 }

@@ -4,7 +4,7 @@
  */
 import { fileURLToPath } from 'node:url';
 import { parseBody } from '../contracts/parse.js';
-import type { Route } from '../contracts/requests.js';
+import type { BodyForm } from '../contracts/requests.js';
 import type { Signal } from '../lib/abort.js';
 import { HostProcess, type HostEnd } from './host-process.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
@@ -67,7 +67,7 @@ export class PromptHostClient implements PromptHost {
     return { up: this.#host?.ready === true, queued, running, restarts: this.#restarts, ...problem };
   }
 
-  open(route: Route, bytes: Uint8Array, payer: Payer): OpenPrompt {
+  open(route: BodyForm, bytes: Uint8Array, payer: Payer): OpenPrompt {
     const { account, weight } = payer;
     const body: Body = { id: this.#nextBody++, route, bytes, payer: { account, weight } };
     return {

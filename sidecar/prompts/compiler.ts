@@ -1,9 +1,10 @@
 /**
- * The prompt host's compiler thread: the tools of one request as a grammar, when that takes more work than a thread does that
- * others wait for. Loads no model.
+ * The prompt host's compiler thread: compiles what holds the reply of one request, when that takes more work than a thread does
+ * that others wait for. Loads no model.
  */
 import { setPriority } from 'node:os';
-import { compileCalls } from '../../engine/prompt/chat-prompt.js';
+import { orderOf } from '../../engine/prompt/chat-prompt.js';
+import { holdReplyInFull } from '../../engine/prompt/held-reply.js';
 import type { Answer, CompilerTask } from './messages.js';
 import { unservable } from './refusals.js';
 
@@ -16,10 +17,23 @@ const NICE = 5;
 setPriority(NICE);
 warmUp();
 
-export default function compile({ bytes, compile }: CompilerTask): Answer {
-  const { tools } = JSON.parse(new TextDecoder().decode(bytes)) as { readonly tools: readonly object[] };
-  const calls = compileCalls(tools, compile);
-  return calls.kind === 'unservable' ? unservable(calls) : { kind: 'compiled', calls };
+/** Loaded beside the models, since its schemas take longer to compile than most requests. */
+const contracts = import('../contracts/parse.js');
+
+export default async function compile({ route, bytes, syntax }: CompilerTask): Promise<Answer> {
+  const { parseBody } = await contracts;
+  const parsed = parseBody(route, bytes);
+  if (parsed.kind === 'invalid') return parsed;
+  if (!('conversation' in parsed.request)) return { kind: 'failed' };
+  const { params, conversation, replySchema } = parsed.request;
+  const { calls, jsonObject } = params;
+  const order = orderOf(syntax, conversation.tools ?? [], {
+    jsonObject,
+    ...(calls && { calls }),
+    ...(replySchema && { replySchema }),
+  });
+  const held = holdReplyInFull(order);
+  return held.kind === 'unservable' ? unservable(held) : { kind: 'compiled', held };
 }
 
 /** Code that has not run yet takes several times as long, and the first request here is to wait no longer than the next. */
@@ -28,5 +42,6 @@ function warmUp(): void {
   const parameters = { type: 'object', properties: { a: { allOf: [{ anyOf: many }, ...many] } }, required: ['a'] };
   const syntax = { mark: '<', open: '<', between: ',', close: '>' };
   const choice = { required: true, parallel: false };
-  compileCalls([{ type: 'function', function: { name: 'f', parameters } }], { syntax, choice, json: false });
+  const tools = [{ type: 'function', function: { name: 'f', parameters } }];
+  holdReplyInFull({ calls: { syntax, choice, tools } });
 }

@@ -10,12 +10,12 @@ import { Piscina } from 'piscina';
 import { Link } from '../../engine/protocol/link.js';
 import { endAtOnce, endWithParent } from '../../engine/protocol/parent-watch.js';
 import '../../engine/protocol/v8-flags.js';
-import type { Route } from '../contracts/requests.js';
+import type { BodyForm } from '../contracts/requests.js';
 import { readOrder, STACK_MB, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
 import type { Answer, CompilerTask, Order, Work, WorkerTask } from './messages.js';
 
 interface Body {
-  readonly route: Route;
+  readonly route: BodyForm;
   /** In shared memory if there is a pool, so that every worker reads the same copy. */
   readonly bytes: Uint8Array;
 }
@@ -168,7 +168,7 @@ function bodyOf({ work, body, sent }: Order & { kind: 'item' }): Body | undefine
 async function resultOf(work: Work, body: Body | undefined): Promise<Answer> {
   if (workOff === undefined || compiler === undefined || body === undefined) return { kind: 'failed' };
   try {
-    if (work.step === 'compile') return await compiler.run({ bytes: body.bytes, compile: work.compile });
+    if (work.step === 'compile') return await compiler.run({ ...body, ...(work.syntax && { syntax: work.syntax }) });
     const { step, ...more } = work;
     return (await workOff({ kind: step, ...more, ...body })) as Answer;
   } catch {

@@ -1,5 +1,5 @@
 /** What a prompt host's client keeps of a body on its way to tokens, and which step follows which. */
-import type { Route } from '../contracts/requests.js';
+import type { BodyForm } from '../contracts/requests.js';
 import { contractError } from '../domain/errors.js';
 import type { Item, Payer } from './fair-share.js';
 import type { HostProcess } from './host-process.js';
@@ -9,7 +9,7 @@ import type { Checked, NoResult, Refusal, Tokenized } from './prompt-host.js';
 /** One body, on the sidecar's side until it is closed, since a new host needs it again. */
 export interface Body {
   readonly id: number;
-  readonly route: Route;
+  readonly route: BodyForm;
   readonly payer: Payer;
   bytes: Uint8Array | undefined;
   /** The host that keeps a copy. */
@@ -38,9 +38,9 @@ export type Following =
 export function following(answer: Answer): Following {
   switch (answer.kind) {
     case 'dear':
-      return { kind: 'work', work: { step: 'compile', compile: answer.compile } };
+      return { kind: 'work', work: { step: 'compile', ...(answer.syntax && { syntax: answer.syntax }) } };
     case 'compiled':
-      return { kind: 'work', work: { step: 'tokenize', calls: answer.calls } };
+      return { kind: 'work', work: { step: 'tokenize', held: answer.held } };
     default:
       return { kind: 'result', result: answer };
   }

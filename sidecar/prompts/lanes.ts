@@ -3,7 +3,7 @@
  * body can take seconds and may end its host; short requests then continue and never wait behind it. The short lane's
  * host works in its own thread, since a thread switch would take longer than the work.
  */
-import type { Route } from '../contracts/requests.js';
+import type { BodyForm } from '../contracts/requests.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import { PromptHostClient, type FirstStart } from './client.js';
 import type { Payer } from './fair-share.js';
@@ -60,7 +60,7 @@ export class PromptLanes implements PromptHost {
     return (['short', 'long'] as const).map((lane) => ({ lane, ...this.stats(lane) }));
   }
 
-  open(route: Route, bytes: Uint8Array, payer: Payer): OpenPrompt {
+  open(route: BodyForm, bytes: Uint8Array, payer: Payer): OpenPrompt {
     return this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(route, bytes, payer);
   }
 

@@ -3,9 +3,9 @@
  * the host answers `ready`, and then sends one `answer` per `item`. Every message has the version `v`; another version
  * or an unknown kind ends the host.
  */
-import type { CallsFormat } from '../../engine/prompt/call-format.js';
-import type { CallsOrder } from '../../engine/prompt/chat-prompt.js';
-import type { Route } from '../contracts/requests.js';
+import type { HeldReply } from '../../engine/prompt/held-reply.js';
+import type { CallSyntax } from '../../engine/protocol/messages.js';
+import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-host.js';
 
 export const PROMPTS_VERSION = 4;
@@ -52,19 +52,19 @@ export const STACK_MB = 256;
 
 /**
  * `check`: is the body a valid request. `tokenize`: its tokens as well; the answer may be `dear`, then the same is asked
- * again with what `compile` made, in the host's compiler thread, of the tools.
+ * again with what `compile` made, in the host's compiler thread, of the tools and the reply's schema.
  */
 export type Work =
   | { readonly step: 'check' }
-  | { readonly step: 'tokenize'; readonly calls?: CallsFormat }
-  | { readonly step: 'compile'; readonly compile: CallsOrder };
+  | { readonly step: 'tokenize'; readonly held?: HeldReply }
+  | { readonly step: 'compile'; readonly syntax?: CallSyntax };
 
 /** What the host answers to an item. */
 export type Answer =
   | Checked
   | Tokenized
-  | { readonly kind: 'dear'; readonly compile: CallsOrder }
-  | { readonly kind: 'compiled'; readonly calls: CallsFormat };
+  | { readonly kind: 'dear'; readonly syntax?: CallSyntax }
+  | { readonly kind: 'compiled'; readonly held: HeldReply };
 
 /**
  * Sidecar to host, which processes the items in order. `cancel`: an item that has not started is not needed any more.
@@ -77,7 +77,7 @@ export type Order =
       readonly work: Work;
       readonly body: number;
       /** With the first item of a body, which is kept until `drop` or until its `tokenize` is answered, unless with `dear`. */
-      readonly sent?: { readonly route: Route; readonly bytes: Uint8Array };
+      readonly sent?: { readonly route: BodyForm; readonly bytes: Uint8Array };
     }
   | { readonly kind: 'cancel'; readonly item: number }
   | { readonly kind: 'drop'; readonly body: number };
@@ -121,11 +121,13 @@ function isOfThisVersion(raw: unknown): boolean {
  */
 export type WorkerTask =
   | { readonly kind: 'report' }
-  | { readonly kind: 'check'; readonly route: Route; readonly bytes: Uint8Array }
-  | { readonly kind: 'tokenize'; readonly route: Route; readonly bytes: Uint8Array; readonly calls?: CallsFormat };
+  | { readonly kind: 'check'; readonly route: BodyForm; readonly bytes: Uint8Array }
+  | { readonly kind: 'tokenize'; readonly route: BodyForm; readonly bytes: Uint8Array; readonly held?: HeldReply };
 
 /** A task for the compiler thread: the bytes are those of a chat's body that was found valid. */
 export interface CompilerTask {
+  readonly route: BodyForm;
   readonly bytes: Uint8Array;
-  readonly compile: CallsOrder;
+  /** Of calls, by the model's template; absent: no tools are offered. */
+  readonly syntax?: CallSyntax;
 }

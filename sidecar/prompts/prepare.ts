@@ -1,36 +1,36 @@
 import { MAX_ARGUMENT_NESTING, MAX_ARGUMENT_VALUES } from '../../engine/prompt/call-arguments.js';
-import type { CallsFormat } from '../../engine/prompt/call-format.js';
 import { chatPrompt, type ChatPrompt } from '../../engine/prompt/chat-prompt.js';
 import { DECISION_PROMPT_TOKENS, type DecisionTokens } from '../../engine/prompt/decision-prompt.js';
+import type { HeldReply } from '../../engine/prompt/held-reply.js';
 import { parseBody } from '../contracts/parse.js';
-import type { ChatRequest, DecisionRequest, Route } from '../contracts/requests.js';
+import type { BodyForm, ChatRequest, DecisionRequest } from '../contracts/requests.js';
 import type { LoadedModel } from './models.js';
 import type { Answer } from './messages.js';
 import type { Checked, Refusal } from './prompt-host.js';
 import { refusal, unservable } from './refusals.js';
 
 /** The first of a body's two steps. */
-export function check(route: Route, bytes: Uint8Array): Checked {
+export function check(route: BodyForm, bytes: Uint8Array): Checked {
   const parsed = parseBody(route, bytes);
   return parsed.kind === 'invalid' ? parsed : { kind: 'checked', params: parsed.request.params };
 }
 
 /**
- * The second, which starts from the bytes again: what the first one parsed may have died with its host. `calls`: what was
- * compiled of its tools, which takes more work than is done in this thread.
+ * The second, which starts from the bytes again: what the first one parsed may have died with its host. `held`: what was
+ * compiled of its tools and schemas, when that takes more work than is done in this thread.
  */
 export function tokenize(
   models: ReadonlyMap<string, LoadedModel>,
-  route: Route,
+  route: BodyForm,
   bytes: Uint8Array,
-  calls?: CallsFormat,
+  held?: HeldReply,
 ): Answer {
   const parsed = parseBody(route, bytes);
   if (parsed.kind === 'invalid') return parsed;
   const { request } = parsed;
   const model = models.get(request.params.model);
   if (isDecision(request)) return model?.kind === 'decision' ? decide(model, request) : { kind: 'failed' };
-  return model?.kind === 'chat' ? chat(model, request, calls) : { kind: 'failed' };
+  return model?.kind === 'chat' ? chat(model, request, held) : { kind: 'failed' };
 }
 
 function isDecision(request: ChatRequest | DecisionRequest): request is DecisionRequest {
@@ -39,8 +39,8 @@ function isDecision(request: ChatRequest | DecisionRequest): request is Decision
 
 function chat(
   model: LoadedModel & { kind: 'chat' },
-  { params, conversation }: ChatRequest,
-  calls: CallsFormat | undefined,
+  { params, conversation, replySchema, switches }: ChatRequest,
+  held: HeldReply | undefined,
 ): Answer {
   const limit = model.model.contextPerSeat;
   const made = chatPrompt(
@@ -51,9 +51,11 @@ function chat(
       ...(params.reasoningEffort === undefined ? {} : { reasoningEffort: params.reasoningEffort }),
       ...(params.calls && { calls: params.calls }),
       jsonObject: params.jsonObject,
+      ...(replySchema && { replySchema }),
+      ...(switches && { switches }),
     },
     limit,
-    calls ?? 'quick',
+    held ?? 'quick',
   );
   if (made.kind === 'dear') return made;
   if (made.kind === 'prompt') {

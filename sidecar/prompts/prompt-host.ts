@@ -1,7 +1,7 @@
 import type { ReplyFormat, ScoreQuestion } from '../../engine/protocol/messages.js';
 import type { Prompt } from '../../engine/protocol/prompt.js';
 import type { ContractError } from '../domain/errors.js';
-import type { Params, Route } from '../contracts/requests.js';
+import type { Params, BodyForm } from '../contracts/requests.js';
 import type { Signal } from '../lib/abort.js';
 import type { Payer } from './fair-share.js';
 
@@ -38,5 +38,5 @@ export interface OpenPrompt {
 /** Turns bodies into tokens outside the sidecar's process. */
 export interface PromptHost {
   /** Takes ownership of the body, which the caller must not change. `payer` is charged with the body's host time. */
-  open(route: Route, body: Uint8Array, payer: Payer): OpenPrompt;
+  open(route: BodyForm, body: Uint8Array, payer: Payer): OpenPrompt;
 }

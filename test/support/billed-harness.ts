@@ -169,6 +169,7 @@ export class BilledHarness {
         keepAliveMs: 3_600_000,
         timeoutMs: asking.timeoutMs ?? 0,
       },
+      contract: 'strict',
       isolateDecisions: this.#isolate,
       leaving: () => this.draining,
       draining: () => this.draining,

@@ -136,6 +136,61 @@ export const FULL_CHAT: Json = {
   user: 'u-1',
 };
 
+/** A chat body with what the compatible contract takes besides. */
+export const FULL_COMPATIBLE: Json = {
+  ...(FULL_CHAT as Record<string, Json>),
+  messages: [
+    { role: 'developer', content: [{ type: 'text', text: '' }], name: null },
+    { role: 'user', content: '' },
+    {
+      role: 'assistant',
+      content: [{ type: 'refusal', refusal: 'no' }],
+      refusal: null,
+      parsed: { a: [1] },
+      annotations: [],
+      audio: null,
+      function_call: null,
+      reasoning: 'hm',
+      tool_calls: [{ id: 'c', index: 0, function: { name: 'f', arguments: '{}', parsed_arguments: {} } }],
+    },
+    { role: 'tool', content: [{ type: 'text', text: 'r' }], tool_call_id: 'c', name: 'f' },
+  ],
+  metadata: { a: 'b' },
+  service_tier: 'auto',
+  prompt_cache_key: 'k',
+  verbosity: 'low',
+  modalities: ['text'],
+  logprobs: false,
+  top_logprobs: 0,
+  logit_bias: {},
+  top_k: 40,
+  min_p: 0.1,
+  chat_template_kwargs: { enable_thinking: true },
+  response_format: {
+    type: 'json_schema',
+    json_schema: { name: 'r', strict: true, schema: { $ref: '#/$defs/a', $defs: { a: { type: ['object', 'null'] } } } },
+  },
+  stream_options: { include_usage: true, include_obfuscation: false },
+  tools: [
+    {
+      type: 'function',
+      function: {
+        name: 'look',
+        parameters: {
+          type: 'object',
+          title: 'T',
+          properties: {
+            a: { type: 'array', minItems: 1, uniqueItems: true, prefixItems: [{ const: { b: 1 } }], items: false },
+            b: { type: 'integer', exclusiveMinimum: 1, multipleOf: 2, examples: [4], default: [] },
+          },
+          patternProperties: { '^x-': { format: 'uri' } },
+          propertyNames: { pattern: '^[a-z]' },
+        },
+      },
+    },
+  ],
+};
+
 /** A decisions body with one question of each type. */
 export const FULL_DECISIONS: Json = {
   model: 'decider-1',

@@ -1,12 +1,21 @@
 /** Bodies at random, from bytes that are nothing to requests that are almost right. */
 import fc from 'fast-check';
-import type { Route } from '../../sidecar/contracts/requests.js';
+import type { BodyForm, Route } from '../../sidecar/contracts/requests.js';
 import { CANARY } from '../contract/tables/rule.js';
-import { FULL_CHAT, FULL_DECISIONS, FULL_SYSTEMONE, type Json, bytesOf } from './bodies.js';
+import { FULL_CHAT, FULL_COMPATIBLE, FULL_DECISIONS, FULL_SYSTEMONE, type Json, bytesOf } from './bodies.js';
 
-const FULL: Readonly<Record<Route, Json>> = { chat: FULL_CHAT, decisions: FULL_DECISIONS, systemone: FULL_SYSTEMONE };
+const FULL: Readonly<Record<BodyForm, Json>> = {
+  chat: FULL_CHAT,
+  decisions: FULL_DECISIONS,
+  systemone: FULL_SYSTEMONE,
+  compatible: FULL_COMPATIBLE,
+};
 
-export const ROUTES = Object.keys(FULL) as Route[];
+/** What is sent to each route. */
+export const ROUTES: readonly Route[] = ['chat', 'decisions', 'systemone'];
+
+/** All contracts that a body can be held to. */
+export const FORMS = Object.keys(FULL) as BodyForm[];
 
 /** Runs of a fuzz test: the first argument of its command line, or few, as part of all tests. */
 export function runsOr(few: number): number {
@@ -74,7 +83,7 @@ function mutate(body: unknown, { pick, step, name, value }: Mutation): void {
   }
 }
 
-function changed(route: Route): fc.Arbitrary<Uint8Array> {
+function changed(route: BodyForm): fc.Arbitrary<Uint8Array> {
   return fc.array(mutation, { minLength: 1, maxLength: 3 }).map((mutations) => {
     const body: unknown = JSON.parse(JSON.stringify(FULL[route]));
     for (const one of mutations) mutate(body, one);
@@ -82,7 +91,7 @@ function changed(route: Route): fc.Arbitrary<Uint8Array> {
   });
 }
 
-function damaged(route: Route): fc.Arbitrary<Uint8Array> {
+function damaged(route: BodyForm): fc.Arbitrary<Uint8Array> {
   const intact = bytesOf(FULL[route]);
   const change = fc.tuple(fc.nat({ max: intact.length - 1 }), fc.integer({ min: 0, max: 255 }));
   return fc
@@ -102,7 +111,7 @@ const PIECES = [
   `"${CANARY}",`,
 ];
 
-function spliced(route: Route): fc.Arbitrary<Uint8Array> {
+function spliced(route: BodyForm): fc.Arbitrary<Uint8Array> {
   const intact = JSON.stringify(FULL[route]);
   const piece = fc.tuple(fc.nat({ max: intact.length }), fc.constantFrom(...PIECES));
   return fc
@@ -111,7 +120,7 @@ function spliced(route: Route): fc.Arbitrary<Uint8Array> {
 }
 
 /** Arbitrary bodies for a route, by how they come about. */
-export function bodiesFor(route: Route): Readonly<Record<string, fc.Arbitrary<Uint8Array>>> {
+export function bodiesFor(route: BodyForm): Readonly<Record<string, fc.Arbitrary<Uint8Array>>> {
   return {
     'arbitrary bytes': fc.uint8Array({ maxLength: 300 }),
     'arbitrary JSON': anything.map((value) => bytesOf(JSON.stringify(value))),

@@ -4,6 +4,7 @@
  */
 
 import { CHAT_NOTES } from './chat-notes.js';
+import { COMPATIBLE_NOTES, COMPATIBLE_SHAPES } from './compatible-notes.js';
 import { DECISION_NOTES } from './decision-notes.js';
 import type { Notes } from './note.js';
 
@@ -16,6 +17,7 @@ export const SHAPES: Readonly<Record<string, string>> = {
   ToolParameters: 'What a tool takes. Checked against this contract, not against the dialect that `$schema` names.',
   PropertySchema:
     'What one parameter may be. Recursive; a body nests at most 64 levels deep and holds at most 262,144 values.',
+  ...COMPATIBLE_SHAPES,
   ChatCompletion: 'A whole reply.',
   CompletionToolCall: 'A call that the model asks for. `arguments` is the text of a JSON object.',
   Usage: 'Tokens of one request: the prompt once, the completions of all choices together.',
@@ -38,6 +40,7 @@ export const SHAPES: Readonly<Record<string, string>> = {
 /** What each field of a named part means. */
 export const NOTES: Notes = {
   ...CHAT_NOTES,
+  ...COMPATIBLE_NOTES,
   ...DECISION_NOTES,
   Error: {
     error: {

@@ -1,7 +1,7 @@
 /** The OpenAPI 3.1 document of the public listener. Pure and deterministic: the same code gives the same bytes. */
 import { CATALOGUE, WAIT_STATUSES, type CatalogueRow, type ErrorCode } from '../../domain/error-catalogue.js';
 import { REQUEST_HEADERS, RESPONSE_HEADERS, type ResponseHeader } from './headers.js';
-import { ROUTES, type RouteReference } from './routes.js';
+import { routesOf, type Contract, type RouteReference } from './routes.js';
 import { componentSchemas, reference, type Schema } from './schemas.js';
 
 /** The chat interface's version (docs/contract.md#versioning); the decisions contract has its own. */
@@ -12,8 +12,8 @@ const DESCRIPTION = `Chat completions and decisions on hosted models. The decisi
 Bodies are JSON in UTF-8 without a byte order mark, nested at most 64 levels deep, of at most 262,144 values, with no
 name twice in one object and no half of a surrogate pair. Lengths are in Unicode code points. Request objects are closed unless said otherwise.`;
 
-/** The whole document. Takes milliseconds: made once at the start. */
-export function openApiDocument(): object {
+/** The whole document of a sidecar with this contract. Takes milliseconds: made once at the start. */
+export function openApiDocument(contract: Contract = 'strict'): object {
   return {
     openapi: '3.1.0',
     info: {
@@ -29,7 +29,7 @@ export function openApiDocument(): object {
       { name: 'decisions', description: 'Questions about an input, answered with probabilities.' },
       { name: 'service', description: 'The server itself.' },
     ],
-    paths: Object.fromEntries(ROUTES.map((route) => [route.path, { [route.method]: operation(route) }])),
+    paths: Object.fromEntries(routesOf(contract).map((route) => [route.path, { [route.method]: operation(route) }])),
     components: {
       securitySchemes: {
         key: { type: 'http', scheme: 'bearer', description: 'An API key, as `Authorization: Bearer <API_KEY>`.' },

@@ -1,6 +1,9 @@
 /** The public listener's routes, as the documentation tells them. A test holds that the server answers just these. */
 import { CATALOGUE, type ErrorCode } from '../../domain/error-catalogue.js';
 
+/** The setting `contract`. */
+export type Contract = 'strict' | 'compatible';
+
 export interface RouteReference {
   readonly path: string;
   readonly method: 'get' | 'post';
@@ -12,6 +15,8 @@ export interface RouteReference {
   readonly key: boolean;
   /** Named schema of the body. */
   readonly request?: string;
+  /** The same under `contract: compatible`, where it differs. */
+  readonly compatibleRequest?: string;
   /** Named schema of the 200's body, its media type where that is not `application/json`; absent: it only refuses. */
   readonly answer?: string;
   /** Named schemas of the frames of a streamed 200. */
@@ -63,6 +68,7 @@ export const ROUTES: readonly RouteReference[] = [
       'its first token came; it is left out when no token was generated, and clients may ignore it.',
     key: true,
     request: 'ChatCompletionRequest',
+    compatibleRequest: 'CompatibleChatRequest',
     answer: 'ChatCompletion',
     frames: ['ChatCompletionChunk', 'UsageChunk', 'Error'],
     errors: WORK,
@@ -152,3 +158,11 @@ export const ROUTES: readonly RouteReference[] = [
     errors: ANY,
   },
 ];
+
+/** The routes of a sidecar with this contract. */
+export function routesOf(contract: Contract): readonly RouteReference[] {
+  if (contract === 'strict') return ROUTES;
+  return ROUTES.map((route) =>
+    route.compatibleRequest === undefined ? route : { ...route, request: route.compatibleRequest },
+  );
+}

@@ -4,6 +4,7 @@
  */
 import { ANSWER_SCHEMAS } from '../../contracts/answer-schemas.js';
 import { CHAT_SCHEMA } from '../../contracts/chat-schema.js';
+import { COMPATIBLE_SCHEMA } from '../../contracts/compatible-schema.js';
 import { DECISIONS_SCHEMA } from '../../contracts/decisions.js';
 import { SYSTEMONE_SCHEMA } from '../../contracts/systemone.js';
 import { NOTES, SHAPES } from './notes.js';
@@ -17,10 +18,14 @@ const PRIVATE: ReadonlySet<string> = new Set(['x-message', '$defs', 'discriminat
 /** Formats that no one else knows; the field's description says what they ask. */
 const PRIVATE_FORMAT = 'image-url';
 
-/** Where the contract's own references point to. */
-const PROPERTY_REFERENCE = '#/$defs/property';
+/** Where the contracts' own references point to, and what that is called here. */
+const REFERENCES: Readonly<Record<string, string>> = {
+  '#/$defs/property': 'PropertySchema',
+  '#/$defs/schema': 'AnySchema',
+};
 
 const request = CHAT_SCHEMA as Schema;
+const compatible = COMPATIBLE_SCHEMA as Schema;
 const message = at(request, 'properties', 'messages', 'items');
 const userMessage = at(message, 'oneOf', '1');
 const part = at(userMessage, 'properties', 'content', 'items');
@@ -46,6 +51,8 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['Tool', tool],
   ['ToolParameters', at(tool, 'properties', 'function', 'properties', 'parameters')],
   ['PropertySchema', at(request, '$defs', 'property')],
+  ['CompatibleChatRequest', compatible],
+  ['AnySchema', at(compatible, '$defs', 'schema')],
   ['ChatCompletion', ANSWER_SCHEMAS.completion as Schema],
   ['CompletionChoice', choice],
   ['CompletionToolCall', at(choice, 'properties', 'message', 'properties', 'tool_calls', 'items')],
@@ -111,8 +118,14 @@ function copied(schema: Schema): Schema {
     if (PRIVATE.has(keyword) || value === PRIVATE_FORMAT) continue;
     copy[keyword] = keyword === 'const' || keyword === 'enum' ? value : inner(value);
   }
-  if ('discriminator' in schema) copy['discriminator'] = discriminatorOf(schema as unknown as Tagged);
+  if ('discriminator' in schema && branchesOf(schema).every((branch) => names.has(branch))) {
+    copy['discriminator'] = discriminatorOf(schema as unknown as Tagged);
+  }
   return copy;
+}
+
+function branchesOf(schema: Schema): readonly unknown[] {
+  return (schema as unknown as Tagged).oneOf;
 }
 
 /** A schema whose branches are told apart by one field; all its branches are named parts. */
@@ -135,7 +148,8 @@ function inner(value: unknown): unknown {
   const name = names.get(value);
   if (name !== undefined) return reference(name);
   const schema = value as Schema;
-  return schema['$ref'] === PROPERTY_REFERENCE ? reference('PropertySchema') : copied(schema);
+  const known = REFERENCES[String(schema['$ref'])];
+  return known === undefined ? copied(schema) : reference(known);
 }
 
 /** With the words of notes.ts on the schema and on its own fields. */

@@ -171,9 +171,12 @@ export const CHAT_OBJECTS: readonly Closed[] = [
   { at: ['stream_options'], fields: ['include_usage'], required: ['include_usage'] },
 ];
 
+/** Of another kind of message or part: a well-known name, which the error repeats. */
 const outside = (at: At, name: string, fields: string): ContractCase => {
   const { subject, param } = chatPlace(at);
-  const message = `${subject} has a field outside the contract; its fields are ${fields}`;
+  const known = `${subject} has \`${name}\`, which is outside the contract`;
+  const message =
+    name === 'name' ? `${known}; \`contract: compatible\` accepts it` : `${known}; its fields are ${fields}`;
   return changed(CHAT, [...at, name], CANARY, { message, param });
 };
 

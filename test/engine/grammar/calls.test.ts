@@ -1,5 +1,6 @@
 import t from 'tap';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
+import { anyObject } from '../../../engine/grammar/json.js';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
 import type { CallSyntax } from '../../../engine/protocol/messages.js';
 import { Gbnf } from '../../support/gbnf.js';
@@ -97,7 +98,7 @@ t.test('what may come in place of calls', (t) => {
   const answer = '{"response": "a \\"b\\" \\u00e9"}';
   verdicts(t, callGrammar(rules(WRAPPED, { answer: true })), { [call]: 'whole', [answer]: 'whole', '{"x"': 'no' });
   verdicts(t, callGrammar(rules(WRAPPED)), { [call]: 'whole', [answer]: 'no' });
-  const object = callGrammar(rules(HERMES), { orObject: true });
+  const object = callGrammar(rules(HERMES), { or: anyObject });
   verdicts(t, object, { [LOOK]: 'whole', '{"any": [1]}': 'whole', '[1]': 'no', word: 'no' });
   t.end();
 });

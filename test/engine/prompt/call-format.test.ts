@@ -1,17 +1,21 @@
 import t from 'tap';
 import { callsFormat, instructed } from '../../../engine/prompt/call-format.js';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
+import { replyRules } from '../../../engine/grammar/reply.js';
+import { Work } from '../../../engine/grammar/work.js';
 import { CallParser } from '../../../engine/output/calls/call-parser.js';
 
 const TOOLS = [{ type: 'function', function: { name: 'find', parameters: { type: 'object', properties: {} } } }];
 const AUTO = { required: false, parallel: true };
 
+const reply = replyRules(undefined, new Work());
+
 /** What a whole reply comes to as content. */
-function contentOf(reply: string, json: boolean): string {
-  const made = callsFormat(WRAPPED, TOOLS, AUTO, json);
+function contentOf(text: string, json: boolean): string {
+  const made = callsFormat(WRAPPED, TOOLS, AUTO, reply.kind === 'ok' && json ? reply : undefined);
   if (made.kind === 'unservable') throw new Error(made.why);
   const parser = new CallParser(made.calls);
-  return parser.push(reply).content + parser.end().content;
+  return parser.push(text).content + parser.end().content;
 }
 
 t.test('in JSON mode an object that looks like a wrapped answer stands as it is', (t) => {

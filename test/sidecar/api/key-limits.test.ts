@@ -28,6 +28,7 @@ function servicesWith(changes: Partial<Services>): Services {
     clock,
     date: () => new Date(0),
     random: () => 0,
+    contract: 'strict',
     identity: { resolve: () => Promise.resolve(ACME) },
     prompts: { open: broken },
     models: new Map(),

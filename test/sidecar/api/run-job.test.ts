@@ -73,6 +73,7 @@ class Seated {
       keyLimits: noLimits(),
       quotas: new TokenQuotas(() => new Date(0)),
       limits: { chatBytes: 1, inlineBytes: 1000, keepAliveMs: 1, timeoutMs: 0 },
+      contract: 'strict',
       isolateDecisions: true,
       leaving: () => false,
       draining: () => false,

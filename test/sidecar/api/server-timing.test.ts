@@ -109,6 +109,7 @@ class Harness {
       keyLimits: noLimits(),
       quotas: new TokenQuotas(() => new Date(0)),
       limits: { chatBytes: 1000, inlineBytes: 1000, keepAliveMs: 60_000, timeoutMs: 0 },
+      contract: 'strict',
       isolateDecisions: true,
       leaving: () => false,
       draining: () => false,

@@ -21,6 +21,7 @@ t.test('nothing set: every default', async (t) => {
     console: { viewers: 8, intervalMs: 1000 },
     environment: 'development',
     dataDir: join(process.cwd(), '.ra'),
+    contract: 'strict',
     access: { mode: 'keys' },
     keys: { file: join(process.cwd(), '.ra', 'keys.json'), pollMs: 2000, failuresPerMinute: 60 },
     limits: {

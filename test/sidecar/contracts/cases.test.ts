@@ -1,9 +1,23 @@
 /** The contract's tables, in-process. test/contract/fields.test.ts runs the same over HTTP. */
 import t from 'tap';
-import { parseBody } from '../../../sidecar/contracts/parse.js';
+import { parseBody, parseChat } from '../../../sidecar/contracts/parse.js';
 import { LIGHT_CASES } from '../../contract/tables/cases.js';
 import { CANARY } from '../../contract/tables/rule.js';
 import { verdictOf } from '../../support/bodies.js';
+import { promptOf } from '../../support/prompt-shape.js';
+
+/** Bodies that both contracts for chat were asked about. */
+let compared = 0;
+
+/** Whatever the strict contract takes, the compatible one takes, for the same prompt and the same job. */
+function compare(name: string, bytes: Uint8Array): void {
+  const strict = parseChat(bytes);
+  if (strict.kind === 'invalid') return;
+  const compatible = parseChat(bytes, 'compatible');
+  if (compatible.kind === 'invalid') t.fail(`${name}: compatible: ${compatible.error.message}`);
+  else if (promptOf(compatible.request) !== promptOf(strict.request)) t.fail(`${name}: compatible: another prompt`);
+  compared++;
+}
 
 t.ok(LIGHT_CASES.length > 1000, `${LIGHT_CASES.length} cases`);
 t.equal(new Set(LIGHT_CASES.map(({ name }) => name)).size, LIGHT_CASES.length, 'no case is there twice');
@@ -11,8 +25,11 @@ t.equal(new Set(LIGHT_CASES.map(({ name }) => name)).size, LIGHT_CASES.length, '
 for (const { route, name, body, refusal } of LIGHT_CASES) {
   const parsed = parseBody(route, body());
   t.same(verdictOf(parsed), refusal === undefined ? 'ok' : { code: 'bad_request', status: 400, ...refusal }, name);
+  if (route === 'chat') compare(name, body());
   t.equal(parsed.kind, refusal === undefined ? 'ok' : 'invalid');
   if (parsed.kind === 'invalid' && JSON.stringify(parsed.error).includes(CANARY)) {
     t.fail(`${name} repeats what it refuses`);
   }
 }
+
+t.ok(compared > 300, `${compared} bodies, in both contracts`);

@@ -3,15 +3,15 @@ import fc from 'fast-check';
 import t from 'tap';
 import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
 import { parseBody } from '../../../sidecar/contracts/parse.js';
-import type { Route } from '../../../sidecar/contracts/requests.js';
+import type { BodyForm } from '../../../sidecar/contracts/requests.js';
 import { errorBody } from '../../../sidecar/domain/errors.js';
 import { CANARY } from '../../contract/tables/rule.js';
-import { ROUTES, bodiesFor, runsOr } from '../../support/fuzz.js';
+import { FORMS, bodiesFor, runsOr } from '../../support/fuzz.js';
 
-const RUNS = runsOr(4500);
+const RUNS = runsOr(6000);
 
 /** Parses, and holds a refusal to the error schema and to silence about what it refuses. */
-function check(route: Route, bytes: Uint8Array): 'ok' | 'invalid' {
+function check(route: BodyForm, bytes: Uint8Array): 'ok' | 'invalid' {
   const parsed = parseBody(route, bytes);
   if (parsed.kind === 'invalid') {
     const text = errorBody(parsed.error);
@@ -23,7 +23,7 @@ function check(route: Route, bytes: Uint8Array): 'ok' | 'invalid' {
   return parsed.kind;
 }
 
-const properties = ROUTES.flatMap((route) =>
+const properties = FORMS.flatMap((route) =>
   Object.entries(bodiesFor(route)).map(([how, bodies]) => ({ route, how, bodies })),
 );
 

@@ -1,0 +1,167 @@
+/**
+ * POST /chat/completions under `contract: compatible` (docs/contract.md#the-compatible-contract): all that the strict contract
+ * takes, and what clients send besides. Closed too: a name that is not here is refused. What would change the answer and
+ * cannot be done is here with the one value that asks for nothing.
+ */
+import { CHAT_SCHEMA } from './chat-schema.js';
+import { CALL_ID, CALL_INDEX, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
+import { ROOT_SCHEMA, WIDE_SCHEMA, WIDE_TOOL } from './wide-schema.js';
+
+type Schemas = Readonly<Record<string, object>>;
+
+/** The strict contract's own fields. */
+const STRICT = (CHAT_SCHEMA as unknown as { readonly properties: Schemas }).properties;
+
+/** As `schema`, or null, which is as if the field were absent. */
+export function orNull(schema: object): object {
+  return { if: { type: 'null' }, else: schema };
+}
+
+function only(values: readonly unknown[], why: string): object {
+  return { enum: values, 'x-message': why };
+}
+
+const NAME = orNull(TOOL_NAME);
+const TEXT_PART = closed(['type', 'text'], { type: { const: 'text' }, text: TEXT });
+const REFUSAL_PART = closed(['type', 'refusal'], { type: { const: 'refusal' }, refusal: TEXT });
+const MAX_PARTS = 4096;
+
+function parts(branches: readonly object[]): object {
+  const [only] = branches;
+  if (only !== undefined && branches.length === 1) return only;
+  return { type: 'object', required: ['type'], discriminator: { propertyName: 'type' }, oneOf: branches };
+}
+
+/** A text, or an array of parts of it. */
+function textOrParts(branches: readonly object[], types: readonly string[] = ['string', 'array']): object {
+  return { type: types, maxLength: MAX_TEXT, maxItems: MAX_PARTS, items: parts(branches) };
+}
+
+const IMAGE_PART = (
+  STRICT as unknown as {
+    messages: { items: { oneOf: readonly { properties: { content: { items: { oneOf: readonly object[] } } } }[] } };
+  }
+).messages.items.oneOf[1]?.properties.content.items.oneOf[1] as object;
+
+const CALL = closed(['id', 'function'], {
+  id: CALL_ID,
+  type: { const: 'function' },
+  function: closed(['name', 'arguments'], { name: TOOL_NAME, arguments: TEXT, parsed_arguments: {} }),
+  index: orNull(CALL_INDEX),
+});
+
+const instruction = (role: string): object =>
+  closed(['role', 'content'], { role: { const: role }, content: textOrParts([TEXT_PART]), name: NAME });
+
+const MESSAGE = {
+  type: 'object',
+  required: ['role'],
+  discriminator: { propertyName: 'role' },
+  oneOf: [
+    instruction('system'),
+    instruction('developer'),
+    closed(['role', 'content'], {
+      role: { const: 'user' },
+      content: textOrParts([TEXT_PART, IMAGE_PART]),
+      name: NAME,
+    }),
+    closed(['role'], {
+      role: { const: 'assistant' },
+      content: textOrParts([TEXT_PART, REFUSAL_PART], ['string', 'array', 'null']),
+      name: NAME,
+      reasoning_content: TEXT_OR_NULL,
+      reasoning: TEXT_OR_NULL,
+      refusal: TEXT_OR_NULL,
+      parsed: {},
+      annotations: { type: ['array', 'null'], maxItems: 128 },
+      audio: only([null], 'must be null: audio is not served'),
+      function_call: only([null], 'must be null: send tool_calls'),
+      tool_calls: { type: ['array', 'null'], maxItems: 128, items: CALL },
+    }),
+    closed(['role', 'content', 'tool_call_id'], {
+      role: { const: 'tool' },
+      content: textOrParts([TEXT_PART]),
+      tool_call_id: CALL_ID,
+      name: { type: ['string', 'null'], maxLength: 256 },
+    }),
+  ],
+} as const;
+
+export const JSON_SCHEMA_FORMAT = closed(['name'], {
+  name: { type: 'string', minLength: 1, maxLength: 256 },
+  description: TEXT_OR_NULL,
+  schema: orNull(ROOT_SCHEMA),
+  strict: { type: ['boolean', 'null'] },
+});
+
+const RESPONSE_FORMAT = {
+  type: 'object',
+  required: ['type'],
+  discriminator: { propertyName: 'type' },
+  oneOf: [
+    closed(['type'], { type: { const: 'text' } }),
+    closed(['type'], { type: { const: 'json_object' } }),
+    closed(['type', 'json_schema'], { type: { const: 'json_schema' }, json_schema: JSON_SCHEMA_FORMAT }),
+  ],
+} as const;
+
+/** Taken and without effect. Bounded, since they are held while the request is. */
+export const IGNORED: Schemas = {
+  metadata: { type: ['object', 'null'], maxProperties: 64 },
+  service_tier: { type: ['string', 'null'], maxLength: 256 },
+  prompt_cache_key: { type: ['string', 'null'], maxLength: 1024 },
+  prompt_cache_retention: { type: ['string', 'null'], maxLength: 256 },
+  safety_identifier: { type: ['string', 'null'], maxLength: 1024 },
+};
+
+const CHAT_IGNORED: Schemas = {
+  ...IGNORED,
+  verbosity: orNull({ enum: ['low', 'medium', 'high'] }),
+  prediction: { type: ['object', 'null'] },
+};
+
+/** What cannot be done, each with the values that do not ask for it. */
+const REFUSED: Schemas = {
+  logprobs: only([false, null], 'must be false: log probabilities are not served'),
+  top_logprobs: only([0, null], 'must be 0: log probabilities are not served'),
+  logit_bias: {
+    type: ['object', 'null'],
+    allOf: [{ maxProperties: 0, 'x-message': 'must be empty: token biases are not served' }],
+  },
+  modalities: orNull({
+    type: 'array',
+    minItems: 1,
+    items: only(['text'], 'must be text: other modalities are not served'),
+  }),
+  audio: only([null], 'must be null: audio is not served'),
+  functions: only([null], 'must be null: send tools'),
+  function_call: only([null], 'must be null: send tool_choice'),
+  web_search_options: only([null], 'must be null: web search is not served'),
+};
+
+const USED: Schemas = {
+  top_k: orNull({ type: 'integer', minimum: -1, maximum: 2_147_483_647 }),
+  min_p: orNull({ type: 'number', minimum: 0, maximum: 1 }),
+  chat_template_kwargs: {
+    type: ['object', 'null'],
+    maxProperties: 32,
+    additionalProperties: { type: ['string', 'number', 'boolean', 'null'], maxLength: 1024 },
+  },
+  response_format: orNull(RESPONSE_FORMAT),
+  stream_options: orNull(
+    closed([], { include_usage: { type: ['boolean', 'null'] }, include_obfuscation: { type: ['boolean', 'null'] } }),
+  ),
+  tools: { type: ['array', 'null'], maxItems: 128, items: WIDE_TOOL },
+};
+
+export const COMPATIBLE_SCHEMA = {
+  ...closed(['model', 'messages'], {
+    ...Object.fromEntries(Object.entries(STRICT).map(([name, schema]) => [name, orNull(schema)])),
+    model: STRICT['model'] ?? {},
+    messages: { type: 'array', minItems: 1, maxItems: 4096, items: MESSAGE },
+    ...USED,
+    ...CHAT_IGNORED,
+    ...REFUSED,
+  }),
+  $defs: { schema: WIDE_SCHEMA },
+} as const;

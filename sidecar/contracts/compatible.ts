@@ -1,0 +1,148 @@
+/** Chat bodies under `contract: compatible`, brought into the form of the strict contract's requests. */
+import { paramsOf, callChoiceOf, checkToolChoice, type ChatBody } from './chat.js';
+import { COMPATIBLE_SCHEMA } from './compatible-schema.js';
+import { placeOf } from './paths.js';
+import { type Parsed, refuseAt } from './refusal.js';
+import type { ChatRequest, ContentPart, Message, TemplateSwitches, Tool, ToolCall } from './requests.js';
+import { compile, type Check } from './validator.js';
+import { WELL_KNOWN_NAMES } from './well-known-names.js';
+import { WIDE_OPEN_MAPS } from './wide-schema.js';
+
+/** Text as one string or in parts. */
+type WideText = string | null | readonly { readonly text?: string; readonly refusal?: string }[];
+
+type WideMessage =
+  | { readonly role: 'system' | 'developer'; readonly content: WideText; readonly name?: string | null }
+  | { readonly role: 'user'; readonly content: string | readonly ContentPart[]; readonly name?: string | null }
+  | {
+      readonly role: 'assistant';
+      readonly content?: WideText;
+      readonly name?: string | null;
+      readonly reasoning_content?: string | null;
+      readonly reasoning?: string | null;
+      readonly refusal?: string | null;
+      readonly tool_calls?: readonly ToolCall[] | null;
+    }
+  | { readonly role: 'tool'; readonly content: WideText; readonly tool_call_id: string };
+
+/** A tool as it may be described. */
+export interface WideTool {
+  readonly type: 'function';
+  readonly function: {
+    readonly name: string;
+    readonly description?: string | null;
+    readonly parameters?: object | null;
+    readonly strict?: boolean | null;
+  };
+}
+
+/** The form asked of a reply. */
+type WideFormat =
+  | { readonly type: 'text' | 'json_object' }
+  | { readonly type: 'json_schema'; readonly json_schema: { readonly schema?: object | null } };
+
+/** A body that passed its schema; null members are left out. */
+interface CompatibleBody extends Omit<ChatBody, 'messages' | 'tools' | 'response_format' | 'stream_options'> {
+  readonly messages: readonly WideMessage[];
+  readonly tools?: readonly WideTool[];
+  readonly response_format?: WideFormat;
+  readonly stream_options?: { readonly include_usage?: boolean | null };
+  readonly top_k?: number;
+  readonly min_p?: number;
+  readonly chat_template_kwargs?: TemplateSwitches;
+}
+
+let check: Check<CompatibleBody> | undefined;
+
+/** Checks a chat body against the compatible contract. A body that the strict contract takes makes the same request. */
+export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
+  // Compiled on first use: a sidecar with the strict contract seldom needs it.
+  check ??= compile<CompatibleBody>(COMPATIBLE_SCHEMA, { names: WELL_KNOWN_NAMES });
+  const outcome = check(value);
+  if (!outcome.ok) return refuseAt(placeOf(outcome.segments, WIDE_OPEN_MAPS), outcome.message);
+  const body = withoutNulls(outcome.value);
+  const { response_format: format, stream_options: streaming, tools: wideTools, messages, ...rest } = body;
+  const offered = wideTools?.map(toolOf) ?? [];
+  const chat: ChatBody = {
+    ...rest,
+    messages: messages.map(messageOf),
+    ...(offered.length > 0 && { tools: offered }),
+    ...(streaming && { stream_options: { include_usage: streaming.include_usage ?? false } }),
+    ...(format && { response_format: { type: format.type === 'text' ? 'text' : 'json_object' } }),
+  };
+  const impossible = checkToolChoice(chat);
+  if (impossible !== undefined) return impossible;
+  const tools = chat.tool_choice === 'none' ? undefined : chat.tools;
+  const schema = format?.type === 'json_schema' ? format.json_schema.schema : undefined;
+  return {
+    kind: 'ok',
+    request: {
+      params: { ...paramsOf(chat, tools && callChoiceOf(chat)), ...samplingOf(body) },
+      conversation: { messages: chat.messages, ...(tools && { tools }) },
+      ...(schema && { replySchema: schema }),
+      ...(body.chat_template_kwargs && { switches: body.chat_template_kwargs }),
+    },
+  };
+}
+
+/** Without the members that are null: each is as if it were absent. */
+function withoutNulls<T extends object>(value: T): T {
+  return Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null)) as T;
+}
+
+/** 0 and -1 are no top-k. */
+function samplingOf({ top_k: topK = 0, min_p: minP = 0 }: CompatibleBody): { topK?: number; minP?: number } {
+  return { ...(topK > 0 && { topK }), ...(minP > 0 && { minP }) };
+}
+
+function messageOf(message: WideMessage): Message {
+  const named = 'name' in message && typeof message.name === 'string' ? { name: message.name } : {};
+  switch (message.role) {
+    case 'system':
+    case 'developer':
+      return { role: 'system', content: textOf(message.content) ?? '', ...named };
+    case 'user':
+      return { role: 'user', content: message.content, ...named };
+    case 'tool':
+      return { role: 'tool', content: textOf(message.content) ?? '', tool_call_id: message.tool_call_id };
+    case 'assistant': {
+      const { content, refusal, tool_calls: calls } = message;
+      const thought = message.reasoning_content ?? message.reasoning;
+      return {
+        role: 'assistant',
+        content: textOf(content ?? null) ?? refusal ?? (calls && calls.length > 0 ? null : ''),
+        ...named,
+        ...(typeof thought === 'string' && { reasoning_content: thought }),
+        ...(calls && calls.length > 0 && { tool_calls: calls.map(callOf) }),
+      };
+    }
+  }
+}
+
+/** Joined by a newline, as the parts of a user's message are. */
+function textOf(content: WideText): string | undefined {
+  if (content === null) return undefined;
+  if (typeof content === 'string') return content;
+  return content.map(({ text, refusal }) => text ?? refusal ?? '').join('\n');
+}
+
+function callOf({ id, function: called }: ToolCall): ToolCall {
+  return { id, type: 'function', function: { name: called.name, arguments: called.arguments } };
+}
+
+/** Templates and the grammar read a function's parameters as those of an object. Keys keep their order, which shows in prompts. */
+export function toolOf({ type, function: given }: WideTool): Tool {
+  const described = withoutNulls({ ...given, parameters: parametersOf(given.parameters ?? {}) });
+  return { type, function: described as Tool['function'] };
+}
+
+/** Where the root only refers, it is put in the reference's place: templates list the properties of the root. */
+function parametersOf(given: object): object {
+  const { $ref: reference, ...rest } = given as { readonly $ref?: string } & Record<string, unknown>;
+  const [, place = '', name = ''] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec(reference ?? '') ?? [];
+  const referred = (rest[place] as Record<string, unknown> | undefined)?.[name];
+  const root = typeof referred === 'object' && referred !== null ? { ...rest, ...referred } : given;
+  if ('type' in root && 'properties' in root) return root;
+  const combined = ['$ref', 'allOf', 'anyOf', 'oneOf'].some((keyword) => keyword in root);
+  return { type: 'object', ...(!combined && { properties: {} }), ...root };
+}

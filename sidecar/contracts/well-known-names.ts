@@ -1,0 +1,25 @@
+/**
+ * Names of fields and keywords that an error may repeat, because they are the public API's and not the caller's: all that the
+ * compatible contract knows, and more of what clients are known to send.
+ */
+import { COMPATIBLE_SCHEMA } from './compatible-schema.js';
+
+const OTHERS = [
+  ...['best_of', 'echo', 'suffix', 'prompt', 'input', 'instructions', 'thinking', 'reasoning_details', 'include'],
+  ...['cache_control', 'citations', 'provider', 'plugins', 'route', 'transforms', 'models', 'extra_body', 'usage'],
+  ...['repetition_penalty', 'min_tokens', 'ignore_eos', 'top_a', 'typical_p', 'mirostat', 'grammar', 'json_schema'],
+  ...['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs', 'num_ctx', 'keep_alive'],
+  ...['allowed_tools', 'custom', 'previous_response_id', 'conversation', 'max_output_tokens', 'text', 'truncation'],
+  ...['not', 'if', 'then', 'else', 'contains', 'minContains', 'maxContains', 'dependentRequired', 'dependentSchemas'],
+  ...['dependencies', 'unevaluatedProperties', 'unevaluatedItems', '$anchor', '$dynamicRef', '$dynamicAnchor', 'id'],
+  ...['contentSchema', 'discriminator', 'xml', 'externalDocs', 'propertyOrdering', 'optional', 'outputSchema'],
+];
+
+export const WELL_KNOWN_NAMES: ReadonlySet<string> = new Set([...namesIn(COMPATIBLE_SCHEMA), ...OTHERS]);
+
+/** Every name that a schema declares. Depth: that of our own schema. */
+function namesIn(schema: unknown): string[] {
+  if (typeof schema !== 'object' || schema === null) return [];
+  const { properties } = schema as { readonly properties?: object };
+  return [...Object.keys(properties ?? {}), ...Object.values(schema).flatMap(namesIn)];
+}

@@ -1,0 +1,123 @@
+import t from 'tap';
+import { shapeConversation } from '../../../engine/prompt/conversation.js';
+import { parseChat } from '../../../sidecar/contracts/parse.js';
+import type { ChatRequest } from '../../../sidecar/contracts/requests.js';
+import { bytesOf } from '../../support/bodies.js';
+import { SHAPE } from '../../support/prompt-shape.js';
+
+const HI = [{ role: 'user', content: 'hi' }];
+function accepted(body: object): ChatRequest {
+  const parsed = parseChat(bytesOf(JSON.stringify({ model: 'm', messages: HI, ...body })), 'compatible');
+  if (parsed.kind === 'invalid') throw new Error(parsed.error.message);
+  return parsed.request;
+}
+
+function refusal(body: object, form: 'chat' | 'compatible' = 'compatible'): string {
+  const parsed = parseChat(bytesOf(JSON.stringify({ model: 'm', messages: HI, ...body })), form);
+  return parsed.kind === 'invalid' ? parsed.error.message : 'accepted';
+}
+
+t.test('what clients add and what is null changes nothing', (t) => {
+  const plain = accepted({});
+  for (const body of [
+    { max_tokens: null, temperature: null, stop: null, user: null, seed: null, response_format: null },
+    { tools: [], logprobs: false, top_logprobs: null, logit_bias: {}, modalities: ['text'], audio: null },
+    { metadata: { a: 'b' }, service_tier: 'auto', store: true, prompt_cache_key: 'k', safety_identifier: 's' },
+    { verbosity: 'low', prediction: { type: 'content', content: 'x' }, top_k: 0, min_p: 0, stream_options: {} },
+    { tools: null, functions: null, function_call: null, chat_template_kwargs: null },
+  ]) {
+    t.strictSame(accepted(body), plain, Object.keys(body).join());
+  }
+  t.end();
+});
+
+t.test('messages as clients send them back', (t) => {
+  const call = { id: 'a', type: 'function', function: { name: 'look', arguments: '{}' } };
+  const { conversation } = accepted({
+    messages: [
+      {
+        role: 'developer',
+        content: [
+          { type: 'text', text: 'a' },
+          { type: 'text', text: '' },
+        ],
+      },
+      { role: 'user', content: '' },
+      { role: 'assistant', content: 'x', refusal: null, parsed: null, annotations: [], audio: null, tool_calls: null },
+      { role: 'assistant', content: null, refusal: 'no' },
+      { role: 'assistant', content: null, tool_calls: [{ ...call, index: 0 }], function_call: null },
+      { role: 'tool', content: [{ type: 'text', text: 'r' }], tool_call_id: 'a', name: 'look' },
+      { role: 'assistant', content: [{ type: 'text', text: 'y' }], reasoning: 'hm', tool_calls: [] },
+    ],
+  });
+  t.strictSame(conversation.messages, [
+    { role: 'system', content: 'a\n' },
+    { role: 'user', content: '' },
+    { role: 'assistant', content: 'x' },
+    { role: 'assistant', content: 'no' },
+    { role: 'assistant', content: null, tool_calls: [call] },
+    { role: 'tool', content: 'r', tool_call_id: 'a' },
+    { role: 'assistant', content: 'y', reasoning_content: 'hm' },
+  ]);
+  t.equal((shapeConversation(conversation, SHAPE).messages[1] as { content: unknown }).content, '', 'not nothing');
+  t.end();
+});
+
+t.test('what means something reaches its place', (t) => {
+  const schema = { type: 'object', properties: { a: { type: ['string', 'null'], title: 'A', examples: ['x'] } } };
+  const request = accepted({
+    top_k: 40,
+    min_p: 0.05,
+    chat_template_kwargs: { enable_thinking: false },
+    response_format: { type: 'json_schema', json_schema: { name: 'r', schema, strict: true } },
+  });
+  t.match(request.params, { topK: 40, minP: 0.05, jsonObject: true });
+  t.strictSame(request.replySchema, schema);
+  t.strictSame(request.switches, { enable_thinking: false });
+  t.end();
+});
+
+t.test('the parameters of a tool are those of an object, wherever its schema has them', (t) => {
+  const parametersOf = (parameters: unknown): unknown =>
+    accepted({ tools: [{ type: 'function', function: { name: 'f', description: null, strict: null, parameters } }] })
+      .conversation.tools?.[0]?.function;
+  const empty = { name: 'f', parameters: { type: 'object', properties: {} } };
+  t.strictSame(parametersOf(undefined), empty);
+  t.strictSame(parametersOf(null), empty);
+  t.strictSame(parametersOf({ type: 'object' }), empty);
+  const Point = { type: 'object', properties: { x: { type: 'number' } } };
+  t.strictSame(parametersOf({ $ref: '#/$defs/Point', $defs: { Point } }), {
+    name: 'f',
+    parameters: { $defs: { Point }, ...Point },
+  });
+  t.end();
+});
+
+t.test('what would change the answer is refused by its name', (t) => {
+  t.equal(refusal({ logprobs: true }), 'logprobs must be false: log probabilities are not served');
+  t.equal(refusal({ logit_bias: { 5: -100 } }), 'logit_bias must be empty: token biases are not served');
+  t.equal(refusal({ modalities: ['audio'] }), 'modalities[0] must be text: other modalities are not served');
+  t.equal(refusal({ functions: [] }), 'functions must be null: send tools');
+  t.match(refusal({ zcanary: 1 }), /^the body has a field outside the contract/);
+  t.match(refusal({ repetition_penalty: 1 }), /^the body has `repetition_penalty`, which is outside the contract/);
+  t.end();
+});
+
+t.test('the strict contract names the field, and the setting where that is all it takes', (t) => {
+  const message = { role: 'assistant', content: 'x', refusal: null };
+  t.equal(
+    refusal({ messages: [...HI, message] }, 'chat'),
+    'messages[1] has `refusal`, which is outside the contract; `contract: compatible` accepts it',
+  );
+  t.notMatch(refusal({ messages: [{ ...message, zcanary: 1 }] }, 'chat'), /compatible|zcanary/);
+  const property = { type: 'array', items: { type: 'string', format: 'uri' } };
+  const tool = {
+    type: 'function',
+    function: { name: 'f', parameters: { type: 'object', properties: { zcanary: property } } },
+  };
+  t.equal(
+    refusal({ tools: [tool] }, 'chat'),
+    'tools[0].function.parameters.properties has an entry whose items has `format`, which is outside the contract; `contract: compatible` accepts it',
+  );
+  t.end();
+});
