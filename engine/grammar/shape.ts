@@ -64,7 +64,8 @@ export const ANY: Shape = {
 /** The keywords that are read. */
 const KEYWORDS = [
   ...['$ref', 'allOf', 'anyOf', 'oneOf', 'type', 'enum', 'const', 'properties', 'required', 'additionalProperties'],
-  ...['items', 'prefixItems', 'minItems', 'maxItems', 'minLength', 'maxLength'],
+  'patternProperties',
+  ...['items', 'additionalItems', 'prefixItems', 'minItems', 'maxItems', 'minLength', 'maxLength'],
 ];
 
 /** Every value is valid against it, as far as this goes. */
@@ -74,14 +75,21 @@ export function saysNothing(schema: unknown): boolean {
 
 /** What the keywords of one schema say themselves. */
 export function plain(schema: Readonly<Record<string, unknown>>, work: Work): Shape {
-  const { properties, additionalProperties, required, items, prefixItems } = schema;
+  const { properties, required } = schema;
+  const additionalProperties = othersOf(schema);
+  // Of draft 4, a list of items is what came to be called prefixItems.
+  const [prefixItems, items] = Array.isArray(schema.items)
+    ? [schema.items, schema.additionalItems]
+    : [schema.prefixItems, schema.items];
   const saysObject = [properties, additionalProperties, required].some((keyword) => keyword !== undefined);
   const saysArray = [items, prefixItems, schema.minItems, schema.maxItems].some((keyword) => keyword !== undefined);
   const values = [...('const' in schema ? [[schema.const]] : []), ...(Array.isArray(schema.enum) ? [schema.enum] : [])]
     .map((listed: readonly unknown[]) => byText(listed, work))
     .reduce<ReadonlyMap<string, unknown> | undefined>((a, b) => inBoth(a, b, work), undefined);
   return {
-    types: typesOf(schema.type) ?? (saysObject ? ['object'] : saysArray ? ['array'] : TYPES),
+    types:
+      typesOf(schema.nullable === true ? orNull(schema.type) : schema.type) ??
+      (saysObject ? ['object'] : saysArray ? ['array'] : TYPES),
     ...(values && { values }),
     objects: saysObject
       ? {
@@ -113,6 +121,19 @@ function byText(values: readonly unknown[], work: Work): ReadonlyMap<string, unk
     texts.set(JSON.stringify(value), value);
   }
   return texts;
+}
+
+/** What properties that are not listed are: with patternProperties any of what those allow, whatever their names. */
+function othersOf({ patternProperties: byPattern, additionalProperties }: Readonly<Record<string, unknown>>): unknown {
+  const patterns = isRecord(byPattern) ? Object.values(byPattern) : [];
+  if (patterns.length === 0) return additionalProperties;
+  const others = additionalProperties ?? true;
+  return others === true ? true : { anyOf: others === false ? patterns : [...patterns, others] };
+}
+
+/** OpenAPI's way to allow null. */
+function orNull(type: unknown): unknown {
+  return type === undefined ? undefined : [type, 'null'].flat();
 }
 
 function typesOf(type: unknown): readonly Type[] | undefined {

@@ -77,17 +77,24 @@ export class Shapes {
   }
 
   #resolve(reference: unknown): unknown {
-    if (reference === '#') return this.#root;
-    const [, place = '', name = ''] = /^#\/(\$defs|definitions)\/([^/]+)$/.exec(String(reference)) ?? [];
-    const definitions = isRecord(this.#root) ? this.#root[place] : undefined;
-    const key = decoded(name);
-    if (isRecord(definitions) && Object.hasOwn(definitions, key)) return definitions[key];
-    throw new Unservable('refers to what is not among its definitions.');
+    const [before, ...steps] = String(reference).split('/');
+    let found: unknown = before === '#' ? this.#root : undefined;
+    // A reference is at most as long as the contract has it.
+    for (const step of steps) {
+      const key = decoded(step);
+      found = typeof found === 'object' && found !== null && Object.hasOwn(found, key) ? member(found, key) : undefined;
+    }
+    if (found !== undefined) return found;
+    throw new Unservable('refers to what is not in it.');
   }
 }
 
 function bounded(alternatives: number): void {
   if (alternatives > MAX_ALTERNATIVES) throw new Unservable('has too many alternatives.');
+}
+
+function member(value: object, key: string): unknown {
+  return (value as Readonly<Record<string, unknown>>)[key];
 }
 
 /** A JSON pointer's step, which may be percent-encoded besides. */

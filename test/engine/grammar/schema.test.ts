@@ -124,6 +124,25 @@ const CASES: readonly (readonly [string, unknown, readonly string[], readonly st
     ['1.5', '""', 'null'],
   ],
   ['values in common', { allOf: [{ enum: [1, 2] }, { enum: [2, 3] }] }, ['2'], ['1', '3']],
+  [
+    'a reference to any place',
+    object({ a: { type: 'integer' }, b: { $ref: '#/properties/a' }, c: { $ref: '#/anyOf/0' } }, { anyOf: [{}] }),
+    ['{"a":1,"b":2}'],
+    ['{"b":"x"}'],
+  ],
+  [
+    'items of draft 4',
+    { type: 'array', items: [{ type: 'null' }], additionalItems: false },
+    ['[null]', '[]'],
+    ['[1]', '[null,1]'],
+  ],
+  ['null as OpenAPI has it', { type: 'string', nullable: true }, ['null', '"a"'], ['1']],
+  [
+    'properties by pattern',
+    { type: 'object', patternProperties: { '^x': { type: 'integer' } }, additionalProperties: false },
+    ['{}', '{"x":1}'],
+    ['{"x":"a"}'],
+  ],
   ['definitions', { $ref: '#/definitions/a~1b', definitions: { 'a/b': { type: 'integer' } } }, ['1'], ['""']],
   [
     'a list that refers to itself',
