@@ -27,9 +27,27 @@ export interface AddonContext {
   removeTokenCellsFromSequence(sequence: number, from: number, to: number): boolean;
   /** The first position that every layer still has; -1: the sequence is empty. */
   getSequenceKvCacheMinPosition(sequence: number): number;
+  /** The last position that every layer has; -1: the sequence is empty. */
+  getSequenceKvCacheMaxPosition(sequence: number): number;
   /** Copies on llama.cpp's next decode, before it computes. Resolves with the last position copied, 0 also for none. */
   copySequenceStateFromOtherSequence(target: number, source: number): Promise<number>;
   setThreads(threads: number): void;
+  /** Resolves with whether the sequence now ends at `lastPosition`. Rejects when the checkpoint was disposed. */
+  restoreCheckpoint(checkpoint: AddonCheckpoint, lastPosition: number, sequence: number): Promise<boolean>;
+}
+
+/** A copy of what llama.cpp cannot cut of a sequence's state (`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`), in host memory. */
+export interface AddonCheckpoint {
+  /** Copies the state of `sequence`. Not during a decode. */
+  init(context: AddonContext, sequence: number): Promise<void>;
+  /** Frees the copy. */
+  dispose(): void;
+  /** Bytes. */
+  readonly size: number;
+  /** The first position that every layer had; of a recurrent state the last one. */
+  readonly minPos: number;
+  /** The last position that it is of; -1: nothing. */
+  readonly maxPos: number;
 }
 
 export interface AddonSampler {
@@ -87,6 +105,7 @@ export interface Picking {
 export interface Internals {
   readonly context: AddonContext;
   readonly newSampler: () => AddonSampler;
+  readonly Checkpoint: new () => AddonCheckpoint;
   readonly grammars: Grammars;
   /** Absent: the addon is the prebuilt one. */
   readonly picking?: Picking;
@@ -94,6 +113,7 @@ export interface Internals {
 
 interface Bindings {
   readonly AddonSampler?: new (model: unknown) => AddonSampler;
+  readonly AddonContextSequenceCheckpoint?: new () => AddonCheckpoint;
   readonly raVersion?: number;
   readonly RaPicker?: new (
     temperature: number,
@@ -122,20 +142,29 @@ const METHODS = [
   'disposeSequence',
   'removeTokenCellsFromSequence',
   'getSequenceKvCacheMinPosition',
+  'getSequenceKvCacheMaxPosition',
   'copySequenceStateFromOtherSequence',
   'setThreads',
+  'restoreCheckpoint',
 ] as const;
+
+/** Whether this is the version of node-llama-cpp whose addon was read. */
+export async function isKnownVersion(): Promise<boolean> {
+  return (await getModuleVersion()) === KNOWN_VERSION;
+}
 
 /** The layer below `context`, or undefined when this is not the version it was read in. */
 export async function internals(context: LlamaContext): Promise<Internals | undefined> {
-  if ((await getModuleVersion()) !== KNOWN_VERSION) return undefined;
+  if (!(await isKnownVersion())) return undefined;
   const { _ctx: inner, _llama: llama, _model: model } = context as unknown as Layer;
   const Make = llama?._bindings?.AddonSampler;
   const addonModel = model?._model;
   const grammars = Grammars.of(context.model);
-  if (!inner || !Make || !addonModel || !grammars) return undefined;
+  const Checkpoint = llama?._bindings?.AddonContextSequenceCheckpoint;
+  if (!inner || !Make || !Checkpoint || !addonModel || !grammars) return undefined;
   if (METHODS.some((method) => typeof inner[method] !== 'function')) return undefined;
-  return { context: inner, newSampler: () => new Make(addonModel), grammars, ...picking(llama._bindings) };
+  const newSampler = (): AddonSampler => new Make(addonModel);
+  return { context: inner, newSampler, Checkpoint, grammars, ...picking(llama._bindings) };
 }
 
 /** Whether the addon has the code of `make engine-native`; outdated: of another version than the one known here. */

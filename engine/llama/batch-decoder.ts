@@ -8,7 +8,8 @@ import {
   type Picking,
 } from './addon.js';
 import { BatchSampler, SamplerPool } from './batch-sampler.js';
-import type { Decoder, Part, PartResult, Run, Sampler, Sampling } from '../scheduler/decoder.js';
+import { StateCheckpoint } from './checkpoint.js';
+import type { Checkpoint, Decoder, Part, PartResult, Run, Sampler, Sampling } from '../scheduler/decoder.js';
 import { asFault, EngineFault } from '../scheduler/faults.js';
 import { GrammarHold } from './grammar-hold.js';
 import type { Grammars } from './grammars.js';
@@ -40,14 +41,15 @@ type Read = Exclude<Part, { kind: 'prefill' }>;
  * filled in sequence order, one decode, and all sampling awaited together. It saves the promises and copies that the
  * iterators spend on every token (bench/results/decoders.md).
  *
- * llama.cpp has one state per position here: positions may be cut off at the end, one by one, at no cost. Where a layer's
- * window has dropped the oldest all the same (llama.cpp gives some architectures one that their files do not name), what
- * comes before a cut may lack what it attends to, so nothing is cut any more.
+ * Where llama.cpp has one state per position, positions may be cut off at the end, one by one, at no cost. A recurrent layer
+ * has one state for all positions, and a layer with a sliding window has dropped the oldest (llama.cpp gives some
+ * architectures a window that their files do not name): such a sequence is only appended to, or emptied.
  */
 export class BatchDecoder implements Decoder {
-  readonly cuttable = true;
+  readonly cuttable: boolean;
   readonly copyable = true;
   readonly #context: AddonContext;
+  readonly #Checkpoint: Internals['Checkpoint'];
   readonly #samplers: SamplerPool;
   readonly #grammars: Grammars;
   readonly #picking: Picking | undefined;
@@ -55,11 +57,16 @@ export class BatchDecoder implements Decoder {
   readonly #scorers: SamplerPool;
   /** Positions each sequence holds. */
   readonly #length: number[];
+  /** Sequences of copies that llama.cpp makes at its next decode. */
+  readonly #copying = new Set<number>();
   /** What a step of a run took lately, ms. */
   #stepMs = Infinity;
   #running: AddonRun | undefined;
 
-  private constructor({ context, newSampler, grammars, picking }: Internals, sequences: number) {
+  private constructor(found: Internals, sequences: number, cuttable: boolean) {
+    const { context, newSampler, Checkpoint, grammars, picking } = found;
+    this.cuttable = cuttable;
+    this.#Checkpoint = Checkpoint;
     this.#context = context;
     this.#grammars = grammars;
     this.#picking = picking;
@@ -73,14 +80,14 @@ export class BatchDecoder implements Decoder {
   }
 
   /**
-   * Takes `context` over: nothing else may use its sequences. Undefined when the layer below cannot be used here; the
-   * context is then untouched.
+   * Takes `context` over: nothing else may use its sequences. `cuttable`: whether the model's past state can be cut at any
+   * position. Undefined when the layer below cannot be used here; the context is then untouched.
    */
-  static async over(context: LlamaContext, threads: number): Promise<BatchDecoder | undefined> {
+  static async over(context: LlamaContext, threads: number, cuttable = true): Promise<BatchDecoder | undefined> {
     const found = await internals(context);
     if (!found) return undefined;
     found.context.setThreads(threads);
-    return new BatchDecoder(found, context.totalSequences);
+    return new BatchDecoder(found, context.totalSequences, cuttable);
   }
 
   /**
@@ -123,6 +130,21 @@ export class BatchDecoder implements Decoder {
     const last = await this.#context.copySequenceStateFromOtherSequence(target, source);
     if (last !== Math.max(0, held - 1)) throw new EngineFault('the sequence was not copied');
     this.#length[target] = held;
+    this.#copying.add(target).add(source);
+  }
+
+  save(sequence: number): Promise<Checkpoint> {
+    if (this.#copying.has(sequence)) return Promise.reject(new EngineFault('the sequence is not copied yet'));
+    return StateCheckpoint.save(this.#context, this.#Checkpoint, sequence, this.#length[sequence] ?? 0);
+  }
+
+  /** A copy that is still to be made would take what is restored here, or write over it. */
+  async restore(sequence: number, checkpoint: Checkpoint): Promise<void> {
+    const { length } = checkpoint;
+    const restorable = length > 0 && length <= (this.#length[sequence] ?? 0) && !this.#copying.has(sequence);
+    if (!restorable || !(checkpoint instanceof StateCheckpoint)) throw new EngineFault('the state cannot be restored');
+    await checkpoint.restore(this.#context, sequence);
+    this.#length[sequence] = length;
   }
 
   sampler(sampling: Sampling): Sampler {
@@ -158,6 +180,7 @@ export class BatchDecoder implements Decoder {
       const logitIndexes: number[] = [];
       const picked = this.#picking && (await this.#pick(this.#picking, parts, logitIndexes));
       if (!picked) await this.#decode(parts, logitIndexes);
+      this.#copying.clear();
       const results: PartResult[] = [];
       const reading: Promise<void>[] = [];
       for (const [i, part] of parts.entries()) {
@@ -224,10 +247,12 @@ export class BatchDecoder implements Decoder {
 
   /**
    * Takes back what a failed decode may have left of a part: llama.h promises untouched memory only where it found no room
-   * or refused the batch; after any other error the pieces that were done remain. False: it cannot be taken back.
+   * or refused the batch; after any other error the pieces that were done remain. A sequence that still ends where it did is
+   * whole: what llama.cpp wrote over meanwhile lay outside every window. False: it cannot be taken back.
    */
   #undo({ sequence, tokens }: Part, before: number): boolean {
     this.#length[sequence] = before;
+    if (this.#context.getSequenceKvCacheMaxPosition(sequence) === before - 1) return true;
     return this.#remove(sequence, before, before + tokens.length);
   }
 

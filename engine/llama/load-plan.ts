@@ -1,4 +1,5 @@
 import type { GgufInsights, Llama } from 'node-llama-cpp';
+import { isKnownVersion } from './addon.js';
 import type { ContextPlan } from './memory/estimate.js';
 import type { EngineSetup } from '../protocol/messages.js';
 
@@ -12,7 +13,7 @@ export type PlanSetup = Pick<
 export async function planLoad(llama: Llama, insights: GgufInsights, setup: PlanSetup): Promise<ContextPlan> {
   const { seats, flashAttention } = setup;
   // The iterators leave a sequence's last place empty.
-  const contextPerSeat = setup.contextPerSeat + (cutsAnywhere(insights) ? 0 : 1);
+  const contextPerSeat = setup.contextPerSeat + ((await isKnownVersion()) ? 0 : 1);
   const fitContext = { contextSize: contextPerSeat * seats };
   const { gpuLayers } = await insights.configurationResolver.resolveModelGpuLayersV2({ fitContext });
   return {

@@ -124,12 +124,11 @@ async function load(
 }
 
 /**
- * The layer below the iterators where it is known and fits. Models whose past state cannot be cut at any position
- * (recurrent, hybrid, sliding window) keep to the iterators, which know how to evaluate such a sequence again.
+ * The layer below the iterators where it is known, for all models; the iterators where node-llama-cpp has another version.
  */
 async function makeDecoder(model: LlamaModel, context: LlamaContext, threads: number): Promise<Decoder> {
   const cuttable = cutsAnywhere(model.fileInsights);
-  return (cuttable ? await BatchDecoder.over(context, threads) : undefined) ?? new IteratorDecoder(context, cuttable);
+  return (await BatchDecoder.over(context, threads, cuttable)) ?? new IteratorDecoder(context, cuttable);
 }
 
 function vocabularyTexts(info: GgufFileInfo, model: LlamaModel): Parameters<typeof tokenBytes>[0] {

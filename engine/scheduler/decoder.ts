@@ -73,6 +73,14 @@ export interface Run {
   readonly made: (results: readonly PartResult[]) => void;
 }
 
+/** The state of a sequence after its first `length` tokens, in host memory. Owned by its maker; dispose once. */
+export interface Checkpoint {
+  /** Tokens. */
+  readonly length: number;
+  readonly bytes: number;
+  dispose(): void;
+}
+
 export interface Decoder {
   /**
    * Decodes all parts together, in ascending order of sequence (the caller sorts), on another thread, and resolves with one
@@ -93,6 +101,16 @@ export interface Decoder {
    * holds is then unknown.
    */
   copy(target: number, source: number): Promise<void>;
+  /**
+   * Copies the state of a sequence as it is now. Not during a step. Rejects when it cannot; what the sequence holds is then
+   * unknown. Absent: the decoder has no checkpoints.
+   */
+  save?(sequence: number): Promise<Checkpoint>;
+  /**
+   * Makes a sequence hold what it held when the checkpoint was saved. It must still hold the same tokens up to there, and may
+   * hold more. Not during a step. Rejects when it cannot; what it holds is then unknown.
+   */
+  restore?(sequence: number, checkpoint: Checkpoint): Promise<void>;
   sampler(sampling: Sampling): Sampler;
   /** Whether a reply that is held by a grammar of so many stacks will be {@link Sampler.pending}. Absent: none will. */
   isExpensive?(stacks: number): boolean;

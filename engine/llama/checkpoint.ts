@@ -1,0 +1,60 @@
+import type { AddonCheckpoint, AddonContext } from './addon.js';
+import type { Checkpoint } from '../scheduler/decoder.js';
+import { EngineFault } from '../scheduler/faults.js';
+
+/**
+ * What llama.cpp keeps of a sequence that cannot be cut: the state of its recurrent layers, or the cells of its sliding windows.
+ * The cells of layers that attend to everything are not in it. They stay in the sequence, so a checkpoint can only be restored
+ * where the sequence still has them, which the scheduler knows (sequence-tokens.ts).
+ */
+export class StateCheckpoint implements Checkpoint {
+  readonly length: number;
+  readonly bytes: number;
+  readonly #state: AddonCheckpoint;
+
+  private constructor(state: AddonCheckpoint, length: number) {
+    this.#state = state;
+    this.length = length;
+    this.bytes = state.size;
+  }
+
+  /**
+   * Copies the state of a sequence that has `length` positions. Rejects when llama.cpp has another number of them.
+   *
+   * Of a sliding window llama.cpp restores the cells that are still seen, from the first place of its ring on. Where they
+   * lie moves the last digits of what attends to them, so they are restored at once: whoever goes on from here finds them
+   * in the same places as a request that restores them later.
+   */
+  static async save(
+    context: AddonContext,
+    Make: new () => AddonCheckpoint,
+    sequence: number,
+    length: number,
+  ): Promise<StateCheckpoint> {
+    const state = new Make();
+    try {
+      await state.init(context, sequence);
+      if (state.maxPos !== length - 1) throw new EngineFault('the state is of another position');
+      const made = new StateCheckpoint(state, length);
+      if (state.minPos !== state.maxPos) await made.restore(context, sequence);
+      return made;
+    } catch (error) {
+      state.dispose();
+      throw error;
+    }
+  }
+
+  /** Copies the state back and cuts off what comes after it. Rejects when it cannot; the sequence is then to be emptied. */
+  async restore(context: AddonContext, sequence: number): Promise<void> {
+    if (this.#state.size !== this.bytes || this.#state.maxPos !== this.length - 1) {
+      throw new EngineFault('the state is not the one that was saved');
+    }
+    if (!(await context.restoreCheckpoint(this.#state, this.length - 1, sequence))) {
+      throw new EngineFault('the state was not restored');
+    }
+  }
+
+  dispose(): void {
+    this.#state.dispose();
+  }
+}
