@@ -1,6 +1,6 @@
 /**
- * The inspector process: answers one question of inspect-messages.ts and exits. Forked by the sidecar's commands, so that
- * what native code makes of a file ends this process at worst; leaves when its channel closes.
+ * The inspector process: answers one question of inspect-messages.ts and exits. Forked by the sidecar's commands, so
+ * that a crash of native code on a file ends only this process; exits when its channel closes.
  */
 import { fetchModel } from './llama/inspect/fetch.js';
 import { readModelHead } from './llama/inspect/head.js';
@@ -16,10 +16,10 @@ import {
 } from './protocol/inspect-messages.js';
 import { ENGINE_EXIT } from './protocol/messages.js';
 
-// An abort inside llama.cpp would start a debugger on this process to print where it was.
+// An abort inside llama.cpp would start a debugger on this process to print a stack trace.
 process.env['GGML_NO_BACKTRACE'] = '1';
 
-/** The least time between two messages of progress, ms: people do not see more, and downloads tell of every 64 KiB. */
+/** The least time between two progress messages, ms; downloads report every 64 KiB. */
 const PROGRESS_MS = 100;
 
 const left = new AbortController();
@@ -27,7 +27,7 @@ let asked = false;
 let lastProgress = -Infinity;
 
 function send(message: FromInspector, then: () => void = () => undefined): void {
-  // A channel that has just closed has nobody at its other end.
+  // The channel may have just closed.
   process.send?.(message, undefined, undefined, then);
 }
 
@@ -67,12 +67,12 @@ process.on('message', (message: ToInspector | undefined) => {
     },
   );
 });
-// Whoever asked is gone. A download is undone first; it may not take for ever.
+// The parent is gone. A download is removed first, within a time limit.
 process.on('disconnect', () => {
   left.abort();
   setTimeout(() => process.exit(ENGINE_EXIT.done), PROGRESS_MS * 20).unref();
   if (!asked) process.exit(ENGINE_EXIT.done);
 });
-// Ctrl-C reaches the whole process group; whoever asked leaves first, and that ends us.
+// Ctrl-C reaches the whole process group; the parent exits first, which closes the channel.
 process.on('SIGINT', () => undefined);
 process.on('SIGTERM', () => undefined);

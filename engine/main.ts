@@ -1,6 +1,7 @@
 /**
- * The engine process: one model, driven over the messages of protocol/messages.ts. Forked by the sidecar's supervisor; ends
- * when it is sent `shutdown`, when its parent or its link is gone, or when a message is not of its protocol.
+ * The engine process: one model, controlled over the messages of protocol/messages.ts. Forked by the sidecar's
+ * supervisor; it ends after `shutdown`, when its parent or its link is gone, or at a message that is not of its
+ * protocol.
  */
 import { jobProblem } from './scheduler/job-check.js';
 import { Link } from './protocol/link.js';
@@ -29,7 +30,7 @@ endWithParent();
 
 const link = Link.toParent({
   message: (raw) => receive(raw as ToEngine | null | undefined),
-  // The sidecar is gone. An exit would wait for the step under way, and a decode may hang.
+  // The sidecar is gone. A normal exit would wait for the current step, and a decode may hang.
   closed: endAtOnce,
 });
 
@@ -37,7 +38,7 @@ function send(message: Body, then?: () => void): void {
   link.send({ v: PROTOCOL_VERSION, ...message }, then);
 }
 
-// An abort inside llama.cpp would start a debugger on this process to print where it was.
+// An abort inside llama.cpp would start a debugger on this process to print a stack trace.
 process.env['GGML_NO_BACKTRACE'] = '1';
 
 const NO_TOKENS: HeldTokens = { running: 0, kept: 0 };
@@ -45,11 +46,11 @@ const NO_TOKENS: HeldTokens = { running: 0, kept: 0 };
 let loop: StepLoop | undefined;
 let runtime: Runtime | undefined;
 let started = false;
-/** It ends for a message that is not of its protocol: what comes after that is not read. */
+/** Ends because of an invalid message; later messages are not read. */
 let ending = false;
 
 async function start(setup: EngineSetup): Promise<void> {
-  // The event loop turns while a model loads, so the sidecar hears from us from the first moment on.
+  // The event loop runs while a model loads, so heartbeats start at once.
   setInterval(
     () => send({ kind: 'heartbeat', step: loop?.steps ?? 0, live: loop?.live ?? 0, tokens: loop?.tokens ?? NO_TOKENS }),
     setup.heartbeatMs,
@@ -60,7 +61,7 @@ async function start(setup: EngineSetup): Promise<void> {
     const device = loaded.gpu === false ? 'cpu' : 'gpu';
     const limits = { leastPrefillTokens: LEAST_TOKENS[device], ...setup };
     await warmUp(decoder, tokens, limits, device).catch(async (error: unknown) => {
-      // The file was good enough to be loaded, so this may be the machine's.
+      // The file could be loaded, so the cause may be the machine.
       throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true);
     });
     log.close();
@@ -81,7 +82,7 @@ function facts(setup: EngineSetup, loaded: Runtime): EngineFacts {
     contextPerSeat: setup.contextPerSeat,
     vocabulary: loaded.vocabulary,
     weightVersion: loaded.weightVersion,
-    // loadRuntime has checked them, or this line would not be reached.
+    // loadRuntime has verified the labels; otherwise this line is not reached.
     labelsVerified: setup.kind === 'decision',
     threads: loaded.threads,
     gpu: loaded.gpu,
@@ -95,13 +96,13 @@ async function shutdown(): Promise<void> {
   process.exit(ENGINE_EXIT.done);
 }
 
-/** Ends after the step under way. Not at once: an exit would wait for it without the watch over the parent. */
+/** Ends after the current step. Not at once: an exit would wait for the step without the watch over the parent. */
 function refuse(): void {
   ending = true;
   void Promise.resolve(loop?.close()).then(() => process.exit(ENGINE_EXIT.protocol));
 }
 
-/** The loop that takes a job; a job that would bring llama.cpp down fails alone. */
+/** The loop for a job; a job that would crash llama.cpp fails alone. */
 function loopFor(id: number, job: GenerateJob | ScoreJob): StepLoop | undefined {
   if (!loop || !runtime) {
     refuse();
@@ -146,6 +147,6 @@ function receive(message: ToEngine | null | undefined): void {
   }
 }
 
-// Ctrl-C reaches the whole process group; the sidecar drains first and then tells us.
+// Ctrl-C reaches the whole process group; the sidecar drains first and then sends `shutdown`.
 process.on('SIGINT', () => undefined);
 process.on('SIGTERM', () => undefined);

@@ -37,8 +37,8 @@ const SHARED = [
 ];
 
 /**
- * Rules for calls as a model writes them, one or several, with a start named `calls` and no root. `answer`: a wrapped answer
- * may come in place of them. `work`: what is left of the request's.
+ * Rules for one or several calls as a model writes them, with a start named `calls` and no root. `answer`: a wrapped
+ * answer is an alternative. `work`: the remainder of the request's bound.
  */
 export function callRules(
   syntax: CallSyntax,
@@ -50,7 +50,7 @@ export function callRules(
   const types: (readonly ParameterTypes[])[] = [];
   const tagged = syntax.arguments;
   let characters = 0;
-  /** By name: calls of functions of one name are told apart by their arguments alone, so a text is at a place in each. */
+  /** By name: calls of functions with one name differ only by their arguments, so a text is at a place in each. */
   const places = new Map<string, number>();
   for (const [i, { name, parameters }] of functions.entries()) {
     const part = argumentsOf(parameters, tagged, `call-${i}`, work);
@@ -58,11 +58,13 @@ export function callRules(
     parts.push(part);
     types.push(part.types);
     const most = (places.get(name) ?? 0) + part.stacks;
-    if (most > MAX_STACKS) return { kind: 'unservable', why: 'begins alike too often: give each tool its own name.' };
+    if (most > MAX_STACKS)
+      return { kind: 'unservable', why: 'has too many tools of one name: give each tool its own name.' };
     places.set(name, most);
-    // Told early: a hostile tool list costs no more than one hostile schema.
+    // Checked early: a hostile tool list costs no more than one hostile schema.
     characters += part.rules.reduce((sum, rule) => sum + (SHARED_RULES.has(rule) ? 0 : rule.length), 0);
-    if (characters > MAX_GRAMMAR_CHARACTERS) return { kind: 'unservable', why: 'is too large to hold a reply to.' };
+    if (characters > MAX_GRAMMAR_CHARACTERS)
+      return { kind: 'unservable', why: 'is too large to be compiled to a grammar.' };
   }
   const call = functions.map(({ name }, i) => `${literal(name)} call-between ${parts[i]?.rule ?? ''}`).join(' | ');
   const further = single || syntax.next === undefined ? '' : ` (${spaced(syntax.next)} call-one)*`;

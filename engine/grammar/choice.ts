@@ -2,9 +2,9 @@ import { literal } from './gbnf.js';
 import type { Alternative, Item } from './rules.js';
 
 /**
- * One of these texts, as a tree: what several begin with is written once, so that llama.cpp, which follows every
- * alternative at once, has no more of them at a time than characters differ. `texts`: distinct, at least one. Depth of the
- * recursion: at most their number.
+ * One of these texts, as a tree: common prefixes are written once, so that llama.cpp, which follows all alternatives at
+ * once, has at most one per distinct character. `texts`: distinct, at least one. Depth of the recursion: at most their
+ * number.
  */
 export function choice(texts: readonly string[], newRule: (alternatives: readonly Alternative[]) => string): Item {
   return { rule: newRule(branches(texts, newRule)) };

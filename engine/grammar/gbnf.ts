@@ -1,13 +1,13 @@
 /** The text of a grammar: GBNF, llama.cpp's notation. */
 
-/** The largest grammar that is made: compiling is linear in it. */
+/** The largest grammar that is generated: compiling is linear in it. */
 export const MAX_GRAMMAR_CHARACTERS = 131_072;
-/** Counted repetitions (`{2,5}` counts 5) of all rules together: llama.cpp makes a rule of each. */
+/** Counted repetitions (`{2,5}` counts 5) of all rules together: llama.cpp creates a rule for each. */
 export const MAX_REPETITIONS = 16_384;
-/** Brackets within one another. */
+/** Nesting depth of brackets. */
 export const MAX_BRACKETS = 32;
 
-/** Rules for one thing, to be put into a grammar beside others. */
+/** Rules for a part of a grammar, to be combined with others. */
 export interface GrammarPart {
   /** The rule that matches it. */
   readonly rule: string;
@@ -17,7 +17,7 @@ export interface GrammarPart {
 
 export type GrammarText =
   | { readonly kind: 'ok'; readonly gbnf: string }
-  /** `why`: what is wrong with it, to follow its name, without any of the caller's text. */
+  /** `why`: the predicate of a sentence about the problem, without any of the caller's text. */
   | { readonly kind: 'unservable'; readonly why: string };
 
 /** A grammar of `root` (GBNF, in terms of the parts' rules), with the root rule on its first line. */
@@ -26,7 +26,7 @@ export function grammarText(root: string, parts: readonly GrammarPart[]): Gramma
   for (const part of parts) for (const rule of part.rules) lines.add(rule);
   const gbnf = [...lines].join('\n');
   if (gbnf.length <= MAX_GRAMMAR_CHARACTERS && isBounded(gbnf)) return { kind: 'ok', gbnf };
-  return { kind: 'unservable', why: 'is too large to hold a reply to.' };
+  return { kind: 'unservable', why: 'is too large to be compiled to a grammar.' };
 }
 
 /**
@@ -79,8 +79,8 @@ export function inClass(character: string): string {
 const LITERALS_AND_CLASSES = /"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]/g;
 
 /**
- * Whether llama.cpp can be trusted with this text, grammar or not: it makes a rule of each counted repetition, for ever where
- * the bounds are the wrong way round, and goes down into brackets by recursion.
+ * Whether llama.cpp can safely parse this text, valid or not: it creates a rule for each counted repetition, endlessly
+ * if the bounds are reversed, and parses brackets by recursion.
  */
 export function isBounded(gbnf: string): boolean {
   const structure = gbnf.replace(LITERALS_AND_CLASSES, '');

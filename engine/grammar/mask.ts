@@ -22,7 +22,7 @@ export function sortedTokens(bytes: Uint8Array, starts: Uint32Array, ends: Uint3
   const ending = new Set(ends);
   const ids = Uint32Array.from({ length: starts.length - 1 }, (_, id) => id).filter((id) => !ending.has(id));
   const of = (id: number): Uint8Array => bytes.subarray(starts[id], starts[id + 1]);
-  // llama.cpp takes what begins with U+0000 for nothing.
+  // llama.cpp treats tokens that begin with U+0000 as empty.
   const isEmpty = (id: number): boolean => starts[id] === starts[id + 1] || bytes[starts[id] ?? 0] === 0;
   const order = ids.filter((id) => !isEmpty(id)).sort((a, b) => Buffer.compare(of(a), of(b)));
   let longest = 0;
@@ -36,7 +36,7 @@ export function sortedTokens(bytes: Uint8Array, starts: Uint32Array, ends: Uint3
   return { bytes, starts, order, common, empty: ids.filter(isEmpty), ends, longest };
 }
 
-/** Where one text is in a grammar: a set of places, and the beginning of a character that a token broke off in. */
+/** The position of a text in a grammar: a set of places, and the beginning of a character that a token ended in. */
 export interface Standing {
   readonly reach: Reach;
   readonly set: number;
@@ -46,23 +46,23 @@ export interface Standing {
 }
 
 /**
- * Numbers that the {@link Reach} of all grammars may keep, 4 to 40 bytes each; one with more than its share begins anew with
- * where its texts are.
+ * Numbers that the {@link Reach} of all grammars may keep, 4 to 40 bytes each; one that exceeds its share is rebuilt
+ * from the current texts.
  */
 export const MAX_REACH = 4_000_000;
 /** No grammar's share is less. */
 const LEAST_REACH = 100_000;
-/** Masks kept of all grammars, those used last; half a megabyte each where a vocabulary has 128 k tokens. */
+/** Masks kept for all grammars, the last used ones; half a megabyte each with a vocabulary of 128 k tokens. */
 export const MAX_MASKS = 64;
 
 export interface MaskLimits {
-  /** Places that one call may look at. */
+  /** Places that one call may visit. */
   readonly work: number;
-  /** What part of the memory for all grammars is this one's. */
+  /** This grammar's share of the memory for all grammars. */
   readonly share: () => number;
 }
 
-/** A grammar that tells which tokens may come. Texts in it are {@link Standing}s of the caller's. */
+/** Computes which tokens a grammar allows. Positions of texts in it are the caller's {@link Standing}s. */
 export class MaskGrammar {
   readonly #tokens: SortedTokens;
   readonly #limits: MaskLimits;
@@ -93,7 +93,7 @@ export class MaskGrammar {
     return { reach: this.#reach, set: this.#reach.start, begun: 0, lacks: 0 };
   }
 
-  /** Behind a token that is no end token; undefined: it may not come. Throws `TooDear`. */
+  /** After a token that is not an end token; undefined: it is not allowed. Throws `TooDear`. */
   after(standing: Standing, token: number): Standing | undefined {
     const { bytes, starts } = this.#tokens;
     this.#enter(this.#here(standing));
@@ -108,7 +108,7 @@ export class MaskGrammar {
     return { reach: this.#reach, set, begun, lacks };
   }
 
-  /** The tokens that may not come next, ascending within each kind. Not to be changed. Throws `TooDear`. */
+  /** The tokens that are not allowed next, ascending within each kind. Must not be changed. Throws `TooDear`. */
   denied(standing: Standing): Uint32Array {
     const here = this.#here(standing);
     const known = here.lacks === 0 ? this.#masks.get(here.set) : undefined;
@@ -153,7 +153,7 @@ export class MaskGrammar {
     return denied.slice(0, count);
   }
 
-  /** The same text in the reach of now; makes that anew where it has grown too large. */
+  /** The same text in the current reach, which is rebuilt if it has grown too large. */
   #here(standing: Standing): Standing {
     const { work, share } = this.#limits;
     this.#reach.grant(work);

@@ -1,6 +1,6 @@
 import { ELEMENT, type CharacterClass, type Program } from './program.js';
 
-/** The set of no place at all: the text is not one that the grammar allows. */
+/** The empty set of places: the grammar does not allow the text. */
 export const DEAD = -1;
 
 /** The place behind the whole grammar. */
@@ -9,12 +9,12 @@ const DONE = 0;
 const UNKNOWN = -2;
 const ASCII = 128;
 
-/** Thrown where an answer would take more work than was granted. */
+/** Thrown if an answer would need more work than granted. */
 export class TooDear extends Error {
   override readonly name = 'TooDear';
 }
 
-/** Places at once, worked out once: what llama.cpp keeps as its stacks. */
+/** A set of places, computed once: what llama.cpp keeps as its stacks. */
 interface Places {
   /** Ascending. */
   readonly members: Int32Array;
@@ -27,9 +27,9 @@ interface Places {
 }
 
 /**
- * The sets of places in a grammar that texts can be at, by number, and how characters lead from one to another. Places are
- * stacks of elements that share what lies below; equal ones are one, and so are equal sets: what was once worked out of a
- * grammar costs a look at a table from then on, for every reply that it holds.
+ * The sets of places in a grammar that texts can be at, by number, and the transitions between them by character.
+ * Places are stacks of elements that share their tails; equal places are one, and so are equal sets. A transition that
+ * was computed once is a table lookup from then on, for every reply with the grammar.
  */
 export class Reach {
   readonly program: Program;
@@ -45,7 +45,7 @@ export class Reach {
   #size = 0;
   #work: number;
 
-  /** `work`: places that may be looked at until {@link grant} is called again, for all that follows. */
+  /** `work`: places that may be visited until {@link grant} is called again. */
   constructor(program: Program, work: number) {
     this.program = program;
     this.#work = work;
@@ -59,7 +59,7 @@ export class Reach {
     return this.#size;
   }
 
-  /** Grants so much work from now on. */
+  /** Allows this much work from now on. */
   grant(work: number): void {
     this.#work = work;
   }
@@ -76,7 +76,7 @@ export class Reach {
     return next;
   }
 
-  /** Whether a character from `low` to `high` may follow, where one of them is begun. As llama.cpp has it. */
+  /** Whether a character from `low` to `high` may follow, for a character that has begun. As in llama.cpp. */
   mayGoOn(set: number, low: number, high: number): boolean {
     return (this.#sets[set]?.classes ?? []).some((id) => overlaps(this.program.classes[id], low, high));
   }
@@ -130,7 +130,7 @@ export class Reach {
     if (!closed) {
       const found: number[] = [];
       const seen = new Set([place]);
-      // A set hands out what is added to it on the way.
+      // A set's iterator also returns elements that are added meanwhile.
       for (const next of seen) {
         this.#spend(1);
         const element = this.#elements[next] ?? -1;

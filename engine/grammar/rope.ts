@@ -1,6 +1,6 @@
 /**
- * Items in order, joined without copying: combinations of schemas join the same lists again and again, and only the few
- * that are left in the end are read.
+ * A list that is concatenated without copying: combinations of schemas concatenate the same lists repeatedly, and only
+ * the few that remain are read.
  */
 export type Rope<T> =
   undefined | { readonly item: T } | { readonly left: NonNullable<Rope<T>>; readonly right: NonNullable<Rope<T>> };
@@ -11,7 +11,7 @@ export function join<T>(left: Rope<T>, right: Rope<T>): Rope<T> {
   return right === undefined ? left : { left, right };
 }
 
-/** The items in order. `step` is called before each part is visited; a rope has at most two parts an item. */
+/** The items in order. `step` is called before each part is visited; a rope has at most two parts per item. */
 export function itemsOf<T>(rope: Rope<T>, step: () => void): T[] {
   const items: T[] = [];
   const open = rope === undefined ? [] : [rope];

@@ -1,4 +1,4 @@
-/** Rules on their way to GBNF, while some of them may still turn out to match nothing. */
+/** Rules before they are written as GBNF, while some of them may turn out to match nothing. */
 
 /** GBNF as it is, or a rule by its name, `least` to `most` times (absent: once). */
 export type Item = string | { readonly rule: string; readonly least?: number; readonly most?: number };
@@ -18,8 +18,8 @@ export class Rules {
   }
 
   /**
-   * The rules that `root` needs as lines of GBNF, less what matches nothing; undefined when `root` matches nothing.
-   * `spend` is called with the steps that are about to be done, and may throw to end it.
+   * The rules that `root` needs as lines of GBNF, without those that match nothing; undefined if `root` matches
+   * nothing. `spend` is called with the steps that are about to be done, and may throw to stop.
    */
   lines(root: string, spend: (steps: number) => void): string[] | undefined {
     const empty = this.#empty(spend);
@@ -38,8 +38,8 @@ export class Rules {
   }
 
   /**
-   * The rules that match nothing: those whose every alternative needs one that matches nothing, or itself without end.
-   * Linear: an alternative is looked at once for each rule that it needs, when that is found to match something.
+   * The rules that match nothing: those whose every alternative needs one that matches nothing, or endless recursion.
+   * Linear: an alternative is visited once for each rule that it needs, when that rule is found to match something.
    */
   #empty(spend: (steps: number) => void): Set<string> {
     const empty = new Set(this.#rules.keys());

@@ -1,9 +1,9 @@
-/** Schemas within one another that are compared; what lies deeper is another one each time. */
+/** Depth up to which schemas are compared; deeper ones count as different. */
 const MAX_DEPTH = 64;
 
 /**
- * Finds schemas that are written twice: what they allow is one rule of a grammar, since each costs at every token. Each is looked
- * at once.
+ * Finds equal schemas, which become one rule of a grammar, since each rule costs time at every token. Each schema is
+ * visited once.
  */
 export class Sames {
   readonly #ids = new Map<string, number>();

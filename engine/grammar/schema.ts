@@ -11,10 +11,10 @@ import { BEHIND_VALUE, MAX_STACKS, stacks, TEXT_STACKS, type Container } from '.
 import { Unservable, unlessUnservable, Work, type NoGrammar } from './work.js';
 
 export type SchemaGrammar =
-  /** `stacks`: the most places that a text of it can be at, all at once. */
+  /** `stacks`: the most places in the grammar that a text can be at simultaneously. */
   ({ readonly kind: 'ok'; readonly stacks: number } & GrammarPart) | NoGrammar;
 
-/** Items and characters that are counted. More than that: at least these, or any number. */
+/** Bound of counted items and characters. Beyond it: at least this many, or any number. */
 export const MAX_COUNTED = 256;
 /** Rules made for one schema before those that match nothing are left out. */
 export const MAX_RULES = 10_000;
@@ -23,7 +23,7 @@ export const MAX_VALUES = 2048;
 /** Characters of one enum: its tree is made by looking at each of them once a level. */
 export const MAX_ENUM_CHARACTERS = 65_536;
 
-/** Steps of making a rule, and of asking for the rule of one schema among those that hold at once. */
+/** Steps of creating a rule, and of requesting the rule of one schema among those that apply together. */
 const RULE_STEPS = 12;
 const VALUE_STEPS = 8;
 
@@ -51,7 +51,7 @@ const SCALARS: Readonly<Partial<Record<Type, Item>>> = {
 
 const TEXT: Container = { places: TEXT_STACKS, values: [] };
 
-/** A rule for each set of schemas that some value must be valid against, made once, from the outside in. */
+/** A rule for each set of schemas that some value must satisfy, made once, from the outside in. */
 class Compiler {
   readonly #prefix: string;
   readonly #work: Work;
@@ -78,13 +78,13 @@ class Compiler {
     for (const { name, all } of this.#open) this.#define(name, all);
     const most = stacks(root, this.#containers, (steps) => this.#work.spend(steps));
     if (most > MAX_STACKS)
-      throw new Unservable('has too many alternatives, or optional properties in a row, that begin alike.');
+      throw new Unservable('has too many alternatives, or consecutive optional properties, with a common prefix.');
     const lines = this.#rules.lines(root, (steps) => this.#work.spend(steps));
     if (!lines) throw new Unservable('allows no value.');
     return { kind: 'ok', rule: root, rules: [...JSON_RULES, ...lines], stacks: most };
   }
 
-  /** The name of the rule for a value of which all of these hold. */
+  /** The name of the rule for a value that satisfies all of these. */
   #value(all: All): string {
     this.#work.spend(VALUE_STEPS * all.length);
     const told = [...new Set(all.filter((schema) => !saysNothing(schema)))];
@@ -219,7 +219,7 @@ class Compiler {
   }
 
   #newName(): string {
-    if (this.#made >= MAX_RULES) throw new Unservable('is too large to hold a reply to.');
+    if (this.#made >= MAX_RULES) throw new Unservable('is too large to be compiled to a grammar.');
     return `${this.#prefix}-${this.#made++}`;
   }
 
@@ -232,7 +232,7 @@ class Compiler {
   }
 }
 
-/** Where the properties in order can go on at once: with the next one that is required or any before it. */
+/** The places where the properties in order can continue at once: the next required one or any before it. */
 function placesOf(properties: readonly Property[]): number {
   let most = 1;
   let row = 1;

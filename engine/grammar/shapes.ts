@@ -1,11 +1,11 @@
 /**
- * JSON schema as alternatives of plain shapes: references, allOf, anyOf and oneOf are worked out, so that what is left
- * says of one value what it may be. An allOf of anyOfs is multiplied out, within bounds.
+ * Converts JSON schema to alternatives of plain shapes: references, allOf, anyOf and oneOf are resolved. An allOf of
+ * anyOfs is multiplied out, within bounds.
  */
 import { ANY, both, isRecord, JOIN_STEPS, plain, saysNothing, type All, type Shape } from './shape.js';
 import { Unservable, type Work } from './work.js';
 
-/** Alternatives of one value, and how deep references and combinations may lie in one another. */
+/** Bounds of the alternatives of one value, and of the nesting of references and combinations. */
 export const MAX_ALTERNATIVES = 256;
 export const MAX_COMBINED = 64;
 /** Steps of reading one schema's keywords. */
@@ -23,7 +23,7 @@ export class Shapes {
     this.#work = work;
   }
 
-  /** What a value may be of which all of `all` holds; none: there is no such value. */
+  /** The alternatives for a value that satisfies all of `all`; none: there is no such value. */
   of(all: All): readonly Shape[] {
     return this.#product(all.map((schema) => this.#ofOne(schema, 0)));
   }
@@ -32,7 +32,7 @@ export class Shapes {
     if (schema === true) return [ANY];
     if (schema === false) return [];
     if (!isRecord(schema)) throw new Unservable('has a schema that is neither an object nor a boolean.');
-    // Also what a reference that comes back to itself runs into.
+    // A reference cycle also ends here.
     if (depth > MAX_COMBINED) throw new Unservable('combines or refers to schemas too deeply.');
     const before = this.#known.get(schema);
     if (before !== undefined) return before;

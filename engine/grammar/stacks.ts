@@ -1,9 +1,9 @@
 /**
- * How many places of a grammar one text can be at. llama.cpp follows all of them at once, as its stacks, and asks each about
- * every token, so a schema whose alternatives begin alike again and again, level by level, could take it forever.
+ * How many places in a grammar one text can be at simultaneously. llama.cpp keeps one stack for each and checks each
+ * against every token, so a schema whose alternatives share prefixes at every level could take it forever.
  */
 
-/** Places that one text can be at, all at once: each costs at every token. What has more is refused. */
+/** The most simultaneous places: each costs time at every token. A schema with more is rejected. */
 export const MAX_STACKS = 2048;
 
 /** Places in any JSON value: a number in an array may go on in six ways, end, or be followed by white space. */
@@ -25,15 +25,15 @@ export interface Container {
 export type Containers = ReadonlyMap<string, readonly (readonly Container[])[]>;
 
 /**
- * The most places at once below `root`. Infinity: two alternatives of one rule both come back to it. `spend` is called
- * with the values that are about to be looked at, and may throw to end it.
+ * The most simultaneous places below `root`. Infinity: two alternatives of one rule both return to it. `spend` is
+ * called with the values that are about to be visited, and may throw to stop.
  */
 export function stacks(root: string, inner: Containers, spend: (steps: number) => void = () => undefined): number {
   const known = new Map<string, number>();
   const count = (rule: string): number => {
     const before = known.get(rule);
     if (before !== undefined) return before;
-    // While it is worked out: one that comes back to itself adds no more than that.
+    // While it is computed: a recursion adds no more than that.
     known.set(rule, JSON_STACKS);
     const kinds = inner.get(rule) ?? [];
     const returning = kinds.map((alternatives) =>

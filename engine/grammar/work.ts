@@ -1,14 +1,15 @@
 /**
- * The bound on the work of turning the tools of one request into a grammar.
+ * The bound on the work of compiling the tools of one request to a grammar.
  *
- * A schema of a few kilobytes can name millions of combinations, so neither its size nor the size of the grammar bounds
- * the work. Each step of the compiler is therefore counted where it happens, before it happens.
+ * A schema of a few kilobytes can have millions of combinations, so neither its size nor the size of the grammar bounds
+ * the work. So each step of the compiler is counted before it is done.
  */
 
 /**
- * Steps for all tools of one request. A step is 25 to 60 ns, so the bound is reached within 20 ms also on a busy core.
- * Tools that fill the largest grammar (MAX_GRAMMAR_CHARACTERS) with properties, enums or alternatives take less than
- * 250,000 steps, which test/engine/grammar/work.test.ts holds. Only combinations that are multiplied out take more.
+ * Steps for all tools of one request. A step takes 25 to 60 ns, so the bound is reached within 20 ms also on a busy
+ * core. Tools that fill the largest grammar (MAX_GRAMMAR_CHARACTERS) with properties, enums or alternatives take less
+ * than 250,000 steps, which test/engine/grammar/work.test.ts checks. Only combinations that are multiplied out take
+ * more.
  */
 export const MAX_WORK = 320_000;
 
@@ -22,7 +23,10 @@ export const QUICK_WORK = 40_000;
 const WEIGH_STEPS = 4;
 const CHARACTERS_A_STEP = 8;
 
-/** A schema that cannot be served; caught where the grammar is made. `message`: why, without any of the caller's text. */
+/**
+ * A schema that cannot be served; caught where the grammar is made. `message`: the reason, without any of the caller's
+ * text.
+ */
 export class Unservable extends Error {}
 
 /** Counts the steps of one request's grammar. */
@@ -69,13 +73,13 @@ export class Work {
   }
 }
 
-/** `why`: what is wrong with a schema, to follow its name, without any of the caller's text. */
+/** `why`: the predicate of a sentence about the problem, without any of the caller's text. */
 export interface NoGrammar {
   readonly kind: 'unservable';
   readonly why: string;
 }
 
-/** What `make` returns; what it throws as {@link Unservable} is returned too. */
+/** The result of `make`; an {@link Unservable} that it throws is returned too. */
 export function unlessUnservable<T>(make: () => T): T | NoGrammar {
   try {
     return make();

@@ -3,8 +3,9 @@ import { getModuleVersion, type Llama, type LlamaContext } from 'node-llama-cpp'
 import { Grammars, type GrammarState } from './grammars.js';
 
 /**
- * The layer below node-llama-cpp's iterators: the addon's own context and samplers. It is no public API. So it is used with
- * the exact version it was read in, when the objects look as they did there; otherwise the iterators serve (runtime.ts).
+ * The layer below node-llama-cpp's iterators: the addon's own context and samplers. It is not public API, so it is used
+ * only with the exact version that it was written for, if the objects look as expected; otherwise the iterators are
+ * used (runtime.ts).
  */
 const KNOWN_VERSION = '3.22.1';
 
@@ -55,26 +56,26 @@ export interface AddonSampler {
   dispose(): void;
 }
 
-/** How one reply's tokens are chosen, with the random numbers of its seed; by nothing that a grammar holds. */
+/** How one reply's tokens are chosen, with the random numbers of its seed; not for grammars. */
 export interface AddonPicker {
-  /** All that it picked so far, if penalties count over it. */
+  /** All tokens picked so far, if penalties need them. */
   readonly picked: () => Int32Array;
 }
 
-/** The version of `engine/native/next-token.cpp`. An addon built from another one is used as the prebuilt one is. */
+/** The version of `engine/native/next-token.cpp`. An addon built from another one is used like the prebuilt one. */
 export const KNOWN_NATIVE = 4;
 
-/** Steps that follow one another by themselves. */
+/** Consecutive steps without JavaScript in between. */
 export interface AddonRun {
   /** Resolves after the last step. Rejects as `decodeBatch` does when the first one failed; nothing was then picked. */
   readonly ended: Promise<void>;
-  /** What was picked since the last call, step after step. */
+  /** Tokens picked since the last call, step by step. */
   readonly take: () => Int32Array;
   /** No further step begins. */
   readonly halt: () => void;
 }
 
-/** What a reply's tokens are picked by. */
+/** The sampling parameters of a reply. */
 export interface Picked {
   readonly temperature: number;
   readonly seed: number;
@@ -83,7 +84,10 @@ export interface Picked {
   readonly presencePenalty: number;
 }
 
-/** What `make engine-native` adds to the addon (engine/native/next-token.cpp): no job a token after the decode's. */
+/**
+ * The functions that `make engine-native` adds to the addon (engine/native/next-token.cpp): tokens are picked within
+ * the decode, without a separate job per token.
+ */
 export interface Picking {
   readonly newPicker: (sampling: Picked) => AddonPicker;
   /**
@@ -127,7 +131,7 @@ interface Bindings {
   readonly raUseThreads?: (context: AddonContext, threads: number, pickers: number, logits: number) => void;
 }
 
-/** What lies below a {@link LlamaContext}. */
+/** The addon's objects below a {@link LlamaContext}. */
 interface Layer {
   readonly _ctx?: AddonContext;
   readonly _llama?: { readonly _bindings?: Bindings };
@@ -167,29 +171,32 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
   return { context: inner, newSampler, Checkpoint, grammars, ...picking(llama._bindings) };
 }
 
-/** Whether the addon has the code of `make engine-native`; outdated: of another version than the one known here. */
+/** Whether the addon has the code of `make engine-native`; outdated: another version of it. */
 export function nativeCodeOf(llama: Llama): 'none' | 'known' | 'outdated' {
   const bindings = (llama as unknown as NonNullable<Layer['_llama']>)._bindings;
   if (bindings?.RaPicker === undefined) return 'none';
   return bindings.raVersion === KNOWN_NATIVE ? 'known' : 'outdated';
 }
 
-/** Threads that share a step's picks with the one that decodes, at most, and how many logits are worth one more. */
+/**
+ * The most threads that share a step's picks with the decoding thread, and the number of logits that is worth one more.
+ */
 export interface Spread {
   readonly threads: number;
   readonly logits: number;
 }
 
 /**
- * Half of the cores, for compute threads rest while tokens are picked, and others have work. A million logits, twenty tokens of
- * a 50 k vocabulary, are meant to take a core several times what a thread takes to begin; nobody has measured either yet.
+ * Half of the cores: compute threads rest while tokens are picked, and other processes need some. A million logits,
+ * twenty tokens of a 50 k vocabulary, should take a core several times the start time of a thread; neither was measured
+ * yet.
  */
 const SPREAD: Spread = { threads: Math.floor(availableParallelism() / 2) - 1, logits: 1 << 20 };
 
 /**
- * Keeps so many compute threads for the decodes of `context`, in place of ones that are started for each; once a context.
- * Only the addon of `make engine-native` can. `spread` is of all contexts of the process. No step begins once it exits: its
- * threads would read what the exit takes down.
+ * Keeps this many compute threads for the decodes of `context`, in place of starting them for each; once per context.
+ * Only supported by the addon of `make engine-native`. `spread` applies to all contexts of the process. No step starts
+ * once the process exits, since its threads would read freed memory.
  */
 export function keepThreads(context: LlamaContext, threads: number, spread = SPREAD): void {
   const { _ctx: inner, _llama: llama } = context as unknown as Layer;
@@ -200,7 +207,7 @@ export function keepThreads(context: LlamaContext, threads: number, spread = SPR
   if (leave && !process.listeners('exit').includes(leave)) process.once('exit', leave);
 }
 
-/** What an addon of the version known here has; nothing of any other. */
+/** The functions of an addon of the known version; none for any other. */
 export function picking({
   raVersion: version,
   RaPicker: Make,

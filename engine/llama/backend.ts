@@ -4,16 +4,16 @@ import type { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
 
 /**
- * llama.cpp with the backend that `gpu` asks for; its errors go to `log`. The caller disposes it. Rejects with a
- * {@link LoadFailure} when there is no such backend, or no device for it, which may still come up.
+ * llama.cpp with the backend that `gpu` selects; its errors go to `log`. The caller disposes it. Rejects with a {@link
+ * LoadFailure} if there is no such backend, or no device for it, which may become available later.
  */
 export async function openLlama(gpu: EngineSetup['gpu'], log?: LlamaLog): Promise<Llama> {
   const llama = await open(gpu, log);
   if (llama.gpu === false || (await llama.getGpuDeviceNames()).length > 0) return llama;
   await llama.dispose();
   if (gpu === llama.gpu) throw new LoadFailure(`${gpu} finds no device on this machine`, true);
-  // A driver's library with no GPU behind it is common. llama.cpp would then compute on the CPU as well, but with none of what
-  // is chosen for one.
+  // A driver's library without a GPU is common. llama.cpp would then compute on the CPU too, but without the settings
+  // chosen for one.
   return await open(false, log);
 }
 
@@ -25,7 +25,7 @@ async function open(gpu: EngineSetup['gpu'], log: LlamaLog | undefined): Promise
       skipDownload: true,
       progressLogs: false,
       logLevel: log ? LlamaLogLevel.error : LlamaLogLevel.disabled,
-      // Of callers' jobs llama.cpp's own lines may quote what it works on: they stay out of the logs.
+      // During callers' jobs llama.cpp's own lines may quote content: they are not logged.
       ...(log && { logger: log.logger }),
     });
   } catch (error) {

@@ -24,7 +24,7 @@ const FILLED = { kind: 'filled' } as const;
 
 type Attempt =
   | { readonly kind: 'decoded'; readonly results: PartResult[] }
-  /** `undone`: for each part, whether its sequence holds again what it held before. */
+  /** `undone`: for each part, whether its sequence's previous state was restored. */
   | { readonly kind: 'failed'; readonly fault: PartResult; readonly undone: readonly boolean[] };
 
 interface DescribedParts {
@@ -33,13 +33,13 @@ interface DescribedParts {
   readonly pickers: readonly (AddonPicker | undefined)[];
 }
 
-/** A part whose logits are looked at. */
+/** A part whose logits are needed. */
 type Read = Exclude<Part, { kind: 'prefill' }>;
 
 /**
- * The decoder on the layer below node-llama-cpp's iterators (addon.ts), where a step is what it is in llama.cpp: one batch
- * filled in sequence order, one decode, and all sampling awaited together. It saves the promises and copies that the
- * iterators spend on every token (bench/results/decoders.md).
+ * The decoder on the layer below node-llama-cpp's iterators (addon.ts), where a step is one llama.cpp batch in sequence
+ * order, one decode, and all sampling awaited together. It saves the promises and copies of the iterators for every
+ * token (bench/results/decoders.md).
  *
  * Where llama.cpp has one state per position, positions may be cut off at the end, one by one, at no cost. A recurrent layer
  * has one state for all positions, and a layer with a sliding window has dropped the oldest (llama.cpp gives some
@@ -53,9 +53,9 @@ export class BatchDecoder implements Decoder {
   readonly #samplers: SamplerPool;
   readonly #grammars: Grammars;
   readonly #picking: Picking | undefined;
-  /** Greedy ones. A step's scores are read at once on several threads, so each has one to itself. */
+  /** Greedy samplers. A step's scores are read on several threads at once, so each has its own. */
   readonly #scorers: SamplerPool;
-  /** Positions each sequence holds. */
+  /** Positions in each sequence. */
   readonly #length: number[];
   /** Sequences of copies that llama.cpp makes at its next decode. */
   readonly #copying = new Set<number>();
@@ -90,10 +90,7 @@ export class BatchDecoder implements Decoder {
     return new BatchDecoder(found, context.totalSequences, cuttable);
   }
 
-  /**
-   * A batch that llama.cpp refuses is undone and tried again part by part, once: the sequence that has no room left, or
-   * whatever else spoils it for all, fails alone and the others live on.
-   */
+  /** A batch that llama.cpp rejects is undone and retried part by part, once: only the part that caused it fails. */
   async step(parts: readonly Part[], run?: Run): Promise<PartResult[]> {
     const made = this.#picking && run && parts.every(isPicked) && (await this.#run(this.#picking, parts, run));
     if (made) return made;
@@ -114,7 +111,7 @@ export class BatchDecoder implements Decoder {
 
   truncate(sequence: number, length: number): Promise<void> {
     const held = this.#length[sequence] ?? 0;
-    // Also when nothing was counted: after a fault, what the sequence holds is unknown.
+    // Also if nothing was counted: after a fault, the sequence's state is unknown.
     if (length === 0) this.#context.disposeSequence(sequence);
     else if (length < held && !this.#remove(sequence, length, held)) {
       return Promise.reject(new Error('the sequence cannot be cut'));
@@ -126,7 +123,7 @@ export class BatchDecoder implements Decoder {
   async copy(target: number, source: number): Promise<void> {
     const held = this.#length[source] ?? 0;
     this.#length[target] = 0;
-    // llama.cpp copies all that a sequence could hold, whatever it holds; the target's own is gone.
+    // llama.cpp copies a sequence's whole capacity; the target's own state is lost.
     const last = await this.#context.copySequenceStateFromOtherSequence(target, source);
     if (last !== Math.max(0, held - 1)) throw new EngineFault('the sequence was not copied');
     this.#length[target] = held;
@@ -201,7 +198,7 @@ export class BatchDecoder implements Decoder {
     results[at] = await this.#read(part, logitIndex).catch(asFault);
   }
 
-  /** Decodes all parts in one batch. Adds where each one's logits will be to `logitIndexes`, -1: nowhere. */
+  /** Decodes all parts in one batch. Adds the index of each one's logits to `logitIndexes`, or -1. */
   #decode(parts: readonly Part[], logitIndexes: number[]): Promise<void> {
     this.#context.initBatch(parts.reduce((sum, { tokens }) => sum + tokens.length, 0));
     for (const part of parts) {
@@ -213,7 +210,7 @@ export class BatchDecoder implements Decoder {
     return this.#context.decodeBatch();
   }
 
-  /** The same, with the next tokens that are picked on the way, -1 for the others. */
+  /** The same, with next tokens picked within the decode, -1 for the others. */
   #pick(picking: Picking, parts: readonly Part[], logitIndexes: number[]): Promise<Int32Array> {
     const { numbers, tokens, pickers } = this.#described(parts);
     let end = 0;
@@ -238,7 +235,7 @@ export class BatchDecoder implements Decoder {
     return { numbers, tokens, pickers: parts.map(pickerOf) };
   }
 
-  /** Counts a part's tokens as held; returns where they begin. */
+  /** Counts a part's tokens in its sequence; returns their start position. */
   #extend({ sequence, tokens }: Part): number {
     const from = this.#length[sequence] ?? 0;
     this.#length[sequence] = from + tokens.length;
@@ -256,7 +253,7 @@ export class BatchDecoder implements Decoder {
     return this.#remove(sequence, before, before + tokens.length);
   }
 
-  /** Cuts positions off the end. False: what is left could not be gone on from. */
+  /** Truncates the end. False: the remaining state could not be continued. */
   #remove(sequence: number, from: number, to: number): boolean {
     const whole = from === 0 || this.#context.getSequenceKvCacheMinPosition(sequence) <= 0;
     return whole && this.#context.removeTokenCellsFromSequence(sequence, from, to);

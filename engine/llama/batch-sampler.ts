@@ -4,9 +4,9 @@ import { EngineFault } from '../scheduler/faults.js';
 import type { GrammarHold } from './grammar-hold.js';
 
 /**
- * Native samplers, used again and again. Each holds a candidate for every token of the vocabulary (2 MB at 150 k), which
- * is freed only when the garbage collector comes to its wrapper, and the collector does not see that memory. No more are
- * ever made than replies run at once.
+ * Native samplers, which are reused. Each has a candidate for every token of the vocabulary (2 MB at 150 k), which is
+ * freed only when the garbage collector finalizes its wrapper, and the collector does not count that memory. At most
+ * one per running reply is made.
  */
 export class SamplerPool {
   readonly #make: () => AddonSampler;
@@ -25,12 +25,12 @@ export class SamplerPool {
   }
 }
 
-/** Some bits far above those in which the seeds of `n` replies differ. */
+/** A constant with bits far above those in which the seeds of `n` replies differ. */
 const BESIDE_PICKER = 0x9e3779b9;
 
 /**
- * One reply's sampler. Where the addon can pick (engine/llama/addon.ts), its picker serves; without it, and for what a grammar
- * holds, a native sampler, borrowed when it is first needed.
+ * One reply's sampler. If the addon can pick (engine/llama/addon.ts), its picker is used; otherwise, and under a
+ * grammar, a native sampler, borrowed at first use.
  */
 export class BatchSampler implements Sampler {
   readonly #pool: SamplerPool;
@@ -56,11 +56,11 @@ export class BatchSampler implements Sampler {
     this.#picker = narrowed ? undefined : picking?.newPicker(sampling);
   }
 
-  /** What picks the next token within the decode; undefined: {@link next} is to be called. */
+  /** The parameters for picking the next token within the decode; undefined: call {@link next}. */
   picker(): AddonPicker | undefined {
     if (!this.#held.free) return undefined;
-    // A reply that began held stays with its sampler, whose numbers the picker would draw again; so does one that is penalized
-    // for tokens which the picker never saw.
+    // A reply that began under a grammar stays with its sampler, whose random numbers the picker would repeat; so does
+    // one with penalties for tokens that the picker has not seen.
     if (this.#sampler && (!this.#drawn || this.#penalized)) return undefined;
     this.#drawn ||= this.#picker !== undefined;
     return this.#picker;
@@ -99,12 +99,12 @@ export class BatchSampler implements Sampler {
     this.#disposed = true;
     this.#held.release();
     if (!this.#sampler) return;
-    // An idle sampler keeps no grammar state alive, which only the garbage collector could free.
+    // An idle sampler keeps no grammar state, which only the garbage collector could free.
     this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(this.#seed) });
     this.#pool.give(this.#sampler);
   }
 
-  /** Beside a picker that draws from the seed the sampler draws from another: never the same numbers twice. */
+  /** Beside a picker that uses the seed, the sampler uses another one, so that no random numbers repeat. */
   get #seed(): number {
     const { seed } = this.#sampling;
     return this.#drawn ? (seed ^ BESIDE_PICKER) >>> 0 : seed;
@@ -114,7 +114,7 @@ export class BatchSampler implements Sampler {
     if (this.#sampler) return this.#sampler;
     this.#sampler = this.#pool.take();
     if (this.#penalized) this.#remember();
-    // The addon begins its random numbers anew only when the seed changes, and the reply before may have had this one.
+    // The addon restarts its random numbers only if the seed changes, and the previous reply may have had the same one.
     this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(this.#seed) });
     this.#configure(this.#sampler);
     return this.#sampler;

@@ -1,4 +1,4 @@
-/** Keeping an engine's computing on some of the machine's cores. Linux alone. */
+/** Pins an engine's compute threads to some of the machine's cores. Linux only. */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
@@ -11,7 +11,7 @@ type CoresSetup = Pick<EngineSetup, 'threads' | 'cores'>;
 const TASKSET_MS = 10_000;
 
 /**
- * Compute threads for a setup: one for each core that it names, else all of the machine's but one. With every core
+ * Compute threads for a setup: one for each configured core, or all of the machine's but one. With every core
  * computing, the loop that feeds them starves (docs/engine.md#speed).
  */
 export function computeThreads({ threads, cores }: CoresSetup): number {
@@ -19,7 +19,7 @@ export function computeThreads({ threads, cores }: CoresSetup): number {
   return cores === undefined ? Math.max(1, availableParallelism() - 1) : coresIn(cores).length;
 }
 
-/** Why the cores that a setup names cannot be kept to, in a line for an operator; undefined when they can. */
+/** Why the configured cores cannot be used, in a line for an operator, or undefined. */
 export function coresProblem({ threads, cores }: CoresSetup): string | undefined {
   if (cores === undefined) return undefined;
   if (process.platform !== 'linux') return 'only Linux keeps threads on cores: leave cores out';
@@ -33,10 +33,9 @@ export function coresProblem({ threads, cores }: CoresSetup): string | undefined
 }
 
 /**
- * Keeps all threads that the process has by now, and those that they begin, on these cores: one that is moved while it
- * computes leaves what it knows in the cache of the core it leaves. But the main one, which reads messages and writes them,
- * may run wherever it might: it would hold up the others. To be called once everything that computes has begun. Throws a
- * {@link LoadFailure} when it cannot be done.
+ * Pins all threads that the process has by now, and those that they start, to these cores: moving a computing thread
+ * loses its cache. The main thread, which reads and writes messages, may run on any core, since it would delay the
+ * others. Call it once all compute threads have started. Throws a {@link LoadFailure} on failure.
  */
 export function keepOnCores(cores: string): void {
   const before = allowed();

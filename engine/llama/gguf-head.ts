@@ -1,9 +1,9 @@
 /**
- * Walks the head of a GGUF file (ggml's docs/gguf.md) before any other reader meets it, and says what is wrong with it.
+ * Checks the header of a GGUF file (ggml's docs/gguf.md) before any other reader opens it, and reports damage.
  *
- * llama.cpp refuses most damage by itself, in words of its own. This walk is for what the readers in front of it do not
- * bear: they take counts and lengths at their word and read zeros past the end of a file. Every count and every length
- * is held to the file's size here, so the walk ends whatever the bytes are.
+ * llama.cpp detects most damage itself. This check is for the readers before it, which trust counts and lengths and
+ * read zeros past the end of a file. Every count and every length is checked against the file's size here, so the check
+ * ends whatever the content.
  */
 
 /** A file's bytes. `read` gives `length` bytes from `offset`; the caller keeps both inside the file. */
@@ -15,7 +15,7 @@ export interface FileBytes {
 export type Head =
   /** `tensors`: how many it holds; 0 in a file that has a vocabulary alone. */
   | { readonly kind: 'head'; readonly architecture: string; readonly tensors: number }
-  /** `problem`: one line that goes on after "the file". */
+  /** `problem`: one line that follows "the file". */
   | { readonly kind: 'bad'; readonly problem: string };
 
 const MAGIC = 'GGUF';
@@ -26,7 +26,7 @@ const FIXED_BYTES = 24;
 const LEAST_ENTRY_BYTES = 13;
 const LEAST_TENSOR_BYTES = 24;
 const MAX_DIMENSIONS = 4;
-/** Longer names of architectures there are none, and it is quoted in a message. */
+/** Names of architectures are shorter, and the name is quoted in a message. */
 const MAX_NAME = 64;
 
 /** Bytes of the value types that have a fixed size, by code. */
@@ -112,7 +112,7 @@ class Damage extends Error {}
 /** Bytes read from the file at a time. */
 const WINDOW = 1 << 20;
 
-/** Where the walk is. Whatever would lead past the end of the file is damage. */
+/** The current position. Reading past the end of the file is damage. */
 class Cursor {
   readonly #file: FileBytes;
   #window: Buffer = Buffer.alloc(0);
@@ -132,7 +132,7 @@ class Cursor {
     return Number(this.#take(8).readBigUInt64LE());
   }
 
-  /** A number of things that take at least `bytes` each. */
+  /** A number of things with at least `bytes` each. */
   count(bytes: number): number {
     const count = this.uint64();
     if (count * bytes > this.#file.size) throw new Damage('is damaged: its head counts more than the file can hold');

@@ -34,12 +34,12 @@ export class GrammarHold {
     this.#controlTokens = grammars?.controlTokensBut(markers) ?? new Uint32Array(0);
   }
 
-  /** Undefined: nothing, or masks. */
+  /** Undefined: none, or masks. */
   get state(): GrammarState | undefined {
     return this.#state;
   }
 
-  /** Nothing holds the reply. */
+  /** The reply is not constrained. */
   get free(): boolean {
     return this.#state === undefined && this.#masks === undefined && !this.#unusable;
   }
@@ -49,13 +49,16 @@ export class GrammarHold {
     return this.#masks?.pending;
   }
 
-  /** What may not be sampled next. New after each token where {@link changes}. Not while it is pending. Throws a fault. */
+  /**
+   * Tokens that must not be sampled next. Changes after each token if {@link changes}. Not while it is pending. Throws
+   * a fault.
+   */
   get denied(): Uint32Array {
     if (this.#masks) return joined(this.#controlTokens, this.#masks.denied);
     return this.#state ? this.#controlTokens : NOTHING;
   }
 
-  /** Whether what may not be sampled is another set after each token. */
+  /** Whether the forbidden tokens change after each token. */
   get changes(): boolean {
     return this.#masks !== undefined;
   }
@@ -64,7 +67,7 @@ export class GrammarHold {
   hold(gbnf: string, tokens: readonly number[], stacks = 1): boolean {
     this.release();
     const grammars = this.#grammars;
-    // Whether it begins with what was read is asked of llama.cpp, at once; where nothing was read there is nothing to ask.
+    // llama.cpp checks at once whether the grammar matches the tokens so far; without tokens there is nothing to check.
     const taken = tokens.length === 0 ? undefined : grammars?.take(gbnf, tokens);
     if (taken?.kind === 'mismatch') return false;
     this.#masks = grammars?.masks(gbnf, tokens, stacks);
@@ -101,7 +104,7 @@ export class GrammarHold {
     this.#unusable = false;
   }
 
-  /** Throws when the grammar cannot be used. */
+  /** Throws if the grammar cannot be used. */
   check(): void {
     if (this.#unusable) throw new GrammarError('the grammar cannot be used');
     this.#masks?.check();

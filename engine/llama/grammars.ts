@@ -4,14 +4,14 @@ import { maskVocabulary } from './mask-vocabulary.js';
 import { Masks, type MaskHold } from './masks.js';
 
 /**
- * Grammars on the addon's own classes (node-llama-cpp's bindings/AddonTypes.d.ts, not exported), which both decoders use:
- * the public ones can neither take up a text that is there already nor be made without waiting.
+ * Grammars on the addon's own classes (node-llama-cpp's bindings/AddonTypes.d.ts, not exported), which both decoders
+ * use: the public classes can neither continue an existing text nor be created synchronously.
  *
- * What llama.cpp does with a grammar is no place for surprises: asked for a token when nothing can follow, or given an end
- * token that may not come, it aborts the process. So a state that once refused a token is never used again.
+ * llama.cpp aborts the process if it must sample when nothing can follow, or gets an end token that is not allowed. So
+ * a state that once rejected a token is never used again.
  */
 
-/** Where one reply stands in its grammar. Freed by the garbage collector, whom each step of a reply gives cause to run. */
+/** One reply's state in its grammar. Freed by the garbage collector. */
 export interface GrammarState {
   readonly __grammarState: never;
 }
@@ -27,7 +27,7 @@ interface Bindings {
     new (state: GrammarState): GrammarState;
   };
   readonly AddonSampler: {
-    /** Throws when the grammar does not allow the token; the state is of no use after that. */
+    /** Throws if the grammar does not allow the token; the state is unusable after that. */
     acceptGrammarEvaluationStateToken(state: GrammarState, token: number): void;
   };
 }
@@ -38,8 +38,8 @@ export const MAX_GRAMMARS = 64;
 const MAX_HELD_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;
 
 /**
- * Stacks of a grammar times tokens of the vocabulary from which on a reply is held by masks: for a rejected token llama.cpp
- * asks each stack about nearly every token, some 3 ns each, and whatever shares the step waits for it.
+ * Stacks of a grammar times tokens of the vocabulary from which on masks are used: for a rejected token llama.cpp
+ * checks each stack against nearly every token, some 3 ns each, and everything in the same step waits for it.
  */
 export const EXPENSIVE = 2_500_000;
 
@@ -52,7 +52,7 @@ type Taken =
 
 /** One model's grammars, compiled once. */
 export class Grammars {
-  /** Tokens without a text of their own, which do not end a reply: what they would say in a grammar's eyes nobody reads. */
+  /** Tokens without a text of their own, which do not end a reply: a grammar cannot match them. */
   readonly #controlTokens: Uint32Array;
   readonly #bindings: Bindings;
   readonly #model: LlamaModel;
@@ -76,7 +76,7 @@ export class Grammars {
     return this.#controlTokens.filter((token) => !markers.includes(names[token] ?? ''));
   }
 
-  /** Undefined: this version of the addon does not look as the one known here. */
+  /** Undefined: this version of the addon does not look as expected. */
   static of(model: LlamaModel): Grammars | undefined {
     const inner = model as unknown as {
       readonly _model?: unknown;
@@ -97,8 +97,8 @@ export class Grammars {
   }
 
   /**
-   * Masks for one reply, in whose root `tokens` were read; undefined: the grammar is cheap enough for llama.cpp. For no
-   * grammar that is not bounded.
+   * Masks for one reply, whose root has matched `tokens`; undefined: the grammar is cheap enough for llama.cpp. Only
+   * for bounded grammars.
    */
   masks(gbnf: string, tokens: readonly number[], stacks: number): MaskHold | undefined {
     return this.isExpensive(stacks) && isServable(gbnf) ? this.#masks.hold(gbnf, tokens) : undefined;
@@ -108,7 +108,7 @@ export class Grammars {
     return stacks * this.#model.fileInfo.metadata.tokenizer.ggml.tokens.length >= EXPENSIVE;
   }
 
-  /** A state of its own for one reply, in which the grammar's root has read `tokens`. */
+  /** A new state for one reply, whose root has matched `tokens`. */
   take(gbnf: string, tokens: readonly number[]): Taken {
     const fresh = this.#fresh(gbnf);
     if (!fresh) return { kind: 'invalid' };

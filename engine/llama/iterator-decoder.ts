@@ -18,9 +18,9 @@ import { Grammars } from './grammars.js';
 import { labelLogprobs } from './label-scores.js';
 
 /**
- * The decoder on node-llama-cpp's public sequence iterators, in lockstep: every part's call is made in one tick, so that
- * node-llama-cpp gathers them into one batch at the end of the tick, and the batch is put into sequence order, because
- * llama.cpp (kv_unified=false) packs only sequences whose ids follow one another into one decode (docs/engine.md#a-step).
+ * The decoder on node-llama-cpp's public sequence iterators, in lockstep: every part's call is made in one tick, so
+ * that node-llama-cpp combines them into one batch at the end of the tick, sorted in sequence order, because llama.cpp
+ * (kv_unified=false) decodes only contiguous sequence ids together (docs/engine.md#a-step).
  */
 export class IteratorDecoder implements Decoder {
   readonly cuttable: boolean;
@@ -30,13 +30,13 @@ export class IteratorDecoder implements Decoder {
   readonly #sequences: LlamaContextSequence[];
   readonly #model: LlamaModel;
   readonly #grammars: Grammars | undefined;
-  /** Those that a fault befell: node-llama-cpp may not have counted what llama.cpp evaluated. */
+  /** Sequences with a fault: node-llama-cpp may not have counted what llama.cpp evaluated. */
   readonly #spoiled = new Set<number>();
 
   /**
-   * Takes every sequence of `context`; the context stays the caller's to dispose. Make it with {@link sequenceOrder}.
-   * `cuttable`: whether the model's state can be cut without evaluating the rest again. A sequence holds one token less
-   * than the context has room for.
+   * Takes every sequence of `context`; the caller still disposes the context. Make it with {@link sequenceOrder}.
+   * `cuttable`: whether the model's state can be truncated without evaluating the rest again. A sequence has one token
+   * less than the context has room for.
    */
   constructor(context: LlamaContext, cuttable: boolean) {
     this.cuttable = cuttable;
@@ -68,7 +68,7 @@ export class IteratorDecoder implements Decoder {
       // The only id that is free, so the same one.
       this.#sequences[sequence] = this.#context.getSequence(SEQUENCE);
     } else if (target.nextTokenIndex > length) {
-      // It would evaluate what is left again, in chunks of its own.
+      // It would evaluate the rest again, in chunks of its own.
       if (length > 0 && target.stateCellsStartIndex > 0) throw new EngineFault('the sequence cannot be cut');
       await target.eraseContextTokenRanges([{ start: length, end: target.nextTokenIndex }]);
     }
@@ -110,8 +110,8 @@ export class IteratorDecoder implements Decoder {
 }
 
 /**
- * Nothing behind our back: no checkpoints, which nobody would go back to and no memory check counts, and a full sequence
- * is a fault rather than one that has silently lost its beginning.
+ * No automatic behaviour: no checkpoints, which are not used and which no memory check counts, and a full sequence is a
+ * fault rather than silently losing its beginning.
  */
 const SEQUENCE = {
   checkpoints: { max: 0, interval: false },

@@ -1,9 +1,9 @@
 import { EngineFault } from '../scheduler/faults.js';
 
 /**
- * Natural log-probabilities of `labels` over the whole vocabulary, in their order, without a copy of it. `logits`: of the
- * labels at least, and of the token that has the highest of all, l_max; `totalWeight`: Σ exp(l − l_max) over the vocabulary.
- * Throws an {@link EngineFault} where a label has none.
+ * Natural log-probabilities of `labels` over the whole vocabulary, in their order, without a copy of it. `logits`: of
+ * at least the labels and the token with the highest logit, l_max; `totalWeight`: Σ exp(l − l_max) over the vocabulary.
+ * Throws an {@link EngineFault} if a label has none.
  */
 export function labelLogprobs(
   labels: Uint32Array,

@@ -2,24 +2,24 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { LlamaLogLevel } from 'node-llama-cpp';
 import { LoadFailure } from './load-failure.js';
 
-/** Lines reach this thread's event loop a little after the call that caused them has failed, ms. */
+/** llama.cpp's log lines reach this thread's event loop shortly after the failed call, ms. */
 const LATE_MS = 50;
 
 /** The longest line that is kept, in characters. */
 const MAX_LINE = 120;
 
-/** Whom llama.cpp's lines name first, once or several times, and words that only repeat that loading failed. */
+/** Prefixes of llama.cpp's lines, and phrases that only repeat that loading failed. */
 const LEAD = /^(?:\w+: |error loading model(?: \w+)?: )+/;
 
 /**
- * What llama.cpp says of a load or a first decode that fails: the addon's own error says no more than that it did. Only its
- * first error is kept, which is the cause of the others, and only until `close`: lines of later work may quote it.
+ * llama.cpp's error message for a failed load or first decode: the addon's own error has no details. Only the first
+ * error is kept, which causes the others, and only until `close`, since later lines may quote content.
  */
 export class LlamaLog {
   #first: string | undefined;
   #open = true;
 
-  /** To be handed to getLlama. */
+  /** For getLlama. */
   readonly logger = (level: LlamaLogLevel, message: string): void => {
     if (!this.#open || this.#first !== undefined) return;
     if (level === LlamaLogLevel.error || level === LlamaLogLevel.fatal) this.#first = clean(message);
@@ -31,19 +31,19 @@ export class LlamaLog {
     return this.#first;
   }
 
-  /** Of what failed with `error`: llama.cpp's first line, which says more than what comes up from it, or the error's own. */
+  /** The reason of a failure with `error`: llama.cpp's first line, which has more details, or the error's own. */
   async why(error: unknown): Promise<string> {
     return (await this.firstError()) ?? (error instanceof Error ? error.message : 'it gave no reason');
   }
 
-  /** A load that failed with `error`. */
+  /** The reason of a failed load. */
   async failure(error: unknown): Promise<LoadFailure> {
     if (error instanceof LoadFailure) return error;
     const why = await this.why(error);
     return new LoadFailure(`llama.cpp cannot load it: ${why}`, /allocat|memory/i.test(why));
   }
 
-  /** Nothing more is kept. */
+  /** No more lines are kept. */
   close(): void {
     this.#open = false;
   }

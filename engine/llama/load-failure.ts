@@ -1,6 +1,6 @@
-/** Why a model cannot be loaded, in one line that is fit for an operator: a name, a size, no content. */
+/** Why a model cannot be loaded, in one line for an operator: a name, a size, no content. */
 export class LoadFailure extends Error {
-  /** Trying again later may help: memory that others hold now, a file that could not be read for once. */
+  /** A later attempt may succeed: memory used by other processes, a temporary read error. */
   readonly mayMend: boolean;
 
   constructor(line: string, mayMend = false) {

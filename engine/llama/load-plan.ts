@@ -3,13 +3,13 @@ import { isKnownVersion } from './addon.js';
 import type { ContextPlan } from './memory/estimate.js';
 import type { EngineSetup } from '../protocol/messages.js';
 
-/** What decides how a model is loaded. */
+/** The settings that decide how a model is loaded. */
 export type PlanSetup = Pick<
   EngineSetup,
   'kind' | 'seats' | 'contextPerSeat' | 'flashAttention' | 'prefillTokensPerStep'
 >;
 
-/** How a model's context is going to be made on this machine. Loads nothing. */
+/** How a model's context will be created on this machine. Loads nothing. */
 export async function planLoad(llama: Llama, insights: GgufInsights, setup: PlanSetup): Promise<ContextPlan> {
   const { seats, flashAttention } = setup;
   // The iterators leave a sequence's last place empty.
@@ -25,29 +25,29 @@ export async function planLoad(llama: Llama, insights: GgufInsights, setup: Plan
   };
 }
 
-/** Whether past state can be cut at any position: not of recurrent, hybrid and sliding-window models. */
+/** Whether KV state can be truncated at any position: not for recurrent, hybrid and sliding-window models. */
 export function cutsAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights): boolean {
   return !isRecurrent && !isHybrid && swaSize === undefined;
 }
 
-/** Heads from this width on are worth flash attention on a CPU behind long prompts too. */
+/** From this head width on, flash attention is faster on a CPU also behind long prompts. */
 const WIDE_HEAD = 64;
 
-/** Tokens of a seat from where on narrower ones are better off without. */
+/** Seats with more tokens than this should not use it with narrower heads. */
 const LONG_SEAT = 512;
 
 /**
- * On a CPU llama.cpp's flash attention goes pair by pair of query and cell for 2 to 63 tokens, which is what a decision's
- * questions are, and prompts beside running replies. It is the faster one for next tokens of short sequences and for whole
- * chunks of a prompt; for small chunks behind long prompts many times slower where heads are narrow
- * (bench/results/attention.md has both sides of it).
+ * On a CPU llama.cpp's flash attention works pair by pair of query and cell for 2 to 63 tokens, as in a decision's
+ * questions, and prompts beside running replies. It is faster for next tokens of short sequences and for whole chunks
+ * of a prompt; for small chunks behind long prompts it is many times slower if heads are narrow
+ * (bench/results/attention.md measures both).
  */
 function bestAttention(llama: Llama, insights: GgufInsights, { kind, contextPerSeat }: PlanSetup): boolean | 'auto' {
   const narrow = contextPerSeat > LONG_SEAT && headWidth(insights) < WIDE_HEAD;
   return llama.gpu === false && (kind === 'decision' || narrow) ? false : 'auto';
 }
 
-/** Of the attention's keys. What a file does not tell is taken for wide, as nearly all are. */
+/** The width of the attention's keys. If the file does not have it, wide is assumed, as in nearly all models. */
 function headWidth({ ggufFileInfo: { architectureMetadata: about } }: GgufInsights): number {
   const { key_length: own, head_count: heads } = about.attention ?? {};
   return own ?? (about.embedding_length ?? Infinity) / (typeof heads === 'number' ? heads : 1);

@@ -1,11 +1,11 @@
-/** The thread that works out which tokens a grammar allows next (masks.ts). One request at a time. */
+/** The thread that computes which tokens a grammar allows next (masks.ts). One request at a time. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { MaskGrammar, sortedTokens, type Standing } from '../grammar/mask.js';
 import type { MaskAnswer, MaskRequest, MaskVocabulary } from './masks.js';
 
 /** Places of a grammar that one answer may look at: 1 to 2 s. Grammars that are made here take a tenth at most. */
 const MAX_WORK = 20_000_000;
-/** Grammars kept that no reply is held by, the last ones used. */
+/** Grammars that are kept although no reply uses them, the last ones used. */
 const MAX_IDLE = 8;
 
 interface Used {
@@ -58,11 +58,11 @@ function answer({ id, gbnf, read }: Extract<MaskRequest, { kind: 'next' }>): Mas
       reply.standing = next;
     }
     const denied = grammar.denied(reply.standing);
-    // llama.cpp would end the process when it had to sample one.
+    // llama.cpp would end the process if it had to sample then.
     if (denied.length + 1 === starts.length) return { id, kind: 'fault', reason: 'no token goes on with the grammar' };
     return { id, kind: 'mask', denied };
   } catch (error) {
-    // Anything else would hold the grammar's text.
+    // Any other message would contain the grammar's text.
     const reason = error instanceof Error && error.name === 'TooDear' ? 'the grammar takes too much work' : 'unknown';
     return { id, kind: 'fault', reason };
   }

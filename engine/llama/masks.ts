@@ -21,16 +21,19 @@ export type MaskAnswer =
   /** `reason`: without any of a caller's text. */
   | { readonly id: number; readonly kind: 'fault'; readonly reason: string };
 
-/** The thread as far as it matters here. */
+/** The functions of the thread that are used here. */
 export type MaskThread = Pick<Worker, 'postMessage' | 'on' | 'ref' | 'unref'>;
 
-/** One reply that a grammar holds by masks. */
+/** One reply that masks constrain. */
 export interface MaskHold {
-  /** Until the next token can be sampled; never rejects. Undefined: it can, and {@link denied} has what may not come. */
+  /**
+   * Settles when the next token can be sampled; never rejects. Undefined: it can, and {@link denied} has the forbidden
+   * tokens.
+   */
   readonly pending: Promise<void> | undefined;
-  /** Throws an {@link EngineFault} when the grammar cannot be used, or while it is pending. */
+  /** Throws an {@link EngineFault} if the grammar cannot be used, or while it is pending. */
   check(): void;
-  /** What may not be sampled next. As {@link check}. */
+  /** Tokens that must not be sampled next. Throws as {@link check}. */
   readonly denied: Uint32Array;
   /** This token was sampled. */
   accept(token: number): void;
@@ -39,10 +42,10 @@ export interface MaskHold {
 }
 
 /**
- * Which tokens grammars allow, worked out on a thread of its own while replies that wait for nothing go on decoding: what
- * llama.cpp asks of a grammar within a step, all that share the step wait for. Replies have their turns in the order in which
- * they asked, one at a time, so that grammars never take more than one core. The thread starts when it is first needed and
- * keeps no process alive when it rests; after a fault the next request starts another.
+ * Computes which tokens grammars allow, on a separate thread, while other replies continue to decode: llama.cpp's own
+ * check within a step would delay all that share the step. Replies take turns in the order of their requests, one at a
+ * time, so that grammars use at most one core. The thread starts at first use and does not keep the process alive while
+ * idle; after a fault the next request starts another.
  */
 export class Masks {
   readonly #vocabulary: () => Promise<MaskVocabulary>;
@@ -53,13 +56,13 @@ export class Masks {
   #current: Held | undefined;
   #lastId = 0;
 
-  /** `vocabulary`: asked for once a thread. */
+  /** `vocabulary`: called once per thread. */
   constructor(vocabulary: () => Promise<MaskVocabulary>, start = startThread) {
     this.#vocabulary = vocabulary;
     this.#start = start;
   }
 
-  /** Holds a reply from now on by `gbnf`, in which `tokens` were read already. */
+  /** Constrains a reply from now on by `gbnf`, which has already matched `tokens`. */
   hold(gbnf: string, tokens: readonly number[]): MaskHold {
     const held = new Held(++this.#lastId, gbnf, tokens, {
       ask: () => {
@@ -119,7 +122,7 @@ export class Masks {
     this.#next();
   }
 
-  /** What the thread knew of replies went with it, so they cannot go on. */
+  /** The thread's state of these replies is lost, so they cannot continue. */
   #failed(): void {
     this.#thread = undefined;
     const held = this.#current;
@@ -212,7 +215,7 @@ class Held implements MaskHold {
 function startThread(vocabulary: MaskVocabulary): MaskThread {
   return new Worker(new URL('./mask-worker.js', import.meta.url), {
     workerData: vocabulary,
-    // What keeps the engine's own heap small would keep this one too small for its tables.
+    // The limit that keeps the engine's own heap small would be too small for this thread's tables.
     execArgv: [],
   });
 }

@@ -1,13 +1,13 @@
 /**
- * Puts engine/native into the source of node-llama-cpp's addon, for `make engine-native`. Each place must look as it did in
- * the version that this was written for: an edit that finds nothing would build an addon without our code.
+ * Inserts engine/native into the source of node-llama-cpp's addon, for `make engine-native`. Each place must be as in
+ * the version that this was written for: otherwise the addon would be built without our code.
  */
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 interface Edit {
   readonly file: string;
-  /** Lines that are there exactly once. */
+  /** Lines that occur exactly once. */
   readonly before: string;
   readonly after: string;
 }
@@ -20,7 +20,7 @@ const EDITS: readonly Edit[] = [
       '    AddonContextSequenceCheckpoint::init(exports);\n    AddonSampler::init(exports);\n    void raInit(Napi::Object);\n    raInit(exports);\n',
   },
   {
-    // OpenMP would keep compute threads for each thread that ever decodes; engine/native keeps one set for all.
+    // OpenMP would keep compute threads for each thread that ever decodes; engine/native has one set for all.
     file: 'CMakeLists.txt',
     before: '\nadd_subdirectory("llama.cpp")\n',
     after: '\nset(GGML_OPENMP OFF CACHE BOOL "" FORCE)\nadd_subdirectory("llama.cpp")\n',
@@ -29,10 +29,10 @@ const EDITS: readonly Edit[] = [
 
 export type Applied =
   | { readonly kind: 'applied' }
-  /** `file` does not look as expected; nothing was changed. */
+  /** `file` is not as expected; nothing was changed. */
   | { readonly kind: 'unknown'; readonly file: string };
 
-/** `folder`: the package's `llama`. `source`: next-token.cpp. May be called again. Throws what the file system throws. */
+/** `folder`: the package's `llama`. `source`: next-token.cpp. May be called again. Throws file system errors. */
 export function applyNative(folder: string, source: string): Applied {
   const texts = new Map<string, string>();
   for (const { file, before, after } of EDITS) {

@@ -1,4 +1,6 @@
-/** `node dist/engine/native/cli.js <llama folder> <next-token.cpp>`: exits with 1, and says why, when it cannot be applied. */
+/**
+ * `node dist/engine/native/cli.js <llama folder> <next-token.cpp>`: exits with 1 and a reason if it cannot be applied.
+ */
 import { applyNative } from './apply.js';
 
 const [folder = '', source = ''] = process.argv.slice(2);

@@ -1,12 +1,12 @@
 import type { Output } from '../protocol/messages.js';
 
 /**
- * The same text in fewer outputs: of a reply's pieces that nothing else of it lies between, in one channel, one. What steps
- * that share a message bring is then one piece for everyone behind it, and one event on the wire, in place of many.
+ * Combines outputs: consecutive pieces of one reply in one channel become one piece. The tokens of several steps in one
+ * message are then one event on the wire.
  */
 export function joined(outputs: readonly Output[]): Output[] {
   const all: Output[] = [];
-  /** By job and choice, where its last output is, if that is a piece. */
+  /** By job and choice, the index of its last output, if that is a piece. */
   const lasts = new Map<number, Map<number, number>>();
   for (const output of outputs) {
     const choices = lasts.get(output.id);

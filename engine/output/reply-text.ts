@@ -4,25 +4,25 @@ import type { CallHold, CallPiece } from './calls/call-text.js';
 import { StopMatcher } from './stop-matcher.js';
 import { ThoughtSplitter, type ReplyPiece } from './thought.js';
 
-/** What became certain of a reply. Its parts may be empty; that they come at once says nothing of their order. */
+/** The newly parsed parts of a reply. Parts may be empty; their order within one result is not defined. */
 export interface ReplyParts extends ReplyPiece {
   readonly calls: readonly CallPiece[];
 }
 
 /**
- * Turns one reply's token bytes into text that may be shown: whole characters, thought and calls apart, never a part of a stop
+ * Converts one reply's token bytes to text: whole characters, thoughts and calls separated, and never a part of a stop
  * string.
  */
 export class ReplyText {
-  /** Streaming: bytes of an unfinished character wait inside. Invalid bytes become U+FFFD, as everywhere in the web. */
+  /** Streaming: bytes of an incomplete character are buffered. Invalid bytes become U+FFFD, as in web standards. */
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   readonly #thought: ThoughtSplitter | undefined;
   readonly #calls: CallParser | undefined;
   readonly #stops: StopMatcher;
 
   /**
-   * `stops` end the content alone: a caller who stops at a newline wants no thought cut off at its first line, nor the
-   * arguments of a call. `hold`: as {@link CallParser} wants it.
+   * `stops` end only the content: a caller that stops at a newline does not want thoughts or arguments to end there.
+   * `hold`: for {@link CallParser}.
    */
   constructor(stops: readonly string[], format: Pick<ReplyFormat, 'thought' | 'calls'> = {}, hold?: CallHold) {
     this.#thought = format.thought && new ThoughtSplitter(format.thought);
@@ -45,7 +45,7 @@ export class ReplyText {
     return this.#thought?.thinking ?? false;
   }
 
-  /** Takes one token's bytes; returns the text that became certain, often none. */
+  /** Adds one token's bytes; returns the newly parsed text, which is often empty. */
   push(bytes: Uint8Array): ReplyParts {
     const text = this.#decoder.decode(bytes, { stream: true });
     const { reasoning, content } = this.#thought?.push(text) ?? { reasoning: '', content: text };
@@ -53,7 +53,7 @@ export class ReplyText {
     return { reasoning, content: this.#stops.push(called.content), calls: called.calls };
   }
 
-  /** The reply ended otherwise: returns the text held back. Bytes of a character that never was finished are dropped. */
+  /** The reply ended otherwise: returns the buffered text. Bytes of an incomplete character are dropped. */
   end(): ReplyParts {
     const { reasoning, content } = this.#thought?.end() ?? { reasoning: '', content: '' };
     const called = this.#calls?.push(content) ?? { content, calls: [] };

@@ -1,7 +1,7 @@
 /**
- * Finds the first of several stop strings in text that arrives in pieces, in linear time (Knuth-Morris-Pratt, one
- * automaton a stop). Text that may still turn out to be the beginning of a stop is held back, never more than the
- * longest stop's length less one.
+ * Finds the first of several stop strings in text that arrives in parts, in linear time (Knuth-Morris-Pratt, one
+ * automaton per stop). Text that may be the beginning of a stop is buffered, at most the longest stop's length less
+ * one.
  */
 export class StopMatcher {
   readonly #automata: readonly Automaton[];
@@ -10,7 +10,7 @@ export class StopMatcher {
   #matched: string | undefined;
   #rest = '';
 
-  /** `stops`: none empty. None at all is allowed: then nothing is ever held. */
+  /** `stops`: none empty. With no stops nothing is buffered. */
   constructor(stops: readonly string[]) {
     this.#automata = stops.map((stop) => new Automaton(stop));
   }
@@ -20,12 +20,12 @@ export class StopMatcher {
     return this.#matched;
   }
 
-  /** What came behind the stop in the same piece of text. */
+  /** Text after the stop in the same part. */
   get rest(): string {
     return this.#rest;
   }
 
-  /** Takes more text; returns what may be shown now. Of stops that end at the same place the longest wins. */
+  /** Adds text; returns what may be shown now. Of stops that end at the same position the longest wins. */
   push(text: string): string {
     if (this.#automata.length === 0) return text;
     if (this.#matched !== undefined) return '';
@@ -50,7 +50,7 @@ export class StopMatcher {
     return shown;
   }
 
-  /** The text ended another way: returns what was held back. */
+  /** The text ended otherwise: returns what was buffered. */
   end(): string {
     const rest = this.#held;
     this.#held = '';

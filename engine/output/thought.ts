@@ -1,38 +1,38 @@
 import type { ThoughtFormat } from '../protocol/messages.js';
 import { StopMatcher } from './stop-matcher.js';
 
-/** One piece of a reply's text, told apart. Either may be empty. */
+/** A part of a reply's text, separated. Either field may be empty. */
 export interface ReplyPiece {
   readonly reasoning: string;
   readonly content: string;
 }
 
-/** White space that is held back in a row, in UTF-16 units; what goes on for longer is shown. */
+/** The longest white space that is buffered, in UTF-16 units; longer white space is shown. */
 const MAX_SPACE = 256;
 
 /**
- * Tells a reply's thought from its content while the text arrives, wherever it is cut.
+ * Separates a reply's thought from its content while the text arrives, wherever it is split.
  *
  *     before --start--> thought --end--> before --anything else--> content
  *
- * A thought leads the reply, or follows another one; a mark that comes later is text. White space at a thought's edges is
- * dropped, and so is what stands between it and the content (llama.cpp's parsers do the same, except for white space in front of
- * the end mark, which they keep). Without a thought the content is what came, to the last space.
+ * A thought begins the reply, or follows another one; a later mark is text. White space at a thought's edges is
+ * dropped, and so is white space between it and the content (like llama.cpp's parsers, except that they keep white
+ * space before the end mark). Without a thought the content is the unchanged text.
  */
 export class ThoughtSplitter {
   readonly #format: ThoughtFormat;
-  /** Marks that can stand where content has not begun. */
+  /** Marks that may occur before content has begun. */
   readonly #marks: readonly string[];
   readonly #close: StopMatcher;
   #state: 'before' | 'thought' | 'content' = 'before';
   /** Before: text that is not yet known to be a mark or content. */
   #held = '';
   #end = new StopMatcher([]);
-  /** Thought: white space that is dropped should the thought end behind it. */
+  /** Thought: white space that is dropped if the thought ends after it. */
   #space = '';
-  /** The thought under way has shown text. */
+  /** The current thought has shown text. */
   #begun = false;
-  /** Thoughts ended. */
+  /** Number of ended thoughts. */
   #thoughts = 0;
 
   constructor(format: ThoughtFormat) {
@@ -47,7 +47,7 @@ export class ThoughtSplitter {
     return this.#state === 'thought';
   }
 
-  /** Takes more text; returns what became certain. */
+  /** Adds text; returns the newly separated parts. */
   push(text: string): ReplyPiece {
     let reasoning = '';
     let content = '';
@@ -69,7 +69,7 @@ export class ThoughtSplitter {
     return { reasoning, content };
   }
 
-  /** The reply is over: returns what was held back, but for white space that a thought ends with. */
+  /** The reply has ended: returns what was buffered, except white space at the end of a thought. */
   end(): ReplyPiece {
     if (this.#state === 'thought') return { reasoning: this.#visible(this.#end.end()), content: '' };
     const held = this.#held;
@@ -80,7 +80,7 @@ export class ThoughtSplitter {
     };
   }
 
-  /** Returns the text that is still to be looked at, in the state that it led to. */
+  /** Returns the unprocessed text, in the new state. */
   #before(text: string): string {
     const held = this.#held + text;
     const lead = held.trimStart();
@@ -123,7 +123,7 @@ export class ThoughtSplitter {
       return text;
     }
     if (shown === '') return '';
-    // Thoughts that follow each other are one text to the caller.
+    // Consecutive thoughts are one text for the caller.
     const gap = !this.#begun && this.#thoughts > 0 ? '\n' : '';
     this.#begun = true;
     return gap + shown;

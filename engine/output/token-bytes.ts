@@ -1,6 +1,6 @@
 /**
- * The bytes that each token stands for, from the GGUF's own vocabulary. llama.cpp's detokenizer only hands out whole
- * strings, in which a token that is a part of a character has already become U+FFFD.
+ * The bytes of each token, from the GGUF's vocabulary. llama.cpp's detokenizer returns only whole strings, in which a
+ * token that is part of a character has already become U+FFFD.
  */
 
 /** `tokenizer.ggml.token_type` values that matter here (llama.cpp's llama_token_type). */
@@ -18,7 +18,7 @@ export interface VocabularyTexts {
   detokenize(token: number): string;
 }
 
-/** Token -> bytes, each worked out once. Control tokens have none. Ids outside the vocabulary have none either. */
+/** Token -> bytes, each computed once. Control tokens and ids outside the vocabulary have none. */
 export function tokenBytes(vocabulary: VocabularyTexts): (token: number) => Uint8Array {
   const known = new Array<Uint8Array | undefined>(vocabulary.tokens.length);
   const bytesOf = (token: number): Uint8Array => {
@@ -34,12 +34,14 @@ export function tokenBytes(vocabulary: VocabularyTexts): (token: number) => Uint
   return (token) => (known[token] ??= bytesOf(token));
 }
 
-/** Token -> the text that a control token goes by; undefined for all others. */
+/** Token -> the name of a control token; undefined for all others. */
 export function controlText({ tokens, types }: VocabularyTexts): (token: number) => string | undefined {
   return (token) => (types?.[token] === TOKEN_TYPE.control ? tokens[token] : undefined);
 }
 
-/** GPT-2's printable stand-ins for bytes: printable Latin-1 stands for itself, the other 68 bytes for U+0100 onwards. */
+/**
+ * GPT-2's printable substitutes for bytes: printable Latin-1 represents itself, the other 68 bytes are U+0100 onwards.
+ */
 const BYTE_OF: ReadonlyMap<number, number> = (() => {
   const map = new Map<number, number>();
   let next = 0x100;
@@ -54,7 +56,7 @@ function fromByteLevel(text: string): Uint8Array {
   const bytes: number[] = [];
   for (const character of text) {
     const byte = BYTE_OF.get(character.codePointAt(0) ?? 0);
-    // A character that is no stand-in was added to the vocabulary as plain text.
+    // A character that is no substitute was added to the vocabulary as plain text.
     if (byte === undefined) bytes.push(...Buffer.from(character));
     else bytes.push(byte);
   }

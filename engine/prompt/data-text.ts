@@ -1,8 +1,8 @@
 /**
- * Caller text is data: the text of a special token inside it must not become that token, or a caller could end its turn and
- * write the system's. llama.cpp can be told to take control tokens as text, but then takes those of the template as text
- * too, and user-defined tokens (`<think>`, `<tool_call>`) it recognises always. So the caller's text is broken behind the
- * first character of every such text, and the halves are tokenized apart. Prompts that hold none are not touched.
+ * Caller text is data: a special token's text in it must not become that token, or a caller could end its turn and
+ * write the system's. llama.cpp can treat control tokens as text, but then also those of the template, and it always
+ * recognizes user-defined tokens (`<think>`, `<tool_call>`). So the caller's text is split after the first character of
+ * every such text, and the parts are tokenized separately. Prompts without such texts are not changed.
  */
 
 /** Code units of the Basic Multilingual Plane's private use area, from which the break mark is chosen. */
@@ -19,8 +19,8 @@ export class SpecialTexts {
   readonly #root: Node = { end: false, next: new Map() };
 
   /**
-   * Texts of one character cannot be broken and white space is no marker; some vocabularies have both as user-defined tokens,
-   * for brevity and not for control, so they are left out.
+   * Texts of one character cannot be split, and white space is no marker; some vocabularies have both as user-defined
+   * tokens for compression, so they are ignored.
    */
   constructor(texts: readonly string[]) {
     for (const text of texts) {
@@ -73,13 +73,16 @@ export class SpecialTexts {
   }
 }
 
-/** A value whose strings carry `mark` wherever they must be broken once they are rendered. Without `mark` nothing was changed. */
+/** A value whose strings contain `mark` at the places to split after rendering. Without `mark` nothing was changed. */
 export type Guarded<T> =
   | { readonly kind: 'ok'; readonly value: T; readonly mark?: string }
-  /** Special text among every character that could serve as a mark, or values nested beyond the stack: nobody's honest prompt. */
+  /**
+   * Special text next to every possible mark character, or values nested too deeply: this does not occur in honest
+   * prompts.
+   */
   | { readonly kind: 'unmarkable' };
 
-/** Marks the places to break in all strings of a JSON value, the names of members included. */
+/** Inserts marks at the places to split in all strings of a JSON value, names of members included. */
 export function guard<T>(value: T, specials: SpecialTexts): Guarded<T> {
   try {
     return guardNested(value, specials);

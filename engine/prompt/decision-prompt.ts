@@ -3,8 +3,8 @@
  *
  *     template head | preface | INPUT || gap | QUESTION, answers, labels | template tail
  *
- * What is left of || is tokenized once per request and what is right of it once per question, separately, so that the input's
- * tokens, and later its prefill, do not depend on the question.
+ * The part left of || is tokenized once per request and the part right of it once per question, separately, so that the
+ * input's tokens, and later its prefill, do not depend on the question.
  */
 import type { ScoreQuestion } from '../protocol/messages.js';
 import { readCalibration, type Calibration } from './calibration.js';
@@ -28,7 +28,7 @@ export type DecisionTokens =
       readonly input: Uint32Array;
       readonly questions: readonly ScoreQuestion[];
     }
-  /** The first question whose prompt is over {@link DECISION_PROMPT_TOKENS}. `exact` false: it has at least so many. */
+  /** The first question whose prompt exceeds {@link DECISION_PROMPT_TOKENS}. `exact` false: a lower bound. */
   | { readonly kind: 'too-long'; readonly question: number; readonly tokens: number; readonly exact: boolean };
 
 /** The decision prompt of one model, its labels checked. Made by {@link makeDecisionPrompt}. */
@@ -72,7 +72,9 @@ export class DecisionPrompt {
   }
 }
 
-/** Renders the frame and checks the labels behind it. `problem` is one line for the operator: the model cannot decide. */
+/**
+ * Renders the template and checks the labels after it. `problem` is one line for the operator: the model cannot decide.
+ */
 export function makeDecisionPrompt(
   parts: PromptParts,
 ): { readonly kind: 'ok'; readonly prompt: DecisionPrompt } | { readonly kind: 'bad'; readonly problem: string } {
@@ -85,7 +87,7 @@ export function makeDecisionPrompt(
   return { kind: 'ok', prompt: new DecisionPrompt(parts, frame, verified.labels, read.calibration) };
 }
 
-/** What the template puts before the input, between it and the question, and behind the question. */
+/** The template's text before the input, between it and the question, and after the question. */
 interface Frame {
   readonly head: string;
   readonly between: string;
@@ -103,6 +105,6 @@ function renderFrame({ template, thoughts }: PromptParts): Frame | undefined {
   const [between, tail, further] = (rest ?? '').split(QUESTION_MARK);
   if (head === undefined || between === undefined || tail === undefined) return undefined;
   if (more !== undefined || further !== undefined) return undefined;
-  // Labels belong behind a thought that the template has begun.
+  // Labels must come after a thought that the template has begun.
   return { head, between, tail: thoughts?.closed(tail) ?? tail };
 }

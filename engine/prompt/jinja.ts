@@ -1,20 +1,20 @@
 /**
- * The renderer that chat templates are run with: `@huggingface/jinja`, and what templates of real models ask of Jinja beyond it. All
- * additions sit in front of its one public step, `evaluate`: what is not an addition goes on to the library, with the parts that
- * were evaluated here already put in as values. Two of its environment's methods are overridden for speed alone (as 0.5.11, to
- * which package.json holds it, calls them).
+ * The renderer for chat templates: `@huggingface/jinja`, with additions for features that real models' templates use.
+ * All additions are in front of its public method `evaluate`: other nodes are passed on to the library, with parts that
+ * were evaluated here replaced by their values. Two of its environment's methods are overridden for speed (as called in
+ * 0.5.11, the version in package.json).
  */
 import { formatDate } from './dates.js';
 import { Environment, Interpreter, parse, tokenize, type Scope, type Statement, type Value } from './jinja-library.js';
 import { isList, isNested, pythonText, sortedByNumber, toValue } from './jinja-values.js';
 
-/** Longest list that `range` makes: nobody's template counts higher. */
+/** Longest list that `range` makes: no known template needs more. */
 const MAX_RANGE = 100_000;
 
 /** A parsed template. */
 export class JinjaTemplate {
   readonly #program: Statement;
-  /** Its texts as values, each made once: the library's constructors are the larger part of a short rendering. */
+  /** Its texts as values, each made once: the library's constructors take most of the time of a short rendering. */
   readonly #literals: Literals = new WeakMap();
 
   /** Throws a SyntaxError when the source does not parse. */
@@ -22,7 +22,9 @@ export class JinjaTemplate {
     this.#program = parse(tokenize(source, { lstrip_blocks: true, trim_blocks: true }));
   }
 
-  /** `items`: the template's variables, plain JSON values. Throws when the template does, or for what is not known here. */
+  /**
+   * `items`: the template's variables, plain JSON values. Throws if the template throws, or for unsupported features.
+   */
   render(items: Readonly<Record<string, unknown>>): string {
     const scope = new Environment(AROUND);
     for (const name of Object.keys(items)) scope.declareVariable(name, toValue(items[name]));
@@ -32,14 +34,17 @@ export class JinjaTemplate {
 
 type Literals = WeakMap<Statement, Value>;
 
-/** What all templates know. Around a template's own scope, it is never written to. */
+/** Globals of all templates. A template has its own scope, so they are never written to. */
 class Around extends Environment {
   constructor() {
     super();
     for (const name of Object.keys(GLOBALS)) this.set(name, GLOBALS[name]);
   }
 
-  /** What nobody knows is undefined either way; the library's error for it, with its stack, takes longer than a loop's round. */
+  /**
+   * An unknown name is undefined in any case; creating the library's error with its stack takes longer than a loop
+   * iteration.
+   */
   override resolve(): Scope {
     return this;
   }
@@ -66,13 +71,13 @@ const GLOBALS: Readonly<Record<string, unknown>> = {
 
 const AROUND = new Around();
 
-/** A node that stands for a value worked out already. */
+/** A node for a value that is already evaluated. */
 type Known = {
   readonly type: 'Known';
   readonly known: Value;
 };
 
-/** The library's nodes, as far as they are looked into here. */
+/** The library's nodes, as far as they are used here. */
 type Node =
   | Known
   | { readonly type: 'TupleLiteral'; readonly value: readonly Statement[] }
@@ -119,7 +124,7 @@ class FullInterpreter extends Interpreter {
         return node.known;
       case 'StringLiteral':
         return this.#literal(node, scope);
-      // The library cannot unpack tuples in a loop; as lists it can.
+      // The library cannot unpack tuples in a loop, but it can unpack lists.
       case 'TupleLiteral':
         return super.evaluate({ type: 'ArrayLiteral', value: node.value }, scope);
       case 'ObjectLiteral':
@@ -168,7 +173,7 @@ class FullInterpreter extends Interpreter {
 
   #ownFilter(operand: Value, filter: string | undefined): Value | undefined {
     switch (filter) {
-      // As in Jinja, where what is not defined is an empty text to them.
+      // As in Jinja, where undefined values are empty text for them.
       case 'trim':
       case 'string':
         if (operand.type === 'UndefinedValue') return toValue('');
@@ -195,7 +200,7 @@ class FullInterpreter extends Interpreter {
     const name = callee.property.value;
     const own = this.#ownMethod(object, name, node.args, scope);
     if (own !== undefined) return own;
-    // A method wins over a member of its name when it is called: a schema's `properties.items()`.
+    // A method takes precedence over a member with its name when it is called: a schema's `properties.items()`.
     const method = object.type === 'ObjectValue' ? object.builtins.get(name) : undefined;
     const known = method === undefined ? replaced(callee, { object: asNode(object) }) : asNode(method);
     return super.evaluate(replaced(node, { callee: known }), scope);
@@ -222,22 +227,22 @@ class FullInterpreter extends Interpreter {
     if (!node.computed || node.property.type === 'SliceExpression') return super.evaluate(node, scope);
     const object = this.evaluate(node.object, scope);
     const name = this.evaluate(node.property, scope);
-    // What has no name is not there, and no error.
+    // A missing name is undefined, and no error.
     if (name.type === 'UndefinedValue') return name;
     const property = this.#numbered.has(object) ? toValue(name.toString()) : name;
     return super.evaluate(replaced(node, { object: asNode(object), property: asNode(property) }), scope);
   }
 
-  /** Over what is not defined it goes no round. */
+  /** A loop over an undefined value has no iterations. */
   #for(node: Node & { type: 'For' }, scope: Scope): Value {
-    // `for x in y if z`: the library looks at the form of the loop's head, so that only `y` is put in.
+    // `for x in y if z`: the library inspects the loop's head, so only `y` is replaced.
     const filtered = node.iterable.type === 'SelectExpression';
     const list = this.evaluate(filtered ? (node.iterable['lhs'] as Statement) : node.iterable, scope);
     const lhs = asNode(list.type === 'UndefinedValue' ? toValue([]) : list);
     return super.evaluate(replaced(node, { iterable: filtered ? replaced(node.iterable, { lhs }) : lhs }), scope);
   }
 
-  /** As in Jinja one can go over a mapping, and over what is not defined. */
+  /** As in Jinja, mappings can be iterated, and undefined values too. */
   #test(node: Node & { type: 'TestExpression' }, scope: Scope): Value {
     if (node.test.value !== 'iterable') return super.evaluate(node, scope);
     const operand = this.evaluate(node.operand, scope);
@@ -245,7 +250,7 @@ class FullInterpreter extends Interpreter {
     return toValue(iterable !== node.negate);
   }
 
-  /** Joining takes what is not defined for an empty text, as llama.cpp's interpreter does. */
+  /** Undefined values are joined as empty text, as llama.cpp's interpreter does. */
   #binary(node: Node & { type: 'BinaryExpression' }, scope: Scope): Value {
     if (node.operator.value !== '+' && node.operator.value !== '~') return super.evaluate(node, scope);
     const [left, right] = [this.evaluate(node.left, scope), this.evaluate(node.right, scope)];
@@ -255,7 +260,7 @@ class FullInterpreter extends Interpreter {
   }
 }
 
-/** A copy of a node with some of its own parts replaced: no part is added, so all copies are of one hidden class. */
+/** A copy of a node with some of its own parts replaced; no part is added, so all copies have one hidden class. */
 function replaced(node: Statement, parts: Readonly<Record<string, unknown>>): Statement {
   const copy = { ...node };
   return Object.assign(copy, parts);

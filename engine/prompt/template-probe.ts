@@ -1,7 +1,7 @@
 /**
- * Finds the form of input that a chat template copes with, by rendering small conversations with marks in them and looking
- * where the marks come out. llama.cpp does the same over its own interpreter (common/jinja/caps.cpp); here only the output is
- * seen, which is what counts. Templates are the model makers' code and disagree on all of this.
+ * Finds the form of input that a chat template supports, by rendering small conversations with marks and checking where
+ * the marks appear. llama.cpp does the same with its own interpreter (common/jinja/caps.cpp); here only the output is
+ * examined. Templates differ in all of this.
  */
 import type { PromptConversation, Shape } from './conversation.js';
 
@@ -62,7 +62,10 @@ const THOUGHTS: readonly PromptConversation[] = [
   { messages: [USER, { role: 'assistant', content: MARK.said, reasoning_content: MARK.thought }] },
 ];
 
-/** The template's form, and whether tools offered to it come out; undefined: it cannot render one user message in any form. */
+/**
+ * The template's form, and whether offered tools are rendered; undefined: it cannot render one user message in any
+ * form.
+ */
 export function probeShape(render: Render): { readonly shape: Shape; readonly tools: boolean } | undefined {
   const base = probePlain(render);
   if (base === undefined) return undefined;
@@ -93,7 +96,7 @@ function probePlain(render: Render): Shape | undefined {
 /** The first form in which the arguments come out; failing that, the first that renders the loop; failing that, llama.cpp's. */
 function probeToolLoop(render: Render, base: Shape): Shape {
   let renders: Shape | undefined;
-  // Objects first: text in place of one is often put through `tojson` a second time.
+  // Objects first: text in place of one is often passed through `tojson` a second time.
   for (const form of ['object', 'string'] as const) {
     for (const noContent of ['', null] as const) {
       const shape: Shape = { ...base, arguments: form, noContent };
@@ -110,7 +113,7 @@ function probeThought(render: Render, base: Shape): Shape {
   for (const thought of ['reasoning_content', 'thinking', 'thinking-alone', 'part'] as const) {
     const shape = { ...base, thought };
     const texts = THOUGHTS.map((conversation) => render(conversation, shape));
-    // Quoted it is not a thought but a list of parts that the template wrote out.
+    // If it is quoted, it is not a thought but a list of parts that the template printed.
     const whole = texts.every((text) => text !== undefined && !/["']probe-thought-text["']/.test(text));
     if (whole && texts.some((text) => shows(text, MARK.thought))) return shape;
   }

@@ -16,15 +16,15 @@ export interface TemplateTokens {
 export interface RenderOptions {
   readonly addGenerationPrompt: boolean;
   /**
-   * `none` turns thinking off (`enable_thinking` false), any other turns it on and reaches the template as it is, unless that
-   * throws at it. Absent: a model that thinks does. All as llama.cpp has it.
+   * `none` turns thinking off (`enable_thinking` false), any other value turns it on and is passed to the template,
+   * unless the template throws at it. Absent: a model that can think does. As in llama.cpp.
    */
   readonly reasoningEffort?: string;
   /** The caller's own values for names that the template reads. Names that carry the conversation are not among them. */
   readonly switches?: Readonly<Record<string, string | number | boolean | null>>;
 }
 
-/** `why` is for the caller's message; a template's own words are not passed on, since they may quote the conversation. */
+/** `why` is for the caller's message; a template's own error is not passed on, since it may quote the conversation. */
 export interface RenderFailure {
   readonly kind: 'failed';
   readonly why: 'tools' | 'arguments' | 'argument-values' | 'conversation';
@@ -39,8 +39,8 @@ export interface TemplateCapabilities {
 }
 
 /**
- * Thoughts of earlier turns stay in the prompt, by the names that templates have for it. As llama-server does: a conversation's
- * prompt then begins with the one before, and its state is reused.
+ * Thoughts of earlier turns stay in the prompt, under the names that templates have for them. As in llama-server, a
+ * conversation's prompt then begins with the previous one, whose state is reused.
  */
 const KEEP_THOUGHTS = {
   preserve_thinking: true,
@@ -55,11 +55,13 @@ interface TemplateSource {
   readonly tokens: TemplateTokens;
   /** The model thinks when no effort is named. */
   readonly thinks: boolean;
-  /** The effort `none` reaches the template by its name: that, and not `enable_thinking` alone, keeps the model from thinking. */
+  /**
+   * The effort `none` is passed to the template by name: `enable_thinking` alone does not keep the model from thinking.
+   */
   readonly namesNone: boolean;
 }
 
-/** A model's chat template, and the form of conversation that it was found to cope with. */
+/** A model's chat template, and the form of conversation that it supports. */
 export class ChatTemplate {
   readonly capabilities: TemplateCapabilities;
   /** How its model writes calls; absent: the template has no tools. */

@@ -1,14 +1,14 @@
 /**
- * The messages between the sidecar's commands and an inspector: a process that is forked to look at the machine, at model
- * files, or to fetch one, because no native code and no node-llama-cpp is loaded in the sidecar's own process. Each answers
- * one question and exits. It may send `progress` before its answer; one that ends without an answer was brought down by
- * what it looked at.
+ * The messages between the sidecar's commands and an inspector: a process that is forked to inspect the machine or
+ * model files, or to download one, because the sidecar's own process loads no native code and no node-llama-cpp. Each
+ * answers one question and exits. It may send `progress` before its answer; one that ends without an answer was crashed
+ * by the inspected file.
  */
 import type { EngineSetup } from './messages.js';
 
 export const INSPECT_VERSION = 1;
 
-/** What of an engine's setup decides how a model is loaded and what it takes. */
+/** The parts of an engine's setup that decide how a model is loaded and how much memory it needs. */
 export type SizingSetup = Pick<
   EngineSetup,
   'file' | 'kind' | 'seats' | 'contextPerSeat' | 'threads' | 'cores' | 'gpu' | 'flashAttention' | 'prefillTokensPerStep'
@@ -22,15 +22,17 @@ export interface Bytes {
 
 export interface Question {
   readonly machine: { readonly gpu: EngineSetup['gpu'] };
-  /** Heads alone; no native code is loaded. */
+  /** Only headers; no native code is loaded. */
   readonly heads: { readonly files: readonly string[] };
   readonly model: {
     readonly setup: SizingSetup;
-    /** Load the weights too, which finds what a head does not show. They are mapped, and given back at the end. */
+    /**
+     * Load the weights too, which finds problems that a header does not show. They are mapped, and released at the end.
+     */
     readonly load: boolean;
-    /** What other models of the same configuration will take; left out of what is free. */
+    /** Memory that other models of the same configuration will take; subtracted from the free memory. */
     readonly taken: Bytes;
-    /** Bytes of memory to reckon with in place of what is free. */
+    /** Bytes of memory to assume in place of the free memory. */
     readonly memory?: number;
   };
   /** `uri`: whatever node-llama-cpp resolves. Nothing that exists in `dir` is overwritten. */
@@ -51,11 +53,11 @@ export interface MachineFacts {
   readonly available: readonly (string | false)[];
   readonly devices: readonly string[];
   /**
-   * Whether the binaries came with the package, without engine/native, or were built here: with it, with another version's,
-   * or (plain) without it.
+   * Whether the binaries are the package's, without engine/native, or were built here: with it, with another version of
+   * it, or (plain) without it.
    */
   readonly build: 'prebuilt' | 'localBuild' | 'outdatedBuild' | 'plainBuild';
-  /** llama.cpp's own list of the CPU's features that it was built for. */
+  /** llama.cpp's list of the CPU features that it was built for. */
   readonly features: string;
   /** Logical cores that this process may use. */
   readonly cores: number;
@@ -64,7 +66,7 @@ export interface MachineFacts {
   readonly gpuMemory: { readonly total: number; readonly free: number } | undefined;
 }
 
-/** What a file says of itself. */
+/** The facts in a file's header. */
 export interface HeadFacts {
   readonly bytes: number;
   /** `general.name`; absent: the file names nothing. */
@@ -72,42 +74,42 @@ export interface HeadFacts {
   readonly architecture: string;
   /** For example `Q4_K_M`; absent: the file does not say. */
   readonly quantisation?: string;
-  /** Tokens that it was trained for; absent: the file does not say. */
+  /** Tokens that it was trained for; absent: not in the file. */
   readonly trainedContext?: number;
 }
 
-/** `problem`: one line that goes on after the model's name. */
+/** `problem`: one line that follows the model's name. */
 export type HeadReport =
   { readonly kind: 'head'; readonly head: HeadFacts } | { readonly kind: 'bad'; readonly problem: string };
 
-/** Something that was looked at, in the order in which it was. */
+/** A check, in the order of execution. */
 export interface Finding {
   readonly what: 'file' | 'architecture' | 'cores' | 'memory' | 'tensors' | 'tokenizer' | 'chat' | 'decisions';
   readonly ok: boolean;
-  /** Without it the model cannot be served as it is configured. */
+  /** If it fails, the model cannot be served as configured. */
   readonly needed: boolean;
   /** One line for the operator. */
   readonly says: string;
 }
 
-/** What a model takes of one kind of memory, and what there is; bytes. */
+/** The memory of one kind that a model needs, and that is available; bytes. */
 export interface Fit {
   readonly weights: number;
-  /** Of these, what each engine holds for itself, whichever other has the same file. */
+  /** The part of the weights that each engine repacks for itself, also with the same file. */
   readonly repacked: number;
-  /** Past state of one seat of the configured length. */
+  /** KV memory of one seat of the configured length. */
   readonly perSeat: number;
   readonly compute: number;
   /** Of all configured seats. */
   readonly total: number;
-  /** What may be used: what is free without the reserve and without what other models take. */
+  /** Available memory: free memory less the reserve and other models' memory. */
   readonly usable: number;
 }
 
-/** How many seats fit at a context of so many tokens each. */
+/** How many seats fit at a context of this many tokens each. */
 export interface SizeRow {
   readonly contextPerSeat: number;
-  /** Bytes of past state of one seat, of all kinds of memory. */
+  /** Bytes of KV memory of one seat, over all kinds of memory. */
   readonly perSeat: number;
   /** 0: not even one. */
   readonly seats: number;
@@ -134,9 +136,9 @@ export interface ModelReport {
 }
 
 export type Fetched =
-  /** `fresh`: false when a file of the same name and size was there already. */
+  /** `fresh`: false if a file of the same name and size existed already. */
   | { readonly kind: 'fetched'; readonly file: string; readonly bytes: number; readonly fresh: boolean }
-  /** One line that goes on after the address. */
+  /** One line that follows the address. */
   | { readonly kind: 'refused'; readonly problem: string };
 
 export type Asked = keyof Question;

@@ -1,32 +1,32 @@
 /**
- * The channel between two processes of ours: one pipe, and messages on it as frames. Both sides import this file and it
- * imports nothing of ours.
+ * The channel between two of our processes: one pipe with framed messages. Both sides import this file, which imports
+ * nothing of the project.
  *
- * Node's own channel with `serialization: 'advanced'` would do, but for its cost: each message leaves objects behind that
- * are tied to native memory, which young collections of both processes then pay for: a dozen times what they take with
- * this, while a message there and back takes a quarter less (bench/results/link.md).
+ * Node's own channel with `serialization: 'advanced'` would work, but costs more: each message leaves objects that are
+ * tied to native memory, and young collections of both processes take a dozen times as long as with this channel, and a
+ * round trip a third longer (bench/results/link.md).
  *
- * A frame, numbers in four bytes, little end first:
+ * A frame, with numbers in four bytes, little-endian:
  *
  *     bytes that follow | bytes of text | arrays | text, JSON in UTF-8 | the arrays' bytes
  *
- * Where the message has a typed array the text has `{"$": kind, "at": first byte, "bytes": count}`. Messages are objects
- * whose keys are all our own, so nothing else looks like that. What JSON cannot hold (NaN, undefined in a list, bigint) may
- * not be in a message.
+ * For a typed array in the message, the text has `{"$": kind, "at": first byte, "bytes": count}`. Messages are objects
+ * with our own keys only, so nothing else looks like that. Values that JSON cannot represent (NaN, undefined in a list,
+ * bigint) are not allowed.
  */
 import type { ChildProcess } from 'node:child_process';
 import { Socket } from 'node:net';
 
-/** Where a child finds its end; the parent gives it as the fourth of `stdio`, as `'pipe'`. */
+/** The child's end of the link; the parent passes it as the fourth of `stdio`, as `'pipe'`. */
 export const LINK_FD = 3;
 
-/** A frame that claims to be longer is no frame. Bodies of requests are bounded far below it. */
+/** A longer frame is invalid. Request bodies are bounded far below it. */
 const MOST_BYTES = 512 * 1024 * 1024;
 
-/** Arrays of more than this in all are written as they are, not copied into the frame first. */
+/** Arrays of more than this in total are written without copying them into the frame. */
 const COPY_BYTES = 64 * 1024;
 
-/** What a child reads at once. */
+/** Bytes that a child reads at once. */
 const READ_BYTES = 64 * 1024;
 
 const HEAD = 12;
@@ -42,33 +42,36 @@ interface Placeholder {
 }
 
 export interface LinkEvents {
-  /** What the other side sent, unchecked; once `undefined`, and nothing after it, when what came is no frame. */
+  /** An unchecked message of the other side; `undefined`, and nothing after it, if the data is no valid frame. */
   message(raw: unknown): void;
   /** Once: the other side is gone, or this one was closed. */
   closed(): void;
 }
 
-/** One end of a link. What is sent is held without bound while the other side does not read: the protocol bounds it. */
+/**
+ * One end of a link. Messages are buffered without a bound while the other side does not read: the protocol bounds
+ * them.
+ */
 export class Link {
   readonly #socket: Socket;
 
   private constructor(socket: Socket, events: LinkEvents) {
     this.#socket = socket;
-    // What follows an error is `close`.
+    // An error is followed by `close`.
     socket.on('error', () => undefined);
     socket.once('close', () => events.closed());
   }
 
-  /** The end of a child that was started with this link. Throws when it was not. */
+  /** The end of a child that was started with this link. Throws if it was not. */
   static toParent(events: LinkEvents): Link {
     const reader = new FrameReader((raw) => events.message(raw));
-    // One buffer for all reads, for the reader keeps nothing of it.
+    // One buffer for all reads, since the reader keeps no reference to it.
     const callback = (bytes: number, buffer: Uint8Array): boolean => {
       reader.push(buffer.subarray(0, bytes));
       return true;
     };
     const onread = { buffer: Buffer.allocUnsafeSlow(READ_BYTES), callback };
-    // Undocumented for its constructor, and taken by it as by connect().
+    // Undocumented for its constructor, but supported as in connect().
     const options: ConstructorParameters<typeof Socket>[0] & { onread: typeof onread } = {
       fd: LINK_FD,
       readable: true,
@@ -88,8 +91,8 @@ export class Link {
   }
 
   /**
-   * Never throws for a side that is gone: what is sent to it is lost, and `closed` is heard. The message's arrays may not be
-   * changed afterwards. `sent`: it is out of this process, or lost.
+   * Never throws if the other side is gone: the message is lost, and `closed` is called. The message's arrays must not
+   * be changed afterwards. `sent`: it has left this process, or is lost.
    */
   send(message: object, sent?: () => void): void {
     const [frame, ...large] = pack(message);
@@ -104,13 +107,13 @@ export class Link {
     this.#socket.uncork();
   }
 
-  /** Lets go at once of what is not sent yet. Idempotent. */
+  /** Drops unsent data at once. Idempotent. */
   close(): void {
     this.#socket.destroy();
   }
 }
 
-/** A message as the bytes to write: one piece, or the frame without its arrays and then these. */
+/** A message as the bytes to write: one buffer, or the frame without its arrays and then these. */
 export function pack(message: object): [Uint8Array, ...Uint8Array[]] {
   const arrays = new Arrays();
   const text = JSON.stringify(arrays.takenFrom(message));
@@ -131,14 +134,14 @@ export function pack(message: object): [Uint8Array, ...Uint8Array[]] {
   return [frame];
 }
 
-/** Arrays of one message, in their order, and their bytes. */
+/** The arrays of one message, in order, and their bytes. */
 class Arrays {
   readonly all: Packed[] = [];
   bytes = 0;
 
   /**
-   * The same value with a placeholder for each array, taken in here. Only what holds one is copied: a function that JSON asks
-   * about every value costs more than all the rest of a message.
+   * The same value with a placeholder for each array. Only objects with an array are copied: a replacer function that
+   * JSON calls for every value would cost more than the rest of a message.
    */
   takenFrom(value: unknown): unknown {
     if (typeof value !== 'object' || value === null) return value;
@@ -163,7 +166,7 @@ class Arrays {
   }
 }
 
-/** Puts frames together again from pieces of any size. It keeps nothing of a piece that it was given. */
+/** Reassembles frames from parts of any size. It keeps no reference to a part. */
 export class FrameReader {
   readonly #message: (raw: unknown) => void;
   /** The beginning of a frame, `#have` bytes of it. */
@@ -182,7 +185,7 @@ export class FrameReader {
     }
   }
 
-  /** Reads a frame that lies whole in the piece, or keeps what there is of it. Returns what is behind. */
+  /** Reads a frame that is completely in the part, or stores its beginning. Returns the rest. */
   #whole(piece: Buffer): Buffer {
     const bytes = frameBytes(piece, piece.length);
     if (bytes !== undefined && bytes <= piece.length) {
@@ -192,7 +195,7 @@ export class FrameReader {
     return this.#keep(piece, piece.length, bytes);
   }
 
-  /** Adds to the frame that has begun, up to its end. Returns what is behind. */
+  /** Appends to the started frame, up to its end. Returns the rest. */
   #complete(piece: Buffer): Buffer {
     const bytes = frameBytes(this.#partial, this.#have) ?? HEAD;
     const taken = Math.min(piece.length, bytes - this.#have);
@@ -233,7 +236,7 @@ export class FrameReader {
   }
 }
 
-/** The frame's length with its head; undefined: too little of it is there; without end: it is no frame. */
+/** The frame's length with its header; undefined: not enough bytes yet; Infinity: invalid. */
 function frameBytes(buffer: Buffer, have: number): number | undefined {
   if (have < HEAD) return undefined;
   const bytes = 4 + buffer.readUInt32LE(0);
@@ -251,7 +254,7 @@ function unpack(frame: Buffer, bytes: number): { readonly raw: unknown } | undef
   }
 }
 
-/** The same value with its arrays in their places, changed and not copied. Throws when they are not there. */
+/** The same value with its arrays inserted in place. Throws if they are missing. */
 function withArrays(value: unknown, arrays: Uint8Array): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if ('$' in value) return arrayOf(value as Placeholder, arrays);

@@ -1,4 +1,4 @@
-/** Starts a child process with a link to it. A child that cannot be forked is an outcome, not a fault. */
+/** Starts a child process with a link to it. A failed fork is an expected outcome, not a fault. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { Link, type LinkEvents } from './link.js';
 
@@ -28,7 +28,7 @@ export function forkLinked(
     const failed = new Promise<string>((resolve) => {
       child.on('error', (error: NodeJS.ErrnoException) => resolve(codeOf(error)));
     });
-    // Of descriptors that ran out Node makes a child without streams, and an event.
+    // If descriptors have run out, Node creates a child without streams, and an event.
     if (child.pid === undefined) return { kind: 'failed', code: failed };
     return { kind: 'forked', child, link: Link.toChild(child, events) };
   } catch (error) {

@@ -1,20 +1,21 @@
 /**
  * The messages between the sidecar and an engine process. Both sides import this file.
  *
- * They cross by link.ts, typed arrays as such. The sidecar speaks first (`start`), the engine answers `ready` or `unable`; after that jobs go one way and one `step` message a
- * step comes back. Every message carries `v`; a message with another `v` or an unknown `kind` ends the engine.
+ * They are sent over link.ts, with typed arrays. The sidecar starts with `start`, the engine answers `ready` or
+ * `unable`; then jobs are sent one way and at most one `step` message per step the other. Every message has the version
+ * `v`; another version or an unknown `kind` ends the engine.
  */
 import type { Prompt } from './prompt.js';
 
 export const PROTOCOL_VERSION = 3;
 
-/** What an engine process exits with by itself. */
+/** The engine's own exit codes. */
 export const ENGINE_EXIT = {
-  /** Told to, or its link closed. */
+  /** After `shutdown`, or when its link closed. */
   done: 0,
   /** After `unable`. */
   unable: 3,
-  /** A message that is not of this protocol came. */
+  /** After a message that is not of this protocol. */
   protocol: 4,
 } as const;
 
@@ -29,34 +30,36 @@ export interface EngineSetup {
   readonly contextPerSeat: number;
   /** Compute threads; 0: one for each of `cores`, else all cores but one (at least one) on a CPU. */
   readonly threads: number;
-  /** Where it computes, as in `0-3,8`. Absent: wherever the kernel likes. */
+  /** The cores that it computes on, as in `0-3,8`. Absent: any. */
   readonly cores?: string;
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
-  /** auto: where it is the faster one, and where the backend has it. */
+  /** auto: if it is faster, and if the backend supports it. */
   readonly flashAttention: 'auto' | boolean;
   /** Prompt tokens that all prefilling sequences together may add to one step. */
   readonly prefillTokensPerStep: number;
-  /** Time that a step may spend on prompts beside running replies, in percent of what their next tokens take. */
+  /**
+   * Time that a step may spend on prompts beside running replies, in percent of the time of the replies' next tokens.
+   */
   readonly prefillShare: number;
-  /** What of a new prompt is not evaluated again when a sequence still holds it. */
+  /** Which part of a new prompt is reused from KV state that a sequence still has. */
   readonly prefixReuse: PrefixReuse;
-  /** How often the engine says that its event loop turns, in ms. */
+  /** Time between two heartbeats, in ms. */
   readonly heartbeatMs: number;
-  /** Refuse to load what does not fit into memory. Undefined: try it. */
+  /** Refuse to load what does not fit into memory. Undefined: no check. */
   readonly memory?: {
-    /** Bytes of other engines' weights: mapped from their files, so the kernel counts them as free. */
+    /** Bytes of other engines' weights: mapped from their files, so the kernel counts them as available. */
     readonly mappedElsewhere: number;
   };
 }
 
 /**
- * auto: a job that runs alone reuses only state that was made exactly as it would make it, so that its result is the same
- * to the last bit; one with company, whose digits depend on its neighbours anyway, reuses all it can. any: always all it
- * can. off: nothing.
+ * auto: a job that runs alone reuses only state that equals, bit for bit, what it would compute itself, so that its
+ * result is the same; one beside others, whose digits depend on the batch anyway, reuses every shared token. any:
+ * always every shared token. off: nothing.
  */
 export type PrefixReuse = 'auto' | 'any' | 'off';
 
-/** What an engine says of itself once it can take work. */
+/** The engine's properties once it is ready. */
 export interface EngineFacts {
   /** `general.name` of the GGUF. */
   readonly model: string;
@@ -66,22 +69,22 @@ export interface EngineFacts {
   readonly vocabulary: number;
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;
-  /** Every decision label is one distinct token after the rendered template. Always true of a decision engine. */
+  /** Every decision label is one distinct token after the rendered template. Always true for a decision engine. */
   readonly labelsVerified: boolean;
   readonly threads: number;
   /** Backend in use; false: CPU. */
   readonly gpu: string | false;
-  /** Bytes of the weights that it holds for itself and not mapped (memory/repacked.ts); absent: none. */
+  /** Bytes of weights that the engine repacked for itself and are not mapped (memory/repacked.ts); absent: none. */
   readonly repackedBytes?: number;
 }
 
-/** One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others in turn. */
+/** One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others one after another. */
 export interface GenerateJob {
   readonly prompt: Prompt;
   readonly n: number;
   /**
-   * Sequences that it may hold at once: 1 to n. Each that it needs no more, or was asked for, comes back by `freed`, the last
-   * by its end.
+   * Sequences that it may use at once: 1 to n. Each is returned by `freed` when it is not needed any more or was
+   * requested, the last by the job's end.
    */
   readonly seats: number;
   /** Completion tokens per reply, at least 1; prompt and completion fit the seat's context together. */
@@ -97,29 +100,32 @@ export interface GenerateJob {
   readonly presencePenalty: number;
   /** 32 unsigned bits; reply i uses seed + i. */
   readonly seed: number;
-  /** Stop strings, none empty. They end the content; in a thought they are text like any other. */
+  /** Stop strings, none empty. They end the content; in a thought they are ordinary text. */
   readonly stops: readonly string[];
-  /** How the reply is held and taken apart. Absent: all text is content, written as the model likes. */
+  /** How the reply is constrained and parsed. Absent: unconstrained, and all text is content. */
   readonly format?: ReplyFormat;
 }
 
-/** The form of a reply, as far as it matters for the prompt at hand. */
+/** The form of a reply, as far as it depends on the prompt. */
 export interface ReplyFormat {
   readonly thought?: ThoughtFormat;
-  /** Absent: the reply calls nothing, and what looks like a call is text. */
+  /** Absent: the reply has no calls, and text that looks like one is content. */
   readonly calls?: CallFormat;
-  /** The reply is held by this grammar: no token is sampled that it does not allow. */
+  /** The grammar that constrains the reply. */
   readonly grammar?: ReplyGrammar;
-  /** Texts of control tokens that count as text in this reply, because marks are made of them. All others have no text. */
+  /** Control tokens whose names count as text in this reply, because marks contain them. All others have no text. */
   readonly markers: readonly string[];
 }
 
 export interface ReplyGrammar {
   /** GBNF made by engine/grammar, its root rule on the first line. */
   readonly gbnf: string;
-  /** Places of it that a text can be at, all at once: what it costs a token. Absent: few. */
+  /** The most places in the grammar that a text can be at simultaneously: the cost per token. Absent: few. */
   readonly stacks?: number;
-  /** The reply is free up to this text, which must come, and held from behind it on (heldBehind). Absent: at once. */
+  /**
+   * The reply is unconstrained up to this text, which must occur, and constrained after it (heldBehind). Absent: from
+   * the start.
+   */
   readonly after?: string;
 }
 
@@ -132,7 +138,10 @@ export interface ReplyGrammar {
  * for an id of letters and digits.
  */
 export interface CallSyntax {
-  /** The beginning of `open` that no other text of the model has. '': calls are told by their `{` at the reply's beginning. */
+  /**
+   * The beginning of `open`, which occurs in no other text of the model. '': calls are recognized by `{` at the reply's
+   * start.
+   */
   readonly mark: string;
   readonly open: string;
   /** What the model is known to write in place of `open`, whatever its template says. */
@@ -144,8 +153,8 @@ export interface CallSyntax {
   readonly next?: string;
   readonly close: string;
   /**
-   * What stands before an answer that is no call and is wrapped in a JSON string. Absent: such an answer stands as it is. Not
-   * with `alsoOpen`.
+   * The text before an answer that is no call and is wrapped in a JSON string. Absent: such an answer is not wrapped.
+   * Not with `alsoOpen`.
    */
   readonly answer?: string;
   /** How ARGUMENTS are written. Absent: as one JSON object. */
@@ -179,7 +188,7 @@ export interface ParameterTypes {
   readonly types: readonly ValueType[];
 }
 
-/** The calls that a reply may hold. */
+/** The calls that a reply may contain. */
 export interface CallFormat {
   readonly syntax: CallSyntax;
   /** Names that may be called, at least one. */
@@ -189,8 +198,8 @@ export interface CallFormat {
   /** One call at most; the reply ends with it. */
   readonly single: boolean;
   /**
-   * What holds the reply from a call's mark to the calls' end: GBNF rules of which `calls` is the start, without a `root`.
-   * Absent: the reply's own grammar holds all of it.
+   * The grammar from a call's mark to the calls' end: GBNF rules whose start is `calls`, without a `root`. Absent: the
+   * reply's own grammar constrains all of it.
    */
   readonly gbnf?: string;
   /** As {@link ReplyGrammar.stacks}, of these rules. */
@@ -198,25 +207,25 @@ export interface CallFormat {
 }
 
 /**
- * How a thought that leads a reply is told from its content. No mark is empty or begins with white space. White space before a
- * mark, behind it, and between a thought and the content belongs to neither.
+ * How a thought at the start of a reply is separated from its content. No mark is empty or begins with white space.
+ * White space before and after a mark, and between a thought and the content, is dropped.
  */
 export interface ThoughtFormat {
-  /** The prompt has begun the thought already: the reply's first text is thought. */
+  /** The prompt has already begun the thought: the reply's first text is thought. */
   readonly open: boolean;
   readonly starts: readonly string[];
   readonly ends: readonly string[];
   /** Texts that end a thought which was not ended properly, and are themselves content (the opening of a tool call). */
   readonly breaks: readonly string[];
-  /** Texts that the format puts before the content, with or without a thought in front; dropped. */
+  /** Texts that the format puts before the content, with or without a thought before them; dropped. */
   readonly headers: readonly string[];
-  /** The content ends here, and what is behind it is dropped; absent: at the reply's end. */
+  /** The content ends here, and the text after it is dropped; absent: at the reply's end. */
   readonly close?: string;
 }
 
-/** One decision request: every question scored on its own after the shared input. */
+/** One decision request: every question is scored separately after the shared input. */
 export interface ScoreJob {
-  /** No other sequence shares a question's decode and prompts are split at fixed places: equal to the last bit. */
+  /** No other sequence shares a question's decode and prompts are split at fixed positions: equal bit for bit. */
   readonly isolate: boolean;
   /** As in {@link GenerateJob}, 1 to the number of questions; 1 when isolated. */
   readonly seats: number;
@@ -232,7 +241,10 @@ export interface ScoreQuestion {
   readonly tail: Uint32Array;
   /** One token per answer, distinct, in the answers' order. */
   readonly labels: Uint32Array;
-  /** The model's own for questions of this type, on top of the job's: engine/prompt/calibration.ts. 1: none. */
+  /**
+   * The model's own temperature for this type of question, multiplied with the job's: engine/prompt/calibration.ts. 1:
+   * none.
+   */
   readonly temperature: number;
 }
 
@@ -242,19 +254,25 @@ export type ToEngine = { readonly v: number } & (
   | { readonly kind: 'generate'; readonly id: number; readonly job: GenerateJob }
   | { readonly kind: 'score'; readonly id: number; readonly job: ScoreJob }
   | { readonly kind: 'cancel'; readonly id: number }
-  /** Others wait: the job goes on with one seat less, its last one excepted, and says `freed` once nothing runs there. */
+  /**
+   * Other requests wait: the job continues with one seat less, except its last one, and sends `freed` once that seat is
+   * free.
+   */
   | { readonly kind: 'reduceSeats'; readonly id: number }
   | { readonly kind: 'shutdown' }
 );
 
 export type FinishReason = 'stop' | 'length' | 'tool_calls';
 
-/** Which part of a reply a text belongs to. */
+/** The part of a reply that a text belongs to. */
 export type Channel = 'content' | 'reasoning';
 
-/** One thing that a step produced for one job. A job ends with exactly one of `done`, `failed`, or silence after `cancel`. */
+/**
+ * One result of a step for one job. A job ends with exactly one of `done`, `failed`, or without an output after
+ * `cancel`.
+ */
 export type Output =
-  /** The job has its sequence and its prefill is under way. From here it is not given back. */
+  /** The job has its sequence and its prefill has started. From here on it does not return to the queue. */
   | { readonly id: number; readonly kind: 'started'; readonly cachedTokens: number }
   /** Whole characters, never empty; `tokens`: completion tokens of this reply so far. */
   | {
@@ -265,12 +283,12 @@ export type Output =
       readonly text: string;
       readonly tokens: number;
     }
-  /** A part of a call's arguments, JSON text. The call's first part names it and has no arguments yet. */
+  /** A part of a call's arguments, JSON text. The call's first part has its name and no arguments yet. */
   | {
       readonly id: number;
       readonly kind: 'call';
       readonly choice: number;
-      /** The call's place among the reply's calls. */
+      /** The call's index in the reply. */
       readonly index: number;
       readonly name?: string;
       readonly arguments: string;
@@ -286,7 +304,10 @@ export type Output =
       readonly completionTokens: number;
       readonly reasoningTokens: number;
     }
-  /** One question's answer: probabilities in the labels' order, summing to 1; the labels' share of the whole distribution. */
+  /**
+   * One question's answer: probabilities in the labels' order, summing to 1, and the labels' share of the whole
+   * distribution.
+   */
   | {
       readonly id: number;
       readonly kind: 'answer';
@@ -294,20 +315,20 @@ export type Output =
       readonly probabilities: Float64Array;
       readonly labelMass: number;
     }
-  /** One of the job's sequences is free: it may hold one seat fewer from now on. Never for its last. */
+  /** One of the job's sequences is free: from now on it has one seat less. Never its last. */
   | { readonly id: number; readonly kind: 'freed' }
-  /** All replies or answers are out and its sequences are free. */
+  /** All replies or answers are complete and its sequences are free. */
   | { readonly id: number; readonly kind: 'done' }
-  /** The job cannot go on; its sequences are free. `reason` is the engine's own short text, never content. */
+  /** The job failed; its sequences are free. `reason` is the engine's own short text, never content. */
   | { readonly id: number; readonly kind: 'failed'; readonly reason: string };
 
-/** What a free sequence holds: the chain hashes of its tokens (prefix-hash.ts). None: it holds nothing, or is taken. */
+/** The prefix in a free sequence: the chain hashes of its tokens (prefix-hash.ts). None: it is empty, or in use. */
 export interface HeldPrefix {
   readonly sequence: number;
   readonly hashes: Uint32Array;
 }
 
-/** Tokens in the KV memory: of sequences that jobs hold, and of free ones, kept to be reused. */
+/** Tokens in the KV memory: in sequences of jobs, and in free ones, kept for reuse. */
 export interface HeldTokens {
   readonly running: number;
   readonly kept: number;
@@ -316,15 +337,15 @@ export interface HeldTokens {
 /** Engine to sidecar. */
 export type FromEngine = { readonly v: number } & (
   | { readonly kind: 'ready'; readonly facts: EngineFacts }
-  /** The model cannot be served; the process exits. `reason` is one clear line; `mayMend`: a later try may do better. */
+  /** The model cannot be served; the process exits. `reason` is one line; `mayMend`: a later attempt may succeed. */
   | { readonly kind: 'unable'; readonly reason: string; readonly mayMend: boolean }
-  /** `held`: the free sequences whose prefixes are others than the last message said. */
+  /** `held`: the free sequences whose prefixes have changed since the last message. */
   | {
       readonly kind: 'step';
       readonly step: number;
       readonly outputs: readonly Output[];
       readonly held: readonly HeldPrefix[];
     }
-  /** Sent every `heartbeatMs` whatever goes on; `step` counts finished decodes, `live` the jobs that hold a sequence. */
+  /** Sent every `heartbeatMs`; `step` counts finished decodes, `live` is the number of jobs with a sequence. */
   | { readonly kind: 'heartbeat'; readonly step: number; readonly live: number; readonly tokens: HeldTokens }
 );

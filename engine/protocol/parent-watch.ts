@@ -1,8 +1,8 @@
 /**
- * Ends a child process soon after its parent is gone, also while its own thread is busy: in native code, or in JavaScript
- * that does not return. That thread sees the end of its link only when it is free. prctl(2) cannot be called from
- * JavaScript, so a thread of its own looks whether the parent is still the same; a pipe for it would take the sidecar a
- * descriptor a child. It costs 8 MB, 40 ms of processor time at the start and 0.7 ms a second.
+ * Ends a child process soon after its parent has ended, also while its main thread is busy in native code or
+ * JavaScript: that thread notices the end of its link only when it is idle. prctl(2) cannot be called from JavaScript,
+ * so a separate thread checks whether the parent is still the same; a pipe would cost the sidecar a descriptor per
+ * child. It costs 8 MB, 40 ms of processor time at the start and 0.7 ms a second.
  */
 import { Worker } from 'node:worker_threads';
 

@@ -1,13 +1,13 @@
 /**
- * Names for prefixes: one number for each whole chunk of tokens, which stands for that chunk and all before it. The engine
- * tells by them what its sequences hold, the sidecar asks by them what a prompt would find there. They are hints: two
- * prefixes may share a number (32 bits), and nobody is to trust them with a result.
+ * Hashes of prefixes: one number for each whole chunk of tokens, which represents that chunk and all before it. The
+ * engine reports the prefixes of its sequences by them, and the sidecar looks up a prompt's. They are hints: two
+ * prefixes may have the same number (32 bits), so results must not depend on them.
  */
 
-/** Tokens that one number stands for: two prompts that share fewer have nothing worth naming in common. */
+/** Tokens of a chunk: shorter common prefixes are not worth reporting. */
 export const PREFIX_CHUNK = 64;
 
-/** One number a whole chunk of `tokens`, shortest prefix first; what is left at the end has none. */
+/** One number per whole chunk of `tokens`, shortest prefix first; an incomplete last chunk has none. */
 export function prefixHashes(tokens: Uint32Array): Uint32Array {
   const hashes = new Uint32Array(Math.floor(tokens.length / PREFIX_CHUNK));
   let hash = SEED;
@@ -21,7 +21,9 @@ export function prefixHashes(tokens: Uint32Array): Uint32Array {
 
 const SEED = 0x9747b28c;
 
-/** MurmurHash3 (A. Appleby), its 32-bit round: every bit of a token moves, which FNV over small numbers lacks. */
+/**
+ * MurmurHash3 (A. Appleby), its 32-bit round: every bit of a token affects the result, unlike FNV with small numbers.
+ */
 function mix(hash: number, token: number): number {
   let k = Math.imul(token, 0xcc9e2d51);
   k = (k << 15) | (k >>> 17);

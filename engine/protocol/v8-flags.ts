@@ -1,9 +1,9 @@
 /**
- * Imported for its effect by each process of ours that serves requests: V8 makes a young collection on the thread whose heap
- * it is, without helpers. There is little work in one, some objects of the requests under way; helpers have to be woken for
- * it, and where an engine computes on every core, waited for.
+ * Imported for its effect by each of our processes that serves requests: V8 runs young collections on the main thread
+ * only, without helper threads. There is little work in one, and waking helpers costs more, especially while an engine
+ * computes on every core.
  */
 import { setFlagsFromString } from 'node:v8';
 
-// Read at each collection, so it takes effect after the start too.
+// V8 reads it at each collection, so it takes effect after the start too.
 setFlagsFromString('--no-parallel-scavenge');

@@ -2,32 +2,32 @@ import type { PrefillBudget } from './prefill-budget.js';
 import type { Running } from './jobs.js';
 import type { Branch } from './task.js';
 
-/** A branch in the coming decode, with so many tokens of its prompt; 0: its reply's next token. */
+/** A branch in the next decode, with this many tokens of its prompt; 0: its reply's next token. */
 export interface BatchItem extends Running {
   readonly count: number;
 }
 
-/** A prompt that got nothing for so many rounds goes before shorter ones. */
+/** Rounds without tokens after which a prompt goes before shorter ones. */
 const PATIENCE = 8;
 
 /**
- * So many tokens of prompts' ends join a step whatever it takes: waiting would hold up most chats' first token by several
- * steps, and costs running replies one longer gap an arrival. As the time for prompts it grows where more prompts wait
- * than replies run, up to a whole chunk: a seat's first token is worth no less than another's next one.
+ * This many tokens at the end of prompts join a step whatever their cost: waiting would delay the first token of most
+ * chats by several steps, and costs running replies one longer gap per arrival. If more prompts wait than replies run,
+ * the number is multiplied by their ratio, up to a whole chunk.
  */
 export const SHORT_TOKENS = 96;
 
 /**
- * Who decodes what in one round of the step loop: `isolated`, `together` and `chunk` in this order, each given all that go
- * on, in sequence order.
+ * Decides what each round of the step loop decodes: `isolated`, `together` and `chunk` in this order, each given all
+ * running branches, in sequence order.
  */
 export class BatchPlanner {
   /** Where prompts are split, and the most prompt tokens in one decode. */
   readonly #whole: number;
   readonly #pace: PrefillBudget;
-  /** The sequence of the isolated job that went last: the next one in order goes first. */
+  /** The sequence of the last isolated job: the next one in order is next. */
   #lastIsolated = -1;
-  /** Rounds that prompts got nothing in, in a row. */
+  /** Consecutive rounds in which a prompt got no tokens. */
   readonly #satOut = new WeakMap<Branch, number>();
   /** Prompt tokens that joined the replies in this round. */
   #joined = 0;
@@ -37,7 +37,7 @@ export class BatchPlanner {
     this.#pace = pace;
   }
 
-  /** One whole chunk of one job that shares its decodes with nobody; they take turns, in sequence order. */
+  /** One whole chunk of one job that needs its own decodes; such jobs take turns, in sequence order. */
   isolated(running: readonly Running[]): BatchItem[] {
     const all = running.filter(({ task }) => task.work.alone);
     const next = all.find(({ branch }) => branch.sequence > this.#lastIsolated) ?? all[0];
@@ -47,8 +47,8 @@ export class BatchPlanner {
   }
 
   /**
-   * Every reply's next token, and the last chunks of prompts as far as the round's tokens go. What is pending sits it out: the
-   * others do not wait for its grammar.
+   * Every reply's next token, and the last chunks of prompts within the round's tokens. Pending replies skip the round:
+   * the others do not wait for their grammars.
    */
   together(running: readonly Running[]): BatchItem[] {
     const all = running.filter(({ task, branch }) => !task.work.alone && branch.pending === undefined);
@@ -69,7 +69,9 @@ export class BatchPlanner {
       .map(({ task, branch }) => ({ task, branch, count: joining.get(branch) ?? 0 }));
   }
 
-  /** A chunk of one prompt: whole when no reply runs, else what the round's tokens leave, if that is worth a decode. */
+  /**
+   * A chunk of one prompt: whole if no reply runs, otherwise the round's remaining tokens, if they are worth a decode.
+   */
   chunk(running: readonly Running[]): BatchItem[] {
     const all = running.filter(({ task }) => !task.work.alone);
     const times = crowding(all);
@@ -78,7 +80,7 @@ export class BatchPlanner {
     for (const { task, branch } of this.#inTurn(all)) {
       const { left, chunk } = branch.feed;
       const room = this.#room(branch, times) - (company ? this.#joined : 0);
-      // The last token is for `together`: its logits are wanted there.
+      // The last token is left for `together`, where its logits are needed.
       const count = company ? Math.min(chunk, left - 1, room) : chunk < left ? chunk : 0;
       const worth = count > 0 && (!company || count >= Math.min(this.#pace.least, chunk, left - 1));
       if (worth && !chosen) chosen = { task, branch, count };
@@ -92,7 +94,10 @@ export class BatchPlanner {
     return times < Infinity ? this.#pace.tokens(feed.position, times) : this.#whole;
   }
 
-  /** Prompts, those that starve first, then the one with least left, so that a short one is not held up by a long one. */
+  /**
+   * Prompts, starving ones first, then the one with the fewest tokens left, so that a long prompt does not delay a
+   * short one.
+   */
   #inTurn(all: readonly Running[]): Running[] {
     const prompts = all.filter(({ branch }) => branch.feed.left > 0);
     return prompts.sort(
@@ -106,7 +111,7 @@ export class BatchPlanner {
   }
 }
 
-/** Prompts that wait for each reply that runs, at least 1; Infinity where none runs. */
+/** Waiting prompts per running reply, at least 1; Infinity if none runs. */
 function crowding(all: readonly Running[]): number {
   const replies = all.filter(({ branch }) => branch.feed.left === 0).length;
   return replies === 0 ? Infinity : Math.max(1, (all.length - replies) / replies);

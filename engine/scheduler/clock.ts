@@ -1,8 +1,8 @@
-/** Time as a dependency, so that tests can drive it (as sidecar/lib/clock.ts, of which an engine process knows nothing). */
+/** Time as a dependency, so that tests can control it (like sidecar/lib/clock.ts, which an engine must not import). */
 export interface Clock {
-  /** Milliseconds that only go forward. */
+  /** Monotonic milliseconds. */
   now(): number;
-  /** Calls `fn` once, `ms` milliseconds from now, never synchronously; returns what takes that back. */
+  /** Calls `fn` once, `ms` milliseconds from now, never synchronously; returns a function that cancels it. */
   after(ms: number, fn: () => void): () => void;
 }
 
@@ -10,7 +10,7 @@ export interface Clock {
 export const processClock: Clock = {
   now: () => performance.now(),
   after(ms, fn) {
-    // It cuts off what is less than a millisecond.
+    // setTimeout truncates fractions of a millisecond.
     const timer = setTimeout(fn, Math.ceil(ms));
     return () => clearTimeout(timer);
   },

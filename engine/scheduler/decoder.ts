@@ -1,6 +1,6 @@
 /**
- * The one small port through which the step loop drives llama.cpp. What is behind it (the public iterators, or the layer
- * below them) is a matter of speed and version; the loop above does not change.
+ * The port through which the step loop uses llama.cpp. Its implementations (the public iterators, or the layer below
+ * them) differ in speed and version; the loop does not depend on them.
  */
 
 /** How the next token of a reply is chosen. */
@@ -16,28 +16,31 @@ export interface Sampling {
   readonly presencePenalty: number;
   /** 32 unsigned bits. */
   readonly seed: number;
-  /** Control tokens, by name, that may come while a grammar holds the reply: its texts are made of them. All others may not. */
+  /**
+   * Control tokens, by name, that are allowed while a grammar constrains the reply, since its texts contain them. All
+   * others are not.
+   */
   readonly markers?: readonly string[];
   /** The longest completion, in tokens: bounds the penalties' memory. */
   readonly maxTokens: number;
 }
 
-/** One reply's sampler: its random state and its memory for penalties. Owned by whoever made it; dispose once. */
+/** One reply's sampler: its random state and its memory for penalties. The code that made it must dispose it once. */
 export interface Sampler {
   /**
-   * From now on the reply is held by this grammar (GBNF, rule `root`), in place of any before: no token comes that it does
-   * not allow, and once it is finished only an end token. The root must first match the text of `tokens`, the last ones
-   * sampled, oldest first, often none. False: they do not match, and the reply goes on unheld. A grammar that cannot be
-   * used holds all the same: the next step of the reply is a fault, since nothing can match it. Not during a step.
-   * `stacks`: places of the grammar that a text can be at, all at once, by which a decoder knows an expensive one.
+   * Constrains the reply by this grammar (GBNF, rule `root`) from now on, in place of any previous one: only tokens
+   * that it allows are sampled, and once it is finished only an end token. The root must first match the text of
+   * `tokens`, the last sampled ones, oldest first, often none. False: they do not match, and the reply stays
+   * unconstrained. With an unusable grammar, the reply's next step is a fault. Not during a step. `stacks`: the most
+   * places in the grammar that a text can be at, by which a decoder recognizes an expensive one.
    */
   hold(gbnf: string, tokens: readonly number[], stacks?: number): boolean;
   /**
-   * Until the reply's next token can be sampled: what its grammar allows is being worked out beside the steps, and no part
+   * Settles when the reply's next token can be sampled: its grammar's mask is computed beside the steps, and no part
    * with this sampler may be in one. Never rejects. Undefined: now.
    */
   readonly pending?: Promise<void> | undefined;
-  /** The reply is no longer held. Not during a step. */
+  /** The reply is not constrained any more. Not during a step. */
   release(): void;
   dispose(): void;
 }
@@ -53,23 +56,23 @@ export type Part =
 
 export type PartResult =
   | { readonly kind: 'filled' }
-  /** `then`: those of the run's steps after it, each from the one before. */
+  /** `then`: the results of the run's further steps, each from the previous one. */
   | { readonly kind: 'token'; readonly token: number; readonly then?: readonly number[] }
   /** Natural log-probabilities of the labels over the whole vocabulary, in their order. */
   | { readonly kind: 'scores'; readonly logprobs: Float64Array }
-  /** This part failed; what its sequence holds is unknown. */
+  /** This part failed; the state of its sequence is unknown. */
   | { readonly kind: 'fault'; readonly reason: string };
 
 /**
- * Steps that need nobody's look in between: all parts are next tokens of replies, and the token that each step chooses is
- * what the next one evaluates. They go on until one chooses an end token, or `halt`.
+ * Steps without JavaScript in between: all parts are next tokens of replies, and each step's chosen tokens are the next
+ * step's input. They continue until one chooses an end token, or `halt`.
  */
 export interface Run {
-  /** Steps at most. */
+  /** The most steps. */
   readonly most: number;
-  /** How often they may be told of, at most. */
+  /** The least time between reports, ms. */
   readonly everyMs: number;
-  /** Told now and then, with a result a part, of steps that nobody was told of, while others are made. */
+  /** Called periodically with the results not yet reported, one per part, while further steps are computed. */
   readonly made: (results: readonly PartResult[]) => void;
 }
 
@@ -83,22 +86,22 @@ export interface Checkpoint {
 
 export interface Decoder {
   /**
-   * Decodes all parts together, in ascending order of sequence (the caller sorts), on another thread, and resolves with one
-   * result a part. Their tokens together fit the context's batch. Never rejects. No second step before the first resolved.
-   * `run`: further steps may follow by themselves; resolves with the results that were not told yet, none if all were.
+   * Decodes all parts together, in ascending order of sequence (the caller sorts), on another thread, and resolves with
+   * one result per part. Their tokens must fit the context's batch. Never rejects. No second step before the first
+   * resolved. `run`: further steps may follow automatically; resolves with the results not yet reported, perhaps none.
    */
   step(parts: readonly Part[], run?: Run): Promise<PartResult[]>;
-  /** No further step of a {@link Run} begins; its promise resolves after the one under way. */
+  /** No further step of a {@link Run} begins; its promise resolves after the current one. */
   halt(): void;
-  /** Whether `truncate` can cut anywhere; otherwise only to nothing, or at a cost that no one should pay. */
+  /** Whether `truncate` can cut at any position; otherwise only to nothing, or at a high cost. */
   readonly cuttable: boolean;
   /** Whether `copy` works. */
   readonly copyable: boolean;
-  /** Forgets what a sequence holds from token `length` on. Not during a step. Rejects when the state cannot be cut. */
+  /** Removes a sequence's state from token `length` on. Not during a step. Rejects if the state cannot be cut. */
   truncate(sequence: number, length: number): Promise<void>;
   /**
-   * Makes `target` hold what `source` holds, which is another. Not during a step. Rejects when it cannot; what `target`
-   * holds is then unknown.
+   * Copies the state of `source` to `target`, another sequence. Not during a step. Rejects on failure; the state of
+   * `target` is then unknown.
    */
   copy(target: number, source: number): Promise<void>;
   /**
@@ -112,6 +115,6 @@ export interface Decoder {
    */
   restore?(sequence: number, checkpoint: Checkpoint): Promise<void>;
   sampler(sampling: Sampling): Sampler;
-  /** Whether a reply that is held by a grammar of so many stacks will be {@link Sampler.pending}. Absent: none will. */
+  /** Whether a reply constrained by a grammar with this many stacks will be {@link Sampler.pending}. Absent: never. */
   isExpensive?(stacks: number): boolean;
 }

@@ -6,7 +6,7 @@ import type { Branch, ModelTokens, Work } from './task.js';
 
 /**
  * A chat completion: `n` replies to one prompt. The prompt is evaluated once; each further reply starts from a copy of
- * that state, or from a sequence cut back to it, and evaluates the last token again for its logits.
+ * that state, or from a sequence truncated to it, and evaluates the last token again for its logits.
  */
 export class Generation implements Work {
   readonly items: number;
@@ -79,7 +79,7 @@ class ReplyBranch implements Branch {
     if (result.kind !== 'token') return;
     this.#reply.accept(result.token, out);
     for (const token of result.then ?? []) {
-      // It ended in a way that only its text shows.
+      // It ended because of its text.
       if (this.#reply.over) break;
       this.#reply.accept(token, out);
     }

@@ -1,8 +1,8 @@
 import type { GenerateJob, ScoreJob } from '../protocol/messages.js';
 
 /**
- * Why a job must not reach llama.cpp, or undefined: a token that is not in the vocabulary fails the whole batch that it
- * is in, and one among the labels is read from beyond the logits.
+ * Why a job must not be passed to llama.cpp, or undefined: a token outside the vocabulary fails its whole batch, and
+ * one among the labels would be read beyond the logits.
  */
 export function jobProblem(job: GenerateJob | ScoreJob, vocabulary: number): string | undefined {
   const known = (tokens: Uint32Array): boolean => tokens.every((token) => token < vocabulary);

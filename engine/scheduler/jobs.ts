@@ -13,26 +13,26 @@ export interface Pending {
   readonly limit: number;
 }
 
-/** One item under way, and whose it is. */
+/** One running item, and its job. */
 export interface Running {
   readonly task: Task;
   readonly branch: Branch;
 }
 
 /**
- * The jobs of an engine from their arrival to their end: who waits, who runs on which sequences, who was cancelled. It
- * decodes nothing: whoever does tells it what came of it, between decodes and never two things at once.
+ * The jobs of an engine from arrival to end: waiting, running on sequences, cancelled. It decodes nothing: the step
+ * loop passes it the results, between decodes and one at a time.
  */
 export class Jobs {
   readonly #sequences: Sequences;
   readonly #seats: number;
   readonly #prefixReuse: PrefixReuse;
-  /** Jobs that wait for a sequence; the sidecar hands out no more leases than seats, so this stays short. */
+  /** Jobs that wait for a sequence; the sidecar grants no more leases than seats, so this stays short. */
   readonly #pending = new Map<number, Pending>();
   readonly #tasks = new Map<number, Task>();
   /** Since the last clean-up. */
   readonly #cancelled = new Set<number>();
-  /** What {@link running} says; undefined: something has changed since. Most steps change nothing. */
+  /** The value of {@link running}; undefined: it has changed since. Most steps change nothing. */
   #running: readonly Running[] | undefined;
 
   constructor(sequences: Sequences, seats: number, prefixReuse: PrefixReuse) {
@@ -41,7 +41,7 @@ export class Jobs {
     this.#prefixReuse = prefixReuse;
   }
 
-  /** Jobs that hold a sequence or wait for one. */
+  /** Jobs that have a sequence or wait for one. */
   get live(): number {
     return this.#tasks.size + this.#pending.size;
   }
@@ -54,7 +54,7 @@ export class Jobs {
     return seats;
   }
 
-  /** Items that hold sequences and go on, in sequence order. */
+  /** Items that have sequences and continue, in sequence order. */
   get running(): readonly Running[] {
     return (this.#running ??= [...this.#tasks.values()]
       .filter((task) => this.runs(task))
@@ -70,14 +70,14 @@ export class Jobs {
     this.#pending.set(pending.id, pending);
   }
 
-  /** Takes effect at the next clean-up; what a job says meanwhile is not to be {@link told}. */
+  /** Takes effect at the next clean-up; outputs until then must not be sent, see {@link told}. */
   cancel(id: number): void {
-    // Also one that has just ended: what it said may not be out yet.
+    // Also for a job that has just ended: its outputs may not be sent yet.
     if (!this.#pending.delete(id)) this.#cancelled.add(id);
     this.#running = undefined;
   }
 
-  /** A job uses one sequence less from now on, but for its last; the seat is given up once nothing runs there. */
+  /** A job uses one sequence less from now on, except its last; the seat is freed once nothing runs there. */
   reduceSeats(id: number): void {
     const pending = this.#pending.get(id);
     if (pending) {
@@ -96,7 +96,7 @@ export class Jobs {
     this.#cancelled.clear();
   }
 
-  /** Whether what a job said is to be told. */
+  /** Whether a job's outputs are to be sent. */
   told(id: number): boolean {
     return !this.#cancelled.has(id);
   }
@@ -117,7 +117,7 @@ export class Jobs {
     }
   }
 
-  /** Runs a step of a job's life; what it throws ends that job alone. */
+  /** Runs a step of a job; if it throws, only that job fails. */
   async guard(task: Task, out: Output[], act: () => void | Promise<void>): Promise<void> {
     try {
       await act();
@@ -126,13 +126,15 @@ export class Jobs {
     }
   }
 
-  /** Ends a job that alone has failed. */
+  /** Ends a single failed job. */
   fail(task: Task, out: Output[], error: unknown): void {
     out.push({ id: task.id, kind: 'failed', reason: faultReason(error) });
     this.#retire(task);
   }
 
-  /** After a decode, of a task that moves on: what is over makes room for what has not begun. Throws for `guard`. */
+  /**
+   * After a decode, for a task with changes: ended items free sequences for those not yet started. Throws for `guard`.
+   */
   async goOn(task: Task, out: Output[]): Promise<void> {
     this.#running = undefined;
     for (const branch of task.branches.filter(({ over }) => over)) {
@@ -156,14 +158,14 @@ export class Jobs {
     for (let spare = task.spare(); spare > 0; spare--) out.push({ id: task.id, kind: 'freed' });
   }
 
-  /** How far a job may build on what other jobs left; `byItself`: no other one runs. */
+  /** How much state of other jobs a job may reuse; `byItself`: no other one runs. */
   #reuse({ alone }: Work, byItself: boolean): Reuse {
     if (this.#prefixReuse === 'off') return 'none';
     if (alone) return 'same-split';
     return this.#prefixReuse === 'any' || !byItself ? 'any' : 'same-split';
   }
 
-  /** Starts a task's next item on a sequence of its own. Returns what was kept; undefined: no sequence is free. */
+  /** Starts a task's next item on a new sequence. Returns the reused tokens; undefined: no sequence is free. */
   async #begin(task: Task, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
     const { next } = task;
     const berth = next && (await this.#sequences.open(next, reuse, task.work.intermittent));
@@ -171,7 +173,7 @@ export class Jobs {
     return berth?.keep;
   }
 
-  /** A sequence that no branch took over would be nobody's. */
+  /** Frees the sequence if no branch takes it. */
   #take(task: Task, sequence: number, keep: number): void {
     this.#running = undefined;
     try {
@@ -182,7 +184,7 @@ export class Jobs {
     }
   }
 
-  /** Starts further items beside those under way, while there are seats and sequences. */
+  /** Starts further items beside the running ones, while there are seats and sequences. */
   async #spread(task: Task): Promise<void> {
     const own = new Set(task.branches.map(({ sequence }) => sequence));
     const others = this.#reuse(task.work, this.#tasks.size === 1);

@@ -3,18 +3,19 @@ import { joined } from '../output/joined.js';
 import type { HeldPrefix, Output } from '../protocol/messages.js';
 
 /**
- * Steps shorter than this share a message, ms: each message wakes the sidecar, which on a virtual machine takes the engine
- * 0.1 ms, a fifth of a small model's step. Nobody sees 4 ms between two tokens. First tokens and ends never wait.
+ * Steps shorter than this share a message, ms: each message wakes the sidecar, which on a virtual machine costs the
+ * engine 0.1 ms, a fifth of a small model's step. 4 ms between two tokens are not noticeable. First tokens and ends are
+ * sent at once.
  */
 export const SEND_MS = 4;
 
 /**
- * Called with what decodes produced since the last call, and with the free sequences whose prefixes changed; `step` counts
+ * Called with the outputs since the last call, and with the free sequences whose prefixes changed; `step` counts
  * decodes.
  */
 export type Emit = (step: number, outputs: readonly Output[], held: readonly HeldPrefix[]) => void;
 
-/** What jobs said since the last message. */
+/** The outputs since the last message. */
 export class Outbox {
   readonly #emit: Emit;
   readonly #sendMs: number;
@@ -28,23 +29,23 @@ export class Outbox {
     this.#clock = clock;
   }
 
-  /** Where what is said is added, at the end. */
+  /** The list to which outputs are added. */
   get outputs(): Output[] {
     return this.#outputs;
   }
 
-  /** Whether what is here waits no longer, at a time of the clock. */
+  /** Whether the outputs must be sent at this time of the clock. */
   due(now: number): boolean {
     return now - this.#sentAt >= this.#sendMs || !this.#outputs.every(canWait);
   }
 
-  /** Drops what is not to be told. */
+  /** Drops outputs that must not be sent. */
   keep(told: (output: Output) => boolean): void {
     const kept = this.#outputs.filter(told);
     if (kept.length < this.#outputs.length) this.#outputs.splice(0, Infinity, ...kept);
   }
 
-  /** Sends what is here, if there is anything to tell. */
+  /** Sends the outputs, if there are any. */
   send(step: number, held: readonly HeldPrefix[]): void {
     if (this.#outputs.length === 0 && held.length === 0) return;
     this.#sentAt = this.#clock.now();

@@ -1,22 +1,22 @@
-/** The weight of the newest decode of next tokens in what is known: about the last eight count. */
+/** The weight of the newest decode of next tokens in the average: about the last eight count. */
 const NEWEST_DECODE = 1 / 8;
-/** The weight of the newest chunk: it was evaluated just before where the next one will be. */
+/** The weight of the newest chunk: it was evaluated just before the next one's position. */
 const NEWEST_CHUNK = 1 / 2;
 
-/** What a prompt token costs grows with what lies before it, so it is kept by depth, in steps of so many tokens. */
+/** The cost of a prompt token grows with the tokens before it, so it is kept by depth, in steps of this many tokens. */
 const DEPTH_STEP = 512;
 
 /**
- * Fewer prompt tokens than this are never worth a decode. On a GPU a decode reads all weights whatever its size, so that
- * some dozens of tokens take hardly longer than one: smaller chunks would save the replies beside them nothing.
+ * Smaller chunks are not worth a decode. On a GPU a decode reads all weights whatever its size, so some dozens of
+ * tokens take hardly longer than one, and smaller chunks would not help the replies beside them.
  */
 export const LEAST_TOKENS = { cpu: 2, gpu: 64 } as const;
 
 /**
- * How many prompt tokens a step may take beside running replies: as many as their own decode may take, all of it, the fixed
- * cost of one more decode included. Each chunk's time over its tokens says how many the next one may have. That counts the
- * fixed cost as tokens', which is the more wrong the more the sizes differ; but the next chunk is measured again, and the
- * one size that stays is that which takes just the time allowed.
+ * The number of prompt tokens that a step may have beside running replies, so that they take the allowed share of the
+ * time of the replies' own decode, including the fixed cost of one more decode. Each chunk's time per token determines
+ * the size of the next. This spreads the fixed cost over the tokens, which is inexact when sizes differ; but the next
+ * chunk is measured again, and the sizes converge to the one that takes the allowed time.
  */
 export class PrefillBudget {
   /** Time for prompts over time for next tokens. */
@@ -24,19 +24,19 @@ export class PrefillBudget {
   readonly #most: number;
   /** Fewer are not worth a decode. */
   readonly least: number;
-  /** Milliseconds of a decode of next tokens alone; undefined: none was seen. */
+  /** Milliseconds of a decode of only next tokens; undefined: none was measured. */
   #decodeMs: number | undefined;
-  /** Milliseconds a prompt token took, by depth in DEPTH_STEP. */
+  /** Milliseconds per prompt token, by depth in DEPTH_STEP. */
   readonly #msPerToken: (number | undefined)[] = [];
 
-  /** At most `most` tokens a step, and `share` of the time that next tokens take, but for the `least` tokens. */
+  /** At most `most` tokens a step, and `share` of the time of next tokens, but at least `least` tokens. */
   constructor(share: number, most: number, least: number) {
     this.#share = share;
     this.#most = most;
     this.least = Math.min(least, most);
   }
 
-  /** What a decode of next tokens alone is likely to take; 0: none was seen. */
+  /** The expected time of a decode of only next tokens; 0: none was measured. */
   get decodeMs(): number {
     return this.#decodeMs ?? 0;
   }
@@ -54,8 +54,8 @@ export class PrefillBudget {
   }
 
   /**
-   * Prompt tokens behind `depth` others that the next step may take, with `times` the share: all, as long as nothing is
-   * known.
+   * Prompt tokens after `depth` others that the next step may have, with `times` the share: all, as long as nothing was
+   * measured.
    */
   tokens(depth: number, times = 1): number {
     const each = this.#known(Math.floor(depth / DEPTH_STEP));
@@ -64,7 +64,7 @@ export class PrefillBudget {
     return Math.max(this.least, Math.min(fit, this.#most));
   }
 
-  /** Where nothing was seen, what was seen just before it; before the first that was seen, that. */
+  /** Without a measurement, the one before it; before the first, the first. */
   #known(at: number): number | undefined {
     for (let i = Math.min(at, this.#msPerToken.length - 1); i >= 0; i--) {
       if (this.#msPerToken[i] !== undefined) return this.#msPerToken[i];

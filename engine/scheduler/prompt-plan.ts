@@ -1,8 +1,8 @@
 import { promptIds, type Prompt } from '../protocol/prompt.js';
 
 /**
- * A prompt as it is evaluated: all its tokens, split where they are always split. Where a prompt is split moves the last
- * digits of what comes after it, so two prompts share a state to the last bit only where their splits agree.
+ * A prompt with its fixed split into chunks. The split affects the last digits of what follows, so two prompts share a
+ * state bit for bit only if their splits agree.
  */
 export class PromptPlan {
   readonly tokens: Uint32Array;
@@ -24,14 +24,14 @@ export class PromptPlan {
   }
 }
 
-/** How far a sequence is with a plan. */
+/** The progress of a sequence in a plan. */
 export class Feed {
   readonly #plan: PromptPlan;
   #position: number;
   /** Index of the first end past the position. */
   #next = 0;
 
-  /** `held`: leading tokens of the plan that the sequence holds already, fewer than all. */
+  /** `held`: leading tokens of the plan that are already in the sequence, fewer than all. */
   constructor(plan: PromptPlan, held: number) {
     this.#plan = plan;
     this.#position = held;
@@ -48,7 +48,7 @@ export class Feed {
     return this.#plan.tokens.length - this.#position;
   }
 
-  /** Tokens up to the end of the chunk under way; equal to `left` in the last one. */
+  /** Tokens up to the end of the current chunk; equal to `left` in the last one. */
   get chunk(): number {
     return (this.#plan.ends[this.#next] ?? this.#position) - this.#position;
   }

@@ -1,42 +1,42 @@
 import type { Clock } from './clock.js';
 
 /**
- * The share of a step that the next one waits at most for those who take over the seats that were left. A job that comes a
- * moment after a step began stays without its first token for all of it, and its seat empty; the others get their next token
- * so much later.
+ * The longest wait of a step for jobs that take over free seats, as a share of the step. A job that arrives just after
+ * a step began waits for the whole step with its seat idle; waiting delays the other replies' next token.
  */
 const OF_STEP = 1 / 4;
-/** Timers go by whole milliseconds, and to be sent a job takes one or two. */
+/** Timers have whole milliseconds, and receiving a job takes one or two. */
 const LEAST_MS = 2;
-/** Who has not come by then comes from further away than a queue. */
+/** The absolute bound, ms: jobs that take longer do not come from a queue. */
 const MOST_MS = 25;
-/** The weight of the newest wait in what is likely: about the last eight count. */
+/** The weight of the newest wait in the average: about the last eight count. */
 const NEWEST = 1 / 8;
 /**
- * Where fewer of the seats than this were taken over in time only every so many-th chance is a try. One that went well is
- * followed by another, so that a dozen are enough when load comes back.
+ * If fewer of the free seats than this were refilled in time recently, only one opportunity in eight is used as a
+ * probe. A successful probe is followed by another, so that a dozen suffice when load returns.
  */
 const LIKELY = 3 / 4;
 const TRY_EVERY = 8;
 
 /**
- * Where jobs queue outside, or callers go on at once, a seat that was left is asked for again within some milliseconds: as long
- * as it takes to tell of it and to be sent the next job. Waits for that where it is likely, by what came of the waits before.
+ * Waits for jobs to refill free seats, if that is likely judging by previous waits. If jobs queue outside, or callers
+ * continue at once, a free seat is requested again within some milliseconds: the time to report it and to receive the
+ * next job.
  */
 export class RefillWait {
   readonly #clock: Clock;
-  /** Of the seats that were waited for lately, those that were taken over in time; at first it is hoped for. */
+  /** The share of recently free seats that were refilled in time; initially 1. */
   #likely = 1;
-  /** Chances to let go until the next try. */
+  /** Opportunities to skip until the next probe. */
   #untilTry = 0;
-  /** Under way: seats that jobs came for, and how many are enough. */
+  /** The current wait: seats of arrived jobs, and how many are enough. */
   #waiting: { came: number; readonly enough: number; readonly end: () => void } | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Whether seats that are left between steps of such a length are worth a wait. Called once a chance. */
+  /** Whether free seats between steps of this length are worth a wait. Called once per opportunity. */
   expects(stepMs: number): boolean {
     if (within(stepMs) < LEAST_MS) return false;
     if (this.#likely >= LIKELY || this.#untilTry === 0) return true;
@@ -45,8 +45,8 @@ export class RefillWait {
   }
 
   /**
-   * Resolves when jobs came for as many of these seats as is likely, or when it is too late. Those who are to send them have
-   * just been told.
+   * Resolves when as many of these seats are refilled as is likely, or at the time limit. The sidecar has just been
+   * notified.
    */
   async wait(seats: number, stepMs: number): Promise<void> {
     const enough = Math.ceil(seats * Math.max(this.#likely, LIKELY));
@@ -67,14 +67,14 @@ export class RefillWait {
     this.#likely += NEWEST * ((well ? 1 : waiting.came / seats) - this.#likely);
   }
 
-  /** A job came that has so many seats. */
+  /** A job with this many seats arrived. */
   came(seats: number): void {
     if (!this.#waiting) return;
     this.#waiting.came += seats;
     if (this.#waiting.came >= this.#waiting.enough) this.stop();
   }
 
-  /** Whoever waits waits no longer. */
+  /** Ends the current wait. */
   stop(): void {
     this.#waiting?.end();
     this.#waiting = undefined;

@@ -16,7 +16,7 @@ interface End {
   readonly matchedStop?: string | number;
 }
 
-/** One reply of a chat completion: its sampler, its text so far, and when it is over. Knows no sequence. */
+/** One reply of a chat completion: its sampler, its text so far, and its end. Does not know its sequence. */
 export class Reply {
   readonly sampler: Sampler;
   readonly #id: number;
@@ -28,7 +28,7 @@ export class Reply {
   readonly #markers: ReadonlySet<string>;
   /** Calls that end the reply. */
   readonly #maxCalls: number;
-  /** Kept where a call may have to be held from its mark on. */
+  /** Kept if a call may have to be constrained from its mark on. */
   readonly #recent: RecentTokens | undefined;
   /** Completion tokens sampled, the end token among them. */
   #tokens = 0;
@@ -61,17 +61,20 @@ export class Reply {
     return this.#last;
   }
 
-  /** Tokens that may be made in a run: all that are left, or one where a call may have to be held from the next one on. */
+  /**
+   * Tokens that may be generated in a run: all that are left, or one if a call may have to be constrained from the next
+   * token on.
+   */
   get ahead(): number {
     return this.#recent ? 1 : Math.max(1, this.#maxTokens - this.#tokens);
   }
 
-  /** Its `finished` is out. */
+  /** Its `finished` output is complete. */
   get over(): boolean {
     return this.#over;
   }
 
-  /** Takes the token sampled next and adds what became certain to `out`, the end included. */
+  /** Adds the sampled token, and new outputs to `out`, including the end. */
   accept(token: number, out: Output[]): void {
     this.#last = token;
     this.#tokens += 1;
@@ -112,7 +115,7 @@ export class Reply {
     for (const call of calls) out.push({ kind: 'call', ...common, ...call });
   }
 
-  /** Holds a call from the token that its text begins in; absent where the reply's own grammar does. */
+  /** Constrains a call from the token in which its text begins; absent if the reply's own grammar does. */
   #callHold({ gbnf, stacks }: CallFormat): CallHold | undefined {
     if (gbnf === undefined) return undefined;
     return {
@@ -133,7 +136,7 @@ export class Reply {
     return this.#model.bytes(token);
   }
 
-  /** Lets go of the sampler. Idempotent. */
+  /** Disposes the sampler. Idempotent. */
   dispose(): void {
     this.sampler.dispose();
   }

@@ -7,12 +7,12 @@ import type { BatchItem } from './batch-planner.js';
 
 const NOTHING = new Uint32Array(0);
 
-/** Steps that a result is of. */
+/** Number of steps in a result. */
 export function stepsOf(result: PartResult): number {
   return 1 + thenOf(result).length;
 }
 
-/** Hands what decodes brought to those who stepped, and has the sequences know what they hold. */
+/** Passes the results of decodes to their branches, and records the tokens in the sequences. */
 export class Results {
   readonly #decoder: Decoder;
   readonly #sequences: Sequences;
@@ -25,8 +25,8 @@ export class Results {
   }
 
   /**
-   * `fed`: what each result was made from; afterwards what the next one of a run will be. What the jobs say is added to
-   * `out`. Halts a run in which one is over.
+   * `fed`: the input of each result; afterwards the input of the run's next step. Outputs of the jobs are added to
+   * `out`. Halts a run in which a reply has ended.
    */
   handOut(stepping: readonly BatchItem[], results: readonly PartResult[], fed: Uint32Array[], out: Output[]): void {
     for (const [i, result] of results.entries()) {
@@ -41,7 +41,7 @@ export class Results {
         fed[i] = Uint32Array.of(...chosen.slice(-1));
         if (chosen.length > 1) this.#sequences.evaluated(branch.sequence, Uint32Array.from(chosen.slice(0, -1)), false);
       }
-      // One of a run's steps before these has ended it.
+      // An earlier step of the run has ended it.
       if (!this.#goesOn(each)) continue;
       try {
         if (result.kind === 'fault') throw new EngineFault(result.reason);

@@ -5,10 +5,10 @@ import { tokenPrompt } from '../protocol/prompt.js';
 import type { Branch, Work } from './task.js';
 
 /**
- * A decision request: questions about one input. The input is evaluated once; each question's tail is evaluated after it
- * and scored at its last token, then cut off again. Isolated, decodes are shared with nobody and split at fixed places, so
- * that an answer depends on its own question and input alone; otherwise questions on copies of the input's state are
- * evaluated together.
+ * A decision request: questions about one input. The input is evaluated once; each question's tail is evaluated after
+ * it, scored at its last token, and then truncated. Isolated questions have their own decodes, split at fixed
+ * positions, so that an answer depends only on its question and input; otherwise questions on copies of the input's
+ * state are evaluated together.
  */
 export class Scoring implements Work {
   readonly items: number;
@@ -16,7 +16,7 @@ export class Scoring implements Work {
   readonly reuse: 'any' | 'same-split';
   readonly #id: number;
   readonly #job: ScoreJob;
-  /** Tokens of a decode: where prompts are split is fixed, since it moves the last digits. */
+  /** Tokens of a decode: prompts are split at fixed positions, since the split affects the last digits. */
   readonly #chunk: number;
 
   constructor(id: number, job: ScoreJob, chunk: number) {
@@ -43,7 +43,7 @@ export class Scoring implements Work {
     return new QuestionBranch(sequence, feed, labels, answer);
   }
 
-  /** From the input's end on, and not later, so that the questions' tails can go into one decode. */
+  /** At the input's end, so that the questions' tails can be in one decode. */
   shareable({ feed }: Branch): boolean {
     return feed.position >= this.#job.input.length;
   }
@@ -88,13 +88,13 @@ class QuestionBranch implements Branch {
   }
 
   dispose(): void {
-    // Nothing held.
+    // There is nothing to dispose.
   }
 }
 
 /**
- * The labels' log-probabilities as a distribution over the labels alone (softmax in float64 at `temperature`), and the
- * share of the whole next-token distribution that fell on them, which the temperature does not touch.
+ * The labels' log-probabilities as a distribution over the labels only (softmax in float64 at `temperature`), and the
+ * share of the whole next-token distribution on them, which does not depend on the temperature.
  */
 export function distribution(
   logprobs: Float64Array,

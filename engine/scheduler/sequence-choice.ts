@@ -2,22 +2,22 @@ import type { SequenceTokens, Reuse } from './sequence-tokens.js';
 import type { PromptPlan } from './prompt-plan.js';
 
 /**
- * What a gap between live ids costs, in prompt tokens: one more decode at each step, for as long as the reply beside it
- * runs. On a CPU a decode of one token costs about two prompt tokens, and replies run for a hundred and more.
+ * The cost of a gap between used ids, in prompt tokens: one more decode at each step, while the reply beside it runs.
+ * On a CPU a decode of one token costs about two prompt tokens, and replies have a hundred and more.
  */
 const GAP_TOKENS = 256;
 
 /**
- * What a copy costs at most, in prompt tokens. It moves all that a sequence could hold, whatever it holds: at 8,192 tokens
- * of context that took as long as 20 prompt tokens (bench/results/reuse.md) on models so small that their tokens are cheap
- * beside their state, and up to 39 on a busy machine.
+ * The cost of a copy, in prompt tokens. It copies a sequence's whole capacity: at 8,192 tokens of context that took as
+ * long as 20 prompt tokens (bench/results/reuse.md) on models so small that their tokens are cheap relative to their
+ * state, and up to 39 on a busy machine.
  */
 export const COPY_TOKENS = 64;
 
-/** Where a prompt goes, and what of it is there already. */
+/** The sequence for a prompt, and its reusable tokens. */
 export interface Choice {
   readonly sequence: number;
-  /** The sequence to copy from first; undefined: what is held is its own. */
+  /** The sequence to copy from first; undefined: the state is its own. */
   readonly source?: number;
   /** Leading tokens of the prompt that need not be evaluated. */
   readonly keep: number;
@@ -27,18 +27,18 @@ export interface Choice {
 export interface Slot {
   readonly tokens: SequenceTokens;
   readonly live: boolean;
-  /** What it is taken for sits steps out. */
+  /** Its reply skips steps. */
   readonly intermittent?: boolean;
-  /** When it was last given back, as a count. */
+  /** Counter value when it was last freed. */
   readonly usedAt: number;
 }
 
 /**
- * The free sequence for a prompt: the one that saves most, less what the gaps between live ids cost (llama.cpp packs
- * neighbouring ids into one decode, docs/engine.md#a-step). Of equals an empty one, so that nothing worth keeping is
- * written over, then the one longest unused, then the lowest. Undefined: none is free.
+ * The free sequence for a prompt: the one that saves most, less the cost of gaps between used ids (llama.cpp decodes
+ * contiguous ids together, docs/engine.md#a-step). Of equal ones an empty one, so that no useful state is overwritten,
+ * then the least recently used, then the lowest. Undefined: none is free.
  *
- * Those that sit steps out leave gaps when they do, so they are neighbours among themselves, from the last id down.
+ * Replies that skip steps leave gaps meanwhile, so they get contiguous ids from the highest down.
  */
 export function choose(slots: readonly Slot[], plan: PromptPlan, rules: Rules): Choice | undefined {
   const keeps = slots.map(({ tokens }, id) => tokens.reusable(plan, rules.reuse(id)));
@@ -59,10 +59,10 @@ export function choose(slots: readonly Slot[], plan: PromptPlan, rules: Rules): 
 }
 
 export interface Rules {
-  /** How far each sequence's state may be built on. */
+  /** How much of each sequence's state may be reused. */
   readonly reuse: (sequence: number) => Reuse;
   readonly copyable: boolean;
-  /** The prompt's reply will sit steps out. */
+  /** The prompt's reply will skip steps. */
   readonly intermittent?: boolean;
 }
 
@@ -72,7 +72,7 @@ interface Ranked {
   readonly score: number;
 }
 
-/** Whether `a` goes before `b`, which has the lower id. */
+/** Whether `a` is better than `b`, which has the lower id. */
 function better(a: Ranked, b: Ranked): boolean {
   if (a.score !== b.score) return a.score > b.score;
   const [aEmpty, bEmpty] = [a.slot.tokens.length === 0, b.slot.tokens.length === 0];
@@ -80,7 +80,7 @@ function better(a: Ranked, b: Ranked): boolean {
   return a.slot.usedAt < b.slot.usedAt;
 }
 
-/** By how many the runs of neighbouring live ids grow when `id` joins them: 1 by itself, -1 when it closes a gap. */
+/** The change in the number of contiguous runs of used ids when `id` is added: 1 if isolated, -1 if it closes a gap. */
 function newRuns(slots: readonly Slot[], id: number, intermittent: boolean): number {
   const live = (other: number): number => {
     const slot = slots[other];

@@ -1,24 +1,24 @@
 import type { PromptPlan } from './prompt-plan.js';
 
 /**
- * How much of what a sequence holds a plan may build on.
- * any: every token that they share. same-split: only what was evaluated by itself in the chunks that the plan has too, so
- * that the state is the one the plan would make, to the last bit. none: nothing.
+ * How much of a sequence's state a plan may reuse. any: every shared token. same-split: only chunks that were evaluated
+ * by themselves and that the plan has too, so that the state equals, bit for bit, what the plan would compute. none:
+ * nothing.
  */
 export type Reuse = 'any' | 'same-split' | 'none';
 
-/** What one sequence holds: its tokens in order, and which of them were evaluated in chunks by themselves. */
+/** The tokens in one sequence, and which of them were evaluated in chunks by themselves. */
 export class SequenceTokens {
   #buffer = new Uint32Array(0);
   #length = 0;
-  /** Where chunks that were decoded by themselves end, without a gap from the start on. */
+  /** Ends of chunks that were decoded by themselves, without a gap from the start. */
   #ends: number[] = [];
 
   get length(): number {
     return this.#length;
   }
 
-  /** A view, good until the next change. */
+  /** A view, valid until the next change. */
   get tokens(): Uint32Array {
     return this.#buffer.subarray(0, this.#length);
   }
@@ -37,14 +37,14 @@ export class SequenceTokens {
     while ((this.#ends.at(-1) ?? 0) > this.#length) this.#ends.pop();
   }
 
-  /** Holds from now on what the other holds now. */
+  /** Becomes a copy of the other sequence's state. */
   become(other: SequenceTokens): void {
     this.cut(0);
     this.append(other.tokens, false);
     this.#ends = [...other.#ends];
   }
 
-  /** How many leading tokens of the plan it can give: never all, since the last one's logits are wanted. */
+  /** Number of leading tokens of the plan that can be reused: never all, since the last one's logits are needed. */
   reusable(plan: PromptPlan, reuse: Reuse): number {
     if (reuse === 'none') return 0;
     const shared = Math.min(this.#shared(plan.tokens), plan.tokens.length - 1);
@@ -64,7 +64,7 @@ export class SequenceTokens {
     return i;
   }
 
-  /** By doubling: most sequences never hold all that their context could. */
+  /** By doubling: most sequences never use their whole context. */
   #grow(length: number): void {
     const buffer = new Uint32Array(Math.max(length, 2 * this.#buffer.length));
     buffer.set(this.tokens);

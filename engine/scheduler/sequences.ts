@@ -6,7 +6,7 @@ import type { PromptPlan } from './prompt-plan.js';
 import { prefixHashes } from '../protocol/prefix-hash.js';
 import type { HeldPrefix, HeldTokens } from '../protocol/messages.js';
 
-/** A sequence ready for a prompt: it holds the first `keep` tokens of it and nothing else. */
+/** A sequence ready for a prompt: it contains exactly the first `keep` tokens of it. */
 export type FreeSequence = Pick<Choice, 'sequence' | 'keep'>;
 
 interface Sequence extends Slot {
@@ -16,13 +16,13 @@ interface Sequence extends Slot {
 }
 
 /**
- * The context's sequences: which are free, what each holds, and the cuts and copies that ready one for a prompt. What is
- * recorded here and what the decoder holds is always the same, or nothing is recorded.
+ * The context's sequences: which are free, what each contains, and the cuts and copies that prepare one for a prompt.
+ * The records here always equal the decoder's state, or are empty.
  */
 export class Sequences {
   readonly #decoder: Pick<Decoder, 'cuttable' | 'copyable' | 'truncate' | 'copy'>;
   readonly #slots: readonly Sequence[];
-  /** Sequences taken or given back since the last look. */
+  /** Sequences taken or freed since the last call of `changes`. */
   readonly #changed = new Set<number>();
   #live = 0;
   #uses = 0;
@@ -42,7 +42,7 @@ export class Sequences {
     return this.#live;
   }
 
-  /** What all of them hold now. */
+  /** The tokens in all of them. */
   get tokens(): HeldTokens {
     let running = 0;
     let kept = 0;
@@ -54,8 +54,9 @@ export class Sequences {
   }
 
   /**
-   * Takes a free sequence and readies it; the caller gives it back with `free`. `reuse` says how far each sequence's state
-   * may be built on. `intermittent`: its reply sits steps out. Undefined: none is free. Rejects when the decoder cannot even forget; the sequence is then free.
+   * Takes a free sequence and prepares it; the caller returns it with `free`. `reuse` returns how much of each
+   * sequence's state may be reused. `intermittent`: its reply skips steps. Undefined: none is free. Rejects if the
+   * decoder cannot even clear it; the sequence is then free.
    */
   async open(
     plan: PromptPlan,
@@ -78,29 +79,29 @@ export class Sequences {
     }
   }
 
-  /** Readies a sequence that is taken for another prompt. Returns how much of it is kept. Rejects as `open` does. */
+  /** Prepares a taken sequence for another prompt. Returns how much of it is reused. Rejects as `open` does. */
   async reopen(sequence: number, plan: PromptPlan, reuse: Reuse): Promise<number> {
     const { tokens } = this.#at(sequence);
     return this.#cut(sequence, this.#decoder.cuttable ? tokens.reusable(plan, reuse) : 0);
   }
 
-  /** What a step added. `alone`: a chunk of a prompt, and nothing else was in its decode. */
+  /** Records a step's tokens. `alone`: a chunk of a prompt, with nothing else in its decode. */
   evaluated(sequence: number, tokens: Uint32Array, alone: boolean): void {
     this.#at(sequence).tokens.append(tokens, alone);
   }
 
-  /** A part failed: what the sequence holds is unknown, so nothing of it is used again. */
+  /** A part failed: the sequence's state is unknown, so it is not reused. */
   spoiled(sequence: number): void {
     this.#at(sequence).tokens.cut(0);
   }
 
-  /** Gives one back; it keeps what it holds. Giving back what is not taken throws (a bug). */
+  /** Frees a sequence, which keeps its state. Throws if it is not taken (a bug). */
   free(sequence: number): void {
     if (!this.#at(sequence).live) throw new EngineFault(`sequence ${sequence} is not taken`);
     this.#mark(sequence, false);
   }
 
-  /** The sequences taken or given back since the last call, and what the free ones of them hold. */
+  /** The sequences taken or freed since the last call, and the prefixes of the free ones. */
   changes(): HeldPrefix[] {
     const changes = [...this.#changed].map((sequence) => {
       const { live, tokens } = this.#at(sequence);
@@ -119,7 +120,7 @@ export class Sequences {
     this.#changed.add(sequence);
   }
 
-  /** False: it failed, and what the target holds is unknown. */
+  /** False: it failed, and the target's state is unknown. */
   async #copy(target: number, source: number): Promise<boolean> {
     const { tokens } = this.#at(target);
     tokens.cut(0);
@@ -132,7 +133,7 @@ export class Sequences {
     return true;
   }
 
-  /** Returns what is left: nothing, where the decoder could not cut at `length`. */
+  /** Returns the remaining length: 0 if the decoder could not cut at `length`. */
   async #cut(sequence: number, length: number): Promise<number> {
     const { tokens } = this.#at(sequence);
     tokens.cut(length);

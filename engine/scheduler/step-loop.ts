@@ -1,26 +1,25 @@
 /**
- * The step loop: the one place that decides who decodes, who prefills, and in which order.
+ * The step loop, which decides which sequences decode, which prefill, and in which order.
  *
- *     cancel -> free        pending -> take the fittest free sequence (sequence-choice.ts), keep what it has of the prompt
+ *     cancel -> free        pending -> take the best free sequence (sequence-choice.ts), reuse its prefix of the prompt
  *        |                     |
  *        v                     v
- *     [ one isolated question's chunk, alone ]                      at most one a round, jobs in turn
+ *     [ one isolated question's chunk, alone ]                      at most one per round, jobs in turn
  *     [ every reply's next token + ends of prompts, together, in sequence order ]
- *     [ one prompt's chunk, alone ]                                 whole, or what replies leave time for (prefill-budget.ts)
+ *     [ one prompt's chunk, alone ]                                 whole, or within the budget (prefill-budget.ts)
  *        |
  *        v
- *     items that are over -> the job's next one on that sequence, or free it
- *     a job with seats left -> its next items on copies of its prompt's state
+ *     ended items -> the job's next one on that sequence, or free it
+ *     a job with unused seats -> its next items on copies of its prompt's state
  *
- * All live sequences step together, because llama.cpp decodes neighbours in one go and stragglers alone
- * (docs/engine.md#a-step); a chunk of a prompt would be split off into a decode of its own anyway, so it gets one,
- * and what it leaves behind is the same whoever runs beside it. Cancel takes effect before the next step, whatever the job
- * was doing.
+ * All running sequences step together, because llama.cpp decodes contiguous sequence ids in one go and others one by one
+ * (docs/engine.md#a-step). A chunk of a prompt has its own decode, so that its state does not depend on the other requests.
+ * A cancel takes effect before the next step, whatever the job's phase.
  *
- * While replies are all there is, their steps follow one another in a run of the decoder's own, and what they chose is read
- * here meanwhile; whatever comes from outside halts it after the step under way. A reply whose grammar is expensive sits steps
- * out while what may come next is worked out on another thread, and joins the next one that begins after that. After a round that left seats the next one may
- * wait a little for those who take them over (refill-wait.ts).
+ * While only replies are running, the decoder computes their steps in a run without this loop, which reads the chosen
+ * tokens meanwhile; any call from outside stops the run after the current step. A reply with an expensive grammar skips
+ * steps while its mask is computed on another thread, and joins the first step after that. After a round that freed seats,
+ * the next one may wait briefly for jobs that take them over (refill-wait.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
 import { Generation } from './generation.js';
@@ -72,7 +71,7 @@ export class StepLoop {
   readonly #sendMs: number;
   #running: Promise<void> | undefined;
   #closed = false;
-  /** By whoever is outside, since the round began. */
+  /** A call from outside since the round began. */
   #called = false;
   /** Ends a wait for grammars. */
   #wake: () => void = () => undefined;
@@ -108,12 +107,12 @@ export class StepLoop {
     return this.#jobs.live;
   }
 
-  /** What its sequences hold. */
+  /** The tokens in its sequences. */
   get tokens(): HeldTokens {
     return this.#sequences.tokens;
   }
 
-  /** Takes a job; its outputs come through `emit`. A job that cannot fit fails at once. */
+  /** Adds a job; its outputs are passed to `emit`. A job that cannot fit fails at once. */
   generate(id: number, job: GenerateJob): void {
     const length = promptLength(job.prompt);
     const fits = length > 0 && length + job.maxTokens <= this.#limits.contextPerSeat;
@@ -121,7 +120,7 @@ export class StepLoop {
     this.#enqueue(fits && job.n > 0, id, job.seats, () => new Generation(id, job, chunk, this.#model, this.#decoder));
   }
 
-  /** Takes a job; its outputs come through `emit`. A job that cannot fit fails at once. */
+  /** Adds a job; its outputs are passed to `emit`. A job that cannot fit fails at once. */
   score(id: number, job: ScoreJob): void {
     const fits =
       job.questions.length > 0 &&
@@ -133,19 +132,19 @@ export class StepLoop {
     this.#enqueue(fits, id, seats, () => new Scoring(id, job, this.#limits.prefillTokensPerStep));
   }
 
-  /** Ends a job before the next step. Nothing more is emitted of it from now on. */
+  /** Ends a job before the next step. It emits nothing from now on. */
   cancel(id: number): void {
     if (this.#running) this.#jobs.cancel(id);
     this.#halt();
   }
 
-  /** A job goes on with one sequence less, and says `freed` once nothing runs there. Its last one it keeps. */
+  /** A job continues with one sequence less, and emits `freed` once that one is free. It keeps its last one. */
   reduceSeats(id: number): void {
     this.#jobs.reduceSeats(id);
     this.#halt();
   }
 
-  /** Stops after the step under way; resolves when nothing decodes any more. */
+  /** Stops after the current step; resolves when nothing decodes any more. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#refillWait.stop();
@@ -164,7 +163,7 @@ export class StepLoop {
     this.#running ??= this.#run();
   }
 
-  /** Something came from outside: no run goes on without a look at it. */
+  /** A call from outside: a run must stop so that it is considered. */
   #halt(): void {
     this.#called = true;
     this.#wake();
@@ -176,7 +175,7 @@ export class StepLoop {
     let left = 0;
     while (!this.#closed) {
       await this.#successors(left);
-      // Everything that arrived in this turn of the event loop takes part in the coming step.
+      // All calls of this turn of the event loop take part in the next step.
       await new Promise(setImmediate);
       this.#called = false;
       this.#hush();
@@ -194,14 +193,14 @@ export class StepLoop {
     this.#running = undefined;
   }
 
-  /** Those who take over the seats that the last round has left take part in the coming one. */
+  /** Jobs that take over the seats freed by the last round take part in the next one. */
   async #successors(left: number): Promise<void> {
     if (left <= 0 || this.#jobs.seats === 0 || !this.#refillWait.expects(this.#prefillBudget.decodeMs)) return;
     this.#flush();
     await this.#refillWait.wait(left, this.#prefillBudget.decodeMs);
   }
 
-  /** Nothing can decode before what a grammar allows is worked out, or something comes from outside. */
+  /** Waits until a grammar's mask is ready, or a call from outside. */
   async #grammars(): Promise<void> {
     const pending = this.#jobs.running.flatMap(({ branch }) => branch.pending ?? []);
     if (pending.length === 0 || this.#called) return;
@@ -213,7 +212,7 @@ export class StepLoop {
     this.#wake = () => undefined;
   }
 
-  /** Jobs that come together begin together: begun with the first alone, the others would join it a few at each step. */
+  /** Jobs that arrive together start together: otherwise the others would join the first one a few at each step. */
   async #burst(): Promise<void> {
     let live = 0;
     for (let turns = 0, still = 0; turns < MOST_TURNS && still < STILL_TURNS; turns++) {
@@ -227,12 +226,12 @@ export class StepLoop {
   async #decode(stepping: readonly BatchItem[]): Promise<boolean> {
     if (stepping.length === 0 || this.#closed) return false;
     const parts = stepping.map(({ branch, count }): Part => branch.part(count));
-    // Of several prompts the deepest: what they take together is counted as its.
+    // Of several prompts the deepest: their time is attributed to its depth.
     const depth = Math.max(...stepping.map(({ branch, count }) => branch.feed.position - count));
     const fed = parts.map(({ tokens }) => tokens);
     const ahead = this.#ahead(stepping);
     let from = this.#clock.now();
-    // A prompt may take long: nothing waits behind it that need not.
+    // A prompt may take long: outputs are sent before it.
     const due = this.#outbox.due(from) || stepping.some(({ count }) => count > 0);
     const take = (results: readonly PartResult[]): void => {
       const now = this.#clock.now();
@@ -246,7 +245,7 @@ export class StepLoop {
     };
     const run: Run | undefined = ahead > 1 ? { most: ahead, everyMs: this.#sendMs, made } : undefined;
 
-    // Sent while llama.cpp computes on another thread: what the step before brought costs no time of its own.
+    // Sent while llama.cpp computes on another thread, so that it costs no extra time.
     const decoding = this.#decoder.step(parts, run);
     if (due) this.#flush();
     take(await decoding);
@@ -256,14 +255,14 @@ export class StepLoop {
     for (const task of new Set(moving.map((each) => each.task))) {
       if (this.#jobs.runs(task)) await this.#jobs.guard(task, out, () => this.#jobs.goOn(task, out));
     }
-    // No decode is sure to follow.
+    // There may be no further decode.
     if (this.#jobs.live === 0) this.#flush();
     return true;
   }
 
   /**
-   * Steps that may be made of these in a run: all that go on are replies, none in its first step, which others may be waiting
-   * for to start from its state, and nothing came from outside since the round began.
+   * Number of steps that may be computed in a run: all branches are replies, none in its first step, from whose state
+   * others may wait to start, and there was no call from outside since the round began.
    */
   #ahead(stepping: readonly BatchItem[]): number {
     if (this.#called || stepping.length < this.#jobs.running.length) return 1;
@@ -271,7 +270,7 @@ export class StepLoop {
     return Math.min(...stepping.map(({ branch }) => branch.ahead));
   }
 
-  /** Counts steps and learns from what they took. */
+  /** Counts steps and measures their times. */
   #learn(stepping: readonly BatchItem[], [first]: readonly PartResult[], depth: number, ms: number): void {
     if (first === undefined) return;
     const steps = stepsOf(first);
@@ -287,7 +286,7 @@ export class StepLoop {
     this.#outbox.send(this.#step, this.#limits.prefixReuse === 'off' ? [] : changes);
   }
 
-  /** Of cancelled jobs nothing more is told. */
+  /** Cancelled jobs send nothing more. */
   #hush(): void {
     this.#outbox.keep(({ id }) => this.#jobs.told(id));
   }

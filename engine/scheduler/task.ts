@@ -3,24 +3,24 @@ import type { Reuse } from './sequence-tokens.js';
 import type { Output } from '../protocol/messages.js';
 import type { Feed, PromptPlan } from './prompt-plan.js';
 
-/** One reply or one question on one sequence: asked for its part of the next step, then handed the result. */
+/** One reply or one question on one sequence: it provides its part of the next step, and receives the result. */
 export interface Branch {
   readonly sequence: number;
   readonly feed: Feed;
-  /** All of it is out. */
+  /** All of its outputs are complete. */
   readonly over: boolean;
   /**
-   * Until the next token of its reply can be chosen: what its grammar allows is being worked out beside the steps. Its prompt goes
-   * on meanwhile, but for the end. Never rejects. Undefined: now.
+   * Settles when the next token of its reply can be chosen: its grammar's mask is computed beside the steps. Its prompt
+   * continues meanwhile, except for the end. Never rejects. Undefined: now.
    */
   readonly pending?: Promise<void> | undefined;
-  /** Next tokens that may be made in a run, before anyone looked at the first of them; 1 at least. */
+  /** Next tokens that may be computed in a run before the first is inspected; at least 1. */
   readonly ahead: number;
   /** The next part: `count` prompt tokens, at most all that are left; 0 once there are none. Called once a step. */
   part(count: number): Part;
-  /** Takes the part's result and adds what it produced to `out`. Faults are the loop's business. */
+  /** Takes the part's result and adds its outputs to `out`. The loop handles faults. */
   accept(result: Exclude<PartResult, { kind: 'fault' }>, out: Output[]): void;
-  /** Lets go of samplers. Idempotent. */
+  /** Disposes samplers. Idempotent. */
   dispose(): void;
 }
 
@@ -29,18 +29,18 @@ export interface Work {
   readonly items: number;
   /** No other sequence may share its decodes (a decision's result must not depend on the neighbours). */
   readonly alone: boolean;
-  /** Its items sit steps out ({@link Branch.pending}). Absent: none does. */
+  /** Its items skip steps ({@link Branch.pending}). Absent: none does. */
   readonly intermittent?: boolean;
-  /** How far an item may build on what another of the same job left. */
+  /** How much state of another item of the same job may be reused. */
   readonly reuse: Exclude<Reuse, 'none'>;
   plan(item: number): PromptPlan;
-  /** An item on a sequence that holds the first `held` tokens of its plan. */
+  /** Starts an item on a sequence that has the first `held` tokens of its plan. */
   branch(item: number, sequence: number, held: number): Branch;
-  /** Whether a branch has got so far that another item can start from its state. */
+  /** Whether another item can start from a branch's state. */
   shareable(branch: Branch): boolean;
 }
 
-/** One job: which of its items are under way, where, and how many sequences it may have. Touches no decoder. */
+/** One job: its running items, their sequences, and how many sequences it may use. Does not use the decoder. */
 export class Task {
   readonly id: number;
   readonly work: Work;
@@ -48,7 +48,7 @@ export class Task {
   #seats: number;
   /** Sequences that it may use at once; fewer, once others wait for its seats. */
   #limit: number;
-  /** The first item that no branch has taken up, and its plan. */
+  /** The first item that was not started, and its plan. */
   #item = 0;
   #next: PromptPlan | undefined;
   #ended = 0;
@@ -61,22 +61,22 @@ export class Task {
     this.#next = work.plan(0);
   }
 
-  /** Seats that are its own. */
+  /** The job's seats. */
   get seats(): number {
     return this.#seats;
   }
 
-  /** Items under way, at most one a sequence. */
+  /** Running items, at most one per sequence. */
   get branches(): readonly Branch[] {
     return this.#branches;
   }
 
-  /** The prompt of the next item; undefined: all are taken up. */
+  /** The prompt of the next item; undefined: all are started. */
   get next(): PromptPlan | undefined {
     return this.#next;
   }
 
-  /** All is out. */
+  /** All outputs are complete. */
   get done(): boolean {
     return this.#ended === this.work.items;
   }
@@ -96,12 +96,12 @@ export class Task {
     );
   }
 
-  /** Whether a decode has left something to do: an item is over, the next one can start, or a seat can be given up. */
+  /** Whether a decode caused work: an item ended, the next one can start, or a seat can be freed. */
   get moves(): boolean {
     return this.#branches.some(({ over }) => over) || this.spreads || this.#seats > this.#needed;
   }
 
-  /** Goes on with one sequence less, but for its last. */
+  /** Continues with one sequence less, except its last. */
   reduceSeats(): void {
     this.#limit = Math.max(1, this.#limit - 1);
   }
@@ -113,21 +113,21 @@ export class Task {
     this.#next = this.#item < this.work.items ? this.work.plan(this.#item) : undefined;
   }
 
-  /** A branch is over. Its sequence is the loop's again. */
+  /** A branch has ended. Its sequence belongs to the loop again. */
   end(branch: Branch): void {
     branch.dispose();
     this.#branches.splice(this.#branches.indexOf(branch), 1);
     this.#ended += 1;
   }
 
-  /** Gives up the seats that it will not need again and returns how many. Not when it is done: that gives up all. */
+  /** Frees the seats that it will not need again and returns their number. Not if it is done, which frees all. */
   spare(): number {
     const spare = Math.max(0, this.#seats - this.#needed);
     this.#seats -= spare;
     return spare;
   }
 
-  /** Seats that it has use for. */
+  /** Seats that it needs. */
   get #needed(): number {
     return Math.min(this.work.items - this.#ended, Math.max(this.#limit, this.#branches.length));
   }
@@ -137,7 +137,7 @@ export class Task {
   }
 }
 
-/** What jobs need to know of the model. */
+/** The properties of the model's tokens that jobs need. */
 export interface ModelTokens {
   isEnd(token: number): boolean;
   /** The bytes a token stands for; none for control tokens. */

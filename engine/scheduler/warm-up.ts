@@ -5,25 +5,24 @@ import type { GenerateJob } from '../protocol/messages.js';
 import { type StepLimits, StepLoop } from './step-loop.js';
 
 /**
- * Enough for the kernels of prompts, which are others than those of next tokens; on a CPU less than a second of a large model.
- * On a GPU they are chosen by how many tokens there are, and the last of them from some number up to 64 on.
+ * Enough for the kernels of prompts, which differ from those of next tokens; on a CPU less than a second with a large
+ * model. A GPU's kernels depend on the number of tokens, up to at most 64.
  */
 const PROMPT_TOKENS = { cpu: 16, gpu: 64 } as const;
 
 /**
- * Replies at once. A GPU has kernels of its own for next tokens of one to eight sequences, and some for more by their number,
- * and Vulkan compiles each when it is first wanted, seconds on a slow driver. A CPU has none to make.
+ * Concurrent replies. A GPU has separate kernels for next tokens of one to eight sequences, and some for more by their
+ * number, and Vulkan compiles each at first use, which takes seconds on a slow driver. A CPU has none to compile.
  */
 const TOGETHER = { cpu: [1], gpu: [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64] } as const;
 
-/** The first one comes with the prompt, the second from a step of its own. */
+/** The first one comes with the prompt, the second from its own step. */
 const LEAST_REPLY_TOKENS = 2;
 
 /**
- * Makes replies that nobody hears, as the loop makes all: the first ones read every weight from where it lies, make llama.cpp's
- * graphs and a GPU's kernels, and compile our own code, and no caller should wait for that. What is told to be ready can
- * decode. The decoder's sequences hold nothing before and afterwards. Rejects when it cannot decode; then the decoder is of no
- * further use.
+ * Runs warm-up generations through the step loop: the first ones read every weight, create llama.cpp's graphs and a
+ * GPU's kernels, and compile our own code, so that no caller waits for it. A ready engine can therefore decode. The
+ * decoder's sequences are empty before and afterwards. Rejects if it cannot decode; the decoder is then unusable.
  */
 export async function warmUp(
   decoder: Decoder,
@@ -46,10 +45,10 @@ export async function warmUp(
   for (let sequence = 0; sequence < limits.seats; sequence++) await decoder.truncate(sequence, 0);
 }
 
-/** As long as brings each of {@link TOGETHER} about that there are seats for. Any tokens do. */
+/** Lengths that cause each of {@link TOGETHER} for which there are seats. The tokens are arbitrary. */
 function firstJobs({ seats, contextPerSeat }: StepLimits, device: keyof typeof TOGETHER): GenerateJob[] {
   const together = [...new Set(TOGETHER[device].map((replies) => Math.min(replies, seats)))];
-  // Beside others, the long prompt's first token may come a step after theirs.
+  // Beside others, the long prompt's first token may come a step later.
   const least = together.length > 1 ? LEAST_REPLY_TOKENS : LEAST_REPLY_TOKENS - 1;
   return Array.from({ length: Math.max(...together) }, (_, i) => {
     // One long prompt is enough.

@@ -29,7 +29,7 @@ const properties = (count: number): string =>
   `{${Array.from({ length: count }, (_, i) => `"property_${i}":{"const":0}`).join(',')}}`;
 
 const VALUES = { status: 400, code: 'bad_request', message: 'the body must not hold more than 262144 values' };
-const UNSERVABLE = { status: 422, code: 'unprocessable', message: /^The grammar for the tools has too many values/ };
+const UNSERVABLE = { status: 422, code: 'unprocessable', message: /^The schema of the tools has too many values/ };
 const ARGUMENTS = {
   status: 422,
   code: 'unprocessable',

@@ -5,8 +5,8 @@ import { dirname, join } from 'node:path';
 export type ReadText = (path: string) => string | undefined;
 
 /**
- * Bytes of memory that this process may still take on Linux: what the kernel calls available (page cache counts as free,
- * since it gives way), or what the control groups above this process leave of it when that is less. Undefined elsewhere.
+ * Bytes of memory that this process may still use on Linux: what the kernel reports as available (including reclaimable
+ * page cache), or what the control groups above this process leave if that is less. Undefined on other systems.
  */
 export function availableMemory(read: ReadText = readText): number | undefined {
   const available = /^MemAvailable:\s+(\d+) kB$/m.exec(read('/proc/meminfo') ?? '')?.[1];
@@ -36,7 +36,10 @@ const V1: Version = {
   cache: ['total_inactive_file', 'total_active_file'],
 };
 
-/** What each limited group from ours up to the root leaves. In a container the path may not be there: then its root is ours. */
+/**
+ * What each limited group from ours up to the root leaves. In a container the path may not exist: then its root is
+ * ours.
+ */
 function groupRooms(read: ReadText): number[] {
   return (read('/proc/self/cgroup') ?? '').split('\n').flatMap((line) => {
     const [, controllers, path] = /^\d+:([^:]*):(\/.*)$/.exec(line) ?? [];

@@ -5,9 +5,9 @@ import { estimateNeeds, type ContextPlan, type Sizes } from './estimate.js';
 import { misfit, tooHeavy } from './verdict.js';
 
 /**
- * Holds a model to the memory that is free when its load begins: its weights before they are loaded, then all of it
- * before its context is made. In that order, because llama.cpp finds by loading that tensors do not fit together, while
- * its reckoning of a context asserts that they do. Both throw a {@link LoadFailure} that a later try may not meet.
+ * Checks a model against the memory that is free when its load begins: first its weights before they are loaded, then
+ * everything before its context is created. In that order, because llama.cpp detects inconsistent tensors by loading,
+ * while its estimate of a context asserts on them. Both throw a {@link LoadFailure}; a later attempt may succeed.
  */
 export class MemoryCheck {
   readonly #insights: GgufInsights;
@@ -19,7 +19,7 @@ export class MemoryCheck {
     this.#free = free;
   }
 
-  /** Looks at what is free now. `mappedElsewhere`: as in the protocol's EngineSetup. */
+  /** Reads the free memory now. `mappedElsewhere`: as in the protocol's EngineSetup. */
   static async begin(llama: Llama, insights: GgufInsights, mappedElsewhere: number): Promise<MemoryCheck> {
     const { cpuRam, gpuVram } = await freeMemory(llama);
     return new MemoryCheck(insights, { cpuRam: cpuRam - mappedElsewhere, gpuVram });
@@ -50,7 +50,7 @@ export async function freeMemory(llama: Llama): Promise<Sizes> {
   };
 }
 
-/** Whoever holds the memory now may let go of it. */
+/** Other processes may release memory later. */
 function refuse(problem: string | undefined): void {
   if (problem !== undefined) throw new LoadFailure(problem, true);
 }

@@ -21,12 +21,12 @@ export interface Needs {
 export type Sizes = Awaited<ReturnType<GgufInsights['estimateModelResourceRequirementsV2']>>;
 
 /**
- * What a model and its context will take, as llama.cpp itself reckons it when it is told to allocate nothing
- * (measured: within 1% of what it then allocates on a CPU). Past state grows evenly with the seats, so it is reckoned for
- * one and for two of them: the whole of a context that is far too large would itself take seconds and gigabytes to reckon.
+ * The memory of a model and its context, as llama.cpp itself estimates it in a mode without allocation (measured:
+ * within 1% of its actual allocation on a CPU). KV memory grows linearly with the seats, so it is estimated for one and
+ * for two: estimating a context that is far too large would itself take seconds and gigabytes.
  *
- * Weights are mapped from their file. They are page cache, which the kernel may drop, and are counted all the same: every
- * step reads all of them, so an engine whose weights are not in memory is one that reads its disk.
+ * Weights are memory-mapped, so they are page cache that the kernel may drop, but they are counted: every step reads
+ * all of them, and an engine whose weights are not in memory reads its disk.
  */
 export async function estimateNeeds(
   insights: Pick<GgufInsights, 'estimateContextResourceRequirementsV2'>,
@@ -42,7 +42,7 @@ export async function estimateNeeds(
       flashAttention,
     });
   const one = await context(1);
-  // For a single seat too: without a second one there is no telling its past state from the buffers of a step.
+  // Also for a single seat: the difference to two separates its KV memory from a step's buffers.
   const two = await context(2);
   const need = (kind: keyof Sizes): Need => {
     const perSeat = Math.max(0, two[kind] - one[kind]);

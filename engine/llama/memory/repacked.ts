@@ -1,6 +1,7 @@
 /**
- * Weights that llama.cpp lays out anew in memory of the process when it loads them onto a CPU with AVX2
- * (ggml/src/ggml-cpu/repack.cpp). They are mapped from the file no longer, so two engines of one file hold them twice.
+ * Weights that llama.cpp repacks in the process's memory when it loads them on a CPU with AVX2
+ * (ggml/src/ggml-cpu/repack.cpp). They are not mapped from the file any more, so two engines of one file have them
+ * twice.
  */
 import { GgmlType, type GgufFileInfo } from 'node-llama-cpp';
 
@@ -23,9 +24,9 @@ const EMBEDDINGS = 'token_embd.weight';
 const OUTPUT = 'output.weight';
 
 /**
- * Bytes of the weights that an engine holds for itself on this CPU. `systemInfo`: llama.cpp's line of what it was built for
- * and found, such as `AVX2 = 1 | REPACK = 1`. Embeddings are looked up and not multiplied: they are repacked only where they
- * are the output's weights too.
+ * Bytes of the weights that an engine repacks on this CPU. `systemInfo`: llama.cpp's line about its build and the CPU,
+ * such as `AVX2 = 1 | REPACK = 1`. Embeddings are looked up and not multiplied: they are repacked only if they are also
+ * the output's weights.
  */
 export function repackedBytes(tensors: Tensors, systemInfo: string): number {
   const has = (feature: string): boolean => systemInfo.includes(` ${feature} = 1`);

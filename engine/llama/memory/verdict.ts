@@ -7,7 +7,7 @@ export interface Need {
   readonly compute: number;
 }
 
-/** Kept free whatever is loaded: for the sidecar, its prompt host and what else the machine runs; bytes. */
+/** Kept free: for the sidecar, its prompt host and other processes; bytes. */
 export const RESERVE = 256 * 1024 * 1024;
 
 /** A size that is asked for. */
@@ -17,12 +17,12 @@ interface Wanted {
   readonly contextPerSeat: number;
 }
 
-/** What of `free` a model may use, bytes. */
+/** The part of `free` that a model may use, bytes. */
 export function usableOf(free: number): number {
   return Math.max(0, free - RESERVE);
 }
 
-/** What a model takes with so many seats, bytes. */
+/** The memory of a model with this many seats, bytes. */
 export function totalOf({ weights, perSeat, compute }: Need, seats: number): number {
   return weights + perSeat * seats + compute;
 }
@@ -34,8 +34,8 @@ export function seatsThatFit({ weights, perSeat, compute }: Need, usable: number
 }
 
 /**
- * Why a model with these seats does not fit into what is free, in one line with the numbers and with what would fit;
- * undefined when it fits. The line goes on after the model's name. `where`: `memory`, `GPU memory`.
+ * Why a model with these seats does not fit into the free memory, in one line with the numbers and with what would fit;
+ * undefined if it fits. The line follows the model's name. `where`: `memory`, `GPU memory`.
  */
 export function misfit(need: Need, wanted: Wanted, free: number, where: string): string | undefined {
   const { weights, perSeat, compute } = need;
@@ -56,7 +56,7 @@ export function tooHeavy(weights: number, free: number, where: string): string |
   return `its weights alone need ${gib(weights)} GiB of ${where} and ${gib(usable)} GiB are free: use a smaller model`;
 }
 
-/** Contexts are told in whole multiples of this, tokens. */
+/** Suggested contexts are multiples of this, tokens. */
 const CONTEXT_STEP = 256;
 
 /** Past state grows evenly with seats and with tokens, so either can be cut down. */
@@ -76,7 +76,7 @@ function count(number: number, what: string): string {
   return `${number.toLocaleString('en')} ${what}${number === 1 ? '' : 's'}`;
 }
 
-/** One decimal, two below 1: small models are not to look as if they took nothing. */
+/** One decimal, two below 1, so that small models do not show 0. */
 function gib(bytes: number): string {
   const value = bytes / 2 ** 30;
   return value.toLocaleString('en', { maximumFractionDigits: value < 1 ? 2 : 1 });

@@ -1,12 +1,12 @@
 /**
- * Tells the calls in a reply from its content while it is being written.
+ * Separates the calls in a reply from its content while it is generated.
  *
  *     content --mark--> head --open--> name --> between --> arguments --> tail --close--> content
  *        ^                |              ^                                  |
  *        +--- no call ----+              +--------------- next -------------+
  *
- * Until the arguments begin a call may turn out to be none; its text is then content after all. Where a grammar holds the
- * reply from the mark on (`hold`), it cannot.
+ * Until the arguments begin, a call may turn out not to be one; its text is then content. If a grammar constrains the
+ * reply from the mark on (`hold`), that cannot happen.
  */
 import type { CallFormat } from '../../protocol/messages.js';
 import { JsonArguments, type ArgumentsReader } from './arguments-reader.js';
@@ -21,7 +21,7 @@ export const MAX_CALLS = 128;
 
 const MAX_NAME = 64;
 
-/** A call's text up to its arguments is no longer than this, white space included, or it is content. */
+/** The longest text of a call before its arguments, white space included; longer text is content. */
 const MAX_HEAD = 1024;
 
 /** The reply's own grammar holds all of it. */
@@ -33,11 +33,11 @@ export class CallParser {
   readonly #format: CallFormat;
   readonly #hold: CallHold;
   #state: State;
-  /** Content not yet passed on: white space, and what may be the beginning of a mark. */
+  /** Content not yet passed on: white space, and a possible beginning of a mark. */
   #held = '';
   /** Some content was passed on. */
   #shown = false;
-  /** White space before the call under way, and the call's own text so far. */
+  /** White space before the current call, and the call's own text so far. */
   #spaces = '';
   #raw = '';
   #certain = false;
@@ -47,7 +47,7 @@ export class CallParser {
   #arguments: ArgumentsReader = new JsonArguments();
   #string = new StringText();
 
-  /** `hold` is asked as soon as a call can be told. */
+  /** `hold` is called as soon as a call is recognized. */
   constructor(format: CallFormat, hold: CallHold = HELD) {
     this.#format = format;
     this.#hold = hold;
@@ -59,7 +59,7 @@ export class CallParser {
     return this.#calls;
   }
 
-  /** Takes whole characters; returns what became certain. */
+  /** Adds whole characters; returns the newly parsed parts. */
   push(text: string): CallText {
     const out = new Out();
     for (let rest = text; rest !== '';) rest = this.#take(rest, out);
@@ -67,8 +67,8 @@ export class CallParser {
   }
 
   /**
-   * The reply is over: returns content held back. Of a call cut short nothing more comes; where the reply is held as a whole
-   * and has no content so far, what may be the beginning of a mark is one.
+   * The reply has ended: returns buffered content. An incomplete call yields nothing more; if a grammar constrains the
+   * whole reply and it has no content so far, a possible beginning of a mark is dropped too.
    */
   end(): CallText {
     const mark = this.#format.gbnf === undefined && !this.#shown;
@@ -77,7 +77,7 @@ export class CallParser {
     return { content: this.#calls > 0 && content.trim() === '' ? '' : content, calls: [] };
   }
 
-  /** Takes some of the text as the present state wants it; returns the rest. */
+  /** Processes text in the current state; returns the rest. */
   #take(text: string, out: Out): string {
     switch (this.#state) {
       case 'start':
@@ -101,7 +101,7 @@ export class CallParser {
     }
   }
 
-  /** Without a mark a reply is a call when it begins as one, and content otherwise. */
+  /** Without a mark, a reply that begins like a call is one, and otherwise content. */
   #start(text: string, out: Out): string {
     const all = this.#held + text;
     const begin = all.search(/\S/);
@@ -133,13 +133,13 @@ export class CallParser {
     const { open, alsoOpen = [], answer } = this.#format.syntax;
     this.#spaces = text.slice(0, at);
     this.#raw = '';
-    // Held as a whole the reply can begin like this as a call or an answer alone.
+    // If a grammar constrains the whole reply, only a call or an answer can begin like this.
     this.#certain = this.#format.gbnf === undefined;
     this.#await('head', answer === undefined ? [open, ...alsoOpen] : [open, answer], out);
     return text.slice(at);
   }
 
-  /** Goes on to a state that one of these texts leads out of; an empty one does so at once. */
+  /** Changes to a state that expects one of these texts; an empty text is matched at once. */
   #await(state: 'head' | 'between' | 'tail', texts: readonly string[], out: Out): void {
     this.#state = state;
     this.#expected = new ExpectedText(texts);
@@ -229,7 +229,7 @@ export class CallParser {
   }
 
   #readAnswer(text: string, out: Out): string {
-    // Whatever follows, the reply will not be given back as it was written.
+    // From here on the reply's text is not returned unchanged any more.
     this.#spaces = this.#raw = '';
     const { text: shown, used } = this.#string.take(text);
     this.#emit(shown, out);
@@ -237,7 +237,7 @@ export class CallParser {
     return text.slice(used);
   }
 
-  /** No call after all. */
+  /** It is not a call. */
   #giveUp(out: Out): void {
     this.#emit(this.#spaces + this.#raw, out);
     this.#spaces = this.#raw = '';

@@ -1,16 +1,16 @@
-/** Stands for an id in a call's texts: a run of letters and digits that says nothing here. */
+/** The placeholder for an id in a call's texts: a run of letters and digits that is ignored. */
 export const ID = '\u0000';
 
-/** What a unit led to: more is needed, the alternative of this number is complete, or none can be any more. */
+/** The result of a unit: more is needed, the alternative with this number is complete, or none can match any more. */
 export type Progress = 'more' | 'failed' | number;
 
 /**
- * Matches text, unit by unit, against fixed texts, of which the first to be complete wins. White space counts for nothing
- * on either side: models are not held to a template's spaces where no grammar holds them.
+ * Matches text, unit by unit, against fixed texts; the first complete one wins. White space is ignored on both sides,
+ * since models vary a template's spaces when no grammar constrains them.
  */
 export class ExpectedText {
   readonly #texts: readonly string[];
-  /** Units matched of each text; -1: it cannot be this one any more. */
+  /** Matched units of each text; -1: it cannot match any more. */
   readonly #at: number[];
 
   constructor(texts: readonly string[]) {
@@ -25,7 +25,7 @@ export class ExpectedText {
     return this.progress;
   }
 
-  /** Where it stands without a further unit: a text of nothing but white space is complete at once. */
+  /** The state without a further unit: a text of only white space is complete at once. */
   get progress(): Progress {
     const complete = this.#texts.findIndex((text, i) => this.#at[i] === text.length);
     if (complete >= 0) return complete;
@@ -33,7 +33,7 @@ export class ExpectedText {
   }
 }
 
-/** An id is left at the first unit that cannot be of it. */
+/** An id ends at the first unit that cannot be part of it. */
 function follow(text: string, at: number, unit: string): number {
   if (at < 0) return -1;
   if (text[at] !== ID) return text[at] === unit ? at + 1 : -1;

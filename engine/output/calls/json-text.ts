@@ -1,4 +1,7 @@
-/** Readers of JSON that arrives in pieces. They trust it: it was sampled under a grammar, or will be parsed by its reader. */
+/**
+ * Readers of JSON that arrives in parts. They do not validate it: it was sampled under a grammar, or its reader will
+ * parse it.
+ */
 
 /** Finds where one JSON object ends. */
 export class ObjectEnd {
@@ -11,7 +14,7 @@ export class ObjectEnd {
   /** Something was taken. */
   begun = false;
 
-  /** Units of `text` that belong to the object; fewer than all of them only when it is complete. */
+  /** Units of `text` that belong to the object; fewer than all of them only if it is complete. */
   take(text: string): number {
     this.begun ||= text !== '';
     for (let i = 0; i < text.length; i++) {
@@ -32,16 +35,16 @@ export class ObjectEnd {
 
 const ESCAPES: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' };
 
-/** Turns a JSON string's inside into the text it stands for. Halves of a surrogate pair come out together. */
+/** Converts the inside of a JSON string to its text. The halves of a surrogate pair are returned together. */
 export class StringText {
   /** An escape that has begun. */
   #escape = '';
-  /** A high surrogate whose other half is still to come. */
+  /** A high surrogate without its other half. */
   #half = '';
   /** The closing quote has been taken. */
   complete = false;
 
-  /** Takes units up to the closing quote; returns the text that became certain and how many units were taken. */
+  /** Reads up to the closing quote; returns the decoded text and how many units were read. */
   take(text: string): { readonly text: string; readonly used: number } {
     let out = '';
     for (let i = 0; i < text.length; i++) {

@@ -1,7 +1,7 @@
-/** Bytes kept at least: more than a call's text before its arguments. */
+/** The least number of bytes kept: more than a call's text before its arguments. */
 const KEPT_BYTES = 1024;
 
-/** The last tokens of a reply with their bytes, so that text found in it can be led back to the tokens that it came in. */
+/** The last tokens of a reply with their bytes, to find the tokens that some text came from. */
 export class RecentTokens {
   readonly #kept: { readonly token: number; readonly bytes: Uint8Array }[] = [];
   #bytes = 0;
@@ -15,7 +15,7 @@ export class RecentTokens {
     }
   }
 
-  /** The tokens from the text's last occurrence on, and what the first of them says before it; undefined: not found. */
+  /** The tokens from the text's last occurrence on, and the text of the first one before it; undefined: not found. */
   since(text: string): { readonly tokens: readonly number[]; readonly before: string } | undefined {
     const begin = Buffer.concat(this.#kept.map(({ bytes }) => bytes)).lastIndexOf(text);
     if (begin < 0) return undefined;
