@@ -4,6 +4,7 @@ import type { Question } from '../../engine/prompt/question-text.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
 import { EngineDriver } from '../support/engine-driver.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 const CONTEXT = 8192;
 
@@ -47,7 +48,14 @@ export class Asker {
     const tokens = this.#prompt.tokenize(input, questions);
     if (tokens.kind === 'too-long') throw new Error('a prompt is too long');
     const answers: Answered[] = [];
-    const job = { input: tokens.input, questions: tokens.questions, temperature: 1, isolate: true, seats: 1 };
+    const job = {
+      input: tokens.input,
+      questions: tokens.questions,
+      temperature: 1,
+      scope: ALL_ACCOUNTS,
+      isolate: true,
+      seats: 1,
+    };
     await this.#engine.run([{ kind: 'score', job }], ({ output }) => {
       if (output.kind === 'answer') {
         const { labelMass } = output;

@@ -5,6 +5,7 @@ import { random150m } from '../support/models.js';
 import { LlamaServer } from '../support/peers.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 const INPUT_TOKENS = 1000;
 const QUESTIONS = 10;
@@ -91,13 +92,15 @@ const server = await LlamaServer.start(file, { threads: THREADS, slots: 1, conte
 const runs: { kept: number; again: number; batched: number; oneByOne: number; server: number; spread: number }[] = [];
 for (let run = 0; run <= RUNS; run++) {
   const one = newCase(run * 10 + 1);
-  const job = { ...one, temperature: 1, isolate: true, seats: 1 };
+  const job = { ...one, temperature: 1, scope: ALL_ACCOUNTS, isolate: true, seats: 1 };
   const kept = await score(ours, [job]);
   // The very same input again: another request of the same caller.
   const again = await score(ours, [job]);
   const other = newCase(run * 10 + 2);
-  const batched = await score(ours, [{ ...other, temperature: 1, isolate: false, seats: QUESTIONS }]);
-  const isolated = await score(ours, [{ ...other, temperature: 1, isolate: true, seats: 1 }]);
+  const batched = await score(ours, [
+    { ...other, temperature: 1, scope: ALL_ACCOUNTS, isolate: false, seats: QUESTIONS },
+  ]);
+  const isolated = await score(ours, [{ ...other, temperature: 1, scope: ALL_ACCOUNTS, isolate: true, seats: 1 }]);
   const oneByOne = await score(
     bare,
     one.questions.map((question) => ({ ...job, questions: [question] })),

@@ -9,6 +9,7 @@ import { endlessEmbedded, random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 const SEQUENCES = [1, 8, 32];
 const PROMPT_TOKENS = 16;
@@ -21,6 +22,7 @@ const LIMITS = {
   prefillTokensPerStep: 512,
   prefillShare: 100,
   prefixReuse: 'off',
+  origin: { weights: '', kv: 'f16' },
 } as const;
 
 /** Tokens a second of `sequences` replies side by side, on a loop of their own over the decoder. */
@@ -44,7 +46,15 @@ async function rate(decoder: Decoder, sequences: number): Promise<number> {
 function job(id: number): GenerateJob {
   const prompt = Uint32Array.from({ length: PROMPT_TOKENS }, (_, i) => 60 + ((i * 7 + id) % 90));
   const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: id };
-  return { prompt: tokenPrompt(prompt), n: 1, seats: 1, maxTokens: TOKENS, stops: [], ...sampling };
+  return {
+    prompt: tokenPrompt(prompt),
+    n: 1,
+    seats: 1,
+    maxTokens: TOKENS,
+    stops: [],
+    scope: ALL_ACCOUNTS,
+    ...sampling,
+  };
 }
 
 const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: THREADS });

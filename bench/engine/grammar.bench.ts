@@ -11,6 +11,7 @@ import { random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 const SEQUENCES = [1, 8];
 const TOKENS = 48;
@@ -22,6 +23,7 @@ const LIMITS = {
   prefillTokensPerStep: 512,
   prefillShare: 100,
   prefixReuse: 'off',
+  origin: { weights: '', kv: 'f16' },
 } as const;
 
 const WEATHER = {
@@ -99,6 +101,7 @@ function job(id: number, gbnf: string | undefined): GenerateJob {
     seats: 1,
     maxTokens: TOKENS,
     stops: [],
+    scope: ALL_ACCOUNTS,
     ...sampling,
     ...(gbnf !== undefined && { format: { grammar: { gbnf }, markers: [] } }),
   };

@@ -8,6 +8,7 @@ import { endlessEmbedded, random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 const INPUT = 1000;
 const TAIL = 40;
@@ -28,12 +29,20 @@ function ask(count: number, more: Partial<ScoreJob> = {}): ScoreJob {
     labels: Uint32Array.of(70, 71),
     temperature: 1,
   }));
-  return { input: words(INPUT), questions, temperature: 1, isolate: true, seats: 1, ...more };
+  return { input: words(INPUT), questions, temperature: 1, scope: ALL_ACCOUNTS, isolate: true, seats: 1, ...more };
 }
 
 function reply(seats: number): GenerateJob {
   const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1 };
-  return { prompt: tokenPrompt(words(INPUT)), n: REPLIES, seats, maxTokens: 32, stops: [], ...sampling };
+  return {
+    prompt: tokenPrompt(words(INPUT)),
+    n: REPLIES,
+    seats,
+    maxTokens: 32,
+    stops: [],
+    scope: ALL_ACCOUNTS,
+    ...sampling,
+  };
 }
 
 /** Seconds that jobs take one after another, each time on a loop that has nothing yet but what `before` left. */
@@ -121,7 +130,7 @@ for (const [name, file] of [
 ] as const) {
   const model = await llama.loadModel({ modelPath: file });
   const single = ask(QUESTIONS).questions.map((question) => ({ ...ask(1), questions: [question] }));
-  const together = ask(QUESTIONS, { isolate: false, seats: REPLIES });
+  const together = ask(QUESTIONS, { scope: ALL_ACCOUNTS, isolate: false, seats: REPLIES });
   const add = (what: string, base: number, s: number): void => {
     rows.push({ model: name, what, seconds: s, 'times faster': base / s });
   };

@@ -12,6 +12,7 @@ import { RowMaker } from './rows.js';
 import { EngineDriver } from '../support/engine-driver.js';
 import { keep, type Row } from '../support/results.js';
 import { repliedTo, type Reply } from './replies.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 const DEFAULT = fileURLToPath(new URL('../../../engine/assets/seedling.gguf', import.meta.url));
 const SEED = 22;
@@ -40,6 +41,7 @@ async function reply(example: ChatExample): Promise<Reply> {
     presencePenalty: 0,
     seed: 1,
     stops: [],
+    scope: ALL_ACCOUNTS,
   };
   await engine.run([{ kind: 'generate', job: { ...job, ...(format && { format }) } }], ({ output }) => {
     if (output.kind === 'piece') {

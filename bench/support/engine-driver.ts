@@ -15,6 +15,7 @@ import { LinkedChild } from '../../test/support/linked-child.js';
 import { poolThreads } from '../../sidecar/engine-client/child.js';
 import { cpuOf, type Cpu } from './cpu.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
@@ -230,5 +231,6 @@ export function randomJob(i: number, { promptTokens, tokens, ...sampling }: Load
     presencePenalty: 0,
     seed: i,
     stops: [],
+    scope: ALL_ACCOUNTS,
   };
 }

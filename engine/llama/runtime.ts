@@ -25,6 +25,7 @@ import { usesOf } from './model-uses.js';
 import { controlText, tokenBytes } from '../output/token-bytes.js';
 import type { EngineSetup } from '../protocol/messages.js';
 import type { ModelTokens } from '../scheduler/task.js';
+import type { CacheOrigin } from '../protocol/cache-key.js';
 
 /** A loaded model with its context. Whoever made it disposes it. */
 export interface Runtime {
@@ -35,6 +36,7 @@ export interface Runtime {
   readonly vocabulary: number;
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;
+  readonly kv: CacheOrigin['kv'];
   readonly repackedBytes: number;
   readonly threads: number;
   readonly gpu: string | false;
@@ -75,6 +77,8 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     name: info.metadata.general.name ?? info.metadata.general.architecture,
     vocabulary: texts.tokens.length,
     weightVersion,
+    // What node-llama-cpp makes unless it is given types.
+    kv: 'f16',
     threads,
     gpu: llama.gpu,
     repackedBytes: llama.gpu === false ? repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo) : 0,

@@ -5,6 +5,7 @@
  * `unable`; then jobs are sent one way and at most one `step` message per step the other. Every message has the version
  * `v`; another version or an unknown `kind` ends the engine.
  */
+import type { CacheScope } from './cache-key.js';
 import type { Prompt } from './prompt.js';
 
 export const PROTOCOL_VERSION = 3;
@@ -81,6 +82,8 @@ export interface EngineFacts {
 /** One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others one after another. */
 export interface GenerateJob {
   readonly prompt: Prompt;
+  /** Whose held prefixes it may start from, and who may start from what it leaves. */
+  readonly scope: CacheScope;
   readonly n: number;
   /**
    * Sequences that it may use at once: 1 to n. Each is returned by `freed` when it is not needed any more or was
@@ -229,6 +232,8 @@ export interface ScoreJob {
   readonly isolate: boolean;
   /** As in {@link GenerateJob}, 1 to the number of questions; 1 when isolated. */
   readonly seats: number;
+  /** As in {@link GenerateJob}. */
+  readonly scope: CacheScope;
   /** Template head and input. */
   readonly input: Uint32Array;
   readonly questions: readonly ScoreQuestion[];

@@ -1,16 +1,22 @@
+import type { CacheScope } from './cache-key.js';
+
 /**
- * Hashes of prefixes: one number for each whole chunk of tokens, which represents that chunk and all before it. The
- * engine reports the prefixes of its sequences by them, and the sidecar looks up a prompt's. They are hints: two
- * prefixes may have the same number (32 bits), so results must not depend on them.
+ * Names for prefixes: one number for each whole chunk of tokens, which stands for that chunk and all before it. The engine
+ * reports by them what its sequences hold, the sidecar looks up by them what a prompt would find there. They are hints: two
+ * prefixes may share a number (32 bits), so no result may depend on them.
  */
 
 /** Tokens of a chunk: shorter common prefixes are not worth reporting. */
 export const PREFIX_CHUNK = 64;
 
-/** One number per whole chunk of `tokens`, shortest prefix first; an incomplete last chunk has none. */
-export function prefixHashes(tokens: Uint32Array): Uint32Array {
+/**
+ * One number a whole chunk of `tokens`, shortest prefix first; what is left at the end has none. The same tokens in two scopes
+ * have different numbers. Weights and KV type are left out: one engine's numbers are compared among themselves.
+ */
+export function prefixHashes(tokens: Uint32Array, scope: CacheScope): Uint32Array {
   const hashes = new Uint32Array(Math.floor(tokens.length / PREFIX_CHUNK));
   let hash = SEED;
+  for (let i = 0; i < scope.length; i++) hash = mix(hash, scope.charCodeAt(i));
   for (let chunk = 0; chunk < hashes.length; chunk++) {
     const from = chunk * PREFIX_CHUNK;
     for (let i = from; i < from + PREFIX_CHUNK; i++) hash = mix(hash, tokens[i] ?? 0);

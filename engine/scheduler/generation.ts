@@ -3,6 +3,7 @@ import { Feed, PromptPlan } from './prompt-plan.js';
 import type { GenerateJob, Output } from '../protocol/messages.js';
 import { Reply } from './reply.js';
 import type { Branch, ModelTokens, Work } from './task.js';
+import type { CacheOrigin } from '../protocol/cache-key.js';
 
 /**
  * A chat completion: `n` replies to one prompt. The prompt is evaluated once; each further reply starts from a copy of
@@ -19,14 +20,14 @@ export class Generation implements Work {
   readonly #model: ModelTokens;
   readonly #decoder: Decoder;
 
-  /** `chunk`: tokens of a decode. */
-  constructor(id: number, job: GenerateJob, chunk: number, model: ModelTokens, decoder: Decoder) {
+  /** `chunk`: tokens of a decode. `origin`: of the decoder's states. */
+  constructor(id: number, job: GenerateJob, chunk: number, origin: CacheOrigin, model: ModelTokens, decoder: Decoder) {
     this.items = job.n;
     const { grammar, calls } = job.format ?? {};
     this.intermittent = decoder.isExpensive?.(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0)) === true;
     this.#id = id;
     this.#job = job;
-    this.#plan = new PromptPlan(job.prompt, chunk);
+    this.#plan = new PromptPlan(job.prompt, chunk, { scope: job.scope, ...origin });
     this.#model = model;
     this.#decoder = decoder;
   }

@@ -1,3 +1,4 @@
+import type { CacheKey } from '../protocol/cache-key.js';
 import { promptIds, type Prompt } from '../protocol/prompt.js';
 
 /**
@@ -8,9 +9,12 @@ export class PromptPlan {
   readonly tokens: Uint32Array;
   /** Where its chunks end, ascending; the last is the number of tokens. */
   readonly ends: readonly number[];
+  /** Of the states that it may start from and that it makes. */
+  readonly key: CacheKey;
 
   /** Each segment is split from its own start on into chunks of `chunk` tokens, the last of them shorter. None is empty. */
-  constructor(prompt: Prompt, chunk: number) {
+  constructor(prompt: Prompt, chunk: number, key: CacheKey) {
+    this.key = key;
     this.tokens = promptIds(prompt);
     const ends: number[] = [];
     let start = 0;

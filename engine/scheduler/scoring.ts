@@ -3,6 +3,7 @@ import { Feed, PromptPlan } from './prompt-plan.js';
 import type { Output, ScoreJob, ScoreQuestion } from '../protocol/messages.js';
 import { tokenPrompt } from '../protocol/prompt.js';
 import type { Branch, Work } from './task.js';
+import type { CacheKey, CacheOrigin } from '../protocol/cache-key.js';
 
 /**
  * A decision request: questions about one input. The input is evaluated once; each question's tail is evaluated after
@@ -18,8 +19,11 @@ export class Scoring implements Work {
   readonly #job: ScoreJob;
   /** Tokens of a decode: prompts are split at fixed positions, since the split affects the last digits. */
   readonly #chunk: number;
+  readonly #key: CacheKey;
 
-  constructor(id: number, job: ScoreJob, chunk: number) {
+  /** `origin`: of the decoder's states. */
+  constructor(id: number, job: ScoreJob, chunk: number, origin: CacheOrigin) {
+    this.#key = { scope: job.scope, ...origin };
     this.items = job.questions.length;
     this.alone = job.isolate;
     this.reuse = job.isolate ? 'same-split' : 'any';
@@ -30,7 +34,7 @@ export class Scoring implements Work {
 
   plan(item: number): PromptPlan {
     const { tail } = this.#question(item);
-    return new PromptPlan([...tokenPrompt(this.#job.input), ...tokenPrompt(tail)], this.#chunk);
+    return new PromptPlan([...tokenPrompt(this.#job.input), ...tokenPrompt(tail)], this.#chunk, this.#key);
   }
 
   branch(item: number, sequence: number, held: number): Branch {

@@ -1,4 +1,5 @@
 import type { PromptPlan } from './prompt-plan.js';
+import { sameCache, type CacheKey } from '../protocol/cache-key.js';
 
 /**
  * How much of a sequence's state a plan may reuse. any: every shared token. same-split: only chunks that were evaluated
@@ -13,6 +14,8 @@ export class SequenceTokens {
   #length = 0;
   /** Ends of chunks that were decoded by themselves, without a gap from the start. */
   #ends: number[] = [];
+  /** Whose prompts may build on it; undefined: it never held anything. */
+  #key: CacheKey | undefined;
 
   get length(): number {
     return this.#length;
@@ -37,16 +40,27 @@ export class SequenceTokens {
     while ((this.#ends.at(-1) ?? 0) > this.#length) this.#ends.pop();
   }
 
-  /** Becomes a copy of the other sequence's state. */
+  get key(): CacheKey | undefined {
+    return this.#key;
+  }
+
+  /** Keeps its first `length` tokens for a plan, none of another key's. */
+  keepFor({ key }: PromptPlan, length: number): void {
+    this.cut(length);
+    this.#key = key;
+  }
+
+  /** Holds from now on what the other holds now. */
   become(other: SequenceTokens): void {
     this.cut(0);
+    this.#key = other.#key;
     this.append(other.tokens, false);
     this.#ends = [...other.#ends];
   }
 
   /** Number of leading tokens of the plan that can be reused: never all, since the last one's logits are needed. */
   reusable(plan: PromptPlan, reuse: Reuse): number {
-    if (reuse === 'none') return 0;
+    if (reuse === 'none' || this.#key === undefined || !sameCache(this.#key, plan.key)) return 0;
     const shared = Math.min(this.#shared(plan.tokens), plan.tokens.length - 1);
     if (reuse === 'any') return shared;
     let same = 0;

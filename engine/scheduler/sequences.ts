@@ -72,7 +72,7 @@ export class Sequences {
     this.#at(sequence).intermittent = intermittent;
     try {
       const copied = choice.source === undefined || (await this.#copy(sequence, choice.source));
-      return { sequence, keep: await this.#cut(sequence, copied ? choice.keep : 0) };
+      return { sequence, keep: await this.#cut(sequence, plan, copied ? choice.keep : 0) };
     } catch (error) {
       this.free(sequence);
       throw error;
@@ -82,7 +82,7 @@ export class Sequences {
   /** Prepares a taken sequence for another prompt. Returns how much of it is reused. Rejects as `open` does. */
   async reopen(sequence: number, plan: PromptPlan, reuse: Reuse): Promise<number> {
     const { tokens } = this.#at(sequence);
-    return this.#cut(sequence, this.#decoder.cuttable ? tokens.reusable(plan, reuse) : 0);
+    return this.#cut(sequence, plan, this.#decoder.cuttable ? tokens.reusable(plan, reuse) : 0);
   }
 
   /** Records a step's tokens. `alone`: a chunk of a prompt, with nothing else in its decode. */
@@ -105,8 +105,8 @@ export class Sequences {
   changes(): HeldPrefix[] {
     const changes = [...this.#changed].map((sequence) => {
       const { live, tokens } = this.#at(sequence);
-      const useful = !live && this.#decoder.cuttable;
-      return { sequence, hashes: useful ? prefixHashes(tokens.tokens) : new Uint32Array(0) };
+      const scope = !live && this.#decoder.cuttable ? tokens.key?.scope : undefined;
+      return { sequence, hashes: scope === undefined ? new Uint32Array(0) : prefixHashes(tokens.tokens, scope) };
     });
     this.#changed.clear();
     return changes;
@@ -133,10 +133,10 @@ export class Sequences {
     return true;
   }
 
-  /** Returns the remaining length: 0 if the decoder could not cut at `length`. */
-  async #cut(sequence: number, length: number): Promise<number> {
+  /** Returns what is left: nothing, where the decoder could not cut at `length`. */
+  async #cut(sequence: number, plan: PromptPlan, length: number): Promise<number> {
     const { tokens } = this.#at(sequence);
-    tokens.cut(length);
+    tokens.keepFor(plan, length);
     try {
       await this.#decoder.truncate(sequence, length);
       return length;

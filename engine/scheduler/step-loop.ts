@@ -35,6 +35,7 @@ import { BatchPlanner, type BatchItem } from './batch-planner.js';
 import { Scoring } from './scoring.js';
 import { Sequences } from './sequences.js';
 import type { ModelTokens, Work } from './task.js';
+import type { CacheOrigin } from '../protocol/cache-key.js';
 
 /** Turns of the event loop without a new job after which a burst is over, some 0.1 ms; and turns at most. */
 const STILL_TURNS = 20;
@@ -51,6 +52,8 @@ export interface StepLimits {
   /** Prompt tokens beside running replies that are worth a decode, whatever their share of time. Absent: a CPU's. */
   readonly leastPrefillTokens?: number;
   readonly prefixReuse: PrefixReuse;
+  /** What the sequences' states are made with. */
+  readonly origin: CacheOrigin;
   /** See {@link SEND_MS}, which is the default. */
   readonly sendMs?: number;
 }
@@ -116,8 +119,9 @@ export class StepLoop {
   generate(id: number, job: GenerateJob): void {
     const length = promptLength(job.prompt);
     const fits = length > 0 && length + job.maxTokens <= this.#limits.contextPerSeat;
-    const chunk = this.#limits.prefillTokensPerStep;
-    this.#enqueue(fits && job.n > 0, id, job.seats, () => new Generation(id, job, chunk, this.#model, this.#decoder));
+    const { prefillTokensPerStep: chunk, origin } = this.#limits;
+    const work = (): Work => new Generation(id, job, chunk, origin, this.#model, this.#decoder);
+    this.#enqueue(fits && job.n > 0, id, job.seats, work);
   }
 
   /** Adds a job; its outputs are passed to `emit`. A job that cannot fit fails at once. */
@@ -129,7 +133,8 @@ export class StepLoop {
           labels.length > 0 && tail.length > 0 && job.input.length + tail.length <= this.#limits.contextPerSeat,
       );
     const seats = job.isolate ? 1 : job.seats;
-    this.#enqueue(fits, id, seats, () => new Scoring(id, job, this.#limits.prefillTokensPerStep));
+    const { prefillTokensPerStep: chunk, origin } = this.#limits;
+    this.#enqueue(fits, id, seats, () => new Scoring(id, job, chunk, origin));
   }
 
   /** Ends a job before the next step. It emits nothing from now on. */

@@ -3,6 +3,7 @@ import type { ModelTokens } from './task.js';
 import { tokenPrompt } from '../protocol/prompt.js';
 import type { GenerateJob } from '../protocol/messages.js';
 import { type StepLimits, StepLoop } from './step-loop.js';
+import { ALL_ACCOUNTS } from '../protocol/cache-key.js';
 
 /**
  * Enough for the kernels of prompts, which differ from those of next tokens; on a CPU less than a second with a large
@@ -65,6 +66,7 @@ function firstJobs({ seats, contextPerSeat }: StepLimits, device: keyof typeof T
       presencePenalty: 0,
       seed: 0,
       stops: [],
+      scope: ALL_ACCOUNTS,
     };
   });
 }

@@ -2,7 +2,13 @@ import { randomUUID } from 'node:crypto';
 import type { CompletionHead } from '../contracts/answers.js';
 import type { ChatParams } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
-import { promptLength, type EngineFacts, type GenerateJob, type GenerationSink } from '../engine-client/engine.js';
+import {
+  ALL_ACCOUNTS,
+  promptLength,
+  type EngineFacts,
+  type GenerateJob,
+  type GenerationSink,
+} from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { ReplyCounts } from './reply-counts.js';
@@ -76,13 +82,14 @@ function plan(
   context.promptTokens = promptTokens;
   const unpaid = usage.reserve(promptTokens, maxTokens * params.n);
   if (unpaid) return unpaid;
+  const scope = ALL_ACCOUNTS;
   const { n, temperature, topP, topK, minP, frequencyPenalty, presencePenalty, stops } = params;
   const narrowing = { ...(topK !== undefined && { topK }), ...(minP !== undefined && { minP }) };
   const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
   const sampling = { temperature, topP, ...narrowing, frequencyPenalty, presencePenalty, seed };
   return {
-    work: { promptTokens, maxTokens: maxTokens * n, prefix: prefixOf(prompt) },
-    job: { prompt, n, maxTokens, ...sampling, stops, ...(format && { format }) },
+    work: { promptTokens, maxTokens: maxTokens * n, prefix: prefixOf(prompt, scope) },
+    job: { prompt, scope, n, maxTokens, ...sampling, stops, ...(format && { format }) },
   };
 }
 

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { decisionAnswer, systemOneAnswer, type QuestionResult } from '../contracts/decision-answers.js';
 import type { DecisionParams } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
-import { tokenPrompt, type ScoreJob, type ScoreSink } from '../engine-client/engine.js';
+import { ALL_ACCOUNTS, tokenPrompt, type ScoreJob, type ScoreSink } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { failed, preflight } from './preflight.js';
@@ -80,9 +80,10 @@ function plan(
   }
   const unpaid = usage.reserve(promptTokens, 0);
   if (unpaid) return unpaid;
+  const scope = ALL_ACCOUNTS;
   return {
-    work: { promptTokens: input.length + tails, maxTokens: 0, prefix: prefixOf(tokenPrompt(input)) },
-    job: { input, questions, temperature: params.temperature },
+    work: { promptTokens: input.length + tails, maxTokens: 0, prefix: prefixOf(tokenPrompt(input), scope) },
+    job: { scope, input, questions, temperature: params.temperature },
   };
 }
 

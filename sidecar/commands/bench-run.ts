@@ -11,7 +11,7 @@ import type {
   ScoreJob,
   ScoreSink,
 } from '../engine-client/engine.js';
-import { tokenPrompt } from '../engine-client/engine.js';
+import { ALL_ACCOUNTS, tokenPrompt } from '../engine-client/engine.js';
 
 /** The engine to measure. */
 export interface Bench {
@@ -165,6 +165,7 @@ function generate(
       presencePenalty: 0,
       seed: i,
       stops: [],
+      scope: ALL_ACCOUNTS,
     },
     {
       started: () => undefined,
@@ -183,6 +184,7 @@ function scoring({ facts, score }: Bench, input: number, tail: number, worth: nu
   return (i, heard) =>
     score(
       {
+        scope: ALL_ACCOUNTS,
         isolate: true,
         seats: 1,
         input: someTokens(i, input, facts.vocabulary),

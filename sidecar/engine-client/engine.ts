@@ -12,6 +12,7 @@ import type {
 } from '../../engine/protocol/messages.js';
 import type { PrefixIndex } from './prefix-index.js';
 
+export { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 export { promptLength, tokenPrompt } from '../../engine/protocol/prompt.js';
 export type {
   Channel,

@@ -1,26 +1,28 @@
 import { PREFIX_CHUNK, prefixHashes } from '../../engine/protocol/prefix-hash.js';
 import { promptIds, type Prompt } from '../../engine/protocol/prompt.js';
 import type { HeldPrefix } from '../../engine/protocol/messages.js';
+import type { CacheScope } from '../../engine/protocol/cache-key.js';
 
 /** Tokens of the chunks in which state is reused. */
 export const REUSED_TOKENS = PREFIX_CHUNK;
 
-/** A prompt's chain hashes, for queries of an index. */
-export function prefixOf(prompt: Prompt): Uint32Array {
-  return prefixHashes(promptIds(prompt));
+/** A prompt's chain hashes, by which an index is asked for what requests of its scope may reuse. */
+export function prefixOf(prompt: Prompt, scope: CacheScope): Uint32Array {
+  return prefixHashes(promptIds(prompt), scope);
 }
 
 /**
  * How much of a prompt the engine's free sequences contain. A hint: the state may differ once the request has its seat.
  */
 export interface PrefixIndex {
-  /** Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, in the best free sequence. */
-  longest(tokens: Uint32Array): number;
-  /** The same by the prompt's chain hashes (engine/protocol/prefix-hash.ts), for repeated queries. */
+  /**
+   * Leading tokens, in whole chunks of {@link PREFIX_CHUNK}, that the fittest free sequence holds of a prompt with these chain
+   * hashes (engine/protocol/prefix-hash.ts).
+   */
   longestOf(hashes: Uint32Array): number;
 }
 
-/** The prefixes of one engine process, as it reports them. Bounded by its seats and their context. */
+/** The prefixes of one life of an engine process, so of one file of weights and one KV type, by its reports. Bounded by its seats and their context. */
 export class HeldPrefixes implements PrefixIndex {
   readonly #seats: number;
   readonly #longest: number;
@@ -45,12 +47,8 @@ export class HeldPrefixes implements PrefixIndex {
     return undefined;
   }
 
-  longest(tokens: Uint32Array): number {
-    return this.#holders.size === 0 ? 0 : this.longestOf(prefixHashes(tokens));
-  }
-
   longestOf(hashes: Uint32Array): number {
-    // The hashes form a chain: a sequence with a prefix has all shorter ones.
+    // A chain: a sequence that holds a prefix holds all shorter ones.
     let chunks = 0;
     while (chunks < hashes.length && this.#holders.has(hashes[chunks] ?? 0)) chunks += 1;
     return chunks * PREFIX_CHUNK;
@@ -63,5 +61,5 @@ export class HeldPrefixes implements PrefixIndex {
   }
 }
 
-/** For an engine that is not available. */
-export const NO_PREFIXES: PrefixIndex = { longest: () => 0, longestOf: () => 0 };
+/** Of an engine that is not there. */
+export const NO_PREFIXES: PrefixIndex = { longestOf: () => 0 };

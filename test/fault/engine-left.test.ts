@@ -9,6 +9,7 @@ import { ENGINE_ENTRY, start } from '../support/engine-messages.js';
 import { LinkedChild } from '../support/linked-child.js';
 import { embeddedTestModel } from '../support/models.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 const CONTEXT = 16_384;
 const PROMPT = 8;
@@ -29,6 +30,7 @@ const LONG: ToEngine = {
     presencePenalty: 0,
     seed: 1,
     stops: [],
+    scope: ALL_ACCOUNTS,
   },
 };
 

@@ -5,6 +5,7 @@ import type { Clock } from '../../sidecar/lib/clock.js';
 import { EngineProcess, type EngineProcessOptions, type EngineTiming } from '../../sidecar/engine-client/supervisor.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 /** A real clock whose timers keep the process alive, as the service's listeners do. */
 export const keepingClock: Clock = {
@@ -54,6 +55,7 @@ export function stubJob(what: keyof typeof STUB_JOB, ...tokens: number[]): Gener
     presencePenalty: 0,
     seed: 1,
     stops: [],
+    scope: ALL_ACCOUNTS,
   };
 }
 

@@ -117,7 +117,7 @@ function echo(id: number, job: GenerateJob, cachedTokens = 0): void {
     });
   }
   step += 1;
-  const held = [{ sequence: 0, hashes: prefixHashes(promptIds(job.prompt)) }];
+  const held = [{ sequence: 0, hashes: prefixHashes(promptIds(job.prompt), job.scope) }];
   send({ v, kind: 'step', step, outputs: [{ id, kind: 'done' }], held });
 }
 

@@ -11,6 +11,7 @@ import {
 import { LinkedChild } from './linked-child.js';
 import { embeddedTestModel } from './models.js';
 import { tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 const ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));
 
@@ -64,7 +65,12 @@ export class RealEngine {
   /** Greedy, and so fond of repeating itself that no end token comes. */
   generate(id: number, { prompt, maxTokens }: Pick<GenerateJob, 'prompt' | 'maxTokens'>): void {
     const sampling = { temperature: 0, topP: 1, frequencyPenalty: -2, presencePenalty: 0, seed: 1 };
-    this.#send({ v, kind: 'generate', id, job: { prompt, maxTokens, n: 1, seats: 1, stops: [], ...sampling } });
+    this.#send({
+      v,
+      kind: 'generate',
+      id,
+      job: { prompt, maxTokens, n: 1, seats: 1, stops: [], scope: ALL_ACCOUNTS, ...sampling },
+    });
   }
 
   cancel(id: number): void {

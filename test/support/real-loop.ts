@@ -16,6 +16,7 @@ const LIMITS = {
   prefillTokensPerStep: 64,
   prefillShare: 100,
   prefixReuse: 'auto',
+  origin: { weights: '', kv: 'f16' },
 } as const satisfies StepLimits;
 
 export type Layer = 'iterators' | 'batches';

@@ -6,6 +6,7 @@ import { StepLoop, type StepLimits } from '../../engine/scheduler/step-loop.js';
 import type { ModelTokens } from '../../engine/scheduler/task.js';
 import { FakeDecoder, type FakeDecoderOptions } from './fake-decoder.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 export const END = 0;
 export const LETTER_A = 97;
@@ -65,6 +66,7 @@ export class Bench {
       prefillTokensPerStep: 8,
       prefillShare: 100,
       prefixReuse: 'auto',
+      origin: { weights: '', kv: 'f16' },
       sendMs: 0,
     } as const;
     this.loop = new StepLoop(
@@ -122,6 +124,7 @@ export function job(prompt: number | Uint32Array, more: Partial<GenerateJob> = {
     presencePenalty: 0,
     seed: 7,
     stops: [],
+    scope: ALL_ACCOUNTS,
     ...more,
   };
 }
@@ -140,6 +143,7 @@ export function questions(
       temperature: 1,
     })),
     temperature: 1,
+    scope: ALL_ACCOUNTS,
     isolate: true,
     seats: 1,
     ...more,

@@ -4,6 +4,7 @@ import type { ModelTokens } from '../../engine/scheduler/task.js';
 import type { GenerateJob, ReplyGrammar } from '../../engine/protocol/messages.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 
 export interface Beside {
   /** Free replies, whose gaps are measured. */
@@ -15,7 +16,13 @@ export interface Beside {
   readonly grammar: ReplyGrammar;
 }
 
-const LIMITS = { contextPerSeat: 512, prefillTokensPerStep: 256, prefillShare: 50, prefixReuse: 'off' } as const;
+const LIMITS = {
+  contextPerSeat: 512,
+  prefillTokensPerStep: 256,
+  prefillShare: 50,
+  prefixReuse: 'off',
+  origin: { weights: '', kv: 'f16' },
+} as const;
 /** As callers ask who want as many tokens as can be refused. */
 const HOT = { temperature: 2, topP: 1, frequencyPenalty: 0, presencePenalty: 0 };
 
@@ -63,5 +70,15 @@ export async function gapsBeside(
 function job(id: number, maxTokens: number, grammar?: ReplyGrammar): GenerateJob {
   const prompt = Uint32Array.from({ length: 16 }, (_, i) => 60 + ((i * 7 + id) % 90));
   const format = grammar && { format: { grammar, markers: [] } };
-  return { prompt: tokenPrompt(prompt), n: 1, seats: 1, maxTokens, seed: id, stops: [], ...HOT, ...format };
+  return {
+    prompt: tokenPrompt(prompt),
+    n: 1,
+    seats: 1,
+    maxTokens,
+    seed: id,
+    stops: [],
+    scope: ALL_ACCOUNTS,
+    ...HOT,
+    ...format,
+  };
 }

@@ -1,15 +1,16 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { PREFIX_CHUNK, prefixHashes } from '../../../engine/protocol/prefix-hash.js';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
 t.test('one number a whole chunk, the same for the same prefix whatever follows', async (t) => {
   const tokens = Uint32Array.from({ length: 3 * PREFIX_CHUNK + 5 }, (_, i) => (i * 7919) % 50_000);
-  const hashes = prefixHashes(tokens);
+  const hashes = prefixHashes(tokens, ALL_ACCOUNTS);
   t.equal(hashes.length, 3);
-  t.equal(prefixHashes(tokens.subarray(0, PREFIX_CHUNK - 1)).length, 0);
+  t.equal(prefixHashes(tokens.subarray(0, PREFIX_CHUNK - 1), ALL_ACCOUNTS).length, 0);
   for (const chunks of [1, 2]) {
     const other = Uint32Array.of(...tokens.subarray(0, chunks * PREFIX_CHUNK), ...new Uint32Array(PREFIX_CHUNK));
-    const shared = prefixHashes(other);
+    const shared = prefixHashes(other, ALL_ACCOUNTS);
     t.same([...shared.subarray(0, chunks)], [...hashes.subarray(0, chunks)]);
     t.not(shared[chunks], hashes[chunks]);
   }
@@ -21,7 +22,7 @@ t.test('any one token changed changes every number from its chunk on', async () 
     fc.property(fc.nat(length - 1), fc.nat(200_000), fc.nat(200_000), (at, before, after) => {
       fc.pre(before !== after);
       const hashes = [before, after].map((token) =>
-        prefixHashes(new Uint32Array(length).fill(5).fill(token, at, at + 1)),
+        prefixHashes(new Uint32Array(length).fill(5).fill(token, at, at + 1), ALL_ACCOUNTS),
       );
       const from = Math.floor(at / PREFIX_CHUNK);
       return (hashes[0] ?? []).every((hash, i) => (hash === hashes[1]?.[i]) === i < from);
@@ -31,6 +32,13 @@ t.test('any one token changed changes every number from its chunk on', async () 
 
 t.test('numbers are spread: no two of many alike prefixes share one', async (t) => {
   const seen = new Set<number>();
-  for (let i = 0; i < 5000; i++) seen.add(prefixHashes(new Uint32Array(PREFIX_CHUNK).fill(i, 0, 1))[0] ?? -1);
+  for (let i = 0; i < 5000; i++)
+    seen.add(prefixHashes(new Uint32Array(PREFIX_CHUNK).fill(i, 0, 1), ALL_ACCOUNTS)[0] ?? -1);
   t.equal(seen.size, 5000);
+});
+
+t.test('the same tokens in two scopes have nothing in common', async (t) => {
+  const tokens = new Uint32Array(3 * PREFIX_CHUNK).fill(7);
+  const numbers = ['all', 'a', 'b', 'ab', ''].flatMap((scope) => [...prefixHashes(tokens, scope)]);
+  t.equal(new Set(numbers).size, numbers.length);
 });

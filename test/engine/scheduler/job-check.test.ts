@@ -2,6 +2,7 @@ import t from 'tap';
 import { jobProblem } from '../../../engine/scheduler/job-check.js';
 import type { GenerateJob, ScoreJob } from '../../../engine/protocol/messages.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
 const SIZE = 100;
 const BAD = 'a token outside the vocabulary';
@@ -16,6 +17,7 @@ function generate(...prompt: number[]): GenerateJob {
     presencePenalty: 0,
     seed: 1,
     stops: [],
+    scope: ALL_ACCOUNTS,
     seats: 1,
   };
   return { prompt: tokenPrompt(Uint32Array.from(prompt)), ...rest };
@@ -23,7 +25,14 @@ function generate(...prompt: number[]): GenerateJob {
 
 function score(input: number, tail: number, label: number): ScoreJob {
   const question = { tail: Uint32Array.of(tail), labels: Uint32Array.of(1, label), temperature: 1 };
-  return { input: Uint32Array.of(1, input), questions: [question], temperature: 1, isolate: true, seats: 1 };
+  return {
+    input: Uint32Array.of(1, input),
+    questions: [question],
+    temperature: 1,
+    scope: ALL_ACCOUNTS,
+    isolate: true,
+    seats: 1,
+  };
 }
 
 t.test('tokens outside the vocabulary are refused wherever they are', (t) => {

@@ -1,9 +1,12 @@
 import t from 'tap';
 import { Feed, PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
+
+const KEY = { weights: '', kv: 'f16', scope: ALL_ACCOUNTS } as const;
 
 const tokens = (length: number, from = 0): Uint32Array => Uint32Array.from({ length }, (_, i) => from + i);
-const plan = (...segments: Uint32Array[]): PromptPlan => new PromptPlan(segments.flatMap(tokenPrompt), 8);
+const plan = (...segments: Uint32Array[]): PromptPlan => new PromptPlan(segments.flatMap(tokenPrompt), 8, KEY);
 
 t.test('segments are split from their own start on, and the last chunk is never empty', async (t) => {
   t.same(plan(tokens(20)).ends, [8, 16, 20]);

@@ -5,6 +5,7 @@ import { Reply } from '../../../engine/scheduler/reply.js';
 import type { ModelTokens } from '../../../engine/scheduler/task.js';
 import { FakeDecoder } from '../../support/fake-decoder.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
 const TEXTS = ['', 'Hi', ' .<', 'call>', '[CALL]', 'look{', '"a":1', '}', '</call>', ' bye', 'go{}', 'zzz', '<call>'];
 const END = 0;
@@ -53,6 +54,7 @@ function run(format: ReplyFormat, texts: readonly string[], more: Partial<Genera
     topP: 1,
     seed: 1,
     stops: [],
+    scope: ALL_ACCOUNTS,
   };
   const penalties = { frequencyPenalty: 0, presencePenalty: 0 };
   const reply = new Reply(1, 0, { ...job, ...penalties, format, ...more }, model, decoder);

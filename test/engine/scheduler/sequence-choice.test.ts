@@ -3,13 +3,17 @@ import { choose, COPY_TOKENS, type Slot } from '../../../engine/scheduler/sequen
 import { SequenceTokens } from '../../../engine/scheduler/sequence-tokens.js';
 import { PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
+
+const KEY = { weights: '', kv: 'f16', scope: ALL_ACCOUNTS } as const;
 
 const PROMPT = Uint32Array.from({ length: 1000 }, (_, i) => i + 1);
-const plan = new PromptPlan(tokenPrompt(PROMPT), 256);
+const plan = new PromptPlan(tokenPrompt(PROMPT), 256, KEY);
 
 /** `shares` leading tokens of the prompt, and one of another; null: empty. */
 function slot(shares: number | null, live = false, usedAt = 0): Slot {
   const tokens = new SequenceTokens();
+  tokens.keepFor(plan, 0);
   if (shares !== null) {
     tokens.append(PROMPT.subarray(0, shares), false);
     tokens.append(Uint32Array.of(0), false);

@@ -2,13 +2,23 @@ import t from 'tap';
 import { SequenceTokens } from '../../../engine/scheduler/sequence-tokens.js';
 import { PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
+
+const KEY = { weights: '', kv: 'f16', scope: ALL_ACCOUNTS } as const;
 
 const tokens = (length: number, from = 0): Uint32Array => Uint32Array.from({ length }, (_, i) => from + i);
-const plan = (...segments: Uint32Array[]): PromptPlan => new PromptPlan(segments.flatMap(tokenPrompt), 8);
+const plan = (...segments: Uint32Array[]): PromptPlan => new PromptPlan(segments.flatMap(tokenPrompt), 8, KEY);
+
+/** An empty one, taken for a prompt of the usual key. */
+function taken(): SequenceTokens {
+  const made = new SequenceTokens();
+  made.keepFor(plan(tokens(1)), 0);
+  return made;
+}
 
 /** Two whole chunks by themselves, four tokens with others, and two that were generated. */
 function held(): SequenceTokens {
-  const made = new SequenceTokens();
+  const made = taken();
   made.append(tokens(8), true);
   made.append(tokens(8, 8), true);
   made.append(tokens(4, 16), false);
@@ -30,9 +40,9 @@ t.test('of the same split only chunks made alone, and whose ends are the plan’
   t.equal(held().reusable(plan(tokens(17)), 'same-split'), 16);
   t.equal(held().reusable(plan(tokens(16)), 'same-split'), 8, 'its last token is wanted');
   t.equal(held().reusable(plan(tokens(12), tokens(10, 12)), 'same-split'), 8, 'the plan ends a chunk at 12');
-  t.equal(held().reusable(new PromptPlan(tokenPrompt(tokens(30)), 4), 'same-split'), 0);
+  t.equal(held().reusable(new PromptPlan(tokenPrompt(tokens(30)), 4, KEY), 'same-split'), 0);
 
-  const split = new SequenceTokens();
+  const split = taken();
   split.append(tokens(8), true);
   split.append(tokens(4, 8), true);
   t.equal(split.reusable(plan(tokens(12), tokens(10, 12)), 'same-split'), 12, 'an input with another tail');
@@ -40,7 +50,7 @@ t.test('of the same split only chunks made alone, and whose ends are the plan’
 });
 
 t.test('what comes after a shared decode is of no split, and neither is what was cut into', async (t) => {
-  const mixed = new SequenceTokens();
+  const mixed = taken();
   mixed.append(tokens(4), false);
   mixed.append(tokens(4, 4), true);
   mixed.append(tokens(8, 8), true);
@@ -55,7 +65,7 @@ t.test('what comes after a shared decode is of no split, and neither is what was
 });
 
 t.test('a copy is the same and goes its own way', async (t) => {
-  const [source, target] = [held(), new SequenceTokens()];
+  const [source, target] = [held(), taken()];
   target.append(tokens(50, 100), true);
   target.become(source);
   t.same([...target.tokens], [...source.tokens]);
@@ -63,4 +73,21 @@ t.test('a copy is the same and goes its own way', async (t) => {
   t.equal(source.length, 22);
   t.equal(source.reusable(plan(tokens(30)), 'same-split'), 16);
   t.equal(target.reusable(plan(tokens(30)), 'same-split'), 8);
+});
+
+t.test('nothing is shared between keys, until it is taken for one', async (t) => {
+  for (const other of [{ weights: 'new' }, { scope: 'another account' }]) {
+    const made = held();
+    const theirs = new PromptPlan(tokenPrompt(tokens(30)), 8, { ...KEY, ...other });
+    for (const reuse of ['any', 'same-split'] as const) t.equal(made.reusable(theirs, reuse), 0, JSON.stringify(other));
+    t.equal(made.reusable(plan(tokens(30)), 'any'), 20);
+    made.keepFor(theirs, 0);
+    made.append(tokens(8), true);
+    t.equal(made.reusable(theirs, 'any'), 8);
+    t.equal(made.reusable(plan(tokens(30)), 'any'), 0);
+    const copy = taken();
+    copy.become(made);
+    t.equal(copy.reusable(theirs, 'any'), 8, 'a copy has the key of what it is of');
+  }
+  t.equal(new SequenceTokens().reusable(plan(tokens(30)), 'any'), 0);
 });

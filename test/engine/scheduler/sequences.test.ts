@@ -1,6 +1,7 @@
 import t from 'tap';
 import { prefixHashes } from '../../../engine/protocol/prefix-hash.js';
 import { alphabet, Bench, job, questions, StepTime, type BenchOptions } from '../../support/step-bench.js';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
 const OPTIONS = { contextPerSeat: 400, prefillTokensPerStep: 8 } as const;
 const bench = (seats: number, options: BenchOptions = {}): Bench =>
@@ -135,7 +136,7 @@ t.test('what free sequences hold is told when it changes, and not told when it i
   await one.run(1, () => one.loop.generate(1, job(tokens)));
   t.same(one.held, [
     { sequence: 0, hashes: new Uint32Array(0) },
-    { sequence: 0, hashes: prefixHashes(tokens) },
+    { sequence: 0, hashes: prefixHashes(tokens, ALL_ACCOUNTS) },
   ]);
   t.equal(one.held[1]?.hashes.length, 2);
   const off = bench(2, { prefixReuse: 'off' });
@@ -153,4 +154,23 @@ t.test('what sequences hold is counted, of those that run and of those that are 
   await one.run(1, () => one.loop.generate(1, job(prompt(20, 3, 0))));
   t.strictSame(seen, { running: 24, kept: 0 }, 'its prompt, and a token');
   t.strictSame(one.loop.tokens, { running: 0, kept: 26 }, 'the last token is never evaluated');
+});
+
+t.test('a job reuses what its own scope left, in place or by a copy, and no other’s', async (t) => {
+  for (const copyable of [true, false]) {
+    const any = bench(3, { prefixReuse: 'any', copyable });
+    const ask = (id: number, scope: string): Promise<unknown> =>
+      any.run(id, () => any.loop.generate(id, job(prompt(100, 3, id), { scope })));
+    await ask(1, 'a');
+    await ask(2, 'b');
+    await ask(3, 'a');
+    await ask(4, 'b');
+    t.same(
+      [1, 2, 3, 4].map((id) => any.cached(id)),
+      [0, 0, 100, 100],
+    );
+    const reported = new Set(any.held.filter(({ hashes }) => hashes.length > 0).map(({ hashes }) => hashes[0]));
+    t.equal(reported.size, 2, 'the reported prefixes differ by scope too');
+    t.same(any.decoder.violations, []);
+  }
 });

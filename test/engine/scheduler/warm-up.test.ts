@@ -9,6 +9,7 @@ const LIMITS = {
   prefillTokensPerStep: 64,
   prefillShare: 100,
   prefixReuse: 'auto',
+  origin: { weights: '', kv: 'f16' },
 } as const;
 
 const holds = ({ held }: FakeDecoder): number[][] => [...held.values()].filter(({ length }) => length > 0);

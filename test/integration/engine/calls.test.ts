@@ -8,6 +8,7 @@ import { StepLoop } from '../../../engine/scheduler/step-loop.js';
 import { testModel } from '../../support/models.js';
 import { modelWithVocabulary } from '../../support/prompt-models.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
 const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8];
 
@@ -83,10 +84,15 @@ async function start(t: Test, file: string): Promise<Engine> {
   const run = (seed: number, format: GenerateJob['format']): Promise<readonly Output[]> =>
     new Promise((resolve) => {
       const outputs: Output[] = [];
-      const loop = new StepLoop(watched, runtime.tokens, setup, (_, outs) => {
-        outputs.push(...outs);
-        if (outs.some(({ kind }) => kind === 'done' || kind === 'failed')) resolve(outputs);
-      });
+      const loop = new StepLoop(
+        watched,
+        runtime.tokens,
+        { ...setup, origin: { weights: '', kv: 'f16' } },
+        (_, outs) => {
+          outputs.push(...outs);
+          if (outs.some(({ kind }) => kind === 'done' || kind === 'failed')) resolve(outputs);
+        },
+      );
       const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed };
       // Another prompt each time: what a random model says first is much the same, whatever the seed.
       const prompt = Uint32Array.from({ length: 8 }, (_, i) => 60 + i * seed);
@@ -97,6 +103,7 @@ async function start(t: Test, file: string): Promise<Engine> {
         maxTokens: 400,
         ...sampling,
         stops: [],
+        scope: ALL_ACCOUNTS,
         ...(format && { format }),
       });
     });

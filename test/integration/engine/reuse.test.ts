@@ -5,6 +5,7 @@ import type { GenerateJob, ScoreJob } from '../../../engine/protocol/messages.js
 import { testModel } from '../../support/models.js';
 import { LAYERS, RealLoop, type Ran, type RealLoopOptions } from '../../support/real-loop.js';
 import { job as plain } from '../../support/step-bench.js';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
 const CHUNK = 64;
 const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: 1 });
@@ -27,6 +28,7 @@ const ask = (input: readonly number[], salts: readonly number[], more: Partial<S
     temperature: 1,
   })),
   temperature: 1,
+  scope: ALL_ACCOUNTS,
   isolate: true,
   seats: 1,
   ...more,
@@ -161,7 +163,7 @@ t.test('questions together are near the isolated ones, and evaluate as few token
   // Room for all tails in one decode.
   const options = { seats: 6, prefillTokensPerStep: 4 * CHUNK };
   const isolated = await clean(ask(input, salts), options);
-  const together = await clean(ask(input, salts, { isolate: false, seats: 6 }), options);
+  const together = await clean(ask(input, salts, { scope: ALL_ACCOUNTS, isolate: false, seats: 6 }), options);
   const tails = 6 * 40;
   t.equal(isolated.evaluated, input.length + tails);
   t.equal(together.evaluated, input.length + tails);

@@ -9,6 +9,7 @@ import {
 import { MAX_JOBS, Mux } from '../../../sidecar/engine-client/mux.js';
 import { RecordingSink } from '../../support/recording-sink.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
 const job: GenerateJob = {
   prompt: tokenPrompt(Uint32Array.of(1, 2, 3)),
@@ -21,9 +22,11 @@ const job: GenerateJob = {
   presencePenalty: 0,
   seed: 1,
   stops: [],
+  scope: ALL_ACCOUNTS,
 };
 const scoreJob: ScoreJob = {
   input: Uint32Array.of(1),
+  scope: ALL_ACCOUNTS,
   isolate: true,
   seats: 1,
   questions: [

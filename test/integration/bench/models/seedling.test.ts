@@ -9,6 +9,7 @@ import { ROW, RowMaker } from '../../../../bench/seedling/rows.js';
 import { loadVocabulary } from '../../../../engine/llama/vocabulary.js';
 import { EMBEDDED_MODEL } from '../../../../sidecar/engine-client/embedded-model.js';
 import { sourceRoot } from '../../../support/source-root.js';
+import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
 
 /** What Q8_0 may change of a log-probability. */
 const MOST_APART = 0.35;
@@ -41,7 +42,7 @@ t.test('llama.cpp gives the probabilities that PyTorch gave', async (t) => {
       { tail: Uint32Array.from(tokens.slice(-1)), labels: Uint32Array.from(likeliest), temperature: 1 },
     ];
     await engine.run(
-      [{ kind: 'score', job: { input, questions, temperature: 1, isolate: true, seats: 1 } }],
+      [{ kind: 'score', job: { input, questions, temperature: 1, scope: ALL_ACCOUNTS, isolate: true, seats: 1 } }],
       ({ output }) => {
         if (output.kind === 'answer') {
           output.probabilities.forEach((p, at) =>

@@ -6,7 +6,13 @@ import { embeddedTestModel } from '../../../support/models.js';
 import { LAYERS, RealLoop } from '../../../support/real-loop.js';
 import { job } from '../../../support/step-bench.js';
 
-const LIMITS = { contextPerSeat: 256, prefillTokensPerStep: 64, prefillShare: 100, prefixReuse: 'auto' } as const;
+const LIMITS = {
+  contextPerSeat: 256,
+  prefillTokensPerStep: 64,
+  prefillShare: 100,
+  prefixReuse: 'auto',
+  origin: { weights: '', kv: 'f16' },
+} as const;
 const SEATS = 2;
 
 /** Begins with what the engine warmed up with. */

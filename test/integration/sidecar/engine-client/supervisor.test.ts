@@ -12,6 +12,7 @@ import { EngineHarness, stubJob, STUB_ENTRY } from '../../../support/engine-harn
 import { RecordingSink } from '../../../support/recording-sink.js';
 import type { StubScript } from '../../../support/stub-script.js';
 import { prefixOf } from '../../../../sidecar/engine-client/prefix-index.js';
+import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
 
 function launch(
   t: Test,
@@ -90,6 +91,7 @@ t.test('jobs reach their sinks, many at once, each in order', async (t) => {
     input: Uint32Array.of(1),
     questions: [question, question],
     temperature: 1,
+    scope: ALL_ACCOUNTS,
     isolate: true,
     seats: 1,
   };
@@ -106,17 +108,17 @@ t.test('what its sequences hold is known until it is lost', async (t) => {
   const harness = launch(t);
   const { engine } = harness;
   const job = stubJob('echo', ...Array.from({ length: PREFIX_CHUNK - 1 }, (_, i) => i));
-  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt)), 0);
+  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), 0);
   await harness.ready();
   const sink = new RecordingSink();
   engine.generate(job, sink);
   await sink.ended;
-  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt)), PREFIX_CHUNK);
+  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), PREFIX_CHUNK);
   process.kill(engine.pid ?? 0, 'SIGKILL');
   await harness.loss();
-  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt)), 0);
+  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), 0);
   await harness.ready(2);
-  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt)), 0);
+  t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), 0);
 });
 
 t.test('nothing comes after a cancel, even while the engine still speaks of the job', async (t) => {
