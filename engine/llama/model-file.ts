@@ -3,31 +3,31 @@ import { readHead, type Head } from './gguf-head.js';
 
 export type ModelFile =
   | Extract<Head, { kind: 'head' }>
-  /** `problem`: one line for the operator, without the path. `mayMend`: it may be gone at the next try. */
+  /** `problem`: one line for the operator, without the path. `mayMend`: a later attempt may succeed. */
   | { readonly kind: 'bad'; readonly problem: string; readonly mayMend: boolean };
 
-/** What the operating system's commonest refusals mean for whoever configured the path. */
+/** The operating system's most frequent errors, in words for the operator. */
 const REFUSALS: Readonly<Record<string, string>> = {
   ENOENT: 'does not exist',
   ENOTDIR: 'does not exist',
   EACCES: 'may not be read by this user',
   EPERM: 'may not be read by this user',
   EISDIR: 'is a folder',
-  ELOOP: 'is a link that leads nowhere',
+  ELOOP: 'is a broken link',
   ENAMETOOLONG: 'has too long a name',
 };
 
 /**
- * Looks at a model's file before anything native does: can it be read, is it a GGUF, is it whole as far as its head tells.
- * Synchronous, and short: a head is a few megabytes.
+ * Checks a model's file before native code opens it: is it readable, is it a GGUF, is it complete according to its
+ * header. Synchronous, and short: a header has a few megabytes.
  */
 export function checkModelFile(path: string): ModelFile {
   try {
-    // Without O_NONBLOCK the open of a FIFO waits for a writer.
+    // Without O_NONBLOCK opening a FIFO would wait for a writer.
     const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const stat = fstatSync(file);
-      if (!stat.isFile()) return bad(`is ${stat.isDirectory() ? 'a folder' : 'no ordinary file'}`);
+      if (!stat.isFile()) return bad(`is ${stat.isDirectory() ? 'a folder' : 'not a regular file'}`);
       const head = readHead({ size: stat.size, read: (offset, length) => readAll(file, offset, length) });
       return head.kind === 'head' ? head : bad(head.problem);
     } finally {
@@ -45,7 +45,7 @@ function bad(problem: string, mayMend = false): ModelFile {
   return { kind: 'bad', problem: `the file ${problem}`, mayMend };
 }
 
-/** A file that shrinks while it is read gives what is left, and zeros. */
+/** If the file shrinks while it is read, the rest reads as zeros. */
 function readAll(file: number, offset: number, length: number): Buffer {
   const buffer = Buffer.alloc(length);
   for (let done = 0; done < length;) {

@@ -2,15 +2,15 @@ import type { AddonRun } from './addon.js';
 import type { PartResult, Run } from '../scheduler/decoder.js';
 
 /**
- * How often a run of steps that are long enough to be told of one by one is looked at: several times a step, within these
- * bounds. It is not asked to tell, for that would cost its steps more than looking costs anyone.
+ * Bounds of the polling interval of a run whose steps are long enough to be reported one by one: several polls a step.
+ * Notifications from the run would cost its steps more than polling costs.
  */
 const LOOK_MS = { least: 1, most: 8, ofStep: 1 / 8 } as const;
 
 /**
- * Looks at a run of so many parts until it is over, and tells of its steps meanwhile. Resolves with what was not told;
- * rejects as the run does. `stepMs`: what a step is likely to take. `seen` hears first, of all steps so far, and of what
- * each took.
+ * Polls a run with this many parts until it has ended, and reports its steps meanwhile. Resolves with the results not
+ * yet reported; rejects as the run does. `stepMs`: the expected time of a step. `seen` is called first, with the number
+ * of steps so far and the time of each.
  */
 export async function watched(
   run: AddonRun,
@@ -51,14 +51,14 @@ export async function watched(
 }
 
 /**
- * When a run whose steps take so long is looked at next. Short ones no more often than they may be told of: where the one who
- * looks was put on the worker's core, each look takes a step a quarter longer.
+ * The time of the next poll for steps of this length. Short steps are polled no more often than they may be reported:
+ * if the polling thread shares the worker's core, each poll makes a step a quarter longer.
  */
 function lookMs(stepMs: number, everyMs: number): number {
   return stepMs < everyMs ? everyMs : Math.max(LOOK_MS.least, Math.min(stepMs * LOOK_MS.ofStep, LOOK_MS.most));
 }
 
-/** What some steps picked for each of so many parts. */
+/** The picks of some steps for each of the parts. */
 function tokensOf(picks: Int32Array, parts: number): PartResult[] {
   return Array.from({ length: parts }, (_, i) => {
     const then: number[] = [];

@@ -27,11 +27,11 @@ import type { EngineSetup } from '../protocol/messages.js';
 import type { ModelTokens } from '../scheduler/task.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
 
-/** A loaded model with its context. Whoever made it disposes it. */
+/** A loaded model with its context. The code that made it disposes it. */
 export interface Runtime {
   readonly decoder: Decoder;
   readonly tokens: ModelTokens;
-  /** `general.name`, or the architecture when the file names nothing. */
+  /** `general.name`, or the architecture if the file has no name. */
   readonly name: string;
   readonly vocabulary: number;
   /** SHA-256 of the weights file, hex. */
@@ -40,13 +40,13 @@ export interface Runtime {
   readonly repackedBytes: number;
   readonly threads: number;
   readonly gpu: string | false;
-  /** Listens on: to be closed before it works on what callers sent. */
+  /** Still collects lines; must be closed before the engine processes callers' content. */
   readonly log: LlamaLog;
   /** In this order: context, model, llama. Idempotent. */
   dispose(): Promise<void>;
 }
 
-/** Loads model and context. Rejects with a {@link LoadFailure} when the model cannot be served. */
+/** Loads model and context. Rejects with a {@link LoadFailure} if the model cannot be served. */
 export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   const file = checkModelFile(setup.file);
   if (file.kind === 'bad') throw new LoadFailure(file.problem, file.mayMend);
@@ -120,7 +120,7 @@ async function load(
     threads: { ideal: threads, min: threads },
     flashAttention,
     batching: { itemPrioritizationStrategy: sequenceOrder },
-    // Its check takes page cache for used, so that it would refuse most models after a day of reading files.
+    // Its own check counts page cache as used, so it would refuse most models after many files were read.
     ignoreMemorySafetyChecks: true,
   });
   keepThreads(context, threads);

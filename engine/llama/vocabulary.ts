@@ -3,17 +3,17 @@ import { checkModelFile } from './model-file.js';
 import { CALIBRATION_KEY } from '../prompt/calibration.js';
 import type { Vocabulary } from '../prompt/tokens.js';
 
-/** Starting the backend takes about as long as loading a vocabulary, so a thread does it once, and keeps it. */
+/** Starting the backend takes about as long as loading a vocabulary, so each thread does it once. */
 let backend: Promise<Llama> | undefined;
 
 /**
- * Loads a GGUF's tokenizer and nothing else of it. Works in worker threads, several at once. Throws, with a line fit for an
- * operator, when the file cannot be read as a model. The caller owns the result.
+ * Loads only a GGUF's tokenizer. Works in several worker threads at once. Throws, with a line for an operator, if the
+ * file cannot be read as a model. The caller owns the result.
  */
 export async function loadVocabulary(file: string): Promise<Vocabulary> {
   const checked = checkModelFile(file);
   if (checked.kind === 'bad') throw new Error(checked.problem);
-  // Nothing native may write to the console. The engine says why llama.cpp refuses a file.
+  // Native code must not write to the console. The engine reports why llama.cpp rejects a file.
   backend ??= getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled });
   const llama = await backend;
   const model = await llama.loadModel({ modelPath: file, vocabOnly: true });
@@ -43,7 +43,10 @@ export function vocabularyOf(model: LlamaModel, dispose: () => Promise<void> = (
   };
 }
 
-/** From the loaded model and not from the file's `token_type`: llama.cpp makes control tokens of some that the file calls normal. */
+/**
+ * From the loaded model rather than the file's `token_type`: llama.cpp makes control tokens of some that the file marks
+ * as normal.
+ */
 function specialTexts(model: LlamaModel, texts: readonly string[]): readonly string[] {
   return texts.filter((_, token) => {
     const attributes = model.getTokenAttributes(token as Token);
@@ -51,14 +54,14 @@ function specialTexts(model: LlamaModel, texts: readonly string[]): readonly str
   });
 }
 
-/** Other kinds of vocabulary fold white space or characters together before they tokenize, so no bound holds there. */
+/** Other kinds of vocabulary merge white space or characters before they tokenize, so there is no bound. */
 function longestTokenBytes(model: LlamaModel, texts: readonly string[]): number {
   const type = model.vocabularyType;
   if (type !== LlamaVocabularyType.bpe && type !== LlamaVocabularyType.spm) return Infinity;
   return texts.reduce((longest, text) => Math.max(longest, Buffer.byteLength(text)), 1);
 }
 
-/** The metadata's values, which come as objects in objects by the dots of their keys. */
+/** The metadata's values, which are nested objects according to the dots of their keys. */
 function valueAt(metadata: unknown, key: string): unknown {
   return key
     .split('.')

@@ -36,7 +36,7 @@
 
 #include "AddonContext.h"
 
-// One compiled file for every x86-64 machine, with the widest vectors that the one it runs on has.
+// One compiled file for every x86-64 machine, with the widest vector instructions of the machine it runs on.
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
 #define RA_WIDE __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
 #else
@@ -45,15 +45,15 @@
 
 namespace {
 
-// What engine/llama/addon.ts knows it by: raised whenever what it is called with, or gives, changes.
+// The version that engine/llama/addon.ts checks: incremented whenever the interface changes.
 constexpr int VERSION = 4;
 
-// Independent lanes, so that the compiler may use vectors without leave to reorder sums.
+// Independent lanes, so that the compiler may vectorize without reordering sums.
 constexpr int LANES = 32;
-// Highest ones are kept and weights summed by blocks, so that what is looked for is looked for in one.
+// Maxima and sums of weights are kept per block, so that a search needs to read one block only.
 constexpr int BLOCK = 1024;
 
-// Some 131,072 looks for work each, 2 to 6 ms: longer than what lies between two steps, shorter than anyone's idle time.
+// Some 131,072 polls of each, 2 to 6 ms: longer than the time between two steps.
 constexpr uint32_t POLL = 1;
 
 RA_WIDE float highest(const float * logits, int n) {
@@ -69,8 +69,8 @@ RA_WIDE float highest(const float * logits, int n) {
     return most;
 }
 
-// The first of those that are highest, as llama.cpp's greedy sampler has it. Looked for in one block alone: a search, which
-// stops where it finds, is not made with vectors.
+// The first of the highest logits, as in llama.cpp's greedy sampler. Searched in one block only, since a search with an
+// early exit is not vectorized.
 int32_t argmax(const float * logits, int n) {
     float most = -INFINITY;
     int block = 0;
@@ -87,10 +87,10 @@ int32_t argmax(const float * logits, int n) {
     return 0;
 }
 
-// exp of what is not above 0, within 2 units in the last place; 0 where a float's exp is as good as that.
+// exp of a value of at most 0, within 2 units in the last place; 0 where a float's exp is nearly 0.
 inline float exp_below(float x) {
     const float clamped = x < -87.0f ? -87.0f : x;
-    // Adding and taking away 1.5 * 2^23 rounds to the nearest whole number.
+    // Adding and subtracting 1.5 * 2^23 rounds to the nearest integer.
     const float shifter = 12582912.0f;
     const float whole = (clamped * 1.44269504f + shifter) - shifter;
     float r = clamped - whole * 0.693359375f;
@@ -108,12 +108,12 @@ inline float exp_below(float x) {
     return x < -87.0f ? 0.0f : p * power;
 }
 
-// A logit's weight beside the highest one's, which is 1 at any temperature, however it is rounded.
+// A logit's weight relative to the highest one's, which is exactly 1 at any temperature.
 inline float weight_of(float logit, float most, float scale) {
     return exp_below((logit - most) * scale);
 }
 
-// The sum of the weights beside the highest, `most`.
+// The sum of the weights relative to the highest logit, `most`.
 RA_WIDE double weigh(const float * logits, int n, float most, float scale) {
     float lanes[LANES] = {0};
     int i = 0;
@@ -126,7 +126,8 @@ RA_WIDE double weigh(const float * logits, int n, float most, float scale) {
     return sum;
 }
 
-// The weights beside the highest, `most`, of those that are not below `least`; 0 for the others. Returns their sum.
+// The weights relative to the highest logit, `most`, of those that are at least `least`; 0 for the others. Returns their
+// sum.
 RA_WIDE double weigh_into(float * weights, const float * logits, int n, float most, float scale, float least) {
     double sum = 0;
     for (int from = 0; from < n; from += BLOCK) {
@@ -150,7 +151,7 @@ RA_WIDE double weigh_into(float * weights, const float * logits, int n, float mo
 }
 
 struct Above {
-    // Tokens, and their weights together.
+    // Tokens, and the sum of their weights.
     int count;
     double sum;
 };
@@ -194,8 +195,8 @@ RA_WIDE bool any_between(const float * logits, int n, float low, float high) {
     return any != 0;
 }
 
-// How one reply's tokens are chosen, and its random numbers: those that llama.cpp's own samplers would draw from the seed, for
-// the same tokens, but for rounding.
+// How one reply's tokens are chosen, and its random numbers: the same tokens that llama.cpp's own samplers would draw from
+// the seed, except for rounding.
 class RaPicker : public Napi::ObjectWrap<RaPicker> {
     public:
         // Temperature, seed, top_p, frequency penalty, presence penalty.
@@ -212,7 +213,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             if (penalizes()) Napi::MemoryManagement::AdjustExternalMemory(env, -PENALIZED_BYTES);
         }
 
-        // Changes the logits where penalties do.
+        // Applies penalties to the logits.
         int32_t pick(float * logits, int n) {
             if (!penalizes()) return choose(logits, n);
             for (const auto & [token, count] : counts) {
@@ -224,14 +225,14 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             return token;
         }
 
-        // All that it picked, where there are penalties.
+        // All tokens picked, if there are penalties.
         Napi::Value picked(const Napi::CallbackInfo & info) { return array_of(info.Env(), said); }
 
     private:
         struct Block {
             // The highest logit.
             float most;
-            // Of its tokens' weights, by the highest of all.
+            // The sums of its tokens' weights, relative to the highest of all.
             double sum;
         };
 
@@ -241,16 +242,17 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             int32_t token;
         };
 
-        // What a penalized completion of 2,000 tokens takes, for the collector of JavaScript, which sees nothing of it.
+        // The memory of a penalized completion of 2,000 tokens, reported to JavaScript's garbage collector, which does not
+        // see it.
         static constexpr int64_t PENALIZED_BYTES = 1 << 16;
-        // Among so few the one looked for is found by sorting.
+        // Up to this many candidates are sorted.
         static constexpr int FEW = 64;
-        // So far below the highest there is no weight.
+        // This far below the highest logit the weight is 0.
         static constexpr float NO_WEIGHT = 88.0f;
-        // What is no further below it is nearly always all that top_p keeps, and few enough to be sorted at once.
+        // Candidates within this distance are nearly always all that top_p keeps, and few enough to be sorted at once.
         static constexpr float NEARBY[] = {3.0f, 6.0f, 12.0f};
         static constexpr int MANY = 256;
-        // Tokens that are looked at one by one where one of them is looked for.
+        // Block size of the final linear search for one token.
         static constexpr int GROUP = 64;
 
         const float temperature;
@@ -259,7 +261,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         const float presence;
         std::mt19937 random;
         std::vector<Block> blocks;
-        // The completion, and how often each token is in it.
+        // The completion, and the count of each token in it.
         std::vector<int32_t> said;
         std::unordered_map<int32_t, int32_t> counts;
 
@@ -274,7 +276,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
 
         // In the order of the tokens.
         int32_t draw(const float * logits, int n, float scale, double share) {
-            // Each block by its own highest, so that the logits, which are in no near cache, are read once.
+            // Each block relative to its own maximum, so that the logits, which are not in a near cache, are read once.
             blocks.clear();
             float most = -INFINITY;
             for (int from = 0; from < n; from += BLOCK) {
@@ -288,7 +290,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             return find(logits, n, most, scale, total * share);
         }
 
-        // The token in which the running sum of the weights gets to `target`.
+        // The token at which the running sum of the weights reaches `target`.
         int32_t find(const float * logits, int n, float most, float scale, double target) const {
             double sum = 0;
             size_t block = 0;
@@ -304,8 +306,8 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             return last;
         }
 
-        // Highest first, of the fewest that together have a probability of top_p. The temperature comes after, as llama.cpp
-        // has it.
+        // Highest first, among the fewest that together have a probability of top_p. The temperature is applied afterwards,
+        // as in llama.cpp.
         int32_t draw_top(const float * logits, int n, float scale, double share) const {
             const float most = highest(logits, n);
             if (!(most > -INFINITY)) return argmax(logits, n);
@@ -333,21 +335,21 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             return few[reach(few, weights.data(), logits, n, most, least, kept * share)].token;
         }
 
-        // Of all tokens that are not below `least` the one in which the running sum of the weights, highest first, gets to
-        // `target`: where it is in `few`, which then has those around it. Sorted are only these: what is left is halved, by
-        // logit, until there are no more, and each half takes a pass.
+        // Of all tokens that are at least `least`, the one at which the running sum of the weights, highest first, reaches
+        // `target`; its position in `few`, which then has the tokens around it. Only these are sorted: the remaining ones
+        // are halved by logit until there are few enough, and each halving takes a pass.
         static size_t reach(
             std::vector<Candidate> & few, const float * weights, const float * logits, int n,
             float most, float least, double target
         ) {
-            // Those above `low` get there, or are all there are; those above `high` do not.
+            // The sum of those above `low` reaches it, or they are all; the sum of those above `high` does not.
             float low = std::nextafter(least, -INFINITY);
             float high = most;
             Above enough = above(weights, logits, n, low);
             Above less{0, 0};
             while (enough.count - less.count > FEW) {
                 const float middle = low + (high - low) / 2;
-                // Nothing lies between: they are all as high.
+                // There is no value in between: all are equal.
                 if (!(middle > low && middle < high)) break;
                 const Above half = above(weights, logits, n, middle);
                 (half.sum >= target ? enough : less) = half;
@@ -357,7 +359,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             return reached(few, less.sum, target);
         }
 
-        // Those above `low` and not above `high`, highest first, the highest of all among them if no other is.
+        // Those above `low` and at most `high`, highest first, including the highest of all if there is no other.
         static void between(
             std::vector<Candidate> & few, const float * weights, const float * logits, int n, float low, float high
         ) {
@@ -378,7 +380,7 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
             });
         }
 
-        // Where `sum` and the weights together get to `target`, or the last.
+        // Where `sum` plus the weights reaches `target`, or the last.
         static size_t reached(const std::vector<Candidate> & few, double sum, double target) {
             size_t at = 0;
             while (at + 1 < few.size() && (sum += few[at].weight) < target) at++;
@@ -386,14 +388,14 @@ class RaPicker : public Napi::ObjectWrap<RaPicker> {
         }
 };
 
-// Threads that pick beside the one that decodes, at most, and the logits that are worth one.
+// The most threads that pick beside the decoding one, and the number of logits that is worth one.
 struct Spread {
     size_t threads = 0;
     size_t logits = 1;
 };
 Spread spread;
 
-// Decodes and their picks. Of each part: sequence, first position, tokens, and whether its last token's logits are wanted.
+// Decodes and picks. For each part: sequence, first position, tokens, and whether its last token's logits are needed.
 class Picks {
     public:
         explicit Picks(const Napi::CallbackInfo & info)
@@ -421,7 +423,7 @@ class Picks {
             if (positions.size() != length) throw Napi::RangeError::New(info.Env(), "tokens");
         }
 
-        // From here to `release` nothing of it is collected.
+        // From here to `release` it is not garbage collected.
         void hold() {
             context->Ref();
             for (auto * picker : pickers) if (picker != nullptr) picker->Ref();
@@ -431,7 +433,7 @@ class Picks {
             context->Unref();
         }
 
-        // Throws in the words that engine/scheduler/faults.ts knows the addon's own decode by; nothing was then picked.
+        // Throws the messages that engine/scheduler/faults.ts knows from the addon's own decode; nothing was then picked.
         void run() {
             context->sharedSamplerData.gotLogit = false;
             context->sharedSamplerData.hasLogits = false;
@@ -440,8 +442,8 @@ class Picks {
             step();
         }
 
-        // After `run`: the step after it, which has its picks for tokens. False: there is none, for a part picked nothing or an
-        // end token; or what stops it will be met by whoever asks for it next.
+        // After `run`: the next step, whose tokens are its picks. False: there is none, since a part picked nothing or an
+        // end token; an error is then met by the next caller.
         bool run_on() {
             if (tokens.size() != picks.size()) return false;
             for (const int32_t pick : picks) {
@@ -452,7 +454,7 @@ class Picks {
             try {
                 step();
             } catch (const std::exception &) {
-                // Of sequences that are no neighbours some may have been done.
+                // Sequences that are not contiguous may be partly done.
                 auto * memory = llama_get_memory(context->ctx);
                 for (size_t i = 0; i < positions.size(); i++) llama_memory_seq_rm(memory, sequences[i], positions[i], -1);
                 return false;
@@ -460,11 +462,11 @@ class Picks {
             return true;
         }
 
-        // Of the last step, by part; -1: none.
+        // Picks of the last step, by part; -1: none.
         const std::vector<int32_t> & picked() const { return picks; }
 
     private:
-        // Numbers of a part in the array that describes them.
+        // Numbers per part in the array that describes them.
         static constexpr size_t PART = 4;
 
         void step() {
@@ -482,7 +484,7 @@ class Picks {
             pick();
         }
 
-        // Where there is much to read some threads share it: each reply has a picker to itself.
+        // With many logits, several threads share the work: each reply has its own picker.
         void pick() {
             const int n = llama_vocab_n_tokens(vocabulary());
             picks.assign(rows.size(), -1);
@@ -501,7 +503,7 @@ class Picks {
                 const size_t worth = rows.size() * n / spread.logits;
                 while (others.size() < spread.threads && others.size() + 1 < worth) others.emplace_back(work);
             } catch (const std::system_error &) {
-                // There is no room for one more, and no need.
+                // No thread could be started; the others suffice.
             }
             work();
             for (auto & other : others) other.join();
@@ -523,14 +525,14 @@ class Picks {
         std::vector<int32_t> picks;
 };
 
-// What a run and the thread that looks after it share.
+// State shared by a run and the thread that polls it.
 class Made {
     public:
         void add(const std::vector<int32_t> & picks) {
             const std::lock_guard<std::mutex> lock(mutex);
             numbers.insert(numbers.end(), picks.begin(), picks.end());
         }
-        // Picks that nobody has seen yet, step after step.
+        // Picks that were not polled yet, step by step.
         std::vector<int32_t> take() {
             const std::lock_guard<std::mutex> lock(mutex);
             return std::exchange(numbers, {});
@@ -543,10 +545,9 @@ class Made {
         std::vector<int32_t> numbers;
 };
 
-// Where all decodes are made: always the same thread, one for the process. It stays on its core, and what it reads in that
-// core's cache. Threads of the pool take turns, each where it was last or where there is room: of eight callers of a small model
-// that takes 7 % of the tokens. Short decodes on the thread that JavaScript runs on, to save two threads' waking, take 5 %: that
-// one is on a core that others have work for.
+// The thread for all decodes, one for the process. It stays on its core, with its data in that core's cache. Threads of the
+// pool take turns on different cores, which costs eight callers of a small model 7 % of their tokens. Short decodes on
+// JavaScript's main thread, to save waking two threads, cost 5 %, since other work competes for that core.
 class Worker {
     public:
         void begin() {
@@ -563,7 +564,7 @@ class Worker {
             some.notify_one();
         }
         bool ends() const { return ended; }
-        // Waits for the step under way: at the end of the process all that it reads is taken down.
+        // Waits for the current step: at the end of the process its data is freed.
         void end() {
             {
                 const std::lock_guard<std::mutex> lock(mutex);
@@ -593,8 +594,8 @@ class Worker {
         std::atomic<bool> ended = false;
 };
 
-// Never taken down. Asked for only once there is a context: what is registered last is called first at the process's end, so
-// the thread is over before whatever llama.cpp has made by then. What decodes make later goes earlier: whoever can calls `leave`.
+// Never freed. Created only once there is a context: exit handlers run in reverse order of registration, so the thread ends
+// before the objects that llama.cpp has by then. Objects that decodes create later are freed earlier: callers use `leave`.
 Worker & worker() {
     static auto * only = [] {
         std::atexit([] { worker().end(); });
@@ -603,9 +604,9 @@ Worker & worker() {
     return *only;
 }
 
-// Step after step on the worker, while this thread looks at what they picked: each step's tokens are the picks of the one
-// before, so nobody has to be asked in between. Nor is anybody told: on a virtual machine to wake a thread keeps the one that
-// wakes it from its steps.
+// Step after step on the worker, while this thread polls what they picked: each step's tokens are the previous step's
+// picks, so no communication is needed in between. The worker sends no notifications: on a virtual machine, waking a thread
+// delays the one that wakes it.
 class Running {
     public:
         explicit Running(const Napi::CallbackInfo & info)
@@ -630,7 +631,7 @@ class Running {
             return run;
         }
 
-        // On the worker.
+        // On the worker thread.
         void make() {
             try {
                 picks.run();
@@ -645,7 +646,7 @@ class Running {
             for (uint32_t steps = 1; steps < most && goes_on() && picks.run_on(); steps++) made->add(picks.picked());
         }
 
-        // On the thread that asked for it, once it is made.
+        // On the thread that requested it, after its end.
         void settle() {
             if (failed.empty()) deferred.Resolve(deferred.Env().Undefined());
             else deferred.Reject(Napi::Error::New(deferred.Env(), failed).Value());
@@ -661,7 +662,7 @@ class Running {
         std::string failed;
 };
 
-// The way back from the worker, for all runs of one JavaScript. While there is one the event loop goes on.
+// The way back from the worker to JavaScript, for all runs. While a run is active, the event loop stays alive.
 class Runs {
     public:
         explicit Runs(Napi::Env env) : back(Back::New(env, "RaRun", 0, 1, this)) { back.Unref(env); }
@@ -679,7 +680,7 @@ class Runs {
 
     private:
         static void settled(Napi::Env env, Napi::Function, Runs * runs, Running * running) {
-            // Without it nothing can be told any more: JavaScript is at its end.
+            // Without it no result can be returned: JavaScript is ending.
             if (env == nullptr) return;
             if (--runs->open == 0) runs->back.Unref(env);
             running->settle();
@@ -695,9 +696,9 @@ Napi::Value decodeRun(const Napi::CallbackInfo & info) {
     return static_cast<Runs *>(info.Data())->start(info);
 }
 
-// Compute threads that wait for the next decode, whichever thread makes it, for a while without sleep. Without them each decode
-// starts its own and ends them, which of a small model's is most of the time. They live as long as the process, as the worker
-// does, which begins here: whoever keeps threads on cores finds all.
+// Compute threads that wait for the next decode, from any thread, and spin for a while before they sleep. Without them each
+// decode starts and ends its own threads, which takes most of a small model's time. They live as long as the process, like
+// the worker, which is also started here, so that pinning to cores finds all threads.
 void useThreads(const Napi::CallbackInfo & info) {
     auto * context = Napi::ObjectWrap<AddonContext>::Unwrap(info[0].As<Napi::Object>());
     const int32_t threads = info[1].As<Napi::Number>().Int32Value();
@@ -715,7 +716,7 @@ void useThreads(const Napi::CallbackInfo & info) {
     if (pool != nullptr) llama_attach_threadpool(context->ctx, pool, pool);
 }
 
-// At the end of JavaScript, while all that a decode reads or has made is there: no step begins any more.
+// At the end of JavaScript, while the data of decodes still exists: no step starts any more.
 void leave(const Napi::CallbackInfo &) {
     worker().end();
 }

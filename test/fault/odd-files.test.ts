@@ -39,7 +39,7 @@ t.test('a FIFO named at the start is refused in one line', async (t) => {
     t.equal(code, 1, variable);
     t.match(stderr, /is not a regular file \(file .*fifo\)\n$/, variable);
   }
-  t.match(checkModelFile(fifo), { kind: 'bad', problem: /no ordinary file/ });
+  t.match(checkModelFile(fifo), { kind: 'bad', problem: /not a regular file/ });
 });
 
 t.test('without a reader of its log the sidecar goes on, and ends with 0', async (t) => {

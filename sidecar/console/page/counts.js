@@ -1,10 +1,10 @@
-// Counts by name, since the start and in the last minute: whom a model refused, what was answered with an error.
+// Counts by name, since the start and in the last minute: refusals of a model, errors.
 import { fill, Keyed, mark, rowOf, scrolling, tableOf } from './dom.js';
 import { count } from './text.js';
 
 /** @typedef {readonly [key: string, text: string, minute: number, all: number]} Counted */
 
-/** A table of such. Made once. */
+/** A table of counts. Made once. */
 export class CountTable {
   /** @type {HTMLElement} */
   element;

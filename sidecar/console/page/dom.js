@@ -1,5 +1,5 @@
-// What the page is built of. Elements are made once and then changed in place, so that focus, an open table and a
-// selection survive each new picture. Text never becomes markup.
+// Helpers for the page's elements, which are made once and then changed in place, so that focus, an open table and a
+// selection survive updates. Text is never parsed as markup.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -36,7 +36,7 @@ export function drawn(tag, attributes = {}, ...children) {
 }
 
 /**
- * Says something else, if it is something else: what stays is left alone.
+ * Sets the text if it differs.
  *
  * @param {Element} where
  * @param {string} text
@@ -56,7 +56,7 @@ export function mark(where, name, value) {
 }
 
 /**
- * Brings the children of `parent` in line with `items`: known keys are changed in place, new ones made, others removed.
+ * Updates the children of `parent` to match `items`: known keys are changed in place, new ones made, others removed.
  *
  * @template I
  * @template {Element} E
@@ -116,7 +116,7 @@ export function tableOf(caption, columns) {
 }
 
 /**
- * A table that scrolls by itself where there is no room for it. Then, and only then, the keyboard reaches it too.
+ * A table that scrolls if there is not enough room, and is then reachable by keyboard.
  *
  * @param {HTMLTableElement} table
  * @returns {HTMLElement}
@@ -154,7 +154,7 @@ export function fill(row, texts) {
 }
 
 /**
- * An element of the page that has to be there.
+ * An element of the page that must exist.
  *
  * @template {HTMLElement} E
  * @param {string} id

@@ -1,5 +1,6 @@
-// The feed: server-sent events over fetch, since EventSource can send no key. One connection at a time; when it ends it is
-// made again, later and later up to a bound. The key is kept in this object and goes into one header, to this origin.
+// The feed: server-sent events over fetch, since EventSource cannot send a key. One connection at a time; when it ends
+// it is opened again, with increasing waits up to a bound. The key is kept in this object and sent only in one header,
+// to this origin.
 
 /** @typedef {import('../views.js').Snapshot} Snapshot */
 
@@ -13,18 +14,18 @@
  * @property {() => void} other The sidecar is of a version that this page cannot read; nothing more is tried.
  */
 
-/** What a picture's `v` is, as this page reads it. */
+/** The version `v` of snapshots that this page can read. */
 const VERSION = 2;
 
-/** Waits between two tries, ms: the first, and the longest. */
+/** Waits between two attempts, ms: the first, and the longest. */
 const FIRST_MS = 500;
 const LONGEST_MS = 15_000;
 
-/** No frame for so many intervals, and so many ms: the connection is taken for dead. */
+/** Without a frame for this many intervals and ms, the connection is considered dead. */
 const SILENT_INTERVALS = 3;
 const SILENT_MS = 3000;
 
-/** A frame may have so many characters; past that the other side is no sidecar. */
+/** The longest frame in characters; a longer one does not come from a sidecar. */
 const LONGEST_FRAME = 8 * 1024 * 1024;
 
 export class Feed {
@@ -58,7 +59,7 @@ export class Feed {
     this.start();
   }
 
-  /** Connects now, whatever was. */
+  /** Connects now, whatever the state. */
   start() {
     this.stop();
     const open = new AbortController();
@@ -66,7 +67,7 @@ export class Feed {
     void this.#run(open);
   }
 
-  /** Lets go of the connection, and of plans for the next. */
+  /** Closes the connection and cancels the next attempt. */
   stop() {
     clearTimeout(this.#timer);
     clearTimeout(this.#watchdog);
@@ -97,7 +98,7 @@ export class Feed {
     } catch {
       why = 'Connection lost.';
     }
-    // Another connection, or none, is wanted by now.
+    // Meanwhile another connection, or none, is wanted.
     if (this.#open !== open) return;
     this.stop();
     this.#again(why, waitMs);
@@ -129,7 +130,7 @@ export class Feed {
    * @param {string} frame
    */
   #frame(open, frame) {
-    // The server's other fields are for proxies and for itself.
+    // Other fields of the stream are not used here.
     const line = frame.split('\n').find((text) => text.startsWith('data: '));
     if (line === undefined) return;
     const picture = /** @type {{ readonly v: number }} */ (JSON.parse(line.slice('data: '.length)));
@@ -142,7 +143,7 @@ export class Feed {
     this.#intervalMs = snapshot.intervalMs;
     this.#guard(open);
     this.#hears.picture(snapshot);
-    // Not before it was shown: one that cannot be is asked for later and later too.
+    // Counted only after it was shown, so that snapshots that cannot be shown also increase the wait.
     this.#waitMs = FIRST_MS;
   }
 
@@ -157,7 +158,7 @@ export class Feed {
    * @param {number} atLeastMs
    */
   #again(why, atLeastMs) {
-    // Not all pages at once after a restart.
+    // Random, so that not all pages reconnect at once after a restart.
     const waitMs = Math.max(this.#waitMs * (0.75 + Math.random() / 2), atLeastMs);
     this.#waitMs = Math.min(this.#waitMs * 2, LONGEST_MS);
     this.#timer = setTimeout(() => this.start(), waitMs);

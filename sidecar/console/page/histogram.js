@@ -1,4 +1,4 @@
-// A histogram: a bar for each bucket of the metric, at places that never move, so that pictures can be compared.
+// A histogram: a bar for each bucket of the metric, at fixed places, so that updates can be compared.
 import { element, fill, Keyed, mark, rowOf, say, tableOf } from './dom.js';
 import { quantile } from './history.js';
 import { count, seconds, some } from './text.js';
@@ -26,7 +26,7 @@ const QUANTILES = /** @type {const} */ ([
 ]);
 
 /**
- * The values of each bucket alone.
+ * The number of values in each bucket.
  *
  * @param {Reading} histogram
  * @returns {Bucket[]}
@@ -60,7 +60,7 @@ function placeOf({ counts }, share) {
   return all === 0 ? -1 : counts.findIndex((value) => value >= share * all);
 }
 
-/** Made once a model and metric. */
+/** Made once per model and metric. */
 export class HistogramPart {
   /** @type {HTMLElement} */
   element;
@@ -135,6 +135,6 @@ function changeBar(bar, { values, upTo, share, holds }) {
   mark(bar, 'title', `${upTo.startsWith('over') ? upTo : `up to ${upTo}`}: ${count(values)}`);
   mark(bar, 'data-holds', holds);
   const [drawn] = bar.children;
-  // A few among many stay visible.
+  // So that a few values among many stay visible.
   if (drawn instanceof HTMLElement) drawn.style.height = values === 0 ? '0' : `max(2px, ${(share * 100).toFixed(1)}%)`;
 }

@@ -1,14 +1,15 @@
-// The last two minutes of pictures, and what changed in them: the sidecar tells counts since its start, rates are made here.
+// The snapshots of the last two minutes, and the differences between them: the sidecar sends counts since its start,
+// and the page computes rates.
 
 /** @typedef {import('../views.js').Snapshot} Snapshot */
 /** @typedef {import('../views.js').ModelView} ModelView */
 /** @typedef {import('../views.js').HistogramView} Histogram */
 
-/** How far back pictures are kept, and what the last minute is, ms. */
+/** How long snapshots are kept, and the length of the last minute, ms. */
 const KEPT_MS = 120_000;
 const MINUTE_MS = 60_000;
 
-/** However often they come. */
+/** The most snapshots, whatever their interval. */
 const MOST = 500;
 
 /** Points of a small curve. */
@@ -20,7 +21,7 @@ export class History {
 
   /** @param {Snapshot} snapshot */
   add(snapshot) {
-    // Another life counts from zero; and where the sidecar's clock was set back, nothing says how long ago the others were.
+    // A new process counts from zero; and if the sidecar's clock was set back, the age of earlier snapshots is unknown.
     const last = this.#all.at(-1);
     if (last && (last.startedAt !== snapshot.startedAt || last.at > snapshot.at)) this.#all = [];
     this.#all.push(snapshot);
@@ -28,7 +29,7 @@ export class History {
   }
 
   /**
-   * The picture that the last minute is counted from: the oldest one within it. Undefined before there is a second one.
+   * The oldest snapshot within the last minute, from which it is counted. Undefined before there is a second one.
    *
    * @returns {Snapshot | undefined}
    */
@@ -40,7 +41,7 @@ export class History {
   }
 
   /**
-   * A value of each picture, evenly in time, for a curve.
+   * A value of each snapshot, at even times, for a curve.
    *
    * @param {(snapshot: Snapshot, before: Snapshot | undefined) => number} value
    * @returns {number[]}
@@ -66,7 +67,7 @@ export class History {
 }
 
 /**
- * By how much a count grew a second between two pictures.
+ * The increase of a count per second between two snapshots.
  *
  * @param {Snapshot} now
  * @param {Snapshot | undefined} before
@@ -96,7 +97,7 @@ export function total(counts) {
 }
 
 /**
- * What a histogram took up since `before`; without it, since the start.
+ * The values of a histogram since `before`; without it, since the start.
  *
  * @param {Histogram} now
  * @param {Histogram | undefined} before
@@ -112,8 +113,8 @@ export function since(now, before) {
 }
 
 /**
- * The value that a share of all stays below, straight between two bounds, as Prometheus' histogram_quantile has it; past
- * the last bound that bound. Null: there are no values.
+ * The quantile, interpolated linearly between two bounds like Prometheus' histogram_quantile; past the last bound that
+ * bound. Null: there are no values.
  *
  * @param {Histogram} histogram
  * @param {number} share

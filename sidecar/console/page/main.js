@@ -1,4 +1,4 @@
-// The page as a whole: each picture from the feed to its parts, the connection, the theme.
+// The whole page: passes each snapshot from the feed to its parts, and handles the connection and the theme.
 import { element, Keyed, known, mark, say } from './dom.js';
 import { Feed } from './feed.js';
 import { History } from './history.js';
@@ -10,10 +10,10 @@ import { Upkeep } from './upkeep.js';
 /** @typedef {import('../views.js').Snapshot} Snapshot */
 /** @typedef {import('../views.js').ModelView} ModelView */
 
-/** A page that nobody sees gives its place to watch from back after so long, ms. */
+/** A hidden page disconnects after this time, ms. */
 const HIDDEN_MS = 60_000;
 
-/** A picture older than so many intervals is called old. */
+/** A snapshot older than this many intervals is marked as old. */
 const OLD_INTERVALS = 3;
 
 const THEMES = /** @type {const} */ (['auto', 'dark', 'light']);
@@ -58,13 +58,13 @@ const reasonLines = new Keyed(
 
 /** @type {Snapshot | undefined} */
 let last;
-/** When it came, on this page's clock. */
+/** When it arrived, on this page's clock. */
 let cameAt = 0;
-/** When the connection is made again; undefined: it is there, or a key is wanted. */
+/** When the next connection attempt is made; undefined: connected, or a key is needed. */
 /** @type {number | undefined} */
 let retryAt;
 let told = '';
-/** Nothing but loading the page anew helps. */
+/** Only reloading the page helps. */
 let outdated = false;
 
 const feed = new Feed('console/events', {
@@ -117,7 +117,7 @@ function range() {
  * @returns {ModelView | undefined}
  */
 function minuteAgo(model) {
-  // Where there is only one picture, nothing has happened since.
+  // With a single snapshot, there is no difference yet.
   return (history.base ?? last)?.models.find((each) => each.model === model);
 }
 
@@ -130,7 +130,7 @@ function show(snapshot) {
   reasons.hidden = why.length === 0;
   sums.show(snapshot, history, range());
   models.show(snapshot.models);
-  // Where there is only one picture, nothing has happened since.
+  // With a single snapshot, there is no difference yet.
   upkeep.show(snapshot, history.base ?? snapshot);
   upkeepSection.hidden = false;
   const engines = snapshot.models.filter(({ engine }) => engine.state !== 'ready');
@@ -140,7 +140,7 @@ function show(snapshot) {
 }
 
 /**
- * For screen readers, once each time that it is something else.
+ * Announces a change to screen readers.
  *
  * @param {string} text
  */
@@ -150,7 +150,7 @@ function tell(text) {
   say(news, text);
 }
 
-/** How old the picture is, and when the next try comes. */
+/** Shows the age of the snapshot, and the time of the next attempt. */
 function tick() {
   const now = performance.now();
   const ageMs = now - cameAt;
@@ -173,7 +173,7 @@ function useTheme(wanted) {
   say(themeButton, `Theme: ${theme}`);
 }
 
-/** The choice of a theme is kept where a page may keep things; where it may not, it is forgotten. */
+/** The theme is stored if the browser allows it. */
 function keptTheme() {
   try {
     return localStorage.getItem(THEME);
@@ -189,7 +189,7 @@ themeButton.addEventListener('click', () => {
   try {
     localStorage.setItem(THEME, next);
   } catch {
-    // Then it holds until the page is left.
+    // Otherwise it applies until the page is closed.
   }
 });
 choices.addEventListener('change', () => last && show(last));

@@ -1,4 +1,4 @@
-// One model: its seats, its queue by account, its times, and whom it refused.
+// One model: its seats, its queue by account, its latencies and its refusals.
 import { counted, CountTable } from './counts.js';
 import { element, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { HistogramPart } from './histogram.js';
@@ -36,7 +36,7 @@ const REASONS = {
   'engine-lost': 'engine lost twice',
 };
 
-/** Made once a model. */
+/** Made once per model. */
 export class ModelCard {
   /** @type {HTMLElement} */
   element;
@@ -103,7 +103,7 @@ export class ModelCard {
     say(this.#about, [kind, some(queue.seats, 'seat'), ...context, ...on, ...fairness, ...paused].join(' · '));
     this.#seats.show(model);
     this.#queue.show(queueLines(queue));
-    // Who is alone is ahead of nobody.
+    // A single account leads no other.
     this.#note.hidden = queue.accounts.length < 2;
     say(
       this.#waits,

@@ -1,4 +1,4 @@
-// The picture of a model's seats: who holds which, and whether its prompt is read or its reply is made.
+// The display of a model's seats: the account of each, and its phase.
 import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { age, duration, some } from './text.js';
 
@@ -11,10 +11,10 @@ import { age, duration, some } from './text.js';
  * @property {HolderView | undefined} holder
  */
 
-/** More seats than this are drawn small, without words. */
+/** More seats than this are drawn small, without text. */
 const WORDED = 32;
 
-/** Colours that accounts are told apart by; in the table they are told by name. */
+/** Colours that distinguish accounts; the table has their names. */
 const HUES = 8;
 
 /** @type {Readonly<Record<HolderView['state'], string>>} */
@@ -27,14 +27,14 @@ const LEGEND = /** @type {const} */ ([
   ['free', 'free'],
 ]);
 
-/** Accounts whose colour is remembered; past that all are given one anew. */
+/** Accounts whose colour is kept; past that colours are assigned anew. */
 const REMEMBERED = 1000;
 
 /** @type {Map<string, number>} */
 const hues = new Map();
 
 /**
- * A colour that an account keeps: the first eight that are seen differ.
+ * The colour of an account: the first eight differ.
  *
  * @param {string} account
  * @returns {number}
@@ -50,7 +50,7 @@ export function hueOf(account) {
 }
 
 /**
- * What a picture shows, in words.
+ * The text alternative of the display.
  *
  * @param {ModelView} model
  * @returns {string}
@@ -65,7 +65,7 @@ export function seatsInWords({ queue, holders }) {
   return [some(queue.seats, 'seat'), ...states, `${Math.max(0, queue.seats - busy)} free`].join(', ');
 }
 
-/** Made once a model. */
+/** Made once per model. */
 export class Seats {
   /** @type {HTMLElement} */
   element;

@@ -7,7 +7,7 @@ import { count, rate, seconds } from './text.js';
 /** @typedef {import('./history.js').History} History */
 /** @typedef {'minute' | 'start'} Range */
 
-/** A curve's own measures. */
+/** Dimensions of a curve. */
 const WIDTH = 120;
 const HEIGHT = 28;
 
@@ -20,7 +20,7 @@ const refused = (/** @type {Snapshot} */ snapshot) => overModels(snapshot, (mode
 const firstTokens = (/** @type {Snapshot} */ snapshot) =>
   merged(snapshot.models.filter(({ kind }) => kind === 'chat').map(({ firstToken }) => firstToken));
 
-/** Each: its name, what it says of now, and a point of its curve. */
+/** For each: its name, its current value as text, and a point of its curve. */
 const SUMS = /** @type {const} */ ([
   ['Seats held', (/** @type {Snapshot} */ now) => [count(busy(now)), `of ${count(seats(now))}`], busy],
   [
@@ -81,7 +81,7 @@ export class Sums {
 }
 
 /**
- * What a rate is counted from: a minute ago, or the start, at which all was zero.
+ * The start of a rate: a minute ago, or the start of the process.
  *
  * @param {Snapshot} now
  * @param {Snapshot | undefined} before

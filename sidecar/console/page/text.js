@@ -1,4 +1,4 @@
-// How numbers are said. All of it short: most stand in narrow columns.
+// Formats numbers, briefly, since most are in narrow columns.
 
 /**
  * @param {number} ms
@@ -16,7 +16,7 @@ export function duration(ms) {
 }
 
 /**
- * How long something has gone on: no finer than what is drawn anew each second.
+ * How long something has lasted, in whole seconds or coarser.
  *
  * @param {number} ms
  * @returns {string}
@@ -71,7 +71,7 @@ export function rate(value) {
 }
 
 /**
- * Names what there is: `1 seat`, `2 seats`.
+ * A number with its noun: `1 seat`, `2 seats`.
  *
  * @param {number} value
  * @param {string} noun

@@ -1,4 +1,4 @@
-// What keeps it going: engines, prompt hosts, the usage spool, this process.
+// The sidecar's own parts: engines, prompt hosts, the usage spool, this process.
 import { counted, CountTable } from './counts.js';
 import { element, fill, Keyed, mark, rowOf, say, scrolling, tableOf } from './dom.js';
 import { bytes, count, duration, seconds } from './text.js';

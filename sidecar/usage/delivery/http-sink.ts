@@ -6,18 +6,21 @@ import type { DeliverySink, SinkAnswer } from './sink.js';
 /** CloudEvents 1.0, HTTP protocol binding, section 3.3: batched content mode with the JSON batch format. */
 const BATCH_TYPE = 'application/cloudevents-batch+json';
 
-/** Of an answer's body so much is read, and dropped, so that its connection can be used again; a longer one is cut. */
+/**
+ * Bytes of a response body that are read and discarded, so that its connection can be reused; a longer one closes it.
+ */
 const MAX_ANSWER_BYTES = 16 * 1024;
 
-/** A sink that names a longer time is asked again after this one, ms: usage must not wait on a slip of the hand. */
+/** The longest Retry-After that is followed, ms. */
 const MAX_RETRY_AFTER_MS = 600_000;
 
-/** 4xx that say "not now". 428: a condition is asked for that is none of an event's. */
+/** 4xx statuses that are temporary. 428: a precondition that no event can meet. */
 const NOT_NOW: ReadonlySet<number> = new Set([408, 425, 428, 429]);
 
 /**
- * 4xx that are about the address, the credentials, a bill, the headers or the media type, or say who forbids it: no event is at fault, and dead letters would be all
- * that is left of the usage of a day on which someone mistyped a secret. They wait for an operator.
+ * 4xx statuses about the address, the credentials, payment, the headers or the media type, or by an intermediary: the
+ * events are not the cause. They are retried until an operator fixes it; otherwise a mistyped secret would turn a day's
+ * usage into dead letters.
  */
 const NOT_THE_EVENTS: ReadonlySet<number> = new Set([401, 402, 403, 404, 405, 406, 407, 410, 415, 421, 426, 431, 451]);
 
@@ -26,13 +29,15 @@ export interface HttpSinkOptions {
   /** Milliseconds since 1970, for a Retry-After that names a date. */
   readonly date: () => number;
   readonly url: string;
-  /** The whole of one request, its answer included, ms. */
+  /** Time limit of one request, its response included, ms. */
   readonly timeoutMs: number;
-  /** Asked before each request, so that a secret can be changed while this runs. Absent: none is sent. */
+  /** Called before each request, so that a secret can be changed at run time. Absent: none is sent. */
   readonly secret?: () => Promise<string>;
 }
 
-/** Posts batches to one URL. It follows no redirect: usage and its secret go where the configuration says or nowhere. */
+/**
+ * Posts batches to one URL. It follows no redirects, so that usage and its secret are sent only to the configured URL.
+ */
 export class HttpSink implements DeliverySink {
   readonly #options: HttpSinkOptions;
 
@@ -57,7 +62,7 @@ export class HttpSink implements DeliverySink {
     }
   }
 
-  /** Connections are Node's own, which closes those that nobody uses. */
+  /** Node closes its idle connections itself. */
   close(): Promise<void> {
     return Promise.resolve();
   }
@@ -72,7 +77,7 @@ export class HttpSink implements DeliverySink {
       redirect: 'manual',
       headers: { 'content-type': BATCH_TYPE, ...(authorization !== undefined && { authorization }) },
     });
-    // Only a whole answer counts: one that was cut off may be a proxy's, and a batch sent twice does no harm.
+    // Only a complete response counts: an incomplete one may come from a proxy, and a repeated batch does no harm.
     await drop(response);
     const { status } = response;
     if (response.ok) return { kind: 'accepted' };
@@ -84,17 +89,19 @@ export class HttpSink implements DeliverySink {
   }
 }
 
-/** Reads a body to its end or to its bound. Rejects when it breaks off before either. */
+/** Reads a body to its end or to its bound. Rejects if it ends early. */
 async function drop({ body }: Response): Promise<void> {
   let bytes = 0;
-  // Leaving the loop early cancels the body and with it the connection.
+  // Leaving the loop early cancels the body and closes the connection.
   for await (const chunk of (body ?? []) as AsyncIterable<Uint8Array>) {
     bytes += chunk.byteLength;
     if (bytes > MAX_ANSWER_BYTES) return;
   }
 }
 
-/** A Retry-After in seconds or as a date, in ms from `now` and within its bound; undefined: none that can be read. */
+/**
+ * A Retry-After in seconds or as a date, in ms from `now` and within its bound; undefined if it is missing or invalid.
+ */
 export function retryAfter(header: string | null, now: number): number | undefined {
   if (header === null) return undefined;
   const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1000 : Date.parse(header) - now;
