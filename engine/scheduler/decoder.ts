@@ -1,5 +1,5 @@
 /**
- * The port through which the step loop uses llama.cpp. Its implementations (the public iterators, or the layer below
+ * The decoder port: how the step loop uses llama.cpp (docs/architecture.md#ports). Its implementations (the public iterators, or the layer below
  * them) differ in speed and version; the loop does not depend on them.
  */
 
@@ -45,18 +45,27 @@ export interface Sampler {
   dispose(): void;
 }
 
+/** What every part is: tokens that its sequence holds afterwards, behind what it held. */
+interface Evaluated {
+  readonly sequence: number;
+  readonly tokens: Uint32Array;
+}
+
 /** What one sequence adds to a step. A sequence appears at most once in a step. */
 export type Part =
   /** Evaluate only: a chunk of a prompt. */
-  | { readonly kind: 'prefill'; readonly sequence: number; readonly tokens: Uint32Array }
+  | (Evaluated & { readonly kind: 'prefill' })
   /** Evaluate, then choose the next token from the last one's logits. */
-  | { readonly kind: 'sample'; readonly sequence: number; readonly tokens: Uint32Array; readonly sampler: Sampler }
+  | (Evaluated & { readonly kind: 'sample'; readonly sampler: Sampler })
   /** Evaluate, then read the labels' logits after the last token. */
-  | { readonly kind: 'score'; readonly sequence: number; readonly tokens: Uint32Array; readonly labels: Uint32Array };
+  | (Evaluated & { readonly kind: 'score'; readonly labels: Uint32Array });
 
 export type PartResult =
   | { readonly kind: 'filled' }
-  /** `then`: the results of the run's further steps, each from the previous one. */
+  /**
+   * The tokens chosen, `token` first. The sequence then contains the part's tokens and all chosen ones but the last, with which
+   * the reply's next part begins. `then`: those of a run's further steps.
+   */
   | { readonly kind: 'token'; readonly token: number; readonly then?: readonly number[] }
   /** Natural log-probabilities of the labels over the whole vocabulary, in their order. */
   | { readonly kind: 'scores'; readonly logprobs: Float64Array }
@@ -84,7 +93,32 @@ export interface Checkpoint {
   dispose(): void;
 }
 
-export interface Decoder {
+/** What can be done with a sequence's state between steps. Only the scheduler's `Sequences` calls it, and never during a step. */
+export interface SequenceStates {
+  /** Whether `truncate` can cut at any position; otherwise only to nothing, or at a high cost. */
+  readonly cuttable: boolean;
+  /** Whether `copy` works. */
+  readonly copyable: boolean;
+  /** Removes a sequence's state from token `length` on. Rejects if the state cannot be cut. */
+  truncate(sequence: number, length: number): Promise<void>;
+  /**
+   * Copies the state of `source` to `target`, another sequence. Rejects on failure; the state of
+   * `target` is then unknown.
+   */
+  copy(target: number, source: number): Promise<void>;
+  /**
+   * Copies the state of a sequence as it is now. Rejects when it cannot; what the sequence holds is then
+   * unknown. Absent: the decoder has no checkpoints.
+   */
+  save?(sequence: number): Promise<Checkpoint>;
+  /**
+   * Makes a sequence hold what it held when the checkpoint was saved. It must still hold the same tokens up to there, and may
+   * hold more. Rejects when it cannot; what it holds is then unknown.
+   */
+  restore?(sequence: number, checkpoint: Checkpoint): Promise<void>;
+}
+
+export interface Decoder extends SequenceStates {
   /**
    * Decodes all parts together, in ascending order of sequence (the caller sorts), on another thread, and resolves with
    * one result per part. Their tokens must fit the context's batch. Never rejects. No second step before the first
@@ -93,27 +127,6 @@ export interface Decoder {
   step(parts: readonly Part[], run?: Run): Promise<PartResult[]>;
   /** No further step of a {@link Run} begins; its promise resolves after the current one. */
   halt(): void;
-  /** Whether `truncate` can cut at any position; otherwise only to nothing, or at a high cost. */
-  readonly cuttable: boolean;
-  /** Whether `copy` works. */
-  readonly copyable: boolean;
-  /** Removes a sequence's state from token `length` on. Not during a step. Rejects if the state cannot be cut. */
-  truncate(sequence: number, length: number): Promise<void>;
-  /**
-   * Copies the state of `source` to `target`, another sequence. Not during a step. Rejects on failure; the state of
-   * `target` is then unknown.
-   */
-  copy(target: number, source: number): Promise<void>;
-  /**
-   * Copies the state of a sequence as it is now. Not during a step. Rejects when it cannot; what the sequence holds is then
-   * unknown. Absent: the decoder has no checkpoints.
-   */
-  save?(sequence: number): Promise<Checkpoint>;
-  /**
-   * Makes a sequence hold what it held when the checkpoint was saved. It must still hold the same tokens up to there, and may
-   * hold more. Not during a step. Rejects when it cannot; what it holds is then unknown.
-   */
-  restore?(sequence: number, checkpoint: Checkpoint): Promise<void>;
   sampler(sampling: Sampling): Sampler;
   /** Whether a reply constrained by a grammar with this many stacks will be {@link Sampler.pending}. Absent: never. */
   isExpensive?(stacks: number): boolean;

@@ -1,5 +1,5 @@
 import { choose, type Choice, type Slot } from './sequence-choice.js';
-import type { Decoder } from './decoder.js';
+import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
 import { SequenceTokens, type Reuse } from './sequence-tokens.js';
 import type { PromptPlan } from './prompt-plan.js';
@@ -20,15 +20,15 @@ interface Sequence extends Slot {
  * The records here always equal the decoder's state, or are empty.
  */
 export class Sequences {
-  readonly #decoder: Pick<Decoder, 'cuttable' | 'copyable' | 'truncate' | 'copy'>;
+  readonly #states: SequenceStates;
   readonly #slots: readonly Sequence[];
   /** Sequences taken or freed since the last call of `changes`. */
   readonly #changed = new Set<number>();
   #live = 0;
   #uses = 0;
 
-  constructor(decoder: Pick<Decoder, 'cuttable' | 'copyable' | 'truncate' | 'copy'>, seats: number) {
-    this.#decoder = decoder;
+  constructor(states: SequenceStates, seats: number) {
+    this.#states = states;
     this.#slots = Array.from({ length: seats }, () => ({
       tokens: new SequenceTokens(),
       live: false,
@@ -63,7 +63,7 @@ export class Sequences {
     reuse: (sequence: number) => Reuse,
     intermittent = false,
   ): Promise<FreeSequence | undefined> {
-    const { copyable, cuttable } = this.#decoder;
+    const { copyable, cuttable } = this.#states;
     const rules = { copyable: copyable && cuttable, reuse: cuttable ? reuse : (): Reuse => 'none', intermittent };
     const choice = choose(this.#slots, plan, rules);
     if (!choice) return undefined;
@@ -82,7 +82,7 @@ export class Sequences {
   /** Prepares a taken sequence for another prompt. Returns how much of it is reused. Rejects as `open` does. */
   async reopen(sequence: number, plan: PromptPlan, reuse: Reuse): Promise<number> {
     const { tokens } = this.#at(sequence);
-    return this.#cut(sequence, plan, this.#decoder.cuttable ? tokens.reusable(plan, reuse) : 0);
+    return this.#cut(sequence, plan, this.#states.cuttable ? tokens.reusable(plan, reuse) : 0);
   }
 
   /** Records a step's tokens. `alone`: a chunk of a prompt, with nothing else in its decode. */
@@ -105,7 +105,7 @@ export class Sequences {
   changes(): HeldPrefix[] {
     const changes = [...this.#changed].map((sequence) => {
       const { live, tokens } = this.#at(sequence);
-      const scope = !live && this.#decoder.cuttable ? tokens.key?.scope : undefined;
+      const scope = !live && this.#states.cuttable ? tokens.key?.scope : undefined;
       return { sequence, hashes: scope === undefined ? new Uint32Array(0) : prefixHashes(tokens.tokens, scope) };
     });
     this.#changed.clear();
@@ -125,7 +125,7 @@ export class Sequences {
     const { tokens } = this.#at(target);
     tokens.cut(0);
     try {
-      await this.#decoder.copy(target, source);
+      await this.#states.copy(target, source);
     } catch {
       return false;
     }
@@ -138,13 +138,13 @@ export class Sequences {
     const { tokens } = this.#at(sequence);
     tokens.keepFor(plan, length);
     try {
-      await this.#decoder.truncate(sequence, length);
+      await this.#states.truncate(sequence, length);
       return length;
     } catch (error) {
       tokens.cut(0);
       if (length === 0) throw error;
     }
-    await this.#decoder.truncate(sequence, 0);
+    await this.#states.truncate(sequence, 0);
     return 0;
   }
 

@@ -3,6 +3,7 @@ import t from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { Decoder, Part, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../../../engine/llama/iterator-decoder.js';
+import { keepsDecoderContract } from '../../../support/decoder-contract.js';
 import { testModel } from '../../../support/models.js';
 
 const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 64 };
@@ -71,6 +72,10 @@ async function reply(
   sampler.dispose();
   return made;
 }
+
+t.test('both decoders keep the promises of the port', async (t) => {
+  await both((decoder) => keepsDecoderContract(t, decoder));
+});
 
 t.test('both decoders make the same reply, greedy and by seed, penalized or not', async (t) => {
   for (const sampling of [

@@ -1,0 +1,19 @@
+import t from 'tap';
+import { FakeDecoder } from '../../support/fake-decoder.js';
+import { keepsDecoderContract } from '../../support/decoder-contract.js';
+
+/** Another token for every order of what is held. */
+const next = (held: readonly number[]): number =>
+  held.reduce((sum, token, at) => (sum * 31 + token * (at + 1)) % 997, 7);
+
+t.test('the scheduler’s fake keeps the decoder’s promises', async (t) => {
+  for (const runTells of [0, 2, 3]) {
+    const decoder = new FakeDecoder(next, { runTells });
+    await keepsDecoderContract(t, decoder);
+    t.same(decoder.violations, []);
+  }
+});
+
+t.test('and so does one that cannot copy', async (t) => {
+  await keepsDecoderContract(t, new FakeDecoder(next, { copyable: false }));
+});

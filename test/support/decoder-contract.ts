@@ -1,0 +1,106 @@
+/** What the decoder port promises, for every decoder: the fake one of the scheduler's tests and the real ones. */
+import type { Test } from 'tap';
+import type { Decoder, PartResult, Sampler, Sampling } from '../../engine/scheduler/decoder.js';
+
+const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 64 };
+const REPLY = 12;
+const PROMPT = Uint32Array.from({ length: 20 }, (_, i) => 60 + ((i * 7) % 90));
+
+/** Every token that a result chose, in order. */
+function chosen(results: readonly PartResult[]): number[] {
+  const [result] = results;
+  if (result?.kind !== 'token') throw new Error(`no token but ${result?.kind ?? 'nothing'}`);
+  return [result.token, ...(result.then ?? [])];
+}
+
+/** Goes on from `fed` until `count` tokens are chosen. `most`: steps that may follow by themselves. */
+async function speak(
+  decoder: Decoder,
+  sequence: number,
+  sampler: Sampler,
+  fed: Uint32Array,
+  count: number,
+  most = 1,
+): Promise<number[]> {
+  const tokens: number[] = [];
+  let next = fed;
+  while (tokens.length < count) {
+    const parts = [{ kind: 'sample', sequence, tokens: next, sampler }] as const;
+    const made = (results: readonly PartResult[]): void => void tokens.push(...chosen(results));
+    const last = await decoder.step(
+      parts,
+      most > 1 ? { most: Math.min(most, count - tokens.length), everyMs: 0, made } : undefined,
+    );
+    if (last.length > 0) made(last);
+    next = Uint32Array.of(tokens.at(-1) ?? -1);
+  }
+  return tokens;
+}
+
+/** A greedy reply to {@link PROMPT} on a sequence that holds its first `held` tokens. */
+async function reply(decoder: Decoder, sequence: number, held = 0, most = 1): Promise<number[]> {
+  const sampler = decoder.sampler(GREEDY);
+  const tokens = await speak(decoder, sequence, sampler, PROMPT.subarray(held), REPLY, most);
+  sampler.dispose();
+  return tokens;
+}
+
+/** `decoder` has three sequences of 64 tokens, which hold nothing, can cut and is used for nothing else. */
+export async function keepsDecoderContract(t: Test, decoder: Decoder): Promise<void> {
+  const expected = await reply(decoder, 0);
+
+  await t.test('a part’s tokens are evaluated behind what its sequence holds, however they are split', async (t) => {
+    const results = await decoder.step([{ kind: 'prefill', sequence: 1, tokens: PROMPT.subarray(0, 7) }]);
+    t.same(results, [{ kind: 'filled' }]);
+    t.same(await reply(decoder, 1, 7), expected);
+    await decoder.truncate(1, 0);
+  });
+
+  await t.test('afterwards it holds the part’s tokens and what was chosen, but for the last', async (t) => {
+    const held = PROMPT.length + REPLY - 1;
+    const sampler = decoder.sampler(GREEDY);
+    const more = await speak(decoder, 0, sampler, Uint32Array.of(expected.at(-1) ?? -1), 4);
+    sampler.dispose();
+    await decoder.truncate(0, held);
+    const again = decoder.sampler(GREEDY);
+    t.same(
+      await speak(decoder, 0, again, Uint32Array.of(expected.at(-1) ?? -1), 4),
+      more,
+      'cut back to there, it goes on alike',
+    );
+    again.dispose();
+  });
+
+  await t.test('a run of steps chooses and holds the same', async (t) => {
+    t.same(await reply(decoder, 1, 0, 5), expected);
+    await decoder.truncate(1, PROMPT.length - 1);
+    t.same(await reply(decoder, 1, PROMPT.length - 1, 5), expected);
+  });
+
+  await t.test('several tokens of a reply in one part: the state and the choice are those of one by one', async (t) => {
+    const known = Uint32Array.of(...PROMPT, ...expected.slice(0, 5));
+    await decoder.truncate(1, 0);
+    const sampler = decoder.sampler(GREEDY);
+    t.same(await speak(decoder, 1, sampler, known, REPLY - 5), expected.slice(5));
+    sampler.dispose();
+  });
+
+  await t.test('cut to nothing, a sequence is as new', async (t) => {
+    for (const sequence of [0, 1]) {
+      await decoder.truncate(sequence, 0);
+      t.same(await reply(decoder, sequence), expected);
+      await decoder.truncate(sequence, 0);
+    }
+  });
+
+  await t.test('a copy goes on as its source would, and neither changes the other', async (t) => {
+    if (!decoder.copyable) {
+      await t.rejects(decoder.copy(2, 0));
+      return;
+    }
+    await decoder.step([{ kind: 'prefill', sequence: 0, tokens: PROMPT.subarray(0, 15) }]);
+    await decoder.copy(2, 0);
+    t.same(await reply(decoder, 2, 15), expected);
+    t.same(await reply(decoder, 0, 15), expected);
+  });
+}
