@@ -10,7 +10,6 @@ import { Balances, type BalancesOptions } from '../../../sidecar/usage/balances.
 import { readSnapshot, writeSnapshot } from '../../../sidecar/usage/balance-file.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { MemorySpool } from '../../support/memory-spool.js';
-import { rounds } from '../../support/long-form.js';
 
 interface Owner {
   teardown(fn: () => Promise<void>): void;
@@ -393,7 +392,7 @@ t.test('whatever happens and whenever the process dies, balances are the sum of 
       await life.balances.close();
       return true;
     }),
-    { numRuns: rounds({ short: 20, long: 60 }) },
+    { numRuns: 60 },
   );
   t.ok(restarts > 100, `${restarts} restarts`);
 });
