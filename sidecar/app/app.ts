@@ -10,6 +10,7 @@ import { TokenQuotas } from '../access/quotas.js';
 import { systemClock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
 import { openUsage } from './compose-usage.js';
+import { keepDescriptors } from './descriptor-reserve.js';
 import { connectionBounds, descriptorLimit } from './descriptors.js';
 import type { Scrapers } from '../api/operators.js';
 import { openExporting, type Exporting } from './compose-otlp.js';
@@ -77,7 +78,8 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   const board = new SeatBoard();
   const shared = connectionBounds(config, descriptorLimit());
   if (shared.kind === 'short') throw new Error(shared.line);
-  const common = { config, clock: systemClock, registry, log, connections: shared.bounds };
+  const reserve = keepDescriptors(log);
+  const common = { config, clock: systemClock, registry, log, connections: shared.bounds, reserve };
   // The operators' listener opens first: reading a long spool takes time, and liveness probes must succeed meanwhile.
   let seen: OperatorsView = {
     leaving: () => lifecycle.leaving,
@@ -96,6 +98,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     log,
     spoolStandIn,
   ).catch(async (error: unknown) => {
+    reserve.close();
     await back.close();
     throw error;
   });
@@ -160,6 +163,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   const close = async (): Promise<void> => {
     prompts.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
+    reserve.close();
     await Promise.all([front.close(), back.close()]);
     // While this process still has the spool's lock: no other process may write the balances.
     await billing.close();

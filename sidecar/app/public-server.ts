@@ -1,5 +1,6 @@
 /** The public listener, and how servers of this process are made; the operators' server is in operators-server.ts. */
 import type { Config } from '../config/config.js';
+import type { DescriptorReserve } from './descriptor-reserve.js';
 import type { ConnectionBounds } from './descriptors.js';
 import type { Clock } from '../lib/clock.js';
 import { chat } from '../api/chat.js';
@@ -24,6 +25,7 @@ export interface ServerDeps {
   readonly log: Log;
   /** The bounds of open connections for each listener. */
   readonly connections: ConnectionBounds;
+  readonly reserve: Pick<DescriptorReserve, 'refusing'>;
 }
 
 /** Time between log lines about refused connections, ms: thousands may be refused per second. */
@@ -68,7 +70,7 @@ export function publicServer(common: ServerDeps, services: Services, inFlight: I
 /** A server with the common settings. */
 export function serverOf(
   listener: keyof ConnectionBounds,
-  { config, clock, registry, log, connections }: ServerDeps,
+  { config, clock, registry, log, connections, reserve }: ServerDeps,
   routes: Routes,
   own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap' | 'loadReport'>>,
 ): Server {
@@ -91,6 +93,7 @@ export function serverOf(
       shortBytes: bodies.shortBytes,
       backlog: { streamBytes: stream.maxBufferedBytes, totalBytes: stream.totalBufferedBytes },
       connections: connections[listener],
+      refusing: () => reserve.refusing,
     },
     onReaderCut: ({ requestId, reason, bytes }) => {
       registry.http.readerCut(reason);

@@ -7,11 +7,16 @@ import type { HttpResponse } from './uws.js';
 export class Connections {
   readonly #most: number;
   readonly #refused: (() => void) | undefined;
+  readonly #refusing: (() => boolean) | undefined;
   #open = 0;
 
-  /** `most`: open at once. `refused` is called for each connection that was closed for being past it. */
-  constructor(most: number, refused?: () => void) {
+  /**
+   * `most`: open at once. `refused` is called for each connection that was closed for being past it, or because `refusing`
+   * returned true.
+   */
+  constructor(most: number, refused?: () => void, refusing?: () => boolean) {
     this.#most = most;
+    this.#refusing = refusing;
     this.#refused = refused;
   }
 
@@ -26,7 +31,7 @@ export class Connections {
       return;
     }
     this.#open += 1;
-    if (this.#open <= this.#most) return;
+    if (this.#open <= this.#most && this.#refusing?.() !== true) return;
     this.#refused?.();
     connection.close();
   }

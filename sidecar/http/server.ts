@@ -42,8 +42,9 @@ export interface ServerOptions {
     readonly bodyMs?: number;
     /** Bounds of the data that waits for slow readers. Default {@link BACKLOG}. */
     readonly backlog?: BacklogLimits;
-    /** Bound of open connections; further ones are closed at once. Default: no bound. */
+    /** Bound of open connections; further ones are closed at once, as all are while `refusing` returns true. Default: no bound. */
     readonly connections?: number;
+    readonly refusing?: () => boolean;
   };
   /** Wraps each exchange before it is handled. A handler's fault is answered on the unwrapped exchange. */
   readonly wrap?: (exchange: Exchange) => Exchange;
@@ -141,7 +142,7 @@ class UwsServer implements Server {
       ...(onExchange === undefined ? {} : { onExchange }),
       ...(onExchangeEnd === undefined ? {} : { onExchangeEnd }),
     };
-    this.#connections = new Connections(limits.connections ?? Infinity, options.onConnectionRefused);
+    this.#connections = new Connections(limits.connections ?? Infinity, options.onConnectionRefused, limits.refusing);
     this.#app.filter((res, change) => this.#connections.changed(res, Number(change)));
     this.#app.any('/*', (res, req) => this.#take(res, req));
   }

@@ -1,5 +1,6 @@
 /** A sidecar that is short of descriptors: idle connections leave a reserve, and a child that cannot be forked waits. */
 import { execFileSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
 import { Agent, request, type IncomingHttpHeaders, type RequestOptions } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
@@ -125,6 +126,19 @@ t.test('children that cannot be forked are forked when there are descriptors aga
   limit('1024:');
   await sidecar.logged('engine ready', 2);
   await eventually('green', async () => (await readyz()).status === 200);
+
+  const since = new Date().toISOString();
+  // Not a connection's bound, which is far above, but the last descriptor.
+  const highest = Math.max(...readdirSync(`/proc/${sidecar.pid}/fd`).map(Number));
+  limit(`${highest + 1}:`);
+  const connections = await idle(t, sidecar, IDLE);
+  await sidecar.logged('no descriptors left', 1, ({ time }) => String(time) > since);
+  await eventually('those that were not accepted are closed', () => connections.refused() > IDLE / 4);
+  const used = await usedMeanwhile(sidecar.pid);
+  t.ok(used < MAX_CPU_MS, `${used} ms of processor time in ${WATCHED_MS} ms`);
+  t.equal((await readyz()).status, 200, 'an open connection goes on');
+  limit('1024:');
+  await sidecar.logged('descriptors are free again', 1, ({ time }) => String(time) > since);
   const response = await sidecar.chat({ messages: [{ role: 'user', content: 'hi' }], max_tokens: 2 });
   t.equal(response.status, 200);
   await response.body?.cancel();
