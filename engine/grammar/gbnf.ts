@@ -39,6 +39,25 @@ export function heldBehind(after: string, gbnf: string): string {
   return [`root ::= free-0`, ...rules, gbnf.replace(/^root ::= (.*)/, 'held ::= [ \\n]{0,2} ($1)')].join('\n');
 }
 
+/** What a model that writes its replies in several parts puts in front of the one that is held. */
+export interface TurnHead {
+  /** May come first: its opening mark, the end mark, and what begins the next part. */
+  readonly thought?: { readonly start: string; readonly end: string; readonly turn: string };
+  /** Stands in front of what is held. */
+  readonly header?: string;
+}
+
+/** The grammar of what `gbnf` allows behind such a head. `gbnf` as {@link grammarText} makes it. */
+export function behindTurn(gbnf: string, { thought, header = '' }: TurnHead): string {
+  if (thought === undefined && header === '') return gbnf;
+  const head = header === '' ? 'held' : `${literal(header)} held`;
+  const held = gbnf.replace(/^root ::= (.*)/, 'held ::= [ \\n]{0,2} ($1)');
+  if (thought === undefined) return `root ::= ${head}\n${held}`;
+  const root = `root ::= ${literal(thought.start)} thought-0 | ${head}`;
+  const turn = `thought-end ::= ${literal(thought.turn)} ${head}`;
+  return [root, ...textUpTo(thought.end, 'thought', 'thought-end'), turn, held].join('\n');
+}
+
 /**
  * Rules of any text up to and including `end`, at its first place, and of the rule `then` behind it; the one to start with
  * is `PREFIX-0`. An automaton (Knuth-Morris-Pratt) whose states are rules. `end`: not empty.

@@ -48,9 +48,16 @@ export class ReplyText {
   /** Adds one token's bytes; returns the newly parsed text, which is often empty. */
   push(bytes: Uint8Array): ReplyParts {
     const text = this.#decoder.decode(bytes, { stream: true });
-    const { reasoning, content } = this.#thought?.push(text) ?? { reasoning: '', content: text };
+    const { reasoning, content } = this.#apart(text);
     const called = this.#calls?.push(content) ?? { content, calls: [] };
     return { reasoning, content: this.#stops.push(called.content), calls: called.calls };
+  }
+
+  /** Marks of thoughts within a call are text like any other. */
+  #apart(text: string): ReplyPiece {
+    if (this.#thought === undefined) return { reasoning: '', content: text };
+    const called = this.#calls?.reading === true && this.#thought.flowing;
+    return called ? { reasoning: '', content: text } : this.#thought.push(text);
   }
 
   /** The reply ended otherwise: returns the buffered text. Bytes of an incomplete character are dropped. */

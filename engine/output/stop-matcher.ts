@@ -20,6 +20,11 @@ export class StopMatcher {
     return this.#matched;
   }
 
+  /** Text is buffered that may be the beginning of a stop. */
+  get holds(): boolean {
+    return this.#held !== '';
+  }
+
   /** Text after the stop in the same part. */
   get rest(): string {
     return this.#rest;

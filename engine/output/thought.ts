@@ -23,7 +23,7 @@ export class ThoughtSplitter {
   readonly #format: ThoughtFormat;
   /** Marks that may occur before content has begun. */
   readonly #marks: readonly string[];
-  readonly #close: StopMatcher;
+  #close: StopMatcher;
   #state: 'before' | 'thought' | 'content' = 'before';
   /** Before: text that is not yet known to be a mark or content. */
   #held = '';
@@ -37,9 +37,14 @@ export class ThoughtSplitter {
 
   constructor(format: ThoughtFormat) {
     this.#format = format;
-    this.#marks = [...format.starts, ...format.headers];
-    this.#close = new StopMatcher(format.close === undefined ? [] : [format.close]);
+    this.#marks = [...format.starts, ...format.headers].sort((a, b) => b.length - a.length);
+    this.#close = this.#contentEnd();
     if (format.open) this.#think();
+  }
+
+  /** Content is being read, and none of it is held back. */
+  get flowing(): boolean {
+    return this.#state === 'content' && !this.#close.holds;
   }
 
   /** The text so far ends within a thought. */
@@ -63,7 +68,7 @@ export class ThoughtSplitter {
           break;
         case 'content':
           content += this.#close.push(rest);
-          rest = '';
+          rest = this.#close.matched === undefined ? '' : this.#endPart(this.#close.matched, this.#close.rest);
       }
     }
     return { reasoning, content };
@@ -84,7 +89,9 @@ export class ThoughtSplitter {
   #before(text: string): string {
     const held = this.#held + text;
     const lead = held.trimStart();
-    const mark = this.#marks.find((own) => lead.startsWith(own));
+    // The longest of those that begin alike, so one that may still go on is waited for.
+    const longer = this.#marks.some((own) => own.length > lead.length && own.startsWith(lead));
+    const mark = longer ? undefined : this.#marks.find((own) => lead.startsWith(own));
     this.#held = '';
     if (mark !== undefined) {
       if (this.#format.starts.includes(mark)) this.#think();
@@ -92,12 +99,24 @@ export class ThoughtSplitter {
       return lead.slice(mark.length);
     }
     const after = this.#thoughts > 0;
-    if (this.#marks.some((own) => own.startsWith(lead)) && (after || held.length - lead.length <= MAX_SPACE)) {
+    if (longer && (after || held.length - lead.length <= MAX_SPACE)) {
       this.#held = after ? lead : held;
       return '';
     }
     this.#state = 'content';
     return after ? lead : held;
+  }
+
+  #contentEnd(): StopMatcher {
+    return new StopMatcher([this.#format.close, this.#format.part].filter((mark) => mark !== undefined));
+  }
+
+  /** Returns what is behind the end of a part of the content; behind that of all of it nothing is looked at. */
+  #endPart(mark: string, rest: string): string {
+    if (mark === this.#format.close) return '';
+    this.#close = this.#contentEnd();
+    this.#state = 'before';
+    return rest;
   }
 
   #think(): void {

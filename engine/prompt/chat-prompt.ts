@@ -70,7 +70,12 @@ export function chatPrompt(
   const atLeast = fewestTokens(parts.vocabulary, rendered.text);
   if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
   const pieces = guarded.mark === undefined ? [rendered.text] : rendered.text.split(guarded.mark);
-  const format = replyFormat(parts, rendered.text, held.calls, held.grammar);
+  const format = replyFormat(
+    parts,
+    rendered.text,
+    held.calls,
+    held.grammar && framed(parts, order, options, held.grammar),
+  );
   const prompt = tokenPrompt(tokenizePrompt(parts.vocabulary, pieces));
   return { kind: 'prompt', prompt, ...(format && { format }) };
 }
@@ -85,6 +90,17 @@ export function orderOf(
     ...(choice && syntax && tools.length > 0 && { calls: { syntax, choice, tools } }),
     ...(jsonObject === true && { json: { ...(replySchema && { schema: replySchema }) } }),
   };
+}
+
+/** The grammar of a whole reply with what the model writes around its content. */
+function framed(
+  { thoughts }: PromptParts,
+  { calls }: HeldOrder,
+  { reasoningEffort }: ReplyOptions,
+  { gbnf, ...more }: Omit<ReplyGrammar, 'after'>,
+): Omit<ReplyGrammar, 'after'> {
+  const header = calls === undefined || calls.syntax.answer !== undefined;
+  return { gbnf: thoughts?.framed(gbnf, { think: reasoningEffort !== 'none', header }) ?? gbnf, ...more };
 }
 
 function heldOf(order: HeldOrder, source: HeldSource, work: Work): HeldReply | (ChatPrompt & { kind: 'dear' }) {
@@ -104,10 +120,8 @@ function replyFormat(
 ): ReplyFormat | undefined {
   const thinking = thoughts?.replyFormat(prompt);
   if (calls === undefined && grammar === undefined) return thinking;
-  const { open = '', between = '', next = '', close = '' } = calls?.syntax ?? {};
-  const marks = vocabulary.specialTexts.filter(
-    (text) => text !== '' && [open, between, next, close].some((part) => part.includes(text)),
-  );
+  const parts = calls === undefined ? [] : textsOf(calls.syntax);
+  const marks = vocabulary.specialTexts.filter((text) => text !== '' && parts.some((part) => part.includes(text)));
   // A thought that the prompt has begun comes first; one that it has not begun is not to come.
   const after = thinking?.thought.open === true ? thinking.thought.ends[0] : undefined;
   return {
@@ -116,6 +130,16 @@ function replyFormat(
     ...(calls && { calls }),
     ...(grammar !== undefined && { grammar: { ...grammar, ...(after !== undefined && { after }) } }),
   };
+}
+
+/** All texts that a syntax has marks in. */
+function textsOf({ open, alsoOpen = [], between, alsoBetween = [], next = '', close, ...more }: CallSyntax): string[] {
+  const tagged = more.arguments && [
+    more.arguments.open,
+    ...Object.values(more.arguments.between),
+    more.arguments.close,
+  ];
+  return [open, ...alsoOpen, between, ...alsoBetween, next, close, ...(tagged ?? [])];
 }
 
 /** A lower bound of the text's tokens, from its length. */

@@ -3,10 +3,11 @@
  * templates leave the thoughts of earlier turns out, and say nothing of how one begins. llama.cpp's parsers know the same formats
  * (common/parsers, common/chat-diff-analyzer.cpp).
  */
+import { behindTurn } from '../grammar/gbnf.js';
 import type { ReplyFormat, ThoughtFormat } from '../protocol/messages.js';
 
 /** The marks of one family of templates. */
-interface Family extends Partial<Pick<ThoughtFormat, 'breaks' | 'headers' | 'close'>> {
+interface Family extends Partial<Pick<ThoughtFormat, 'breaks' | 'headers' | 'close' | 'part'>> {
   /** Stands in the source of the family's templates and of no other's further down. */
   readonly sign: string;
   readonly start: string;
@@ -24,7 +25,14 @@ const FAMILIES: readonly Family[] = [
     start: '<|channel|>analysis<|message|>',
     end: '<|end|>',
     turn: '<|start|>assistant',
-    headers: ['<|channel|>final<|message|>', '<|start|>assistant<|channel|>final<|message|>'],
+    // A call's recipient may stand in front of the channel or behind it.
+    headers: ['', '<|start|>assistant'].flatMap((lead) => [
+      `${lead}<|channel|>final<|message|>`,
+      `${lead}<|channel|>commentary<|message|>`,
+      `${lead}<|channel|>commentary`,
+      ...(lead === '' ? [] : [lead]),
+    ]),
+    part: '<|end|>',
   },
   {
     sign: 'to=self<|message|>',
@@ -48,7 +56,8 @@ const FAMILIES: readonly Family[] = [
     start: '<|think|>',
     end: '<|end|>',
     turn: '<|begin|>assistant',
-    headers: ['<|content|>', '<|begin|>assistant<|content|>'],
+    headers: ['<|content|>', '<|begin|>assistant<|content|>', '<|begin|>assistant'],
+    part: '<|end|>',
   },
   { sign: '[BEGIN FINAL RESPONSE]', start: 'Here are my reasoning steps:', end: '[BEGIN FINAL RESPONSE]' },
   { sign: '[/THINK]', start: '[THINK]', end: '[/THINK]' },
@@ -69,9 +78,16 @@ export class Thoughts {
   /** `specials`: the vocabulary's special texts. */
   constructor(family: Family, specials: readonly string[]) {
     this.unasked = family.onDemand !== true;
-    const { start, end, turn, breaks = [], headers = [], close } = family;
+    const { start, end, turn, breaks = [], headers = [], close, part } = family;
     const starts = turn === undefined ? [start] : [start, turn + start];
-    this.#format = { starts, ends: [end], breaks, headers, ...(close !== undefined && { close }) };
+    this.#format = {
+      starts,
+      ends: [end],
+      breaks,
+      headers,
+      ...(close !== undefined && { close }),
+      ...(part !== undefined && { part }),
+    };
     const marks = [...starts, end, ...headers, ...(close === undefined ? [] : [close])];
     this.#markers = specials.filter((text) => text !== '' && marks.some((mark) => mark.includes(text)));
   }
@@ -79,6 +95,18 @@ export class Thoughts {
   /** How to take apart the replies to a rendered prompt, whose end says whether it has begun the thought. */
   replyFormat(prompt: string): ReplyFormat & { readonly thought: ThoughtFormat } {
     return { thought: { open: this.#opened(prompt), ...this.#format }, markers: this.#markers };
+  }
+
+  /** `gbnf` with what the model writes in front of its content or calls: a thought if it is to think, and a header. */
+  framed(gbnf: string, { think, header }: { readonly think: boolean; readonly header: boolean }): string {
+    const [first] = this.#format.headers;
+    const { starts, ends } = this.#format;
+    const [start = '', again = ''] = starts;
+    if (first === undefined || starts.length < 2) return gbnf;
+    const turn = again.slice(0, again.length - start.length);
+    const lead = turn.endsWith(' ') ? ' ' : '';
+    const thought = { start: lead + start, end: ends[0] ?? '', turn: turn.trimEnd() };
+    return behindTurn(gbnf, { ...(think && { thought }), ...(header && { header: lead + first }) });
   }
 
   /** A prompt's tail behind which an answer can stand: a thought left open is closed. */

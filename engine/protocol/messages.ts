@@ -224,6 +224,8 @@ export interface ThoughtFormat {
   readonly headers: readonly string[];
   /** The content ends here, and the text after it is dropped; absent: at the reply's end. */
   readonly close?: string;
+  /** A part of the content ends here, and a thought, a header or more content follows. */
+  readonly part?: string;
 }
 
 /** One decision request: every question is scored separately after the shared input. */

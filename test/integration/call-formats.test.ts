@@ -10,6 +10,7 @@ const TEMPLATES = {
   tagged: 'Qwen3-Coder',
   keyed: 'GLM-4.6',
   typed: 'deepseek-ai-DeepSeek-V3.2',
+  channels: 'openai-gpt-oss-120b',
   wrapped: 'meetkai-functionary-medium-v3.2',
   toolless: 'google-gemma-2-2b-it',
 } as const;
@@ -77,7 +78,7 @@ async function reply(t: Test, model: string, more: object): Promise<Completion['
   return choice;
 }
 
-for (const model of ['llama', 'mistral', 'named', 'tagged', 'keyed', 'typed', 'wrapped'] as const) {
+for (const model of ['llama', 'mistral', 'named', 'tagged', 'keyed', 'typed', 'channels', 'wrapped'] as const) {
   t.test(`${model}: a call that is required, and the next turn`, async (t) => {
     const { finish_reason: reason, message } = await reply(t, model, { tool_choice: 'required', seed: 1 });
     t.match(reason, /^(tool_calls|length)$/, 'noise may go on calling');

@@ -59,6 +59,11 @@ export class CallParser {
     return this.#calls;
   }
 
+  /** The text so far ends within a call's arguments. */
+  get reading(): boolean {
+    return this.#state === 'arguments';
+  }
+
   /** Adds whole characters; returns the newly parsed parts. */
   push(text: string): CallText {
     const out = new Out();
