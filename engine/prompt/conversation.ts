@@ -65,13 +65,22 @@ export function shapeConversation(conversation: PromptConversation, shape: Shape
   const messages = shape.system ? conversation.messages : mergeSystem(conversation.messages);
   const given = new CallArguments();
   const shaped = messages.map((message) => shapeMessage(message, shape, given));
-  if (conversation.tools && conversation.tools.length > 0) return { messages: shaped, tools: conversation.tools };
+  if (conversation.tools && conversation.tools.length > 0) {
+    return { messages: shaped, tools: conversation.tools.map(shapeTool) };
+  }
   if (shape.noTools === 'absent') return { messages: shaped };
   return { messages: shaped, tools: shape.noTools === 'null' ? null : [] };
 }
 
 /** Roles whose messages have content, if an empty one. */
 const SPOKEN: ReadonlySet<string> = new Set(['system', 'user']);
+
+/** Name, description and parameters in this order and no more, as llama-server has it: `strict` is for the sidecar and not for the model. */
+function shapeTool(tool: object): object {
+  const { function: called } = tool as { function: { name: string; description?: string; parameters?: unknown } };
+  const { name, description = '', parameters = {} } = called;
+  return { type: 'function', function: { name, description, parameters } };
+}
 
 function shapeMessage(message: PromptMessage, shape: Shape, given: CallArguments): object {
   const { content, reasoning_content: reasoning, tool_calls: calls, ...rest } = message;
@@ -121,7 +130,9 @@ function textOf(content: PromptMessage['content']): string | undefined {
 
 function mergeSystem(messages: readonly PromptMessage[]): readonly PromptMessage[] {
   const [first, second, ...rest] = messages;
-  if (first?.role !== 'system' || second === undefined) return messages;
+  if (first?.role !== 'system') return messages;
+  // Alone it is all that there is to answer. llama.cpp leaves it out, and the model with nothing.
+  if (second === undefined) return [{ ...first, role: 'user' }];
   const text = `${textOf(first.content) ?? ''}\n${textOf(second.content) ?? ''}`;
   return [{ ...second, content: text }, ...rest];
 }

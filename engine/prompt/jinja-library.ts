@@ -31,6 +31,8 @@ export interface Scope {
 export interface Evaluator {
   run(program: Statement): Value;
   evaluate(statement: Statement | undefined, scope: Scope): Value;
+  /** What these write, as a text's value. */
+  evaluateBlock(statements: readonly Statement[], scope: Scope): Value;
 }
 
 interface Library {

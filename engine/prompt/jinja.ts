@@ -6,7 +6,8 @@
  */
 import { formatDate } from './dates.js';
 import { Environment, Interpreter, parse, tokenize, type Scope, type Statement, type Value } from './jinja-library.js';
-import { isList, isNested, pythonText, sortedByNumber, toValue } from './jinja-values.js';
+import { ownFilter, ownOperation, OWN_OPERATORS } from './jinja-operations.js';
+import { isList, isNested, toValue } from './jinja-values.js';
 
 /** Longest list that `range` makes: no known template needs more. */
 const MAX_RANGE = 100_000;
@@ -146,6 +147,17 @@ class FullInterpreter extends Interpreter {
     }
   }
 
+  /** The library writes true and false where Jinja and llama.cpp write True and False. */
+  override evaluateBlock(statements: readonly Statement[], scope: Scope): Value {
+    let text = '';
+    for (const statement of statements) {
+      const value = this.evaluate(statement, scope);
+      if (value.type === 'BooleanValue') text += value.value === true ? 'True' : 'False';
+      else if (value.type !== 'NullValue' && value.type !== 'UndefinedValue') text += value.toString();
+    }
+    return toValue(text);
+  }
+
   #literal(node: Node & { type: 'StringLiteral' }, scope: Scope): Value {
     const known = this.#literals.get(node);
     if (known !== undefined) return known;
@@ -168,27 +180,10 @@ class FullInterpreter extends Interpreter {
   #filter(node: Node & { type: 'FilterExpression' }, scope: Scope): Value {
     const operand = this.evaluate(node.operand, scope);
     const name = node.filter.type === 'Identifier' ? node.filter.value : undefined;
-    return this.#ownFilter(operand, name) ?? super.evaluate(replaced(node, { operand: asNode(operand) }), scope);
-  }
-
-  #ownFilter(operand: Value, filter: string | undefined): Value | undefined {
-    switch (filter) {
-      // As in Jinja, where undefined values are empty text for them.
-      case 'trim':
-      case 'string':
-        if (operand.type === 'UndefinedValue') return toValue('');
-        return filter === 'string' && isNested(operand) ? toValue(pythonText(operand)) : undefined;
-      case 'min':
-      case 'max': {
-        if (!isList(operand)) return undefined;
-        const numbers = operand.value.map(({ value }) => Number(value));
-        return toValue(filter === 'min' ? Math.min(...numbers) : Math.max(...numbers));
-      }
-      case 'dictsort':
-        return this.#numbered.has(operand) ? sortedByNumber(operand) : undefined;
-      default:
-        return undefined;
-    }
+    return (
+      ownFilter(operand, name, this.#numbered.has(operand)) ??
+      super.evaluate(replaced(node, { operand: asNode(operand) }), scope)
+    );
   }
 
   #call(node: Node & { type: 'CallExpression' }, scope: Scope): Value {
@@ -250,13 +245,14 @@ class FullInterpreter extends Interpreter {
     return toValue(iterable !== node.negate);
   }
 
-  /** Undefined values are joined as empty text, as llama.cpp's interpreter does. */
   #binary(node: Node & { type: 'BinaryExpression' }, scope: Scope): Value {
-    if (node.operator.value !== '+' && node.operator.value !== '~') return super.evaluate(node, scope);
+    const operator = node.operator.value;
+    if (!OWN_OPERATORS.has(operator)) return super.evaluate(node, scope);
     const [left, right] = [this.evaluate(node.left, scope), this.evaluate(node.right, scope)];
-    if (left.type === 'UndefinedValue' && right.type === 'StringValue') return right;
-    if (right.type === 'UndefinedValue' && left.type === 'StringValue') return left;
-    return super.evaluate(replaced(node, { left: asNode(left), right: asNode(right) }), scope);
+    return (
+      ownOperation(operator, left, right) ??
+      super.evaluate(replaced(node, { left: asNode(left), right: asNode(right) }), scope)
+    );
   }
 }
 

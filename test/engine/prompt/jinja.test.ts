@@ -30,12 +30,26 @@ const CASES: readonly (readonly [string, string, Readonly<Record<string, unknown
   ],
   ['trim of nothing', '[{{ nothing | trim }}]', {}, '[]'],
   ['joining with nothing', '{{ "a" + nothing }}{{ nothing ~ "b" }}', {}, 'ab'],
-  ['a member named by nothing', '{{ o[nothing] is defined }}', { o: { a: 1 } }, 'false'],
+  [
+    'none and what is not defined among others',
+    '{{ none in ["a"] }}{{ nothing in ["a"] }}{{ "a" not in nothing }}',
+    {},
+    'FalseFalseTrue',
+  ],
+  [
+    'filters of texts over what is not defined',
+    '{{ nothing | upper }}{{ nothing | lower }}|{{ none | string }}',
+    {},
+    '|None',
+  ],
+  ['a repeated text', '{{ "ab" * 2 }}{{ 2 * "c" }}{{ "d" * 0 }}', {}, 'ababcc'],
+  ['truth in texts', '{{ yes }}{{ "is " ~ no }}{{ yes | string }}', { yes: true, no: false }, 'Trueis FalseTrue'],
+  ['a member named by nothing', '{{ o[nothing] is defined }}', { o: { a: 1 } }, 'False'],
   [
     'what can be gone over',
     '{{ o is iterable }}{{ [] is iterable }}{{ nothing is iterable }}{{ 1 is not iterable }}',
     { o: {} },
-    'truetruetruetrue',
+    'TrueTrueTrueTrue',
   ],
   ['a loop over nothing', '[{% for x in nothing %}x{% endfor %}{% for x in nothing if x %}x{% endfor %}]', {}, '[]'],
   ['a loop with a condition', '{% for x in [1, 2, 3] if x != 2 %}{{ x }}{% endfor %}', {}, '13'],
@@ -73,13 +87,13 @@ t.test('a rendering leaves nothing behind, in its template or in another', async
     '{% set ns = namespace(n=0) %}{% set list = ["a"] %}{% set _ = list.append("b") %}{% macro m(x) %}<{{ x }}>{% endmacro %}' +
     '{% for i in range(2) %}{% set ns.n = ns.n + 1 %}{{ nobody is defined }}{% endfor %}{{ ns.n }}{{ list | join }}' +
     '{{ m("c") }}{% set none = "set" %}{{ none }}{% set range = 3 %}{{ range }}';
-  const text = 'falsefalse2ab<c>set3';
+  const text = 'FalseFalse2ab<c>set3';
   const template = new JinjaTemplate(source);
   for (let i = 0; i < 3; i += 1) t.equal(template.render({}), text);
-  t.equal(template.render({ nobody: 1 }), text.replaceAll('false', 'true'));
+  t.equal(template.render({ nobody: 1 }), text.replaceAll('False', 'True'));
   t.equal(template.render({}), text);
   const other = new JinjaTemplate('{{ none is none }}{{ range(2) | join }}{{ true }}');
-  t.equal(other.render({}), 'true01true');
-  t.equal(other.render({ true: 'own', range: (n: number) => [n] }), 'true2own', 'a variable of a name that all know');
-  t.equal(other.render({}), 'true01true');
+  t.equal(other.render({}), 'True01True');
+  t.equal(other.render({ true: 'own', range: (n: number) => [n] }), 'True2own', 'a variable of a name that all know');
+  t.equal(other.render({}), 'True01True');
 });

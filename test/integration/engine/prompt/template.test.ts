@@ -137,6 +137,53 @@ t.test('a system message goes before the next one where there is no system role'
   t.equal(gemma.capabilities.system, false);
   const rendered = gemma.render(PLAIN, ANSWER);
   t.match(rendered, { kind: 'text', text: 'user\nBe brief.\nHello' });
+  const alone = gemma.render({ messages: [{ role: 'system', content: 'Be brief.' }] }, ANSWER);
+  t.match(alone, { kind: 'text', text: 'user\nBe brief.' }, 'and alone it is the message');
+});
+
+t.test('of a tool its name, description and parameters reach the template, in this order', (t) => {
+  const chat = template(
+    '{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}',
+  );
+  const parameters = { type: 'object', properties: {} };
+  const tools = [{ function: { strict: true, parameters, name: 'go' }, type: 'function' }];
+  t.same(chat.render({ messages: [{ role: 'user', content: 'x' }], tools }, ANSWER), {
+    kind: 'text',
+    text: 'x[{"type": "function", "function": {"name": "go", "description": "", "parameters": {"type": "object", "properties": {}}}}]',
+  });
+  t.end();
+});
+
+t.test('parameters without a type, and nested ones', async (t) => {
+  const deep = { type: 'object', properties: { a: { type: 'object', properties: { b: { type: 'string' } } } } };
+  const properties = {
+    maybe: { anyOf: [{ type: 'string' }, { type: 'null' }], default: null },
+    fixed: { const: 'x' },
+    some: { enum: ['a', 1, null] },
+    deep,
+  };
+  const parameters = { type: 'object', properties, required: ['maybe'] };
+  const tools = [{ type: 'function', function: { name: 'go', description: 'Goes', parameters } }];
+  for (const name of [
+    'google-gemma-4-31B-it',
+    'google-gemma-4-31B-it-interleaved',
+    'GigaChat3-10B-A1.8B',
+    'GigaChat3.1-10B-A1.8B',
+    'ByteDance-Seed-OSS',
+    'meetkai-functionary-medium-v3.2',
+    'Qwen3-Coder',
+    'openai-gpt-oss-120b',
+  ]) {
+    const rendered = template(await bundleTemplate(name)).render(
+      { messages: [{ role: 'user', content: 'x' }], tools },
+      ANSWER,
+    );
+    t.match(
+      rendered,
+      { kind: 'text', text: /maybe[^]*fixed[^]*some|fixed[^]*maybe[^]*some|deep[^]*fixed[^]*maybe/ },
+      name,
+    );
+  }
 });
 
 t.test('text parts are one text', async (t) => {
@@ -160,11 +207,11 @@ t.test('reasoning effort reaches the template, and its absence too', async (t) =
       { messages: [{ role: 'user', content: 'x' }] },
       { addGenerationPrompt: true, ...(reasoningEffort === undefined ? {} : { reasoningEffort }) },
     );
-  t.match(of('none'), { text: 'x|true|false|' });
-  t.match(of('high'), { text: 'x|true|true|high' });
-  t.match(of(), { text: 'x|true|false|' }, 'a model that does not think');
+  t.match(of('none'), { text: 'x|True|False|' });
+  t.match(of('high'), { text: 'x|True|True|high' });
+  t.match(of(), { text: 'x|True|False|' }, 'a model that does not think');
   const thinker = template('{{ messages[0].content }}{{ enable_thinking }}{# <think> #}');
-  t.match(thinker.render({ messages: [{ role: 'user', content: 'x' }] }, ANSWER), { text: 'xtrue' }, 'one that does');
+  t.match(thinker.render({ messages: [{ role: 'user', content: 'x' }] }, ANSWER), { text: 'xTrue' }, 'one that does');
   const named = template(
     '{{ messages[0].content }}<think>{% if reasoning_effort == "none" %}</think>{{ reasoning_effort }}</think>{% endif %}',
   );
@@ -178,7 +225,7 @@ t.test('reasoning effort reaches the template, and its absence too', async (t) =
   );
   t.match(
     picky.render({ messages: [{ role: 'user', content: 'x' }] }, { ...ANSWER, reasoningEffort: 'medium' }),
-    { text: 'xtrue' },
+    { text: 'xTrue' },
     'an effort that the template throws at is left out',
   );
   const qwen = template(await bundleTemplate('Qwen-Qwen3-0.6B'));
