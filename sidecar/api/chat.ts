@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { CompletionHead } from '../contracts/answers.js';
-import type { ChatParams } from '../contracts/requests.js';
+import type { ChatForm, ChatParams } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import {
   ALL_ACCOUNTS,
@@ -25,16 +25,32 @@ import { SeatWait, type Planned, type Tokens } from './seat-wait.js';
 export async function chat(exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, 'chat', services);
   try {
-    const stop = await complete(context, services);
+    const stop = await complete(context, services, { makeWriter });
     if (stop) context.stop(stop);
   } finally {
     context.close();
   }
 }
 
+/** A way to ask for a chat and to be answered. */
+interface Surface {
+  /** What its bodies are held to; absent: what the setting `contract` says. */
+  readonly form?: ChatForm;
+  readonly makeWriter: (
+    context: RequestContext,
+    prepared: PreparedRequest<ChatParams>,
+    services: Services,
+    facts: EngineFacts,
+  ) => ReplyWriter;
+}
+
 /** The whole way of one chat. Returns why it ended before its job ran; a job that ran is answered in `finish`. */
-async function complete(context: RequestContext, services: Services): Promise<Stop | undefined> {
-  const prepared = await preflight<ChatParams>(context, 'chat', services);
+export async function complete(
+  context: RequestContext,
+  services: Services,
+  surface: Surface,
+): Promise<Stop | undefined> {
+  const prepared = await preflight<ChatParams>(context, 'chat', services, surface.form);
   if (prepared.kind !== 'prepared') return prepared;
   const { params, model } = prepared;
   const { facts } = model.engine;
@@ -42,7 +58,7 @@ async function complete(context: RequestContext, services: Services): Promise<St
   if (!facts) return failed(refusals.cold(model.engine));
 
   // Before the wait for a seat, since a stream is kept alive through it.
-  const writer = makeWriter(context, prepared, facts, services);
+  const writer = surface.makeWriter(context, prepared, services, facts);
   const usage = new UsageSession(services, context, prepared.caller, model, 'chat');
   const wait = SeatWait.enter(context, prepared, params.n);
   if (wait.kind !== 'waiting') return wait;
@@ -102,8 +118,8 @@ export function seed32(seed: number): number {
 function makeWriter(
   context: RequestContext,
   { params, model }: PreparedRequest<ChatParams>,
-  facts: EngineFacts,
   services: Services,
+  facts: EngineFacts,
 ): ReplyWriter {
   const head: CompletionHead = {
     id: `chatcmpl-${randomUUID()}`,

@@ -8,12 +8,17 @@ import type { Log } from '../telemetry/logger.js';
 /** What each path answers when it does not refuse. Paths that are not here answer something else than JSON of ours. */
 const ANSWERS: ReadonlyMap<string, AnswerKind> = new Map([
   ['/v1/chat/completions', 'completion'],
+  ['/v1/responses', 'response'],
   ['/v1/models', 'models'],
   ['/v1/decisions', 'decisions'],
   ['/v1/systemone', 'systemone'],
   ['/healthz', 'health'],
   ['/readyz', 'readiness'],
 ]);
+
+function kindAt(path: string): AnswerKind | undefined {
+  return ANSWERS.get(path) ?? (path.startsWith('/v1/models/') ? 'model' : undefined);
+}
 
 /** Maps in answers whose names are the caller's: they do not show in a path. */
 const OPEN_MAPS: ReadonlySet<string> = new Set(['answers', 'probabilities', 'legend']);
@@ -60,7 +65,7 @@ class CheckedExchange implements Exchange {
   }
 
   reply(reply: Reply): void {
-    const kind = ANSWERS.get(this.head.path);
+    const kind = kindAt(this.head.path);
     if (kind !== undefined && typeof reply.body === 'string') check(kind, reply.body, this.#report);
     this.#inner.reply(reply);
   }
@@ -70,8 +75,8 @@ class CheckedExchange implements Exchange {
     this.#inner.fail(error, headers);
   }
 
-  stream(headers?: Readonly<Record<string, string>>): EventStream {
-    return new CheckedStream(this.#inner.stream(headers), this.#report);
+  stream(headers?: Readonly<Record<string, string>>, errorFrame?: (error: ContractError) => string): EventStream {
+    return new CheckedStream(this.#inner.stream(headers, errorFrame), this.#report);
   }
 }
 
@@ -96,7 +101,7 @@ class CheckedStream implements EventStream {
 
   event(text: string): void {
     if (this.#over) this.#report('stream: a frame follows the last one');
-    this.#over ||= text === DONE || check(kindOf(text), text, this.#report) === 'error';
+    this.#over ||= text === DONE || LAST_EVENT.test(text) || check(kindOf(text), text, this.#report) === 'error';
     this.#inner.event(text);
   }
 
@@ -118,7 +123,11 @@ class CheckedStream implements EventStream {
   }
 }
 
+/** The events that end a stream of POST /v1/responses. */
+const LAST_EVENT = /^\{"type":"response\.(?:completed|incomplete)"/;
+
 function kindOf(frame: string): AnswerKind {
+  if (frame.startsWith('{"type":"')) return 'responseEvent';
   if (frame.startsWith('{"error":')) return 'error';
   // Quotes inside a text are escaped, so that no text can look like this.
   return frame.includes('"choices":[]') ? 'usageChunk' : 'chunk';

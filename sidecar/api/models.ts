@@ -1,9 +1,13 @@
-import { inCohort, mayCall, mayUse } from '../access/identity.js';
-import { modelList } from '../contracts/answers.js';
+import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
+import { modelList, modelObject } from '../contracts/answers.js';
 import type { Exchange } from '../http/exchange.js';
 import { admit } from './preflight.js';
-import type { Services } from './services.js';
+import * as refusals from './refusals.js';
+import type { HostedModel, Services } from './services.js';
 import { RequestContext } from './request-context.js';
+
+/** Model ids may have slashes, so it stands for all that follows. */
+export const MODEL_PATH = '/v1/models/{id}';
 
 /**
  * GET /v1/models: the chat models that this key may call here, none for one that may not chat. Decision models are never
@@ -17,12 +21,40 @@ export async function listModels(exchange: Exchange, services: Services): Promis
       context.stop(caller);
       return;
     }
-    const models = [...services.models.values()].filter(
-      ({ id, kind, cohort }) =>
-        kind === 'chat' && mayUse(caller, 'chat') && mayCall(caller.models, id) && inCohort(caller, cohort),
-    );
+    const models = [...services.models.values()].filter((model) => isListed(model, caller));
     context.reply({ status: 200, body: modelList(models) });
   } finally {
     context.close();
+  }
+}
+
+/** GET /v1/models/{id}: one of those that are listed; any other reads as none. */
+export async function showModel(exchange: Exchange, services: Services): Promise<void> {
+  const context = new RequestContext(exchange, 'models', services);
+  try {
+    const caller = await admit(context, 'models', services);
+    if (caller.kind !== 'caller') {
+      context.stop(caller);
+      return;
+    }
+    const model = services.models.get(idOf(exchange.head.path));
+    if (model && isListed(model, caller)) context.reply({ status: 200, body: modelObject(model) });
+    else context.fail(refusals.notEntitled());
+  } finally {
+    context.close();
+  }
+}
+
+function isListed({ id, kind, cohort }: HostedModel, caller: Caller): boolean {
+  return kind === 'chat' && mayUse(caller, 'chat') && mayCall(caller.models, id) && inCohort(caller, cohort);
+}
+
+/** Clients encode the slashes of an id, or do not. */
+function idOf(path: string): string {
+  const id = path.slice(MODEL_PATH.indexOf('{'));
+  try {
+    return decodeURIComponent(id);
+  } catch {
+    return id;
   }
 }

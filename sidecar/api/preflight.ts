@@ -6,7 +6,7 @@
 import { fingerprint, NO_CLAIM, parseIdempotencyKey, type Claim } from '../access/idempotency.js';
 import { inCohort, mayCall, mayUse, type Caller } from '../access/identity.js';
 import type { LimitGroup } from '../access/limits.js';
-import type { Params, Route } from '../contracts/requests.js';
+import type { BodyForm, Params, Route } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import type { Body } from '../http/exchange.js';
 import type { OpenPrompt } from '../prompts/prompt-host.js';
@@ -43,6 +43,7 @@ export async function preflight<P extends Params>(
   context: RequestContext,
   route: P['route'],
   services: Services,
+  form: BodyForm = route === 'chat' && services.contract === 'compatible' ? 'compatible' : route,
 ): Promise<PreparedRequest<P> | Stop> {
   const closed = notServing(services);
   if (closed) return failed(closed);
@@ -50,7 +51,6 @@ export async function preflight<P extends Params>(
   if (caller.kind !== 'caller') return caller;
   const body = await readBody(context, route, services, caller);
   if (body.kind !== 'body') return body;
-  const form = route === 'chat' && services.contract === 'compatible' ? 'compatible' : route;
   const prompt = services.prompts.open(form, body.bytes, caller);
   const release = (): void => {
     prompt.close();
@@ -59,7 +59,8 @@ export async function preflight<P extends Params>(
   context.onClose(release);
   const checked = await check<P>(context, route, services, caller, prompt);
   if ('kind' in checked) return checked;
-  const claim = await claimKey(context, route, services, caller, body.bytes);
+  // Of one body under both contracts no key can be used twice: a sidecar has one.
+  const claim = await claimKey(context, form === 'responses' ? form : route, services, caller, body.bytes);
   if ('kind' in claim) return claim;
   context.onClose(() => claim.release());
   return { kind: 'prepared', caller, prompt, bytes: body.bytes.byteLength, claim, release, ...checked };
@@ -163,7 +164,7 @@ function unfit(route: Route, model: HostedModel): ContractError | undefined {
  */
 async function claimKey(
   context: RequestContext,
-  route: Route,
+  route: Route | 'responses',
   services: Services,
   caller: Caller,
   body: Uint8Array,

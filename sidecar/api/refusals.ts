@@ -78,6 +78,22 @@ export function noTextCompletion(): ContractError {
   return contractError('not_found', 'Text completion is not served. Send messages to /v1/chat/completions.');
 }
 
+/** Of what a sidecar with this contract serves. */
+export function notServed(path: string, contract: 'strict' | 'compatible'): ContractError {
+  if (contract === 'strict' && (path === '/v1/responses' || /^\/v1\/models\/./.test(path))) {
+    return contractError(
+      'not_found',
+      'This path is served under `contract: compatible` alone. Send messages to /v1/chat/completions; GET /v1/models lists the models.',
+    );
+  }
+  const further = contract === 'strict' ? '' : ', POST /v1/responses, GET /v1/models/{id}';
+  return contractError(
+    'not_found',
+    `There is nothing at this path. Served are POST /v1/chat/completions, POST /v1/decisions, POST /v1/systemone, GET /v1/models${further}; ` +
+      'GET /v1/openapi.json describes them.',
+  );
+}
+
 export function tooLarge(limitBytes: number): ContractError {
   return contractError('payload_too_large', `The body is larger than the ${limitBytes} bytes that this route takes.`);
 }

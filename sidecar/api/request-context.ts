@@ -1,7 +1,7 @@
 import type { Caller } from '../access/identity.js';
 import type { Place } from '../access/limits.js';
 import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
-import type { ContractError } from '../domain/errors.js';
+import { errorBody, type ContractError } from '../domain/errors.js';
 import type { EventStream, Exchange, Reply } from '../http/exchange.js';
 import { classOf } from '../domain/service-class.js';
 import type { Log } from '../telemetry/logger.js';
@@ -13,7 +13,7 @@ import type { Services } from './services.js';
 import { Timeline } from './timeline.js';
 
 /** What the log calls the routes. */
-export type RouteName = 'chat' | 'decisions' | 'systemone' | 'models' | 'other';
+export type RouteName = 'chat' | 'responses' | 'decisions' | 'systemone' | 'models' | 'other';
 
 /** Why a request ends before its work does. Nothing was answered yet: the route hands it to {@link RequestContext.stop}. */
 export type Stop =
@@ -26,6 +26,7 @@ export type Stop =
 /** What metrics and traces call them; undefined: they use no model. */
 const OPERATIONS: Readonly<Record<RouteName, Operation | undefined>> = {
   chat: 'chat',
+  responses: 'chat',
   decisions: 'decisions',
   systemone: 'decisions',
   models: undefined,
@@ -63,6 +64,8 @@ export class RequestContext {
   promptTokens = 0;
   cachedTokens = 0;
   completionTokens = 0;
+  /** The last frame of a stream that ends early, where it is not the error object of all routes. */
+  errorFrame: ((error: ContractError) => string) | undefined;
 
   constructor(exchange: Exchange, route: RouteName, services: Services) {
     this.exchange = exchange;
@@ -112,7 +115,9 @@ export class RequestContext {
   /** The event stream, opened on the first call. From then on a failure can only be told in a frame. */
   stream(): EventStream {
     if (!this.#stream) {
-      this.#stream = this.exchange.stream({ 'Server-Timing': this.times.header() });
+      this.#stream = this.exchange.stream({ 'Server-Timing': this.times.header() }, (error) =>
+        this.errorFrame === undefined ? errorBody(error) : this.errorFrame(error),
+      );
       this.#services.metrics.http.streamOpened();
     }
     return this.#stream;

@@ -7,8 +7,10 @@ import { chat } from '../api/chat.js';
 import { checkAnswers } from '../api/checked-exchange.js';
 import { completions } from '../api/completions.js';
 import { decide } from '../api/decisions.js';
-import { listModels } from '../api/models.js';
+import { listModels, MODEL_PATH, showModel } from '../api/models.js';
 import { healthz, publicMetrics, readyz, type Scrapers } from '../api/operators.js';
+import { notServed } from '../api/refusals.js';
+import { responses } from '../api/responses.js';
 import type { Services } from '../api/services.js';
 import { LoadReport } from '../http/load-report.js';
 import { createServer, type Routes, type Server, type ServerOptions } from '../http/server.js';
@@ -32,7 +34,7 @@ export interface ServerDeps {
 const REFUSALS_LOGGED_MS = 60_000;
 
 /** Paths that use a model. */
-const WORK: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/decisions', '/v1/systemone']);
+const WORK: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/responses', '/v1/decisions', '/v1/systemone']);
 
 /** What operators can see; it changes during the start. */
 export type OperatorsState = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models'>;
@@ -46,6 +48,10 @@ export function publicServer(common: ServerDeps, services: Services, inFlight: I
   const { pickerMetrics, loadReport } = config.fleet;
   const shown = { metrics: registry, open: pickerMetrics, scrapers };
   const openApi = Buffer.from(JSON.stringify(openApiDocument(config.contract)));
+  const compatible: Routes = {
+    [MODEL_PATH]: { GET: (exchange) => showModel(exchange, services) },
+    '/v1/responses': { POST: (exchange) => inFlight.run(() => responses(exchange, services)) },
+  };
   const routes: Routes = {
     '/healthz': { GET: healthz },
     '/readyz': { GET: (exchange) => readyz(exchange, services) },
@@ -56,10 +62,12 @@ export function publicServer(common: ServerDeps, services: Services, inFlight: I
     '/v1/completions': { POST: (exchange) => completions(exchange, services) },
     '/v1/decisions': { POST: (exchange) => inFlight.run(() => decide('decisions', exchange, services)) },
     '/v1/systemone': { POST: (exchange) => inFlight.run(() => decide('systemone', exchange, services)) },
+    ...(config.contract === 'compatible' && compatible),
     ...((pickerMetrics || scrapers) && { '/metrics': { GET: (exchange) => publicMetrics(exchange, shown) } }),
   };
   return serverOf('public', common, routes, {
     origins: config.cors.origins,
+    absent: (path) => notServed(path, config.contract),
     ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
     ...(loadReport !== 'off' && {
       loadReport: new LoadReport({ clock, when: loadReport, counted: WORK, load: () => registry.endpoint.now() }),
@@ -72,7 +80,7 @@ export function serverOf(
   listener: keyof ConnectionBounds,
   { config, clock, registry, log, connections, reserve }: ServerDeps,
   routes: Routes,
-  own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap' | 'loadReport'>>,
+  own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap' | 'loadReport' | 'absent'>>,
 ): Server {
   const { bodies, stream } = config;
   let logAt = -Infinity;

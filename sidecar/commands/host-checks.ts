@@ -30,6 +30,7 @@ export async function hostChecks(config: Config, clock: Clock): Promise<Check[]>
   return [
     nodeCheck(process.versions.node),
     await httpCheck(),
+    contractCheck(config),
     filesLimitCheck(limitsOf('/proc/self/limits')),
     connectionsCheck(config, descriptorLimit()),
     ...(await guarded('usage spool', () => spoolChecks(config))),
@@ -51,6 +52,15 @@ export async function guarded(what: string, look: () => Promise<Check[]>): Promi
     const why = error instanceof Error ? error.message : 'unknown failure';
     return [{ what, level: 'fail', says: `the check itself failed: ${why}` }];
   }
+}
+
+/** Which requests are accepted, and the setting that decides it. */
+function contractCheck({ contract }: Pick<Config, 'contract'>): Check {
+  const says =
+    contract === 'strict'
+      ? 'strict: fields and JSON schemas outside docs/contract.md are refused; compatible accepts those of clients and agent frameworks'
+      : 'compatible: accepts the fields and JSON schemas of clients and agent frameworks, and POST /v1/responses';
+  return { what: 'contract', level: 'ok', says };
 }
 
 function limitsOf(file: string): string {

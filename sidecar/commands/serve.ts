@@ -91,6 +91,9 @@ function welcome(config: Config, app: App, key: string | undefined): string {
   const lines = [
     '',
     `ra-sidecar is ready at ${base}${tcp ? '' : ` over ${socket ?? ''}`}`,
+    ...(config.contract === 'strict'
+      ? ['contract:             strict; for agent frameworks and structured outputs set RA_CONTRACT=compatible']
+      : ['contract:             compatible']),
     `operators' listener:  http://${config.operators.host}:${app.operatorsPort}/metrics`,
     ...config.models.map(
       ({ id, kind, seats, load }) =>

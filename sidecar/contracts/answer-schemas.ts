@@ -1,6 +1,7 @@
 /** A schema for everything we send. Tests, and a switch in development, hold every answer to its own. */
 import { CATALOGUE } from '../domain/error-catalogue.js';
 import { CALL_ID, CALL_INDEX, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
+import { RESPONSE, RESPONSE_EVENT } from './response-schemas.js';
 import { PROMPT_FORMAT_VERSION } from './decision-rules.js';
 import { type Check, type Outcome, compile } from './validator.js';
 
@@ -127,17 +128,16 @@ const USAGE_CHUNK = closed([...Object.keys(CHUNK_HEAD), 'choices', 'usage'], {
   usage: USAGE,
 });
 
+const MODEL_OBJECT = closed(['id', 'object', 'created', 'owned_by'], {
+  id: MODEL,
+  object: { const: 'model' },
+  created: COUNT,
+  owned_by: { type: 'string' },
+});
+
 const MODEL_LIST = closed(['object', 'data'], {
   object: { const: 'list' },
-  data: {
-    type: 'array',
-    items: closed(['id', 'object', 'created', 'owned_by'], {
-      id: MODEL,
-      object: { const: 'model' },
-      created: COUNT,
-      owned_by: { type: 'string' },
-    }),
-  },
+  data: { type: 'array', items: MODEL_OBJECT },
 });
 
 function tagged(type: string, fields: Readonly<Record<string, object>>): object {
@@ -222,6 +222,9 @@ export const ANSWER_SCHEMAS = {
   chunk: CHUNK,
   usageChunk: USAGE_CHUNK,
   models: MODEL_LIST,
+  model: MODEL_OBJECT,
+  response: RESPONSE,
+  responseEvent: RESPONSE_EVENT,
   decisions: DECISIONS,
   systemone: SYSTEMONE,
   error: ERROR,

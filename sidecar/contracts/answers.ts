@@ -137,6 +137,19 @@ export function usageChunk(head: ChunkHead, usage: CompletionUsage): string {
   return `${head}],"usage":${JSON.stringify(usageObject(usage))}}`;
 }
 
+/** GET /models/{id}. `created` is Unix time in seconds. */
+export function modelObject({
+  id,
+  created,
+  ownedBy,
+}: {
+  readonly id: string;
+  readonly created: number;
+  readonly ownedBy: string;
+}): string {
+  return JSON.stringify({ id, object: 'model', created, owned_by: ownedBy });
+}
+
 /** GET /models. `created` is Unix time in seconds. */
 export function modelList(
   models: readonly { readonly id: string; readonly created: number; readonly ownedBy: string }[],

@@ -4,8 +4,9 @@ import { toChatRequest } from './chat.js';
 import { toCompatibleRequest } from './compatible.js';
 import { toDecisionRequest } from './decisions.js';
 import { readJson } from './json.js';
+import { toResponsesRequest } from './responses.js';
 import { type Parsed, refuseJson } from './refusal.js';
-import type { BodyForm, ChatRequest, DecisionRequest } from './requests.js';
+import type { BodyForm, ChatForm, ChatRequest, DecisionRequest } from './requests.js';
 import { toSystemOneRequest } from './systemone.js';
 
 export type { Parsed } from './refusal.js';
@@ -15,11 +16,12 @@ export function parseBody(form: BodyForm, bytes: Uint8Array): Parsed<ChatRequest
   return form === 'decisions' || form === 'systemone' ? parseDecisions(form, bytes) : parseChat(bytes, form);
 }
 
-/** Parses and checks the body of POST /chat/completions. */
-export function parseChat(bytes: Uint8Array, form: 'chat' | 'compatible' = 'chat'): Parsed<ChatRequest> {
+/** Parses and checks the body of POST /chat/completions, under either contract, or of POST /responses. */
+export function parseChat(bytes: Uint8Array, form: ChatForm = 'chat'): Parsed<ChatRequest> {
   const read = readJson(bytes);
   if (!read.ok) return refuseJson(read.fault);
   if (form === 'compatible') return toCompatibleRequest(read.value);
+  if (form === 'responses') return toResponsesRequest(read.value);
   const parsed = toChatRequest(read.value);
   if (parsed.kind === 'ok' || parsed.named === undefined) return parsed;
   // Only where it is true of the whole body.

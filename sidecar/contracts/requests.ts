@@ -7,8 +7,11 @@
 
 export type Route = 'chat' | 'decisions' | 'systemone';
 
-/** Which contract a body is held to: its route's own, or for chat the compatible one. */
-export type BodyForm = Route | 'compatible';
+/** What a chat can be asked for by: the strict contract, the compatible one, POST /responses. */
+export type ChatForm = 'chat' | 'compatible' | 'responses';
+
+/** Which contract a body is held to. */
+export type BodyForm = Route | ChatForm;
 
 /** A chat request without its conversation. Defaults are applied. */
 export interface ChatParams {

@@ -3,6 +3,7 @@
  * compatible contract knows, and more of what clients are known to send.
  */
 import { COMPATIBLE_SCHEMA } from './compatible-schema.js';
+import { RESPONSES_SCHEMA } from './responses-schema.js';
 
 const OTHERS = [
   ...['best_of', 'echo', 'suffix', 'prompt', 'input', 'instructions', 'thinking', 'reasoning_details', 'include'],
@@ -15,7 +16,11 @@ const OTHERS = [
   ...['contentSchema', 'discriminator', 'xml', 'externalDocs', 'propertyOrdering', 'optional', 'outputSchema'],
 ];
 
-export const WELL_KNOWN_NAMES: ReadonlySet<string> = new Set([...namesIn(COMPATIBLE_SCHEMA), ...OTHERS]);
+export const WELL_KNOWN_NAMES: ReadonlySet<string> = new Set([
+  ...namesIn(COMPATIBLE_SCHEMA),
+  ...namesIn(RESPONSES_SCHEMA),
+  ...OTHERS,
+]);
 
 /** Every name that a schema declares. Depth: that of our own schema. */
 function namesIn(schema: unknown): string[] {

@@ -58,8 +58,11 @@ export interface Exchange {
   reply(reply: Reply): void;
   /** Answers with an error of the catalogue and its headers. `headers` adds to them. */
   fail(error: ContractError, headers?: Readonly<Record<string, string>>): void;
-  /** Answers 200 with server-sent events, and `Trailer: Server-Timing` announced. */
-  stream(headers?: Readonly<Record<string, string>>): EventStream;
+  /**
+   * Answers 200 with server-sent events, and `Trailer: Server-Timing` announced. `errorFrame`: the one line of a frame that says
+   * what ended the stream early; absent: the error object.
+   */
+  stream(headers?: Readonly<Record<string, string>>, errorFrame?: (error: ContractError) => string): EventStream;
 }
 
 /** An open stream of server-sent events. After the caller disconnected, all methods do nothing. */

@@ -1,5 +1,5 @@
 import type { Clock } from '../lib/clock.js';
-import { contractError } from '../domain/errors.js';
+import { contractError, type ContractError } from '../domain/errors.js';
 import { Backlog, type BacklogLimits } from './backlog.js';
 import { BodyBudget } from './body.js';
 import { Connections } from './connections.js';
@@ -25,7 +25,7 @@ export type Handler = (exchange: Exchange) => void | Promise<void>;
 /** HEAD is answered by GET's handler without its body, OPTIONS by the server. */
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
-/** Exact path -> method -> handler. */
+/** Exact path -> method -> handler. A path that ends in `{…}` stands for all that begin as it does and go on. */
 export type Routes = Readonly<Record<string, Readonly<Partial<Record<Method, Handler>>>>>;
 
 export interface ServerOptions {
@@ -48,6 +48,8 @@ export interface ServerOptions {
   };
   /** Wraps each exchange before it is handled. A handler's fault is answered on the unwrapped exchange. */
   readonly wrap?: (exchange: Exchange) => Exchange;
+  /** What a path that is not served is answered with. */
+  readonly absent?: (path: string) => ContractError;
   /** Adds its field to responses. */
   readonly loadReport?: LoadReport;
   /** Called with what a handler threw. */
@@ -110,6 +112,9 @@ export function createServer(options: ServerOptions): Server {
 class UwsServer implements Server {
   readonly #app = App();
   readonly #routes: ReadonlyMap<string, Route>;
+  /** Those that stand for many paths, by what all of them begin with. */
+  readonly #open: readonly (readonly [beginning: string, route: Route])[];
+  readonly #absent: (path: string) => ContractError;
   readonly #wrap: (exchange: Exchange) => Exchange;
   readonly #onFault: ServerOptions['onFault'];
   readonly #edge: ServerContext & { closing: boolean };
@@ -125,6 +130,10 @@ class UwsServer implements Server {
     const nextTurn = new NextTurn();
     const { totalBytes, shortBytes = 0, bodyMs = BODY_MS, backlog = BACKLOG } = limits;
     this.#routes = new Map(Object.entries(routes).map(([path, handlers]) => [path, route(path, handlers)]));
+    this.#open = [...this.#routes.values()].flatMap((each) =>
+      each.path.endsWith('}') ? [[each.path.slice(0, each.path.lastIndexOf('{')), each] as const] : [],
+    );
+    this.#absent = options.absent ?? (() => contractError('not_found', 'There is nothing at this path.'));
     this.#wrap = wrap ?? ((exchange) => exchange);
     this.#onFault = onFault;
     this.#edge = {
@@ -204,7 +213,7 @@ class UwsServer implements Server {
   /** Everything that reads `req` happens here, before any await. */
   #take(res: HttpResponse, req: HttpRequest): void {
     const taken = snapshot(req, Buffer.from(res.getRemoteAddressAsText()).toString('latin1'));
-    const known = this.#routes.get(taken.head.path);
+    const known = this.#routeOf(taken.head.path);
     const edge = new UwsExchange(res, taken, known?.path, this.#edge);
     const exchange = this.#wrap(edge);
     const { refusal } = taken;
@@ -213,10 +222,17 @@ class UwsServer implements Server {
     edge.parsed();
   }
 
+  #routeOf(path: string): Route | undefined {
+    return (
+      this.#routes.get(path) ??
+      this.#open.find(([beginning]) => path.length > beginning.length && path.startsWith(beginning))?.[1]
+    );
+  }
+
   #answer(exchange: Exchange, known: Route | undefined, crash: () => void): void {
     const { method } = exchange.head;
     if (known === undefined) {
-      exchange.fail(contractError('not_found', 'There is nothing at this path.'));
+      exchange.fail(this.#absent(exchange.head.path));
       return;
     }
     const handler = known.handlers.get(method === 'HEAD' ? 'GET' : method);

@@ -27,6 +27,7 @@ const LINE_BREAK = /[\r\n]/;
  */
 export class SseStream implements EventStream {
   readonly #target: StreamTarget;
+  readonly #errorFrame: (error: ContractError) => string;
   #waiting: Chunk[] = [];
   /**
    * The previous array of {@link #waiting}, emptied. Two arrays are reused in turn: a new one per packet would be in
@@ -42,8 +43,13 @@ export class SseStream implements EventStream {
   #bytes = 0;
   #failure: ErrorCode | undefined;
 
-  constructor(target: StreamTarget, nextTurn: Pick<NextTurn, 'add'>) {
+  constructor(
+    target: StreamTarget,
+    nextTurn: Pick<NextTurn, 'add'>,
+    errorFrame: (error: ContractError) => string = errorBody,
+  ) {
     this.#target = target;
+    this.#errorFrame = errorFrame;
     nextTurn.add(() => this.#start());
   }
 
@@ -83,7 +89,7 @@ export class SseStream implements EventStream {
   fail(error: ContractError, serverTiming?: string): void {
     if (!this.#open) return;
     this.#failure = error.code;
-    this.event(errorBody(error));
+    this.event(this.#errorFrame(error));
     this.end(serverTiming);
   }
 

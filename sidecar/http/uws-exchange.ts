@@ -141,7 +141,7 @@ export class UwsExchange implements Exchange {
     this.reply({ status: error.status, headers: { ...errorFields(error), ...headers }, body: errorBody(error) });
   }
 
-  stream(headers: Readonly<Record<string, string>> = {}): EventStream {
+  stream(headers: Readonly<Record<string, string>> = {}, errorFrame?: (error: ContractError) => string): EventStream {
     const fields = this.#fields(200, 'text/event-stream', {
       'Cache-Control': 'no-cache',
       'X-Accel-Buffering': 'no',
@@ -180,7 +180,7 @@ export class UwsExchange implements Exchange {
     );
     this.#state = 'streaming';
     this.#writer = writer;
-    this.#stream = new SseStream(writer, this.#server.nextTurn);
+    this.#stream = new SseStream(writer, this.#server.nextTurn, errorFrame);
     return this.#stream;
   }
 

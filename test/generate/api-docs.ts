@@ -1,9 +1,12 @@
 import { REQUEST_HEADERS, RESPONSE_HEADERS } from '../../sidecar/api/openapi/headers.js';
 import { code, row } from './markdown.js';
 import { refusalsOf } from '../../sidecar/api/openapi/openapi.js';
-import { ROUTES, type RouteReference } from '../../sidecar/api/openapi/routes.js';
+import { FURTHER_ROUTES, ROUTES, type RouteReference } from '../../sidecar/api/openapi/routes.js';
 import { boundsOf, typeOf } from './schema-text.js';
 import { componentSchemas, type Schema } from '../../sidecar/api/openapi/schemas.js';
+
+/** Those of either contract. */
+const ALL = [...ROUTES, ...FURTHER_ROUTES];
 
 /** The text of docs/api.md. */
 export function apiDocs(): string {
@@ -21,9 +24,9 @@ field that is not listed is refused.
 
 ${row('route', 'what it does', 'key')}
 ${row('---', '---', '---')}
-${ROUTES.map((route) => row(`[${titleOf(route)}](#${anchorOf(titleOf(route))})`, route.summary, route.key ? 'yes' : 'no')).join('\n')}
+${ALL.map((route) => row(`[${titleOf(route)}](#${anchorOf(titleOf(route))})`, route.summary, route.key ? 'yes' : 'no')).join('\n')}
 
-${ROUTES.map(routeText).join('\n')}
+${ALL.map(routeText).join('\n')}
 ## Headers of requests
 
 \`Authorization: Bearer <API_KEY>\` where a key is asked for, \`Content-Type: application/json\` with a body, and:

@@ -136,6 +136,47 @@ export const FULL_CHAT: Json = {
   user: 'u-1',
 };
 
+/** A body of POST /responses that uses every kind of item. */
+export const FULL_RESPONSES: Json = {
+  model: 'chat-1',
+  instructions: 'Be brief.',
+  input: [
+    { role: 'user', content: 'What is this?' },
+    { type: 'message', role: 'developer', content: [{ type: 'input_text', text: 'x' }], id: null, status: null },
+    {
+      role: 'user',
+      content: [
+        { type: 'input_text', text: 'And this?' },
+        { type: 'input_image', image_url: 'https://example.com/a.png', detail: 'low' },
+      ],
+    },
+    { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 's' }], encrypted_content: null },
+    {
+      type: 'message',
+      role: 'assistant',
+      content: [{ type: 'output_text', text: 'y', annotations: [], logprobs: [] }],
+    },
+    { type: 'function_call', call_id: 'c1', name: 'look', arguments: '{"x":1}', id: 'fc_1', status: 'completed' },
+    { type: 'function_call', call_id: 'c2', name: 'look', arguments: '{}' },
+    { type: 'function_call_output', call_id: 'c1', output: 'a cat' },
+    { type: 'function_call_output', call_id: 'c2', output: [{ type: 'input_text', text: 'a dog' }] },
+  ],
+  max_output_tokens: 10,
+  temperature: 0.5,
+  top_p: 0.9,
+  stream: true,
+  tools: [{ type: 'function', name: 'look', parameters: { type: 'object', properties: {} }, strict: true }],
+  tool_choice: { type: 'function', name: 'look' },
+  parallel_tool_calls: false,
+  reasoning: { effort: 'low', summary: 'auto' },
+  text: { format: { type: 'json_schema', name: 'r', schema: { type: 'object' }, strict: true }, verbosity: 'low' },
+  store: false,
+  include: [],
+  metadata: {},
+  truncation: 'disabled',
+  previous_response_id: null,
+};
+
 /** A chat body with what the compatible contract takes besides. */
 export const FULL_COMPATIBLE: Json = {
   ...(FULL_CHAT as Record<string, Json>),

@@ -2,13 +2,22 @@
 import fc from 'fast-check';
 import type { BodyForm, Route } from '../../sidecar/contracts/requests.js';
 import { CANARY } from '../contract/tables/rule.js';
-import { FULL_CHAT, FULL_COMPATIBLE, FULL_DECISIONS, FULL_SYSTEMONE, type Json, bytesOf } from './bodies.js';
+import {
+  FULL_CHAT,
+  FULL_COMPATIBLE,
+  FULL_DECISIONS,
+  FULL_RESPONSES,
+  FULL_SYSTEMONE,
+  type Json,
+  bytesOf,
+} from './bodies.js';
 
 const FULL: Readonly<Record<BodyForm, Json>> = {
   chat: FULL_CHAT,
   decisions: FULL_DECISIONS,
   systemone: FULL_SYSTEMONE,
   compatible: FULL_COMPATIBLE,
+  responses: FULL_RESPONSES,
 };
 
 /** What is sent to each route. */

@@ -60,6 +60,14 @@ export function refusalsOf({ errors, request }: RouteReference): ReadonlyMap<num
   return new Map([...byStatus].sort(([a], [b]) => a - b));
 }
 
+const PATH_ID = {
+  name: 'id',
+  in: 'path',
+  required: true,
+  description: 'The model’s id.',
+  schema: { type: 'string', minLength: 1, maxLength: 128 },
+} as const;
+
 function operation(route: RouteReference): object {
   const { id, tag, summary, description, key, request, other } = route;
   const taken = REQUEST_HEADERS.filter(({ withBody }) => !withBody || request !== undefined);
@@ -69,7 +77,10 @@ function operation(route: RouteReference): object {
     summary,
     description,
     ...(!key && { security: [] }),
-    parameters: taken.map((header) => ({ $ref: `#/components/parameters/${header.id}` })),
+    parameters: [
+      ...(route.path.endsWith('{id}') ? [PATH_ID] : []),
+      ...taken.map((header) => ({ $ref: `#/components/parameters/${header.id}` })),
+    ],
     ...(request !== undefined && { requestBody: { required: true, content: json(request) } }),
     responses: {
       ...(route.answer !== undefined && { 200: success(route, route.answer) }),

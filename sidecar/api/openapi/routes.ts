@@ -159,10 +159,42 @@ export const ROUTES: readonly RouteReference[] = [
   },
 ];
 
+/** Those that `contract: compatible` adds. */
+export const FURTHER_ROUTES: readonly RouteReference[] = [
+  {
+    path: '/v1/responses',
+    method: 'post',
+    id: 'createResponse',
+    tag: 'chat',
+    summary: 'A chat in the form of the Responses API',
+    description:
+      'Served under `contract: compatible`. Without state: nothing is stored, and the whole conversation is sent as `input`. ' +
+      'With `stream: true` server-sent events whose data has a `type`; the last is `response.completed`, `response.incomplete` ' +
+      'or, for a stream that ends early, `error`. Limits, billing and times are those of chat.',
+    key: true,
+    request: 'ResponsesRequest',
+    answer: 'Response',
+    frames: ['ResponseEvent'],
+    errors: WORK,
+  },
+  {
+    path: '/v1/models/{id}',
+    method: 'get',
+    id: 'showModel',
+    tag: 'chat',
+    summary: 'One chat model that the key may call',
+    description: 'Served under `contract: compatible`. A model that is not in the list is 403.',
+    key: true,
+    answer: 'Model',
+    errors: [...ANY, ...KEYED],
+  },
+];
+
 /** The routes of a sidecar with this contract. */
 export function routesOf(contract: Contract): readonly RouteReference[] {
   if (contract === 'strict') return ROUTES;
-  return ROUTES.map((route) =>
+  const routes = [...ROUTES, ...FURTHER_ROUTES];
+  return routes.map((route) =>
     route.compatibleRequest === undefined ? route : { ...route, request: route.compatibleRequest },
   );
 }

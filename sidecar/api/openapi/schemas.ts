@@ -6,6 +6,7 @@ import { ANSWER_SCHEMAS } from '../../contracts/answer-schemas.js';
 import { CHAT_SCHEMA } from '../../contracts/chat-schema.js';
 import { COMPATIBLE_SCHEMA } from '../../contracts/compatible-schema.js';
 import { DECISIONS_SCHEMA } from '../../contracts/decisions.js';
+import { RESPONSES_SCHEMA } from '../../contracts/responses-schema.js';
 import { SYSTEMONE_SCHEMA } from '../../contracts/systemone.js';
 import { NOTES, SHAPES } from './notes.js';
 
@@ -52,6 +53,7 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['ToolParameters', at(tool, 'properties', 'function', 'properties', 'parameters')],
   ['PropertySchema', at(request, '$defs', 'property')],
   ['CompatibleChatRequest', compatible],
+  ['ResponsesRequest', RESPONSES_SCHEMA],
   ['AnySchema', at(compatible, '$defs', 'schema')],
   ['ChatCompletion', ANSWER_SCHEMAS.completion as Schema],
   ['CompletionChoice', choice],
@@ -60,6 +62,9 @@ const PARTS: readonly (readonly [name: string, schema: Schema])[] = [
   ['ChatCompletionChunk', ANSWER_SCHEMAS.chunk as Schema],
   ['UsageChunk', ANSWER_SCHEMAS.usageChunk as Schema],
   ['ModelList', ANSWER_SCHEMAS.models as Schema],
+  ['Model', ANSWER_SCHEMAS.model as Schema],
+  ['Response', ANSWER_SCHEMAS.response as Schema],
+  ['ResponseEvent', ANSWER_SCHEMAS.responseEvent],
   ['DecisionsRequest', DECISIONS_SCHEMA as Schema],
   ['Question', question],
   ['YesNoQuestion', at(question, 'oneOf', '0')],

@@ -9,7 +9,7 @@ import { toChatRequest } from '../../../../sidecar/contracts/chat.js';
 import { toDecisionRequest } from '../../../../sidecar/contracts/decisions.js';
 import { NOTES, SHAPES } from '../../../../sidecar/api/openapi/notes.js';
 import { openApiDocument } from '../../../../sidecar/api/openapi/openapi.js';
-import { ROUTES } from '../../../../sidecar/api/openapi/routes.js';
+import { ROUTES, routesOf } from '../../../../sidecar/api/openapi/routes.js';
 import { componentSchemas, type Schema } from '../../../../sidecar/api/openapi/schemas.js';
 import { FULL_CHAT, objectsIn, shown, withAt, type At } from '../../../support/bodies.js';
 
@@ -33,13 +33,20 @@ t.test('Redocly’s recommended rules find no error', async (t) => {
       '#/components/schemas/AssistantMessage/allOf/0/anyOf/1/required/0',
       // That of the other contract.
       '#/components/schemas/CompatibleChatRequest',
+      '#/components/schemas/ResponseEvent',
+      '#/components/schemas/ResponsesRequest',
+      // The condition looks for a field of the schemas beside it.
+      '#/components/schemas/ResponsesRequest/properties/input/items/if/required/0',
       // It has no answer but a refusal.
       '#/paths/~1v1~1completions/post/responses',
     ],
     'warnings that are false alarms',
   );
   const compatible = await problemsOf(openApiDocument('compatible'));
-  t.notOk(compatible.some(({ severity }) => severity === 'error'));
+  t.strictSame(
+    compatible.filter(({ severity }) => severity === 'error'),
+    [],
+  );
   const broken = { ...openApiDocument(), paths: { '/x': { get: { responses: { 200: { $ref: '#/nowhere' } } } } } };
   t.ok(
     (await problemsOf(broken)).some(({ severity }) => severity === 'error'),
@@ -99,11 +106,17 @@ t.test('what is published says what is checked', async (t) => {
 
 t.test('each schema of the contract is published', async (t) => {
   const components = componentSchemas();
-  const bodies = new Set(ROUTES.flatMap(({ request, answer, frames }) => [request, answer, ...(frames ?? [])]));
+  const bodies = new Set(
+    [...ROUTES, ...routesOf('compatible')].flatMap(({ request, answer, frames }) => [
+      request,
+      answer,
+      ...(frames ?? []),
+    ]),
+  );
   bodies.delete(undefined);
   bodies.delete('OpenApi');
   for (const name of bodies) t.ok(name !== undefined && components[name], String(name));
-  t.equal(bodies.size, Object.keys(ANSWER_SCHEMAS).length + 3, 'and the three requests');
+  t.equal(bodies.size, Object.keys(ANSWER_SCHEMAS).length + 5, 'and the five requests');
   for (const [name, schema] of [
     ['ChatCompletionRequest', CHAT_SCHEMA],
     ['DecisionsRequest', DECISIONS_SCHEMA],

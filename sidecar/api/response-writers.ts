@@ -1,0 +1,221 @@
+/** How a reply reaches the caller of POST /v1/responses: as a stream of its own events, or whole. */
+import { randomUUID } from 'node:crypto';
+import type { CompletionUsage } from '../contracts/answers.js';
+import {
+  errorEvent,
+  itemObject,
+  responseEvent,
+  responseObject,
+  textPart,
+  type ResponseHead,
+  type ResponseItem,
+} from '../contracts/response-answers.js';
+import type { GenerationSink } from '../engine-client/engine.js';
+import type { Clock } from '../lib/clock.js';
+import { newCallId } from './call-id.js';
+import type { ReplyWriter } from './reply-writers.js';
+import type { RequestContext } from './request-context.js';
+
+type Piece = Parameters<GenerationSink['piece']>[0];
+type CallPart = Parameters<GenerationSink['call']>[0];
+type Finished = Parameters<GenerationSink['finished']>[0];
+
+/** An item that grows. */
+interface Draft {
+  readonly begun: ResponseItem;
+  readonly index: number;
+  /** The call's place among the calls; absent: no call. */
+  readonly call?: number;
+  readonly parts: string[];
+}
+
+/** The reply as items, one after another. `open`, `grow` and `close` are called as it comes. */
+abstract class ItemWriter implements ReplyWriter {
+  protected readonly context: RequestContext;
+  protected readonly head: ResponseHead;
+  readonly #items: ResponseItem[] = [];
+  #draft: Draft | undefined;
+  #cut = false;
+
+  constructor(context: RequestContext, head: ResponseHead) {
+    this.context = context;
+    this.head = head;
+  }
+
+  protected abstract open(draft: Draft): void;
+  protected abstract grow(draft: Draft, text: string): void;
+  protected abstract close(draft: Draft, item: ResponseItem, cut: boolean): void;
+  protected abstract end(response: object, cut: boolean): void;
+
+  piece({ channel, text }: Piece): void {
+    this.context.firstToken();
+    const type = channel === 'content' ? 'message' : 'reasoning';
+    if (this.#draft?.begun.type !== type) this.#begin({ type, id: newId(type), text: '' });
+    this.#add(text);
+  }
+
+  call({ index, name, arguments: part }: CallPart): void {
+    this.context.firstToken();
+    if (name !== undefined) {
+      this.#begin({ type: 'function_call', id: newId('function_call'), callId: newCallId(), name, text: '' }, index);
+    }
+    this.#add(part);
+  }
+
+  finished({ reason }: Finished): void {
+    this.context.firstToken();
+    this.#cut = reason === 'length';
+    this.#finish();
+  }
+
+  done(usage: CompletionUsage): void {
+    this.end(responseObject(this.head, { output: this.#items, usage, cut: this.#cut }), this.#cut);
+  }
+
+  #begin(begun: ResponseItem, call?: number): void {
+    this.#finish();
+    this.#draft = { begun, index: this.#items.length, parts: [], ...(call !== undefined && { call }) };
+    this.open(this.#draft);
+  }
+
+  #add(text: string): void {
+    if (!this.#draft || text === '') return;
+    this.#draft.parts.push(text);
+    this.grow(this.#draft, text);
+  }
+
+  #finish(): void {
+    const draft = this.#draft;
+    if (!draft) return;
+    this.#draft = undefined;
+    const item = Object.assign({}, draft.begun, { text: draft.parts.join('') });
+    this.#items.push(item);
+    this.close(draft, item, this.#cut);
+  }
+}
+
+/** One JSON body at the end. */
+export class WholeResponseWriter extends ItemWriter {
+  protected open(): void {
+    // Nothing is sent before the end.
+  }
+
+  protected grow(): void {
+    // As above.
+  }
+
+  protected close(): void {
+    // As above.
+  }
+
+  protected end(response: object): void {
+    const headers = { 'Server-Timing': this.context.times.header() };
+    this.context.reply({ status: 200, headers, body: JSON.stringify(response) });
+  }
+}
+
+/**
+ * Server-sent events, each a frame of data whose `type` names it. As with a chat, the 200 goes out with the first token, or after
+ * one keep-alive interval without one.
+ */
+export class ResponseStreamWriter extends ItemWriter {
+  readonly #clock: Clock;
+  readonly #keepAliveMs: number;
+  #cancelTimer: () => void;
+  #number = 0;
+  /** Something was sent since the timer last looked. */
+  #busy = false;
+
+  constructor(context: RequestContext, head: ResponseHead, options: { clock: Clock; keepAliveMs: number }) {
+    super(context, head);
+    this.#clock = options.clock;
+    this.#keepAliveMs = options.keepAliveMs;
+    this.#cancelTimer = this.#clock.after(this.#keepAliveMs, () => this.#keepAlive());
+    context.errorFrame = (error) => errorEvent(error, this.#number);
+  }
+
+  /** Stops the keep-alive timer. Idempotent. */
+  shut(): void {
+    this.#cancelTimer();
+  }
+
+  protected open({ begun, index }: Draft): void {
+    this.#greet();
+    this.#send('response.output_item.added', { output_index: index, item: itemObject(begun, 'in_progress') });
+    if (begun.type === 'message') {
+      this.#send('response.content_part.added', { part: textPart(''), ...placeOf(begun, index) });
+    }
+  }
+
+  protected grow({ begun, index }: Draft, delta: string): void {
+    switch (begun.type) {
+      case 'message':
+        this.#send('response.output_text.delta', { delta, logprobs: [], ...placeOf(begun, index) });
+        return;
+      case 'reasoning':
+        this.#send('response.reasoning_text.delta', { delta, ...placeOf(begun, index) });
+        return;
+      case 'function_call':
+        this.#send('response.function_call_arguments.delta', { item_id: begun.id, output_index: index, delta });
+    }
+  }
+
+  protected close({ index }: Draft, item: ResponseItem, cut: boolean): void {
+    const { text } = item;
+    const place = placeOf(item, index);
+    switch (item.type) {
+      case 'message':
+        this.#send('response.output_text.done', { text, logprobs: [], ...place });
+        this.#send('response.content_part.done', { part: textPart(text), ...place });
+        break;
+      case 'reasoning':
+        this.#send('response.reasoning_text.done', { text, ...place });
+        break;
+      case 'function_call':
+        this.#send('response.function_call_arguments.done', {
+          item_id: item.id,
+          output_index: index,
+          name: item.name,
+          arguments: text,
+        });
+    }
+    const whole = itemObject(item, cut ? 'incomplete' : 'completed');
+    this.#send('response.output_item.done', { output_index: index, item: whole });
+  }
+
+  protected end(response: object, cut: boolean): void {
+    this.#greet();
+    this.#send(cut ? 'response.incomplete' : 'response.completed', { response });
+    this.context.stream().end(this.context.times.trailer());
+    this.context.ended(200);
+  }
+
+  /** Before the first item. */
+  #greet(): void {
+    if (this.#number > 0) return;
+    const response = responseObject(this.head);
+    this.#send('response.created', { response });
+    this.#send('response.in_progress', { response });
+  }
+
+  #send(type: string, fields: object): void {
+    this.#busy = true;
+    this.context.stream().event(responseEvent(type, this.#number++, fields));
+  }
+
+  #keepAlive(): void {
+    if (!this.#busy) this.context.stream().comment('keep-alive');
+    this.#busy = false;
+    this.#cancelTimer = this.#clock.after(this.#keepAliveMs, () => this.#keepAlive());
+  }
+}
+
+function placeOf({ id }: ResponseItem, index: number): object {
+  return { item_id: id, output_index: index, content_index: 0 };
+}
+
+const PREFIXES = { message: 'msg', reasoning: 'rs', function_call: 'fc' } as const;
+
+function newId(type: ResponseItem['type']): string {
+  return `${PREFIXES[type]}_${randomUUID().replaceAll('-', '')}`;
+}

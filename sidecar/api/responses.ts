@@ -1,0 +1,54 @@
+import { randomUUID } from 'node:crypto';
+import type { ChatParams } from '../contracts/requests.js';
+import type { ResponseHead } from '../contracts/response-answers.js';
+import { contractError } from '../domain/errors.js';
+import type { Exchange } from '../http/exchange.js';
+import { complete } from './chat.js';
+import { failed, type PreparedRequest } from './preflight.js';
+import type { ReplyWriter } from './reply-writers.js';
+import { RequestContext, type Stop } from './request-context.js';
+import { ResponseStreamWriter, WholeResponseWriter } from './response-writers.js';
+import type { Services } from './services.js';
+
+/** What this interface calls the fields of a chat. */
+const FIELDS: Readonly<Record<string, string>> = {
+  messages: 'input',
+  max_completion_tokens: 'max_output_tokens',
+  response_format: 'text.format',
+};
+
+/** POST /v1/responses, whole or streamed: a chat in another form, of which nothing is stored. */
+export async function responses(exchange: Exchange, services: Services): Promise<void> {
+  const context = new RequestContext(exchange, 'responses', services);
+  try {
+    const stop = await complete(context, services, { form: 'responses', makeWriter });
+    if (stop) context.stop(renamed(stop));
+  } finally {
+    context.close();
+  }
+}
+
+function makeWriter(
+  context: RequestContext,
+  { params, model }: PreparedRequest<ChatParams>,
+  services: Services,
+): ReplyWriter {
+  const head: ResponseHead = {
+    id: `resp_${randomUUID().replaceAll('-', '')}`,
+    created: Math.floor(services.date().getTime() / 1000),
+    model: model.id,
+    params,
+  };
+  if (!params.stream) return new WholeResponseWriter(context, head);
+  const { clock, limits } = services;
+  const writer = new ResponseStreamWriter(context, head, { clock, keepAliveMs: limits.keepAliveMs });
+  context.onClose(() => writer.shut());
+  return writer;
+}
+
+function renamed(stop: Stop): Stop {
+  if (stop.kind !== 'failed') return stop;
+  const { error } = stop;
+  const param = error.param === null ? undefined : FIELDS[error.param];
+  return param === undefined ? stop : failed(contractError(error.code, error.message, { param }));
+}

@@ -1,0 +1,195 @@
+/** Bodies of POST /responses, brought into the form of chat requests. */
+import { callChoiceOf, checkToolChoice, paramsOf, type ChatBody } from './chat.js';
+import { toolOf } from './compatible.js';
+import { placeOf } from './paths.js';
+import { type Parsed, refuseAt } from './refusal.js';
+import type { ChatRequest, ContentPart, Message, ReasoningEffort, ToolCall } from './requests.js';
+import { RESPONSES_SCHEMA } from './responses-schema.js';
+import { compile, type Check } from './validator.js';
+import { WELL_KNOWN_NAMES } from './well-known-names.js';
+import { WIDE_OPEN_MAPS } from './wide-schema.js';
+
+interface Part {
+  readonly type: string;
+  readonly text?: string;
+  readonly refusal?: string;
+  readonly image_url?: string;
+  readonly detail?: 'auto' | 'low' | 'high' | null;
+}
+
+type Content = string | readonly Part[];
+
+type Item =
+  | {
+      readonly type?: 'message';
+      readonly role: 'user' | 'system' | 'developer' | 'assistant';
+      readonly content: Content;
+    }
+  | { readonly type: 'function_call'; readonly call_id: string; readonly name: string; readonly arguments: string }
+  | { readonly type: 'function_call_output'; readonly call_id: string; readonly output: Content }
+  | {
+      readonly type: 'reasoning';
+      readonly summary?: readonly Part[] | null;
+      readonly content?: readonly Part[] | null;
+    };
+
+/** A body that passed its schema. */
+interface ResponsesBody {
+  readonly model: string;
+  readonly input: string | readonly Item[];
+  readonly instructions?: string | null;
+  readonly max_output_tokens?: number | null;
+  readonly temperature?: number | null;
+  readonly top_p?: number | null;
+  readonly stream?: boolean | null;
+  readonly tools?:
+    | readonly {
+        readonly type: 'function';
+        readonly name: string;
+        readonly description?: string | null;
+        readonly parameters?: object | null;
+        readonly strict?: boolean | null;
+      }[]
+    | null;
+  readonly tool_choice?: 'none' | 'auto' | 'required' | { readonly name: string } | null;
+  readonly parallel_tool_calls?: boolean | null;
+  readonly reasoning?: { readonly effort?: ReasoningEffort | null } | null;
+  readonly text?: {
+    readonly format?: { readonly type: 'text' | 'json_object' | 'json_schema'; readonly schema?: object } | null;
+  } | null;
+  readonly user?: string | null;
+}
+
+let check: Check<ResponsesBody> | undefined;
+
+/** Checks a body of POST /responses against its contract. */
+export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
+  // Compiled on first use: under the strict contract it never is.
+  check ??= compile<ResponsesBody>(RESPONSES_SCHEMA, { names: WELL_KNOWN_NAMES });
+  const outcome = check(value);
+  if (!outcome.ok) return refuseAt(placeOf(outcome.segments, WIDE_OPEN_MAPS), outcome.message);
+  const body = outcome.value;
+  const chat = chatOf(body);
+  const impossible = checkToolChoice(chat);
+  if (impossible !== undefined) return impossible;
+  const tools = chat.tool_choice === 'none' ? undefined : chat.tools;
+  const params = paramsOf(chat, tools && callChoiceOf(chat));
+  const schema = body.text?.format?.schema;
+  return {
+    kind: 'ok',
+    request: {
+      params: params.firstImage === undefined ? params : { ...params, firstImage: 'input' },
+      conversation: { messages: chat.messages, ...(tools && { tools }) },
+      ...(schema && { replySchema: schema }),
+    },
+  };
+}
+
+function chatOf(body: ResponsesBody): ChatBody {
+  const { model, tools, tool_choice: choice, reasoning, text } = body;
+  const effort = reasoning?.effort;
+  const offered = (tools ?? []).map(({ type, ...described }) => toolOf({ type, function: described }));
+  const format = text?.format?.type ?? 'text';
+  return {
+    model,
+    messages: messagesOf(body),
+    ...given('max_completion_tokens', body.max_output_tokens),
+    ...given('temperature', body.temperature),
+    ...given('top_p', body.top_p),
+    ...given('stream', body.stream),
+    ...given('parallel_tool_calls', body.parallel_tool_calls),
+    ...given('reasoning_effort', effort),
+    ...given('user', body.user),
+    ...(offered.length > 0 && { tools: offered }),
+    ...given('tool_choice', typeof choice === 'object' && choice !== null ? { function: choice } : choice),
+    ...(format !== 'text' && { response_format: { type: 'json_object' } }),
+  };
+}
+
+/** A member that is there unless it is null or absent. */
+function given<Name extends string, T>(name: Name, value: T | null | undefined): Partial<Record<Name, T>> {
+  return value === null || value === undefined ? {} : ({ [name]: value } as Record<Name, T>);
+}
+
+function messagesOf({ instructions, input }: ResponsesBody): Message[] {
+  const told: Message[] = typeof instructions === 'string' ? [{ role: 'system', content: instructions }] : [];
+  if (typeof input === 'string') return [...told, { role: 'user', content: input }];
+  const messages = new Messages(told);
+  for (const item of input) messages.add(item);
+  return messages.all;
+}
+
+type Assistant = Extract<Message, { readonly role: 'assistant' }>;
+
+/** Items in order as messages: what an assistant thought, said and called in a row is one message of its. */
+class Messages {
+  readonly all: Message[];
+  /** The last message, while it is the assistant's and may go on. */
+  #last: Assistant | undefined;
+
+  constructor(first: readonly Message[]) {
+    this.all = [...first];
+  }
+
+  add(item: Item): void {
+    switch (item.type) {
+      case 'reasoning':
+        // A thought begins what the assistant does next.
+        this.#last = undefined;
+        this.#assistant({ reasoning_content: textOf([...(item.content ?? item.summary ?? [])]) });
+        return;
+      case 'function_call':
+        this.#call({
+          id: item.call_id,
+          type: 'function',
+          function: { name: item.name, arguments: item.arguments },
+        });
+        return;
+      case 'function_call_output':
+        this.#push({ role: 'tool', content: textOf(item.output), tool_call_id: item.call_id });
+        return;
+      default:
+        this.#message(item.role, item.content);
+    }
+  }
+
+  #message(role: 'user' | 'system' | 'developer' | 'assistant', content: Content): void {
+    if (role === 'assistant') {
+      if (this.#last?.content !== null || this.#last.tool_calls) this.#last = undefined;
+      this.#assistant({ content: textOf(content) });
+    } else if (role === 'user') this.#push({ role, content: userContent(content) });
+    else this.#push({ role: 'system', content: textOf(content) });
+  }
+
+  #call(call: ToolCall): void {
+    this.#assistant({ tool_calls: [...(this.#last?.tool_calls ?? []), call] });
+  }
+
+  /** Adds to the assistant's last message, or begins one. */
+  #assistant(more: Partial<Assistant>): void {
+    const before: Assistant = this.#last ?? { role: 'assistant', content: null };
+    const message: Assistant = { ...before, ...more };
+    if (this.#last) this.all.pop();
+    this.all.push(message);
+    this.#last = message;
+  }
+
+  #push(message: Message): void {
+    this.#last = undefined;
+    this.all.push(message);
+  }
+}
+
+/** Joined by a newline, as parts of a chat's messages are. */
+function textOf(content: Content): string {
+  if (typeof content === 'string') return content;
+  return content.map(({ text, refusal }) => text ?? refusal ?? '').join('\n');
+}
+
+function userContent(content: Content): string | readonly ContentPart[] {
+  if (typeof content === 'string') return content;
+  return content.map(({ text, refusal, image_url: url, detail }): ContentPart => {
+    if (url === undefined) return { type: 'text', text: text ?? refusal ?? '' };
+    return { type: 'image_url', image_url: { url, ...(typeof detail === 'string' && { detail }) } };
+  });
+}

@@ -1,0 +1,130 @@
+/** POST /v1/responses through OpenAI's own client, on the embedded model. */
+import OpenAI from 'openai';
+import { zodTextFormat } from 'openai/helpers/zod';
+import t from 'tap';
+import { z } from 'zod';
+import { CHAT, Sidecar, chatOnly } from '../support/sidecar.js';
+
+const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(2, 4096)), contract: 'compatible' } });
+const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
+const request = { model: CHAT, input: 'Hello', temperature: 0, max_output_tokens: 64 } as const;
+const LOOK = {
+  type: 'function',
+  name: 'look',
+  strict: true,
+  parameters: {
+    type: 'object',
+    properties: { at: { enum: ['x', 'y'] } },
+    required: ['at'],
+    additionalProperties: false,
+  },
+} as const;
+
+t.test('whole and streamed say the same, and the parts add up', async (t) => {
+  const whole = await client.responses.create(request);
+  t.equal(whole.object, 'response');
+  t.not(whole.output_text, '');
+  t.ok(whole.usage && whole.usage.total_tokens === whole.usage.input_tokens + whole.usage.output_tokens);
+  const types: string[] = [];
+  const numbers: number[] = [];
+  let text = '';
+  let last: OpenAI.Responses.Response | undefined;
+  for await (const event of await client.responses.create({ ...request, stream: true })) {
+    types.push(event.type);
+    numbers.push(event.sequence_number);
+    if (event.type === 'response.output_text.delta') text += event.delta;
+    if (event.type === 'response.completed' || event.type === 'response.incomplete') last = event.response;
+  }
+  t.equal(text, whole.output_text);
+  t.same(last?.usage, whole.usage);
+  t.equal(last?.status, whole.status);
+  t.strictSame(types.slice(0, 4), [
+    'response.created',
+    'response.in_progress',
+    'response.output_item.added',
+    'response.content_part.added',
+  ]);
+  t.strictSame(numbers, [...numbers.keys()], 'numbered from 0 on');
+});
+
+t.test('the client’s own stream helper gathers the response', async (t) => {
+  const helper = client.responses.stream(request);
+  const response = await helper.finalResponse();
+  t.not(response.output_text, '');
+});
+
+t.test('a call, its result sent back with the items as they came', async (t) => {
+  const first = await client.responses.create({ ...request, tools: [LOOK], tool_choice: 'required' });
+  const call = first.output.find((item) => item.type === 'function_call');
+  t.match(JSON.parse(call?.arguments ?? ''), { at: /^[xy]$/ });
+  const second = await client.responses.create({
+    ...request,
+    input: [
+      { role: 'user', content: 'Hello' },
+      ...(first.output as OpenAI.Responses.ResponseInputItem[]),
+      { type: 'function_call_output', call_id: call?.call_id ?? '', output: 'a cat' },
+    ],
+    tools: [LOOK],
+  });
+  t.ok(second.output.length > 0);
+  const streamed = client.responses.stream({
+    ...request,
+    tools: [LOOK],
+    tool_choice: { type: 'function', name: 'look' },
+  });
+  const done: string[] = [];
+  for await (const event of streamed)
+    if (event.type === 'response.function_call_arguments.done') done.push(event.arguments);
+  t.match(JSON.parse(done[0] ?? ''), { at: /^[xy]$/ });
+});
+
+t.test('structured output is held to its schema', async (t) => {
+  const Answer = z.object({ verdict: z.enum(['yes', 'no']), score: z.union([z.literal(1), z.literal(2)]) });
+  const response = await client.responses.parse({
+    ...request,
+    max_output_tokens: 64,
+    text: { format: zodTextFormat(Answer, 'answer') },
+  });
+  t.ok(Answer.safeParse(response.output_parsed).success);
+});
+
+t.test('what needs a stored response is refused by name', async (t) => {
+  await t.rejects(client.responses.create({ ...request, previous_response_id: 'resp_1' }), {
+    status: 400,
+    code: 'bad_request',
+    param: 'previous_response_id',
+    message: /no response is stored/,
+  });
+  await t.rejects(client.responses.create({ ...request, max_output_tokens: 1_000_000 }), {
+    message: /context|holds together/,
+    param: 'max_output_tokens',
+  });
+  await t.rejects(client.responses.create({ ...request, input: 'word '.repeat(5000) }), {
+    message: /context|holds/,
+    param: 'input',
+  });
+});
+
+t.test('one model by its id, and what is not served', async (t) => {
+  const model = await client.models.retrieve(CHAT);
+  t.equal(model.id, CHAT);
+  await t.rejects(client.models.retrieve('other'), { status: 403, code: 'model_not_entitled' });
+  await t.rejects(client.embeddings.create({ model: CHAT, input: 'x' }), {
+    status: 404,
+    message: /POST \/v1\/chat\/completions/,
+  });
+});
+
+t.test('a caller who leaves cancels the response', async (t) => {
+  const abort = new AbortController();
+  const stream = await client.responses.create(
+    { ...request, max_output_tokens: 2000, stream: true },
+    { signal: abort.signal },
+  );
+  const seen: string[] = [];
+  for await (const { type } of stream) {
+    seen.push(type);
+    if (type === 'response.output_text.delta') abort.abort();
+  }
+  t.notOk(seen.includes('response.completed'));
+});

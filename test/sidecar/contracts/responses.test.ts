@@ -1,0 +1,92 @@
+import t from 'tap';
+import { parseChat } from '../../../sidecar/contracts/parse.js';
+import type { ChatRequest } from '../../../sidecar/contracts/requests.js';
+import { FULL_RESPONSES, bytesOf } from '../../support/bodies.js';
+
+const SMALL = { model: 'm', input: 'hi' };
+
+function accepted(body: unknown): ChatRequest {
+  const parsed = parseChat(bytesOf(JSON.stringify(body)), 'responses');
+  if (parsed.kind === 'invalid') throw new Error(parsed.error.message);
+  return parsed.request;
+}
+
+function refusal(more: object): string {
+  const parsed = parseChat(bytesOf(JSON.stringify({ ...SMALL, ...more })), 'responses');
+  return parsed.kind === 'invalid' ? parsed.error.message : 'accepted';
+}
+
+t.test('a text is a user’s message, with the defaults of chat', (t) => {
+  const chat = parseChat(bytesOf('{"model":"m","messages":[{"role":"user","content":"hi"}]}'));
+  t.strictSame({ kind: 'ok', request: accepted(SMALL) }, chat);
+  t.strictSame(accepted({ ...SMALL, temperature: null, tools: null, text: null, reasoning: null }), accepted(SMALL));
+  t.end();
+});
+
+t.test('items become messages, what the assistant did in a row one of them', (t) => {
+  const { params, conversation, replySchema } = accepted(FULL_RESPONSES);
+  const call = (id: string, text: string): object => ({
+    id,
+    type: 'function',
+    function: { name: 'look', arguments: text },
+  });
+  t.strictSame(conversation.messages, [
+    { role: 'system', content: 'Be brief.' },
+    { role: 'user', content: 'What is this?' },
+    { role: 'system', content: 'x' },
+    {
+      role: 'user',
+      content: [
+        { type: 'text', text: 'And this?' },
+        { type: 'image_url', image_url: { url: 'https://example.com/a.png', detail: 'low' } },
+      ],
+    },
+    {
+      role: 'assistant',
+      content: 'y',
+      reasoning_content: 's',
+      tool_calls: [call('c1', '{"x":1}'), call('c2', '{}')],
+    },
+    { role: 'tool', content: 'a cat', tool_call_id: 'c1' },
+    { role: 'tool', content: 'a dog', tool_call_id: 'c2' },
+  ]);
+  t.match(params, {
+    maxTokens: 10,
+    temperature: 0.5,
+    topP: 0.9,
+    stream: true,
+    jsonObject: true,
+    reasoningEffort: 'low',
+    calls: { required: true, name: 'look', parallel: false },
+    firstImage: 'input',
+  });
+  t.strictSame(replySchema, { type: 'object' });
+  t.strictSame(conversation.tools, [
+    { type: 'function', function: { name: 'look', parameters: { type: 'object', properties: {} }, strict: true } },
+  ]);
+  t.end();
+});
+
+t.test('a second message of the assistant, and one after its calls, stand alone', (t) => {
+  const said = (content: string): object => ({ role: 'assistant', content });
+  const call = { type: 'function_call', call_id: 'c', name: 'f', arguments: '{}' };
+  const { conversation } = accepted({ model: 'm', input: [said('a'), said('b'), call, said('c')] });
+  t.match(conversation.messages, [
+    { role: 'assistant', content: 'a' },
+    { role: 'assistant', content: 'b', tool_calls: [{ id: 'c' }] },
+    { role: 'assistant', content: 'c' },
+  ]);
+  t.end();
+});
+
+t.test('what needs a stored response, or a tool that runs here, is refused by name', (t) => {
+  t.match(refusal({ previous_response_id: 'r' }), /^previous_response_id must be null: no response is stored/);
+  t.match(refusal({ conversation: 'c' }), /^conversation must be null/);
+  t.match(refusal({ background: true }), /^background must be false/);
+  t.match(refusal({ input: [{ type: 'item_reference', id: 'x' }] }), /^input\[0\]\.type must be one of message, /);
+  t.match(refusal({ tools: [{ type: 'web_search', name: 'x' }] }), /^tools\[0\]\.type must be function/);
+  t.match(refusal({ tools: [{ type: 'web_search' }] }), /^tools\[0\]/);
+  t.match(refusal({ messages: [] }), /^the body has `messages`, which is outside the contract/);
+  t.notMatch(refusal({ zcanary: 1 }), /zcanary/);
+  t.end();
+});
