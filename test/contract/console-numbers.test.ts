@@ -128,7 +128,7 @@ t.test('a prompt host that died is starting until it is up again, and its restar
   t.match(back.promptHosts[1], { lane: 'long', restarts: 1 }, 'no further one');
 });
 
-t.test('a spool that takes nothing is told, and why', async (t) => {
+t.test('an unhealthy spool is shown with its reason', async (t) => {
   const sidecar = await start(t);
   const feed = await watch(t, sidecar);
   t.match(await feed.next(), { readiness: { status: 'ready' }, spool: { why: null } });

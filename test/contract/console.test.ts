@@ -70,7 +70,7 @@ t.test('the feed: one frame at once, one an interval, each a whole picture', asy
   t.equal((await ask(sidecar, '/console/events', {}, 'HEAD')).status, 200, 'HEAD watches nothing');
 });
 
-t.test('so many may watch; one more is told when to come back, and comes when one left', async (t) => {
+t.test('viewers are limited; one more gets Retry-After, and is accepted when one has left', async (t) => {
   const sidecar = await start(t, { console: { viewers: 2, intervalMs: 250 } });
   const [first, second] = [await watch(t, sidecar), await watch(t, sidecar)];
   t.ok((await first.next()) && (await second.next()));
@@ -85,7 +85,7 @@ t.test('so many may watch; one more is told when to come back, and comes when on
   t.ok(await third.next());
 });
 
-t.test('where nobody may watch there is no console', async (t) => {
+t.test('with no viewers allowed there is no console', async (t) => {
   const sidecar = await start(t, { console: { viewers: 0 } });
   for (const path of ['/console', '/console/main.js', '/console/events']) {
     t.equal((await ask(sidecar, path)).status, 404, path);

@@ -59,7 +59,7 @@ t.test('a gateway', async (t) => {
     ...new Set(sidecar.spool.records.splice(0).map(({ account, keyId }: UsageRecord) => `${account} ${keyId}`)),
   ];
 
-  await t.test('names its caller, whose usage is recorded and whose key nobody checks', async (t) => {
+  await t.test('names its caller, whose usage is recorded and whose key is not checked', async (t) => {
     const served = await chat(GATEWAY);
     t.equal(served.status, 200);
     t.match(served.field('server-timing'), /^ra-queue;dur=[\d.]+, ra-admit;dur=[\d.]+$/, 'it authorized, not we');
@@ -83,7 +83,7 @@ t.test('a gateway', async (t) => {
     t.same(charged(), ['globex key_g']);
   });
 
-  await t.test('is refused when it names nobody, another environment or models that cannot be read', async (t) => {
+  await t.test('is refused without an account, with another environment or malformed models', async (t) => {
     for (const [headers, code] of [
       [{ 'x-ra-account': '' }, 'unattributed_key'],
       [{ 'x-ra-account': 'a b' }, 'unattributed_key'],

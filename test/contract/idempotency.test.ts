@@ -26,7 +26,7 @@ t.test('Idempotency-Key', async (t) => {
   const seatTaken = (): Promise<void> => sidecar.until('ra_sidecar_seats_busy{model="chat"}', 1);
   const seatFree = (): Promise<void> => sidecar.until('ra_sidecar_seats_busy{model="chat"}', 0);
 
-  await t.test('a completed request is told so and is not run again', async (t) => {
+  await t.test('a repeat of a completed request gets 409 and is not run', async (t) => {
     for (const [path, body] of [
       [CHAT, chatBody('chat', 'echo')],
       [CHAT, chatBody('chat', 'echo', { stream: true })],

@@ -67,7 +67,7 @@ t.test('what is answered comes through all parts', async (t) => {
   }
 });
 
-t.test('whoever leaves leaves in the part where the request was, and that is no fault', async (t) => {
+t.test('a disconnect is recorded in the phase of the request, and is no error', async (t) => {
   const { sidecar, begin, traced } = await start(t);
   const left = async (id: string, connection: RawConnection, ends: string, status: number): Promise<void> => {
     connection.close();
@@ -89,7 +89,7 @@ t.test('whoever leaves leaves in the part where the request was, and that is no 
   await left('begun', begun, 'decode', 200);
 });
 
-t.test('who is refused is told why, and where', async (t) => {
+t.test('a refusal is recorded with its reason and phase', async (t) => {
   const { sidecar, begin, traced } = await start(t, { queue: { waitingPerSeat: 1, maxWaitMs: 2000 } });
   await begin('holds', chatBody('m', 'hold'));
   await sidecar.until('ra_sidecar_seats_busy{model="m"}', 1);

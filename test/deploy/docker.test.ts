@@ -49,7 +49,7 @@ t.test('its settings are settings, its port and its Node the sidecar’s', async
   }
 });
 
-t.test('it runs as nobody in particular, and takes no secrets', async (t) => {
+t.test('it runs as an unprivileged user, and contains no secrets', async (t) => {
   t.match(all('USER').at(-1)?.[0], /^[1-9]\d*:[1-9]\d*$/);
   t.notMatch(lines.join('\n'), /secret|token|password|\.npmrc.*_auth/i);
   t.ok(lines.includes('RUN npm ci'), 'what the lock says');

@@ -97,7 +97,7 @@ function volume(name: string): Node | undefined {
   return listAt(pod, 'volumes').find((one) => at(one, 'name') === name);
 }
 
-t.test('whoever selects the pods selects these', async (t) => {
+t.test('all selectors select these pods', async (t) => {
   t.match(mapAt(set, 'spec.template.metadata.labels'), LABELS);
   const selectors = {
     StatefulSet: mapAt(set, 'spec.selector.matchLabels'),
@@ -251,7 +251,7 @@ t.test('autoscalers ask for what there is, and for the same', async (t) => {
   t.ok(Number(at(triggers[1], 'metadata.threshold')) < seats, 'before all seats of all replicas are taken');
 });
 
-t.test('the endpoint picker is told of metrics that there are, both ways the same', async (t) => {
+t.test('both configurations of the endpoint picker name existing metrics', async (t) => {
   t.strictSame(flagSpecs(), engineSpecs());
   const { lora, ...specs } = engineSpecs();
   t.equal(lora, '', 'nothing is read of adapters');

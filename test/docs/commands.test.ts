@@ -70,7 +70,7 @@ t.test('a broken command is found', async (t) => {
   t.strictSame(codes, [0, 0, 22, 2, 0], 'the refused request and the wrong command line alone');
 });
 
-t.test('what is not run is told from what is', async (t) => {
+t.test('blocks that are not run are recognized', async (t) => {
   const page = parsePage(
     'docs/page.md',
     [
@@ -114,7 +114,7 @@ t.test('what is not run is told from what is', async (t) => {
   ]);
 });
 
-t.test('lines that start a sidecar are told from others', async (t) => {
+t.test('lines that start a sidecar are recognized', async (t) => {
   t.strictSame(stepsOf('cd x\nmake run\n'), [
     { kind: 'lines', text: 'cd x' },
     { kind: 'serve', variables: {} },

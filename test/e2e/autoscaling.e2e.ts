@@ -118,10 +118,10 @@ class Harness {
   }
 }
 
-t.test('a sidecar, as KEDA is told of it', async (t) => {
+t.test('a sidecar, as KEDA’s queries see it', async (t) => {
   const harness = await Harness.start(t);
 
-  await t.test('nobody calls: exactly 0, which is an answer', async (t) => {
+  await t.test('without callers: exactly 0, which is a value', async (t) => {
     t.strictSame(await harness.ask(QUEUE_TIME), ['0']);
     t.strictSame(await harness.ask(SEATS_WANTED), ['0']);
   });
@@ -157,7 +157,7 @@ t.test('a sidecar, as KEDA is told of it', async (t) => {
   });
 });
 
-t.test('a Prometheus that reaches no sidecar says nothing, and KEDA leaves the replicas as they are', async (t) => {
+t.test('a Prometheus without a sidecar returns no value, and KEDA keeps the replicas', async (t) => {
   const prometheus = await Prometheus.start(t, `127.0.0.1:${await freePort()}`);
   t.equal((await prometheus.query('up{job="ra-sidecar"}'))[0]?.value[1], '0');
   t.strictSame(await prometheus.query(QUEUE_TIME), []);

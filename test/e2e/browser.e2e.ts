@@ -31,7 +31,7 @@ t.test('a page of an allowed origin', async (t) => {
     t.ok(frames.length > 4, 'token by token');
   });
 
-  await t.test('is told the server’s own times by the browser', async (t) => {
+  await t.test('gets the server’s own times from the browser', async (t) => {
     t.ok(seen.timed, 'Timing-Allow-Origin lets it see when the answer began');
     t.strictSame(
       seen.timing.map(({ name }) => name),

@@ -38,7 +38,7 @@ t.test('under load', async (t) => {
     t.equal(await tab.value(`document.getElementById('clock').textContent`), 'live');
   });
 
-  await t.test('assistive technology is told all of it, by name', async (t) => {
+  await t.test('assistive technology gets everything by name', async (t) => {
     const tree = await tab.accessibility();
     const names = (role: string): string[] => tree.filter((node) => node.role === role).map(({ name }) => name);
     t.ok(names('heading').includes('ra-sidecar') && names('heading').includes(CHAT));

@@ -97,7 +97,7 @@ async function answerOf(
   }
 }
 
-t.test('what an operator can mend waits; what nobody can is refused', async (t) => {
+t.test('errors that an operator can fix are retried; others are dead letters', async (t) => {
   const server = await NatsServer.start(t, 'max_payload: 16384');
   const other = { ...EVENT, id: 'b' };
   t.match(await answerOf(server.port), { kind: 'later', why: 'no stream' });

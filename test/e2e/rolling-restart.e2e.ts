@@ -21,7 +21,7 @@ interface Answer {
   readonly stream: boolean;
 }
 
-t.test('both sidecars are restarted under load, one after the other, and nobody sees it', async (t) => {
+t.test('both sidecars are restarted under load, one after the other, without interruption', async (t) => {
   const pool = await Pool.start(t, { seats: 8, config: { drain: { noticeMs: 3000 } } });
   const proxy = await startHaproxy(t, pool);
   const agent = new Agent({ keepAlive: true });

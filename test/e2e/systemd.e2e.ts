@@ -40,7 +40,7 @@ t.test('it is well locked in', async (t) => {
   t.equal(rated.status, 0, rated.stdout);
 });
 
-t.test('systemd’s own program tells its socket', async (t) => {
+t.test('systemd’s own program writes to its socket', async (t) => {
   const socket = join(shortDir(t), 'notify');
   const listener = spawn('socat', ['-u', `UNIX-RECV:${socket}`, 'STDOUT'], { stdio: ['ignore', 'pipe', 'inherit'] });
   const gone = once(listener, 'exit');

@@ -53,7 +53,7 @@ for (const [name, stop] of Object.entries(stops)) {
   });
 }
 
-t.test('what still runs when the drain’s time is over is told so', async (t) => {
+t.test('requests that still run when the drain times out end with an error', async (t) => {
   const config = { ...(await chatOnly(3, 8192)), drain: { timeoutMs: 1 } };
   const sidecar = await Sidecar.start(t, { ownGroup: true, config });
   const whole = sidecar.chat(ENDLESS);

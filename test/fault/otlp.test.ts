@@ -24,7 +24,7 @@ async function served(t: Test, sidecar: InProcess, count: number): Promise<void>
 const DROPPED = 'ra_sidecar_otlp_traces_dropped_total';
 const EXPORTS = 'ra_sidecar_otlp_exports_total';
 
-t.test('nobody listens', async (t) => {
+t.test('the endpoint refuses connections', async (t) => {
   const endpoint = `http://127.0.0.1:${await deadPort()}`;
   const limits = { batchMs: 1, batchRequests: 4, maxQueued: 8, timeoutMs: 300, metricsIntervalMs: 200 };
   const sidecar = await start(t, { endpoint, ...limits });
@@ -38,7 +38,7 @@ t.test('nobody listens', async (t) => {
   t.equal(sidecar.lines.filter(({ event }) => event === 'otlp export fails').length, 2, 'said once for each');
 });
 
-t.test('the endpoint takes connections and says nothing', async (t) => {
+t.test('the endpoint accepts connections and does not answer', async (t) => {
   const receiver = await OtlpReceiver.start(t);
   receiver.answer = () => undefined;
   const limits = { batchMs: 1, batchRequests: 2, maxQueued: 4, timeoutMs: 300_000, stopMs: 100, metrics: false };

@@ -34,7 +34,7 @@ async function searched(sidecar: Sidecar, answers: readonly RawResponse[]): Prom
   return [...(await Promise.all(pages)), ...lines, sidecar.printed, ...answers.map(({ raw }) => raw)];
 }
 
-t.test('a gateway over a Unix socket, and nobody else', async (t) => {
+t.test('only a gateway over a Unix socket is served', async (t) => {
   const dir = shortDir(t);
   const socket = join(dir, 'ra.sock');
   const secretFile = join(dir, 'secrets');

@@ -73,7 +73,7 @@ t.test('a stop string that never comes changes nothing', async (t) => {
   t.match(choices[0], { message: { content: text }, finish_reason: 'length' });
 });
 
-t.test('an end token is told by its id', async (t) => {
+t.test('an end token is reported by its id', async (t) => {
   // Replies of this model end after some forty tokens in the mean: of ten one does.
   const seeds = Array.from({ length: 10 }, (_, seed) => seed);
   const replies = await Promise.all(seeds.map((seed) => complete(sidecar, 'Hello', { seed, max_tokens: 200 })));

@@ -67,7 +67,7 @@ t.test('128 questions of one account, one of another, and a chat', async (t) => 
   t.equal(order.at(-1), 'many', `served in this order: ${order.join(', ')}`);
 });
 
-t.test('where questions are decoded together, a seat comes back as soon as somebody wants one', async (t) => {
+t.test('with questions decoded together, a seat is returned as soon as a request waits', async (t) => {
   const file = await embeddedTestModel();
   const sidecar = await Sidecar.start(t, {
     config: {

@@ -85,7 +85,7 @@ t.test('an impatient queue', async (t) => {
     );
   });
 
-  t.test('a whole reply that waited in vain is refused, and the wait is told as ra-queue', async (t) => {
+  t.test('a whole reply that got no seat is refused, and its wait is in ra-queue', async (t) => {
     const response = await sidecar.chat({ messages: [{ role: 'user', content: 'Hello' }] });
     const timing = response.headers.get('server-timing') ?? '';
     const [, queueMs, admitMs] = /ra-queue;dur=([0-9.]+), ra-admit;dur=([0-9.]+)$/.exec(timing) ?? [];

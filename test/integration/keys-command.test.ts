@@ -129,7 +129,7 @@ t.test('what cannot be done is said in one line, and changes nothing', async (t)
   t.equal(await readFile(desk.file, 'utf8'), '{', 'what was not understood is not replaced');
 });
 
-t.test('several at once: no key is lost, and a lock that was left behind holds up nobody for good', async (t) => {
+t.test('several at once: no key is lost, and a stale lock does not block them', async (t) => {
   const desk = await Desk.open(t);
   const lock = `${desk.file}.lock`;
   await writeFile(lock, 'left behind');

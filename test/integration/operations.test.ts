@@ -44,7 +44,7 @@ t.test('in service', async (t) => {
     t.strictSame(await (await get(sidecar.operatorsPort, '/readyz')).json(), { ...state, reasons: [] });
   });
 
-  await t.test('every 200 of a model tells its times before the model, and never the first token', async (t) => {
+  await t.test('every 200 of a model has its times before the model, and never the first token', async (t) => {
     const responses = await Promise.all([
       sidecar.chat({ messages, max_tokens: 4 }),
       sidecar.chat({ messages, max_tokens: 4, stream: true }),

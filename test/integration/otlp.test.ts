@@ -134,18 +134,21 @@ t.test('a streamed chat within its caller’s trace', async (t) => {
   t.equal(question?.['tracestate'], 'vendor=opaque,other=1');
 });
 
-t.test('whose caller’s trace is not sampled is not sent, and whoever is asked knows', async (t) => {
-  const key = `${GOOD}-2`;
-  const before = asked.length;
-  const headers = { 'x-request-id': 'unsampled', traceparent: parent('00') };
-  t.equal((await sidecar.post(CHATS, chatBody(), { key, headers })).status, 200);
-  const line = await sidecar.logged('request', 1, ({ requestId }) => requestId === 'unsampled');
-  t.equal(line['trace_id'], TRACE);
-  t.equal(asked[before]?.['traceparent'], `00-${TRACE}-${String(line['span_id'])}-00`);
-  // What came after it is there.
-  await ask(CHATS, chatBody(), 'after');
-  t.notOk(receiver.spans.some(({ spanId }) => spanId === line['span_id']));
-});
+t.test(
+  'a request whose caller’s trace is not sampled is not exported, and the authorizer gets that flag',
+  async (t) => {
+    const key = `${GOOD}-2`;
+    const before = asked.length;
+    const headers = { 'x-request-id': 'unsampled', traceparent: parent('00') };
+    t.equal((await sidecar.post(CHATS, chatBody(), { key, headers })).status, 200);
+    const line = await sidecar.logged('request', 1, ({ requestId }) => requestId === 'unsampled');
+    t.equal(line['trace_id'], TRACE);
+    t.equal(asked[before]?.['traceparent'], `00-${TRACE}-${String(line['span_id'])}-00`);
+    // What came after it is there.
+    await ask(CHATS, chatBody(), 'after');
+    t.notOk(receiver.spans.some(({ spanId }) => spanId === line['span_id']));
+  },
+);
 
 t.test('a traceparent that is none begins a trace of its own', async (t) => {
   const bad = [

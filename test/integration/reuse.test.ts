@@ -51,7 +51,7 @@ t.test('the turns of a chat: the same text with and without, and the tokens that
   t.ok((await sidecar.metric('ra_sidecar_cached_tokens_total', { model: CHAT })) > 2 * CHUNK);
 });
 
-t.test('a stream tells it as well', async (t) => {
+t.test('a stream reports it as well', async (t) => {
   const body = { messages: [{ role: 'user', content: 'Once more, please. '.repeat(40) }], max_tokens: 4 };
   await complete(sidecar, body.messages[0]?.content ?? '', { max_tokens: 4 });
   const stream = await sidecar.chat({ ...body, stream: true, stream_options: { include_usage: true } });

@@ -35,7 +35,7 @@ async function decide(input: string, question: Readonly<Record<string, unknown>>
 
 const REFUND = { type: 'yes_no', question: 'Does the customer ask for a refund?' };
 
-t.test('a refund is told from what is none', async (t) => {
+t.test('a request for a refund is recognized', async (t) => {
   const yes = await decide('I was charged twice. Please send the second payment back.', REFUND);
   t.ok((yes.probabilities['yes'] ?? 0) > 0.9, `P(yes) ${yes.probabilities['yes']}`);
   const no = await decide('When does the shop in Oslo open on Sunday?', REFUND);
@@ -78,7 +78,7 @@ t.test('getting-started shows a decision with the answers that this model gives'
   }
 });
 
-t.test('a level is told', async (t) => {
+t.test('a level is recognized', async (t) => {
   const question = { type: 'score', question: 'How angry is the writer?', levels: ['calm', 'annoyed', 'furious'] };
   const furious = await decide('Where is my parcel? I am furious! Never again! Terrible!', question);
   const calm = await decide('Where is my parcel? Thank you for your help.', question);

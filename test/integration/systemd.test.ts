@@ -18,7 +18,7 @@ function notifier(t: Test): { readonly path: string; readonly told: () => string
   };
 }
 
-t.test('systemd is told once it takes work, and when it stops', async (t) => {
+t.test('systemd is notified once it is ready, and when it stops', async (t) => {
   const { path, told } = notifier(t);
   const sidecar = await Sidecar.start(t, {
     config: await chatOnly(1),
@@ -34,7 +34,7 @@ t.test('systemd is told once it takes work, and when it stops', async (t) => {
   t.strictSame(await sidecar.exited(), { code: 0, signal: null });
 });
 
-t.test('without systemd nothing is told; without its program the log says so', async (t) => {
+t.test('without systemd there is no notification; without its program that is logged', async (t) => {
   const { path, told } = notifier(t);
   await Sidecar.start(t, { config: await chatOnly(1), environment: { PATH: path, NOTIFY_SOCKET: '' } });
   const sidecar = await Sidecar.start(t, {

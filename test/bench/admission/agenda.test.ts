@@ -25,7 +25,7 @@ t.test('an event may make others, at once included; a cancelled one never comes'
   t.strictSame(ran, ['at once, 10', 'later, 25']);
 });
 
-t.test('stops before what is later than it was told', async (t) => {
+t.test('stops before events after the given time', async (t) => {
   const agenda = new Agenda();
   let ran = 0;
   agenda.after(10, () => (ran += 1));

@@ -9,7 +9,7 @@ function visit(account: string, atMs: number, fate: Visit['fate'], settledAt: nu
   return { account, atMs, holdMs, fate, settledAt, retryAfterMs: 0, predictedMs: undefined, retries: undefined };
 }
 
-t.test('seats are looked at inside the window, whoever took them and when', async (t) => {
+t.test('seats are counted inside the window, whenever they were taken', async (t) => {
   const visits = [
     visit('heavy', 0, 'seated', 5000, 10_000), // 5 s of it inside
     visit('heavy', 12_000, 'seated', 12_000, 4000),
@@ -64,7 +64,7 @@ t.test('Jain: 1 for all alike, 1/n for one alone, nothing to say about one', asy
   t.ok(Number.isNaN(jain([5])));
 });
 
-t.test('predictions are held against waits, of those seated who waited and were told', async (t) => {
+t.test('predictions are compared with waits, of seated requests that waited with a prediction', async (t) => {
   const told = (predictedMs: number, made: Visit): Visit => ({ ...made, predictedMs });
   const { foretold, wait, bias, off50, off90 } = predictionErrors([
     told(3000, visit('a', 0, 'seated', 2000)),

@@ -27,7 +27,7 @@ t.test('arrivals are as many, as long and as irregular as asked for', async (t) 
   t.strictSame(arrivals([{ ...ALONE, demand: 0.5 }], 8, HOUR_MS, 1).slice(0, 99), list.slice(0, 99), 'same seed');
 });
 
-t.test('two classes of lengths and two accounts share the demand as told', async (t) => {
+t.test('two classes of lengths and two accounts share the demand as configured', async (t) => {
   const lengths = { meanMs: 400, long: { share: 0.2, meanMs: 3400 } };
   const accounts = [
     { name: 'a', demand: 0.6, lengths },
@@ -141,7 +141,7 @@ t.test('VTC lifts an account who comes late to the others, so that it cannot cla
   t.ok(served >= 9 && served <= 11, `${served} of 20`);
 });
 
-t.test('a refused client comes back once, when it was told to, if it comes back at all', async (t) => {
+t.test('a refused client retries at most once, after its Retry-After', async (t) => {
   const always: Policy = {
     name: 'nobody',
     open: () => ({

@@ -10,7 +10,7 @@ function refused(totalMs: number, refusal: Refusal, scheduledMs = 0): Attempt {
 const AT_ONCE: Refusal = { code: 'capacity_exceeded', retryAfterMs: 2000, came: 'at once' };
 const WAITED: Refusal = { code: 'capacity_exceeded', retryAfterMs: 4000, came: 'after a wait' };
 
-t.test('refusals at once and those after a wait are told apart, whatever they took', async (t) => {
+t.test('immediate refusals and those after a wait are counted separately, whatever they took', async (t) => {
   const good: Attempt = { account: 'light', scheduledMs: 0, end: 'good', status: 200, ttftMs: 10, totalMs: 3000 };
   const runs = [
     [good, refused(1, AT_ONCE), refused(6000, AT_ONCE), refused(3, AT_ONCE), refused(2, WAITED)],
@@ -22,7 +22,7 @@ t.test('refusals at once and those after a wait are told apart, whatever they to
   t.strictSame(codes(runs), { capacity_exceeded: 6, none: 1 });
 });
 
-t.test('where nobody was refused there is no time to tell', async (t) => {
+t.test('without refusals there is no time', async (t) => {
   const { atOnce, atOnce50, atOnce99, afterWait, retryAfter } = measure([[]], 10);
   t.strictSame(
     { atOnce, atOnce50, atOnce99, afterWait, retryAfter },

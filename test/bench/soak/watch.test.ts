@@ -44,7 +44,7 @@ t.test('growth is what the nearest line rises by once it is warm', async (t) => 
   t.ok(Number.isNaN(grown(of(100, 100), 'engine', 0)), 'never seen');
 });
 
-t.test('it tells the two prompt hosts from each other', async (t) => {
+t.test('it distinguishes the two prompt hosts', async (t) => {
   const sidecar = await Sidecar.start(t, { config: await chatOnly(1) });
   const watch = new Watch(sidecar.pid, 3_600_000);
   watch.end();

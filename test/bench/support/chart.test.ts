@@ -38,7 +38,7 @@ t.test('lone names stand at the height of their ends', async (t) => {
   t.strictSame(names(chart('Title', 'Subtitle', [panel('Panel', [0, 0.25, 0.5, 0.75, 1])])), [48, 88, 128, 168, 208]);
 });
 
-t.test('the same bytes for the same figures; what is written is escaped and told in words', async (t) => {
+t.test('the same bytes for the same figures; text is escaped and has an alternative', async (t) => {
   const make = (): string => chart('A < B & C', 'Subtitle', [panel('Panel', [0.1, 0.2, 0.3, 0.4, 0.5])]);
   t.equal(make(), make());
   t.match(make(), '<title id="title">A &lt; B &amp; C</title>');

@@ -95,7 +95,7 @@ t.test('denied is what no text goes on with, whatever the grammar', (t) => {
   t.end();
 });
 
-t.test('characters that are split over tokens are told by their beginning', (t) => {
+t.test('characters that are split over tokens are checked by their beginning', (t) => {
   const tokens = vocabulary(BYTES);
   const grammar = maskGrammar('root ::= [à-ï] "中" | "🎉" | [^\\x00-\\x7F] "!"', tokens);
   const allowed = (standing: Standing): number[] => {

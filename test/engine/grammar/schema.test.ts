@@ -216,7 +216,7 @@ t.test('what cannot be served says why', (t) => {
   t.end();
 });
 
-t.test('names are told apart by their prefix, and what is shared is the same', (t) => {
+t.test('names differ by their prefix, and shared rules are the same', (t) => {
   const [a, b] = ['a', 'b'].map((prefix) => schemaGrammar(object({ x: { enum: [prefix] } }), prefix));
   if (a?.kind !== 'ok' || b?.kind !== 'ok') throw new Error('unservable');
   const text = grammarText(`${a.rule} "," ${b.rule}`, [a, b]);

@@ -31,7 +31,7 @@ t.test('nothing of an addon of another version is used', (t) => {
   t.end();
 });
 
-t.test('its thread ends with JavaScript, told once', (t) => {
+t.test('its thread ends with JavaScript, notified once', (t) => {
   const raLeave = (): void => undefined;
   t.teardown(() => process.off('exit', raLeave));
   const bindings = { ...NATIVE, raVersion: KNOWN_NATIVE, raUseThreads: () => undefined, raLeave };

@@ -16,7 +16,7 @@ const piece = (id: number, text: string, tokens: number, more: Partial<Piece> = 
 });
 const call = (id: number): Output => ({ id, kind: 'call', choice: 0, index: 0, arguments: '{', tokens: 2 });
 
-t.test('pieces of one reply are one, whoever speaks in between', (t) => {
+t.test('pieces of one reply are joined, also with outputs of other replies in between', (t) => {
   t.same(joined([piece(1, 'a', 1), piece(2, 'x', 4), piece(1, 'b', 2), piece(2, 'y', 5), piece(1, 'c', 4)]), [
     piece(1, 'abc', 4),
     piece(2, 'xy', 5),

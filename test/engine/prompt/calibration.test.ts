@@ -1,7 +1,7 @@
 import t from 'tap';
 import { readCalibration } from '../../../engine/prompt/calibration.js';
 
-t.test('a file that says nothing of a type leaves it as it is', async (t) => {
+t.test('a file without a temperature for a type leaves it unchanged', async (t) => {
   for (const found of [undefined, null, {}, 7]) {
     t.same(readCalibration(found), { kind: 'ok', calibration: { yes_no: 1, choice: 1, score: 1 } });
   }
@@ -11,7 +11,7 @@ t.test('a file that says nothing of a type leaves it as it is', async (t) => {
   });
 });
 
-t.test('what cannot divide is told, with the key', async (t) => {
+t.test('an invalid temperature is reported, with its key', async (t) => {
   for (const score of [0, -1, NaN, Infinity, 100.5, '2', true]) {
     t.same(readCalibration({ yes_no: 2, score }), {
       kind: 'bad',

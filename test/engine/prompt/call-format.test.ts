@@ -25,7 +25,7 @@ t.test('in JSON mode an object that looks like a wrapped answer stands as it is'
   t.end();
 });
 
-t.test('a model that does not know the syntax is told it, with the answer’s form', (t) => {
+t.test('a model without call syntax gets it as an instruction, with the answer’s form', (t) => {
   const conversation = { messages: [{ role: 'user', content: 'x' }], tools: TOOLS };
   const told = (json: boolean): unknown => instructed(conversation, WRAPPED, json).messages[0]?.content;
   t.match(told(false), /"response"/);

@@ -90,7 +90,7 @@ t.test('large arrays are not copied on their way out', async (t) => {
   t.strictSame(read(...parts), [{ first: bytes, second: Uint32Array.of(1) }]);
 });
 
-t.test('what is no frame is told once, and nothing after it is read', async (t) => {
+t.test('an invalid frame is reported once, and nothing after it is read', async (t) => {
   const good = bytesOf({ kind: 'good' });
   const changed = (change: (frame: Buffer) => void): Buffer => {
     const frame = bytesOf({ tokens: Uint32Array.of(1, 2) });

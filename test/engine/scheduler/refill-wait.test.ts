@@ -105,7 +105,7 @@ t.test('of many seats it waits for as many as are likely to be taken', async (t)
   t.equal(clock.pending, 0, 'the last one comes to nobody who waits');
 });
 
-t.test('in the loop: a job that comes when it hears of a seat takes part in the coming step', async (t) => {
+t.test('in the loop: a job that arrives when a seat is reported free takes part in the next step', async (t) => {
   /** Steps without it between the last one of the job before and its first; it comes so many turns after it was told. */
   const missed = async (stepMs: number, turns: number): Promise<number> => {
     const clock = new StepTime();

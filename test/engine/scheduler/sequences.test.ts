@@ -130,7 +130,7 @@ t.test('the input of a decision is kept to its end, where the next one’s ends 
   t.equal(one.cached(3), 16);
 });
 
-t.test('what free sequences hold is told when it changes, and not told when it is not reused', async (t) => {
+t.test('prefixes of free sequences are reported when they change, and not without reuse', async (t) => {
   const one = bench(2);
   const tokens = prompt(150, 1, 0);
   await one.run(1, () => one.loop.generate(1, job(tokens)));

@@ -155,7 +155,7 @@ t.test('quick steps share a message, first tokens and ends do not wait', async (
   t.same(await messages(3), ['s', 'p', 'p', 'pfd'], 'as one piece each; what has waited goes with the end');
 });
 
-t.test('replies run on by themselves, and what they chose is told while they do', async (t) => {
+t.test('replies continue in a run, whose results are reported meanwhile', async (t) => {
   const bench = new Bench(2, undefined, { runTells: 2, prefixReuse: 'any' });
   const whileRunning: number[] = [];
   bench.onOutputs = () => whileRunning.push(bench.text(1).length);
@@ -231,7 +231,7 @@ t.test("a job that comes during a decode before the replies' waits for no run of
   t.same(after.slice(0, 2), [1, 2], 'the reply has one more step alone');
 });
 
-t.test('a run goes on no further than its text tells, and there is none while a call may begin', async (t) => {
+t.test('a run ends with its reply’s text, and there is none while a call may begin', async (t) => {
   const run = async (more: Partial<GenerateJob>): Promise<Bench> => {
     const bench = new Bench(1, undefined, { runTells: 3 });
     bench.loop.generate(1, job(1, { maxTokens: 30, ...more }));

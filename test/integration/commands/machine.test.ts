@@ -130,7 +130,7 @@ t.test('doctor: what is in the way, with what to do about it', async (t) => {
   t.match(of('cores'), { level: 'warn', advice: /set threads/ });
 });
 
-t.test('doctor: an engine that takes every core is told to leave one', async (t) => {
+t.test('doctor: an engine that uses every core gets the advice to leave one', async (t) => {
   const cores = availableParallelism();
   const ran = await runCli(['doctor', '--json'], {
     ...models({ ...small, threads: cores }),
@@ -161,7 +161,7 @@ t.test('doctor: what a lazy model would take is not missing when the start loads
   t.equal(ran.code, 0);
 });
 
-t.test('doctor: a step that fails is told, and leaves nothing', async (t) => {
+t.test('doctor: a failed step is reported, and leaves nothing behind', async (t) => {
   const dir = t.testdir({ data: {} });
   // No file may grow: it gets its name and then no byte. Coverage's hooks would write one of their own.
   const args = ['-c', 'unset NODE_OPTIONS; ulimit -f 0; exec "$0" "$@"', process.execPath, CLI, 'doctor', '--json'];

@@ -200,7 +200,7 @@ t.test('verify: with the memory of a larger machine the weights are not loaded o
   t.equal(ran.code, 0);
 });
 
-t.test('verify: what cannot be served is told, whatever is wrong with the file', async (t) => {
+t.test('verify: a file that cannot be served is reported, whatever its damage', async (t) => {
   const dir = t.testdir();
   const cases = [
     [join(dir, 'none.gguf'), /the file does not exist/],
@@ -320,7 +320,7 @@ t.test('add: what killed ones left is removed when it is a day old', async (t) =
   t.strictSame((await readdir(join(dir, 'models'))).sort(), ['.adding-busy', '.adding-new']);
 });
 
-t.test('add: whoever asked is killed half-way, and nothing of the download is left', async (t) => {
+t.test('add: if the command is killed half-way, nothing of the download is left', async (t) => {
   const dir = t.testdir({ models: {} });
   const source = join(dir, 'large.gguf');
   await copyFile(await embeddedTestModel(), source);

@@ -239,7 +239,7 @@ t.test('an authorizer that says it is overloaded is left alone for as long as it
   t.match(await said('a', GOOD), { account: 'acme' });
 });
 
-t.test('who counts is told how each caller was found, and what came of each question', async (t) => {
+t.test('the callbacks report how each caller was resolved, and the outcome of each lookup', async (t) => {
   const told: string[] = [];
   const { clock, from, said, script } = harness({
     concurrency: 1,

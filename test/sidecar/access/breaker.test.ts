@@ -67,7 +67,7 @@ t.test('open, then one trial at a time, then closed or open again', async (t) =>
   t.same(told, ['timeout 1000', 'status 500 1000', 'closed']);
 });
 
-t.test('what was asked before it opened says nothing, and each permit counts once', async (t) => {
+t.test('results of calls from before it opened are ignored, and each permit counts once', async (t) => {
   const clock = new FakeClock();
   const breaker = new Breaker(clock, OPTIONS);
   const early = permit(breaker);

@@ -38,7 +38,7 @@ class Guarded {
   }
 }
 
-t.test('past the limit a failing key is told to wait, and how long', async (t) => {
+t.test('past the limit a failing key gets 429 with Retry-After', async (t) => {
   const guarded = new Guarded(3);
   t.strictSame(await guarded.codes('wrong', 3), Array(3).fill('invalid_api_key'));
   t.strictSame(await guarded.ask('wrong'), { kind: 'denied', code: 'user_rate_limited', retryAfterMs: 20_000 });
@@ -53,7 +53,7 @@ t.test('past the limit a failing key is told to wait, and how long', async (t) =
   t.strictSame(await guarded.codes('wrong', 4), [...Array<string>(3).fill('invalid_api_key'), 'user_rate_limited']);
 });
 
-t.test('a good key passes from any address, and what it is told of its account stays', async (t) => {
+t.test('a valid key passes from any address, and errors of its account stay the same', async (t) => {
   const guarded = new Guarded(1);
   await guarded.codes('wrong', 100);
   t.match(await guarded.ask('wrong'), { code: 'user_rate_limited' });

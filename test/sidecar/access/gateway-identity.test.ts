@@ -69,7 +69,7 @@ t.test('who judges everyone else can go on with the request’s trace', async (t
   t.strictSame(seen, [{ traceparent: 't' }]);
 });
 
-t.test('no account or key: nobody to charge', async (t) => {
+t.test('without an account or key id: refused', async (t) => {
   const bad = [
     undefined,
     '',

@@ -160,7 +160,7 @@ t.test('against a model that keeps every request there ever was', async (t) => {
   t.ok(limitedRuns > 250, 'most runs meet a limit');
 });
 
-t.test('who waits as long as it is told is let in, and any 60 s have at most 600', async (t) => {
+t.test('a request after its Retry-After is admitted, and any 60 s have at most 600', async (t) => {
   let most = 0;
   fc.assert(
     // Whole and half milliseconds: sums of both are exact.

@@ -440,7 +440,7 @@ t.test('a line of progress is due every 256 tokens or 5 s, whichever comes first
   t.equal(new Set(harness.spool.records.map(({ id }) => id)).size, 1);
 });
 
-t.test('progress of a whole reply tells its tokens, and would cost nothing', async (t) => {
+t.test('progress of a whole reply has its tokens, and bills nothing', async (t) => {
   const harness = new BilledHarness(GRANT);
   const asked = harness.ask();
   (await harness.chatEngine.generation(0)).started().pieces('a', 'b');

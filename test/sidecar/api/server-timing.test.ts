@@ -140,7 +140,7 @@ t.test('ra-queue and ra-admit are what passed before the hand-over, each its own
   t.equal((await second).headers?.['Server-Timing'], 'authorize;dur=1, ra-queue;dur=40, ra-admit;dur=4.5');
 });
 
-t.test('who waited in vain is told how long, and the sidecar’s own work beside it', async (t) => {
+t.test('a refusal after a wait has the wait and the sidecar’s own time', async (t) => {
   const harness = new Harness();
   void harness.ask({ authorize: 0, check: 0, tokenize: 0 });
   await harness.engine.generation(0);

@@ -204,7 +204,7 @@ t.test('without a sink segments are kept, as long as the retention says', async 
   t.ok(segments(fourth.dir).length > left, '0 days: for ever');
 });
 
-t.test('a spool that was filled while its sink was away takes work again once nobody needs it', async (t) => {
+t.test('a spool that filled up while its sink failed accepts work again once it is delivered', async (t) => {
   const dir = folder(t);
   const port = await deadPort();
   const small = { RA_USAGE_SEGMENT_BYTES: '1024', RA_USAGE_MAX_BACKLOG_BYTES: '4096', RA_USAGE_PROBE_MS: '10' };
@@ -235,7 +235,7 @@ t.test('a spool that was filled while its sink was away takes work again once no
   await fourth.log.seen('usage spool healthy');
 });
 
-t.test('a start that cannot read its secret says so and lets go of the spool', async (t) => {
+t.test('a start that cannot read its secret fails with a line and releases the spool', async (t) => {
   const dir = folder(t);
   const environment = { RA_DELIVERY_URL: 'http://127.0.0.1:9/', RA_DELIVERY_SECRET_FILE: join(dir, 'none') };
   await t.rejects(openHarness(t, dir, environment), { message: /^delivery\.secretFile: does not exist/ });

@@ -16,7 +16,7 @@ const paint = {
   failed: 'the paint ran out',
 } as const satisfies Command;
 
-t.test('options and operands are read, and what is not there is told without what was given', async (t) => {
+t.test('options and operands are parsed, and errors do not repeat the given values', async (t) => {
   t.match(parsed(paint, ['fence', '--colour', 'red', '--twice']), {
     values: { colour: 'red', twice: true },
     operands: ['fence'],

@@ -24,7 +24,7 @@ t.test('what computes, why, and whose binaries it has', (t) => {
   t.end();
 });
 
-t.test('a library of a GPU’s without a GPU is told of, where one was not given up by the settings', (t) => {
+t.test('a GPU library without a GPU is reported, unless the settings exclude the GPU', (t) => {
   const facts: MachineFacts = { ...FACTS, available: ['vulkan', false] };
   const { level, says, advice } = backendCheck('auto', facts);
   t.match({ level, says }, { level: 'warn', says: /^CPU \(auto: available are vulkan, CPU; no device was found\)/ });

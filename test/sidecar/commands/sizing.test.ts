@@ -70,7 +70,7 @@ t.test('what does not fit, and what the start does not load, takes nothing', asy
   t.strictSame(heard(await size(t, [model('lazy', {}, true), model('a'), model('b')])), [0, 0, WEIGHTS + OWN]);
 });
 
-t.test('beside a running sidecar a misfit is told and refuses nothing', async (t) => {
+t.test('beside a running sidecar a model that does not fit is reported but not refused', async (t) => {
   const big = model('big', { seats: 101 });
   const [alone] = await size(t, [big]);
   const [beside, next] = await size(t, [big, model('a')], { running: true });

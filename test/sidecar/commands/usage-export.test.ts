@@ -92,7 +92,7 @@ t.test('CSV has a head, all columns, and quotes where it must', async (t) => {
   );
 });
 
-t.test('a wrong command line is told', async (t) => {
+t.test('a wrong command line is reported', async (t) => {
   const dir = spool(t);
   for (const args of [
     ['--from'],
@@ -110,7 +110,7 @@ t.test('a wrong command line is told', async (t) => {
   }
 });
 
-t.test('no spool is nothing to export; damage is passed over and told', async (t) => {
+t.test('without a spool the export is empty; damage is skipped and reported', async (t) => {
   t.strictSame(await run(join(t.testdir(), 'none')), { code: 0, out: '', complaints: '' });
   const dir = spool(t, usageRecord('a', 'close'));
   appendFileSync(segmentPath(dir, 1), 'rubbish\n');

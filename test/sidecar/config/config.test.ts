@@ -363,7 +363,7 @@ t.test('listeners and access', async (t) => {
   }
 });
 
-t.test('all that is wrong is told, and the first of it is the line of the start', async (t) => {
+t.test('all errors are reported, and the first one is the line of a failed start', async (t) => {
   const problems = (environment: Record<string, string>): readonly string[] => {
     const result = loadConfig(environment);
     return result.kind === 'invalid' ? result.lines : [];

@@ -45,7 +45,7 @@ async function told(): Promise<void> {
   for (let i = 0; i < 4; i += 1) await Promise.resolve();
 }
 
-t.test('nothing is made while nobody watches: neither before the first nor after the last', async (t) => {
+t.test('no snapshot is made without viewers: neither before the first nor after the last', async (t) => {
   const { feed, harness } = setup();
   harness.clock.advance(60_000);
   t.equal(harness.taken, 0);

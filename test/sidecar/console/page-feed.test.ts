@@ -117,7 +117,7 @@ t.test('one that was shown makes the next try soon again', async (t) => {
   t.ok((await lost()) <= 630);
 });
 
-t.test('where there is no place it comes back when it was told to', async (t) => {
+t.test('when refused it reconnects after Retry-After', async (t) => {
   const { feed, lost } = await harness(t, (response) => response.writeHead(429, { 'retry-after-ms': '10000' }).end());
   feed.start();
   t.ok((await lost()) >= 9_990);

@@ -44,7 +44,7 @@ t.test('each file is served, and each that is named is there', async (t) => {
   }
 });
 
-t.test('it asks nobody else for anything, and no text becomes markup', async (t) => {
+t.test('it sends no request to another origin, and no text becomes markup', async (t) => {
   for (const name of names) {
     const text = textOf(name).replaceAll('http://www.w3.org/2000/svg', '');
     t.notMatch(text, /https?:|url\(|@import/, `${name} names no other place`);

@@ -13,7 +13,7 @@ function holder(seats: number): Movable {
   return { model: 'm', account: 'acme', class: 'standard', since: 0, lease: { seats }, context: { phase: 'decoding' } };
 }
 
-t.test('nobody moves: who stays keeps its seats, who comes takes the lowest free ones', async (t) => {
+t.test('requests keep their seats, and new ones take the lowest free ones', async (t) => {
   const plan = new SeatPlan();
   const [a, b, c, d] = [holder(1), holder(2), holder(1), holder(2)] as const;
   const seats = (holders: readonly Movable[]): (readonly number[])[] => plan.place(holders).map((each) => each.seats);
@@ -34,7 +34,7 @@ t.test('each request has a number of its own', async (t) => {
   t.strictSame(ids([a]), [3], 'who left and is back is another');
 });
 
-t.test('a plan that nobody asks any more keeps no request that is over', async (t) => {
+t.test('a plan that is not used any more keeps no finished request', async (t) => {
   const plan = new SeatPlan();
   const place = (): WeakRef<SeatHolder> => {
     const here = holder(1);

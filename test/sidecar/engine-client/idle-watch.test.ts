@@ -12,7 +12,7 @@ function setup(busy: () => boolean = () => false): { clock: FakeClock; watch: Id
   return { clock, watch, idle };
 }
 
-t.test('nothing wanted: told once, on time', (t) => {
+t.test('idle: called back once, on time', (t) => {
   const { clock, idle } = setup();
   clock.advance(IDLE_MS - 1);
   t.same(idle, []);
@@ -46,7 +46,7 @@ t.test('what runs or waits for longer counts until it is over', (t) => {
   t.end();
 });
 
-t.test('stopped, it tells nothing', (t) => {
+t.test('stopped, it does not call back', (t) => {
   const { clock, watch, idle } = setup();
   watch.stop();
   clock.advance(10 * IDLE_MS);

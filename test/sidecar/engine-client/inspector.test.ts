@@ -39,7 +39,7 @@ t.test('an answer, after any progress', async (t) => {
   t.strictSame(progress, [[1, 2]]);
 });
 
-t.test('each end without an answer is told in one line', async (t) => {
+t.test('each end without an answer is reported in one line', async (t) => {
   const ends: readonly (readonly [body: string, reason: RegExp])[] = [
     [`process.send({ v, kind: 'failed', reason: 'no llama' }, () => process.exit(3));`, /^no llama$/],
     [`process.kill(process.pid, 'SIGSEGV');`, /the inspector crashed$/],

@@ -106,7 +106,7 @@ t.test('seats come back one by one, all but the last', async (t) => {
   t.same(sink.calls, ['started 0', 'freed', 'freed']);
 });
 
-t.test('a cancelled job is told nothing more, and the engine is told once', async (t) => {
+t.test('a cancelled job gets no more results, and the engine gets one cancel', async (t) => {
   const { mux, sent } = setup();
   const sink = new RecordingSink();
   const { cancel } = mux.generate(job, sink);
@@ -131,7 +131,7 @@ t.test('a job is asked for one seat at a time, until it is over', async (t) => {
   t.equal(sent.length, 3);
 });
 
-t.test('cancelling after the end tells the engine nothing', async (t) => {
+t.test('cancelling after the end sends nothing to the engine', async (t) => {
   const { mux, sent } = setup();
   const { cancel } = mux.generate(job, new RecordingSink());
   mux.apply([started(1), finished(1), done(1)]);
@@ -139,7 +139,7 @@ t.test('cancelling after the end tells the engine nothing', async (t) => {
   t.equal(sent.length, 1);
 });
 
-t.test('a sink that cancels itself inside a step hears no more of that step', async (t) => {
+t.test('a sink that cancels itself inside a step gets no more of that step', async (t) => {
   const { mux } = setup();
   const sink = new RecordingSink();
   const { cancel } = mux.generate(job, sink);

@@ -77,7 +77,7 @@ t.test('time in which this process stood still does not count', async (t) => {
   t.same(hangs, ['silent'], 'and it still sees one afterwards');
 });
 
-t.test('stopped, it says nothing', async (t) => {
+t.test('stopped, it does not call back', async (t) => {
   const { clock, dog, hangs } = setup(() => true);
   dog.stop();
   clock.advance(10 * HANG_MS);

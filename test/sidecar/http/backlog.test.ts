@@ -70,7 +70,7 @@ t.test('past the total, who only seems to be behind is asked, and the worst who 
   t.end();
 });
 
-t.test('whatever is written, the bounds hold and nobody who reads is cut', (t) => {
+t.test('whatever is written, the bounds hold and no reading connection is closed', (t) => {
   const writes = fc.array(fc.tuple(fc.nat(7), fc.integer({ min: 1, max: 60 })), { maxLength: 200 });
   fc.assert(
     fc.property(writes, (writes) => {

@@ -22,7 +22,7 @@ function turn(): Promise<void> {
 /** What a server without a bound would take. */
 const FLOOD_BYTES = 64 * MIB;
 
-t.test('pipelined requests whose answers nobody reads are not all taken', async (t) => {
+t.test('pipelined requests whose answers are not read are not all accepted', async (t) => {
   for (const method of ['GET', 'HEAD', 'OPTIONS']) {
     const { port, ends } = await serve(t, { '/': { GET: document } });
     const socket = unreading(port);

@@ -178,7 +178,7 @@ t.test('a handler that fails mid-stream ends it with one error frame', async (t)
   );
 });
 
-t.test('an exchange is told of when its head is there, and when it is over', async (t) => {
+t.test('an exchange is reported when its head has arrived, and when it has ended', async (t) => {
   const told: string[] = [];
   const { connect } = await serve(
     t,

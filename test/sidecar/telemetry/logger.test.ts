@@ -41,7 +41,7 @@ t.test('every line of a request carries its id, and no other does', async (t) =>
   );
 });
 
-t.test('fields that are not of the list are dropped, whoever passed them', async (t) => {
+t.test('fields that are not in the list are dropped', async (t) => {
   const { log, lines } = capture();
   const foreign: object = { model: 'm', prompt: CANARY, headers: { authorization: CANARY }, constructor: CANARY };
   log.info('answered', foreign);

@@ -26,7 +26,7 @@ function close(harness: SpoolHarness, id: string): Promise<void> {
   return harness.spool.sync(record);
 }
 
-t.test('what nobody waits for is written after 5 ms, with one sync', async (t) => {
+t.test('records without a waiter are written after 5 ms, with one sync', async (t) => {
   const harness = await SpoolHarness.start();
   open(harness, 'a', 'b');
   await harness.pass(4.9);

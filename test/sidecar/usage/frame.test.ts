@@ -89,7 +89,7 @@ t.test('JSON that is no usage record is bad, one of a newer sidecar is not', asy
   t.equal(decode(encode({ ...record, newer: 1 } as typeof record)).kind, 'record');
 });
 
-t.test('marks are told from records', async (t) => {
+t.test('marks are distinguished from records', async (t) => {
   const head = { kind: 'head', after: { segment: 1, offset: 7 } } as const;
   t.match(decode(encodeMark(head)), { kind: 'mark', mark: head });
   t.match(decode(encodeMark({ kind: 'head', after: null })), { kind: 'mark' });

@@ -29,7 +29,7 @@ t.test('a torn tail is cut, wherever it is torn', async (t) => {
   t.match(zeros.recovered, { cutBytes: 5000, quarantined: [] }, 'blocks that were never written');
 });
 
-t.test('a bad record in the middle is put aside and told once', async (t) => {
+t.test('a damaged record in the middle is quarantined and reported once', async (t) => {
   const bad = encode(usageRecord('b', 'close'));
   bad[40] = 0x7e;
   const harness = await startOn(encode(usageRecord('a', 'close')), bad, encode(usageRecord('c', 'close')));
@@ -44,7 +44,7 @@ t.test('a bad record in the middle is put aside and told once', async (t) => {
   t.strictSame(harness.recovered.quarantined, [{ ...place, known: true }]);
 });
 
-t.test('damage that cannot be copied, on a full disk, is told and left where it is', async (t) => {
+t.test('damage that cannot be copied, on a full disk, is reported and left in place', async (t) => {
   const harness = await startOn(encode(usageRecord('a', 'close')));
   await harness.spool.close();
   harness.disk.put(FIRST, Buffer.concat([HEAD, Buffer.from('x\n'.repeat(10))]));
@@ -70,7 +70,7 @@ function damageCloseOf(harness: SpoolHarness, id: string): void {
   throw new Error(`no close of ${id}`);
 }
 
-t.test('a close that goes bad after the spool was closed is told, and no second one is made', async (t) => {
+t.test('a close damaged after the spool was closed is reported, and no second one is made', async (t) => {
   const harness = await SpoolHarness.start();
   for (const kind of ['open', 'close'] as const) harness.spool.append(usageRecord('a', kind));
   await harness.spool.close();
@@ -83,7 +83,7 @@ t.test('a close that goes bad after the spool was closed is told, and no second 
   }
 });
 
-t.test('a close that goes bad after a start is told, after an unclean stop too', async (t) => {
+t.test('a close damaged after a start is reported, after an unclean stop too', async (t) => {
   const harness = await SpoolHarness.start();
   harness.spool.append(usageRecord('a', 'open'));
   for (const kind of ['open', 'close'] as const) harness.spool.append(usageRecord('b', kind));

@@ -97,7 +97,7 @@ t.test('a segment that was pruned is passed by', async (t) => {
   t.strictSame((await readAll(DIR, { disk })).records.map(short), ['b:open'], 'also after it was listed');
 });
 
-t.test('damage is told and all whole lines around it are read', async (t) => {
+t.test('damage is reported and all valid lines around it are read', async (t) => {
   const lines = [A, 'rubbish\n', B, 'more\nrubbish\n', '17 rubbish', C];
   const disk = spool(segment(null, ...lines));
   const { records, damage } = await readAll(DIR, { disk });

@@ -77,7 +77,7 @@ t.test('the file says what was asked for and has the tensors of the shape', asyn
   );
 });
 
-t.test('the bytes are pinned: whoever changes them raises MAKER_VERSION, or old files stay in use', async (t) => {
+t.test('the bytes are pinned: a change needs a higher MAKER_VERSION, or old files stay in use', async (t) => {
   const dir = t.testdir();
   const f16 = plan({ shape: { ...SHAPE, weights: 'F16' } });
   await writeRandomModel(join(dir, 'q8'), plan());

@@ -91,7 +91,7 @@ t.test('both decoders make the same reply, greedy and by seed, penalized or not'
   }
 });
 
-t.test('whoever draws the tokens, a seed gives the same ones, whatever they are drawn by', async (t) => {
+t.test('a seed gives the same tokens with each decoder and each kind of sampler', async (t) => {
   const drawn = [0.3, 1, 1.7].flatMap((temperature) => [
     { temperature },
     // With more of it llama.cpp's floats round away more than the last tokens have.

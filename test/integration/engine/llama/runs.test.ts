@@ -153,7 +153,7 @@ async function ending(
   }
 }
 
-t.test('halted it stops, tells all that it made, and goes on from there', async (t) => {
+t.test('halted, it stops, reports all results, and continues from there', async (t) => {
   const made = await bench(t);
   const { samplings, said } = await ending(made, 60, Infinity);
   const replies = await Replies.begin(made.decoder, samplings);

@@ -312,7 +312,7 @@ t.test('a message that the engine does not know ends it, and the log says so', a
   await harness.ready(2);
 });
 
-t.test('engines that share a gate load one after another, and each is told what is mapped by then', async (t) => {
+t.test('engines that share a gate load one after another, and each gets the bytes mapped by then', async (t) => {
   const gate = new StartGate();
   const first = launch(t, { start: 'silent' }, { startTimeoutMs: 60_000 }, STUB_ENTRY, { gate });
   let asked = 0;

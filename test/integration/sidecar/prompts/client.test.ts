@@ -94,7 +94,7 @@ for (const workers of [0, 1]) {
     },
   );
 
-  t.test(`given up while it runs and then fatal: nobody is failed for it, ${where}`, async (t) => {
+  t.test(`abandoned while it runs and then fatal: no other item fails, ${where}`, async (t) => {
     const { send, make, logged } = host(t, { workers });
     const controller = new AbortController();
     const killer = send('killer', 'wait-die', 'go', controller.signal);

@@ -45,7 +45,7 @@ t.test('whose fault it was decides the status', async (t) => {
   }
 });
 
-t.test('tokens are told of what was handed to an engine, a reason of what its queue refused', async (t) => {
+t.test('spans have tokens for requests sent to an engine, and a reason for refused ones', async (t) => {
   const waited = { ...TRY, seatedAt: undefined, handedOverAt: undefined, firstTokenAt: undefined, ranUntil: undefined };
   const { server } = told({ last: waited, outcome: 'refused', code: 'capacity_exceeded', reason: 'wait' });
   t.equal(server.attributes['ra_sidecar.refusal.reason'], 'wait');
@@ -58,7 +58,7 @@ t.test('tokens are told of what was handed to an engine, a reason of what its qu
   });
 });
 
-t.test('the try that the engine lost is told as such, and the request goes on', async (t) => {
+t.test('an attempt with a lost engine is marked, and the request continues', async (t) => {
   const lost = { readyAt: 20, seatedAt: 21, handedOverAt: 22, firstTokenAt: undefined, ranUntil: 25 };
   const { server, parts } = told({ lost: [lost], last: { ...TRY, readyAt: 25 } });
   t.equal(server.status.code, 0);

@@ -276,7 +276,7 @@ t.test('delivery goes on where the cursor stands, and from the start when that i
   }
 });
 
-t.test('damage and a disk that fails are told; whole records are sent', async (t) => {
+t.test('damage and a failing disk are reported; valid records are sent', async (t) => {
   const harness = new DeliveryHarness();
   harness.append(close('a'));
   harness.source.fault = new Error('EIO');

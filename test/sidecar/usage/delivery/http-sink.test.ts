@@ -157,7 +157,7 @@ t.test('a signal ends a request under way, and one that was aborted before sends
   t.equal(server.requests.length, 1);
 });
 
-t.test('nobody there', async (t) => {
+t.test('no server', async (t) => {
   const url = `http://127.0.0.1:${await deadPort()}/`;
   t.strictSame(await sinkTo(url).deliver(EVENTS, new AbortController().signal), { kind: 'later', why: 'ECONNREFUSED' });
 });

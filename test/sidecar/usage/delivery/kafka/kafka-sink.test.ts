@@ -109,7 +109,7 @@ t.test('a cluster that hangs is left after the timeout, and at an abort', async 
   t.equal(clock.pending, 0);
 });
 
-t.test('KafkaJS: nobody there', async (t) => {
+t.test('KafkaJS: no broker', async (t) => {
   const { kafka } = deliveryConfig({ RA_DELIVERY_KAFKA_BROKERS: `["127.0.0.1:${await deadPort()}"]` });
   const sink = new KafkaSink({ clock: systemClock, timeoutMs: 10_000, connect: () => connectKafka(kafka, 200) });
   t.match(await sink.deliver(EVENTS, FOREVER), { kind: 'later', why: 'ECONNREFUSED' });

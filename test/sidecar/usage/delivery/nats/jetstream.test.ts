@@ -117,7 +117,7 @@ t.test('who we are is read from a file with each connection', async (t) => {
   t.equal(server.connects.length, 3);
 });
 
-t.test('nobody there, and a server without TLS where it is asked for', async (t) => {
+t.test('no server, and a server without TLS although it is required', async (t) => {
   t.match(await answerOf(await deadPort()), { kind: 'later', why: 'ECONNREFUSED' });
   const server = await NatsPeer.start(t);
   t.match(await answerOf(server.port, { RA_DELIVERY_NATS_TLS: 'true' }), { kind: 'later', why: 'ConnectionError' });
