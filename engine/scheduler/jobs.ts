@@ -168,9 +168,9 @@ export class Jobs {
   /** Starts a task's next item on a new sequence. Returns the reused tokens; undefined: no sequence is free. */
   async #begin(task: Task, reuse: (sequence: number) => Reuse): Promise<number | undefined> {
     const { next } = task;
-    const berth = next && (await this.#sequences.open(next, reuse, task.work.intermittent));
-    if (berth) this.#take(task, berth.sequence, berth.keep);
-    return berth?.keep;
+    const free = next && (await this.#sequences.open(next, reuse, task.work.intermittent));
+    if (free) this.#take(task, free.sequence, free.keep);
+    return free?.keep;
   }
 
   /** Frees the sequence if no branch takes it. */

@@ -293,6 +293,6 @@ export class StepLoop {
 
   /** Cancelled jobs send nothing more. */
   #hush(): void {
-    this.#outbox.keep(({ id }) => this.#jobs.told(id));
+    this.#outbox.keep(({ id }) => this.#jobs.reports(id));
   }
 }

@@ -62,9 +62,9 @@ export async function complete(
   const usage = new UsageSession(services, context, prepared.caller, model, 'chat');
   const wait = SeatWait.enter(context, prepared, params.n);
   if (wait.kind !== 'waiting') return wait;
-  const tokens = await wait.tokenize(prepared, 'chat');
-  if (tokens.kind !== 'chat') return tokens;
-  const planned = plan(context, params, facts, tokens, usage, services);
+  const tokenized = await wait.tokenize(prepared, 'chat');
+  if (tokenized.kind !== 'chat') return tokenized;
+  const planned = plan(context, params, facts, tokenized, usage, services);
   if ('status' in planned) return failed(planned);
   const lease = await wait.seat(planned.work);
   if ('kind' in lease) return lease;
@@ -171,7 +171,7 @@ async function finish(
   end: RunEnd,
 ): Promise<boolean> {
   const { promptTokens, cachedTokens, completionTokens } = context;
-  // A prompt that no engine took up used nothing, as its usage has it.
+  // Requests that never started consume no tokens.
   if (context.phase !== 'waiting') {
     context.meter?.used({ prompt: promptTokens, cached: cachedTokens, completion: completionTokens });
   }

@@ -5,7 +5,7 @@ import * as refusals from './refusals.js';
 import type { UsageSession } from './usage-session.js';
 import type { RequestContext, Stop } from './request-context.js';
 
-/** The end of a sink: what every job tells when it is over. */
+/** The end of a sink: what every job reports when it is over. */
 export interface JobEnd {
   /** One of its seats is not needed any more. */
   freed(): void;
@@ -79,7 +79,7 @@ export async function runJob(
   }
 }
 
-/** Takes up to `wanted` seats in all, as many as are free and nobody waits for. Returns how many it has. */
+/** Takes up to `wanted` seats in all, as many as are free and no request waits for. Returns how many it has. */
 export function growTo(lease: Lease, wanted: number): number {
   while (lease.seats < wanted && lease.grow());
   return lease.seats;

@@ -116,10 +116,10 @@ export class Mux {
     this.#jobs.set(pending.id, pending);
     this.#send(message);
     const { id } = pending;
-    return { cancel: () => this.#cancel(id), reduceSeats: () => this.#narrow(id) };
+    return { cancel: () => this.#cancel(id), reduceSeats: () => this.#reduceSeats(id) };
   }
 
-  #narrow(id: number): void {
+  #reduceSeats(id: number): void {
     if (this.#jobs.get(id) !== undefined) this.#send({ v: PROTOCOL_VERSION, kind: 'reduceSeats', id });
   }
 
