@@ -1,4 +1,4 @@
-import type { Clock } from './clock.js';
+import type { Clock } from '../protocol/clock.js';
 import { joined } from '../output/joined.js';
 import type { HeldPrefix, Output } from '../protocol/messages.js';
 

@@ -1,4 +1,4 @@
-import type { Clock } from './clock.js';
+import type { Clock } from '../protocol/clock.js';
 
 /**
  * The longest wait of a step for jobs that take over free seats, as a share of the step. A job that arrives just after

@@ -23,7 +23,8 @@
  */
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
 import { Generation } from './generation.js';
-import { processClock, type Clock } from './clock.js';
+import { processClock } from './clock.js';
+import type { Clock } from '../protocol/clock.js';
 import { RefillWait } from './refill-wait.js';
 import { Jobs } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';

@@ -40,7 +40,7 @@ export const modules: readonly Module[] = [
   { name: 'engine/inspect.ts', sees: ['engine/protocol', 'engine/llama'] },
 
   { name: 'sidecar/domain', sees: [] },
-  { name: 'sidecar/lib', sees: [] },
+  { name: 'sidecar/lib', sees: ['engine/protocol'] },
   { name: 'sidecar/contracts', sees: TYPES },
   { name: 'sidecar/telemetry', sees: [...TYPES, 'sidecar/contracts'] },
   { name: 'sidecar/config', sees: [...TYPES, 'sidecar/contracts', 'sidecar/telemetry'] },

@@ -1,7 +1,7 @@
 /** The step loop over a fake decoder, for unit tests of the engine. */
 import { EventEmitter, once } from 'node:events';
 import type { GenerateJob, HeldPrefix, Output, ScoreJob } from '../../engine/protocol/messages.js';
-import type { Clock } from '../../engine/scheduler/clock.js';
+import type { Clock } from '../../engine/protocol/clock.js';
 import { StepLoop, type StepLimits } from '../../engine/scheduler/step-loop.js';
 import type { ModelTokens } from '../../engine/scheduler/task.js';
 import { FakeDecoder, type FakeDecoderOptions } from './fake-decoder.js';
