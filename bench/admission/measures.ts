@@ -67,7 +67,7 @@ export function measure(all: readonly Visit[], accounts: readonly Account[], win
   };
 }
 
-/** Predicted waits beside what they were, s, over the seated who had to wait and were told how long. */
+/** Predicted and actual waits, s, over seated requests that waited with a prediction. */
 export interface Errors {
   readonly foretold: number;
   /** Mean wait. */

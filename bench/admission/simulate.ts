@@ -32,7 +32,7 @@ export interface Simulation {
   readonly comesBack?: (visit: Visit) => number | undefined;
 }
 
-/** All alike: nobody knows beforehand how long a reply will be. */
+/** The same for all: the length of a reply is not known in advance. */
 const BODY_BYTES = 2000;
 const WORK = { promptTokens: 100, maxTokens: 1000 };
 /** For the policy's own use: the spread of Retry-After. */
@@ -118,7 +118,7 @@ class Run {
   }
 }
 
-/** A queue tells its outcomes some microtasks after the event: all of them run before an immediate does. */
+/** A queue reports its outcomes some microtasks after the event: all of them run before an immediate does. */
 function outcomesTold(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -1,4 +1,4 @@
-/** How soon all is well again after a surge, and whether Retry-After told the truth. */
+/** The recovery time after a surge, and the accuracy of Retry-After. */
 import { quantile } from '../support/stats.js';
 import { turnedAway } from './measures.js';
 import type { Policy } from './policies/door.js';
@@ -17,7 +17,7 @@ const REFUSALS_A_RUN = 10;
 const MAX_RETRY_MS = 60_000;
 
 export interface Recovery {
-  /** From the end of the surge until nobody is turned away or leaves with nothing any more, s. */
+  /** From the end of the surge until no request is refused or times out any more, s. */
   readonly median: number;
   readonly worst: number;
 }
@@ -50,7 +50,7 @@ export async function recovery(policy: Policy): Promise<Recovery> {
 
 /**
  * Of those of the heavy account who are refused under twice the load, each in a run of its own: all else of its account
- * stops with the refusal, and it comes back as told. Whether there is room then is what Retry-After foretold.
+ * stops with the refusal, and it retries after its Retry-After, which predicts whether there is room then.
  */
 export async function truthInSilence(policy: Policy, told: Told): Promise<Truth> {
   const found: Visit[] = [];
@@ -72,7 +72,7 @@ export async function truthInSilence(policy: Policy, told: Told): Promise<Truth>
   return truth(found);
 }
 
-/** The load stays: of all who are refused one in a hundred comes back as told, once. */
+/** The load stays: one in a hundred refused requests is retried once, after its Retry-After. */
 export async function truthUnderLoad(policy: Policy, told: Told, load: number): Promise<Truth> {
   const untilMs = 1_800_000;
   let refusals = 0;

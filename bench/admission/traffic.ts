@@ -1,4 +1,4 @@
-/** Who comes when, and for how long: open-loop Poisson arrivals, so that nobody waits for an answer to send the next. */
+/** Arrival times and lengths of requests: open-loop Poisson arrivals, which do not wait for earlier answers. */
 import { seeded } from '../support/load.js';
 
 export interface Arrival {

@@ -35,7 +35,7 @@ interface Open {
 
 /** Those of the life that is under way. */
 const open = new Map<string, Open>();
-/** ms of work a second of sidecars that nobody sends anything. */
+/** ms of work a second of idle sidecars. */
 const idles = new Map<string, number>();
 
 /** Callers, each of another account. */

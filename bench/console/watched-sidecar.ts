@@ -1,5 +1,5 @@
 /**
- * A sidecar with stand-in engines in a process of its own, for console.bench: tells its two ports and ends with its parent.
+ * A sidecar with stand-in engines in a separate process, for console.bench: sends its two ports and ends with its parent.
  * Accounts are known by their numbers as keys.
  */
 import { ACME, InProcess } from '../../test/support/in-process.js';

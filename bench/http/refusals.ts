@@ -120,7 +120,7 @@ async function refuse({ reason, beside, open }: Case, port: number): Promise<Row
   };
 }
 
-/** Medians, but what went wrong in any round is told. */
+/** Medians, but errors of any round are reported. */
 function summed(rows: readonly Row[]): Row {
   const sum = (column: string): number => rows.reduce((total, row) => total + Number(row[column]), 0);
   return { ...medians(rows), [OTHER]: sum(OTHER), [LATE]: sum(LATE) };

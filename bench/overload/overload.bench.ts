@@ -118,7 +118,7 @@ async function generate(target: Target, phases: readonly Phase[], round: number)
   return attempts;
 }
 
-/** One load on one server. Latencies of the highest load are told without the calm after it. */
+/** One load on one server. Latencies of the highest load exclude the quiet time after it. */
 async function point(server: Server, factor: number, round: number, load: Measured): Promise<void> {
   const phase = { perSecond: factor * capacity, seconds: SECONDS };
   if (factor < Math.max(...FACTORS)) {
@@ -164,7 +164,7 @@ async function ask(target: Target): Promise<void> {
   if (!response.ok) throw new Error(`answered ${response.status}`);
 }
 
-/** What callers left behind is worked off: a request of nobody in a hurry is served. */
+/** Waits until the backlog is processed: a request without a deadline is served. */
 async function settled({ target }: Server): Promise<void> {
   for (let left = SETTLE_TRIES; ; left--) {
     try {

@@ -24,7 +24,7 @@ export function refusalOf(headers: IncomingHttpHeaders, body: string): Refusal {
   };
 }
 
-/** A refusal that never had a place tells an `ra-queue` of 0: the clock behind any other has moved. */
+/** A refusal without a place in the queue has an `ra-queue` of 0; any other has a larger one. */
 function cameAt(timing: string | string[] | undefined, text: string): Refusal['came'] {
   const queueMs = /\bra-queue;dur=([\d.]+)/.exec(String(timing))?.[1];
   if (queueMs !== undefined) return Number(queueMs) === 0 ? 'at once' : 'after a wait';

@@ -88,7 +88,7 @@ export function needNginx(): void {
   if (!existsSync(NGINX)) throw new Error(`${NGINX} is not there: apt-get install nginx-light`);
 }
 
-/** nginx in front of a llama-server that somebody else closes. The rest is refused. */
+/** nginx in front of a llama-server, which the caller closes. Further requests are refused. */
 export async function behindNginx(server: Server, connections: Connections): Promise<Server> {
   const folder = await mkdtemp(join(tmpdir(), 'ra-overload-nginx-'));
   const port = await freePort();

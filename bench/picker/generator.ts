@@ -28,7 +28,7 @@ export interface Load {
   readonly seed: number;
 }
 
-/** Longer than any reply takes: nobody gives up, so that all policies serve the same requests. */
+/** Longer than any reply takes: no caller gives up, so that all policies serve the same requests. */
 const PATIENCE_MS = 120_000;
 
 /** The attempts of each stream. */

@@ -16,7 +16,7 @@ export interface Call {
   readonly leavesAfterMs?: number;
 }
 
-/** As the server counted them, and told this caller. */
+/** As the server reported them to this caller. */
 export interface Told {
   readonly promptTokens: number;
   /** Of the prompt's, those that were reused. */

@@ -117,7 +117,7 @@ interface Found {
   readonly code: number | null;
 }
 
-/** What is taken while nobody asks for anything: all callers' connections are closed first. */
+/** Measured while idle: all callers' connections are closed first. */
 async function rests(): Promise<Rests> {
   agent.destroy();
   for (const name of ['ra_sidecar_seats_busy', 'ra_sidecar_waiting_requests']) await sidecar.reaches(name, 0);
@@ -212,12 +212,16 @@ async function report({
   findings.is('sidecar’s open files: after', restsAfter.files, restsBefore.files);
   findings.is('seats taken after', restsAfter.busy, 0);
   findings.is('requests waiting after', restsAfter.waiting, 0);
-  findings.is('whole replies by what their callers were told, picodollars', sums.told);
+  findings.is('whole replies by the usage reported to callers, picodollars', sums.told);
   findings.is('the same as billed, picodollars', sums.billed, sums.told);
-  findings.is('requests closed twice, and whole replies billed otherwise than told', sums.different, 0);
+  findings.is(
+    'requests closed twice, and whole replies billed differently from their reported usage',
+    sums.different,
+    0,
+  );
   findings.is('replies cut or left, as billed, picodollars', sums.billedOthers);
   findings.is('requests answered with an error that were billed', sums.billedForNothing, 0);
-  findings.is('closes of requests that nobody sent', sums.strange, 0);
+  findings.is('closes of requests that no caller sent', sums.strange, 0);
   findings.is('exit code after SIGTERM', code ?? NaN, 0);
   await keep('soak', {
     title: 'Soak',
@@ -231,7 +235,7 @@ async function report({
   if (findings.wrong > 0) process.exitCode = 1;
 }
 
-/** Closes of the spool, now that nobody writes it. */
+/** Closes of the spool, which is not written any more. */
 async function exported(): Promise<Close[]> {
   const { code, stdout, stderr } = await runCli(['usage', 'export'], { RA_DATA_DIR: dir });
   if (code !== 0) throw new Error(`usage export ended with ${String(code)}: ${stderr}`);

@@ -1,4 +1,4 @@
-/** What callers were told beside what the spool bills: request by request and in all. */
+/** Compares the usage reported to callers with what the spool bills, per request and in total. */
 import type { Answer, Told } from './caller.js';
 
 /** Prices of the soak, in picodollars a token, and the price list that says so in USD for a million. */
@@ -19,7 +19,7 @@ export interface Close extends Told {
 
 /** Sums are picodollars, all else counts requests. */
 export interface Sums {
-  /** What whole replies cost by the counts that their callers were told. */
+  /** The price of whole replies by the counts reported to their callers. */
   readonly told: bigint;
   /** The prices of their closes. */
   readonly billed: bigint;
@@ -29,7 +29,7 @@ export interface Sums {
   readonly different: number;
   /** Requests that were answered with an error, and billed for. */
   readonly billedForNothing: number;
-  /** Closes of requests that nobody sent. */
+  /** Closes of requests that no caller sent. */
   readonly strange: number;
 }
 

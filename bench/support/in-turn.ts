@@ -82,7 +82,7 @@ export async function closedLoop(callers: readonly TimedCaller[], requests: numb
 /** Longer than any of these processes takes to end, ms. */
 const END_MS = 15_000;
 
-/** A process that tells something once it is ready, and ends with its channel. Rejects when it ends before. */
+/** A process that sends one message once it is ready, and ends with its channel. Rejects if it ends before. */
 export async function forked(
   module: string,
   args: readonly string[] = [],
@@ -130,7 +130,7 @@ export function change({ ratio, each }: Compared): string {
   return `${percent(ratio)} % (${percent(Math.min(...each))} to ${percent(Math.max(...each))})`;
 }
 
-/** Whether a state is as good as its base: within `tolerated` of it; past that it is not told apart while twins differ as much. */
+/** Whether a state is as good as its base: within `tolerated` of it; beyond that it cannot be distinguished if twins differ as much. */
 export function verdict(changed: Compared, twins: Compared, tolerated: number): 'Held' | 'Missed' | 'Not told apart' {
   const off = Math.abs(changed.ratio - 1);
   if (off <= tolerated) return 'Held';

@@ -1,4 +1,4 @@
-/** Takes whatever is sent to it and answers 200, in a process of its own: tells its port, how many bytes came, and ends with its parent. */
+/** Accepts all requests and answers 200, in a separate process: sends its port and the number of received bytes, and ends with its parent. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 

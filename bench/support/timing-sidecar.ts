@@ -1,5 +1,5 @@
 /**
- * A sidecar with stand-in engines in a process of its own: tells its port and ends with its parent. Its arguments, if there
+ * A sidecar with stand-in engines in a separate process: sends its port and ends with its parent. Its arguments, if there
  * are any, are JSON: sections of its configuration, and its models. Told a sample of the metrics and a value it answers once
  * that is reached. `Bearer vouched` is the same account as `Bearer good`, named by a gateway.
  */

@@ -23,7 +23,7 @@ export interface Setting {
   readonly clock: Clock;
   readonly random: () => number;
   readonly seats: number;
-  /** How long a client waits for its seat, ms. Policies with a time to live drop whoever waited so long. */
+  /** How long a client waits for its seat, ms. Policies with a time to live drop requests that waited this long. */
   readonly patienceMs: number;
 }
 

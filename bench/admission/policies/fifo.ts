@@ -1,13 +1,13 @@
 import type { Policy } from './door.js';
 import { ReferenceQueue, type Discipline, type Waiting } from './reference-queue.js';
 
-/** Every server without admission control: all wait, and whoever left is served all the same. */
+/** A server without admission control: all requests wait, and those of callers that left are still served. */
 export const fifoUnbounded: Policy = {
   name: 'FIFO',
   open: (setting) => new ReferenceQueue(setting, new Fifo(), {}),
 };
 
-/** So many wait that the last of them can just be served in time; whoever left is not served. */
+/** The queue is bounded so that its last request can just be served in time; requests of callers that left are not served. */
 export const fifoWithCap: Policy = {
   name: 'FIFO with cap',
   open: (setting) => new ReferenceQueue(setting, new Fifo(), { waiting: 8 * setting.seats, ttlMs: setting.patienceMs }),
