@@ -39,36 +39,36 @@ export function metricDocs(): string {
 
 # Metrics
 
-\`GET /metrics\` on the operators’ listener (127.0.0.1:9090 by default), in Prometheus’ text format. Scrape it as often as you
-like: a scrape of an idle sidecar takes a few milliseconds and disturbs no request. A Prometheus on the same host listens on
+\`GET /metrics\` on the operators’ listener (127.0.0.1:9090 by default), in Prometheus’ text format. A scrape
+of an idle sidecar takes a few milliseconds and delays no request. A Prometheus on the same host listens on
 9090 itself: \`deploy/systemd\` sets \`RA_OPERATORS_PORT\` to 9091, and to 9092 for a second sidecar.
 
     scrape_configs:
       - job_name: ra-sidecar
         static_configs: [{ targets: ['127.0.0.1:9091', '127.0.0.1:9092'] }]
 
-- \`deploy/grafana/ra-sidecar.json\` is a dashboard of these metrics for Grafana: import it, and choose the Prometheus that scrapes.
-- \`deploy/prometheus/alerts.yml\` are alert rules; each names the page that says what to do. \`prometheus.yml\` beside it is the
-  least that Prometheus needs for both.
-- The same can be sent to an OpenTelemetry collector: [tracing.md](tracing.md).
+- \`deploy/grafana/ra-sidecar.json\` is a Grafana dashboard of these metrics: import it, and select your Prometheus.
+- \`deploy/prometheus/alerts.yml\` has alert rules; each names the page with the remedy. \`prometheus.yml\` beside it is the
+  minimal configuration of Prometheus for both.
+- The same metrics can be sent to an OpenTelemetry collector: [tracing.md](tracing.md).
 
-Names: what OpenTelemetry’s semantic conventions have a name for bears it, as Prometheus writes it (\`http.server.request.duration\`
+Metrics that OpenTelemetry’s semantic conventions define have their names, in Prometheus’ spelling (\`http.server.request.duration\`
 is \`http_server_request_duration_seconds\`). All others begin with \`ra_sidecar_\`. Histograms keep the conventions’ bounds and
 add some at the ends. The conventions have no name for tokens counted by a server; like other gateways this one uses
-\`gen_ai_client_token_usage\`. Whoever also has it from callers’ own telemetry tells them apart by \`job\`.
+\`gen_ai_client_token_usage\`. If callers’ own telemetry has it too, distinguish them by \`job\`.
 
-Every label has few values. No key, end user or text is ever one.
+Every label has few values. Keys, end users and texts are never labels.
 
 ${METRICS.map(({ title, metrics }) => section(title, metrics)).join('\n')}
 ## The process
 
-prom-client’s own, among them:
+prom-client’s own metrics, among them:
 
 ${row('metric', 'what to do when it is high')}
 ${row('---', '---')}
-${row('`process_resident_memory_bytes`', 'The sidecar alone, not its engines. It levels off; growth for days is a leak: report it.')}
-${row('`process_open_fds`', 'One for each connection, one for each question to an authorizer, and some forty; `listen.maxConnections` keeps it below `ulimit -n`.')}
-${row('`nodejs_eventloop_lag_p99_seconds`', 'Above 0.05: every request waits for that; more sidecars, or fewer streams each.')}
+${row('`process_resident_memory_bytes`', 'Only the sidecar, not its engines. It should level off; growth for days is a leak: report it.')}
+${row('`process_open_fds`', 'One per connection, one per lookup at an authorizer, and some forty more; `listen.maxConnections` keeps it below `ulimit -n`.')}
+${row('`nodejs_eventloop_lag_p99_seconds`', 'Above 0.05 it delays every request: more sidecars, or fewer streams for each.')}
 ${row('`process_cpu_seconds_total`', 'Near one core: as for the event loop.')}
 
 ## Labels
@@ -87,7 +87,7 @@ function section(title: string, metrics: readonly MetricDefinition[]): string {
   );
   return `## ${title}
 
-${row('metric', 'type', 'unit', 'labels', 'what it tells', 'what to do when it is high')}
+${row('metric', 'type', 'unit', 'labels', 'meaning', 'what to do when it is high')}
 ${row(...Array<string>(6).fill('---'))}
 ${rows.join('\n')}
 `;
