@@ -70,7 +70,7 @@ export class Jobs {
     this.#pending.set(pending.id, pending);
   }
 
-  /** Takes effect at the next clean-up; outputs until then must not be sent, see {@link told}. */
+  /** Takes effect at the next clean-up; outputs until then must not be sent, see {@link reports}. */
   cancel(id: number): void {
     // Also for a job that has just ended: its outputs may not be sent yet.
     if (!this.#pending.delete(id)) this.#cancelled.add(id);
@@ -97,7 +97,7 @@ export class Jobs {
   }
 
   /** Whether a job's outputs are to be sent. */
-  told(id: number): boolean {
+  reports(id: number): boolean {
     return !this.#cancelled.has(id);
   }
 
