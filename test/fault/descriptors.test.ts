@@ -137,9 +137,11 @@ t.test('children that cannot be forked are forked when there are descriptors aga
   await eventually('those that were not accepted are closed', () => connections.refused() > IDLE / 4);
   const used = await usedMeanwhile(sidecar.pid);
   t.ok(used < MAX_CPU_MS, `${used} ms of processor time in ${WATCHED_MS} ms`);
-  t.equal((await readyz()).status, 200, 'an open connection goes on');
+  // Red where the spool's probe could not open a file.
+  t.match((await readyz()).status, /^(200|503)$/, 'an open connection goes on');
   limit('1024:');
   await sidecar.logged('descriptors are free again', 1, ({ time }) => String(time) > since);
+  await eventually('green again', async () => (await readyz()).status === 200);
   const response = await sidecar.chat({ messages: [{ role: 'user', content: 'hi' }], max_tokens: 2 });
   t.equal(response.status, 200);
   await response.body?.cancel();
