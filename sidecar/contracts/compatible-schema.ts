@@ -22,7 +22,14 @@ function only(values: readonly unknown[], why: string): object {
 }
 
 const NAME = orNull(TOOL_NAME);
-const TEXT_PART = closed(['type', 'text'], { type: { const: 'text' }, text: TEXT });
+/** A framework copies what came beside a reply's text into its part. */
+const TEXT_PART = closed(['type', 'text'], {
+  type: { const: 'text' },
+  text: TEXT,
+  role: { type: ['string', 'null'], maxLength: 256 },
+  index: orNull({ type: 'integer', minimum: 0 }),
+  annotations: { type: ['array', 'null'], maxItems: 128 },
+});
 const REFUSAL_PART = closed(['type', 'refusal'], { type: { const: 'refusal' }, refusal: TEXT });
 const MAX_PARTS = 4096;
 
@@ -73,6 +80,7 @@ const MESSAGE = {
       reasoning: TEXT_OR_NULL,
       refusal: TEXT_OR_NULL,
       parsed: {},
+      index: orNull({ type: 'integer', minimum: 0 }),
       annotations: { type: ['array', 'null'], maxItems: 128 },
       audio: only([null], 'must be null: audio is not served'),
       function_call: only([null], 'must be null: send tool_calls'),

@@ -1,6 +1,6 @@
 /** POST /v1/responses through OpenAI's own client, on the embedded model. */
 import OpenAI from 'openai';
-import { zodTextFormat } from 'openai/helpers/zod';
+import { zodResponseFormat, zodTextFormat } from 'openai/helpers/zod';
 import t from 'tap';
 import { z } from 'zod';
 import { CHAT, Sidecar, chatOnly } from '../support/sidecar.js';
@@ -86,6 +86,22 @@ t.test('structured output is held to its schema', async (t) => {
     text: { format: zodTextFormat(Answer, 'answer') },
   });
   t.ok(Answer.safeParse(response.output_parsed).success);
+});
+
+t.test('chat: a schema holds the reply, and the client’s own message goes back as it came', async (t) => {
+  const Answer = z.object({ verdict: z.enum(['yes', 'no']) });
+  const chat = { model: CHAT, temperature: 0, max_tokens: 64 } as const;
+  const messages: OpenAI.ChatCompletionMessageParam[] = [{ role: 'developer', content: 'Hello' }];
+  const first = await client.chat.completions.parse({
+    ...chat,
+    messages,
+    response_format: zodResponseFormat(Answer, 'answer'),
+  });
+  const reply = first.choices[0]?.message;
+  t.match(reply?.parsed, { verdict: /^(?:yes|no)$/ });
+  if (reply) messages.push(reply, { role: 'user', content: 'And now?' });
+  const second = await client.chat.completions.create({ ...chat, messages });
+  t.equal(second.choices.length, 1);
 });
 
 t.test('what needs a stored response is refused by name', async (t) => {

@@ -43,7 +43,7 @@ t.test('messages as clients send them back', (t) => {
         ],
       },
       { role: 'user', content: '' },
-      { role: 'assistant', content: 'x', refusal: null, parsed: null, annotations: [], audio: null, tool_calls: null },
+      { role: 'assistant', content: 'x', refusal: null, parsed: null, index: 0, annotations: [], audio: null, tool_calls: null },
       { role: 'assistant', content: null, refusal: 'no' },
       { role: 'assistant', content: null, tool_calls: [{ ...call, index: 0 }], function_call: null },
       { role: 'tool', content: [{ type: 'text', text: 'r' }], tool_call_id: 'a', name: 'look' },
