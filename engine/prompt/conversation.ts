@@ -47,6 +47,14 @@ export interface Shape {
   readonly noTools: 'absent' | 'null' | 'empty';
   /** False: the template has no system role, so a leading system message is put before the next one's text, as llama.cpp does. */
   readonly system: boolean;
+  /** Marks by which the template itself takes a thought out of an assistant's content. */
+  readonly marks?: ThoughtMarks;
+}
+
+/** What stands around a thought within content. */
+export interface ThoughtMarks {
+  readonly start: string;
+  readonly end: string;
 }
 
 /** A conversation in the form that one template copes with: plain JSON values. */
@@ -82,14 +90,31 @@ function shapeTool(tool: object): object {
   return { type: 'function', function: { name, description, parameters } };
 }
 
-function shapeMessage(message: PromptMessage, shape: Shape, given: CallArguments): object {
+function shapeMessage(given: PromptMessage, shape: Shape, values: CallArguments): object {
+  const message = withThought(given, shape.marks);
   const { content, reasoning_content: reasoning, tool_calls: calls, ...rest } = message;
   return {
     ...rest,
     content: shapeContent(textOf(content) ?? (SPOKEN.has(message.role) ? '' : undefined), shape),
-    ...(calls && calls.length > 0 ? { tool_calls: calls.map((call) => shapeCall(call, shape, given)) } : {}),
+    ...(calls && calls.length > 0 ? { tool_calls: calls.map((call) => shapeCall(call, shape, values)) } : {}),
     ...(reasoning ? shapeThought(reasoning, message, shape) : {}),
   };
+}
+
+/**
+ * A thought within an assistant's content becomes what it is, as the template would do: by the time that it looks, the marks
+ * in callers' text are broken up. Marks in the text of users and tools stay text.
+ */
+function withThought(message: PromptMessage, marks: ThoughtMarks | undefined): PromptMessage {
+  const text = textOf(message.content);
+  if (message.role !== 'assistant' || marks === undefined || text === undefined) return message;
+  const end = text.indexOf(marks.end);
+  if (message.reasoning_content || end < 0) return message;
+  const lead = text.slice(0, end);
+  const start = lead.lastIndexOf(marks.start);
+  const thought = start < 0 ? lead : lead.slice(start + marks.start.length);
+  const rest = text.slice(text.lastIndexOf(marks.end) + marks.end.length);
+  return { ...message, content: rest.replace(/^\n+/, ''), reasoning_content: thought.replace(/^\n+|\n+$/g, '') };
 }
 
 /** Laid over the message. */

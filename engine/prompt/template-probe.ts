@@ -3,7 +3,7 @@
  * the marks appear. llama.cpp does the same with its own interpreter (common/jinja/caps.cpp); here only the output is
  * examined. Templates differ in all of this.
  */
-import type { PromptConversation, Shape } from './conversation.js';
+import type { PromptConversation, Shape, ThoughtMarks } from './conversation.js';
 
 /** undefined: the template threw. */
 type Render = (conversation: PromptConversation, shape: Shape) => string | undefined;
@@ -118,6 +118,20 @@ function probeThought(render: Render, base: Shape): Shape {
     if (whole && texts.some((text) => shows(text, MARK.thought))) return shape;
   }
   return base;
+}
+
+/** Whether a thought within an earlier reply's content comes out, or is left out, as when it is handed over by itself. */
+export function takesThoughtOut(
+  render: Render,
+  plain: Shape,
+  marked: Shape & { readonly marks: ThoughtMarks },
+): boolean {
+  const { start, end } = marked.marks;
+  const said = { role: 'assistant', content: `${start}\n${MARK.thought}\n${end}\n\n${MARK.said}` };
+  const [own, ours] = [plain, marked].map((shape) =>
+    render({ messages: [USER, said, USER] }, shape)?.replace(/\s+/g, ''),
+  );
+  return own !== undefined && own === ours;
 }
 
 function shows(text: string | undefined, ...marks: readonly string[]): boolean {

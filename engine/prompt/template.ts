@@ -4,7 +4,7 @@ import { OversizedArguments } from './call-arguments.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
 import { formatDate } from './dates.js';
 import { JinjaTemplate } from './jinja.js';
-import { probeShape } from './template-probe.js';
+import { probeShape, takesThoughtOut } from './template-probe.js';
 import { thoughtsOf } from './thought-format.js';
 
 /** Texts that templates ask for by name. */
@@ -115,7 +115,10 @@ export function makeTemplate(
     renderWith(template, shapeConversation(conversation, shape), { addGenerationPrompt: true });
   const probed = probeShape(render);
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
-  const { shape, tools } = probed;
+  const { tools } = probed;
+  const marks = thoughtsOf(source, [])?.splitIn(source);
+  const marked = marks && { marks, ...probed.shape };
+  const shape = marked && takesThoughtOut(render, probed.shape, marked) ? marked : probed.shape;
   const calls = tools ? callSyntaxOf(source, (conversation) => render(conversation, shape)) : undefined;
   return { kind: 'ok', template: new ChatTemplate(template, shape, calls) };
 }

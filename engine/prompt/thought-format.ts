@@ -109,6 +109,13 @@ export class Thoughts {
     return behindTurn(gbnf, { ...(think && { thought }), ...(header && { header: lead + first }) });
   }
 
+  /** The marks, where `source`, the template, looks for them in an assistant's content. */
+  splitIn(source: string): { readonly start: string; readonly end: string } | undefined {
+    const [start = ''] = this.#format.starts;
+    const [end = ''] = this.#format.ends;
+    return [`split('${end}')`, `split("${end}")`].some((call) => source.includes(call)) ? { start, end } : undefined;
+  }
+
   /** A prompt's tail behind which an answer can stand: a thought left open is closed. */
   closed(tail: string): string {
     return this.#opened(tail) ? `${tail}\n${this.#format.ends[0] ?? ''}\n\n` : tail;
