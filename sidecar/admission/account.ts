@@ -16,6 +16,7 @@ import { HeapNode } from '../lib/heap.js';
 import { classOf, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { HoldTime } from './hold-time.js';
 import { AccountClass } from './account-class.js';
+import type { OwnPatience } from './patience.js';
 
 /** What the queue knows of one account. Plain state: the ledger and the queue keep it. */
 export class Account {
@@ -43,8 +44,16 @@ export class Account {
   windowMs = 0;
   /** Clock reading since which it has always had a request that could be seated; undefined: it has none now. */
   backloggedSince: number | undefined;
+  /** When it last had nothing that could be seated any more, and when one of it was last refused because the queue stands. */
+  emptyAt = 0;
+  pressedAt = -Infinity;
+  /** Requests a millisecond, lately, and up to when that is counted. */
+  arrivals = 0;
+  arrivalsAt = 0;
   /** Seat-milliseconds that one request takes, whatever its class. */
   readonly hold = new HoldTime();
+  /** How long its callers wait, whatever their class. */
+  readonly patience: OwnPatience = {};
   /** Among those who wait or run. */
   readonly active: HeapNode<Account> = new HeapNode<Account>(this);
   /** Among those who have somebody to seat. */

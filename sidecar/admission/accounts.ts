@@ -6,6 +6,9 @@ import { Account } from './account.js';
 /** Accounts that are remembered; past that the one that has been idle longest is forgotten, never one that waits or runs. */
 export const MAX_ACCOUNTS = 10_000;
 
+/** How long an account counts as having a backlog whose next request was refused because the queue stands. */
+const PRESSED_MS = 5000;
+
 /**
  * The accounts' accounts: who is active (waits or runs), what each has been charged.
  *
@@ -119,10 +122,12 @@ export class Accounts {
     const seatable = account.next !== undefined;
     if (seatable && account.seatable.at < 0) {
       this.seatable.add(account.seatable);
-      account.backloggedSince = this.#accruedAt;
+      if (!this.#pressed(account)) account.backloggedSince = this.#accruedAt;
+      account.backloggedSince ??= this.#accruedAt;
     } else if (!seatable && account.seatable.at >= 0) {
       this.seatable.remove(account.seatable);
-      account.backloggedSince = undefined;
+      account.emptyAt = this.#accruedAt;
+      if (!this.#pressed(account)) account.backloggedSince = undefined;
     }
   }
 
@@ -132,6 +137,11 @@ export class Accounts {
     account.lift(of, Math.max(lowest, this.#floorMs));
     this.active.moved(account.active);
     this.seatable.moved(account.seatable);
+  }
+
+  /** Whether it wants more than it is given, though nothing of it waits: it was refused, and lacked for no longer than that. */
+  #pressed({ pressedAt, emptyAt }: Account): boolean {
+    return this.#accruedAt - pressedAt < PRESSED_MS && this.#accruedAt - emptyAt < PRESSED_MS;
   }
 
   #forgetOne(): void {

@@ -2,6 +2,7 @@ import type { QueueState } from './queue-state.js';
 import { victims } from './drop.js';
 import type { FairQueueConfig } from './fair-queue-options.js';
 import { Forecast } from './forecast.js';
+import type { Overload } from './overload.js';
 import type { QueuedRequest } from './queued-request.js';
 import { Refusals } from './refusals.js';
 import type { QueueRequest, Refused, RefusalReason } from './seat-queue.js';
@@ -22,10 +23,12 @@ export class AdmissionPolicy {
   readonly #state: QueueState;
   readonly #config: FairQueueConfig;
   readonly #refusals: Refusals;
+  readonly #overload: Overload;
 
-  constructor(state: QueueState, config: FairQueueConfig, random: () => number) {
+  constructor(state: QueueState, config: FairQueueConfig, random: () => number, overload: Overload) {
     this.#state = state;
     this.#config = config;
+    this.#overload = overload;
     this.#refusals = new Refusals(random);
     this.forecast = new Forecast(state.accounts, config.maxWaitMs);
   }
@@ -46,6 +49,12 @@ export class AdmissionPolicy {
       const byCalibration = predictedMs <= budgetMs * of.calibration;
       if (byCalibration && !of.inLine) of.refusedByCalibration();
       return this.refuse('predicted', account, of, budgetMs);
+    }
+    if (predictedMs !== undefined && predictedMs > 0) {
+      const named = this.forecast.budgetMs(request.awaits === 'first-token' ? undefined : of, now, request.wantedUntil);
+      if (predictedMs > named) return this.refuse('named', account, of, named);
+      const worth = this.#overload.worth(request, account, of, predictedMs);
+      if (predictedMs > worth.ms) return this.refuse(worth.reason, account, of, worth.ms);
     }
     // Whoever will find a free seat does not wait for one: it only passes through the room.
     const { waiting, seats, free } = this.#state;

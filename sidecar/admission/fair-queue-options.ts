@@ -8,6 +8,8 @@ export interface FairQueueConfig {
   readonly waitingPerSeat: number;
   /** Body bytes that all waiting requests may hold together. */
   readonly waitingBytes: number;
+  /** Learn from callers and from the queue which waits are worth a place (overload.ts): false where it is absent. */
+  readonly learns?: boolean;
 }
 
 export interface FairQueueOptions {

@@ -40,6 +40,7 @@ import { QueueState } from './queue-state.js';
 import type { FairQueueOptions } from './fair-queue-options.js';
 import { AdmissionPolicy } from './admission-policy.js';
 import { QueuedRequest, type RequestQueue } from './queued-request.js';
+import { Overload } from './overload.js';
 import { reportOf, snapshotOf } from './report.js';
 import { SeatLease, type SeatPool } from './seat-lease.js';
 import type {
@@ -54,6 +55,10 @@ import type {
   Ticket,
   TicketOutcome,
 } from './seat-queue.js';
+import { WideLeases } from './wide-leases.js';
+
+/** Leases that end as their callers or their work would have it. */
+const TELLING: ReadonlySet<ReleaseReason> = new Set(['done', 'cancelled', 'deadline']);
 
 /** Makes an empty queue. */
 export function createFairQueue(options: FairQueueOptions): FairSeatQueue {
@@ -66,9 +71,8 @@ class FairQueue implements FairSeatQueue, RequestQueue, SeatPool {
   readonly #shares: Shares | undefined;
   readonly #state: QueueState;
   readonly #policy: AdmissionPolicy;
-  /** Leases of several seats, at most one for two seats: those that nobody asked for one yet, and those that owe one. */
-  readonly #wide = new Set<() => void>();
-  readonly #asked = new Set<() => void>();
+  readonly #overload: Overload;
+  readonly #wide = new WideLeases();
   #entered = 0;
   #draining = false;
 
@@ -76,7 +80,8 @@ class FairQueue implements FairSeatQueue, RequestQueue, SeatPool {
     this.#clock = clock;
     this.#maxWaitMs = config.maxWaitMs;
     this.#state = new QueueState(seats);
-    this.#policy = new AdmissionPolicy(this.#state, config, random);
+    this.#overload = new Overload(this.#state, config, random);
+    this.#policy = new AdmissionPolicy(this.#state, config, random, this.#overload);
     this.#shares = shares;
   }
 
@@ -84,13 +89,15 @@ class FairQueue implements FairSeatQueue, RequestQueue, SeatPool {
     const now = this.#accrue();
     const account = this.#state.accounts.arriving(request.account, request.weight);
     if (this.#draining) return this.#policy.refuse('drain', account, account.classFor(request.weight));
+    this.#overload.came(request, account);
     const verdict = this.#policy.judge(request, account, now);
     if (verdict.kind === 'refused') return verdict;
     for (const queued of verdict.dropped) this.#refuse(queued, 'dropped');
     this.#entered += 1;
     const queued = new QueuedRequest(this, request, this.#entered);
     queued.predictedMs = verdict.predictedMs;
-    queued.queuedAt = now;
+    queued.queuedAt = queued.enteredAt = now;
+    this.#overload.entered(queued);
     this.#state.enter(queued);
     this.#arm(queued);
     return queued;
@@ -141,8 +148,10 @@ class FairQueue implements FairSeatQueue, RequestQueue, SeatPool {
     this.#dispatch();
   }
 
-  cancel(queued: QueuedRequest): void {
+  cancel(queued: QueuedRequest, left: boolean): void {
     this.#accrue();
+    const waits = queued.phase === 'ready' || queued.phase === 'unready' || queued.phase === 'granted';
+    if (left && waits) this.#overload.settled(queued, this.#state.accountOf(queued), true);
     if (queued.phase === 'unready' || queued.phase === 'ready') this.#leave(queued, 'nowhere');
     else if (queued.phase === 'granted') this.#state.hold(queued, -1);
     else return;
@@ -167,20 +176,28 @@ class FairQueue implements FairSeatQueue, RequestQueue, SeatPool {
   }
 
   watch(recall: () => void): void {
-    this.#asked.delete(recall);
-    this.#wide.add(recall);
+    this.#wide.watch(recall);
   }
 
   forget(recall: () => void): void {
-    this.#asked.delete(recall);
-    this.#wide.delete(recall);
+    this.#wide.forget(recall);
+  }
+
+  begun(queued: QueuedRequest): void {
+    this.#accrue();
+    this.#overload.settled(queued, this.#state.accountOf(queued), false);
   }
 
   end(queued: QueuedRequest, seats: number, grantedAt: number, reason: ReleaseReason): void {
     const heldMs = this.#accrue() - grantedAt;
     const account = this.#state.accountOf(queued);
-    queued.phase = 'over';
     this.#state.hold(queued, -seats);
+    if (TELLING.has(reason)) {
+      this.#overload.held(queued.seatMs);
+      this.#overload.settled(queued, account, reason === 'cancelled');
+    }
+    queued.phase = 'over';
+    this.#overload.over(queued);
     this.#state.count(reason);
     this.#policy.forecast.ended(queued, account, { reason, heldMs, unbroken: this.#state.unbroken(queued) });
     this.#dispatch();
@@ -200,6 +217,7 @@ class FairQueue implements FairSeatQueue, RequestQueue, SeatPool {
   /** The clock is read here alone, once in an operation: what happens in it happens at one time. */
   #accrue(): number {
     const now = this.#clock.now();
+    this.#overload.passed(now);
     this.#state.accrue(now);
     return now;
   }
@@ -211,9 +229,14 @@ class FairQueue implements FairSeatQueue, RequestQueue, SeatPool {
     while (this.#state.free > 0) {
       const queued = this.#state.returned ?? choose(seatable, measures, this.#shares);
       if (queued === undefined) return;
+      if (this.#overload.hopeless(queued, this.#state.accountOf(queued), now)) {
+        this.#refuse(queued, 'hopeless');
+        continue;
+      }
       queued.phase = 'granted';
       queued.waitedMs += now - queued.readyAt;
       queued.seatMs = 0;
+      queued.grantedAt = now;
       this.#state.hold(queued, 1);
       this.#leave(queued, 'seat');
       const of = this.#state.classOf(queued);
@@ -221,18 +244,7 @@ class FairQueue implements FairSeatQueue, RequestQueue, SeatPool {
       this.#policy.forecast.waited(queued, of, false);
       queueMicrotask(() => this.#deliver(queued));
     }
-    this.#recall();
-  }
-
-  /** No seat is free: of those who hold several, as many are asked for one as requests wait for it. */
-  #recall(): void {
-    if (this.#state.paused) return;
-    for (const recall of this.#wide) {
-      if (this.#asked.size >= this.#state.seatable) return;
-      this.#wide.delete(recall);
-      this.#asked.add(recall);
-      recall();
-    }
+    if (!this.#state.paused) this.#wide.recall(this.#state.seatable);
   }
 
   #deliver(queued: QueuedRequest): void {
@@ -271,10 +283,12 @@ class FairQueue implements FairSeatQueue, RequestQueue, SeatPool {
 
   /** One timer for what comes first: the end of the longest wait or the request's own deadline. */
   #arm(queued: QueuedRequest): void {
+    const wantedIn = (queued.request.wantedUntil ?? Infinity) - this.#state.now;
     const deadlineIn = (queued.request.deadlineAt ?? Infinity) - this.#state.now;
     const waitIn = this.#maxWaitMs - queued.queuedMs;
-    const reason = deadlineIn <= waitIn ? 'deadline' : 'wait';
-    queued.disarm = this.#clock.after(Math.min(deadlineIn, waitIn), () => {
+    const least = Math.min(deadlineIn, waitIn, wantedIn);
+    const reason = deadlineIn === least ? 'deadline' : waitIn === least ? 'wait' : 'hopeless';
+    queued.disarm = this.#clock.after(least, () => {
       this.#accrue();
       // A wait that a lost engine or slow checks made too long says nothing of predictions.
       const telling = queued.phase === 'ready' && this.#state.unbroken(queued);
@@ -285,12 +299,14 @@ class FairQueue implements FairSeatQueue, RequestQueue, SeatPool {
 
   #refuse(queued: QueuedRequest, reason: RefusalReason): void {
     const [account, of] = [this.#state.accountOf(queued), this.#state.classOf(queued)];
+    this.#overload.settled(queued, account, false);
     this.#leave(queued, 'nowhere');
     this.#settle(queued, this.#policy.refuse(reason, account, of));
   }
 
   #settle(queued: QueuedRequest, outcome: TicketOutcome): void {
     queued.phase = 'over';
+    this.#overload.over(queued);
     queued.settle(outcome);
   }
 }

@@ -96,9 +96,10 @@ export class Forecast {
     return of.calibration * Math.max(foretold, paced);
   }
 
-  /** How long a request of this class may wait and still be of use, ms (B). */
-  budgetMs(of: AccountClass, now: number, deadlineAt = Infinity): number {
-    const untilTooLate = deadlineAt - now - (of.wall.meanMs ?? this.#wall.meanMs ?? 0);
+  /** How long a request may wait and still be of use, ms (B): of this class where it is to end by then, else just to begin. */
+  budgetMs(of: AccountClass | undefined, now: number, deadlineAt = Infinity): number {
+    const wallMs = of === undefined ? 0 : (of.wall.meanMs ?? this.#wall.meanMs ?? 0);
+    const untilTooLate = deadlineAt - now - wallMs;
     return Math.max(0, Math.min(this.#maxWaitMs, untilTooLate));
   }
 

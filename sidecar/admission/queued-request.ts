@@ -11,7 +11,7 @@ export type Phase = 'unready' | 'ready' | 'granted' | 'leased' | 'over';
 /** What a place asks of the queue that it stands in. */
 export interface RequestQueue {
   ready(queued: QueuedRequest): void;
-  cancel(queued: QueuedRequest): void;
+  cancel(queued: QueuedRequest, left: boolean): void;
 }
 
 /** One request in the queue, from `enter` until its last outcome. The queue owns all its fields; callers see a Ticket. */
@@ -42,6 +42,13 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   seatMs = 0;
   /** Its engine was lost once already. */
   returned = false;
+  /** When it entered, and when it was given its seat. */
+  enteredAt = 0;
+  grantedAt = 0;
+  /** Another with the same fingerprint was under way meanwhile. */
+  hedged = false;
+  /** What its caller's patience was is known. */
+  told = false;
   /** Cancels its timer. */
   disarm: (() => void) | undefined;
   readonly outcome: Promise<TicketOutcome>;
@@ -71,7 +78,7 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
     this.#queue.ready(this);
   }
 
-  cancel(): void {
-    this.#queue.cancel(this);
+  cancel(left?: 'left'): void {
+    this.#queue.cancel(this, left === 'left');
   }
 }

@@ -5,6 +5,10 @@ import type { Refused, RefusalReason } from './seat-queue.js';
 const CODES = {
   full: 'capacity_exceeded',
   predicted: 'capacity_exceeded',
+  standing: 'capacity_exceeded',
+  patience: 'capacity_exceeded',
+  named: 'capacity_exceeded',
+  hopeless: 'capacity_exceeded',
   dropped: 'capacity_exceeded',
   bytes: 'capacity_exceeded',
   wait: 'capacity_exceeded',

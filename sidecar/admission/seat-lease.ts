@@ -10,6 +10,8 @@ export interface SeatPool {
   /** `recall` is called once others wait, unless it is forgotten before. */
   watch(recall: () => void): void;
   forget(recall: () => void): void;
+  /** The caller of `queued` has its first token. */
+  begun(queued: QueuedRequest): void;
   /** All of them are; called once, with the time of the grant. */
   end(queued: QueuedRequest, seats: number, grantedAt: number, reason: ReleaseReason): void;
   /** All of them are, and the request asks to wait again; called once, instead of `end`. */
@@ -60,6 +62,10 @@ export class SeatLease implements Lease {
     this.#forget();
     this.#recall = fn;
     this.#pool.watch(fn);
+  }
+
+  begun(): void {
+    if (this.#seats > 0) this.#pool.begun(this.#queued);
   }
 
   release(reason: ReleaseReason): void {

@@ -7,6 +7,7 @@
  */
 
 import type { ServiceClass } from '../domain/service-class.js';
+import type { Awaited } from './patience.js';
 
 /** A refusal, with the wait that would make a retry worthwhile. */
 export interface Refused {
@@ -18,10 +19,24 @@ export interface Refused {
 }
 
 /**
- * full, bytes: there is no room to wait. predicted: the wait would be too long. dropped: it waited, and made room for one
+ * standing: more comes than the seats serve, and they stay busy with less waiting. patience: callers like this one have left
+ * by then. hopeless: it waited, and its caller is not there, or hardly ever, by the time that it would be done. named: the
+ * wait would pass the time that the caller gives. full, bytes: there is no room to wait. predicted: the wait would be too long. dropped: it waited, and made room for one
  * of an account with less waiting. wait: no seat came within the longest wait. deadline: its own time was over.
  */
-export type RefusalReason = 'full' | 'bytes' | 'predicted' | 'dropped' | 'wait' | 'deadline' | 'drain' | 'engine-lost';
+export type RefusalReason =
+  | 'full'
+  | 'bytes'
+  | 'predicted'
+  | 'standing'
+  | 'patience'
+  | 'named'
+  | 'hopeless'
+  | 'dropped'
+  | 'wait'
+  | 'deadline'
+  | 'drain'
+  | 'engine-lost';
 
 export interface QueueRequest {
   /** The account: fairness is between accounts. */
@@ -36,6 +51,12 @@ export interface QueueRequest {
   readonly deadlineAt?: number;
   /** Seats it could use at once; it starts with one. */
   readonly seatsWanted: number;
+  /** What its caller waits for: the first token of a stream, or the end of a whole reply, as where it is absent. */
+  readonly awaits?: Awaited;
+  /** On the queue's clock, ms: the caller says that it is gone then. It bounds the wait and orders nothing. */
+  readonly wantedUntil?: number;
+  /** Alike for requests with the same body. Of two alike that are under way at once neither shows patience by leaving. */
+  readonly fingerprint?: string;
 }
 
 /** What is known once a prompt is tokenized. */
@@ -56,9 +77,9 @@ export interface Ticket {
   readonly outcome: Promise<TicketOutcome>;
   /**
    * The caller left or a check failed: the place is gone and the outcome settles as cancelled. After the outcome settled
-   * it does nothing, except that it ends the second wait of a request that was given back.
+   * it does nothing, except that it ends the second wait of a request that was given back. `left`: it was the caller.
    */
-  cancel(): void;
+  cancel(left?: 'left'): void;
 }
 
 export type ReleaseReason = 'done' | 'cancelled' | 'failed' | 'engine-lost' | 'deadline';
@@ -81,7 +102,9 @@ export interface Lease {
    * calls this right after that misses nobody.
    */
   whenWanted(fn: () => void): void;
-  /** Ends the lease. Idempotent: the first call counts. */
+  /** The caller has the first token of its stream: from now on it shows no patience by leaving. */
+  begun(): void;
+  /** Ends the lease. Idempotent: the first call counts. `cancelled`: the caller left. */
   release(reason: ReleaseReason): void;
   /**
    * The engine was lost before it started this request: back to the head of the line, with its deadline and its time

@@ -156,6 +156,10 @@ export function keyReused(kind: keyof typeof REUSED): ContractError {
 const QUEUE: Record<Exclude<Refused['reason'], 'engine-lost'>, string> = {
   full: 'All seats are busy and the queue is full. Try again after the time given.',
   predicted: 'All seats are busy and the wait would be too long. Try again after the time given.',
+  standing: 'All seats are busy and more requests come than they can serve. Try again after the time given.',
+  patience: 'All seats are busy and the wait is longer than most callers stay. Try again after the time given.',
+  named: 'All seats are busy and the wait would pass the time that the request names. Try again after the time given.',
+  hopeless: 'No seat came free while the reply could still be in time. Try again after the time given.',
   dropped:
     'The request made room in the full queue for one of an account that has less waiting. Try again after the time given.',
   bytes: 'All seats are busy and the queue holds too many bytes. Try again after the time given.',

@@ -19,7 +19,20 @@ import {
 import type { Counter, Gauge, Histogram, Instruments } from './instruments.js';
 
 /** Why the seat queue refused, as in admission/seat-queue.ts. */
-const REASONS = ['full', 'bytes', 'predicted', 'dropped', 'wait', 'deadline', 'drain', 'engine-lost'] as const;
+const REASONS = [
+  'full',
+  'bytes',
+  'predicted',
+  'standing',
+  'patience',
+  'named',
+  'hopeless',
+  'dropped',
+  'wait',
+  'deadline',
+  'drain',
+  'engine-lost',
+] as const;
 export type RefusalLabel = (typeof REASONS)[number];
 
 /** The state of one model's queue at a scrape. */

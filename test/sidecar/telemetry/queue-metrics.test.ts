@@ -74,7 +74,7 @@ t.test('waits by class, and how wrong their predictions were', async (t) => {
 
 t.test('refusals of every reason are there from the start', async (t) => {
   const metrics = new Metrics(['m']);
-  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 8);
+  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 12);
   metrics.refused('m', 'predicted');
   t.ok((await lines(metrics, 'refusals')).includes('refusals_total{model="m",reason="predicted"} 1'));
 });

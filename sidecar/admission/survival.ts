@@ -1,0 +1,117 @@
+/** Bins of a histogram of times: the first ends here, ms, and each other one is wider than the one before by this factor. */
+const FIRST_MS = 50;
+const RATIO = 1.16;
+/** The last bin begins at 9 minutes, which is longer than the OpenAI clients wait for a reply where they set no time. */
+export const BINS = 64;
+
+const LOG_RATIO = Math.log(RATIO);
+
+/** Weights grow with time instead of all earlier ones shrinking; past this they are brought back to 1. */
+const LARGEST_WEIGHT = 1e9;
+
+/** Where each bin ends, ms. */
+export const BIN_ENDS: readonly number[] = Array.from({ length: BINS }, (_, bin) => FIRST_MS * RATIO ** bin);
+
+/** The bin of a time, ms. */
+export function binOf(ms: number): number {
+  return ms < FIRST_MS ? 0 : Math.min(BINS - 1, 1 + Math.floor(Math.log(ms / FIRST_MS) / LOG_RATIO));
+}
+
+/** Hazards that are believed before anything is seen: the chance of leaving in each bin, and how many callers that counts as. */
+export interface Prior {
+  readonly callers: number;
+  /** Undefined: no caller leaves. */
+  readonly hazardOf: ((bin: number) => number) | undefined;
+}
+
+/**
+ * How long callers wait before they leave, by the product-limit estimator (E. Kaplan and P. Meier, 1958) over bins: the
+ * chance of leaving in a bin is those who left in it over those who were still there at its begin. A caller who was served
+ * counts as there until then and is not counted after it (censored). What was seen loses half its weight every `halfMs`.
+ * Memory: two numbers a bin.
+ */
+export class Survival {
+  readonly #left = new Float32Array(BINS);
+  readonly #stayed = new Float32Array(BINS);
+  readonly #hazards = new Float64Array(BINS);
+  /** The chance of being there still at the end of each bin. */
+  readonly #survivals = new Float64Array(BINS).fill(1);
+  #weight = 1;
+  #at = 0;
+  #count = 0;
+
+  /** What was seen, each with the weight that it has at `now`. */
+  count(now: number, halfMs: number): number {
+    this.#age(now, halfMs);
+    return this.#count / this.#weight;
+  }
+
+  /** A caller left after `ms`, or was served or refused then. `weight`: how much that counts. */
+  observe(
+    now: number,
+    halfMs: number,
+    seen: { readonly ms: number; readonly left: boolean; readonly weight?: number },
+  ): void {
+    this.#age(now, halfMs);
+    const weight = this.#weight * (seen.weight ?? 1);
+    const bin = binOf(seen.ms);
+    const bins = seen.left ? this.#left : this.#stayed;
+    bins[bin] = (bins[bin] ?? 0) + weight;
+    this.#count += weight;
+  }
+
+  /** Works out the chances anew. O(bins). */
+  fit(now: number, halfMs: number, { callers, hazardOf }: Prior): void {
+    this.#age(now, halfMs);
+    const believed = callers * this.#weight;
+    let atRisk = 0;
+    for (let bin = BINS - 1; bin >= 0; bin -= 1) {
+      const left = this.#left[bin] ?? 0;
+      const stayed = this.#stayed[bin] ?? 0;
+      // Those who were served in this bin were there for half of it.
+      const there = atRisk + left + stayed / 2 + believed;
+      this.#hazards[bin] = there > 0 ? (left + believed * (hazardOf?.(bin) ?? 0)) / there : 0;
+      atRisk += left + stayed;
+    }
+    let survival = 1;
+    for (let bin = 0; bin < BINS; bin += 1) {
+      survival *= 1 - (this.#hazards[bin] ?? 0);
+      this.#survivals[bin] = survival;
+    }
+  }
+
+  /** Of those who are there at its begin, the share that leaves in a bin; as of the last fit. */
+  hazardOf(bin: number): number {
+    return this.#hazards[bin] ?? 0;
+  }
+
+  /** The share of callers that waits longer than `ms`, as of the last fit; between two bin ends in a straight line. */
+  after(ms: number): number {
+    const bin = binOf(ms);
+    const from = bin === 0 ? 0 : (BIN_ENDS[bin - 1] ?? 0);
+    const to = BIN_ENDS[bin] ?? Infinity;
+    const before = bin === 0 ? 1 : (this.#survivals[bin - 1] ?? 0);
+    const behind = this.#survivals[bin] ?? 0;
+    return before + (behind - before) * Math.min(1, (ms - from) / (to - from));
+  }
+
+  /** The time that this share of callers has left by, ms; undefined: fewer leave than that, as far as is known. */
+  quantileMs(share: number): number | undefined {
+    const bin = this.#survivals.findIndex((survival) => survival <= 1 - share);
+    return bin < 0 ? undefined : BIN_ENDS[bin];
+  }
+
+  #age(now: number, halfMs: number): void {
+    const passed = now - this.#at;
+    if (passed <= 0) return;
+    this.#at = now;
+    this.#weight *= 2 ** Math.min(passed / halfMs, 60);
+    if (this.#weight < LARGEST_WEIGHT) return;
+    for (let bin = 0; bin < BINS; bin += 1) {
+      this.#left[bin] = (this.#left[bin] ?? 0) / this.#weight;
+      this.#stayed[bin] = (this.#stayed[bin] ?? 0) / this.#weight;
+    }
+    this.#count /= this.#weight;
+    this.#weight = 1;
+  }
+}
