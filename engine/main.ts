@@ -59,8 +59,10 @@ async function start(setup: EngineSetup): Promise<void> {
     const loaded = await loadRuntime(setup);
     const { decoder, tokens, log } = loaded;
     const device = loaded.gpu === false ? 'cpu' : 'gpu';
+    const { prefillTokensPerStep, checkpointBytes } = loaded;
     const origin = { weights: loaded.weightVersion, kv: loaded.kv };
-    const limits = { leastPrefillTokens: LEAST_TOKENS[device], ...setup, origin };
+    const leastPrefillTokens = LEAST_TOKENS[device];
+    const limits = { leastPrefillTokens, ...setup, prefillTokensPerStep, checkpointBytes, origin };
     await warmUp(decoder, tokens, limits, device).catch(async (error: unknown) => {
       // The file could be loaded, so the cause may be the machine.
       throw new LoadFailure(`llama.cpp cannot decode with it: ${await log.why(error)}`, true);

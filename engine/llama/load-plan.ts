@@ -1,17 +1,40 @@
 import type { GgufInsights, Llama } from 'node-llama-cpp';
 import { isKnownVersion } from './addon.js';
+import { F16_KV, kvProblem, type HeadWidths } from './kv-types.js';
+import { LoadFailure } from './load-failure.js';
 import type { ContextPlan } from './memory/estimate.js';
-import type { EngineSetup } from '../protocol/messages.js';
+import type { EngineSetup, KvTypes } from '../protocol/messages.js';
 
 /** The settings that decide how a model is loaded. */
 export type PlanSetup = Pick<
   EngineSetup,
-  'kind' | 'seats' | 'contextPerSeat' | 'flashAttention' | 'prefillTokensPerStep'
+  'kind' | 'seats' | 'contextPerSeat' | 'flashAttention' | 'prefillTokensPerStep' | 'swaFull' | 'kv'
 >;
 
-/** How a model's context will be created on this machine. Loads nothing. */
-export async function planLoad(llama: Llama, insights: GgufInsights, setup: PlanSetup): Promise<ContextPlan> {
-  const { seats, flashAttention } = setup;
+/**
+ * Prompt tokens in one step, by backend. A CPU's time grows with the tokens from some dozens on, so that a larger chunk holds
+ * running replies up for nothing; a GPU reads all weights for each decode, and is not busy below a thousand or so.
+ */
+const PREFILL_TOKENS = { cpu: 256, gpu: 1024 } as const;
+
+/** How a model's context and what runs over it are going to be made. */
+export interface LoadPlan extends ContextPlan {
+  readonly prefillTokensPerStep: number;
+  readonly swaFull: boolean;
+  readonly kv: KvTypes;
+  /** Whether past state can be cut at any position. */
+  readonly cuttable: boolean;
+}
+
+/** How a model's context is going to be made on this machine. Loads nothing. Throws a {@link LoadFailure} for what llama.cpp refuses. */
+export async function planLoad(llama: Llama, insights: GgufInsights, setup: PlanSetup): Promise<LoadPlan> {
+  const { seats, kv = F16_KV } = setup;
+  const prefillTokensPerStep = setup.prefillTokensPerStep || PREFILL_TOKENS[llama.gpu === false ? 'cpu' : 'gpu'];
+  const quantised = kv.values !== 'f16';
+  const flashAttention =
+    setup.flashAttention === 'auto' ? quantised || bestAttention(llama, insights, setup) : setup.flashAttention;
+  const problem = kvProblem(kv, flashAttention, headWidths(insights));
+  if (problem !== undefined) throw new LoadFailure(problem);
   // The iterators leave a sequence's last place empty.
   const contextPerSeat = setup.contextPerSeat + ((await isKnownVersion()) ? 0 : 1);
   const fitContext = { contextSize: contextPerSeat * seats };
@@ -19,15 +42,19 @@ export async function planLoad(llama: Llama, insights: GgufInsights, setup: Plan
   return {
     seats,
     contextPerSeat,
-    batchSize: setup.prefillTokensPerStep + seats,
+    batchSize: prefillTokensPerStep + seats,
+    prefillTokensPerStep,
     gpuLayers,
-    flashAttention: flashAttention === 'auto' ? bestAttention(llama, insights, setup) : flashAttention,
+    flashAttention,
+    swaFull: setup.swaFull === true,
+    kv,
+    cuttable: cutsAnywhere(insights, setup.swaFull),
   };
 }
 
-/** Whether KV state can be truncated at any position: not for recurrent, hybrid and sliding-window models. */
-export function cutsAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights): boolean {
-  return !isRecurrent && !isHybrid && swaSize === undefined;
+/** Whether past state can be cut at any position: not of recurrent and hybrid models, of sliding-window ones if all is kept. */
+export function cutsAnywhere({ isRecurrent, isHybrid, swaSize }: GgufInsights, swaFull = false): boolean {
+  return !isRecurrent && !isHybrid && (swaSize === undefined || swaFull);
 }
 
 /** From this head width on, flash attention is faster on a CPU also behind long prompts. */
@@ -47,8 +74,14 @@ function bestAttention(llama: Llama, insights: GgufInsights, { kind, contextPerS
   return llama.gpu === false && (kind === 'decision' || narrow) ? false : 'auto';
 }
 
-/** The width of the attention's keys. If the file does not have it, wide is assumed, as in nearly all models. */
-function headWidth({ ggufFileInfo: { architectureMetadata: about } }: GgufInsights): number {
-  const { key_length: own, head_count: heads } = about.attention ?? {};
-  return own ?? (about.embedding_length ?? Infinity) / (typeof heads === 'number' ? heads : 1);
+/** Of the attention's keys. What a file does not tell is taken for wide, as nearly all are. */
+function headWidth(insights: GgufInsights): number {
+  return headWidths(insights).keys ?? Infinity;
+}
+
+function headWidths({ ggufFileInfo: { architectureMetadata: about } }: GgufInsights): HeadWidths {
+  const { key_length: keys, value_length: values, head_count: heads } = about.attention ?? {};
+  const { embedding_length: width } = about;
+  const each = width === undefined ? undefined : width / (typeof heads === 'number' && heads > 0 ? heads : 1);
+  return { keys: keys ?? each, values: values ?? each };
 }

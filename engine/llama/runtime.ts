@@ -17,8 +17,11 @@ import { BatchDecoder } from './batch-decoder.js';
 import { IteratorDecoder, sequenceOrder } from './iterator-decoder.js';
 import { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
-import { cutsAnywhere, planLoad } from './load-plan.js';
-import { MemoryCheck } from './memory/check.js';
+import { ggmlTypes } from './kv-types.js';
+import { planLoad, type LoadPlan } from './load-plan.js';
+import { freeMemory, MemoryCheck } from './memory/check.js';
+import { withCheckpoints } from './memory/checkpoints.js';
+import { estimateNeeds } from './memory/estimate.js';
 import { repackedBytes } from './memory/repacked.js';
 import { checkModelFile } from './model-file.js';
 import { usesOf } from './model-uses.js';
@@ -34,6 +37,10 @@ export interface Runtime {
   /** `general.name`, or the architecture if the file has no name. */
   readonly name: string;
   readonly vocabulary: number;
+  /** As set up, or by the backend. */
+  readonly prefillTokensPerStep: number;
+  /** Host memory for saved states; 0 where past state can be cut. */
+  readonly checkpointBytes: number;
   /** SHA-256 of the weights file, hex. */
   readonly weightVersion: string;
   readonly kv: CacheOrigin['kv'];
@@ -60,11 +67,13 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   const threads = computeThreads(setup);
   const log = new LlamaLog();
   const llama = await openLlama(setup.gpu, log);
-  const { model, context } = await load(llama, info, setup, threads).catch(async (error: unknown) => {
-    throw await log.failure(error);
-  });
+  const { model, context, plan, checkpointBytes } = await load(llama, info, setup, threads).catch(
+    async (error: unknown) => {
+      throw await log.failure(error);
+    },
+  );
   if (setup.cores !== undefined) keepOnCores(setup.cores);
-  const decoder = await makeDecoder(model, context, threads);
+  const decoder = await makeDecoder(context, threads, plan.cuttable);
   let disposed: Promise<void> | undefined;
   const texts = vocabularyTexts(info, model);
   return {
@@ -76,9 +85,11 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
     },
     name: info.metadata.general.name ?? info.metadata.general.architecture,
     vocabulary: texts.tokens.length,
+    prefillTokensPerStep: plan.prefillTokensPerStep,
+    checkpointBytes,
     weightVersion,
     // What node-llama-cpp makes unless it is given types.
-    kv: 'f16',
+    kv: `${plan.kv.keys}, ${plan.kv.values}`,
     threads,
     gpu: llama.gpu,
     repackedBytes: llama.gpu === false ? repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo) : 0,
@@ -94,44 +105,52 @@ export async function loadRuntime(setup: EngineSetup): Promise<Runtime> {
   };
 }
 
-async function load(
-  llama: Llama,
-  info: GgufFileInfo,
-  setup: EngineSetup,
-  threads: number,
-): Promise<{ model: LlamaModel; context: LlamaContext }> {
+interface Loaded extends Pick<Runtime, 'checkpointBytes'> {
+  readonly model: LlamaModel;
+  readonly context: LlamaContext;
+  readonly plan: LoadPlan;
+}
+
+async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, threads: number): Promise<Loaded> {
   const insights = await GgufInsights.from(info, llama);
   const { architecture } = info.metadata.general;
   if (!insights.isSupportedByLlamaCpp) {
     throw new LoadFailure(`this llama.cpp does not know the architecture ${architecture}`);
   }
   const plan = await planLoad(llama, insights, setup);
-  const { seats, contextPerSeat, batchSize, gpuLayers, flashAttention } = plan;
+  const { seats, contextPerSeat, batchSize, gpuLayers, flashAttention, swaFull, kv } = plan;
   const check = setup.memory && (await MemoryCheck.begin(llama, insights, setup.memory.mappedElsewhere));
   await check?.weights(gpuLayers);
   const model = await llama.loadModel({ modelPath: setup.file, gpuLayers });
   const problem = setup.kind === 'decision' ? usesOf(model).decisions : undefined;
   if (problem !== undefined) throw new LoadFailure(problem);
-  await check?.context(plan);
+  const weights = await insights.estimateModelResourceRequirementsV2({ gpuLayers });
+  const free = check?.free ?? (await freeMemory(llama));
+  const estimated = await estimateNeeds(insights, weights, plan);
+  const needs = withCheckpoints(estimated, seats, !plan.cuttable, setup.checkpoints?.bytes, free.cpuRam);
+  check?.context(needs, plan);
+  const types = ggmlTypes(kv);
   const context = await model.createContext({
     sequences: seats,
     contextSize: contextPerSeat,
     batchSize,
     threads: { ideal: threads, min: threads },
     flashAttention,
+    swaFullCache: swaFull,
+    experimentalKvCacheKeyType: types.keys,
+    experimentalKvCacheValueType: types.values,
     batching: { itemPrioritizationStrategy: sequenceOrder },
     // Its own check counts page cache as used, so it would refuse most models after many files were read.
     ignoreMemorySafetyChecks: true,
   });
   keepThreads(context, threads);
-  return { model, context };
+  return { model, context, plan, checkpointBytes: needs.cpu.checkpoints ?? 0 };
 }
 
 /**
  * The layer below the iterators where it is known, for all models; the iterators where node-llama-cpp has another version.
  */
-async function makeDecoder(model: LlamaModel, context: LlamaContext, threads: number): Promise<Decoder> {
-  const cuttable = cutsAnywhere(model.fileInsights);
+async function makeDecoder(context: LlamaContext, threads: number, cuttable: boolean): Promise<Decoder> {
   return (await BatchDecoder.over(context, threads, cuttable)) ?? new IteratorDecoder(context, cuttable);
 }
 

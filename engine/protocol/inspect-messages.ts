@@ -11,7 +11,18 @@ export const INSPECT_VERSION = 1;
 /** The parts of an engine's setup that decide how a model is loaded and how much memory it needs. */
 export type SizingSetup = Pick<
   EngineSetup,
-  'file' | 'kind' | 'seats' | 'contextPerSeat' | 'threads' | 'cores' | 'gpu' | 'flashAttention' | 'prefillTokensPerStep'
+  | 'file'
+  | 'kind'
+  | 'seats'
+  | 'contextPerSeat'
+  | 'threads'
+  | 'cores'
+  | 'gpu'
+  | 'flashAttention'
+  | 'prefillTokensPerStep'
+  | 'swaFull'
+  | 'kv'
+  | 'checkpoints'
 >;
 
 /** Bytes of each kind of memory. */
@@ -100,6 +111,8 @@ export interface Fit {
   /** KV memory of one seat of the configured length. */
   readonly perSeat: number;
   readonly compute: number;
+  /** For saved states, where past state cannot be cut; absent: none. */
+  readonly checkpoints?: number;
   /** Of all configured seats. */
   readonly total: number;
   /** Available memory: free memory less the reserve and other models' memory. */

@@ -36,11 +36,15 @@ export interface EngineSetup {
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
   /** auto: if it is faster, and if the backend supports it. */
   readonly flashAttention: 'auto' | boolean;
-  /** Prompt tokens that all prefilling sequences together may add to one step. */
+  /** Prompt tokens that all prefilling sequences together may add to one step. 0: by the backend. */
   readonly prefillTokensPerStep: number;
-  /**
-   * Time that a step may spend on prompts beside running replies, in percent of the time of the replies' next tokens.
-   */
+  /** Keep all cells of sliding windows, so that past state can be cut at any position. Absent: false. */
+  readonly swaFull?: boolean;
+  /** Number formats of past state. Absent: f16. */
+  readonly kv?: KvTypes;
+  /** Saved states of a model whose past state cannot be cut. `bytes`: host memory; absent: by the model and what is free. */
+  readonly checkpoints?: { readonly bytes?: number };
+  /** Time that a step may spend on prompts beside running replies, in percent of what their next tokens take. */
   readonly prefillShare: number;
   /** Which part of a new prompt is reused from KV state that a sequence still has. */
   readonly prefixReuse: PrefixReuse;
@@ -52,6 +56,14 @@ export interface EngineSetup {
     readonly mappedElsewhere: number;
   };
 }
+
+/** Number formats of the keys and values that attention keeps. */
+export interface KvTypes {
+  readonly keys: KvType;
+  readonly values: KvType;
+}
+
+export type KvType = 'f16' | 'q8_0' | 'q4_0';
 
 /**
  * auto: a job that runs alone reuses only state that equals, bit for bit, what it would compute itself, so that its

@@ -1,9 +1,13 @@
 import type { Decoder, Part, PartResult } from './decoder.js';
 import { Feed, PromptPlan } from './prompt-plan.js';
 import type { GenerateJob, Output } from '../protocol/messages.js';
+import { promptLength } from '../protocol/prompt.js';
 import { Reply } from './reply.js';
 import type { Branch, ModelTokens, Work } from './task.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
+
+/** A prompt no longer than this is evaluated again sooner than its state is saved in a decode of its own. */
+const LEAST_SAVED_TOKENS = 32;
 
 /**
  * A chat completion: `n` replies to one prompt. The prompt is evaluated once; each further reply starts from a copy of
@@ -17,6 +21,8 @@ export class Generation implements Work {
   readonly #id: number;
   readonly #job: GenerateJob;
   readonly #plan: PromptPlan;
+  /** Its state cannot be cut, and is saved. */
+  readonly #appendOnly: boolean;
   readonly #model: ModelTokens;
   readonly #decoder: Decoder;
 
@@ -27,7 +33,11 @@ export class Generation implements Work {
     this.intermittent = decoder.isExpensive?.(Math.max(grammar?.stacks ?? 0, calls?.stacks ?? 0)) === true;
     this.#id = id;
     this.#job = job;
-    this.#plan = new PromptPlan(job.prompt, chunk, { scope: job.scope, ...origin });
+    const length = promptLength(job.prompt);
+    const worth = job.n > 1 || length > LEAST_SAVED_TOKENS;
+    this.#appendOnly = !decoder.cuttable && decoder.save !== undefined;
+    const savedUpTo = this.#appendOnly && worth ? length - 1 : 0;
+    this.#plan = new PromptPlan(job.prompt, chunk, { scope: job.scope, ...origin }, savedUpTo);
     this.#model = model;
     this.#decoder = decoder;
   }
@@ -41,8 +51,9 @@ export class Generation implements Work {
     return new ReplyBranch(sequence, new Feed(this.#plan, held), reply);
   }
 
+  /** What cannot be cut is copied before its last token. */
   shareable({ feed }: Branch): boolean {
-    return feed.left === 0;
+    return feed.left <= (this.#appendOnly ? 1 : 0);
   }
 }
 

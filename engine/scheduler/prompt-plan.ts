@@ -11,11 +11,17 @@ export class PromptPlan {
   readonly ends: readonly number[];
   /** Of the states that it may start from and that it makes. */
   readonly key: CacheKey;
+  /** Of a model whose state cannot be cut it is saved at each end up to here; 0: at none. */
+  readonly savedUpTo: number;
 
-  /** Each segment is split from its own start on into chunks of `chunk` tokens, the last of them shorter. None is empty. */
-  constructor(prompt: Prompt, chunk: number, key: CacheKey) {
+  /**
+   * Each segment is split from its own start on into chunks of `chunk` tokens, the last of them shorter. None is empty. A
+   * chunk also ends at `savedUpTo`.
+   */
+  constructor(prompt: Prompt, chunk: number, key: CacheKey, savedUpTo = 0) {
     this.key = key;
     this.tokens = promptIds(prompt);
+    this.savedUpTo = savedUpTo;
     const ends: number[] = [];
     let start = 0;
     for (const { tokens } of prompt) {
@@ -24,6 +30,12 @@ export class PromptPlan {
       if (length > 0) ends.push(start + length);
       start += length;
     }
+    if (savedUpTo > 0 && !ends.includes(savedUpTo))
+      ends.splice(
+        ends.findIndex((end) => end > savedUpTo),
+        0,
+        savedUpTo,
+      );
     this.ends = ends;
   }
 }
@@ -55,6 +67,11 @@ export class Feed {
   /** Tokens up to the end of the current chunk; equal to `left` in the last one. */
   get chunk(): number {
     return (this.#plan.ends[this.#next] ?? this.#position) - this.#position;
+  }
+
+  /** Whether the state is to be saved where it is. */
+  get saves(): boolean {
+    return this.#position <= this.#plan.savedUpTo && this.#plan.ends[this.#next - 1] === this.#position;
   }
 
   /** The next `count` tokens, which count as evaluated from now on. */

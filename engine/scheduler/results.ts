@@ -53,6 +53,15 @@ export class Results {
     }
   }
 
+  /** Saves the states of prompts that have come to where they are to be saved. One that cannot be fails its job. */
+  async save(stepping: readonly BatchItem[], out: Output[]): Promise<void> {
+    for (const each of stepping) {
+      const { task, branch, count } = each;
+      if (count === 0 || !branch.feed.saves || !this.#goesOn(each)) continue;
+      await this.#jobs.guard(task, out, () => this.#sequences.save(branch.sequence));
+    }
+  }
+
   #goesOn({ task, branch }: BatchItem): boolean {
     return this.#jobs.runs(task) && !branch.over;
   }

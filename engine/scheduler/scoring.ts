@@ -34,7 +34,8 @@ export class Scoring implements Work {
 
   plan(item: number): PromptPlan {
     const { tail } = this.#question(item);
-    return new PromptPlan([...tokenPrompt(this.#job.input), ...tokenPrompt(tail)], this.#chunk, this.#key);
+    const { input } = this.#job;
+    return new PromptPlan([...tokenPrompt(input), ...tokenPrompt(tail)], this.#chunk, this.#key, input.length);
   }
 
   branch(item: number, sequence: number, held: number): Branch {

@@ -26,6 +26,8 @@ export interface Choice {
 /** A sequence as the choice sees it. */
 export interface Slot {
   readonly tokens: SequenceTokens;
+  /** The lengths that it can go back to, what it holds now among them; absent: any. */
+  readonly lengths?: readonly number[] | undefined;
   readonly live: boolean;
   /** Its reply skips steps. */
   readonly intermittent?: boolean;
@@ -41,17 +43,21 @@ export interface Slot {
  * Replies that skip steps leave gaps meanwhile, so they get contiguous ids from the highest down.
  */
 export function choose(slots: readonly Slot[], plan: PromptPlan, rules: Rules): Choice | undefined {
-  const keeps = slots.map(({ tokens }, id) => tokens.reusable(plan, rules.reuse(id)));
-  const source = rules.copyable ? keeps.indexOf(Math.max(...keeps)) : -1;
-  const copied = keeps[source] ?? 0;
+  const keeps = slots.map(({ tokens, lengths }, id) => tokens.reusable(plan, rules.reuse(id), lengths));
+  // A copy cannot go back before llama.cpp has made it.
+  const copies = slots.map(({ tokens, lengths }, id) =>
+    lengths ? tokens.reusable(plan, rules.reuse(id), [tokens.length]) : (keeps[id] ?? 0),
+  );
+  const source = rules.copyable ? copies.indexOf(Math.max(...copies)) : -1;
+  const copied = copies[source] ?? 0;
   let best: Ranked | undefined;
   for (const [sequence, slot] of slots.entries()) {
     if (slot.live) continue;
     const own = keeps[sequence] ?? 0;
-    const copies = copied - COPY_TOKENS > own;
+    const copying = copied - COPY_TOKENS > own;
     const score =
-      (copies ? copied - COPY_TOKENS : own) - GAP_TOKENS * newRuns(slots, sequence, rules.intermittent === true);
-    const choice = copies ? { sequence, source, keep: copied } : { sequence, keep: own };
+      (copying ? copied - COPY_TOKENS : own) - GAP_TOKENS * newRuns(slots, sequence, rules.intermittent === true);
+    const choice = copying ? { sequence, source, keep: copied } : { sequence, keep: own };
     const ranked = { choice, slot, score };
     if (!best || better(ranked, best)) best = ranked;
   }

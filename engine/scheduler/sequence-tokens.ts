@@ -58,15 +58,18 @@ export class SequenceTokens {
     this.#ends = [...other.#ends];
   }
 
-  /** Number of leading tokens of the plan that can be reused: never all, since the last one's logits are needed. */
-  reusable(plan: PromptPlan, reuse: Reuse): number {
+  /**
+   * How many leading tokens of the plan it can give: never all, since the last one's logits are wanted. `lengths`: the only
+   * ones that it can go back to; absent: any.
+   */
+  reusable(plan: PromptPlan, reuse: Reuse, lengths?: readonly number[]): number {
     if (reuse === 'none' || this.#key === undefined || !sameCache(this.#key, plan.key)) return 0;
     const shared = Math.min(this.#shared(plan.tokens), plan.tokens.length - 1);
-    if (reuse === 'any') return shared;
+    if (reuse === 'any') return lengths ? Math.max(0, ...lengths.filter((length) => length <= shared)) : shared;
     let same = 0;
     for (const [i, end] of this.#ends.entries()) {
       if (end > shared || end !== plan.ends[i]) break;
-      same = end;
+      if (!lengths || lengths.includes(end)) same = end;
     }
     return same;
   }

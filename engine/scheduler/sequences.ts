@@ -1,6 +1,8 @@
+import { CheckpointStore, SavedState } from './checkpoint-store.js';
 import { choose, type Choice, type Slot } from './sequence-choice.js';
 import type { SequenceStates } from './decoder.js';
 import { EngineFault } from './faults.js';
+import { SequenceCheckpoints } from './sequence-checkpoints.js';
 import { SequenceTokens, type Reuse } from './sequence-tokens.js';
 import type { PromptPlan } from './prompt-plan.js';
 import { prefixHashes } from '../protocol/prefix-hash.js';
@@ -10,6 +12,7 @@ import type { HeldPrefix, HeldTokens } from '../protocol/messages.js';
 export type FreeSequence = Pick<Choice, 'sequence' | 'keep'>;
 
 interface Sequence extends Slot {
+  readonly checkpoints: SequenceCheckpoints;
   live: boolean;
   intermittent: boolean;
   usedAt: number;
@@ -21,20 +24,35 @@ interface Sequence extends Slot {
  */
 export class Sequences {
   readonly #states: SequenceStates;
+  readonly #store: CheckpointStore;
+  /** Whether a sequence can be built on at all. */
+  readonly #reusable: boolean;
   readonly #slots: readonly Sequence[];
   /** Sequences taken or freed since the last call of `changes`. */
   readonly #changed = new Set<number>();
   #live = 0;
   #uses = 0;
 
-  constructor(states: SequenceStates, seats: number) {
+  /** `checkpointBytes`: of all checkpoints, where the state cannot be cut. */
+  constructor(states: SequenceStates, seats: number, checkpointBytes = 0) {
     this.#states = states;
-    this.#slots = Array.from({ length: seats }, () => ({
-      tokens: new SequenceTokens(),
-      live: false,
-      intermittent: false,
-      usedAt: 0,
-    }));
+    this.#store = new CheckpointStore(checkpointBytes);
+    this.#reusable = states.cuttable || states.save !== undefined;
+    this.#slots = Array.from({ length: seats }, () => {
+      const tokens = new SequenceTokens();
+      const checkpoints = new SequenceCheckpoints(this.#store);
+      const lengths = (): number[] => [...checkpoints.lengths, tokens.length];
+      return {
+        tokens,
+        checkpoints,
+        get lengths() {
+          return states.cuttable ? undefined : lengths();
+        },
+        live: false,
+        intermittent: false,
+        usedAt: 0,
+      };
+    });
   }
 
   /** Sequences taken. */
@@ -63,8 +81,9 @@ export class Sequences {
     reuse: (sequence: number) => Reuse,
     intermittent = false,
   ): Promise<FreeSequence | undefined> {
-    const { copyable, cuttable } = this.#states;
-    const rules = { copyable: copyable && cuttable, reuse: cuttable ? reuse : (): Reuse => 'none', intermittent };
+    const reusable = this.#reusable;
+    const copyable = this.#states.copyable && reusable;
+    const rules = { copyable, reuse: reusable ? reuse : (): Reuse => 'none', intermittent };
     const choice = choose(this.#slots, plan, rules);
     if (!choice) return undefined;
     const { sequence } = choice;
@@ -81,8 +100,8 @@ export class Sequences {
 
   /** Prepares a taken sequence for another prompt. Returns how much of it is reused. Rejects as `open` does. */
   async reopen(sequence: number, plan: PromptPlan, reuse: Reuse): Promise<number> {
-    const { tokens } = this.#at(sequence);
-    return this.#cut(sequence, plan, this.#states.cuttable ? tokens.reusable(plan, reuse) : 0);
+    const { tokens, lengths } = this.#at(sequence);
+    return this.#cut(sequence, plan, this.#reusable ? tokens.reusable(plan, reuse, lengths) : 0);
   }
 
   /** Records a step's tokens. `alone`: a chunk of a prompt, with nothing else in its decode. */
@@ -92,7 +111,23 @@ export class Sequences {
 
   /** A part failed: the sequence's state is unknown, so it is not reused. */
   spoiled(sequence: number): void {
-    this.#at(sequence).tokens.cut(0);
+    this.#forget(sequence, 0);
+  }
+
+  /** Saves what a sequence holds now, to go back to. Rejects when the decoder cannot; the sequence is then spoiled. */
+  async save(sequence: number): Promise<void> {
+    const { tokens, checkpoints } = this.#at(sequence);
+    const { cuttable } = this.#states;
+    if (cuttable || !this.#store.open || checkpoints.at(tokens.length)) return;
+    try {
+      const before = checkpoints.lengths.at(-1) ?? 0;
+      const checkpoint = await this.#states.save?.(sequence);
+      if (!checkpoint) return;
+      checkpoints.add(new SavedState(checkpoint, tokens.tokens, tokens.length - before));
+    } catch (error) {
+      this.spoiled(sequence);
+      throw error;
+    }
   }
 
   /** Frees a sequence, which keeps its state. Throws if it is not taken (a bug). */
@@ -105,7 +140,7 @@ export class Sequences {
   changes(): HeldPrefix[] {
     const changes = [...this.#changed].map((sequence) => {
       const { live, tokens } = this.#at(sequence);
-      const scope = !live && this.#states.cuttable ? tokens.key?.scope : undefined;
+      const scope = !live && this.#reusable ? tokens.key?.scope : undefined;
       return { sequence, hashes: scope === undefined ? new Uint32Array(0) : prefixHashes(tokens.tokens, scope) };
     });
     this.#changed.clear();
@@ -122,30 +157,50 @@ export class Sequences {
 
   /** False: it failed, and the target's state is unknown. */
   async #copy(target: number, source: number): Promise<boolean> {
-    const { tokens } = this.#at(target);
-    tokens.cut(0);
+    const { tokens, checkpoints } = this.#at(target);
+    this.#forget(target, 0);
     try {
       await this.#states.copy(target, source);
     } catch {
       return false;
     }
     tokens.become(this.#at(source).tokens);
+    checkpoints.become(this.#at(source).checkpoints);
     return true;
   }
 
   /** Returns what is left: nothing, where the decoder could not cut at `length`. */
   async #cut(sequence: number, plan: PromptPlan, length: number): Promise<number> {
     const { tokens } = this.#at(sequence);
-    tokens.keepFor(plan, length);
+    const held = tokens.length;
     try {
-      await this.#states.truncate(sequence, length);
+      if (this.#states.cuttable || length === 0 || length === held) await this.#states.truncate(sequence, length);
+      else await this.#restore(sequence, length);
+      this.#forget(sequence, length);
+      tokens.keepFor(plan, length);
       return length;
     } catch (error) {
-      tokens.cut(0);
+      this.#forget(sequence, 0);
       if (length === 0) throw error;
     }
     await this.#states.truncate(sequence, 0);
     return 0;
+  }
+
+  async #restore(sequence: number, length: number): Promise<void> {
+    const { tokens, checkpoints } = this.#at(sequence);
+    const state = checkpoints.at(length);
+    if (!state || !this.#states.restore) throw new EngineFault('no checkpoint');
+    state.check(tokens.tokens);
+    await this.#states.restore(sequence, state.checkpoint);
+    this.#store.used(state);
+  }
+
+  /** It holds no more than so many tokens. */
+  #forget(sequence: number, length: number): void {
+    const { tokens, checkpoints } = this.#at(sequence);
+    tokens.cut(length);
+    checkpoints.cut(length);
   }
 
   #at(sequence: number): Sequence {

@@ -53,6 +53,8 @@ export interface StepLimits {
   /** Prompt tokens beside running replies that are worth a decode, whatever their share of time. Absent: a CPU's. */
   readonly leastPrefillTokens?: number;
   readonly prefixReuse: PrefixReuse;
+  /** Host memory for saved states, where a state cannot be cut. Absent: 0. */
+  readonly checkpointBytes?: number;
   /** What the sequences' states are made with. */
   readonly origin: CacheOrigin;
   /** See {@link SEND_MS}, which is the default. */
@@ -87,7 +89,7 @@ export class StepLoop {
     this.#limits = limits;
     this.#emit = emit;
     this.#clock = clock;
-    this.#sequences = new Sequences(decoder, limits.seats);
+    this.#sequences = new Sequences(decoder, limits.seats, limits.checkpointBytes);
     this.#jobs = new Jobs(this.#sequences, limits.seats, limits.prefixReuse);
     this.#results = new Results(decoder, this.#sequences, this.#jobs);
     this.#sendMs = limits.sendMs ?? SEND_MS;
@@ -255,6 +257,7 @@ export class StepLoop {
     const decoding = this.#decoder.step(parts, run);
     if (due) this.#flush();
     take(await decoding);
+    await this.#results.save(stepping, this.#outbox.outputs);
 
     const out = this.#outbox.outputs;
     const moving = stepping.filter(({ task }) => task.moves);

@@ -57,9 +57,10 @@ function loadLines(report: ModelReport): string[] {
 
 function fitLines(where: string, fit: Fit | undefined, seats: number): string[] {
   if (!fit) return [];
-  const { weights, perSeat, compute, total, usable } = fit;
+  const { weights, perSeat, compute, checkpoints = 0, total, usable } = fit;
+  const saved = checkpoints > 0 ? `checkpoints ${size(checkpoints)}, ` : '';
   return [
-    `  ${where}: weights ${size(weights)}, KV ${size(perSeat)} per seat (${seats}: ${size(perSeat * seats)}), compute ${size(compute)}, ` +
+    `  ${where}: weights ${size(weights)}, KV ${size(perSeat)} per seat (${seats}: ${size(perSeat * seats)}), compute ${size(compute)}, ${saved}` +
       `together ${size(total)} of ${size(usable)} that may be used`,
   ];
 }

@@ -43,8 +43,10 @@ const HELD = '(a sidecar that runs on this data folder uses a part of it now)';
 
 export function setupOf(model: ModelConfig): Sized {
   const { file, kind, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep } = model;
+  const { swaFull, kv, checkpoints } = model;
   const where = cores === undefined ? {} : { cores };
-  return { file, kind, seats, contextPerSeat, threads, ...where, gpu, flashAttention, prefillTokensPerStep };
+  const state = { prefillTokensPerStep, swaFull, kv, checkpoints };
+  return { file, kind, seats, contextPerSeat, threads, ...where, gpu, flashAttention, ...state };
 }
 
 /**

@@ -1,4 +1,6 @@
-import { integer, milliseconds, text, type SettingSchema } from './kinds.js';
+import { integer, milliseconds, section, text, type SettingSchema } from './kinds.js';
+
+const KV_TYPES = ['f16', 'q8_0', 'q4_0'] as const;
 
 /** One item of `models`. */
 export const modelSchema: SettingSchema = {
@@ -39,8 +41,8 @@ export const modelSchema: SettingSchema = {
       default: 'auto',
     },
     prefillTokensPerStep: integer(
-      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner. The last 96 tokens of prompts are evaluated in one step whatever `prefillShare` is, within this bound; if more prompts wait than replies run, 96 is multiplied by their ratio.',
-      { default: 256, minimum: 1, maximum: 65_536, unit: 'tokens' },
+      'Prompt tokens that all prefilling sequences together may add to one step: fewer keep running streams smoother, more start new ones sooner. The last 96 tokens of prompts, or as many times that as prompts wait for each running reply, join a step whatever `prefillShare` is, within this bound. 0: 256 on a CPU, 1,024 with a GPU.',
+      { default: 0, minimum: 0, maximum: 65_536, unit: 'tokens' },
     ),
     prefillShare: integer(
       'Time that a step may spend on new prompts beside running replies, in percent of the time that the replies’ next tokens take, including the fixed cost of one more decode. If more prompts wait than replies run, it is multiplied by their ratio.',
@@ -50,6 +52,33 @@ export const modelSchema: SettingSchema = {
       'Which part of a new prompt is taken from KV state that a sequence still has. `auto`: a request that runs alone reuses only whole prefill chunks, so that its result is the same with and without reuse; a request beside others reuses every shared token. `any`: always every shared token, which may change the last digits of results. `off`: nothing.',
       { enum: ['auto', 'any', 'off'], default: 'auto' },
     ),
+    swaFull: {
+      type: 'boolean',
+      description:
+        'Keep the whole past state of layers with a sliding window, so that a prompt can go on from any token of the one before. It takes two to six times the memory of past state. Without it such models go on from `checkpoints`.',
+      default: false,
+    },
+    kv: section({
+      keys: text(
+        'Number format of the keys that attention keeps. `q8_0` takes 0.53 of the memory of `f16`, `q4_0` 0.28, and the more it is rounded the more results move: leave `f16` for decisions. Heads must be a multiple of 32 wide.',
+        { enum: KV_TYPES, default: 'f16' },
+      ),
+      values: text('The same of the values. Other than `f16` it needs flash attention.', {
+        enum: KV_TYPES,
+        default: 'f16',
+      }),
+    }),
+    checkpoints: section({
+      bytes: {
+        type: 'integer',
+        description:
+          'Host memory for saved states of a model whose past state cannot be cut (recurrent, hybrid, sliding window): its next prompts go on from there. Those worth least make room. 0: each prompt is evaluated from its start. Counted when memory is checked.',
+        minimum: 0,
+        maximum: 2 ** 40,
+        unit: 'bytes',
+        defaultText: 'twice the past state of all seats, at most a quarter of what is free and 8 GiB',
+      },
+    }),
     load: text(
       '`eager`: loaded at the start; the sidecar is ready only once it is loaded. `lazy`: loaded at the first request for it, which gets `cold`.',
       { enum: ['eager', 'lazy'], default: 'eager' },

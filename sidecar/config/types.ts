@@ -224,6 +224,8 @@ export interface AuthorizerConfig {
   readonly breaker: { readonly failures: number; readonly openMs: number };
 }
 
+type KvType = 'f16' | 'q8_0' | 'q4_0';
+
 export interface ModelConfig {
   /** What callers name. */
   readonly id: string;
@@ -238,7 +240,12 @@ export interface ModelConfig {
   readonly cores?: string;
   readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
   readonly flashAttention: 'auto' | boolean;
+  /** 0: by the backend. */
   readonly prefillTokensPerStep: number;
+  readonly swaFull: boolean;
+  readonly kv: { readonly keys: KvType; readonly values: KvType };
+  /** `bytes`: absent: by the model's state and what is free. */
+  readonly checkpoints: { readonly bytes?: number };
   /** Percent. */
   readonly prefillShare: number;
   readonly prefixReuse: 'auto' | 'any' | 'off';

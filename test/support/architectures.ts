@@ -27,17 +27,17 @@ export const WINDOW = 32;
 
 /** Raise it when the files' bytes change and their heads do not. */
 const VERSION = 1;
-const WIDTH = 64;
+export const WIDTH = 64;
 const LAYERS = 2;
-const HEADS = 4;
-const KV_HEADS = 2;
-const HEAD = WIDTH / HEADS;
-const FEED_FORWARD = 128;
-const CONTEXT = 8192;
-const EPSILON = 1e-5;
+export const HEADS = 4;
+export const KV_HEADS = 2;
+export const HEAD = WIDTH / HEADS;
+export const FEED_FORWARD = 128;
+export const CONTEXT = 8192;
+export const EPSILON = 1e-5;
 
 /** A model's own keys, without the architecture's prefix, and its tensors. */
-interface Architecture {
+export interface Architecture {
   readonly name: string;
   readonly keys: readonly (readonly [key: string, value: MetadataValue])[];
   readonly tensors: readonly TensorSource[];
@@ -45,8 +45,13 @@ interface Architecture {
 
 /** The file's path. Made on the first call; any number of processes may call at once. */
 export async function architectureModel(name: ArchitectureName): Promise<string> {
+  return writeArchitecture(name, MAKERS[name]);
+}
+
+/** The same for any architecture. */
+export async function writeArchitecture(name: string, make: (vocabulary: Vocabulary) => Architecture): Promise<string> {
   const vocabulary = ownVocabulary();
-  const architecture = MAKERS[name](vocabulary);
+  const architecture = make(vocabulary);
   const metadata = metadataOf(name, architecture, vocabulary);
   const shapes = architecture.tensors.map(({ name: tensor, dimensions }) => [tensor, dimensions]);
   const hash = createHash('sha256').update(JSON.stringify([VERSION, [...metadata], shapes]));
@@ -171,7 +176,7 @@ function slidingWindow({ size }: Vocabulary, context: number): Architecture {
   };
 }
 
-function attentionKeys(epsilon: string): (readonly [string, MetadataValue])[] {
+export function attentionKeys(epsilon: string): (readonly [string, MetadataValue])[] {
   return [
     ['feed_forward_length', uint32(FEED_FORWARD)],
     ['attention.head_count', uint32(HEADS)],
@@ -182,7 +187,7 @@ function attentionKeys(epsilon: string): (readonly [string, MetadataValue])[] {
 }
 
 /** Large enough that what was said before weighs about as much as the last token. */
-function attention(n: number): TensorSource[] {
+export function attention(n: number): TensorSource[] {
   return [
     matrix(`blk.${n}.attn_q.weight`, WIDTH, WIDTH, 2),
     matrix(`blk.${n}.attn_k.weight`, WIDTH, KV_HEADS * HEAD),
@@ -191,7 +196,7 @@ function attention(n: number): TensorSource[] {
   ];
 }
 
-function feedForward(n: number): TensorSource[] {
+export function feedForward(n: number): TensorSource[] {
   return [
     matrix(`blk.${n}.ffn_gate.weight`, WIDTH, FEED_FORWARD),
     matrix(`blk.${n}.ffn_up.weight`, WIDTH, FEED_FORWARD),
@@ -199,7 +204,7 @@ function feedForward(n: number): TensorSource[] {
   ];
 }
 
-function layersOf(layer: (n: number) => TensorSource[]): TensorSource[] {
+export function layersOf(layer: (n: number) => TensorSource[]): TensorSource[] {
   return Array.from({ length: LAYERS }, (_, n) => layer(n)).flat();
 }
 
@@ -220,17 +225,17 @@ function metadataOf(title: string, { name, keys }: Architecture, { size, metadat
   ]);
 }
 
-/** Uniform weights with a standard deviation of `gain` / sqrt(columns). */
-function matrix(name: string, columns: number, rows: number, gain = 1): TensorSource {
+/** Uniform weights with a standard deviation of `gain` / sqrt(columns). `matrices`: so many of them in one tensor. */
+export function matrix(name: string, columns: number, rows: number, gain = 1, matrices?: number): TensorSource {
   const most = (gain * Math.sqrt(3)) / Math.sqrt(columns);
   const seed = createHash('sha256').update(name).digest().readUInt32LE();
-  return tensor(name, [columns, rows], (values) => {
+  return tensor(name, [columns, rows, ...(matrices === undefined ? [] : [matrices])], (values) => {
     const random = new RandomWords(seed);
     values.forEach((_, i) => (values[i] = (random.next() / 2 ** 31) * most));
   });
 }
 
-function constant(name: string, dimensions: readonly number[], value: number): TensorSource {
+export function constant(name: string, dimensions: readonly number[], value: number): TensorSource {
   return tensor(name, dimensions, (values) => values.fill(value));
 }
 
@@ -247,10 +252,10 @@ function tensor(name: string, dimensions: readonly number[], fill: (values: Floa
   };
 }
 
-function uint32(value: number): MetadataValue {
+export function uint32(value: number): MetadataValue {
   return { type: 'uint32', value };
 }
 
-function float32(value: number): MetadataValue {
+export function float32(value: number): MetadataValue {
   return { type: 'float32', value };
 }

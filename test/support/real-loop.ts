@@ -4,7 +4,8 @@ import type { LlamaContext, LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import type { Decoder, Part, PartResult } from '../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../engine/llama/iterator-decoder.js';
-import type { GenerateJob, Output, ScoreJob } from '../../engine/protocol/messages.js';
+import type { EngineSetup, GenerateJob, Output, ScoreJob } from '../../engine/protocol/messages.js';
+import { cutsAnywhere } from '../../engine/llama/load-plan.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
 import { StepLoop, type StepLimits } from '../../engine/scheduler/step-loop.js';
 
@@ -27,7 +28,19 @@ export interface RealLoopOptions extends Partial<Omit<StepLimits, 'seats'>> {
   readonly seats?: number;
 }
 
+export type LoadOptions = Omit<RealLoopOptions, 'layer'> &
+  Partial<Pick<EngineSetup, 'kv' | 'swaFull' | 'flashAttention'>>;
+
 type Answer = Extract<Output, { kind: 'answer' }>;
+
+/** A job under way. */
+export interface Started {
+  /** Resolves with its first text. */
+  readonly speaks: Promise<unknown>;
+  readonly ran: Promise<Ran>;
+  /** `ran` is then never settled. */
+  readonly cancel: () => void;
+}
 
 /** What one job came to. */
 export interface Ran {
@@ -81,29 +94,34 @@ export class RealLoop {
       batching: { itemPrioritizationStrategy: sequenceOrder },
     });
     const decoder =
-      layer === 'iterators' ? new IteratorDecoder(context, true) : await BatchDecoder.over(context, THREADS);
+      layer === 'iterators'
+        ? new IteratorDecoder(context, true)
+        : await BatchDecoder.over(context, THREADS, cutsAnywhere(model.fileInsights));
     if (!decoder) throw new Error('the layer below is not the one that batch-decoder.ts knows');
     return new RealLoop(context, decoder, limits);
   }
 
   /** The same over a file as an engine process loads it, with the decoder that it picks. Dispose it. */
-  static async load(file: string, options: Omit<RealLoopOptions, 'layer'> = {}): Promise<RealLoop> {
-    const limits = { ...LIMITS, ...options };
+  static async load(file: string, options: LoadOptions = {}): Promise<RealLoop> {
+    const { kv, swaFull, flashAttention = 'auto', ...rest } = options;
+    const limits = { ...LIMITS, ...rest };
     const setup = {
       ...limits,
       file,
       kind: 'chat',
       threads: THREADS,
       gpu: false,
-      flashAttention: 'auto',
+      flashAttention,
       heartbeatMs: 1000,
+      ...(kv && { kv }),
+      ...(swaFull !== undefined && { swaFull }),
     } as const;
     const runtime = await loadRuntime(setup);
     return new RealLoop(runtime, runtime.decoder, limits);
   }
 
   /** Starts a job and returns what tells of its first text and of its end. */
-  start(job: GenerateJob | ScoreJob): { readonly speaks: Promise<unknown>; readonly ran: Promise<Ran> } {
+  start(job: GenerateJob | ScoreJob): Started {
     const id = ++this.#lastId;
     const before = { evaluated: this.#evaluated, decodes: this.#loop.steps };
     const speaks = once(this.#events, `${id}:piece`);
@@ -113,7 +131,7 @@ export class RealLoop {
     ]);
     if ('prompt' in job) this.#loop.generate(id, job);
     else this.#loop.score(id, job);
-    return { speaks, ran };
+    return { speaks, ran, cancel: () => this.#loop.cancel(id) };
   }
 
   run(job: GenerateJob | ScoreJob): Promise<Ran> {

@@ -16,6 +16,7 @@ import { computeThreads, coresProblem } from '../cores.js';
 import { planLoad } from '../load-plan.js';
 import { usesOf } from '../model-uses.js';
 import { freeMemory } from '../memory/check.js';
+import { withCheckpoints } from '../memory/checkpoints.js';
 import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memory/estimate.js';
 import { repackedBytes } from '../memory/repacked.js';
 import { misfit, seatsThatFit, tooHeavy, totalOf, usableOf } from '../memory/verdict.js';
@@ -75,7 +76,8 @@ export async function inspectModel(
     }
     const repacked =
       gpuLayers > 0 ? 0 : Math.min(weights.cpuRam, repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo));
-    const needs = await estimateNeeds(insights, weights, plan);
+    const estimated = await estimateNeeds(insights, weights, plan);
+    const needs = withCheckpoints(estimated, plan.seats, !plan.cuttable, setup.checkpoints?.bytes, free.cpuRam);
     findings.push(memoryFinding(needs, plan, free));
     return {
       head,

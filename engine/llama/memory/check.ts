@@ -1,7 +1,7 @@
 import type { GgufInsights, Llama } from 'node-llama-cpp';
 import { LoadFailure } from '../load-failure.js';
 import { availableMemory } from './available.js';
-import { estimateNeeds, type ContextPlan, type Sizes } from './estimate.js';
+import type { ContextPlan, Needs, Sizes } from './estimate.js';
 import { misfit, tooHeavy } from './verdict.js';
 
 /**
@@ -12,7 +12,6 @@ import { misfit, tooHeavy } from './verdict.js';
 export class MemoryCheck {
   readonly #insights: GgufInsights;
   readonly #free: Sizes;
-  #weights: Sizes = { cpuRam: 0, gpuVram: 0 };
 
   private constructor(insights: GgufInsights, free: Sizes) {
     this.#insights = insights;
@@ -25,16 +24,21 @@ export class MemoryCheck {
     return new MemoryCheck(insights, { cpuRam: cpuRam - mappedElsewhere, gpuVram });
   }
 
+  /** What is free for the model, bytes. */
+  get free(): Sizes {
+    return this.#free;
+  }
+
   async weights(gpuLayers: number): Promise<void> {
-    this.#weights = await this.#insights.estimateModelResourceRequirementsV2({ gpuLayers });
+    const weights = await this.#insights.estimateModelResourceRequirementsV2({ gpuLayers });
     refuse(
-      tooHeavy(this.#weights.cpuRam, this.#free.cpuRam, 'memory') ??
-        (gpuLayers > 0 ? tooHeavy(this.#weights.gpuVram, this.#free.gpuVram, 'GPU memory') : undefined),
+      tooHeavy(weights.cpuRam, this.#free.cpuRam, 'memory') ??
+        (gpuLayers > 0 ? tooHeavy(weights.gpuVram, this.#free.gpuVram, 'GPU memory') : undefined),
     );
   }
 
-  async context(plan: ContextPlan): Promise<void> {
-    const { cpu, gpu } = await estimateNeeds(this.#insights, this.#weights, plan);
+  /** `needs`: of the plan, with its checkpoints. */
+  context({ cpu, gpu }: Needs, plan: ContextPlan): void {
     refuse(
       misfit(cpu, plan, this.#free.cpuRam, 'memory') ??
         (plan.gpuLayers > 0 ? misfit(gpu, plan, this.#free.gpuVram, 'GPU memory') : undefined),

@@ -1,4 +1,6 @@
 import type { GgufInsights } from 'node-llama-cpp';
+import type { KvTypes } from '../../protocol/messages.js';
+import { F16_KV, ggmlTypes } from '../kv-types.js';
 import type { Need } from './verdict.js';
 
 /** How a context is going to be made. */
@@ -9,6 +11,10 @@ export interface ContextPlan {
   /** Layers on the GPU; 0 on a CPU. */
   readonly gpuLayers: number;
   readonly flashAttention: boolean | 'auto';
+  /** Absent: false. */
+  readonly swaFull?: boolean;
+  /** Absent: f16. */
+  readonly kv?: KvTypes;
 }
 
 /** What a model takes of each kind of memory. */
@@ -31,8 +37,9 @@ export type Sizes = Awaited<ReturnType<GgufInsights['estimateModelResourceRequir
 export async function estimateNeeds(
   insights: Pick<GgufInsights, 'estimateContextResourceRequirementsV2'>,
   weights: Sizes,
-  { contextPerSeat, batchSize, gpuLayers, flashAttention }: ContextPlan,
+  { contextPerSeat, batchSize, gpuLayers, flashAttention, swaFull = false, kv = F16_KV }: ContextPlan,
 ): Promise<Needs> {
+  const { keys, values } = ggmlTypes(kv);
   const context = (sequences: number): Promise<Sizes> =>
     insights.estimateContextResourceRequirementsV2({
       contextSize: contextPerSeat,
@@ -40,6 +47,9 @@ export async function estimateNeeds(
       batchSize,
       modelGpuLayers: gpuLayers,
       flashAttention,
+      swaFullCache: swaFull,
+      kvCacheKeyType: keys,
+      kvCacheValueType: values,
     });
   const one = await context(1);
   // Also for a single seat: the difference to two separates its KV memory from a step's buffers.

@@ -5,6 +5,8 @@ export interface Need {
   readonly perSeat: number;
   /** Buffers for one step. */
   readonly compute: number;
+  /** For saved states, where past state cannot be cut; absent: none. */
+  readonly checkpoints?: number;
 }
 
 /** Kept free: for the sidecar, its prompt host and other processes; bytes. */
@@ -22,14 +24,14 @@ export function usableOf(free: number): number {
   return Math.max(0, free - RESERVE);
 }
 
-/** The memory of a model with this many seats, bytes. */
-export function totalOf({ weights, perSeat, compute }: Need, seats: number): number {
-  return weights + perSeat * seats + compute;
+/** What a model takes with so many seats, bytes. */
+export function totalOf({ weights, perSeat, compute, checkpoints = 0 }: Need, seats: number): number {
+  return weights + perSeat * seats + compute + checkpoints;
 }
 
 /** Seats that fit into `usable` bytes; 0: not even one. Infinity where a seat takes nothing. */
-export function seatsThatFit({ weights, perSeat, compute }: Need, usable: number): number {
-  const left = usable - weights - compute;
+export function seatsThatFit({ weights, perSeat, compute, checkpoints = 0 }: Need, usable: number): number {
+  const left = usable - weights - compute - checkpoints;
   return left < 0 ? 0 : Math.floor(left / perSeat);
 }
 
@@ -38,14 +40,14 @@ export function seatsThatFit({ weights, perSeat, compute }: Need, usable: number
  * undefined if it fits. The line follows the model's name. `where`: `memory`, `GPU memory`.
  */
 export function misfit(need: Need, wanted: Wanted, free: number, where: string): string | undefined {
-  const { weights, perSeat, compute } = need;
+  const { weights, perSeat, compute, checkpoints = 0 } = need;
   const { seats, contextPerSeat } = wanted;
   const total = totalOf(need, seats);
   const usable = usableOf(free);
   if (total <= usable) return undefined;
   const parts =
     `weights ${gib(weights)}, KV ${gib(perSeat * seats)} for ${count(seats, 'seat')} of ` +
-    `${contextPerSeat.toLocaleString('en')} tokens, compute ${gib(compute)}`;
+    `${contextPerSeat.toLocaleString('en')} tokens, compute ${gib(compute)}${checkpoints > 0 ? `, checkpoints ${gib(checkpoints)}` : ''}`;
   return `it needs ${gib(total)} GiB of ${where} (${parts}) and ${gib(usable)} GiB are free. ${remedy(need, wanted, usable)}`;
 }
 
@@ -62,7 +64,7 @@ const CONTEXT_STEP = 256;
 /** Past state grows evenly with seats and with tokens, so either can be cut down. */
 function remedy(need: Need, { seats, contextPerSeat }: Wanted, usable: number): string {
   const fitting = seatsThatFit(need, usable);
-  const left = usable - need.weights - need.compute;
+  const left = usable - need.weights - need.compute - (need.checkpoints ?? 0);
   const tokens = Math.floor((left / (need.perSeat * seats)) * (contextPerSeat / CONTEXT_STEP)) * CONTEXT_STEP;
   const shorter = tokens >= CONTEXT_STEP ? `${tokens.toLocaleString('en')} tokens for each of ${seats}` : undefined;
   if (fitting >= 1) {

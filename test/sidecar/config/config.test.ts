@@ -104,7 +104,10 @@ t.test('nothing set: every default', async (t) => {
     threads: 0,
     gpu: 'auto',
     flashAttention: 'auto',
-    prefillTokensPerStep: 256,
+    prefillTokensPerStep: 0,
+    swaFull: false,
+    kv: { keys: 'f16', values: 'f16' },
+    checkpoints: {},
     prefillShare: 50,
     prefixReuse: 'auto',
     load: 'eager',
@@ -212,7 +215,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, swaFull, kv, checkpoints, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },

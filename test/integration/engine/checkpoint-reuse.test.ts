@@ -1,0 +1,133 @@
+/**
+ * Models whose state cannot be cut go on from saved states: what a request that runs alone gets is the same with and
+ * without, bit for bit.
+ */
+import { getLlama, LlamaLogLevel, type LlamaModel } from 'node-llama-cpp';
+import t from 'tap';
+import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
+import type { GenerateJob, ScoreJob } from '../../../engine/protocol/messages.js';
+import { ARCHITECTURES, architectureModel } from '../../support/architectures.js';
+import { RealLoop, type Ran, type RealLoopOptions } from '../../support/real-loop.js';
+import { job as plain } from '../../support/step-bench.js';
+
+const CHUNK = 64;
+const REPLY = 24;
+const ROOM = { checkpointBytes: 64 * 1024 * 1024 } as const;
+
+const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: 1 });
+t.teardown(() => llama.dispose());
+
+const words = (length: number, salt = 0): number[] =>
+  Array.from({ length }, (_, i) => 60 + ((i * 7 + salt * 13 + ((i * i) % 11)) % 90));
+
+const chat = (prompt: readonly number[], more: Partial<GenerateJob> = {}): GenerateJob =>
+  plain(Uint32Array.from(prompt), { maxTokens: REPLY, ...more });
+
+const ask = (input: readonly number[], salts: readonly number[]): ScoreJob => ({
+  input: Uint32Array.from(input),
+  // Some longer than a chunk.
+  questions: salts.map((salt) => ({
+    tail: Uint32Array.from(words(salt % 2 === 0 ? 40 : CHUNK + 9, salt)),
+    labels: Uint32Array.of(70, 71, 72),
+    temperature: 1,
+  })),
+  temperature: 1,
+  isolate: true,
+  seats: 1,
+  scope: ALL_ACCOUNTS,
+});
+
+/** A job on a fresh context that reuses nothing. */
+async function clean(model: LlamaModel, job: GenerateJob | ScoreJob, options: RealLoopOptions = ROOM): Promise<Ran> {
+  const loop = await RealLoop.make(model, { ...options, prefixReuse: 'off' });
+  const ran = await loop.run(job);
+  await loop.dispose();
+  return ran;
+}
+
+// The one whose window node-llama-cpp does not see is cut as llama's are, until its window drops something.
+for (const name of ARCHITECTURES.filter((each) => each !== 'unseen-window')) {
+  t.test(name, async (t) => {
+    const model = await llama.loadModel({ modelPath: await architectureModel(name) });
+    t.teardown(() => model.dispose());
+
+    await t.test('the turns of a chat, alone', async (t) => {
+      const loop = await RealLoop.make(model, ROOM);
+      let prompt = words(3 * CHUNK + 20);
+      const cached: number[] = [];
+      for (let turn = 0; turn < 4; turn += 1) {
+        const ran = await loop.run(chat(prompt));
+        t.same(ran.tokens, (await clean(model, chat(prompt))).tokens, `turn ${turn}`);
+        t.equal(ran.evaluated, prompt.length - ran.cached + REPLY - 1);
+        cached.push(ran.cached);
+        prompt = [...prompt, ...(ran.tokens[0] ?? []), ...words(30, turn + 1)];
+      }
+      t.same(cached, [0, 3 * CHUNK, 4 * CHUNK, 4 * CHUNK], 'whole chunks');
+      await loop.dispose();
+    });
+
+    await t.test('any: up to what differs, or the last token of the prompt before', async (t) => {
+      const loop = await RealLoop.make(model, { ...ROOM, prefixReuse: 'any' });
+      const prompt = words(3 * CHUNK + 20);
+      const first = await loop.run(chat(prompt));
+      const other = await loop.run(chat([...prompt, ...words(30, 9)]));
+      t.equal(other.cached, prompt.length - 1, 'another continuation goes on before the last token');
+      const said = [...prompt, ...(first.tokens[0] ?? [])];
+      t.equal((await loop.run(chat([...said, ...words(10, 3)]))).cached, prompt.length - 1);
+      await loop.dispose();
+    });
+
+    await t.test('n: 3 evaluates the prompt once', async (t) => {
+      const loop = await RealLoop.make(model, ROOM);
+      const prompt = words(2 * CHUNK + 5);
+      const {
+        tokens: [alone],
+      } = await clean(model, chat(prompt));
+      for (const seats of [1, 3]) {
+        const fresh = words(2 * CHUNK + 5, seats);
+        const ran = await loop.run(chat(fresh, { n: 3, seats }));
+        t.equal(ran.evaluated, fresh.length + 2 + 3 * (REPLY - 1), `${seats} seats`);
+        t.same(
+          ran.tokens.map((each) => each.length),
+          [REPLY, REPLY, REPLY],
+        );
+      }
+      const ran = await loop.run(chat(prompt, { n: 3, seats: 1 }));
+      t.same(ran.tokens, [alone, alone, alone], 'one after the other they are what one alone is');
+      await loop.dispose();
+    });
+
+    await t.test('decisions about one input evaluate it once, and so do later ones', async (t) => {
+      const loop = await RealLoop.make(model, ROOM);
+      const input = words(2 * CHUNK + 30);
+      for (const salts of [
+        [2, 3, 4],
+        [5, 2],
+      ]) {
+        const job = ask(input, salts);
+        const ran = await loop.run(job);
+        for (const [i, salt] of salts.entries()) {
+          const { answers } = await clean(model, ask(input, [salt]));
+          t.same(ran.answers[i]?.probabilities, answers[0]?.probabilities, `question ${salt}`);
+          t.equal(ran.answers[i]?.labelMass, answers[0]?.labelMass);
+        }
+        const tails = job.questions.reduce((sum, { tail }) => sum + tail.length, 0);
+        t.equal(ran.cached, salts.length === 3 ? 0 : input.length);
+        t.equal(ran.evaluated, tails + input.length - ran.cached);
+      }
+      await loop.dispose();
+    });
+
+    await t.test('without room for checkpoints nothing is reused, and all is answered', async (t) => {
+      const loop = await RealLoop.make(model, {});
+      const prompt = words(2 * CHUNK + 5);
+      const none = await clean(model, chat(prompt), {});
+      for (let turn = 0; turn < 2; turn += 1) {
+        const ran = await loop.run(chat(prompt));
+        t.equal(ran.cached, 0);
+        t.same(ran.tokens, none.tokens);
+      }
+      await loop.dispose();
+    });
+  });
+}
