@@ -1,12 +1,15 @@
 import type { LlamaModel } from 'node-llama-cpp';
 import { makeDecisionPrompt } from '../prompt/decision-prompt.js';
+import { callFormatText } from '../prompt/call-format-text.js';
 import { makePromptParts } from '../prompt/prompt-parts.js';
 import { vocabularyOf } from './vocabulary.js';
 
-/** Why a loaded model cannot be used for something, in one line each; undefined: it can. */
+/** What a loaded model can be used for. Of `chat` and `decisions`: why it cannot, in one line; undefined: it can. */
 export interface Uses {
   /** Its template cannot make prompts. */
   readonly chat: string | undefined;
+  /** How it is offered tools, and whether it calls them in the format of its own template. */
+  readonly tools: { readonly native: boolean; readonly says: string };
   /** The same, or a label is not one distinct token behind the template. */
   readonly decisions: string | undefined;
 }
@@ -14,7 +17,10 @@ export interface Uses {
 /** What a loaded model, with its weights or its vocabulary alone, can be used for. */
 export function usesOf(model: LlamaModel): Uses {
   const made = makePromptParts(vocabularyOf(model));
-  if (made.kind === 'bad') return { chat: made.problem, decisions: made.problem };
+  if (made.kind === 'bad') {
+    return { chat: made.problem, decisions: made.problem, tools: { native: false, says: made.problem } };
+  }
   const decision = makeDecisionPrompt(made.parts);
-  return { chat: undefined, decisions: decision.kind === 'ok' ? undefined : decision.problem };
+  const tools = callFormatText(made.parts.template.calls);
+  return { chat: undefined, tools, decisions: decision.kind === 'ok' ? undefined : decision.problem };
 }

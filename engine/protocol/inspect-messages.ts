@@ -95,7 +95,8 @@ export type HeadReport =
 
 /** A check, in the order of execution. */
 export interface Finding {
-  readonly what: 'file' | 'architecture' | 'cores' | 'memory' | 'tensors' | 'tokenizer' | 'chat' | 'decisions';
+  readonly what:
+    'file' | 'architecture' | 'cores' | 'memory' | 'tensors' | 'tokenizer' | 'chat' | 'tool calls' | 'decisions';
   readonly ok: boolean;
   /** If it fails, the model cannot be served as configured. */
   readonly needed: boolean;

@@ -129,11 +129,12 @@ async function loaded(
   });
   try {
     const size = model.fileInfo.metadata.tokenizer.ggml.tokens.length;
-    const { chat, decisions } = usesOf(model);
+    const { chat, tools, decisions } = usesOf(model);
     return [
       { what: 'tensors', ok: true, needed: true, says: 'all of them are in the file and were loaded' },
       tokenizerFinding(model.tokenize('The quick brown fox.').length, size),
       use('chat', chat, 'its template makes prompts', setup.kind === 'chat'),
+      { what: 'tool calls', ok: tools.native, needed: false, says: tools.says },
       use('decisions', decisions, 'each label is one token behind its template', setup.kind === 'decision'),
     ];
   } finally {

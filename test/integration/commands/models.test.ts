@@ -77,6 +77,7 @@ t.test('verify: what a model takes, and the seats that fit at which context', as
       { what: 'tensors', ok: true },
       { what: 'tokenizer', ok: true },
       { what: 'chat', ok: true, needed: false },
+      { what: 'tool calls', ok: true, needed: false, says: /^its own format: calls behind / },
       { what: 'decisions', ok: true, needed: true },
       { what: 'memory', ok: true },
     ],
