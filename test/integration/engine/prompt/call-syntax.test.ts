@@ -1,13 +1,16 @@
-import { readdir } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { CallParser } from '../../../../engine/output/calls/call-parser.js';
+import { callFormatText } from '../../../../engine/prompt/call-format-text.js';
 import { WRAPPED } from '../../../../engine/prompt/call-syntax.js';
 import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
+import { thoughtsOf } from '../../../../engine/prompt/thought-format.js';
 import { makeTemplate, type ChatTemplate } from '../../../../engine/prompt/template.js';
 import type { CallSyntax } from '../../../../engine/protocol/messages.js';
 import { bundleCheckout } from '../../../support/models.js';
 import { bundleTemplate } from '../../../support/prompt-models.js';
+import { sourceRoot } from '../../../support/source-root.js';
 
 const HERMES =
   '<tool_call> {"name": "NAME", "arguments": ARGS … } </tool_call> <tool_call> {"name": " … } </tool_call>';
@@ -108,6 +111,16 @@ const EXPECTED: Readonly<Record<string, string>> = {
     '<|tool_call:begin|>ID<|tool_call:name|>NAME<|tool_call:args|>ARGS … <|tool_call:end|><|tool_call:begin|>ID<|tool_call:name|> … <|tool_call:end|>',
 };
 
+/** A row of docs/tool-formats.md. */
+function rowOf(name: string, syntax: CallSyntax | undefined, source: string): string {
+  const { native } = callFormatText(syntax);
+  const other = syntax === undefined ? 'none: 422' : 'JSON instruction';
+  const tools = syntax && native ? (syntax.arguments === undefined ? 'native, JSON' : 'native, tags') : other;
+  const several = syntax && native ? (syntax.next === undefined ? 'one' : 'several') : '';
+  const thoughts = thoughtsOf(source, []) === undefined ? 'no' : 'yes';
+  return `| ${name} | ${tools} | ${several} | ${thoughts} |`;
+}
+
 /** Their earlier calls are not in the prompt, whatever their model writes. */
 const UNWRITTEN = ['ibm-granite-granite-3.3-2B-Instruct'];
 
@@ -159,6 +172,7 @@ function fromCall(text: string, { mark, open }: CallSyntax): string {
 t.test('the templates of real models', async (t) => {
   const found: Record<string, string> = {};
   const unwritten: string[] = [];
+  const rows: string[] = [];
   const names = (await readdir(join(await bundleCheckout(), 'models/templates'))).filter((name) =>
     name.endsWith('.jinja'),
   );
@@ -167,6 +181,7 @@ t.test('the templates of real models', async (t) => {
     const made = makeTemplate(await bundleTemplate(name), { bos: '<s>', eos: '</s>' });
     if (made.kind === 'bad') continue;
     const syntax = made.template.calls;
+    rows.push(rowOf(name, syntax, await bundleTemplate(name)));
     t.equal(syntax !== undefined, made.template.capabilities.tools, name);
     if (syntax === undefined) continue;
     found[name] = look(syntax);
@@ -189,5 +204,9 @@ t.test('the templates of real models', async (t) => {
     t.strictSame(parsed(read), parsed(calls), `${name}: the same names and arguments`);
   }
   t.strictSame(found, EXPECTED);
+  const page = await readFile(`${sourceRoot}/docs/tool-formats.md`, 'utf8');
+  const table = page.split('\n').filter((line) => line.startsWith('| ') && !/^\| (template|-)/.test(line));
+  const plain = (lines: readonly string[]): string[] => lines.map((line) => line.replace(/\s+/g, ' '));
+  t.strictSame(plain(table), plain(rows), 'the page has the same');
   t.strictSame(unwritten, UNWRITTEN, 'templates that leave earlier calls out of the prompt');
 });
