@@ -2,8 +2,8 @@ import t from 'tap';
 import { chatPrompt, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
 import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
-import { partsOf, promptParts } from '../../../support/prompt-models.js';
 import { promptIds } from '../../../../engine/protocol/prompt.js';
+import { bundleTemplate, partsOf, promptParts } from '../../../support/prompt-models.js';
 
 const ANSWER = { addGenerationPrompt: true };
 const MANY = 1_000_000;
@@ -137,7 +137,8 @@ t.test('what cannot fit by its length is not tokenized', async (t) => {
 t.test(
   "a thought within an assistant's content reaches the template as one, and in other text stays text",
   async (t) => {
-    const parts = await promptParts(t, 'qwen2', 'Qwen-Qwen3-0.6B');
+    const specials = ['<|im_start|>', '<|im_end|>', '<think>', '</think>'];
+    const parts = partsOf(fakeVocabulary({ specials }), await bundleTemplate('Qwen-Qwen3-0.6B'));
     const user = { role: 'user', content: 'So?' };
     const turn = (message: PromptConversation['messages'][number]): number[] => [
       ...tokensOf(parts, { messages: [user, message, user] }),
