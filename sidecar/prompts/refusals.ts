@@ -11,5 +11,5 @@ export function refusal(code: ErrorCode, message: string, param: string): Refusa
 export function unservable({ of, why }: HeldReply & { kind: 'unservable' }): Refusal {
   return of === 'reply'
     ? refusal('unprocessable', `The schema of the reply ${why}`, 'response_format')
-    : refusal('unprocessable', `What the tools take ${why}`, 'tools');
+    : refusal('unprocessable', `The schema of the tools ${why}`, 'tools');
 }

@@ -108,7 +108,7 @@ t.test('a model that llama.cpp itself aborts on is given up after three loads', 
   const sidecar = await Sidecar.launch(t, { ownGroup: true, config: { models, engine: { backoffMinMs: 10 } } });
   t.strictSame(await sidecar.exited(), { code: 1, signal: null });
   // Before it there may be the assertion: the prompt host's own stderr is ours.
-  t.match(sidecar.printed, /^ra-sidecar: model .* llama\.cpp ended each of 3 loads by a fault of its own \(aborted: /m);
+  t.match(sidecar.printed, /^ra-sidecar: model .* llama\.cpp ended each of 3 loads by a crash \(aborted: /m);
   t.equal(sidecar.lines.filter(({ event }) => event === 'engine forked').length, 3);
   t.match(await sidecar.logged('engine lost'), { signal: 'SIGABRT', reason: 'aborted: assertion' });
 });

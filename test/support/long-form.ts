@@ -1,5 +1,5 @@
 /**
- * How far the tests go. `make test` runs each promise's short form, which a fault of any size fails; `make test-long`, which
+ * How far the tests go. `make test` runs a short form, docs/testing.md lists what it leaves out; `make test-long`, which
  * a release needs and a nightly workflow calls, sets TEST_LONG and runs all cases and many rounds.
  */
 import { env } from 'node:process';

@@ -103,7 +103,11 @@ t.test('the files that the configuration names are read as the sidecar reads the
   t.match((await named({ RA_PRICING_FILE: join(dir, 'list') })).get('price list'), { level: 'fail' });
   t.match((await named({ RA_GATEWAY_SECRET_FILE: join(dir, 'secret') })).get('gateway’s secrets'), { level: 'ok' });
   const production = { RA_KEYS_FILE: join(dir, 'empty'), RA_ENVIRONMENT: 'production' };
-  t.match((await named(production)).get('keys'), { level: 'warn', says: /no caller can authenticate/, advice: /keys create/ });
+  t.match((await named(production)).get('keys'), {
+    level: 'warn',
+    says: /no caller can authenticate/,
+    advice: /keys create/,
+  });
 });
 
 t.test('what traces, scrapers and a message bus need is read too, each file of it', async (t) => {

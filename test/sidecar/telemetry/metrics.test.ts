@@ -21,7 +21,7 @@ t.test('the page is Prometheus text, with the process’s own metrics', async (t
 
 t.test('refusals, cancels and restarts are there from the start, at zero', async (t) => {
   const metrics = new Metrics(['m']);
-  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 8);
+  t.equal((await lines(metrics, 'refusals_total{model="m"')).length, 12);
   t.equal((await lines(metrics, 'cancels_total{model="m"')).length, 3);
   t.strictSame(await lines(metrics, 'engine_restarts_total'), ['engine_restarts_total{model="m"} 0']);
   metrics.refused('m', 'wait');

@@ -268,7 +268,7 @@ t.test('a first load that ends by its own fault, three times, is given up', asyn
   const harness = launch(t, { start: 'abort' });
   for (const life of [1, 2])
     t.match(await harness.loss(life), { reason: 'aborted', detail: 'assertion', final: false });
-  t.match(await harness.loss(3), { final: true, detail: /^llama\.cpp ended each of 3 loads by a fault of its own/ });
+  t.match(await harness.loss(3), { final: true, detail: /^llama\.cpp ended each of 3 loads by a crash/ });
   t.equal(harness.engine.state, 'lost');
   t.match(harness.engine.problem, /may be damaged$/);
 });

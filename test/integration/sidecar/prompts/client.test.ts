@@ -7,6 +7,7 @@ import type { PromptHostOptions } from '../../../../sidecar/prompts/client-optio
 import { PromptHostClient } from '../../../../sidecar/prompts/client.js';
 import type { Tokenized } from '../../../../sidecar/prompts/prompt-host.js';
 import type { StubBody } from '../../../support/prompt-worker.js';
+import { tokenPrompt } from '../../../../engine/protocol/prompt.js';
 
 const PAYER = { account: 'a', weight: 1 };
 
@@ -75,9 +76,9 @@ for (const workers of [0, 1]) {
   t.test(`an item is answered, and one that throws fails alone, ${where}`, async (t) => {
     const { client, send, restarts } = host(t, { workers });
     t.same(await client.ready(), { kind: 'ready', models: [{ id: 'm', tools: false, system: true }] });
-    t.same(await send('abc', 'answer'), { kind: 'chat', tokens: Uint32Array.of(3) });
+    t.same(await send('abc', 'answer'), { kind: 'chat', prompt: tokenPrompt(Uint32Array.of(3)) });
     t.same(await send('x', 'throw'), { kind: 'failed' });
-    t.same(await send('ab', 'answer'), { kind: 'chat', tokens: Uint32Array.of(2) });
+    t.same(await send('ab', 'answer'), { kind: 'chat', prompt: tokenPrompt(Uint32Array.of(2)) });
     t.same(restarts, []);
   });
 
