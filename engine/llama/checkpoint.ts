@@ -22,8 +22,8 @@ export class StateCheckpoint implements Checkpoint {
    * Copies the state of a sequence that has `length` positions. Rejects when llama.cpp has another number of them.
    *
    * Of a sliding window llama.cpp restores the cells that are still seen, from the first place of its ring on. Where they
-   * lie moves the last digits of what attends to them, so they are restored at once: whoever goes on from here finds them
-   * in the same places as a request that restores them later.
+   * lie moves the last digits of what attends to them, so they are restored at once: a request that continues from here
+   * finds them in the same places as one that restores them later.
    */
   static async save(
     context: AddonContext,

@@ -197,7 +197,7 @@ export interface TaggedArguments {
   readonly cdata?: true;
 }
 
-/** What an argument may be: which text of a tagged argument is a string is told by this. */
+/** What values an argument may have. The reader of tagged arguments decides by it whether a text is a string or JSON. */
 export interface ParameterTypes {
   readonly name: string;
   readonly types: readonly ValueType[];

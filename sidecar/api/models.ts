@@ -13,33 +13,33 @@ export const MODEL_PATH = '/v1/models/{id}';
  * GET /v1/models: the chat models that this key may call here, none for one that may not chat. Decision models are never
  * listed (docs/contract.md#model-list).
  */
-export async function listModels(exchange: Exchange, services: Services): Promise<void> {
-  const context = new RequestContext(exchange, 'models', services);
-  try {
-    const caller = await admit(context, 'models', services);
-    if (caller.kind !== 'caller') {
-      context.stop(caller);
-      return;
-    }
+export function listModels(exchange: Exchange, services: Services): Promise<void> {
+  return answerCaller(exchange, services, (context, caller) => {
     const models = [...services.models.values()].filter((model) => isListed(model, caller));
     context.reply({ status: 200, body: modelList(models) });
-  } finally {
-    context.close();
-  }
+  });
 }
 
 /** GET /v1/models/{id}: one of those that are listed; any other reads as none. */
-export async function showModel(exchange: Exchange, services: Services): Promise<void> {
-  const context = new RequestContext(exchange, 'models', services);
-  try {
-    const caller = await admit(context, 'models', services);
-    if (caller.kind !== 'caller') {
-      context.stop(caller);
-      return;
-    }
+export function showModel(exchange: Exchange, services: Services): Promise<void> {
+  return answerCaller(exchange, services, (context, caller) => {
     const model = services.models.get(idOf(exchange.head.path));
     if (model && isListed(model, caller)) context.reply({ status: 200, body: modelObject(model) });
     else context.fail(refusals.notEntitled());
+  });
+}
+
+/** Answers a request that needs a key and nothing else. A refused caller gets its refusal. */
+async function answerCaller(
+  exchange: Exchange,
+  services: Services,
+  answer: (context: RequestContext, caller: Caller) => void,
+): Promise<void> {
+  const context = new RequestContext(exchange, 'models', services);
+  try {
+    const caller = await admit(context, 'models', services);
+    if (caller.kind === 'caller') answer(context, caller);
+    else context.stop(caller);
   } finally {
     context.close();
   }

@@ -54,8 +54,8 @@ export interface ResponseEnd {
 }
 
 /**
- * The response object. What the caller sent as content (instructions, tools, schema) is not repeated: it stays with whoever
- * parsed the body.
+ * The response object. What the caller sent as content (instructions, tools, schema) is not repeated: the
+ * sidecar does not keep it once the body was parsed.
  */
 export function responseObject({ id, created, model, params }: ResponseHead, end?: ResponseEnd): object {
   const { maxTokens, temperature, topP, calls, reasoningEffort, jsonObject } = params;
