@@ -55,7 +55,7 @@ export const modelSchema: SettingSchema = {
     swaFull: {
       type: 'boolean',
       description:
-        'Keep the whole past state of layers with a sliding window, so that a prompt can go on from any token of the one before. It takes two to six times the memory of past state. Without it such models go on from `checkpoints`.',
+        'Keep the whole past state of layers with a sliding window, so that a prompt can go on from any token of the one before. It takes more memory, which models verify counts. Without it such models go on from `checkpoints`.',
       default: false,
     },
     kv: section({
