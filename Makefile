@@ -1,4 +1,4 @@
-# make run | test | test-long | test-times | coverage | check | e2e | bench | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | hooks | clean
+# make run | dist | test | test-long | test-times | coverage | check | e2e | bench | soak | peers | engine-native | fuzz | fault | mutation | goldens | docs | seedling | hooks | clean
 
 # npm installs the package's native binaries; its install script must not download or compile others.
 export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
@@ -16,10 +16,18 @@ BENCHES := $(patsubst %.ts,dist/%.js,$(filter-out bench/gpu/%,$(filter %.bench.t
 # Named by Node's ABI: npm installs native binaries for the Node that it runs on, so another Node needs another install.
 INSTALLED := node_modules/.package-lock.$(shell node -p process.versions.modules).stamp
 
-.PHONY: run test test-long test-times coverage check e2e bench soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build install lint
+.PHONY: run dist test test-long test-times coverage check e2e bench soak peers engine-native engine-source fuzz fault mutation goldens docs seedling clean hooks build install lint
 
 run: build
 	@exec node dist/sidecar/cli.js serve
+
+# What a release consists of, in dist/release: the npm package, its SBOM and checksums. The image: docs/deploy.md.
+RELEASE := dist/release
+dist: build
+	@rm -rf $(RELEASE); mkdir -p $(RELEASE)
+	@node .ci/package.mjs $(RELEASE) && rm -r $(RELEASE)/package
+	@npm sbom --package-lock-only --omit dev --sbom-format cyclonedx > $(RELEASE)/sbom.cdx.json
+	@cd $(RELEASE) && sha256sum -- * > SHA256SUMS && cat SHA256SUMS
 
 # By default tap loads its TypeScript plugin into each test file, which takes half a second. package.json removes the plugin;
 # `tap build` applies that.
@@ -43,7 +51,10 @@ test-times: build
 coverage: build $(TAP_BUILT)
 	@node dist/test/support/run-tests.js
 
-check: lint build $(TAP_BUILT)
+# Lints what has changed since the last time; `make lint` lints all, since a rule that knows types may also find something in a file
+# that uses a changed one.
+check: install build $(TAP_BUILT)
+	@npm run --silent lint:changed
 	@$(TAP) $(UNIT_TESTS)
 
 # Real proxies, a real browser, Prometheus' own checker. Installs them if run as root, otherwise lists the missing packages.
@@ -106,9 +117,11 @@ fault: build
 mutation: build
 	npm run --silent mutation
 
-# Records llama-server's renderings of the bundled templates. RA_LLAMA_SERVER names a binary other than that of `make peers`.
+# Records llama-server's renderings of the bundled templates (RA_LLAMA_SERVER names a binary other than that of `make peers`),
+# and its greedy reply for each architecture family.
 goldens: build
 	@node dist/test/goldens/record.js
+	@node dist/test/goldens/record-replies.js
 
 docs: build
 	npm run --silent docs

@@ -1,7 +1,19 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['dist/', 'bench/.cache/', 'node_modules/', '.tap/', '.ra/', 'coverage/', '.ci/'] },
+  {
+    ignores: [
+      'dist/',
+      'bench/.cache/',
+      'test/e2e/.cache/',
+      'node_modules/',
+      '.tap/',
+      '.ra/',
+      'coverage/',
+      '.ci/',
+      'test/**/*.mjs',
+    ],
+  },
   ...tseslint.configs.strictTypeChecked,
   {
     languageOptions: {

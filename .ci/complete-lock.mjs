@@ -18,13 +18,15 @@ const CPU = ['arm64', 'x64', 'ia32', 'riscv64', 'armv7l', 'arm'];
 
 for (const [path, { optionalDependencies = {} }] of Object.entries(lock.packages)) {
   for (const [name, version] of Object.entries(optionalDependencies)) {
+    // Two versions of one library may want two versions of a binary: the second lies within its library.
     const places = [`${path}/node_modules/${name}`, `node_modules/${name}`];
-    if (places.some((place) => place in lock.packages)) continue;
+    if (places.some((place) => satisfied(lock.packages[place], version))) continue;
+    const place = places[1] in lock.packages ? places[0] : places[1];
     const parts = name.split(/[/-]/);
     const os = parts.map((part) => OS[part]).find(Boolean);
     const cpu = CPU.find((known) => parts.includes(known));
     if (!os || !cpu) throw new Error(`cannot tell the platform of ${name}`);
-    lock.packages[`node_modules/${name}`] = {
+    lock.packages[place] = {
       version,
       cpu: [cpu === 'armv7l' ? 'arm' : cpu],
       optional: true,
@@ -33,6 +35,12 @@ for (const [path, { optionalDependencies = {} }] of Object.entries(lock.packages
     console.log(`${name}@${version}: ${os} ${cpu}`);
   }
 }
+
+// A range is not looked into: npm has put the version that it resolved there.
+function satisfied(entry, wanted) {
+  return entry !== undefined && (!/^\d/.test(wanted) || entry.version === wanted);
+}
+
 const { '': root, ...rest } = lock.packages;
 const sorted = Object.fromEntries(Object.entries(rest).sort(([a], [b]) => (a < b ? -1 : 1)));
 writeFileSync(file, `${JSON.stringify({ ...lock, packages: { '': root, ...sorted } }, null, 2)}\n`);

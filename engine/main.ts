@@ -8,17 +8,9 @@ import { Link } from './protocol/link.js';
 import { LoadFailure } from './llama/load-failure.js';
 import { endAtOnce, endWithParent } from './protocol/parent-watch.js';
 import './protocol/v8-flags.js';
-import {
-  ENGINE_EXIT,
-  PROTOCOL_VERSION,
-  type EngineFacts,
-  type EngineSetup,
-  type FromEngine,
-  type GenerateJob,
-  type HeldTokens,
-  type ScoreJob,
-  type ToEngine,
-} from './protocol/messages.js';
+import { ENGINE_EXIT, PROTOCOL_VERSION, type FromEngine, type HeldTokens, type ToEngine } from './protocol/messages.js';
+import type { EngineFacts, EngineSetup } from './protocol/setup.js';
+import type { GenerateJob, ScoreJob } from './protocol/jobs.js';
 import { loadRuntime, type Runtime } from './llama/runtime.js';
 import { LEAST_TOKENS } from './scheduler/prefill-budget.js';
 import { StepLoop } from './scheduler/step-loop.js';

@@ -1,6 +1,6 @@
 /** What came of a simulation. Shares are from 0 to 1, NaN where there is nothing to share. */
 import { quantile } from '../support/stats.js';
-import { inTime, type Visit } from './simulate.js';
+import { inTime, type SimulatedRequest } from './simulate.js';
 import { HEAVY, type Account } from './traffic.js';
 
 /** Who arrives in it is followed to the end; seats are looked at from its begin to its end. */
@@ -32,7 +32,7 @@ export interface Figures {
   readonly lightWait99: number;
 }
 
-export function measure(all: readonly Visit[], accounts: readonly Account[], window: Window): Figures {
+export function measure(all: readonly SimulatedRequest[], accounts: readonly Account[], window: Window): Figures {
   const { fromMs, toMs, seats, patienceMs } = window;
   const capacity = seats * (toMs - fromMs);
   const visits = all.filter(({ atMs, retries }) => atMs >= fromMs && atMs < toMs && retries === undefined);
@@ -79,7 +79,7 @@ export interface Errors {
   readonly off90: number;
 }
 
-export function predictionErrors(visits: readonly Visit[]): Errors {
+export function predictionErrors(visits: readonly SimulatedRequest[]): Errors {
   const waits: number[] = [];
   const errors: number[] = [];
   for (const { fate, predictedMs, atMs, settledAt } of visits) {
@@ -98,12 +98,12 @@ export function predictionErrors(visits: readonly Visit[]): Errors {
 }
 
 /** Let in, and its client left with nothing. */
-export function timedOut(visit: Visit, patienceMs: number): boolean {
+export function timedOut(visit: SimulatedRequest, patienceMs: number): boolean {
   return visit.fate !== 'refused' && !inTime(visit, patienceMs) && !pushedOut(visit, patienceMs);
 }
 
 /** Refused or dropped while its client could still have gone elsewhere. */
-export function turnedAway(visit: Visit, patienceMs: number): boolean {
+export function turnedAway(visit: SimulatedRequest, patienceMs: number): boolean {
   return visit.fate === 'refused' || pushedOut(visit, patienceMs);
 }
 
@@ -125,16 +125,16 @@ export function maxMin(demands: readonly number[], capacity: number): number[] {
   return given;
 }
 
-function shareTimedOut(letIn: readonly Visit[], patienceMs: number): number {
+function shareTimedOut(letIn: readonly SimulatedRequest[], patienceMs: number): number {
   return letIn.filter((visit) => timedOut(visit, patienceMs)).length / letIn.length;
 }
 
-function pushedOut({ fate, settledAt, atMs }: Visit, patienceMs: number): boolean {
+function pushedOut({ fate, settledAt, atMs }: SimulatedRequest, patienceMs: number): boolean {
   return fate === 'dropped' && settledAt - atMs < patienceMs - 1e-6;
 }
 
 /** How long the visit held a seat inside the window. */
-function seatMs({ fate, settledAt, holdMs }: Visit, { fromMs, toMs }: Window): number {
+function seatMs({ fate, settledAt, holdMs }: SimulatedRequest, { fromMs, toMs }: Window): number {
   if (fate !== 'seated') return 0;
   return Math.max(0, Math.min(settledAt + holdMs, toMs) - Math.max(settledAt, fromMs));
 }

@@ -5,7 +5,7 @@ import { ours } from './policies/ours.js';
 import type { Policy } from './policies/door.js';
 import { roundRobin } from './policies/round-robin.js';
 import { vtc } from './policies/vtc.js';
-import { simulate, type Visit } from './simulate.js';
+import { simulate, type SimulatedRequest } from './simulate.js';
 import { arrivals, oneHeavy, type Lengths, type Account } from './traffic.js';
 
 export const SEATS = 8;
@@ -62,7 +62,7 @@ export async function results(mix: Mix): Promise<Result[]> {
 }
 
 /** Who comes at the end of the window is followed until its patience ends. */
-export function run(policy: Policy, mix: Mix, load: number): Promise<Visit[]> {
+export function run(policy: Policy, mix: Mix, load: number): Promise<SimulatedRequest[]> {
   const untilMs = WINDOW.toMs + PATIENCE_MS + 1;
   const traffic = arrivals(accountsOf(mix, load), SEATS, untilMs, SEED);
   return simulate(policy, traffic, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs });

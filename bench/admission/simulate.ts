@@ -11,8 +11,8 @@ import type { Arrival } from './traffic.js';
 /** Waiting until it says otherwise. Refused: at once. Dropped: it had a place and lost it, sooner or later. */
 export type Fate = 'waiting' | 'refused' | 'dropped' | 'seated';
 
-/** One request's story; times in ms on the simulation's clock. */
-export interface Visit extends Arrival {
+/** What became of one request; times in ms on the simulation's clock. */
+export interface SimulatedRequest extends Arrival {
   fate: Fate;
   /** When that was settled. */
   settledAt: number;
@@ -21,7 +21,7 @@ export interface Visit extends Arrival {
   /** What the policy took the wait to be, if it said so: known of the seated. */
   predictedMs: number | undefined;
   /** The visit that this one tries again, and which would not be here by itself. */
-  readonly retries: Visit | undefined;
+  readonly retries: SimulatedRequest | undefined;
 }
 
 export interface Simulation {
@@ -29,7 +29,7 @@ export interface Simulation {
   readonly patienceMs: number;
   readonly untilMs: number;
   /** After how many ms the client of this refused visit comes once more; undefined: never, which is the default. */
-  readonly comesBack?: (visit: Visit) => number | undefined;
+  readonly comesBack?: (visit: SimulatedRequest) => number | undefined;
 }
 
 /** The same for all: the length of a reply is not known in advance. */
@@ -39,7 +39,11 @@ const WORK = { promptTokens: 100, maxTokens: 1000 };
 const POLICY_SEED = 7;
 
 /** Returns the visits in the order of their arrival. Deterministic. */
-export async function simulate(policy: Policy, list: readonly Arrival[], simulation: Simulation): Promise<Visit[]> {
+export async function simulate(
+  policy: Policy,
+  list: readonly Arrival[],
+  simulation: Simulation,
+): Promise<SimulatedRequest[]> {
   const agenda = new Agenda();
   const { seats, patienceMs, untilMs } = simulation;
   const door = policy.open({ clock: agenda, random: seeded(POLICY_SEED), seats, patienceMs });
@@ -50,13 +54,13 @@ export async function simulate(policy: Policy, list: readonly Arrival[], simulat
 }
 
 /** The visit was seated while its client was there. */
-export function inTime(visit: Visit, patienceMs: number): boolean {
+export function inTime(visit: SimulatedRequest, patienceMs: number): boolean {
   // Sums of fractions of milliseconds: what happens at the very end of the patience is in time.
   return visit.fate === 'seated' && visit.settledAt - visit.atMs <= patienceMs + 1e-6;
 }
 
 class Run {
-  readonly visits: Visit[] = [];
+  readonly visits: SimulatedRequest[] = [];
   readonly #agenda: Agenda;
   readonly #door: Door;
   readonly #simulation: Simulation;
@@ -77,9 +81,9 @@ class Run {
     });
   }
 
-  #arrive({ account, holdMs }: Arrival, retries: Visit | undefined): void {
+  #arrive({ account, holdMs }: Arrival, retries: SimulatedRequest | undefined): void {
     const atMs = this.#agenda.now();
-    const visit: Visit = {
+    const visit: SimulatedRequest = {
       atMs,
       account,
       holdMs,
@@ -102,14 +106,14 @@ class Run {
     pass.ready(WORK);
   }
 
-  #sit(visit: Visit, { lease }: Seated): void {
+  #sit(visit: SimulatedRequest, { lease }: Seated): void {
     visit.fate = 'seated';
     visit.predictedMs = lease.predictedMs;
     visit.settledAt = this.#agenda.now();
     this.#agenda.after(visit.holdMs, () => lease.release('done'));
   }
 
-  #turnAway(visit: Visit, fate: 'refused' | 'dropped', retryAfterMs: number): void {
+  #turnAway(visit: SimulatedRequest, fate: 'refused' | 'dropped', retryAfterMs: number): void {
     visit.fate = fate;
     visit.settledAt = this.#agenda.now();
     visit.retryAfterMs = retryAfterMs;

@@ -3,7 +3,7 @@ import { quantile } from '../support/stats.js';
 import { turnedAway } from './measures.js';
 import type { Policy } from './policies/door.js';
 import { ONE_LENGTH, PATIENCE_MS, SEATS } from './scenarios.js';
-import { inTime, simulate, type Visit } from './simulate.js';
+import { inTime, simulate, type SimulatedRequest } from './simulate.js';
 import { HEAVY, arrivals, oneHeavy, type Arrival } from './traffic.js';
 
 const SURGE_MS = 60_000;
@@ -32,7 +32,7 @@ export interface Truth {
 }
 
 /** When a refused client comes back, ms after it was refused. */
-export type Told = (visit: Visit) => number;
+export type Told = (visit: SimulatedRequest) => number;
 
 export const BY_MILLISECONDS: Told = ({ retryAfterMs }) => retryAfterMs;
 export const BY_SECONDS: Told = ({ retryAfterMs }) => Math.ceil(retryAfterMs / 1000) * 1000;
@@ -53,7 +53,7 @@ export async function recovery(policy: Policy): Promise<Recovery> {
  * stops with the refusal, and it retries after its Retry-After, which predicts whether there is room then.
  */
 export async function truthInSilence(policy: Policy, told: Told): Promise<Truth> {
-  const found: Visit[] = [];
+  const found: SimulatedRequest[] = [];
   for (let seed = 1; seed <= RUNS; seed++) {
     const list = traffic(SURGE_LOAD, 2 * SURGE_MS, seed);
     const visits = await simulate(policy, list, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs: 2 * SURGE_MS });
@@ -63,7 +63,7 @@ export async function truthInSilence(policy: Policy, told: Told): Promise<Truth>
     for (const { atMs } of refused.filter((_, i) => i % Math.ceil(refused.length / REFUSALS_A_RUN) === 0)) {
       const alone = list.filter((arrival) => arrival.account !== HEAVY || arrival.atMs <= atMs);
       const untilMs = atMs + MAX_RETRY_MS + PATIENCE_MS;
-      const comesBack = (visit: Visit): number | undefined =>
+      const comesBack = (visit: SimulatedRequest): number | undefined =>
         visit.fate === 'refused' && visit.atMs === atMs ? told(visit) : undefined;
       const again = await simulate(policy, alone, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs, comesBack });
       found.push(...again.filter(({ retries }) => retries !== undefined));
@@ -76,14 +76,14 @@ export async function truthInSilence(policy: Policy, told: Told): Promise<Truth>
 export async function truthUnderLoad(policy: Policy, told: Told, load: number): Promise<Truth> {
   const untilMs = 1_800_000;
   let refusals = 0;
-  const comesBack = (visit: Visit): number | undefined => (refusals++ % 100 === 0 ? told(visit) : undefined);
+  const comesBack = (visit: SimulatedRequest): number | undefined => (refusals++ % 100 === 0 ? told(visit) : undefined);
   const traffic = arrivals(oneHeavy(load, ONE_LENGTH.light, ONE_LENGTH.lengths), SEATS, untilMs, 1);
   const visits = await simulate(policy, traffic, { seats: SEATS, patienceMs: PATIENCE_MS, untilMs, comesBack });
   return truth(visits.filter(({ retries, atMs }) => retries !== undefined && atMs < untilMs - PATIENCE_MS));
 }
 
-function truth(retries: readonly Visit[]): Truth {
-  const share = (visits: readonly Visit[]): number => visits.length / retries.length;
+function truth(retries: readonly SimulatedRequest[]): Truth {
+  const share = (visits: readonly SimulatedRequest[]): number => visits.length / retries.length;
   return {
     retries: retries.length,
     letIn: share(retries.filter((visit) => !turnedAway(visit, PATIENCE_MS))),
@@ -91,7 +91,7 @@ function truth(retries: readonly Visit[]): Truth {
   };
 }
 
-function surge(policy: Policy, seed: number): Promise<Visit[]> {
+function surge(policy: Policy, seed: number): Promise<SimulatedRequest[]> {
   const during = traffic(SURGE_LOAD, SURGE_MS, seed);
   const after = traffic(CALM_LOAD, UNTIL_MS - SURGE_MS, RUNS + seed);
   const list = [...during, ...after.map((arrival) => ({ ...arrival, atMs: arrival.atMs + SURGE_MS }))];
@@ -102,6 +102,6 @@ function traffic(load: number, ms: number, seed: number): Arrival[] {
   return arrivals(oneHeavy(load, ONE_LENGTH.light, ONE_LENGTH.lengths), SEATS, ms, seed);
 }
 
-function gaveUpAt({ fate, atMs, settledAt }: Visit): number {
+function gaveUpAt({ fate, atMs, settledAt }: SimulatedRequest): number {
   return fate === 'refused' ? atMs : Math.min(settledAt, atMs + PATIENCE_MS);
 }

@@ -1,5 +1,5 @@
 /** Ten questions about one input: with the input's state kept, one by one without, batched, and llama-server's way. */
-import type { ScoreJob, ScoreQuestion } from '../../engine/protocol/messages.js';
+import type { ScoreJob, ScoreQuestion } from '../../engine/protocol/jobs.js';
 import { EngineDriver } from '../support/engine-driver.js';
 import { random150m } from '../support/models.js';
 import { LlamaServer } from '../support/peers.js';

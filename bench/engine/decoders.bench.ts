@@ -3,7 +3,7 @@ import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import type { Decoder } from '../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../engine/llama/iterator-decoder.js';
-import type { GenerateJob } from '../../engine/protocol/messages.js';
+import type { GenerateJob } from '../../engine/protocol/jobs.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import { endlessEmbedded, random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';

@@ -3,7 +3,7 @@ import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { grammarText } from '../../engine/grammar/gbnf.js';
 import { schemaGrammar } from '../../engine/grammar/schema.js';
-import type { ReplyGrammar } from '../../engine/protocol/messages.js';
+import type { ReplyGrammar } from '../../engine/protocol/reply-format.js';
 import { gapsBeside } from '../../test/support/stream-gaps.js';
 import { wideModel } from '../../test/support/wide-model.js';
 import { keep, type Row } from '../support/results.js';

@@ -5,7 +5,8 @@ import { grammarText, heldBehind } from '../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../engine/grammar/json.js';
 import { schemaGrammar } from '../../engine/grammar/schema.js';
 import { Grammars } from '../../engine/llama/grammars.js';
-import type { GenerateJob } from '../../engine/protocol/messages.js';
+import type { ReplyGrammar } from '../../engine/protocol/reply-format.js';
+import type { GenerateJob } from '../../engine/protocol/jobs.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import { random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
@@ -41,17 +42,17 @@ const WIDE = {
   properties: Object.fromEntries(Array.from({ length: 200 }, (_, i) => [`property_${i}`, { type: 'string' }])),
 };
 
-function grammarOf(schema: unknown): string {
+function grammarOf(schema: unknown): ReplyGrammar {
   const made = schemaGrammar(schema);
   const text = made.kind === 'ok' ? grammarText(made.rule, [made]) : made;
-  if (text.kind !== 'ok') throw new Error(text.why);
-  return text.gbnf;
+  if (made.kind !== 'ok' || text.kind !== 'ok') throw new Error('unservable');
+  return { gbnf: text.gbnf, stacks: made.stacks };
 }
 
-const HELD: readonly (readonly [string, string | undefined])[] = [
+const HELD: readonly (readonly [string, ReplyGrammar | undefined])[] = [
   ['unheld', undefined],
-  ['free text before a marker', heldBehind('</think>', dataGrammar)],
-  ['JSON mode', dataGrammar],
+  ['free text before a marker', { gbnf: heldBehind('</think>', dataGrammar) }],
+  ['JSON mode', { gbnf: dataGrammar }],
   ['a tool of four parameters', grammarOf(WEATHER)],
   ['a tool of 200 optional parameters', grammarOf(WIDE)],
 ];
@@ -74,7 +75,7 @@ const tokens = {
 };
 
 /** Milliseconds a token, over replies that may end at different times. */
-async function run(sequences: number, gbnf: string | undefined): Promise<number> {
+async function run(sequences: number, grammar: ReplyGrammar | undefined): Promise<number> {
   let made = 0;
   const from = performance.now();
   await new Promise<void>((resolve, reject) => {
@@ -87,12 +88,12 @@ async function run(sequences: number, gbnf: string | undefined): Promise<number>
       }
       if (running === 0) resolve();
     });
-    for (let id = 0; id < sequences; id++) loop.generate(id, job(id, gbnf));
+    for (let id = 0; id < sequences; id++) loop.generate(id, job(id, grammar));
   });
   return (performance.now() - from) / made;
 }
 
-function job(id: number, gbnf: string | undefined): GenerateJob {
+function job(id: number, grammar: ReplyGrammar | undefined): GenerateJob {
   const prompt = Uint32Array.from({ length: 16 }, (_, i) => 60 + ((i * 7 + id) % 90));
   const sampling = { temperature: 1, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: id };
   return {
@@ -103,7 +104,7 @@ function job(id: number, gbnf: string | undefined): GenerateJob {
     stops: [],
     scope: ALL_ACCOUNTS,
     ...sampling,
-    ...(gbnf !== undefined && { format: { grammar: { gbnf }, markers: [] } }),
+    ...(grammar && { format: { grammar, markers: [] } }),
   };
 }
 
@@ -121,12 +122,12 @@ function compiling(gbnf: string): [first: number, again: number] {
 }
 
 const rows: Row[] = [];
-for (const [held, gbnf] of HELD) {
-  const [first, again] = gbnf === undefined ? [0, 0] : compiling(gbnf);
+for (const [held, grammar] of HELD) {
+  const [first, again] = grammar === undefined ? [0, 0] : compiling(grammar.gbnf);
   const row: Record<string, number | string> = { held };
   for (const sequences of SEQUENCES) {
     const times: number[] = [];
-    for (let i = 0; i <= RUNS; i++) times.push(await run(sequences, gbnf));
+    for (let i = 0; i <= RUNS; i++) times.push(await run(sequences, grammar));
     row[`${sequences} side by side, ms/token`] = median(times.slice(1));
   }
   rows.push({ ...row, 'compile, ms': first, 'again, ms': again });
@@ -137,7 +138,7 @@ await keep('grammar', {
   title: 'What it costs to hold a reply by a grammar',
   about: [
     `The 13m model with GPT-2’s vocabulary of 50,257 tokens and random weights, one compute thread, batch decoder; up to ${TOKENS} tokens a reply at temperature 1, fewer where the grammar is finished; medians of ${RUNS} runs after one to warm up. Milliseconds a token over all replies of a run, prefill of 16 tokens included.`,
-    'llama.cpp first asks the grammar about the one token that was sampled; only if that is refused, about the whole vocabulary. Random weights want next to nothing that a grammar allows, so the held rows show the dear case nearly always; a model that wants JSON anyway is near the row of free text, where nothing is refused.',
+    'Where few characters may follow, the tokens that may come are known before one is sampled; elsewhere a token is sampled freely first, and once more if the grammar refuses it. Masks are kept by the place in the grammar. A tool of 200 optional parameters has more than 200 stacks: its masks come from a thread, and a reply sits out steps. Random weights want next to nothing that a grammar allows, so nearly every token needs a mask.',
     'Compile: the first reply by a grammar, once; again: each later one, which copies the state that is kept.',
   ],
   rows,

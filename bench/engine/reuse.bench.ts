@@ -2,7 +2,7 @@
 import { getLlama, LlamaLogLevel, type LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
 import { sequenceOrder } from '../../engine/llama/iterator-decoder.js';
-import type { GenerateJob, ScoreJob } from '../../engine/protocol/messages.js';
+import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import { RealLoop, type RealLoopOptions } from '../../test/support/real-loop.js';
 import { endlessEmbedded, random13m } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';

@@ -6,7 +6,7 @@
  *
  * `13m false` walks the whole way on a CPU: a trial of the bench, not a result; nothing is kept of it.
  */
-import type { EngineSetup } from '../../engine/protocol/messages.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
 import { besideRows } from '../support/beside.js';
 import { limitRows } from '../support/limit.js';
 import { random13m, random8b } from '../support/models.js';

@@ -2,6 +2,7 @@
  * What one account's streams wait between two pieces of text while another account's requests beside them force a tool: a
  * plain one, and ones made to be expensive. Over the whole path, from HTTP to the engine and back.
  */
+import { setMaxListeners } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { Agent } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -65,14 +66,24 @@ const messages = [{ role: 'user', content: 'Hello' }];
 // A reward for repeating keeps the end token away.
 const FREE = { model: CHAT, messages, temperature: 0, frequency_penalty: -2, max_tokens: TOKENS };
 
-/** Replies forced to call a tool with an argument of `schema`, one after another. Returns how many ended. */
-async function held(schema: object, over: () => boolean): Promise<number> {
+/** Replies forced to call a tool with an argument of `schema`, one after another until `over`. */
+async function held(schema: object, over: AbortSignal): Promise<void> {
   const parameters = { type: 'object', properties: { p: schema }, required: ['p'] };
   const tools = [{ type: 'function', function: { name: 'f', parameters } }];
   const body = { model: CHAT, messages, tools, tool_choice: 'required', temperature: 2, max_tokens: HOSTILE_TOKENS };
-  let ended = 0;
-  for (; !over(); ended++) await stream(attackers, body);
-  return ended;
+  // What is left of the last replies would take longer than the measurement.
+  while (await lastedWhole(stream(attackers, body, over), over));
+}
+
+/** False if the measurement ended first. Rejects if the reply failed by itself. */
+async function lastedWhole(reply: Promise<unknown>, over: AbortSignal): Promise<boolean> {
+  try {
+    await reply;
+    return !over.aborted;
+  } catch (error) {
+    if (over.aborted) return false;
+    throw error;
+  }
 }
 
 async function gaps(): Promise<number[]> {
@@ -88,12 +99,14 @@ const rows: Row[] = [];
 for (const count of HELD) {
   let plain = NaN;
   for (const [what, schema] of Object.entries(CASES)) {
-    let over = false;
-    const running = Array.from({ length: count }, () => held(schema, () => over));
+    const over = new AbortController();
+    setMaxListeners(count, over.signal);
+    const running = Array.from({ length: count }, () => held(schema, over.signal));
     await sidecar.reaches('ra_sidecar_seats_busy', (busy) => busy >= count, { model: CHAT });
     const measured = await gaps();
-    over = true;
-    const replies = (await Promise.all(running)).reduce((sum, ended) => sum + ended, 0);
+    over.abort();
+    await Promise.all(running);
+    await sidecar.reaches('ra_sidecar_seats_busy', (busy) => busy === 0, { model: CHAT });
     const p99 = quantile(measured, 0.99);
     if (what === PLAIN) plain = p99;
     rows.push({
@@ -103,7 +116,6 @@ for (const count of HELD) {
       'gap p99, ms': p99,
       'of a plain tool’s': p99 / plain,
       'longest gap, ms': Math.max(...measured),
-      'held replies': replies,
     });
   }
 }
@@ -113,7 +125,7 @@ await rm(folder, { recursive: true });
 await keep('grammar-neighbours', {
   title: 'What streams wait beside another account’s tools, over HTTP',
   about: [
-    `${STREAMS} streams of ${TOKENS} tokens of one account, ${ROUNDS} times, and beside them as many requests of another account as the row says, each with a tool that it must call, temperature 2, followed by another when it ends. Llama 3’s vocabulary of 128,256 tokens, two layers of random weights, one compute thread. Gaps between two arrivals of text at the caller; what one read brings is one arrival.`,
+    `${STREAMS} streams of ${TOKENS} tokens of one account, ${ROUNDS} times, and beside them as many requests of another account as the row says, each with a tool that it must call, temperature 2, followed by another when it ends. The last ones are cancelled. Llama 3’s vocabulary of 128,256 tokens, two layers of random weights, one compute thread. Gaps between two arrivals of text at the caller; what one read brings is one arrival.`,
   ],
   rows,
 });

@@ -24,6 +24,8 @@ async function measure(seats: number): Promise<Map<Operation, number[]>> {
     random: () => 0.5,
     config: { maxWaitMs: 1e9, waitingPerSeat: Math.ceil((2 * ACCOUNTS) / seats), waitingBytes: 1e12 },
     seats,
+    // So many wait only before the queue counts as standing.
+    learns: false,
     // A third of the prompts share enough.
     shares: (prefix) => ((prefix[0] ?? 0) % 3 === 0 ? 64 * prefix.length : 0),
   });

@@ -66,7 +66,7 @@ for (let batch = 0; batch < BATCHES; batch++) {
   const start = performance.now();
   for (let call = 0; call < BATCH; call++) {
     const taken = limits.take({ account: 'acme', keyId: String(batch % 100) }, 'decisions');
-    if (taken.kind === 'taken') taken.place.end(true);
+    if (taken.kind === 'taken') taken.permit.end(true);
   }
   limitTimes.push(((performance.now() - start) * 1000) / BATCH);
 }

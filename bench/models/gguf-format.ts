@@ -5,7 +5,7 @@
 import { Q8_0_BYTES, Q8_0_WEIGHTS } from './number-formats.js';
 
 /** Tensor data, and each tensor within it, starts at a multiple of this many bytes. */
-export const GGUF_ALIGNMENT = 32;
+const GGUF_ALIGNMENT = 32;
 
 const MAGIC = 0x46554747; // "GGUF"
 const VERSION = 3;
@@ -26,10 +26,12 @@ export type MetadataValue =
 export type Metadata = ReadonlyMap<string, MetadataValue>;
 
 /** Code, weights in a block and bytes of a block, by the type's name. */
-export const TENSOR_TYPES = {
+const TENSOR_TYPES = {
   F32: { code: 0, weights: 1, bytes: 4 },
   F16: { code: 1, weights: 1, bytes: 2 },
+  Q4_0: { code: 2, weights: 32, bytes: 18 },
   Q8_0: { code: 8, weights: Q8_0_WEIGHTS, bytes: Q8_0_BYTES },
+  Q4_K: { code: 12, weights: 256, bytes: 144 },
 } as const;
 
 export type TensorType = keyof typeof TENSOR_TYPES;

@@ -1,5 +1,5 @@
 /**
- * Makes llama-architecture models with random weights, the same for the same seed. They have a real model's cost and
+ * Makes models with random weights, the same for the same seed. They have a real model's cost and
  * wiring and no knowledge. Weights have a standard deviation of 1/sqrt(inputs), so that activations stay near 1.
  *
  * The bias lane. A purely random model emits all tokens alike: broken UTF-8, control tokens, no ends. Where the vocabulary knows how
@@ -12,24 +12,10 @@ import { createHash } from 'node:crypto';
 import type { Metadata, MetadataValue } from './gguf-format.js';
 import { writeGguf, type TensorSource } from './gguf-writer.js';
 import { encodeF32, Q8_0_WEIGHTS } from './number-formats.js';
-import { LANE, randomMatrix, type RandomMatrix, type WeightType } from './random-weights.js';
+import { DESIGNS, type LayerTools } from './layers.js';
+import type { ModelShape } from './model-shape.js';
+import { LANE, randomMatrix, RandomWords, type RandomMatrix } from './random-weights.js';
 import type { Vocabulary } from './vocabulary.js';
-
-export interface ModelShape {
-  /** Length of the residual stream; a multiple of 32 and of `2 * heads`. */
-  readonly width: number;
-  readonly layers: number;
-  readonly heads: number;
-  /** Divides `heads`. */
-  readonly kvHeads: number;
-  /** Inner width of the feed-forward part; a multiple of 32. */
-  readonly feedForward: number;
-  /** Tokens that the model says it was trained for. */
-  readonly context: number;
-  readonly weights: WeightType;
-  /** Base of the rotary angles; 10,000 by default. */
-  readonly ropeBase?: number;
-}
 
 export interface ModelPlan {
   /** `general.name`. */
@@ -53,7 +39,7 @@ const NO_KNOWLEDGE = 'random weights: the cost of a language model without its k
 const ROPE_BASE = 10_000;
 const NORM_EPSILON = 1e-5;
 /** llama_ftype of files whose matrices are mostly of the type. */
-const FILE_TYPE = { F16: 1, Q8_0: 7 } as const;
+const FILE_TYPE = { F16: 1, Q4_0: 2, Q8_0: 7, Q4_K: 14 } as const;
 
 /** Writes the planned model to `path`; see writeGguf for what happens when it cannot. Throws a RangeError for an impossible shape. */
 export async function writeRandomModel(path: string, plan: ModelPlan): Promise<void> {
@@ -76,39 +62,49 @@ export function modelMetadata({ name, description, shape, vocabulary }: Omit<Mod
   const uint32 = (value: number): MetadataValue => ({ type: 'uint32', value });
   const string = (value: string): MetadataValue => ({ type: 'string', value });
   const float32 = (value: number): MetadataValue => ({ type: 'float32', value });
+  const architecture = shape.architecture ?? 'llama';
+  const own: readonly (readonly [string, MetadataValue])[] = [
+    ['vocab_size', uint32(vocabulary.size)],
+    ['context_length', uint32(shape.context)],
+    ['embedding_length', uint32(shape.width)],
+    ['block_count', uint32(shape.layers)],
+    ['feed_forward_length', uint32(shape.feedForward)],
+    ['attention.head_count', uint32(shape.heads)],
+    ['attention.head_count_kv', uint32(shape.kvHeads)],
+    ['attention.layer_norm_rms_epsilon', float32(NORM_EPSILON)],
+    ['rope.dimension_count', uint32(shape.width / shape.heads)],
+    ['rope.freq_base', float32(shape.ropeBase ?? ROPE_BASE)],
+    ...DESIGNS[architecture].keys(shape),
+  ];
   return new Map<string, MetadataValue>([
-    ['general.architecture', string('llama')],
+    ['general.architecture', string(architecture)],
     ['general.type', string('model')],
     ['general.name', string(name)],
     ['general.description', string(description ?? NO_KNOWLEDGE)],
     ['general.file_type', uint32(FILE_TYPE[shape.weights])],
     ['general.quantization_version', uint32(2)],
-    ['llama.vocab_size', uint32(vocabulary.size)],
-    ['llama.context_length', uint32(shape.context)],
-    ['llama.embedding_length', uint32(shape.width)],
-    ['llama.block_count', uint32(shape.layers)],
-    ['llama.feed_forward_length', uint32(shape.feedForward)],
-    ['llama.attention.head_count', uint32(shape.heads)],
-    ['llama.attention.head_count_kv', uint32(shape.kvHeads)],
-    ['llama.attention.layer_norm_rms_epsilon', float32(NORM_EPSILON)],
-    ['llama.rope.dimension_count', uint32(shape.width / shape.heads)],
-    ['llama.rope.freq_base', float32(shape.ropeBase ?? ROPE_BASE)],
+    ...own.map(([key, value]) => [`${architecture}.${key}`, value] as const),
     ...vocabulary.metadata,
   ]);
 }
 
 function modelTensors({ shape, seed, vocabulary }: ModelPlan): TensorSource[] {
-  const { width, feedForward } = shape;
-  const kvWidth = (width / shape.heads) * shape.kvHeads;
+  const { width } = shape;
   const { logFrequencies } = vocabulary;
   const lanes = logFrequencies === undefined ? 0 : LANE;
   const bias = (token: number): number => ((logFrequencies?.[token] ?? 0) * FINAL_RMS) / LANE;
 
-  const norm = (name: string): TensorSource => ({
+  const ones = (name: string, length: number, zeroes = 0): TensorSource => ({
     name,
     type: 'F32',
-    dimensions: [width],
-    data: () => [encodeF32(new Float32Array(width).fill(1))],
+    dimensions: [length],
+    data: () => [encodeF32(new Float32Array(length).fill(1).fill(0, 0, zeroes))],
+  });
+  const small = (name: string, columns: number, rows: number): TensorSource => ({
+    name,
+    type: 'F32',
+    dimensions: [columns, rows],
+    data: () => [encodeF32(uniform(columns * rows, 1 / Math.sqrt(columns), tensorSeed(seed, name)))],
   });
   const matrix = (name: string, columns: number, rows: number, more?: Partial<RandomMatrix>): TensorSource => ({
     name,
@@ -124,26 +120,27 @@ function modelTensors({ shape, seed, vocabulary }: ModelPlan): TensorSource[] {
         ...more,
       }),
   });
-  const layer = (n: number): TensorSource[] => [
-    norm(`blk.${n}.attn_norm.weight`),
-    matrix(`blk.${n}.attn_q.weight`, width, width),
-    matrix(`blk.${n}.attn_k.weight`, width, kvWidth),
-    matrix(`blk.${n}.attn_v.weight`, width, kvWidth),
-    matrix(`blk.${n}.attn_output.weight`, width, width, { zeroRows: lanes }),
-    norm(`blk.${n}.ffn_norm.weight`),
-    matrix(`blk.${n}.ffn_gate.weight`, width, feedForward),
-    matrix(`blk.${n}.ffn_up.weight`, width, feedForward),
-    matrix(`blk.${n}.ffn_down.weight`, feedForward, width, { zeroRows: lanes }),
-  ];
+  const { layer, ends, embeddingScale } = DESIGNS[shape.architecture ?? 'llama'];
+  const tools: LayerTools = { shape, lanes, ones, matrix, small };
+  const scale = embeddingScale(shape);
   return [
-    matrix('token_embd.weight', width, vocabulary.size, { deviation: 1, ...(lanes > 0 && { lane: () => 1 }) }),
-    ...Array.from({ length: shape.layers }, (_, n) => layer(n)).flat(),
-    norm('output_norm.weight'),
+    matrix('token_embd.weight', width, vocabulary.size, {
+      deviation: 1 / scale,
+      ...(lanes > 0 && { lane: () => 1 / scale }),
+    }),
+    ...Array.from({ length: shape.layers }, (_, n) => layer(tools, n)).flat(),
+    ...ends(tools),
     matrix('output.weight', width, vocabulary.size, {
       deviation: LOGIT_DEVIATION / Math.sqrt(width - lanes),
       ...(lanes > 0 && { lane: bias }),
     }),
   ];
+}
+
+/** Uniform numbers of this standard deviation. */
+function uniform(count: number, deviation: number, seed: number): Float32Array {
+  const random = new RandomWords(seed);
+  return Float32Array.from({ length: count }, () => (random.next() / 2 ** 31) * Math.sqrt(3) * deviation);
 }
 
 /** Each tensor has its own stream of random numbers, so that none depends on the ones before it. */

@@ -1,9 +1,10 @@
 /** The models that tests, benches and a first run use, by name. */
-import type { ModelShape, ModelPlan } from './random-model.js';
+import type { ModelShape } from './model-shape.js';
+import type { ModelPlan } from './random-model.js';
 import { ownVocabulary } from './vocabulary-own.js';
 import type { Vocabulary } from './vocabulary.js';
 
-export const RECIPE_NAMES = ['embedded', 'tiny', '13m', '150m', '8b', '8b-f16'] as const;
+export const RECIPE_NAMES = ['embedded', 'tiny', '13m', '150m', 'window', 'hybrid', '8b', '8b-f16'] as const;
 
 export type RecipeName = (typeof RECIPE_NAMES)[number];
 
@@ -22,6 +23,16 @@ interface Recipe {
 
 /** Llama 3.1 8B's shape. */
 const SHAPE_8B = { width: 4096, layers: 32, heads: 32, kvHeads: 8, feedForward: 14_336, context: 131_072 } as const;
+
+const SHAPE_77M = {
+  width: 768,
+  layers: 12,
+  heads: 12,
+  kvHeads: 4,
+  feedForward: 2048,
+  context: 8192,
+  weights: 'Q8_0',
+} as const;
 
 const RECIPES: Readonly<Record<RecipeName, Recipe>> = {
   /** For tests and benches that want long, fast replies: small enough to be made in a second. */
@@ -50,6 +61,20 @@ const RECIPES: Readonly<Record<RecipeName, Recipe>> = {
     title: 'ra-random-150m',
     shape: { width: 768, layers: 12, heads: 12, kvHeads: 4, feedForward: 2048, context: 8192, weights: 'Q8_0' },
     vocabulary: 'none',
+    seed: 1,
+  },
+  /** 77 million weights; five of six layers see a sliding window of 512 tokens. */
+  window: {
+    title: 'ra-random-window',
+    shape: { ...SHAPE_77M, architecture: 'gemma3' },
+    vocabulary: 'own',
+    seed: 1,
+  },
+  /** 79 million weights; two of three layers are short convolutions. */
+  hybrid: {
+    title: 'ra-random-hybrid',
+    shape: { ...SHAPE_77M, architecture: 'lfm2' },
+    vocabulary: 'own',
     seed: 1,
   },
   /** For GPUs: with Llama 3's 128,256 tokens 8.5 GB. */

@@ -31,12 +31,14 @@ export interface Sending {
   /** performance.now() at the start of the load. */
   readonly startedAt: number;
   readonly patienceMs: number;
+  /** What the caller's patience is for: the whole of a stream, as where it is absent; its first token; a whole reply. */
+  readonly awaits?: 'first-token' | 'end';
   readonly body: object;
 }
 
 /** Streams one completion. Never rejects. */
 export function attempt(target: Target, sending: Sending): Promise<Attempt> {
-  const { agent, account, scheduledMs, startedAt, patienceMs, body } = sending;
+  const { agent, account, scheduledMs, startedAt, patienceMs, awaits, body } = sending;
   const due = startedAt + scheduledMs;
   const since = (): number => performance.now() - due;
   return new Promise((resolve) => {
@@ -70,15 +72,18 @@ export function attempt(target: Target, sending: Sending): Promise<Attempt> {
       response.setEncoding('utf8').on('error', () => end('broken'));
       response.on('data', (chunk: string) => {
         if (status !== 200 && refusal.length < MAX_REFUSAL) refusal += chunk;
-        if (Number.isNaN(ttftMs) && /"content":"(?!")/.test(chunk)) ttftMs = since();
+        if (Number.isNaN(ttftMs) && /"content":"(?!")/.test(chunk)) {
+          ttftMs = since();
+          if (awaits === 'first-token') clearTimeout(patience);
+        }
         tail = (tail + chunk).slice(-32);
         done ||= tail.includes('data: [DONE]');
       });
       response.on('end', () => {
-        if (status === 200) end(done ? 'good' : 'broken');
+        if (status === 200) end(done || awaits === 'end' ? 'good' : 'broken');
         else end('refused', () => refusalOf(response.headers, refusal));
       });
     });
-    sent.end(JSON.stringify({ ...body, ...target.extras, stream: true }));
+    sent.end(JSON.stringify({ ...body, ...target.extras, stream: awaits !== 'end' }));
   });
 }

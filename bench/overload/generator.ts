@@ -19,6 +19,8 @@ export interface Load {
   readonly accounts: Readonly<Record<string, number>>;
   /** How long a caller waits for the whole answer, ms. */
   readonly patienceMs: number;
+  /** What they wait for so long; absent: the whole of a stream. */
+  readonly awaits?: 'first-token' | 'end';
   readonly seed: number;
   readonly model: string;
   readonly tokens: number;
@@ -26,7 +28,7 @@ export interface Load {
 
 /** Sends it all; resolves when the last request ended. */
 async function run(load: Load): Promise<Attempt[]> {
-  const { phases, accounts, seed, model, tokens, patienceMs, target } = load;
+  const { phases, accounts, seed, model, tokens, patienceMs, target, awaits } = load;
   const random = seeded(seed);
   // A connection a request: one of the peers closes idle ones just when the next request is on its way.
   const agent = new Agent({ keepAlive: false });
@@ -50,7 +52,15 @@ async function run(load: Load): Promise<Attempt[]> {
         temperature: 0,
       };
       open.push(
-        attempt(target, { agent, account: pick(accounts, random()), scheduledMs, startedAt, patienceMs, body }),
+        attempt(target, {
+          agent,
+          account: pick(accounts, random()),
+          scheduledMs,
+          startedAt,
+          patienceMs,
+          ...(awaits !== undefined && { awaits }),
+          body,
+        }),
       );
     }
     scheduledMs = phaseEndMs;

@@ -13,6 +13,9 @@ export interface Point {
   readonly goodOf: Readonly<Record<string, number>>;
   readonly ttft: number;
   readonly ttft99: number;
+  /** From when a request was to be sent to its last byte, of good replies, ms. */
+  readonly total: number;
+  readonly total99: number;
   readonly refused: number;
   readonly refusal: number;
   readonly refusal99: number;
@@ -45,12 +48,15 @@ export function measure(runs: readonly (readonly Attempt[])[], seconds: number):
     refusals.filter(({ refusal }) => refusal?.came === how).map(({ totalMs }) => totalMs);
   const atOnce = came('at once');
   const ttfts = within.filter(({ end }) => end === 'good').map(({ ttftMs }) => ttftMs);
+  const totals = within.filter(({ end }) => end === 'good').map(({ totalMs }) => totalMs);
   const accounts = [...new Set(attempts.map(({ account }) => account))];
   return {
     good: perSecond(ended),
     goodOf: Object.fromEntries(accounts.map((name) => [name, perSecond(ended.filter((one) => one.account === name))])),
     ttft: quantile(ttfts, 0.5),
     ttft99: quantile(ttfts, 0.99),
+    total: quantile(totals, 0.5),
+    total99: quantile(totals, 0.99),
     refused: refused.length,
     refusal: quantile(refused, 0.5),
     refusal99: quantile(refused, 0.99),

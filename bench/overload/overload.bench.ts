@@ -8,6 +8,7 @@ import { random150m } from '../support/models.js';
 import { keep, keepFile, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
 import type { Attempt, Target } from './attempt.js';
+import { served, settled, type ClosedLoop } from './closed-loop.js';
 import type { Load, Phase } from './generator.js';
 import { codes, fairShare, measure, recovery, type Point } from './measures.js';
 import { behindNginx, llamaServer, needNginx, sidecar, type Server } from './servers.js';
@@ -24,15 +25,11 @@ const SECONDS = 30;
 /** After the highest load: half of what can be served, for so long. */
 const CALM = { factor: 0.5, seconds: 15 };
 const PATIENCE_MS = 8000;
-/** Such callers are served within their patience when they start within this. */
-const MAX_WAIT_MS = 5000;
 /** Seats, and as many again waiting; half of that for each key. */
 const CONNECTIONS = { all: 2 * SEATS, perKey: SEATS };
 const ACCOUNTS = { heavy: 0.8, light: 0.2 };
-/** Seconds that a server may go on refusing when all callers are gone. */
-const SETTLE_TRIES = 60;
-/** Callers at once, and replies, of the closed loop that says what can be served. */
-const CLOSED = { callers: SEATS, seconds: 12 };
+/** The closed loop that measures what can be served. */
+const CLOSED: ClosedLoop = { callers: SEATS, seconds: 12, tokens: TOKENS };
 
 const GENERATOR = fileURLToPath(new URL('./generator.js', import.meta.url));
 
@@ -46,7 +43,7 @@ interface Measured {
 
 needNginx();
 const sizes = { file: await random150m(), seats: SEATS, context: 512, threads: 1 };
-const ours = await sidecar(sizes, Object.keys(ACCOUNTS), MAX_WAIT_MS);
+const ours = await sidecar(sizes, Object.keys(ACCOUNTS));
 const theirs = await llamaServer(sizes, Object.keys(ACCOUNTS));
 const fronted = await behindNginx(theirs, CONNECTIONS);
 const servers = [theirs, fronted, ours];
@@ -58,7 +55,7 @@ const closedLoops = new Map<Server, number[]>([
 ]);
 for (let i = 0; i < 3; i++) {
   for (const [server, rates] of closedLoops) {
-    const rate = await served(server);
+    const rate = await served(server.target, CLOSED);
     if (i > 0) rates.push(rate);
   }
 }
@@ -76,7 +73,7 @@ try {
         if (load === undefined) continue;
         await point(server, factor, round, load);
         process.stdout.write(`${JSON.stringify(row(server, factor, load))}\n`);
-        await settled(server);
+        await settled(server.target, TOKENS);
       }
     }
   }
@@ -90,9 +87,9 @@ const rows = servers.flatMap((server) =>
 await keep('overload', {
   title: 'Overload',
   about: [
-    `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply, streamed; Poisson arrivals from a process of their own, ${SECONDS} s a point; callers give up after ${PATIENCE_MS / 1000} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest. Times count from when a request was to be sent. The load is in multiples of ${capacity.toFixed(2)} replies a second, what ${CLOSED.callers} callers in a closed loop get of ra-sidecar; of llama-server they get ${rateOf(theirs).toFixed(2)}. ${ROUNDS} rounds of all loads on all servers.`,
-    `ra-sidecar: \`queue.maxWaitMs\` ${MAX_WAIT_MS}. nginx: \`limit_conn\` ${CONNECTIONS.all} for all callers together and ${CONNECTIONS.perKey} for each key, 429 for the rest. llama-server: the native build with OpenMP of \`make peers\`, no prompt cache, samples as our API does; ours runs the ${build} addon.`,
-    'good: replies that were whole within their caller’s patience, a second, once the first two seconds are over. TTFT: of those replies alone. fair share: what max-min fairness would give the light account of what was good. recovered: at worst, seconds from the fall of the highest load to half of what can be served, to the sending of the last request that was not served in time.',
+    `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply, whole; Poisson arrivals from a process of their own, ${SECONDS} s a point; callers give up after ${PATIENCE_MS / 1000} s. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests, light the rest. Times count from when a request was to be sent. The load is in multiples of ${capacity.toFixed(2)} replies a second, what ${CLOSED.callers} callers in a closed loop get of ra-sidecar; of llama-server they get ${rateOf(theirs).toFixed(2)}. ${ROUNDS} rounds of all loads on all servers.`,
+    `ra-sidecar: default settings. nginx: \`limit_conn\` ${CONNECTIONS.all} for all callers together and ${CONNECTIONS.perKey} for each key, 429 for the rest. llama-server: the native build with OpenMP of \`make peers\`, no prompt cache, samples as our API does; ours runs the ${build} addon.`,
+    'good: replies that were whole within their caller’s patience, a second, once the first two seconds are over. reply: the time to its end, of those replies alone. fair share: what max-min fairness would give the light account of what was good. recovered: at worst, seconds from the fall of the highest load to half of what can be served, to the sending of the last request that was not served in time.',
     'refused at once: those that had no place in the queue before, by what the answer itself says (`ra-queue` of 0 in Server-Timing; nginx’ own page, for limit_conn has no queue); after a wait: those that had one. Retry-After: what the refused were told, where they were.',
   ],
   rows,
@@ -108,6 +105,7 @@ async function generate(target: Target, phases: readonly Phase[], round: number)
     phases,
     accounts: ACCOUNTS,
     patienceMs: PATIENCE_MS,
+    awaits: 'end',
     seed: Math.round((phases[0]?.perSecond ?? 0) * 1000) + round,
     model: CHAT,
     tokens: TOKENS,
@@ -131,52 +129,6 @@ async function point(server: Server, factor: number, round: number, load: Measur
   load.recoveredS.push(recovery(attempts, SECONDS * 1000));
 }
 
-/** Replies a second of callers who each send when their last one ended. */
-async function served({ target }: Server): Promise<number> {
-  const { callers, seconds } = CLOSED;
-  const until = performance.now() + seconds * 1000;
-  let count = 0;
-  const caller = async (): Promise<void> => {
-    while (performance.now() < until) {
-      await ask(target);
-      count += 1;
-    }
-  };
-  const from = performance.now();
-  await Promise.all(Array.from({ length: callers }, caller));
-  return count / ((performance.now() - from) / 1000);
-}
-
-/** One whole reply, to a caller who waits for it. */
-async function ask(target: Target): Promise<void> {
-  const response = await fetch(`http://127.0.0.1:${target.port}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json', authorization: `Bearer ${target.keys['heavy'] ?? ''}` },
-    body: JSON.stringify({
-      model: CHAT,
-      messages: [{ role: 'user', content: 'Tell me about the sea, part 0' }],
-      max_tokens: TOKENS,
-      temperature: 0,
-      ...target.extras,
-    }),
-  });
-  await response.arrayBuffer();
-  if (!response.ok) throw new Error(`answered ${response.status}`);
-}
-
-/** Waits until the backlog is processed: a request without a deadline is served. */
-async function settled({ target }: Server): Promise<void> {
-  for (let left = SETTLE_TRIES; ; left--) {
-    try {
-      await ask(target);
-      return;
-    } catch (error) {
-      if (left === 0) throw error;
-      await new Promise((later) => setTimeout(later, 1000));
-    }
-  }
-}
-
 function row({ name }: Server, factor: number, { runs, recoveredS }: Measured): Row {
   const offered = factor * capacity;
   const p = measure(runs, SECONDS);
@@ -185,8 +137,8 @@ function row({ name }: Server, factor: number, { runs, recoveredS }: Measured): 
     load: `${factor}x`,
     'offered /s': offered,
     'good /s': p.good,
-    'TTFT p50 ms': p.ttft,
-    'TTFT p99 ms': p.ttft99,
+    'reply p50 ms': p.total,
+    'reply p99 ms': p.total99,
     refused: p.refused,
     'refusal p50 ms': known(p.refusal),
     'refusal p99 ms': known(p.refusal99),

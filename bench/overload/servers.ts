@@ -33,8 +33,11 @@ export interface Server {
   close(): Promise<void>;
 }
 
-/** The sidecar, with a key for each account. `maxWaitMs`: what an operator sets for callers of known patience. */
-export async function sidecar(sizes: Sizes, accounts: readonly string[], maxWaitMs: number): Promise<Server> {
+/**
+ * The sidecar, with a key for each account. `maxWaitMs`: what an operator sets for callers of known patience, with a queue that
+ * learns nothing; absent: the default settings.
+ */
+export async function sidecar(sizes: Sizes, accounts: readonly string[], maxWaitMs?: number): Promise<Server> {
   const { file, seats, context, threads } = sizes;
   const folder = await mkdtemp(join(tmpdir(), 'ra-overload-'));
   const keys = accounts.map((account) => ({ account, ...makeKey({ id: account, account }) }));
@@ -48,14 +51,14 @@ export async function sidecar(sizes: Sizes, accounts: readonly string[], maxWait
         models: [
           { id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads, gpu: false, prefixReuse: 'off' },
         ],
-        development: { validateAnswers: false },
+        development: { validateAnswers: false, learnedQueue: maxWaitMs === undefined },
         keys: { file: keyFile },
-        queue: { maxWaitMs },
+        ...(maxWaitMs !== undefined && { queue: { maxWaitMs } }),
       },
     },
   );
   return {
-    name: 'ra-sidecar',
+    name: maxWaitMs === undefined ? 'ra-sidecar' : `ra-sidecar, maxWaitMs ${maxWaitMs}`,
     target: { port: running.port, keys: Object.fromEntries(keys.map(({ account, key }) => [account, key])) },
     close: async () => {
       for (const teardown of teardowns.reverse()) await teardown();
@@ -88,8 +91,8 @@ export function needNginx(): void {
   if (!existsSync(NGINX)) throw new Error(`${NGINX} is not there: apt-get install nginx-light`);
 }
 
-/** nginx in front of a llama-server, which the caller closes. Further requests are refused. */
-export async function behindNginx(server: Server, connections: Connections): Promise<Server> {
+/** nginx in front of a llama-server, which the caller closes. `connections`: further ones are refused; absent: none is. */
+export async function behindNginx(server: Server, connections?: Connections): Promise<Server> {
   const folder = await mkdtemp(join(tmpdir(), 'ra-overload-nginx-'));
   const port = await freePort();
   const file = join(folder, 'nginx.conf');
@@ -101,7 +104,7 @@ export async function behindNginx(server: Server, connections: Connections): Pro
     await new Promise((again) => setTimeout(again, 20));
   }
   return {
-    name: 'llama-server behind nginx limit_conn',
+    name: `llama-server behind nginx${connections === undefined ? ', default' : ' limit_conn'}`,
     target: { ...server.target, port },
     close: async () => {
       const gone = once(child, 'exit');
@@ -119,7 +122,13 @@ export interface Connections {
 }
 
 /** Streaming left alone, a new connection for each request as the callers do, and 429 for what is over the limits. */
-function nginxConfig(folder: string, port: number, upstream: number, { all, perKey }: Connections): string {
+function nginxConfig(folder: string, port: number, upstream: number, connections: Connections | undefined): string {
+  const limits =
+    connections === undefined
+      ? ''
+      : `limit_conn all ${connections.all};
+      limit_conn key ${connections.perKey};
+      limit_conn_status 429;`;
   return `daemon off;
 worker_processes 1;
 pid ${folder}/nginx.pid;
@@ -137,9 +146,7 @@ http {
     listen 127.0.0.1:${port} backlog=4096;
     server_name all;
     location / {
-      limit_conn all ${all};
-      limit_conn key ${perKey};
-      limit_conn_status 429;
+      ${limits}
       proxy_pass http://127.0.0.1:${upstream};
       proxy_http_version 1.1;
       proxy_buffering off;

@@ -1,9 +1,10 @@
 /** The whole sidecar over HTTP beside llama-server of the same commit, streaming chat, in one run on one machine. */
 import { Agent } from 'node:http';
-import type { EngineSetup } from '../../engine/protocol/messages.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
 import { CHAT, Sidecar } from '../../test/support/sidecar.js';
 import { EngineDriver, type Load as EngineLoad } from './engine-driver.js';
 import { closedLoop, latencies, openLoop, seeded, tokensPerSecond, type Outcome } from './load.js';
+import { childWith, peakMiB } from './memory.js';
 import { LlamaServer } from './peers.js';
 import type { Row } from './results.js';
 import { median } from './stats.js';
@@ -54,6 +55,14 @@ interface Pair {
   readonly theirs: Outcome;
   /** Tokens a second of our engine alone, on prompts and replies of the same lengths. */
   readonly engine?: number;
+  /** The most memory so far, MiB. */
+  readonly peaks?: Peaks;
+}
+
+interface Peaks {
+  readonly sidecar: number;
+  readonly engine: number;
+  readonly theirs: number;
 }
 
 /** What is measured of one load. */
@@ -78,6 +87,7 @@ interface Servers {
   readonly engine: EngineDriver;
   /** Of each prompt, as our sidecar renders it. */
   readonly promptTokens: number;
+  readonly peaks: () => Promise<Peaks>;
   readonly close: () => Promise<void>;
 }
 
@@ -98,14 +108,14 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
       seed: i,
     });
   const closedOnce = async (
-    { ours, theirs, engine, promptTokens }: Servers,
+    { ours, theirs, engine, promptTokens, peaks }: Servers,
     { callers, replies, temperature, length }: Turn,
   ): Promise<Pair> => {
     const mine = await closedLoop(ours, callers, replies, body(temperature, length));
     const other = await closedLoop(theirs, callers, replies, body(temperature, length));
     const load = (i: number): EngineLoad => ({ promptTokens, tokens: length(i), temperature });
     const alone = await engine.closedLoop(callers, replies, load);
-    return { ours: mine, theirs: other, engine: alone.tokens / alone.seconds };
+    return { ours: mine, theirs: other, engine: alone.tokens / alone.seconds, peaks: await peaks() };
   };
   const most = Math.max(...closed.keys());
   const loads = temperatures.flatMap((temperature) =>
@@ -191,13 +201,23 @@ async function begin({ file, threads, gpu, cores, seats, context }: BesideCase, 
     await server.close();
     for (const teardown of teardowns) await teardown();
   };
-  return { ours, theirs, engine, promptTokens, close };
+  const engineOfOurs = await childWith(sidecar.pid, 'engine/main.js');
+  const peaks = async (): Promise<Peaks> => ({
+    sidecar: await peakMiB(sidecar.pid),
+    engine: await peakMiB(engineOfOurs),
+    theirs: await peakMiB(server.pid),
+  });
+  return { ours, theirs, engine, promptTokens, peaks, close };
 }
 
 function rowOf({ model, tokens, cores }: BesideCase, load: string, temperature: number, pairs: readonly Pair[]): Row {
   const mine = latencies(pairs.map((pair) => pair.ours));
   const other = latencies(pairs.map((pair) => pair.theirs));
   const engines = pairs.flatMap(({ engine, ours }) => (engine === undefined ? [] : [tokensPerSecond(ours) / engine]));
+  const peak = (of: (peaks: Peaks) => number): number | string => {
+    const all = pairs.flatMap(({ peaks }) => (peaks ? [of(peaks)] : []));
+    return all.length > 0 ? median(all) : '';
+  };
   const both = (a: number, b: number): string => `${a.toFixed(1)} / ${b.toFixed(1)}`;
   return {
     model,
@@ -213,5 +233,8 @@ function rowOf({ model, tokens, cores }: BesideCase, load: string, temperature: 
     'TTFT p50/p99 ms, llama-server': both(other.ttft, other.ttft99),
     'gap p50/p99 ms, ours': both(mine.gap, mine.gap99),
     'gap p50/p99 ms, llama-server': both(other.gap, other.gap99),
+    'peak MiB, sidecar': peak(({ sidecar }) => sidecar),
+    'peak MiB, engine': peak(({ engine }) => engine),
+    'peak MiB, llama-server': peak(({ theirs }) => theirs),
   };
 }

@@ -2,17 +2,12 @@
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
-import {
-  PROTOCOL_VERSION,
-  type EngineSetup,
-  type FromEngine,
-  type GenerateJob,
-  type Output,
-  type ScoreJob,
-  type ToEngine,
-} from '../../engine/protocol/messages.js';
+import { PROTOCOL_VERSION, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
+import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+import type { Output } from '../../engine/protocol/job-output.js';
 import { LinkedChild } from '../../test/support/linked-child.js';
-import { poolThreads } from '../../sidecar/engine-client/child.js';
+import { poolThreads } from '../../sidecar/engine-client/pool-threads.js';
 import { cpuOf, type Cpu } from './cpu.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
@@ -174,9 +169,13 @@ export class EngineDriver {
     return { tokens, seconds: (performance.now() - from) / 1000 };
   }
 
+  get pid(): number {
+    return Number(this.#child.process.pid);
+  }
+
   /** CPU time that the process has spent. */
   cpu(): Promise<Cpu> {
-    return cpuOf(Number(this.#child.process.pid));
+    return cpuOf(this.pid);
   }
 
   async close(): Promise<void> {

@@ -1,6 +1,7 @@
 /** Our engine process against llama-batched-bench, which decodes the same batches and samples nothing: the limit. */
-import type { EngineSetup } from '../../engine/protocol/messages.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
 import { EngineDriver, type Load } from './engine-driver.js';
+import { peakMiB } from './memory.js';
 import { batchedBench } from './peers.js';
 import type { Row } from './results.js';
 import { median } from './stats.js';
@@ -12,7 +13,7 @@ const SAMPLED: Sampling = { temperature: 1 };
 /** What many clients ask for. */
 const NARROWED: Sampling = { temperature: 1, topP: 0.9, frequencyPenalty: 0.5 };
 
-/** Steps before anything is measured. */
+/** Steps before anything is measured, unless the case has another number. */
 const WARM_STEPS = 1500;
 
 export interface LimitCase {
@@ -28,6 +29,7 @@ export interface LimitCase {
   readonly runs: number;
   /** Replies of one run, at least; at many sequences one batch is a run. */
   readonly replies: number;
+  readonly warmSteps?: number;
 }
 
 /** A pair of runs, tokens a second. */
@@ -36,6 +38,9 @@ interface Pair {
   readonly greedy: number;
   readonly sampled: number;
   readonly narrowed: number;
+  /** Memory, MiB. */
+  readonly peerPeak: number;
+  readonly enginePeak: number;
 }
 
 /**
@@ -60,6 +65,8 @@ export async function limitRows(options: LimitCase): Promise<Row[]> {
       'ours, temperature 1': median(all.map(({ sampled }) => sampled)),
       'ratio, temperature 1': median(all.map(({ peer, sampled }) => sampled / peer)),
       'ratio, top_p and penalty': median(all.map(({ peer, narrowed }) => narrowed / peer)),
+      'peak MiB, llama-batched-bench': median(all.map(({ peerPeak }) => peerPeak)),
+      'peak MiB, our engine': median(all.map(({ enginePeak }) => enginePeak)),
     };
     process.stdout.write(`${JSON.stringify(row)}\n`);
     return row;
@@ -76,17 +83,21 @@ async function warmEngine(options: LimitCase): Promise<EngineDriver> {
     contextPerSeat,
     prefixReuse: 'off',
   });
-  for (let steps = 0; steps < WARM_STEPS; steps += options.replies * tokens) await ours(engine, 1, GREEDY, options);
+  const { warmSteps = WARM_STEPS } = options;
+  for (let steps = 0; steps < warmSteps; steps += options.replies * tokens) await ours(engine, 1, GREEDY, options);
   return engine;
 }
 
 async function pairOf(engine: EngineDriver, sequences: number, options: LimitCase): Promise<Pair> {
   await ours(engine, sequences, GREEDY, options);
+  const { tokensPerSecond, peak } = await theirs(sequences, options);
   return {
-    peer: await theirs(sequences, options),
+    peer: tokensPerSecond,
+    peerPeak: peak,
     greedy: await ours(engine, sequences, GREEDY, options),
     sampled: await ours(engine, sequences, SAMPLED, options),
     narrowed: await ours(engine, sequences, NARROWED, options),
+    enginePeak: await peakMiB(engine.pid),
   };
 }
 
@@ -101,10 +112,11 @@ async function ours(
   return round.tokens / round.seconds;
 }
 
-async function theirs(sequences: number, options: LimitCase): Promise<number> {
+async function theirs(sequences: number, options: LimitCase): Promise<{ tokensPerSecond: number; peak: number }> {
   const { file, threads, gpu, promptTokens, tokens, replies } = options;
   const batches = Array.from({ length: Math.max(1, replies / sequences) }, () => sequences);
   const more = gpu === false ? ['-ngl', '0'] : ['-ngl', '99'];
   const runs = await batchedBench(file, { threads, promptTokens, tokens, sequences: batches, more });
-  return runs.length / runs.reduce((sum, run) => sum + 1 / run.tokensPerSecond, 0);
+  const tokensPerSecond = runs.length / runs.reduce((sum, run) => sum + 1 / run.tokensPerSecond, 0);
+  return { tokensPerSecond, peak: Math.max(...runs.map(({ peakMiB: each }) => each)) };
 }

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ensureModel } from '../models/embedded.js';
+import type { WeightType } from '../models/random-weights.js';
 import { planFor, type RecipeName } from '../models/recipes.js';
 import { copyVocabulary } from '../models/vocabulary-copy.js';
 import { ownVocabulary } from '../models/vocabulary-own.js';
@@ -29,6 +30,18 @@ export function random13m(): Promise<string> {
 /** The `150m` recipe with the same vocabulary. */
 export function random150m(): Promise<string> {
   return withGpt2Vocabulary('150m');
+}
+
+/** A model of the shape of `150m` with weights in this format, for measuring memory. */
+export async function random150mOf(weights: WeightType): Promise<string> {
+  const plan = planFor('150m', { vocabulary: ownVocabulary() });
+  return await ensureModel(CACHE, { ...plan, name: `${plan.name}-${weights}`, shape: { ...plan.shape, weights } });
+}
+
+/** The `window` or `hybrid` recipe, whose replies do not end before their last allowed token. */
+export async function endless(recipe: 'window' | 'hybrid'): Promise<string> {
+  const plan = planFor(recipe, { vocabulary: withoutEnd(ownVocabulary()) });
+  return await ensureModel(CACHE, { ...plan, name: `${plan.name}-endless` });
 }
 
 /** The 8 billion weights of `8b` or `8b-f16` with Llama 3's vocabulary of 128,256 tokens: 8.5 or 16 GB. */

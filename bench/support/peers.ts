@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { peakMiB } from './memory.js';
 import { freePort } from '../../test/support/free-port.js';
 
 const run = promisify(execFile);
@@ -15,8 +16,11 @@ const BIN = fileURLToPath(new URL('../../../bench/.cache/peers/build/bin/', impo
 /** A model loads in seconds; past this it never will. */
 const START_MS = 120_000;
 
+/** How often the memory of a process that ends by itself is read. */
+const LOOK_MS = 100;
+
 /** Path of a peer's program. Throws with what to do when it is not there. */
-export function peer(name: 'llama-server' | 'llama-batched-bench'): string {
+function peer(name: 'llama-server' | 'llama-batched-bench'): string {
   const path = join(BIN, name);
   if (!existsSync(path)) throw new Error(`${path} is not there: run "make peers" first (5 to 10 minutes)`);
   return path;
@@ -28,6 +32,8 @@ export interface BatchedRun {
   readonly tokensPerSecond: number;
   /** Generated tokens over generation alone. */
   readonly generating: number;
+  /** The most memory of the process in all its runs, MiB. */
+  readonly peakMiB: number;
 }
 
 export interface BatchedOptions {
@@ -44,7 +50,7 @@ export async function batchedBench(file: string, options: BatchedOptions): Promi
   const { threads, promptTokens, tokens, sequences, more = [] } = options;
   // llama.cpp rounds each sequence's share up to 256 cells.
   const context = Math.max(...sequences) * Math.ceil((promptTokens + tokens) / 256) * 256;
-  const { stdout } = await run(
+  const running = run(
     peer('llama-batched-bench'),
     [
       ...['-m', file, '-c', `${context}`, '-b', '2048', '-ub', '512', '-npp', `${promptTokens}`, '-ntg', `${tokens}`],
@@ -52,18 +58,23 @@ export async function batchedBench(file: string, options: BatchedOptions): Promi
     ],
     { maxBuffer: 1 << 24 },
   );
-  return stdout
-    .split('\n')
-    .filter((line) => line.startsWith('{'))
-    .map((line) => {
-      const row = JSON.parse(line) as { pl: number; tg: number; t_pp: number; t_tg: number };
-      const generated = row.tg * row.pl;
-      return {
-        sequences: row.pl,
-        tokensPerSecond: generated / (row.t_pp + row.t_tg),
-        generating: generated / row.t_tg,
-      };
-    });
+  let peak = 0;
+  const looking = setInterval(() => {
+    void peakMiB(Number(running.child.pid)).then((now) => (peak = Number.isNaN(now) ? peak : now));
+  }, LOOK_MS);
+  const { stdout } = await running.finally(() => clearInterval(looking));
+  const lines = stdout.split('\n').filter((line) => line.startsWith('{'));
+  if (lines.length === 0) throw new Error('llama-batched-bench printed no result');
+  return lines.map((line) => {
+    const row = JSON.parse(line) as { pl: number; tg: number; t_pp: number; t_tg: number };
+    const generated = row.tg * row.pl;
+    return {
+      sequences: row.pl,
+      tokensPerSecond: generated / (row.t_pp + row.t_tg),
+      generating: generated / row.t_tg,
+      peakMiB: peak,
+    };
+  });
 }
 
 /** A running llama-server on a free port. Whoever started it closes it. */

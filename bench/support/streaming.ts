@@ -22,14 +22,15 @@ export interface Streamed {
   readonly completionTokens: number;
 }
 
-/** Streams one completion to its end. Rejects on anything but a 200 that ends with [DONE]. */
-export function stream({ agent, port, key, extras }: Target, body: object): Promise<Streamed> {
+/** Streams one completion to its end. Rejects on anything but a 200 that ends with [DONE], and once `signal` is aborted. */
+export function stream({ agent, port, key, extras }: Target, body: object, signal?: AbortSignal): Promise<Streamed> {
   return new Promise((resolve, reject) => {
     const headers = {
       'content-type': 'application/json',
       ...(key !== undefined && { authorization: `Bearer ${key}` }),
     };
-    const sent = request({ agent, port, host: '127.0.0.1', method: 'POST', path: '/v1/chat/completions', headers });
+    const to = { agent, port, host: '127.0.0.1', method: 'POST', path: '/v1/chat/completions', headers };
+    const sent = request({ ...to, ...(signal && { signal }) });
     const text = JSON.stringify({ ...body, ...extras, stream: true, stream_options: { include_usage: true } });
     const times: number[] = [];
     let pieces = 0;

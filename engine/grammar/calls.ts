@@ -1,6 +1,7 @@
-import type { CallSyntax, ParameterTypes, TaggedArguments } from '../protocol/messages.js';
+import type { CallSyntax, ParameterTypes } from '../protocol/reply-format.js';
 import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, type GrammarPart, type GrammarText } from './gbnf.js';
 import { JSON_RULES } from './json.js';
+import { looseGrammar } from './loose.js';
 import { schemaGrammar } from './schema.js';
 import { spaced, SPACED_RULES } from './spaced.js';
 import { MAX_STACKS } from './stacks.js';
@@ -48,12 +49,12 @@ export function callRules(
 ): CallRules {
   const parts: GrammarPart[] = [];
   const types: (readonly ParameterTypes[])[] = [];
-  const tagged = syntax.arguments;
+  const notation = syntax.arguments;
   let characters = 0;
   /** By name: calls of functions with one name differ only by their arguments, so a text is at a place in each. */
   const places = new Map<string, number>();
   for (const [i, { name, parameters }] of functions.entries()) {
-    const part = argumentsOf(parameters, tagged, `call-${i}`, work);
+    const part = argumentsOf(parameters, notation, `call-${i}`, work);
     if (part.kind === 'unservable') return part;
     parts.push(part);
     types.push(part.types);
@@ -83,12 +84,13 @@ export function callRules(
   const stacks = Math.max(functions.length, ...places.values());
   // Without its root, which callGrammar adds.
   const gbnf = text.gbnf.slice(text.gbnf.indexOf('\n') + 1);
-  return { kind: 'ok', gbnf, stacks, ...(tagged !== undefined && { parameters: types }) };
+  return { kind: 'ok', gbnf, stacks, ...(notation?.kind === 'tagged' && { parameters: types }) };
 }
 
-function argumentsOf(schema: unknown, tagged: TaggedArguments | undefined, prefix: string, work: Work): TaggedGrammar {
-  if (tagged !== undefined) return taggedGrammar(schema, tagged, prefix, work);
-  const part = schemaGrammar(schema, prefix, work);
+function argumentsOf(schema: unknown, notation: CallSyntax['arguments'], prefix: string, work: Work): TaggedGrammar {
+  if (notation?.kind === 'tagged') return taggedGrammar(schema, notation, prefix, work);
+  const part =
+    notation === undefined ? schemaGrammar(schema, prefix, work) : looseGrammar(schema, notation, prefix, work);
   return part.kind === 'ok' ? { ...part, types: [] } : part;
 }
 

@@ -1,40 +1,6 @@
 import { programOf } from './program.js';
 import { DEAD, Reach } from './reach.js';
-
-/** The tokens of a vocabulary, in the order of their bytes. */
-export interface SortedTokens {
-  readonly bytes: Uint8Array;
-  /** Where each token's bytes begin, by id; one more for the end of the last. */
-  readonly starts: Uint32Array;
-  /** Ids of those that have bytes. */
-  readonly order: Uint32Array;
-  /** Bytes that each has in common with the one before it in `order`. */
-  readonly common: Uint32Array;
-  /** Ids of those that have none, but for `ends`. */
-  readonly empty: Uint32Array;
-  /** End tokens, whatever their bytes. */
-  readonly ends: Uint32Array;
-  /** Of the longest. */
-  readonly longest: number;
-}
-
-export function sortedTokens(bytes: Uint8Array, starts: Uint32Array, ends: Uint32Array): SortedTokens {
-  const ending = new Set(ends);
-  const ids = Uint32Array.from({ length: starts.length - 1 }, (_, id) => id).filter((id) => !ending.has(id));
-  const of = (id: number): Uint8Array => bytes.subarray(starts[id], starts[id + 1]);
-  // llama.cpp treats tokens that begin with U+0000 as empty.
-  const isEmpty = (id: number): boolean => starts[id] === starts[id + 1] || bytes[starts[id] ?? 0] === 0;
-  const order = ids.filter((id) => !isEmpty(id)).sort((a, b) => Buffer.compare(of(a), of(b)));
-  let longest = 0;
-  const common = order.map((id, i) => {
-    const [one, before] = [of(id), i === 0 ? new Uint8Array(0) : of(order[i - 1] ?? 0)];
-    longest = Math.max(longest, one.length);
-    let same = 0;
-    while (same < before.length && one[same] === before[same]) same += 1;
-    return same;
-  });
-  return { bytes, starts, order, common, empty: ids.filter(isEmpty), ends, longest };
-}
+import type { SortedTokens } from './sorted-tokens.js';
 
 /** The position of a text in a grammar: a set of places, and the beginning of a character that a token ended in. */
 export interface Standing {
@@ -49,11 +15,21 @@ export interface Standing {
  * Numbers that the {@link Reach} of all grammars may keep, 4 to 40 bytes each; one that exceeds its share is rebuilt
  * from the current texts.
  */
-export const MAX_REACH = 4_000_000;
+const MAX_REACH = 4_000_000;
 /** No grammar's share is less. */
 const LEAST_REACH = 100_000;
-/** Masks kept for all grammars, the last used ones; half a megabyte each with a vocabulary of 128 k tokens. */
-export const MAX_MASKS = 64;
+/** Masks kept for all grammars, the last used ones; half a megabyte each at most with a vocabulary of 128 k tokens. */
+export const MAX_MASKS = 256;
+/** A mask lists the tokens that it allows if there are no more than this, and otherwise those that it denies. */
+const MAX_LISTED = 1024;
+/** Characters of ASCII that a narrow place may go on with. */
+const NARROW = 32;
+
+/** Which tokens may come next: only these, or all but these. */
+export interface TokenMask {
+  readonly kind: 'only' | 'but';
+  readonly tokens: Uint32Array;
+}
 
 export interface MaskLimits {
   /** Places that one call may visit. */
@@ -67,7 +43,9 @@ export class MaskGrammar {
   readonly #tokens: SortedTokens;
   readonly #limits: MaskLimits;
   #reach: Reach;
-  readonly #masks = new Map<number, Uint32Array>();
+  readonly #masks = new Map<number, TokenMask>();
+  /** Tokens that the last search allowed. */
+  readonly #allowed: Uint32Array;
   /** By bytes of a token read so far. */
   readonly #sets: Int32Array;
   readonly #begun: Int32Array;
@@ -80,6 +58,7 @@ export class MaskGrammar {
     this.#sets = new Int32Array(tokens.longest + 1);
     this.#begun = new Int32Array(tokens.longest + 1);
     this.#lacks = new Int32Array(tokens.longest + 1);
+    this.#allowed = new Uint32Array(tokens.starts.length - 1);
   }
 
   /** Undefined: it cannot be read. Throws `TooDear`. */
@@ -108,11 +87,32 @@ export class MaskGrammar {
     return { reach: this.#reach, set, begun, lacks };
   }
 
-  /** The tokens that are not allowed next, ascending within each kind. Must not be changed. Throws `TooDear`. */
-  denied(standing: Standing): Uint32Array {
+  /** Whether a token may come next. Throws `TooDear`. */
+  allows(standing: Standing, token: number): boolean {
+    const { starts, bytes, ends } = this.#tokens;
+    const here = this.#here(standing);
+    if (ends.includes(token)) return this.#mayEnd(here);
+    const [from = 0, to = 0] = [starts[token], starts[token + 1]];
+    if (from === to || bytes[from] === 0) return false;
+    this.#enter(here);
+    for (let at = from; at < to; at++) if (this.#isDeadBehind(at - from, bytes[at] ?? 0)) return false;
+    return this.#mayStop(to - from);
+  }
+
+  /**
+   * Whether few characters can come next, so that a mask is found at once: within a name, not within a text. Throws
+   * `TooDear`.
+   */
+  isNarrow(standing: Standing): boolean {
+    const here = this.#here(standing);
+    return here.lacks === 0 && this.#reach.fanOut(here.set) <= NARROW;
+  }
+
+  /** Which tokens may come next, ascending in their bytes. Must not be changed. Throws `TooDear`. */
+  mask(standing: Standing): TokenMask {
     const here = this.#here(standing);
     const known = here.lacks === 0 ? this.#masks.get(here.set) : undefined;
-    const made = known ?? this.#denied(here);
+    const made = known ?? this.#mask(here);
     if (here.lacks > 0) return made;
     this.#masks.delete(here.set);
     this.#masks.set(here.set, made);
@@ -123,34 +123,51 @@ export class MaskGrammar {
     return made;
   }
 
-  #denied(here: Standing): Uint32Array {
-    const { bytes, starts, order, common, empty, ends } = this.#tokens;
-    const denied = new Uint32Array(starts.length - 1);
+  /** The tokens that are not allowed next. Must not be changed. Throws `TooDear`. */
+  denied(standing: Standing): Uint32Array {
+    const { kind, tokens } = this.mask(standing);
+    return kind === 'but' ? tokens : this.#allBut(tokens);
+  }
+
+  #mask(here: Standing): TokenMask {
+    const tokens = this.#allowed.subarray(0, this.#search(here));
+    return tokens.length <= MAX_LISTED
+      ? { kind: 'only', tokens: tokens.slice() }
+      : { kind: 'but', tokens: this.#allBut(tokens) };
+  }
+
+  /** Finds the allowed tokens; returns their number. */
+  #search(here: Standing): number {
+    const { bytes, starts, order, common, leaps, ends } = this.#tokens;
+    const allowed = this.#allowed;
     let count = 0;
-    const deny = (token: number): void => {
-      denied[count++] = token;
-    };
     this.#enter(here);
-    /** So many bytes in, no token of those read last may come. */
-    let dead = Infinity;
-    for (let i = 0; i < order.length; i++) {
+    for (let i = 0; i < order.length;) {
       const token = order[i] ?? 0;
-      const from = common[i] ?? 0;
-      if (from >= dead) {
-        deny(token);
-        continue;
-      }
-      dead = Infinity;
       const start = starts[token] ?? 0;
       const length = (starts[token + 1] ?? 0) - start;
-      let depth = from;
+      let depth = common[i] ?? 0;
       while (depth < length && !this.#isDeadBehind(depth, bytes[start + depth] ?? 0)) depth += 1;
-      if (depth < length) dead = depth + 1;
-      if (depth < length || !this.#mayStop(depth)) deny(token);
+      i += 1;
+      if (depth === length && this.#mayStop(depth)) allowed[count++] = token;
+      // No token with these bytes can come.
+      if (depth < length) while (i < order.length && (common[i] ?? 0) > depth) i = leaps[i] ?? order.length;
     }
-    empty.forEach(deny);
-    if (!this.#reach.mayEnd(here.set) || here.lacks > 0) ends.forEach(deny);
-    return denied.slice(0, count);
+    if (this.#mayEnd(here)) for (const end of ends) allowed[count++] = end;
+    return count;
+  }
+
+  #allBut(tokens: Uint32Array): Uint32Array {
+    const marked = new Uint8Array(this.#tokens.starts.length - 1);
+    for (const token of tokens) marked[token] = 1;
+    const rest = new Uint32Array(marked.length - tokens.length);
+    let count = 0;
+    for (let token = 0; token < marked.length; token++) if (marked[token] === 0) rest[count++] = token;
+    return rest.subarray(0, count);
+  }
+
+  #mayEnd({ set, lacks }: Standing): boolean {
+    return lacks === 0 && this.#reach.mayEnd(set);
   }
 
   /** The same text in the current reach, which is rebuilt if it has grown too large. */
@@ -184,7 +201,7 @@ export class MaskGrammar {
     } else if (byte < 0x80) {
       set = this.#reach.after(set, byte);
     } else {
-      if (byte < 0xc2 || byte > 0xf4) return true;
+      if (byte < 0xc2 || byte > 0xf4 || !this.#reach.mayBeLonger(set)) return true;
       lacks = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
       begun = byte & (0x3f >> lacks);
     }

@@ -1,5 +1,6 @@
 import { inClass, literal } from './gbnf.js';
 import type { Alternative, Item } from './rules.js';
+import { ANYTHING, type Range } from './shape.js';
 
 /** A property that the schema names. */
 export interface Property {
@@ -19,22 +20,39 @@ export interface Others {
 type NewRule = (alternatives: readonly Alternative[]) => string;
 
 /** Characters of one object's declared names over which no other property is offered: each costs a rule. */
-export const MAX_NAME_CHARACTERS = 1024;
+const MAX_NAME_CHARACTERS = 1024;
 
 const COMMA = '"," json-ws';
+
+/** Counted properties. Beyond it: at least this many, or any number. */
+const MAX_MEMBERS = 256;
 
 /**
  * What stands between an object's braces: the properties in order, each optional one there or not, then any number of
  * others. For each place in that order one rule to go on after a property (with a comma), and one for when there is none
- * yet; written from the last place to the first.
+ * yet; written from the last place to the first. `count`: of all properties; where there are declared ones it is only held
+ * that there is one.
  */
-export function objectRules(properties: readonly Property[], others: Others | undefined, newRule: NewRule): Item {
+export function objectRules(
+  properties: readonly Property[],
+  others: readonly Others[],
+  newRule: NewRule,
+  count: Range = ANYTHING,
+): Item {
   const member = (key: Item, rule: string): Item[] => [key, '":" json-ws', { rule }, 'json-ws'];
-  const other = others && newRule([member({ rule: others.key }, others.rule)]);
-  const more = other && newRule([[COMMA, { rule: other }]]);
-  const tail: Item[] = more ? [{ rule: more, least: 0 }] : [];
-  let after = newRule([tail]);
-  let first = other ? newRule([[], [{ rule: other }, ...tail]]) : newRule([[]]);
+  const declared = properties.length > 0;
+  const least = Math.min(count.least, declared ? 1 : MAX_MEMBERS);
+  const most = declared || count.most > MAX_MEMBERS ? Infinity : count.most;
+  const other =
+    others.length > 0 && most > 0 ? newRule(others.map(({ key, rule }) => member({ rule: key }, rule))) : '';
+  const more = other === '' ? '' : newRule([[COMMA, { rule: other }]]);
+  let after = newRule([more === '' ? [] : [{ rule: more, least: 0 }]]);
+  let first = newRule([
+    ...(least === 0 ? [[]] : []),
+    ...(other === ''
+      ? []
+      : [[{ rule: other }, ...(most === 1 ? [] : [{ rule: more, least: Math.max(0, least - 1), most: most - 1 }])]]),
+  ]);
   for (const { name, required, rule } of [...properties].reverse()) {
     const written = member(literal(JSON.stringify(name)), rule);
     const next = { rule: after };

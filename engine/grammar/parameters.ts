@@ -1,5 +1,5 @@
 /** What a function's parameters are, one by one, for notations that write each of them by itself. */
-import type { ValueType } from '../protocol/messages.js';
+import type { ValueType } from '../protocol/reply-format.js';
 import { itemsOf } from './rope.js';
 import type { Schema, Shape } from './shape.js';
 import { Shapes } from './shapes.js';
@@ -31,7 +31,8 @@ export function parameterLists(parameters: unknown, work: Work): readonly Parame
     .map((shape) => listOf(shape, shapes, work));
 }
 
-function listOf(shape: Shape, shapes: Shapes, work: Work): ParameterList {
+/** The properties of an object, all that are declared or required. */
+export function listOf(shape: Shape, shapes: Shapes, work: Work): ParameterList {
   const spend = (): void => {
     work.spend(1);
   };

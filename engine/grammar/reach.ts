@@ -8,6 +8,7 @@ const DONE = 0;
 /** Not worked out yet. */
 const UNKNOWN = -2;
 const ASCII = 128;
+const LAST_CHARACTER = 0x10ffff;
 
 /** Thrown if an answer would need more work than granted. */
 export class TooDear extends Error {
@@ -24,6 +25,8 @@ interface Places {
   readonly others: Map<number, number>;
   /** By which of `classes` match. */
   readonly matching: Map<string, number>;
+  /** A character beyond ASCII may come. */
+  readonly longer: boolean;
 }
 
 /**
@@ -76,9 +79,22 @@ export class Reach {
     return next;
   }
 
-  /** Whether a character from `low` to `high` may follow, for a character that has begun. As in llama.cpp. */
+  /** Whether a character from `low` to `high` may follow, for a character that has begun. */
   mayGoOn(set: number, low: number, high: number): boolean {
     return (this.#sets[set]?.classes ?? []).some((id) => overlaps(this.program.classes[id], low, high));
+  }
+
+  /** Whether a character beyond ASCII may follow. */
+  mayBeLonger(set: number): boolean {
+    return this.#sets[set]?.longer === true;
+  }
+
+  /** How many characters may follow; Infinity if one beyond ASCII may. Throws {@link TooDear}. */
+  fanOut(set: number): number {
+    if (this.mayBeLonger(set)) return Infinity;
+    let count = 0;
+    for (let character = 0; character < ASCII; character++) if (this.after(set, character) !== DEAD) count += 1;
+    return count;
   }
 
   /** Whether the text may end. */
@@ -174,7 +190,8 @@ export class Reach {
       if (place !== DONE) classes.add(this.program.values[this.#elements[place] ?? -1] ?? -1);
     }
     const ascii = new Int32Array(ASCII).fill(UNKNOWN);
-    const made = { members, classes: [...classes], ascii, others: new Map(), matching: new Map() };
+    const longer = [...classes].some((id) => overlaps(this.program.classes[id], ASCII, LAST_CHARACTER));
+    const made = { members, classes: [...classes], ascii, others: new Map(), matching: new Map(), longer };
     const id = this.#sets.push(made) - 1;
     this.#setIds.set(key, id);
     this.#size += members.length + ASCII;
@@ -191,8 +208,21 @@ function allows(characters: CharacterClass | undefined, character: number): bool
   return characters !== undefined && inRanges(characters, character, character) !== characters.not;
 }
 
+/** Whether a class has one of the characters. */
 function overlaps(characters: CharacterClass | undefined, low: number, high: number): boolean {
-  return characters !== undefined && inRanges(characters, low, high) !== characters.not;
+  if (characters === undefined) return false;
+  return characters.not ? !covers(characters, low, high) : inRanges(characters, low, high);
+}
+
+/** Whether the ranges have all of the characters. */
+function covers({ ranges }: CharacterClass, low: number, high: number): boolean {
+  let at = low;
+  for (let i = 0; i < ranges.length && at <= high; i += 2) {
+    if ((ranges[i] ?? 0) > at || at > (ranges[i + 1] ?? 0)) continue;
+    at = (ranges[i + 1] ?? 0) + 1;
+    i = -2;
+  }
+  return at > high;
 }
 
 /** Whether a range has one of the characters. */

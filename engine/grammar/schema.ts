@@ -1,39 +1,33 @@
 import { choice } from './choice.js';
+import { EnumValues } from './enum-values.js';
 import type { GrammarPart } from './gbnf.js';
 import { JSON_RULES } from './json.js';
-import { extraKeyRules, objectRules, type Property } from './object-rules.js';
-import { Rules, type Alternative, type Item } from './rules.js';
+import { objectRules, type Property } from './object-rules.js';
+import { matching, otherProperties } from './other-properties.js';
+import { RuleMaker } from './rule-maker.js';
+import type { Alternative, Item } from './rules.js';
+import { MAX_COUNTED, numbersOf, textsOf, type Scalars } from './scalar-rules.js';
 import { itemsOf, type Rope } from './rope.js';
 import { Sames } from './sames.js';
-import { saysNothing, type All, type Range, type Schema, type Shape, type Type } from './shape.js';
+import { saysNothing, type All, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
-import { BEHIND_VALUE, MAX_STACKS, stacks, TEXT_STACKS, type Container } from './stacks.js';
+import { BEHIND_VALUE, MAX_STACKS, stacks, type Container } from './stacks.js';
 import { Unservable, unlessUnservable, Work, type NoGrammar } from './work.js';
 
 export type SchemaGrammar =
   /** `stacks`: the most places in the grammar that a text can be at simultaneously. */
   ({ readonly kind: 'ok'; readonly stacks: number } & GrammarPart) | NoGrammar;
 
-/** Bound of counted items and characters. Beyond it: at least this many, or any number. */
-export const MAX_COUNTED = 256;
-/** Rules made for one schema before those that match nothing are left out. */
-export const MAX_RULES = 10_000;
-/** Values of one enum. */
-export const MAX_VALUES = 2048;
-/** Characters of one enum: its tree is made by looking at each of them once a level. */
-export const MAX_ENUM_CHARACTERS = 65_536;
-
-/** Steps of creating a rule, and of requesting the rule of one schema among those that apply together. */
-const RULE_STEPS = 12;
+/** Steps of requesting the rule of one schema among those that apply together. */
 const VALUE_STEPS = 8;
 
 /**
  * The rules for a JSON text that is valid against a JSON schema; their names begin with `prefix` (letters, digits, `-`),
  * but for those that all schemas share.
  *
- * Properties come in the schema's order, other ones behind them; optional ones may be left out. oneOf is anyOf. What only
- * narrows a value (pattern, format, minimum …) constrains nothing but its type, and keywords that are not known here are
- * not read. A schema without a type that has the keywords of objects, or of arrays, is one of those.
+ * Properties come in the schema's order, other ones behind them; optional ones may be left out. oneOf is anyOf. Keywords
+ * that are not known here are not read. A schema without a type that has the keywords of objects, or of arrays, is one of
+ * those. docs/contract.md#json-schema lists what is held of each keyword.
  *
  * `work`: shared by all schemas of one request; a schema that takes more than is left of it is unservable. `root`: what
  * references point into, where `schema` is a part of it.
@@ -42,32 +36,19 @@ export function schemaGrammar(schema: unknown, prefix = 'value', work = new Work
   return unlessUnservable(() => new Compiler(root, prefix, work).compile(schema as Schema));
 }
 
-const SCALARS: Readonly<Partial<Record<Type, Item>>> = {
-  number: { rule: 'json-number' },
-  integer: { rule: 'json-integer' },
-  boolean: '("true" | "false")',
-  null: '"null"',
-};
-
-const TEXT: Container = { places: TEXT_STACKS, values: [] };
-
 /** A rule for each set of schemas that some value must satisfy, made once, from the outside in. */
 class Compiler {
-  readonly #prefix: string;
+  readonly #maker: RuleMaker;
   readonly #work: Work;
   readonly #shapes: Shapes;
-  readonly #rules = new Rules();
   /** Names by what the rule is to match. */
   readonly #names = new Map<string, string>();
   readonly #sames = new Sames();
-  /** Names of rules by what they allow: what is written twice is one rule. */
-  readonly #written = new Map<string, string>();
   readonly #open: { readonly name: string; readonly all: All }[] = [];
   readonly #containers = new Map<string, readonly (readonly Container[])[]>();
-  #made = 0;
 
   constructor(root: unknown, prefix: string, work: Work) {
-    this.#prefix = prefix;
+    this.#maker = new RuleMaker(prefix, work);
     this.#work = work;
     this.#shapes = new Shapes(root, work);
   }
@@ -79,7 +60,7 @@ class Compiler {
     const most = stacks(root, this.#containers, (steps) => this.#work.spend(steps));
     if (most > MAX_STACKS)
       throw new Unservable('has too many alternatives, or consecutive optional properties, with a common prefix.');
-    const lines = this.#rules.lines(root, (steps) => this.#work.spend(steps));
+    const lines = this.#maker.rules.lines(root, (steps) => this.#work.spend(steps));
     if (!lines) throw new Unservable('allows no value.');
     return { kind: 'ok', rule: root, rules: [...JSON_RULES, ...lines], stacks: most };
   }
@@ -92,7 +73,7 @@ class Compiler {
     const key = [...new Set(told.map((schema) => this.#sames.id(schema)))].sort().join(' ');
     let name = this.#names.get(key);
     if (name === undefined) {
-      name = this.#newName();
+      name = this.#maker.newName();
       this.#names.set(key, name);
       this.#open.push({ name, all: told });
     }
@@ -101,46 +82,39 @@ class Compiler {
 
   #define(name: string, all: All): void {
     const alternatives: Alternative[] = [];
-    const values = new Set<string>();
+    const values = new EnumValues(this.#maker);
     const objects: Container[] = [];
     const arrays: Container[] = [];
     const strings: Container[] = [];
+    const numbers: Container[] = [];
     const seen = new Set<string>();
     for (const shape of this.#shapes.of(all)) {
       if (shape.values) {
-        this.#work.spend(shape.values.size);
-        for (const [text, value] of shape.values) {
-          if (typeof value === 'string') this.#work.spendText(value.length);
-          if (fits(value, shape)) values.add(text);
-        }
+        values.add(shape, shape.values);
         continue;
       }
       for (const type of shape.types) {
         if (type === 'object') alternatives.push(...this.#object(shape, objects, seen));
         else if (type === 'array') alternatives.push(...this.#array(shape, arrays, seen));
-        else if (type === 'string') alternatives.push(...this.#add(stringOf(shape.length), seen, strings, TEXT));
-        else alternatives.push([SCALARS[type] ?? '']);
+        else if (type === 'string') this.#scalars(textsOf(shape, this.#maker), seen, strings, alternatives);
+        else if (type === 'boolean') alternatives.push(['("true" | "false")']);
+        else if (type === 'null') alternatives.push(['"null"']);
+        else this.#scalars(numbersOf(shape, type === 'integer', this.#maker), seen, numbers, alternatives);
       }
     }
-    if (values.size > MAX_VALUES) throw new Unservable(`has an enum of over ${MAX_VALUES} values.`);
-    let characters = 0;
-    for (const value of values) characters += value.length;
-    if (characters > MAX_ENUM_CHARACTERS)
-      throw new Unservable(`has an enum of over ${MAX_ENUM_CHARACTERS} characters.`);
-    // The tree is made by looking at each character once.
-    this.#work.spendText(characters);
-    if (values.size > 0) {
+    const texts = values.texts();
+    if (texts.length > 0) {
       let places = 1;
       const newRule = (rest: readonly Alternative[]): string => {
         places = Math.max(places, rest.length);
         return this.#newRule(rest);
       };
-      alternatives.push([choice([...values], newRule)]);
+      alternatives.push([choice(texts, newRule)]);
       // They may begin as any other value does.
-      for (const kind of [objects, arrays, strings]) kind.push({ places, values: [] });
+      for (const kind of [objects, arrays, strings, numbers]) kind.push({ places, values: [] });
     }
-    this.#rules.set(name, alternatives);
-    this.#containers.set(name, [objects, arrays, strings]);
+    this.#maker.rules.set(name, alternatives);
+    this.#containers.set(name, [objects, arrays, strings, numbers]);
   }
 
   #object(shape: Shape, containers: Container[], seen: Set<string>): Alternative[] {
@@ -155,23 +129,17 @@ class Compiler {
     const properties = [...declared].map((name) => {
       this.#work.spend(objects.length);
       this.#work.spendText(name.length);
-      return {
-        name,
-        required: required.has(name),
-        rule: this.#value(objects.map(({ properties, additional }) => properties.get(name) ?? additional)),
-      };
+      const own = objects.map(({ properties, additional }) => properties.get(name) ?? additional);
+      const patterned = objects.flatMap((object) => matching(object, name, this.#maker));
+      return { name, required: required.has(name), rule: this.#value([...own, ...patterned]) };
     });
-    const others = this.#value(objects.map(({ additional }) => additional));
-    const newRule = (alternatives: readonly Alternative[]): string => this.#newRule(alternatives);
-    let keys = TEXT_STACKS;
-    const extraKey = extraKeyRules([...declared], (alternatives) => {
-      keys = Math.max(keys, alternatives.length);
-      return this.#newRule(alternatives);
+    const { others, places: keys } = otherProperties(objects, [...declared], this.#maker, {
+      value: (all) => this.#value(all),
+      shapes: (all) => this.#shapes.of(all),
     });
-    const other = extraKey === undefined ? undefined : { key: extraKey, rule: others };
-    const between = objectRules(properties, other, newRule);
+    const between = objectRules(properties, others, (rule) => this.#newRule(rule), shape.members);
     const places = placesOf(properties) + Math.max(keys, BEHIND_VALUE);
-    const container = { places, values: [...properties.map(({ rule }) => rule), others] };
+    const container = { places, values: [...properties, ...others].map(({ rule }) => rule) };
     return this.#add([['"{" json-ws', between, '"}"']], seen, containers, container);
   }
 
@@ -204,23 +172,15 @@ class Compiler {
   }
 
   #newRule(alternatives: readonly Alternative[]): string {
-    this.#work.spend(RULE_STEPS * (1 + alternatives.length));
-    const key = JSON.stringify(alternatives);
-    const known = this.#written.get(key);
-    if (known !== undefined) return known;
-    const name = this.#newName();
-    this.#written.set(key, name);
-    this.#rules.set(name, alternatives);
-    return name;
+    return this.#maker.newRule(alternatives);
   }
 
   #items<T>(rope: Rope<T>): T[] {
     return itemsOf(rope, () => this.#work.spend(1));
   }
 
-  #newName(): string {
-    if (this.#made >= MAX_RULES) throw new Unservable('is too large to be compiled to a grammar.');
-    return `${this.#prefix}-${this.#made++}`;
+  #scalars(scalars: Scalars, seen: Set<string>, containers: Container[], into: Alternative[]): void {
+    into.push(...this.#add(scalars.alternatives, seen, containers, scalars.container));
   }
 
   /** Alternatives that are equal count once, as do their containers. */
@@ -241,27 +201,4 @@ function placesOf(properties: readonly Property[]): number {
     most = Math.max(most, row);
   }
   return most;
-}
-
-function stringOf({ least, most }: Range): Alternative[] {
-  if (least > most) return [];
-  if (least === 0 && most > MAX_COUNTED) return [[{ rule: 'json-string' }]];
-  const upTo = most > MAX_COUNTED ? Infinity : most;
-  return [['"\\""', { rule: 'json-char', least: Math.min(least, MAX_COUNTED), most: upTo }, '"\\""']];
-}
-
-/** Whether one of an enum's values is of the shape's types, and a text of its length. */
-function fits(value: unknown, { types, length }: Shape): boolean {
-  switch (typeof value) {
-    case 'string': {
-      const characters = Array.from(value).length;
-      return types.includes('string') && length.least <= characters && characters <= length.most;
-    }
-    case 'number':
-      return types.includes('number') || (types.includes('integer') && Number.isInteger(value));
-    case 'boolean':
-      return types.includes('boolean');
-    default:
-      return types.includes(value === null ? 'null' : Array.isArray(value) ? 'array' : 'object');
-  }
 }

@@ -1,4 +1,5 @@
 /** What one schema's own keywords say of a value, and what two such shapes say together. */
+import { ANY_NUMBER, narrowerNumbers, numberRange, type NumberRange } from './number-range.js';
 import { join, type Rope } from './rope.js';
 import type { Work } from './work.js';
 
@@ -24,12 +25,22 @@ export interface Shape {
   readonly items: Range;
   /** In code points. */
   readonly length: Range;
+  /** Patterns and formats of texts. */
+  readonly texts: Rope<{ readonly pattern?: string; readonly format?: string }>;
+  readonly numbers: NumberRange;
+  /** How many properties an object has. */
+  readonly members: Range;
 }
 
 export interface ObjectShape {
   readonly properties: ReadonlyMap<string, Schema>;
-  /** What all other properties are. */
+  /** What all other properties are, whatever their names: where there are patterns, any of what these allow. */
   readonly additional: Schema;
+  /** The same by patterns of names, and what the properties are that none matches. */
+  readonly byPattern: readonly (readonly [pattern: string, schema: Schema])[];
+  readonly unmatched: Schema;
+  /** What their names are. */
+  readonly names?: Schema;
 }
 
 export interface ArrayShape {
@@ -50,7 +61,7 @@ const VALUE_STEPS = 8;
 /** Steps of looking for one value of an enum in another. */
 const COMPARE_STEPS = 3;
 
-const ANYTHING: Range = { least: 0, most: Infinity };
+export const ANYTHING: Range = { least: 0, most: Infinity };
 
 export const ANY: Shape = {
   types: TYPES,
@@ -59,13 +70,29 @@ export const ANY: Shape = {
   arrays: undefined,
   items: ANYTHING,
   length: ANYTHING,
+  texts: undefined,
+  numbers: ANY_NUMBER,
+  members: ANYTHING,
 };
 
 /** The keywords that are read. */
 const KEYWORDS = [
-  ...['$ref', 'allOf', 'anyOf', 'oneOf', 'type', 'enum', 'const', 'properties', 'required', 'additionalProperties'],
-  'patternProperties',
-  ...['items', 'additionalItems', 'prefixItems', 'minItems', 'maxItems', 'minLength', 'maxLength'],
+  ...[
+    '$ref',
+    'not',
+    'allOf',
+    'anyOf',
+    'oneOf',
+    'type',
+    'enum',
+    'const',
+    'properties',
+    'required',
+    'additionalProperties',
+  ],
+  ...['patternProperties', 'propertyNames', 'minProperties', 'maxProperties'],
+  ...['items', 'additionalItems', 'prefixItems', 'minItems', 'maxItems', 'minLength', 'maxLength', 'pattern', 'format'],
+  ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
 ];
 
 /** Every value is valid against it, as far as this goes. */
@@ -81,7 +108,10 @@ export function plain(schema: Readonly<Record<string, unknown>>, work: Work): Sh
   const [prefixItems, items] = Array.isArray(schema.items)
     ? [schema.items, schema.additionalItems]
     : [schema.prefixItems, schema.items];
-  const saysObject = [properties, additionalProperties, required].some((keyword) => keyword !== undefined);
+  const { propertyNames, minProperties, maxProperties, pattern, format } = schema;
+  const saysObject = [properties, additionalProperties, required, propertyNames, minProperties, maxProperties].some(
+    (keyword) => keyword !== undefined,
+  );
   const saysArray = [items, prefixItems, schema.minItems, schema.maxItems].some((keyword) => keyword !== undefined);
   const values = [...('const' in schema ? [[schema.const]] : []), ...(Array.isArray(schema.enum) ? [schema.enum] : [])]
     .map((listed: readonly unknown[]) => byText(listed, work))
@@ -96,6 +126,11 @@ export function plain(schema: Readonly<Record<string, unknown>>, work: Work): Sh
           item: {
             properties: new Map(isRecord(properties) ? (Object.entries(properties) as [string, Schema][]) : []),
             additional: (additionalProperties ?? true) as Schema,
+            byPattern: isRecord(schema.patternProperties)
+              ? (Object.entries(schema.patternProperties) as [string, Schema][])
+              : [],
+            unmatched: (schema.additionalProperties ?? true) as Schema,
+            ...(propertyNames !== undefined && { names: propertyNames as Schema }),
           },
         }
       : undefined,
@@ -110,6 +145,17 @@ export function plain(schema: Readonly<Record<string, unknown>>, work: Work): Sh
       : undefined,
     items: range(schema.minItems, schema.maxItems),
     length: range(schema.minLength, schema.maxLength),
+    texts:
+      typeof pattern === 'string' || typeof format === 'string'
+        ? {
+            item: {
+              ...(typeof pattern === 'string' && { pattern }),
+              ...(typeof format === 'string' && { format }),
+            },
+          }
+        : undefined,
+    numbers: numberRange(schema),
+    members: range(minProperties, maxProperties),
   };
 }
 
@@ -160,6 +206,9 @@ export function both(a: Shape, b: Shape, work: Work): Shape {
     arrays: join(a.arrays, b.arrays),
     items: narrower(a.items, b.items),
     length: narrower(a.length, b.length),
+    texts: join(a.texts, b.texts),
+    numbers: narrowerNumbers(a.numbers, b.numbers),
+    members: narrower(a.members, b.members),
   };
 }
 

@@ -6,8 +6,8 @@ import { ANY, both, isRecord, JOIN_STEPS, plain, saysNothing, type All, type Sha
 import { Unservable, type Work } from './work.js';
 
 /** Bounds of the alternatives of one value, and of the nesting of references and combinations. */
-export const MAX_ALTERNATIVES = 256;
-export const MAX_COMBINED = 64;
+const MAX_ALTERNATIVES = 256;
+const MAX_COMBINED = 64;
 /** Steps of reading one schema's keywords. */
 const READ_STEPS = 16;
 
@@ -17,6 +17,7 @@ export class Shapes {
   readonly #work: Work;
   /** Of each schema once: it may be part of many combinations. */
   readonly #known = new Map<unknown, readonly Shape[]>();
+  #byId: Map<string, unknown> | undefined;
 
   constructor(root: unknown, work: Work) {
     this.#root = root;
@@ -45,6 +46,8 @@ export class Shapes {
     this.#work.spend(READ_STEPS);
     if (saysNothing(schema)) return [ANY];
     const within = (inner: unknown): readonly Shape[] => this.#ofOne(inner, depth + 1);
+    // Nothing is what is not anything; other schemas under `not` are not read.
+    if ('not' in schema && saysNothing(schema.not)) return [];
     const factors: (readonly Shape[])[] = [[plain(schema, this.#work)]];
     if ('$ref' in schema) factors.push(within(this.#resolve(schema.$ref)));
     if (Array.isArray(schema.allOf)) factors.push(...schema.allOf.map(within));
@@ -77,8 +80,9 @@ export class Shapes {
   }
 
   #resolve(reference: unknown): unknown {
-    const [before, ...steps] = String(reference).split('/');
-    let found: unknown = before === '#' ? this.#root : undefined;
+    const [before = '', ...steps] = String(reference).split('/');
+    let found: unknown = before === '#' ? this.#root : this.#identified(String(reference));
+    if (before !== '#' && found !== undefined) return found;
     // A reference is at most as long as the contract has it.
     for (const step of steps) {
       const key = decoded(step);
@@ -86,6 +90,24 @@ export class Shapes {
     }
     if (found !== undefined) return found;
     throw new Unservable('refers to what is not in it.');
+  }
+
+  /** The schema within the root that has this `$id`. */
+  #identified(id: string): unknown {
+    this.#byId ??= this.#identifiers();
+    return this.#byId.get(id);
+  }
+
+  #identifiers(): Map<string, unknown> {
+    const byId = new Map<string, unknown>();
+    const open: unknown[] = [this.#root];
+    for (let value = open.pop(); value !== undefined; value = open.pop()) {
+      if (typeof value !== 'object' || value === null) continue;
+      this.#work.spend(1);
+      if (isRecord(value) && typeof value.$id === 'string') byId.set(value.$id, value);
+      for (const inner of Object.values(value)) open.push(inner);
+    }
+    return byId;
   }
 }
 

@@ -3,12 +3,13 @@
  * optional ones there or not. A value that is JSON is held to its schema; of a string, which stands without quotes, its
  * enum and its length are. Other parameters than those declared are not offered where there are declared ones.
  */
-import type { ParameterTypes, TaggedArguments, ValueType } from '../protocol/messages.js';
+import type { ParameterTypes, TaggedArguments, ValueType } from '../protocol/reply-format.js';
 import { choice } from './choice.js';
 import { inClass, literal, textUpTo, type GrammarPart } from './gbnf.js';
 import { parameterLists, typesOf, type Parameter, type ParameterList } from './parameters.js';
 import type { Alternative, Item } from './rules.js';
-import { MAX_COUNTED, schemaGrammar } from './schema.js';
+import { MAX_COUNTED } from './scalar-rules.js';
+import { schemaGrammar } from './schema.js';
 import type { Range, Schema } from './shape.js';
 import { spaced } from './spaced.js';
 import { BEHIND_VALUE, TEXT_STACKS } from './stacks.js';

@@ -6,12 +6,18 @@
  */
 
 /**
- * Steps for all tools of one request. A step takes 25 to 60 ns, so the bound is reached within 20 ms also on a busy
- * core. Tools that fill the largest grammar (MAX_GRAMMAR_CHARACTERS) with properties, enums or alternatives take less
- * than 250,000 steps, which test/engine/grammar/work.test.ts checks. Only combinations that are multiplied out take
- * more.
+ * Steps for all tools of one request. A step takes 25 to 60 ns; the refusal of tools past the bound takes 14 to 34 ms of
+ * processor time in all (bench/results/dear-schemas.md). Tools that fill the largest grammar (MAX_GRAMMAR_CHARACTERS)
+ * with properties, enums or alternatives take less than 250,000 steps, which test/engine/grammar/work.test.ts checks.
+ * Only combinations that are multiplied out take more.
  */
 export const MAX_WORK = 320_000;
+
+/**
+ * Steps for the patterns and formats of one request besides. Those for which they do not suffice are not held, so a request is
+ * never refused for its patterns.
+ */
+export const MAX_PATTERN_WORK = 640_000;
 
 /**
  * Steps that the compiler may take where a request is worked on in turn with others, about 1 to 2 ms. Tools that take more
@@ -32,27 +38,43 @@ export class Unservable extends Error {}
 /** Counts the steps of one request's grammar. */
 export class Work {
   #spent = 0;
-  #limit = MAX_WORK;
+  #patterns = 0;
+  #limit = MAX_WORK + MAX_PATTERN_WORK;
 
-  /** Steps so far. */
+  /** Steps so far, without those of patterns. */
   get spent(): number {
     return this.#spent;
   }
 
-  /** More steps are needed than {@link limit} allowed, but not more than {@link MAX_WORK} so far. */
-  get stopped(): boolean {
-    return this.#spent > this.#limit && this.#spent <= MAX_WORK;
+  /** Steps so far of patterns. */
+  get patterns(): number {
+    return this.#patterns;
   }
 
-  /** Allows so many steps more, within {@link MAX_WORK}. */
+  /** More steps are needed than {@link limit} allowed, but not more than {@link MAX_WORK} so far. */
+  get stopped(): boolean {
+    return this.#spent + this.#patterns > this.#limit && this.#spent <= MAX_WORK;
+  }
+
+  /** Allows so many steps more, within {@link MAX_WORK} and {@link MAX_PATTERN_WORK}. */
   limit(steps: number): void {
-    this.#limit = Math.min(MAX_WORK, this.#spent + steps);
+    this.#limit = Math.min(MAX_WORK + MAX_PATTERN_WORK, this.#spent + this.#patterns + steps);
   }
 
   /** Counts steps that are about to be done. Throws Unservable past {@link MAX_WORK}, or past {@link limit}. */
   spend(steps: number): void {
     this.#spent += steps;
-    if (this.#spent > this.#limit) throw new Unservable('has too many values, alternatives or combinations of them.');
+    if (this.#spent > MAX_WORK || this.#spent + this.#patterns > this.#limit) {
+      throw new Unservable('has too many values, alternatives or combinations of them.');
+    }
+  }
+
+  /** The same for a pattern. False: past {@link MAX_PATTERN_WORK}, so that it must not be done. */
+  spendPattern(steps: number): boolean {
+    if (this.#patterns + steps > MAX_PATTERN_WORK) return false;
+    this.#patterns += steps;
+    this.spend(0);
+    return true;
   }
 
   /** As {@link spend}, for characters that are read, copied and compared. */
@@ -66,9 +88,17 @@ export class Work {
     while (open.length > 0) {
       const value = open.pop();
       if (typeof value !== 'object' || value === null) continue;
-      const inner: readonly unknown[] = Array.isArray(value) ? value : Object.values(value);
-      this.spend(WEIGH_STEPS * inner.length);
-      for (const each of inner) if (typeof each === 'object') open.push(each);
+      if (Array.isArray(value)) {
+        this.spend(WEIGH_STEPS * value.length);
+        for (const each of value) if (typeof each === 'object') open.push(each);
+        continue;
+      }
+      // Counted one by one: to list all values of an object of 100,000 names takes longer than all that may follow.
+      for (const name in value) {
+        this.spend(WEIGH_STEPS);
+        const each = (value as Readonly<Record<string, unknown>>)[name];
+        if (typeof each === 'object') open.push(each);
+      }
     }
   }
 }

@@ -1,13 +1,12 @@
-import { availableParallelism } from 'node:os';
-import { getModuleVersion, type Llama, type LlamaContext } from 'node-llama-cpp';
-import { Grammars, type GrammarState } from './grammars.js';
-
 /**
  * The layer below node-llama-cpp's iterators: the addon's own context and samplers. It is not public API, so it is used
  * only with the exact version that it was written for, if the objects look as expected; otherwise the iterators are
  * used (runtime.ts).
  */
-const KNOWN_VERSION = '3.22.1';
+import { availableParallelism } from 'node:os';
+import { getModuleVersion, type Llama, type LlamaContext } from 'node-llama-cpp';
+import { KNOWN_VERSION } from './prebuilt-file.js';
+import { Grammars, type GrammarState } from './grammars.js';
 
 /** The addon's context, as far as it is used here (node-llama-cpp's bindings/AddonTypes.d.ts, not exported). */
 export interface AddonContext {

@@ -1,7 +1,8 @@
-import { getLlama, LlamaLogLevel, NoBinaryFoundError, type Llama } from 'node-llama-cpp';
-import type { EngineSetup } from '../protocol/messages.js';
+import { getLlama, getLlamaGpuTypes, LlamaLogLevel, NoBinaryFoundError, type Llama } from 'node-llama-cpp';
+import type { EngineSetup } from '../protocol/setup.js';
 import type { LlamaLog } from './llama-log.js';
 import { LoadFailure } from './load-failure.js';
+import { openPrebuilt } from './prebuilt.js';
 
 /**
  * llama.cpp with the backend that `gpu` selects; its errors go to `log`. The caller disposes it. Rejects with a {@link
@@ -18,18 +19,20 @@ export async function openLlama(gpu: EngineSetup['gpu'], log?: LlamaLog): Promis
 }
 
 async function open(gpu: EngineSetup['gpu'], log: LlamaLog | undefined): Promise<Llama> {
+  // During callers' jobs llama.cpp's own lines may quote content: they are not logged.
+  const logs = { logLevel: log ? LlamaLogLevel.error : LlamaLogLevel.disabled, ...(log && { logger: log.logger }) };
+  const prebuilt = (await isCpu(gpu)) ? await openPrebuilt(logs) : undefined;
+  if (prebuilt) return prebuilt;
   try {
-    return await getLlama({
-      gpu,
-      build: 'never',
-      skipDownload: true,
-      progressLogs: false,
-      logLevel: log ? LlamaLogLevel.error : LlamaLogLevel.disabled,
-      // During callers' jobs llama.cpp's own lines may quote content: they are not logged.
-      ...(log && { logger: log.logger }),
-    });
+    return await getLlama({ gpu, build: 'never', skipDownload: true, progressLogs: false, ...logs });
   } catch (error) {
     if (!(error instanceof NoBinaryFoundError)) throw error;
     throw new LoadFailure(`there is no llama.cpp for the backend ${String(gpu)} on this machine`);
   }
+}
+
+/** Whether `getLlama` would try no backend for a GPU. */
+async function isCpu(gpu: EngineSetup['gpu']): Promise<boolean> {
+  if (gpu === 'auto') return (await getLlamaGpuTypes('supported')).every((type) => type === false);
+  return gpu === false;
 }

@@ -8,9 +8,9 @@ import {
   type Picking,
 } from './addon.js';
 import { BatchSampler, SamplerPool } from './batch-sampler.js';
-import { StateCheckpoint } from './checkpoint.js';
+import { BatchSequences } from './batch-sequences.js';
 import type { Checkpoint, Decoder, Part, PartResult, Run, Sampler, Sampling } from '../scheduler/decoder.js';
-import { asFault, EngineFault } from '../scheduler/faults.js';
+import { asFault } from '../scheduler/faults.js';
 import { GrammarHold } from './grammar-hold.js';
 import type { Grammars } from './grammars.js';
 import { labelLogprobs } from './label-scores.js';
@@ -40,25 +40,17 @@ type Read = Exclude<Part, { kind: 'prefill' }>;
  * The decoder on the layer below node-llama-cpp's iterators (addon.ts), where a step is one llama.cpp batch in sequence
  * order, one decode, and all sampling awaited together. It saves the promises and copies of the iterators for every
  * token (bench/results/decoders.md).
- *
- * Where llama.cpp has one state per position, positions may be cut off at the end, one by one, at no cost. A recurrent layer
- * has one state for all positions, and a layer with a sliding window has dropped the oldest (llama.cpp gives some
- * architectures a window that their files do not name): such a sequence is only appended to, or emptied.
  */
 export class BatchDecoder implements Decoder {
   readonly cuttable: boolean;
   readonly copyable = true;
   readonly #context: AddonContext;
-  readonly #Checkpoint: Internals['Checkpoint'];
   readonly #samplers: SamplerPool;
   readonly #grammars: Grammars;
   readonly #picking: Picking | undefined;
   /** Greedy samplers. A step's scores are read on several threads at once, so each has its own. */
   readonly #scorers: SamplerPool;
-  /** Positions in each sequence. */
-  readonly #length: number[];
-  /** Sequences of copies that llama.cpp makes at its next decode. */
-  readonly #copying = new Set<number>();
+  readonly #sequences: BatchSequences;
   /** What a step of a run took lately, ms. */
   #stepMs = Infinity;
   #running: AddonRun | undefined;
@@ -66,7 +58,6 @@ export class BatchDecoder implements Decoder {
   private constructor(found: Internals, sequences: number, cuttable: boolean) {
     const { context, newSampler, Checkpoint, grammars, picking } = found;
     this.cuttable = cuttable;
-    this.#Checkpoint = Checkpoint;
     this.#context = context;
     this.#grammars = grammars;
     this.#picking = picking;
@@ -76,7 +67,7 @@ export class BatchDecoder implements Decoder {
       scorer.applyConfig({ temperature: 0 });
       return scorer;
     });
-    this.#length = new Array<number>(sequences).fill(0);
+    this.#sequences = new BatchSequences(context, Checkpoint, sequences);
   }
 
   /**
@@ -110,42 +101,28 @@ export class BatchDecoder implements Decoder {
   }
 
   truncate(sequence: number, length: number): Promise<void> {
-    const held = this.#length[sequence] ?? 0;
-    // Also if nothing was counted: after a fault, the sequence's state is unknown.
-    if (length === 0) this.#context.disposeSequence(sequence);
-    else if (length < held && !this.#remove(sequence, length, held)) {
-      return Promise.reject(new Error('the sequence cannot be cut'));
-    }
-    this.#length[sequence] = Math.min(length, held);
-    return Promise.resolve();
+    return this.#sequences.truncate(sequence, length);
   }
 
-  async copy(target: number, source: number): Promise<void> {
-    const held = this.#length[source] ?? 0;
-    this.#length[target] = 0;
-    // llama.cpp copies a sequence's whole capacity; the target's own state is lost.
-    const last = await this.#context.copySequenceStateFromOtherSequence(target, source);
-    if (last !== Math.max(0, held - 1)) throw new EngineFault('the sequence was not copied');
-    this.#length[target] = held;
-    this.#copying.add(target).add(source);
+  copy(target: number, source: number): Promise<void> {
+    return this.#sequences.copy(target, source);
   }
 
   save(sequence: number): Promise<Checkpoint> {
-    if (this.#copying.has(sequence)) return Promise.reject(new EngineFault('the sequence is not copied yet'));
-    return StateCheckpoint.save(this.#context, this.#Checkpoint, sequence, this.#length[sequence] ?? 0);
+    return this.#sequences.save(sequence);
   }
 
-  /** A copy that is still to be made would take what is restored here, or write over it. */
-  async restore(sequence: number, checkpoint: Checkpoint): Promise<void> {
-    const { length } = checkpoint;
-    const restorable = length > 0 && length <= (this.#length[sequence] ?? 0) && !this.#copying.has(sequence);
-    if (!restorable || !(checkpoint instanceof StateCheckpoint)) throw new EngineFault('the state cannot be restored');
-    await checkpoint.restore(this.#context, sequence);
-    this.#length[sequence] = length;
+  restore(sequence: number, checkpoint: Checkpoint): Promise<void> {
+    return this.#sequences.restore(sequence, checkpoint);
   }
 
   sampler(sampling: Sampling): Sampler {
-    return new BatchSampler(this.#samplers, sampling, new GrammarHold(this.#grammars, sampling.markers), this.#picking);
+    return new BatchSampler(
+      this.#samplers,
+      sampling,
+      new GrammarHold(this.#grammars, sampling.markers, this.#grammars.inline),
+      this.#picking,
+    );
   }
 
   isExpensive(stacks: number): boolean {
@@ -154,17 +131,17 @@ export class BatchDecoder implements Decoder {
 
   /** Undefined: its first step failed, and it never was. */
   async #run(picking: Picking, parts: readonly Part[], run: Run): Promise<PartResult[] | undefined> {
-    const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
+    const before = this.#sequences.lengths(parts);
     try {
       const { numbers, tokens, pickers } = this.#described(parts);
       const running = picking.run(this.#context, numbers, tokens, pickers, run.most);
       this.#running = running;
       return await watched(running, run, parts.length, this.#stepMs, (steps, stepMs) => {
-        for (const [i, { sequence }] of parts.entries()) this.#length[sequence] = (before[i] ?? 0) + steps;
+        this.#sequences.ran(parts, before, steps);
         this.#stepMs = stepMs;
       });
     } catch {
-      for (const [i, part] of parts.entries()) this.#undo(part, before[i] ?? 0);
+      this.#sequences.undo(parts, before);
       return undefined;
     } finally {
       this.#running = undefined;
@@ -172,12 +149,12 @@ export class BatchDecoder implements Decoder {
   }
 
   async #attempt(parts: readonly Part[]): Promise<Attempt> {
-    const before = parts.map(({ sequence }) => this.#length[sequence] ?? 0);
+    const before = this.#sequences.lengths(parts);
     try {
       const logitIndexes: number[] = [];
       const picked = this.#picking && (await this.#pick(this.#picking, parts, logitIndexes));
       if (!picked) await this.#decode(parts, logitIndexes);
-      this.#copying.clear();
+      this.#sequences.decoded();
       const results: PartResult[] = [];
       const reading: Promise<void>[] = [];
       for (const [i, part] of parts.entries()) {
@@ -189,7 +166,7 @@ export class BatchDecoder implements Decoder {
       if (reading.length > 0) await Promise.all(reading);
       return { kind: 'decoded', results };
     } catch (error) {
-      const undone = parts.map((part, i) => this.#undo(part, before[i] ?? 0));
+      const undone = this.#sequences.undo(parts, before);
       return { kind: 'failed', fault: asFault(error), undone };
     }
   }
@@ -205,7 +182,7 @@ export class BatchDecoder implements Decoder {
       const { kind, sequence, tokens } = part;
       const last = tokens.length - 1;
       const wanted = kind === 'prefill' ? NO_LOGITS : last === 0 ? ONE_LOGIT : Uint32Array.of(last);
-      logitIndexes.push(this.#context.addToBatch(sequence, this.#extend(part), tokens, wanted)[0] ?? -1);
+      logitIndexes.push(this.#context.addToBatch(sequence, this.#sequences.extend(part), tokens, wanted)[0] ?? -1);
     }
     return this.#context.decodeBatch();
   }
@@ -230,33 +207,12 @@ export class BatchDecoder implements Decoder {
     for (const [i, part] of parts.entries()) {
       tokens.set(part.tokens, at);
       at += part.tokens.length;
-      numbers.set([part.sequence, this.#extend(part), part.tokens.length, part.kind === 'prefill' ? 0 : 1], 4 * i);
+      numbers.set(
+        [part.sequence, this.#sequences.extend(part), part.tokens.length, part.kind === 'prefill' ? 0 : 1],
+        4 * i,
+      );
     }
     return { numbers, tokens, pickers: parts.map(pickerOf) };
-  }
-
-  /** Counts a part's tokens in its sequence; returns their start position. */
-  #extend({ sequence, tokens }: Part): number {
-    const from = this.#length[sequence] ?? 0;
-    this.#length[sequence] = from + tokens.length;
-    return from;
-  }
-
-  /**
-   * Takes back what a failed decode may have left of a part: llama.h promises untouched memory only where it found no room
-   * or refused the batch; after any other error the pieces that were done remain. A sequence that still ends where it did is
-   * whole: what llama.cpp wrote over meanwhile lay outside every window. False: it cannot be taken back.
-   */
-  #undo({ sequence, tokens }: Part, before: number): boolean {
-    this.#length[sequence] = before;
-    if (this.#context.getSequenceKvCacheMaxPosition(sequence) === before - 1) return true;
-    return this.#remove(sequence, before, before + tokens.length);
-  }
-
-  /** Truncates the end. False: the remaining state could not be continued. */
-  #remove(sequence: number, from: number, to: number): boolean {
-    const whole = from === 0 || this.#context.getSequenceKvCacheMinPosition(sequence) <= 0;
-    return whole && this.#context.removeTokenCellsFromSequence(sequence, from, to);
   }
 
   async #read(part: Read, logitIndex: number): Promise<PartResult> {

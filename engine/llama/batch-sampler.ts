@@ -1,6 +1,8 @@
 import type { AddonContext, AddonPicker, AddonSampler, Picking } from './addon.js';
 import type { Sampler, Sampling } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
+import type { TokenMask } from '../grammar/mask.js';
+import { TooDear } from '../grammar/reach.js';
 import type { GrammarHold } from './grammar-hold.js';
 
 /**
@@ -25,6 +27,12 @@ export class SamplerPool {
   }
 }
 
+/**
+ * Added to the logits of the only tokens that may come: all others then have a probability of 0 in float32 at any
+ * temperature of the contract, and the raised ones keep their distances to within 0.0001.
+ */
+const RAISED = 1024;
+
 /** A constant with bits far above those in which the seeds of `n` replies differ. */
 const BESIDE_PICKER = 0x9e3779b9;
 
@@ -45,6 +53,8 @@ export class BatchSampler implements Sampler {
   #completion: Uint32Array | undefined;
   #tokens = 0;
   #disposed = false;
+  /** What the sampler was last configured for. */
+  #limit: TokenMask | undefined;
 
   constructor(pool: SamplerPool, sampling: Sampling, held: GrammarHold, picking?: Picking) {
     this.#pool = pool;
@@ -69,13 +79,42 @@ export class BatchSampler implements Sampler {
   async next(context: AddonContext, logitIndex: number): Promise<number> {
     const sampler = this.#borrowed();
     this.#held.check();
-    // Otherwise the sampler stays as it was made: setting it again would only cost.
-    if (this.#completion || this.#held.changes) this.#configure(sampler);
     const from = performance.now();
-    const token = await context.sampleToken(logitIndex, sampler);
-    if (token < 0) throw new EngineFault('no token could be sampled');
+    const token = await this.#choose(context, logitIndex, sampler);
     if (!this.#disposed) this.#held.accept(token, performance.now() - from);
     if (this.#completion) this.#completion[this.#tokens++] = token;
+    return token;
+  }
+
+  /** A token is sampled freely first and, where the grammar refuses it, once more from those that may come. */
+  async #choose(context: AddonContext, logitIndex: number, sampler: AddonSampler): Promise<number> {
+    const limit = await this.#ask(() => this.#held.limit());
+    const [forced] = limit.tokens;
+    if (limit.kind === 'only' && limit.tokens.length === 1 && forced !== undefined) return forced;
+    const first = await this.#sampled(context, logitIndex, sampler, limit);
+    if (limit.kind === 'only' || this.#disposed) return first;
+    const again = await this.#ask(() => this.#held.refused(first));
+    return again ? this.#sampled(context, logitIndex, sampler, again) : first;
+  }
+
+  /** What takes too much work here is left to the masks, which the step then waits for. */
+  async #ask<T>(ask: () => T): Promise<T | TokenMask> {
+    try {
+      return ask();
+    } catch (error) {
+      if (!(error instanceof TooDear)) throw error;
+      this.#held.goToMasks();
+      await this.#held.pending;
+      this.#held.check();
+      return this.#held.limit();
+    }
+  }
+
+  async #sampled(context: AddonContext, logitIndex: number, sampler: AddonSampler, limit: TokenMask): Promise<number> {
+    // Otherwise the sampler stays as it was made: setting it again would only cost.
+    if (this.#completion || limit !== this.#limit) this.#configure(sampler, limit);
+    const token = await context.sampleToken(logitIndex, sampler);
+    if (token < 0) throw new EngineFault('no token could be sampled');
     return token;
   }
 
@@ -84,14 +123,13 @@ export class BatchSampler implements Sampler {
   }
 
   hold(gbnf: string, tokens: readonly number[], stacks?: number): boolean {
-    const holds = this.#held.hold(gbnf, tokens, stacks);
-    this.#changed();
-    return holds;
+    this.#limit = undefined;
+    return this.#held.hold(gbnf, tokens, stacks);
   }
 
   release(): void {
     this.#held.release();
-    this.#changed();
+    this.#limit = undefined;
   }
 
   dispose(): void {
@@ -116,7 +154,6 @@ export class BatchSampler implements Sampler {
     if (this.#penalized) this.#remember();
     // The addon restarts its random numbers only if the seed changes, and the previous reply may have had the same one.
     this.#sampler.applyConfig({ temperature: 1, seed: otherSeed(this.#seed) });
-    this.#configure(this.#sampler);
     return this.#sampler;
   }
 
@@ -127,13 +164,10 @@ export class BatchSampler implements Sampler {
     this.#tokens = picked.length;
   }
 
-  #changed(): void {
-    if (this.#sampler && !this.#held.changes) this.#configure(this.#sampler);
-  }
-
-  #configure(sampler: AddonSampler): void {
+  #configure(sampler: AddonSampler, limit: TokenMask): void {
+    this.#limit = limit;
     const { temperature, topP, topK, minP, frequencyPenalty, presencePenalty, maxTokens } = this.#sampling;
-    const { state, denied } = this.#held;
+    const { state } = this.#held;
     sampler.applyConfig({
       temperature,
       topP,
@@ -148,9 +182,9 @@ export class BatchSampler implements Sampler {
         repeatPenaltyPresencePenalty: presencePenalty,
       }),
       ...(state && { grammarEvaluationState: state }),
-      ...(denied.length > 0 && {
-        tokenBiasKeys: denied,
-        tokenBiasValues: new Float32Array(denied.length).fill(-Infinity),
+      ...(limit.tokens.length > 0 && {
+        tokenBiasKeys: limit.tokens,
+        tokenBiasValues: new Float32Array(limit.tokens.length).fill(limit.kind === 'only' ? RAISED : -Infinity),
       }),
     });
   }

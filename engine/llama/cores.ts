@@ -2,12 +2,12 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import type { EngineSetup } from '../protocol/messages.js';
+import type { EngineSetup } from '../protocol/setup.js';
 import { LoadFailure } from './load-failure.js';
 
 type CoresSetup = Pick<EngineSetup, 'threads' | 'cores'>;
 
-/** Setting what is set already takes some ms; nobody waits longer for it. */
+/** Setting what is set already takes some ms; no request waits longer for it. */
 const TASKSET_MS = 10_000;
 
 /**

@@ -1,10 +1,15 @@
+import { GrammarError } from './grammar-error.js';
 import type { Grammars, GrammarState } from './grammars.js';
+import type { TokenMask } from '../grammar/mask.js';
+import { EngineFault } from '../scheduler/faults.js';
+import { InlineHold, type InlineGrammars } from './inline-grammars.js';
 import type { MaskHold } from './masks.js';
 
 /** What it needs of {@link Grammars}. */
 export type HoldGrammars = Pick<Grammars, 'controlTokensBut' | 'take' | 'masks' | 'isEnd'>;
 
 const NOTHING = new Uint32Array(0);
+const NO_LIMIT: TokenMask = { kind: 'but', tokens: NOTHING };
 
 /** What sampling one token within a step may take, ms: several times what a grammar that is not expensive takes. */
 const TOKEN_MS = 20;
@@ -12,41 +17,51 @@ const TOKEN_MS = 20;
 const OVER_MS = 40;
 
 /**
- * What holds one reply now: llama.cpp's state of a grammar, or masks where that would be expensive. Which grammars are is
- * known beforehand from their stacks; one whose tokens take long all the same goes over to masks, since whatever shares the
- * step waits for it.
+ * What constrains one reply now: a grammar that is looked at within the step, llama.cpp's state of one where the decoder
+ * cannot do that, or masks of a thread where either would be expensive. Which grammars are is known beforehand from their
+ * stacks; one whose tokens take long all the same goes over to masks, since all that share the step wait for it.
  */
 export class GrammarHold {
   readonly #grammars: HoldGrammars | undefined;
   /** What may not be sampled while held. */
   readonly #controlTokens: Uint32Array;
   #state: GrammarState | undefined;
+  #inline: InlineHold | undefined;
   #masks: MaskHold | undefined;
   #unusable = false;
-  /** While a state holds: its grammar, and what was read in it. */
+  readonly #inlineGrammars: InlineGrammars | undefined;
+  /** Masks without the control tokens, by the grammar's own. */
+  readonly #limits = new WeakMap<TokenMask, TokenMask>();
+  readonly #unlimited: TokenMask;
+  /** Without masks: its grammar, and what was read in it. */
   #text: { readonly gbnf: string; readonly read: number[] } | undefined;
   /** By how much its tokens took longer than {@link TOKEN_MS}, at least 0. */
   #overMs = 0;
 
-  /** Without `grammars` no grammar can be used. `markers`: as {@link Sampling.markers}. */
-  constructor(grammars: HoldGrammars | undefined, markers: readonly string[] = []) {
+  /**
+   * Without `grammars` no grammar can be used. `markers`: as {@link Sampling.markers}. `inline`: for a decoder that asks
+   * {@link limit} and {@link refused} at each token.
+   */
+  constructor(grammars: HoldGrammars | undefined, markers: readonly string[] = [], inline?: InlineGrammars) {
     this.#grammars = grammars;
+    this.#inlineGrammars = inline;
     this.#controlTokens = grammars?.controlTokensBut(markers) ?? new Uint32Array(0);
+    this.#unlimited = { kind: 'but', tokens: this.#controlTokens };
   }
 
-  /** Undefined: none, or masks. */
+  /** Undefined: none, or held otherwise. */
   get state(): GrammarState | undefined {
     return this.#state;
   }
 
   /** The reply is not constrained. */
   get free(): boolean {
-    return this.#state === undefined && this.#masks === undefined && !this.#unusable;
+    return !this.#state && !this.#inline && !this.#masks && !this.#unusable;
   }
 
   /** As {@link Sampler.pending}. */
   get pending(): Promise<void> | undefined {
-    return this.#masks?.pending;
+    return this.#masks ? this.#masks.pending : this.#inline?.pending;
   }
 
   /**
@@ -63,42 +78,93 @@ export class GrammarHold {
     return this.#masks !== undefined;
   }
 
+  /**
+   * Under what the next token is to be sampled first; a decoder that gets `only` one token need not sample. Not while it is
+   * pending. Throws a fault.
+   */
+  limit(): TokenMask {
+    if (this.#masks) return { kind: 'but', tokens: this.denied };
+    if (!this.#inline) return this.#state ? this.#unlimited : NO_LIMIT;
+    const narrow = this.#inline.narrow();
+    return narrow ? this.#withoutControl(narrow) : this.#unlimited;
+  }
+
+  /** A token was sampled under {@link limit}. Undefined: it may come. Otherwise what the next one is to be sampled under. */
+  refused(token: number): TokenMask | undefined {
+    if (!this.#inline || this.#inline.allows(token)) return undefined;
+    return this.#withoutControl(this.#inline.mask());
+  }
+
+  #withoutControl(mask: TokenMask): TokenMask {
+    const known = this.#limits.get(mask);
+    if (known) return known;
+    const control = new Set(this.#controlTokens);
+    const made: TokenMask =
+      mask.kind === 'only'
+        ? { kind: 'only', tokens: mask.tokens.filter((token) => !control.has(token)) }
+        : { kind: 'but', tokens: joined(this.#controlTokens, mask.tokens) };
+    // llama.cpp would end the process, or take any token.
+    if (made.kind === 'only' && made.tokens.length === 0) throw new EngineFault('no token goes on with the grammar');
+    this.#limits.set(mask, made);
+    return made;
+  }
+
   /** As {@link Sampler.hold}. */
   hold(gbnf: string, tokens: readonly number[], stacks = 1): boolean {
     this.release();
     const grammars = this.#grammars;
-    // llama.cpp checks at once whether the grammar matches the tokens so far; without tokens there is nothing to check.
-    const taken = tokens.length === 0 ? undefined : grammars?.take(gbnf, tokens);
-    if (taken?.kind === 'mismatch') return false;
-    this.#masks = grammars?.masks(gbnf, tokens, stacks);
+    const expensive = (): MaskHold | undefined => grammars?.masks(gbnf, tokens, stacks);
+    const inline = this.#inlineGrammars && new InlineHold(this.#inlineGrammars, gbnf, tokens);
+    // Without tokens there is nothing to match. llama.cpp's own check is for when the vocabulary is still being read.
+    const ready = inline !== undefined && inline.pending === undefined;
+    const taken = tokens.length === 0 || ready ? undefined : grammars?.take(gbnf, tokens);
+    if (taken?.kind === 'mismatch' || (ready && tokens.length > 0 && !this.#matches(inline))) return false;
+    this.#masks = expensive();
     if (this.#masks) return true;
-    const state = taken ?? grammars?.take(gbnf, tokens);
-    if (state?.kind === 'state') {
-      this.#state = state.state;
-      this.#text = { gbnf, read: [...tokens] };
-    } else this.#unusable = state?.kind !== 'mismatch';
-    return state?.kind !== 'mismatch';
+    if (inline) this.#inline = inline;
+    else {
+      const state = taken ?? grammars?.take(gbnf, tokens);
+      if (state?.kind === 'mismatch') return false;
+      if (state?.kind === 'state') this.#state = state.state;
+      else this.#unusable = true;
+    }
+    this.#text = { gbnf, read: [...tokens] };
+    return true;
+  }
+
+  /** What is too expensive to find out is left to the masks. */
+  #matches(inline: InlineHold): boolean {
+    try {
+      return inline.matches();
+    } catch {
+      return true;
+    }
   }
 
   /** A token was sampled, which took so many ms of the step; 0: not known. */
   accept(token: number, ms = 0): void {
     if (this.#grammars?.isEnd(token) !== false) return;
     this.#masks?.accept(token);
+    this.#inline?.accept(token);
     this.#text?.read.push(token);
     this.#overMs = Math.max(0, this.#overMs + ms - TOKEN_MS);
-    if (this.#text && this.#overMs > OVER_MS) this.#goToMasks(this.#grammars, this.#text);
+    if (this.#overMs > OVER_MS) this.goToMasks();
   }
 
-  #goToMasks(grammars: HoldGrammars, { gbnf, read }: { gbnf: string; read: readonly number[] }): void {
+  /** From now on masks of the thread constrain the reply. */
+  goToMasks(): void {
+    if (!this.#text || !this.#grammars) return;
+    const { gbnf, read } = this.#text;
     this.#text = undefined;
-    this.#masks = grammars.masks(gbnf, read, Infinity);
-    if (this.#masks) this.#state = undefined;
+    this.#masks = this.#grammars.masks(gbnf, read, Infinity);
+    if (this.#masks) this.#state = this.#inline = undefined;
   }
 
   release(): void {
     this.#masks?.release();
     this.#masks = undefined;
     this.#state = undefined;
+    this.#inline = undefined;
     this.#text = undefined;
     this.#overMs = 0;
     this.#unusable = false;
@@ -106,14 +172,9 @@ export class GrammarHold {
 
   /** Throws if the grammar cannot be used. */
   check(): void {
-    if (this.#unusable) throw new GrammarError('the grammar cannot be used');
+    if (this.#unusable) throw new GrammarError();
     this.#masks?.check();
   }
-}
-
-/** Its name is the reason that a fault gives. */
-class GrammarError extends Error {
-  override readonly name = 'GrammarError';
 }
 
 function joined(one: Uint32Array, other: Uint32Array): Uint32Array {

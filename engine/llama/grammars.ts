@@ -1,5 +1,6 @@
 import type { LlamaModel, Token } from 'node-llama-cpp';
 import { isBounded, MAX_GRAMMAR_CHARACTERS } from '../grammar/gbnf.js';
+import { InlineGrammars } from './inline-grammars.js';
 import { maskVocabulary } from './mask-vocabulary.js';
 import { Masks, type MaskHold } from './masks.js';
 
@@ -41,7 +42,7 @@ const MAX_HELD_CHARACTERS = MAX_GRAMMAR_CHARACTERS + 8192;
  * Stacks of a grammar times tokens of the vocabulary from which on masks are used: for a rejected token llama.cpp
  * checks each stack against nearly every token, some 3 ns each, and everything in the same step waits for it.
  */
-export const EXPENSIVE = 2_500_000;
+const EXPENSIVE = 2_500_000;
 
 type Taken =
   | { readonly kind: 'state'; readonly state: GrammarState }
@@ -58,6 +59,8 @@ export class Grammars {
   readonly #model: LlamaModel;
   readonly #addonModel: unknown;
   readonly #masks: Masks;
+  /** For a decoder that can ask it within a step. */
+  readonly inline: InlineGrammars;
   /** States in which nothing was read yet, by their grammar; the one used last is last. */
   readonly #compiled = new Map<string, GrammarState>();
 
@@ -67,6 +70,7 @@ export class Grammars {
     this.#addonModel = addonModel;
     this.#controlTokens = controlTokens(model);
     this.#masks = new Masks(() => maskVocabulary(model));
+    this.inline = new InlineGrammars(() => maskVocabulary(model), isServable);
   }
 
   /** The control tokens that may not come in a reply with these markers. */

@@ -1,5 +1,5 @@
 import { GgmlType } from 'node-llama-cpp';
-import type { KvTypes } from '../protocol/messages.js';
+import type { KvTypes } from '../protocol/setup.js';
 
 const GGML_TYPES = { f16: GgmlType.F16, q8_0: GgmlType.Q8_0, q4_0: GgmlType.Q4_0 } as const;
 

@@ -3,7 +3,7 @@ import { isKnownVersion } from './addon.js';
 import { F16_KV, kvProblem, type HeadWidths } from './kv-types.js';
 import { LoadFailure } from './load-failure.js';
 import type { ContextPlan } from './memory/estimate.js';
-import type { EngineSetup, KvTypes } from '../protocol/messages.js';
+import type { EngineSetup, KvTypes } from '../protocol/setup.js';
 
 /** The settings that decide how a model is loaded. */
 export type PlanSetup = Pick<

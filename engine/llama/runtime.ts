@@ -26,7 +26,7 @@ import { repackedBytes } from './memory/repacked.js';
 import { checkModelFile } from './model-file.js';
 import { usesOf } from './model-uses.js';
 import { controlText, tokenBytes } from '../output/token-bytes.js';
-import type { EngineSetup } from '../protocol/messages.js';
+import type { EngineSetup } from '../protocol/setup.js';
 import type { ModelTokens } from '../scheduler/task.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
 

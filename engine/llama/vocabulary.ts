@@ -1,4 +1,5 @@
-import { getLlama, LlamaLogLevel, LlamaVocabularyType, type Llama, type LlamaModel, type Token } from 'node-llama-cpp';
+import type { Llama } from 'node-llama-cpp';
+import { loadBareTokenizer, type TokenizerModel } from './bare-vocabulary.js';
 import { checkModelFile } from './model-file.js';
 import { CALIBRATION_KEY } from '../prompt/calibration.js';
 import type { Vocabulary } from '../prompt/tokens.js';
@@ -13,24 +14,33 @@ let backend: Promise<Llama> | undefined;
 export async function loadVocabulary(file: string): Promise<Vocabulary> {
   const checked = checkModelFile(file);
   if (checked.kind === 'bad') throw new Error(checked.problem);
-  // Native code must not write to the console. The engine reports why llama.cpp rejects a file.
-  backend ??= getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled });
-  const llama = await backend;
-  const model = await llama.loadModel({ modelPath: file, vocabOnly: true });
+  const model = (await loadBareTokenizer(file)) ?? (await loadTokenizer(file));
   return vocabularyOf(
     model,
     once(() => model.dispose()),
   );
 }
 
+async function loadTokenizer(file: string): Promise<TokenizerModel> {
+  // Native code must not write to the console. The engine reports why llama.cpp rejects a file.
+  backend ??= import('./backend.js').then(({ openLlama }) => openLlama(false));
+  return await (await backend).loadModel({ modelPath: file, vocabOnly: true });
+}
+
 /** The vocabulary of a model that is loaded already; by default `dispose` leaves it to its owner. */
-export function vocabularyOf(model: LlamaModel, dispose: () => Promise<void> = () => Promise.resolve()): Vocabulary {
+export function vocabularyOf(
+  model: TokenizerModel,
+  dispose: () => Promise<void> = () => Promise.resolve(),
+): Vocabulary {
   const { metadata } = model.fileInfo;
   const { tokenizer } = metadata;
   const texts = tokenizer.ggml.tokens;
   const bos = model.tokens.bos;
   return {
-    tokenize: (text, special) => Uint32Array.from(model.tokenize(text, special)),
+    tokenize: (text, special) => {
+      const tokens = model.tokenize(text, special);
+      return tokens instanceof Uint32Array ? tokens : Uint32Array.from(tokens);
+    },
     chatTemplate: tokenizer.chat_template,
     bos: bos === null ? undefined : { token: bos, text: model.tokens.bosString ?? '' },
     eosText: model.tokens.eosString ?? '',
@@ -47,17 +57,17 @@ export function vocabularyOf(model: LlamaModel, dispose: () => Promise<void> = (
  * From the loaded model rather than the file's `token_type`: llama.cpp makes control tokens of some that the file marks
  * as normal.
  */
-function specialTexts(model: LlamaModel, texts: readonly string[]): readonly string[] {
+function specialTexts(model: TokenizerModel, texts: readonly string[]): readonly string[] {
   return texts.filter((_, token) => {
-    const attributes = model.getTokenAttributes(token as Token);
+    const attributes = model.getTokenAttributes(token);
     return attributes.control || attributes.userDefined || attributes.unknown;
   });
 }
 
 /** Other kinds of vocabulary merge white space or characters before they tokenize, so there is no bound. */
-function longestTokenBytes(model: LlamaModel, texts: readonly string[]): number {
+function longestTokenBytes(model: TokenizerModel, texts: readonly string[]): number {
   const type = model.vocabularyType;
-  if (type !== LlamaVocabularyType.bpe && type !== LlamaVocabularyType.spm) return Infinity;
+  if (type !== 'bpe' && type !== 'spm') return Infinity;
   return texts.reduce((longest, text) => Math.max(longest, Buffer.byteLength(text)), 1);
 }
 

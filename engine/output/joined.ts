@@ -1,4 +1,4 @@
-import type { Output } from '../protocol/messages.js';
+import type { Output } from '../protocol/job-output.js';
 
 /**
  * Combines outputs: consecutive pieces of one reply in one channel become one piece. The tokens of several steps in one

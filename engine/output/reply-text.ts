@@ -1,4 +1,4 @@
-import type { ReplyFormat } from '../protocol/messages.js';
+import type { ReplyFormat } from '../protocol/reply-format.js';
 import { CallParser } from './calls/call-parser.js';
 import type { CallHold, CallPiece } from './calls/call-text.js';
 import { StopMatcher } from './stop-matcher.js';

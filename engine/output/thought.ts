@@ -1,4 +1,4 @@
-import type { ThoughtFormat } from '../protocol/messages.js';
+import type { ThoughtFormat } from '../protocol/reply-format.js';
 import { StopMatcher } from './stop-matcher.js';
 
 /** A part of a reply's text, separated. Either field may be empty. */

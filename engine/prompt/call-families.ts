@@ -2,7 +2,7 @@
  * Models whose calls cannot be found by rendering: the template leaves earlier calls out, or writes them otherwise than the
  * model does. llama.cpp's parsers know the same formats (common/parsers).
  */
-import type { CallSyntax } from '../protocol/messages.js';
+import type { CallSyntax, TaggedArguments } from '../protocol/reply-format.js';
 
 interface Family {
   /** Each of these stands in the source of the family's templates. */
@@ -15,8 +15,52 @@ const HARMONY_BETWEEN = ['commentary', 'analysis'].flatMap((channel) =>
   [' json', ' <|constrain|>json', ''].map((type) => `<|channel|>${channel}${type}<|message|>`),
 );
 
+/** Kimi K3 writes each argument's type down. */
+const TYPED = Object.fromEntries(
+  ['string', 'number', 'boolean', 'array', 'object', 'null'].map((type) => [type, `" type="${type}"<|sep|>`]),
+) as TaggedArguments['between'];
+
 /** In the order of asking. */
 const FAMILIES: readonly Family[] = [
+  {
+    signs: ["open_tag('tools')", '<|close|>'],
+    syntax: {
+      mark: '<|open|>tools<|sep|>',
+      open: '<|open|>tools<|sep|><|open|>call tool="',
+      between: '" index="\0"<|sep|>',
+      next: '<|close|>call<|sep|><|open|>call tool="',
+      close: '<|close|>call<|sep|><|close|>tools<|sep|>',
+      arguments: {
+        kind: 'tagged',
+        open: '<|open|>argument key="',
+        between: TYPED,
+        close: '<|close|>argument<|sep|>',
+      },
+    },
+  },
+  {
+    signs: ['<|tool_call>call:', '<tool_call|>'],
+    syntax: {
+      mark: '<|tool_call>',
+      open: '<|tool_call>call:',
+      between: '',
+      next: '<tool_call|><|tool_call>call:',
+      close: '<tool_call|>',
+      arguments: { kind: 'bare', quote: '<|"|>' },
+    },
+  },
+  {
+    // LFM2's template and LFM2.5's list the tools with the same words, and leave earlier calls out or write them so.
+    signs: ['List of tools: ', '<|im_start|>'],
+    syntax: {
+      mark: '<|tool_call_start|>',
+      open: '<|tool_call_start|>[',
+      between: '(',
+      next: '), ',
+      close: ')]<|tool_call_end|>',
+      arguments: { kind: 'keywords' },
+    },
+  },
   {
     signs: ['<|channel|>analysis', 'functions.'],
     syntax: {

@@ -1,10 +1,17 @@
-import type { CallSyntax } from '../protocol/messages.js';
+import type { CallSyntax } from '../protocol/reply-format.js';
 
 /** How a model calls tools, in one line for the operator. `native`: as its template does. */
 export interface CallFormatText {
   readonly native: boolean;
   readonly says: string;
 }
+
+const NOTATIONS = {
+  json: 'as JSON',
+  tagged: 'one by one between tags',
+  bare: 'as an object without quotes around keys',
+  keywords: 'by name as in Python',
+} as const;
 
 /** `syntax`: as found from the template; undefined: the template takes no tools. */
 export function callFormatText(syntax: CallSyntax | undefined): CallFormatText {
@@ -16,7 +23,7 @@ export function callFormatText(syntax: CallSyntax | undefined): CallFormatText {
     };
   }
   const mark = syntax.mark === '' ? "at the reply's beginning" : `behind ${syntax.mark}`;
-  const notation = syntax.arguments === undefined ? 'as JSON' : 'one by one between tags';
+  const notation = NOTATIONS[syntax.arguments?.kind ?? 'json'];
   const several = syntax.next === undefined ? 'one call a reply' : 'several calls a reply';
   return { native: true, says: `its own format: calls ${mark}, arguments ${notation}, ${several}` };
 }

@@ -1,7 +1,7 @@
 import { callGrammar, callRules, type Callable } from '../grammar/calls.js';
 import type { ReplyRules } from '../grammar/reply.js';
 import { Work, type NoGrammar } from '../grammar/work.js';
-import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/messages.js';
+import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/reply-format.js';
 import { WRAPPED_INSTRUCTION, WRAPPED_JSON_INSTRUCTION } from './call-syntax.js';
 import type { PromptConversation, PromptMessage } from './conversation.js';
 

@@ -5,7 +5,7 @@
 import { CallParser } from '../output/calls/call-parser.js';
 import type { CallPiece } from '../output/calls/call-text.js';
 import { ID } from '../output/calls/expected-text.js';
-import type { CallSyntax } from '../protocol/messages.js';
+import type { CallSyntax } from '../protocol/reply-format.js';
 import { callingTurn, KEY, PROBES, turnEnd, type Probe, type Render } from './call-probes.js';
 import { familyOf } from './call-families.js';
 import { findTagged } from './tagged-syntax.js';
@@ -45,8 +45,9 @@ export function callSyntaxOf(source: string, render: Render): CallSyntax {
       const find = typed ? findTagged : syntaxIn;
       const syntax = reply === undefined ? undefined : find(reply, probes, end);
       if (reply === undefined || syntax === undefined || !givesBack(syntax, reply, probes)) continue;
-      const cdata = source.includes(CDATA) && syntax.arguments !== undefined;
-      return cdata ? { ...syntax, arguments: { ...syntax.arguments, cdata } } : syntax;
+      const { arguments: notation } = syntax;
+      const cdata = source.includes(CDATA) && notation?.kind === 'tagged';
+      return cdata ? { ...syntax, arguments: { ...notation, cdata } } : syntax;
     }
   }
   return familyOf(source) ?? WRAPPED;

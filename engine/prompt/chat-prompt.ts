@@ -1,9 +1,9 @@
 import { instructed, type CallChoice } from './call-format.js';
 import type { PromptConversation } from './conversation.js';
-import { guard, type SpecialTexts } from './data-text.js';
+import { cutAt, guard, type SpecialTexts } from './data-text.js';
 import { holdReply, weighed, type HeldOrder, type HeldReply } from './held-reply.js';
 import { QUICK_WORK, Work } from '../grammar/work.js';
-import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar } from '../protocol/messages.js';
+import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar } from '../protocol/reply-format.js';
 import { tokenPrompt, type Prompt } from '../protocol/prompt.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
 import type { Thoughts } from './thought-format.js';
@@ -57,27 +57,40 @@ export function chatPrompt(
   const excess = weighed(tools, work);
   if (excess) return excess;
   const order = orderOf(parts.template.calls, tools, options);
-  const shaped = parts.template.shape(
-    order.calls ? instructed(conversation, order.calls.syntax, order.json !== undefined) : conversation,
-  );
-  if (shaped.kind === 'failed') return shaped;
   const held = heldOf(order, source, work);
   if (held.kind !== 'ok') return held;
-  const guarded = guard(shaped.shaped, parts.specials);
-  if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
-  const rendered = parts.template.renderShaped(guarded.value, options);
+  const rendered = promptPieces(parts, conversation, options);
   if (rendered.kind === 'failed') return rendered;
-  const atLeast = fewestTokens(parts.vocabulary, rendered.text);
+  const { pieces } = rendered;
+  const atLeast = fewestTokens(parts.vocabulary, pieces.join(''));
   if (atLeast > maxTokens) return { kind: 'too-long', atLeast };
-  const pieces = guarded.mark === undefined ? [rendered.text] : rendered.text.split(guarded.mark);
   const format = replyFormat(
     parts,
-    rendered.text,
+    pieces.at(-1) ?? '',
     held.calls,
     held.grammar && framed(parts, order, options, held.grammar),
   );
   const prompt = tokenPrompt(tokenizePrompt(parts.vocabulary, pieces));
   return { kind: 'prompt', prompt, ...(format && { format }) };
+}
+
+/** The text that a prompt is made of, in the pieces that are tokenized one by one: caller's text is cut within special text. */
+export function promptPieces(
+  parts: PromptParts,
+  conversation: PromptConversation,
+  options: ReplyOptions,
+): { readonly kind: 'pieces'; readonly pieces: readonly string[] } | RenderFailure {
+  const { template, specials } = parts;
+  const order = orderOf(template.calls, conversation.tools ?? [], options);
+  const told = order.calls ? instructed(conversation, order.calls.syntax, order.json !== undefined) : conversation;
+  const shaped = template.shape(told);
+  if (shaped.kind === 'failed') return shaped;
+  const guarded = guard(shaped.shaped, specials);
+  if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
+  const format = order.json && { replyFormat: order.json.schema ?? { type: 'object' } };
+  const rendered = template.renderShaped(guarded.value, { ...options, ...format });
+  if (rendered.kind === 'failed') return rendered;
+  return { kind: 'pieces', pieces: cutAt(rendered.text, guarded.mark) };
 }
 
 /** What a reply to such a request is to be held to. */
@@ -134,12 +147,12 @@ function replyFormat(
 
 /** All texts that a syntax has marks in. */
 function textsOf({ open, alsoOpen = [], between, alsoBetween = [], next = '', close, ...more }: CallSyntax): string[] {
-  const tagged = more.arguments && [
-    more.arguments.open,
-    ...Object.values(more.arguments.between),
-    more.arguments.close,
-  ];
-  return [open, ...alsoOpen, between, ...alsoBetween, next, close, ...(tagged ?? [])];
+  return [open, ...alsoOpen, between, ...alsoBetween, next, close, ...notationTexts(more.arguments)];
+}
+
+function notationTexts(notation: CallSyntax['arguments']): string[] {
+  if (notation?.kind === 'bare') return [notation.quote];
+  return notation?.kind === 'tagged' ? [notation.open, ...Object.values(notation.between), notation.close] : [];
 }
 
 /** A lower bound of the text's tokens, from its length. */

@@ -47,6 +47,8 @@ export interface Shape {
   readonly noTools: 'absent' | 'null' | 'empty';
   /** False: the template has no system role, so a leading system message is put before the next one's text, as llama.cpp does. */
   readonly system: boolean;
+  /** Results of several calls come in the calls' order. */
+  readonly sortsResults?: boolean;
   /** Marks by which the template itself takes a thought out of an assistant's content. */
   readonly marks?: ThoughtMarks;
 }
@@ -55,6 +57,8 @@ export interface Shape {
 export interface ThoughtMarks {
   readonly start: string;
   readonly end: string;
+  /** What is taken off the beginning of the text behind it: line ends, nothing, or white space at both ends. */
+  readonly rest: 'lines' | 'as it is' | 'trimmed';
 }
 
 /** A conversation in the form that one template copes with: plain JSON values. */
@@ -70,7 +74,8 @@ export interface Shaped {
  * bounds.
  */
 export function shapeConversation(conversation: PromptConversation, shape: Shape): Shaped {
-  const messages = shape.system ? conversation.messages : mergeSystem(conversation.messages);
+  const merged = shape.system ? conversation.messages : mergeSystem(conversation.messages);
+  const messages = shape.sortsResults === true ? sortedResults(merged) : merged;
   const given = new CallArguments();
   const shaped = messages.map((message) => shapeMessage(message, shape, given));
   if (conversation.tools && conversation.tools.length > 0) {
@@ -114,7 +119,30 @@ function withThought(message: PromptMessage, marks: ThoughtMarks | undefined): P
   const start = lead.lastIndexOf(marks.start);
   const thought = start < 0 ? lead : lead.slice(start + marks.start.length);
   const rest = text.slice(text.lastIndexOf(marks.end) + marks.end.length);
-  return { ...message, content: rest.replace(/^\n+/, ''), reasoning_content: thought.replace(/^\n+|\n+$/g, '') };
+  return { ...message, content: RESTS[marks.rest](rest), reasoning_content: thought.replace(/^\n+|\n+$/g, '') };
+}
+
+const RESTS: Readonly<Record<ThoughtMarks['rest'], (text: string) => string>> = {
+  lines: (text) => text.replace(/^\n+/, ''),
+  'as it is': (text) => text,
+  trimmed: (text) => text.trim(),
+};
+
+/** Results that follow a message with several calls, in the calls' order; users' messages stay between them where they are. */
+function sortedResults(messages: readonly PromptMessage[]): readonly PromptMessage[] {
+  const sorted = [...messages];
+  let order: readonly string[] = [];
+  for (let from = 0; from < sorted.length;) {
+    order = sorted[from]?.tool_calls?.map(({ id }) => id) ?? order;
+    let to = from;
+    while (sorted[to]?.role === 'tool' || sorted[to]?.role === 'user') to += 1;
+    const places = [...sorted.keys()].slice(from, to).filter((at) => sorted[at]?.role === 'tool');
+    const rank = (message: PromptMessage): number => Math.max(0, order.indexOf(message.tool_call_id ?? ''));
+    const results = places.flatMap((at) => sorted[at] ?? []).sort((a, b) => rank(a) - rank(b));
+    for (const [i, result] of results.entries()) sorted[places[i] ?? from] = result;
+    from = Math.max(to, from + 1);
+  }
+  return sorted;
 }
 
 /** Laid over the message. */

@@ -99,14 +99,22 @@ function guardNested<T>(value: T, specials: SpecialTexts): Guarded<T> {
   return { kind: 'ok', value: mapStrings(value, (text) => specials.breakUp(text).join(mark)) as T, mark };
 }
 
+/** A character that no string has, neither as it is nor as an escape of JSON, in which templates may write it. */
 function unusedMark(value: unknown): string | undefined {
   const used = new Set<number>();
   someString(value, (text) => {
     for (const char of text.match(/[\ue000-\uf8ff]/g) ?? []) used.add(char.charCodeAt(0));
+    for (const [, digits = ''] of text.matchAll(/\\u([ef][0-9a-f]{3})/gi)) used.add(Number.parseInt(digits, 16));
     return false;
   });
   for (let unit = PRIVATE_FIRST; unit <= PRIVATE_LAST; unit++) if (!used.has(unit)) return String.fromCharCode(unit);
   return undefined;
+}
+
+/** A rendered text cut at its marks, which a template may have written as escapes of JSON. */
+export function cutAt(text: string, mark: string | undefined): readonly string[] {
+  if (mark === undefined) return [text];
+  return text.replaceAll(`\\u${mark.charCodeAt(0).toString(16)}`, mark).split(mark);
 }
 
 /** Whether `test` holds for any string of a JSON value, names of members included. */

@@ -6,15 +6,13 @@
  * The part left of || is tokenized once per request and the part right of it once per question, separately, so that the
  * input's tokens, and later its prefill, do not depend on the question.
  */
-import type { ScoreQuestion } from '../protocol/messages.js';
+import type { ScoreQuestion } from '../protocol/jobs.js';
 import { readCalibration, type Calibration } from './calibration.js';
 import { fewestTokens, type PromptParts } from './chat-prompt.js';
 import type { SpecialTexts } from './data-text.js';
 import { labelTokens, verifyLabels, type Labels } from './labels.js';
 import { GAP, LAST_WORDS, PREFACE, questionText, type Question } from './question-text.js';
 import { tokenizeParts, tokenizePrompt, type Vocabulary } from './tokens.js';
-
-export const DECISION_PROMPT_VERSION = 1;
 
 /** Tokens that one question's prompt may have: head, input, question, tail. */
 export const DECISION_PROMPT_TOKENS = 8185;

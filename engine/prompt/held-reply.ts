@@ -1,7 +1,7 @@
 /** What a reply is held to, compiled to grammars: the calls of the tools, and the JSON that the caller wants. */
 import { replyRules } from '../grammar/reply.js';
 import { unlessUnservable, Work, type NoGrammar } from '../grammar/work.js';
-import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/messages.js';
+import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/reply-format.js';
 import { callsFormat, type CallChoice } from './call-format.js';
 
 export interface HeldOrder {

@@ -8,10 +8,22 @@ const MAX_REPEATED = 100_000;
 /** Filters of texts, for which what is not defined is an empty one. */
 const TEXT_FILTERS: ReadonlySet<string> = new Set(['trim', 'string', 'upper', 'lower', 'capitalize', 'title']);
 
+/** Of these, those that write a value of another type down first. */
+const CASE_FILTERS: ReadonlySet<string> = new Set(['upper', 'lower']);
+
+function cased(text: string, filter: string): Value {
+  return toValue(filter === 'upper' ? text.toUpperCase() : text.toLowerCase());
+}
+
 /** A filter's value; undefined: as the library has it. `numbered`: the operand's keys were written as numbers. */
 export function ownFilter(operand: Value, filter: string | undefined, numbered: boolean): Value | undefined {
   if (filter === undefined) return undefined;
-  if (operand.type === 'UndefinedValue' && TEXT_FILTERS.has(filter)) return toValue('');
+  if (operand.type === 'UndefinedValue') {
+    if (TEXT_FILTERS.has(filter)) return toValue('');
+    if (filter === 'items') return toValue([]);
+    if (filter === 'length') return toValue(0);
+  }
+  if (isNested(operand) && CASE_FILTERS.has(filter)) return cased(pythonText(operand), filter);
   switch (filter) {
     case 'string':
       return isNested(operand) || ['NullValue', 'BooleanValue'].includes(operand.type)
@@ -52,6 +64,9 @@ export function ownOperation(operator: string, left: Value, right: Value): Value
 function joined(operator: string, left: Value, right: Value): Value | undefined {
   if (left.type === 'UndefinedValue' && right.type === 'StringValue') return right;
   if (right.type === 'UndefinedValue' && left.type === 'StringValue') return left;
+  if (operator === '~' && (isNested(left) || isNested(right))) {
+    return toValue([left, right].map((value) => (isNested(value) ? pythonText(value) : value.toString())).join(''));
+  }
   const literals = ['BooleanValue', 'NullValue'];
   const literal = [left, right].some(({ type }) => literals.includes(type));
   const plain = [left, right].every(({ type }) => type === 'StringValue' || literals.includes(type));

@@ -69,3 +69,12 @@ function pythonString(text: string): string {
 }
 
 const ESCAPES: Readonly<Record<string, string>> = { '\\': '\\\\', '\n': '\\n', '\r': '\\r', '\t': '\\t' };
+
+/** A text without these characters at its ends. */
+export function stripped(text: string, characters: string, ends: 'both' | 'start' | 'end'): string {
+  let from = 0;
+  let to = text.length;
+  if (ends !== 'end') while (from < to && characters.includes(text[from] ?? '')) from += 1;
+  if (ends !== 'start') while (to > from && characters.includes(text[to - 1] ?? '')) to -= 1;
+  return text.slice(from, to);
+}

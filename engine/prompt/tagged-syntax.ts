@@ -1,5 +1,5 @@
 /** Finds how a template writes calls whose arguments stand one by one between marks (TaggedArguments). */
-import type { CallSyntax, TaggedArguments } from '../protocol/messages.js';
+import type { CallSyntax, TaggedArguments } from '../protocol/reply-format.js';
 import { KEY, TYPED, type Probe } from './call-probes.js';
 
 /** Where one argument lies in a reply. */

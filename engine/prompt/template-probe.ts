@@ -101,7 +101,8 @@ function probeToolLoop(render: Render, base: Shape): Shape {
     for (const noContent of ['', null] as const) {
       const shape: Shape = { ...base, arguments: form, noContent };
       const text = render(TOOL_LOOP, shape);
-      if (shows(text, MARK.result, MARK.value)) return shape;
+      // An object that is printed as Python prints it was not looked into: text is what the model is to see.
+      if (shows(text, MARK.result, MARK.value) && !shows(text, `{'${MARK.key}'`)) return shape;
       if (shows(text, MARK.result)) renders ??= shape;
     }
   }
@@ -120,18 +121,23 @@ function probeThought(render: Render, base: Shape): Shape {
   return base;
 }
 
-/** Whether a thought within an earlier reply's content comes out, or is left out, as when it is handed over by itself. */
-export function takesThoughtOut(
-  render: Render,
-  plain: Shape,
-  marked: Shape & { readonly marks: ThoughtMarks },
-): boolean {
-  const { start, end } = marked.marks;
+/**
+ * The form in which a thought within an earlier reply's content is handed over as the template itself would take it out;
+ * `plain` where it does not. The first that renders the same, failing that the first that does but for white space.
+ */
+export function shapeWithMarks(render: Render, plain: Shape, marks: Omit<ThoughtMarks, 'rest'> | undefined): Shape {
+  if (marks === undefined) return plain;
+  const { start, end } = marks;
   const said = { role: 'assistant', content: `${start}\n${MARK.thought}\n${end}\n\n${MARK.said}` };
-  const [own, ours] = [plain, marked].map((shape) =>
-    render({ messages: [USER, said, USER] }, shape)?.replace(/\s+/g, ''),
+  const rendered = (shape: Shape): string | undefined => render({ messages: [USER, said, USER] }, shape);
+  const own = rendered(plain);
+  const forms = (['lines', 'as it is', 'trimmed'] as const).map((rest) => ({ ...plain, marks: { start, end, rest } }));
+  const squeezed = (text: string | undefined): string | undefined => text?.replace(/\s+/g, '');
+  const same = forms.find((shape) => rendered(shape) === own);
+  return (
+    (own === undefined ? undefined : (same ?? forms.find((shape) => squeezed(rendered(shape)) === squeezed(own)))) ??
+    plain
   );
-  return own !== undefined && own === ours;
 }
 
 function shows(text: string | undefined, ...marks: readonly string[]): boolean {

@@ -1,10 +1,10 @@
-import type { CallSyntax } from '../protocol/messages.js';
+import type { CallSyntax } from '../protocol/reply-format.js';
 import { callSyntaxOf } from './call-syntax.js';
 import { OversizedArguments } from './call-arguments.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
 import { formatDate } from './dates.js';
 import { JinjaTemplate } from './jinja.js';
-import { probeShape, takesThoughtOut } from './template-probe.js';
+import { probeShape, shapeWithMarks } from './template-probe.js';
 import { thoughtsOf } from './thought-format.js';
 
 /** Texts that templates ask for by name. */
@@ -20,6 +20,8 @@ export interface RenderOptions {
    * unless the template throws at it. Absent: a model that can think does. As in llama.cpp.
    */
   readonly reasoningEffort?: string;
+  /** The schema of a reply that is JSON, for the templates that write it down. */
+  readonly replyFormat?: object;
   /** The caller's own values for names that the template reads. Names that carry the conversation are not among them. */
   readonly switches?: Readonly<Record<string, string | number | boolean | null>>;
 }
@@ -55,6 +57,8 @@ interface TemplateSource {
   readonly tokens: TemplateTokens;
   /** The model thinks when no effort is named. */
   readonly thinks: boolean;
+  /** It writes the schema of a JSON reply itself, where others expect OpenAI's form of it, which llama.cpp does not give them. */
+  readonly writesFormat: boolean;
   /**
    * The effort `none` is passed to the template by name: `enable_thinking` alone does not keep the model from thinking.
    */
@@ -116,9 +120,10 @@ export function makeTemplate(
   const probed = probeShape(render);
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
   const { tools } = probed;
-  const marks = thoughtsOf(source, [])?.splitIn(source);
-  const marked = marks && { marks, ...probed.shape };
-  const shape = marked && takesThoughtOut(render, probed.shape, marked) ? marked : probed.shape;
+  // llama.cpp sorts them for this family alone.
+  const sortsResults = source.includes('dsml_token') && !source.includes('function_calls');
+  const plain = { ...probed.shape, ...(sortsResults && { sortsResults }) };
+  const shape = shapeWithMarks(render, plain, thoughtsOf(source, [])?.splitIn(source));
   const calls = tools ? callSyntaxOf(source, (conversation) => render(conversation, shape)) : undefined;
   return { kind: 'ok', template: new ChatTemplate(template, shape, calls) };
 }
@@ -130,6 +135,7 @@ function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
     template: new JinjaTemplate(source),
     tokens,
     thinks: thoughts?.unasked ?? false,
+    writesFormat: source.includes('(response_format | tojson)'),
   };
   const skips = (namesNone: boolean): boolean => {
     const options = { addGenerationPrompt: true, reasoningEffort: 'none' };
@@ -141,7 +147,7 @@ function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
 
 /** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
 function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptions): string | undefined {
-  const { reasoningEffort: effort, addGenerationPrompt, switches = {} } = options;
+  const { reasoningEffort: effort, addGenerationPrompt, replyFormat, switches = {} } = options;
   const now = new Date();
   const items = {
     bos_token: source.tokens.bos,
@@ -152,6 +158,7 @@ function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptio
     datetime: formatDate(now, '%b %d %Y'),
     ...KEEP_THOUGHTS,
     ...withoutOurs(switches),
+    ...(source.writesFormat && replyFormat && { response_format: replyFormat }),
     ...shaped,
   };
   if (effort === undefined || (effort === 'none' && !source.namesNone)) return tryRender(source.template, items);

@@ -1,10 +1,10 @@
 /**
- * Which marks a model puts around its thoughts, told by its chat template. That cannot be found by rendering alone: many
+ * Which marks a model puts around its thoughts, found from its chat template. That cannot be found by rendering alone: many
  * templates leave the thoughts of earlier turns out, and say nothing of how one begins. llama.cpp's parsers know the same formats
  * (common/parsers, common/chat-diff-analyzer.cpp).
  */
 import { behindTurn } from '../grammar/gbnf.js';
-import type { ReplyFormat, ThoughtFormat } from '../protocol/messages.js';
+import type { ReplyFormat, ThoughtFormat } from '../protocol/reply-format.js';
 
 /** The marks of one family of templates. */
 interface Family extends Partial<Pick<ThoughtFormat, 'breaks' | 'headers' | 'close' | 'part'>> {
@@ -45,9 +45,11 @@ const FAMILIES: readonly Family[] = [
     sign: "open_tag('think')",
     start: '<|open|>think<|sep|>',
     end: '<|close|>think<|sep|>',
-    breaks: ['<|open|>response<|sep|>'],
+    breaks: ['<|open|>response<|sep|>', '<|open|>tools<|sep|>'],
     headers: ['<|open|>response<|sep|>'],
-    close: '<|close|>response<|sep|>',
+    // Calls follow the response.
+    part: '<|close|>response<|sep|>',
+    close: '<|close|>message<|sep|>',
   },
   // Gemma's system turn has a `<|think|>` of its own, so it comes before Solar.
   { sign: '<|channel>thought', start: '<|channel>thought', end: '<channel|>' },
@@ -113,7 +115,7 @@ export class Thoughts {
   splitIn(source: string): { readonly start: string; readonly end: string } | undefined {
     const [start = ''] = this.#format.starts;
     const [end = ''] = this.#format.ends;
-    return [`split('${end}')`, `split("${end}")`].some((call) => source.includes(call)) ? { start, end } : undefined;
+    return [`split('${end}'`, `split("${end}"`].some((call) => source.includes(call)) ? { start, end } : undefined;
   }
 
   /** A prompt's tail behind which an answer can stand: a thought left open is closed. */

@@ -4,7 +4,7 @@
  * answers one question and exits. It may send `progress` before its answer; one that ends without an answer was crashed
  * by the inspected file.
  */
-import type { EngineSetup } from './messages.js';
+import type { EngineSetup } from './setup.js';
 
 export const INSPECT_VERSION = 1;
 

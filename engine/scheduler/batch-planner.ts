@@ -111,6 +111,20 @@ export class BatchPlanner {
   }
 }
 
+/**
+ * Number of steps that may be computed in a run if no call comes from outside: all branches are replies, none in its
+ * first step, from whose state others may wait to start.
+ */
+export function stepsInRun(items: readonly BatchItem[], running: readonly Running[]): number {
+  if (items.length < running.length || items.some(({ count }) => count > 0)) return 1;
+  return Math.min(...items.map(({ branch }) => branch.ahead));
+}
+
+/** The depth to which a decode's time is attributed, in tokens: of several prompts the deepest. */
+export function depthOf(items: readonly BatchItem[]): number {
+  return Math.max(...items.map(({ branch, count }) => branch.feed.position - count));
+}
+
 /** Waiting prompts per running reply, at least 1; Infinity if none runs. */
 function crowding(all: readonly Running[]): number {
   const replies = all.filter(({ branch }) => branch.feed.left === 0).length;

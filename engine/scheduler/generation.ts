@@ -1,6 +1,7 @@
 import type { Decoder, Part, PartResult } from './decoder.js';
-import { Feed, PromptPlan } from './prompt-plan.js';
-import type { GenerateJob, Output } from '../protocol/messages.js';
+import { Feed, PromptPlan, type SavePoints } from './prompt-plan.js';
+import type { GenerateJob } from '../protocol/jobs.js';
+import type { Output } from '../protocol/job-output.js';
 import { promptLength } from '../protocol/prompt.js';
 import { Reply } from './reply.js';
 import type { Branch, ModelTokens, Work } from './task.js';
@@ -36,8 +37,13 @@ export class Generation implements Work {
     const length = promptLength(job.prompt);
     const worth = job.n > 1 || length > LEAST_SAVED_TOKENS;
     this.#appendOnly = !decoder.cuttable && decoder.save !== undefined;
-    const savedUpTo = this.#appendOnly && worth ? length - 1 : 0;
-    this.#plan = new PromptPlan(job.prompt, chunk, { scope: job.scope, ...origin }, savedUpTo);
+    const points: SavePoints = {
+      upTo: length - 1,
+      isMark: (token) => model.control(token) !== undefined,
+      exactly: job.n > 1,
+    };
+    const saving = this.#appendOnly && worth ? points : undefined;
+    this.#plan = new PromptPlan(job.prompt, chunk, { scope: job.scope, ...origin }, saving);
     this.#model = model;
     this.#decoder = decoder;
   }

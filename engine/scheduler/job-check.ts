@@ -1,4 +1,4 @@
-import type { GenerateJob, ScoreJob } from '../protocol/messages.js';
+import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
 
 /**
  * Why a job must not be passed to llama.cpp, or undefined: a token outside the vocabulary fails its whole batch, and

@@ -1,11 +1,12 @@
 import { faultReason } from './faults.js';
 import type { Reuse } from './sequence-tokens.js';
-import type { Output, PrefixReuse } from '../protocol/messages.js';
+import type { Output } from '../protocol/job-output.js';
+import type { PrefixReuse } from '../protocol/setup.js';
 import type { Sequences } from './sequences.js';
 import { Task, type Branch, type Work } from './task.js';
 
 /** A job that waits for a sequence. */
-export interface Pending {
+export interface WaitingJob {
   readonly id: number;
   readonly work: Work;
   readonly seats: number;
@@ -28,7 +29,7 @@ export class Jobs {
   readonly #seats: number;
   readonly #prefixReuse: PrefixReuse;
   /** Jobs that wait for a sequence; the sidecar grants no more leases than seats, so this stays short. */
-  readonly #pending = new Map<number, Pending>();
+  readonly #waiting = new Map<number, WaitingJob>();
   readonly #tasks = new Map<number, Task>();
   /** Since the last clean-up. */
   readonly #cancelled = new Set<number>();
@@ -43,14 +44,14 @@ export class Jobs {
 
   /** Jobs that have a sequence or wait for one. */
   get live(): number {
-    return this.#tasks.size + this.#pending.size;
+    return this.#tasks.size + this.#waiting.size;
   }
 
   /** Seats that jobs have, those that wait for a sequence included. */
   get seats(): number {
     let seats = 0;
     for (const task of this.#tasks.values()) seats += task.seats;
-    for (const pending of this.#pending.values()) seats += pending.seats;
+    for (const pending of this.#waiting.values()) seats += pending.seats;
     return seats;
   }
 
@@ -66,23 +67,23 @@ export class Jobs {
     return this.#tasks.has(id) && !this.#cancelled.has(id);
   }
 
-  add(pending: Pending): void {
-    this.#pending.set(pending.id, pending);
+  add(pending: WaitingJob): void {
+    this.#waiting.set(pending.id, pending);
   }
 
   /** Takes effect at the next clean-up; outputs until then must not be sent, see {@link reports}. */
   cancel(id: number): void {
     // Also for a job that has just ended: its outputs may not be sent yet.
-    if (!this.#pending.delete(id)) this.#cancelled.add(id);
+    if (!this.#waiting.delete(id)) this.#cancelled.add(id);
     this.#running = undefined;
   }
 
   /** A job uses one sequence less from now on, except its last; the seat is freed once nothing runs there. */
   reduceSeats(id: number): void {
-    const pending = this.#pending.get(id);
+    const pending = this.#waiting.get(id);
     if (pending) {
       const { work, seats, limit } = pending;
-      this.#pending.set(id, { id, work, seats, limit: Math.max(1, limit - 1) });
+      this.#waiting.set(id, { id, work, seats, limit: Math.max(1, limit - 1) });
     }
     this.#tasks.get(id)?.reduceSeats();
   }
@@ -103,10 +104,10 @@ export class Jobs {
 
   /** Starts those that wait, as far as there are sequences. */
   async admit(out: Output[]): Promise<void> {
-    for (const { id, work, seats, limit } of this.#pending.values()) {
+    for (const { id, work, seats, limit } of this.#waiting.values()) {
       if (this.#sequences.live === this.#seats) break;
       const reuse = this.#reuse(work, this.#tasks.size === 0);
-      this.#pending.delete(id);
+      this.#waiting.delete(id);
       const task = new Task(id, work, seats, limit);
       this.#tasks.set(id, task);
       await this.guard(task, out, async () => {
@@ -155,7 +156,7 @@ export class Jobs {
       this.#retire(task);
       return;
     }
-    for (let spare = task.spare(); spare > 0; spare--) out.push({ id: task.id, kind: 'freed' });
+    for (let spare = task.spare(); spare > 0; spare--) out.push({ id: task.id, kind: 'seatFreed' });
   }
 
   /** How much state of other jobs a job may reuse; `byItself`: no other one runs. */

@@ -1,6 +1,7 @@
 import type { Clock } from '../protocol/clock.js';
 import { joined } from '../output/joined.js';
-import type { HeldPrefix, Output } from '../protocol/messages.js';
+import type { HeldPrefix } from '../protocol/messages.js';
+import type { Output } from '../protocol/job-output.js';
 
 /**
  * Steps shorter than this share a message, ms: each message wakes the sidecar, which on a virtual machine costs the
@@ -40,8 +41,8 @@ export class Outbox {
   }
 
   /** Drops outputs that must not be sent. */
-  keep(told: (output: Output) => boolean): void {
-    const kept = this.#outputs.filter(told);
+  keep(wanted: (output: Output) => boolean): void {
+    const kept = this.#outputs.filter(wanted);
     if (kept.length < this.#outputs.length) this.#outputs.splice(0, Infinity, ...kept);
   }
 

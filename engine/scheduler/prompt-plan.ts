@@ -1,9 +1,28 @@
 import type { CacheKey } from '../protocol/cache-key.js';
 import { promptIds, type Prompt } from '../protocol/prompt.js';
 
+/** Where the state is saved of a model that cannot cut it. */
+export interface SavePoints {
+  /** A place that is wanted; it is the last. */
+  readonly upTo: number;
+  /**
+   * Whether a token begins or ends a turn of a chat. Where one is found, that is where another prompt is likely to differ: then
+   * the state is saved before such tokens, and seldom elsewhere. Absent: none does.
+   */
+  readonly isMark?: (token: number) => boolean;
+  /** With marks too, it is saved at `upTo` itself. Otherwise the last mark before it takes its place. */
+  readonly exactly: boolean;
+}
+
+/** Between two marks at which a prompt is split there is at least this part of a chunk: short chunks are slow to evaluate. */
+const LEAST_TURN = 1 / 4;
+/** Within a turn the state is saved once in so many chunks. */
+const CHUNKS_A_SAVE = 4;
+
 /**
  * A prompt with its fixed split into chunks. The split affects the last digits of what follows, so two prompts share a
- * state bit for bit only if their splits agree.
+ * state bit for bit only if their splits agree. So each place of it depends only on the tokens before it and the one there, except for
+ * `SavePoints.upTo`.
  */
 export class PromptPlan {
   readonly tokens: Uint32Array;
@@ -11,33 +30,64 @@ export class PromptPlan {
   readonly ends: readonly number[];
   /** Of the states that it may start from and that it makes. */
   readonly key: CacheKey;
-  /** Of a model whose state cannot be cut it is saved at each end up to here; 0: at none. */
-  readonly savedUpTo: number;
+  /** Of these ends, those at which the state is saved. */
+  readonly saved: ReadonlySet<number>;
 
   /**
-   * Each segment is split from its own start on into chunks of `chunk` tokens, the last of them shorter. None is empty. A
-   * chunk also ends at `savedUpTo`.
+   * Each segment is split from its own start on into chunks of `chunk` tokens, the last of them shorter, and at marks. None is
+   * empty. `points` absent: the state is never saved.
    */
-  constructor(prompt: Prompt, chunk: number, key: CacheKey, savedUpTo = 0) {
+  constructor(prompt: Prompt, chunk: number, key: CacheKey, points?: SavePoints) {
     this.key = key;
     this.tokens = promptIds(prompt);
-    this.savedUpTo = savedUpTo;
+    const marked = points?.isMark && marks(this.tokens, points.isMark);
     const ends: number[] = [];
+    const turns: number[] = [];
     let start = 0;
     for (const { tokens } of prompt) {
-      const { length } = tokens;
-      for (let end = chunk; end < length; end += chunk) ends.push(start + end);
-      if (length > 0) ends.push(start + length);
-      start += length;
+      const until = start + tokens.length;
+      for (const mark of marked ?? []) {
+        if (mark < start || mark >= until) continue;
+        for (let end = start + chunk; end < mark; end += chunk) ends.push((start = end));
+        if (mark >= start + LEAST_TURN * chunk) ends.push((start = mark));
+        // Just behind the end of a chunk, that end takes the mark's place.
+        if (ends.at(-1) === start) turns.push(start);
+      }
+      for (let end = start + chunk; end < until; end += chunk) ends.push(end);
+      if (until > start) ends.push(until);
+      start = until;
     }
-    if (savedUpTo > 0 && !ends.includes(savedUpTo))
-      ends.splice(
-        ends.findIndex((end) => end > savedUpTo),
-        0,
-        savedUpTo,
-      );
+    this.saved = new Set(points && savedAt(ends, turns, points, chunk));
+    if (points && this.saved.has(points.upTo) && !ends.includes(points.upTo)) {
+      const behind = ends.findIndex((end) => end > points.upTo);
+      ends.splice(behind, 0, points.upTo);
+    }
     this.ends = ends;
   }
+}
+
+/** Places of tokens that are marks. */
+function marks(tokens: Uint32Array, isMark: (token: number) => boolean): number[] {
+  const found: number[] = [];
+  for (let at = 0; at < tokens.length; at++) if (isMark(tokens[at] ?? 0)) found.push(at);
+  return found;
+}
+
+/** Some of `ends`, and perhaps `upTo`. */
+function savedAt(
+  ends: readonly number[],
+  turns: readonly number[],
+  { upTo, exactly }: SavePoints,
+  chunk: number,
+): number[] {
+  if (upTo <= 0) return [];
+  if (turns.length === 0) return [...ends.filter((end) => end < upTo), upTo];
+  const saved: number[] = [];
+  for (const end of ends) {
+    if (end > upTo) break;
+    if (turns.includes(end) || end - (saved.at(-1) ?? 0) >= CHUNKS_A_SAVE * chunk) saved.push(end);
+  }
+  return exactly ? [...saved, upTo] : saved;
 }
 
 /** The progress of a sequence in a plan. */
@@ -71,7 +121,7 @@ export class Feed {
 
   /** Whether the state is to be saved where it is. */
   get saves(): boolean {
-    return this.#position <= this.#plan.savedUpTo && this.#plan.ends[this.#next - 1] === this.#position;
+    return this.#plan.saved.has(this.#position);
   }
 
   /** The next `count` tokens, which count as evaluated from now on. */

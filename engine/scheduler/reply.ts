@@ -5,7 +5,9 @@ import { MAX_CALLS } from '../output/calls/call-parser.js';
 import type { CallHold } from '../output/calls/call-text.js';
 import { RecentTokens } from '../output/calls/recent-tokens.js';
 import { ReplyText, type ReplyParts } from '../output/reply-text.js';
-import type { CallFormat, FinishReason, GenerateJob, Output } from '../protocol/messages.js';
+import type { CallFormat } from '../protocol/reply-format.js';
+import type { FinishReason, Output } from '../protocol/job-output.js';
+import type { GenerateJob } from '../protocol/jobs.js';
 import type { ModelTokens } from './task.js';
 
 const NOTHING: ReplyParts = { reasoning: '', content: '', calls: [] };

@@ -1,6 +1,7 @@
 import type { Part, PartResult } from './decoder.js';
 import { Feed, PromptPlan } from './prompt-plan.js';
-import type { Output, ScoreJob, ScoreQuestion } from '../protocol/messages.js';
+import type { Output } from '../protocol/job-output.js';
+import type { ScoreJob, ScoreQuestion } from '../protocol/jobs.js';
 import { tokenPrompt } from '../protocol/prompt.js';
 import type { Branch, Work } from './task.js';
 import type { CacheKey, CacheOrigin } from '../protocol/cache-key.js';
@@ -35,7 +36,8 @@ export class Scoring implements Work {
   plan(item: number): PromptPlan {
     const { tail } = this.#question(item);
     const { input } = this.#job;
-    return new PromptPlan([...tokenPrompt(input), ...tokenPrompt(tail)], this.#chunk, this.#key, input.length);
+    const points = { upTo: input.length, exactly: true };
+    return new PromptPlan([...tokenPrompt(input), ...tokenPrompt(tail)], this.#chunk, this.#key, points);
   }
 
   branch(item: number, sequence: number, held: number): Branch {
@@ -101,10 +103,7 @@ class QuestionBranch implements Branch {
  * The labels' log-probabilities as a distribution over the labels only (softmax in float64 at `temperature`), and the
  * share of the whole next-token distribution on them, which does not depend on the temperature.
  */
-export function distribution(
-  logprobs: Float64Array,
-  temperature: number,
-): { probabilities: Float64Array; labelMass: number } {
+function distribution(logprobs: Float64Array, temperature: number): { probabilities: Float64Array; labelMass: number } {
   const max = Math.max(...logprobs);
   const weights = logprobs.map((logprob) => Math.exp((logprob - max) / temperature));
   const total = weights.reduce((sum, weight) => sum + weight, 0);

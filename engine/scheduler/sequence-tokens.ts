@@ -69,7 +69,8 @@ export class SequenceTokens {
     let same = 0;
     for (const [i, end] of this.#ends.entries()) {
       if (end > shared || end !== plan.ends[i]) break;
-      if (!lengths || lengths.includes(end)) same = end;
+      // Where the plan would not save its state, a saved one may differ from its own.
+      if (!lengths || (lengths.includes(end) && plan.saved.has(end))) same = end;
     }
     return same;
   }

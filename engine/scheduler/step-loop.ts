@@ -30,37 +30,16 @@ import { Jobs } from './jobs.js';
 import { type Emit, Outbox, SEND_MS } from './outbox.js';
 import { LEAST_TOKENS, PrefillBudget } from './prefill-budget.js';
 import { Results, stepsOf } from './results.js';
-import type { GenerateJob, HeldTokens, PrefixReuse, ScoreJob } from '../protocol/messages.js';
-import { promptLength } from '../protocol/prompt.js';
-import { BatchPlanner, type BatchItem } from './batch-planner.js';
+import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
+import type { HeldTokens } from '../protocol/messages.js';
+import { generationFits, scoringFits, type StepLimits } from './step-limits.js';
+import { BatchPlanner, depthOf, stepsInRun, type BatchItem } from './batch-planner.js';
 import { Scoring } from './scoring.js';
 import { Sequences } from './sequences.js';
 import type { ModelTokens, Work } from './task.js';
-import type { CacheOrigin } from '../protocol/cache-key.js';
+import { burst } from './burst.js';
 
-/** Turns of the event loop without a new job after which a burst is over, some 0.1 ms; and turns at most. */
-const STILL_TURNS = 20;
-const MOST_TURNS = 400;
-
-export interface StepLimits {
-  readonly seats: number;
-  /** Tokens, prompt and completion, that one sequence can hold. */
-  readonly contextPerSeat: number;
-  /** Where prompts are split, and the most prompt tokens in one decode. */
-  readonly prefillTokensPerStep: number;
-  /** Time for prompts beside running replies, in percent of what their next tokens take. */
-  readonly prefillShare: number;
-  /** Prompt tokens beside running replies that are worth a decode, whatever their share of time. Absent: a CPU's. */
-  readonly leastPrefillTokens?: number;
-  readonly prefixReuse: PrefixReuse;
-  /** Host memory for saved states, where a state cannot be cut. Absent: 0. */
-  readonly checkpointBytes?: number;
-  /** What the sequences' states are made with. */
-  readonly origin: CacheOrigin;
-  /** See {@link SEND_MS}, which is the default. */
-  readonly sendMs?: number;
-}
-
+/** The queue of an engine process: takes jobs, decodes them, and emits their outputs. */
 export class StepLoop {
   readonly #decoder: Decoder;
   readonly #model: ModelTokens;
@@ -120,24 +99,16 @@ export class StepLoop {
 
   /** Adds a job; its outputs are passed to `emit`. A job that cannot fit fails at once. */
   generate(id: number, job: GenerateJob): void {
-    const length = promptLength(job.prompt);
-    const fits = length > 0 && length + job.maxTokens <= this.#limits.contextPerSeat;
     const { prefillTokensPerStep: chunk, origin } = this.#limits;
     const work = (): Work => new Generation(id, job, chunk, origin, this.#model, this.#decoder);
-    this.#enqueue(fits && job.n > 0, id, job.seats, work);
+    this.#enqueue(generationFits(job, this.#limits), id, job.seats, work);
   }
 
-  /** Adds a job; its outputs are passed to `emit`. A job that cannot fit fails at once. */
+  /** As {@link generate}. */
   score(id: number, job: ScoreJob): void {
-    const fits =
-      job.questions.length > 0 &&
-      job.questions.every(
-        ({ tail, labels }) =>
-          labels.length > 0 && tail.length > 0 && job.input.length + tail.length <= this.#limits.contextPerSeat,
-      );
     const seats = job.isolate ? 1 : job.seats;
     const { prefillTokensPerStep: chunk, origin } = this.#limits;
-    this.#enqueue(fits, id, seats, () => new Scoring(id, job, chunk, origin));
+    this.#enqueue(scoringFits(job, this.#limits), id, seats, () => new Scoring(id, job, chunk, origin));
   }
 
   /** Ends a job before the next step. It emits nothing from now on. */
@@ -146,7 +117,7 @@ export class StepLoop {
     this.#halt();
   }
 
-  /** A job continues with one sequence less, and emits `freed` once that one is free. It keeps its last one. */
+  /** A job continues with one sequence less, and emits `seatFreed` once that one is free. It keeps its last one. */
   reduceSeats(id: number): void {
     this.#jobs.reduceSeats(id);
     this.#halt();
@@ -179,7 +150,7 @@ export class StepLoop {
   }
 
   async #run(): Promise<void> {
-    await this.#burst();
+    await burst(() => this.#jobs.live);
     let left = 0;
     while (!this.#closed) {
       await this.#successors(left);
@@ -220,24 +191,13 @@ export class StepLoop {
     this.#wake = () => undefined;
   }
 
-  /** Jobs that arrive together start together: otherwise the others would join the first one a few at each step. */
-  async #burst(): Promise<void> {
-    let live = 0;
-    for (let turns = 0, still = 0; turns < MOST_TURNS && still < STILL_TURNS; turns++) {
-      await new Promise(setImmediate);
-      still = this.#jobs.live > live ? 0 : still + 1;
-      live = this.#jobs.live;
-    }
-  }
-
   /** False: there was nothing to decode. */
   async #decode(stepping: readonly BatchItem[]): Promise<boolean> {
     if (stepping.length === 0 || this.#closed) return false;
     const parts = stepping.map(({ branch, count }): Part => branch.part(count));
-    // Of several prompts the deepest: their time is attributed to its depth.
-    const depth = Math.max(...stepping.map(({ branch, count }) => branch.feed.position - count));
+    const depth = depthOf(stepping);
     const fed = parts.map(({ tokens }) => tokens);
-    const ahead = this.#ahead(stepping);
+    const ahead = this.#called ? 1 : stepsInRun(stepping, this.#jobs.running);
     let from = this.#clock.now();
     // A prompt may take long: outputs are sent before it.
     const due = this.#outbox.due(from) || stepping.some(({ count }) => count > 0);
@@ -252,13 +212,11 @@ export class StepLoop {
       this.#flush();
     };
     const run: Run | undefined = ahead > 1 ? { most: ahead, everyMs: this.#sendMs, made } : undefined;
-
     // Sent while llama.cpp computes on another thread, so that it costs no extra time.
     const decoding = this.#decoder.step(parts, run);
     if (due) this.#flush();
     take(await decoding);
     await this.#results.save(stepping, this.#outbox.outputs);
-
     const out = this.#outbox.outputs;
     const moving = stepping.filter(({ task }) => task.moves);
     for (const task of new Set(moving.map((each) => each.task))) {
@@ -267,16 +225,6 @@ export class StepLoop {
     // There may be no further decode.
     if (this.#jobs.live === 0) this.#flush();
     return true;
-  }
-
-  /**
-   * Number of steps that may be computed in a run: all branches are replies, none in its first step, from whose state
-   * others may wait to start, and there was no call from outside since the round began.
-   */
-  #ahead(stepping: readonly BatchItem[]): number {
-    if (this.#called || stepping.length < this.#jobs.running.length) return 1;
-    if (stepping.some(({ count }) => count > 0)) return 1;
-    return Math.min(...stepping.map(({ branch }) => branch.ahead));
   }
 
   /** Counts steps and measures their times. */

@@ -1,6 +1,6 @@
 import type { Part, PartResult } from './decoder.js';
 import type { Reuse } from './sequence-tokens.js';
-import type { Output } from '../protocol/messages.js';
+import type { Output } from '../protocol/job-output.js';
 import type { Feed, PromptPlan } from './prompt-plan.js';
 
 /** One reply or one question on one sequence: it provides its part of the next step, and receives the result. */

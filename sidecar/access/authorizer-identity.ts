@@ -110,25 +110,25 @@ export class AuthorizerIdentity implements Identity {
   ) {
     const { client, environment, send, events } = this.#options;
     const from = this.#clock.now();
-    const told = (outcome: Parameters<AuthorizerEvents['asked']>[0]): void =>
+    const report = (outcome: Parameters<AuthorizerEvents['asked']>[0]): void =>
       events?.asked(outcome, this.#clock.now() - from);
     const reply = await client.ask(
       { ...(send === 'key' ? { key } : { keyHash: hashKey(key) }), environment },
       trace?.(),
     );
     if (reply.kind === 'overloaded') {
-      told('overloaded');
+      report('overloaded');
       permit.overloaded(reply.retryAfterMs);
       return this.#without(index, 0, overloaded(reply.retryAfterMs));
     }
     const answer = reply.kind === 'json' ? this.#timed(parseAnswer(reply.value, environment)) : undefined;
     if (answer) {
-      told('answered');
+      report('answered');
       permit.succeeded();
       this.#cache.keep(index, answer);
       return answer;
     }
-    told(reply.kind === 'failed' ? 'failed' : 'invalid');
+    report(reply.kind === 'failed' ? 'failed' : 'invalid');
     permit.failed(reply.kind === 'failed' ? reply.why : 'answer outside its schema', index);
     return this.#without(index, AGAIN_MS, unavailable(Math.max(AGAIN_MS, this.#breaker.shutForMs)));
   }

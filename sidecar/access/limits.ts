@@ -5,7 +5,7 @@
  *        │        └───end(false): it was refused──> not counted
  *        └──> limited: not counted
  *
- * A request holds its place from right after the key's check until its response has ended. It counts in the minute as
+ * A request has a permit from right after the key's check until its response has ended. It counts in the minute as
  * soon as it is taken, since counting at the end would admit any number at once; a request that is refused later is
  * removed again.
  *
@@ -38,13 +38,13 @@ export interface Limited {
 }
 
 /** A request's share of its key's limits. Its owner must end it. */
-export interface Place {
+export interface Permit {
   /** The response has ended. `ran`: it counts in its minute; otherwise it was refused. Only the first call counts. */
   end(ran: boolean): void;
 }
 
 export type Taken =
-  | { readonly kind: 'taken'; readonly place: Place }
+  | { readonly kind: 'taken'; readonly permit: Permit }
   | {
       readonly kind: 'limited';
       readonly by: keyof Limit;
@@ -63,7 +63,7 @@ const IN_FLIGHT_RETRY_MS = 1000;
 const FORGET_STEPS = 2;
 
 /** The result without limits. */
-const FREE: Taken = { kind: 'taken', place: { end: () => undefined } };
+const FREE: Taken = { kind: 'taken', permit: { end: () => undefined } };
 
 interface Usage {
   inFlight: number;
@@ -87,7 +87,7 @@ export class RequestLimits {
     return this.#usage.size;
   }
 
-  /** Takes a place for a request of this key, or returns how long to wait for one. */
+  /** Takes a permit for a request of this key, or returns how long to wait for one. */
   take({ account, keyId, limits }: Limited, group: LimitGroup): Taken {
     const { inFlight, perMinute } = { ...this.#defaults[group], ...limits?.[group] };
     if (inFlight === 0 && perMinute === 0) return FREE;
@@ -99,7 +99,7 @@ export class RequestLimits {
     if (inFlight > 0 && usage.inFlight >= inFlight) {
       return { kind: 'limited', by: 'inFlight', retryAfterMs: IN_FLIGHT_RETRY_MS };
     }
-    return { kind: 'taken', place: hold(usage, now, perMinute > 0) };
+    return { kind: 'taken', permit: hold(usage, now, perMinute > 0) };
   }
 
   #usageOf(id: string): Usage {
@@ -124,7 +124,7 @@ export class RequestLimits {
 }
 
 /** `counts`: without a limit per minute no stamp is kept, since stamps would be unbounded. */
-function hold(usage: Usage, now: number, counts: boolean): Place {
+function hold(usage: Usage, now: number, counts: boolean): Permit {
   const stamp = counts ? usage.minute.add(now) : undefined;
   usage.inFlight++;
   let over = false;

@@ -1,4 +1,5 @@
 import { CLASS_WEIGHTS, type ServiceClass } from '../domain/service-class.js';
+import { Demand } from './demand.js';
 import { HoldTime } from './hold-time.js';
 import { OrderedList } from './ordered-list.js';
 import { ServiceRate } from './service-rate.js';
@@ -43,6 +44,12 @@ export class AccountClass {
   readonly wall = new HoldTime();
   /** How fast it is given seats while it waits. */
   readonly serviceRate = new ServiceRate();
+  /** How many of these requests come for each that is seated. */
+  readonly demand = new Demand();
+  /** The next is the newest, not the one that waited longest (overload.ts). */
+  newestFirst = false;
+  /** The last time to come back at that was reserved for one of these requests (returns.ts). */
+  reservedAt = 0;
   #calibration = 1;
 
   constructor(name: ServiceClass) {
@@ -62,6 +69,11 @@ export class AccountClass {
   /** What predictions are multiplied by. */
   get calibration(): number {
     return this.#calibration;
+  }
+
+  /** The request that its next turn goes to; undefined: none of it may be seated. */
+  get next(): QueuedRequest | undefined {
+    return this.users.next(this.newestFirst);
   }
 
   /** One of its requests waited in vain. */

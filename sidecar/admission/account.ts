@@ -56,8 +56,10 @@ export class Account {
   readonly patience: OwnPatience = {};
   /** Among those who wait or run. */
   readonly active: HeapNode<Account> = new HeapNode<Account>(this);
-  /** Among those who have somebody to seat. */
+  /** Among those that have a request to seat. */
   readonly seatable: HeapNode<Account> = new HeapNode<Account>(this);
+  /** The same, by how many of it wait. */
+  readonly crowd: HeapNode<Account> = new HeapNode<Account>(this);
   /** Among those who do neither, and since when in their order. */
   readonly idle: HeapNode<Account> = new HeapNode<Account>(this);
   idleOrder = 0;
@@ -159,7 +161,7 @@ export class Account {
     }
   }
 
-  /** It is ranked by this class: the heaviest that has somebody to seat, else the heaviest that waits or runs. */
+  /** It is ranked by this class: the heaviest that has a request to seat, else the heaviest that waits or runs. */
   #lead({ weight }: AccountClass, rank: number, seats: number): void {
     this.virtualMs = rank;
     this.weight = weight;

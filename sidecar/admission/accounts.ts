@@ -10,15 +10,14 @@ export const MAX_ACCOUNTS = 10_000;
 const PRESSED_MS = 5000;
 
 /**
- * The accounts' accounts: who is active (waits or runs), what each has been charged.
+ * Which accounts are active (wait or run), and what each has been charged.
  *
- * Nobody saves up a claim to seats: an account that gets in line is lifted to where the queue stands, and those that
- * cannot be seated yet are not in line. VTC lifts to the
- * lowest of those who wait; that alone leaves gaps while nobody waits, so this takes the highest of three: the lowest of
- * the others that are active; the virtual time of the last that was seated in its turn (start-time fair queuing, P. Goyal
- * et al., 1996), which an account that only ever runs a little would else fall behind; and, once all were idle, the highest
- * there was, so that no debt outlives the contention that it came from. None of the three is above the lowest of those
- * who wait already, so a lift puts nobody behind its turn.
+ * An account saves up no claim to seats while it is idle: when one of its requests can be seated, its virtual time is
+ * lifted. VTC lifts to the lowest of the accounts that wait; that alone leaves gaps while none waits, so this takes the
+ * highest of three: the lowest of the other active accounts; the virtual time of the last that was seated in its turn
+ * (start-time fair queuing, P. Goyal et al., 1996), which an account that only ever runs a little would else fall behind;
+ * and, once all were idle, the highest there was, so that no debt outlives the contention that it came from. None of the
+ * three is above the lowest of the accounts that wait already, so a lift puts no account behind its turn.
  */
 export class Accounts {
   readonly #byName = new Map<string, Account>();
@@ -36,7 +35,9 @@ export class Accounts {
 
   /** Those who wait or run, lowest virtual time first. */
   readonly active = new Heap<Account>(lower);
-  /** Those with somebody to seat, likewise. */
+  /** The same, the one with the most requests in the queue first. */
+  readonly crowds = new Heap<Account>((a, b) => a.inRoom > b.inRoom);
+  /** Those with a request that can be seated, likewise. */
   readonly seatable = new Heap<Account>(lower);
 
   /** Accounts remembered. */
@@ -90,7 +91,7 @@ export class Accounts {
     this.#window.roll(now, this.active);
   }
 
-  /** One of those with somebody to seat gets a seat. */
+  /** One of those with a request that can be seated gets a seat. */
   turn(): void {
     this.#floorMs = Math.max(this.#floorMs, this.seatable.first?.virtualMs ?? 0);
   }
@@ -108,13 +109,16 @@ export class Accounts {
   stir(account: Account): void {
     account.rank();
     this.active.moved(account.active);
+    this.crowds.moved(account.crowd);
     this.seatable.moved(account.seatable);
     const active = account.waiting + account.running > 0;
     if (active && account.active.at < 0) {
       this.#idle.remove(account.idle);
       this.active.add(account.active);
+      this.crowds.add(account.crowd);
     } else if (!active && account.active.at >= 0) {
       this.active.remove(account.active);
+      this.crowds.remove(account.crowd);
       this.#highestMs = Math.max(this.#highestMs, account.virtualMs);
       if (this.active.size === 0) this.#floorMs = this.#highestMs;
       this.#rest(account);
@@ -158,7 +162,7 @@ export class Accounts {
   }
 }
 
-/** Of two that were charged alike, whoever holds less now. */
+/** Of two that were charged alike, the one that holds fewer seats now. */
 function lower(a: Account, b: Account): boolean {
   return a.virtualMs === b.virtualMs ? a.rate < b.rate : a.virtualMs < b.virtualMs;
 }

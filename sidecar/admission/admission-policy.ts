@@ -1,25 +1,44 @@
 import type { QueueState } from './queue-state.js';
-import { victims } from './drop.js';
+import { oldestOfLongest, victims } from './drop.js';
 import type { FairQueueConfig } from './fair-queue-options.js';
 import { Forecast } from './forecast.js';
 import type { Overload } from './overload.js';
-import type { QueuedRequest } from './queued-request.js';
+import { keyOf, type QueuedRequest } from './queued-request.js';
 import { Refusals } from './refusals.js';
-import type { QueueRequest, Refused, RefusalReason } from './seat-queue.js';
+import { Returns } from './returns.js';
+import type { OverloadReport, QueueRequest, Refused, RefusalReason } from './seat-queue.js';
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
 
 export interface Admitted {
   readonly kind: 'admitted';
-  /** Undefined: nothing could be foretold. */
+  /** Undefined: nothing could be predicted. */
   readonly predictedMs: number | undefined;
-  /** Who is to be refused as `dropped`, to make room. */
+  /** It came back at the time that it was given. */
+  readonly promised: boolean;
+  /** It is let in to find out whether patience grew. */
+  readonly explores: boolean;
+  /** Requests to be refused as `dropped`, to make room in all. */
   readonly dropped: readonly QueuedRequest[];
+  /** The request of its own class to be refused as `standing`, to make room. */
+  readonly replaced: QueuedRequest | undefined;
 }
 
-/** Who is let in, whom that costs the place, and when the refused are to come back. */
+/** Reasons for which a refused request is given a time that its account's share can keep, where there is one. */
+const RESERVES: ReadonlySet<RefusalReason> = new Set([
+  'full',
+  'predicted',
+  'standing',
+  'patience',
+  'hopeless',
+  'dropped',
+  'wait',
+]);
+
+/** Which requests are let in, which lose their place to them, and when the refused are to come back. */
 export class AdmissionPolicy {
   readonly forecast: Forecast;
+  readonly returns = new Returns();
   readonly #state: QueueState;
   readonly #config: FairQueueConfig;
   readonly #refusals: Refusals;
@@ -38,34 +57,66 @@ export class AdmissionPolicy {
     return this.#refusals.counts;
   }
 
+  /** What was learned of overload. */
+  overloadReport(): OverloadReport {
+    const { stands, demand, vainMs } = this.#overload;
+    return {
+      standing: stands,
+      load: demand.load,
+      leftMs: vainMs,
+      patience: {
+        'first-token': this.#overload.patienceReport('first-token'),
+        end: this.#overload.patienceReport('end'),
+      },
+      retries: this.returns.counts,
+    };
+  }
+
   /** Judges a newcomer of `account`, which is charged up to `now`. */
   judge(request: QueueRequest, account: Account, now: number): Admitted | Refused {
     const of = account.classFor(request.weight);
-    if (request.deadlineAt !== undefined && request.deadlineAt <= now) return this.refuse('deadline', account, of);
+    const key = keyOf(request);
+    const refuse = (reason: RefusalReason, budgetMs?: number): Refused => {
+      return this.refuse(reason, account, of, { key, ...(budgetMs !== undefined && { budgetMs }) });
+    };
+    if (request.deadlineAt !== undefined && request.deadlineAt <= now) return refuse('deadline');
+    const promised = this.returns.redeem(key, now);
     const predictedMs = this.forecast.knows ? this.predict(account, of) : undefined;
     const budgetMs = this.forecast.budgetMs(of, now, request.deadlineAt);
     // A retry has a time of its own, as long as this one had.
     if (predictedMs !== undefined && predictedMs > budgetMs) {
       const byCalibration = predictedMs <= budgetMs * of.calibration;
       if (byCalibration && !of.inLine) of.refusedByCalibration();
-      return this.refuse('predicted', account, of, budgetMs);
+      return refuse('predicted', budgetMs);
     }
+    let explores = false;
     if (predictedMs !== undefined && predictedMs > 0) {
       const named = this.forecast.budgetMs(request.awaits === 'first-token' ? undefined : of, now, request.wantedUntil);
-      if (predictedMs > named) return this.refuse('named', account, of, named);
-      const worth = this.#overload.worth(request, account, of, predictedMs);
-      if (predictedMs > worth.ms) return this.refuse(worth.reason, account, of, worth.ms);
+      if (predictedMs > named) return refuse('named', named);
+      const longestMs = this.#overload.longestMs(request, account);
+      explores = this.#overload.stands && this.#overload.explores();
+      if (predictedMs > longestMs && !promised && !explores && !of.newestFirst) return refuse('patience', longestMs);
     }
-    // Whoever will find a free seat does not wait for one: it only passes through the room.
+    if (!promised && this.#overload.fresh(request, account, of)) return refuse('standing');
+    let replaced: QueuedRequest | undefined;
+    if (!promised && of.list.length >= this.#overload.roomOf(of)) {
+      account.pressedAt = now;
+      replaced = of.newestFirst ? oldestOfLongest(of) : undefined;
+      if (replaced === undefined) return refuse('standing');
+    }
+    // A request that finds a free seat does not wait for one: it only passes through the room.
     const { waiting, seats, free } = this.#state;
-    const places = waiting + 1 - (this.#config.waitingPerSeat * seats + free);
+    const most = Math.min(this.#config.waitingPerSeat * seats, promised ? Infinity : this.#overload.room);
+    const places = waiting + 1 - (most + free) - (replaced === undefined ? 0 : 1);
     // Alone any body may wait, though it be over the cap: else it would be refused for ever. The limit on bodies bounds it.
-    const bytes = waiting === 0 ? 0 : this.#state.bytes + request.bytes - this.#config.waitingBytes;
+    const held = this.#state.bytes - (replaced?.request.bytes ?? 0);
+    const bytes = waiting === 0 ? 0 : held + request.bytes - this.#config.waitingBytes;
     // One comes, one goes: those past the bound were let in when there was more room.
     const lack = { places: Math.min(places, 1), bytes };
-    const dropped = victims(this.#state.accounts.active, { account, class: of, bytes: request.bytes }, lack);
-    if (dropped === undefined) return this.refuse(places > 0 ? 'full' : 'bytes', account, of);
-    return { kind: 'admitted', predictedMs, dropped };
+    const dropped = victims(this.#state.accounts.crowds, { account, class: of, bytes: request.bytes }, lack, replaced);
+    if (dropped !== undefined) return { kind: 'admitted', predictedMs, promised, explores, dropped, replaced };
+    if (places <= 0) return refuse('bytes');
+    return refuse(waiting + 1 > this.#config.waitingPerSeat * seats + free ? 'full' : 'standing');
   }
 
   /** How long a newcomer of `account` and this class would wait, ms (Ŵ): not at all where a seat is free for it and all who wait. */
@@ -74,9 +125,17 @@ export class AdmissionPolicy {
     return free > waiting ? 0 : this.forecast.waitMs(account, of, seats);
   }
 
-  /** A refusal. `budgetMs`: how long the next try may wait. */
-  refuse(reason: RefusalReason, account: Account, of: AccountClass, budgetMs = this.#config.maxWaitMs): Refused {
-    return this.#refusals.make(reason, this.#retryMs(reason, account, of, budgetMs));
+  /** A refusal. `budgetMs`: how long the next try may wait. `key`: of its account and body. */
+  refuse(
+    reason: RefusalReason,
+    account: Account,
+    of: AccountClass,
+    { budgetMs = this.#config.maxWaitMs, key }: { readonly budgetMs?: number; readonly key?: string | undefined } = {},
+  ): Refused {
+    const retry =
+      RESERVES.has(reason) && this.#overload.stands ? this.returns.offer(of, key, this.#state.now) : undefined;
+    if (retry !== undefined) return this.#refusals.reserved(reason, retry);
+    return this.#refusals.predicted(reason, this.#retryMs(reason, account, of, budgetMs));
   }
 
   #retryMs(reason: RefusalReason, account: Account, of: AccountClass, budgetMs: number): number {
@@ -85,6 +144,7 @@ export class AdmissionPolicy {
     switch (reason) {
       case 'full':
       case 'bytes':
+      case 'standing':
       case 'dropped':
         // The class has its share of the room: there is a place once one of its own is seated.
         return waitMs / (of.waiting + 1);

@@ -35,25 +35,41 @@ export function choose(
   seatable: Heap<Account>,
   measures: Measures,
   shares: Shares | undefined,
+  aged: (queued: QueuedRequest) => boolean = () => false,
 ): QueuedRequest | undefined {
   const lowest = seatable.first;
-  const head = lowest?.next?.users.head;
-  if (!lowest || shares === undefined || seatable.size === 1) return head;
+  const head = lowest?.next?.next;
+  if (!lowest || !head || seatable.size === 1) return head;
+  if (aged(head)) return fresher(seatable, aged) ?? head;
+  if (shares === undefined) return head;
   const { usualMs, maxWaitMs } = measures;
   const allowedMs = Math.min(ALLOWANCE * (lowest.hold.meanMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
-  // Virtual time is seat time over weight. No weight is below 1, so this leaves out nobody that the next line lets in.
+  // Virtual time is seat time over weight. No weight is below 1, so this leaves out no account that the next line lets in.
   const near = seatable.front(({ virtualMs }) => virtualMs - lowest.virtualMs <= allowedMs, CANDIDATES);
-  let best = head;
+  let best: QueuedRequest | undefined = head;
   let most = 0;
   for (const { next, virtualMs, weight } of near) {
     if ((virtualMs - lowest.virtualMs) * weight > allowedMs) continue;
-    const queued = next?.users.head;
+    const queued = next?.next;
     const shared = queued ? worth(queued, shares) : 0;
     if (shared <= most) continue;
     most = shared;
     best = queued;
   }
   return best;
+}
+
+/** The head of the account with the lowest virtual time whose head did not wait too long; undefined: none of the first is such. */
+function fresher(seatable: Heap<Account>, aged: (queued: QueuedRequest) => boolean): QueuedRequest | undefined {
+  let found: QueuedRequest | undefined;
+  let lowest = Infinity;
+  for (const { next, virtualMs } of seatable.front(() => true, CANDIDATES)) {
+    const queued = next?.next;
+    if (queued === undefined || virtualMs >= lowest || aged(queued)) continue;
+    found = queued;
+    lowest = virtualMs;
+  }
+  return found;
 }
 
 /** Tokens saved by seating it now; 0 where that is not enough to count. */

@@ -20,7 +20,8 @@ export interface Newcomer {
 interface Rest {
   places: number;
   bytes: number;
-  newest: QueuedRequest | undefined;
+  /** The one whose turn comes last, and that keeps no promise. */
+  last: QueuedRequest | undefined;
 }
 
 type Kind = keyof Lack;
@@ -32,8 +33,15 @@ type Kind = keyof Lack;
  * Undefined: the newcomer itself is refused, because its account, and inside it its class, has the most waiting or as
  * good as the most. Then no other is to be dropped either.
  */
-export function victims(accounts: Heap<Account>, newcomer: Newcomer, lack: Lack): QueuedRequest[] | undefined {
+export function victims(
+  accounts: Heap<Account>,
+  newcomer: Newcomer,
+  lack: Lack,
+  replaced?: QueuedRequest,
+): QueuedRequest[] | undefined {
+  if (lack.places <= 0 && lack.bytes <= 0) return [];
   const rests = new Map<AccountClass, Rest>();
+  if (replaced !== undefined) rests.set(newcomer.class, without(newcomer.class, replaced));
   const dropped: QueuedRequest[] = [];
   let lacking = lack;
   while (lacking.places > 0 || lacking.bytes > 0) {
@@ -41,16 +49,20 @@ export function victims(accounts: Heap<Account>, newcomer: Newcomer, lack: Lack)
     const longest = longestOf(accounts, newcomer, kind, rests);
     const from = classToDrop(longest, newcomer, kind, rests);
     if (from === undefined) return undefined;
-    const { newest, ...left } = restOf(from, rests);
-    if (newest === undefined) return undefined;
-    dropped.push(newest);
-    rests.set(from, { places: left.places - 1, bytes: left.bytes - newest.request.bytes, newest: newest.prev });
-    lacking = { places: lacking.places - 1, bytes: lacking.bytes - newest.request.bytes };
+    const { last, ...left } = restOf(from, rests);
+    if (last === undefined) return undefined;
+    dropped.push(last);
+    const next = beforeIn(from, last, replaced);
+    rests.set(from, { places: left.places - 1, bytes: left.bytes - last.request.bytes, last: next });
+    lacking = { places: lacking.places - 1, bytes: lacking.bytes - last.request.bytes };
   }
   return dropped;
 }
 
-/** The account with the most waiting: the newcomer's where no other has more than that would have with it. O(accounts). */
+/**
+ * The account with the most waiting: the newcomer's where no other has more than that would have with it. `accounts`: the one with
+ * the most requests first. O(1) for the first request that must go for want of places, else O(accounts).
+ */
 function longestOf(
   accounts: Heap<Account>,
   { account: own, bytes }: Newcomer,
@@ -59,6 +71,10 @@ function longestOf(
 ): Account {
   let longest = own;
   let length = -1;
+  if (kind === 'places' && rests.size === 0) {
+    longest = accounts.first ?? own;
+    return longest.inRoom <= own.inRoom + 1 ? own : longest;
+  }
   accounts.each((account) => {
     const has = rests.size === 0 ? ownOf(account, kind) : sumOf(account, kind, rests);
     if (has > length) [longest, length] = [account, has];
@@ -77,9 +93,9 @@ function classToDrop(
   let most = 0;
   let found: AccountClass | undefined;
   for (const known of account.classes) {
-    const { newest, ...left } = restOf(known, rests);
+    const { last, ...left } = restOf(known, rests);
     const share = left[kind] / known.weight;
-    if (newest !== undefined && share > most) [found, most] = [known, share];
+    if (last !== undefined && share > most) [found, most] = [known, share];
   }
   if (account !== newcomer.account) return found;
   const { class: own } = newcomer;
@@ -88,7 +104,40 @@ function classToDrop(
 }
 
 function restOf(of: AccountClass, rests: ReadonlyMap<AccountClass, Rest>): Rest {
-  return rests.get(of) ?? { places: of.list.length, bytes: of.bytes, newest: of.list.last };
+  return rests.get(of) ?? { places: of.list.length, bytes: of.bytes, last: beforeIn(of) };
+}
+
+/** What a class has without one of its requests. */
+function without(of: AccountClass, { request }: QueuedRequest): Rest {
+  return { places: of.list.length - 1, bytes: of.bytes - request.bytes, last: undefined };
+}
+
+/** The request of a class whose turn comes last, or last before `queued`; none that keeps a promise. */
+function beforeIn(of: AccountClass, queued?: QueuedRequest, but?: QueuedRequest): QueuedRequest | undefined {
+  const { newestFirst, list } = of;
+  let found = queued === undefined ? (newestFirst ? list.first : list.last) : newestFirst ? queued.next : queued.prev;
+  while (found !== undefined && (found.promised || found === but)) found = newestFirst ? found.next : found.prev;
+  return found;
+}
+
+/**
+ * The request that makes room for a newer one of its class: the oldest of the user with the most waiting, so that a user with
+ * many does not push out another's. Undefined: all keep promises. O(waiting of the class).
+ */
+export function oldestOfLongest({ list }: AccountClass): QueuedRequest | undefined {
+  const counts: Record<string, number> = {};
+  const keyOf = ({ request: { user } }: QueuedRequest): string => (user === undefined ? '' : `u${user}`);
+  let most = 0;
+  for (let queued = list.first; queued !== undefined; queued = queued.next) {
+    if (queued.promised) continue;
+    const key = keyOf(queued);
+    counts[key] = (counts[key] ?? 0) + 1;
+    most = Math.max(most, counts[key]);
+  }
+  for (let queued = list.first; queued !== undefined; queued = queued.next) {
+    if (!queued.promised && counts[keyOf(queued)] === most) return queued;
+  }
+  return undefined;
 }
 
 function sumOf({ classes }: Account, kind: Kind, rests: ReadonlyMap<AccountClass, Rest>): number {

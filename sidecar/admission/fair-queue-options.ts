@@ -8,8 +8,6 @@ export interface FairQueueConfig {
   readonly waitingPerSeat: number;
   /** Body bytes that all waiting requests may hold together. */
   readonly waitingBytes: number;
-  /** Learn from callers and from the queue which waits are worth a place (overload.ts): false where it is absent. */
-  readonly learns?: boolean;
 }
 
 export interface FairQueueOptions {
@@ -21,4 +19,6 @@ export interface FairQueueOptions {
   readonly seats: number;
   /** What the engine's free sequences hold of a prompt; absent: affinity plays no part. */
   readonly shares?: Shares;
+  /** False, for comparisons: the queue without what it learns of overload (overload.ts). */
+  readonly learns?: boolean;
 }

@@ -6,7 +6,7 @@ const WINDOW_MS = 60_000;
 
 /**
  * How evenly seat time went to those who wanted more of it, window by window: Jain's index (R. Jain, D. Chiu, W. Hawe,
- * 1984) of seat-milliseconds over weight, over the accounts that had somebody to seat all through the window. 1: all got
+ * 1984) of seat-milliseconds over weight, over the accounts that had a request to seat all through the window. 1: all got
  * the same; 1/n: one of n got everything.
  */
 export class FairnessWindow {
@@ -18,7 +18,7 @@ export class FairnessWindow {
     return this.#index;
   }
 
-  /** Ends the window if its time is over. `active`: whoever waits or runs, charged up to `now`. */
+  /** Ends the window if its time is over. `active`: the accounts that wait or run, charged up to `now`. */
   roll(now: number, active: Heap<Account>): void {
     if (now - this.#from < WINDOW_MS) return;
     const shares: number[] = [];

@@ -5,7 +5,7 @@ import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
 import type { Accounts } from './accounts.js';
 
-/** Taken for what a request needs before any has ended, ms. Only for Retry-After: nobody is refused by it. */
+/** What a request is taken to need before any has ended, ms. Only for Retry-After: no request is refused by it. */
 const FIRST_GUESS_MS = 1000;
 
 /** Leases that say how long a request holds a seat; the others ended before their time. */
@@ -36,7 +36,7 @@ export class Forecast {
     this.#maxWaitMs = maxWaitMs;
   }
 
-  /** Whether anything can be foretold: a lease has ended. */
+  /** Whether a wait can be predicted: a lease has ended. */
   get knows(): boolean {
     return this.#hold.meanMs !== undefined;
   }
@@ -78,7 +78,9 @@ export class Forecast {
     const { usualMs } = this;
     const rank = account.rankOf(of);
     const hold = of.hold.meanMs ?? account.hold.meanMs ?? usualMs;
-    const own = of.waiting * hold;
+    // Newest first: its own class's requests wait behind it.
+    const before = of.newestFirst ? 0 : of.waiting;
+    const own = before * hold;
     const turn = { at: rank + (own + hold) / of.weight, hold: usualMs };
     let ahead = own + (account.waiting > of.waiting ? owedTo(account, turn, of) : 0);
     let running = 0;
@@ -90,10 +92,10 @@ export class Forecast {
       ahead += Math.min(owed, other.classes.length > 1 ? owedTo(other, turn) : other.waiting * otherHold);
     });
     const atOnce = Math.max(1, seats);
-    const foretold = (ahead + running / atOnce) / atOnce;
+    const predicted = (ahead + running / atOnce) / atOnce;
     const alone = this.#accounts.active.firstBut(account.active) === undefined;
-    const paced = alone ? 0 : of.serviceRate.waitMs(of.waiting);
-    return of.calibration * Math.max(foretold, paced);
+    const paced = alone ? 0 : of.serviceRate.waitMs(Math.min(of.waiting, before + 1));
+    return of.calibration * Math.max(predicted, paced);
   }
 
   /** How long a request may wait and still be of use, ms (B): of this class where it is to end by then, else just to begin. */
@@ -103,7 +105,7 @@ export class Forecast {
     return Math.max(0, Math.min(this.#maxWaitMs, untilTooLate));
   }
 
-  /** A wait of `place` ended with a seat, or in vain. What nobody had to wait for says nothing of predictions. */
+  /** A wait ended with a seat, or in vain. A request that did not have to wait is no measure of the predictions. */
   waited(queued: QueuedRequest, of: AccountClass, inVain: boolean): void {
     if (queued.predictedMs === undefined) return;
     if (inVain) of.waitedInVain();

@@ -1,75 +1,93 @@
 /**
  * Which waits are worth a place when more comes than the seats can serve, without a setting for it.
  *
- * Two things are learned. How long callers endure: from those who left before they had what they waited for and from those
- * who did not (patience.ts; E. Kaplan and P. Meier, 1958). And how long a queue keeps the seats busy: it shrinks while no
- * seat is ever free, since a queue that stands adds wait and no throughput (standing-queue.ts; K. Nichols and V. Jacobson,
- * 2012; B. Maurer, "Fail at Scale", ACM Queue 2015, has a short timeout for the same state). Neither plays a part while
- * seats come free by themselves: a caller who leaves a queue costs nothing, and a burst is served.
+ * Nothing here plays a part before the queue stands (standing-queue.ts): while seats come free by themselves a caller who
+ * leaves the queue costs nothing, and a burst is served. Once it stands:
+ *
+ * 1. Room. Each class of an account may keep as many waiting as leave hardly a turn of it without one (demand.ts): 34 at a
+ *    load just above what it is given, 5 at twice, 2 at ten times. So every account that asks for its share is there when its
+ *    turn comes, and fairness between accounts stays what it is (fair queuing with a controlled queue for each: FQ-CoDel,
+ *    RFC 8290). All together keep three for each account, or for each seat where there are more accounts than seats.
+ * 2. Patience. How long callers stay is learned from those who left before they had what they waited for and from those
+ *    who did not (patience.ts; E. Kaplan and P. Meier, 1958). Where a full room would make a class's requests wait so long
+ *    that it costs seat time, that class is served newest first and its oldest request makes room (adaptive LIFO:
+ *    B. Maurer, "Fail at Scale", ACM Queue 2015; drop from the front: N. Yin and M. Hluchyj, 1993): the wait of the served is
+ *    then the time since the last arrival, however many wait, and room costs nothing. Elsewhere the order stays first come,
+ *    first served, and the newcomer is refused at once.
+ * 3. A request whose predicted wait is longer than callers of its account stay is refused on arrival, and one that has
+ *    waited so long that a seat would be for nothing is refused then.
  *
  * A caller counts as having left where it left before the first token of a stream or before the end of a whole reply. One
- * that stops a stream midway does not, nor one of two requests that are alike and under way at once (a hedge), since what
- * ends it is the other's answer.
+ * that stops a stream midway does not, nor one that leaves as the answer to a copy of its request comes (hedges.ts). What an
+ * account's callers do decides over its own requests; it enters what is believed of others as one account of many.
  */
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
-import type { FairQueueConfig } from './fair-queue-options.js';
-import { PatienceBook, type Awaited, type Times } from './patience.js';
+import { Demand, roomFor } from './demand.js';
+import { Hedges } from './hedges.js';
+import { PatienceBook, type Awaited, type Patience, type Times } from './patience.js';
 import type { QueuedRequest } from './queued-request.js';
 import type { QueueState } from './queue-state.js';
-import type { QueueRequest, RefusalReason } from './seat-queue.js';
+import type { PatienceReport, QueueRequest } from './seat-queue.js';
 import { StandingQueue, windowOf } from './standing-queue.js';
 
 /** Of those whom patience alone would refuse, so many are let in all the same: else a patience that grew is never seen. */
 const EXPLORED = 0.02;
 
-/** A wait for this share of what a request takes is short, whatever the queue: accounts below their share wait no longer. */
-const SHORT_HOLDS = 0.5;
-
 /** Weight of the newest lease in what a request takes. */
 const HOLD_STEP = 0.02;
 
-/** The weights of accounts are added up after so much time. */
-const WEIGH_MS = 500;
+/** Requests that may wait in all while the queue stands: so many for each class of an account, but no more than these. */
+const PLACES_EACH = 10;
+const PLACES = 32;
+const PLACES_A_SEAT = 4;
 
-/** Weight of the newest request in the share of streams. */
-const SHARE_STEP = 0.02;
+/** A class is served newest first only above this load: below it nearly all are served. */
+const NEWEST_FIRST_LOAD = 1.05;
 
-/** The longest wait that is worth a place, ms, and what a wait past it is refused as. */
-export interface Worth {
-  readonly ms: number;
-  readonly reason: RefusalReason;
-}
+/** Where the newest goes first, those who wait behind it are hardly ever served: so many turns may find none. */
+const FEW_EMPTY = 0.01;
+
+/** Served newest first: while so many wait, and the last came within this part of the wait that costs nothing, no other is let in. */
+const ENOUGH = 2;
+const FRESH_PART = 0.25;
 
 export class Overload {
   readonly patience = new PatienceBook();
-  readonly standing: StandingQueue;
+  readonly standing = new StandingQueue();
+  /** Of all accounts together. */
+  readonly demand = new Demand();
+  readonly #hedges = new Hedges();
   readonly #state: QueueState;
-  readonly #learns: boolean;
   readonly #random: () => number;
-  /** Requests under way that have a fingerprint, by that and their account. */
-  readonly #alike = new Map<string, QueuedRequest[]>();
+  readonly #learns: boolean;
   #at: number | undefined;
   /** What a request takes; slower to follow than what predictions go by, which vary by a fifth. */
   #holdMs = 1000;
   #held = 0;
   #vainMs = 0;
-  /** The share of requests that are streams. */
-  #streams = 0;
-  /** Of the accounts that wait or run, and when that was added up. */
-  #weight = 0;
-  #weighedAt = -Infinity;
 
-  constructor(state: QueueState, { learns = false }: FairQueueConfig, random: () => number) {
+  /** `learns`: false: the queue never counts as standing, so that nothing here plays a part. */
+  constructor(state: QueueState, random: () => number, learns: boolean) {
     this.#state = state;
     this.#learns = learns;
     this.#random = random;
-    this.standing = new StandingQueue();
+  }
+
+  get stands(): boolean {
+    return this.#learns && this.standing.stands;
   }
 
   /** Seat time of requests whose callers left before they had what they waited for, ms. */
   get vainMs(): number {
     return this.#vainMs;
+  }
+
+  /** How long callers stay, all accounts alike. */
+  patienceReport(awaited: Awaited): PatienceReport {
+    const { survival } = this.patience.of({}, awaited, this.times);
+    const by = (share: number): number | null => survival.timeOf(share) ?? null;
+    return { p10: by(0.1), p50: by(0.5), p90: by(0.9) };
   }
 
   get times(): Times {
@@ -79,68 +97,79 @@ export class Overload {
   /** Time goes on to `now`, before anything else happens then. */
   passed(now: number): void {
     const { seats, free, paused } = this.#state;
-    const holdMs = this.#holdMs;
-    if (this.#at !== undefined && !paused && seats > 0 && this.#learns) {
-      this.standing.passed(now - this.#at, free / seats, holdMs);
+    // Nothing is known of a queue before a first lease has ended.
+    if (this.#at !== undefined && !paused && seats > 0 && this.#held > 0) {
+      this.standing.passed(now - this.#at, free / seats, this.#holdMs);
     }
     this.#at = now;
   }
 
-  /** What a request of this account may wait for a seat. */
-  worth(request: QueueRequest, account: Account, of: AccountClass, predictedMs: number): Worth {
-    if (!this.#learns || !this.standing.stands) return { ms: Infinity, reason: 'predicted' };
-    const { seats } = this.#state;
-    const places = this.standing.places(this.#state.now, seats, this.#holdMs, (waitMs) => this.#goodAfter(waitMs));
-    const shortMs = Math.max(SHORT_HOLDS, places / seats) * this.#holdMs;
-    // An account or class whose requests come seldom must not find the room full of others': it is due a seat.
-    if (this.#state.waiting >= places && of.waiting > 1 && predictedMs > shortMs && !this.#light(account)) {
-      account.pressedAt = this.#state.now;
-      return { ms: shortMs, reason: 'standing' };
-    }
-    const longest = this.patience.longestMs(account.patience, awaitedBy(request), this.times);
-    return { ms: this.#random() < EXPLORED ? Infinity : longest, reason: 'patience' };
+  /** A request came, let in or not: settles the order in which its class is served. */
+  came(request: QueueRequest, account: Account, of: AccountClass): void {
+    const { now } = this.#state;
+    const windowMs = windowOf(this.#holdMs);
+    this.demand.came(now, windowMs);
+    of.demand.came(now, windowMs);
+    const { load, everyMs } = of.demand;
+    of.newestFirst =
+      this.stands && load > NEWEST_FIRST_LOAD && roomFor(load) * everyMs > this.#of(account, request).freshMs;
   }
 
-  /** Whether an account asks for no more than its equal share of the seats: the queue is not its doing. */
-  #light(account: Account): boolean {
-    const { now, seats, accounts } = this.#state;
-    if (now - this.#weighedAt >= WEIGH_MS) {
-      this.#weighedAt = now;
-      this.#weight = 0;
-      accounts.active.each(({ weight }) => (this.#weight += weight));
-    }
-    const asked = this.#arrivalsOf(account) * (account.hold.meanMs ?? this.#holdMs);
-    return asked * this.#weight < seats * account.weight;
+  /** A request was given a seat. */
+  seated(of: AccountClass): void {
+    const windowMs = windowOf(this.#holdMs);
+    this.demand.seated(this.#state.now, windowMs);
+    of.demand.seated(this.#state.now, windowMs);
   }
 
-  #arrivalsOf({ arrivals, arrivalsAt }: Account): number {
-    return arrivals * Math.exp((arrivalsAt - this.#state.now) / windowOf(this.#holdMs));
+  /** How many requests of this class may wait; Infinity: the queue does not stand. */
+  roomOf(of: AccountClass): number {
+    return this.stands ? roomFor(of.demand.load, of.newestFirst ? FEW_EMPTY : undefined) : Infinity;
   }
 
-  /** A request came. */
-  came({ awaits = 'end' }: QueueRequest, account: Account): void {
-    if (!this.#learns) return;
-    account.arrivals = this.#arrivalsOf(account) + 1 / windowOf(this.#holdMs);
-    account.arrivalsAt = this.#state.now;
-    this.standing.came(this.#holdMs, this.#state.seats);
-    this.#streams += SHARE_STEP * ((awaits === 'first-token' ? 1 : 0) - this.#streams);
+  /** How many requests may wait in all; Infinity: the queue does not stand. */
+  get room(): number {
+    if (!this.stands) return Infinity;
+    const { seats, kinds } = this.#state;
+    const most = Math.max(PLACES, PLACES_A_SEAT * seats);
+    return Math.max(Math.min(PLACES_EACH * (kinds + 1), most), roomFor(this.demand.load));
   }
 
-  /** How good a seat's time is after a wait, over streams and whole replies as they come. */
-  #goodAfter(waitMs: number): number {
-    const { times } = this;
-    const streams = this.#streams > 0.01 ? this.patience.goodAfter('first-token', waitMs, times) : 0;
-    const whole = this.#streams < 0.99 ? this.patience.goodAfter('end', waitMs, times) : 0;
-    return this.#streams * streams + (1 - this.#streams) * whole;
+  /** Whether enough of a class wait that is served newest first, and so lately that a newer one would be no better. */
+  fresh(request: QueueRequest, account: Account, of: AccountClass): boolean {
+    const { last, length } = of.list;
+    if (!this.stands || !of.newestFirst || last === undefined || length < ENOUGH) return false;
+    return this.#state.now - last.enteredAt < FRESH_PART * this.#of(account, request).freshMs;
   }
 
-  /** Whether a seat would be for nothing: by what its caller says, or while more comes than can be served, by what is learned. */
+  /** The longest wait for a seat that is worth a place to this request, ms. */
+  longestMs(request: QueueRequest, account: Account): number {
+    return this.stands ? this.#of(account, request).longestMs : Infinity;
+  }
+
+  /** Whether a request is let in to find out whether patience grew. */
+  explores(): boolean {
+    return this.#random() < EXPLORED;
+  }
+
+  /** After so long in the queue, ms, a seat would be for nothing by what is learned. */
+  hopelessMs({ request, explores }: QueuedRequest, account: Account): number {
+    return this.stands && !explores ? this.#of(account, request).hopelessMs : Infinity;
+  }
+
+  /** Whether a seat would be for nothing: by what its caller says, or while the queue stands, by what is learned. */
   hopeless(queued: QueuedRequest, account: Account, now: number): boolean {
     if (queued.request.wantedUntil !== undefined && queued.request.wantedUntil <= now) return true;
+    if (queued.returned) return false;
     // The last one in line is seated whatever its chance: there is no better use of the seat.
-    if (!this.#learns || !this.standing.stands || this.#state.seatable < 2) return false;
-    const hopelessMs = this.patience.hopelessMs(account.patience, awaitedBy(queued.request), this.times);
-    return now - queued.enteredAt > hopelessMs;
+    return this.#state.seatable > 1 && now - queued.enteredAt > this.hopelessMs(queued, account);
+  }
+
+  /** Whether this request, of a class that is served newest first, has waited so long that another account's is a better use of a seat. */
+  aged(queued: QueuedRequest): boolean {
+    const account = this.#state.accountOf(queued);
+    if (!this.stands || queued.promised || !this.#state.classOf(queued).newestFirst) return false;
+    return this.#state.now - queued.enteredAt > this.#of(account, queued.request).agedMs;
   }
 
   /** A lease ended that held seats for `ms`. */
@@ -151,40 +180,37 @@ export class Overload {
 
   /** A request got its place. */
   entered(queued: QueuedRequest): void {
-    const key = keyOf(queued.request);
-    if (key === undefined) return;
-    const alike = this.#alike.get(key) ?? [];
-    for (const other of alike) other.hedged = true;
-    queued.hedged = alike.length > 0;
-    this.#alike.set(key, [...alike, queued]);
+    this.#hedges.entered(queued);
   }
 
-  /** A request is over, or has what its caller waited for. `left`: its caller left before that. */
-  settled(queued: QueuedRequest, account: Account, left: boolean): void {
-    if (queued.told) return;
-    queued.told = true;
-    const now = this.#state.now;
+  /**
+   * A request is over, or has what its caller waited for. `left`: its caller left before that. `neither`: it was refused, or
+   * its deadline passed.
+   */
+  settled(queued: QueuedRequest, account: Account, how: 'answered' | 'left' | 'neither'): void {
+    if (queued.patienceRecorded) return;
+    queued.patienceRecorded = true;
+    const left = how === 'left';
+    const { now, breaks } = this.#state;
     const awaited = awaitedBy(queued.request);
-    if (left && queued.phase === 'leased') this.#vainMs += queued.seatMs;
-    if (!this.#learns || queued.breaks !== this.#state.breaks || (left && queued.hedged)) return;
+    const seated = queued.phase === 'leased';
+    if (left && seated) this.#vainMs += queued.seatMs;
+    if (queued.breaks !== breaks || (left && this.#hedges.mayEnd(queued, now))) return;
+    if (how === 'answered') this.#hedges.answered(queued, now);
     this.patience.observe(account.patience, awaited, { ms: now - queued.enteredAt, left }, this.times);
-    if (queued.phase === 'leased') this.patience.served(awaited, { ms: now - queued.grantedAt, left }, this.times);
+    if (seated) this.patience.served(awaited, { ms: now - queued.grantedAt, answered: how === 'answered' }, this.times);
   }
 
   /** It is over. */
   over(queued: QueuedRequest): void {
-    const key = keyOf(queued.request);
-    if (key === undefined) return;
-    const alike = (this.#alike.get(key) ?? []).filter((other) => other !== queued);
-    if (alike.length === 0) this.#alike.delete(key);
-    else this.#alike.set(key, alike);
+    this.#hedges.over(queued);
+  }
+
+  #of(account: Account, request: QueueRequest): Patience {
+    return this.patience.of(account.patience, awaitedBy(request), this.times);
   }
 }
 
 function awaitedBy({ awaits }: QueueRequest): Awaited {
   return awaits ?? 'end';
-}
-
-function keyOf({ account, fingerprint }: QueueRequest): string | undefined {
-  return fingerprint === undefined ? undefined : `${fingerprint} ${account}`;
 }

@@ -23,6 +23,7 @@ export class QueueState {
   /** Their engine was lost: before all others, in the order of entering. */
   readonly #returned = new OrderedList<QueuedRequest>();
   readonly #waitingBy: Record<ServiceClass, number> = { interactive: 0, standard: 0, batch: 0 };
+  #kinds = 0;
   #seatable = 0;
   #waiting = 0;
   #bytes = 0;
@@ -41,6 +42,11 @@ export class QueueState {
   /** Requests that wait. */
   get waiting(): number {
     return this.#waiting;
+  }
+
+  /** Classes of accounts that have a request waiting. */
+  get kinds(): number {
+    return this.#kinds;
   }
 
   /** Of these, those that could take a seat now. */
@@ -63,7 +69,7 @@ export class QueueState {
     return this.#busy;
   }
 
-  /** Seats that nobody holds; none while the engine is away. */
+  /** Seats that no lease holds; none while the engine is away. */
   get free(): number {
     return this.paused ? 0 : Math.max(0, this.seats - this.#busy);
   }
@@ -120,6 +126,7 @@ export class QueueState {
     queued.breaks = this.breaks;
     const account = this.accountOf(queued);
     const of = account.classFor(queued.request.weight);
+    if (of.list.length === 0) this.#kinds += 1;
     of.list.insert(queued);
     this.#inRoom(queued, account, of, 1);
     this.#wait(queued, account, 1);
@@ -159,6 +166,7 @@ export class QueueState {
     } else of.users.remove(queued);
     if (inTurns && of.users.head === undefined) of.serviceRate.rest();
     queued.list?.remove(queued);
+    if (!returned && of.list.length === 0) this.#kinds -= 1;
     this.#wait(queued, account, -1);
   }
 

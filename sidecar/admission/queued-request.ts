@@ -4,25 +4,27 @@ import type { QueueRequest, Ticket, TicketOutcome, Work } from './seat-queue.js'
 
 /**
  * unready -> ready -> granted -> leased -> over, and from leased once back to ready.
- * granted: a seat is counted for it but nobody was told yet.
+ * granted: a seat is counted for it, the outcome is not delivered yet.
  */
 export type Phase = 'unready' | 'ready' | 'granted' | 'leased' | 'over';
 
-/** What a place asks of the queue that it stands in. */
+/** What a waiting request asks of its queue. */
 export interface RequestQueue {
   ready(queued: QueuedRequest): void;
   cancel(queued: QueuedRequest, left: boolean): void;
 }
 
-/** One request in the queue, from `enter` until its last outcome. The queue owns all its fields; callers see a Ticket. */
+/** One request in the queue, from `enter` until its last outcome. The queue owns all its fields; callers get a Ticket. */
 export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   list: OrderedList<QueuedRequest> | undefined;
   prev: QueuedRequest | undefined;
   next: QueuedRequest | undefined;
-  /** Where it stands among its user's, once it may be seated. */
+  /** Its node among its user's requests, once it may be seated. */
   readonly turn: HeapNode<QueuedRequest> = new HeapNode<QueuedRequest>(this);
+  /** The same where the newest goes first. */
+  readonly recent: HeapNode<QueuedRequest> = new HeapNode<QueuedRequest>(this);
   phase: Phase = 'unready';
-  /** What the wait was taken to be when it entered, ms; undefined: nothing was foretold. */
+  /** What the wait was taken to be when it entered, ms; undefined: there was no prediction. */
   predictedMs: number | undefined;
   /** What is known of its prompt, from `ready` on. */
   work: Work | undefined;
@@ -45,15 +47,19 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   /** When it entered, and when it was given its seat. */
   enteredAt = 0;
   grantedAt = 0;
-  /** Another with the same fingerprint was under way meanwhile. */
-  hedged = false;
-  /** What its caller's patience was is known. */
-  told = false;
+  /** It came back at the time that it was given: it goes before all others of its class. */
+  promised = false;
+  /** It is let in to find out whether patience grew. */
+  explores = false;
+  /** Its caller's patience is recorded. */
+  patienceRecorded = false;
   /** Cancels its timer. */
   disarm: (() => void) | undefined;
   readonly outcome: Promise<TicketOutcome>;
   readonly request: QueueRequest;
   readonly order: number;
+  /** The same for requests of the same account and body; undefined: its body is not known. */
+  readonly key: string | undefined;
   readonly #queue: RequestQueue;
   #settle!: (outcome: TicketOutcome) => void;
 
@@ -61,7 +67,27 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
     this.#queue = queue;
     this.request = request;
     this.order = order;
+    this.key = keyOf(request);
     this.outcome = this.promise();
+  }
+
+  /** It begins to wait, as the policy decided. `now`: ms. */
+  admit(
+    { predictedMs, promised, explores }: Pick<QueuedRequest, 'predictedMs' | 'promised' | 'explores'>,
+    now: number,
+  ): void {
+    this.predictedMs = predictedMs;
+    this.promised = promised;
+    this.explores = explores;
+    this.queuedAt = this.enteredAt = now;
+  }
+
+  /** A seat is counted for it; the outcome is not delivered yet. `now`: ms. */
+  grant(now: number): void {
+    this.phase = 'granted';
+    this.waitedMs += now - this.readyAt;
+    this.seatMs = 0;
+    this.grantedAt = now;
   }
 
   /** A promise for the next outcome; made anew when the place comes back from a lease. */
@@ -81,4 +107,9 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   cancel(left?: 'left'): void {
     this.#queue.cancel(this, left === 'left');
   }
+}
+
+/** The same for requests of the same account and body. */
+export function keyOf({ account, fingerprint }: QueueRequest): string | undefined {
+  return fingerprint === undefined ? undefined : `${fingerprint} ${account}`;
 }

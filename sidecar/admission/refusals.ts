@@ -1,4 +1,5 @@
 import { retryAfter } from './hold-time.js';
+import type { Retry } from './returns.js';
 import type { Refused, RefusalReason } from './seat-queue.js';
 
 /** What a reason is called on the wire. A second lost engine is answered 502 by handlers, whatever this says. */
@@ -30,10 +31,19 @@ export class Refusals {
     return { ...this.#counts };
   }
 
-  /** `waitMs`: how long one who came now would wait. It says nothing of a process that drains: retry elsewhere, soon. */
-  make(reason: RefusalReason, waitMs: number): Refused {
-    this.#counts[reason] = (this.#counts[reason] ?? 0) + 1;
+  /** `waitMs`: how long one who came now would wait. It does not apply to a process that drains: retry elsewhere, soon. */
+  predicted(reason: RefusalReason, waitMs: number): Refused {
     const retryAfterMs = retryAfter(reason === 'drain' ? 0 : waitMs, this.#random());
+    return this.#make(reason, retryAfterMs);
+  }
+
+  /** With a time to come back at that was reserved, or with a long one, since none can be. */
+  reserved(reason: RefusalReason, retry: Retry): Refused {
+    return { ...this.#make(reason, retry.ms), retry: retry.kind };
+  }
+
+  #make(reason: RefusalReason, retryAfterMs: number): Refused {
+    this.#counts[reason] = (this.#counts[reason] ?? 0) + 1;
     return { kind: 'refused', code: CODES[reason], reason, retryAfterMs };
   }
 }

@@ -1,5 +1,5 @@
 import type { QueueState } from './queue-state.js';
-import type { ClassReport, QueueReport, QueueSnapshot, AccountReport } from './seat-queue.js';
+import type { ClassReport, OverloadReport, QueueReport, QueueSnapshot, AccountReport } from './seat-queue.js';
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
 import type { Accounts } from './accounts.js';
@@ -28,6 +28,7 @@ export function snapshotOf(
 /** The queue in full, with the `most` accounts that held seats longest by name. */
 export function reportOf(
   snapshot: QueueSnapshot,
+  overload: OverloadReport,
   accounts: Accounts,
   most: number,
   waitMs: (account: Account, of: AccountClass) => number,
@@ -43,6 +44,7 @@ export function reportOf(
   return {
     ...snapshot,
     fairness: accounts.fairness ?? null,
+    overload,
     accounts: all.slice(0, most).map((account) => accountReport(account, (of) => waitMs(account, of))),
     others,
   };

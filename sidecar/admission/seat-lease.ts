@@ -3,9 +3,9 @@ import type { Lease, ReleaseReason, TicketOutcome } from './seat-queue.js';
 
 /** What a lease asks of the queue whose seats it holds. */
 export interface SeatPool {
-  /** One more seat for `place`; false: none is free, or others wait for it. */
+  /** One more seat for `queued`; false: none is free, or others wait for it. */
   take(queued: QueuedRequest): boolean;
-  /** One seat of `place` is free again. */
+  /** One seat of `queued` is free again. */
   put(queued: QueuedRequest): void;
   /** `recall` is called once others wait, unless it is forgotten before. */
   watch(recall: () => void): void;
@@ -27,7 +27,7 @@ export class SeatLease implements Lease {
   readonly #grantedAt: number;
   #seats = 1;
   #again: Promise<TicketOutcome> | undefined;
-  /** Who is told when others want its seats, while it has some to spare. */
+  /** Called when others want its seats, while it has some to spare. */
   #recall: (() => void) | undefined;
 
   constructor(pool: SeatPool, queued: QueuedRequest, grantedAt: number) {
@@ -42,14 +42,14 @@ export class SeatLease implements Lease {
     return this.#seats;
   }
 
-  grow(): boolean {
+  takeSeat(): boolean {
     if (this.#seats === 0 || this.#seats >= this.#queued.request.seatsWanted || !this.#pool.take(this.#queued))
       return false;
     this.#seats += 1;
     return true;
   }
 
-  shrink(): void {
+  freeSeat(): void {
     if (this.#seats < 2) return;
     this.#seats -= 1;
     if (this.#seats === 1) this.#forget();

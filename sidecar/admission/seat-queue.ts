@@ -1,5 +1,5 @@
 /**
- * The seat queue's face to the rest of the house. One queue per engine process; a seat is one parallel sequence of
+ * The seat queue as other folders see it. One queue per engine process; a seat is one parallel sequence of
  * that engine. Implementations are pure: a clock, a random source and a config go in; no sockets, no promises awaited.
  *
  * A request takes a place with `enter`, before anything costly is done for it. The place cannot be dispatched until
@@ -8,6 +8,7 @@
 
 import type { ServiceClass } from '../domain/service-class.js';
 import type { Awaited } from './patience.js';
+import type { Retry } from './returns.js';
 
 /** A refusal, with the wait that would make a retry worthwhile. */
 export interface Refused {
@@ -16,6 +17,8 @@ export interface Refused {
   /** For logs and metrics: a short constant such as `full`, `wait`, `deadline`. */
   readonly reason: RefusalReason;
   readonly retryAfterMs: number;
+  /** That time was reserved, or it is a long one since none could be (returns.ts). Absent: it is the predicted wait. */
+  readonly retry?: Retry['kind'];
 }
 
 /**
@@ -49,13 +52,15 @@ export interface QueueRequest {
   readonly bytes: number;
   /** On the queue's clock, ms; waiting past it settles as refused `timeout`. */
   readonly deadlineAt?: number;
+  /** The deadline is this request's own, named by a gateway, and not the operator's for all. */
+  readonly urgent?: boolean;
   /** Seats it could use at once; it starts with one. */
   readonly seatsWanted: number;
   /** What its caller waits for: the first token of a stream, or the end of a whole reply, as where it is absent. */
   readonly awaits?: Awaited;
   /** On the queue's clock, ms: the caller says that it is gone then. It bounds the wait and orders nothing. */
   readonly wantedUntil?: number;
-  /** Alike for requests with the same body. Of two alike that are under way at once neither shows patience by leaving. */
+  /** Equal for requests with the same body: by it a hedge is known, and a request that comes back. */
   readonly fingerprint?: string;
 }
 
@@ -84,22 +89,22 @@ export interface Ticket {
 
 export type ReleaseReason = 'done' | 'cancelled' | 'failed' | 'engine-lost' | 'deadline';
 
-/** A grant of seats. Whoever awaited the ticket owns it and must end it by `release` or `giveBack`. */
+/** A grant of seats. The code that awaited the ticket owns it and must end it by `release` or `giveBack`. */
 export interface Lease {
   /** Seats held now, 0 once ended. */
   readonly seats: number;
   /** Milliseconds from `ready` to the grant. */
   readonly waitedMs: number;
-  /** What the wait was taken to be when the request entered, ms; undefined: nothing was foretold. */
+  /** What the wait was taken to be when the request entered, ms; undefined: there was no prediction. */
   readonly predictedMs?: number | undefined;
-  /** Takes a further seat if one is free and nobody with a better claim waits. */
-  grow(): boolean;
+  /** Takes a further seat if one is free and no request with a better claim waits. */
+  takeSeat(): boolean;
   /** Gives one seat back; the last one only goes with `release`. */
-  shrink(): void;
+  freeSeat(): void;
   /**
    * From now on and while this lease holds more than one seat, `fn` is called when another begins to wait: a seat should then
-   * be given back as soon as that can be. It is not called again before one was. Nobody waits while a lease grows, so who
-   * calls this right after that misses nobody.
+   * be given back as soon as that can be. It is not called again before one was. No request waits while a lease grows, so a
+   * call right after that misses none.
    */
   whenWanted(fn: () => void): void;
   /** The caller has the first token of its stream: from now on it shows no patience by leaving. */
@@ -128,18 +133,6 @@ export interface QueueSnapshot {
   readonly released: Readonly<Partial<Record<ReleaseReason | 'given-back', number>>>;
 }
 
-export interface SeatQueue {
-  /** Takes a place, synchronously. Never throws. */
-  enter(request: QueueRequest): Ticket | Refused;
-  /** The engine went away: nothing is dispatched until `resume`. Waiting requests keep their places and timers. */
-  pause(): void;
-  /** The engine is back with this many seats. */
-  resume(seats: number): void;
-  /** Refuses everyone who waits and everyone who comes; leases run on. */
-  drain(): void;
-  snapshot(): QueueSnapshot;
-}
-
 /** One account's requests of one class as operators see them. Times in ms. */
 export interface ClassReport {
   readonly class: ServiceClass;
@@ -157,7 +150,7 @@ export interface ClassReport {
 /** One account as operators see it. Times in ms. */
 export interface AccountReport {
   readonly account: string;
-  /** Of the class that it is ranked by: the heaviest that has somebody to seat, else that waits or runs, or last did. */
+  /** Of the class that it is ranked by: the heaviest that has a request to seat, else that waits or runs, or last did. */
   readonly weight: number;
   readonly waiting: number;
   /** Seats held. */
@@ -175,10 +168,32 @@ export interface AccountReport {
   readonly classes: readonly ClassReport[];
 }
 
+/** The times by which 10, 50 and 90 of 100 callers have left, ms; null: fewer leave, as far as is known. */
+export interface PatienceReport {
+  readonly p10: number | null;
+  readonly p50: number | null;
+  readonly p90: number | null;
+}
+
+/** What the queue learned of overload (overload.ts). */
+export interface OverloadReport {
+  /** More comes than the seats can serve, and has for some time. */
+  readonly standing: boolean;
+  /** Requests that come for each that is seated, lately. */
+  readonly load: number;
+  /** Seat time of callers who left before they had what they waited for, since the start, ms. */
+  readonly leftMs: number;
+  /** How long callers stay, all accounts alike, by what they wait for. */
+  readonly patience: Readonly<Record<Awaited, PatienceReport>>;
+  /** Retry-After since the start: times reserved, refusals for which none could be, requests that came at their time. */
+  readonly retries: { readonly reserved: number; readonly none: number; readonly kept: number };
+}
+
 /** The queue in full. */
 export interface QueueReport extends Omit<QueueSnapshot, 'accounts'> {
-  /** Jain's index of weighted seat time in the last minute, over accounts that always had somebody to seat; null: fewer than two. */
+  /** Jain's index of weighted seat time in the last minute, over accounts that always had a request to seat; null: fewer than two. */
   readonly fairness: number | null;
+  readonly overload: OverloadReport;
   /** Those with the most seat time, most first. */
   readonly accounts: readonly AccountReport[];
   /** All others that are remembered, together. */
@@ -197,8 +212,17 @@ export interface QueueLoad {
   readonly waiting: number;
 }
 
-/** A seat queue that shares seats between accounts and can account for it. */
-export interface FairSeatQueue extends SeatQueue {
+/** What routes, metrics and pages use of a model's queue; tickets and leases have their own ways into it. */
+export interface SeatQueue {
+  /** Takes a place, synchronously. Never throws. */
+  enter(request: QueueRequest): Ticket | Refused;
+  /** The engine went away: nothing is dispatched until `resume`. Waiting requests keep their places and timers. */
+  pause(): void;
+  /** The engine is back with this many seats. */
+  resume(seats: number): void;
+  /** Refuses all waiting requests and all that arrive from now on; leases continue. */
+  drain(): void;
+  snapshot(): QueueSnapshot;
   /** The same object for as long as the queue lives. */
   readonly load: QueueLoad;
   /** Names the `most` accounts that held seats longest. Costlier than a snapshot: for pages, not for decisions. */

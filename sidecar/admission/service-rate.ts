@@ -2,16 +2,16 @@
 const ALPHA = 0.05;
 
 /**
- * How fast an account is given seats while it has somebody waiting: the mean time between two of them. It holds what no
+ * How fast an account is given seats while it has a request waiting: the mean time between two of them. It holds what no
  * sum over the queue does, that others who do not wait now will come and take their share.
  */
 export class ServiceRate {
   #gapMs: number | undefined;
-  /** When it was last given one, if somebody waited on. */
+  /** When it was last given one, if another request still waited. */
   #lastAt: number | undefined;
 
   /**
-   * Counts a seat given at `now` to one that waited so long; `more`: somebody else of the account could take one. An account
+   * Counts a seat given at `now` to one that waited so long; `more`: another request of the account could take one. An account
    * that has but one waiting at a time shows no gaps. A wait shorter than the gap then says that the gap is out of date:
    * without that one slow hour would keep it at one waiting for ever.
    */
@@ -22,7 +22,7 @@ export class ServiceRate {
     this.#lastAt = more ? now : undefined;
   }
 
-  /** Nobody waits any more, or there are no seats: the time until the next one says nothing. */
+  /** None waits any more, or there are no seats: the time until the next one is not counted. */
   rest(): void {
     this.#lastAt = undefined;
   }

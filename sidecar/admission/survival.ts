@@ -17,6 +17,11 @@ export function binOf(ms: number): number {
   return ms < FIRST_MS ? 0 : Math.min(BINS - 1, 1 + Math.floor(Math.log(ms / FIRST_MS) / LOG_RATIO));
 }
 
+/** What holds before the first fit, shared by all that were never fitted. */
+const NONE_LEAVE = new Float32Array(BINS);
+const ALL_STAY = new Float32Array(BINS).fill(1);
+const ALL_THERE = Float32Array.from(BIN_ENDS);
+
 /** Hazards that are believed before anything is seen: the chance of leaving in each bin, and how many callers that counts as. */
 export interface Prior {
   readonly callers: number;
@@ -28,14 +33,17 @@ export interface Prior {
  * How long callers wait before they leave, by the product-limit estimator (E. Kaplan and P. Meier, 1958) over bins: the
  * chance of leaving in a bin is those who left in it over those who were still there at its begin. A caller who was served
  * counts as there until then and is not counted after it (censored). What was seen loses half its weight every `halfMs`.
- * Memory: two numbers a bin.
+ * Memory: two numbers a bin, five once
+ * it was fitted.
  */
 export class Survival {
   readonly #left = new Float32Array(BINS);
   readonly #stayed = new Float32Array(BINS);
-  readonly #hazards = new Float64Array(BINS);
+  #hazards = NONE_LEAVE;
   /** The chance of being there still at the end of each bin. */
-  readonly #survivals = new Float64Array(BINS).fill(1);
+  #survivals = ALL_STAY;
+  /** Time until the end of each bin that a caller is there for on average, ms. */
+  #there = ALL_THERE;
   #weight = 1;
   #at = 0;
   #count = 0;
@@ -63,6 +71,11 @@ export class Survival {
   /** Works out the chances anew. O(bins). */
   fit(now: number, halfMs: number, { callers, hazardOf }: Prior): void {
     this.#age(now, halfMs);
+    if (this.#hazards === NONE_LEAVE) {
+      this.#hazards = new Float32Array(BINS);
+      this.#survivals = new Float32Array(BINS);
+      this.#there = new Float32Array(BINS);
+    }
     const believed = callers * this.#weight;
     let atRisk = 0;
     for (let bin = BINS - 1; bin >= 0; bin -= 1) {
@@ -74,9 +87,16 @@ export class Survival {
       atRisk += left + stayed;
     }
     let survival = 1;
+    let from = 0;
+    let there = 0;
     for (let bin = 0; bin < BINS; bin += 1) {
+      const before = survival;
+      const to = BIN_ENDS[bin] ?? 0;
       survival *= 1 - (this.#hazards[bin] ?? 0);
       this.#survivals[bin] = survival;
+      there += ((before + survival) / 2) * (to - from);
+      this.#there[bin] = there;
+      from = to;
     }
   }
 
@@ -95,10 +115,33 @@ export class Survival {
     return before + (behind - before) * Math.min(1, (ms - from) / (to - from));
   }
 
-  /** The time that this share of callers has left by, ms; undefined: fewer leave than that, as far as is known. */
-  quantileMs(share: number): number | undefined {
+  /** The share that was not seen to leave, and when the last that was left, ms; as of the last fit. */
+  get last(): { readonly share: number; readonly ms: number } {
+    const share = this.#survivals[BINS - 1] ?? 1;
+    const bin = this.#survivals.findIndex((survival) => survival <= share);
+    return { share, ms: BIN_ENDS[bin] ?? 0 };
+  }
+
+  /** How much of the time until `ms` a caller is there for on average, ms; as of the last fit. */
+  thereFor(ms: number): number {
+    const bin = binOf(ms);
+    const from = bin === 0 ? 0 : (BIN_ENDS[bin - 1] ?? 0);
+    const before = bin === 0 ? 0 : (this.#there[bin - 1] ?? 0);
+    const span = (BIN_ENDS[bin] ?? 0) - from;
+    return before + ((this.#there[bin] ?? 0) - before) * Math.min(1, (ms - from) / span);
+  }
+
+  /**
+   * The time that this share of callers has left by, ms, between two bin ends in a straight line; undefined: fewer leave than
+   * that, as far as is known.
+   */
+  timeOf(share: number): number | undefined {
     const bin = this.#survivals.findIndex((survival) => survival <= 1 - share);
-    return bin < 0 ? undefined : BIN_ENDS[bin];
+    if (bin < 0) return undefined;
+    const from = bin === 0 ? 0 : (BIN_ENDS[bin - 1] ?? 0);
+    const before = bin === 0 ? 1 : (this.#survivals[bin - 1] ?? 0);
+    const behind = this.#survivals[bin] ?? 0;
+    return from + ((before - (1 - share)) / (before - behind)) * ((BIN_ENDS[bin] ?? 0) - from);
   }
 
   #age(now: number, halfMs: number): void {

@@ -6,6 +6,7 @@ import type { QueuedRequest } from './queued-request.js';
 class UserLine {
   readonly key: string;
   readonly places = new Heap<QueuedRequest>(sooner);
+  readonly newest = new Heap<QueuedRequest>(newer);
   order = 0;
   list: OrderedList<UserLine> | undefined;
   prev: UserLine | undefined;
@@ -32,11 +33,23 @@ export class UserRoundRobin {
     return this.#turns.first?.places.first;
   }
 
+  /**
+   * The next request. `newestFirst`: of one user's requests the newest, unless the first in turn keeps a promise or has a
+   * deadline that its gateway named.
+   */
+  next(newestFirst: boolean): QueuedRequest | undefined {
+    const user = this.#turns.first;
+    const first = user?.places.first;
+    if (!newestFirst || user === undefined || first === undefined) return first;
+    return first.promised || first.request.urgent === true ? first : user.newest.first;
+  }
+
   add(queued: QueuedRequest): void {
     const key = keyOf(queued);
     const user = (this.#users[key] ??= new UserLine(key));
     if (user.list === undefined) this.#toTheEnd(user);
     user.places.add(queued.turn);
+    user.newest.add(queued.recent);
   }
 
   /** Takes one out that is to be seated: its user's next turn comes after everybody else's. */
@@ -44,6 +57,7 @@ export class UserRoundRobin {
     const user = this.#users[keyOf(queued)];
     if (user === undefined) return;
     user.places.remove(queued.turn);
+    user.newest.remove(queued.recent);
     this.#turns.remove(user);
     if (user.places.size > 0) this.#toTheEnd(user);
     else Reflect.deleteProperty(this.#users, user.key);
@@ -54,6 +68,7 @@ export class UserRoundRobin {
     const user = this.#users[keyOf(queued)];
     if (user === undefined) return;
     user.places.remove(queued.turn);
+    user.newest.remove(queued.recent);
     if (user.places.size > 0) return;
     this.#turns.remove(user);
     Reflect.deleteProperty(this.#users, user.key);
@@ -65,12 +80,17 @@ export class UserRoundRobin {
   }
 }
 
-/** A label begins with a letter of ours, so that it is no name that objects have, and that of nobody is nobody's label. */
+/** A label begins with a letter of ours, so that it is no name that objects have, and no user's label equals the one of requests without a user. */
 function keyOf({ request: { user } }: QueuedRequest): string {
   return user === undefined ? '' : `u${user}`;
 }
 
 function sooner(a: QueuedRequest, b: QueuedRequest): boolean {
+  if (a.promised !== b.promised) return a.promised;
   const [left, right] = [a.request.deadlineAt ?? Infinity, b.request.deadlineAt ?? Infinity];
   return left === right ? a.order < b.order : left < right;
+}
+
+function newer(a: QueuedRequest, b: QueuedRequest): boolean {
+  return a.order > b.order;
 }

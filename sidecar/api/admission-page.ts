@@ -10,6 +10,7 @@ export interface AdmissionPage {
   readonly fairness: number | null;
   readonly refused: QueueReport['refused'];
   readonly released: QueueReport['released'];
+  readonly overload: QueueReport['overload'];
   readonly accounts: readonly AccountLine[];
   /** All that are not named, together. */
   readonly others: {

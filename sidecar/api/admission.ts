@@ -1,4 +1,4 @@
-import type { QueueReport } from '../admission/seat-queue.js';
+import type { PatienceReport, QueueReport } from '../admission/seat-queue.js';
 import type { Exchange } from '../http/exchange.js';
 import type { AdmissionPage } from './admission-page.js';
 import type { Services } from './services.js';
@@ -26,6 +26,16 @@ export function admissionPage(report: QueueReport): AdmissionPage {
     fairness: report.fairness,
     refused: report.refused,
     released: report.released,
+    overload: {
+      standing: report.overload.standing,
+      load: thousandths(report.overload.load),
+      leftMs: whole(report.overload.leftMs),
+      patience: {
+        'first-token': patience(report.overload.patience['first-token']),
+        end: patience(report.overload.patience.end),
+      },
+      retries: report.overload.retries,
+    },
     accounts: report.accounts.map((account) => ({
       account: account.account,
       weight: account.weight,
@@ -52,6 +62,11 @@ export function admissionPage(report: QueueReport): AdmissionPage {
       seatMs: whole(report.others.seatMs),
     },
   };
+}
+
+function patience({ p10, p50, p90 }: PatienceReport): PatienceReport {
+  const rounded = (ms: number | null): number | null => (ms === null ? null : whole(ms));
+  return { p10: rounded(p10), p50: rounded(p50), p90: rounded(p90) };
 }
 
 function whole(ms: number): number {

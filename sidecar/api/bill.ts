@@ -4,7 +4,7 @@ import { costOf, NO_TOKENS, type TokenCounts } from '../domain/money.js';
 import type { Tariff } from '../usage/price-list.js';
 
 /** Where a request stands when it is priced. */
-export interface Standing {
+export interface PricedState {
   /** How it ended; undefined: it is under way. */
   readonly outcome: Outcome | undefined;
   /** Tokens that the engine worked on for it. */
@@ -19,7 +19,7 @@ export interface Standing {
  * whole reply nothing. What is under way is priced as if the next moment brought such a fault, since a record of it is
  * billed only when this process dies. docs/billing.md says the same for customers.
  */
-export function billable({ outcome, used, delivered }: Standing): TokenCounts {
+function billable({ outcome, used, delivered }: PricedState): TokenCounts {
   switch (outcome) {
     case 'done':
     case 'cancelled':
@@ -38,7 +38,7 @@ export class Bill {
   readonly #tariff: Tariff;
   readonly #reservation: Reservation | undefined;
 
-  /** Takes over the reservation; undefined: nobody's credit is held here. */
+  /** Takes over the reservation; undefined: no credit is reserved here. */
   constructor(tariff: Tariff, reservation: Reservation | undefined) {
     this.#tariff = tariff;
     this.#reservation = reservation;
@@ -49,16 +49,16 @@ export class Bill {
     return this.#reservation !== undefined;
   }
 
-  price(standing: Standing): NonNullable<UsageRecord['price']> {
-    return { version: this.#tariff.version, picodollars: String(this.#cost(standing)) };
+  price(state: PricedState): NonNullable<UsageRecord['price']> {
+    return { version: this.#tariff.version, picodollars: String(this.#cost(state)) };
   }
 
-  /** Ends the reservation. Only the first call counts; without a standing nothing is to be paid. */
-  settle(standing?: Standing): void {
-    this.#reservation?.settle(standing ? this.#cost(standing) : 0n);
+  /** Ends the reservation. Only the first call counts; without a state nothing is to be paid. */
+  settle(state?: PricedState): void {
+    this.#reservation?.settle(state ? this.#cost(state) : 0n);
   }
 
-  #cost(standing: Standing): bigint {
-    return costOf(this.#tariff.rates, billable(standing));
+  #cost(state: PricedState): bigint {
+    return costOf(this.#tariff.rates, billable(state));
   }
 }

@@ -1,21 +1,16 @@
 import { randomUUID } from 'node:crypto';
+import type { Lease } from '../admission/seat-queue.js';
 import type { CompletionHead } from '../contracts/answers.js';
 import type { ChatForm, ChatParams } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
-import {
-  ALL_ACCOUNTS,
-  promptLength,
-  type EngineFacts,
-  type GenerateJob,
-  type GenerationSink,
-} from '../engine-client/engine.js';
+import { ALL_ACCOUNTS, promptLength, type EngineFacts, type GenerateJob } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { ReplyCounts } from './reply-counts.js';
 import { failed, preflight, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import { StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
-import { endUnfinished, growTo, runJob, type JobEnd, type RunEnd } from './run-job.js';
+import { ENDED, endUnfinished, runJob, type Ended, type ReplyResults, type RunEnd } from './run-job.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
 import { RequestContext, type Stop } from './request-context.js';
@@ -25,8 +20,8 @@ import { SeatWait, type Planned, type Tokens } from './seat-wait.js';
 export async function chat(exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, 'chat', services);
   try {
-    const stop = await complete(context, services, { makeWriter });
-    if (stop) context.stop(stop);
+    const end = await complete(context, services, { makeWriter });
+    if (end.kind !== 'ended') context.stop(end);
   } finally {
     context.close();
   }
@@ -44,12 +39,8 @@ interface Surface {
   ) => ReplyWriter;
 }
 
-/** The whole way of one chat. Returns why it ended before its job ran; a job that ran is answered in `finish`. */
-export async function complete(
-  context: RequestContext,
-  services: Services,
-  surface: Surface,
-): Promise<Stop | undefined> {
+/** The whole way of one chat. Returns why its job did not run; a job that ran is answered in `finish`. */
+export async function complete(context: RequestContext, services: Services, surface: Surface): Promise<Stop | Ended> {
   const prepared = await preflight<ChatParams>(context, 'chat', services, surface.form);
   if (prepared.kind !== 'prepared') return prepared;
   const { params, model } = prepared;
@@ -70,13 +61,12 @@ export async function complete(
   if ('kind' in lease) return lease;
 
   const counts = new ReplyCounts(services.clock, context, usage);
-  const end = await runJob(context, lease, services.draining, {
-    start: (jobEnd, held) =>
-      usage.open() ??
-      model.engine.generate({ seats: growTo(held, params.n), ...planned.job }, sink(context, writer, counts, jobEnd)),
-  });
+  const results = replyResults(context, writer, counts, params.stream ? lease : undefined);
+  const { draining } = services;
+  const parts = { engine: model.engine, usage, seatsWanted: params.n, draining };
+  const end = await runJob(context, lease, { kind: 'generate', job: planned.job, results }, parts);
   if (await finish(context, writer, counts, usage, end)) prepared.claim.complete();
-  return undefined;
+  return ENDED;
 }
 
 /** The last checks, now that the prompt's length is known, credit at the very end; and the job for the engine. */
@@ -110,7 +100,7 @@ function plan(
 }
 
 /** The sampler takes 32 unsigned bits; the contract's seed has 64 signed ones. Both halves count. */
-export function seed32(seed: number): number {
+function seed32(seed: number): number {
   const bits = BigInt.asUintN(64, BigInt(Math.trunc(seed)));
   return Number((bits ^ (bits >> 32n)) & 0xffffffffn);
 }
@@ -138,27 +128,36 @@ function makeWriter(
   return writer;
 }
 
-function sink(context: RequestContext, writer: ReplyWriter, counts: ReplyCounts, end: JobEnd): GenerationSink {
+/**
+ * What the engine's results are passed to: the counts and the caller. `lease`: of a stream, whose caller has what it waited for
+ * once the first token is there. One that was given back after a lost engine ignores that, and its request shows no patience.
+ */
+function replyResults(
+  context: RequestContext,
+  writer: ReplyWriter,
+  counts: ReplyCounts,
+  lease: Lease | undefined,
+): ReplyResults {
+  const begin = (): void => {
+    if (!context.times.begun) lease?.begun();
+  };
   return {
-    started: (cachedTokens) => {
-      context.cachedTokens = cachedTokens;
-      context.prefilling();
-    },
+    started: (cachedTokens) => context.taken(cachedTokens),
     piece: (piece) => {
+      begin();
       counts.piece(piece.choice, piece.tokens);
       writer.piece(piece);
     },
     call: (piece) => {
+      begin();
       counts.piece(piece.choice, piece.tokens);
       writer.call(piece);
     },
     finished: (finished) => {
+      begin();
       counts.finished(finished);
       writer.finished(finished);
     },
-    freed: () => end.freed(),
-    done: () => end.done(),
-    failed: (fault) => end.failed(fault),
   };
 }
 

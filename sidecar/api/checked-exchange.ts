@@ -29,7 +29,7 @@ export const BROKEN_ANSWER = 'answer breaks its schema';
 /** The frame that ends a stream which went well. */
 const DONE = '[DONE]';
 
-/** Told of an answer that breaks its schema: which schema, where in it, and how. Holds no content. */
+/** Receives an answer that breaks its schema: which schema, where in it, and how. Holds no content. */
 type Report = (problem: string) => void;
 
 /**

@@ -7,7 +7,7 @@ import type { Services } from './services.js';
 import { RequestContext } from './request-context.js';
 
 /**
- * POST /v1/completions: there is no text completion, so 404; a decision model that the key may call is told apart, since
+ * POST /v1/completions: there is no text completion, so 404; a decision model that the key may call is distinguished, since
  * its caller has mistaken what it can do. A body too long to be parsed on this event
  * loop is answered unread: nothing is served here that were worth more.
  */

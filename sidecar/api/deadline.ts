@@ -7,8 +7,8 @@ const MILLISECONDS = /^(?:0|[1-9][0-9]{0,7})$/;
 
 /**
  * How long a request may take from its body's last byte on, ms: what the operator allows, or what a gateway asks for in
- * `x-ra-deadline-ms` if that is shorter. Undefined: as long as it likes. From a caller that nobody vouches for the header
- * says nothing: whoever names a short deadline goes before others of its account.
+ * `x-ra-deadline-ms` if that is shorter. Undefined: without a limit. From a caller that no gateway
+ * vouches for the header is ignored: a request with a short deadline goes before others of its account.
  */
 export function timeAllowed(
   head: Pick<RequestHead, 'header'>,
@@ -19,6 +19,25 @@ export function timeAllowed(
   const allowed = timeoutMs > 0 ? timeoutMs : undefined;
   if (asked === undefined || allowed === undefined) return asked ?? allowed;
   return Math.min(asked, allowed);
+}
+
+/** Whether a gateway names a deadline of this request's own, which goes before others of its account. */
+export function namesDeadline(head: Pick<RequestHead, 'header'>, { vouched }: Pick<Caller, 'vouched'>): boolean {
+  return vouched === true && askedFor(head) !== undefined;
+}
+
+/** Seconds, with or without a fraction, below 12 days. */
+const SECONDS = /^[0-9]{1,6}(?:\.[0-9]{1,6})?$/;
+
+/**
+ * How long the caller's client waits for its answer, ms, from the header that OpenAI's clients send where a call sets a
+ * timeout. It is not checked and nothing is ordered by it: it only bounds how long the request is worth a place in the queue.
+ * Undefined: no time is named, or less than a second, which the clients round to 0.
+ */
+export function clientTimeoutMs(head: Pick<RequestHead, 'header'>): number | undefined {
+  const value = head.header('x-stainless-timeout');
+  const ms = value !== undefined && SECONDS.test(value) ? Number(value) * 1000 : 0;
+  return ms > 0 ? ms : undefined;
 }
 
 /** Anything but whole milliseconds is taken for no wish at all: the header is a gateway's and not part of the contract. */

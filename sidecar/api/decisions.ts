@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { decisionAnswer, systemOneAnswer, type QuestionResult } from '../contracts/decision-answers.js';
 import type { DecisionParams } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
-import { ALL_ACCOUNTS, tokenPrompt, type ScoreJob, type ScoreSink } from '../engine-client/engine.js';
+import { ALL_ACCOUNTS, tokenPrompt, type ScoreJob } from '../engine-client/engine.js';
 import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { failed, preflight } from './preflight.js';
-import { endUnfinished, growTo, runJob, type JobEnd, type RunEnd } from './run-job.js';
+import { ENDED, endUnfinished, runJob, type Ended, type RunEnd, type ScoreResults } from './run-job.js';
 import * as refusals from './refusals.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
@@ -17,19 +17,19 @@ import { SeatWait, type Planned, type Tokens } from './seat-wait.js';
 export async function decide(route: DecisionParams['route'], exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, route, services);
   try {
-    const stop = await complete(context, route, services);
-    if (stop) context.stop(stop);
+    const end = await complete(context, route, services);
+    if (end.kind !== 'ended') context.stop(end);
   } finally {
     context.close();
   }
 }
 
-/** The whole way of one decision request. Returns why it ended before its job ran. */
+/** The whole way of one decision request. Returns why its job did not run; a job that ran is answered in `finish`. */
 async function complete(
   context: RequestContext,
   route: DecisionParams['route'],
   services: Services,
-): Promise<Stop | undefined> {
+): Promise<Stop | Ended> {
   const prepared = await preflight<DecisionParams>(context, route, services);
   if (prepared.kind !== 'prepared') return prepared;
   const { params, model } = prepared;
@@ -47,13 +47,11 @@ async function complete(
   if ('kind' in lease) return lease;
 
   const results: QuestionResult[] = [];
-  const end = await runJob(context, lease, services.draining, {
-    start: (jobEnd, held) =>
-      usage.open() ??
-      model.engine.score({ isolate, seats: growTo(held, seats), ...planned.job }, sink(context, results, jobEnd)),
-  });
+  const job = { isolate, ...planned.job };
+  const parts = { engine: model.engine, usage, seatsWanted: seats, draining: services.draining };
+  const end = await runJob(context, lease, { kind: 'score', job, results: into(results, context) }, parts);
   if (await finish(context, params, results, usage, end)) prepared.claim.complete();
-  return undefined;
+  return ENDED;
 }
 
 function plan(
@@ -87,18 +85,13 @@ function plan(
   };
 }
 
-function sink(context: RequestContext, results: QuestionResult[], end: JobEnd): ScoreSink {
+/** Collects the engine's answers in `results`. */
+function into(results: QuestionResult[], context: RequestContext): ScoreResults {
   return {
-    started: (cachedTokens) => {
-      context.cachedTokens = cachedTokens;
-      context.prefilling();
-    },
+    started: (cachedTokens) => context.taken(cachedTokens),
     answer: ({ question, probabilities, labelMass }) => {
       results[question] = { probabilities, labelMass };
     },
-    freed: () => end.freed(),
-    done: () => end.done(),
-    failed: (fault) => end.failed(fault),
   };
 }
 

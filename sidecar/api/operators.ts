@@ -13,7 +13,7 @@ export function healthz(exchange: Exchange): void {
 /** What readiness is made of. */
 type Parts = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models' | 'promptHosts'>;
 
-/** ready: takes work; starting: will, if nobody does anything; unhealthy: does not, and somebody may have to look. */
+/** ready: takes work; starting: will take work without an operator; unhealthy: does not, and may need an operator. */
 type PartState = 'ready' | 'starting' | 'unhealthy';
 
 interface State {
@@ -22,7 +22,7 @@ interface State {
   readonly parts: Readonly<Record<string, PartState>>;
 }
 
-/** What operators are told. */
+/** What operators see. */
 export interface ReasonedState extends State {
   /** One short text for each thing that is not as it should be. */
   readonly reasons: readonly string[];
@@ -105,9 +105,9 @@ export interface Scrapers {
 /** What is at /metrics on the public listener. */
 export interface PublicMetrics {
   readonly metrics: Pick<Metrics, 'render' | 'renderEndpoint'>;
-  /** Whether whoever sends no secret sees the load of the process; otherwise they are refused. */
+  /** Whether a request without the secret may see the load of the process; otherwise it is refused. */
   readonly open: boolean;
-  /** Undefined: nobody sees more than that. */
+  /** Undefined: no request sees more than that. */
   readonly scrapers: Scrapers | undefined;
 }
 

@@ -9,14 +9,15 @@ import type { LimitGroup } from '../access/limits.js';
 import type { BodyForm, Params, Route } from '../contracts/requests.js';
 import type { ContractError } from '../domain/errors.js';
 import type { Body } from '../http/exchange.js';
-import type { OpenPrompt } from '../prompts/prompt-host.js';
-import { timeAllowed } from './deadline.js';
+import type { OpenBody } from '../prompts/prompt-host.js';
+import { bodyDigest } from './body-digest.js';
+import { clientTimeoutMs, namesDeadline, timeAllowed } from './deadline.js';
 import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
 import type { RequestContext, Stop } from './request-context.js';
 
 /** Whole request bodies on both decision routes (docs/contract.md#limits). */
-export const DECISION_BODY_BYTES = 1024 * 1024;
+const DECISION_BODY_BYTES = 1024 * 1024;
 
 /** A request that may run: its caller, its model, and its body, still open. */
 export interface PreparedRequest<P extends Params> {
@@ -24,9 +25,11 @@ export interface PreparedRequest<P extends Params> {
   readonly caller: Caller;
   readonly model: HostedModel;
   readonly params: P;
-  readonly prompt: OpenPrompt;
+  readonly body: OpenBody;
   /** Body bytes. */
   readonly bytes: number;
+  /** Equal for requests with the same body. */
+  readonly digest: string;
   /** What its Idempotency-Key holds. */
   readonly claim: Claim;
   /** Frees the body early: nothing needs it once it is tokenized. Idempotent. */
@@ -49,21 +52,23 @@ export async function preflight<P extends Params>(
   if (closed) return failed(closed);
   const caller = await admit(context, route === 'chat' ? 'chat' : 'decisions', services);
   if (caller.kind !== 'caller') return caller;
-  const body = await readBody(context, route, services, caller);
-  if (body.kind !== 'body') return body;
-  const prompt = services.prompts.open(form, body.bytes, caller);
+  const received = await readBody(context, route, services, caller);
+  if (received.kind !== 'body') return received;
+  const body = services.prompts.open(form, received.bytes, caller);
   const release = (): void => {
-    prompt.close();
-    body.release();
+    body.close();
+    received.release();
   };
   context.onClose(release);
-  const checked = await check<P>(context, route, services, caller, prompt);
+  const checked = await checkModel<P>(context, route, services, caller, body);
   if ('kind' in checked) return checked;
   // Of one body under both contracts no key can be used twice: a sidecar has one.
-  const claim = await claimKey(context, form === 'responses' ? form : route, services, caller, body.bytes);
+  const claim = await claimKey(context, form === 'responses' ? form : route, services, caller, received.bytes);
   if ('kind' in claim) return claim;
   context.onClose(() => claim.release());
-  return { kind: 'prepared', caller, prompt, bytes: body.bytes.byteLength, claim, release, ...checked };
+  const { bytes } = received;
+  const digest = bodyDigest(form, bytes);
+  return { kind: 'prepared', caller, body, bytes: bytes.byteLength, digest, claim, release, ...checked };
 }
 
 /** A stop with an error. */
@@ -90,7 +95,7 @@ async function identify(context: RequestContext, services: Services): Promise<Ca
 }
 
 /**
- * Checks the key, and after it the key's limits: a place in them is the request's until it ends. A gateway that vouches
+ * Checks the key, and after it the key's limits: the request has a permit of them until it ends. A gateway that vouches
  * for a caller has counted it already.
  */
 export async function admit(context: RequestContext, group: LimitGroup, services: Services): Promise<Caller | Stop> {
@@ -98,7 +103,7 @@ export async function admit(context: RequestContext, group: LimitGroup, services
   if (caller.kind !== 'caller' || caller.vouched) return caller;
   const taken = services.keyLimits.take(caller, group);
   if (taken.kind === 'limited') return failed(refusals.limited(taken.by, taken.retryAfterMs));
-  context.holds(taken.place);
+  context.holdsPermit(taken.permit);
   const waitMs = group === 'models' ? 0 : services.quotas.waitMs(caller);
   return waitMs === 0 ? caller : failed(refusals.quotaExceeded(waitMs));
 }
@@ -118,21 +123,24 @@ async function readBody(
     context.times.receivedAt = body.receivedAt;
     const timeMs = timeAllowed(exchange.head, caller, services.limits);
     if (timeMs !== undefined) context.deadlineAt = body.receivedAt + timeMs;
+    context.urgent = namesDeadline(exchange.head, caller);
+    const clientMs = clientTimeoutMs(exchange.head);
+    if (clientMs !== undefined) context.wantedUntil = body.receivedAt + clientMs;
     return body;
   }
   if (body.kind === 'gone') return { kind: 'left' };
   return failed(body.kind === 'too-large' ? refusals.tooLarge(limit) : refusals.noRoom());
 }
 
-/** Schema, entitlement, endpoint against the model's kind, cold. An unloaded model is woken by who may call it. */
-async function check<P extends Params>(
+/** The contract, entitlement, the endpoint against the model's kind, its state. A caller that may use it wakes an unloaded model. */
+async function checkModel<P extends Params>(
   context: RequestContext,
   route: P['route'],
   services: Services,
   caller: Caller,
-  prompt: OpenPrompt,
+  body: OpenBody,
 ): Promise<Pick<PreparedRequest<P>, 'model' | 'params'> | Stop> {
-  const checked = await prompt.check(context.exchange.gone);
+  const checked = await body.check(context.exchange.gone);
   if (checked.kind === 'aborted') return { kind: 'left' };
   if (checked.kind !== 'checked') return failed(checked.kind === 'invalid' ? checked.error : refusals.internal());
   const model = services.models.get(checked.params.model);
@@ -160,7 +168,7 @@ function unfit(route: Route, model: HostedModel): ContractError | undefined {
 
 /**
  * The Idempotency-Key, last before the place in the queue: a request that is refused for what it is never takes its key,
- * and one that was run already is told so however full the queue is.
+ * and one that was run already is refused as such however full the queue is.
  */
 async function claimKey(
   context: RequestContext,

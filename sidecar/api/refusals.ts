@@ -1,9 +1,9 @@
-/** What callers are told, in one place: each refusal that handlers raise, with a message that says what to do. */
+/** The error answers in one place: each refusal that handlers raise, with a message that says what to do. */
 import type { Claimed } from '../access/idempotency.js';
 import type { Denied } from '../access/identity.js';
 import type { Limit } from '../access/limits.js';
 import type { Refused } from '../admission/seat-queue.js';
-import type { Engine, EngineFault } from '../engine-client/engine.js';
+import type { Engine, JobFault } from '../engine-client/engine.js';
 import { contractError, type ContractError, type ErrorCode } from '../domain/errors.js';
 
 const INSUFFICIENT = 'The balance of the account cannot cover this request. Add credit, then send it again.';
@@ -208,7 +208,7 @@ export function creditUnavailable(): ContractError {
   return contractError('credit_gate_unavailable', CREDIT_UNKNOWN);
 }
 
-export function engineFault({ kind }: EngineFault): ContractError {
+export function engineFault({ kind }: JobFault): ContractError {
   return kind === 'protocol'
     ? contractError(
         'upstream_contract_violation',

@@ -13,7 +13,7 @@ interface Progress {
 
 /**
  * Completion tokens over all replies of one request, those that ended and those under way, and the time between them.
- * Told of each piece, so it makes nothing at one but what a new reply needs.
+ * Called for each piece, so it allocates only for a new reply.
  */
 export class ReplyCounts {
   readonly #clock: Clock;

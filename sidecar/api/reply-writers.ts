@@ -14,13 +14,13 @@ import {
 } from '../contracts/answers.js';
 import type { Clock } from '../lib/clock.js';
 import type { ToolCall } from '../contracts/requests.js';
-import type { GenerationSink } from '../engine-client/engine.js';
+import type { GenerationReceiver } from '../engine-client/engine.js';
 import { newCallId } from './call-id.js';
 import type { RequestContext } from './request-context.js';
 
-type Piece = Parameters<GenerationSink['piece']>[0];
-type CallPart = Parameters<GenerationSink['call']>[0];
-type Finished = Parameters<GenerationSink['finished']>[0];
+type Piece = Parameters<GenerationReceiver['piece']>[0];
+type CallPart = Parameters<GenerationReceiver['call']>[0];
+type Finished = Parameters<GenerationReceiver['finished']>[0];
 
 export interface ReplyWriter {
   piece(piece: Piece): void;

@@ -1,19 +1,17 @@
 import type { Caller } from '../access/identity.js';
-import type { Place } from '../access/limits.js';
+import type { Permit } from '../access/limits.js';
 import type { Lease, Refused, TicketOutcome } from '../admission/seat-queue.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
 import type { EventStream, Exchange, Reply } from '../http/exchange.js';
 import { classOf } from '../domain/service-class.js';
 import type { Log } from '../telemetry/logger.js';
-import type { CancelPhase, ModelMeter, Operation } from '../telemetry/model-metrics.js';
+import type { CancelPhase, ModelMeter } from '../telemetry/model-metrics.js';
 import type { RequestTrace } from '../telemetry/tracing.js';
 import * as refusals from './refusals.js';
+import { OPERATIONS, reportEnd, type RouteName } from './request-report.js';
 import type { SeatHolder } from './seat-board.js';
 import type { Services } from './services.js';
 import { Timeline } from './timeline.js';
-
-/** What the log calls the routes. */
-export type RouteName = 'chat' | 'responses' | 'decisions' | 'systemone' | 'models' | 'other';
 
 /** Why a request ends before its work does. Nothing was answered yet: the route hands it to {@link RequestContext.stop}. */
 export type Stop =
@@ -22,16 +20,6 @@ export type Stop =
   | { readonly kind: 'left' }
   /** The seat queue's refusal. */
   | Refused;
-
-/** What metrics and traces call them; undefined: they use no model. */
-const OPERATIONS: Readonly<Record<RouteName, Operation | undefined>> = {
-  chat: 'chat',
-  responses: 'chat',
-  decisions: 'decisions',
-  systemone: 'decisions',
-  models: undefined,
-  other: undefined,
-};
 
 /**
  * One request from its head to its last byte: when what happened, and how it ended. Whatever ends a request goes through
@@ -45,7 +33,7 @@ export class RequestContext {
   readonly #closers: (() => void)[] = [];
   #stream: EventStream | undefined;
   #ended = false;
-  #place: Place | undefined;
+  #permit: Permit | undefined;
   #holding: SeatHolder | undefined;
   /** Why the queue refused. */
   #reason: Refused['reason'] | undefined;
@@ -59,6 +47,10 @@ export class RequestContext {
   model: string | undefined;
   /** Clock reading past which the request is ended with `timeout`; undefined: never. */
   deadlineAt: number | undefined;
+  /** The deadline was named by a gateway for this request. */
+  urgent = false;
+  /** Clock reading past which the caller's client no longer waits, by its own word; undefined: it names no time. */
+  wantedUntil: number | undefined;
   /** Where the request is, for the count of callers that left. */
   phase: CancelPhase = 'waiting';
   promptTokens = 0;
@@ -87,14 +79,15 @@ export class RequestContext {
     return this.#services.metrics.meter(OPERATIONS[this.#route] ?? 'decisions', this.model);
   }
 
-  /** Calls `fn` once the deadline has passed, if there is one and nobody calls what is returned before that. */
+  /** Calls `fn` once the deadline has passed, if there is one and the returned function was not called before that. */
   atDeadline(fn: () => void): () => void {
     const { clock } = this.#services;
     return this.deadlineAt === undefined ? () => undefined : clock.after(this.deadlineAt - clock.now(), fn);
   }
 
-  /** The engine took it up. */
-  prefilling(): void {
+  /** The engine has begun it, with so many tokens of its prompt cached. */
+  taken(cachedTokens: number): void {
+    this.cachedTokens = cachedTokens;
     this.phase = 'prefilling';
   }
 
@@ -112,7 +105,7 @@ export class RequestContext {
     this.ended(reply.status);
   }
 
-  /** The event stream, opened on the first call. From then on a failure can only be told in a frame. */
+  /** The event stream, opened on the first call. From then on a failure can only be reported in a frame. */
   stream(): EventStream {
     if (!this.#stream) {
       this.#stream = this.exchange.stream({ 'Server-Timing': this.times.header() }, (error) =>
@@ -139,7 +132,7 @@ export class RequestContext {
     if (stop.kind === 'failed') this.fail(stop.error);
     else if (stop.kind === 'left') this.left('waiting');
     else {
-      if (this.model !== undefined) this.#services.metrics.refused(this.model, stop.reason);
+      if (this.model !== undefined) this.#services.metrics.refused(this.model, stop.reason, stop.retry);
       this.#reason = stop.reason;
       this.fail(refusals.refused(stop));
     }
@@ -178,9 +171,9 @@ export class RequestContext {
     this.ended(499);
   }
 
-  /** The request keeps a place in its key's limits, from here until it ends. */
-  holds(place: Place): void {
-    this.#place = place;
+  /** The request has a permit of its key's limits, from here until it ends. */
+  holdsPermit(permit: Permit): void {
+    this.#permit = permit;
   }
 
   /**
@@ -189,8 +182,8 @@ export class RequestContext {
    */
   #settle(answered: boolean): void {
     const ran = answered || this.phase !== 'waiting';
-    this.#place?.end(ran);
-    this.#place = undefined;
+    this.#permit?.end(ran);
+    this.#permit = undefined;
     if (ran && this.caller && !this.caller.vouched) {
       this.#services.quotas.charge(this.caller, this.promptTokens + this.completionTokens);
     }
@@ -210,7 +203,7 @@ export class RequestContext {
     this.ended(this.#stream ? 200 : 500, refusals.internal());
   }
 
-  /** The answer is complete, or nobody is there to read it. Only the first call counts. */
+  /** The answer is complete, or its caller has disconnected. Only the first call counts. */
   ended(status: number, error?: ContractError): void {
     if (this.#ended) return;
     this.#ended = true;
@@ -218,56 +211,16 @@ export class RequestContext {
     this.#settle(status === 200 && !error);
     if (this.#stream) this.#services.metrics.http.streamClosed();
     const endedAt = this.#services.clock.now();
-    const durationMs = endedAt - this.times.startedAt;
     const code = status === 499 ? 'request_cancelled' : error?.code;
-    this.meter?.ended(durationMs, code);
-    const { ttftMs } = this.times;
-    this.log.info('request', {
+    this.meter?.ended(endedAt - this.times.startedAt, code);
+    reportEnd(this, {
       route: this.#route,
       status,
-      durationMs: Math.round(durationMs),
-      queueMs: Math.round(this.times.queuedMs(endedAt)),
-      promptTokens: this.promptTokens,
-      cachedTokens: this.cachedTokens,
-      completionTokens: this.completionTokens,
-      ...(code !== undefined && { code }),
-      ...(this.model !== undefined && { model: this.model }),
-      ...(ttftMs !== undefined && { ttftMs: Math.round(ttftMs) }),
-      ...(this.caller && { account: this.caller.account, keyId: this.caller.keyId }),
-      ...this.trace?.ids,
-    });
-    if (this.trace) this.#told(this.trace, endedAt, status, error);
-  }
-
-  #told(trace: RequestTrace, endedAt: number, status: number, error: ContractError | undefined): void {
-    const { method, path } = this.exchange.head;
-    const { promptTokens, cachedTokens, completionTokens, times } = this;
-    const gone = status === 499;
-    trace.ended({
-      method,
-      route: path,
-      operation: OPERATIONS[this.#route],
-      model: this.model,
-      startedAt: times.startedAt,
-      authorized: times.authorization,
-      receivedAt: times.receivedAt,
-      lost: times.lost,
-      last: times.last,
-      endedAt,
-      // A stream's 200 is out, whatever became of it.
-      status: this.#stream ? 200 : status,
-      outcome: gone ? 'cancelled' : outcomeOf(error),
-      code: gone ? 'request_cancelled' : error?.code,
+      error,
+      code,
       reason: this.#reason,
-      promptTokens,
-      cachedTokens,
-      completionTokens,
+      endedAt,
+      streamed: this.#stream !== undefined,
     });
   }
-}
-
-/** From 500 on it is a fault of this side, as the conventions for servers have it. */
-function outcomeOf(error: ContractError | undefined): 'done' | 'refused' | 'failed' {
-  if (!error) return 'done';
-  return error.status < 500 ? 'refused' : 'failed';
 }

@@ -10,15 +10,15 @@ import {
   type ResponseHead,
   type ResponseItem,
 } from '../contracts/response-answers.js';
-import type { GenerationSink } from '../engine-client/engine.js';
+import type { GenerationReceiver } from '../engine-client/engine.js';
 import type { Clock } from '../lib/clock.js';
 import { newCallId } from './call-id.js';
 import type { ReplyWriter } from './reply-writers.js';
 import type { RequestContext } from './request-context.js';
 
-type Piece = Parameters<GenerationSink['piece']>[0];
-type CallPart = Parameters<GenerationSink['call']>[0];
-type Finished = Parameters<GenerationSink['finished']>[0];
+type Piece = Parameters<GenerationReceiver['piece']>[0];
+type CallPart = Parameters<GenerationReceiver['call']>[0];
+type Finished = Parameters<GenerationReceiver['finished']>[0];
 
 /** An item that grows. */
 interface Draft {

@@ -21,8 +21,8 @@ const FIELDS: Readonly<Record<string, string>> = {
 export async function responses(exchange: Exchange, services: Services): Promise<void> {
   const context = new RequestContext(exchange, 'responses', services);
   try {
-    const stop = await complete(context, services, { form: 'responses', makeWriter });
-    if (stop) context.stop(renamed(stop));
+    const end = await complete(context, services, { form: 'responses', makeWriter });
+    if (end.kind !== 'ended') context.stop(renamed(end));
   } finally {
     context.close();
   }
@@ -33,9 +33,11 @@ function makeWriter(
   { params, model }: PreparedRequest<ChatParams>,
   services: Services,
 ): ReplyWriter {
+  const now = (): number => Math.floor(services.date().getTime() / 1000);
   const head: ResponseHead = {
     id: `resp_${randomUUID().replaceAll('-', '')}`,
-    created: Math.floor(services.date().getTime() / 1000),
+    created: now(),
+    now,
     model: model.id,
     params,
   };

@@ -1,18 +1,26 @@
 import type { Lease } from '../admission/seat-queue.js';
-import type { EngineFault, JobHandle } from '../engine-client/engine.js';
+import type {
+  Engine,
+  JobFault,
+  GenerateJob,
+  GenerationReceiver,
+  JobHandle,
+  ScoreJob,
+  ScoreReceiver,
+} from '../engine-client/engine.js';
 import type { ContractError } from '../domain/errors.js';
 import * as refusals from './refusals.js';
 import type { UsageSession } from './usage-session.js';
 import type { RequestContext, Stop } from './request-context.js';
 
-/** The end of a sink: what every job reports when it is over. */
-export interface JobEnd {
-  /** One of its seats is not needed any more. */
-  freed(): void;
-  done(): void;
-  failed(fault: EngineFault): void;
+/** The job ran, and its request is answered and recorded. */
+export interface Ended {
+  readonly kind: 'ended';
 }
 
+export const ENDED: Ended = { kind: 'ended' };
+
+/** How a job's run ended. */
 export type RunEnd =
   | { readonly kind: 'done' }
   /** The caller left; the job is cancelled. */
@@ -21,10 +29,32 @@ export type RunEnd =
   /** It lost its place while it waited a second time. */
   | { readonly kind: 'stopped'; readonly stop: Stop };
 
-/** A job that is ready for its engine. */
-export interface SeatedJob {
-  /** Hands it to the engine; called a second time when the engine is lost before it began. Returns why it must not start. */
-  start(end: JobEnd, lease: Lease): JobHandle | ContractError;
+/** What a job's results are passed to; {@link runJob} itself gets how it ends. */
+type Results<S> = Omit<S, 'seatFreed' | 'done' | 'failed'>;
+
+/** What the results of a chat are passed to. */
+export type ReplyResults = Results<GenerationReceiver>;
+
+/** What the results of a decision are passed to. */
+export type ScoreResults = Results<ScoreReceiver>;
+
+/** A job for an engine, but for the number of its seats, and what its results are passed to. */
+export type PlannedJob =
+  | {
+      readonly kind: 'generate';
+      readonly job: Omit<GenerateJob, 'seats'>;
+      readonly results: ReplyResults;
+    }
+  | { readonly kind: 'score'; readonly job: Omit<ScoreJob, 'seats'>; readonly results: ScoreResults };
+
+/** What a job runs with. */
+export interface JobParts {
+  readonly engine: Pick<Engine, 'generate' | 'score'>;
+  readonly usage: Pick<UsageSession, 'open'>;
+  /** Seats that it can use at once. */
+  readonly seatsWanted: number;
+  /** The sidecar ends: its engine may be stopped. */
+  readonly draining: () => boolean;
 }
 
 /** The job must not start. */
@@ -34,21 +64,21 @@ interface NotStarted {
 }
 
 /**
- * Runs a job on its seats and ends the lease, whatever happens. `start` may grow the lease to the seats that the job
- * uses. A job that the engine lost before it began goes back to its place in the
- * queue, once (the queue refuses a second time, which bounds the loop).
+ * Runs a job on its seats and ends the lease, whatever happens. The lease grows to the seats that the job uses and that are
+ * free. A job that the engine lost before it began goes back to its place in the queue, once (the queue refuses a second
+ * time, which bounds the loop).
  */
 export async function runJob(
   context: RequestContext,
   first: Lease,
-  draining: () => boolean,
-  job: SeatedJob,
+  planned: PlannedJob,
+  parts: JobParts,
 ): Promise<RunEnd> {
   let lease = first;
   try {
     for (;;) {
       context.times.handedOver();
-      const end = await run(context, lease, job);
+      const end = await run(context, lease, planned, parts);
       if (end === 'done') context.times.ran();
       if (end === 'done' || end === 'left') {
         lease.release(end === 'done' ? 'done' : 'cancelled');
@@ -65,7 +95,7 @@ export async function runJob(
       if (end.kind !== 'lost' || end.started) {
         lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
         // The drain's time is over: we took the engine away ourselves.
-        const error = draining() ? refusals.cutShort() : refusals.engineFault(end);
+        const error = parts.draining() ? refusals.cutShort() : refusals.engineFault(end);
         return { kind: 'failed', outcome: 'failed', error };
       }
       context.times.ran();
@@ -80,8 +110,8 @@ export async function runJob(
 }
 
 /** Takes up to `wanted` seats in all, as many as are free and no request waits for. Returns how many it has. */
-export function growTo(lease: Lease, wanted: number): number {
-  while (lease.seats < wanted && lease.grow());
+function growTo(lease: Lease, wanted: number): number {
+  while (lease.seats < wanted && lease.takeSeat());
   return lease.seats;
 }
 
@@ -115,8 +145,9 @@ function outcomeOf(stop: Stop): 'cancelled' | 'timeout' | 'refused' {
 function run(
   context: RequestContext,
   lease: Lease,
-  seated: SeatedJob,
-): Promise<'done' | 'left' | 'late' | EngineFault | NotStarted> {
+  planned: PlannedJob,
+  parts: JobParts,
+): Promise<'done' | 'left' | 'late' | JobFault | NotStarted> {
   const { gone } = context.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
@@ -127,7 +158,7 @@ function run(
       gone.removeEventListener('abort', leave);
       cancelTimer();
     };
-    const end = (how: 'done' | 'left' | 'late' | EngineFault | NotStarted): void => {
+    const end = (how: 'done' | 'left' | 'late' | JobFault | NotStarted): void => {
       clear();
       resolve(how);
     };
@@ -141,14 +172,27 @@ function run(
     const cancelTimer = context.atDeadline(() => stop('late'));
     gone.addEventListener('abort', leave);
     try {
-      const started = seated.start({ freed: () => lease.shrink(), done: () => end('done'), failed: end }, lease);
-      if ('cancel' in started) {
-        job = started;
-        lease.whenWanted(() => started.reduceSeats());
-      } else end({ kind: 'not-started', error: started });
+      const refusal = parts.usage.open();
+      if (refusal) {
+        end({ kind: 'not-started', error: refusal });
+        return;
+      }
+      const ends: JobEnds = { seatFreed: () => lease.freeSeat(), done: () => end('done'), failed: end };
+      const started = start(parts.engine, planned, growTo(lease, parts.seatsWanted), ends);
+      job = started;
+      lease.whenWanted(() => started.reduceSeats());
     } catch (fault) {
       clear();
       throw fault;
     }
   });
+}
+
+type JobEnds = Pick<GenerationReceiver, 'seatFreed' | 'done' | 'failed'>;
+
+/** Sends the job to its engine. */
+function start(engine: JobParts['engine'], planned: PlannedJob, seats: number, ends: JobEnds): JobHandle {
+  return planned.kind === 'generate'
+    ? engine.generate({ seats, ...planned.job }, { ...planned.results, ...ends })
+    : engine.score({ seats, ...planned.job }, { ...planned.results, ...ends });
 }

@@ -2,7 +2,7 @@ import type { Lease } from '../admission/seat-queue.js';
 import type { ServiceClass } from '../domain/service-class.js';
 import type { CancelPhase } from '../telemetry/model-metrics.js';
 
-/** A request that was given seats. Its fields are read when somebody looks, so that nothing is told at each token. */
+/** A request that was given seats. Its fields are read when the console asks, so that a token costs no update. */
 export interface SeatHolder {
   readonly model: string;
   readonly account: string;

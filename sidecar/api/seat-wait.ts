@@ -31,15 +31,15 @@ export class SeatWait {
     this.#ticket = ticket;
     // For as long as the request lives: a request that was given back waits a second time. Once seated it does nothing.
     const { gone } = context.exchange;
-    if (gone.aborted) ticket.cancel();
-    else gone.addEventListener('abort', () => ticket.cancel());
+    if (gone.aborted) ticket.cancel('left');
+    else gone.addEventListener('abort', () => ticket.cancel('left'));
     context.onClose(() => ticket.cancel());
   }
 
   /** Takes the place, or returns the queue's refusal. `seatsWanted`: seats that the request could use at once. */
   static enter<P extends Params>(
     context: RequestContext,
-    { caller, model, params, bytes }: PreparedRequest<P>,
+    { caller, model, params, bytes, digest }: PreparedRequest<P>,
     seatsWanted: number,
   ): SeatWait | Stop {
     const ticket = model.queue.enter({
@@ -48,7 +48,11 @@ export class SeatWait {
       weight: caller.weight,
       bytes,
       ...(context.deadlineAt !== undefined && { deadlineAt: context.deadlineAt }),
+      ...(context.wantedUntil !== undefined && { wantedUntil: context.wantedUntil }),
+      urgent: context.urgent,
       seatsWanted,
+      awaits: 'stream' in params && params.stream ? 'first-token' : 'end',
+      fingerprint: digest,
     });
     return 'kind' in ticket ? ticket : new SeatWait(context, ticket);
   }
@@ -58,14 +62,14 @@ export class SeatWait {
    * early when the place is lost.
    */
   async tokenize<P extends Params, K extends Tokens['kind']>(
-    { prompt, release }: PreparedRequest<P>,
+    { body, release }: PreparedRequest<P>,
     kind: K,
   ): Promise<Extract<Tokens, { readonly kind: K }> | Stop> {
     // A place can be lost before it is ready: its deadline, a drain, a caller that left.
     const lost = new AbortHandle();
     let preparing = true;
     void this.#ticket.outcome.then(() => preparing && lost.abort());
-    const tokens = await prompt.tokenize(lost);
+    const tokens = await body.tokenize(lost);
     preparing = false;
     release();
     switch (tokens.kind) {

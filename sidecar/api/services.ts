@@ -3,7 +3,7 @@ import type { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
 import type { RequestLimits } from '../access/limits.js';
 import type { TokenQuotas } from '../access/quotas.js';
-import type { FairSeatQueue } from '../admission/seat-queue.js';
+import type { SeatQueue } from '../admission/seat-queue.js';
 import type { Clock } from '../lib/clock.js';
 import type { Engine } from '../engine-client/engine.js';
 import type { PromptHostState } from '../prompts/lanes.js';
@@ -25,7 +25,7 @@ export interface HostedModel {
   /** When this sidecar began to host it, Unix seconds. */
   readonly created: number;
   readonly engine: Engine;
-  readonly queue: FairSeatQueue;
+  readonly queue: SeatQueue;
 }
 
 /** What handlers work with; wired once, in app.ts. */

@@ -3,7 +3,7 @@ import type { Caller } from '../access/identity.js';
 import type { ContractError } from '../domain/errors.js';
 import type { Outcome, UsageRecord } from '../domain/usage-record.js';
 import { NO_TOKENS, worstCostOf, type TokenCounts } from '../domain/money.js';
-import { Bill, type Standing } from './bill.js';
+import { Bill, type PricedState } from './bill.js';
 import * as refusals from './refusals.js';
 import type { HostedModel, Services } from './services.js';
 import type { RequestContext } from './request-context.js';
@@ -30,8 +30,8 @@ export class UsageSession {
   readonly #fixed: Pick<UsageRecord, 'id' | 'requestId' | 'account' | 'keyId' | 'model' | 'route'>;
   #bill: Bill | undefined;
   #state: 'new' | 'open' | 'closed' = 'new';
-  /** What the last line said. */
-  #told: TokenCounts = NO_TOKENS;
+  /** The counts of the last record. */
+  #recorded: TokenCounts = NO_TOKENS;
   #cancelTimer = (): void => undefined;
 
   constructor(deps: UsageDeps, context: RequestContext, caller: Caller, model: HostedModel, route: string) {
@@ -89,7 +89,7 @@ export class UsageSession {
 
   /** The request's counts have grown. */
   moved(): void {
-    if (this.#context.completionTokens - this.#told.completionTokens >= PROGRESS_TOKENS) this.#progress();
+    if (this.#context.completionTokens - this.#recorded.completionTokens >= PROGRESS_TOKENS) this.#progress();
   }
 
   /**
@@ -131,7 +131,7 @@ export class UsageSession {
     if (this.#state === 'closed') return undefined;
     this.#state = 'closed';
     this.#cancelTimer();
-    this.#bill?.settle(opened ? this.#standing(outcome) : undefined);
+    this.#bill?.settle(opened ? this.#pricedState(outcome) : undefined);
     return opened ? this.#append('close', outcome) : undefined;
   }
 
@@ -141,26 +141,26 @@ export class UsageSession {
     this.#wait();
   }
 
-  /** Until the next line is due by time. Nothing is said twice: a long prefill is told of once. */
+  /** Until the next line is due by time. No record repeats the one before: a long prefill has one. */
   #wait(): void {
     this.#cancelTimer();
     this.#cancelTimer = this.#deps.clock.after(PROGRESS_MS, () => {
       const { promptTokens, completionTokens } = this.#used();
-      const news = promptTokens !== this.#told.promptTokens || completionTokens !== this.#told.completionTokens;
+      const news = promptTokens !== this.#recorded.promptTokens || completionTokens !== this.#recorded.completionTokens;
       if (news) this.#progress();
       else this.#wait();
     });
   }
 
   #append(kind: UsageRecord['kind'], outcome?: Outcome): UsageRecord {
-    const standing = this.#standing(outcome);
-    this.#told = standing.used;
+    const state = this.#pricedState(outcome);
+    this.#recorded = state.used;
     const record: UsageRecord = {
       kind,
       at: this.#deps.date().toISOString(),
       ...this.#fixed,
-      ...standing.used,
-      ...(this.#bill && { price: this.#bill.price(standing) }),
+      ...state.used,
+      ...(this.#bill && { price: this.#bill.price(state) }),
       ...(this.#bill?.prepaid === true && { prepaid: true }),
       ...(outcome && { outcome }),
     };
@@ -168,7 +168,7 @@ export class UsageSession {
     return record;
   }
 
-  #standing(outcome: Outcome | undefined): Standing {
+  #pricedState(outcome: Outcome | undefined): PricedState {
     return { outcome, used: this.#used(), delivered: this.#context.delivered };
   }
 

@@ -4,19 +4,18 @@ import '../../engine/protocol/v8-flags.js';
 import { FailedKeyLimit } from '../access/failed-keys.js';
 import { IdempotencyKeys } from '../access/idempotency.js';
 import type { Identity } from '../access/identity.js';
-import { openBilling, type Billing } from './compose-billing.js';
 import { RequestLimits } from '../access/limits.js';
 import { TokenQuotas } from '../access/quotas.js';
 import { systemClock } from '../lib/clock.js';
 import type { Config } from '../config/config.js';
-import { openUsage } from './compose-usage.js';
 import { keepDescriptors } from './descriptor-reserve.js';
 import { connectionBounds, descriptorLimit } from './descriptors.js';
 import type { Scrapers } from '../api/operators.js';
-import { openExporting, type Exporting } from './compose-otlp.js';
 import { SeatBoard } from '../api/seat-board.js';
 import type { Services } from '../api/services.js';
-import { hostModels, modelFiles, reportPrompts } from './compose-models.js';
+import { openFiles } from './compose-files.js';
+import { openTls } from './compose-tls.js';
+import { hostModels, reportPrompts } from './compose-models.js';
 import { InFlight } from './in-flight.js';
 import { listen } from './listen.js';
 import { openOperators, type OperatorsView } from './operators-server.js';
@@ -44,6 +43,8 @@ export interface App {
   readonly operatorsPort: number;
   /** Resolves once every model is ready; rejects with one line if a model can never be. */
   ready(): Promise<void>;
+  /** Reads the certificate's files now, if there are some. Problems are logged. */
+  reload(): Promise<void>;
   /**
    * /readyz answers 503; after a notice new work is refused; running requests may finish within the configured time,
    * and are then ended with an error. Resolves when everything is closed. Idempotent.
@@ -89,6 +90,10 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     board,
     promptHosts: () => [],
   };
+  const tls = await openTls(config, systemClock, log).catch((error: unknown) => {
+    reserve.close();
+    throw error;
+  });
   const back = await openOperators(common, () => seen);
   const operatorsAt = await back.listen(config.operators.host, config.operators.port);
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
@@ -99,6 +104,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     spoolStandIn,
   ).catch(async (error: unknown) => {
     reserve.close();
+    tls.close();
     await back.close();
     throw error;
   });
@@ -158,10 +164,12 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
 
   const inFlight = new InFlight();
   seen = { ...services, promptHosts: () => prompts.states };
-  const front = publicServer(common, services, inFlight, scrapers);
+  const front = publicServer(common, services, inFlight, { scrapers, tls: tls.files });
+  tls.follow(front);
   registry.http.watchStreams(() => front.bufferedBytes);
   const close = async (): Promise<void> => {
     prompts.close();
+    tls.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
     reserve.close();
     await Promise.all([front.close(), back.close()]);
@@ -192,6 +200,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
       publicPort,
       operatorsPort: operatorsAt.port,
       ready: () => readiness.all(),
+      reload: () => tls.reload(),
       drain: () => {
         lifecycle.leaving = true;
         drained ??= (async () => {
@@ -219,35 +228,4 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     await close();
     throw error;
   }
-}
-
-/** Opens the files that a start needs. Rejects if one cannot be used; then none is left open. */
-async function openFiles(
-  config: Config,
-  registry: Metrics,
-  log: Log,
-  spoolStandIn: Spool | undefined,
-): Promise<{
-  readonly files: ReadonlyMap<string, string>;
-  readonly billing: Billing;
-  readonly spool: Spool;
-  /** As returned by `openUsage`. */
-  readonly prune: () => Promise<void>;
-  readonly closeSpool: () => Promise<void>;
-  readonly exporting: Exporting;
-}> {
-  const files = modelFiles(config);
-  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
-  const { spool, prune, closeSpool } = spoolStandIn
-    ? { spool: spoolStandIn, prune: () => Promise.resolve(), closeSpool: () => Promise.resolve() }
-    : await openUsage(config, registry, log, () => billing.keepFrom()).catch(async (error: unknown) => {
-        await billing.close();
-        throw error;
-      });
-  const exporting = await openExporting(config, registry, log).catch(async (error: unknown) => {
-    await closeSpool();
-    await billing.close();
-    throw error;
-  });
-  return { files, billing, spool, prune, closeSpool, exporting };
 }

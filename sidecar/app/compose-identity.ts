@@ -57,7 +57,7 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
       scrapers,
       identity: known
         ? new GatewayIdentity({ secrets: known, environment, class: gateway.class, ...(others && { others }) })
-        : (others ?? NOBODY),
+        : (others ?? NO_IDENTITY),
       reload: async () => {
         await Promise.all([keys?.reload(), ...secrets.map((opened) => opened.reload())]);
       },
@@ -70,7 +70,7 @@ export async function openIdentities(config: Config, clock: Clock, log: Log, met
 }
 
 /** For settings that the checks reject: a gateway without a secret. */
-const NOBODY: Identity = { resolve: () => Promise.resolve({ kind: 'denied', code: 'invalid_api_key' }) };
+const NO_IDENTITY: Identity = { resolve: () => Promise.resolve({ kind: 'denied', code: 'invalid_api_key' }) };
 
 function openKeys({ keys, environment }: Config, clock: Clock, log: Log, refused: () => void): Promise<WatchedKeys> {
   const { file } = keys;

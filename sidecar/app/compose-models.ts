@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { createFairQueue } from '../admission/fair-queue.js';
-import type { FairSeatQueue } from '../admission/seat-queue.js';
+import type { SeatQueue } from '../admission/seat-queue.js';
 import { systemClock } from '../lib/clock.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
@@ -130,7 +130,7 @@ function sizeOf(file: string): number {
 }
 
 /** Read at each scrape and for each load report, so it allocates nothing. */
-function loadOf({ load }: FairSeatQueue, engine: HostedEngine): ModelLoad {
+function loadOf({ load }: SeatQueue, engine: HostedEngine): ModelLoad {
   return {
     get seats() {
       return load.seats;
@@ -168,6 +168,7 @@ function host(
     config: config.queue,
     seats,
     shares: (prefix) => engine.heldPrefixes().longestOf(prefix),
+    learns: config.development.learnedQueue,
   });
   queue.pause();
   registry.watchQueue(id, (accounts) => queue.report(accounts));

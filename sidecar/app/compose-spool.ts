@@ -25,14 +25,14 @@ export interface SpoolListener {
   full(): void;
 }
 
-const NOBODY: SpoolListener = { durable: () => undefined, full: () => undefined };
+const NO_LISTENER: SpoolListener = { durable: () => undefined, full: () => undefined };
 
 /** Opens the spool. Rejects with one line if another sidecar writes it, or it cannot be read or written. */
 export async function openSpool(
   config: Config,
   metrics: SpoolMetrics,
   log: Log,
-  listener: SpoolListener = NOBODY,
+  listener: SpoolListener = NO_LISTENER,
 ): Promise<{
   readonly spool: DurableSpool;
   /** Writes the remaining records within a time limit, and releases the spool. Idempotent. */

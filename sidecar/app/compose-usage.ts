@@ -16,7 +16,7 @@ import type { Position } from '../usage/segments.js';
 import { withTimeout } from '../lib/timeout.js';
 
 /** Beyond every segment: only delivery reads the spool. */
-const NOBODY: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
+const NO_READER: Position = { segment: Number.MAX_SAFE_INTEGER, offset: 0 };
 
 /**
  * How much longer than `delivery.stopMs` delivery may take to end, ms: to save its cursor or delete a segment. Only a
@@ -50,7 +50,7 @@ export async function openUsage(
     full: () => void delivering?.prune(),
   });
   try {
-    const started = await startDelivery(config, spool, { metrics, log, keepFrom: () => keepFrom() ?? NOBODY });
+    const started = await startDelivery(config, spool, { metrics, log, keepFrom: () => keepFrom() ?? NO_READER });
     delivering = started;
     // Records that became durable meanwhile.
     started.notify();

@@ -11,7 +11,8 @@ import { contractError } from '../domain/errors.js';
 import { admission } from '../api/admission.js';
 import { healthz, metrics, readyz, readyzWithReasons } from '../api/operators.js';
 import type { RequestHead } from '../http/exchange.js';
-import type { Handler, Routes, Server } from '../http/server.js';
+import type { Handler, Routes } from '../http/routes.js';
+import type { Server } from '../http/server.js';
 import { serverOf, type ServerDeps } from './public-server.js';
 
 /** What operators can see; it changes during the start. */

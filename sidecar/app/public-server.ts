@@ -13,7 +13,10 @@ import { notServed } from '../api/refusals.js';
 import { responses } from '../api/responses.js';
 import type { Services } from '../api/services.js';
 import { LoadReport } from '../http/load-report.js';
-import { createServer, type Routes, type Server, type ServerOptions } from '../http/server.js';
+import { createServer, type Server } from '../http/server.js';
+import type { ServerOptions } from '../http/server-options.js';
+import type { Routes } from '../http/routes.js';
+import type { TlsFiles } from '../http/tls-apps.js';
 import type { InFlight } from './in-flight.js';
 import { openApiDocument } from '../api/openapi/openapi.js';
 import type { Log } from '../telemetry/logger.js';
@@ -36,14 +39,16 @@ const REFUSALS_LOGGED_MS = 60_000;
 /** Paths that use a model. */
 const WORK: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/responses', '/v1/decisions', '/v1/systemone']);
 
-/** What operators can see; it changes during the start. */
-export type OperatorsState = Pick<Services, 'leaving' | 'spool' | 'credit' | 'models'>;
-
 /**
  * The public listener's server, not yet listening. Requests that use a model are counted in `inFlight`; `scrapers` may
- * read all metrics.
+ * read all metrics; with `tls` the port speaks HTTPS.
  */
-export function publicServer(common: ServerDeps, services: Services, inFlight: InFlight, scrapers?: Scrapers): Server {
+export function publicServer(
+  common: ServerDeps,
+  services: Services,
+  inFlight: InFlight,
+  { scrapers, tls }: { readonly scrapers?: Scrapers | undefined; readonly tls?: TlsFiles | undefined },
+): Server {
   const { config, log, clock, registry } = common;
   const { pickerMetrics, loadReport } = config.fleet;
   const shown = { metrics: registry, open: pickerMetrics, scrapers };
@@ -67,6 +72,7 @@ export function publicServer(common: ServerDeps, services: Services, inFlight: I
   };
   return serverOf('public', common, routes, {
     origins: config.cors.origins,
+    ...(tls && { tls }),
     absent: (path) => notServed(path, config.contract),
     ...(config.development.validateAnswers && { wrap: checkAnswers(log) }),
     ...(loadReport !== 'off' && {
@@ -80,7 +86,7 @@ export function serverOf(
   listener: keyof ConnectionBounds,
   { config, clock, registry, log, connections, reserve }: ServerDeps,
   routes: Routes,
-  own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap' | 'loadReport' | 'absent'>>,
+  own: Pick<ServerOptions, 'origins'> & Partial<Pick<ServerOptions, 'wrap' | 'loadReport' | 'absent' | 'tls'>>,
 ): Server {
   const { bodies, stream } = config;
   let logAt = -Infinity;

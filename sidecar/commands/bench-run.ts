@@ -6,18 +6,18 @@ import type { Clock } from '../lib/clock.js';
 import type {
   EngineFacts,
   GenerateJob,
-  GenerationSink,
+  GenerationReceiver,
   JobHandle,
   ScoreJob,
-  ScoreSink,
+  ScoreReceiver,
 } from '../engine-client/engine.js';
 import { ALL_ACCOUNTS, tokenPrompt } from '../engine-client/engine.js';
 
 /** The engine to measure. */
 export interface Bench {
   readonly facts: EngineFacts;
-  readonly generate: (job: GenerateJob, sink: GenerationSink) => JobHandle;
-  readonly score: (job: ScoreJob, sink: ScoreSink) => JobHandle;
+  readonly generate: (job: GenerateJob, receiver: GenerationReceiver) => JobHandle;
+  readonly score: (job: ScoreJob, receiver: ScoreReceiver) => JobHandle;
 }
 
 export interface Figures {
@@ -172,7 +172,7 @@ function generate(
       piece: (piece) => tokens(piece.tokens),
       call: () => undefined,
       finished: ({ completionTokens }) => tokens(completionTokens),
-      freed: () => undefined,
+      seatFreed: () => undefined,
       done: () => heard.ended(),
       failed: () => heard.failed(),
     },
@@ -194,7 +194,7 @@ function scoring({ facts, score }: Bench, input: number, tail: number, worth: nu
       {
         started: () => undefined,
         answer: () => heard.worked(worth),
-        freed: () => undefined,
+        seatFreed: () => undefined,
         done: () => heard.ended(),
         failed: () => heard.failed(),
       },

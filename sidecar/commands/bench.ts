@@ -1,7 +1,8 @@
 /** `ra-sidecar bench`: measures the configured models on this machine, through the engine process that serves them. */
 import { fileURLToPath } from 'node:url';
 import type { Config, ModelConfig } from '../config/config.js';
-import { EngineChild, type ChildEnd } from '../engine-client/child.js';
+import { EngineChild } from '../engine-client/child.js';
+import type { ChildEnd } from '../engine-client/exit-reason.js';
 import type { EngineFacts } from '../engine-client/engine.js';
 import { measure, type Figures } from './bench-run.js';
 import { EXIT, parsed, UsageError } from './command.js';

@@ -5,6 +5,8 @@ import type { Check } from './check.js';
 const NODE_MINORS: ReadonlyMap<number, number> = new Map([
   [20, 19],
   [22, 13],
+  [24, 0],
+  [26, 0],
 ]);
 
 /** Releases that get no security updates any more. They stay runnable for hosts that have nothing newer, until version 1.0. */
@@ -19,7 +21,7 @@ export function nodeCheck(version: string): Check {
   if (!ok)
     return { what: 'Node', level: 'fail', says: `${version} is not supported`, advice: `install Node ${wanted}` };
   if (!PAST_END_OF_LIFE.has(major)) return { what: 'Node', level: 'ok', says: version };
-  const advice = 'install Node 22: Node 20 gets no security updates since April 2026';
+  const advice = 'install Node 24 (Node 22 on glibc below 2.38): Node 20 gets no security updates since April 2026';
   return { what: 'Node', level: 'warn', says: `${version} works, and is past its end of life`, advice };
 }
 

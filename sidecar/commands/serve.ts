@@ -33,11 +33,12 @@ export async function serve(config: Config, log: Log, print: (line: string) => v
   const supervisor = isNotified() ? systemd(log) : NO_SERVICE_MANAGER;
   const identities = await openIdentities(config, systemClock, log, registry);
   const { scrapers } = identities;
-  process.on(RELOAD_SIGNAL, () => void identities.reload());
+  let app: App | undefined;
+  process.on(RELOAD_SIGNAL, () => void Promise.all([identities.reload(), app?.reload()]));
   // Writing beyond the file size limit must only fail that write, and not end the process.
   process.on('SIGXFSZ', () => undefined);
   try {
-    const app = await startApp(config, identities.identity, log, { registry, ...(scrapers && { scrapers }) });
+    app = await startApp(config, identities.identity, log, { registry, ...(scrapers && { scrapers }) });
     const stopped = untilStopped(app, supervisor);
     // Only after the data folder and the address are taken: the existing key may belong to a running sidecar.
     const key = forDevelopers ? await renewedKey(keys.file, environment, identities, app) : undefined;
@@ -87,7 +88,8 @@ function untilStopped(app: App, supervisor: ServiceManager): Promise<number> {
 function welcome(config: Config, app: App, key: string | undefined): string {
   const { tcp, socket } = config.listen;
   const host = config.listen.host.includes(':') ? `[${config.listen.host}]` : config.listen.host;
-  const base = tcp ? `http://${host}:${app.publicPort}/v1` : 'http://localhost/v1';
+  const scheme = config.tls.keyFile === undefined ? 'http' : 'https';
+  const base = tcp ? `${scheme}://${host}:${app.publicPort}/v1` : 'http://localhost/v1';
   const lines = [
     '',
     `ra-sidecar is ready at ${base}${tcp ? '' : ` over ${socket ?? ''}`}`,

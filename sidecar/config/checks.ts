@@ -33,6 +33,14 @@ const RULES: readonly ((config: Config) => string | readonly string[] | undefine
     listen.tcp && listen.port !== 0 && listen.port === operators.port
       ? 'operators.port must differ from listen.port'
       : undefined,
+  ({ tls }) =>
+    (tls.keyFile === undefined) === (tls.certFile === undefined)
+      ? undefined
+      : 'tls.keyFile and tls.certFile must be set together',
+  ({ tls, listen }) =>
+    tls.keyFile !== undefined && !listen.tcp
+      ? 'tls.keyFile must not be set without listen.tcp: a Unix socket stays without TLS'
+      : undefined,
   ({ bodies }) =>
     bodies.totalBytes < bodies.chatBytes + bodies.shortBytes
       ? 'bodies.totalBytes must be at least bodies.chatBytes and bodies.shortBytes together'

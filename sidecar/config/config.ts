@@ -6,7 +6,8 @@ import type { Config } from './types.js';
 import { compile } from '../contracts/validator.js';
 import { NotRegularFile, readRegularSync } from '../lib/regular-file.js';
 
-export type { Config, ModelConfig } from './types.js';
+export type { Config } from './types.js';
+export type { ModelConfig } from './model-types.js';
 
 export type Loaded =
   /** `hints`: lines to log as warnings. */
@@ -136,6 +137,7 @@ function resolved(config: Unresolved): Config {
     ...config,
     dataDir,
     listen: { ...config.listen, ...resolvedPath('socket', config.listen.socket) },
+    tls: { ...resolvedPath('keyFile', config.tls.keyFile), ...resolvedPath('certFile', config.tls.certFile) },
     operators: { ...config.operators, ...resolvedPath('secretFile', config.operators.secretFile) },
     gateway: { ...config.gateway, ...resolvedPath('secretFile', config.gateway.secretFile) },
     authorizer: {

@@ -1,5 +1,6 @@
 import { isLoopback } from './loopback.js';
-import type { BusTlsConfig, Config, DeliveryConfig } from './types.js';
+import type { BusTlsConfig, DeliveryConfig } from './delivery-types.js';
+import type { Config } from './types.js';
 import { isOpen, isPlainUrl, withoutBrackets } from './urls.js';
 
 /** Rules between the settings of `delivery`; see checks.ts. */

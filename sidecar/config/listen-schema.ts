@@ -28,3 +28,19 @@ export const listenSchema: SettingSchema = section({
     defaultText: 'the limit of open files less the reserve, at most 65536',
   },
 });
+
+/** TLS on the public listener's port. */
+export const tlsSchema: SettingSchema = section({
+  keyFile: text(
+    'File of the private key in PEM. With it the public listener’s port speaks HTTPS (TLS 1.2 and 1.3) alone.',
+    {
+      defaultText: 'none: plain HTTP',
+    },
+  ),
+  certFile: text(
+    'File of the certificate and its chain in PEM. Both files are watched; a renewed pair is used for new connections without a restart.',
+    {
+      defaultText: 'none: plain HTTP',
+    },
+  ),
+});

@@ -10,7 +10,7 @@ import { deliverySchema } from './delivery-schema.js';
 import { fleetSchema } from './fleet-schema.js';
 import { keysSection, limitsSection } from './keys-schema.js';
 import { bytes, DAY_MS, integer, KIB, MIB, milliseconds, section, text, type SettingSchema } from './kinds.js';
-import { listenSchema } from './listen-schema.js';
+import { listenSchema, tlsSchema } from './listen-schema.js';
 import { modelSchema } from './model-schema.js';
 import { telemetrySchema } from './telemetry-schema.js';
 import { operatorsSchema } from './operators-schema.js';
@@ -19,6 +19,7 @@ import { usageSchema } from './usage-schema.js';
 /** The whole configuration. */
 export const configSchema: SettingSchema = section({
   listen: listenSchema,
+  tls: tlsSchema,
   operators: operatorsSchema,
   console: consoleSchema,
   environment: text('The environment whose entitlements apply to every key.', {
@@ -191,6 +192,12 @@ export const configSchema: SettingSchema = section({
     },
   }),
   development: section({
+    learnedQueue: {
+      type: 'boolean',
+      description:
+        'Learn from callers who leave and keep no standing queue (docs/admission.md). False is for comparisons: it leaves `queue.maxWaitMs` alone to bound waits.',
+      default: true,
+    },
     validateAnswers: {
       type: 'boolean',
       description:

@@ -1,9 +1,13 @@
+import type { DeliveryConfig } from './delivery-types.js';
+import type { ModelConfig } from './model-types.js';
 import type { OtlpConfig } from './telemetry-types.js';
 
 /** The configuration: validated once at the start and frozen, lists included. schema.ts describes each setting. */
 export interface Config {
   /** The public listener. */
   readonly listen: ListenConfig;
+  /** Both, or neither: the port then speaks plain HTTP. */
+  readonly tls: { readonly keyFile?: string; readonly certFile?: string };
   /** The operators' listener. */
   readonly operators: {
     readonly host: string;
@@ -74,7 +78,6 @@ export interface Config {
     readonly onLostBalances: 'refuse' | 'begin';
   };
   readonly delivery: DeliveryConfig;
-  /** How long running requests may continue after SIGTERM. */
   /** The spool of usage records. */
   readonly usage: {
     readonly segmentBytes: number;
@@ -115,66 +118,13 @@ export interface Config {
   readonly cors: { readonly origins: readonly string[] };
   /** For developers of the sidecar. */
   readonly development: {
+    /** False, for comparisons: the queue without what it learns of overload. */
+    readonly learnedQueue: boolean;
     /** Log each answer that violates its schema. */
     readonly validateAnswers: boolean;
   };
   readonly telemetry: { readonly otlp: OtlpConfig };
   readonly log: { readonly level: 'fatal' | 'error' | 'warn' | 'info' | 'debug' | 'trace' | 'silent' };
-}
-
-/**
- * The destination of usage: the one of `url`, `nats.servers` and `kafka.brokers` that is set. Without any it stays in
- * the spool within the retention limits.
- */
-export interface DeliveryConfig {
-  readonly url?: string;
-  readonly secretFile?: string;
-  readonly nats: NatsConfig;
-  readonly kafka: KafkaConfig;
-  readonly source: string;
-  readonly maxEvents: number;
-  readonly maxBytes: number;
-  readonly maxAgeMs: number;
-  readonly timeoutMs: number;
-  readonly backoffMinMs: number;
-  readonly backoffMaxMs: number;
-  readonly stopMs: number;
-  readonly deadLetterBytes: number;
-  /** 0: without limit. */
-  readonly retentionDays: number;
-  readonly retentionBytes: number;
-}
-
-/** TLS settings of a message bus. The files are PEM. */
-export interface BusTlsConfig {
-  readonly tls: boolean;
-  readonly caFile?: string;
-  readonly certFile?: string;
-  readonly keyFile?: string;
-}
-
-/** A JetStream stream. */
-export interface NatsConfig extends BusTlsConfig {
-  /** None: not configured. */
-  readonly servers: readonly string[];
-  readonly stream: string;
-  /** Contains `{account}`. */
-  readonly subject: string;
-  /** Accounts whose events may be in flight at once. */
-  readonly window: number;
-  readonly auth: 'none' | 'password' | 'token' | 'nkey' | 'creds';
-  /** Set unless `auth` is `none`. */
-  readonly secretFile?: string;
-}
-
-/** A Kafka topic. */
-export interface KafkaConfig extends BusTlsConfig {
-  /** None: not configured. */
-  readonly brokers: readonly string[];
-  readonly topic: string;
-  readonly auth: 'none' | 'plain' | 'scram-sha-256' | 'scram-sha-512';
-  /** Set unless `auth` is `none`. */
-  readonly secretFile?: string;
 }
 
 export interface LimitConfig {
@@ -222,37 +172,4 @@ export interface AuthorizerConfig {
     readonly staleMs: number;
   };
   readonly breaker: { readonly failures: number; readonly openMs: number };
-}
-
-type KvType = 'f16' | 'q8_0' | 'q4_0';
-
-export interface ModelConfig {
-  /** What callers name. */
-  readonly id: string;
-  readonly kind: 'chat' | 'decision';
-  /** Path of a GGUF file, or `embedded`. */
-  readonly file: string;
-  readonly seats: number;
-  readonly contextPerSeat: number;
-  /** 0: one for each of `cores`, else all cores but one. */
-  readonly threads: number;
-  /** Cores that it computes on, as in `0-3,8`; absent: any. */
-  readonly cores?: string;
-  readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
-  readonly flashAttention: 'auto' | boolean;
-  /** 0: by the backend. */
-  readonly prefillTokensPerStep: number;
-  readonly swaFull: boolean;
-  readonly kv: { readonly keys: KvType; readonly values: KvType };
-  /** `bytes`: absent: by the model's state and what is free. */
-  readonly checkpoints: { readonly bytes?: number };
-  /** Percent. */
-  readonly prefillShare: number;
-  readonly prefixReuse: 'auto' | 'any' | 'off';
-  readonly load: 'eager' | 'lazy';
-  /** Unloaded after this long without a request. 0: never. */
-  readonly idleUnloadMs: number;
-  /** Only keys of this cohort may call it; absent: open to all. */
-  readonly cohort?: string;
-  readonly ownedBy: string;
 }

@@ -74,7 +74,7 @@ function messageOf({ content, reasoning, toolCalls }: CompletionChoice): object 
 }
 
 /** The usage object (docs/contract.md#usage). */
-export function usageObject(usage: CompletionUsage): object {
+function usageObject(usage: CompletionUsage): object {
   return {
     prompt_tokens: usage.promptTokens,
     completion_tokens: usage.completionTokens,

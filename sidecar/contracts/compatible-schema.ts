@@ -108,7 +108,8 @@ const RESPONSE_FORMAT = {
   discriminator: { propertyName: 'type' },
   oneOf: [
     closed(['type'], { type: { const: 'text' } }),
-    closed(['type'], { type: { const: 'json_object' } }),
+    // The form of several other servers, which Instructor sends.
+    closed(['type'], { type: { const: 'json_object' }, schema: orNull(ROOT_SCHEMA) }),
     closed(['type', 'json_schema'], { type: { const: 'json_schema' }, json_schema: JSON_SCHEMA_FORMAT }),
   ],
 } as const;

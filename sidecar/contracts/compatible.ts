@@ -38,7 +38,8 @@ export interface WideTool {
 
 /** The form asked of a reply. */
 type WideFormat =
-  | { readonly type: 'text' | 'json_object' }
+  | { readonly type: 'text' }
+  | { readonly type: 'json_object'; readonly schema?: object | null }
   | { readonly type: 'json_schema'; readonly json_schema: { readonly schema?: object | null } };
 
 /** A body that passed its schema; null members are left out. */
@@ -73,7 +74,7 @@ export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
   const impossible = checkToolChoice(chat);
   if (impossible !== undefined) return impossible;
   const tools = chat.tool_choice === 'none' ? undefined : chat.tools;
-  const schema = format?.type === 'json_schema' ? format.json_schema.schema : undefined;
+  const schema = format && replySchemaOf(format);
   return {
     kind: 'ok',
     request: {
@@ -83,6 +84,11 @@ export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
       ...(body.chat_template_kwargs && { switches: body.chat_template_kwargs }),
     },
   };
+}
+
+function replySchemaOf(format: WideFormat): object | null | undefined {
+  if (format.type === 'text') return undefined;
+  return format.type === 'json_object' ? format.schema : format.json_schema.schema;
 }
 
 /** Without the members that are null: each is as if it were absent. */

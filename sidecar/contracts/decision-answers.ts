@@ -124,12 +124,12 @@ function numberText(value: number): string {
 }
 
 /** Index of the most probable answer, the first of equals. */
-export function modeOf(probabilities: Float64Array): number {
+function modeOf(probabilities: Float64Array): number {
   return probabilities.indexOf(Math.max(...probabilities));
 }
 
 /** The probability-weighted index. */
-export function scoreOf(probabilities: Float64Array): number {
+function scoreOf(probabilities: Float64Array): number {
   return probabilities.reduce((sum, p, i) => sum + p * i, 0);
 }
 

@@ -134,7 +134,10 @@ function isEscaped(text: string, at: number): boolean {
   return (at - before) % 2 === 0;
 }
 
-/** Members of all objects in a value. Fewer than the text shows: a name was repeated and JSON.parse dropped one. */
+/**
+ * Members of all objects in a value. Fewer than the text shows: a name was repeated and JSON.parse dropped one. `for in`
+ * takes a third of what Object.values does for an object of 130,000 names, and inherits nothing from what JSON.parse made.
+ */
 function countMembers(value: unknown): number {
   if (typeof value !== 'object' || value === null) return 0;
   let members = 0;
@@ -142,8 +145,10 @@ function countMembers(value: unknown): number {
     for (const item of value) if (typeof item === 'object') members += countMembers(item);
     return members;
   }
-  for (const item of Object.values(value)) {
+  const object = value as Readonly<Record<string, unknown>>;
+  for (const name in object) {
     members++;
+    const item = object[name];
     if (typeof item === 'object') members += countMembers(item);
   }
   return members;

@@ -31,7 +31,7 @@ export interface Place {
 
 /**
  * Describes a place. `openMaps` are the names of maps whose keys callers choose: a key after one is left out, and `param`
- * stops before the first. `entryIndex` tells which entry of the first map is meant.
+ * stops before the first. `entryIndex` is the index of the entry of the first map.
  */
 export function placeOf(segments: readonly string[], openMaps: ReadonlySet<string>, entryIndex?: number): Place {
   const parts: string[][] = [[]];

@@ -2,7 +2,7 @@
  * Checked requests: what a body has become once it passed its schema. Inner code never checks again.
  *
  * Each has two halves. `params` is small and travels with the request through admission to the engine; the other half is
- * the caller's content, needed only to render the prompt, and stays with whoever parsed the body.
+ * the caller's content, needed only to render the prompt, and stays with the code that parsed the body.
  */
 
 export type Route = 'chat' | 'decisions' | 'systemone';

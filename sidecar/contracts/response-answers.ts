@@ -11,6 +11,8 @@ export interface ResponseHead {
   readonly created: number;
   readonly model: string;
   readonly params: ChatParams;
+  /** Unix time in seconds when it is called. */
+  readonly now: () => number;
 }
 
 /** One item of a response, whole. */
@@ -57,14 +59,16 @@ export interface ResponseEnd {
  * The response object. What the caller sent as content (instructions, tools, schema) is not repeated: the
  * sidecar does not keep it once the body was parsed.
  */
-export function responseObject({ id, created, model, params }: ResponseHead, end?: ResponseEnd): object {
+export function responseObject({ id, created, model, params, now }: ResponseHead, end?: ResponseEnd): object {
   const { maxTokens, temperature, topP, calls, reasoningEffort, jsonObject } = params;
   return {
     id,
     object: 'response',
     created_at: created,
+    completed_at: end === undefined || end.cut ? null : now(),
     status: end === undefined ? 'in_progress' : end.cut ? 'incomplete' : 'completed',
     background: false,
+    frequency_penalty: 0,
     error: null,
     incomplete_details: end?.cut === true ? { reason: 'max_output_tokens' } : null,
     instructions: null,
@@ -74,6 +78,7 @@ export function responseObject({ id, created, model, params }: ResponseHead, end
       itemObject(item, end?.cut === true && i === all.length - 1 ? 'incomplete' : 'completed'),
     ),
     parallel_tool_calls: calls?.parallel ?? true,
+    presence_penalty: 0,
     previous_response_id: null,
     reasoning: { effort: reasoningEffort ?? null, summary: null },
     store: false,

@@ -112,9 +112,9 @@ function given<Name extends string, T>(name: Name, value: T | null | undefined):
 }
 
 function messagesOf({ instructions, input }: ResponsesBody): Message[] {
-  const told: Message[] = typeof instructions === 'string' ? [{ role: 'system', content: instructions }] : [];
-  if (typeof input === 'string') return [...told, { role: 'user', content: input }];
-  const messages = new Messages(told);
+  const opening: Message[] = typeof instructions === 'string' ? [{ role: 'system', content: instructions }] : [];
+  if (typeof input === 'string') return [...opening, { role: 'user', content: input }];
+  const messages = new Messages(opening);
   for (const item of input) messages.add(item);
   return messages.all;
 }

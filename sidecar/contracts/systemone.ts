@@ -147,7 +147,7 @@ export function toSystemOneRequest(value: unknown, text: string): Parsed<Decisio
   };
 }
 
-/** Refuses what is at `segments`; a question is told by its index in the text, not by its name. */
+/** Refuses what is at `segments`; the message names a question by its index, not by its name. */
 function refuseIn(text: string, segments: readonly string[], predicate: string): Parsed<never> {
   const [map, name] = segments;
   const index =

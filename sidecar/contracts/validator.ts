@@ -50,7 +50,7 @@ const plain = makeAjv({});
 const filling = makeAjv({ useDefaults: true });
 const fillingAll = makeAjv({ useDefaults: true, allErrors: true });
 
-/** Compiles a schema, which takes milliseconds: at load, not per request. The check stops at the first problem unless told otherwise. */
+/** Compiles a schema, which takes milliseconds: at load, not per request. The check stops at the first problem unless asked otherwise. */
 export function compile<T>(schema: object, options: CompileOptions = {}): Check<T> {
   const { useDefaults = false, nameUnknownFields = false, allProblems = false } = options;
   const ajv = allProblems ? fillingAll : useDefaults ? filling : plain;

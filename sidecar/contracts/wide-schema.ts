@@ -55,6 +55,7 @@ const KEYWORDS = {
   allOf: LIST,
   anyOf: LIST,
   oneOf: LIST,
+  not: SCHEMA,
   minimum: NUMBER,
   maximum: NUMBER,
   exclusiveMinimum: EXCLUSIVE,
@@ -72,6 +73,8 @@ const KEYWORDS = {
   $schema: REFERENCE,
   $id: REFERENCE,
   $comment: TEXT,
+  // OpenAPI's name for the property that distinguishes the branches of a oneOf.
+  discriminator: { type: 'object' },
   title: TEXT,
   description: { type: 'string', maxLength: MAX_TEXT },
   default: ANY,

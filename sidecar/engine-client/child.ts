@@ -1,20 +1,15 @@
 import type { ChildProcess } from 'node:child_process';
 import { availableParallelism } from 'node:os';
 import type { Link } from '../../engine/protocol/link.js';
-import {
-  PROTOCOL_VERSION,
-  type EngineFacts,
-  type EngineSetup,
-  type FromEngine,
-  type HeldTokens,
-  type Output,
-  type ToEngine,
-} from '../../engine/protocol/messages.js';
+import { PROTOCOL_VERSION, type FromEngine, type HeldTokens, type ToEngine } from '../../engine/protocol/messages.js';
+import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
+import type { Output } from '../../engine/protocol/job-output.js';
 import type { Clock } from '../lib/clock.js';
 import { childEnvironment } from '../config/config.js';
 import { forkLinked } from '../../engine/protocol/linked-child.js';
-import { exitDetail, exitReason, StderrTail, type ExitReason, type StderrHint } from './exit-reason.js';
+import { exitDetail, exitReason, StderrTail, type ChildEnd, type ExitReason } from './exit-reason.js';
 import { Mux } from './mux.js';
+import { poolThreads } from './pool-threads.js';
 import { HeldPrefixes, NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
 import { Watchdog } from './watchdog.js';
 import { readMessage } from './wire.js';
@@ -45,22 +40,6 @@ export interface ChildOptions {
   readonly clock: Clock;
 }
 
-/** How a child's process ended. */
-export interface ChildEnd {
-  readonly reason: ExitReason;
-  /**
-   * protocol: the violation; hang: silent or stuck; unable: the engine's error line; unstartable: the operating
-   * system's code; never content.
-   */
-  readonly detail?: string;
-  /** unable: a later attempt may succeed. */
-  readonly mayMend?: boolean;
-  /** A known phrase in the last output of the engine. */
-  readonly hint?: StderrHint;
-  readonly code: number | null;
-  readonly signal: string | null;
-}
-
 export interface ChildEvents {
   /** At most once. */
   ready(facts: EngineFacts): void;
@@ -69,23 +48,10 @@ export interface ChildEvents {
    * still in the mux: the listener must fail them.
    */
   ended(end: ChildEnd): void;
-  /** A sink threw. */
+  /** A receiver threw. */
   threw(error: unknown): void;
   /** One job failed; `reason` is one short line of the engine's own. */
   failed(reason: string): void;
-}
-
-/** libuv's own default. */
-const MIN_POOL_THREADS = 4;
-
-/** More threads would only wait: a step samples at most one token per seat, and they share the memory bandwidth. */
-const MAX_POOL_THREADS = 64;
-
-/**
- * Threads of the engine's libuv pool, on which a step's tokens are sampled in parallel: one per core, within bounds.
- */
-export function poolThreads(cores: number): number {
-  return Math.min(MAX_POOL_THREADS, Math.max(MIN_POOL_THREADS, cores));
 }
 
 /**
@@ -205,7 +171,7 @@ export class EngineChild {
         break;
       case 'step': {
         this.#watchdog?.heard(message.step, message.outputs.length > 0);
-        // The prefixes are applied first: a sink that gets its job's end may ask for them.
+        // The prefixes are applied first: a receiver that gets its job's end may ask for them.
         const violation = this.#held?.apply(message.held) ?? this.#apply(message.outputs);
         if (violation !== undefined) this.#kill('protocol', violation);
       }
@@ -221,7 +187,7 @@ export class EngineChild {
     this.#ready = true;
     this.#held = new HeldPrefixes(facts.seats, facts.contextPerSeat);
     this.#cancelStart();
-    const pending = (): boolean => this.mux.pending > 0 || this.#live > 0;
+    const pending = (): boolean => this.mux.open > 0 || this.#live > 0;
     this.#watchdog = new Watchdog(clock, timing.hangMs, pending, (hang) => this.#kill('hang', hang));
     this.#events.ready(facts);
   }

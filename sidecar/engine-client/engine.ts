@@ -2,30 +2,21 @@
  * The engine port: all that routes, admission, telemetry and the console know of what computes a model's replies. Today one
  * process implements it (supervisor.ts). docs/architecture.md#ports says what each side promises.
  */
-import type {
-  Channel,
-  EngineFacts,
-  FinishReason,
-  GenerateJob,
-  HeldTokens,
-  ScoreJob,
-} from '../../engine/protocol/messages.js';
+import type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
+import type { EngineFacts } from '../../engine/protocol/setup.js';
+import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+import type { HeldTokens } from '../../engine/protocol/messages.js';
 import type { PrefixIndex } from './prefix-index.js';
 
 export { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
 export { promptLength, tokenPrompt } from '../../engine/protocol/prompt.js';
-export type {
-  Channel,
-  EngineFacts,
-  FinishReason,
-  GenerateJob,
-  HeldTokens,
-  ScoreJob,
-  ScoreQuestion,
-} from '../../engine/protocol/messages.js';
+export type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
+export type { EngineFacts } from '../../engine/protocol/setup.js';
+export type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+export type { HeldTokens } from '../../engine/protocol/messages.js';
 
 /** Why a job ended without its result. */
-export interface EngineFault {
+export interface JobFault {
   /** lost: the process ended or was killed; failed: only this job; protocol: the engine violated its protocol. */
   readonly kind: 'lost' | 'failed' | 'protocol';
   /** Whether `started` had been called. A lost job that had not started may return to the queue, once. */
@@ -33,7 +24,7 @@ export interface EngineFault {
 }
 
 /** Called in order, on the sidecar's event loop; after `done` or `failed`, and after cancelling, never again. */
-export interface GenerationSink {
+export interface GenerationReceiver {
   started(cachedTokens: number): void;
   /** Whole characters of one reply. */
   piece(piece: { choice: number; channel: Channel; text: string; tokens: number }): void;
@@ -47,28 +38,28 @@ export interface GenerationSink {
     reasoningTokens: number;
   }): void;
   /** One of the job's seats is free again, never the last one, which is free with `done`. */
-  freed(): void;
+  seatFreed(): void;
   /** All replies are complete; the engine's sequences are free. */
   done(): void;
-  failed(fault: EngineFault): void;
+  failed(fault: JobFault): void;
 }
 
-export interface ScoreSink {
+export interface ScoreReceiver {
   started(cachedTokens: number): void;
   answer(answer: { question: number; probabilities: Float64Array; labelMass: number }): void;
-  freed(): void;
+  seatFreed(): void;
   done(): void;
-  failed(fault: EngineFault): void;
+  failed(fault: JobFault): void;
 }
 
 /** A job that was sent to an engine. Its functions do nothing after its end. */
 export interface JobHandle {
   /**
-   * Stops it at the engine's next step; nothing more is called on its sink. Its seats may be given to other jobs at once: the
+   * Stops it at the engine's next step; nothing more is called on its receiver. Its seats may be given to other jobs at once: the
    * engine runs a cancel before every job that it is given later. Idempotent.
    */
   readonly cancel: () => void;
-  /** It goes on with one seat less, its last one excepted; `freed` is called on its sink once that seat is free. */
+  /** It goes on with one seat less, its last one excepted; `seatFreed` is called on its receiver once that seat is free. */
   readonly reduceSeats: () => void;
 }
 
@@ -91,9 +82,9 @@ export interface Engine {
   readonly readyInMs: number;
   /** A request needs it: an unloaded one begins to load. Otherwise it does nothing. */
   wake(): void;
-  /** Starts a job. When not ready, the sink's `failed` is called (lost, not started) before the next tick ends. */
-  generate(job: GenerateJob, sink: GenerationSink): JobHandle;
-  score(job: ScoreJob, sink: ScoreSink): JobHandle;
+  /** Starts a job. When not ready, the receiver's `failed` is called (lost, not started) before the next tick ends. */
+  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle;
+  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle;
   /** What the engine's free sequences hold, by its last report; empty while it is not ready. */
   heldPrefixes(): PrefixIndex;
 }
@@ -117,7 +108,7 @@ export interface HostedEngine extends Engine {
 export interface EngineEvents {
   /**
    * So many jobs of one sequence each can run at once from now on; 0: none. The queue hands out this many seats. A number
-   * that falls because of a failure is reported before the failed jobs' sinks are called, so that a seat which is given back
+   * that falls because of a failure is reported before the failed jobs' receivers are called, so that a seat which is given back
    * is not handed out again.
    */
   seats(count: number): void;

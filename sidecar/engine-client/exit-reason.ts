@@ -66,3 +66,19 @@ export class StderrTail {
     return HINTS.find(([phrase]) => this.#text.includes(phrase))?.[1];
   }
 }
+
+/** How a child's process ended. */
+export interface ChildEnd {
+  readonly reason: ExitReason;
+  /**
+   * protocol: the violation; hang: silent or stuck; unable: the engine's error line; unstartable: the operating
+   * system's code; never content.
+   */
+  readonly detail?: string;
+  /** unable: a later attempt may succeed. */
+  readonly mayMend?: boolean;
+  /** A known phrase in the last output of the engine. */
+  readonly hint?: StderrHint;
+  readonly code: number | null;
+  readonly signal: string | null;
+}

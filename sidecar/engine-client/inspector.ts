@@ -14,8 +14,6 @@ import { exitReason, StderrTail } from './exit-reason.js';
 export type {
   Answer,
   Asked,
-  Fetched,
-  Finding,
   Fit,
   HeadReport,
   MachineFacts,

@@ -1,24 +1,20 @@
 /**
- * Many jobs over one channel: assigns ids, forwards results to the jobs' sinks, and checks the order that
+ * Many jobs over one channel: assigns ids, forwards results to the jobs' receivers, and checks the order that
  * engine/protocol/messages.ts defines. It does not know the process. One mux per engine process.
  */
-import {
-  PROTOCOL_VERSION,
-  type GenerateJob,
-  type Output,
-  type ScoreJob,
-  type ToEngine,
-} from '../../engine/protocol/messages.js';
+import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.js';
+import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+import type { Output } from '../../engine/protocol/job-output.js';
 import { IdMap } from '../lib/id-map.js';
-import type { EngineFault, GenerationSink, JobHandle, ScoreSink } from './engine.js';
+import type { JobFault, GenerationReceiver, JobHandle, ScoreReceiver } from './engine.js';
 
 /** Bound of concurrent jobs. Every job holds a seat, so this only catches a caller's bug. */
 export const MAX_JOBS = 1024;
 
-interface Reply {
+interface OpenGeneration {
   readonly id: number;
   readonly kind: 'generate';
-  readonly sink: GenerationSink;
+  readonly receiver: GenerationReceiver;
   readonly n: number;
   /** Seats that the job holds. */
   seats: number;
@@ -29,10 +25,10 @@ interface Reply {
   started: boolean;
 }
 
-interface Scoring {
+interface OpenScoring {
   readonly id: number;
   readonly kind: 'score';
-  readonly sink: ScoreSink;
+  readonly receiver: ScoreReceiver;
   /** Labels per question. */
   readonly labels: readonly number[];
   /** Seats that the job holds. */
@@ -42,17 +38,17 @@ interface Scoring {
   started: boolean;
 }
 
-type Pending = Reply | Scoring;
+type OpenJob = OpenGeneration | OpenScoring;
 
 export class Mux {
   readonly #send: (message: ToEngine) => void;
   readonly #onThrow: OnThrow;
   readonly #onFailed: (reason: string) => void;
-  readonly #jobs = new IdMap<Pending>();
+  readonly #jobs = new IdMap<OpenJob>();
   #lastId = 0;
 
   /**
-   * `onThrow` is called if a sink throws: a bug of its owner, whose job ends as failed while the others continue.
+   * `onThrow` is called if a receiver throws: a bug of its owner, whose job ends as failed while the others continue.
    * `onFailed` is called with the engine's reason for a failed job.
    */
   constructor(
@@ -66,37 +62,45 @@ export class Mux {
   }
 
   /** Jobs that have not ended. */
-  get pending(): number {
+  get open(): number {
     return this.#jobs.size;
   }
 
-  generate(job: GenerateJob, sink: GenerationSink): JobHandle {
+  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle {
     const id = ++this.#lastId;
     const { n, seats } = job;
     const none = { ended: new Set<number>(), calls: new Map<number, number>(), started: false };
-    const pending: Reply = { id, kind: 'generate', sink, n, seats, ...none };
-    return this.#open(pending, { v: PROTOCOL_VERSION, kind: 'generate', id, job });
+    const opened: OpenGeneration = { id, kind: 'generate', receiver, n, seats, ...none };
+    return this.#open(opened, { v: PROTOCOL_VERSION, kind: 'generate', id, job });
   }
 
-  score(job: ScoreJob, sink: ScoreSink): JobHandle {
+  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle {
     const id = ++this.#lastId;
     const labels = job.questions.map((question) => question.labels.length);
-    const pending: Scoring = { id, kind: 'score', sink, labels, seats: job.seats, ended: new Set(), started: false };
-    return this.#open(pending, { v: PROTOCOL_VERSION, kind: 'score', id, job });
+    const opened: OpenScoring = {
+      id,
+      kind: 'score',
+      receiver,
+      labels,
+      seats: job.seats,
+      ended: new Set(),
+      started: false,
+    };
+    return this.#open(opened, { v: PROTOCOL_VERSION, kind: 'score', id, job });
   }
 
   /**
-   * Forwards one step's outputs to their sinks, in order. Outputs of ended or cancelled jobs are dropped. Returns
+   * Forwards one step's outputs to their receivers, in order. Outputs of ended or cancelled jobs are dropped. Returns
    * undefined, or the protocol violation; then the rest was not forwarded and the engine must be killed.
    */
   apply(outputs: readonly Output[]): string | undefined {
     for (const output of outputs) {
       if (output.id === 0 || output.id > this.#lastId) return 'unknown-job';
-      const pending = this.#jobs.get(output.id);
-      if (pending === undefined) continue;
-      const violation = misplaced(pending, output);
+      const opened = this.#jobs.get(output.id);
+      if (opened === undefined) continue;
+      const violation = misplaced(opened, output);
       if (violation !== undefined) return violation;
-      this.#deliver(pending, output);
+      this.#deliver(opened, output);
     }
     return undefined;
   }
@@ -108,14 +112,15 @@ export class Mux {
   lost(kind: 'lost' | 'protocol'): void {
     const jobs = this.#jobs.values();
     this.#jobs.clear();
-    for (const { sink, started } of jobs) fail(sink, { kind: started ? kind : 'lost', started }, this.#onThrow);
+    for (const { receiver, started } of jobs) fail(receiver, { kind: started ? kind : 'lost', started }, this.#onThrow);
   }
 
-  #open(pending: Pending, message: ToEngine): JobHandle {
-    if (this.#jobs.size >= MAX_JOBS) return failSoon(pending.sink, { kind: 'failed', started: false }, this.#onThrow);
-    this.#jobs.set(pending.id, pending);
+  #open(opened: OpenJob, message: ToEngine): JobHandle {
+    if (this.#jobs.size >= MAX_JOBS)
+      return failSoon(opened.receiver, { kind: 'failed', started: false }, this.#onThrow);
+    this.#jobs.set(opened.id, opened);
     this.#send(message);
-    const { id } = pending;
+    const { id } = opened;
     return { cancel: () => this.#cancel(id), reduceSeats: () => this.#reduceSeats(id) };
   }
 
@@ -127,35 +132,35 @@ export class Mux {
     if (this.#jobs.delete(id)) this.#send({ v: PROTOCOL_VERSION, kind: 'cancel', id });
   }
 
-  /** Jobs are removed from the map before their last call, so a sink may cancel or start others inside it. */
-  #deliver(pending: Pending, output: Output): void {
+  /** Jobs are removed from the map before their last call, so a receiver may cancel or start others inside it. */
+  #deliver(opened: OpenJob, output: Output): void {
     try {
       switch (output.kind) {
         case 'started':
-          pending.started = true;
-          pending.sink.started(output.cachedTokens);
+          opened.started = true;
+          opened.receiver.started(output.cachedTokens);
           break;
-        case 'freed':
-          pending.seats -= 1;
-          pending.sink.freed();
+        case 'seatFreed':
+          opened.seats -= 1;
+          opened.receiver.seatFreed();
           break;
         case 'done':
-          this.#jobs.delete(pending.id);
-          pending.sink.done();
+          this.#jobs.delete(opened.id);
+          opened.receiver.done();
           break;
         case 'failed':
-          this.#jobs.delete(pending.id);
+          this.#jobs.delete(opened.id);
           this.#onFailed(output.reason);
-          pending.sink.failed({ kind: 'failed', started: pending.started });
+          opened.receiver.failed({ kind: 'failed', started: opened.started });
           break;
         default:
-          deliverResult(pending, output);
+          deliverResult(opened, output);
       }
     } catch (error) {
       this.#onThrow(error);
-      if (this.#jobs.get(pending.id) === undefined) return;
-      this.#cancel(pending.id);
-      fail(pending.sink, { kind: 'failed', started: pending.started }, this.#onThrow);
+      if (this.#jobs.get(opened.id) === undefined) return;
+      this.#cancel(opened.id);
+      fail(opened.receiver, { kind: 'failed', started: opened.started }, this.#onThrow);
     }
   }
 }
@@ -163,10 +168,10 @@ export class Mux {
 type OnThrow = (error: unknown) => void;
 
 /** Fails a job that never reached an engine, in a microtask, unless it is cancelled first. */
-export function failSoon(sink: GenerationSink | ScoreSink, fault: EngineFault, onThrow: OnThrow): JobHandle {
+export function failSoon(receiver: GenerationReceiver | ScoreReceiver, fault: JobFault, onThrow: OnThrow): JobHandle {
   let cancelled = false;
   queueMicrotask(() => {
-    if (!cancelled) fail(sink, fault, onThrow);
+    if (!cancelled) fail(receiver, fault, onThrow);
   });
   const cancel = (): void => {
     cancelled = true;
@@ -174,9 +179,9 @@ export function failSoon(sink: GenerationSink | ScoreSink, fault: EngineFault, o
   return { cancel, reduceSeats: () => undefined };
 }
 
-function fail(sink: GenerationSink | ScoreSink, fault: EngineFault, onThrow: OnThrow): void {
+function fail(receiver: GenerationReceiver | ScoreReceiver, fault: JobFault, onThrow: OnThrow): void {
   try {
-    sink.failed(fault);
+    receiver.failed(fault);
   } catch (error) {
     onThrow(error);
   }
@@ -184,49 +189,47 @@ function fail(sink: GenerationSink | ScoreSink, fault: EngineFault, onThrow: OnT
 
 type Result = Extract<Output, { kind: 'piece' | 'call' | 'finished' | 'answer' }>;
 
-/** The output's fields without id and kind, as the sinks' interface has them. */
-function deliverResult(pending: Pending, output: Result): void {
-  if (pending.kind === 'score') {
+/** The output's fields without id and kind, as the receivers' interface has them. */
+function deliverResult(opened: OpenJob, output: Result): void {
+  if (opened.kind === 'score') {
     if (output.kind !== 'answer') return;
     const { question, probabilities, labelMass } = output;
-    pending.ended.add(question);
-    pending.sink.answer({ question, probabilities, labelMass });
+    opened.ended.add(question);
+    opened.receiver.answer({ question, probabilities, labelMass });
   } else if (output.kind === 'piece') {
     const { choice, channel, text, tokens } = output;
-    pending.sink.piece({ choice, channel, text, tokens });
+    opened.receiver.piece({ choice, channel, text, tokens });
   } else if (output.kind === 'call') {
     const { choice, index, name, arguments: part, tokens } = output;
-    pending.calls.set(choice, Math.max(index + 1, pending.calls.get(choice) ?? 0));
-    pending.sink.call({ choice, index, arguments: part, tokens, ...(name !== undefined && { name }) });
+    opened.calls.set(choice, Math.max(index + 1, opened.calls.get(choice) ?? 0));
+    opened.receiver.call({ choice, index, arguments: part, tokens, ...(name !== undefined && { name }) });
   } else if (output.kind === 'finished') {
     const { choice, reason, matchedStop, completionTokens, reasoningTokens } = output;
-    pending.ended.add(choice);
+    opened.ended.add(choice);
     const stop = matchedStop !== undefined && { matchedStop };
-    pending.sink.finished({ choice, reason, completionTokens, reasoningTokens, ...stop });
+    opened.receiver.finished({ choice, reason, completionTokens, reasoningTokens, ...stop });
   }
 }
 
 /** Why this output is not allowed now, or undefined. */
-function misplaced(pending: Pending, output: Output): string | undefined {
+function misplaced(opened: OpenJob, output: Output): string | undefined {
   if (output.kind === 'failed') return undefined;
-  if (output.kind === 'started') return pending.started ? 'started-twice' : undefined;
-  if (!pending.started) return 'not-started';
-  const expected = pending.kind === 'generate' ? pending.n : pending.labels.length;
+  if (output.kind === 'started') return opened.started ? 'started-twice' : undefined;
+  if (!opened.started) return 'not-started';
+  const expected = opened.kind === 'generate' ? opened.n : opened.labels.length;
   switch (output.kind) {
-    case 'freed':
-      return pending.seats > 1 ? undefined : 'freed-last';
+    case 'seatFreed':
+      return opened.seats > 1 ? undefined : 'freed-last';
     case 'done':
-      return pending.ended.size === expected ? undefined : 'done-early';
+      return opened.ended.size === expected ? undefined : 'done-early';
     case 'answer':
-      if (pending.kind !== 'score') return 'wrong-kind';
-      if (pending.ended.has(output.question)) return 'answered-twice';
-      return output.probabilities.length === pending.labels[output.question] ? undefined : 'wrong-answer';
+      if (opened.kind !== 'score') return 'wrong-kind';
+      if (opened.ended.has(output.question)) return 'answered-twice';
+      return output.probabilities.length === opened.labels[output.question] ? undefined : 'wrong-answer';
     default:
-      if (pending.kind !== 'generate') return 'wrong-kind';
-      if (output.choice >= expected || pending.ended.has(output.choice)) return 'wrong-choice';
-      return output.kind === 'call' && !inTurn(output, pending.calls.get(output.choice) ?? 0)
-        ? 'wrong-call'
-        : undefined;
+      if (opened.kind !== 'generate') return 'wrong-kind';
+      if (output.choice >= expected || opened.ended.has(output.choice)) return 'wrong-choice';
+      return output.kind === 'call' && !inTurn(output, opened.calls.get(output.choice) ?? 0) ? 'wrong-call' : undefined;
   }
 }
 

@@ -1,4 +1,4 @@
-import type { EngineSetup } from '../../engine/protocol/messages.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
 import type { Clock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
 import type { ChildTiming } from './child.js';
@@ -6,8 +6,11 @@ import type { EngineEvents } from './engine.js';
 import type { RestartTiming } from './restart-policy.js';
 import type { StartGate } from './start-gate.js';
 
+/** How long an engine may take to leave after `shutdown`, ms, unless the options say otherwise. */
+export const CLOSE_MS = 2000;
+
 export interface EngineTiming extends ChildTiming, RestartTiming {
-  /** From `shutdown` to SIGKILL when closing; default 2,000. */
+  /** From `shutdown` to SIGKILL when closing; default {@link CLOSE_MS}. */
   readonly closeMs?: number;
 }
 

@@ -1,32 +1,24 @@
-import { EngineChild, type ChildEnd } from './child.js';
+import { EngineChild } from './child.js';
+import type { ChildEnd } from './exit-reason.js';
 import type {
   EngineFacts,
   EngineState,
   GenerateJob,
-  GenerationSink,
+  GenerationReceiver,
   HeldTokens,
   HostedEngine,
   JobHandle,
   ScoreJob,
-  ScoreSink,
+  ScoreReceiver,
 } from './engine.js';
 import { IdleWatch } from './idle-watch.js';
+import { LoadEstimate } from './load-estimate.js';
 import { failSoon } from './mux.js';
 import { NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
 import { RestartPolicy } from './restart-policy.js';
+import { endFields, pidField, problemOf } from './exit-report.js';
 import { StartGate } from './start-gate.js';
-import type { EngineProcessOptions } from './supervisor-options.js';
-
-export type { EngineProcessOptions, EngineTiming, OnDemand } from './supervisor-options.js';
-
-/** How long an engine may take to leave after `shutdown`, ms, unless the options say otherwise. */
-const CLOSE_MS = 2000;
-
-/** The initial estimate of a model's load time, ms. */
-const FIRST_START_MS = 5000;
-
-/** The least value of `readyInMs` while cold, since loading may take longer than estimated. */
-const MIN_READY_IN_MS = 500;
+import { CLOSE_MS, type EngineProcessOptions } from './supervisor-options.js';
 
 /**
  * A supervised engine: its process is forked, watched, and forked again after it ended, until close() or until its
@@ -55,10 +47,8 @@ export class EngineProcess implements HostedEngine {
   #cancelRestart: () => void = () => undefined;
   #leaveGate: () => void = () => undefined;
   #idle: IdleWatch | undefined;
-  /** When the current or next process was or will be forked. */
-  #forkAt = 0;
-  #readyAt: number | undefined;
-  #lastStartMs: number;
+  readonly #estimate: LoadEstimate;
+  readonly #closeMs: number;
 
   constructor(options: EngineProcessOptions) {
     const { timing, random, onDemand } = options;
@@ -67,7 +57,8 @@ export class EngineProcess implements HostedEngine {
     this.#onDemand = onDemand?.lazy ?? false;
     this.#state = this.#onDemand ? 'unloaded' : 'cold';
     this.#policy = new RestartPolicy(timing, random, this.#onDemand);
-    this.#lastStartMs = Math.min(FIRST_START_MS, timing.startTimeoutMs);
+    this.#estimate = new LoadEstimate(timing.startTimeoutMs);
+    this.#closeMs = timing.closeMs ?? CLOSE_MS;
   }
 
   get state(): EngineState {
@@ -88,9 +79,7 @@ export class EngineProcess implements HostedEngine {
 
   get readyInMs(): number {
     if (this.#state === 'ready' || this.#state === 'lost') return 0;
-    const now = this.#options.clock.now();
-    const forkAt = this.#state === 'unloaded' ? Math.max(this.#forkAt, now) : this.#forkAt;
-    return Math.max(forkAt + this.#lastStartMs - now, MIN_READY_IN_MS);
+    return this.#estimate.readyInMs(this.#options.clock.now(), this.#state === 'unloaded');
   }
 
   /** The id of the current process. */
@@ -107,9 +96,10 @@ export class EngineProcess implements HostedEngine {
 
   wake(): void {
     // After a load that failed the next one is delayed: callers retry.
-    if (this.#state !== 'unloaded' || this.#options.clock.now() < this.#forkAt) return;
+    const now = this.#options.clock.now();
+    if (this.#state !== 'unloaded' || now < this.#estimate.forkAt) return;
     this.#state = 'cold';
-    this.#forkAt = this.#options.clock.now();
+    this.#estimate.forksAt(now);
     if (this.#leaving === undefined) this.#load();
     else void this.#leaving.then(() => this.#load());
   }
@@ -119,14 +109,14 @@ export class EngineProcess implements HostedEngine {
     return this.#closed;
   }
 
-  generate(job: GenerateJob, sink: GenerationSink): JobHandle {
+  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle {
     const child = this.#taking();
-    return child ? child.mux.generate(job, sink) : failSoon(sink, NOT_READY, this.#threw);
+    return child ? child.mux.generate(job, receiver) : failSoon(receiver, NOT_READY, this.#threw);
   }
 
-  score(job: ScoreJob, sink: ScoreSink): JobHandle {
+  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle {
     const child = this.#taking();
-    return child ? child.mux.score(job, sink) : failSoon(sink, NOT_READY, this.#threw);
+    return child ? child.mux.score(job, receiver) : failSoon(receiver, NOT_READY, this.#threw);
   }
 
   /** The process that accepts jobs now. */
@@ -156,10 +146,6 @@ export class EngineProcess implements HostedEngine {
     await this.#child?.close(this.#closeMs);
   }
 
-  get #closeMs(): number {
-    return this.#options.timing.closeMs ?? CLOSE_MS;
-  }
-
   /** Forks as soon as no other engine is loading. */
   #load(): void {
     if (this.#closed !== undefined) return;
@@ -168,8 +154,7 @@ export class EngineProcess implements HostedEngine {
 
   #fork(): void {
     const { entry, setup, timing, clock, log, model, mappedElsewhere } = this.#options;
-    this.#forkAt = clock.now();
-    this.#readyAt = undefined;
+    this.#estimate.forked(clock.now());
     const memory = mappedElsewhere && { mappedElsewhere: mappedElsewhere() };
     const child = new EngineChild(
       { entry, setup: memory ? { ...setup, memory } : setup, timing, clock },
@@ -187,17 +172,16 @@ export class EngineProcess implements HostedEngine {
 
   #ready(facts: EngineFacts): void {
     const { clock, log, model, events, onDemand } = this.#options;
-    this.#readyAt = clock.now();
-    this.#lastStartMs = this.#readyAt - this.#forkAt;
+    this.#estimate.ready(clock.now());
     this.#facts = facts;
     this.#problem = undefined;
     this.#state = 'ready';
     if (onDemand && onDemand.idleUnloadMs > 0) {
-      const busy = (): boolean => (this.#child?.mux.pending ?? 0) > 0 || onDemand.wanted();
+      const busy = (): boolean => (this.#child?.mux.open ?? 0) > 0 || onDemand.wanted();
       this.#idle = new IdleWatch(clock, onDemand.idleUnloadMs, busy, () => this.#unload());
     }
     const { seats, gpu } = facts;
-    log.info('engine ready', { model, seats, backend: gpu || 'cpu', durationMs: Math.round(this.#lastStartMs) });
+    log.info('engine ready', { model, seats, backend: gpu || 'cpu', durationMs: Math.round(this.#estimate.loadMs) });
     events.seats(seats);
     // Last: the next one counts what this one has.
     this.#leaveGate();
@@ -210,7 +194,7 @@ export class EngineProcess implements HostedEngine {
     if (this.#state !== 'ready' || child === undefined) return;
     this.#onDemand = true;
     this.#state = 'unloaded';
-    log.info('engine unloaded', { model, ...pidOf(child) });
+    log.info('engine unloaded', { model, ...pidField(child.pid) });
     events.seats(0);
     this.#leave(child.close(this.#closeMs));
   }
@@ -219,26 +203,16 @@ export class EngineProcess implements HostedEngine {
     const { clock, log, model, events } = this.#options;
     this.#idle?.stop();
     const now = clock.now();
-    const next = this.#policy.after(end, this.#readyAt === undefined ? undefined : now - this.#readyAt);
+    const next = this.#policy.after(end, this.#estimate.readyForMs(now));
     const final = next.kind === 'final';
-    this.#problem = final
-      ? next.why
-      : end.reason === 'unstartable'
-        ? `cannot be forked: ${end.detail ?? ''}`
-        : undefined;
+    this.#problem = final ? next.why : problemOf(end);
     // A lazy engine that found no room is tried again when a request needs it, and by itself while one still does.
     const asked = this.#options.onDemand?.wanted() ?? false;
     const waits = this.#onDemand && end.reason === 'unable' && !asked;
     this.#state = final ? 'lost' : waits ? 'unloaded' : 'cold';
-    this.#forkAt = now + (final ? 0 : next.waitMs);
-    log.error(final ? 'engine cannot serve its model' : 'engine lost', {
-      model,
-      reason: [end.reason, end.detail, end.hint].filter(Boolean).join(': '),
-      count: child.mux.pending,
-      ...pidOf(child),
-      ...(end.code !== null && { exitCode: end.code }),
-      ...(end.signal !== null && { signal: end.signal }),
-    });
+    this.#estimate.forksAt(now + (final ? 0 : next.waitMs));
+    const fields = { model, count: child.mux.open, ...endFields(end, child.pid) };
+    log.error(final ? 'engine cannot serve its model' : 'engine lost', fields);
     events.seats(0);
     if (final) events.unservable(next.why);
     child.mux.lost(end.reason === 'protocol' ? 'protocol' : 'lost');
@@ -259,20 +233,16 @@ export class EngineProcess implements HostedEngine {
   #restartIn(waitMs: number): void {
     if (this.#closed !== undefined) return;
     const { clock, events } = this.#options;
-    this.#forkAt = clock.now() + waitMs;
+    this.#estimate.forksAt(clock.now() + waitMs);
     this.#cancelRestart = clock.after(waitMs, () => this.#load());
     events.restarting(waitMs);
   }
 
   readonly #threw = (fault: unknown): void => {
-    this.#options.log.error('an engine sink threw', { model: this.#options.model, fault });
+    this.#options.log.error('an engine receiver threw', { model: this.#options.model, fault });
   };
 }
 
 const NO_TOKENS: HeldTokens = { running: 0, kept: 0 };
 
 const NOT_READY = { kind: 'lost', started: false } as const;
-
-function pidOf({ pid }: EngineChild): { pid?: number } {
-  return pid === undefined ? {} : { pid };
-}

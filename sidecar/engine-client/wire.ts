@@ -1,11 +1,6 @@
-import {
-  PROTOCOL_VERSION,
-  type EngineFacts,
-  type FromEngine,
-  type HeldPrefix,
-  type HeldTokens,
-  type Output,
-} from '../../engine/protocol/messages.js';
+import { PROTOCOL_VERSION, type FromEngine, type HeldPrefix, type HeldTokens } from '../../engine/protocol/messages.js';
+import type { EngineFacts } from '../../engine/protocol/setup.js';
+import type { Output } from '../../engine/protocol/job-output.js';
 
 /** A protocol violation of an engine, as a short constant for logs; never data that it sent. */
 export interface Violation {
@@ -78,7 +73,7 @@ function isOutput(raw: unknown): raw is Output {
         raw['probabilities'].every(isShare) &&
         isShare(raw['labelMass'])
       );
-    case 'freed':
+    case 'seatFreed':
     case 'done':
       return true;
     case 'failed':

@@ -11,6 +11,8 @@ export interface BodyWriterOwner {
   writeHead(): void;
   /** Whether the stream may end while it is not known of so many bytes that they were read. Asked once. */
   mayLeave(bytes: number): boolean;
+  /** uWS had sent all that was written on the connection before. */
+  sentAll(): void;
   /** The last byte was handed to uWS; the response must not be touched any more. */
   ended(): void;
   /** Too many bytes wait for the reader: its connection must be closed. */
@@ -187,6 +189,7 @@ export class BodyWriter implements Backlogged {
       if (full) return;
       // uWS accepts new bytes only once it has sent all earlier ones (except up to 16 KiB in its cork buffer).
       this.#unproven = 0;
+      this.#owner.sentAll();
     }
   }
 

@@ -1,6 +1,8 @@
 import type { Clock } from '../lib/clock.js';
 import type { Body } from './exchange.js';
 
+const NO_BYTES = new Uint8Array(0);
+
 /** The source of a body: a uWS response. */
 export interface BodySource {
   /** Stops reading, except for chunks of the current read. */
@@ -181,4 +183,9 @@ export class BodyReader {
     this.#paused = false;
     this.#source.resume();
   }
+}
+
+/** The body of a request without one. `receivedAt`: when its head arrived. */
+export function emptyBody(receivedAt: number): Body {
+  return { kind: 'body', bytes: NO_BYTES, receivedAt, release: () => undefined };
 }

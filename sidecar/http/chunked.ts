@@ -18,7 +18,7 @@ import type { HttpResponse } from './uws.js';
  * Every chunk therefore holds one `name: value`, which is just what a server-sent event or comment is. A body that
  * ends without a trailer takes its `0\r\n` along with the last chunk's value.
  *
- * Two things follow. The length is counted here, in bytes of UTF-8. And uWS tells of no backpressure in this mode:
+ * Two things follow. The length is counted here, in bytes of UTF-8. And uWS reports no backpressure in this mode:
  * what a reader does not take is buffered, without a bound.
  *
  * Asking. uWS's `tryEnd(bytes, total)` takes no more than the socket has room for and says how much, and it goes on

@@ -1,9 +1,10 @@
 import type { Clock } from '../lib/clock.js';
+import { IdMap } from '../lib/id-map.js';
 import type { BacklogLimits } from './backlog.js';
 
 /**
- * How long after the last write of an address' streams nothing of them can be left in uWS, ms. It closes a connection whose
- * bytes find no room for 10 s, and looks every 4 s.
+ * How long after the last exchange on a connection nothing can be left in uWS, ms. uWS closes a connection whose bytes find no
+ * room for 10 s, and looks every 4 s. An open exchange may keep a connection open without a limit.
  */
 const QUIET_MS = 20_000;
 
@@ -11,35 +12,32 @@ const QUIET_MS = 20_000;
 const ADDRESS_PART = 1 / 8;
 const TOTAL_PART = 1 / 4;
 
-interface Address {
-  readonly name: string;
-  /** Of streams that ended: what may still wait in uWS. */
-  bytes: number;
-  /** Streams that have not ended. Each write of one starts uWS's clock anew for what the streams before it left. */
-  open: number;
-  quietSince: number;
-}
+/** How often all addresses are looked at, at most, ms: there are as many as callers who left something. */
+const SWEEP_MS = 1000;
 
-/** One stream's part, from its begin to its end. */
-export interface EndingStream {
-  /** Whether it may end while so many bytes of it may be unread; they are then counted. */
-  mayLeave(bytes: number): boolean;
-  /** It has ended. Idempotent. */
-  close(): void;
+/** An exchange that may be on a connection with unread rests of earlier streams. */
+export interface FollowedExchange {
+  /** The connection was found to have sent everything, or it is closed, or the exchange has ended. Idempotent. */
+  done(): void;
 }
 
 /**
- * The unread rests of streams that ended. uWS does not say what of a stream was read unless the stream asks, nor which
+ * The unread rests of streams that ended. uWS does not report what of a stream was read unless the stream asks, nor which
  * connection a request comes from, so what several streams leave on one kept connection would add up. What each address
- * left is therefore summed until its callers have been quiet for {@link QUIET_MS}; past a bound a stream asks at its end.
+ * left is therefore summed. Past a bound the streams of the address ask at their ends, which shows that a connection has sent
+ * everything. After {@link QUIET_MS} of this, each connection that had a rest was found empty, was closed by uWS, or has an
+ * exchange open that began before; once those have asked or ended too, the sum is released and streams may leave rests again.
+ * So an address that is never quiet, as a gateway's, asks only for a part of the time.
  */
 export class EndedStreams {
   readonly #clock: Clock;
   readonly #totalBytes: number;
-  readonly #busy = new Map<string, Address>();
-  /** Addresses without open streams that left bytes, the longest quiet first. */
-  readonly #quiet = new Map<string, Address>();
+  /** Those that left something. */
+  readonly #addresses = new Map<string, Address>();
+  #lastId = 0;
   #bytes = 0;
+  #sweptAt = -Infinity;
+  #allAskSince = -Infinity;
 
   constructor(clock: Clock, { totalBytes }: BacklogLimits) {
     this.#clock = clock;
@@ -48,52 +46,111 @@ export class EndedStreams {
 
   /** What may be unread in all, in bytes: never too little. */
   get bytes(): number {
-    this.#forget();
+    this.#sweep();
     return this.#bytes;
   }
 
-  /** A stream of this address begins. */
-  open(address: string): EndingStream {
-    this.#forget();
-    const found = this.#busy.get(address) ??
-      this.#quiet.get(address) ?? { name: address, bytes: 0, open: 0, quietSince: 0 };
-    this.#quiet.delete(address);
-    this.#busy.set(address, found);
-    found.open += 1;
-    let closed = false;
+  /**
+   * An exchange of this address begins. `ask`: makes it find out whether its connection has sent everything, if it can. Undefined:
+   * no connection of the address has a rest.
+   */
+  follow(address: string, ask: () => void): FollowedExchange | undefined {
+    const found = this.#find(address);
+    if (found === undefined) return undefined;
+    const id = ++this.#lastId;
+    found.open.set(id, ask);
     return {
-      mayLeave: (bytes) => this.#mayLeave(found, bytes),
-      close: () => {
-        if (!closed) this.#close(found);
-        closed = true;
+      done: () => {
+        if (found.open.delete(id)) this.#ended(found, id);
       },
     };
   }
 
-  #mayLeave(address: Address, bytes: number): boolean {
-    this.#forget();
-    if (address.bytes + bytes > this.#totalBytes * ADDRESS_PART) return false;
-    if (this.#bytes + bytes > this.#totalBytes * TOTAL_PART) return false;
-    address.bytes += bytes;
+  /** Whether a stream of this address may end while so many bytes of it may be unread; they are then counted. */
+  mayLeave(address: string, bytes: number): boolean {
+    this.#sweep();
+    const now = this.#clock.now();
+    const known = this.#find(address);
+    if (known?.askingSince !== undefined) return false;
+    if (this.#bytes + bytes > this.#totalBytes * TOTAL_PART) {
+      this.#allAsk(now);
+      return false;
+    }
+    if ((known?.bytes ?? 0) + bytes > this.#totalBytes * ADDRESS_PART) {
+      if (known) known.askingSince = now;
+      return false;
+    }
+    const found = known ?? new Address(address);
+    if (known === undefined) this.#addresses.set(address, found);
+    found.quietSince = now;
+    found.bytes += bytes;
     this.#bytes += bytes;
     return true;
   }
 
-  #close(address: Address): void {
-    address.open -= 1;
-    if (address.open > 0) return;
-    this.#busy.delete(address.name);
-    if (address.bytes === 0) return;
-    address.quietSince = this.#clock.now();
-    this.#quiet.set(address.name, address);
+  #allAsk(now: number): void {
+    if (now - this.#allAskSince < SWEEP_MS) return;
+    this.#allAskSince = now;
+    for (const each of this.#addresses.values()) each.askingSince ??= now;
   }
 
-  #forget(): void {
-    const before = this.#clock.now() - QUIET_MS;
-    for (const [name, { bytes, quietSince }] of this.#quiet) {
-      if (quietSince > before) return;
-      this.#quiet.delete(name);
-      this.#bytes -= bytes;
+  #ended(address: Address, id: number): void {
+    if (address.open.size === 0) address.quietSince = this.#clock.now();
+    if (id > address.lastSuspect) return;
+    address.suspects -= 1;
+    if (address.suspects === 0) this.#release(address);
+  }
+
+  #find(name: string): Address | undefined {
+    const found = this.#addresses.get(name);
+    if (found) this.#check(found, this.#clock.now());
+    return this.#addresses.get(name);
+  }
+
+  #sweep(): void {
+    const now = this.#clock.now();
+    if (now - this.#sweptAt < SWEEP_MS) return;
+    this.#sweptAt = now;
+    for (const each of this.#addresses.values()) this.#check(each, now);
+  }
+
+  #check(address: Address, now: number): void {
+    const before = now - QUIET_MS;
+    if (address.open.size === 0 && address.quietSince <= before) this.#release(address);
+    else if (address.askingSince !== undefined && address.askingSince <= before && !address.isSuspected) {
+      address.lastSuspect = this.#lastId;
+      address.suspects = address.open.size;
+      if (address.suspects === 0) this.#release(address);
+      for (const ask of address.open.values()) ask();
     }
+  }
+
+  #release(address: Address): void {
+    if (this.#addresses.get(address.name) !== address) return;
+    this.#addresses.delete(address.name);
+    this.#bytes -= address.bytes;
+  }
+}
+
+class Address {
+  readonly name: string;
+  /** Of streams that ended: what may still wait in uWS. */
+  bytes = 0;
+  /** By a number that grows: exchanges that began since there are such bytes, with how they ask. */
+  readonly open = new IdMap<() => void>();
+  /** When the last of `open` was done, or the last stream left something. */
+  quietSince = 0;
+  /** Since when each of its streams asks at its end; undefined: they may leave rests. */
+  askingSince: number | undefined;
+  /** Exchanges up to this number may be on a connection that still has a rest, and how many of them there are. */
+  lastSuspect = 0;
+  suspects = 0;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  get isSuspected(): boolean {
+    return this.suspects > 0;
   }
 }

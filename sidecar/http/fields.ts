@@ -38,3 +38,25 @@ export function responseFields(
   }
   return { fields, names };
 }
+
+/** The status line, `Content-Length` and `Date`. */
+const FIXED_BYTES = 200;
+
+/** At least the bytes of a response's head with these fields. */
+export function headBytes(fields: readonly Field[]): number {
+  return fields.reduce((sum, [name, value]) => sum + name.length + Buffer.byteLength(value) + 4, FIXED_BYTES);
+}
+
+/** The headers of an event stream, with the caller's own. */
+export function streamHeaders(
+  own: Readonly<Record<string, string>>,
+  mustClose: boolean,
+): Readonly<Record<string, string>> {
+  return {
+    'Cache-Control': 'no-cache',
+    'X-Accel-Buffering': 'no',
+    ...own,
+    Trailer: 'Server-Timing',
+    ...(mustClose ? { Connection: 'close' } : {}),
+  };
+}

@@ -1,11 +1,9 @@
 import type { Field } from './cors.js';
+import { headBytes } from './fields.js';
 import type { NextTurn } from './next-turn.js';
 
 /** Size of uWS's cork buffer. */
 const CORK_BYTES = 16 * 1024;
-
-/** The status line, `Content-Length` and `Date`. */
-const FIXED_BYTES = 200;
 
 /**
  * Decides whether an answer may be written inside uWS's parser, which continues with the next request of the same read
@@ -30,7 +28,7 @@ export class ParserCork {
     if (this.#address === undefined) this.#nextTurn.add(() => (this.#address = undefined));
     if (this.#address !== address) this.#bytes = 0;
     this.#address = address;
-    const head = fields.reduce((sum, [name, value]) => sum + name.length + Buffer.byteLength(value) + 4, FIXED_BYTES);
+    const head = headBytes(fields);
     const long = body > CORK_BYTES;
     if (this.#bytes + head + (long ? 0 : body) > CORK_BYTES) return false;
     // A body longer than the cork bypasses it, which also ends the cork.

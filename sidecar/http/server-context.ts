@@ -36,6 +36,8 @@ export interface ReaderCut {
 
 /** State shared by all exchanges of one server. */
 export interface ServerContext {
+  /** The port uses TLS. */
+  readonly secure: boolean;
   readonly cors: Cors;
   readonly clock: Clock;
   readonly bodies: BodyBudget;

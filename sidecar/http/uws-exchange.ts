@@ -1,20 +1,19 @@
-import { contractError, errorBody, type ContractError, type ErrorCode } from '../domain/errors.js';
+import { contractError, errorBody, type ContractError } from '../domain/errors.js';
 import { AbortHandle, type Signal } from '../lib/abort.js';
 import type { CutReason } from './backlog.js';
-import { BodyReader } from './body.js';
-import { isBodyless, sendBodyless } from './bodyless.js';
+import { BodyReader, emptyBody } from './body.js';
+import { bodylessFields, closeLater, isBodyless, mayLeaveHead, sendBodyless, sendHead } from './bodyless.js';
 import type { Field } from './cors.js';
-import type { EndingStream } from './ended-streams.js';
+import type { FollowedExchange } from './ended-streams.js';
 import type { ServerContext } from './server-context.js';
 import type { Body, EventStream, Exchange, Reply, RequestHead } from './exchange.js';
-import { errorFields, responseFields, statusLine } from './fields.js';
+import { ExchangeRecord } from './exchange-record.js';
+import { errorFields, responseFields, statusLine, streamHeaders } from './fields.js';
 import type { Snapshot } from './head.js';
 import { BodyWriter } from './body-writer.js';
 import { abandonedStream, SseStream } from './sse.js';
 import type { HttpResponse } from './uws.js';
-import { WholeReply } from './whole-reply.js';
-
-const NO_BYTES = new Uint8Array(0);
+import { LEAST_LAST_BYTES, WholeReply } from './whole-reply.js';
 
 /**
  * An exchange over uWS. Made synchronously in uWS's handler; owns `res` until the reply is complete or the caller has
@@ -23,9 +22,8 @@ const NO_BYTES = new Uint8Array(0);
 export class UwsExchange implements Exchange {
   readonly head: RequestHead;
   readonly #res: HttpResponse;
-  readonly #route: string | undefined;
   readonly #server: ServerContext;
-  readonly #arrivedAt: number;
+  readonly #record: ExchangeRecord;
   readonly #reader: BodyReader | undefined;
   /** The connection must not be reused: another parser could see the next request begin elsewhere. */
   readonly #refused: boolean;
@@ -42,11 +40,10 @@ export class UwsExchange implements Exchange {
   /** The connection has ended, or uWS has the whole response: `#res` must not be used. */
   #released = false;
   #cancelLinger: (() => void) | undefined;
-  #status = 499;
-  #code: ErrorCode | undefined;
   #stream: SseStream | undefined;
   #writer: BodyWriter | undefined;
-  #ending: EndingStream | undefined;
+  /** Its connection may have unread rests of earlier streams. */
+  #followed: FollowedExchange | undefined;
   #leaving: AbortHandle | undefined;
 
   constructor(
@@ -57,12 +54,12 @@ export class UwsExchange implements Exchange {
   ) {
     this.head = head;
     this.#res = res;
-    this.#route = route;
     this.#server = server;
-    this.#arrivedAt = server.clock.now();
+    this.#record = new ExchangeRecord(head, route, server);
     this.#refused = refusal !== undefined;
     this.#chunked = bodyLength === 'chunked';
     server.onExchange?.(head);
+    this.#followed = server.endedStreams.follow(head.address, () => this.#writer?.unread());
     res.onAborted(() => this.#callerLeft());
     if (bodyLength === 0) return;
     const declared = bodyLength === 'chunked' ? undefined : bodyLength;
@@ -83,7 +80,7 @@ export class UwsExchange implements Exchange {
   body(limitBytes: number): Promise<Body> {
     if (this.#reader !== undefined) return this.#reader.read(limitBytes);
     if (this.#state === 'gone') return Promise.resolve({ kind: 'gone' });
-    return Promise.resolve({ kind: 'body', bytes: NO_BYTES, receivedAt: this.#arrivedAt, release: () => undefined });
+    return Promise.resolve(emptyBody(this.#record.arrivedAt));
   }
 
   reply({ status, headers = {}, body = '' }: Reply): void {
@@ -110,24 +107,36 @@ export class UwsExchange implements Exchange {
     if (this.#state !== 'open') return;
     const headOnly = this.head.method === 'HEAD';
     // A caller that is still sending would lose the reply, so the connection is closed only when all was read.
-    const last = this.#refused || (this.#mustClose && this.#allRead);
+    const last = (this.#refused || (this.#mustClose && this.#reader?.complete !== false)) && length >= LEAST_LAST_BYTES;
     this.#reader?.close();
-    if (isBodyless(status, length)) {
-      this.#sendBodyless(status, status === 204 || status === 304 ? fields : [...fields, ['Content-Length', '0']]);
+    if (headOnly || isBodyless(status, length)) {
+      const whole = bodylessFields(status, fields, length);
+      if (headOnly && !this.#mustClose && mayLeaveHead(this.#server.endedStreams, this.head.address, whole))
+        this.#sendHead(status, whole);
+      else this.#sendBodyless(status, whole);
       return;
     }
     const writeHead = (): void => {
       this.#writeHead(status, fields);
       if (this.#mustClose && !last) this.#res.writeHeader('Connection', 'close');
     };
-    const ended = (): void => {
-      this.#finish('complete', headOnly ? 0 : length);
-      if (last) this.#server.nextTurn.add(() => this.#close());
-      else this.#released = true;
+    const ended = (waited: boolean): void => {
+      this.#finish('complete', length);
+      if (!last) this.#released = true;
+      else if (waited) this.#cancelLinger = closeLater(this.#res, this.#server.clock);
+      else this.#server.nextTurn.add(() => this.#close());
     };
     const owner = { writeHead, ended, cut: this.#cutReader.bind(this) };
-    this.#whole = new WholeReply(this.#res, owner, this.#server.backlog, { body, length, headOnly, last });
+    const { secure, backlog } = this.#server;
+    this.#whole = new WholeReply(this.#res, owner, backlog, { body, length, secure, last });
     this.#whole.send();
+  }
+
+  /** Answers HEAD; the connection goes on. */
+  #sendHead(status: number, fields: readonly Field[]): void {
+    sendHead(this.#res, () => this.#writeHead(status, fields));
+    this.#released = true;
+    this.#finish('complete', 0);
   }
 
   #sendBodyless(status: number, fields: readonly Field[]): void {
@@ -137,18 +146,12 @@ export class UwsExchange implements Exchange {
   }
 
   fail(error: ContractError, headers: Readonly<Record<string, string>> = {}): void {
-    if (this.#state === 'open' && !this.#answered) this.#code = error.code;
+    if (this.#state === 'open' && !this.#answered) this.#record.code = error.code;
     this.reply({ status: error.status, headers: { ...errorFields(error), ...headers }, body: errorBody(error) });
   }
 
   stream(headers: Readonly<Record<string, string>> = {}, errorFrame?: (error: ContractError) => string): EventStream {
-    const fields = this.#fields(200, 'text/event-stream', {
-      'Cache-Control': 'no-cache',
-      'X-Accel-Buffering': 'no',
-      ...headers,
-      Trailer: 'Server-Timing',
-      ...(this.#mustClose ? { Connection: 'close' } : {}),
-    });
+    const fields = this.#fields(200, 'text/event-stream', streamHeaders(headers, this.#mustClose));
     if (this.#state !== 'open' || this.#answered) return abandonedStream();
     // The prompt was read long ago; a stream may go on for minutes.
     this.#reader?.close();
@@ -159,8 +162,6 @@ export class UwsExchange implements Exchange {
       });
       return abandonedStream();
     }
-    const ending = this.#server.endedStreams.open(this.head.address);
-    this.#ending = ending;
     const writer = new BodyWriter(
       this.#res,
       {
@@ -169,7 +170,8 @@ export class UwsExchange implements Exchange {
           // uWS writes its own only at the end, inside this body's trailer.
           this.#res.writeHeader('Date', new Date().toUTCString());
         },
-        mayLeave: (bytes) => ending.mayLeave(bytes),
+        mayLeave: (bytes) => this.#server.endedStreams.mayLeave(this.head.address, bytes),
+        sentAll: () => this.#unfollow(),
         ended: () => {
           this.#released = true;
           this.#finish('complete', this.#stream?.bytes ?? 0);
@@ -195,10 +197,6 @@ export class UwsExchange implements Exchange {
     return this.#refused || this.#chunked || this.#server.closing;
   }
 
-  get #allRead(): boolean {
-    return this.#reader === undefined || this.#reader.complete;
-  }
-
   #fields(status: number, contentType: string | undefined, own: Readonly<Record<string, string>>): Field[] {
     const { fields, names } = responseFields(contentType, own, this.head.requestId);
     if (contentType === 'text/event-stream') names.add('server-timing');
@@ -208,7 +206,7 @@ export class UwsExchange implements Exchange {
   }
 
   #writeHead(status: number, fields: readonly Field[]): void {
-    this.#status = status;
+    this.#record.status = status;
     this.#res.writeStatus(statusLine(status));
     for (const [name, value] of fields) this.#res.writeHeader(name, value);
   }
@@ -225,6 +223,7 @@ export class UwsExchange implements Exchange {
 
   #callerLeft(): void {
     this.#released = true;
+    this.#unfollow();
     this.#cancelLinger?.();
     if (this.#state === 'complete' || this.#state === 'gone') return;
     this.#stream?.abandon();
@@ -235,20 +234,16 @@ export class UwsExchange implements Exchange {
     this.#leaving?.abort();
   }
 
+  #unfollow(): void {
+    this.#followed?.done();
+    this.#followed = undefined;
+  }
+
   #finish(outcome: 'complete' | 'gone', responseBytes: number): void {
     this.#state = outcome;
-    this.#ending?.close();
-    const code = this.#stream?.failure ?? this.#code;
-    this.#server.onExchangeEnd?.({
-      requestId: this.head.requestId,
-      method: this.head.method,
-      route: this.#route,
-      status: this.#status,
-      requestBytes: this.#reader?.length ?? 0,
-      responseBytes,
-      durationMs: this.#server.clock.now() - this.#arrivedAt,
-      outcome,
-      ...(code !== undefined && { code }),
-    });
+    // An answer without a body keeps its connection until that is closed.
+    if (this.#cancelLinger === undefined) this.#unfollow();
+    const requestBytes = this.#reader?.length ?? 0;
+    this.#record.end(outcome, { requestBytes, responseBytes, failure: this.#stream?.failure });
   }
 }

@@ -1,11 +1,11 @@
 /**
- * Loads uWebSockets.js, which comes as native binaries, one for each version of Node: 20.51 has them for Node 18 to 23, and needs
- * glibc 2.27. 20.69 has them for Node 22, 24 and 26 and needs glibc 2.38; it cannot replace 20.51 as it is, since there `tryEnd`
- * without bytes ends the response, and `whole-reply.ts` calls it to find out whether the socket took everything.
+ * Loads uWebSockets.js, which comes as native binaries, one for each version of Node. Two versions are installed: 20.69 has
+ * binaries for Node 22, 24 and 26 and needs glibc 2.38; 20.51 has them for Node 18 to 23 and needs glibc 2.27. What both do
+ * is what this folder relies on: `tryEnd` without bytes, for example, ends the response in 20.69 and does not in 20.51.
  */
 import type * as Uws from 'uWebSockets.js';
 
-/** Functions of uWebSockets.js 20.51 that its types lack. */
+/** Functions of uWebSockets.js that its types lack. */
 declare module 'uWebSockets.js' {
   const LIBUS_LISTEN_EXCLUSIVE_PORT: number;
   /** `silent` prevents uWS from writing its name into every response. Applies to the process. */
@@ -22,23 +22,35 @@ declare module 'uWebSockets.js' {
   }
 }
 
+/** Loads one version of the library. */
+export type Load = () => Promise<typeof Uws>;
+
 /**
- * Loads the library.
+ * Loads the first version that this process can load; `loads` has the newest first.
  *
  * @throws {Error} There is no binary that this process can load. The message names Node, glibc and what to install: it is the one
  *   line with which a start ends.
  */
-export async function loadUws(load: () => Promise<typeof Uws>): Promise<typeof Uws> {
-  try {
-    return await load();
-  } catch {
-    // The library's own message has several lines and names versions of Node that this project does not run on.
-    throw new Error(
-      `uWebSockets.js has no binary for Node ${process.versions.node} on ${process.platform} ${process.arch}, ${glibc()}: ` +
-        'install Node 22 (or 20) on glibc 2.35 or newer, then install the sidecar again with that Node (npm ci)',
-    );
+export async function loadUws(loads: readonly Load[]): Promise<typeof Uws> {
+  for (const load of loads) {
+    try {
+      return await load();
+    } catch {
+      // The library's own message has several lines and names versions of Node that this project does not run on.
+    }
   }
+  const [major = 0] = process.versions.node.split('.').map(Number);
+  const install = RECENT_NODES.has(major)
+    ? 'it needs glibc 2.38 (Debian 13, Ubuntu 24.04); on an older one use Node 22'
+    : 'install Node 24, or Node 22 on glibc below 2.38';
+  throw new Error(
+    `uWebSockets.js has no binary for Node ${process.versions.node} on ${process.platform} ${process.arch}, ${glibc()}: ` +
+      `${install}, then install the sidecar again with that Node (npm ci)`,
+  );
 }
+
+/** Those for which only 20.69 has binaries. */
+const RECENT_NODES: ReadonlySet<number> = new Set([24, 26]);
 
 /** The version of the C library that this process runs on. */
 function glibc(): string {
@@ -46,11 +58,15 @@ function glibc(): string {
   return header?.glibcVersionRuntime === undefined ? 'without glibc' : `glibc ${header.glibcVersionRuntime}`;
 }
 
-const library = await loadUws(() => import('uWebSockets.js'));
+const library = await loadUws([
+  () => import('uWebSockets.js'),
+  // It lacks a few functions of the newer one, of which this folder calls none.
+  () => import('uWebSockets.js-20.51') as Promise<unknown> as Promise<typeof Uws>,
+]);
 library._cfg('silent');
 
 /** Without it a second process could bind the same port and quietly take half of the connections. */
 export const EXCLUSIVE_PORT = library.LIBUS_LISTEN_EXCLUSIVE_PORT;
 
-export const { App, us_listen_socket_close, us_socket_local_port } = library;
-export type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
+export const { App, SSLApp, us_listen_socket_close, us_socket_local_port } = library;
+export type { HttpRequest, HttpResponse, TemplatedApp, us_listen_socket } from 'uWebSockets.js';

@@ -2,17 +2,18 @@ import type { Backlog, Backlogged, CutReason } from './backlog.js';
 import { SendBuffer } from './send-buffer.js';
 import type { HttpResponse } from './uws.js';
 
-export type WholeResponse = Pick<
-  HttpResponse,
-  'writeHeader' | 'tryEnd' | 'getWriteOffset' | 'endWithoutBody' | 'onWritable' | 'cork' | 'close'
->;
+export type WholeResponse = Pick<HttpResponse, 'writeHeader' | 'tryEnd' | 'getWriteOffset' | 'onWritable' | 'cork'>;
 
 /** The functions of the exchange that a whole reply needs. */
 export interface WholeOwner {
   /** Writes the status line and all fields except `Content-Length`, `Date` and `Connection`. */
   writeHead(): void;
-  /** The reply is complete, except for at most one cork buffer, 16 KiB, in uWS. Called once. */
-  ended(): void;
+  /**
+   * The reply is complete, except for at most one cork buffer, 16 KiB, in uWS; of a last reply, except for at most one byte.
+   * `waited`: the socket was full meanwhile. Otherwise that byte is sent too, unless the caller has left replies unread for
+   * so long that the others filled the socket to the last byte. Called once.
+   */
+  ended(waited: boolean): void;
   /** Too much waits for all readers: the connection must be closed. */
   cut(reason: CutReason, bytes: number): void;
 }
@@ -24,14 +25,23 @@ export interface WholeForm {
   readonly body: string | Uint8Array;
   /** Of the body, in bytes. */
   readonly length: number;
-  /** The answer to HEAD: the body's length without the body. */
-  readonly headOnly: boolean;
-  /** The connection is closed once the reply is sent. */
+  /** The connection uses TLS. */
+  readonly secure: boolean;
+  /** No request may follow on the connection: the response stays open for uWS, which closes it if one comes. */
   readonly last: boolean;
 }
 
 /** Longer than any body, so that uWS does not consider the response complete. */
 const ENDLESS = Number.MAX_SAFE_INTEGER;
+
+/**
+ * The most bytes that go to uWS in one call with TLS: one record. Of a longer call that finds the socket full, uWS sends a part
+ * and reports none of it, and the next call must begin with all of it again.
+ */
+const RECORD_BYTES = 16 * 1024;
+
+/** The fewest bytes that can be sent while the response stays open. */
+export const LEAST_LAST_BYTES = 2;
 
 const NOTHING = new Uint8Array(0);
 
@@ -43,8 +53,9 @@ const NOTHING = new Uint8Array(0);
  * request meanwhile, and one whose socket has no room for 10 s. So a connection buffers at most this reply and one
  * cork.
  *
- * `Content-Length` is the `total` of the first call. A later call may pass another total, so that all bytes can be sent
- * while the response stays open: the connection is then closed when uWS has nothing left, or HEAD's answer ends.
+ * `Content-Length` is the `total` of the first call. A later call may pass another total, so that all bytes of a last reply
+ * can be sent while the response stays open. Its last byte is passed in a call of its own: uWS accepts it only when the
+ * system has all earlier ones, so when the reply has ended at most this byte waits in uWS.
  */
 export class WholeReply implements Backlogged {
   readonly id: number;
@@ -57,24 +68,32 @@ export class WholeReply implements Backlogged {
   /** Bytes of memory that only this reply keeps. */
   readonly #owned: number;
   readonly #last: boolean;
+  /** The most bytes of one call. */
+  readonly #piece: number;
   /** What was not handed over, unless it is held. */
   #rest: string | Uint8Array;
+  /** The last byte of a last reply, until uWS accepts it. */
+  #tail: Uint8Array = NOTHING;
   /** The rest of a text of which a part has to wait: in the server's blocks, since many texts that wait are much garbage. */
   readonly #held: SendBuffer;
-  readonly #total: number;
   #counted = 0;
   #over = false;
 
   /** `res` must be open until {@link WholeOwner.ended} or {@link abandon}. */
-  constructor(res: WholeResponse, owner: WholeOwner, backlog: Backlog, { body, length, headOnly, last }: WholeForm) {
+  constructor(res: WholeResponse, owner: WholeOwner, backlog: Backlog, { body, length, secure, last }: WholeForm) {
     this.#res = res;
     this.#owner = owner;
     this.#backlog = backlog;
     this.#length = length;
-    this.#owned = typeof body === 'string' && !headOnly ? length : 0;
+    this.#owned = typeof body === 'string' ? length : 0;
     this.#last = last;
-    this.#rest = headOnly ? NOTHING : body;
-    this.#total = headOnly || last ? ENDLESS : length;
+    this.#piece = secure ? RECORD_BYTES : Infinity;
+    this.#rest = secure ? Buffer.from(body) : body;
+    if (last) {
+      const bytes = Buffer.from(body);
+      this.#rest = bytes.subarray(0, -1);
+      this.#tail = bytes.subarray(-1);
+    }
     this.#held = new SendBuffer(backlog.blocks);
     this.id = backlog.newId();
   }
@@ -88,10 +107,9 @@ export class WholeReply implements Backlogged {
     this.#res.cork(() => {
       this.#owner.writeHead();
       if (this.#last) this.#res.writeHeader('Connection', 'close');
-      if (this.#total === ENDLESS) this.#res.tryEnd(NOTHING, this.#length);
       this.#hand();
     });
-    if (this.#ended()) return;
+    if (this.#ended(false)) return;
     this.#res.onWritable(() => {
       this.#goOn();
       return true;
@@ -115,14 +133,19 @@ export class WholeReply implements Backlogged {
   abandon(): void {
     this.#over = true;
     this.#rest = NOTHING;
+    this.#tail = NOTHING;
     this.#held.clear();
     this.#count(0);
   }
 
   #goOn(): void {
-    if (this.#over) return;
+    if (this.#over) {
+      // A last reply's last byte: with a handler uWS does not send by itself what it has; an empty cork makes it.
+      this.#res.cork(() => undefined);
+      return;
+    }
     this.#res.cork(() => this.#hand());
-    this.#ended();
+    this.#ended(true);
   }
 
   /** Passes what the socket has room for. Must be corked. */
@@ -132,12 +155,28 @@ export class WholeReply implements Backlogged {
   }
 
   #handRest(rest: string | Uint8Array): void {
+    if (typeof rest !== 'string') {
+      this.#handBytes(rest);
+      return;
+    }
     const taken = this.#try(rest);
-    this.#rest = taken === undefined || typeof rest === 'string' ? NOTHING : rest.subarray(taken);
-    if (taken === undefined || typeof rest !== 'string') return;
+    this.#rest = NOTHING;
+    if (taken === undefined) return;
     // Only now, since most bodies are taken whole and text costs uWS one copy less than bytes cost us.
     this.#held.push(rest);
     this.#shift(taken);
+  }
+
+  #handBytes(bytes: Uint8Array): void {
+    let rest = bytes;
+    let full = false;
+    while (rest.length > 0 && !full) {
+      const piece = rest.subarray(0, Math.min(rest.length, this.#piece));
+      const taken = this.#try(piece);
+      rest = rest.subarray(taken ?? piece.length);
+      full = taken !== undefined;
+    }
+    this.#rest = rest;
   }
 
   #handHeld(): void {
@@ -149,9 +188,9 @@ export class WholeReply implements Backlogged {
   }
 
   /** Returns how many bytes were taken, or undefined: all of them. */
-  #try(bytes: string | Uint8Array): number | undefined {
+  #try(bytes: string | Uint8Array, total = this.#length): number | undefined {
     const before = this.#res.getWriteOffset();
-    const [ok, done] = this.#res.tryEnd(bytes, this.#total);
+    const [ok, done] = this.#res.tryEnd(bytes, total);
     return ok || done ? undefined : this.#res.getWriteOffset() - before;
   }
 
@@ -163,26 +202,20 @@ export class WholeReply implements Backlogged {
     }
   }
 
-  /**
-   * For a response that was kept open: whether uWS has sent all of it; HEAD's is then ended. Needs its own cork, since
-   * bytes in an open one are not sent yet. (Within uWS's parser they may be those of an answer to HEAD, at most one
-   * cork.)
-   */
-  #proveSent(): boolean {
-    let sent = false;
+  /** Passes a last reply's last byte, in a cork of its own, since bytes in an open one are not sent yet. */
+  #handTail(): void {
     this.#res.cork(() => {
-      const [empty] = this.#res.tryEnd(NOTHING, ENDLESS);
-      if (empty && !this.#last) this.#res.endWithoutBody();
-      sent = empty;
+      if (this.#try(this.#tail, ENDLESS) === undefined) this.#tail = NOTHING;
     });
-    return sent;
   }
 
   /** Whether the reply is complete; its owner is then notified. */
-  #ended(): boolean {
-    if (this.#rest.length + this.#held.bytes > 0 || (this.#total === ENDLESS && !this.#proveSent())) return false;
+  #ended(waited: boolean): boolean {
+    if (this.#rest.length + this.#held.bytes > 0) return false;
+    if (this.#tail.length > 0) this.#handTail();
+    if (this.#tail.length > 0) return false;
     this.abandon();
-    this.#owner.ended();
+    this.#owner.ended(waited);
     return true;
   }
 

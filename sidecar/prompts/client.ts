@@ -8,11 +8,12 @@ import type { BodyForm } from '../contracts/requests.js';
 import type { Signal } from '../lib/abort.js';
 import { HostProcess, type HostEnd } from './host-process.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
-import type { Item, Payer } from './fair-share.js';
+import type { Item } from './fair-share.js';
+import type { Payer } from './payer.js';
 import { ItemQueue } from './item-queue.js';
 import { ABORTED, FAILED, following, FULL, unavailable, type Body, type Job } from './jobs.js';
 import type { Answer, HostSetup, ModelReport, News, Work } from './messages.js';
-import type { Checked, NoResult, OpenPrompt, PromptHost, Refusal, Tokenized } from './prompt-host.js';
+import type { Checked, NoResult, OpenBody, PromptHost, Refusal, Tokenized } from './prompt-host.js';
 
 /** Wait between two starts: doubled for every host that ends without an answer, reset by an answer. */
 const RESTART_MIN_MS = 50;
@@ -67,7 +68,7 @@ export class PromptHostClient implements PromptHost {
     return { up: this.#host?.ready === true, queued, running, restarts: this.#restarts, ...problem };
   }
 
-  open(route: BodyForm, bytes: Uint8Array, payer: Payer): OpenPrompt {
+  open(route: BodyForm, bytes: Uint8Array, payer: Payer): OpenBody {
     const { account, weight } = payer;
     const body: Body = { id: this.#nextBody++, route, bytes, payer: { account, weight } };
     return {

@@ -5,6 +5,7 @@
 import { setPriority } from 'node:os';
 import { orderOf } from '../../engine/prompt/chat-prompt.js';
 import { holdReplyInFull } from '../../engine/prompt/held-reply.js';
+import { parseBody } from '../contracts/parse.js';
 import type { Answer, CompilerTask } from './messages.js';
 import { unservable } from './refusals.js';
 
@@ -15,13 +16,8 @@ import { unservable } from './refusals.js';
 const NICE = 5;
 
 setPriority(NICE);
-warmUp();
 
-/** Loaded beside the models, since its schemas take longer to compile than most requests. */
-const contracts = import('../contracts/parse.js');
-
-export default async function compile({ route, bytes, syntax }: CompilerTask): Promise<Answer> {
-  const { parseBody } = await contracts;
+export default function compile({ route, bytes, syntax }: CompilerTask): Answer {
   const parsed = parseBody(route, bytes);
   if (parsed.kind === 'invalid') return parsed;
   if (!('conversation' in parsed.request)) return { kind: 'failed' };
@@ -34,14 +30,4 @@ export default async function compile({ route, bytes, syntax }: CompilerTask): P
   });
   const held = holdReplyInFull(order);
   return held.kind === 'unservable' ? unservable(held) : { kind: 'compiled', held };
-}
-
-/** Code that has not run yet takes several times as long, and the first request here is to wait no longer than the next. */
-function warmUp(): void {
-  const many = Array.from({ length: 100 }, (_, i) => ({ properties: { [`p${i}`]: { type: 'string' } } }));
-  const parameters = { type: 'object', properties: { a: { allOf: [{ anyOf: many }, ...many] } }, required: ['a'] };
-  const syntax = { mark: '<', open: '<', between: ',', close: '>' };
-  const choice = { required: true, parallel: false };
-  const tools = [{ type: 'function', function: { name: 'f', parameters } }];
-  holdReplyInFull({ calls: { syntax, choice, tools } });
 }

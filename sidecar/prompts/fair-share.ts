@@ -11,6 +11,7 @@
  * An idle account is removed once the others have caught up with it, and all are when no item is left.
  */
 import { Heap, HeapNode } from '../lib/heap.js';
+import type { Payer } from './payer.js';
 
 /** The expected cost of an item of a new account, in ms: several times that of a usual short prompt. */
 const NEW_MS = 0.5;
@@ -23,13 +24,6 @@ const FALL = 1 / 8;
 
 /** Accounts that are remembered at once. Past it the idle account with the lowest virtual time is removed. */
 const MAX_ACCOUNTS = 10_000;
-
-/** The account that an item is charged to. */
-export interface Payer {
-  readonly account: string;
-  /** The account's weight: above 0. */
-  readonly weight: number;
-}
 
 /** State of one account. */
 class Account<T> {

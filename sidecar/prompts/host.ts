@@ -11,6 +11,7 @@ import { Link } from '../../engine/protocol/link.js';
 import { endAtOnce, endWithParent } from '../../engine/protocol/parent-watch.js';
 import '../../engine/protocol/v8-flags.js';
 import type { BodyForm } from '../contracts/requests.js';
+import { WARM_UP } from './compiler-warm-up.js';
 import { readOrder, STACK_MB, versioned, type HostSetup, type ModelReport, type News } from './messages.js';
 import type { Answer, CompilerTask, Order, Work, WorkerTask } from './messages.js';
 
@@ -87,9 +88,21 @@ async function start(setup: HostSetup): Promise<void> {
     recordTiming: false,
   });
   compiler.on('error', () => undefined);
-  const reports = await Promise.all(Array.from({ length: Math.max(1, workers) }, () => made({ kind: 'report' })));
+  const [reports] = await Promise.all([
+    Promise.all(Array.from({ length: Math.max(1, workers) }, () => made({ kind: 'report' }))),
+    loaded(compiler),
+  ]);
   workOff = made;
   send({ kind: 'ready', models: reports[0] as readonly ModelReport[] });
+}
+
+/** Settles when the compiler thread has loaded and run, so that the first request that needs it does not wait for that. */
+async function loaded(thread: Piscina<CompilerTask, Answer>): Promise<void> {
+  try {
+    await thread.run(WARM_UP);
+  } catch {
+    // The pool replaces the thread, and a request that needs it is answered by the next one.
+  }
 }
 
 async function ownThread({ workerFile }: HostSetup): Promise<WorkOff> {

@@ -1,4 +1,5 @@
-import { FairShare, type Item, type Payer } from './fair-share.js';
+import { FairShare, type Item } from './fair-share.js';
+import type { Payer } from './payer.js';
 
 /** Expected host time of the items, running ones included, that are sent before a worker has answered, in ms. */
 const AHEAD_MS = 2;

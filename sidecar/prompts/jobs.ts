@@ -1,7 +1,8 @@
 /** What a prompt host's client keeps of a body on its way to tokens, and which step follows which. */
 import type { BodyForm } from '../contracts/requests.js';
 import { contractError } from '../domain/errors.js';
-import type { Item, Payer } from './fair-share.js';
+import type { Item } from './fair-share.js';
+import type { Payer } from './payer.js';
 import type { HostProcess } from './host-process.js';
 import type { Answer, Work } from './messages.js';
 import type { Checked, NoResult, Refusal, Tokenized } from './prompt-host.js';

@@ -6,8 +6,8 @@
 import type { BodyForm } from '../contracts/requests.js';
 import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import { PromptHostClient, type FirstStart } from './client.js';
-import type { Payer } from './fair-share.js';
-import type { OpenPrompt, PromptHost } from './prompt-host.js';
+import type { Payer } from './payer.js';
+import type { OpenBody, PromptHost } from './prompt-host.js';
 
 /** The name in logs and process lists. */
 export type Lane = 'short' | 'long';
@@ -60,7 +60,7 @@ export class PromptLanes implements PromptHost {
     return (['short', 'long'] as const).map((lane) => ({ lane, ...this.stats(lane) }));
   }
 
-  open(route: BodyForm, bytes: Uint8Array, payer: Payer): OpenPrompt {
+  open(route: BodyForm, bytes: Uint8Array, payer: Payer): OpenBody {
     return this.#lanes[bytes.byteLength <= this.#inlineBytes ? 'short' : 'long'].open(route, bytes, payer);
   }
 

@@ -4,11 +4,11 @@
  * or an unknown kind ends the host.
  */
 import type { HeldReply } from '../../engine/prompt/held-reply.js';
-import type { CallSyntax } from '../../engine/protocol/messages.js';
+import type { CallSyntax } from '../../engine/protocol/reply-format.js';
 import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-host.js';
 
-export const PROMPTS_VERSION = 4;
+const PROMPTS_VERSION = 4;
 
 /** A model that the host makes prompts for. */
 export interface PromptModel {

@@ -1,9 +1,10 @@
-import type { ReplyFormat, ScoreQuestion } from '../../engine/protocol/messages.js';
+import type { ReplyFormat } from '../../engine/protocol/reply-format.js';
+import type { ScoreQuestion } from '../../engine/protocol/jobs.js';
 import type { Prompt } from '../../engine/protocol/prompt.js';
 import type { ContractError } from '../domain/errors.js';
 import type { Params, BodyForm } from '../contracts/requests.js';
 import type { Signal } from '../lib/abort.js';
-import type { Payer } from './fair-share.js';
+import type { Payer } from './payer.js';
 
 export type Refusal = { readonly kind: 'invalid'; readonly error: ContractError };
 
@@ -24,7 +25,7 @@ export type Tokenized =
  * One body that is converted to tokens. There are two steps because the request enters the model's queue in between:
  * after the model's name is known, and before templating and tokenizing cost time.
  */
-export interface OpenPrompt {
+export interface OpenBody {
   /** Parses and validates: inline if the body is small, otherwise in the prompt host. */
   check(signal: Signal): Promise<Checked>;
   /**
@@ -38,5 +39,5 @@ export interface OpenPrompt {
 /** Turns bodies into tokens outside the sidecar's process. */
 export interface PromptHost {
   /** Takes ownership of the body, which the caller must not change. `payer` is charged with the body's host time. */
-  open(route: BodyForm, body: Uint8Array, payer: Payer): OpenPrompt;
+  open(route: BodyForm, body: Uint8Array, payer: Payer): OpenBody;
 }

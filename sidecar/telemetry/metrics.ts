@@ -9,7 +9,7 @@ import { HttpMetrics } from './http-metrics.js';
 import { Instruments } from './instruments.js';
 import { ModelMetrics, type CancelPhase, type ModelMeter, type Operation } from './model-metrics.js';
 import { OtlpMetrics } from './otlp-metrics.js';
-import { QueueMetrics, type QueueReading, type RefusalLabel, type Seating } from './queue-metrics.js';
+import { QueueMetrics, type QueueReading, type RefusalLabel, type RetryLabel, type Seating } from './queue-metrics.js';
 import type { MetricReading } from './readings.js';
 import { Reading } from './reading.js';
 import { SpoolMetrics } from './spool-metrics.js';
@@ -65,9 +65,9 @@ export class Metrics {
     this.#queues.seated(this.#label(model), seating);
   }
 
-  /** The seat queue refused. */
-  refused(model: string, reason: RefusalLabel): void {
-    this.#queues.refused(this.#label(model), reason);
+  /** The seat queue refused. `time`: where Retry-After came from. */
+  refused(model: string, reason: RefusalLabel, time: RetryLabel = 'predicted'): void {
+    this.#queues.refused(this.#label(model), reason, time);
   }
 
   engineRestarted(model: string): void {

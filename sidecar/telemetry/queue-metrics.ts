@@ -8,10 +8,14 @@ import {
   ACCOUNT_SEAT_TIME,
   ACCOUNT_WAITING,
   FAIRNESS,
+  LEFT_SEAT_TIME,
+  PATIENCE,
   QUEUE_WAIT,
   REFUSALS,
+  RETRY_TIMES,
   SEATS,
   SEATS_BUSY,
+  STANDING,
   WAIT_ERROR,
   WAITING,
   WAITING_BYTES,
@@ -43,10 +47,28 @@ export interface QueueReading {
   readonly waitingBytes: number;
   /** Jain's index of the last minute; null: fewer than two accounts. */
   readonly fairness: number | null;
+  /** What the queue learned of overload. */
+  readonly overload: OverloadReading;
   readonly accounts: readonly AccountReading[];
   /** All that are not in `accounts`. */
   readonly others: Omit<AccountReading, 'account'>;
 }
+
+/** Times in ms; null: not known. */
+interface OverloadReading {
+  readonly standing: boolean;
+  readonly leftMs: number;
+  readonly patience: Readonly<
+    Record<
+      'first-token' | 'end',
+      { readonly p10: number | null; readonly p50: number | null; readonly p90: number | null }
+    >
+  >;
+}
+
+/** Where Retry-After came from. */
+const RETRY_KINDS = ['predicted', 'reserved', 'none'] as const;
+export type RetryLabel = (typeof RETRY_KINDS)[number];
 
 interface AccountReading {
   readonly account: string;
@@ -76,7 +98,9 @@ export class QueueMetrics {
   readonly #waits: Histogram<'model' | 'class'>;
   readonly #errors: Histogram<'model'>;
   readonly #refusals: Counter<'model' | 'reason'>;
-  readonly #gauges: Readonly<Record<'seats' | 'busy' | 'bytes' | 'fairness', Gauge<'model'>>>;
+  readonly #retries: Counter<'model' | 'time'>;
+  readonly #patience: Gauge<'model' | 'awaits' | 'quantile'>;
+  readonly #gauges: Readonly<Record<'seats' | 'busy' | 'bytes' | 'fairness' | 'left' | 'standing', Gauge<'model'>>>;
   readonly #waiting: Gauge<'model' | 'class'>;
   readonly #accounts: Readonly<Record<'waiting' | 'running' | 'seatMs', Gauge<'model' | 'account' | 'rest'>>>;
 
@@ -85,12 +109,16 @@ export class QueueMetrics {
     this.#waits = instruments.histogram(QUEUE_WAIT);
     this.#errors = instruments.histogram(WAIT_ERROR);
     this.#refusals = instruments.counter(REFUSALS);
+    this.#retries = instruments.counter(RETRY_TIMES);
+    this.#patience = instruments.gauge(PATIENCE);
     this.#waiting = instruments.gauge(WAITING);
     this.#gauges = {
       seats: instruments.gauge(SEATS),
       busy: instruments.gauge(SEATS_BUSY),
       bytes: instruments.gauge(WAITING_BYTES),
       fairness: instruments.gauge(FAIRNESS),
+      left: instruments.gauge(LEFT_SEAT_TIME),
+      standing: instruments.gauge(STANDING),
     };
     this.#accounts = {
       waiting: instruments.gauge(ACCOUNT_WAITING),
@@ -99,6 +127,7 @@ export class QueueMetrics {
     };
     for (const model of models) {
       for (const reason of REASONS) this.#refusals.inc({ model, reason }, 0);
+      for (const time of RETRY_KINDS) this.#retries.inc({ model, time }, 0);
       for (const name of SERVICE_CLASSES) {
         this.#waiting.set({ model, class: name }, 0);
         // Starts the series at 0: otherwise a rate would miss its first values.
@@ -113,8 +142,9 @@ export class QueueMetrics {
     this.#errors.observe({ model }, (waitedMs - predictedMs) / 1000);
   }
 
-  refused(model: string, reason: RefusalLabel): void {
+  refused(model: string, reason: RefusalLabel, time: RetryLabel): void {
     this.#refusals.inc({ model, reason });
+    this.#retries.inc({ model, time });
   }
 
   /** `read` is called at each scrape, with the number of accounts to name. */
@@ -126,15 +156,32 @@ export class QueueMetrics {
   read(): void {
     for (const gauge of Object.values(this.#accounts)) gauge.reset();
     this.#gauges.fairness.reset();
+    this.#patience.reset();
     for (const [model, read] of this.#queues) {
-      const { seats, busy, waitingBy, waitingBytes, fairness, accounts, others } = read(NAMED_ACCOUNTS);
+      const { seats, busy, waitingBy, waitingBytes, fairness, overload, accounts, others } = read(NAMED_ACCOUNTS);
       this.#gauges.seats.set({ model }, seats);
       this.#gauges.busy.set({ model }, busy);
       for (const name of SERVICE_CLASSES) this.#waiting.set({ model, class: name }, waitingBy[name]);
       this.#gauges.bytes.set({ model }, waitingBytes);
       if (fairness !== null) this.#gauges.fairness.set({ model }, fairness);
+      this.#overload(model, overload);
       for (const { account, ...held } of accounts) this.#account({ model, account: account, rest: 'false' }, held);
       this.#account({ model, ...REST }, others);
+    }
+  }
+
+  #overload(model: string, { standing, leftMs, patience }: OverloadReading): void {
+    this.#gauges.standing.set({ model }, standing ? 1 : 0);
+    this.#gauges.left.set({ model }, leftMs / 1000);
+    for (const awaits of ['first-token', 'end'] as const) {
+      const { p10, p50, p90 } = patience[awaits];
+      for (const [quantile, ms] of [
+        ['0.1', p10],
+        ['0.5', p50],
+        ['0.9', p90],
+      ] as const) {
+        if (ms !== null) this.#patience.set({ model, awaits, quantile }, ms / 1000);
+      }
     }
   }
 

@@ -1,5 +1,5 @@
 /** The file system functions that the spool needs, as a port so that tests can inject failures and crashes. */
-import { constants } from 'node:fs';
+import { constants, type Stats } from 'node:fs';
 import { mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
@@ -14,6 +14,8 @@ export interface Disk {
    * it.
    */
   open(path: string, how: 'create' | 'change' | 'read'): Promise<DiskFile>;
+  /** Bytes of a file; undefined if it does not exist. */
+  sizeOf(path: string): Promise<number | undefined>;
   /** Removes a file; succeeds if it does not exist. */
   remove(path: string): Promise<void>;
   /** Renames a file atomically; an existing file with the new name is replaced. */
@@ -49,6 +51,7 @@ export const systemDisk: Disk = {
   },
   list: (dir) => readdir(dir),
   open: (path, how) => openFile(path, how),
+  sizeOf: async (path) => (await statOf(path))?.size,
   remove: (path) => rm(path, { force: true }),
   rename: (from, to) => rename(from, to),
   async syncDir(dir) {
@@ -64,6 +67,16 @@ export const systemDisk: Disk = {
     return bavail * bsize;
   },
 };
+
+/** Undefined if there is no such file. */
+async function statOf(path: string): Promise<Stats | undefined> {
+  try {
+    return await stat(path);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
 
 async function openFile(path: string, how: keyof typeof FLAGS): Promise<DiskFile> {
   const handle = await open(path, FLAGS[how], 0o600);

@@ -20,17 +20,14 @@ import type { Clock } from '../lib/clock.js';
 import type { UsageRecord } from '../domain/usage-record.js';
 import { withTimeout } from '../lib/timeout.js';
 import { systemDisk } from './disk.js';
+import { GroupWriter } from './group-writer.js';
 import { SpoolHealth, type Health } from './health.js';
-import { encodeMark } from './frame.js';
 import { lockDir, type Lock } from './lock.js';
 import { SpoolProbe, type Probed } from './probe.js';
-import type { Removed } from './put-back.js';
 import { recover, type Recovered } from './recovery.js';
-import { SegmentWriter } from './segment-writer.js';
-import { START, type Position } from './segments.js';
+import type { Position } from './segments.js';
 import type { Spool } from './spool.js';
 import type { SpoolHooks, SpoolOptions, SpoolParts, SpoolReading } from './spool-options.js';
-import { Unsynced, type Entry } from './unsynced.js';
 
 /** The longest time for removing the lock, ms; the next start detects that the process has ended. */
 const RELEASE_MS = 1000;
@@ -46,26 +43,10 @@ export class DurableSpool implements Spool {
   readonly #clock: Clock;
   readonly #options: SpoolOptions;
   readonly #hooks: SpoolHooks;
-  readonly #writer: SegmentWriter;
+  readonly #groups: GroupWriter;
   readonly #health: SpoolHealth;
   readonly #probe: SpoolProbe;
-  readonly #unsynced = new Unsynced();
-  /** For each request without a durable close: the segment of its first record. */
-  readonly #open: Map<string, number>;
   readonly #lock: Lock;
-  /** Files removed from outside that were noticed since the last probe. */
-  #removed = 0;
-  /** Records written since all files were last found in place. */
-  #unchecked = 0;
-  /** A probe has requested a check of the segments, which waits for the current write. */
-  #checkDue = false;
-  /** Recovery's closes that are not durable yet; at 0 the mark after them is due; undefined: no mark is needed. */
-  #unrecovered: number | undefined;
-  /** The write in flight, or undefined. */
-  #writing: Promise<boolean> | undefined;
-  /** The last write failed: the next probe makes the next attempt. */
-  #broken = false;
-  #cancelGroup: (() => void) | undefined;
   #closed: Promise<number> | undefined;
 
   private constructor(
@@ -79,12 +60,11 @@ export class DurableSpool implements Spool {
     this.#clock = clock;
     this.#hooks = hooks;
     this.#lock = lock;
-    this.#open = new Map(recovered.open);
-    this.#writer = new SegmentWriter(disk, dir, options.segmentBytes, recovered, (removed) => this.#noticed(removed));
     this.#health = new SpoolHealth((health) => hooks.health?.(health));
-    this.#probe = new SpoolProbe(this.#probed(), dir, { clock, disk, lock, options, hooks, health: this.#health });
+    const parts = { clock, disk, options, hooks, health: this.#health };
+    this.#groups = new GroupWriter(dir, recovered, parts);
+    this.#probe = new SpoolProbe(this.#probed(), dir, { ...parts, lock });
     this.estimated = recovered.estimated;
-    this.#unrecovered = recovered.ended ? undefined : this.estimated.length;
     for (const record of this.estimated) this.append(record);
   }
 
@@ -115,29 +95,25 @@ export class DurableSpool implements Spool {
 
   /** All records before it are durable: the end for readers. */
   get position(): Position {
-    return this.#writer.position ?? START;
+    return this.#groups.position;
   }
 
   get reading(): SpoolReading {
     return {
-      unsynced: this.#unsynced.count,
-      oldestMs: this.#oldestMs(),
-      bytes: this.#writer.bytes,
+      unsynced: this.#groups.unsynced,
+      oldestMs: this.#groups.oldestMs,
+      bytes: this.#groups.bytes,
       health: this.health,
     };
   }
 
   append(record: UsageRecord): void {
-    if (!this.#unsynced.add(record, this.#clock.now())) {
-      this.#hooks.dropped?.();
-      return;
-    }
-    this.#hooks.recorded?.(record.kind);
-    this.#writeSoon();
+    if (this.#groups.add(record)) this.#hooks.recorded?.(record.kind);
+    else this.#hooks.dropped?.();
   }
 
   revise(record: UsageRecord, revised: UsageRecord): boolean {
-    return this.#unsynced.revise(record, revised);
+    return this.#groups.revise(record, revised);
   }
 
   /**
@@ -147,7 +123,7 @@ export class DurableSpool implements Spool {
    */
   sync(record: UsageRecord): Promise<void> {
     return new Promise((resolve) => {
-      const forget = this.#unsynced.whenDurable(record, () => {
+      const forget = this.#groups.whenDurable(record, () => {
         cancel();
         resolve();
       });
@@ -160,8 +136,6 @@ export class DurableSpool implements Spool {
         this.#hooks.late?.(record);
         resolve();
       });
-      // Records of the same turn of the event loop form one group.
-      queueMicrotask(() => this.#writeSoon());
     });
   }
 
@@ -170,11 +144,8 @@ export class DurableSpool implements Spool {
    * since recovery needs them, and so does the newest. Resolves with the first segment that was not deleted, which may
    * be older than requested. Rejects with the system's error.
    */
-  async prune(before: Position): Promise<number> {
-    let segment = before.segment;
-    for (const needed of this.#open.values()) segment = Math.min(segment, needed);
-    await this.#writer.prune(segment);
-    return segment;
+  prune(before: Position): Promise<number> {
+    return this.#groups.prune(before);
   }
 
   /**
@@ -188,14 +159,11 @@ export class DurableSpool implements Spool {
 
   async #close(): Promise<number> {
     const probed = this.#probe.stop();
-    this.#cancelGroup?.();
+    this.#groups.stop();
     let over = false;
     const finish = async (): Promise<void> => {
-      await Promise.all([probed, this.#writing]);
-      while (!over && this.#unsynced.count > 0) if (!(await this.#write())) return;
-      // Recovery must find requests without a close, and does not look for them before an end mark.
-      if (!over && this.#open.size === 0) await this.#writer.finish();
-      else if (!over) await this.#writer.leave();
+      await probed;
+      await this.#groups.finish(() => over);
     };
     await new Promise<void>((resolve, reject) => {
       const cancel = this.#clock.after(this.#options.closeWaitMs, resolve);
@@ -203,142 +171,24 @@ export class DurableSpool implements Spool {
     });
     over = true;
     await withTimeout(this.#clock, RELEASE_MS, this.#lock.release());
-    return this.#unsynced.count;
-  }
-
-  #oldestMs(): number {
-    const { oldest } = this.#unsynced;
-    return oldest ? this.#clock.now() - oldest.at : 0;
+    return this.#groups.unsynced;
   }
 
   #isLate(): boolean {
-    return this.#oldestMs() > this.#options.maxUnsyncedMs;
-  }
-
-  /**
-   * Writes if enough records wait, the oldest has waited long enough or a reply waits; after an error, the next probe
-   * does.
-   */
-  #writeSoon(): void {
-    const { oldest, count } = this.#unsynced;
-    if (!oldest || this.#writing || this.#broken || this.#closed) return;
-    const { groupMs, groupRecords } = this.#options;
-    const waitMs = oldest.at + groupMs - this.#clock.now();
-    if (count >= groupRecords || waitMs <= 0 || this.#unsynced.awaited) {
-      this.#cancelGroup?.();
-      this.#cancelGroup = undefined;
-      void this.#write();
-    } else {
-      this.#cancelGroup ??= this.#clock.after(waitMs, () => {
-        this.#cancelGroup = undefined;
-        this.#writeSoon();
-      });
-    }
-  }
-
-  /** Writes the oldest records, a second time to a new segment if that fails. False: it failed. */
-  #write(): Promise<boolean> {
-    this.#writing ??= this.#tryTwice().then(async (written) => {
-      await this.#check().catch((error: unknown) => this.#failed(error));
-      this.#writing = undefined;
-      this.#broken = !written;
-      this.#writeSoon();
-      return written;
-    });
-    return this.#writing;
-  }
-
-  async #tryTwice(): Promise<boolean> {
-    return (await this.#writeOnce()) || (await this.#writeOnce());
-  }
-
-  async #writeOnce(): Promise<boolean> {
-    const unrecovered = this.#unrecovered;
-    // The mark is written with the first records after the closes, and never before they are durable.
-    const entries = this.#unsynced.next().slice(0, unrecovered === 0 ? undefined : unrecovered);
-    const mark = unrecovered === 0 ? [encodeMark({ kind: 'recovered' })] : [];
-    const from = this.#clock.now();
-    const written = await this.#writer.write(linesOf(entries, mark));
-    if (written.kind === 'failed') {
-      this.#failed(written.error);
-      return false;
-    }
-    if (unrecovered !== undefined) this.#unrecovered = unrecovered === 0 ? undefined : unrecovered - entries.length;
-    for (const { record } of entries) {
-      if (record.kind === 'close') this.#open.delete(record.id);
-      else if (!this.#open.has(record.id)) this.#open.set(record.id, written.segment);
-    }
-    this.#hooks.synced?.(this.#clock.now() - from, entries.length);
-    this.#unchecked += entries.length;
-    this.#unsynced.settle(entries.length);
-    return true;
-  }
-
-  #failed(error: unknown): void {
-    this.#health.failed('write');
-    this.#hooks.failed?.(error);
+    return this.#groups.oldestMs > this.#options.maxUnsyncedMs;
   }
 
   /** The probe's view of this spool. */
   #probed(): Probed {
+    const groups = this.#groups;
     return {
-      bytes: () => this.#writer.bytes,
+      bytes: () => groups.bytes,
       isLate: () => this.#isLate(),
-      retry: async () => {
-        if (!this.#broken || this.#unsynced.count === 0) return 'none';
-        return (await this.#write()) ? 'written' : 'failed';
-      },
-      mended: () => (this.#broken = false),
-      lockRestored: () => this.#noticed({ what: 'lock' }),
-      checkSegments: () => this.#checkSegments(),
-      takeRemoved: () => {
-        const any = this.#removed > 0;
-        this.#removed = 0;
-        return any;
-      },
+      retry: () => groups.retry(),
+      mended: () => groups.mended(),
+      lockRestored: () => groups.noticed({ what: 'lock' }),
+      checkSegments: () => groups.checkSegments(),
+      takeRemoved: () => groups.takeRemoved(),
     };
   }
-
-  /**
-   * Runs between two writes, since a write may begin or restore a segment. It is not awaited during a write: the disk
-   * may hang, and the probe has other checks.
-   */
-  async #checkSegments(): Promise<void> {
-    this.#checkDue = true;
-    if (this.#writing) return;
-    const checked = this.#check();
-    const over = (): boolean => {
-      this.#writing = undefined;
-      this.#writeSoon();
-      return true;
-    };
-    this.#writing = checked.then(over, over);
-    await checked;
-  }
-
-  /** Checks for removed segments if that is due. Rejects if one cannot be restored. */
-  async #check(): Promise<void> {
-    if (!this.#checkDue) return;
-    this.#checkDue = false;
-    await this.#writer.check();
-    if (this.#removed === 0) this.#unchecked = 0;
-  }
-
-  #noticed(removed: Removed): void {
-    this.#removed += 1;
-    this.#health.failed('removed');
-    this.#hooks.removed?.(removed, this.#unchecked);
-  }
-}
-
-/** The lines of entries; the same buffer until one of them is revised. */
-function linesOf(entries: readonly Entry[], before: readonly Buffer[]): () => Buffer {
-  let lines: readonly Buffer[] | undefined;
-  let whole = Buffer.alloc(0);
-  return () => {
-    if (lines && entries.every(({ line }, i) => line === lines?.[i])) return whole;
-    lines = entries.map(({ line }) => line);
-    whole = Buffer.concat([...before, ...lines]);
-    return whole;
-  };
 }

@@ -119,7 +119,7 @@ function isMark(value: unknown): value is Mark {
 }
 
 /** Whether an untrusted value is a position in a spool. */
-export function isPosition(value: unknown): value is Position {
+function isPosition(value: unknown): value is Position {
   if (typeof value !== 'object' || value === null || !('segment' in value) || !('offset' in value)) return false;
   const { segment, offset } = value;
   return Number.isSafeInteger(segment) && Number.isSafeInteger(offset) && Number(segment) >= 1 && Number(offset) >= 0;

@@ -2,15 +2,14 @@
  * Why no new usage is accepted: a write or a sync failed, one takes too long, the disk is full, the spool is too large,
  * a file of the spool was removed from outside, or another process writes the spool.
  */
-export const HEALTH_PROBLEMS = ['write', 'late', 'space', 'backlog', 'removed', 'taken'] as const;
-export type HealthProblem = (typeof HEALTH_PROBLEMS)[number];
+export type HealthProblem = 'write' | 'late' | 'space' | 'backlog' | 'removed' | 'taken';
 
 export type Health = { readonly ok: true } | { readonly ok: false; readonly why: HealthProblem };
 
 /**
  * Successful probes in a row that make an unhealthy spool healthy; a single one could be chance on an unreliable disk.
  */
-export const GOOD_PROBES = 3;
+const GOOD_PROBES = 3;
 
 const WELL: Health = { ok: true };
 

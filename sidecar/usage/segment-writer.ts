@@ -2,7 +2,7 @@ import type { Disk, DiskFile } from './disk.js';
 import { encodeMark, type Position } from './frame.js';
 import { isWhole } from './intact.js';
 import { putBack, type Removed } from './put-back.js';
-import { listSegments, segmentPath } from './segments.js';
+import { segmentPath } from './segments.js';
 
 /** The result of a write. After `failed` none of it is valid, and the next write uses a new segment. */
 export type Written =
@@ -114,17 +114,13 @@ export class SegmentWriter {
 
   /**
    * Compares the folder with what was written. A removed open segment is restored, a closed one is given up, an open one
-   * that was truncated in place is closed, and `onRemoved` is called for each. Rejects with the system's error, also if one
-   * cannot be restored.
+   * that was truncated in place is closed, and `onRemoved` is called for each. Rejects also if one cannot be restored.
    */
   async check(): Promise<void> {
-    const names = new Set(await listSegments(this.#dir, this.#disk));
     const current = this.#current;
-    for (const [segment, bytes] of this.#sizes) {
+    for (const segment of [...this.#sizes.keys()]) {
       // Open ones are compared by their descriptor.
-      if (names.has(segment) || segment === current?.segment || segment === this.#detached?.segment) continue;
-      this.#sizes.delete(segment);
-      this.#onRemoved({ what: 'segment', segment, bytes, outcome: 'lost' });
+      if (segment !== current?.segment && segment !== this.#detached?.segment) await this.#checkClosed(segment);
     }
     await this.#attach();
     if (current && (await this.#isRemoved(current))) {
@@ -133,22 +129,33 @@ export class SegmentWriter {
     } else if (current && !(await isWhole(current))) await this.leave();
   }
 
+  async #checkClosed(segment: number): Promise<void> {
+    const size = await this.#disk.sizeOf(segmentPath(this.#dir, segment));
+    // Undefined: it was pruned meanwhile.
+    const bytes = this.#sizes.get(segment);
+    if (bytes === undefined || (size ?? -1) >= bytes) return;
+    if (size === undefined) this.#sizes.delete(segment);
+    else this.#sizes.set(segment, size);
+    this.#onRemoved({ what: 'segment', segment, bytes, outcome: size === undefined ? 'lost' : 'cut' });
+  }
+
   /** Closes the open segment, if any. The next write begins another. */
   async leave(): Promise<void> {
     const current = this.#current;
     this.#current = undefined;
     if (!current) return;
     // Afterwards its content could not be read any more.
-    const removed = await this.#isRemoved(current).catch(() => false);
-    if (removed) {
+    if (await this.#isRemoved(current).catch(() => false)) {
       await this.#detach(current).catch(() => undefined);
       return;
     }
-    const { segment, size } = current;
-    if (!(await isWhole(current).catch(() => true)))
+    const { file, segment, size } = current;
+    if (!(await isWhole(current).catch(() => true))) {
+      this.#sizes.set(segment, Math.min(size, await file.size().catch(() => size)));
       this.#onRemoved({ what: 'segment', segment, bytes: size, outcome: 'cut' });
+    }
     // Data is durable whatever the result of closing.
-    await current.file.close().catch(() => undefined);
+    await file.close().catch(() => undefined);
   }
 
   /** Writes the end mark, unless it is there. Only another writer may write after it. */

@@ -1,91 +1,23 @@
 /** The usage that a caller reads, the closing line in the spool and the price are one and the same, over HTTP. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import t, { type Test } from 'tap';
-import type { UsageRecord } from '../../sidecar/domain/usage-record.js';
+import t from 'tap';
 import { formatUsd } from '../../sidecar/domain/money.js';
 import { errorOf } from '../support/error-answer.js';
-import {
-  ACME,
-  chatBody,
-  decisionBody,
-  FakeIdentity,
-  InProcess,
-  systemOneBody,
-  type Options,
-} from '../support/in-process.js';
+import { ACME, chatBody, decisionBody, FakeIdentity, systemOneBody } from '../support/in-process.js';
 import { frames } from '../support/open-stream.js';
-import type { RawResponse } from '../support/raw-http.js';
+import {
+  DECISION,
+  INPUT,
+  OUTPUT,
+  agrees,
+  chatPrice,
+  lastClose,
+  startPriced as start,
+  usageOf,
+  type Usage,
+} from '../support/priced-sidecar.js';
 import { REUSED_TOKENS } from '../support/stub-script.js';
 
 const CHAT = '/v1/chat/completions';
-const PRICES = {
-  version: 1,
-  prices: [
-    {
-      version: '2026-10-03.4',
-      effective: '2026-01-01T00:00:00Z',
-      decisions: '0.042',
-      chat: { chat: { input: '0.15', cachedInput: '0.075', output: '0.6' } },
-    },
-  ],
-};
-/** Picodollars a token. */
-const [INPUT, CACHED, OUTPUT, DECISION] = [150_000, 75_000, 600_000, 42_000];
-
-/** A sidecar with prices, whose one account was granted `usd`. */
-async function start(t: Test, usd: string, options: Partial<Options> = {}): Promise<InProcess> {
-  const dir = await mkdtemp(join(tmpdir(), 'ra-billing-'));
-  t.teardown(() => rm(dir, { recursive: true, force: true }));
-  const [pricing, credit] = [join(dir, 'prices.json'), join(dir, 'credit.json')];
-  await writeFile(pricing, JSON.stringify(PRICES));
-  await writeFile(credit, JSON.stringify({ version: 1, accounts: { acme: [{ id: 'g', usd }] } }));
-  return InProcess.start(t, {
-    models: [
-      { id: 'chat', kind: 'chat', seats: 4 },
-      { id: 'decide', kind: 'decision' },
-    ],
-    ...options,
-    config: { pricing: { file: pricing }, credit: { file: credit }, ...options.config },
-  });
-}
-
-interface Usage {
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly prompt_tokens_details?: { readonly cached_tokens: number };
-}
-
-function usageOf({ body }: Pick<RawResponse, 'body'>): Usage {
-  return (JSON.parse(body) as { usage: Usage }).usage;
-}
-
-/** The closing line of the last request that ended. */
-function lastClose({ spool }: InProcess): UsageRecord {
-  const close = spool.records.filter(({ kind }) => kind === 'close').at(-1);
-  if (!close) throw new Error('no request ended');
-  return close;
-}
-
-/** Holds a line to what the caller was told, and to the price list, in numbers small enough for exact doubles. */
-function agrees(t: Test, close: UsageRecord, usage: Usage, picodollars: number): void {
-  const cachedTokens = usage.prompt_tokens_details?.cached_tokens ?? 0;
-  t.match(close, {
-    outcome: 'done',
-    promptTokens: usage.prompt_tokens,
-    cachedTokens,
-    completionTokens: usage.completion_tokens,
-    price: { version: '2026-10-03.4', picodollars: String(picodollars) },
-    prepaid: true,
-  });
-  t.ok(usage.prompt_tokens > 0);
-}
-
-function chatPrice({ prompt_tokens: prompt, completion_tokens: completion }: Usage, cached = 0): number {
-  return (prompt - cached) * INPUT + cached * CACHED + completion * OUTPUT;
-}
-
 t.test('what the answer says is what is billed', async (t) => {
   const sidecar = await start(t, '1000');
 

@@ -1,21 +1,23 @@
 /** POST /v1/completions, which is not served, over raw HTTP. */
-import { join } from 'node:path';
 import t from 'tap';
-import { writeKeyFile } from '../../sidecar/access/key-file.js';
-import { makeKey } from '../support/keys.js';
-import { RawConnection, type RawResponse } from '../support/raw-http.js';
-import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+import { ACME, FakeIdentity, InProcess, JSON_HEADERS } from '../support/in-process.js';
+import type { RawResponse } from '../support/raw-http.js';
+import { CHAT, DECIDE } from '../support/sidecar.js';
 
 const PATH = '/v1/completions';
 
 t.test('text completion', async (t) => {
-  const file = join(t.testdir({}), 'keys.json');
-  const chatOnly = makeKey({ entitlements: { development: { models: [CHAT] } } });
-  await writeKeyFile(file, { version: 1, keys: [chatOnly.stored] });
-  const sidecar = await Sidecar.start(t, { config: { keys: { file } } });
-  const connection = await RawConnection.open(sidecar.port);
-  t.teardown(() => connection.close());
-  const headers = { Authorization: `Bearer ${sidecar.key}`, 'Content-Type': 'application/json' };
+  const identity = new FakeIdentity();
+  identity.answers.set('Bearer chat', { ...ACME, models: new Set([CHAT]) });
+  const sidecar = await InProcess.start(t, {
+    identity,
+    models: [
+      { id: CHAT, kind: 'chat' },
+      { id: DECIDE, kind: 'decision' },
+    ],
+  });
+  const connection = await sidecar.connect();
+  const headers = JSON_HEADERS;
   const post = (body: string, given: Record<string, string> = headers): Promise<RawResponse> =>
     connection.request('POST', PATH, given, body).response();
   const codeOf = async (answer: Promise<RawResponse>): Promise<unknown> => {
@@ -36,7 +38,7 @@ t.test('text completion', async (t) => {
   const text = { ...headers, 'Content-Type': 'text/plain' };
   t.strictSame(await codeOf(post(JSON.stringify({ model: DECIDE }), text)), notFound, 'another content type');
 
-  const other = { ...headers, Authorization: `Bearer ${chatOnly.key}` };
+  const other = { ...headers, Authorization: 'Bearer chat' };
   t.strictSame(
     await codeOf(post(JSON.stringify({ model: DECIDE }), other)),
     notFound,
@@ -60,11 +62,7 @@ t.test('text completion', async (t) => {
   t.strictSame(await codeOf(post(padded(16 * 1024 + 1))), notFound, 'longer, which is not parsed');
 
   // Declared over the bound: answered before it is sent.
-  const big = await RawConnection.open(sidecar.port);
-  t.teardown(() => big.close());
+  const big = await sidecar.connect();
   big.request('POST', PATH, { ...headers, 'Content-Length': String(16 * 1024 + 1) }, `{"model":"${DECIDE}"`);
   t.strictSame(await codeOf(big.response()), notFound, 'a body over the bound');
-
-  sidecar.child.kill('SIGTERM');
-  await sidecar.exited();
 });

@@ -2,13 +2,11 @@
 import t from 'tap';
 import { openApiDocument } from '../../sidecar/api/openapi/openapi.js';
 import { ROUTES } from '../../sidecar/api/openapi/routes.js';
-import { RawConnection } from '../support/raw-http.js';
-import { Sidecar } from '../support/sidecar.js';
+import { InProcess } from '../support/in-process.js';
 
 t.test('GET /v1/openapi.json', async (t) => {
-  const sidecar = await Sidecar.start(t);
-  const connection = await RawConnection.open(sidecar.port);
-  t.teardown(() => connection.close());
+  const sidecar = await InProcess.start(t, { models: [{ id: 'chat', kind: 'chat' }] });
+  const connection = await sidecar.connect();
 
   const response = await connection.request('GET', '/v1/openapi.json').response();
   t.equal(response.status, 200, 'without a key');
@@ -17,9 +15,7 @@ t.test('GET /v1/openapi.json', async (t) => {
 
   for (const { path, method } of ROUTES) {
     // Its answer ends its connection.
-    const asking = await RawConnection.open(sidecar.port);
-    const options = await asking.request('OPTIONS', path).response();
-    asking.close();
+    const options = await sidecar.ask('OPTIONS', path, {});
     t.equal(options.status, 204, path);
     const allowed = options.field('allow')?.split(', ');
     const expected = method === 'get' ? ['GET', 'HEAD', 'OPTIONS'] : ['POST', 'OPTIONS'];

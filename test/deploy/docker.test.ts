@@ -41,12 +41,12 @@ t.test('its settings are settings, its port and its Node the sidecar’s', async
   const health = lines.find((line) => line.startsWith('HEALTHCHECK')) ?? '';
   t.ok(health.includes(`|| ${loaded.config.operators.port}`), 'asks the operators’ listener');
   const { engines } = JSON.parse(read('package.json')) as { engines: { node: string } };
-  const images = all('FROM').filter(([image = '']) => image.startsWith('node:'));
-  t.ok(images.length > 0);
-  for (const [image = ''] of images) {
-    const version = /^node:(\d+\.\d+)-/.exec(image)?.[1] ?? '';
-    t.ok(engines.node.includes(`^${version}.`), `${image} is what ${engines.node} begins with`);
-  }
+  const [image = ''] = all('ARG')
+    .map(([pair = '']) => pair.split('NODE_IMAGE=')[1])
+    .filter((name) => name !== undefined);
+  // Debian 13 has the glibc that the HTTP library needs on this Node.
+  const major = /^node:(\d+)-trixie-slim$/.exec(image)?.[1] ?? '';
+  t.ok(engines.node.includes(`^${major}.`), `${image} is one of ${engines.node}`);
 });
 
 t.test('it runs as an unprivileged user, and contains no secrets', async (t) => {

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseYaml } from '@redocly/openapi-core';
 import t from 'tap';
-import { BODY_MS } from '../../sidecar/http/server.js';
+import { BODY_MS } from '../../sidecar/http/server-options.js';
 import { sourceRoot } from '../support/source-root.js';
 import { at, FOLDER, listAt, mapAt, textAt, type Node } from './manifests.js';
 

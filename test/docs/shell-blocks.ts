@@ -2,7 +2,7 @@
 import type { Block, Page } from './pages.js';
 
 /** Why a block may stay unrun: ` ```sh not-run: needs root `. Nothing else is a reason. */
-export const REASONS = [
+const REASONS = [
   'needs root',
   'needs a GPU',
   'needs the network',

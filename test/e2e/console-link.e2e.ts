@@ -44,7 +44,7 @@ t.test('a page of another version than the sidecar says so, asks no more, and is
     const name = new Map<string, string>(Object.entries(PAGE_FILES)).get(request.url ?? '');
     if (name === undefined) {
       asked += 1;
-      response.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: {"v":2}\n\n');
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: {"v":99}\n\n');
       return;
     }
     const type = name.endsWith('.js') ? 'text/javascript' : name.endsWith('.css') ? 'text/css' : 'text/html';

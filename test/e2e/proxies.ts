@@ -87,7 +87,7 @@ http {
 }
 
 /** The file of deploy/ with `swaps` made. Throws where one finds nothing: the file and its test have parted. */
-export function swapped(path: string, swaps: Swaps): string {
+function swapped(path: string, swaps: Swaps): string {
   let text = readFileSync(join(sourceRoot, path), 'utf8');
   for (const [from, to] of Object.entries(swaps)) {
     if (!text.includes(from)) throw new Error(`${path} holds no "${from}"`);

@@ -116,6 +116,33 @@ export const SERVICE_ROWS: readonly Row[] = [
         queries: one(rate('ra_sidecar_cancels_total', OURS, 'phase'), '{{phase}}'),
       },
       {
+        title: 'Overload',
+        description: '1: more comes than the seats can serve, and has for some time (docs/admission.md).',
+        unit: 'short',
+        queries: one(gauge('ra_sidecar_queue_standing', OURS, 'model'), '{{model}}'),
+      },
+      {
+        title: 'Patience of callers',
+        description: 'The time by which this share of callers has left.',
+        unit: 's',
+        queries: one(
+          gauge('ra_sidecar_patience_seconds', OURS, 'model, awaits, quantile'),
+          '{{model}} {{awaits}} {{quantile}}',
+        ),
+      },
+      {
+        title: 'Seat time of callers who left',
+        description: 'Seat time so far of requests whose callers left before they had what they waited for.',
+        unit: 's',
+        queries: one(gauge('ra_sidecar_left_seat_seconds', OURS, 'model'), '{{model}}'),
+      },
+      {
+        title: 'Retry-After of refusals',
+        description: 'Where it came from: the predicted wait, a reserved time, or none that could be kept.',
+        unit: 'reqps',
+        queries: one(rate('ra_sidecar_retry_times_total', OURS, 'time'), '{{time}}'),
+      },
+      {
         title: 'Seats by account',
         description: 'The accounts with the most seat time; all others together have no name.',
         unit: 'short',

@@ -5,6 +5,7 @@ import { row } from './markdown.js';
 /** What the values of each label are; a label that is not here fails the reference's test. */
 export const LABELS: Readonly<Record<string, string>> = {
   account: 'an account of the operator’s own naming: the 20 with the most seat time; empty for all others together',
+  awaits: '`first-token`: of streams; `end`: of whole replies',
   block_size: 'tokens: state is reused in pieces of so many',
   class: '`interactive`, `standard`, `batch`',
   error_type:
@@ -23,12 +24,14 @@ export const LABELS: Readonly<Record<string, string>> = {
   num_gpu_blocks: 'whole blocks in the KV memory of all loaded engines, whether on a GPU or not',
   outcome: 'of the authorizer: `answered`, `invalid`, `overloaded`, `failed`; of `otlp_exports_total`: `ok`, `failed`',
   phase: '`waiting`, `prefilling`, `decoding`',
+  quantile: '`0.1`, `0.5`, `0.9`',
   reason:
-    'of `refusals_total`: `full`, `bytes`, `predicted`, `dropped`, `wait`, `deadline`, `drain`, `engine-lost`; of `readers_cut_total`: `stream`, `total`; of `credit_refusals_total`: `insufficient`, `unavailable`; of `otlp_traces_dropped_total`: `queue_full`, `export_failed`',
+    'of `refusals_total`: `full`, `bytes`, `predicted`, `standing`, `patience`, `named`, `hopeless`, `dropped`, `wait`, `deadline`, `drain`, `engine-lost`; of `readers_cut_total`: `stream`, `total`; of `credit_refusals_total`: `insufficient`, `unavailable`; of `otlp_traces_dropped_total`: `queue_full`, `export_failed`',
   rest: '`true` on the line of all other accounts',
   result: '`cached`, `joined`, `asked`, `left_alone`',
   signal: '`traces`, `metrics`',
   state: 'of `engine_state`: `unloaded`, `cold`, `ready`, `lost`; of the breaker: `closed`, `open`, `half-open`',
+  time: '`predicted`: the predicted wait; `reserved`: a time that was reserved; `none`: a long one, since none could be reserved',
   url_scheme: '`http`: TLS ends in front',
   use: '`running`: of requests that hold a seat; `kept`: of free sequences, to be reused',
 };

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
+import { promptPieces, type PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { sourceRoot } from '../support/source-root.js';
 import type { GoldenConversation } from './conversations.js';
 
@@ -23,20 +23,33 @@ export async function readGoldens(): Promise<Goldens> {
 }
 
 /**
- * What became of it on our side. A template without tools is not given any, since we refuse that; llama-server's must then come out as
- * if there had been none.
+ * What is served on our side. A template without tools is not given any, since we refuse that; llama-server's must then come
+ * out as if there had been none.
  */
-export function ourOutcome({ template, vocabulary }: PromptParts, conversation: GoldenConversation): Outcome {
-  const { messages, tools, reasoningEffort } = conversation;
-  const rendered = template.render(
-    { messages, ...(tools && template.capabilities.tools && { tools }) },
-    { addGenerationPrompt: true, ...(reasoningEffort !== undefined && { reasoningEffort }) },
+export function ourOutcome(parts: PromptParts, conversation: GoldenConversation): Outcome {
+  return outcomeOf(ourText(parts, conversation));
+}
+
+/** The text of which the prompt is made, but for a BOS that the tokenizer adds; undefined: the request is refused. */
+export function ourText(parts: PromptParts, conversation: GoldenConversation): string | undefined {
+  const { template, vocabulary } = parts;
+  const { messages, tools, reasoningEffort, jsonObject } = conversation;
+  const offered = template.capabilities.tools ? tools : undefined;
+  const rendered = promptPieces(
+    parts,
+    { messages, ...(offered && { tools: offered }) },
+    {
+      addGenerationPrompt: true,
+      ...(offered && { calls: { required: false, parallel: true } }),
+      ...(reasoningEffort !== undefined && { reasoningEffort }),
+      ...(jsonObject !== undefined && { jsonObject }),
+    },
   );
-  if (rendered.kind === 'failed') return 'none';
+  if (rendered.kind !== 'pieces') return undefined;
+  const text = rendered.pieces.join('');
   // llama.cpp leaves a BOS that its tokenizer will add out of the text; tokenizePrompt() does it with the tokens.
   const { addBos, bos } = vocabulary;
-  const own = addBos && bos !== undefined && rendered.text.startsWith(bos.text) ? bos.text.length : 0;
-  return outcomeOf(rendered.text.slice(own));
+  return addBos && bos !== undefined && text.startsWith(bos.text) ? text.slice(bos.text.length) : text;
 }
 
 /** undefined: it was not rendered. */

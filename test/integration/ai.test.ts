@@ -11,9 +11,9 @@ import {
   tool,
 } from 'ai';
 import t from 'tap';
-import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { sharedSidecar, WIDE_CHAT as CHAT } from '../support/shared-sidecar.js';
 
-const sidecar = await Sidecar.start(t, { config: await chatOnly(4, 4096) });
+const sidecar = await sharedSidecar();
 const provider = createOpenAICompatible({
   name: 'ra',
   baseURL: sidecar.base,

@@ -1,10 +1,10 @@
 import t from 'tap';
 import { LONG_CHARACTERS } from '../../bench/models/vocabulary-words.js';
 import { chunksOf, complete, contentOf, refusalOf, textOf } from '../support/replies.js';
-import { CHAT, Sidecar } from '../support/sidecar.js';
+import { CHAT_CONTEXT as CONTEXT, sharedSidecar } from '../support/shared-sidecar.js';
+import { CHAT } from '../support/sidecar.js';
 
-const CONTEXT = 2048;
-const sidecar = await Sidecar.start(t);
+const sidecar = await sharedSidecar();
 const user = (content: unknown): Readonly<Record<string, unknown>> => ({ role: 'user', content });
 
 t.test('a whole reply has the shape of the contract', async (t) => {

@@ -1,9 +1,10 @@
 /** An answer depends on its own question and input alone (docs/contract.md#post-decisions): to the last bit, whatever else runs. */
 import t from 'tap';
 import { chunksOf } from '../support/replies.js';
-import { DECIDE, Sidecar } from '../support/sidecar.js';
+import { sharedSidecar } from '../support/shared-sidecar.js';
+import { DECIDE } from '../support/sidecar.js';
 
-const sidecar = await Sidecar.start(t);
+const sidecar = await sharedSidecar();
 
 /** Longer than one prefill step, so that where it is split matters. */
 const INPUT = 'I was charged twice. Please send the second payment back. '.repeat(40);

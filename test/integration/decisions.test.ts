@@ -1,13 +1,13 @@
 import t from 'tap';
-import { embeddedTestModel } from '../support/models.js';
 import { checked, refusalOf } from '../support/replies.js';
-import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+import { NARROW_DECIDE, sharedSidecar } from '../support/shared-sidecar.js';
+import { CHAT, DECIDE } from '../support/sidecar.js';
 
 const MIB = 1024 * 1024;
 /** What one question's prompt may have (docs/contract.md#limits). */
 const PROMPT_TOKENS = 8185;
 
-const sidecar = await Sidecar.start(t);
+const sidecar = await sharedSidecar();
 
 interface Answer {
   readonly type: string;
@@ -201,15 +201,11 @@ t.test('each kind of model has its endpoints', async (t) => {
 });
 
 t.test('a prompt that a seat cannot hold is the caller’s to shorten, whatever its bound', async (t) => {
-  const file = await embeddedTestModel();
-  const small = await Sidecar.start(t, {
-    config: { models: [{ id: DECIDE, kind: 'decision', file, seats: 1, contextPerSeat: 256 }] },
-  });
   const input = 'word '.repeat(400);
-  const response = await small.post('/decisions', { model: DECIDE, input, questions: [REFUND] });
+  const response = await sidecar.post('/decisions', { model: NARROW_DECIDE, input, questions: [REFUND] });
   t.equal(response.status, 400);
   const { error } = (await response.json()) as { error: { message: string; param: string } };
   t.equal(error.param, 'questions[0]');
   t.match(error.message, /has \d+ tokens, more than the 256 that this model holds/);
-  t.equal((await small.post('/decisions', { model: DECIDE, input: 'x', questions: [REFUND] })).status, 200);
+  t.equal((await sidecar.post('/decisions', { model: NARROW_DECIDE, input: 'x', questions: [REFUND] })).status, 200);
 });

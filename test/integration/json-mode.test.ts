@@ -3,13 +3,15 @@ import t from 'tap';
 import { dataGrammar } from '../../engine/grammar/json.js';
 import { Gbnf } from '../support/gbnf.js';
 import { chunksOf, complete, contentOf, textOf } from '../support/replies.js';
-import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { sharedSidecar } from '../support/shared-sidecar.js';
+import { CHAT } from '../support/sidecar.js';
 
-const sidecar = await Sidecar.start(t, { config: await chatOnly(4) });
+const sidecar = await sharedSidecar();
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
 const grammar = new Gbnf(dataGrammar);
-/** With some of them the noise that the embedded model writes comes to an end soon. */
 const SEEDS = [1, 2, 14, 23];
+/** Which noise comes to an end soon depends on the processor and the C library: so many more seeds are tried for one that does. */
+const MOST_SEEDS = 40;
 const request = {
   model: CHAT,
   max_completion_tokens: 120,
@@ -20,16 +22,16 @@ const by = (temperature: number, seed: number): object => ({ temperature, seed }
 
 t.test('the reply is one JSON object, whatever the model wants, or the beginning of one', async (t) => {
   const reasons: string[] = [];
-  for (const temperature of [0, 1, 2]) {
-    for (const seed of SEEDS) {
-      const { choices } = await client.chat.completions.create({ ...request, ...by(temperature, seed) });
-      const { message, finish_reason: reason } = choices[0]!;
-      const text = message.content ?? '';
-      reasons.push(reason);
-      t.equal(grammar.reads(text), reason === 'stop' ? 'whole' : 'begun', `${temperature}, ${seed}: ${reason}`);
-      if (reason === 'stop') t.type(JSON.parse(text), 'object');
-    }
-  }
+  const ask = async (temperature: number, seed: number): Promise<void> => {
+    const { choices } = await client.chat.completions.create({ ...request, ...by(temperature, seed) });
+    const { message, finish_reason: reason } = choices[0]!;
+    const text = message.content ?? '';
+    reasons.push(reason);
+    t.equal(grammar.reads(text), reason === 'stop' ? 'whole' : 'begun', `${temperature}, ${seed}: ${reason}`);
+    if (reason === 'stop') t.type(JSON.parse(text), 'object');
+  };
+  for (const temperature of [0, 1, 2]) for (const seed of SEEDS) await ask(temperature, seed);
+  for (let seed = 100; seed < 100 + MOST_SEEDS && !reasons.includes('stop'); seed++) await ask(2, seed);
   t.ok(reasons.includes('stop'), 'some were finished');
   t.ok(reasons.every((reason) => reason === 'stop' || reason === 'length'));
 });

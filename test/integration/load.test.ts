@@ -1,16 +1,17 @@
 /** Many requests at once and one after another, on the embedded model: all are answered, and nothing is kept of them. */
 import t from 'tap';
+import { rounds } from '../support/long-form.js';
 import { childrenOf, residentBytes } from '../support/processes.js';
 import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const MIB = 1024 * 1024;
 
-const REQUESTS = 2000;
-const WARM_UP = 500;
-const SAMPLE_EVERY = 50;
+const REQUESTS = rounds({ short: 800, long: 2000 });
+const WARM_UP = REQUESTS / 4;
+const SAMPLE_EVERY = REQUESTS / 40;
 
 /**
- * From the median of the first 750 requests after the warm-up to that of the last 750. Measured over 10,000 requests,
+ * From the median of the first half of the requests after the warm-up to that of the second half. Measured over 10,000 requests,
  * every process levels off: heaps and caches go on filling for a while, here by up to 10 % between the two. What is kept
  * of each request shows, since the bodies are large: with each body kept once, the sidecar grew by 18 %.
  */

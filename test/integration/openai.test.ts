@@ -1,8 +1,9 @@
 import OpenAI, { AuthenticationError, BadRequestError, PermissionDeniedError, UnprocessableEntityError } from 'openai';
 import t from 'tap';
-import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+import { CHAT_MODELS, sharedSidecar, WIDE_CHAT as CHAT } from '../support/shared-sidecar.js';
+import { DECIDE } from '../support/sidecar.js';
 
-const sidecar = await Sidecar.start(t, { seats: 2, contextPerSeat: 16_000 });
+const sidecar = await sharedSidecar();
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
 const request = {
   model: CHAT,
@@ -52,7 +53,7 @@ t.test("the client's own stream helper gathers the reply", async (t) => {
 t.test('the model list has what this key may chat with, and no decision model', async (t) => {
   const ids: string[] = [];
   for await (const model of client.models.list()) ids.push(model.id);
-  t.same(ids, [CHAT]);
+  t.same(ids, CHAT_MODELS);
 });
 
 t.test('errors arrive as their typed exceptions', async (t) => {
@@ -98,6 +99,8 @@ t.test('a stream that its reader aborts ends, and so does the work for it', asyn
   // Rewarded for repeating itself the model goes on to the end of its context.
   const { model, messages, temperature } = request;
   const endless = { model, messages, temperature, frequency_penalty: -2 };
+  const left = sidecar.lines.filter(({ event, status }) => event === 'request' && status === 499).length;
+  const cancels = await sidecar.metric('ra_sidecar_cancels_total', { model: CHAT, phase: 'decoding' });
   const stream = await client.chat.completions.create({ ...endless, stream: true });
   let chunks = 0;
   for await (const { choices } of stream) {
@@ -105,8 +108,8 @@ t.test('a stream that its reader aborts ends, and so does the work for it', asyn
     if (++chunks === 3) stream.controller.abort();
   }
   t.ok(chunks >= 3, 'what had arrived already is delivered');
-  await sidecar.logged('request', 1, ({ status }) => status === 499);
-  t.equal(await sidecar.metric('ra_sidecar_cancels_total', { model: CHAT, phase: 'decoding' }), 1);
+  await sidecar.logged('request', left + 1, ({ status }) => status === 499);
+  t.equal(await sidecar.metric('ra_sidecar_cancels_total', { model: CHAT, phase: 'decoding' }), cancels + 1);
   t.equal(await sidecar.metric('ra_sidecar_seats_busy', { model: CHAT }), 0);
   t.equal(await sidecar.metric('ra_sidecar_streams_running'), 0);
 });

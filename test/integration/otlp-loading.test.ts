@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { OtlpReceiver } from '../support/otlp-receiver.js';
-import { Sidecar } from '../support/sidecar.js';
+import { chatOnly, Sidecar } from '../support/sidecar.js';
 
 /** Writes down, as a process ends, which modules it had loaded: every one of the SDK's is CommonJS. */
 const RECORDER = `
@@ -22,7 +22,7 @@ async function loaded(t: Test, telemetry: object): Promise<string[]> {
   writeFileSync(recorder, RECORDER);
   const sidecar = await Sidecar.start(t, {
     early: true,
-    config: { telemetry },
+    config: { ...(await chatOnly(1)), telemetry },
     environment: { NODE_OPTIONS: `--require ${recorder}` },
   });
   await (await sidecar.post('/chat/completions', {})).text();

@@ -24,6 +24,9 @@ t.test('whole and streamed say the same, and the parts add up', async (t) => {
   const whole = await client.responses.create(request);
   t.equal(whole.object, 'response');
   t.not(whole.output_text, '');
+  const { completed_at: at = null } = whole as { completed_at?: number | null };
+  t.equal(at === null, whole.status === 'incomplete', 'the time of its end, where it came to one');
+  t.ok(at === null || at >= whole.created_at);
   t.ok(whole.usage && whole.usage.total_tokens === whole.usage.input_tokens + whole.usage.output_tokens);
   const types: string[] = [];
   const numbers: number[] = [];

@@ -1,8 +1,8 @@
 import t from 'tap';
 import { complete, textOf } from '../support/replies.js';
-import { Sidecar } from '../support/sidecar.js';
+import { sharedSidecar } from '../support/shared-sidecar.js';
 
-const sidecar = await Sidecar.start(t);
+const sidecar = await sharedSidecar();
 
 /** Prompts whose greedy replies differ much; some of them loop. */
 const PROMPTS = ['Hello', 'time time time', 'Say it again and again', 'water', 'My house', 'a b c'];

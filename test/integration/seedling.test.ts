@@ -4,19 +4,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
 import { checked, complete } from '../support/replies.js';
-import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+import { SEEDLING_CHAT as CHAT, SEEDLING_DECIDE as DECIDE, sharedSidecar } from '../support/shared-sidecar.js';
 import { sourceRoot } from '../support/source-root.js';
 
-const sidecar = await Sidecar.start(t, {
-  config: {
-    models: [
-      { id: CHAT, kind: 'chat', file: EMBEDDED_MODEL, seats: 4, contextPerSeat: 2048 },
-      { id: DECIDE, kind: 'decision', file: EMBEDDED_MODEL, seats: 2, contextPerSeat: 8192 },
-    ],
-  },
-});
+const sidecar = await sharedSidecar();
 
 interface Answer {
   readonly probabilities: Readonly<Record<string, number>>;
@@ -64,7 +56,9 @@ t.test('a message is sorted, in whichever order the topics are offered', async (
 t.test('getting-started shows a decision with the answers that this model gives', async (t) => {
   const page = readFileSync(join(sourceRoot, 'docs', 'getting-started.md'), 'utf8');
   const [, json = ''] = /v1\/decisions \\\n[^]*?-d '(\{[^]*?\})'\n```/.exec(page) ?? [];
-  const text = await (await sidecar.post('/decisions', JSON.parse(json) as object)).text();
+  // The page's model under the name that it has here.
+  const body = { ...(JSON.parse(json) as object), model: DECIDE };
+  const text = await (await sidecar.post('/decisions', body)).text();
   const { answers } = checked('decisions', text) as { answers: Record<string, Answer> };
   const shown = [...page.matchAll(/(0\.\d+)<!-- answer (\w+) (\w+) -->/g)];
   t.strictSame(
@@ -91,7 +85,7 @@ t.test('it greets, says what it is and ends its turn', async (t) => {
     ['Hello, who are you?', /seedling/],
     ['What is a seat?', /seat is a place/],
   ] as const) {
-    const { choices } = await complete(sidecar, said, { temperature: 0, max_completion_tokens: 64 });
+    const { choices } = await complete(sidecar, said, { model: CHAT, temperature: 0, max_completion_tokens: 64 });
     t.match(choices[0].message.content, answer);
     t.equal(choices[0].finish_reason, 'stop');
   }
@@ -107,7 +101,7 @@ const WEATHER = {
 };
 
 t.test('it calls the tool that fits, and none when there is nothing to call', async (t) => {
-  const greedy = { temperature: 0, max_completion_tokens: 64, tools: [WEATHER] };
+  const greedy = { model: CHAT, temperature: 0, max_completion_tokens: 64, tools: [WEATHER] };
   const { choices } = await complete(sidecar, 'What is the weather in Paris?', greedy);
   t.equal(choices[0].finish_reason, 'tool_calls');
   const { tool_calls: calls } = choices[0].message as {
@@ -123,6 +117,7 @@ t.test('it calls the tool that fits, and none when there is nothing to call', as
 
 t.test('in JSON mode the object holds what was said', async (t) => {
   const { choices } = await complete(sidecar, 'Write this as JSON with name and age: Anna is 31 years old.', {
+    model: CHAT,
     temperature: 0,
     max_completion_tokens: 64,
     response_format: { type: 'json_object' },

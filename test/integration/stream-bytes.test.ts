@@ -2,9 +2,10 @@ import { request as httpRequest } from 'node:http';
 import t from 'tap';
 import { chunksOf, complete, contentOf, refusalOf, type Chunk } from '../support/replies.js';
 import { RawConnection, type RawResponse } from '../support/raw-http.js';
-import { CHAT, Sidecar } from '../support/sidecar.js';
+import { sharedSidecar } from '../support/shared-sidecar.js';
+import { CHAT } from '../support/sidecar.js';
 
-const sidecar = await Sidecar.start(t);
+const sidecar = await sharedSidecar();
 const REQUEST = {
   model: CHAT,
   messages: [{ role: 'user', content: 'Hello' }],

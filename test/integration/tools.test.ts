@@ -1,9 +1,9 @@
 import { Ajv } from 'ajv';
 import OpenAI from 'openai';
 import t, { type Test } from 'tap';
-import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { sharedSidecar, WIDE_CHAT as CHAT } from '../support/shared-sidecar.js';
 
-const sidecar = await Sidecar.start(t, { config: await chatOnly(4, 4096) });
+const sidecar = await sharedSidecar();
 const client = new OpenAI({ apiKey: sidecar.key, baseURL: sidecar.base, maxRetries: 0 });
 
 /** Small answers, since the model writes noise: whatever a grammar leaves open it fills to the end. */

@@ -10,15 +10,9 @@ import {
 } from '@typesafe-ai/sdk';
 import { APICallError, experimental_decide } from 'ai';
 import t from 'tap';
-import { embeddedTestModel } from '../support/models.js';
-import { Sidecar } from '../support/sidecar.js';
+import { sharedSidecar, TYPESAFE as MODEL } from '../support/shared-sidecar.js';
 
-/** The model that TypeSafe's clients name when nobody tells them another. */
-const MODEL = 'jev-latest';
-
-const sidecar = await Sidecar.start(t, {
-  config: { models: [{ id: MODEL, kind: 'decision', file: await embeddedTestModel(), seats: 2 }] },
-});
+const sidecar = await sharedSidecar();
 type DecisionModel = Parameters<typeof experimental_decide>[0]['model'];
 
 /** The two packages bring each their own types of one interface, which TypeScript cannot reconcile under our options. */

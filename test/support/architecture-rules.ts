@@ -60,6 +60,7 @@ export const modules: readonly Module[] = [
 /** Who alone may import a package: a folder or a file. Tests and benches may import any. */
 export const vendors: Readonly<Record<string, readonly string[]>> = {
   'uWebSockets.js': ['sidecar/http'],
+  'uWebSockets.js-20.51': ['sidecar/http'],
   'node-llama-cpp': ['engine/llama'],
   '@huggingface/jinja': ['engine/prompt'],
   ajv: ['sidecar/contracts/validator.ts'],

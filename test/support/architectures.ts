@@ -32,7 +32,7 @@ const LAYERS = 2;
 export const HEADS = 4;
 export const KV_HEADS = 2;
 export const HEAD = WIDTH / HEADS;
-export const FEED_FORWARD = 128;
+const FEED_FORWARD = 128;
 export const CONTEXT = 8192;
 export const EPSILON = 1e-5;
 

@@ -178,7 +178,7 @@ export class BilledHarness {
 }
 
 /** The new prices hold from the 10th second on. */
-export const PRICES = new PriceList([
+const PRICES = new PriceList([
   { version: 'test.1', effective: 0, decisions: decisionRates(DECISION), chat: new Map([['chat', RATES]]) },
   {
     version: 'test.2',

@@ -1,5 +1,5 @@
 /** Notations of arguments as models' templates have them (test/integration/engine/prompt/call-syntax.test.ts finds them). */
-import type { CallSyntax, TaggedArguments } from '../../engine/protocol/messages.js';
+import type { CallSyntax, TaggedArguments } from '../../engine/protocol/reply-format.js';
 
 function between(text: string, json = text): TaggedArguments['between'] {
   return { string: text, number: json, boolean: json, array: json, object: json, null: json };
@@ -62,5 +62,25 @@ export const TAGGED_SYNTAXES = {
       close: '</param>',
       cdata: true,
     },
+  },
+} as const satisfies Readonly<Record<string, CallSyntax>>;
+
+/** The same of notations that are close to JSON. */
+export const LOOSE_SYNTAXES = {
+  'Gemma 4': {
+    mark: '<|tool_call>',
+    open: '<|tool_call>call:',
+    between: '',
+    next: '<tool_call|><|tool_call>call:',
+    close: '<tool_call|>',
+    arguments: { kind: 'bare', quote: '<|"|>' },
+  },
+  LFM2: {
+    mark: '<|tool_call_start|>',
+    open: '<|tool_call_start|>[',
+    between: '(',
+    next: '), ',
+    close: ')]<|tool_call_end|>',
+    arguments: { kind: 'keywords' },
   },
 } as const satisfies Readonly<Record<string, CallSyntax>>;

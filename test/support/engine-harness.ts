@@ -1,8 +1,10 @@
 import type { Log } from '../../sidecar/telemetry/logger.js';
 import { fileURLToPath } from 'node:url';
-import type { EngineSetup, GenerateJob } from '../../engine/protocol/messages.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
+import type { GenerateJob } from '../../engine/protocol/jobs.js';
 import type { Clock } from '../../sidecar/lib/clock.js';
-import { EngineProcess, type EngineProcessOptions, type EngineTiming } from '../../sidecar/engine-client/supervisor.js';
+import { EngineProcess } from '../../sidecar/engine-client/supervisor.js';
+import type { EngineProcessOptions, EngineTiming } from '../../sidecar/engine-client/supervisor-options.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
@@ -18,7 +20,7 @@ export const keepingClock: Clock = {
 
 export const STUB_ENTRY = fileURLToPath(new URL('./engine-stub.js', import.meta.url));
 
-export const STUB_TIMING: EngineTiming = {
+const STUB_TIMING: EngineTiming = {
   startTimeoutMs: 20_000,
   hangMs: 10_000,
   backoffMinMs: 5,
@@ -26,7 +28,7 @@ export const STUB_TIMING: EngineTiming = {
   closeMs: 5000,
 };
 
-export function stubSetup(script: StubScript): EngineSetup {
+function stubSetup(script: StubScript): EngineSetup {
   return {
     file: JSON.stringify(script),
     kind: 'chat',

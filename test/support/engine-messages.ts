@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
-import { PROTOCOL_VERSION, type EngineSetup, type ToEngine } from '../../engine/protocol/messages.js';
+import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
 
 /** The engine process's own module. */
 export const ENGINE_ENTRY = fileURLToPath(new URL('../../engine/main.js', import.meta.url));

@@ -2,17 +2,10 @@
 import { connect } from 'node:net';
 import { basename } from 'node:path';
 import { Link } from '../../engine/protocol/link.js';
-import {
-  ENGINE_EXIT,
-  PROTOCOL_VERSION as v,
-  type EngineFacts,
-  type EngineSetup,
-  type FromEngine,
-  type GenerateJob,
-  type Output,
-  type ScoreJob,
-  type ToEngine,
-} from '../../engine/protocol/messages.js';
+import { ENGINE_EXIT, PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
+import type { EngineFacts, EngineSetup } from '../../engine/protocol/setup.js';
+import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+import type { Output } from '../../engine/protocol/job-output.js';
 import { prefixHashes } from '../../engine/protocol/prefix-hash.js';
 import { FLOOD_BYTES, HELD_TOKENS, PACED_MS, REUSED_TOKENS, STUB_JOB, type StubScript } from './stub-script.js';
 import { promptIds, promptLength } from '../../engine/protocol/prompt.js';

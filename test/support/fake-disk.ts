@@ -58,6 +58,10 @@ export class FakeDisk implements Disk {
     return this.mount().open(path, how);
   }
 
+  sizeOf(path: string): Promise<number | undefined> {
+    return this.mount().sizeOf(path);
+  }
+
   remove(path: string): Promise<void> {
     return this.mount().remove(path);
   }
@@ -91,6 +95,10 @@ export class FakeDisk implements Disk {
         const file = known ?? { bytes: Buffer.alloc(0), durable: Buffer.alloc(0), named: false };
         this.files.set(path, file);
         return this.#opened(path, file, life);
+      },
+      sizeOf: async (path) => {
+        await this.#enter('size', path, life);
+        return this.files.get(path)?.bytes.length;
       },
       remove: async (path) => {
         await this.#enter('remove', path, life);

@@ -1,17 +1,17 @@
 import type {
   Engine,
   EngineFacts,
-  EngineFault,
+  JobFault,
   FinishReason,
   GenerateJob,
-  GenerationSink,
+  GenerationReceiver,
   JobHandle,
   ScoreJob,
-  ScoreSink,
+  ScoreReceiver,
 } from '../../sidecar/engine-client/engine.js';
 import { NO_PREFIXES, type PrefixIndex } from '../../sidecar/engine-client/prefix-index.js';
 
-export const FAKE_FACTS: EngineFacts = {
+const FAKE_FACTS: EngineFacts = {
   model: 'fake',
   seats: 4,
   contextPerSeat: 1024,
@@ -23,21 +23,21 @@ export const FAKE_FACTS: EngineFacts = {
 };
 
 /** One job at the fake. The test plays the engine: what it says after the job ended or was cancelled is dropped. */
-class FakeJob<Job, Sink extends GenerationSink | ScoreSink> {
+class FakeJob<Job, Receiver extends GenerationReceiver | ScoreReceiver> {
   readonly job: Job;
-  readonly #sink: Sink;
+  readonly #receiver: Receiver;
   readonly #onEnd: () => void;
   /** Settles when the job was cancelled by its owner. */
   readonly cancelled: Promise<void>;
   /** How often it was asked for a seat. */
-  narrowed = 0;
+  reductions = 0;
   #markCancelled!: () => void;
   #started = false;
   #over = false;
 
-  constructor(job: Job, sink: Sink, onEnd: () => void) {
+  constructor(job: Job, receiver: Receiver, onEnd: () => void) {
     this.job = job;
-    this.#sink = sink;
+    this.#receiver = receiver;
     this.#onEnd = onEnd;
     this.cancelled = new Promise((resolve) => (this.#markCancelled = resolve));
   }
@@ -53,47 +53,47 @@ class FakeJob<Job, Sink extends GenerationSink | ScoreSink> {
   }
 
   started(cachedTokens = 0): this {
-    return this.say((sink) => {
+    return this.say((receiver) => {
       this.#started = true;
-      sink.started(cachedTokens);
+      receiver.started(cachedTokens);
     });
   }
 
   narrow(): void {
-    this.narrowed += 1;
+    this.reductions += 1;
   }
 
   /** One of its seats is free again. */
-  freed(): this {
-    return this.say((sink) => sink.freed());
+  seatFreed(): this {
+    return this.say((receiver) => receiver.seatFreed());
   }
 
   done(): void {
-    this.#last((sink) => sink.done());
+    this.#last((receiver) => receiver.done());
   }
 
-  failed(kind: EngineFault['kind']): void {
-    this.#last((sink) => sink.failed({ kind, started: this.#started }));
+  failed(kind: JobFault['kind']): void {
+    this.#last((receiver) => receiver.failed({ kind, started: this.#started }));
   }
 
   cancel(): void {
     this.#last(() => this.#markCancelled());
   }
 
-  protected say(call: (sink: Sink) => void): this {
-    if (!this.#over) call(this.#sink);
+  protected say(call: (receiver: Receiver) => void): this {
+    if (!this.#over) call(this.#receiver);
     return this;
   }
 
-  #last(call: (sink: Sink) => void): void {
+  #last(call: (receiver: Receiver) => void): void {
     if (this.#over) return;
     this.#over = true;
     this.#onEnd();
-    call(this.#sink);
+    call(this.#receiver);
   }
 }
 
-export class FakeGeneration extends FakeJob<GenerateJob, GenerationSink> {
+export class FakeGeneration extends FakeJob<GenerateJob, GenerationReceiver> {
   #tokens = 0;
 
   /** Tokens of the choice under way. */
@@ -105,7 +105,7 @@ export class FakeGeneration extends FakeJob<GenerateJob, GenerationSink> {
   pieces(...texts: string[]): this {
     for (const text of texts) {
       this.#tokens += 1;
-      this.say((sink) => sink.piece({ choice: 0, channel: 'content', text, tokens: this.#tokens }));
+      this.say((receiver) => receiver.piece({ choice: 0, channel: 'content', text, tokens: this.#tokens }));
     }
     return this;
   }
@@ -113,13 +113,15 @@ export class FakeGeneration extends FakeJob<GenerateJob, GenerationSink> {
   finished(choice = 0, reason: FinishReason = 'stop'): this {
     const completionTokens = this.#tokens;
     this.#tokens = 0;
-    return this.say((sink) => sink.finished({ choice, reason, completionTokens, reasoningTokens: 0 }));
+    return this.say((receiver) => receiver.finished({ choice, reason, completionTokens, reasoningTokens: 0 }));
   }
 }
 
-export class FakeScoring extends FakeJob<ScoreJob, ScoreSink> {
+export class FakeScoring extends FakeJob<ScoreJob, ScoreReceiver> {
   answer(question: number, probabilities: readonly number[], labelMass = 0.9): this {
-    return this.say((sink) => sink.answer({ question, probabilities: Float64Array.from(probabilities), labelMass }));
+    return this.say((receiver) =>
+      receiver.answer({ question, probabilities: Float64Array.from(probabilities), labelMass }),
+    );
   }
 }
 
@@ -143,7 +145,7 @@ export class FakeEngine implements Engine {
   /** All jobs that came, oldest first. */
   readonly generations: FakeGeneration[] = [];
   readonly scorings: FakeScoring[] = [];
-  readonly #live = new Set<{ failed(kind: EngineFault['kind']): void }>();
+  readonly #live = new Set<{ failed(kind: JobFault['kind']): void }>();
   #onJob: (() => void)[] = [];
 
   constructor(script: FakeScript = {}) {
@@ -159,14 +161,14 @@ export class FakeEngine implements Engine {
     this.woken += 1;
   }
 
-  generate(job: GenerateJob, sink: GenerationSink): JobHandle {
-    const fake: FakeGeneration = new FakeGeneration(job, sink, () => void this.#live.delete(fake));
+  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle {
+    const fake: FakeGeneration = new FakeGeneration(job, receiver, () => void this.#live.delete(fake));
     this.generations.push(fake);
     return this.#take(fake, () => this.script.generate?.(fake));
   }
 
-  score(job: ScoreJob, sink: ScoreSink): JobHandle {
-    const fake: FakeScoring = new FakeScoring(job, sink, () => void this.#live.delete(fake));
+  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle {
+    const fake: FakeScoring = new FakeScoring(job, receiver, () => void this.#live.delete(fake));
     this.scorings.push(fake);
     return this.#take(fake, () => this.script.score?.(fake));
   }

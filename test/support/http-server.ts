@@ -1,7 +1,9 @@
 import type { Test } from 'tap';
 import { systemClock } from '../../sidecar/lib/clock.js';
 import { createServer } from '../../sidecar/http/server.js';
-import type { Handler, Routes, Server, ServerOptions } from '../../sidecar/http/server.js';
+import type { Handler, Routes } from '../../sidecar/http/routes.js';
+import type { Server } from '../../sidecar/http/server.js';
+import type { ServerOptions } from '../../sidecar/http/server-options.js';
 import type { ExchangeEnd } from '../../sidecar/http/server-context.js';
 import { RawConnection } from './raw-http.js';
 
@@ -21,7 +23,10 @@ export async function serve(
   t: Test,
   routes: Routes | Handler,
   options: Partial<
-    Pick<ServerOptions, 'origins' | 'limits' | 'clock' | 'wrap' | 'onExchange' | 'onExchangeEnd' | 'onReaderCut'>
+    Pick<
+      ServerOptions,
+      'origins' | 'limits' | 'clock' | 'wrap' | 'tls' | 'onExchange' | 'onExchangeEnd' | 'onReaderCut'
+    >
   > = {},
 ): Promise<RunningServer> {
   const ends: ExchangeEnd[] = [];

@@ -2,6 +2,7 @@ import { EventEmitter, once } from 'node:events';
 import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
 import type { Caller, Credentials, Denied, Identity } from '../../sidecar/access/identity.js';
 import { startApp, type App } from '../../sidecar/app/app.js';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
@@ -12,6 +13,7 @@ import type { Spool } from '../../sidecar/usage/spool.js';
 import { STUB_ENTRY } from './engine-harness.js';
 import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
+import { LOOK_MS } from './processes.js';
 import { sharedLanes } from './shared-lanes.js';
 import { RawConnection, type RawResponse } from './raw-http.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
@@ -208,7 +210,8 @@ export class InProcess {
     const from = performance.now();
     for (let seen = await this.metric(sample); seen !== value; seen = await this.metric(sample)) {
       if (performance.now() - from > UNTIL_MS) throw new Error(`${sample} is ${seen} and not ${value}`);
-      await new Promise((resolve) => setImmediate(resolve));
+      // Asked without a pause, the sidecar in this process would have less time for what is waited for.
+      await wait(LOOK_MS);
     }
   }
 }

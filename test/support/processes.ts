@@ -4,7 +4,8 @@ import { setTimeout as wait } from 'node:timers/promises';
 
 /** Long enough for a loaded machine. */
 const SEEN_MS = 60_000;
-const LOOK_MS = 10;
+/** Between two looks at what announces no change, ms. */
+export const LOOK_MS = 10;
 
 export interface Running {
   readonly pid: number;

@@ -136,7 +136,7 @@ export class QueueWalk {
 
   #grow(request: Request): void {
     const { lease } = request;
-    if (lease?.grow() !== true || lease.seats > 2) return;
+    if (lease?.takeSeat() !== true || lease.seats > 2) return;
     request.wanted = 'watched';
     lease.whenWanted(() => {
       if (request.wanted !== 'watched') throw new Error(`asked while ${request.wanted}`);
@@ -150,7 +150,7 @@ export class QueueWalk {
     const several = (request.lease?.seats ?? 0) > 2;
     // Before the seat is back, since it may be asked for the next one at once.
     request.wanted = several && request.wanted !== 'untold' ? 'watched' : 'untold';
-    request.lease?.shrink();
+    request.lease?.freeSeat();
   }
 
   #count(wanted: Request['wanted']): number {

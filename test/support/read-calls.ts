@@ -1,6 +1,6 @@
 import { CallParser } from '../../engine/output/calls/call-parser.js';
 import type { CallHold } from '../../engine/output/calls/call-text.js';
-import type { CallFormat } from '../../engine/protocol/messages.js';
+import type { CallFormat } from '../../engine/protocol/reply-format.js';
 
 /** What a parser made of a reply. */
 export interface ReadCalls {

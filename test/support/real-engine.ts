@@ -1,13 +1,9 @@
 import { EventEmitter, once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import {
-  PROTOCOL_VERSION as v,
-  type EngineSetup,
-  type FromEngine,
-  type GenerateJob,
-  type Output,
-  type ToEngine,
-} from '../../engine/protocol/messages.js';
+import { PROTOCOL_VERSION as v, type FromEngine, type ToEngine } from '../../engine/protocol/messages.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
+import type { GenerateJob } from '../../engine/protocol/jobs.js';
+import type { Output } from '../../engine/protocol/job-output.js';
 import { LinkedChild } from './linked-child.js';
 import { embeddedTestModel } from './models.js';
 import { tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';

@@ -2,12 +2,16 @@
 import { EventEmitter, once } from 'node:events';
 import type { LlamaContext, LlamaModel } from 'node-llama-cpp';
 import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
-import type { Decoder, Part, PartResult } from '../../engine/scheduler/decoder.js';
+import type { Decoder, PartResult } from '../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../engine/llama/iterator-decoder.js';
-import type { EngineSetup, GenerateJob, Output, ScoreJob } from '../../engine/protocol/messages.js';
+import type { EngineSetup } from '../../engine/protocol/setup.js';
+import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+import type { Output } from '../../engine/protocol/job-output.js';
 import { cutsAnywhere } from '../../engine/llama/load-plan.js';
 import { loadRuntime } from '../../engine/llama/runtime.js';
-import { StepLoop, type StepLimits } from '../../engine/scheduler/step-loop.js';
+import { stepsOf } from '../../engine/scheduler/results.js';
+import { StepLoop } from '../../engine/scheduler/step-loop.js';
+import type { StepLimits } from '../../engine/scheduler/step-limits.js';
 
 const THREADS = 1;
 
@@ -26,9 +30,11 @@ export const LAYERS: readonly Layer[] = ['batches', 'iterators'];
 export interface RealLoopOptions extends Partial<Omit<StepLimits, 'seats'>> {
   readonly layer?: Layer;
   readonly seats?: number;
+  /** A token that counts as a control token, as those around a turn of a chat are. */
+  readonly mark?: number;
 }
 
-export type LoadOptions = Omit<RealLoopOptions, 'layer'> &
+export type LoadOptions = Omit<RealLoopOptions, 'layer' | 'mark'> &
   Partial<Pick<EngineSetup, 'kv' | 'swaFull' | 'flashAttention'>>;
 
 type Answer = Extract<Output, { kind: 'answer' }>;
@@ -53,6 +59,8 @@ export interface Ran {
   readonly evaluated: number;
   /** Decodes that were made meanwhile. */
   readonly decodes: number;
+  /** Calls of the decoder meanwhile; fewer than decodes where steps follow one another in a run. */
+  readonly calls: number;
 }
 
 export class RealLoop {
@@ -64,18 +72,33 @@ export class RealLoop {
   readonly #events = new EventEmitter().setMaxListeners(0);
   #lastId = 0;
   #evaluated = 0;
+  #calls = 0;
 
-  private constructor(below: Pick<LlamaContext, 'dispose'>, decoder: Decoder, limits: StepLimits) {
+  private constructor(below: Pick<LlamaContext, 'dispose'>, decoder: Decoder, limits: StepLimits, mark?: number) {
     this.#below = below;
     this.decoder = decoder;
     const step = decoder.step.bind(decoder);
-    decoder.step = (parts: readonly Part[]): Promise<PartResult[]> => {
+    decoder.step = async (parts, run) => {
+      this.#calls += 1;
       this.#evaluated += parts.reduce((sum, { tokens }) => sum + tokens.length, 0);
-      return step(parts);
+      if (!run) return step(parts);
+      let steps = -1;
+      const counted = (results: readonly PartResult[]): void => {
+        steps += results[0] ? stepsOf(results[0]) : 0;
+      };
+      const made = (results: readonly PartResult[]): void => {
+        counted(results);
+        run.made(results);
+      };
+      const results = await step(parts, { ...run, made });
+      counted(results);
+      this.#evaluated += steps * parts.length;
+      return results;
     };
     // A token's text is its id, so that replies can be compared token for token, and none ends a reply.
     const bytes = (token: number): Uint8Array => Buffer.from(`${token} `);
-    const tokens = { isEnd: () => false, bytes, control: () => undefined };
+    const control = (token: number): string | undefined => (token === mark ? '<mark>' : undefined);
+    const tokens = { isEnd: () => false, bytes, control };
     this.#loop = new StepLoop(decoder, tokens, limits, (_, outputs) => {
       this.#outputs.push(...outputs);
       for (const { id, kind } of outputs) this.#events.emit(`${id}:${kind}`);
@@ -84,7 +107,7 @@ export class RealLoop {
 
   /** Four sequences of 1,024 tokens, prompts split at 64, unless told otherwise. Dispose it. */
   static async make(model: LlamaModel, options: RealLoopOptions = {}): Promise<RealLoop> {
-    const { layer = 'batches', ...rest } = options;
+    const { layer = 'batches', mark, ...rest } = options;
     const limits = { ...LIMITS, ...rest };
     const context = await model.createContext({
       sequences: limits.seats,
@@ -98,7 +121,7 @@ export class RealLoop {
         ? new IteratorDecoder(context, true)
         : await BatchDecoder.over(context, THREADS, cutsAnywhere(model.fileInsights));
     if (!decoder) throw new Error('the layer below is not the one that batch-decoder.ts knows');
-    return new RealLoop(context, decoder, limits);
+    return new RealLoop(context, decoder, limits, mark);
   }
 
   /** The same over a file as an engine process loads it, with the decoder that it picks. Dispose it. */
@@ -123,7 +146,7 @@ export class RealLoop {
   /** Starts a job and returns what tells of its first text and of its end. */
   start(job: GenerateJob | ScoreJob): Started {
     const id = ++this.#lastId;
-    const before = { evaluated: this.#evaluated, decodes: this.#loop.steps };
+    const before = { evaluated: this.#evaluated, decodes: this.#loop.steps, calls: this.#calls };
     const speaks = once(this.#events, `${id}:piece`);
     const ran = Promise.race([
       once(this.#events, `${id}:done`).then(() => this.#ran(id, before)),
@@ -143,7 +166,7 @@ export class RealLoop {
     await this.#below.dispose();
   }
 
-  #ran(id: number, before: Pick<Ran, 'evaluated' | 'decodes'>): Ran {
+  #ran(id: number, before: Pick<Ran, 'evaluated' | 'decodes' | 'calls'>): Ran {
     const own = this.#outputs.filter((output) => output.id === id);
     const texts: string[] = [];
     const answers: Answer[] = [];
@@ -154,6 +177,7 @@ export class RealLoop {
     const cached = own.find((output) => output.kind === 'started')?.cachedTokens ?? -1;
     const tokens = texts.map((text) => text.trim().split(' ').map(Number));
     const evaluated = this.#evaluated - before.evaluated;
-    return { cached, tokens, answers, evaluated, decodes: this.#loop.steps - before.decodes };
+    const decodes = this.#loop.steps - before.decodes;
+    return { cached, tokens, answers, evaluated, decodes, calls: this.#calls - before.calls };
   }
 }

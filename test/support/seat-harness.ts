@@ -1,6 +1,6 @@
 import { createFairQueue } from '../../sidecar/admission/fair-queue.js';
 import type { FairQueueOptions } from '../../sidecar/admission/fair-queue-options.js';
-import type { FairSeatQueue, Lease, QueueReport, Refused } from '../../sidecar/admission/seat-queue.js';
+import type { SeatQueue, Lease, QueueReport, Refused } from '../../sidecar/admission/seat-queue.js';
 import { FakeClock } from './fake-clock.js';
 
 /** An account's stream of requests. Times in ms. */
@@ -43,7 +43,7 @@ const CONFIG = { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 1e9 };
 /** Random loads against a queue in fake time: who asked, who was served, how long seats were held and for what. */
 export class SeatHarness {
   readonly clock = new FakeClock();
-  readonly queue: FairSeatQueue;
+  readonly queue: SeatQueue;
   readonly fates: Fate[] = [];
   readonly #random: () => number;
   readonly #seats: number;
@@ -141,7 +141,7 @@ export function share(fates: readonly Fate[], ...ends: readonly Fate['end'][]): 
 }
 
 /** A small generator of random numbers that can be repeated (T. Ettinger). */
-export function mulberry32(seed: number): () => number {
+function mulberry32(seed: number): () => number {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x6d2b79f5) >>> 0;

@@ -4,10 +4,11 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
-import { signalGroup } from './processes.js';
+import { LOOK_MS, signalGroup } from './processes.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
@@ -266,6 +267,8 @@ export class Sidecar {
       const now = await this.metric(name, labels);
       if (typeof value === 'number' ? now === value : value(now)) return;
       if (Date.now() > until) throw new Error(`${name} is ${now}, not ${String(value)}`);
+      // Asked without a pause, the sidecar would have less time for what is waited for.
+      await wait(LOOK_MS);
     }
   }
 }

@@ -1,8 +1,11 @@
 /** The step loop over a fake decoder, for unit tests of the engine. */
 import { EventEmitter, once } from 'node:events';
-import type { GenerateJob, HeldPrefix, Output, ScoreJob } from '../../engine/protocol/messages.js';
+import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
+import type { HeldPrefix } from '../../engine/protocol/messages.js';
+import type { Output } from '../../engine/protocol/job-output.js';
 import type { Clock } from '../../engine/protocol/clock.js';
-import { StepLoop, type StepLimits } from '../../engine/scheduler/step-loop.js';
+import { StepLoop } from '../../engine/scheduler/step-loop.js';
+import type { StepLimits } from '../../engine/scheduler/step-limits.js';
 import type { ModelTokens } from '../../engine/scheduler/task.js';
 import { FakeDecoder, type FakeDecoderOptions } from './fake-decoder.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
@@ -98,7 +101,7 @@ export class Bench {
     return this.of(id).find((output) => output.kind === 'started')?.cachedTokens;
   }
 
-  async ends(id: number, kind: 'started' | 'done' | 'failed' | 'freed' = 'done'): Promise<void> {
+  async ends(id: number, kind: 'started' | 'done' | 'failed' | 'seatFreed' = 'done'): Promise<void> {
     if (!this.of(id).some((output) => output.kind === kind)) await once(this.#events, `${id}:${kind}`);
   }
 

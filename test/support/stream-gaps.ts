@@ -1,7 +1,8 @@
 /** What streams wait between two tokens while replies beside them are held by a grammar. */
 import type { Decoder } from '../../engine/scheduler/decoder.js';
 import type { ModelTokens } from '../../engine/scheduler/task.js';
-import type { GenerateJob, ReplyGrammar } from '../../engine/protocol/messages.js';
+import type { GenerateJob } from '../../engine/protocol/jobs.js';
+import type { ReplyGrammar } from '../../engine/protocol/reply-format.js';
 import { StepLoop } from '../../engine/scheduler/step-loop.js';
 import { tokenPrompt } from '../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';

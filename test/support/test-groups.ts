@@ -3,10 +3,30 @@
 /** Test files that run in one process: a test that fails leaves the others of its group alone, one that crashes does not. */
 const MOST_OF_A_GROUP = 30;
 
-/** Files that start the sidecar in their own process, and may share its prompt hosts (shared-lanes.ts). */
-const IN_PROCESS =
-  /^contract\/(admission|billing|bodies|console|fleet|gateway|idempotency|images|keys|left-while-closing|limits|order|security|traces)\./;
-const MOST_IN_PROCESS = 7;
+/** Files below one of these folders that share a process, as they share what they test with. */
+const SHARING: readonly { readonly name: string; readonly files: RegExp; readonly most: number }[] = [
+  {
+    // One sidecar on real engines (shared-sidecar.ts).
+    name: 'models',
+    files:
+      /^integration\/(ai|chat|decisions|decisions-isolation|json-mode|openai|sampling|seedling|stream-bytes|tools|typesafe)\./,
+    most: 12,
+  },
+  {
+    // The sidecar in their own process, and its prompt hosts (shared-lanes.ts).
+    name: 'contract',
+    files:
+      /^contract\/(admission|billing|bodies|completions|console|fields|fleet|gateway|idempotency|images|keys|left-while-closing|limits|openapi|order|security|traces)\./,
+    most: 9,
+  },
+  {
+    // llama.cpp in their own process, and no other process.
+    name: 'llama',
+    files:
+      /^integration\/(engine\/(families|grammar|masks|reuse|checkpoint-reuse)|engine\/llama\/(bare-vocabulary|checkpoints|decoders)|bench\/models\/(embedded|vocabulary-own|vocabulary-copy))\./,
+    most: 12,
+  },
+];
 
 /** Files that start engines and sidecars as processes of their own; each has its process too. */
 const PROCESSES = /^(contract|integration|fault|regression|e2e)\/|^docs\/commands\./;
@@ -34,12 +54,18 @@ export interface TestGroup {
 /** Each file, given below dist/test, in exactly one group. The groups that take longest come first. */
 export function groupsOf(files: readonly string[]): readonly TestGroup[] {
   const sorted = [...files].sort();
-  const shares = (file: string): boolean => IN_PROCESS.test(file);
+  const shares = (file: string): boolean => SHARING.some(({ files: sharing }) => sharing.test(file));
   const alone = (file: string): boolean => !shares(file) && (PROCESSES.test(file) || file in ALONE);
   const unit = sorted.filter((file) => !shares(file) && !alone(file));
   return [
+    ...SHARING.flatMap(({ name, files: sharing, most }) =>
+      chunks(
+        name,
+        sorted.filter((file) => sharing.test(file)),
+        most,
+      ),
+    ),
     ...sorted.filter(alone).map((file) => ({ name: file.replace(/\.test\.js$/, ''), files: [file] })),
-    ...chunks('contract', sorted.filter(shares), MOST_IN_PROCESS),
     ...chunks('unit', unit, MOST_OF_A_GROUP),
   ];
 }

@@ -1,8 +1,9 @@
 /**
  * Where the time of the tests goes: runs the test files named, one process each, and prints a table of what each took and a
  * sum for each folder. `make test-times` runs it. Of each file: seconds by the clock, which depend on what else the machine
- * does, and seconds of processor time, of the file and of every process that it started and waited for. Of a
- * process that a test kills, what its own children took is not in it: the system adds up what has been waited for.
+ * does, and seconds of processor time, of the file and of every process that it started. They are counted by a control group
+ * where this user may make one, as root may; elsewhere by what has been waited for, in which the children of a process that
+ * a test kills are missing: half of the whole, since most sidecars are killed.
  *
  *     node dist/test/support/time-table.js [--groups] [--jobs=2] [--top=40] FILES
  *
@@ -13,6 +14,7 @@ import { once } from 'node:events';
 import { dirname, relative } from 'node:path';
 import { argv, env, execPath, stderr, stdout } from 'node:process';
 import { parseArgs } from 'node:util';
+import { CpuGroup } from './cpu-group.js';
 import { entriesFor } from './group-entries.js';
 
 interface Timed {
@@ -42,11 +44,12 @@ const seconds = (text: string): number => {
 async function time(file: string): Promise<Timed> {
   const from = performance.now();
   // The second line of `times` is what the processes took that the shell, and they in turn, waited for.
-  const script = '"$@"; status=$?; times >&3; exit $status';
+  const script = 'test -z "$GROUP" || echo $$ > "$GROUP"; "$@"; status=$?; times >&3; exit $status';
   const command = [execPath, '--import=./dist/test/support/bare-children.js', file];
+  const group = CpuGroup.make();
   const child = spawn('sh', ['-c', script, 'sh', ...command], {
     stdio: ['ignore', 'pipe', 'ignore', 'pipe'],
-    env: { ...env, TAP_TIMEOUT: '900' },
+    env: { ...env, TAP_TIMEOUT: '900', GROUP: group?.members ?? '' },
   });
   let assertions = 0;
   let times = '';
@@ -63,7 +66,7 @@ async function time(file: string): Promise<Timed> {
     ok: child.exitCode === 0,
     assertions,
     wallS: (performance.now() - from) / 1000,
-    cpuS: ofChildren.reduce((sum, part) => sum + seconds(part), 0),
+    cpuS: group?.close() ?? ofChildren.reduce((sum, part) => sum + seconds(part), 0),
   };
 }
 

@@ -1,8 +1,8 @@
 /** A worker thread with a vocabulary-only model (its path is `workerData`): text in, number of tokens and round trip out. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
+import { cpuLlama } from './llama.js';
 
-const llama = await getLlama({ gpu: false, logLevel: LlamaLogLevel.error, maxThreads: 1 });
+const llama = await cpuLlama(1);
 const model = await llama.loadModel({ modelPath: workerData as string, vocabOnly: true });
 
 parentPort?.on('message', (text: string) => {

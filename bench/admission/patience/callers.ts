@@ -55,7 +55,12 @@ export const ACCOUNTS = 6;
 /** To the first token of a stream, of its seat time. */
 export const PREFILL = 0.05;
 /** Spread of seat times. */
-const SIGMA = 0.8;
+export const HOLD_SIGMA = 0.8;
+
+/** Mean seat time, ms. */
+export function meanOf({ meanMs, long }: Mix): number {
+  return long === undefined ? meanMs : meanMs * (1 - long.share) + long.meanMs * long.share;
+}
 
 /** Poisson arrivals of six accounts that ask for the same; the same for the same seed. */
 export function callers(load: number, endurance: Endurance, mix: Mix, untilMs: number, seed: number): Caller[] {
@@ -63,13 +68,12 @@ export function callers(load: number, endurance: Endurance, mix: Mix, untilMs: n
   const exponential = (): number => -Math.log(1 - random());
   const normal = (): number => Math.sqrt(2 * exponential()) * Math.cos(2 * Math.PI * random());
   const { long } = mix;
-  const meanMs = long === undefined ? mix.meanMs : mix.meanMs * (1 - long.share) + long.meanMs * long.share;
-  const everyMs = meanMs / (load * SEATS);
+  const everyMs = meanOf(mix) / (load * SEATS);
   const list: Caller[] = [];
   for (let atMs = exponential() * everyMs; atMs < untilMs; atMs += exponential() * everyMs) {
     const account = Math.floor(random() * ACCOUNTS);
     const isLong = long !== undefined && random() < long.share;
-    const holdMs = (isLong ? long.meanMs : mix.meanMs) * Math.exp(SIGMA * normal() - SIGMA ** 2 / 2);
+    const holdMs = (isLong ? long.meanMs : mix.meanMs) * Math.exp(HOLD_SIGMA * normal() - HOLD_SIGMA ** 2 / 2);
     const patienceMs = endurance.patienceMs(normal, account, atMs, untilMs);
     list.push({ atMs, account: `account ${account}`, holdMs, patienceMs, long: isLong });
   }

@@ -4,7 +4,7 @@
  * the service.
  */
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { FairSeatQueue, Lease } from '../../../sidecar/admission/seat-queue.js';
+import type { SeatQueue, Lease, Refused } from '../../../sidecar/admission/seat-queue.js';
 import { seeded } from '../../support/load.js';
 import { Agenda } from '../agenda.js';
 import { PREFILL, SEATS, type Caller, type Kind } from './callers.js';
@@ -16,6 +16,8 @@ export interface Visit extends Caller {
   seatedAt: number;
   endedAt: number;
   retryAfterMs: number;
+  /** That time was reserved, or none could be; undefined: it is the predicted wait. */
+  retry?: Refused['retry'];
   readonly again: boolean;
 }
 
@@ -28,7 +30,7 @@ export interface Setting {
   /** After how many ms a refused caller comes once more. */
   readonly comesBack?: (visit: Visit, random: () => number) => number | undefined;
   /** Called now and then with the queue. */
-  readonly watch?: (queue: FairSeatQueue, now: number) => void;
+  readonly watch?: (queue: SeatQueue, now: number) => void;
   readonly watchMs?: number;
 }
 
@@ -40,7 +42,8 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
     clock: agenda,
     random,
     seats: SEATS,
-    config: { maxWaitMs: setting.maxWaitMs, waitingPerSeat: 8, waitingBytes: Infinity, learns: setting.learns },
+    config: { maxWaitMs: setting.maxWaitMs, waitingPerSeat: 8, waitingBytes: Infinity },
+    learns: setting.learns,
   });
   const visits: Visit[] = [];
   const arrive = (caller: Caller, fingerprint: string, again: boolean): void => {
@@ -55,17 +58,18 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
       awaits: setting.kind === 'stream' ? 'first-token' : 'end',
       fingerprint,
     } as const;
-    const refused = (retryAfterMs: number, reason: string): void => {
+    const refused = ({ retryAfterMs, reason, retry }: Refused): void => {
       visit.end = 'refused';
       visit.reason = reason;
       visit.retryAfterMs = retryAfterMs;
+      visit.retry = retry;
       visit.endedAt = agenda.now();
       const afterMs = again ? undefined : setting.comesBack?.(visit, random);
       if (afterMs !== undefined) agenda.after(afterMs, () => arrive(caller, fingerprint, true));
     };
     const ticket = queue.enter(entry);
     if ('kind' in ticket) {
-      refused(ticket.retryAfterMs, ticket.reason);
+      refused(ticket);
       return;
     }
     let lease: Lease | undefined;
@@ -80,7 +84,7 @@ export async function simulate(list: readonly Caller[], setting: Setting): Promi
       if (outcome.kind === 'cancelled') return;
       if (outcome.kind === 'refused') {
         leaves?.();
-        refused(outcome.retryAfterMs, outcome.reason);
+        refused(outcome);
         return;
       }
       lease = outcome.lease;
@@ -128,6 +132,8 @@ export interface Figures {
   /** Seat time of callers who left. */
   readonly vain: number;
   readonly refused: number;
+  /** Of these, after a wait. */
+  readonly refusedLate: number;
   readonly left: number;
   /** Of long requests, served; NaN where there are none. */
   readonly longServed: number;
@@ -159,6 +165,7 @@ export function figuresOf(visits: readonly Visit[], fromMs: number, toMs: number
     good: good / all,
     vain: vain / all,
     refused: share('refused'),
+    refusedLate: within.filter(({ end, endedAt, atMs }) => end === 'refused' && endedAt > atMs).length / within.length,
     left: share('left'),
     longServed: long.filter(({ end }) => end === 'good').length / long.length,
     wait50: at(0.5),

@@ -4,10 +4,10 @@ import { ReferenceQueue, type Discipline, type Waiting } from './reference-queue
 /** One request of each account in turn, however long it is; a request that waited too long is dropped. */
 export const roundRobin: Policy = {
   name: 'round robin with TTL',
-  open: (setting) => new ReferenceQueue(setting, new Turns(), { ttlMs: setting.patienceMs }),
+  open: (setting) => new ReferenceQueue(setting, new RoundRobin(), { ttlMs: setting.patienceMs }),
 };
 
-class Turns implements Discipline {
+class RoundRobin implements Discipline {
   /** In the order of their turns; only who waits has one. */
   readonly #accounts = new Map<string, Set<Waiting>>();
 

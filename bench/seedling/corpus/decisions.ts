@@ -1,9 +1,11 @@
 /** The mix of decision examples. */
 import type { Draw } from './draw.js';
 import type { DecisionExample } from './example.js';
-import { denial, mentions, persons, record, states } from './facts.js';
+import { persons, record, states } from './facts.js';
+import { denial, mentions } from './texts.js';
 import { post, sortedPost } from './moderation.js';
-import { comparison, count, review, rule } from './numbers.js';
+import { comparison, count, rule } from './numbers.js';
+import { review } from './reviews.js';
 import { sortedTicket, ticket } from './tickets.js';
 
 /** Generator and weight. */

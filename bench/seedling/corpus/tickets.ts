@@ -2,7 +2,8 @@
 import { asking, choice, choiceOf, score, yesNo } from './asking.js';
 import type { Draw } from './draw.js';
 import type { Asked, DecisionExample } from './example.js';
-import { INTENTS, type Intent } from './intents.js';
+import type { Intent } from './intent.js';
+import { INTENTS } from './intents.js';
 import { filled, people, person } from './names.js';
 
 const OPENINGS = ['Hello,', 'Hi,', 'Hi there.', 'Good morning.', 'Hello!', 'Dear team,', 'Hey,', 'Good day.'];

@@ -11,7 +11,7 @@ import { readModelHead } from './head.js';
 import { areThere, placeAll } from './place.js';
 import { Refusal, SILENT, wordsFor } from './refusal.js';
 
-/** The downloader tries an address that does not answer for twelve minutes; ours is the patience of somebody who waits, ms. */
+/** The downloader tries an address that does not answer for twelve minutes; ours is what a waiting operator accepts, ms. */
 const ANSWER_MS = 20_000;
 
 /** Without a byte for this long the download is given up, ms. */
@@ -81,7 +81,7 @@ async function fetchInto(
     return { kind: 'fetched', file, bytes: (await stat(file)).size, fresh: true };
   } finally {
     idle.stop();
-    // Also after a download that is done: it lets go of its file.
+    // Also after a download that is done: it closes its file.
     await downloader?.cancel().catch(() => undefined);
   }
 }

@@ -4,7 +4,7 @@ import type { MachineFacts } from '../../protocol/inspect-messages.js';
 import { nativeCodeOf } from '../addon.js';
 import { openLlama } from '../backend.js';
 import { freeMemory } from '../memory/check.js';
-import type { EngineSetup } from '../../protocol/messages.js';
+import type { EngineSetup } from '../../protocol/setup.js';
 
 /** What this machine has for an engine with this setting. */
 export async function machineFacts(gpu: EngineSetup['gpu']): Promise<MachineFacts> {

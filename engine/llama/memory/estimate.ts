@@ -1,5 +1,5 @@
 import type { GgufInsights } from 'node-llama-cpp';
-import type { KvTypes } from '../../protocol/messages.js';
+import type { KvTypes } from '../../protocol/setup.js';
 import { F16_KV, ggmlTypes } from '../kv-types.js';
 import type { Need } from './verdict.js';
 

@@ -8,12 +8,12 @@
  * Until the arguments begin, a call may turn out not to be one; its text is then content. If a grammar constrains the
  * reply from the mark on (`hold`), that cannot happen.
  */
-import type { CallFormat } from '../../protocol/messages.js';
+import type { CallFormat } from '../../protocol/reply-format.js';
 import { JsonArguments, type ArgumentsReader } from './arguments-reader.js';
-import type { CallHold, CallPiece, CallText } from './call-text.js';
+import { ALWAYS_CONSTRAINED, ParsedText, type CallHold, type CallText } from './call-text.js';
 import { ExpectedText } from './expected-text.js';
 import { StringText } from './json-text.js';
-import { beginning, MAX_SPACE, spacesBefore } from './marks.js';
+import { MAX_SPACE, splitBeforeMark } from './marks.js';
 import { readerOf } from './readers.js';
 
 /** Calls that one reply can have: an index in an answer ends at 127. */
@@ -23,9 +23,6 @@ const MAX_NAME = 64;
 
 /** The longest text of a call before its arguments, white space included; longer text is content. */
 const MAX_HEAD = 1024;
-
-/** The reply's own grammar holds all of it. */
-const HELD: CallHold = { begin: () => true, end: () => undefined };
 
 type State = 'start' | 'content' | 'head' | 'name' | 'between' | 'arguments' | 'tail' | 'answer' | 'plain' | 'over';
 
@@ -48,7 +45,7 @@ export class CallParser {
   #string = new StringText();
 
   /** `hold` is called as soon as a call is recognized. */
-  constructor(format: CallFormat, hold: CallHold = HELD) {
+  constructor(format: CallFormat, hold: CallHold = ALWAYS_CONSTRAINED) {
     this.#format = format;
     this.#hold = hold;
     this.#state = format.syntax.mark === '' ? 'start' : 'content';
@@ -66,7 +63,7 @@ export class CallParser {
 
   /** Adds whole characters; returns the newly parsed parts. */
   push(text: string): CallText {
-    const out = new Out();
+    const out = new ParsedText();
     for (let rest = text; rest !== '';) rest = this.#take(rest, out);
     return out;
   }
@@ -83,7 +80,7 @@ export class CallParser {
   }
 
   /** Processes text in the current state; returns the rest. */
-  #take(text: string, out: Out): string {
+  #take(text: string, out: ParsedText): string {
     switch (this.#state) {
       case 'start':
         return this.#start(text, out);
@@ -107,7 +104,7 @@ export class CallParser {
   }
 
   /** Without a mark, a reply that begins like a call is one, and otherwise content. */
-  #start(text: string, out: Out): string {
+  #start(text: string, out: ParsedText): string {
     const all = this.#held + text;
     const begin = all.search(/\S/);
     this.#held = begin < 0 ? all : '';
@@ -118,23 +115,14 @@ export class CallParser {
     return this.#emit(all, out);
   }
 
-  #content(text: string, out: Out): string {
-    const { mark } = this.#format.syntax;
-    const all = this.#held + text;
-    this.#held = '';
-    const at = all.indexOf(mark);
-    if (at >= 0) {
-      const spaces = spacesBefore(all, at);
-      this.#emit(all.slice(0, at - spaces), out);
-      return this.#begin(all.slice(at - spaces), spaces, out);
-    }
-    const begun = all.length - beginning(mark, all);
-    const shown = begun - spacesBefore(all, begun);
-    this.#held = all.slice(shown);
-    return this.#emit(all.slice(0, shown), out);
+  #content(text: string, out: ParsedText): string {
+    const { content, rest, spaces } = splitBeforeMark(this.#held + text, this.#format.syntax.mark);
+    this.#held = spaces === undefined ? rest : '';
+    this.#emit(content, out);
+    return spaces === undefined ? '' : this.#begin(rest, spaces, out);
   }
 
-  #begin(text: string, at: number, out: Out): string {
+  #begin(text: string, at: number, out: ParsedText): string {
     const { open, alsoOpen = [], answer } = this.#format.syntax;
     this.#spaces = text.slice(0, at);
     this.#raw = '';
@@ -145,14 +133,14 @@ export class CallParser {
   }
 
   /** Changes to a state that expects one of these texts; an empty text is matched at once. */
-  #await(state: 'head' | 'between' | 'tail', texts: readonly string[], out: Out): void {
+  #await(state: 'head' | 'between' | 'tail', texts: readonly string[], out: ParsedText): void {
     this.#state = state;
     this.#expected = new ExpectedText(texts);
     const { progress } = this.#expected;
     if (typeof progress === 'number') this.#matched(progress, out);
   }
 
-  #expect(text: string, out: Out): string {
+  #expect(text: string, out: ParsedText): string {
     for (let i = 0; i < text.length; i++) {
       const unit = text[i] ?? '';
       this.#raw += unit;
@@ -174,7 +162,7 @@ export class CallParser {
     return this.#certain;
   }
 
-  #matched(which: number, out: Out): void {
+  #matched(which: number, out: ParsedText): void {
     if (this.#state === 'between') this.#beginArguments(out);
     else if (this.#state === 'tail' && which === 0) this.#close();
     else if (this.#state === 'head' && which === 1 && this.#format.syntax.answer !== undefined) this.#state = 'answer';
@@ -184,7 +172,11 @@ export class CallParser {
     }
   }
 
-  #readName(text: string, out: Out): string {
+  #readName(text: string, out: ParsedText): string {
+    const spaces = this.#name === '' ? text.length - text.trimStart().length : 0;
+    this.#raw += text.slice(0, spaces);
+    if (this.#raw.length > MAX_HEAD) this.#giveUp(out);
+    if (spaces > 0) return text.slice(spaces);
     const end = text.search(/[^A-Za-z0-9_-]/);
     const part = end < 0 ? text : text.slice(0, end);
     this.#raw += part;
@@ -198,7 +190,7 @@ export class CallParser {
     return text.slice(part.length);
   }
 
-  #beginArguments(out: Out): void {
+  #beginArguments(out: ParsedText): void {
     if (!this.#certain && !this.#ask()) {
       this.#giveUp(out);
       return;
@@ -208,7 +200,7 @@ export class CallParser {
     this.#state = 'arguments';
   }
 
-  #readArguments(text: string, out: Out): string {
+  #readArguments(text: string, out: ParsedText): string {
     const { json, used } = this.#arguments.take(text);
     if (json !== '') out.calls.push({ index: this.#calls, arguments: json });
     if (this.#arguments.complete) {
@@ -233,7 +225,7 @@ export class CallParser {
     this.#state = this.#format.syntax.mark === '' ? 'over' : 'content';
   }
 
-  #readAnswer(text: string, out: Out): string {
+  #readAnswer(text: string, out: ParsedText): string {
     // From here on the reply's text is not returned unchanged any more.
     this.#spaces = this.#raw = '';
     const { text: shown, used } = this.#string.take(text);
@@ -243,21 +235,16 @@ export class CallParser {
   }
 
   /** It is not a call. */
-  #giveUp(out: Out): void {
+  #giveUp(out: ParsedText): void {
     this.#emit(this.#spaces + this.#raw, out);
     this.#spaces = this.#raw = '';
     this.#certain = false;
     this.#state = this.#format.syntax.mark === '' ? 'plain' : 'content';
   }
 
-  #emit(text: string, out: Out): '' {
+  #emit(text: string, out: ParsedText): '' {
     this.#shown ||= text !== '';
     out.content += text;
     return '';
   }
-}
-
-class Out implements CallText {
-  content = '';
-  readonly calls: CallPiece[] = [];
 }

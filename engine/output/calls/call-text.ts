@@ -1,4 +1,4 @@
-/** What a reply's calls are to those who read them, and to what holds them. */
+/** A reply's calls as they are parsed, and what constrains them. */
 
 /** A part of a call's arguments, JSON text. The call's first part names it and has no arguments yet. */
 export interface CallPiece {
@@ -8,16 +8,25 @@ export interface CallPiece {
   readonly arguments: string;
 }
 
-/** What became certain of a reply. */
+/** The parts of a reply that are certain now. */
 export interface CallText {
   readonly content: string;
   readonly calls: readonly CallPiece[];
 }
 
-/** What holds a reply to a call's syntax while one is being written. */
+/** A {@link CallText} while it is made. */
+export class ParsedText implements CallText {
+  content = '';
+  readonly calls: CallPiece[] = [];
+}
+
+/** What constrains a reply to a call's syntax while one is being written. */
 export interface CallHold {
-  /** A call begins with `text`, the last that was pushed but for what followed it. False: nothing holds it, so it is no call. */
+  /** A call begins with `text`, the last that was pushed but for what followed it. False: it is unconstrained, so it is no call. */
   begin(text: string): boolean;
-  /** The calls' closing text came out. */
+  /** The calls' closing text was generated. */
   end(): void;
 }
+
+/** For replies whose own grammar constrains all of them. */
+export const ALWAYS_CONSTRAINED: CallHold = { begin: () => true, end: () => undefined };

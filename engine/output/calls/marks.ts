@@ -1,13 +1,28 @@
 /** White space held back, since it is dropped beside a call; more than this is content. */
 export const MAX_SPACE = 64;
 
+/**
+ * Splits text at the first `mark`: `content` is certainly content. `rest` begins with the white space before the mark,
+ * `spaces` characters; without a mark it is what may be the beginning of one, and `spaces` is undefined.
+ */
+export function splitBeforeMark(
+  text: string,
+  mark: string,
+): { readonly content: string; readonly rest: string; readonly spaces: number | undefined } {
+  const at = text.indexOf(mark);
+  const begun = at >= 0 ? at : text.length - beginning(mark, text);
+  const spaces = spacesBefore(text, begun);
+  const end = begun - spaces;
+  return { content: text.slice(0, end), rest: text.slice(end), spaces: at >= 0 ? spaces : undefined };
+}
+
 /** How much of the white space before `at` is held back. */
-export function spacesBefore(text: string, at: number): number {
+function spacesBefore(text: string, at: number): number {
   return Math.min(at - text.slice(0, at).trimEnd().length, MAX_SPACE);
 }
 
 /** How much of `text`'s end may be the beginning of `mark`, white space before it not counted. */
-export function beginning(mark: string, text: string): number {
+function beginning(mark: string, text: string): number {
   for (let length = Math.min(mark.length - 1, text.length); length > 0; length--) {
     if (text.endsWith(mark.slice(0, length))) return length;
   }

@@ -1,11 +1,21 @@
-import type { CallFormat } from '../../protocol/messages.js';
+import type { CallFormat } from '../../protocol/reply-format.js';
 import { JsonArguments, type ArgumentsReader } from './arguments-reader.js';
+import { LooseJson } from './loose-json.js';
 import { TaggedReader } from './tagged-arguments.js';
 
 /** A reader of the arguments of one call of `name`, in the format's notation. */
 export function readerOf({ syntax, functions, parameters = [] }: CallFormat, name: string): ArgumentsReader {
   const { arguments: notation, close, next } = syntax;
-  if (notation === undefined) return new JsonArguments();
-  const declared = functions.flatMap((each, i) => (each === name ? (parameters[i] ?? []) : []));
-  return new TaggedReader(notation, declared, next === undefined ? [close] : [close, next]);
+  switch (notation?.kind) {
+    case undefined:
+      return new JsonArguments();
+    case 'bare':
+      return new LooseJson({ quote: notation.quote });
+    case 'keywords':
+      return new LooseJson({ end: ')' });
+    case 'tagged': {
+      const declared = functions.flatMap((each, i) => (each === name ? (parameters[i] ?? []) : []));
+      return new TaggedReader(notation, declared, next === undefined ? [close] : [close, next]);
+    }
+  }
 }

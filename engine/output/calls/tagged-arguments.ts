@@ -3,7 +3,7 @@
  *
  *     gap --open--> name --between--> value --close--> gap --close or next of the call--> complete
  */
-import type { ParameterTypes, TaggedArguments, ValueType } from '../../protocol/messages.js';
+import type { ParameterTypes, TaggedArguments, ValueType } from '../../protocol/reply-format.js';
 import type { ArgumentsPart, ArgumentsReader } from './arguments-reader.js';
 import { ExpectedText } from './expected-text.js';
 import { TaggedValue } from './tagged-value.js';

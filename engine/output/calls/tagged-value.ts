@@ -1,4 +1,4 @@
-import type { ValueType } from '../../protocol/messages.js';
+import type { ValueType } from '../../protocol/reply-format.js';
 import { StopMatcher } from '../stop-matcher.js';
 import type { ArgumentsPart } from './arguments-reader.js';
 import { ObjectEnd } from './json-text.js';

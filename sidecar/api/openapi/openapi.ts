@@ -53,7 +53,7 @@ export function refusalsOf({ errors, request }: RouteReference): ReadonlyMap<num
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of errors) {
     const { status, also = [] }: CatalogueRow = CATALOGUE[code];
-    // Nobody minds the content type of a body that is not asked for.
+    // The content type of a body that is not required is not checked.
     const statuses = [status, ...also].filter((each) => each !== 415 || request !== undefined);
     for (const each of statuses) byStatus.set(each, [...(byStatus.get(each) ?? []), code]);
   }

@@ -1,4 +1,4 @@
-/** The public listener's routes, as the documentation tells them. A test holds that the server answers just these. */
+/** The public listener's routes, as the documentation lists them. A test checks that the server answers just these. */
 import { CATALOGUE, type ErrorCode } from '../../domain/error-catalogue.js';
 
 /** The setting `contract`. */
@@ -47,7 +47,7 @@ const KEYED: readonly ErrorCode[] = [
   'credit_gate_unavailable',
 ];
 
-/** What can befall work for a model. Nobody reads the answer to a cancelled request. */
+/** The outcomes of work for a model. The answer to a cancelled request is never sent. */
 const WORK = (Object.keys(CATALOGUE) as ErrorCode[]).filter(
   (code) => code !== 'not_found' && code !== 'request_cancelled',
 );

@@ -123,17 +123,19 @@ function copied(schema: Schema): Schema {
     if (PRIVATE.has(keyword) || value === PRIVATE_FORMAT) continue;
     copy[keyword] = keyword === 'const' || keyword === 'enum' ? value : inner(value);
   }
-  if ('discriminator' in schema && branchesOf(schema).every((branch) => names.has(branch))) {
-    copy['discriminator'] = discriminatorOf(schema as unknown as Tagged);
+  if (isTagged(schema) && schema.oneOf.every((branch) => names.has(branch))) {
+    copy['discriminator'] = discriminatorOf(schema);
   }
   return copy;
 }
 
-function branchesOf(schema: Schema): readonly unknown[] {
-  return (schema as unknown as Tagged).oneOf;
+/** A map of properties may have one of this name. */
+function isTagged(schema: Schema): schema is Schema & Tagged {
+  const { discriminator, oneOf } = schema as Partial<Tagged>;
+  return typeof discriminator?.propertyName === 'string' && Array.isArray(oneOf);
 }
 
-/** A schema whose branches are told apart by one field; all its branches are named parts. */
+/** A schema whose branches one field distinguishes; all its branches are named parts. */
 interface Tagged {
   readonly discriminator: { readonly propertyName: string };
   readonly oneOf: readonly { readonly properties: Readonly<Record<string, { readonly const: string }>> }[];

@@ -27,6 +27,10 @@ const CLASSES = { 16: 'interactive', 4: 'standard', 1: 'batch' };
 /** @type {Readonly<Record<string, string>>} */
 const REASONS = {
   predicted: 'would wait too long',
+  standing: 'more comes than is served',
+  patience: 'callers leave sooner',
+  named: 'too late for its client',
+  hopeless: 'too late to be of use',
   full: 'queue full',
   bytes: 'bodies too large together',
   dropped: 'made room for another',
@@ -100,7 +104,10 @@ export class ModelCard {
     const on = engine.runsOn === null ? [] : [`on ${engine.runsOn}`];
     const fairness = queue.fairness === null ? [] : [`fairness ${queue.fairness.toFixed(2)}`];
     const paused = queue.paused ? ['queue paused'] : [];
-    say(this.#about, [kind, some(queue.seats, 'seat'), ...context, ...on, ...fairness, ...paused].join(' · '));
+    const over = queue.overload.standing ? [`overload ${queue.overload.load.toFixed(1)}`] : [];
+    const left = median(queue.overload.patience);
+    const about = [kind, some(queue.seats, 'seat'), ...context, ...on, ...fairness, ...over, ...left, ...paused];
+    say(this.#about, about.join(' · '));
     this.#seats.show(model);
     this.#queue.show(queueLines(queue));
     // A single account leads no other.
@@ -121,6 +128,21 @@ export class ModelCard {
     const none = counts.length - met.length;
     this.#refusals.show(met, none === 0 ? '' : met.length === 0 ? 'none so far' : some(none, 'other reason'));
   }
+}
+
+/**
+ * How long the half of callers stays, where half of them are known to leave.
+ *
+ * @param {ModelView['queue']['overload']['patience']} patience
+ * @returns {string[]}
+ */
+function median(patience) {
+  const stream = patience['first-token'].p50;
+  const whole = patience.end.p50;
+  return [
+    ...(stream === null ? [] : [`half stay ${duration(stream)} for a first token`]),
+    ...(whole === null ? [] : [`half stay ${duration(whole)} for a reply`]),
+  ];
 }
 
 /**

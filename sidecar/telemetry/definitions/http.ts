@@ -5,7 +5,7 @@ import { PREFIX, type CounterDefinition, type GaugeDefinition, type HistogramDef
  * The conventions' bounds for http.server.request.duration, in seconds, and longer ones, since a streamed reply runs
  * for minutes.
  */
-export const HTTP_SECONDS = [
+const HTTP_SECONDS = [
   0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 120, 300, 600,
 ] as const;
 

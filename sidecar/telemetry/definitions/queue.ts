@@ -33,7 +33,43 @@ export const REFUSALS: CounterDefinition<'model' | 'reason'> = {
   labels: ['model', 'reason'],
   help: 'Requests that the seat queue refused.',
   advice:
-    '`predicted`, `wait`, `full`, `bytes`, `dropped`: overload; add seats or machines. `engine-lost`: see the log.',
+    '`standing`, `patience`, `hopeless`, `predicted`, `wait`, `full`, `bytes`, `dropped`: overload; add seats or machines. `named`: the client’s timeout is short. `engine-lost`: see the log.',
+};
+
+export const RETRY_TIMES: CounterDefinition<'model' | 'time'> = {
+  name: `${PREFIX}retry_times_total`,
+  type: 'counter',
+  unit: 'requests',
+  labels: ['model', 'time'],
+  help: 'Refusals of the seat queue by where Retry-After came from: the predicted wait, a reserved time, or a long time because none could be reserved.',
+  advice: '`none` growing for long: far more comes than the seats serve; add seats or machines.',
+};
+
+export const PATIENCE: GaugeDefinition<'model' | 'awaits' | 'quantile'> = {
+  name: `${PREFIX}patience_seconds`,
+  type: 'gauge',
+  unit: 'seconds',
+  labels: ['model', 'awaits', 'quantile'],
+  help: 'The time by which this share of callers has left, before the first token of a stream or the end of a whole reply.',
+  advice: 'It is the callers’ own. Absent where fewer leave.',
+};
+
+export const LEFT_SEAT_TIME: GaugeDefinition<'model'> = {
+  name: `${PREFIX}left_seat_seconds`,
+  type: 'gauge',
+  unit: 'seconds',
+  labels: ['model'],
+  help: 'Seat time so far of requests whose callers left before they had what they waited for.',
+  advice: 'Growing fast beside `ra_sidecar_account_seat_seconds`: callers are less patient than replies are long.',
+};
+
+export const STANDING: GaugeDefinition<'model'> = {
+  name: `${PREFIX}queue_standing`,
+  type: 'gauge',
+  unit: '0 or 1',
+  labels: ['model'],
+  help: 'Whether more comes than the seats can serve, and has for some time.',
+  advice: '1 for long: add seats or machines.',
 };
 
 export const SEATS: GaugeDefinition<'model'> = {
@@ -119,6 +155,10 @@ export const QUEUE_METRICS = [
   QUEUE_WAIT,
   WAIT_ERROR,
   REFUSALS,
+  RETRY_TIMES,
+  PATIENCE,
+  LEFT_SEAT_TIME,
+  STANDING,
   FAIRNESS,
   ACCOUNT_WAITING,
   ACCOUNT_BUSY,

@@ -5,7 +5,7 @@ import type { Clock } from '../../lib/clock.js';
 const SLACK_MS = 1000;
 
 interface Exporter<T> {
-  export(items: T, told: (result: ExportResult) => void): void;
+  export(items: T, report: (result: ExportResult) => void): void;
   forceFlush?(): Promise<void>;
   shutdown(): Promise<void>;
 }
@@ -28,7 +28,7 @@ export class WatchedExporter<T> {
     this.#options = options;
   }
 
-  export(items: T, told: (result: ExportResult) => void): void {
+  export(items: T, report: (result: ExportResult) => void): void {
     const { clock, timeoutMs, ended } = this.#options;
     let over = false;
     const end = (result: ExportResult): void => {
@@ -36,7 +36,7 @@ export class WatchedExporter<T> {
       over = true;
       cancel();
       ended(result.code === ExportResultCode.SUCCESS, reasonOf(result.error));
-      told(result);
+      report(result);
     };
     const fail = (error: Error): void => end({ code: ExportResultCode.FAILED, error });
     const cancel = clock.after(timeoutMs + SLACK_MS, () => fail(new Error('timeout')));

@@ -1,7 +1,7 @@
 import type { UsageRecord } from '../../domain/usage-record.js';
 
 /** The `type` of every event. An incompatible change gets a new one. */
-export const USAGE_EVENT_TYPE = 'ai.runanywhere.usage.v1';
+const USAGE_EVENT_TYPE = 'ai.runanywhere.usage.v1';
 
 /** The record that a request is billed by. */
 export type CloseRecord = UsageRecord & { readonly kind: 'close' };

@@ -2,7 +2,7 @@
 export interface Closeable {
   /** Never rejects. Idempotent. */
   close(): Promise<void>;
-  /** Settles once it is unusable, whoever closed it. Absent: this is noticed at the next use. */
+  /** Settles once it is unusable, by either side. Absent: this is noticed at the next use. */
   readonly gone?: Promise<unknown>;
 }
 

@@ -1,5 +1,5 @@
 import type { Clock } from '../../lib/clock.js';
-import type { DeliveryConfig } from '../../config/types.js';
+import type { DeliveryConfig } from '../../config/delivery-types.js';
 import { HttpSink } from './http-sink.js';
 import { readLogin, readTls } from './login-file.js';
 import { readBearerToken } from '../../lib/secret-file.js';

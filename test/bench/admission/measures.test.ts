@@ -1,11 +1,17 @@
 import t from 'tap';
 import { jain, maxMin, measure, predictionErrors, timedOut, turnedAway } from '../../../bench/admission/measures.js';
-import type { Visit } from '../../../bench/admission/simulate.js';
+import type { SimulatedRequest } from '../../../bench/admission/simulate.js';
 
 const PATIENCE_MS = 10_000;
 const WINDOW = { fromMs: 10_000, toMs: 30_000, seats: 2, patienceMs: PATIENCE_MS };
 
-function visit(account: string, atMs: number, fate: Visit['fate'], settledAt: number, holdMs = 1000): Visit {
+function visit(
+  account: string,
+  atMs: number,
+  fate: SimulatedRequest['fate'],
+  settledAt: number,
+  holdMs = 1000,
+): SimulatedRequest {
   return { account, atMs, holdMs, fate, settledAt, retryAfterMs: 0, predictedMs: undefined, retries: undefined };
 }
 
@@ -65,7 +71,7 @@ t.test('Jain: 1 for all alike, 1/n for one alone, nothing to say about one', asy
 });
 
 t.test('predictions are compared with waits, of seated requests that waited with a prediction', async (t) => {
-  const told = (predictedMs: number, made: Visit): Visit => ({ ...made, predictedMs });
+  const told = (predictedMs: number, made: SimulatedRequest): SimulatedRequest => ({ ...made, predictedMs });
   const { foretold, wait, bias, off50, off90 } = predictionErrors([
     told(3000, visit('a', 0, 'seated', 2000)),
     told(1000, visit('a', 1000, 'seated', 5000)),

@@ -2,7 +2,9 @@ import { Ajv } from 'ajv';
 import * as fc from 'fast-check';
 import t from 'tap';
 import { grammarText } from '../../../engine/grammar/gbnf.js';
-import { MAX_COUNTED, MAX_VALUES, schemaGrammar } from '../../../engine/grammar/schema.js';
+import { MAX_COUNTED } from '../../../engine/grammar/scalar-rules.js';
+import { schemaGrammar } from '../../../engine/grammar/schema.js';
+import { MAX_VALUES } from '../../../engine/grammar/enum-values.js';
 import { MAX_STACKS, TEXT_STACKS } from '../../../engine/grammar/stacks.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
 import { schemas, valueOf, type TestSchema } from '../../support/json-schemas.js';
@@ -24,9 +26,9 @@ const NODE = object({ value: { type: 'integer' }, next: { $ref: '#/$defs/node' }
 const CASES: readonly (readonly [string, unknown, readonly string[], readonly string[]])[] = [
   ['anything', {}, ['1', '{"a":[null]}', '"x"', 'true'], ['', 'x', '1 ']],
   ['anything, said otherwise', true, ['{}'], ['x']],
-  ['anything described', { description: 'any', title: 'x', minimum: 3 }, ['1', '[]'], []],
+  ['anything described', { description: 'any', title: 'x' }, ['1', '[]'], []],
   ['string', { type: 'string' }, ['""', '"é\\n\\u00e9"'], ['1', '"\n"', 'null']],
-  ['integer', { type: 'integer', minimum: 5 }, ['0', '-12', '3'], ['1.0', '01', '1e3', '"1"']],
+  ['integer', { type: 'integer' }, ['0', '-12', '3'], ['1.0', '01', '1e3', '"1"']],
   ['number', { type: 'number' }, ['0', '-1.5e-3', '10'], ['.5', '--1', 'NaN']],
   ['boolean, null', { type: ['boolean', 'null'] }, ['true', 'false', 'null'], ['0', '"true"']],
   ['enum', { enum: ['a"b\n', 'é', 1, null, '\ud83c'] }, ['"a\\"b\\n"', '"é"', '1', 'null', '"\\ud83c"'], ['"a"', '2']],
@@ -42,7 +44,50 @@ const CASES: readonly (readonly [string, unknown, readonly string[], readonly st
   ['lengths', { type: 'string', minLength: 1, maxLength: 3 }, ['"a"', '"🎉\\n\\ud83c\\udf89"'], ['""', '"aaaa"']],
   ['a least length', { type: 'string', minLength: 2 }, ['"ab"', `"${'a'.repeat(600)}"`], ['"a"']],
   ['a long length', { type: 'string', maxLength: 1000 }, [`"${'a'.repeat(1001)}"`], []],
-  ['pattern, format', { type: 'string', pattern: '^a+$', format: 'date' }, ['"b"'], ['1']],
+  [
+    'pattern, and a format that is not known',
+    { type: 'string', pattern: '^[a"\\n]+$', format: 'x' },
+    ['"a"', '"\\"\\na"'],
+    ['1', '"b"', '""', '"\\u0061"'],
+  ],
+  ['a pattern anywhere', { type: 'string', pattern: 'b' }, ['"abc\\u0000"', '"b"'], ['"a"', '""']],
+  ['an enum of a pattern', { enum: ['a', 'b', 1], pattern: '^a$' }, ['"a"', '1'], ['"b"']],
+  ['nothing', object({ a: { not: {} } }), ['{}', '{"b":1}'], ['{"a":1}']],
+  [
+    'names by pattern',
+    {
+      ...object({ 'x-a': {}, b: { type: 'null' } }),
+      patternProperties: { '^x-': { type: 'integer' } },
+      additionalProperties: { type: 'boolean' },
+    },
+    ['{"x-a":1,"b":null,"x-b":2,"c":true}', '{"x-":1}', '{"c":false}'],
+    ['{"x-a":""}', '{"x-b":""}', '{"c":1}', '{"x-b":true}'],
+  ],
+  [
+    'names of an enum',
+    { type: 'object', propertyNames: { enum: ['a', 'b'] }, additionalProperties: { type: 'integer' } },
+    ['{"a":1,"b":2}', '{}'],
+    ['{"c":1}', '{"a":""}'],
+  ],
+  [
+    'names of a length and a pattern',
+    { type: 'object', propertyNames: { minLength: 2, pattern: '^[a-z]+$' } },
+    ['{"ab":1}'],
+    ['{"a":1}', '{"A":1}', '{"aB":1}'],
+  ],
+  [
+    'numbers of properties',
+    { type: 'object', minProperties: 1, maxProperties: 2 },
+    ['{"a":1}', '{"a":1,"b":2}'],
+    ['{}', '{"a":1,"b":2,"c":3}'],
+  ],
+  [
+    'a property at least, where there are declared ones',
+    object({ a: {}, b: {} }, { minProperties: 1, additionalProperties: false }),
+    ['{"a":1}', '{"b":1}'],
+    ['{}'],
+  ],
+  ['references by $id', { $id: 'T', ...object({ a: { $ref: 'T' } }) }, ['{"a":{"a":{}}}'], ['{"a":1}']],
   ['array', { type: 'array', items: { type: 'integer' } }, ['[]', '[1]', '[1,2, 3\n]'], ['[1,]', '["a"]', '[,1]']],
   ['any array', { type: 'array' }, ['[]', '[{},1]'], ['{}']],
   ['array by its items', { items: { type: 'null' } }, ['[null]'], ['1', '[1]']],

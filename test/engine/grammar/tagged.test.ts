@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import t from 'tap';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
-import type { CallSyntax } from '../../../engine/protocol/messages.js';
+import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
 import { TAGGED_SYNTAXES } from '../../support/call-syntaxes.js';
 import { Gbnf } from '../../support/gbnf.js';
 import { readCalls } from '../../support/read-calls.js';

@@ -3,7 +3,7 @@ import t from 'tap';
 import { ReplyText } from '../../../engine/output/reply-text.js';
 import { familyOf } from '../../../engine/prompt/call-families.js';
 import { thoughtsOf } from '../../../engine/prompt/thought-format.js';
-import type { CallFormat } from '../../../engine/protocol/messages.js';
+import type { CallFormat } from '../../../engine/protocol/reply-format.js';
 
 const HARMONY = '<|channel|>analysis functions.';
 const SOLAR = '<|begin|>assistant<|think|> <|tool_call:begin|> <|tool_call:args|>';

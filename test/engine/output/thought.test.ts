@@ -1,6 +1,6 @@
 import t from 'tap';
 import { ThoughtSplitter, type ReplyPiece } from '../../../engine/output/thought.js';
-import type { ThoughtFormat } from '../../../engine/protocol/messages.js';
+import type { ThoughtFormat } from '../../../engine/protocol/reply-format.js';
 
 const THINK: ThoughtFormat = { open: false, starts: ['<think>'], ends: ['</think>'], breaks: [], headers: [] };
 const OPEN: ThoughtFormat = { ...THINK, open: true };

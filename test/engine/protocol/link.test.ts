@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 import * as fc from 'fast-check';
 import t from 'tap';
-import { FrameReader, Link, pack } from '../../../engine/protocol/link.js';
+import { FrameReader, pack } from '../../../engine/protocol/frames.js';
+import { Link } from '../../../engine/protocol/link.js';
 import { LinkedChild } from '../../support/linked-child.js';
 
 const ECHO = fileURLToPath(new URL('../../support/link-echo.js', import.meta.url));

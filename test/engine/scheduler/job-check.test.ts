@@ -1,6 +1,6 @@
 import t from 'tap';
 import { jobProblem } from '../../../engine/scheduler/job-check.js';
-import type { GenerateJob, ScoreJob } from '../../../engine/protocol/messages.js';
+import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { Feed, PromptPlan } from '../../../engine/scheduler/prompt-plan.js';
+import { Feed, PromptPlan, type SavePoints } from '../../../engine/scheduler/prompt-plan.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
@@ -29,4 +29,32 @@ t.test('a feed goes from where the sequence is to the end of the chunk that lies
   feed.take(4);
   t.same([feed.left, feed.chunk], [0, 0]);
   t.same([new Feed(plan(tokens(20)), 16).chunk, new Feed(plan(tokens(20)), 17).chunk], [4, 3]);
+});
+
+/** A plan in chunks of 8 of so many tokens, with marks at these places. */
+function marked(length: number, places: readonly number[], more: Partial<SavePoints> = {}): PromptPlan {
+  const isMark = (token: number): boolean => places.includes(token);
+  return new PromptPlan(tokenPrompt(tokens(length)), 8, KEY, { upTo: length - 1, isMark, exactly: false, ...more });
+}
+
+t.test('a prompt is also split at marks, if its chunks do not get too short, and saved there', async (t) => {
+  const turns = marked(60, [0, 1, 10, 11, 13, 24, 58]);
+  t.same(turns.ends, [8, 10, 13, 21, 24, 32, 40, 48, 56, 58, 60]);
+  t.same([...turns.saved], [10, 13, 24, 56, 58], 'and once in four chunks within a turn');
+  const longer = marked(90, [0, 1, 10, 11, 13, 24, 58, 70]);
+  t.same(
+    longer.ends.slice(0, turns.ends.length - 1),
+    turns.ends.slice(0, -1),
+    'more tokens do not move what is before',
+  );
+  t.same([...marked(90, [0, 33]).saved], [32, 64], 'a mark just behind a chunk is saved at its end');
+  t.same([...marked(60, [0, 1, 10], { exactly: true }).saved], [10, 42, 59]);
+  t.same(marked(60, [0, 1, 10], { exactly: true }).ends.slice(-3), [58, 59, 60]);
+});
+
+t.test('without marks it is saved at each chunk and before its last token', async (t) => {
+  t.same([...marked(20, [0]).saved], [8, 16, 19]);
+  t.same(marked(20, []).ends, [8, 16, 19, 20]);
+  t.same([...marked(1, []).saved], []);
+  t.equal(plan(tokens(20)).saved.size, 0, 'nothing is saved of a state that can be cut');
 });

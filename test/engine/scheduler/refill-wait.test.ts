@@ -168,7 +168,7 @@ t.test('in the loop: a job of several seats leaves as many', async (t) => {
   bench.decoder.onStep = () => clock.advance(STEP);
   bench.loop.generate(1, job(1, { maxTokens: 100 }));
   bench.loop.generate(2, job(1, { maxTokens: 5, n: 3, seats: 3 }));
-  await bench.ends(2, 'freed');
+  await bench.ends(2, 'seatFreed');
   bench.loop.generate(3, job(3, { maxTokens: 100 }));
   await bench.ends(2);
   t.equal(clock.pending, 1, 'the two that began on a copy of its prompt have ended together');

@@ -55,7 +55,7 @@ function stateDecoder(): Fake {
 }
 
 const plan = (length: number): PromptPlan =>
-  new PromptPlan(tokenPrompt(PROMPT.subarray(0, length)), 8, KEY, length - 1);
+  new PromptPlan(tokenPrompt(PROMPT.subarray(0, length)), 8, KEY, { upTo: length - 1, exactly: true });
 
 /** A sequence that was saved at 16 and holds 24 tokens, and is free again. */
 async function held(bytes = 1000): Promise<{ decoder: Fake; sequences: Sequences }> {

@@ -5,10 +5,10 @@
  */
 import fc from 'fast-check';
 import t from 'tap';
-import type { Output } from '../../../engine/protocol/messages.js';
+import type { Output } from '../../../engine/protocol/job-output.js';
 import type { JobHandle } from '../../../sidecar/engine-client/engine.js';
 import { Mux } from '../../../sidecar/engine-client/mux.js';
-import { RecordingSink } from '../../support/recording-sink.js';
+import { RecordingReceiver } from '../../support/recording-receiver.js';
 import { Bench, END, job, LETTER_A, questions, StepTime } from '../../support/step-bench.js';
 import { rounds } from '../../support/long-form.js';
 
@@ -99,9 +99,9 @@ const setup = fc.record({
 
 const prefix = (base: number, length: number): number[] => Array.from({ length }, (_, i) => 1 + ((i * (base + 3)) % 5));
 
-/** What a job's sink is to be told, in any order but each item's own. */
+/** What a job's receiver is to be told, in any order but each item's own. */
 interface Expected {
-  readonly sink: RecordingSink;
+  readonly receiver: RecordingReceiver;
   readonly texts: readonly string[];
   readonly answers: readonly string[];
   readonly seats: number;
@@ -153,17 +153,17 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
     const chosen = jobs[which % jobs.length];
     if (!chosen || chosen.cancelledAfter !== undefined) return;
     chosen.handle.cancel();
-    chosen.cancelledAfter = chosen.sink.calls.length;
+    chosen.cancelledAfter = chosen.receiver.calls.length;
   };
   const send = ({ kind, base, shared, own, items, seats, maxTokens, isolate }: Sent): void => {
-    const sink = new RecordingSink();
+    const receiver = new RecordingReceiver();
     const input = prefix(base, shared);
     if (kind === 'generate') {
       const prompt = [...input, ...own];
       const request = job(Uint32Array.from(prompt), { n: items, seats: Math.min(seats, items), maxTokens, seed: 5 });
       const texts = Array.from({ length: items }, (_, i) => replyOf(prompt, 5 + i, maxTokens));
-      const handle = mux.generate(request, sink);
-      jobs.push({ sink, texts, answers: [], seats: request.seats, handle, cancelledAfter: undefined });
+      const handle = mux.generate(request, receiver);
+      jobs.push({ receiver, texts, answers: [], seats: request.seats, handle, cancelledAfter: undefined });
       return;
     }
     const tails = Array.from({ length: items }, (_, i) => [...own.slice(i), 4 + (i % 3)]);
@@ -179,8 +179,8 @@ async function play(acts: readonly Act[], options: Setup): Promise<void> {
       const mass = score([...input, ...tail]);
       return `${i} ${(1 / (1 + Math.exp(-mass / temperatureOf(tail)))).toFixed(9)}`;
     });
-    const handle = mux.score(request, sink);
-    jobs.push({ sink, texts: [], answers, seats: request.seats, handle, cancelledAfter: undefined });
+    const handle = mux.score(request, receiver);
+    jobs.push({ receiver, texts: [], answers, seats: request.seats, handle, cancelledAfter: undefined });
   };
 
   let faults = 0;
@@ -245,7 +245,7 @@ async function settled({ loop }: Bench): Promise<void> {
 }
 
 function wrongs(
-  { sink: { calls, fault }, texts, answers, seats, cancelledAfter }: Expected,
+  { receiver: { calls, fault }, texts, answers, seats, cancelledAfter }: Expected,
   mayFail: boolean,
 ): string[] {
   if (cancelledAfter !== undefined) return calls.length > cancelledAfter ? ['spoke after its cancel'] : [];
@@ -258,7 +258,7 @@ function wrongs(
     const [, question, pair] = /^answer (\d+) ([\d.e-]+)\//.exec(call) ?? [];
     return question === undefined ? [] : [`${question} ${Number(pair).toFixed(9)}`];
   });
-  const freed = calls.filter((call) => call === 'freed').length;
+  const freed = calls.filter((call) => call === 'seatFreed').length;
   return [
     ...texts.flatMap((text, i) => (told[i] === text ? [] : [`choice ${i} is ${told[i]}, not ${text}`])),
     ...(found.toSorted().join() === answers.toSorted().join()

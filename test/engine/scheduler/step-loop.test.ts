@@ -1,5 +1,6 @@
 import t from 'tap';
-import type { GenerateJob, Output } from '../../../engine/protocol/messages.js';
+import type { GenerateJob } from '../../../engine/protocol/jobs.js';
+import type { Output } from '../../../engine/protocol/job-output.js';
 import { alphabet, Bench, END, job, LETTER_A, model, questions, StepTime } from '../../support/step-bench.js';
 
 t.test('one reply: started, pieces, finished by length, done', async (t) => {

@@ -10,7 +10,7 @@ const own = (held: readonly number[], { seed }: { readonly seed: number }): numb
 const bench = (seats: number, options: BenchOptions = {}): Bench =>
   new Bench(seats, own, { contextPerSeat: 200, prefillTokensPerStep: 32, ...options });
 
-const freed = (one: Bench, id: number): number => one.of(id).filter(({ kind }) => kind === 'freed').length;
+const freed = (one: Bench, id: number): number => one.of(id).filter(({ kind }) => kind === 'seatFreed').length;
 const evaluated = (one: Bench): number =>
   one.decoder.steps.flat().reduce((sum, { tokens }) => sum + tokens.filter((token) => token === 1).length, 0);
 
@@ -49,7 +49,7 @@ t.test('a seat that was given back serves the next job while the other choices g
   // The second choice ends at once.
   const one = new Bench(2, (_, { seed }) => (seed === 1 ? 0 : LETTER_A), { contextPerSeat: 200 });
   one.loop.generate(1, job(10, { n: 2, seats: 2, seed: 0, maxTokens: 60 }));
-  await one.ends(1, 'freed');
+  await one.ends(1, 'seatFreed');
   one.loop.generate(2, job(10, { seed: 5, maxTokens: 2 }));
   await one.ends(2);
   t.equal(one.text(2), 'aa');
@@ -140,7 +140,7 @@ t.test('a job that others wait for goes on with a seat less, down to its last', 
   one.onOutputs = (outputs) => {
     for (const output of outputs) {
       if (output.kind === 'answer') at.push(0);
-      if (output.kind === 'freed') at.push(1);
+      if (output.kind === 'seatFreed') at.push(1);
     }
   };
   await one.run(1, () => one.loop.score(1, questions(PROMPT, tails, { isolate: false, seats: 4 })));

@@ -2,7 +2,10 @@
 import t, { type Test } from 'tap';
 import type { Decoder, Part, PartResult, Sampler } from '../../../engine/scheduler/decoder.js';
 import { callGrammar, callRules } from '../../../engine/grammar/calls.js';
-import type { CallSyntax, EngineSetup, GenerateJob, Output } from '../../../engine/protocol/messages.js';
+import type { CallSyntax } from '../../../engine/protocol/reply-format.js';
+import type { EngineSetup } from '../../../engine/protocol/setup.js';
+import type { GenerateJob } from '../../../engine/protocol/jobs.js';
+import type { Output } from '../../../engine/protocol/job-output.js';
 import { loadRuntime } from '../../../engine/llama/runtime.js';
 import { StepLoop } from '../../../engine/scheduler/step-loop.js';
 import { testModel } from '../../support/models.js';

@@ -2,19 +2,22 @@
  * Models whose state cannot be cut go on from saved states: what a request that runs alone gets is the same with and
  * without, bit for bit.
  */
-import { getLlama, LlamaLogLevel, type LlamaModel } from 'node-llama-cpp';
+import type { LlamaModel } from 'node-llama-cpp';
 import t from 'tap';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
-import type { GenerateJob, ScoreJob } from '../../../engine/protocol/messages.js';
+import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
 import { ARCHITECTURES, architectureModel } from '../../support/architectures.js';
 import { RealLoop, type Ran, type RealLoopOptions } from '../../support/real-loop.js';
 import { job as plain } from '../../support/step-bench.js';
+import { cpuLlama } from '../../support/llama.js';
 
 const CHUNK = 64;
 const REPLY = 24;
+/** Begins a turn; no prompt of these tests has it otherwise. */
+const MARK = 40;
 const ROOM = { checkpointBytes: 64 * 1024 * 1024 } as const;
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: 1 });
+const llama = await cpuLlama(1);
 t.teardown(() => llama.dispose());
 
 const words = (length: number, salt = 0): number[] =>
@@ -65,6 +68,26 @@ for (const name of ARCHITECTURES.filter((each) => each !== 'unseen-window')) {
       t.same(cached, [0, 3 * CHUNK, 4 * CHUNK, 4 * CHUNK], 'whole chunks');
       await loop.dispose();
     });
+
+    await t.test(
+      'the turns of a chat whose template marks them: all but what was said since the last prompt',
+      async (t) => {
+        const options = { ...ROOM, mark: MARK };
+        const loop = await RealLoop.make(model, options);
+        let prompt = [MARK, ...words(3 * CHUNK + 20)];
+        let before = 0;
+        for (let turn = 0; turn < 3; turn += 1) {
+          const asked = prompt.length;
+          prompt = [...prompt, MARK, ...words(3, 8)];
+          const ran = await loop.run(chat(prompt));
+          t.same(ran.tokens, (await clean(model, chat(prompt), options)).tokens, `turn ${turn}`);
+          t.equal(ran.cached, before, 'the prompt before, up to the mark at its end');
+          before = asked;
+          prompt = [...prompt, ...(ran.tokens[0] ?? []), MARK, ...words(30, turn + 1)];
+        }
+        await loop.dispose();
+      },
+    );
 
     await t.test('any: up to what differs, or the last token of the prompt before', async (t) => {
       const loop = await RealLoop.make(model, { ...ROOM, prefixReuse: 'any' });

@@ -1,9 +1,9 @@
 /** What llama.cpp refuses in one step, for real, and who lives on. */
-import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
 import type { Part, PartResult } from '../../../engine/scheduler/decoder.js';
 import { testModel } from '../../support/models.js';
+import { cpuLlama } from '../../support/llama.js';
 
 /** llama.cpp rounds a sequence's cells up to this. */
 const CELLS = 256;
@@ -19,7 +19,7 @@ interface Bench {
 }
 
 async function bench(t: Test): Promise<Bench> {
-  const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled });
+  const llama = await cpuLlama();
   const model = await llama.loadModel({ modelPath: await testModel() });
   const context = await model.createContext({ sequences: 3, contextSize: CELLS, batchSize: 2 * CELLS });
   t.teardown(async () => {

@@ -3,15 +3,17 @@
  * made of what is found here: `node dist/test/integration/engine/families.test.js write` writes it.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
-import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import t from 'tap';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
-import type { GenerateJob, ScoreJob } from '../../../engine/protocol/messages.js';
+import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
+import { nativeCodeOf } from '../../../engine/llama/addon.js';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
-import { FAMILIES } from '../../support/families.js';
+import { FAMILIES } from '../../support/families/families.js';
+import { goldenPrompt, readReplies, REPLY_TOKENS } from '../../goldens/replies.js';
 import { RealLoop } from '../../support/real-loop.js';
 import { sourceRoot } from '../../support/source-root.js';
 import { job as plain } from '../../support/step-bench.js';
+import { cpuLlama } from '../../support/llama.js';
 
 const PAGE = `${sourceRoot}/docs/models.md`;
 const [BEGIN, END] = ['<!-- families: begin -->', '<!-- families: end -->'];
@@ -21,7 +23,7 @@ const CHUNK = 64;
 const TOLERANCE = 0.03;
 const OPTIONS = { seats: 8, checkpointBytes: 64 * 1024 * 1024 } as const;
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: 1 });
+const llama = await cpuLlama(1);
 t.teardown(() => llama.dispose());
 
 const words = (length: number, salt = 0): Uint32Array =>
@@ -43,6 +45,8 @@ const ask = (isolate: boolean): ScoreJob => ({
   scope: ALL_ACCOUNTS,
 });
 
+const native = nativeCodeOf(llama) === 'known';
+const goldens = await readReplies();
 const rows: string[] = [];
 
 for (const { name, state, model: file } of FAMILIES) {
@@ -53,6 +57,11 @@ for (const { name, state, model: file } of FAMILIES) {
     const { decoder } = loop;
     t.ok(decoder instanceof BatchDecoder);
     t.equal(decoder.cuttable, state === 'every token');
+
+    const golden = goldens.families[name];
+    const greedy = await fresh.run(chat(goldenPrompt(golden?.prompt ?? 0), { maxTokens: REPLY_TOKENS }));
+    t.same(greedy.tokens, [golden?.tokens], 'the greedy reply of llama-server');
+    t.equal(greedy.calls < greedy.decodes, native, 'steps follow one another with the native addon alone');
 
     let prompt = words(2 * CHUNK + 20);
     for (const cached of [0, 2 * CHUNK]) {

@@ -3,14 +3,15 @@
  * hundreds of alternatives begin alike in, against those beside a tool as any caller has it. With the tool sampled in the step the
  * ratio is 20 and more.
  */
-import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
+import type { Token } from 'node-llama-cpp';
 import t from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
 import { grammarText } from '../../../engine/grammar/gbnf.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
-import type { ReplyGrammar } from '../../../engine/protocol/messages.js';
+import type { ReplyGrammar } from '../../../engine/protocol/reply-format.js';
 import { gapsBeside } from '../../support/stream-gaps.js';
 import { wideModel } from '../../support/wide-model.js';
+import { cpuLlama } from '../../support/llama.js';
 
 const STREAMS = 4;
 const HELD = 4;
@@ -18,7 +19,7 @@ const TOKENS = 40;
 /** Meant is 2; the machine has other work besides. */
 const RATIO = 5;
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: 1 });
+const llama = await cpuLlama(1);
 const model = await llama.loadModel({ modelPath: await wideModel() });
 const seats = STREAMS + HELD;
 const context = await model.createContext({ sequences: seats, contextSize: 512, batchSize: 256 + seats, threads: 1 });

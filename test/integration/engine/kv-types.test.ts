@@ -1,7 +1,8 @@
 /** Past state in other number formats, and sliding windows that keep all of it, as an engine loads them. */
 import t from 'tap';
+import { heldOutLoss } from '../../../bench/support/held-out-loss.js';
 import { inspectModel } from '../../../engine/llama/inspect/model.js';
-import type { KvTypes } from '../../../engine/protocol/messages.js';
+import type { KvTypes } from '../../../engine/protocol/setup.js';
 import { architectureModel } from '../../support/architectures.js';
 import { testModel } from '../../support/models.js';
 import { RealLoop } from '../../support/real-loop.js';
@@ -66,4 +67,11 @@ t.test('swaFull cuts at any token, and gives what a fresh prefill gives', async 
   t.equal(ran.tokens[0]?.[0], (await fresh.run(job(other, { maxTokens: 12 }))).tokens[0]?.[0]);
   await loop.dispose();
   await fresh.dispose();
+});
+
+t.test('q8_0 moves the loss of the seedling on held-out replies by less than half a percent', async (t) => {
+  const exact = await heldOutLoss({ keys: 'f16', values: 'f16' }, 500);
+  const off = (await heldOutLoss(Q8, 500)) / exact - 1;
+  t.ok(Math.abs(off) < 0.005, String(off));
+  t.not(off, 0, 'the types were used');
 });

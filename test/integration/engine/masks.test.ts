@@ -1,5 +1,5 @@
 /** Replies held by masks, as those of expensive grammars are, on real decoders. */
-import { getLlama, LlamaLogLevel, type LlamaContext, type Token } from 'node-llama-cpp';
+import type { LlamaContext, Token } from 'node-llama-cpp';
 import t, { type Test } from 'tap';
 import { BatchDecoder } from '../../../engine/llama/batch-decoder.js';
 import { GrammarHold } from '../../../engine/llama/grammar-hold.js';
@@ -10,12 +10,13 @@ import { grammarText, heldBehind } from '../../../engine/grammar/gbnf.js';
 import { dataGrammar } from '../../../engine/grammar/json.js';
 import { schemaGrammar } from '../../../engine/grammar/schema.js';
 import { testModel } from '../../support/models.js';
+import { cpuLlama } from '../../support/llama.js';
 
 const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 400 };
 /** Whatever the vocabulary, this is expensive. */
 const MANY = 1e9;
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: 1 });
+const llama = await cpuLlama(1);
 const model = await llama.loadModel({ modelPath: await testModel() });
 t.teardown(() => llama.dispose());
 
@@ -107,7 +108,7 @@ t.test('the most likely reply is the one that llama.cpp makes by the same gramma
       const plain = await reply(decoder, GREEDY, gbnf, 1);
       const masked = await reply(decoder, GREEDY, gbnf, MANY);
       t.same(masked.tokens, plain.tokens);
-      t.equal(plain.waits, 0);
+      t.ok(plain.waits <= 1, 'at most for the vocabulary');
       t.equal(masked.waits, masked.tokens.length, 'each token was waited for');
     }
   });

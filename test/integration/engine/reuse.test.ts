@@ -1,14 +1,14 @@
 /** What a request that runs alone gets is the same with and without reuse, token for token and bit for bit. */
-import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import t from 'tap';
-import type { GenerateJob, ScoreJob } from '../../../engine/protocol/messages.js';
+import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
 import { testModel } from '../../support/models.js';
 import { LAYERS, RealLoop, type Ran, type RealLoopOptions } from '../../support/real-loop.js';
 import { job as plain } from '../../support/step-bench.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
+import { cpuLlama } from '../../support/llama.js';
 
 const CHUNK = 64;
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: 1 });
+const llama = await cpuLlama(1);
 const model = await llama.loadModel({ modelPath: await testModel() });
 t.teardown(() => llama.dispose());
 

@@ -4,7 +4,7 @@ import {
   RequestLimits,
   type Limited,
   type LimitGroup,
-  type Place,
+  type Permit,
   type Taken,
 } from '../../../sidecar/access/limits.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -14,9 +14,9 @@ const SPEC = { decisions: { inFlight: 32, perMinute: 600 }, chat: NONE, models: 
 const KEY: Limited = { account: 'acme', keyId: 'k' };
 const MINUTE = 60_000;
 
-function placeOf(taken: Taken): Place {
+function placeOf(taken: Taken): Permit {
   if (taken.kind === 'limited') throw new Error(`limited by ${taken.by}`);
-  return taken.place;
+  return taken.permit;
 }
 
 t.test('32 at once, not 33, and each that ends lets one in', async (t) => {
@@ -121,7 +121,7 @@ t.test('against a model that keeps every request there ever was', async (t) => {
     fc.property(fc.array(step, { minLength: 50, maxLength: 300 }), (steps) => {
       const clock = new FakeClock();
       const limits = new RequestLimits(clock, { decisions: bound, chat: bound, models: NONE });
-      const all: { id: string; at: number; kept: boolean; open: boolean; place: Place }[] = [];
+      const all: { id: string; at: number; kept: boolean; open: boolean; place: Permit }[] = [];
       let limited = false;
       for (const one of steps) {
         if (one.do === 'pass') clock.advance(one.ms);
@@ -142,7 +142,7 @@ t.test('against a model that keeps every request there ever was', async (t) => {
           if (taken.kind === 'taken') {
             if (counted.length >= bound.perMinute) throw new Error('one too many in a minute');
             if (running >= bound.inFlight) throw new Error('one too many in flight');
-            all.push({ id, at: now, kept: true, open: true, place: taken.place });
+            all.push({ id, at: now, kept: true, open: true, place: taken.permit });
           } else {
             limited = true;
             const minute = counted.length >= bound.perMinute;
@@ -191,12 +191,12 @@ t.test('a million requests of many keys leave nothing behind', async (t) => {
   const clock = new FakeClock();
   const limits = new RequestLimits(clock, { ...SPEC, decisions: { inFlight: 2, perMinute: 5 } });
   let most = 0;
-  const running: Place[] = [];
+  const running: Permit[] = [];
   for (let i = 0; i < 1_000_000; i++) {
     if (i % 10 === 0) clock.advance(20);
     // A new key every 20 requests, as when keys are rotated all the time.
     const taken = limits.take({ account: 'a', keyId: String(i / 20 - ((i / 20) % 1)) }, 'decisions');
-    if (taken.kind === 'taken') running.push(taken.place);
+    if (taken.kind === 'taken') running.push(taken.permit);
     if (running.length > 50) running.shift()?.end(i % 3 > 0);
     most = Math.max(most, limits.size);
   }

@@ -2,14 +2,14 @@
 import t from 'tap';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
 import type { FairQueueConfig, FairQueueOptions } from '../../../sidecar/admission/fair-queue-options.js';
-import type { QueueRequest, FairSeatQueue, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
+import type { QueueRequest, SeatQueue, Lease, Refused, Ticket } from '../../../sidecar/admission/seat-queue.js';
 import { FakeClock } from '../../support/fake-clock.js';
 
 const WORK = { promptTokens: 1000, maxTokens: 1 };
 
 class Desk {
   readonly clock = new FakeClock();
-  readonly queue: FairSeatQueue;
+  readonly queue: SeatQueue;
 
   constructor(seats = 1, config: Partial<FairQueueConfig> = {}, options: Partial<FairQueueOptions> = {}) {
     this.queue = createFairQueue({
@@ -78,9 +78,9 @@ t.test('accrue: seats held, over time, over weight', async (t) => {
   const desk = new Desk(3);
   const lease = await desk.seat(desk.wait('a', { weight: 4, seatsWanted: 2 }));
   desk.clock.advance(100);
-  t.equal(lease.grow(), true);
+  t.equal(lease.takeSeat(), true);
   desk.clock.advance(100);
-  lease.shrink();
+  lease.freeSeat();
   desk.clock.advance(100);
   t.equal(desk.virtual('a'), 100);
   t.equal(desk.queue.report(1).accounts[0]?.seatMs, 400);
@@ -409,7 +409,7 @@ t.test('predicted: several seats of one request are counted once, as one lease',
   const desk = new Desk(8, { maxWaitMs: 1e6 });
   const grown = async (ms: number): Promise<Lease> => {
     const lease = await desk.seat(desk.wait('a', { seatsWanted: 8 }));
-    while (lease.grow());
+    while (lease.takeSeat());
     desk.clock.advance(ms);
     return lease;
   };
@@ -625,12 +625,12 @@ t.test('grow: takes what is free, which nobody in line waits for; the unready ho
   const a = await desk.seat(desk.wait('a', { seatsWanted: 4 }));
   desk.clock.advance(10);
   const unready = desk.enter('b');
-  t.equal(a.grow(), true);
+  t.equal(a.takeSeat(), true);
   unready.ready(WORK);
-  t.equal(a.grow(), false, 'it took the last seat');
+  t.equal(a.takeSeat(), false, 'it took the last seat');
   const next = desk.wait('b');
-  a.shrink();
-  t.equal(a.grow(), false, 'given back, a seat is for who waits');
+  a.freeSeat();
+  t.equal(a.takeSeat(), false, 'given back, a seat is for who waits');
   await desk.seat(next);
 });
 

@@ -315,28 +315,28 @@ t.test('giveBack of a lease that has ended', async (t) => {
 t.test('a lease grows while seats are free that nobody waits for, and shrinks to one', async (t) => {
   const { queue } = setup(3);
   const lease = await seated(enterReady(queue, { seatsWanted: 3 }).outcome);
-  t.equal(lease.grow(), true);
+  t.equal(lease.takeSeat(), true);
   t.match(queue.snapshot(), { busy: 2, accounts: [{ running: 2 }] });
   queue.pause();
-  t.equal(lease.grow(), false, 'no engine');
+  t.equal(lease.takeSeat(), false, 'no engine');
   const waiting = enterReady(queue, { account: 'b' });
   queue.resume(2);
-  t.equal(lease.grow(), false, 'someone waits');
-  lease.shrink();
+  t.equal(lease.takeSeat(), false, 'someone waits');
+  lease.freeSeat();
   t.equal(lease.seats, 1);
   const other = await seated(waiting.outcome);
   other.release('done');
   queue.resume(4);
-  t.same([lease.grow(), lease.grow(), lease.grow()], [true, true, false], 'never more than it wants');
+  t.same([lease.takeSeat(), lease.takeSeat(), lease.takeSeat()], [true, true, false], 'never more than it wants');
   t.equal(lease.seats, 3);
-  lease.shrink();
-  lease.shrink();
-  lease.shrink();
+  lease.freeSeat();
+  lease.freeSeat();
+  lease.freeSeat();
   t.equal(lease.seats, 1, 'the last one goes with release');
-  lease.grow();
+  lease.takeSeat();
   lease.release('done');
-  lease.shrink();
-  t.equal(lease.grow(), false);
+  lease.freeSeat();
+  t.equal(lease.takeSeat(), false);
   t.match(queue.snapshot(), { busy: 0, accounts: [], released: { done: 2 } });
 });
 
@@ -345,7 +345,7 @@ t.test(
   async (t) => {
     const { queue } = setup(4);
     const lease = await seated(enterReady(queue, { seatsWanted: 4 }).outcome);
-    while (lease.grow());
+    while (lease.takeSeat());
     let asked = 0;
     lease.whenWanted(() => (asked += 1));
     const unready = enter(queue, { account: 'b' });
@@ -354,15 +354,15 @@ t.test(
     t.equal(asked, 1);
     const third = enterReady(queue, { account: 'c' });
     t.equal(asked, 1, 'it owes one already');
-    lease.shrink();
+    lease.freeSeat();
     await seated(unready.outcome);
     t.equal(asked, 2, 'somebody still waits');
-    lease.shrink();
+    lease.freeSeat();
     const last = await seated(third.outcome);
     t.equal(asked, 2, 'nobody waits');
     const fourth = enterReady(queue, { account: 'd' });
     t.equal(asked, 3);
-    lease.shrink();
+    lease.freeSeat();
     await seated(fourth.outcome);
     enterReady(queue, { account: 'e' });
     t.equal(asked, 3, 'its last one it keeps');
@@ -375,7 +375,7 @@ t.test('a lease that is over or has but one seat is asked for nothing', async (t
   const one = await seated(enterReady(queue, { seatsWanted: 2 }).outcome);
   const never = (): void => void t.fail('asked');
   one.whenWanted(never);
-  one.grow();
+  one.takeSeat();
   one.whenWanted(never);
   one.release('done');
   const [a, b] = [await seated(enterReady(queue).outcome), await seated(enterReady(queue).outcome)];

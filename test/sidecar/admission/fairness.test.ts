@@ -33,7 +33,7 @@ t.test('the fairness index leaves out those that had nobody to seat', async (t) 
   if ('kind' in ticket) throw new Error(ticket.reason);
   ticket.ready({ promptTokens: 1, maxTokens: 1 });
   const outcome = await ticket.outcome;
-  t.ok(outcome.kind === 'seated' && outcome.lease.grow(), 'two seats all the time');
+  t.ok(outcome.kind === 'seated' && outcome.lease.takeSeat(), 'two seats all the time');
   for (const account of ['a', 'b']) harness.offer({ account, holdMs: 200, everyMs: everyMs(200, 2, 1) });
   await harness.run(4 * MINUTE);
   const { fairness } = harness.queue.report(1);

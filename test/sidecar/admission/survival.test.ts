@@ -43,7 +43,7 @@ t.test('a caller who was served counts as there until then, and not as one who l
   // Two of four were served before anyone left, so of the two at risk one leaves: Kaplan and Meier's 1/2, not 1/4.
   const survival = fitted([served, served, left, { ms: 16_000, left: true }]);
   t.ok(Math.abs(survival.after(6000) - 0.5) < 1e-6);
-  t.equal(fitted([served, served]).quantileMs(0.5), undefined, 'where no caller left, nothing is known');
+  t.equal(fitted([served, served]).timeOf(0.5), undefined, 'where no caller left, nothing is known');
 });
 
 t.test('chances only fall with time, whatever was seen', async (t) => {

@@ -20,15 +20,15 @@ t.test('questions that share decodes have a seat each, and each is the next oneâ
   const others = [1, 2].map(() => harness.ask({ route: 'decisions', caller: OTHER }));
   await settled();
   t.match(harness.queue('decide').snapshot(), { busy: 3, waiting: 2 });
-  job.answer(0, [0.5, 0.5]).freed();
+  job.answer(0, [0.5, 0.5]).seatFreed();
   const second = await harness.decisionEngine.scoring(1);
   t.match(second.job, { seats: 1 }, 'one question wants no second seat');
   t.ok(job.live, 'the first is not done yet');
   t.match(harness.queue('decide').snapshot(), { busy: 3, waiting: 1, released: {} });
-  job.answer(1, [0.5, 0.5]).freed();
+  job.answer(1, [0.5, 0.5]).seatFreed();
   const third = await harness.decisionEngine.scoring(2);
   t.match(harness.queue('decide').snapshot(), { busy: 3, waiting: 0, released: {} });
-  job.freed();
+  job.seatFreed();
   t.match(harness.queue('decide').snapshot(), { busy: 3 }, 'the last seat goes with the job');
 
   for (const each of [second, third]) each.started().answer(0, [0.5, 0.5]).done();

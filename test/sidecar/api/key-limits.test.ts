@@ -7,7 +7,7 @@ import { decide } from '../../../sidecar/api/decisions.js';
 import { SeatBoard } from '../../../sidecar/api/seat-board.js';
 import type { Services } from '../../../sidecar/api/services.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
-import type { OpenPrompt } from '../../../sidecar/prompts/prompt-host.js';
+import type { OpenBody } from '../../../sidecar/prompts/prompt-host.js';
 import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -73,7 +73,7 @@ t.test('a fault on the way in keeps no place of its key', async (t) => {
 
 t.test('a fault behind the way in does not either', async (t) => {
   const clock = new FakeClock();
-  const prompt: OpenPrompt = {
+  const prompt: OpenBody = {
     check: () =>
       Promise.resolve({
         kind: 'checked',

@@ -2,9 +2,10 @@ import t from 'tap';
 import { IdempotencyKeys } from '../../../sidecar/access/idempotency.js';
 import { TokenQuotas } from '../../../sidecar/access/quotas.js';
 import type { Lease } from '../../../sidecar/admission/seat-queue.js';
+import { contractError } from '../../../sidecar/domain/errors.js';
 import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
-import type { GenerationSink } from '../../../sidecar/engine-client/engine.js';
-import { growTo, runJob, type JobEnd, type RunEnd } from '../../../sidecar/api/run-job.js';
+import type { GenerateJob, GenerationReceiver, JobHandle } from '../../../sidecar/engine-client/engine.js';
+import { runJob, type JobParts, type PlannedJob, type RunEnd } from '../../../sidecar/api/run-job.js';
 import { RequestContext } from '../../../sidecar/api/request-context.js';
 import type { Exchange } from '../../../sidecar/http/exchange.js';
 import { SeatBoard } from '../../../sidecar/api/seat-board.js';
@@ -20,16 +21,19 @@ const unused = (): never => {
   throw new Error('not to be called here');
 };
 
-function sinkOf(end: JobEnd): GenerationSink {
-  return {
+const usage = { open: () => undefined };
+
+/** A chat whose results are dropped. */
+function chatOf(n = 1): PlannedJob {
+  const results = {
     started: () => undefined,
     piece: () => undefined,
     call: () => undefined,
     finished: () => undefined,
-    freed: () => end.freed(),
-    done: () => end.done(),
-    failed: (fault) => end.failed(fault),
   };
+  const fields = Object.entries(stubJob('hold')).filter(([name]) => name !== 'seats');
+  const job = Object.fromEntries(fields) as unknown as Omit<GenerateJob, 'seats'>;
+  return { kind: 'generate', job: { ...job, n }, results };
 }
 
 /** A request that has just got its seat. */
@@ -83,11 +87,11 @@ class Seated {
 
   /** A job that would take `wanted` seats. */
   async run(wanted = 1): Promise<RunEnd> {
-    const lease = await this.lease(wanted);
-    return runJob(this.context, lease, () => false, {
-      start: (end, held) =>
-        this.engine.generate({ ...stubJob('hold'), n: wanted, seats: growTo(held, wanted) }, sinkOf(end)),
-    });
+    return runJob(this.context, await this.lease(wanted), chatOf(wanted), this.parts({ seatsWanted: wanted }));
+  }
+
+  parts(own: Partial<JobParts> = {}): JobParts {
+    return { engine: this.engine, usage, seatsWanted: 1, draining: () => false, ...own };
   }
 
   async lease(seatsWanted = 1): Promise<Lease> {
@@ -144,11 +148,11 @@ t.test('a job takes the seats that are free, and each is the next one’s as soo
   const job = (await seated.engine.generation(0)).started();
   t.equal(job.job.seats, 2, 'all but the one taken');
   t.match(seated.queue.snapshot(), { busy: 3 });
-  t.equal(job.narrowed, 0);
+  t.equal(job.reductions, 0);
   const waiting = seated.lease();
   t.match(seated.queue.snapshot(), { busy: 3, waiting: 1 });
-  t.equal(job.narrowed, 1, 'it was asked for one');
-  job.freed();
+  t.equal(job.reductions, 1, 'it was asked for one');
+  job.seatFreed();
   const next = await waiting;
   t.match(seated.queue.snapshot(), { busy: 3, waiting: 0 });
   next.release('done');
@@ -182,29 +186,42 @@ t.test(
 t.test('a start that throws leaves no seat, timer or listener behind', async (t) => {
   const seated = new Seated(500);
   const lease = await seated.lease();
-  const end = runJob(seated.context, lease, () => false, {
-    start: () => {
-      throw new Error('no engine');
-    },
-  });
+  const generate = (): never => {
+    throw new Error('no engine');
+  };
+  const end = runJob(seated.context, lease, chatOf(), seated.parts({ engine: { generate, score: generate } }));
   await t.rejects(end, { message: 'no engine' });
+  t.match(seated.queue.snapshot(), { busy: 0, released: { failed: 1 } });
+  t.equal(seated.clock.pending, 0);
+});
+
+t.test('a job whose usage must not be opened is not started', async (t) => {
+  const seated = new Seated(500);
+  const refusal = contractError('spool_unhealthy', 'The spool is full.');
+  const parts = seated.parts({ usage: { open: () => refusal } });
+  t.strictSame(await runJob(seated.context, await seated.lease(), chatOf(), parts), {
+    kind: 'failed',
+    outcome: 'refused',
+    error: refusal,
+  });
+  t.equal(seated.engine.generations.length, 0);
   t.match(seated.queue.snapshot(), { busy: 0, released: { failed: 1 } });
   t.equal(seated.clock.pending, 0);
 });
 
 t.test('a job may end before its start returns', async (t) => {
   for (const [finish, kind] of [
-    [(end: JobEnd) => end.done(), 'done'],
-    [(end: JobEnd) => end.failed({ kind: 'failed', started: false }), 'failed'],
+    [(end: GenerationReceiver) => end.done(), 'done'],
+    [(end: GenerationReceiver) => end.failed({ kind: 'failed', started: false }), 'failed'],
   ] as const) {
     const seated = new Seated(500);
     const lease = await seated.lease();
-    const end = runJob(seated.context, lease, () => false, {
-      start: (jobEnd) => {
-        finish(jobEnd);
-        return { cancel: () => t.fail('cancelled, though it was over'), reduceSeats: () => undefined };
-      },
-    });
+    const generate = (_: unknown, receiver: GenerationReceiver): JobHandle => {
+      finish(receiver);
+      return { cancel: () => t.fail('cancelled, though it was over'), reduceSeats: () => undefined };
+    };
+    const engine = { generate, score: unused };
+    const end = runJob(seated.context, lease, chatOf(), seated.parts({ engine }));
     t.equal((await end).kind, kind);
     t.equal(seated.clock.pending, 0);
     seated.leaving.abort();
@@ -223,7 +240,7 @@ t.test('who was given a seat is on the board until its request ends, and no long
   const [holder] = board.holders('m');
   t.match(holder, { account: 'acme', class: 'standard', since: 5, context: { phase: 'waiting' } });
   t.strictSame(board.holders('other'), []);
-  context.prefilling();
+  context.taken(0);
   t.equal(holder?.context.phase, 'prefilling', 'read when it is looked at');
   const second = { ...lease, seats: 2 };
   await context.awaitSeat(Promise.resolve({ kind: 'seated', lease: second }));

@@ -7,7 +7,7 @@ import { chat } from '../../../sidecar/api/chat.js';
 import { SeatBoard } from '../../../sidecar/api/seat-board.js';
 import type { Services } from '../../../sidecar/api/services.js';
 import type { Exchange, Reply } from '../../../sidecar/http/exchange.js';
-import type { OpenPrompt } from '../../../sidecar/prompts/prompt-host.js';
+import type { OpenBody } from '../../../sidecar/prompts/prompt-host.js';
 import { Metrics } from '../../../sidecar/telemetry/metrics.js';
 import { BUILT_IN_PRICES } from '../../../sidecar/usage/price-list.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -79,7 +79,7 @@ class Harness {
       clock.advance(ms);
       return Promise.resolve(value);
     };
-    const prompt: OpenPrompt = {
+    const prompt: OpenBody = {
       check: () => after(check, { kind: 'checked', params: PARAMS }),
       tokenize: () => after(tokenize, { kind: 'chat', prompt: tokenPrompt(Uint32Array.of(1, 2, 3)) }),
       close: () => undefined,

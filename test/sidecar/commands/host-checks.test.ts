@@ -46,6 +46,13 @@ t.test('a machine in order, where nothing has run yet: nothing is made', async (
   t.strictSame(readdirSync(dir), []);
 });
 
+t.test('the contract that is in force', async (t) => {
+  const says = async (more: Record<string, string>): Promise<unknown> =>
+    (await checksOf({ RA_DATA_DIR: join(t.testdir(), 'data'), ...more })).get('contract');
+  t.match(await says({}), { level: 'ok', says: /^strict: .*; compatible accepts/ });
+  t.match(await says({ RA_CONTRACT: 'compatible' }), { level: 'ok', says: /^compatible: .*POST \/v1\/responses$/ });
+});
+
 t.test('what cannot be looked at is one more thing to mend', async (t) => {
   const found = await guarded('disk', () => Promise.reject(new Error('EIO: i/o error, statfs')));
   t.strictSame(found, [{ what: 'disk', level: 'fail', says: 'the check itself failed: EIO: i/o error, statfs' }]);

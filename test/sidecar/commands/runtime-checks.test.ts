@@ -3,17 +3,22 @@ import t from 'tap';
 import { httpCheck, nodeCheck } from '../../../sidecar/commands/runtime-checks.js';
 
 t.test('Node by the package’s engines', async (t) => {
-  for (const version of ['22.13.0', '22.23.3']) t.match(nodeCheck(version), { level: 'ok' }, version);
-  for (const version of ['18.20.0', '20.18.9', '22.12.0', '23.1.0', '24.0.0', '26.9.0']) {
-    t.match(nodeCheck(version), { level: 'fail', advice: /20\.19 or newer 20, or 22\.13/ }, version);
+  for (const version of ['22.13.0', '22.23.3', '24.0.0', '24.21.0', '26.10.0'])
+    t.match(nodeCheck(version), { level: 'ok' }, version);
+  for (const version of ['18.20.0', '20.18.9', '22.12.0', '23.1.0', '25.0.0', '27.1.0']) {
+    t.match(
+      nodeCheck(version),
+      { level: 'fail', advice: /20\.19 or newer 20, or 22\.13 .*, or 24\.0 .*, or 26\.0/ },
+      version,
+    );
   }
   const { engines } = JSON.parse(readFileSync('package.json', 'utf8')) as { engines: { node: string } };
-  t.equal(engines.node, '^20.19.0 || ^22.13.0');
+  t.equal(engines.node, '^20.19.0 || ^22.13.0 || ^24.0.0 || ^26.0.0');
 });
 
 t.test('Node 20 is a warning: it gets no security updates', async (t) => {
   for (const version of ['20.19.0', '20.20.2'])
-    t.match(nodeCheck(version), { level: 'warn', advice: /Node 22/ }, version);
+    t.match(nodeCheck(version), { level: 'warn', advice: /Node 24/ }, version);
 });
 
 t.test('the HTTP library loads', async (t) => {

@@ -17,6 +17,7 @@ t.test('nothing set: every default', async (t) => {
   const { models, ...rest } = loaded();
   t.strictSame(rest, {
     listen: { host: '127.0.0.1', port: 8080, tcp: true, socketMode: '0660' },
+    tls: {},
     operators: { host: '127.0.0.1', port: 9090 },
     console: { viewers: 8, intervalMs: 1000 },
     environment: 'development',
@@ -82,7 +83,7 @@ t.test('nothing set: every default', async (t) => {
     },
     prompts: { workers: 1, silenceMs: 2000, maxQueued: 1024 },
     cors: { origins: [] },
-    development: { validateAnswers: false },
+    development: { learnedQueue: true, validateAnswers: false },
     telemetry: {
       otlp: {
         serviceName: 'ra-sidecar',
@@ -395,4 +396,12 @@ t.test('all errors are reported, and the first one is the line of a failed start
     'config: engine.hangMs must be at least twice engine.heartbeatMs (environment variable RA_ENGINE_HANG_MS)',
   ]);
   t.match(loadConfig({ RA_CONFIG: '/nowhere.json' }, file), { kind: 'invalid', line: /\(file .*ra\.json\)$/ });
+});
+
+t.test('a key and its certificate are set together, for a port', async (t) => {
+  t.match(line({ RA_TLS_KEY_FILE: 'key.pem' }), /tls\.keyFile and tls\.certFile must be set together/);
+  const both = { RA_TLS_KEY_FILE: 'key.pem', RA_TLS_CERT_FILE: 'cert.pem' };
+  const socket = { RA_LISTEN_TCP: 'false', RA_LISTEN_SOCKET: 'ra.sock' };
+  t.match(line({ ...both, ...socket }), /tls\.keyFile must not be set/);
+  t.same(loaded(both).tls, { keyFile: join(process.cwd(), 'key.pem'), certFile: join(process.cwd(), 'cert.pem') });
 });

@@ -82,6 +82,7 @@ t.test('what means something reaches its place', (t) => {
   });
   t.match(request.params, { topK: 40, minP: 0.05, jsonObject: true });
   t.strictSame(request.replySchema, schema);
+  t.strictSame(accepted({ response_format: { type: 'json_object', schema } }).replySchema, schema);
   t.strictSame(request.switches, { enable_thinking: false });
   t.end();
 });

@@ -2,10 +2,11 @@
 import fc from 'fast-check';
 import t from 'tap';
 import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
-import { parseBody } from '../../../sidecar/contracts/parse.js';
+import { parseBody, parseChat } from '../../../sidecar/contracts/parse.js';
 import type { BodyForm } from '../../../sidecar/contracts/requests.js';
 import { errorBody } from '../../../sidecar/domain/errors.js';
 import { CANARY } from '../../contract/tables/rule.js';
+import { promptOf } from '../../support/prompt-shape.js';
 import { FORMS, bodiesFor, runsOr } from '../../support/fuzz.js';
 
 const RUNS = runsOr(6000);
@@ -19,8 +20,16 @@ function check(route: BodyForm, bytes: Uint8Array): 'ok' | 'invalid' {
     if (!outcome.ok) throw new Error(`${outcome.path} ${outcome.message}`);
     if (text.includes(CANARY)) throw new Error('the error repeats what the caller sent');
     if (parsed.error.status !== 400 || parsed.error.code !== 'bad_request') throw new Error('not a bad request');
-  }
+  } else if (route === 'chat') checkCompatible(bytes);
   return parsed.kind;
+}
+
+/** Whatever the strict contract takes, the compatible one takes, for the same prompt and the same job. */
+function checkCompatible(bytes: Uint8Array): void {
+  const [strict, compatible] = [parseChat(bytes), parseChat(bytes, 'compatible')];
+  if (strict.kind === 'invalid' || compatible.kind === 'invalid')
+    throw new Error('strict takes what compatible refuses');
+  if (promptOf(compatible.request) !== promptOf(strict.request)) throw new Error('compatible: another prompt');
 }
 
 const properties = FORMS.flatMap((route) =>

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { poolThreads } from '../../../sidecar/engine-client/child.js';
+import { poolThreads } from '../../../sidecar/engine-client/pool-threads.js';
 
 void t.test('the pool has a thread for each core, within libuv’s default and a bound', async (t) => {
   t.equal(poolThreads(1), 4);

@@ -1,13 +1,9 @@
 import t from 'tap';
-import {
-  PROTOCOL_VERSION,
-  type GenerateJob,
-  type Output,
-  type ScoreJob,
-  type ToEngine,
-} from '../../../engine/protocol/messages.js';
+import { PROTOCOL_VERSION, type ToEngine } from '../../../engine/protocol/messages.js';
+import type { GenerateJob, ScoreJob } from '../../../engine/protocol/jobs.js';
+import type { Output } from '../../../engine/protocol/job-output.js';
 import { MAX_JOBS, Mux } from '../../../sidecar/engine-client/mux.js';
-import { RecordingSink } from '../../support/recording-sink.js';
+import { RecordingReceiver } from '../../support/recording-receiver.js';
 import { tokenPrompt } from '../../../engine/protocol/prompt.js';
 import { ALL_ACCOUNTS } from '../../../engine/protocol/cache-key.js';
 
@@ -81,9 +77,9 @@ const answer = (id: number, question: number, ...p: number[]): Output => ({
 });
 const done = (id: number): Output => ({ id, kind: 'done' });
 
-t.test('jobs go out with ids of their own; outputs come to their sinks in order', async (t) => {
+t.test('jobs go out with ids of their own; outputs come to their receivers in order', async (t) => {
   const { mux, sent } = setup();
-  const [a, b] = [new RecordingSink(), new RecordingSink()];
+  const [a, b] = [new RecordingReceiver(), new RecordingReceiver()];
   mux.generate(job, a);
   mux.score(scoreJob, b);
   t.match(sent, [
@@ -94,34 +90,34 @@ t.test('jobs go out with ids of their own; outputs come to their sinks in order'
   t.equal(mux.apply([finished(1), answer(2, 0, 0.5, 0.5), done(1), done(2)]), undefined);
   t.same(a.calls, ['started 0', 'piece 0 x 1', 'finished 0 stop - 1', 'done']);
   t.same(b.calls, ['started 0', 'answer 1 0.2/0.3/0.5 1', 'answer 0 0.5/0.5 1', 'done']);
-  t.equal(mux.pending, 0);
+  t.equal(mux.open, 0);
 });
 
 t.test('seats come back one by one, all but the last', async (t) => {
   const { mux } = setup();
-  const sink = new RecordingSink();
-  mux.generate({ ...job, n: 3, seats: 3 }, sink);
-  t.equal(mux.apply([started(1), { id: 1, kind: 'freed' }, { id: 1, kind: 'freed' }]), undefined);
-  t.equal(mux.apply([{ id: 1, kind: 'freed' }]), 'freed-last');
-  t.same(sink.calls, ['started 0', 'freed', 'freed']);
+  const receiver = new RecordingReceiver();
+  mux.generate({ ...job, n: 3, seats: 3 }, receiver);
+  t.equal(mux.apply([started(1), { id: 1, kind: 'seatFreed' }, { id: 1, kind: 'seatFreed' }]), undefined);
+  t.equal(mux.apply([{ id: 1, kind: 'seatFreed' }]), 'freed-last');
+  t.same(receiver.calls, ['started 0', 'seatFreed', 'seatFreed']);
 });
 
 t.test('a cancelled job gets no more results, and the engine gets one cancel', async (t) => {
   const { mux, sent } = setup();
-  const sink = new RecordingSink();
-  const { cancel } = mux.generate(job, sink);
+  const receiver = new RecordingReceiver();
+  const { cancel } = mux.generate(job, receiver);
   mux.apply([started(1)]);
   cancel();
   cancel();
   t.equal(mux.apply([piece(1, 'x'), finished(1), done(1)]), undefined);
   mux.lost('lost');
-  t.same(sink.calls, ['started 0']);
+  t.same(receiver.calls, ['started 0']);
   t.same(sent.slice(1), [{ v: PROTOCOL_VERSION, kind: 'cancel', id: 1 }]);
 });
 
 t.test('a job is asked for one seat at a time, until it is over', async (t) => {
   const { mux, sent } = setup();
-  const { reduceSeats: narrow } = mux.generate(job, new RecordingSink());
+  const { reduceSeats: narrow } = mux.generate(job, new RecordingReceiver());
   narrow();
   narrow();
   const asked = { v: PROTOCOL_VERSION, kind: 'reduceSeats', id: 1 };
@@ -133,24 +129,24 @@ t.test('a job is asked for one seat at a time, until it is over', async (t) => {
 
 t.test('cancelling after the end sends nothing to the engine', async (t) => {
   const { mux, sent } = setup();
-  const { cancel } = mux.generate(job, new RecordingSink());
+  const { cancel } = mux.generate(job, new RecordingReceiver());
   mux.apply([started(1), finished(1), done(1)]);
   cancel();
   t.equal(sent.length, 1);
 });
 
-t.test('a sink that cancels itself inside a step gets no more of that step', async (t) => {
+t.test('a receiver that cancels itself inside a step gets no more of that step', async (t) => {
   const { mux } = setup();
-  const sink = new RecordingSink();
-  const { cancel } = mux.generate(job, sink);
-  sink.piece = () => cancel();
+  const receiver = new RecordingReceiver();
+  const { cancel } = mux.generate(job, receiver);
+  receiver.piece = () => cancel();
   t.equal(mux.apply([started(1), piece(1, 'x'), finished(1), done(1)]), undefined);
-  t.same(sink.calls, ['started 0']);
+  t.same(receiver.calls, ['started 0']);
 });
 
 t.test('a job that fails alone says whether it had started', async (t) => {
   const { mux } = setup();
-  const [a, b] = [new RecordingSink(), new RecordingSink()];
+  const [a, b] = [new RecordingReceiver(), new RecordingReceiver()];
   mux.generate(job, a);
   mux.generate(job, b);
   mux.apply([started(1), { id: 1, kind: 'failed', reason: 'r' }, { id: 2, kind: 'failed', reason: 'r' }]);
@@ -166,7 +162,7 @@ t.test('a job that fails alone says whether it had started', async (t) => {
 t.test('a lost engine fails all jobs, each with its own `started`', async (t) => {
   for (const kind of ['lost', 'protocol'] as const) {
     const { mux } = setup();
-    const [a, b] = [new RecordingSink(), new RecordingSink()];
+    const [a, b] = [new RecordingReceiver(), new RecordingReceiver()];
     mux.generate(job, a);
     mux.score(scoreJob, b);
     mux.apply([started(1)]);
@@ -174,17 +170,17 @@ t.test('a lost engine fails all jobs, each with its own `started`', async (t) =>
     mux.lost(kind);
     t.same(a.calls, ['started 0', `failed ${kind} true`]);
     t.same(b.calls, ['failed lost false'], 'not started: it may be given back, whatever the reason');
-    t.equal(mux.pending, 0);
+    t.equal(mux.open, 0);
   }
 });
 
-t.test("a reply's calls reach its sink, each named once", (t) => {
+t.test("a reply's calls reach its receiver, each named once", (t) => {
   const { mux } = setup();
-  const sink = new RecordingSink();
-  mux.generate(job, sink);
+  const receiver = new RecordingReceiver();
+  mux.generate(job, receiver);
   const calls = [call(1, 0, 'f'), call(1, 0), call(1, 0), call(1, 1, 'g'), call(1, 1)];
   t.equal(mux.apply([started(1), ...calls, finished(1), done(1)]), undefined);
-  t.same(sink.calls.slice(1, -2), [
+  t.same(receiver.calls.slice(1, -2), [
     'call 0 0 f  1',
     'call 0 0 - {} 1',
     'call 0 0 - {} 1',
@@ -200,8 +196,8 @@ t.test('what the protocol does not allow is reported and not handed on', async (
     ['unknown-job', [done(3)]],
     ['not-started', [piece(1, 'x')]],
     ['not-started', [done(1)]],
-    ['not-started', [{ id: 1, kind: 'freed' }]],
-    ['freed-last', [started(1), { id: 1, kind: 'freed' }]],
+    ['not-started', [{ id: 1, kind: 'seatFreed' }]],
+    ['freed-last', [started(1), { id: 1, kind: 'seatFreed' }]],
     ['started-twice', [started(1), started(1)]],
     ['done-early', [started(1), finished(1, 0), done(1)]],
     ['wrong-choice', [started(1), piece(1, 'x', 2)]],
@@ -221,7 +217,7 @@ t.test('what the protocol does not allow is reported and not handed on', async (
   ];
   for (const [violation, outputs] of cases) {
     const { mux } = setup();
-    const [a, b] = [new RecordingSink(), new RecordingSink()];
+    const [a, b] = [new RecordingReceiver(), new RecordingReceiver()];
     mux.generate({ ...job, n: 2 }, a);
     mux.score(scoreJob, b);
     t.equal(mux.apply(outputs), violation);
@@ -229,9 +225,9 @@ t.test('what the protocol does not allow is reported and not handed on', async (
   }
 });
 
-t.test('a sink that throws fails alone', async (t) => {
+t.test('a receiver that throws fails alone', async (t) => {
   const { mux, sent, thrown } = setup();
-  const [bad, good] = [new RecordingSink(), new RecordingSink()];
+  const [bad, good] = [new RecordingReceiver(), new RecordingReceiver()];
   const error = new Error('bug');
   bad.piece = () => {
     throw error;
@@ -245,9 +241,9 @@ t.test('a sink that throws fails alone', async (t) => {
   t.same(sent.at(-1), { v: PROTOCOL_VERSION, kind: 'cancel', id: 1 });
 });
 
-t.test('a sink that throws when it fails does not keep the others from failing', async (t) => {
+t.test('a receiver that throws when it fails does not keep the others from failing', async (t) => {
   const { mux, thrown } = setup();
-  const [bad, good] = [new RecordingSink(), new RecordingSink()];
+  const [bad, good] = [new RecordingReceiver(), new RecordingReceiver()];
   bad.failed = () => {
     throw new Error('bug');
   };
@@ -260,13 +256,13 @@ t.test('a sink that throws when it fails does not keep the others from failing',
 
 t.test('there is a bound', async (t) => {
   const { mux, sent } = setup();
-  for (let i = 0; i < MAX_JOBS; i += 1) mux.generate(job, new RecordingSink());
-  const sink = new RecordingSink();
-  mux.generate(job, sink);
-  const cancelled = new RecordingSink();
+  for (let i = 0; i < MAX_JOBS; i += 1) mux.generate(job, new RecordingReceiver());
+  const receiver = new RecordingReceiver();
+  mux.generate(job, receiver);
+  const cancelled = new RecordingReceiver();
   mux.generate(job, cancelled).cancel();
-  t.same(sink.calls, [], 'not from inside the call');
-  t.same(await sink.ended, { kind: 'failed', started: false });
+  t.same(receiver.calls, [], 'not from inside the call');
+  t.same(await receiver.ended, { kind: 'failed', started: false });
   t.same(cancelled.calls, []);
   t.equal(sent.length, MAX_JOBS);
 });

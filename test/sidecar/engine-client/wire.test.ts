@@ -29,7 +29,7 @@ t.test('every message of the protocol is taken, as the same object', async (t) =
     step(),
     step({ id: 1, kind: 'started', cachedTokens: 0 }, piece, call, { ...call, name: undefined }, finished, answer),
     step({ ...finished, matchedStop: 'END' }, { ...finished, matchedStop: 2 }),
-    step({ id: 1, kind: 'freed' }),
+    step({ id: 1, kind: 'seatFreed' }),
     { v, kind: 'step', step: 1, outputs: [], held: [{ sequence: 0, hashes: Uint32Array.of(7) }] },
     step({ id: 1, kind: 'done' }, { id: 2, kind: 'failed', reason: 'no room' }),
   ];

@@ -72,6 +72,47 @@ t.test('pipelined answers whose heads and bodies are not ASCII', async (t) => {
   }
 });
 
+/** Turns of the loop after which a reply that is not complete waits for its reader. */
+const TURNS = 200;
+
+/**
+ * Of five answers in one cork the head of the last crosses the cork's end by some hundred bytes, so that it is most likely
+ * there that the socket is found full.
+ */
+const LENGTHS = [1560, 1590, 1620];
+
+for (const length of LENGTHS) {
+  t.test(`pipelined answers that fill the socket of a reader who stops: no byte is missing: ${length}`, async (t) => {
+    const value = 'v'.repeat(length);
+    const { connect, ends } = await serve(t, (exchange) =>
+      exchange.reply({ status: 200, headers: { 'x-name': value, 'x-more': value }, body: 'b' }),
+    );
+    const caller = await connect();
+    const batch = 5;
+    let sent = 0;
+    caller.socket.pause();
+    for (let full = false; !full; full = ends.length < sent) {
+      caller.send('GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(batch));
+      sent += batch;
+      for (let turns = 0; turns < TURNS && ends.length < sent; turns++) await turn();
+    }
+    caller.socket.resume();
+    let [answers, wrong] = [0, 0];
+    for (; answers < sent; answers++) {
+      const response = await caller.response().catch((error: unknown) => {
+        // The first of a batch found the socket full, so the second ended the connection.
+        if (error instanceof Error && error.message.startsWith('the connection ended')) return undefined;
+        throw new Error('not an answer');
+      });
+      if (response === undefined) break;
+      const whole = response.field('x-name') === value && response.field('x-more') === value && response.body === 'b';
+      if (!whole) wrong += 1;
+    }
+    t.ok(answers > sent - 2 * batch, `${answers} answers to ${sent} requests`);
+    t.equal(wrong, 0, 'each is whole');
+  });
+}
+
 /** The data of the chunks of one response. Throws where a length is not followed by so many bytes and a line break. */
 function dechunked(response: Buffer): string {
   const chunks: Buffer[] = [];

@@ -34,6 +34,7 @@ function setup() {
     {
       writeHead: () => (packet += 'HTTP/1.1 200 OK\r\n'),
       mayLeave: () => true,
+      sentAll: () => t.fail('it never asked'),
       ended: () => ends.push(stream.bytes),
       cut: () => t.fail('nobody is behind'),
     },

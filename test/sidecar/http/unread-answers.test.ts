@@ -1,8 +1,10 @@
 /** Callers who send requests and do not read, over real sockets, and callers who read what was held back for them. */
 import { once } from 'node:events';
 import t from 'tap';
-import type { Handler } from '../../../sidecar/http/server.js';
+import type { EventStream } from '../../../sidecar/http/exchange.js';
+import type { Handler } from '../../../sidecar/http/routes.js';
 import type { ReaderCut } from '../../../sidecar/http/server-context.js';
+import { FakeClock } from '../../support/fake-clock.js';
 import { serve } from '../../support/http-server.js';
 import { unreading } from '../../support/unreading.js';
 
@@ -152,6 +154,39 @@ t.test('streams whose ends wait unread on a kept connection do not add up', asyn
   t.ok(socket.destroyed, `the connection ended after ${ends.length} streams of ${bytes()} bytes`);
   t.ok(bytes() < SOCKETS_BYTES);
   socket.destroy();
+});
+
+/** What a stream that asks puts between two events (chunked.ts). */
+const ASKED = 'Content-Length: 9007199254740991';
+
+t.test('streams of an address that is never quiet ask for a part of the time', async (t) => {
+  const clock = new FakeClock();
+  const waiting: EventStream[] = [];
+  const { connect } = await serve(
+    t,
+    (exchange) => {
+      const stream = exchange.stream();
+      stream.event('x'.repeat(4000));
+      if (exchange.head.method === 'POST') waiting.push(stream);
+      else stream.end('x;dur=1');
+    },
+    // Three such streams are below an eighth.
+    { clock, limits: { totalBytes: 1 << 30, backlog: { streamBytes: MIB, totalBytes: 13_000 * 8 } } },
+  );
+  const [one, other] = [await connect(), await connect()];
+  const asks = async (): Promise<boolean> => (await one.request('GET', '/').response()).raw.includes(ASKED);
+  for (let i = 0; i < 3; i++) t.notOk(await asks(), `stream ${i}`);
+  for (let second = 0; second < 19; second++) {
+    t.ok(await asks(), `${second} s later`);
+    clock.advance(1000);
+  }
+  other.request('POST', '/', { 'Content-Length': '0' });
+  while (waiting.length === 0) await turn();
+  clock.advance(1000);
+  t.notOk(await asks(), 'the open stream was asked, and its reader had taken everything');
+  t.notOk(await asks());
+  waiting[0]?.end('x;dur=1');
+  t.ok((await other.response()).raw.includes(ASKED));
 });
 
 t.test('past the total the reply that waits most is cut off', async (t) => {

@@ -61,6 +61,11 @@ t.test('queues are read at each scrape', async (t) => {
     waitingBy: { interactive: 0, standard: 2, batch: 0 },
     waitingBytes: 300,
     fairness: null,
+    overload: {
+      standing: false,
+      leftMs: 0,
+      patience: { 'first-token': { p10: null, p50: null, p90: null }, end: { p10: null, p50: null, p90: null } },
+    },
     accounts: [],
     others,
   });

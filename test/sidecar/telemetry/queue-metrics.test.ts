@@ -21,6 +21,11 @@ const READING: QueueReading = {
   waitingBy: { interactive: 1, standard: 1, batch: 0 },
   waitingBytes: 300,
   fairness: 0.75,
+  overload: {
+    standing: true,
+    leftMs: 1500,
+    patience: { 'first-token': { p10: 2000, p50: 8000, p90: null }, end: { p10: null, p50: null, p90: null } },
+  },
   accounts: [{ account: 'acme', waiting: 1, running: 2, seatMs: 1500 }],
   others: { waiting: 1, running: 1, seatMs: 250 },
 };
@@ -56,6 +61,25 @@ t.test(
     t.strictSame(await lines(metrics, 'fairness_index'), [], 'nothing to compare is not zero');
   },
 );
+
+t.test('what was learned of overload: patience that is not known has no line', async (t) => {
+  const metrics = new Metrics(['m']);
+  metrics.watchQueue('m', () => READING);
+  t.strictSame(await lines(metrics, 'patience_seconds'), [
+    'patience_seconds{model="m",awaits="first-token",quantile="0.1"} 2',
+    'patience_seconds{model="m",awaits="first-token",quantile="0.5"} 8',
+  ]);
+  t.strictSame(await lines(metrics, 'left_seat_seconds'), ['left_seat_seconds{model="m"} 1.5']);
+  t.strictSame(await lines(metrics, 'queue_standing'), ['queue_standing{model="m"} 1']);
+  metrics.refused('m', 'standing', 'reserved');
+  metrics.refused('m', 'standing', 'none');
+  metrics.refused('m', 'predicted');
+  t.strictSame(await lines(metrics, 'retry_times_total'), [
+    'retry_times_total{model="m",time="predicted"} 1',
+    'retry_times_total{model="m",time="reserved"} 1',
+    'retry_times_total{model="m",time="none"} 1',
+  ]);
+});
 
 t.test('waits by class, and how wrong their predictions were', async (t) => {
   const metrics = new Metrics(['m']);

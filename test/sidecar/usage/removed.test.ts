@@ -169,6 +169,26 @@ t.test('a closed segment that is removed is lost, and reported once; one that wa
   t.equal(harness.removed.length, 1);
 });
 
+t.test('a closed segment that is truncated is reported once', async (t) => {
+  const harness = await SpoolHarness.start({ segmentBytes: 500 });
+  for (const id of ['a', 'b', 'c', 'd']) await request(harness, id);
+  t.ok(harness.spool.position.segment >= 3);
+  await harness.pass(1000);
+  t.strictSame(harness.removed, []);
+  const file = harness.disk.files.get(segmentPath(DIR, 2));
+  if (!file) throw new Error('there is no segment');
+  const bytes = file.bytes.length;
+  const all = harness.spool.reading.bytes;
+  file.bytes = file.bytes.subarray(0, bytes - 1);
+  await harness.pass(1000);
+  t.match(harness.removed, [{ segment: 2, bytes, outcome: 'cut' }]);
+  t.equal(harness.spool.reading.bytes, all - 1);
+  t.strictSame(harness.spool.health, { ok: false, why: 'removed' });
+  await harness.pass(3000);
+  t.equal(harness.removed.length, 1);
+  t.not((await ended(harness)).findings.length, 0, '`usage verify` shows it');
+});
+
 t.test('a prune under way is no removal', async (t) => {
   const harness = await SpoolHarness.start({ segmentBytes: 500 });
   for (const id of ['a', 'b', 'c', 'd', 'e', 'f']) await request(harness, id);

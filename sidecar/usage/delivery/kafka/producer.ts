@@ -1,8 +1,9 @@
 /** Kafka through KafkaJS. Loaded only where `delivery.kafka.brokers` is set. */
 import kafkajs, { type KafkaConfig as ClientConfig, type Producer, type SASLOptions } from 'kafkajs';
-import type { KafkaConfig } from '../../../config/types.js';
+import type { KafkaConfig } from '../../../config/delivery-types.js';
 import { readLogin, readTls } from '../login-file.js';
 import { reasonOf } from '../reason.js';
+import { silenceTimerWarning } from './timer-warning.js';
 import type { KafkaMessage, KafkaProducer, Produced } from './kafka-sink.js';
 
 /** Sent to the brokers for their operator's logs. */
@@ -23,6 +24,7 @@ const MAX_DEPTH = 5;
  */
 export async function connectKafka(config: KafkaConfig, timeoutMs: number): Promise<KafkaProducer> {
   const sasl = await saslOf(config);
+  silenceTimerWarning();
   const client = new kafkajs.Kafka({
     clientId: CLIENT_ID,
     brokers: [...config.brokers],

@@ -1,5 +1,5 @@
 import { FileProblem } from '../../../lib/followed-file.js';
-import type { NatsConfig } from '../../../config/types.js';
+import type { NatsConfig } from '../../../config/delivery-types.js';
 import { readLogin, readNamed } from '../login-file.js';
 
 /** The file's name in messages. */

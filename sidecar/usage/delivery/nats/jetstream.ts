@@ -12,7 +12,7 @@ import {
   type Authenticator,
   type NatsConnection,
 } from '@nats-io/transport-node';
-import type { NatsConfig } from '../../../config/types.js';
+import type { NatsConfig } from '../../../config/delivery-types.js';
 import { readTls } from '../login-file.js';
 import { reasonOf } from '../reason.js';
 import { readNatsCredentials, type NatsCredentials } from './credentials.js';

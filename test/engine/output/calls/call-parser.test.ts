@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import t from 'tap';
 import { CallParser } from '../../../../engine/output/calls/call-parser.js';
 import type { CallHold, CallPiece } from '../../../../engine/output/calls/call-text.js';
-import type { CallSyntax } from '../../../../engine/protocol/messages.js';
+import type { CallSyntax } from '../../../../engine/protocol/reply-format.js';
 import { WRAPPED } from '../../../../engine/prompt/call-syntax.js';
 
 const HERMES: CallSyntax = {

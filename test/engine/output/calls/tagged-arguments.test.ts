@@ -1,5 +1,5 @@
 import t from 'tap';
-import type { CallFormat, ParameterTypes } from '../../../../engine/protocol/messages.js';
+import type { CallFormat, ParameterTypes } from '../../../../engine/protocol/reply-format.js';
 import { TAGGED_SYNTAXES } from '../../../support/call-syntaxes.js';
 import { readCalls } from '../../../support/read-calls.js';
 

@@ -3,10 +3,11 @@ import { createHash } from 'node:crypto';
 import { readdir, readFile, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
+import type { Token } from 'node-llama-cpp';
 import t from 'tap';
 import { ensureEmbeddedModel } from '../../../../bench/models/embedded.js';
 import { embeddedTestModel } from '../../../support/models.js';
+import { cpuLlama } from '../../../support/llama.js';
 
 const run = promisify(execFile);
 
@@ -44,7 +45,7 @@ t.test('several processes at once: all succeed, one file, whole', async (t) => {
 });
 
 t.test('what it says is text: it ends, by itself, mostly soon, and holds no broken or hidden characters', async (t) => {
-  const llama = await getLlama({ gpu: false, logLevel: LlamaLogLevel.error, maxThreads: 1 });
+  const llama = await cpuLlama(1);
   t.teardown(() => llama.dispose());
   const model = await llama.loadModel({ modelPath: await embeddedTestModel() });
   t.ok(model.trainContextSize >= 8192);

@@ -1,15 +1,11 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readGgufFileInfo } from 'node-llama-cpp';
+import { getLlama, LlamaLogLevel, readGgufFileInfo } from 'node-llama-cpp';
 import t from 'tap';
-import {
-  MAKER_VERSION,
-  planHash,
-  writeRandomModel,
-  type ModelPlan,
-  type ModelShape,
-} from '../../../../bench/models/random-model.js';
+import { MAKER_VERSION, planHash, writeRandomModel, type ModelPlan } from '../../../../bench/models/random-model.js';
+import { ownVocabulary } from '../../../../bench/models/vocabulary-own.js';
+import type { ModelShape } from '../../../../bench/models/model-shape.js';
 import type { Vocabulary } from '../../../../bench/models/vocabulary.js';
 
 const SHAPE: ModelShape = {
@@ -134,4 +130,25 @@ t.test('impossible shapes are refused and leave nothing', async (t) => {
     await t.rejects(writeRandomModel(path, plan({ shape: { ...SHAPE, ...part } })), RangeError, JSON.stringify(part));
   }
   t.same(await readdir(dir), []);
+});
+
+t.test('llama.cpp loads each architecture, and its replies are words', async (t) => {
+  const dir = t.testdir();
+  const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: 1 });
+  for (const architecture of ['llama', 'gemma3', 'lfm2'] as const) {
+    const path = join(dir, architecture);
+    const shape = { ...SHAPE, layers: 6, architecture };
+    await writeRandomModel(path, plan({ shape, vocabulary: ownVocabulary() }));
+    const model = await llama.loadModel({ modelPath: path });
+    const context = await model.createContext({ contextSize: 128 });
+    const sequence = context.getSequence();
+    const words: string[] = [];
+    for await (const token of sequence.evaluate(model.tokenize('It is', true), { temperature: 1, seed: 1 })) {
+      words.push(model.detokenize([token], true));
+      if (words.length === 24) break;
+    }
+    t.ok(words.filter((word) => /^ ?[a-z]+$/i.test(word)).length > 12, `${architecture}: ${words.join('')}`);
+    await model.dispose();
+  }
+  await llama.dispose();
 });

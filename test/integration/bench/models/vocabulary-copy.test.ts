@@ -1,12 +1,14 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { getLlama, LlamaLogLevel, readGgufFileInfo } from 'node-llama-cpp';
+import { readGgufFileInfo } from 'node-llama-cpp';
 import t from 'tap';
 import { CHAT_TEMPLATE } from '../../../../bench/models/chat-template.js';
 import { writeGguf } from '../../../../bench/models/gguf-writer.js';
-import { writeRandomModel, type ModelShape } from '../../../../bench/models/random-model.js';
+import type { ModelShape } from '../../../../bench/models/model-shape.js';
+import { writeRandomModel } from '../../../../bench/models/random-model.js';
 import { copyVocabulary } from '../../../../bench/models/vocabulary-copy.js';
 import { bundleCheckout } from '../../../support/models.js';
+import { cpuLlama } from '../../../support/llama.js';
 
 const SHAPE: ModelShape = {
   width: 64,
@@ -19,7 +21,7 @@ const SHAPE: ModelShape = {
 };
 
 const models = join(await bundleCheckout(), 'models');
-const llama = await getLlama({ gpu: false, logLevel: LlamaLogLevel.error, maxThreads: 1 });
+const llama = await cpuLlama(1);
 t.teardown(() => llama.dispose());
 
 // Byte-level BPE, and SentencePiece with its scores. llama.cpp's own test texts and tokens are the judge.

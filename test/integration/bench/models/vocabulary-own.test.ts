@@ -1,11 +1,12 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
-import { getLlama, LlamaLogLevel, type Token } from 'node-llama-cpp';
+import type { Token } from 'node-llama-cpp';
 import t from 'tap';
 import { ownVocabulary } from '../../../../bench/models/vocabulary-own.js';
 import { CAPITALISED, LONG_CHARACTERS, MARKS, SYNTAX, WORDS } from '../../../../bench/models/vocabulary-words.js';
 import { testModel } from '../../../support/models.js';
+import { cpuLlama } from '../../../support/llama.js';
 
 const SPECIAL =
   '<|endoftext|> <|im_start|> <|im_end|> <think> </think> <tool_call> </tool_call> <tool_response> </tool_response>'.split(
@@ -13,7 +14,7 @@ const SPECIAL =
   );
 
 const path = await testModel();
-const llama = await getLlama({ gpu: false, logLevel: LlamaLogLevel.error, maxThreads: 1 });
+const llama = await cpuLlama(1);
 t.teardown(() => llama.dispose());
 const words = await llama.loadModel({ modelPath: path, vocabOnly: true });
 

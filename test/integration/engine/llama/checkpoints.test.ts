@@ -1,15 +1,15 @@
 /** What a restored state gives, against a fresh prefill with the same splits, for each kind of state, to the last bit. */
-import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import t from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { PartResult } from '../../../../engine/scheduler/decoder.js';
 import { ARCHITECTURES, architectureModel, WINDOW, type ArchitectureName } from '../../../support/architectures.js';
+import { cpuLlama } from '../../../support/llama.js';
 
 const LETTER = 97;
 /** No chunk of these tests is longer. */
 const CHUNK = 64;
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled, maxThreads: 1 });
+const llama = await cpuLlama(1);
 t.teardown(() => llama.dispose());
 
 const prompt = (length: number, salt = 0): Uint32Array =>

@@ -1,15 +1,16 @@
-import { getLlama, LlamaLogLevel, type LlamaContext } from 'node-llama-cpp';
+import type { LlamaContext } from 'node-llama-cpp';
 import t from 'tap';
 import { BatchDecoder } from '../../../../engine/llama/batch-decoder.js';
 import type { Decoder, Part, PartResult, Sampling } from '../../../../engine/scheduler/decoder.js';
 import { IteratorDecoder, sequenceOrder } from '../../../../engine/llama/iterator-decoder.js';
 import { keepsDecoderContract } from '../../../support/decoder-contract.js';
 import { testModel } from '../../../support/models.js';
+import { cpuLlama } from '../../../support/llama.js';
 
 const GREEDY: Sampling = { temperature: 0, topP: 1, frequencyPenalty: 0, presencePenalty: 0, seed: 1, maxTokens: 64 };
 const THREADS = 1;
 
-const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: THREADS });
+const llama = await cpuLlama(THREADS);
 const model = await llama.loadModel({ modelPath: await testModel() });
 const vocabulary = model.fileInfo.metadata.tokenizer.ggml.tokens.length;
 t.teardown(() => llama.dispose());

@@ -7,7 +7,7 @@ import { WRAPPED } from '../../../../engine/prompt/call-syntax.js';
 import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
 import { thoughtsOf } from '../../../../engine/prompt/thought-format.js';
 import { makeTemplate, type ChatTemplate } from '../../../../engine/prompt/template.js';
-import type { CallSyntax } from '../../../../engine/protocol/messages.js';
+import type { CallSyntax } from '../../../../engine/protocol/reply-format.js';
 import { bundleCheckout } from '../../../support/models.js';
 import { bundleTemplate } from '../../../support/prompt-models.js';
 import { sourceRoot } from '../../../support/source-root.js';
@@ -15,6 +15,8 @@ import { sourceRoot } from '../../../support/source-root.js';
 const HERMES =
   '<tool_call> {"name": "NAME", "arguments": ARGS … } </tool_call> <tool_call> {"name": " … } </tool_call>';
 const LLAMA = '{"name": "NAME", "parameters": ARGS … }';
+const PYTHON = '<|tool_call_start|>[NAME(KEY=VALUE … ), … )]<|tool_call_end|>';
+const GEMMA = '<|tool_call>call:NAME{KEY:VALUE} … <tool_call|><|tool_call>call: … <tool_call|>';
 const WRAPPED_LOOK = 'wrapped';
 
 /** What calls look like, with spaces left out, or that replies are wrapped; by template of the bundle that has tools. */
@@ -40,10 +42,11 @@ const EXPECTED: Readonly<Record<string, string>> = {
     '<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:ID<|tool_call_argument_begin|>ARGS … <|tool_call_end|><|tool_call_begin|>functions. … <|tool_call_end|><|tool_calls_section_end|>',
   'Kimi-K2-Thinking':
     '<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:ID<|tool_call_argument_begin|>ARGS … <|tool_call_end|><|tool_call_begin|>functions. … <|tool_call_end|><|tool_calls_section_end|>',
-  'Kimi-K3': WRAPPED_LOOK,
-  'LFM2-8B-A1B': WRAPPED_LOOK,
-  'LFM2.5-8B-A1B': WRAPPED_LOOK,
-  'LFM2.5-Instruct': WRAPPED_LOOK,
+  'Kimi-K3':
+    '<|open|>tools<|sep|><|open|>call tool="NAME" index="ID"<|sep|><|open|>argument key="KEY" type="string"<|sep|>VALUE<|close|>argument<|sep|> … <|close|>call<|sep|><|open|>call tool=" … <|close|>call<|sep|><|close|>tools<|sep|>',
+  'LFM2-8B-A1B': PYTHON,
+  'LFM2.5-8B-A1B': PYTHON,
+  'LFM2.5-Instruct': PYTHON,
   'MiMo-VL': HERMES,
   'MiniMax-M1': '<tool_calls> {"name": "NAME", "arguments": ARGS … } {"name": " … } </tool_calls>',
   'MiniMax-M2':
@@ -73,8 +76,8 @@ const EXPECTED: Readonly<Record<string, string>> = {
     '<｜DSML｜tool_calls> <｜DSML｜invoke name="NAME"> <｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter> … </｜DSML｜invoke> <｜DSML｜invoke name=" … </｜DSML｜invoke> </｜DSML｜tool_calls>',
   'deepseek-ai-DeepSeek-V4':
     '<｜DSML｜tool_calls> <｜DSML｜invoke name="NAME"> <｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter> … </｜DSML｜invoke> <｜DSML｜invoke name=" … </｜DSML｜invoke> </｜DSML｜tool_calls>',
-  'google-gemma-4-31B-it-interleaved': WRAPPED_LOOK,
-  'google-gemma-4-31B-it': WRAPPED_LOOK,
+  'google-gemma-4-31B-it-interleaved': GEMMA,
+  'google-gemma-4-31B-it': GEMMA,
   'ibm-granite-granite-3.3-2B-Instruct': '<|tool_call|>[{"name": "NAME", "arguments": ARGS … }, {"name": " … }]',
   'ibm-granite-granite-4.0': HERMES,
   'ibm-granite-granite-4.1': HERMES,
@@ -115,22 +118,34 @@ const EXPECTED: Readonly<Record<string, string>> = {
 function rowOf(name: string, syntax: CallSyntax | undefined, source: string): string {
   const { native } = callFormatText(syntax);
   const other = syntax === undefined ? 'none: 422' : 'JSON instruction';
-  const tools = syntax && native ? (syntax.arguments === undefined ? 'native, JSON' : 'native, tags') : other;
+  const tools = syntax && native ? `native, ${NOTATIONS[syntax.arguments?.kind ?? 'json'] ?? ''}` : other;
   const several = syntax && native ? (syntax.next === undefined ? 'one' : 'several') : '';
   const thoughts = thoughtsOf(source, []) === undefined ? 'no' : 'yes';
   return `| ${name} | ${tools} | ${several} | ${thoughts} |`;
 }
 
+const NOTATIONS: Readonly<Record<string, string>> = {
+  json: 'JSON',
+  tagged: 'tags',
+  bare: 'bare',
+  keywords: 'Python',
+};
+
 /** Their earlier calls are not in the prompt, whatever their model writes. */
-const UNWRITTEN = ['ibm-granite-granite-3.3-2B-Instruct'];
+const UNWRITTEN = ['LFM2-8B-A1B', 'LFM2.5-Instruct', 'ibm-granite-granite-3.3-2B-Instruct'];
 
 /** A syntax written out, NAME and ARGS in their places. */
-function look({ open, between, next, close, answer, arguments: tagged }: CallSyntax): string {
+function look({ open, between, next, close, answer, arguments: notation }: CallSyntax): string {
   if (answer !== undefined) return WRAPPED_LOOK;
   const further = next === undefined ? '' : ` … ${next}`;
-  const args = tagged ? `${tagged.open}KEY${tagged.between.string}VALUE${tagged.close}` : 'ARGS';
+  const args =
+    notation?.kind === 'tagged'
+      ? `${notation.open}KEY${notation.between.string}VALUE${notation.close}`
+      : (ARGUMENTS[notation?.kind ?? 'json'] ?? '');
   return `${open}NAME${between}${args}${further} … ${close}`.replace(/\s+/g, ' ').replaceAll('\0', 'ID').trim();
 }
+
+const ARGUMENTS: Readonly<Record<string, string>> = { json: 'ARGS', bare: '{KEY:VALUE}', keywords: 'KEY=VALUE' };
 
 const CALLS = [
   { name: 'get_weather', arguments: '{"city":"Zürich","days":[1,2],"note":"a \\"b\\" </tool_call> }"}' },

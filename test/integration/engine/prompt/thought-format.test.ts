@@ -1,7 +1,7 @@
 import t from 'tap';
 import { chatPrompt } from '../../../../engine/prompt/chat-prompt.js';
 import { ThoughtSplitter } from '../../../../engine/output/thought.js';
-import type { ReplyFormat } from '../../../../engine/protocol/messages.js';
+import type { ReplyFormat } from '../../../../engine/protocol/reply-format.js';
 import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
 import { bundleTemplate, partsOf } from '../../../support/prompt-models.js';
 

@@ -1,10 +1,10 @@
 /** What a warm engine replies is what a cold one replies, and none of its seats has anything of another's. */
-import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
 import t from 'tap';
 import { warmUp } from '../../../../engine/scheduler/warm-up.js';
 import { embeddedTestModel } from '../../../support/models.js';
 import { LAYERS, RealLoop } from '../../../support/real-loop.js';
 import { job } from '../../../support/step-bench.js';
+import { cpuLlama } from '../../../support/llama.js';
 
 const LIMITS = {
   contextPerSeat: 256,
@@ -20,7 +20,7 @@ const PROMPT = Uint32Array.from({ length: 40 }, (_, i) => (i < 16 ? 0 : 300 + i)
 
 for (const layer of LAYERS) {
   t.test(layer, async (t) => {
-    const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled });
+    const llama = await cpuLlama();
     const model = await llama.loadModel({ modelPath: await embeddedTestModel() });
     t.teardown(async () => {
       await model.dispose();

@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
 import { PREFIX_CHUNK } from '../../../../engine/protocol/prefix-hash.js';
-import type { ScoreJob } from '../../../../engine/protocol/messages.js';
+import type { ScoreJob } from '../../../../engine/protocol/jobs.js';
 import { StartGate } from '../../../../sidecar/engine-client/start-gate.js';
-import type { EngineTiming, OnDemand } from '../../../../sidecar/engine-client/supervisor.js';
+import type { EngineTiming, OnDemand } from '../../../../sidecar/engine-client/supervisor-options.js';
 import { EngineHarness, stubJob, STUB_ENTRY } from '../../../support/engine-harness.js';
-import { RecordingSink } from '../../../support/recording-sink.js';
+import { RecordingReceiver } from '../../../support/recording-receiver.js';
 import type { StubScript } from '../../../support/stub-script.js';
 import { prefixOf } from '../../../../sidecar/engine-client/prefix-index.js';
 import { ALL_ACCOUNTS } from '../../../../engine/protocol/cache-key.js';
@@ -69,23 +69,23 @@ t.test('handshake: cold, then ready with the engine’s facts', async (t) => {
 
 t.test('a job given while cold fails at once, not started', async (t) => {
   const { engine } = launch(t);
-  const [sink, cancelled] = [new RecordingSink(), new RecordingSink()];
-  engine.generate(stubJob('echo', 1), sink);
+  const [receiver, cancelled] = [new RecordingReceiver(), new RecordingReceiver()];
+  engine.generate(stubJob('echo', 1), receiver);
   engine.generate(stubJob('echo', 1), cancelled).cancel();
-  t.same(await sink.ended, { kind: 'lost', started: false });
+  t.same(await receiver.ended, { kind: 'lost', started: false });
   t.same(cancelled.calls, []);
 });
 
-t.test('jobs reach their sinks, many at once, each in order', async (t) => {
+t.test('jobs reach their receivers, many at once, each in order', async (t) => {
   const harness = launch(t);
   await harness.ready();
   const { engine } = harness;
-  const sinks = Array.from({ length: 8 }, (_, i) => {
-    const sink = new RecordingSink();
-    engine.generate({ ...stubJob('echo', i, i + 1), n: 2 }, sink);
-    return sink;
+  const receivers = Array.from({ length: 8 }, (_, i) => {
+    const receiver = new RecordingReceiver();
+    engine.generate({ ...stubJob('echo', i, i + 1), n: 2 }, receiver);
+    return receiver;
   });
-  const scored = new RecordingSink();
+  const scored = new RecordingReceiver();
   const question = { tail: Uint32Array.of(1), labels: Uint32Array.of(1, 2), temperature: 1 };
   const job: ScoreJob = {
     input: Uint32Array.of(1),
@@ -96,8 +96,8 @@ t.test('jobs reach their sinks, many at once, each in order', async (t) => {
     seats: 1,
   };
   engine.score(job, scored);
-  await Promise.all([...sinks, scored].map((sink) => sink.ended));
-  sinks.forEach(({ calls }, i) => {
+  await Promise.all([...receivers, scored].map((receiver) => receiver.ended));
+  receivers.forEach(({ calls }, i) => {
     const reply = (n: number): string[] => [`piece ${n} p${i} 1`, `piece ${n} p${i + 1} 2`, `finished ${n} stop 2 2`];
     t.same(calls, ['started 0', ...reply(0), ...reply(1), 'done']);
   });
@@ -110,9 +110,9 @@ t.test('what its sequences hold is known until it is lost', async (t) => {
   const job = stubJob('echo', ...Array.from({ length: PREFIX_CHUNK - 1 }, (_, i) => i));
   t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), 0);
   await harness.ready();
-  const sink = new RecordingSink();
-  engine.generate(job, sink);
-  await sink.ended;
+  const receiver = new RecordingReceiver();
+  engine.generate(job, receiver);
+  await receiver.ended;
   t.equal(engine.heldPrefixes().longestOf(prefixOf(job.prompt, ALL_ACCOUNTS)), PREFIX_CHUNK);
   process.kill(engine.pid ?? 0, 'SIGKILL');
   await harness.loss();
@@ -124,12 +124,12 @@ t.test('what its sequences hold is known until it is lost', async (t) => {
 t.test('nothing comes after a cancel, even while the engine still speaks of the job', async (t) => {
   const harness = launch(t);
   await harness.ready();
-  const late = new RecordingSink();
+  const late = new RecordingReceiver();
   const { cancel } = harness.engine.generate(stubJob('late'), late);
   await late.begun;
   cancel();
   const heard = late.calls.length;
-  const other = new RecordingSink();
+  const other = new RecordingReceiver();
   harness.engine.generate(stubJob('echo', 1, 2, 3), other);
   t.equal(await other.ended, 'done');
   t.equal(late.calls.length, heard);
@@ -139,9 +139,9 @@ t.test('nothing comes after a cancel, even while the engine still speaks of the 
 t.test('a job that fails alone leaves the engine as it is', async (t) => {
   const harness = launch(t);
   await harness.ready();
-  const sink = new RecordingSink();
-  harness.engine.generate(stubJob('fail'), sink);
-  t.same(await sink.ended, { kind: 'failed', started: true });
+  const receiver = new RecordingReceiver();
+  harness.engine.generate(stubJob('fail'), receiver);
+  t.same(await receiver.ended, { kind: 'failed', started: true });
   t.equal(harness.engine.state, 'ready');
   t.match(harness.logs.at(-1), /^job failed .*"reason":"no room"/);
 });
@@ -150,10 +150,10 @@ t.test('kill -9 under running jobs: each fails with its own `started`, then the 
   const harness = launch(t);
   const { engine } = harness;
   await harness.ready();
-  const running = Array.from({ length: 8 }, () => new RecordingSink());
-  const queued = new RecordingSink();
-  for (const sink of running) engine.generate(stubJob('hold'), sink);
-  await Promise.all(running.map((sink) => sink.begun));
+  const running = Array.from({ length: 8 }, () => new RecordingReceiver());
+  const queued = new RecordingReceiver();
+  for (const receiver of running) engine.generate(stubJob('hold'), receiver);
+  await Promise.all(running.map((receiver) => receiver.begun));
   engine.generate(stubJob('queued'), queued);
 
   let seatsBefore: number | undefined;
@@ -164,7 +164,7 @@ t.test('kill -9 under running jobs: each fails with its own `started`, then the 
   };
   const before = engine.pid!;
   process.kill(before, 'SIGKILL');
-  for (const sink of running) t.same(await sink.ended, { kind: 'lost', started: true });
+  for (const receiver of running) t.same(await receiver.ended, { kind: 'lost', started: true });
   t.same(await queued.ended, { kind: 'lost', started: false });
   t.match(await harness.loss(), { reason: 'killed', signal: 'SIGKILL', final: false });
   t.equal(engine.state, 'cold');
@@ -175,9 +175,9 @@ t.test('kill -9 under running jobs: each fails with its own `started`, then the 
   await harness.ready(2);
   t.same(harness.seats, [engine.facts?.seats, 0, engine.facts?.seats]);
   t.not(engine.pid, before);
-  const sink = new RecordingSink();
-  engine.generate(stubJob('echo', 5), sink);
-  t.equal(await sink.ended, 'done');
+  const receiver = new RecordingReceiver();
+  engine.generate(stubJob('echo', 5), receiver);
+  t.equal(await receiver.ended, 'done');
 });
 
 t.test('exit reasons', async (t) => {
@@ -188,9 +188,9 @@ t.test('exit reasons', async (t) => {
   for (const [what, reason, hint] of cases) {
     const harness = launch(t);
     await harness.ready();
-    const sink = new RecordingSink();
-    harness.engine.generate(stubJob(what, 424242), sink);
-    t.same(await sink.ended, { kind: 'lost', started: false });
+    const receiver = new RecordingReceiver();
+    harness.engine.generate(stubJob(what, 424242), receiver);
+    t.same(await receiver.ended, { kind: 'lost', started: false });
     const lost = await harness.loss();
     t.equal(lost.reason, reason);
     t.equal(lost.detail, hint);
@@ -201,9 +201,9 @@ t.test('exit reasons', async (t) => {
 t.test('a blocked event loop is silence: killed, restarted', async (t) => {
   const harness = launch(t, {}, { hangMs: 400 });
   await harness.ready();
-  const sink = new RecordingSink();
-  harness.engine.generate(stubJob('block'), sink);
-  t.same(await sink.ended, { kind: 'lost', started: true });
+  const receiver = new RecordingReceiver();
+  harness.engine.generate(stubJob('block'), receiver);
+  t.same(await receiver.ended, { kind: 'lost', started: true });
   t.match(await harness.loss(), { reason: 'hang', detail: 'silent' });
   await harness.ready(2);
 });
@@ -211,9 +211,9 @@ t.test('a blocked event loop is silence: killed, restarted', async (t) => {
 t.test('heartbeats without steps while a job waits: killed, restarted', async (t) => {
   const harness = launch(t, {}, { hangMs: 400 });
   await harness.ready();
-  const sink = new RecordingSink();
-  harness.engine.generate(stubJob('stuck'), sink);
-  t.same(await sink.ended, { kind: 'lost', started: true });
+  const receiver = new RecordingReceiver();
+  harness.engine.generate(stubJob('stuck'), receiver);
+  t.same(await receiver.ended, { kind: 'lost', started: true });
   t.match(await harness.loss(), { reason: 'hang', detail: 'stuck' });
   await harness.ready(2);
 });
@@ -221,9 +221,9 @@ t.test('heartbeats without steps while a job waits: killed, restarted', async (t
 t.test('steps keep a long job alive', async (t) => {
   const harness = launch(t, {}, { hangMs: 300 });
   await harness.ready();
-  const sink = new RecordingSink();
-  harness.engine.generate(stubJob('slow', 200), sink);
-  t.equal(await sink.ended, 'done');
+  const receiver = new RecordingReceiver();
+  harness.engine.generate(stubJob('slow', 200), receiver);
+  t.equal(await receiver.ended, 'done');
   t.same(harness.lost, []);
 });
 
@@ -232,9 +232,9 @@ t.test('a model that cannot be served is not tried again', async (t) => {
   t.match(await harness.loss(), { reason: 'unable', detail: 'the file is not a model', final: true });
   t.equal(harness.engine.state, 'lost');
   t.equal(harness.engine.readyInMs, 0);
-  const sink = new RecordingSink();
-  harness.engine.generate(stubJob('echo'), sink);
-  t.same(await sink.ended, { kind: 'lost', started: false });
+  const receiver = new RecordingReceiver();
+  harness.engine.generate(stubJob('echo'), receiver);
+  t.same(await receiver.ended, { kind: 'lost', started: false });
   harness.engine.start();
   await reaped(harness.engine.pid!);
   t.same(harness.restarts, []);
@@ -305,9 +305,9 @@ t.test('memory that is short for a lazy engine: tried again by itself while a re
 t.test('a message that the engine does not know ends it, and the log says so', async (t) => {
   const harness = launch(t);
   await harness.ready();
-  const sink = new RecordingSink();
-  harness.engine.generate(stubJob('refuse'), sink);
-  t.same(await sink.ended, { kind: 'lost', started: false });
+  const receiver = new RecordingReceiver();
+  harness.engine.generate(stubJob('refuse'), receiver);
+  t.same(await receiver.ended, { kind: 'lost', started: false });
   t.match(await harness.loss(), { reason: 'exited', code: 4, detail: 'it received an unknown message' });
   await harness.ready(2);
 });
@@ -334,7 +334,7 @@ t.test('lazy: no process until it is woken', async (t) => {
   t.equal(engine.pid, undefined);
   t.match(engine, { state: 'unloaded', onDemand: true, facts: undefined });
   t.ok(engine.readyInMs > 0);
-  const early = new RecordingSink();
+  const early = new RecordingReceiver();
   engine.generate(stubJob('echo', 1), early);
   t.same(await early.ended, { kind: 'lost', started: false });
   engine.wake();
@@ -342,9 +342,9 @@ t.test('lazy: no process until it is woken', async (t) => {
   t.equal(engine.state, 'cold');
   await harness.ready();
   t.equal(harness.logs.filter((line) => line.startsWith('engine forked')).length, 1);
-  const sink = new RecordingSink();
-  engine.generate(stubJob('echo', 1), sink);
-  t.equal(await sink.ended, 'done');
+  const receiver = new RecordingReceiver();
+  engine.generate(stubJob('echo', 1), receiver);
+  t.equal(await receiver.ended, 'done');
 });
 
 t.test('idle: shut down, its process gone, and back when it is woken, even while it leaves', async (t) => {
@@ -357,9 +357,9 @@ t.test('idle: shut down, its process gone, and back when it is woken, even while
   t.equal(engine.onDemand, false, 'eager until then');
   await harness.ready();
   const pid = engine.pid!;
-  const sink = new RecordingSink();
-  engine.generate(stubJob('slow', 60), sink);
-  t.equal(await sink.ended, 'done', 'nothing is unloaded under a job');
+  const receiver = new RecordingReceiver();
+  engine.generate(stubJob('slow', 60), receiver);
+  t.equal(await receiver.ended, 'done', 'nothing is unloaded under a job');
   t.equal(harness.unloads, 0);
   await harness.unloaded();
   t.equal(looks, 40, 'nor while a request waits');
@@ -378,9 +378,9 @@ t.test('idle: shut down, its process gone, and back when it is woken, even while
 t.test('idle: never under a job, whatever the queue says', async (t) => {
   const harness = launch(t, {}, {}, STUB_ENTRY, { onDemand: demand({ idleUnloadMs: 100 }) });
   await harness.ready();
-  const sink = new RecordingSink();
-  harness.engine.generate(stubJob('slow', 80), sink);
-  t.equal(await sink.ended, 'done');
+  const receiver = new RecordingReceiver();
+  harness.engine.generate(stubJob('slow', 80), receiver);
+  t.equal(await receiver.ended, 'done');
   t.equal(harness.unloads, 0);
   await harness.unloaded();
 });
@@ -407,7 +407,7 @@ t.test('breaches of protocol: killed; started jobs fail as protocol, the others 
   ] as const) {
     const harness = launch(t);
     await harness.ready();
-    const [running, culprit] = [new RecordingSink(), new RecordingSink()];
+    const [running, culprit] = [new RecordingReceiver(), new RecordingReceiver()];
     harness.engine.generate(stubJob('hold'), running);
     await running.begun;
     harness.engine.generate(stubJob(what), culprit);
@@ -423,9 +423,9 @@ t.test('a life that was ready for the longest wait begins the waits anew', async
   for (let life = 1; life <= 3; life += 1) {
     await harness.ready(life);
     // Three steps of 5 ms each are longer than backoffMaxMs.
-    const sink = new RecordingSink();
-    harness.engine.generate(stubJob('slow', 3), sink);
-    await sink.ended;
+    const receiver = new RecordingReceiver();
+    harness.engine.generate(stubJob('slow', 3), receiver);
+    await receiver.ended;
     process.kill(harness.engine.pid!, 'SIGKILL');
     t.equal(await harness.restart(life), 1);
   }
@@ -436,13 +436,13 @@ t.test('close: jobs fail, the process leaves, no restart; twice is once', async 
   const harness = launch(t, { lifeline: port });
   await harness.ready();
   const dead = once(await connected, 'close');
-  const sink = new RecordingSink();
-  harness.engine.generate(stubJob('hold'), sink);
-  await sink.begun;
+  const receiver = new RecordingReceiver();
+  harness.engine.generate(stubJob('hold'), receiver);
+  await receiver.begun;
   const closing = harness.engine.close();
   t.equal(harness.engine.close(), closing);
   t.equal(harness.engine.state, 'lost');
-  t.same(await sink.ended, { kind: 'lost', started: true });
+  t.same(await receiver.ended, { kind: 'lost', started: true });
   await closing;
   await dead;
   harness.engine.start();

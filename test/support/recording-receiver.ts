@@ -1,15 +1,15 @@
-import type { EngineFault, GenerationSink, ScoreSink } from '../../sidecar/engine-client/engine.js';
+import type { JobFault, GenerationReceiver, ScoreReceiver } from '../../sidecar/engine-client/engine.js';
 
-/** A sink that writes down what is called on it, for jobs of either kind. */
-export class RecordingSink implements GenerationSink, ScoreSink {
+/** A receiver that writes down what is called on it, for jobs of either kind. */
+export class RecordingReceiver implements GenerationReceiver, ScoreReceiver {
   readonly calls: string[] = [];
   /** Settles when the job has started. */
   readonly begun: Promise<void>;
   /** Settles with how the job ended. */
-  readonly ended: Promise<EngineFault | 'done'>;
-  fault: EngineFault | undefined;
+  readonly ended: Promise<JobFault | 'done'>;
+  fault: JobFault | undefined;
   #begin!: () => void;
-  #end!: (how: EngineFault | 'done') => void;
+  #end!: (how: JobFault | 'done') => void;
 
   constructor() {
     this.begun = new Promise((resolve) => (this.#begin = resolve));
@@ -21,24 +21,24 @@ export class RecordingSink implements GenerationSink, ScoreSink {
     this.#begin();
   }
 
-  piece({ choice, text, tokens }: Parameters<GenerationSink['piece']>[0]): void {
+  piece({ choice, text, tokens }: Parameters<GenerationReceiver['piece']>[0]): void {
     this.calls.push(`piece ${choice} ${text} ${tokens}`);
   }
 
-  call({ choice, index, name, arguments: part, tokens }: Parameters<GenerationSink['call']>[0]): void {
+  call({ choice, index, name, arguments: part, tokens }: Parameters<GenerationReceiver['call']>[0]): void {
     this.calls.push(`call ${choice} ${index} ${name ?? '-'} ${part} ${tokens}`);
   }
 
-  finished({ choice, reason, matchedStop, completionTokens }: Parameters<GenerationSink['finished']>[0]): void {
+  finished({ choice, reason, matchedStop, completionTokens }: Parameters<GenerationReceiver['finished']>[0]): void {
     this.calls.push(`finished ${choice} ${reason} ${matchedStop ?? '-'} ${completionTokens}`);
   }
 
-  answer({ question, probabilities, labelMass }: Parameters<ScoreSink['answer']>[0]): void {
+  answer({ question, probabilities, labelMass }: Parameters<ScoreReceiver['answer']>[0]): void {
     this.calls.push(`answer ${question} ${[...probabilities].join('/')} ${labelMass}`);
   }
 
-  freed(): void {
-    this.calls.push('freed');
+  seatFreed(): void {
+    this.calls.push('seatFreed');
   }
 
   done(): void {
@@ -46,7 +46,7 @@ export class RecordingSink implements GenerationSink, ScoreSink {
     this.#end('done');
   }
 
-  failed(fault: EngineFault): void {
+  failed(fault: JobFault): void {
     this.calls.push(`failed ${fault.kind} ${fault.started}`);
     this.fault = fault;
     this.#end(fault);

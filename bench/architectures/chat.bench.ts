@@ -1,0 +1,129 @@
+/**
+ * A growing chat over HTTP, beside llama-server, with a sliding-window, a hybrid and a llama model, on a CPU.
+ *
+ *     node dist/bench/architectures/chat.bench.js [native] [window | hybrid | embedded]
+ *
+ * Pairs go on where an earlier start was ended.
+ */
+import { CHAT, Sidecar } from '../../test/support/sidecar.js';
+import { converse, type Turn } from '../support/conversation.js';
+import { childWith, peakMiB } from '../support/memory.js';
+import { endless, endlessEmbedded } from '../support/models.js';
+import { LlamaServer } from '../support/peers.js';
+import { forget, inPieces } from '../support/pieces.js';
+import { keep, keptRows, type Row } from '../support/results.js';
+import { median } from '../support/stats.js';
+
+const SEATS = 4;
+const CONTEXT = 4096;
+const PAIRS = 5;
+const TURNS = 5;
+const REPLY = 48;
+/** Of a question; the chat has some 3,000 tokens in the end. */
+const WORDS = 430;
+const FILES = {
+  window: () => endless('window'),
+  hybrid: () => endless('hybrid'),
+  embedded: endlessEmbedded,
+} as const;
+
+const build = process.argv[2] === 'native' ? 'native' : 'prebuilt';
+const name = build === 'native' ? 'architectures-chat-native' : 'architectures-chat';
+const only = process.argv[3];
+
+interface Pair {
+  readonly ours: readonly Turn[];
+  /** With `prefixReuse: any`. */
+  readonly any: readonly Turn[];
+  readonly theirs: readonly Turn[];
+  readonly enginePeak: number;
+  readonly theirPeak: number;
+}
+
+/** Questions that no other chat begins with. */
+function questions(pair: number): string[] {
+  const words = ['the', 'sea', 'and', 'sky', 'what', 'wind', 'over', 'water', 'when', 'night'];
+  return Array.from(
+    { length: TURNS },
+    (_, turn) =>
+      `${pair} ${Array.from({ length: WORDS }, (_, i) => words[(i * 7 + turn * 3 + pair + ((i * i) % 11)) % words.length]).join(' ')}`,
+  );
+}
+
+/** One chat with each server, in processes of their own. */
+async function pairOf(file: string, pair: number): Promise<Pair> {
+  const ours = await withSidecar(file, 'auto', pair);
+  const any = await withSidecar(file, 'any', pair);
+  const server = await LlamaServer.start(file, {
+    threads: 1,
+    slots: SEATS,
+    contextPerSlot: CONTEXT,
+    more: ['-ngl', '0', '--jinja'],
+  });
+  const extras = { top_k: 0, top_p: 1, min_p: 0 };
+  const target = { port: server.port, extras };
+  await converse(target, CHAT, ['Hello'], 4);
+  const theirs = await converse(target, CHAT, questions(pair), REPLY);
+  const theirPeak = await peakMiB(server.pid);
+  await server.close();
+  return { ours: ours.turns, any: any.turns, theirs, enginePeak: ours.peak, theirPeak };
+}
+
+async function withSidecar(
+  file: string,
+  prefixReuse: 'auto' | 'any',
+  pair: number,
+): Promise<{ turns: readonly Turn[]; peak: number }> {
+  const teardowns: (() => Promise<void>)[] = [];
+  const model = { id: CHAT, kind: 'chat', file, seats: SEATS, contextPerSeat: CONTEXT, threads: 1, gpu: false };
+  const config = { models: [{ ...model, prefixReuse }], development: { validateAnswers: false } };
+  const sidecar = await Sidecar.start({ teardown: (fn) => void teardowns.push(fn) }, { config });
+  const target = { port: sidecar.port, key: sidecar.key };
+  await converse(target, CHAT, ['Hello'], 4);
+  const turns = await converse(target, CHAT, questions(pair), REPLY);
+  const peak = await peakMiB(await childWith(sidecar.pid, 'engine/main.js'));
+  for (const teardown of teardowns) await teardown();
+  return { turns, peak };
+}
+
+const rows: Row[] = [];
+for (const model of ['window', 'hybrid', 'embedded'] as const) {
+  if (only !== undefined && only !== model) {
+    rows.push(...(await keptRows(name)).filter((row) => row['model'] === model));
+    continue;
+  }
+  const file = await FILES[model]();
+  const pairs = await inPieces(`${name}-${model}`, PAIRS, (pair) => pairOf(file, pair));
+  for (let turn = 0; turn < TURNS; turn += 1) {
+    const of = (side: 'ours' | 'any' | 'theirs', field: keyof Turn): number =>
+      median(pairs.map((pair) => pair[side][turn]?.[field] ?? NaN));
+    const ratio = (side: 'ours' | 'any'): number =>
+      median(pairs.map((pair) => (pair[side][turn]?.ttftMs ?? NaN) / (pair.theirs[turn]?.ttftMs ?? NaN)));
+    rows.push({
+      model,
+      turn: turn + 1,
+      'prompt tokens': of('ours', 'promptTokens'),
+      'reused, ours': of('ours', 'cachedTokens'),
+      'reused, ours, any': of('any', 'cachedTokens'),
+      'reused, llama-server': of('theirs', 'cachedTokens'),
+      'TTFT ms, ours': of('ours', 'ttftMs'),
+      'TTFT ms, ours, any': of('any', 'ttftMs'),
+      'TTFT ms, llama-server': of('theirs', 'ttftMs'),
+      ratio: ratio('ours'),
+      'ratio, any': ratio('any'),
+      'peak MiB, engine': median(pairs.map(({ enginePeak }) => enginePeak)),
+      'peak MiB, llama-server': median(pairs.map(({ theirPeak }) => theirPeak)),
+    });
+  }
+}
+
+await keep(name, {
+  title: `A growing chat beside llama-server, ${build} addon`,
+  about: [
+    `One caller, ${TURNS} turns over HTTP, each with a question of some ${WORDS} words and a greedy reply of ${REPLY} tokens; ${SEATS} seats or slots of ${CONTEXT} tokens, 1 compute thread each, prompt reuse on. Medians of ${PAIRS} pairs of processes. TTFT: from the request to the first text. Reused: cached_tokens of the reply.`,
+    '`prefixReuse: auto`, the default, evaluates the last reply again, since it was evaluated one token at a time and its state would not equal that of a fresh prefill to the last bit; `any` goes on from it where the text of the reply becomes the same tokens again.',
+    '`window` and `hybrid`: see architectures-limit.md. `embedded`: a llama model of 3 million weights.',
+  ],
+  rows,
+});
+for (const model of Object.keys(FILES)) await forget(`${name}-${model}`);

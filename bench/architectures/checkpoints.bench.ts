@@ -1,0 +1,97 @@
+/** What saving and restoring a state costs, beside a step of running replies, on a CPU. */
+import { getLlama, LlamaLogLevel } from 'node-llama-cpp';
+import { BatchDecoder } from '../../engine/llama/batch-decoder.js';
+import { sequenceOrder } from '../../engine/llama/iterator-decoder.js';
+import { cutsAnywhere } from '../../engine/llama/load-plan.js';
+import type { Part, Sampling } from '../../engine/scheduler/decoder.js';
+import { endless } from '../support/models.js';
+import { keep, type Row } from '../support/results.js';
+import { median } from '../support/stats.js';
+
+const SEQUENCES = 8;
+const CHUNK = 256;
+const CHUNKS = 6;
+const CONTEXT = 2048;
+const RUNS = 15;
+const GREEDY: Sampling = {
+  temperature: 0,
+  topP: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  seed: 1,
+  maxTokens: CONTEXT,
+};
+
+const words = (length: number, salt: number): Uint32Array =>
+  Uint32Array.from({ length }, (_, i) => 300 + ((i * 7 + salt * 13 + ((i * i) % 11)) % 700));
+
+/** Milliseconds. */
+async function timed(act: () => Promise<unknown>): Promise<number> {
+  const from = performance.now();
+  await act();
+  return performance.now() - from;
+}
+
+const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.error, maxThreads: 1 });
+const rows: Row[] = [];
+for (const name of ['window', 'hybrid'] as const) {
+  const model = await llama.loadModel({ modelPath: await endless(name) });
+  const context = await model.createContext({
+    sequences: SEQUENCES + 1,
+    contextSize: CONTEXT,
+    batchSize: CHUNK + SEQUENCES,
+    threads: 1,
+    batching: { itemPrioritizationStrategy: sequenceOrder },
+  });
+  const decoder = await BatchDecoder.over(context, 1, cutsAnywhere(model.fileInsights));
+  if (!decoder) throw new Error('this version of node-llama-cpp is not the one that batch-decoder.ts knows');
+  const replies = Array.from({ length: SEQUENCES }, (_, i) => ({
+    sequence: i + 1,
+    sampler: decoder.sampler(GREEDY),
+  }));
+  const step = (count: number) => (): Promise<unknown> =>
+    decoder.step(
+      replies.slice(0, count).map(({ sequence, sampler }): Part => {
+        return { kind: 'sample', sequence, tokens: Uint32Array.of(400), sampler };
+      }),
+    );
+  for (const { sequence } of replies) {
+    await decoder.step([{ kind: 'prefill', sequence, tokens: words(CHUNK, sequence) }]);
+  }
+  const chunks: number[] = [];
+  for (let i = 0; i < CHUNKS; i++) {
+    const tokens = words(CHUNK, i);
+    chunks.push(await timed(() => decoder.step([{ kind: 'prefill', sequence: 0, tokens }])));
+  }
+  const [saves, restores, ones, eights]: number[][] = [[], [], [], []];
+  let bytes = 0;
+  for (let i = 0; i < RUNS; i++) {
+    ones?.push(await timed(step(1)));
+    eights?.push(await timed(step(SEQUENCES)));
+    const from = performance.now();
+    const saved = await decoder.save(0);
+    saves?.push(performance.now() - from);
+    restores?.push(await timed(() => decoder.restore(0, saved)));
+    bytes = saved.bytes;
+    saved.dispose();
+  }
+  rows.push({
+    model: name,
+    'MiB a checkpoint': bytes / 2 ** 20,
+    'ms to save': median(saves ?? []),
+    'ms to restore': median(restores ?? []),
+    'ms of a step, 1 reply': median(ones ?? []),
+    [`ms of a step, ${SEQUENCES} replies`]: median(eights ?? []),
+    [`ms of ${CHUNK} prompt tokens`]: median(chunks),
+  });
+  await context.dispose();
+  await model.dispose();
+}
+await keep('architectures-checkpoints', {
+  title: 'Saving and restoring the state of a sequence',
+  about: [
+    `A sequence of ${CHUNK * CHUNKS} tokens, saved and restored ${RUNS} times between steps of ${SEQUENCES} replies; medians. Nothing decodes meanwhile, so running replies wait as long. The state of a sliding window is restored when it is saved, which is in the time to save. See architectures-limit.md for the models.`,
+  ],
+  rows,
+});
+process.exit(0);

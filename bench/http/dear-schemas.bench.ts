@@ -1,0 +1,111 @@
+/**
+ * What the refusal of a schema takes whose work is past the bound, on a sidecar that is just ready and on one that has refused
+ * many: with the real model's template and vocabulary, over HTTP.
+ */
+import { CHAT, chatOnly, Sidecar } from '../../test/support/sidecar.js';
+import { childrenOf } from '../../test/support/processes.js';
+import { asLong, chatWith, DEAR_SCHEMAS } from '../../test/support/dear-schemas.js';
+import { cpuOf } from '../support/cpu.js';
+import { keep, type Row } from '../support/results.js';
+import { median, quantile } from '../support/stats.js';
+
+/** A refusal's latency, p99, of short bodies and long ones, the first one after the start included. */
+const GOAL_MS = 20;
+/** Sidecars started; each has one first request of either length, and the schemas take turns. */
+const STARTS = 6;
+/** Refusals of each schema and length, after the first ones, on the last sidecar. */
+const WARM = 60;
+/** Of these the first ones are not counted. */
+const WARMING = 20;
+
+const LENGTHS = { short: (body: string) => body, long: asLong } as const;
+type Length = keyof typeof LENGTHS;
+const LENGTH_NAMES = ['short', 'long'] as const;
+const SCHEMAS = Object.entries(DEAR_SCHEMAS).map(([what, schema]) => ({ what, body: chatWith(schema) }));
+
+/** The sidecar, and how it is stopped. */
+async function started(): Promise<{ readonly sidecar: Sidecar; readonly stop: () => Promise<void> }> {
+  const teardowns: (() => Promise<void>)[] = [];
+  const sidecar = await Sidecar.start({ teardown: (fn) => void teardowns.push(fn) }, { config: await chatOnly(1) });
+  const stop = async (): Promise<void> => {
+    for (const teardown of teardowns.reverse()) await teardown();
+  };
+  return { sidecar, stop };
+}
+
+/** One refusal, in ms: until the whole answer was read, and processor time of the sidecar and of the prompt host. */
+interface Refusal {
+  readonly ms: number;
+  readonly cpuMs: number;
+}
+
+async function refuse(sidecar: Sidecar, length: Length, body: string): Promise<Refusal> {
+  const sent = LENGTHS[length](body);
+  const host = childrenOf(sidecar.pid).find(({ command }) => command.endsWith(`host.js ${length}`));
+  const pids = [sidecar.pid, ...(host ? [host.pid] : [])];
+  const used = async (): Promise<number> =>
+    (await Promise.all(pids.map(cpuOf))).reduce((sum, { all }) => sum + 1000 * all, 0);
+  const before = await used();
+  const from = performance.now();
+  const response = await sidecar.post('/chat/completions', sent);
+  await response.arrayBuffer();
+  const ms = performance.now() - from;
+  if (response.status !== 422) throw new Error(`answered ${response.status}`);
+  return { ms, cpuMs: (await used()) - before };
+}
+
+function row(length: Length, what: string, state: string, done: readonly Refusal[]): Row {
+  const times = done.map(({ ms }) => ms);
+  const cpu = done.map(({ cpuMs }) => cpuMs);
+  return {
+    body: length,
+    'what it multiplies': what,
+    sidecar: state,
+    requests: done.length,
+    'p50 ms': median(times),
+    'p99 ms': quantile(times, 0.99),
+    'CPU p50 ms': median(cpu),
+    'CPU p99 ms': quantile(cpu, 0.99),
+  };
+}
+
+const first: Record<Length, Refusal[]> = { short: [], long: [] };
+const rows: Row[] = [];
+for (let start = 0; start < STARTS; start++) {
+  const { sidecar, stop } = await started();
+  try {
+    // The listener's own first request, which needs no prompt host.
+    await sidecar.readyz();
+    for (const length of LENGTH_NAMES) {
+      first[length].push(await refuse(sidecar, length, SCHEMAS[start % SCHEMAS.length]?.body ?? ''));
+    }
+    if (start < STARTS - 1) continue;
+    for (const length of LENGTH_NAMES) {
+      rows.push(row(length, 'each of these in turn', 'just ready', first[length]));
+      for (const { what, body } of SCHEMAS) {
+        const done: Refusal[] = [];
+        for (let i = 0; i < WARMING + WARM; i++) done.push(await refuse(sidecar, length, body));
+        rows.push(row(length, what, 'warm', done.slice(WARMING)));
+      }
+    }
+  } finally {
+    await stop();
+  }
+}
+
+const worst = (state: string): number =>
+  Math.max(...rows.filter(({ sidecar }) => sidecar === state).map((each) => Number(each['p99 ms'])));
+const verdict = (ms: number): string => (ms <= GOAL_MS ? 'Held' : 'Missed');
+
+await keep('dear-schemas', {
+  title: 'Refusals of schemas that take too much work',
+  about: [
+    `Chats to \`${CHAT}\` with one tool, whose schema of 2 to 15 KB multiplies out to more work than a request may take (\`engine/grammar/work.ts\`): the compiler does all the work that it may, and then answers 422. From the request's sending to its whole answer, one at a time, by a caller that shares the machine with the sidecar. CPU: what the sidecar and that prompt host spent on it, which other work on the machine does not lengthen much.`,
+    `Just ready: the first request of either length to a sidecar that has answered \`/readyz\` alone, on ${STARTS} sidecars. The p99 of so few is the slowest.`,
+  ],
+  rows,
+  conclusions: [
+    `${verdict(worst('just ready'))}: within ${GOAL_MS} ms when just ready (${worst('just ready').toFixed(1)} ms at worst).`,
+    `${verdict(worst('warm'))}: within ${GOAL_MS} ms at p99 when warm (${worst('warm').toFixed(1)} ms at worst).`,
+  ],
+});

@@ -1,0 +1,149 @@
+/**
+ * The running service with its default settings against callers of unknown patience, beside the best fixed `queue.maxWaitMs`,
+ * llama-server alone, behind nginx tuned for the case, and behind nginx left alone:
+ *
+ *     node dist/bench/overload/patience.bench.js ROUNDS MINUTES     stops after so many minutes, goes on when called again
+ *
+ * What was measured is kept in bench/.cache/overload-patience.jsonl, a line a point; remove that file to begin anew. Once all
+ * points are there the table is written to bench/results.
+ */
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { CHAT } from '../../test/support/sidecar.js';
+import { random150m } from '../support/models.js';
+import { keep } from '../support/results.js';
+import type { Attempt, Target } from './attempt.js';
+import { served, settled } from './closed-loop.js';
+import type { Load } from './generator.js';
+import { measure } from './measures.js';
+import { type Done, rowsOf, verdict } from './patience-table.js';
+import { behindNginx, llamaServer, needNginx, sidecar, type Server } from './servers.js';
+
+const ROUNDS = Number(process.argv[2] ?? 3);
+const MINUTES = Number(process.argv[3] ?? 10);
+const SEATS = 8;
+const TOKENS = 32;
+/** Of a point; the first part of it is for learning and is not counted. */
+const SECONDS = 40;
+const LEARNING_S = 15;
+const PATIENCES_MS = [4000, 8000, 20_000];
+const LOADS = [1, 3, 10];
+/** Fixed waits, as parts of the patience; the best of them counts. */
+const FIXED = [0.125, 0.25, 0.5, 1];
+const ACCOUNTS = { heavy: 0.8, light: 0.2 };
+/** nginx tuned: so much of the patience may pass in its connections. */
+const TUNED = 0.6;
+const STATE = 'bench/.cache/overload-patience.jsonl';
+const GENERATOR = fileURLToPath(new URL('./generator.js', import.meta.url));
+
+needNginx();
+mkdirSync('bench/.cache', { recursive: true });
+const done: Done[] = existsSync(STATE)
+  ? readFileSync(STATE, 'utf8')
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as Done)
+  : [];
+const until = performance.now() + MINUTES * 60_000;
+const sizes = { file: await random150m(), seats: SEATS, context: 512, threads: 1 };
+const names = Object.keys(ACCOUNTS);
+const theirs = await llamaServer(sizes, names);
+const capacity = done[0]?.capacity ?? (await capacityOf());
+
+for (let round = 0; round < ROUNDS; round += 1)
+  for (const patienceMs of PATIENCES_MS)
+    for (const load of LOADS)
+      for (const awaits of ['end', 'first-token'] as const)
+        for (const [name, open] of Object.entries(servers(patienceMs))) {
+          const point = { round, patienceMs, load, awaits, server: name };
+          if (done.some((one) => same(one, point))) continue;
+          if (performance.now() > until) {
+            await theirs.close();
+            process.stdout.write('more to do: call it again\n');
+            process.exit(0);
+          }
+          const server = await open();
+          const attempts = await generate(server.target, load, patienceMs, awaits, round);
+          const counted = attempts
+            .filter(({ scheduledMs }) => scheduledMs >= LEARNING_S * 1000)
+            .map((one) => ({ ...one, scheduledMs: one.scheduledMs - LEARNING_S * 1000 }));
+          const { good, ttft99, total99, refused, gone } = measure([counted], SECONDS - LEARNING_S);
+          const one: Done = { ...point, capacity, good, ttft99, total99, refused, gone };
+          done.push(one);
+          appendFileSync(STATE, `${JSON.stringify(one)}\n`);
+          process.stdout.write(`${JSON.stringify(one)}\n`);
+          await settled(server.target, TOKENS);
+          if (server !== theirs) await server.close();
+        }
+await theirs.close();
+await keep('overload-patience', {
+  title: 'Overload: callers whose patience is not known',
+  about: [
+    `150m model, ${SEATS} seats or slots, one compute thread, ${TOKENS} tokens a reply; Poisson arrivals, ${SECONDS} s a point of which the first ${LEARNING_S} are not counted, since each point starts a sidecar that has learned nothing. Callers leave when they have not what they wait for in time: a whole reply's end, or a stream's first token. Two accounts: heavy sends ${ACCOUNTS.heavy * 100} % of the requests. The load is in multiples of ${capacity.toFixed(2)} replies a second. ${ROUNDS} rounds, medians.`,
+    `ra-sidecar: default settings. Best fixed: of \`queue.maxWaitMs\` at ${FIXED.join(', ')} of the patience, without what the queue learns. nginx tuned: \`limit_conn\` for as many connections as are served in ${TUNED} of the patience; nginx: without.`,
+  ],
+  rows: rowsOf(done),
+  conclusions: [verdict(done)],
+});
+process.exit(0);
+
+/** What is compared, by name; each is started for its point, but for llama-server. */
+function servers(patienceMs: number): Record<string, () => Promise<Server>> {
+  const all = Math.max(SEATS, Math.round((capacity * patienceMs * TUNED) / 1000));
+  const fixed = FIXED.map((part) => {
+    const maxWaitMs = Math.max(100, Math.round(part * patienceMs));
+    return [`fixed ${part}`, () => sidecar(sizes, names, maxWaitMs)] as const;
+  });
+  return {
+    'ra-sidecar': () => sidecar(sizes, names),
+    ...Object.fromEntries(fixed),
+    'llama-server': () => Promise.resolve(theirs),
+    'nginx tuned': () => behindNginx(theirs, { all, perKey: all }),
+    nginx: () => behindNginx(theirs),
+  };
+}
+
+async function capacityOf(): Promise<number> {
+  const ours = await sidecar(sizes, names);
+  const loop = { callers: SEATS, seconds: 12, tokens: TOKENS };
+  await served(ours.target, loop);
+  const rate = await served(ours.target, loop);
+  await ours.close();
+  return rate;
+}
+
+function same(one: Done, point: Pick<Done, 'round' | 'patienceMs' | 'load' | 'awaits' | 'server'>): boolean {
+  return (
+    one.round === point.round &&
+    one.patienceMs === point.patienceMs &&
+    one.load === point.load &&
+    one.awaits === point.awaits &&
+    one.server === point.server
+  );
+}
+
+async function generate(
+  target: Target,
+  factor: number,
+  patienceMs: number,
+  awaits: 'end' | 'first-token',
+  round: number,
+): Promise<Attempt[]> {
+  const child = fork(GENERATOR);
+  const load: Load = {
+    target,
+    phases: [{ perSecond: factor * capacity, seconds: SECONDS }],
+    accounts: ACCOUNTS,
+    patienceMs,
+    awaits,
+    seed: Math.round(factor * 1000) + round,
+    model: CHAT,
+    tokens: TOKENS,
+  };
+  child.send(load);
+  const [attempts] = (await once(child, 'message')) as [Attempt[]];
+  child.disconnect();
+  return attempts;
+}

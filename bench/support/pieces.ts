@@ -1,0 +1,47 @@
+/** Benches of many minutes in pieces: what was measured is kept in bench/.cache, and the next start goes on behind it. */
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import type { Row } from './results.js';
+import { median } from './stats.js';
+
+/** From dist/bench/support. */
+const PIECES = fileURLToPath(new URL('../../../bench/.cache/pieces/', import.meta.url));
+
+/** Makes what is missing of `count` pieces, one after another, and returns all. They are kept under `name` until `forget`. */
+export async function inPieces<Piece>(
+  name: string,
+  count: number,
+  make: (i: number) => Promise<Piece>,
+): Promise<readonly Piece[]> {
+  const file = `${PIECES}${name}.json`;
+  const pieces = JSON.parse(await readFile(file, 'utf8').catch(() => '[]')) as Piece[];
+  await mkdir(PIECES, { recursive: true });
+  while (pieces.length < count) {
+    pieces.push(await make(pieces.length));
+    await writeFile(file, JSON.stringify(pieces));
+    process.stdout.write(`${name}: ${pieces.length} of ${count}\n`);
+  }
+  return pieces;
+}
+
+/** The next start measures them anew. */
+export async function forget(name: string): Promise<void> {
+  await rm(`${PIECES}${name}.json`, { force: true });
+}
+
+/** Medians of tables with the same rows: of numbers, and of each number in cells like `1.5 / 20.3`. */
+export function medianRows(tables: readonly (readonly Row[])[]): Row[] {
+  return (tables[0] ?? []).map((row, i) =>
+    Object.fromEntries(
+      Object.keys(row).map((column) => [column, medianCell(tables.map((table) => table[i]?.[column] ?? ''))]),
+    ),
+  );
+}
+
+function medianCell(cells: readonly (number | string)[]): number | string {
+  const [first = ''] = cells;
+  if (typeof first === 'number') return median(cells.map(Number));
+  const parts = cells.map((cell) => String(cell).split(' / ').map(Number));
+  if (parts.some((each) => each.length < 2 || each.some(Number.isNaN))) return first;
+  return (parts[0] ?? []).map((_, at) => median(parts.map((each) => each[at] ?? NaN)).toFixed(1)).join(' / ');
+}

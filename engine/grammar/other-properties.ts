@@ -1,0 +1,122 @@
+/** Rules of the properties of an object that its schema does not name: their keys, and what they are. */
+import { extraKeyRules, type Others } from './object-rules.js';
+import type { RuleMaker } from './rule-maker.js';
+import { counted, keysOf } from './scalar-rules.js';
+import { itemsOf } from './rope.js';
+import type { All, ObjectShape, Schema, Shape } from './shape.js';
+import { TEXT_STACKS } from './stacks.js';
+import { textAutomaton, isText, type TextForm } from './text-automaton.js';
+import { textRules } from './text-rules.js';
+
+/** Patterns of one object whose names are held; with more, a further property is as any of them has it. */
+const MAX_PATTERNS = 4;
+
+const ANY_TEXT = { patterns: [], formats: [], least: 0, most: Infinity } as const;
+
+/** What the rest of the compiler does. */
+export interface ValueRules {
+  /** The rule of a value that satisfies all of these. */
+  value(all: All): string;
+  /** Their alternatives. */
+  shapes(all: All): readonly Shape[];
+}
+
+export interface OtherProperties {
+  readonly others: readonly Others[];
+  /** Places in a key. */
+  readonly places: number;
+}
+
+/** `declared`: names that have rules of their own, which these keys are none of. */
+export function otherProperties(
+  objects: readonly ObjectShape[],
+  declared: readonly string[],
+  maker: RuleMaker,
+  rules: ValueRules,
+): OtherProperties {
+  const names = objects.flatMap((object): readonly Schema[] => (object.names === undefined ? [] : [object.names]));
+  const patterned = objects.filter(({ byPattern }) => byPattern.length > 0);
+  const value = (of: (object: ObjectShape) => Schema): string => rules.value(objects.map(of));
+  const keys = names.length > 0 ? namesOf(rules.shapes(names), declared, maker) : undefined;
+  if (keys !== undefined) {
+    return { others: keys === '' ? [] : [{ key: keys, rule: value(({ additional }) => additional) }], places: 12 };
+  }
+  const [only, ...more] = patterned;
+  if (only && more.length === 0 && only.byPattern.length <= MAX_PATTERNS) {
+    const held = byPattern(only, declared, maker, (schema) =>
+      value((object) => (object === only ? schema : object.additional)),
+    );
+    if (held) return { others: held, places: 12 * held.length };
+  }
+  let places = TEXT_STACKS;
+  const key = extraKeyRules(declared, (alternatives) => {
+    places = Math.max(places, alternatives.length);
+    return maker.newRule(alternatives);
+  });
+  return { others: key === undefined ? [] : [{ key, rule: value(({ additional }) => additional) }], places };
+}
+
+/** What the patterns of an object add to a property of this name. */
+export function matching({ byPattern }: ObjectShape, name: string, { work }: RuleMaker): readonly Schema[] {
+  return byPattern.flatMap(([pattern, schema]) =>
+    isText(name, { ...ANY_TEXT, patterns: [pattern] }, work) &&
+    textAutomaton({ ...ANY_TEXT, patterns: [pattern] }, work)
+      ? [schema]
+      : [],
+  );
+}
+
+/** For each pattern, names that match it alone, and those that match none. Undefined: some are not held. */
+function byPattern(
+  { byPattern: all, unmatched }: ObjectShape,
+  declared: readonly string[],
+  maker: RuleMaker,
+  value: (schema: Schema) => string,
+): Others[] | undefined {
+  const patterns = all.map(([pattern]) => pattern);
+  const forms: (readonly [TextForm, Schema])[] = all.map(([pattern, schema]) => [
+    { ...ANY_TEXT, patterns: [pattern], without: declared, unlike: patterns.filter((other) => other !== pattern) },
+    schema,
+  ]);
+  forms.push([{ ...ANY_TEXT, without: declared, unlike: patterns }, unmatched]);
+  const others: Others[] = [];
+  for (const [form, schema] of forms) {
+    if (schema === false) continue;
+    const key = keyRule(form, maker);
+    if (key === undefined) return undefined;
+    if (key !== '') others.push({ key, rule: value(schema) });
+  }
+  return others;
+}
+
+/** The rule of the names that a schema of names allows; '': none; undefined: it is not held. */
+function namesOf(shapes: readonly Shape[], declared: readonly string[], maker: RuleMaker): string | undefined {
+  const [shape, ...more] = shapes.filter(({ types }) => types.includes('string'));
+  if (shape === undefined) return '';
+  if (more.length > 0) return undefined;
+  if (shape.values) {
+    const texts = [...shape.values.values()].filter((value) => typeof value === 'string' && !declared.includes(value));
+    return texts.length === 0 ? '' : keysOf(texts as string[], maker);
+  }
+  const all = itemsOf(shape.texts, () => {
+    maker.work.spend(1);
+  });
+  const form = counted({
+    patterns: all.flatMap(({ pattern }) => pattern ?? []),
+    formats: all.flatMap(({ format }) => format ?? []),
+    least: shape.length.least,
+    most: shape.length.most,
+  });
+  if (form.least > form.most) return '';
+  const says = form.patterns.length + form.formats.length > 0 || form.least > 0 || form.most < Infinity;
+  return says ? keyRule({ ...form, without: declared }, maker) : undefined;
+}
+
+function keyRule(form: TextForm, maker: RuleMaker): string | undefined {
+  const alternatives = maker.once(`key ${JSON.stringify(form)}`, () => {
+    const automaton = textAutomaton(form, maker.work);
+    return automaton && textRules(automaton, maker);
+  });
+  if (alternatives === undefined) return undefined;
+  return alternatives.length === 0 ? '' : maker.newRule(alternatives);
+}

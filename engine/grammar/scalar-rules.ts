@@ -1,0 +1,96 @@
+/** Rules of texts and numbers as a schema narrows them. */
+import { literal } from './gbnf.js';
+import type { RuleMaker } from './rule-maker.js';
+import { numberRules } from './number-rules.js';
+import { isWithin } from './number-range.js';
+import { itemsOf } from './rope.js';
+import type { Alternative } from './rules.js';
+import type { Range, Shape } from './shape.js';
+import { BEHIND_VALUE, TEXT_STACKS, type Container } from './stacks.js';
+import { isText, textAutomaton, type TextForm } from './text-automaton.js';
+import { textRules } from './text-rules.js';
+
+/** Bound of counted items and characters. Beyond it: at least this many, or any number. */
+export const MAX_COUNTED = 256;
+
+/** Places in a text with patterns: its next character, and each of the escapes that may stand for it. */
+const PATTERN: Container = { places: 12, values: [] };
+const TEXT: Container = { places: TEXT_STACKS, values: [] };
+/** Places in a number of a step: one for each count of digits that it may have. */
+const STEPPED: Container = { places: 32 + BEHIND_VALUE, values: [] };
+
+/** Alternatives, and the places of each in the grammar. */
+export interface Scalars {
+  readonly alternatives: readonly Alternative[];
+  readonly container: Container;
+}
+
+/** JSON strings of the shape's length, patterns and formats, as far as these are held. */
+export function textsOf(shape: Shape, maker: RuleMaker): Scalars {
+  const form = textForm(shape, maker);
+  if (form.least > form.most) return { alternatives: [], container: TEXT };
+  const held = form.patterns.length + form.formats.length > 0;
+  const alternatives = held
+    ? maker.once(`text ${JSON.stringify(form)}`, () => {
+        const automaton = textAutomaton(counted(form), maker.work);
+        return automaton && textRules(automaton, maker);
+      })
+    : undefined;
+  if (alternatives) return { alternatives, container: PATTERN };
+  return { alternatives: stringOf(form), container: TEXT };
+}
+
+function textForm({ length, texts }: Shape, { work }: RuleMaker): TextForm {
+  const all = itemsOf(texts, () => {
+    work.spend(1);
+  });
+  return {
+    patterns: [...new Set(all.flatMap(({ pattern }) => pattern ?? []))],
+    formats: [...new Set(all.flatMap(({ format }) => format ?? []))],
+    least: length.least,
+    most: length.most,
+  };
+}
+
+/** Whether a text of an enum is one of the shape. */
+export function isTextOf(text: string, shape: Shape, maker: RuleMaker): boolean {
+  const { length } = shape;
+  const characters = Array.from(text).length;
+  if (characters < length.least || characters > length.most) return false;
+  return shape.texts === undefined || isText(text, { ...textForm(shape, maker), least: 0, most: Infinity }, maker.work);
+}
+
+/** With lengths that are counted. */
+export function counted<T extends Range>(range: T): T {
+  return {
+    ...range,
+    least: Math.min(range.least, MAX_COUNTED),
+    most: range.most > MAX_COUNTED ? Infinity : range.most,
+  };
+}
+
+function stringOf(range: Range): Alternative[] {
+  const { least, most } = counted(range);
+  if (least === 0 && most === Infinity) return [[{ rule: 'json-string' }]];
+  return [['"\\""', { rule: 'json-char', least, most }, '"\\""']];
+}
+
+/** JSON numbers within the shape's bounds. */
+export function numbersOf({ numbers }: Shape, whole: boolean, maker: RuleMaker): Scalars {
+  const container = numbers.steps.length > 0 ? STEPPED : { places: 1, values: [] };
+  const alternatives = maker.once(`number ${whole} ${JSON.stringify(Object.values(numbers).map(String))}`, () =>
+    numberRules(numbers, whole, (rule) => maker.newRule(rule)),
+  );
+  return { alternatives: alternatives ?? [[{ rule: whole ? 'json-integer' : 'json-number' }]], container };
+}
+
+/** Whether a number of an enum is one of the shape. */
+export function isNumberOf(value: number, { types, numbers }: Shape): boolean {
+  const isType = types.includes('number') || (types.includes('integer') && Number.isInteger(value));
+  return isType && isWithin(value, numbers);
+}
+
+/** The rule of exactly one of these texts as keys, quotes included. */
+export function keysOf(texts: readonly string[], maker: RuleMaker): string {
+  return maker.newRule(texts.map((text) => [literal(JSON.stringify(text))]));
+}

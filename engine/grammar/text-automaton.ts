@@ -1,0 +1,169 @@
+/** What a schema says of a text, as an automaton of few states. */
+import { formatPattern } from './formats.js';
+import { Languages, type Language, type Span } from './text-language.js';
+import { BEFORE, BEHIND, LAST_CODE_POINT, patternLanguage } from './text-pattern.js';
+import { Work } from './work.js';
+
+/** States of one text. */
+export const MAX_STATES = 512;
+/** Steps of one text, about 6 ms. What takes more is not held. */
+const MAX_TEXT_STEPS = 120_000;
+
+/** What holds of one text at once. */
+export interface TextForm {
+  readonly patterns: readonly string[];
+  readonly formats: readonly string[];
+  /** In code points. */
+  readonly least: number;
+  readonly most: number;
+  /** Texts that it is not, and patterns of such. */
+  readonly without?: readonly string[];
+  readonly unlike?: readonly string[];
+}
+
+export interface State {
+  /** A text may end here. */
+  readonly ends: boolean;
+  readonly next: readonly { readonly spans: readonly Span[]; readonly to: number }[];
+}
+
+/** The first state is where a text begins. None: there is no such text. */
+export type Automaton = readonly State[];
+
+/**
+ * An automaton of the texts that `form` allows, as far as it is held. Patterns and formats that are not known here say
+ * nothing. Where there are too many states, lengths say nothing, and then formats beside patterns. Undefined: nothing is held
+ * but what a text is.
+ */
+export function textAutomaton(form: TextForm, work: Work): Automaton | undefined {
+  const formats = form.formats.filter((name) => formatPattern(name) !== undefined);
+  const [format] = formats;
+  if (form.patterns.length === 0 && format !== undefined && !form.without && !form.unlike) {
+    return formatAutomaton(format);
+  }
+  const made = ofRequest.get(work) ?? new Map<string, Automaton | undefined>();
+  ofRequest.set(work, made);
+  const key = JSON.stringify(form);
+  if (!made.has(key)) made.set(key, firstOf(lessAndLess(form, formats), work));
+  return made.get(key);
+}
+
+/** Of the formats that were asked for, which are few. */
+const known = new Map<string, Automaton>();
+
+/** Whatever the length: a format has one of its own. */
+function formatAutomaton(format: string): Automaton | undefined {
+  const form = { patterns: [formatPattern(format) ?? ''], formats: [], least: 0, most: Infinity };
+  const automaton = known.get(format) ?? attempt(form, new Work());
+  if (automaton) known.set(format, automaton);
+  return automaton;
+}
+
+function lessAndLess(form: TextForm, formats: readonly string[]): TextForm[] {
+  const patterns = [...form.patterns, ...formats.flatMap((format) => formatPattern(format) ?? [])];
+  const uncounted = { least: 0, most: Infinity };
+  const all = { ...form, patterns };
+  const isCounted = form.least > 0 || form.most < Infinity;
+  return [
+    all,
+    ...(isCounted ? [{ ...all, ...uncounted }] : []),
+    ...(formats.length > 0 && form.patterns.length > 0 ? [{ ...form, ...uncounted }] : []),
+  ];
+}
+
+function firstOf(forms: readonly TextForm[], work: Work): Automaton | undefined {
+  for (const form of forms) {
+    const automaton = attempt(form, work);
+    if (automaton) return automaton;
+  }
+  return undefined;
+}
+
+/** Of one request, whose tools often have the same patterns. */
+const ofRequest = new WeakMap<Work, Map<string, Automaton | undefined>>();
+
+/** Whether a text is what `form` says, as far as that is held. */
+export function isText(text: string, form: TextForm, work: Work): boolean {
+  const automaton = textAutomaton(form, work);
+  if (automaton === undefined) return true;
+  let at = automaton[0];
+  for (const character of text) {
+    work.spend(1);
+    const point = character.codePointAt(0) ?? 0;
+    const onward = at?.next.find(({ spans }) => spans.some(([low, high]) => low <= point && point <= high));
+    at = onward && automaton[onward.to];
+  }
+  return at?.ends === true;
+}
+
+/** Undefined: it takes too many steps or states, or constrains nothing. */
+function attempt({ patterns, least, most, without = [], unlike = [] }: TextForm, work: Work): Automaton | undefined {
+  let left = MAX_TEXT_STEPS;
+  try {
+    const languages = new Languages((steps) => {
+      left -= steps;
+      if (left < 0 || !work.spendPattern(steps)) throw new TooLarge();
+    });
+    const held = patterns.flatMap((pattern) => patternLanguage(pattern, languages) ?? []);
+    const excluded = unlike.map((pattern) => patternLanguage(pattern, languages));
+    if (excluded.includes(undefined)) return undefined;
+    if (held.length === 0 && patterns.length > 0 && without.length + unlike.length === 0) return undefined;
+    const texts = languages.times(languages.symbol([[0, LAST_CODE_POINT]]), least, most);
+    const end = languages.symbol([[BEHIND, BEHIND]]);
+    const framed = languages.then(languages.symbol([[BEFORE, BEFORE]]), languages.then(texts, end));
+    const others = [...without.map((text) => exactly(text, languages)), ...excluded]
+      .flatMap((language) => language ?? [])
+      .map((language) => languages.not(language));
+    return statesOf(languages.after(languages.both([framed, ...held, ...others]), BEFORE), languages);
+  } catch (error) {
+    if (error instanceof TooLarge) return undefined;
+    throw error;
+  }
+}
+
+class TooLarge extends Error {}
+
+function exactly(text: string, languages: Languages): Language {
+  const points = [BEFORE, ...Array.from(text, (character) => character.codePointAt(0) ?? 0), BEHIND];
+  return points.reduceRight((rest, point) => languages.then(languages.symbol([[point, point]]), rest), languages.empty);
+}
+
+function statesOf(start: Language, languages: Languages): Automaton {
+  const numbers = new Map([[start, 0]]);
+  const states: State[] = [];
+  // A map hands out what is added to it on the way.
+  for (const language of numbers.keys()) {
+    const borders = new Set([0]);
+    languages.borders(language, borders);
+    const from = [...borders].filter((point) => point <= LAST_CODE_POINT).sort((a, b) => a - b);
+    const next = new Map<Language, Span[]>();
+    for (const [i, low] of from.entries()) {
+      const onward = languages.after(language, low);
+      if (onward === languages.none) continue;
+      const span: Span = [low, (from[i + 1] ?? LAST_CODE_POINT + 1) - 1];
+      const spans = next.get(onward);
+      if (spans) spans.push(span);
+      else next.set(onward, [span]);
+    }
+    for (const onward of next.keys()) if (!numbers.has(onward)) numbers.set(onward, numbers.size);
+    if (numbers.size > MAX_STATES) throw new TooLarge();
+    states.push({
+      ends: languages.after(language, BEHIND).nullable,
+      next: [...next].map(([onward, spans]) => ({ spans, to: numbers.get(onward) ?? 0 })),
+    });
+  }
+  return live(states);
+}
+
+/** Without the ways that come to no end. */
+function live(states: readonly State[]): Automaton {
+  const into = states.map((): number[] => []);
+  states.forEach(({ next }, from) => next.forEach(({ to }) => into[to]?.push(from)));
+  const reached = new Set(states.flatMap(({ ends }, state) => (ends ? [state] : [])));
+  for (const state of reached) for (const before of into[state] ?? []) reached.add(before);
+  if (!reached.has(0)) return [];
+  return states.map(({ ends, next }, state) => ({
+    ends,
+    next: reached.has(state) ? next.filter(({ to }) => reached.has(to)) : [],
+  }));
+}

@@ -1,0 +1,120 @@
+/**
+ * Loads a tokenizer by the addon alone, without node-llama-cpp's modules: to import those takes a prompt host half of its start's
+ * processor time and 30 MB. Not public API, so it is used only in the version that it was read in.
+ */
+import { dirname, join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import type { GgufFileInfo, readGgufFileInfo } from 'node-llama-cpp';
+import { findPrebuilt, loadPrebuilt, packageRoot } from './prebuilt-file.js';
+
+/** What a vocabulary is read from: node-llama-cpp's LlamaModel, or the addon's model. The code that made it disposes it. */
+export interface TokenizerModel {
+  readonly fileInfo: Pick<GgufFileInfo, 'metadata'>;
+  readonly vocabularyType: string;
+  readonly tokens: {
+    readonly bos: number | null;
+    readonly bosString: string | null;
+    readonly eosString: string | null;
+    readonly shouldPrependBosToken: boolean;
+  };
+  tokenize(text: string, special: boolean): Uint32Array | number[];
+  getTokenAttributes(token: number): {
+    readonly control: boolean;
+    readonly userDefined: boolean;
+    readonly unknown: boolean;
+  };
+  dispose(): Promise<void>;
+}
+
+/** The addon's model, as far as it is used here (node-llama-cpp's bindings/AddonTypes.d.ts, not exported). */
+interface AddonModel {
+  init(): Promise<boolean>;
+  dispose(): Promise<void>;
+  tokenize(text: string, special: boolean): Uint32Array;
+  /** -1: it has none. */
+  tokenBos(): number;
+  tokenEos(): number;
+  getTokenString(token: number): string;
+  /** A sum of {@link ATTRIBUTE}. */
+  getTokenAttributes(token: number): number;
+  getVocabularyType(): number;
+  shouldPrependBosToken(): boolean;
+}
+
+interface Bindings {
+  readonly AddonModel: new (
+    file: string,
+    options: { readonly addonExports: unknown; readonly vocabOnly: true; readonly checkTensors: false },
+  ) => AddonModel;
+  markLoaded(): boolean;
+  setLogger(log: () => void): void;
+  setLoggerLogLevel(level: number): void;
+  loadBackends(folder?: string): void;
+  /** Null or undefined: no backend is loaded. */
+  getGpuType(): string | false | null | undefined;
+  init(): Promise<void>;
+}
+
+const ATTRIBUTE = { unknown: 1, control: 8, userDefined: 16 } as const;
+
+/** By the number that llama.cpp has for each. */
+const TYPES = ['none', 'spm', 'bpe', 'wpm', 'ugm', 'rwkv', 'plamo2'] as const;
+
+/** Fatal lines alone, and these go to a logger that drops them. */
+const NO_LOG = 0;
+
+/** Starting the backend takes about as long as loading a vocabulary, so each thread does it once. */
+let opened: Promise<Bindings | undefined> | undefined;
+
+/**
+ * Undefined if this addon cannot be used so: node-llama-cpp's own way is then right. Throws if the file cannot be loaded.
+ */
+export async function loadBareTokenizer(file: string): Promise<TokenizerModel | undefined> {
+  const bindings = await (opened ??= open());
+  if (bindings === undefined) return undefined;
+  const fileInfo = await readInfo(file);
+  const model = new bindings.AddonModel(file, { addonExports: bindings, vocabOnly: true, checkTensors: false });
+  if (!(await model.init())) throw new Error('Failed to load model');
+  const stringOf = (token: number): string | null => (token === -1 ? null : model.getTokenString(token));
+  const bos = model.tokenBos();
+  const has = (token: number, attribute: number): boolean => (model.getTokenAttributes(token) & attribute) !== 0;
+  return {
+    fileInfo,
+    vocabularyType: TYPES[model.getVocabularyType()] ?? 'none',
+    tokens: {
+      bos: bos === -1 ? null : bos,
+      bosString: stringOf(bos),
+      eosString: stringOf(model.tokenEos()),
+      shouldPrependBosToken: bos !== -1 && model.shouldPrependBosToken(),
+    },
+    tokenize: (text, special) => (text === '' ? new Uint32Array(0) : model.tokenize(text, special)),
+    getTokenAttributes: (token) => ({
+      control: has(token, ATTRIBUTE.control),
+      userDefined: has(token, ATTRIBUTE.userDefined),
+      unknown: has(token, ATTRIBUTE.unknown),
+    }),
+    dispose: () => model.dispose(),
+  };
+}
+
+async function open(): Promise<Bindings | undefined> {
+  const found = findPrebuilt();
+  if (found === undefined) return undefined;
+  const bindings = loadPrebuilt(found.file) as Bindings | undefined;
+  if (bindings === undefined) return undefined;
+  bindings.markLoaded();
+  bindings.setLogger(() => undefined);
+  bindings.setLoggerLogLevel(NO_LOG);
+  bindings.loadBackends();
+  // The addon's variants for each kind of CPU lie beside it.
+  if ((bindings.getGpuType() ?? undefined) === undefined) bindings.loadBackends(dirname(found.file));
+  await bindings.init();
+  return bindings;
+}
+
+/** By the package's own module for it, which imports few others. */
+async function readInfo(file: string): ReturnType<typeof readGgufFileInfo> {
+  const path = join(packageRoot(), 'dist/gguf/readGgufFileInfo.js');
+  const module = (await import(pathToFileURL(path).href)) as { readonly readGgufFileInfo: typeof readGgufFileInfo };
+  return await module.readGgufFileInfo(file, { sourceType: 'filesystem' });
+}

@@ -1,0 +1,138 @@
+import { MaskGrammar, type Standing, type TokenMask } from '../grammar/mask.js';
+import { TooDear } from '../grammar/reach.js';
+import { sortedTokens, type SortedTokens } from '../grammar/sorted-tokens.js';
+import { GrammarError } from './grammar-error.js';
+import type { MaskVocabulary } from './masks.js';
+
+/** Grammars that are kept with the masks that were found, the last used ones. */
+const MAX_KEPT = 32;
+/** Places of a grammar that one look may visit within a step, some 10 ms. A grammar that takes more goes to the mask thread. */
+const MAX_LOOK = 200_000;
+
+/**
+ * Grammars that are looked at within a step: a token that was sampled is checked by itself, and masks are found where it
+ * is refused, once for each place in the grammar. The vocabulary is read when the first grammar comes.
+ */
+export class InlineGrammars {
+  readonly #read: () => Promise<MaskVocabulary>;
+  #reading: Promise<void> | undefined;
+  #tokens: SortedTokens | undefined;
+  #failed = false;
+  /** By their text; the one used last is last. */
+  readonly #grammars = new Map<string, MaskGrammar>();
+
+  readonly #isServable: (gbnf: string) => boolean;
+
+  /** `read`: called once. `isServable`: whether a grammar is within bounds. */
+  constructor(read: () => Promise<MaskVocabulary>, isServable: (gbnf: string) => boolean) {
+    this.#read = read;
+    this.#isServable = isServable;
+  }
+
+  /** Settles when the vocabulary was read; never rejects. Undefined: it was. */
+  get pending(): Promise<void> | undefined {
+    if (this.#tokens || this.#failed) return undefined;
+    this.#reading ??= this.#read().then(
+      ({ bytes, starts, ends }) => {
+        this.#tokens = sortedTokens(bytes, starts, ends);
+      },
+      () => {
+        this.#failed = true;
+      },
+    );
+    return this.#reading;
+  }
+
+  /** Undefined: it is too large, or cannot be read. Not while {@link pending}. */
+  grammar(gbnf: string): MaskGrammar | undefined {
+    const tokens = this.#tokens;
+    if (!tokens || !this.#isServable(gbnf)) return undefined;
+    const limits = { work: MAX_LOOK, share: () => 1 / this.#grammars.size };
+    const grammar = this.#grammars.get(gbnf) ?? readable(() => MaskGrammar.of(gbnf, tokens, limits));
+    this.#grammars.delete(gbnf);
+    if (!grammar) return undefined;
+    this.#grammars.set(gbnf, grammar);
+    const [oldest] = this.#grammars.keys();
+    if (this.#grammars.size > MAX_KEPT && oldest !== undefined) this.#grammars.delete(oldest);
+    return grammar;
+  }
+}
+
+/** Undefined too where a grammar's beginning alone is too much work, as with left recursion: none that is made here is. */
+function readable(read: () => MaskGrammar | undefined): MaskGrammar | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof TooDear) return undefined;
+    throw error;
+  }
+}
+
+/** One reply that is held so. */
+export class InlineHold {
+  readonly #grammars: InlineGrammars;
+  readonly #gbnf: string;
+  /** Tokens that the grammar has not read yet. */
+  #unread: number[];
+  #grammar: MaskGrammar | undefined;
+  /** `dead`: the grammar cannot be read, or did not allow a token. */
+  #standing: Standing | 'dead' | undefined;
+
+  /** `tokens`: what the root has matched already. */
+  constructor(grammars: InlineGrammars, gbnf: string, tokens: readonly number[]) {
+    this.#grammars = grammars;
+    this.#gbnf = gbnf;
+    this.#unread = [...tokens];
+  }
+
+  /** As {@link InlineGrammars.pending}. */
+  get pending(): Promise<void> | undefined {
+    return this.#standing ? undefined : this.#grammars.pending;
+  }
+
+  /** Whether the grammar begins with the tokens so far. Not while pending. Throws `TooDear`. */
+  matches(): boolean {
+    return this.#at() !== 'dead';
+  }
+
+  /** What may come next, where that is found at once; otherwise a sampled token is asked about. Throws `TooDear`. */
+  narrow(): TokenMask | undefined {
+    const { grammar, standing } = this.#here();
+    return grammar.isNarrow(standing) ? this.mask() : undefined;
+  }
+
+  /** Throws `TooDear`. */
+  allows(token: number): boolean {
+    const { grammar, standing } = this.#here();
+    return grammar.allows(standing, token);
+  }
+
+  /** Throws `TooDear`. */
+  mask(): TokenMask {
+    const { grammar, standing } = this.#here();
+    return grammar.mask(standing);
+  }
+
+  /** This token, which is no end token, was sampled. */
+  accept(token: number): void {
+    this.#unread.push(token);
+  }
+
+  #here(): { readonly grammar: MaskGrammar; readonly standing: Standing } {
+    const standing = this.#at();
+    if (!this.#grammar || standing === 'dead') throw new GrammarError();
+    return { grammar: this.#grammar, standing };
+  }
+
+  #at(): Standing | 'dead' {
+    this.#grammar ??= this.#grammars.grammar(this.#gbnf);
+    const grammar = this.#grammar;
+    let standing = this.#standing ?? grammar?.start ?? 'dead';
+    for (const token of this.#unread) {
+      if (standing !== 'dead') standing = grammar?.after(standing, token) ?? 'dead';
+    }
+    this.#unread = [];
+    this.#standing = standing;
+    return standing;
+  }
+}

@@ -1,0 +1,118 @@
+import {
+  LlamaGrammarEvaluationState,
+  TokenBias,
+  type EvaluationPriority,
+  type LlamaContextSequence,
+  type LlamaModel,
+  type SequenceEvaluateOptions,
+  type Token,
+  type Tokenizer,
+} from 'node-llama-cpp';
+import type { Sampler, Sampling } from '../scheduler/decoder.js';
+import { EngineFault } from '../scheduler/faults.js';
+import type { GrammarHold } from './grammar-hold.js';
+
+/**
+ * node-llama-cpp's default top-k of 40 has no public "off": 0 sorts the whole vocabulary for every token. null is
+ * dropped before it reaches llama.cpp, so that no top-k sampler is made at all.
+ */
+export const NO_TOP_K = null as unknown as number;
+
+/** One reply's sampler on node-llama-cpp's public iterator. */
+export class IteratorSampler implements Sampler {
+  readonly #sampling: Sampling;
+  readonly #model: LlamaModel;
+  readonly #held: GrammarHold;
+  /** The completion so far: penalties count over it alone, as the contract's fields define. */
+  readonly #completion: Token[] = [];
+  #iterator: AsyncGenerator<Token, void, Token | Token[] | undefined> | undefined;
+
+  constructor(sampling: Sampling, model: LlamaModel, held: GrammarHold) {
+    this.#sampling = sampling;
+    this.#model = model;
+    this.#held = held;
+  }
+
+  /** The first call evaluates `tokens`; later ones feed back the token that the one before returned. */
+  async next(sequence: LlamaContextSequence, tokens: Token[], evaluationPriority: EvaluationPriority): Promise<number> {
+    this.#held.check();
+    this.#iterator ??= sequence.evaluate(tokens, this.#options(evaluationPriority));
+    const result = await this.#iterator.next(tokens);
+    if (result.done) throw new EngineFault('iterator ended');
+    this.#completion.push(result.value);
+    this.#held.accept(result.value);
+    return result.value;
+  }
+
+  get pending(): Promise<void> | undefined {
+    return this.#held.pending;
+  }
+
+  hold(gbnf: string, tokens: readonly number[], stacks?: number): boolean {
+    return this.#held.hold(gbnf, tokens, stacks);
+  }
+
+  release(): void {
+    this.#held.release();
+  }
+
+  dispose(): void {
+    this.#held.release();
+    void this.#iterator?.return();
+  }
+
+  /** The addon's state as the public class wraps it, whose own constructor cannot take up a text. */
+  #publicState(): LlamaGrammarEvaluationState | undefined {
+    const _state = this.#held.state;
+    if (!_state) return undefined;
+    const { _llama } = this.#model as unknown as { readonly _llama: unknown };
+    const wrapper = Object.create(LlamaGrammarEvaluationState.prototype) as LlamaGrammarEvaluationState;
+    return Object.assign(wrapper, { _llama, _state });
+  }
+
+  #options(evaluationPriority: EvaluationPriority): SequenceEvaluateOptions {
+    const s = this.#sampling;
+    const held = this.#held;
+    const { tokenizer } = this.#model;
+    let last = { denied: held.denied, bias: biasAgainst(held.denied, tokenizer) };
+    const penalized = s.frequencyPenalty !== 0 || s.presencePenalty !== 0;
+    return {
+      temperature: s.temperature,
+      topK: s.topK ?? NO_TOP_K,
+      topP: s.topP,
+      minP: s.minP ?? 0,
+      seed: s.seed,
+      evaluationPriority,
+      yieldEogToken: true,
+      // Both are asked for at every token.
+      grammarEvaluationState: () => this.#publicState(),
+      tokenBias: () => {
+        const { denied } = held;
+        if (denied !== last.denied) last = { denied, bias: biasAgainst(denied, tokenizer) };
+        return last.bias;
+      },
+      ...(penalized && {
+        repeatPenalty: {
+          punishTokens: () => this.#completion,
+          // Constant over a reply: a changing one would make the sampler anew at every token.
+          maxPunishTokens: s.maxTokens,
+          penalty: 1,
+          frequencyPenalty: s.frequencyPenalty,
+          presencePenalty: s.presencePenalty,
+        },
+      }),
+    };
+  }
+}
+
+/**
+ * Includes end tokens, which `set` leaves out. Throws where the class is not the one that was read: the reply would be
+ * unconstrained.
+ */
+function biasAgainst(denied: Uint32Array, tokenizer: Tokenizer): TokenBias {
+  const bias = new TokenBias(tokenizer);
+  const { _biases: biases } = bias as unknown as { readonly _biases?: unknown };
+  if (!(biases instanceof Map)) throw new EngineFault('token biases are not known');
+  for (const token of denied) biases.set(token, -Infinity);
+  return bias;
+}

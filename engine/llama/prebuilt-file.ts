@@ -1,0 +1,63 @@
+/** The file of node-llama-cpp's prebuilt addon for CPUs. Imports nothing of the package, whose modules take long to load. */
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+/** The version of node-llama-cpp whose internals were read. */
+export const KNOWN_VERSION = '3.22.1';
+
+/** The addon's file and what it was built with. */
+export interface Prebuilt {
+  readonly file: string;
+  readonly metadata: unknown;
+}
+
+/** The folder of node-llama-cpp. */
+export function packageRoot(): string {
+  return fileURLToPath(new URL('..', import.meta.resolve('node-llama-cpp')));
+}
+
+/**
+ * Undefined if node-llama-cpp has another version, if `getLlama` would prefer an addon that was built or downloaded, or if there
+ * is none for this machine. `root`: the folder of node-llama-cpp. Throws file system errors other than a missing file.
+ */
+export function findPrebuilt(
+  root = packageRoot(),
+  { platform, arch }: Pick<NodeJS.Process, 'platform' | 'arch'> = process,
+): Prebuilt | undefined {
+  const name = `${platform}-${arch}`;
+  if (existsSync(join(root, 'llama/localBuilds')) || existsSync(join(root, 'bins', name))) return undefined;
+  const entry = entryOf(`@node-llama-cpp/${name}`, root);
+  if (entry === undefined) return undefined;
+  const folder = join(dirname(entry), '..');
+  const file = join(folder, 'bins', name, 'llama-addon.node');
+  const about = join(folder, 'bins', name, '_nlcBuildMetadata.json');
+  if (versionIn(root) !== KNOWN_VERSION || versionIn(folder) !== KNOWN_VERSION) return undefined;
+  if (!existsSync(file) || !existsSync(about)) return undefined;
+  return { file, metadata: JSON.parse(readFileSync(about, 'utf8')) };
+}
+
+function entryOf(name: string, root: string): string | undefined {
+  try {
+    return createRequire(join(root, 'package.json')).resolve(name);
+  } catch {
+    return undefined;
+  }
+}
+
+function versionIn(folder: string): unknown {
+  return (JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as { readonly version?: unknown }).version;
+}
+
+/** An instance of the addon, which has a logger of its own; undefined: it cannot be loaded. */
+export function loadPrebuilt(file: string): unknown {
+  const require = createRequire(import.meta.url);
+  try {
+    return require(file);
+  } catch {
+    return undefined;
+  } finally {
+    Reflect.deleteProperty(require.cache, file);
+  }
+}

@@ -1,0 +1,194 @@
+/**
+ * How a message is written on a link.
+ *
+ * A frame, with numbers in four bytes, little-endian:
+ *
+ *     bytes that follow | bytes of text | arrays | text, JSON in UTF-8 | the arrays' bytes
+ *
+ * For a typed array in the message, the text has `{"$": kind, "at": first byte, "bytes": count}`. Messages are objects
+ * with our own keys only, so nothing else looks like that. Values that JSON cannot represent (NaN, undefined in a list,
+ * bigint) are not allowed.
+ */
+
+/** A longer frame is invalid. Request bodies are bounded far below it. */
+const MOST_BYTES = 512 * 1024 * 1024;
+
+/** Arrays of more than this in total are written without copying them into the frame. */
+const COPY_BYTES = 64 * 1024;
+
+const HEAD = 12;
+
+type Packed = Uint8Array | Uint32Array | Float64Array;
+
+const KINDS = { u8: Uint8Array, u32: Uint32Array, f64: Float64Array } as const;
+
+interface Placeholder {
+  readonly $: keyof typeof KINDS;
+  readonly at: number;
+  readonly bytes: number;
+}
+
+/** A message as the bytes to write: one buffer, or the frame without its arrays and then these. */
+export function pack(message: object): [Uint8Array, ...Uint8Array[]] {
+  const arrays = new Arrays();
+  const text = JSON.stringify(arrays.takenFrom(message));
+  const textBytes = Buffer.byteLength(text);
+  const inside = arrays.bytes <= COPY_BYTES;
+  const frame = Buffer.allocUnsafe(HEAD + textBytes + (inside ? arrays.bytes : 0));
+  frame.writeUInt32LE(HEAD - 4 + textBytes + arrays.bytes, 0);
+  frame.writeUInt32LE(textBytes, 4);
+  frame.writeUInt32LE(arrays.all.length, 8);
+  frame.write(text, HEAD);
+  const parts = arrays.all.map((array) => new Uint8Array(array.buffer, array.byteOffset, array.byteLength));
+  if (!inside) return [frame, ...parts];
+  let at = HEAD + textBytes;
+  for (const part of parts) {
+    frame.set(part, at);
+    at += part.byteLength;
+  }
+  return [frame];
+}
+
+/** The arrays of one message, in order, and their bytes. */
+class Arrays {
+  readonly all: Packed[] = [];
+  bytes = 0;
+
+  /**
+   * The same value with a placeholder for each array. Only objects with an array are copied: a replacer function that
+   * JSON calls for every value would cost more than the rest of a message.
+   */
+  takenFrom(value: unknown): unknown {
+    if (typeof value !== 'object' || value === null) return value;
+    if (isPacked(value)) return this.#take(value);
+    const fields = value as Record<string, unknown>;
+    let copy: Record<string, unknown> | undefined;
+    for (const key in fields) {
+      const field = fields[key];
+      const left = this.takenFrom(field);
+      if (left === field) continue;
+      copy ??= (Array.isArray(value) ? [...(value as unknown[])] : { ...fields }) as Record<string, unknown>;
+      copy[key] = left;
+    }
+    return copy ?? value;
+  }
+
+  #take(array: Packed): Placeholder {
+    const placeholder = { $: kindOf(array), at: this.bytes, bytes: array.byteLength };
+    this.all.push(array);
+    this.bytes += array.byteLength;
+    return placeholder;
+  }
+}
+
+/** Reassembles frames from parts of any size. It keeps no reference to a part. */
+export class FrameReader {
+  readonly #message: (raw: unknown) => void;
+  /** The beginning of a frame, `#have` bytes of it. */
+  #partial = Buffer.alloc(0);
+  #have = 0;
+  #broken = false;
+
+  constructor(message: (raw: unknown) => void) {
+    this.#message = message;
+  }
+
+  push(chunk: Uint8Array): void {
+    let piece = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    while (piece.length > 0 && !this.#broken) {
+      piece = this.#have > 0 ? this.#complete(piece) : this.#whole(piece);
+    }
+  }
+
+  /** Reads a frame that is completely in the part, or stores its beginning. Returns the rest. */
+  #whole(piece: Buffer): Buffer {
+    const bytes = frameBytes(piece, piece.length);
+    if (bytes !== undefined && bytes <= piece.length) {
+      this.#read(piece, bytes);
+      return piece.subarray(bytes);
+    }
+    return this.#keep(piece, piece.length, bytes);
+  }
+
+  /** Appends to the started frame, up to its end. Returns the rest. */
+  #complete(piece: Buffer): Buffer {
+    const bytes = frameBytes(this.#partial, this.#have) ?? HEAD;
+    const taken = Math.min(piece.length, bytes - this.#have);
+    const rest = this.#keep(piece, taken, bytes);
+    if (this.#have === frameBytes(this.#partial, this.#have)) {
+      const frame = this.#partial;
+      this.#partial = Buffer.alloc(0);
+      this.#read(frame, this.#have);
+      this.#have = 0;
+    }
+    return rest;
+  }
+
+  #keep(piece: Buffer, taken: number, frame = HEAD): Buffer {
+    if (frame === Infinity) {
+      this.#break();
+      return piece;
+    }
+    if (this.#partial.length < frame) {
+      const longer = Buffer.allocUnsafeSlow(frame);
+      this.#partial.copy(longer, 0, 0, this.#have);
+      this.#partial = longer;
+    }
+    piece.copy(this.#partial, this.#have, 0, taken);
+    this.#have += taken;
+    return piece.subarray(taken);
+  }
+
+  #read(frame: Buffer, bytes: number): void {
+    const message = unpack(frame, bytes);
+    if (message === undefined) this.#break();
+    else this.#message(message.raw);
+  }
+
+  #break(): void {
+    this.#broken = true;
+    this.#message(undefined);
+  }
+}
+
+/** The frame's length with its header; undefined: not enough bytes yet; Infinity: invalid. */
+function frameBytes(buffer: Buffer, have: number): number | undefined {
+  if (have < HEAD) return undefined;
+  const bytes = 4 + buffer.readUInt32LE(0);
+  return bytes < HEAD || bytes > MOST_BYTES ? Infinity : bytes;
+}
+
+function unpack(frame: Buffer, bytes: number): { readonly raw: unknown } | undefined {
+  const textEnd = HEAD + frame.readUInt32LE(4);
+  if (textEnd > bytes) return undefined;
+  try {
+    const raw: unknown = JSON.parse(frame.toString('utf8', HEAD, textEnd));
+    return { raw: frame.readUInt32LE(8) === 0 ? raw : withArrays(raw, frame.subarray(textEnd, bytes)) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** The same value with its arrays inserted in place. Throws if they are missing. */
+function withArrays(value: unknown, arrays: Uint8Array): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if ('$' in value) return arrayOf(value as Placeholder, arrays);
+  const fields = value as Record<string, unknown>;
+  for (const key of Object.keys(fields)) fields[key] = withArrays(fields[key], arrays);
+  return fields;
+}
+
+function arrayOf({ $: kind, at, bytes }: Placeholder, arrays: Uint8Array): Packed {
+  const array = new KINDS[kind](bytes / KINDS[kind].BYTES_PER_ELEMENT);
+  new Uint8Array(array.buffer).set(arrays.subarray(at, at + bytes));
+  return array;
+}
+
+function isPacked(value: unknown): value is Packed {
+  return value instanceof Uint32Array || value instanceof Uint8Array || value instanceof Float64Array;
+}
+
+function kindOf(array: Packed): keyof typeof KINDS {
+  if (array instanceof Uint8Array) return 'u8';
+  return array instanceof Uint32Array ? 'u32' : 'f64';
+}

@@ -1,0 +1,61 @@
+/** What an engine computes: replies to a prompt, or scores of answers. */
+import type { CacheScope } from './cache-key.js';
+import type { Prompt } from './prompt.js';
+import type { ReplyFormat } from './reply-format.js';
+
+/** One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others one after another. */
+export interface GenerateJob {
+  readonly prompt: Prompt;
+  /** Whose held prefixes it may start from, and who may start from what it leaves. */
+  readonly scope: CacheScope;
+  readonly n: number;
+  /**
+   * Sequences that it may use at once: 1 to n. Each is returned by `seatFreed` when it is not needed any more or was
+   * requested, the last by the job's end.
+   */
+  readonly seats: number;
+  /** Completion tokens per reply, at least 1; prompt and completion fit the seat's context together. */
+  readonly maxTokens: number;
+  /** 0: greedy. */
+  readonly temperature: number;
+  readonly topP: number;
+  /** The most probable tokens that may come; absent: all. */
+  readonly topK?: number;
+  /** The least probability that a token may have, as a part of the most probable one's; absent: any. */
+  readonly minP?: number;
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+  /** 32 unsigned bits; reply i uses seed + i. */
+  readonly seed: number;
+  /** Stop strings, none empty. They end the content; in a thought they are ordinary text. */
+  readonly stops: readonly string[];
+  /** How the reply is constrained and parsed. Absent: unconstrained, and all text is content. */
+  readonly format?: ReplyFormat;
+}
+
+/** One decision request: every question is scored separately after the shared input. */
+export interface ScoreJob {
+  /** No other sequence shares a question's decode and prompts are split at fixed positions: equal bit for bit. */
+  readonly isolate: boolean;
+  /** As in {@link GenerateJob}, 1 to the number of questions; 1 when isolated. */
+  readonly seats: number;
+  /** As in {@link GenerateJob}. */
+  readonly scope: CacheScope;
+  /** Template head and input. */
+  readonly input: Uint32Array;
+  readonly questions: readonly ScoreQuestion[];
+  /** Divides the labels' log-probabilities before they are made to sum to 1. */
+  readonly temperature: number;
+}
+
+export interface ScoreQuestion {
+  /** Question and template tail; at least one token. */
+  readonly tail: Uint32Array;
+  /** One token per answer, distinct, in the answers' order. */
+  readonly labels: Uint32Array;
+  /**
+   * The model's own temperature for this type of question, multiplied with the job's: engine/prompt/calibration.ts. 1:
+   * none.
+   */
+  readonly temperature: number;
+}

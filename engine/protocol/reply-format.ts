@@ -1,0 +1,131 @@
+/** How a reply is constrained and parsed: the model's own texts around its thoughts and calls. */
+
+/** The form of a reply, as far as it depends on the prompt. */
+export interface ReplyFormat {
+  readonly thought?: ThoughtFormat;
+  /** Absent: the reply has no calls, and text that looks like one is content. */
+  readonly calls?: CallFormat;
+  /** The grammar that constrains the reply. */
+  readonly grammar?: ReplyGrammar;
+  /** Control tokens whose names count as text in this reply, because marks contain them. All others have no text. */
+  readonly markers: readonly string[];
+}
+
+export interface ReplyGrammar {
+  /** GBNF made by engine/grammar, its root rule on the first line. */
+  readonly gbnf: string;
+  /** The most places in the grammar that a text can be at simultaneously: the cost per token. Absent: few. */
+  readonly stacks?: number;
+  /**
+   * The reply is unconstrained up to this text, which must occur, and constrained after it (heldBehind). Absent: from
+   * the start.
+   */
+  readonly after?: string;
+}
+
+/**
+ * How a model writes calls, as the texts around their parts:
+ *
+ *     open NAME between ARGUMENTS ( next NAME between ARGUMENTS )* close
+ *
+ * ARGUMENTS is one JSON object unless `arguments` says otherwise. White space in the texts counts for nothing, U+0000 stands
+ * for an id of letters and digits.
+ */
+export interface CallSyntax {
+  /**
+   * The beginning of `open`, which occurs in no other text of the model. '': calls are recognized by `{` at the reply's
+   * start.
+   */
+  readonly mark: string;
+  readonly open: string;
+  /** What the model is known to write in place of `open`, whatever its template says. */
+  readonly alsoOpen?: readonly string[];
+  readonly between: string;
+  /** What the model is known to write in place of `between`. */
+  readonly alsoBetween?: readonly string[];
+  /** Absent: a reply has one call at most. */
+  readonly next?: string;
+  readonly close: string;
+  /**
+   * The text before an answer that is no call and is wrapped in a JSON string. Absent: such an answer is not wrapped.
+   * Not with `alsoOpen`.
+   */
+  readonly answer?: string;
+  /** How ARGUMENTS are written. Absent: as one JSON object. */
+  readonly arguments?: TaggedArguments | BareArguments | KeywordArguments;
+}
+
+/** The types of JSON Schema. A value is of `integer` or `number`, never of both. */
+export type ValueType = 'object' | 'array' | 'string' | 'number' | 'integer' | 'boolean' | 'null';
+
+/**
+ * Arguments that are written one by one, any number of them:
+ *
+ *     open NAME between VALUE close
+ *
+ * VALUE is JSON, but for strings, which stand as they are, without quotes and escapes, up to `close`. One line end that
+ * `between` ends with, or `close` begins with, belongs to neither.
+ */
+export interface TaggedArguments {
+  readonly kind: 'tagged';
+  readonly open: string;
+  /** Some formats write the value's type here. */
+  readonly between: Readonly<Record<Exclude<ValueType, 'integer'>, string>>;
+  readonly close: string;
+  /** A string may stand between `<![CDATA[` and `]]>`, which are no part of it. */
+  readonly cdata?: true;
+}
+
+/** Arguments that are one object of keys without quotes, and strings, without escapes, between two `quote`s. */
+export interface BareArguments {
+  readonly kind: 'bare';
+  readonly quote: string;
+}
+
+/** Arguments as a call in Python has them: `KEY=VALUE`, parted by commas. VALUE is JSON, or a literal of Python. */
+export interface KeywordArguments {
+  readonly kind: 'keywords';
+}
+
+/** What values an argument may have. The reader of tagged arguments decides by it whether a text is a string or JSON. */
+export interface ParameterTypes {
+  readonly name: string;
+  readonly types: readonly ValueType[];
+}
+
+/** The calls that a reply may contain. */
+export interface CallFormat {
+  readonly syntax: CallSyntax;
+  /** Names that may be called, at least one. */
+  readonly functions: readonly string[];
+  /** The parameters of each of `functions`, in that order; of a name that occurs twice, all. With tagged arguments alone. */
+  readonly parameters?: readonly (readonly ParameterTypes[])[];
+  /** One call at most; the reply ends with it. */
+  readonly single: boolean;
+  /**
+   * The grammar from a call's mark to the calls' end: GBNF rules whose start is `calls`, without a `root`. Absent: the
+   * reply's own grammar constrains all of it.
+   */
+  readonly gbnf?: string;
+  /** As {@link ReplyGrammar.stacks}, of these rules. */
+  readonly stacks?: number;
+}
+
+/**
+ * How a thought at the start of a reply is separated from its content. No mark is empty or begins with white space.
+ * White space before and after a mark, and between a thought and the content, is dropped.
+ */
+export interface ThoughtFormat {
+  /** The prompt has already begun the thought: the reply's first text is thought. */
+  readonly open: boolean;
+  readonly starts: readonly string[];
+  readonly ends: readonly string[];
+  /** Texts that end a thought which was not ended properly, and are themselves content (the opening of a tool call). */
+  readonly breaks: readonly string[];
+  /** Texts that the format puts before the content, with or without a thought before them; dropped. */
+  readonly headers: readonly string[];
+  /** The content ends here, and the text after it is dropped; absent: at the reply's end. */
+  readonly close?: string;
+  /** A part of the content ends here, and a thought, a header or more content follows. */
+  readonly part?: string;
+}

@@ -1,0 +1,72 @@
+/** How an engine is set up, and its properties once it is ready. */
+
+/** How an engine is to be set up. */
+export interface EngineSetup {
+  /** Absolute path of a GGUF file. */
+  readonly file: string;
+  readonly kind: 'chat' | 'decision';
+  /** Parallel sequences. */
+  readonly seats: number;
+  /** Tokens that one sequence can hold: prompt and completion together. */
+  readonly contextPerSeat: number;
+  /** Compute threads; 0: one for each of `cores`, else all cores but one (at least one) on a CPU. */
+  readonly threads: number;
+  /** The cores that it computes on, as in `0-3,8`. Absent: any. */
+  readonly cores?: string;
+  readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
+  /** auto: if it is faster, and if the backend supports it. */
+  readonly flashAttention: 'auto' | boolean;
+  /** Prompt tokens that all prefilling sequences together may add to one step. 0: by the backend. */
+  readonly prefillTokensPerStep: number;
+  /** Keep all cells of sliding windows, so that past state can be cut at any position. Absent: false. */
+  readonly swaFull?: boolean;
+  /** Number formats of past state. Absent: f16. */
+  readonly kv?: KvTypes;
+  /** Saved states of a model whose past state cannot be cut. `bytes`: host memory; absent: by the model and what is free. */
+  readonly checkpoints?: { readonly bytes?: number };
+  /** Time that a step may spend on prompts beside running replies, in percent of what their next tokens take. */
+  readonly prefillShare: number;
+  /** Which part of a new prompt is reused from KV state that a sequence still has. */
+  readonly prefixReuse: PrefixReuse;
+  /** Time between two heartbeats, in ms. */
+  readonly heartbeatMs: number;
+  /** Refuse to load what does not fit into memory. Undefined: no check. */
+  readonly memory?: {
+    /** Bytes of other engines' weights: mapped from their files, so the kernel counts them as available. */
+    readonly mappedElsewhere: number;
+  };
+}
+
+/** Number formats of the keys and values that attention keeps. */
+export interface KvTypes {
+  readonly keys: KvType;
+  readonly values: KvType;
+}
+
+export type KvType = 'f16' | 'q8_0' | 'q4_0';
+
+/**
+ * auto: a job that runs alone reuses only state that equals, bit for bit, what it would compute itself, so that its
+ * result is the same; one beside others, whose digits depend on the batch anyway, reuses every shared token. any:
+ * always every shared token. off: nothing.
+ */
+export type PrefixReuse = 'auto' | 'any' | 'off';
+
+/** The engine's properties once it is ready. */
+export interface EngineFacts {
+  /** `general.name` of the GGUF. */
+  readonly model: string;
+  readonly seats: number;
+  readonly contextPerSeat: number;
+  /** Number of tokens in the vocabulary. */
+  readonly vocabulary: number;
+  /** SHA-256 of the weights file, hex. */
+  readonly weightVersion: string;
+  /** Every decision label is one distinct token after the rendered template. Always true for a decision engine. */
+  readonly labelsVerified: boolean;
+  readonly threads: number;
+  /** Backend in use; false: CPU. */
+  readonly gpu: string | false;
+  /** Bytes of weights that the engine repacked for itself and are not mapped (memory/repacked.ts); absent: none. */
+  readonly repackedBytes?: number;
+}

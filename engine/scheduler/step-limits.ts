@@ -1,0 +1,40 @@
+import type { CacheOrigin } from '../protocol/cache-key.js';
+import { promptLength } from '../protocol/prompt.js';
+import type { GenerateJob, ScoreJob } from '../protocol/jobs.js';
+import type { PrefixReuse } from '../protocol/setup.js';
+
+/** What a step loop is made with. */
+export interface StepLimits {
+  readonly seats: number;
+  /** Tokens, prompt and completion, that one sequence can hold. */
+  readonly contextPerSeat: number;
+  /** Where prompts are split, and the most prompt tokens in one decode. */
+  readonly prefillTokensPerStep: number;
+  /** Time for prompts beside running replies, in percent of what their next tokens take. */
+  readonly prefillShare: number;
+  /** Prompt tokens beside running replies that are worth a decode, whatever their share of time. Absent: a CPU's. */
+  readonly leastPrefillTokens?: number;
+  readonly prefixReuse: PrefixReuse;
+  /** Host memory for saved states, where a state cannot be cut. Absent: 0. */
+  readonly checkpointBytes?: number;
+  /** What the sequences' states are made with. */
+  readonly origin: CacheOrigin;
+  /** Time between two messages of outputs, ms. Absent: SEND_MS in outbox.ts. */
+  readonly sendMs?: number;
+}
+
+/** Whether a sequence has room for the prompt and the completion. */
+export function generationFits({ prompt, maxTokens, n }: GenerateJob, { contextPerSeat }: StepLimits): boolean {
+  const length = promptLength(prompt);
+  return n > 0 && length > 0 && length + maxTokens <= contextPerSeat;
+}
+
+/** Whether a sequence has room for the input and each question. */
+export function scoringFits({ input, questions }: ScoreJob, { contextPerSeat }: StepLimits): boolean {
+  return (
+    questions.length > 0 &&
+    questions.every(
+      ({ tail, labels }) => labels.length > 0 && tail.length > 0 && input.length + tail.length <= contextPerSeat,
+    )
+  );
+}

@@ -1,0 +1,97 @@
+import type { Forecast } from './forecast.js';
+import type { Overload } from './overload.js';
+import type { QueuedRequest } from './queued-request.js';
+import type { QueueState } from './queue-state.js';
+import type { SeatPool } from './seat-lease.js';
+import type { ReleaseReason, TicketOutcome } from './seat-queue.js';
+import { WideLeases } from './wide-leases.js';
+
+/** Leases that end as their callers or their work would have it: they count for how long a request holds a seat. */
+const TELLING: ReadonlySet<ReleaseReason> = new Set(['done', 'cancelled', 'deadline']);
+
+/** What the end of a lease shows of its caller's patience. */
+const ENDS: Readonly<Partial<Record<ReleaseReason, 'answered' | 'left'>>> = { done: 'answered', cancelled: 'left' };
+
+/** What the leases ask of their queue. */
+export interface LeasingQueue {
+  /** Brings the queue's state to the present and returns that, ms. Called first in each operation. */
+  accrue(): number;
+  /** Gives free seats to those who wait. Called last. */
+  dispatch(): void;
+  /** The request waits again before all others, or is refused with `lost`; its seats are free. */
+  comeBack(queued: QueuedRequest, seats: number, lost?: 'engine-lost'): void;
+}
+
+/** The seats that leases hold, and what is learned when they end. */
+export class LeasedSeats implements SeatPool {
+  readonly #queue: LeasingQueue;
+  readonly #state: QueueState;
+  readonly #overload: Overload;
+  readonly #forecast: Forecast;
+  readonly #wide = new WideLeases();
+
+  constructor(queue: LeasingQueue, state: QueueState, overload: Overload, forecast: Forecast) {
+    this.#queue = queue;
+    this.#state = state;
+    this.#overload = overload;
+    this.#forecast = forecast;
+  }
+
+  take(queued: QueuedRequest): boolean {
+    this.#queue.accrue();
+    // No request in line is passed: while a seat is free, each that could take it has been given one.
+    if (this.#state.free < 1) return false;
+    this.#state.hold(queued, 1);
+    return true;
+  }
+
+  put(queued: QueuedRequest): void {
+    this.#queue.accrue();
+    this.#state.hold(queued, -1);
+    this.#queue.dispatch();
+  }
+
+  watch(recall: () => void): void {
+    this.#wide.watch(recall);
+  }
+
+  forget(recall: () => void): void {
+    this.#wide.forget(recall);
+  }
+
+  /** Asks leases of several seats for one seat for each request that could be seated. */
+  recall(): void {
+    this.#wide.recall(this.#state.seatable);
+  }
+
+  begun(queued: QueuedRequest): void {
+    this.#queue.accrue();
+    this.#overload.settled(queued, this.#state.accountOf(queued), 'answered');
+  }
+
+  end(queued: QueuedRequest, seats: number, grantedAt: number, reason: ReleaseReason): void {
+    const heldMs = this.#queue.accrue() - grantedAt;
+    const account = this.#state.accountOf(queued);
+    this.#state.hold(queued, -seats);
+    if (TELLING.has(reason)) {
+      this.#overload.held(queued.seatMs);
+      this.#overload.settled(queued, account, ENDS[reason] ?? 'neither');
+    }
+    queued.phase = 'over';
+    this.#overload.over(queued);
+    this.#state.count(reason);
+    this.#forecast.ended(queued, account, { reason, heldMs, unbroken: this.#state.unbroken(queued) });
+    this.#queue.dispatch();
+  }
+
+  takeBack(queued: QueuedRequest, seats: number): Promise<TicketOutcome> {
+    this.#queue.accrue();
+    const outcome = queued.promise();
+    this.#state.count('given-back');
+    const lost = queued.returned ? 'engine-lost' : undefined;
+    queued.returned = true;
+    this.#queue.comeBack(queued, seats, lost);
+    this.#queue.dispatch();
+    return outcome;
+  }
+}

@@ -1,0 +1,65 @@
+import type { Clock } from '../lib/clock.js';
+import type { Overload } from './overload.js';
+import type { QueuedRequest } from './queued-request.js';
+import type { QueueState } from './queue-state.js';
+
+/** Why a wait ended by time: its own deadline, the longest wait, or that its caller will hardly be there at the end. */
+export type WaitEnd = 'deadline' | 'wait' | 'hopeless';
+
+/** What the timers ask of their queue. */
+export interface TimedQueue {
+  /** Brings the queue's state to the present; called before anything else when a timer fires. */
+  accrue(): void;
+  /** The wait is over. `telling`: it was as long as the predictions should have known. */
+  timedOut(queued: QueuedRequest, reason: WaitEnd, telling: boolean): void;
+}
+
+/** One timer for each waiting request, for whichever bound of its wait comes first. */
+export class WaitTimer {
+  readonly #clock: Clock;
+  readonly #maxWaitMs: number;
+  readonly #state: QueueState;
+  readonly #overload: Overload;
+  readonly #queue: TimedQueue;
+
+  /** `maxWaitMs`: the longest wait from `enter` to a seat. */
+  constructor(clock: Clock, maxWaitMs: number, state: QueueState, overload: Overload, queue: TimedQueue) {
+    this.#clock = clock;
+    this.#maxWaitMs = maxWaitMs;
+    this.#state = state;
+    this.#overload = overload;
+    this.#queue = queue;
+  }
+
+  /** Starts the timer of a request that has none. The queue's state must be at the present. */
+  arm(queued: QueuedRequest): void {
+    const { now } = this.#state;
+    const wantedIn = (queued.request.wantedUntil ?? Infinity) - now;
+    // Up to the next whole millisecond, so that sums of fractions do not arm it again and again for no time.
+    const patienceIn = Math.ceil(queued.enteredAt + this.#hopelessMs(queued) - now) + 1;
+    const deadlineIn = (queued.request.deadlineAt ?? Infinity) - now;
+    const waitIn = this.#maxWaitMs - queued.queuedMs;
+    const least = Math.min(deadlineIn, waitIn, wantedIn, Math.max(patienceIn, 1));
+    const reason = deadlineIn === least ? 'deadline' : waitIn === least ? 'wait' : 'hopeless';
+    const byPatience = reason === 'hopeless' && least < wantedIn;
+    queued.disarm = this.#clock.after(least, () => {
+      this.#queue.accrue();
+      // What its callers endure may have been learned to be longer meanwhile.
+      if (byPatience && this.#hopelessMs(queued) > this.#state.now - queued.enteredAt) this.arm(queued);
+      else this.#queue.timedOut(queued, reason, this.#telling(queued, reason));
+    });
+  }
+
+  /** A wait that a lost engine, slow checks or newer requests made too long is no measure of the predictions. */
+  #telling(queued: QueuedRequest, reason: WaitEnd): boolean {
+    if (reason === 'hopeless' || this.#state.classOf(queued).newestFirst) return false;
+    return queued.phase === 'ready' && this.#state.unbroken(queued);
+  }
+
+  /** How long it may wait, ms. Only where its class is served newest first, since there no other check looks at it. */
+  #hopelessMs(queued: QueuedRequest): number {
+    const of = this.#state.classOf(queued);
+    if (!of.newestFirst || queued.promised) return Infinity;
+    return this.#overload.hopelessMs(queued, this.#state.accountOf(queued));
+  }
+}

@@ -1,0 +1,40 @@
+import { openBilling, type Billing } from './compose-billing.js';
+import { modelFiles } from './compose-models.js';
+import { openExporting, type Exporting } from './compose-otlp.js';
+import { openUsage } from './compose-usage.js';
+import type { Config } from '../config/config.js';
+import { systemClock } from '../lib/clock.js';
+import type { Log } from '../telemetry/logger.js';
+import type { Metrics } from '../telemetry/metrics.js';
+import type { Spool } from '../usage/spool.js';
+
+/** Opens the files that a start needs. Rejects if one cannot be used; then none is left open. */
+export async function openFiles(
+  config: Config,
+  registry: Metrics,
+  log: Log,
+  spoolStandIn: Spool | undefined,
+): Promise<{
+  readonly files: ReadonlyMap<string, string>;
+  readonly billing: Billing;
+  readonly spool: Spool;
+  /** As returned by `openUsage`. */
+  readonly prune: () => Promise<void>;
+  readonly closeSpool: () => Promise<void>;
+  readonly exporting: Exporting;
+}> {
+  const files = modelFiles(config);
+  const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
+  const { spool, prune, closeSpool } = spoolStandIn
+    ? { spool: spoolStandIn, prune: () => Promise.resolve(), closeSpool: () => Promise.resolve() }
+    : await openUsage(config, registry, log, () => billing.keepFrom()).catch(async (error: unknown) => {
+        await billing.close();
+        throw error;
+      });
+  const exporting = await openExporting(config, registry, log).catch(async (error: unknown) => {
+    await closeSpool();
+    await billing.close();
+    throw error;
+  });
+  return { files, billing, spool, prune, closeSpool, exporting };
+}

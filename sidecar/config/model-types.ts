@@ -1,0 +1,33 @@
+type KvType = 'f16' | 'q8_0' | 'q4_0';
+
+/** One model that is served. */
+export interface ModelConfig {
+  /** What callers name. */
+  readonly id: string;
+  readonly kind: 'chat' | 'decision';
+  /** Path of a GGUF file, or `embedded`. */
+  readonly file: string;
+  readonly seats: number;
+  readonly contextPerSeat: number;
+  /** 0: one for each of `cores`, else all cores but one. */
+  readonly threads: number;
+  /** Cores that it computes on, as in `0-3,8`; absent: any. */
+  readonly cores?: string;
+  readonly gpu: 'auto' | 'cuda' | 'vulkan' | 'metal' | false;
+  readonly flashAttention: 'auto' | boolean;
+  /** 0: by the backend. */
+  readonly prefillTokensPerStep: number;
+  readonly swaFull: boolean;
+  readonly kv: { readonly keys: KvType; readonly values: KvType };
+  /** `bytes`: absent: by the model's state and what is free. */
+  readonly checkpoints: { readonly bytes?: number };
+  /** Percent. */
+  readonly prefillShare: number;
+  readonly prefixReuse: 'auto' | 'any' | 'off';
+  readonly load: 'eager' | 'lazy';
+  /** Unloaded after this long without a request. 0: never. */
+  readonly idleUnloadMs: number;
+  /** Only keys of this cohort may call it; absent: open to all. */
+  readonly cohort?: string;
+  readonly ownedBy: string;
+}

@@ -1,0 +1,55 @@
+/** The initial estimate of a model's load time, ms. */
+const FIRST_LOAD_MS = 5000;
+
+/** The least value of `readyInMs` while cold, since loading may take longer than estimated. */
+const MIN_READY_IN_MS = 500;
+
+/** When the current or next process of an engine is forked and, from how long the last one loaded, when it is ready. */
+export class LoadEstimate {
+  #forkAt = 0;
+  #readyAt: number | undefined;
+  #loadMs: number;
+
+  /** `startTimeoutMs`: a load that takes longer is ended. */
+  constructor(startTimeoutMs: number) {
+    this.#loadMs = Math.min(FIRST_LOAD_MS, startTimeoutMs);
+  }
+
+  /** Clock reading of the current or next fork. */
+  get forkAt(): number {
+    return this.#forkAt;
+  }
+
+  /** How long the last load took, or is expected to take, ms. */
+  get loadMs(): number {
+    return this.#loadMs;
+  }
+
+  /** The next process is forked at this clock reading. */
+  forksAt(at: number): void {
+    this.#forkAt = at;
+  }
+
+  /** A process is forked now. */
+  forked(now: number): void {
+    this.#forkAt = now;
+    this.#readyAt = undefined;
+  }
+
+  /** The process is ready. */
+  ready(now: number): void {
+    this.#readyAt = now;
+    this.#loadMs = now - this.#forkAt;
+  }
+
+  /** How long the process has been ready, ms; undefined: it never was. */
+  readyForMs(now: number): number | undefined {
+    return this.#readyAt === undefined ? undefined : now - this.#readyAt;
+  }
+
+  /** Time until the engine is ready, ms. `unforked`: no process is loading, and the next is forked now at the earliest. */
+  readyInMs(now: number, unforked: boolean): number {
+    const from = unforked ? Math.max(this.#forkAt, now) : this.#forkAt;
+    return Math.max(from + this.#loadMs - now, MIN_READY_IN_MS);
+  }
+}

@@ -1,0 +1,167 @@
+/**
+ * A private key and its certificate in two files of the operator. Both are watched: a pair that fits is taken, of one that does
+ * not the previous one stays in force.
+ */
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { createSecureContext } from 'node:tls';
+import type { Clock } from './clock.js';
+import { FileProblem, FollowedFile } from './followed-file.js';
+
+/** Time between two checks of each file, ms. */
+const LOOK_MS = 5000;
+
+/** Time from a change of one file to the check of the pair, ms: the other file is usually replaced next. */
+const PAIR_MS = 1000;
+
+/** A chain has some certificates of a few KiB. */
+const MAX_BYTES = 256 * 1024;
+
+const KEY = 'tls.keyFile';
+const CERTIFICATE = 'tls.certFile';
+
+/** What is in force. */
+export interface Certificate {
+  /** SHA-256 of the first certificate, in hexadecimal with colons. */
+  readonly fingerprint: string;
+  /** The end of its validity. */
+  readonly notAfter: Date;
+}
+
+export interface CertificateHooks {
+  /** The files have another pair, which fits. */
+  readonly changed: (certificate: Certificate) => void;
+  /** Called once for each state in which the files cannot be used; the previous pair stays in force. */
+  readonly unusable: (why: string) => void;
+}
+
+/** Owned by the code that opens it, which must close it. */
+export class CertificateFiles {
+  readonly #clock: Clock;
+  readonly #hooks: CertificateHooks;
+  readonly #followed: FollowedFile<string>[] = [];
+  readonly #paths: { readonly key: string; readonly certificate: string };
+  #key = '';
+  #certificate = '';
+  #inForce: Certificate | undefined;
+  #cancelCheck: (() => void) | undefined;
+  #closed = false;
+
+  private constructor(paths: CertificateFiles['paths'], clock: Clock, hooks: CertificateHooks) {
+    this.#paths = paths;
+    this.#clock = clock;
+    this.#hooks = hooks;
+  }
+
+  /** Rejects with a {@link FileProblem} if the pair cannot be used. */
+  static async open(
+    { keyFile, certFile }: { readonly keyFile: string; readonly certFile: string },
+    clock: Clock,
+    hooks: CertificateHooks,
+  ): Promise<CertificateFiles> {
+    const files = new CertificateFiles({ key: keyFile, certificate: certFile }, clock, hooks);
+    try {
+      files.#key = await files.#follow(KEY, keyFile, (text) => (files.#key = text));
+      files.#certificate = await files.#follow(CERTIFICATE, certFile, (text) => (files.#certificate = text));
+      files.#inForce = checkPair(files.#key, files.#certificate, files.#paths);
+    } catch (error) {
+      files.close();
+      throw error;
+    }
+    return files;
+  }
+
+  get paths(): { readonly key: string; readonly certificate: string } {
+    return this.#paths;
+  }
+
+  /** The pair that was found last and fits. */
+  get inForce(): Certificate {
+    if (this.#inForce === undefined) throw new Error('used before it was opened');
+    return this.#inForce;
+  }
+
+  /** Reads both files now. Never rejects; problems are reported to the hooks. */
+  async reload(): Promise<void> {
+    await Promise.all(this.#followed.map((file) => file.reload()));
+  }
+
+  /** Stops watching. Idempotent. */
+  close(): void {
+    this.#closed = true;
+    this.#cancelCheck?.();
+    for (const file of this.#followed) file.close();
+  }
+
+  async #follow(what: string, file: string, taken: (text: string) => void): Promise<string> {
+    const { followed, value } = await FollowedFile.open<string>({
+      clock: this.#clock,
+      file,
+      what,
+      maxBytes: MAX_BYTES,
+      pollMs: LOOK_MS,
+      parse: (text) => text,
+      taken: (text) => {
+        taken(text);
+        this.#checkSoon();
+      },
+      refused: this.#hooks.unusable,
+    });
+    this.#followed.push(followed);
+    return value;
+  }
+
+  #checkSoon(): void {
+    this.#cancelCheck?.();
+    if (this.#closed) return;
+    this.#cancelCheck = this.#clock.after(PAIR_MS, () => this.#check());
+  }
+
+  #check(): void {
+    try {
+      const found = checkPair(this.#key, this.#certificate, this.#paths);
+      const same = found.fingerprint === this.#inForce?.fingerprint;
+      this.#inForce = found;
+      if (!same) this.#hooks.changed(found);
+    } catch (error) {
+      if (!(error instanceof FileProblem)) throw error;
+      this.#hooks.unusable(error.problem);
+    }
+  }
+}
+
+/**
+ * Checks that the two belong together and that TLS can use them.
+ *
+ * @throws {FileProblem} One line, without text of the files.
+ */
+export function checkPair(
+  key: string,
+  certificate: string,
+  paths: { readonly key: string; readonly certificate: string },
+): Certificate {
+  const fail = (what: string, problem: string, file: string): never => {
+    throw new FileProblem(what, problem, file);
+  };
+  const attempt = <T>(make: () => T, failed: () => never): T => {
+    try {
+      return make();
+    } catch {
+      return failed();
+    }
+  };
+  const privateKey = attempt(
+    () => createPrivateKey(key),
+    () => fail(KEY, 'must be an unencrypted private key in PEM', paths.key),
+  );
+  const parsed = attempt(
+    () => new X509Certificate(certificate),
+    () => fail(CERTIFICATE, 'must be a certificate in PEM', paths.certificate),
+  );
+  if (!parsed.checkPrivateKey(privateKey))
+    fail(CERTIFICATE, `is not the certificate of the key in ${KEY}`, paths.certificate);
+  attempt(
+    () => createSecureContext({ key, cert: certificate }),
+    () => fail(CERTIFICATE, 'cannot be used for TLS: its chain or its key is too weak or damaged', paths.certificate),
+  );
+  return { fingerprint: parsed.fingerprint256, notAfter: new Date(parsed.validTo) };
+}

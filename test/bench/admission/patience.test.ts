@@ -1,0 +1,99 @@
+/** What the queue reaches under overload by what it learns (docs/admission.md#overload), in simulated time. */
+import t from 'tap';
+import {
+  callers,
+  ENDURANCES,
+  MIXES,
+  type Caller,
+  type Endurance,
+  type Mix,
+} from '../../../bench/admission/patience/callers.js';
+import { oracle } from '../../../bench/admission/patience/oracle.js';
+import { figuresOf, simulate, type Visit } from '../../../bench/admission/patience/simulate.js';
+
+const MINUTE = 60_000;
+const DEFAULT_MS = 10_000;
+const LEARNS = { kind: 'whole', maxWaitMs: DEFAULT_MS, learns: true } as const;
+
+function endurance(name: string): Endurance {
+  const found = ENDURANCES.find((each) => each.name === name);
+  if (found === undefined) throw new Error(name);
+  return found;
+}
+
+const SHORT = MIXES.find(({ name }) => name === 'short') as Mix;
+
+t.test('whole replies, callers who stay 2 s, twice the load: nearly what an oracle makes of it', async (t) => {
+  const untilMs = 5 * MINUTE;
+  const patient = endurance('2 s');
+  const list = callers(2, patient, SHORT, untilMs, 1);
+  const [fromMs, toMs] = [MINUTE, untilMs - DEFAULT_MS];
+  const { good } = figuresOf(await simulate(list, { ...LEARNS, untilMs }), fromMs, toMs);
+  const most = oracle(list, { kind: 'whole', mix: SHORT, endurance: patient, untilMs, fromMs, toMs }).good;
+  t.ok(good >= 0.95 * most, `${good} of ${most}`);
+  const without = figuresOf(await simulate(list, { ...LEARNS, learns: false, untilMs }), fromMs, toMs).good;
+  t.ok(good > without + 0.1, `${without} without what is learned`);
+});
+
+t.test('a burst of four requests a seat on an idle service is served', async (t) => {
+  const burst = Array.from({ length: 32 }, (_, at): Caller => {
+    return { atMs: 60_000 + at, account: `account ${at % 3}`, holdMs: 1000, patienceMs: Infinity, long: false };
+  });
+  const before = Array.from({ length: 20 }, (_, at): Caller => {
+    return { atMs: at * 2000, account: 'account 0', holdMs: 1000, patienceMs: Infinity, long: false };
+  });
+  const visits = await simulate([...before, ...burst], { ...LEARNS, untilMs: 2 * MINUTE });
+  t.ok(visits.every(({ end }) => end === 'good'));
+});
+
+t.test('hardly anyone is refused at 0.8 of the load', async (t) => {
+  const untilMs = 10 * MINUTE;
+  for (const name of ['8 s', 'none leaves']) {
+    const list = callers(0.8, endurance(name), SHORT, untilMs, 1);
+    const { refused } = figuresOf(await simulate(list, { ...LEARNS, untilMs }), 0, untilMs - DEFAULT_MS);
+    t.ok(refused <= 0.005, `${name}: ${refused}`);
+  }
+});
+
+/** Shares of the requests of some accounts. */
+function share(visits: readonly Visit[], who: (account: string) => boolean, how: (visit: Visit) => boolean): number {
+  const theirs = visits.filter(({ account, atMs }) => who(account) && atMs > MINUTE && atMs < 5 * MINUTE);
+  return theirs.filter(how).length / theirs.length;
+}
+
+t.test('an account that leaves on purpose takes nothing from the others', async (t) => {
+  const untilMs = 5 * MINUTE + DEFAULT_MS;
+  const list = callers(2, endurance('8 s'), SHORT, untilMs, 1);
+  const isAttacker = (account: string): boolean => account === 'account 0';
+  const attacked = list.map((each): Caller => (isAttacker(each.account) ? { ...each, patienceMs: 100 } : each));
+  const others = (account: string): boolean => !isAttacker(account);
+  const served = ({ end }: Visit): boolean => end === 'good';
+  const calm = share(await simulate(list, { ...LEARNS, untilMs }), others, served);
+  const visits = await simulate(attacked, { ...LEARNS, untilMs });
+  t.ok(share(visits, others, served) >= calm, 'the others are served as much as without the attack');
+  t.ok(share(visits, isAttacker, served) < 0.2, 'and it is not');
+});
+
+t.test('nine of ten who obey a reserved Retry-After are served at four times the load', async (t) => {
+  const untilMs = 6 * MINUTE;
+  const list = callers(4, endurance('none leaves'), SHORT, untilMs, 1);
+  let refusals = 0;
+  const visits = await simulate(list, {
+    ...LEARNS,
+    untilMs,
+    comesBack: ({ retry, retryAfterMs }) => {
+      if (retry !== 'reserved') return undefined;
+      refusals += 1;
+      // As a client reads it: whole seconds.
+      return refusals % 2 === 0 ? retryAfterMs : Math.ceil(retryAfterMs / 1000) * 1000;
+    },
+  });
+  const again = visits.filter((visit) => visit.again && visit.atMs < 5 * MINUTE);
+  const served = again.filter(({ end }) => end === 'good').length / again.length;
+  t.ok(again.length > 300, `${again.length} came back`);
+  t.ok(served >= 0.9, `${served} were served`);
+  t.ok(
+    visits.some(({ retry, retryAfterMs }) => retry === 'none' && retryAfterMs === 59_000),
+    'the others are told a long time',
+  );
+});

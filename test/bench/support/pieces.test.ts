@@ -1,0 +1,29 @@
+import t from 'tap';
+import { forget, inPieces, medianRows } from '../../../bench/support/pieces.js';
+
+const NAME = `test-${process.pid}`;
+
+t.teardown(() => forget(NAME));
+
+t.test('a bench goes on behind the pieces that it has, and begins anew once they are forgotten', async (t) => {
+  const made: number[] = [];
+  const make = (i: number): Promise<number> => {
+    made.push(i);
+    return i === 2 && made.length === 3 ? Promise.reject(new Error('ended')) : Promise.resolve(10 * i);
+  };
+  await t.rejects(inPieces(NAME, 4, make), { message: 'ended' });
+  t.same(await inPieces(NAME, 4, make), [0, 10, 20, 30]);
+  t.same(made, [0, 1, 2, 2, 3]);
+  await forget(NAME);
+  await inPieces(NAME, 1, make);
+  t.same(made.slice(5), [0]);
+});
+
+t.test('medians are of numbers, and of each number in a cell', async (t) => {
+  const table = (rate: number, times: string): Record<string, number | string>[] => [
+    { model: 'm', load: 'closed, 8', rate, times },
+  ];
+  t.same(medianRows([table(3, '1.0 / 9.0'), table(1, '2.0 / 7.0'), table(2, '3.0 / 8.0')]), [
+    { model: 'm', load: 'closed, 8', rate: 2, times: '2.0 / 8.0' },
+  ]);
+});

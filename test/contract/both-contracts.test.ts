@@ -1,0 +1,247 @@
+/**
+ * What the setting `contract` does not change, over HTTP: billing, limits of keys, entitlement, zero retention, bounds, and that
+ * a refusal names the place and the field.
+ */
+import t, { type Test } from 'tap';
+import type { KeyLimits } from '../../sidecar/access/limits.js';
+import { LeakSearch } from '../support/leak-search.js';
+import { MARK, canary } from '../support/canaries.js';
+import { errorOf } from '../support/error-answer.js';
+import { ACME, JSON_HEADERS, type InProcess } from '../support/in-process.js';
+import { frames } from '../support/open-stream.js';
+import { agrees, chatPrice, lastClose, startPriced, type Usage } from '../support/priced-sidecar.js';
+import type { RawResponse } from '../support/raw-http.js';
+import {
+  NAMED_COMPATIBLE,
+  NAMED_RESPONSES,
+  NAMED_STRICT,
+  NOT_SERVED,
+  type NamedRefusal,
+} from './tables/named-refusals.js';
+import { CANARY } from './tables/rule.js';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The longest body that these sidecars take. */
+const BODY_BYTES = 2_000_000;
+
+/** A route of chat, and how a request to it and its answer are written. */
+interface ChatRoute {
+  readonly path: string;
+  body(more?: Fields): Fields;
+  tool(name: string, parameters?: object): object;
+  /** Texts of the caller in every field that takes one. */
+  readonly marked: Fields;
+  usageOf(whole: string): Usage;
+  /** The usage of a stream that was asked for it. */
+  usageOfStream(data: readonly string[]): Usage;
+  /** Fields past their bounds, and what the refusal says. */
+  readonly past: readonly (readonly [more: Fields, message: RegExp])[];
+}
+
+const HELLO = [{ role: 'user', content: 'Hello.' }];
+const EMPTY = { type: 'object', properties: {} };
+const hello = (count: number): readonly object[] => Array.from({ length: count }, () => HELLO[0] as object);
+
+const CHAT: ChatRoute = {
+  path: '/v1/chat/completions',
+  body: (more = {}) => ({ model: 'chat', messages: HELLO, ...more }),
+  tool: (name, parameters = EMPTY) => ({ type: 'function', function: { name, parameters } }),
+  marked: {
+    messages: [
+      { role: 'system', content: canary(), name: canary() },
+      { role: 'user', content: [{ type: 'text', text: canary() }] },
+    ],
+    stop: [canary()],
+    user: canary(),
+  },
+  usageOf: (whole) => (JSON.parse(whole) as { usage: Usage }).usage,
+  usageOfStream: (data) => CHAT.usageOf(data.at(-2) ?? ''),
+  past: [
+    [{ user: 'u'.repeat(257) }, /^user must have at most 256 characters$/],
+    [{ messages: hello(4097) }, /^messages must have at most 4096 items$/],
+    [{ stop: ['a', 'b', 'c', 'd', 'e'] }, /^stop must have at most 4 items$/],
+  ],
+};
+
+/** What `compatible` accepts besides, of the same route. */
+const MARKED_BESIDES: Fields = {
+  messages: [
+    { role: 'developer', content: [{ type: 'text', text: canary() }] },
+    { role: 'assistant', content: canary(), refusal: canary(), parsed: { [canary()]: canary() } },
+    { role: 'user', content: canary() },
+  ],
+  metadata: { [canary()]: canary() },
+  service_tier: canary(),
+  prompt_cache_key: canary(),
+  chat_template_kwargs: { [canary()]: canary() },
+  response_format: {
+    type: 'json_schema',
+    json_schema: { name: canary(), schema: { ...EMPTY, title: canary(), description: canary() } },
+  },
+};
+
+interface InputUsage {
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+}
+
+const RESPONSES: ChatRoute = {
+  path: '/v1/responses',
+  body: (more = {}) => ({ model: 'chat', input: 'Hello.', ...more }),
+  tool: (name, parameters = EMPTY) => ({ type: 'function', name, parameters }),
+  marked: {
+    instructions: canary(),
+    input: [
+      { role: 'user', content: [{ type: 'input_text', text: canary() }] },
+      { type: 'function_call', call_id: 'a', name: canary(), arguments: JSON.stringify({ [canary()]: canary() }) },
+      { type: 'function_call_output', call_id: 'a', output: canary() },
+    ],
+    metadata: { [canary()]: canary() },
+    user: canary(),
+  },
+  usageOf: (whole) => {
+    const { usage } = JSON.parse(whole) as { usage: InputUsage };
+    return { prompt_tokens: usage.input_tokens, completion_tokens: usage.output_tokens };
+  },
+  usageOfStream: (data) => {
+    const { response } = JSON.parse(data.at(-1) ?? '') as { response: object };
+    return RESPONSES.usageOf(JSON.stringify(response));
+  },
+  past: [
+    [{ user: 'u'.repeat(257) }, /^user must have at most 256 characters$/],
+    [{ input: hello(4097) }, /^input must have at most 4096 items$/],
+  ],
+};
+
+const MODES = { strict: [CHAT], compatible: [CHAT, RESPONSES] } as const;
+const NAMED: Readonly<Record<keyof typeof MODES, ReadonlyMap<ChatRoute, readonly NamedRefusal[]>>> = {
+  strict: new Map([[CHAT, NAMED_STRICT]]),
+  compatible: new Map([
+    [CHAT, NAMED_COMPATIBLE],
+    [RESPONSES, NAMED_RESPONSES],
+  ]),
+};
+
+/** The headers of a key of its own. */
+function key(sidecar: InProcess, name: string, more: { limits?: KeyLimits } & Fields): Record<string, string> {
+  const Authorization = `Bearer ${name}`;
+  sidecar.identity.answers.set(Authorization, { ...ACME, keyId: name, ...more });
+  return { Authorization };
+}
+
+function refused(t: Test, name: string, answer: RawResponse, status: number, code: string): string {
+  const { message, ...error } = errorOf(answer);
+  t.match({ status: answer.status, ...error }, { status, code }, name);
+  return message;
+}
+
+for (const contract of ['strict', 'compatible'] as const)
+  t.test(contract, async (t) => {
+    const routes = MODES[contract];
+    const sidecar = await startPriced(t, '1000', {
+      models: [
+        { id: 'chat', kind: 'chat', seats: 4, contextPerSeat: 16_384 },
+        { id: 'kept', kind: 'chat', cohort: 'early' },
+      ],
+      config: { contract, bodies: { chatBytes: BODY_BYTES } },
+    });
+
+    for (const route of routes) {
+      const { path } = route;
+      const post = (more: Fields, headers: Readonly<Record<string, string>> = {}): Promise<RawResponse> =>
+        sidecar.post(path, route.body(more), headers);
+
+      await t.test(`${path}: what the answer has as usage is billed`, async (t) => {
+        const whole = route.usageOf((await post({})).body);
+        t.ok(whole.completion_tokens > 0);
+        agrees(t, lastClose(sidecar), whole, chatPrice(whole));
+        const options = route === CHAT ? { stream_options: { include_usage: true } } : {};
+        const streamed = route.usageOfStream(frames(await post({ stream: true, ...options })));
+        agrees(t, lastClose(sidecar), streamed, chatPrice(streamed));
+        const before = sidecar.spool.records.length;
+        const poor = key(sidecar, `${path} poor`, { account: 'poor' });
+        refused(t, 'no credit', await post({}, poor), 402, 'insufficient_credit');
+        t.equal(sidecar.spool.records.length, before, 'what is refused is not billed');
+      });
+
+      await t.test(`${path}: the limits of a key, which all routes of chat use up`, async (t) => {
+        const once = key(sidecar, `${path} once`, { limits: { chat: { inFlight: 1, perMinute: 2 } } });
+        const held = await sidecar.connect();
+        const text = JSON.stringify(route.body());
+        const length = { 'Content-Length': String(text.length) };
+        held.request('POST', path, { ...JSON_HEADERS, ...once, ...length }, text.slice(0, 1));
+        await sidecar.until('http_server_active_requests{http_request_method="POST",url_scheme="http"}', 1);
+        for (const other of routes) {
+          const answer = await sidecar.post(other.path, other.body(), once);
+          t.match(refused(t, other.path, answer, 429, 'user_rate_limited'), /in flight/);
+        }
+        t.equal((await held.send(text.slice(1)).response()).status, 200);
+        t.equal((await post({}, once)).status, 200);
+        for (const other of routes) {
+          const answer = await sidecar.post(other.path, other.body(), once);
+          t.match(refused(t, other.path, answer, 429, 'user_rate_limited'), /60 seconds/);
+        }
+        const day = key(sidecar, `${path} day`, { tokensPerDay: 1 });
+        t.equal((await post({}, day)).status, 200);
+        refused(t, 'a day’s tokens', await post({}, day), 429, 'quota_exceeded');
+      });
+
+      await t.test(`${path}: entitlement`, async (t) => {
+        const other = key(sidecar, `${path} other`, { models: new Set(['kept']), cohort: 'early' });
+        refused(t, 'a model that the key may not call', await post({}, other), 403, 'model_not_entitled');
+        t.equal((await post({ model: 'kept' }, other)).status, 200);
+        refused(t, 'a model for a cohort', await post({ model: 'kept' }), 403, 'not_in_cohort');
+        refused(t, 'a model that is not hosted', await post({ model: 'none' }), 403, 'model_not_entitled');
+        refused(t, 'no key', await post({}, { Authorization: '' }), 401, 'invalid_api_key');
+        const decides = key(sidecar, `${path} decides`, { routes: new Set(['decisions']) });
+        t.equal((await post({}, decides)).status, 403, 'a key of another route');
+      });
+
+      await t.test(`${path}: bounds`, async (t) => {
+        const tools = (count: number): object[] => Array.from({ length: count }, (_, i) => route.tool(`f${i}`));
+        t.equal((await post({ tools: tools(128) })).status, 200, '128 tools');
+        const message = refused(t, '129 tools', await post({ tools: tools(129) }), 400, 'bad_request');
+        t.equal(message, 'tools must have at most 128 items');
+        t.equal((await post({ tools: [route.tool('f'.repeat(64))] })).status, 200, 'a name of 64 characters');
+        const long = await post({ tools: [route.tool('f'.repeat(65))] });
+        t.match(refused(t, 'of 65', long, 400, 'bad_request'), /^tools\[0\].*name must have at most 64 characters$/);
+        for (const [more, says] of route.past)
+          t.match(refused(t, String(says), await post(more), 400, 'bad_request'), says);
+        refused(t, 'a body', await post({ user: 'u'.repeat(BODY_BYTES) }), 413, 'payload_too_large');
+      });
+
+      await t.test(`${path}: a refusal names the place and the well-known field`, async (t) => {
+        for (const [more, says, param] of NAMED[contract].get(route) ?? []) {
+          const answer = await post(more);
+          const message = refused(t, says, answer, 400, 'bad_request');
+          t.equal(message.slice(0, says.length), says);
+          t.equal(errorOf(answer).param, param, says);
+          t.notOk(answer.raw.includes(CANARY), `${says}: no name that the caller chose`);
+        }
+      });
+
+      await t.test(`${path}: nothing of a caller’s is kept`, async (t) => {
+        const schema = { type: 'object', properties: { [canary()]: { type: 'string', description: canary() } } };
+        const marked = { ...route.marked, tools: [route.tool(canary(), schema)] };
+        const besides = contract === 'compatible' && route === CHAT ? [{ ...MARKED_BESIDES }] : [];
+        for (const more of [marked, { ...marked, stream: true }, ...besides]) t.equal((await post(more)).status, 200);
+        const wrong = { [canary()]: canary() };
+        const answer = await post({ ...marked, ...wrong });
+        refused(t, 'an unknown field', answer, 400, 'bad_request');
+        const page = await (await fetch(`http://127.0.0.1:${sidecar.app.operatorsPort}/metrics`)).text();
+        const kept = [sidecar.lines, sidecar.spool.records].map((lines) => JSON.stringify(lines));
+        const search = new LeakSearch([MARK]);
+        for (const text of [...kept, page, answer.raw]) t.equal(search.find(text), undefined);
+      });
+    }
+
+    await t.test('a path that is not served says what is', async (t) => {
+      for (const [path, says] of NOT_SERVED[contract]) {
+        const answer = await sidecar.post(path, {});
+        t.match(refused(t, path, answer, 404, 'not_found'), says, path);
+        t.notOk(answer.raw.includes(CANARY), path);
+      }
+      t.notOk(JSON.stringify(sidecar.lines).includes(CANARY), 'the log repeats no such name either');
+    });
+  });

@@ -1,0 +1,109 @@
+/**
+ * Fields outside the contract and what the refusal names: the place, the field where it is a well-known name, of a tool its index
+ * and the keyword. A name that the caller chose is never repeated: each such name, and each value, is the canary.
+ */
+import { CANARY } from './rule.js';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** `says`: how the message begins. */
+export type NamedRefusal = readonly [more: Fields, says: string, param: string | null];
+
+/** `compatible` is named where that setting is all it takes. */
+const ACCEPTED = 'which is outside the contract; `contract: compatible` accepts it';
+const REFUSED = 'which is outside the contract; its fields are ';
+const UNKNOWN = 'a field outside the contract; its fields are ';
+
+const HELLO = { role: 'user', content: CANARY };
+const message = (field: string): Fields => ({
+  messages: [HELLO, { role: 'assistant', content: CANARY, [field]: null }],
+});
+
+/** The parameters of the second of two tools, with a keyword inside a property that the caller named. */
+const parametersOf = (keyword: string, value: unknown): object => ({
+  type: 'object',
+  properties: { [CANARY]: { type: 'array', items: { type: 'string', [keyword]: value } } },
+});
+const chatTools = (keyword: string, value: unknown): Fields => ({
+  tools: ['a', 'b'].map((name, i) => ({
+    type: 'function',
+    function: { name, parameters: i === 0 ? { type: 'object', properties: {} } : parametersOf(keyword, value) },
+  })),
+});
+const CHAT_TOOL = 'tools[1].function.parameters.properties';
+
+const formatOf = (schema: object): Fields => ({
+  response_format: { type: 'json_schema', json_schema: { name: 'a', schema } },
+});
+const BRANCH = { type: 'object', properties: { [CANARY]: { if: { const: CANARY } } } };
+
+/** What both contracts for chat refuse alike. */
+const CHAT: readonly NamedRefusal[] = [
+  [message('cache_control'), `messages[1] has \`cache_control\`, ${REFUSED}`, 'messages[1]'],
+  [message(CANARY), `messages[1] has ${UNKNOWN}`, 'messages[1]'],
+  [{ repetition_penalty: CANARY }, `the body has \`repetition_penalty\`, ${REFUSED}`, null],
+  [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
+  [chatTools('contains', {}), `${CHAT_TOOL} has an entry whose items has \`contains\`, ${REFUSED}`, CHAT_TOOL],
+  [chatTools(CANARY, {}), `${CHAT_TOOL} has an entry whose items has ${UNKNOWN}`, CHAT_TOOL],
+];
+
+export const NAMED_STRICT: readonly NamedRefusal[] = [
+  ...CHAT,
+  [message('refusal'), `messages[1] has \`refusal\`, ${ACCEPTED}`, 'messages[1]'],
+  [{ top_k: 1 }, `the body has \`top_k\`, ${ACCEPTED}`, null],
+  [chatTools('format', 'uri'), `${CHAT_TOOL} has an entry whose items has \`format\`, ${ACCEPTED}`, CHAT_TOOL],
+  [formatOf({ type: 'object' }), `response_format has \`json_schema\`, ${ACCEPTED}`, 'response_format'],
+];
+
+const FORMAT = 'response_format.json_schema.schema.properties';
+
+export const NAMED_COMPATIBLE: readonly NamedRefusal[] = [
+  ...CHAT,
+  [formatOf(BRANCH), `${FORMAT} has an entry that has \`if\`, ${REFUSED}`, FORMAT],
+  [
+    { chat_template_kwargs: { [CANARY]: [] } },
+    'chat_template_kwargs has an entry that must be ',
+    'chat_template_kwargs',
+  ],
+  [{ logit_bias: { [CANARY]: 1 } }, 'logit_bias must be empty', 'logit_bias'],
+];
+
+const responsesTools = (keyword: string, value: unknown): Fields => ({
+  tools: ['a', 'b'].map((name, i) => ({
+    type: 'function',
+    name,
+    parameters: i === 0 ? { type: 'object', properties: {} } : parametersOf(keyword, value),
+  })),
+});
+const TOOL = 'tools[1].parameters.properties';
+const TEXT = 'text.format.schema.properties';
+
+export const NAMED_RESPONSES: readonly NamedRefusal[] = [
+  [{ input: [{ ...HELLO, cache_control: CANARY }] }, `input[0] has \`cache_control\`, ${REFUSED}`, 'input[0]'],
+  [{ input: [{ ...HELLO, [CANARY]: CANARY }] }, `input[0] has ${UNKNOWN}`, 'input[0]'],
+  [{ messages: [HELLO] }, `the body has \`messages\`, ${REFUSED}`, null],
+  [{ [CANARY]: CANARY }, `the body has ${UNKNOWN}`, null],
+  [{ previous_response_id: CANARY }, 'previous_response_id must be null', 'previous_response_id'],
+  [responsesTools('contains', {}), `${TOOL} has an entry whose items has \`contains\`, ${REFUSED}`, TOOL],
+  [responsesTools(CANARY, {}), `${TOOL} has an entry whose items has ${UNKNOWN}`, TOOL],
+  [
+    { text: { format: { type: 'json_schema', name: 'a', schema: BRANCH } } },
+    `${TEXT} has an entry that has \`if\`, ${REFUSED}`,
+    TEXT,
+  ],
+];
+
+/** Paths that are not served, each with what the answer says instead. */
+export const NOT_SERVED: Readonly<Record<'strict' | 'compatible', readonly (readonly [path: string, says: RegExp])[]>> =
+  {
+    strict: [
+      ['/v1/embeddings', /Served are POST \/v1\/chat\/completions, .*GET \/v1\/models; GET \/v1\/openapi\.json/],
+      [`/v1/${CANARY}?${CANARY}`, /Served are POST \/v1\/chat\/completions, /],
+      ['/v1/responses', /served under `contract: compatible` alone\. Send messages to \/v1\/chat\/completions/],
+      [`/v1/models/${CANARY}`, /served under `contract: compatible` alone\..* GET \/v1\/models lists the models/],
+    ],
+    compatible: [
+      ['/v1/embeddings', /Served are POST \/v1\/chat\/completions, .*POST \/v1\/responses, GET \/v1\/models\/\{id\}/],
+      [`/v1/responses/${CANARY}`, /Served are POST \/v1\/chat\/completions, /],
+    ],
+  };

@@ -1,0 +1,85 @@
+/**
+ * Clients and agent frameworks as they come, against the sidecar with the embedded model under `contract: compatible`. Their
+ * packages are installed into an ignored folder by their own lock; each client runs in a process of its own
+ * (test/e2e/clients). One alone: node dist/test/e2e/clients.e2e.js ai-7
+ */
+import { execFile, spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { argv, env, execPath } from 'node:process';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { CHAT, Sidecar } from '../support/sidecar.js';
+import { sourceRoot } from '../support/source-root.js';
+
+const run = promisify(execFile);
+const scripts = join(sourceRoot, 'test/e2e/clients');
+/** Not searched by tests that read sources. */
+const folder = join(sourceRoot, 'bench/.cache/clients');
+
+/** A script, and the steps that it must report. */
+const CLIENTS: Readonly<Record<string, readonly string[]>> = {
+  'openai-5': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors'],
+  'openai-6': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors'],
+  'openai-7': ['list', 'whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors'],
+  'langchain-1.5': ['whole', 'streamed', 'tools', 'reactAgent', 'agent', 'structured', 'again', 'abort', 'errors'],
+  'langchain-newest': ['whole', 'streamed', 'tools', 'reactAgent', 'agent', 'structured', 'again', 'abort', 'errors'],
+  'agents-chat': ['whole', 'streamed', 'tools', 'handOff', 'structured', 'again', 'abort', 'errors'],
+  'agents-responses': ['whole', 'streamed', 'tools', 'handOff', 'structured', 'again', 'abort', 'errors'],
+  'ai-6': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
+  'ai-7': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
+  'ai-6-responses': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
+  'ai-7-responses': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
+  'openrouter-2.10': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
+  'openrouter-3': ['whole', 'streamed', 'tools', 'toolsStreamed', 'structured', 'again', 'abort', 'errors'],
+  'openrouter-sdk': ['whole', 'streamed', 'tools', 'loop', 'structured', 'again', 'abort', 'errors'],
+  llamaindex: ['whole', 'streamed', 'tools', 'agent', 'structured', 'again', 'abort', 'errors'],
+  mastra: ['whole', 'streamed', 'tools', 'structured', 'again', 'abort', 'errors'],
+  instructor: ['list', 'whole', 'structured TOOLS', 'structured JSON_SCHEMA', 'streamed', 'again', 'abort', 'errors'],
+};
+
+interface Step {
+  readonly step: string;
+  readonly ok: boolean;
+  readonly why?: string;
+}
+
+/** Copies the scripts beside their packages, which are installed where the lock has changed. */
+function install(): void {
+  mkdirSync(folder, { recursive: true });
+  const lock = join(folder, 'package-lock.json');
+  const stale = !existsSync(lock) || !readFileSync(lock).equals(readFileSync(join(scripts, 'package-lock.json')));
+  if (stale || !existsSync(join(folder, 'node_modules'))) {
+    for (const file of ['package.json', '.npmrc']) cpSync(join(scripts, file), join(folder, file));
+    cpSync(join(scripts, 'package-lock.json'), lock);
+    const { status, stderr } = spawnSync('npm', ['ci', '--ignore-scripts'], { cwd: folder, encoding: 'utf8' });
+    if (status !== 0) throw new Error(stderr);
+  }
+  for (const file of readdirSync(scripts)) if (file.endsWith('.mjs')) cpSync(join(scripts, file), join(folder, file));
+}
+
+install();
+/** The model that comes with the sidecar: it ends its calls, which a model of random weights does not. */
+const file = join(sourceRoot, 'engine/assets/seedling.gguf');
+const models = [{ id: CHAT, kind: 'chat', file, seats: 2, contextPerSeat: 8192 }];
+const config = { models, contract: 'compatible' };
+const sidecar = await Sidecar.start(t, { config });
+const asked = argv.slice(2);
+
+for (const [client, steps] of Object.entries(CLIENTS)) {
+  if (asked.length > 0 && !asked.includes(client)) continue;
+  t.test(client, async (t) => {
+    const { stdout } = await run(execPath, ['run.mjs', client], {
+      cwd: folder,
+      env: { ...env, RA_BASE: sidecar.base, RA_KEY: sidecar.key, RA_MODEL: CHAT },
+      maxBuffer: 2 ** 26,
+    });
+    const lines = stdout.split('\n').filter((line) => line.startsWith('{"step"'));
+    const told = lines.map((line) => JSON.parse(line) as Step);
+    t.strictSame(
+      told.map(({ step }) => step),
+      steps,
+    );
+    for (const { step, ok, why = '' } of told) t.ok(ok, `${step} ${why}`);
+  });
+}

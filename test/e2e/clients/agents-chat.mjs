@@ -1,0 +1,3 @@
+import { agentSteps } from './agents.mjs';
+
+export default (given) => agentSteps('chat', given);

@@ -1,0 +1,57 @@
+// Instructor: structured outputs by tools and by JSON schema.
+import assert from 'node:assert/strict';
+import Instructor from '@instructor-ai/instructor';
+import OpenAI from 'openai-5';
+import { z } from 'zod/v3';
+
+export default ({ base, key, model }) => {
+  const client = (mode, apiKey = key) =>
+    Instructor({ client: new OpenAI({ apiKey, baseURL: base, maxRetries: 0 }), mode });
+  const schema = z.object({ sky: z.enum(['clear', 'grey']), degrees: z.number().int().min(-50).max(60) });
+  const plain = { model, messages: [{ role: 'user', content: 'Hello' }], temperature: 0, max_tokens: 200 };
+  const request = { ...plain, max_retries: 0, response_model: { schema, name: 'Weather' } };
+  const ask = (mode, more = {}, apiKey = key) => client(mode, apiKey).chat.completions.create({ ...request, ...more });
+  const steps = {
+    // Without a response_model its client is the one that it was given.
+    async list() {
+      const ids = [];
+      for await (const { id } of client('TOOLS').models.list()) ids.push(id);
+      assert.deepEqual(ids, [model]);
+    },
+    async whole() {
+      const { choices, usage } = await client('TOOLS').chat.completions.create(plain);
+      assert.ok(choices[0].message.content && usage.total_tokens > 0);
+    },
+  };
+  for (const mode of ['TOOLS', 'JSON_SCHEMA']) {
+    steps[`structured ${mode}`] = async () => {
+      const { _meta, ...answer } = await ask(mode);
+      assert.ok(schema.parse(answer) && _meta.usage.total_tokens > 0);
+    };
+  }
+  steps.streamed = async () => {
+    let last;
+    for await (const partial of await ask('TOOLS', { stream: true })) last = partial;
+    assert.match(last.sky, /clear|grey/);
+  };
+  steps.again = async () => {
+    const { choices } = await client('TOOLS').chat.completions.create(plain);
+    const messages = [...plain.messages, choices[0].message, { role: 'user', content: 'And?' }];
+    const { _meta, ...answer } = await ask('TOOLS', { messages });
+    assert.ok(schema.parse(answer));
+  };
+  steps.abort = async () => {
+    const stop = new AbortController();
+    let pieces = 0;
+    const asked = { ...plain, stream: true, max_tokens: 2000 };
+    const stream = await client('TOOLS').chat.completions.create(asked, { signal: stop.signal });
+    for await (const _ of stream) if ((pieces += 1) === 3) stop.abort();
+    assert.ok(pieces < 50);
+  };
+  steps.errors = async () => {
+    await assert.rejects(ask('TOOLS', {}, 'ra-dev-unknown'), (error) =>
+      /401|key/i.test(String(error.status ?? error.message)),
+    );
+  };
+  return steps;
+};

@@ -1,0 +1,19 @@
+import t from 'tap';
+import { nodeBinary, run, runSuites, type OtherNode } from './other-node.js';
+
+t.test('the HTTP, contract and integration suites on Node 24', (t) =>
+  runSuites(t, { version: '24.21.0', debian13: true }),
+);
+
+t.test('on a glibc without a binary the start ends with one line', async (t) => {
+  const { header } = process.report.getReport() as { header: { glibcVersionRuntime: string } };
+  const [, minor = 0] = header.glibcVersionRuntime.split('.').map(Number);
+  const here: OtherNode = { version: '24.21.0', debian13: false };
+  const { output } = await run(here, nodeBinary(here.version), ['node', 'dist/sidecar/cli.js', 'doctor']);
+  t.match(
+    output,
+    minor < 38
+      ? /no binary for Node 24\.21\.0 on linux x64, glibc 2\.\d+: it needs glibc 2\.38/
+      : /uWebSockets\.js loads/,
+  );
+});

@@ -1,0 +1,39 @@
+import t from 'tap';
+import { Demand, roomFor } from '../../../sidecar/admission/demand.js';
+
+const WINDOW_MS = 10_000;
+
+t.test('load is arrivals for each seating, and time between seats their mean', async (t) => {
+  const demand = new Demand();
+  t.equal(demand.load, 1, 'nothing known');
+  t.equal(demand.everyMs, Infinity);
+  for (let at = 0; at < 100_000; at += 100) {
+    demand.came(at, WINDOW_MS);
+    if (at % 400 === 0) demand.seated(at, WINDOW_MS);
+  }
+  t.ok(Math.abs(demand.load - 4) < 0.2, `${demand.load}`);
+  t.ok(Math.abs(demand.everyMs - 400) < 20, `${demand.everyMs}`);
+});
+
+t.test('what was long ago does not count', async (t) => {
+  const demand = new Demand();
+  for (let i = 0; i < 100; i += 1) demand.came(0, WINDOW_MS);
+  demand.seated(10 * WINDOW_MS, WINDOW_MS);
+  t.ok(demand.load < 0.6, `${demand.load}`);
+});
+
+/** How often an M/M/1 queue with room for `most` is empty. */
+function empty(load: number, most: number): number {
+  return (load - 1) / (load ** (most + 1) - 1);
+}
+
+t.test('room: the least that is empty for no more than the part given', async (t) => {
+  for (const load of [1.1, 1.25, 2, 4, 10]) {
+    for (const part of [0.01, 0.0005]) {
+      const room = roomFor(load, part);
+      t.ok(empty(load, room) <= part * (1 + 1e-9), `${load}, ${part}: ${room} is enough`);
+      t.ok(room === 1 || empty(load, room - 1) > part, `${load}, ${part}: ${room - 1} is not`);
+    }
+  }
+  t.equal(roomFor(0.5), roomFor(1), 'below its share an account has the most room');
+});

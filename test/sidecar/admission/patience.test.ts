@@ -1,0 +1,87 @@
+import t from 'tap';
+import { PatienceBook, outcomeOf, type OwnPatience, type Times } from '../../../sidecar/admission/patience.js';
+import { ServiceTime } from '../../../sidecar/admission/service-time.js';
+import { Survival } from '../../../sidecar/admission/survival.js';
+
+const HALF_MS = 15_000;
+const at = (now: number): Times => ({ now, holdMs: 1000 });
+
+/** Callers of one account who wait for whole replies that take a second, and leave after `patienceMs`. */
+function teach(book: PatienceBook, own: OwnPatience, patienceMs: number, from: number, count = 60): void {
+  for (let i = 0; i < count; i += 1) {
+    const now = from + i * 100;
+    book.observe(own, 'end', { ms: patienceMs, left: true }, at(now));
+    book.observe(own, 'end', { ms: Math.min(1000, patienceMs), left: false }, at(now));
+    book.served('end', { ms: 1000, answered: true }, at(now));
+  }
+}
+
+t.test('where no caller leaves no wait is too long', async (t) => {
+  const book = new PatienceBook();
+  const own: OwnPatience = {};
+  for (let i = 0; i < 50; i += 1) book.observe(own, 'end', { ms: 20_000, left: false }, at(i * 100));
+  const { freshMs, longestMs, hopelessMs } = book.of(own, 'end', at(10_000));
+  t.strictSame([freshMs, longestMs, hopelessMs], [Infinity, Infinity, Infinity]);
+});
+
+t.test('callers who leave after 4 s bound the wait by that less what a reply takes', async (t) => {
+  const book = new PatienceBook();
+  const own: OwnPatience = {};
+  teach(book, own, 4000, 0);
+  const { freshMs, agedMs, longestMs, hopelessMs } = book.of(own, 'end', at(6000));
+  t.ok(longestMs > 2000 && longestMs < 3500, `longest ${longestMs}`);
+  t.ok(freshMs <= agedMs && agedMs <= hopelessMs && hopelessMs < 4000, `${freshMs}, ${agedMs}, ${hopelessMs}`);
+});
+
+t.test('a patience that shrank or grew is known 60 s later', async (t) => {
+  for (const [before, after] of [
+    [8000, 2000],
+    [2000, 8000],
+  ] as const) {
+    const book = new PatienceBook();
+    const own: OwnPatience = {};
+    teach(book, own, before, 0, 300);
+    teach(book, own, after, 30_000, 600);
+    const { longestMs } = book.of(own, 'end', at(90_000));
+    // Less what a reply takes, to a bin or two.
+    const most = after - 1000;
+    t.ok(longestMs >= 0.7 * most && longestMs <= most, `${before} to ${after}: ${longestMs}`);
+  }
+});
+
+t.test('an account that leaves on purpose decides over its own requests alone', async (t) => {
+  const book = new PatienceBook();
+  const [attacker, other, unknown]: OwnPatience[] = [{}, {}, {}];
+  for (let i = 0; i < 2000; i += 1) {
+    book.observe(attacker ?? {}, 'end', { ms: 60, left: true }, at(i * 10));
+    if (i % 20 === 0) book.observe(other ?? {}, 'end', { ms: 5000, left: false }, at(i * 10));
+    book.served('end', { ms: 1000, answered: true }, at(i * 10));
+  }
+  t.ok(book.of(attacker ?? {}, 'end', at(20_000)).longestMs < 100, 'its own');
+  t.equal(book.of(other ?? {}, 'end', at(20_000)).longestMs, Infinity, 'one that is known');
+  t.equal(book.of(unknown ?? {}, 'end', at(20_000)).longestMs, Infinity, 'one of which nothing is known');
+});
+
+t.test('streams and whole replies are learned apart', async (t) => {
+  const book = new PatienceBook();
+  const own: OwnPatience = {};
+  teach(book, own, 2000, 0);
+  t.equal(book.of(own, 'first-token', at(6000)).longestMs, Infinity);
+});
+
+t.test('what comes of a seat: checked against callers who all stay 3 s and replies of 1 or 4 s', async (t) => {
+  const survival = new Survival();
+  const service = new ServiceTime();
+  for (let i = 0; i < 1000; i += 1) {
+    survival.observe(0, HALF_MS, { ms: 3000, left: true });
+    service.observe(0, HALF_MS, { ms: i % 2 === 0 ? 1000 : 4000, answered: true });
+  }
+  survival.fit(0, HALF_MS, { callers: 0, hazardOf: undefined });
+  service.fit(0, HALF_MS);
+  const { good, served } = outcomeOf(survival, service, 0, undefined);
+  t.ok(Math.abs(served - 0.5) < 0.05, `half are served: ${served}`);
+  t.ok(Math.abs(good - 1 / (1 + 3)) < 0.05, `a second of four is good: ${good}`);
+  t.equal(outcomeOf(survival, service, 3500, undefined).good, 0, 'after they left');
+  const stream = outcomeOf(survival, service, 0, 10_000);
+  t.ok(Math.abs(stream.good - 10 / 13) < 0.05, `ten seconds of thirteen, once it began: ${stream.good}`);
+});

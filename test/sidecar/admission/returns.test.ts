@@ -1,0 +1,62 @@
+import t from 'tap';
+import { Demand } from '../../../sidecar/admission/demand.js';
+import { LONGEST_MS, Returns, type Appointments } from '../../../sidecar/admission/returns.js';
+
+const WINDOW_MS = 10_000;
+
+/** A class to which a seat is given each second while four requests come. */
+function overloaded(): Appointments {
+  const demand = new Demand();
+  for (let at = 0; at < 100_000; at += 250) {
+    demand.came(at, WINDOW_MS);
+    if (at % 1000 === 0) demand.seated(at, WINDOW_MS);
+  }
+  return { demand, reservedAt: 0 };
+}
+
+t.test('times are reserved at half the rate at which the class is given seats', async (t) => {
+  const returns = new Returns();
+  const of = overloaded();
+  const times = ['a', 'b', 'c'].map((key) => returns.offer(of, key, 100_000)?.ms ?? 0);
+  t.equal(times[0], 1000, 'the first soon');
+  for (const [before, after] of [
+    [times[0], times[1]],
+    [times[1], times[2]],
+  ] as const) {
+    const gap = (after ?? 0) - (before ?? 0);
+    t.ok(Math.abs(gap - 2000) < 100, `${gap} ms apart`);
+  }
+});
+
+t.test('a caller gets a long time that reserves nothing once the next free one lies too far ahead', async (t) => {
+  const returns = new Returns();
+  const of = overloaded();
+  const kinds = Array.from({ length: 100 }, (_, at) => returns.offer(of, `${at}`, 100_000));
+  const reserved = kinds.filter((retry) => retry?.kind === 'reserved');
+  t.ok(reserved.length > 25 && reserved.length < 32, `${reserved.length} in a minute`);
+  t.ok(reserved.every((retry) => (retry?.ms ?? Infinity) < LONGEST_MS));
+  t.strictSame(kinds.at(-1), { kind: 'none', ms: LONGEST_MS });
+  t.strictSame(returns.counts, { reserved: reserved.length, none: 100 - reserved.length, kept: 0 });
+  t.equal(returns.size, reserved.length);
+});
+
+t.test('a time counts once, not before it and not long after', async (t) => {
+  const returns = new Returns();
+  const of = overloaded();
+  for (const key of ['a', 'b', 'c']) returns.offer(of, key, 100_000);
+  t.notOk(returns.redeem('a', 100_500), 'too early');
+  t.ok(returns.redeem('a', 101_000));
+  t.notOk(returns.redeem('a', 101_000), 'used up');
+  t.notOk(returns.redeem('b', 200_000), 'too late');
+  t.notOk(returns.redeem('unknown', 101_000));
+  t.notOk(returns.redeem(undefined, 101_000));
+  t.equal(returns.counts.kept, 1);
+  returns.offer(of, 'd', 300_000);
+  t.equal(returns.size, 1, 'what is past is forgotten');
+});
+
+t.test('no time is reserved for a class whose seats serve all of it, nor without a key', async (t) => {
+  const returns = new Returns();
+  t.equal(returns.offer({ demand: new Demand(), reservedAt: 0 }, 'a', 0), undefined);
+  t.equal(returns.offer(overloaded(), undefined, 100_000)?.kind, 'none');
+});

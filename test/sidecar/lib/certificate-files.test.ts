@@ -1,0 +1,110 @@
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { CertificateFiles, checkPair } from '../../../sidecar/lib/certificate-files.js';
+import { FileProblem } from '../../../sidecar/lib/followed-file.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { LOCKED_KEY, testPair } from '../../support/certificates.js';
+
+const [a, b] = [testPair('a'), testPair('b')];
+const PATHS = { key: 'the.key', certificate: 'the.crt' };
+
+function problemOf(key: string, certificate: string): string {
+  try {
+    checkPair(key, certificate, PATHS);
+  } catch (error) {
+    if (error instanceof FileProblem) return error.message;
+    throw error;
+  }
+  return 'none';
+}
+
+t.test('a pair that cannot be used is one line that names the file and quotes nothing of it', (t) => {
+  const cases: readonly (readonly [string, string, RegExp])[] = [
+    [a.key, b.cert, /^tls\.certFile: is not the certificate of the key in tls\.keyFile \(file the\.crt\)$/],
+    ['no key', a.cert, /^tls\.keyFile: must be an unencrypted private key in PEM \(file the\.key\)$/],
+    [readFileSync(LOCKED_KEY, 'utf8'), a.cert, /^tls\.keyFile: must be an unencrypted private key/],
+    [a.key, 'no certificate', /^tls\.certFile: must be a certificate in PEM \(file the\.crt\)$/],
+    [a.key, a.key, /^tls\.certFile: must be a certificate in PEM/],
+    [
+      a.key,
+      `${a.cert}-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n`,
+      /^tls\.certFile: cannot be used/,
+    ],
+  ];
+  for (const [key, certificate, expected] of cases) {
+    const problem = problemOf(key, certificate);
+    t.match(problem, expected);
+    t.notMatch(problem, /BEGIN|\n/);
+  }
+  t.equal(problemOf(a.key, a.cert), 'none');
+  t.end();
+});
+
+t.test('what is in force', (t) => {
+  const { fingerprint, notAfter } = checkPair(a.key, a.cert, PATHS);
+  t.match(fingerprint, /^[0-9A-F]{2}(:[0-9A-F]{2}){31}$/);
+  t.ok(notAfter.getUTCFullYear() > 2100);
+  t.end();
+});
+
+interface Followed {
+  readonly files: CertificateFiles;
+  readonly clock: FakeClock;
+  readonly put: (key: string, cert: string) => Promise<void>;
+  readonly seen: string[];
+}
+
+async function follow(t: Test): Promise<Followed> {
+  const dir = mkdtempSync(join(tmpdir(), 'ra-pair-'));
+  const clock = new FakeClock();
+  const [keyFile, certFile] = [join(dir, 'key.pem'), join(dir, 'cert.pem')];
+  copyFileSync(a.keyFile, keyFile);
+  copyFileSync(a.certFile, certFile);
+  const seen: string[] = [];
+  const files = await CertificateFiles.open({ keyFile, certFile }, clock, {
+    changed: ({ fingerprint }) => seen.push(fingerprint),
+    unusable: (why) => seen.push(why),
+  });
+  t.teardown(() => {
+    files.close();
+    rmSync(dir, { recursive: true, force: true });
+  });
+  const put = async (key: string, cert: string): Promise<void> => {
+    writeFileSync(keyFile, key);
+    writeFileSync(certFile, cert);
+    await files.reload();
+  };
+  return { files, clock, put, seen };
+}
+
+t.test('a renewed pair is taken a second after its files changed', async (t) => {
+  const { files, clock, put, seen } = await follow(t);
+  const before = files.inForce.fingerprint;
+  await put(b.key, b.cert);
+  t.strictSame(seen, [], 'the other file may not be there yet');
+  clock.advance(1000);
+  t.strictSame(seen, [checkPair(b.key, b.cert, PATHS).fingerprint]);
+  t.not(files.inForce.fingerprint, before);
+});
+
+t.test('of a pair that does not fit the previous one stays, until it fits', async (t) => {
+  const { files, clock, put, seen } = await follow(t);
+  const before = files.inForce.fingerprint;
+  await put(b.key, a.cert);
+  clock.advance(1000);
+  t.match(seen, [/is not the certificate of the key/]);
+  t.equal(files.inForce.fingerprint, before);
+  await put(b.key, b.cert);
+  clock.advance(1000);
+  t.equal(seen.length, 2);
+  t.not(files.inForce.fingerprint, before);
+});
+
+t.test('files that are read again unchanged renew nothing', async (t) => {
+  const { clock, put, seen } = await follow(t);
+  await put(a.key, a.cert);
+  clock.advance(1000);
+  t.strictSame(seen, []);
+});

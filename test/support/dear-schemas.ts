@@ -1,0 +1,31 @@
+/** Schemas of a few kilobytes that each take the compiler of tools as long as it lets them, and are then refused. */
+import { SHORT } from './open-stream.js';
+
+/** The longest body that the prompt host of short bodies takes, by default. */
+export const INLINE_BYTES = 16 * 1024;
+
+const names = (count: number): string[] => Array.from({ length: count }, (_, i) => i.toString(36));
+const repeated = (count: number, schema: object): object[] => Array.from({ length: count }, () => schema);
+
+/** By what they multiply. */
+export const DEAR_SCHEMAS: Readonly<Record<string, object>> = {
+  'required names': { required: names(2000), allOf: [{ anyOf: repeated(255, {}) }, ...repeated(190, {})] },
+  'bounds of a text': { allOf: [{ anyOf: repeated(250, { minLength: 1 }) }, ...repeated(600, { minLength: 1 })] },
+  properties: {
+    allOf: [
+      { anyOf: names(128).map((name) => ({ properties: { [name]: {} } })) },
+      ...repeated(190, { required: ['a'] }),
+    ],
+  },
+};
+
+/** A chat whose only tool has one required parameter with this schema. */
+export function chatWith(schema: object, chat: object = SHORT): string {
+  const parameters = { type: 'object', properties: { p: schema }, required: ['p'] };
+  return JSON.stringify({ ...chat, tools: [{ type: 'function', function: { name: 'f', parameters } }] });
+}
+
+/** The same body, long enough for the prompt host of long bodies: JSON may end in spaces. */
+export function asLong(body: string): string {
+  return body.padEnd(INLINE_BYTES + 1);
+}

@@ -1,0 +1,10 @@
+import { getLlama, LlamaLogLevel, type Llama } from 'node-llama-cpp';
+import { openPrebuilt } from '../../engine/llama/prebuilt.js';
+
+/** llama.cpp on the CPU in this process, as engines open it, without its log lines. The caller disposes it. */
+export async function cpuLlama(maxThreads?: number): Promise<Llama> {
+  const options = { logLevel: LlamaLogLevel.disabled, ...(maxThreads !== undefined && { maxThreads }) };
+  return (
+    (await openPrebuilt(options)) ?? (await getLlama({ gpu: false, build: 'never', skipDownload: true, ...options }))
+  );
+}

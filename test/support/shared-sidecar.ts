@@ -1,0 +1,47 @@
+/**
+ * One sidecar on real engines for all test files of a process. A sidecar of its own takes a file five seconds of processor
+ * time to start, and most files that ask a model want nothing special of it. A file that is run alone starts it for itself.
+ */
+import tap from 'tap';
+import { EMBEDDED_MODEL } from '../../sidecar/engine-client/embedded-model.js';
+import { embeddedTestModel } from './models.js';
+import { CHAT, DECIDE, Sidecar } from './sidecar.js';
+
+/** The embedded test model with longer contexts than {@link CHAT} has. */
+export const WIDE_CHAT = 'ra-tiny-wide';
+/** The embedded test model with a context that few questions fit into. */
+export const NARROW_DECIDE = 'ra-tiny-narrow';
+/** The model that TypeSafe's clients ask for by default. */
+export const TYPESAFE = 'jev-latest';
+export const SEEDLING_CHAT = 'seedling-chat';
+export const SEEDLING_DECIDE = 'seedling-decide';
+
+/** Tokens that a seat of {@link CHAT} holds. */
+export const CHAT_CONTEXT = 2048;
+
+/** The chat models, in the order of their ids' list. */
+export const CHAT_MODELS = [CHAT, WIDE_CHAT, SEEDLING_CHAT];
+
+let started: Promise<Sidecar> | undefined;
+
+/** Started on the first call and stopped when the process' tests have ended. Its counters are those of all files. */
+export function sharedSidecar(): Promise<Sidecar> {
+  return (started ??= start());
+}
+
+async function start(): Promise<Sidecar> {
+  const file = await embeddedTestModel();
+  return Sidecar.start(tap, {
+    config: {
+      models: [
+        { id: CHAT, kind: 'chat', file, seats: 8, contextPerSeat: CHAT_CONTEXT },
+        { id: WIDE_CHAT, kind: 'chat', file, seats: 4, contextPerSeat: 16_000 },
+        { id: DECIDE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
+        { id: NARROW_DECIDE, kind: 'decision', file, seats: 1, contextPerSeat: 256 },
+        { id: TYPESAFE, kind: 'decision', file, seats: 2, contextPerSeat: 8192 },
+        { id: SEEDLING_CHAT, kind: 'chat', file: EMBEDDED_MODEL, seats: 4, contextPerSeat: 2048 },
+        { id: SEEDLING_DECIDE, kind: 'decision', file: EMBEDDED_MODEL, seats: 2, contextPerSeat: 8192 },
+      ],
+    },
+  });
+}
