@@ -44,7 +44,6 @@ export class AccountClass {
   readonly wall = new HoldTime();
   /** How fast it is given seats while it waits. */
   readonly serviceRate = new ServiceRate();
-  /** How many of these requests come for each that is seated. */
   readonly demand = new Demand();
   /** The next is the newest, not the one that waited longest (overload.ts). */
   newestFirst = false;
@@ -64,6 +63,11 @@ export class AccountClass {
   /** Whether one of these requests would be given a seat now. */
   get inLine(): boolean {
     return this.users.head !== undefined || this.returned > 0;
+  }
+
+  /** Requests that come for each that is seated. */
+  get load(): number {
+    return this.demand.load(this.waiting);
   }
 
   /** What predictions are multiplied by. */

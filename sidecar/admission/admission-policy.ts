@@ -59,10 +59,10 @@ export class AdmissionPolicy {
 
   /** What was learned of overload. */
   overloadReport(): OverloadReport {
-    const { stands, demand, vainMs } = this.#overload;
+    const { stands, load, vainMs } = this.#overload;
     return {
       standing: stands,
-      load: demand.load,
+      load,
       leftMs: vainMs,
       patience: {
         'first-token': this.#overload.patienceReport('first-token'),

@@ -20,9 +20,12 @@ export class Demand {
     this.#seatings += 1;
   }
 
-  /** Requests that come for each that is seated; 1 where nothing is known. */
-  get load(): number {
-    return (this.#arrivals + 1) / (this.#seatings + 1);
+  /**
+   * Requests that come for each that is seated; 1 where nothing is known. The `waiting` ones do not count: they will be seated.
+   * Without that, ten callers that each ask again once they are answered would look like many times the load at their start.
+   */
+  load(waiting: number): number {
+    return (Math.max(0, this.#arrivals - waiting) + 1) / (this.#seatings + 1);
   }
 
   /** Mean time between two seats, ms; Infinity: none was given. */

@@ -55,8 +55,7 @@ const FRESH_PART = 0.25;
 export class Overload {
   readonly patience = new PatienceBook();
   readonly standing = new StandingQueue();
-  /** Of all accounts together. */
-  readonly demand = new Demand();
+  readonly #demand = new Demand();
   readonly #hedges = new Hedges();
   readonly #state: QueueState;
   readonly #random: () => number;
@@ -76,6 +75,11 @@ export class Overload {
 
   get stands(): boolean {
     return this.#learns && this.standing.stands;
+  }
+
+  /** Requests that come for each that is seated, of all accounts together. */
+  get load(): number {
+    return this.#demand.load(this.#state.waiting);
   }
 
   /** Seat time of requests whose callers left before they had what they waited for, ms. */
@@ -108,23 +112,23 @@ export class Overload {
   came(request: QueueRequest, account: Account, of: AccountClass): void {
     const { now } = this.#state;
     const windowMs = windowOf(this.#holdMs);
-    this.demand.came(now, windowMs);
+    this.#demand.came(now, windowMs);
     of.demand.came(now, windowMs);
-    const { load, everyMs } = of.demand;
+    const { load } = of;
     of.newestFirst =
-      this.stands && load > NEWEST_FIRST_LOAD && roomFor(load) * everyMs > this.#of(account, request).freshMs;
+      this.stands && load > NEWEST_FIRST_LOAD && roomFor(load) * of.demand.everyMs > this.#of(account, request).freshMs;
   }
 
   /** A request was given a seat. */
   seated(of: AccountClass): void {
     const windowMs = windowOf(this.#holdMs);
-    this.demand.seated(this.#state.now, windowMs);
+    this.#demand.seated(this.#state.now, windowMs);
     of.demand.seated(this.#state.now, windowMs);
   }
 
   /** How many requests of this class may wait; Infinity: the queue does not stand. */
   roomOf(of: AccountClass): number {
-    return this.stands ? roomFor(of.demand.load, of.newestFirst ? FEW_EMPTY : undefined) : Infinity;
+    return this.stands ? roomFor(of.load, of.newestFirst ? FEW_EMPTY : undefined) : Infinity;
   }
 
   /** How many requests may wait in all; Infinity: the queue does not stand. */
@@ -132,7 +136,7 @@ export class Overload {
     if (!this.stands) return Infinity;
     const { seats, kinds } = this.#state;
     const most = Math.max(PLACES, PLACES_A_SEAT * seats);
-    return Math.max(Math.min(PLACES_EACH * (kinds + 1), most), roomFor(this.demand.load));
+    return Math.max(Math.min(PLACES_EACH * (kinds + 1), most), roomFor(this.load));
   }
 
   /** Whether enough of a class wait that is served newest first, and so lately that a newer one would be no better. */

@@ -41,7 +41,9 @@ interface Promised {
 
 /** The last time that was reserved for a class of an account. */
 export interface Appointments {
-  demand: Demand;
+  /** Requests that come for each that is seated. */
+  readonly load: number;
+  readonly demand: Pick<Demand, 'everyMs'>;
   reservedAt: number;
 }
 
@@ -65,7 +67,7 @@ export class Returns {
 
   /** A time for a refused request of this class; undefined: its load is not above what its seats serve. */
   offer(of: Appointments, key: string | undefined, now: number): Retry | undefined {
-    if (of.demand.load <= OVERLOAD) return undefined;
+    if (of.load <= OVERLOAD) return undefined;
     this.#forget(now);
     const everyMs = of.demand.everyMs / PROMISED_SHARE;
     const at = Math.max(of.reservedAt + everyMs, now + SOONEST_MS);

@@ -5,21 +5,29 @@ const WINDOW_MS = 10_000;
 
 t.test('load is arrivals for each seating, and time between seats their mean', async (t) => {
   const demand = new Demand();
-  t.equal(demand.load, 1, 'nothing known');
+  t.equal(demand.load(0), 1, 'nothing known');
   t.equal(demand.everyMs, Infinity);
   for (let at = 0; at < 100_000; at += 100) {
     demand.came(at, WINDOW_MS);
     if (at % 400 === 0) demand.seated(at, WINDOW_MS);
   }
-  t.ok(Math.abs(demand.load - 4) < 0.2, `${demand.load}`);
+  t.ok(Math.abs(demand.load(0) - 4) < 0.2, `${demand.load(0)}`);
   t.ok(Math.abs(demand.everyMs - 400) < 20, `${demand.everyMs}`);
+});
+
+t.test('those who wait for their seat do not count as load', async (t) => {
+  const demand = new Demand();
+  for (let i = 0; i < 10; i += 1) demand.came(0, WINDOW_MS);
+  demand.seated(0, WINDOW_MS);
+  t.equal(demand.load(9), 1);
+  t.equal(demand.load(20), 0.5, 'what waits longer than the window counts once at most');
 });
 
 t.test('what was long ago does not count', async (t) => {
   const demand = new Demand();
   for (let i = 0; i < 100; i += 1) demand.came(0, WINDOW_MS);
   demand.seated(10 * WINDOW_MS, WINDOW_MS);
-  t.ok(demand.load < 0.6, `${demand.load}`);
+  t.ok(demand.load(0) < 0.6, `${demand.load(0)}`);
 });
 
 /** How often an M/M/1 queue with room for `most` is empty. */

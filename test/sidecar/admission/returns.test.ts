@@ -11,7 +11,7 @@ function overloaded(): Appointments {
     demand.came(at, WINDOW_MS);
     if (at % 1000 === 0) demand.seated(at, WINDOW_MS);
   }
-  return { demand, reservedAt: 0 };
+  return { demand, load: demand.load(0), reservedAt: 0 };
 }
 
 t.test('times are reserved at half the rate at which the class is given seats', async (t) => {
@@ -57,6 +57,6 @@ t.test('a time counts once, not before it and not long after', async (t) => {
 
 t.test('no time is reserved for a class whose seats serve all of it, nor without a key', async (t) => {
   const returns = new Returns();
-  t.equal(returns.offer({ demand: new Demand(), reservedAt: 0 }, 'a', 0), undefined);
+  t.equal(returns.offer({ demand: new Demand(), load: 1, reservedAt: 0 }, 'a', 0), undefined);
   t.equal(returns.offer(overloaded(), undefined, 100_000)?.kind, 'none');
 });
