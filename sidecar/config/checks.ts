@@ -1,5 +1,6 @@
 import { accessContradictions } from './access-checks.js';
 import { deliveryContradictions, deliveryHints } from './delivery-checks.js';
+import { deviceProblems } from './devices.js';
 import { isLoopback } from './loopback.js';
 import { otlpContradictions, otlpHints } from './otlp-checks.js';
 import type { Config } from './types.js';
@@ -25,6 +26,7 @@ const RULES: readonly ((config: Config) => string | readonly string[] | undefine
         ? [`models[${i}].id must differ from every other model’s id`]
         : [],
     ),
+  ({ models }) => models.flatMap((model, i) => deviceProblems(model).map((problem) => `models[${i}].${problem}`)),
   ({ operators }) =>
     isLoopback(operators.host) || operators.secretFile !== undefined
       ? undefined

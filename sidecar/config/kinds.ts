@@ -1,15 +1,24 @@
 /** Types of settings, and short functions to declare them. */
 
-/** One setting, or a section of settings. All fields except `unit` and `defaultText` are JSON schema. */
+type SettingType = 'object' | 'array' | 'string' | 'integer' | 'boolean';
+
+/**
+ * One setting, or a section of settings. All fields except `unit`, `defaultText` and `allowedText` are JSON schema, and
+ * `x-message` a keyword of ours (contracts/validator.ts).
+ */
 export interface SettingSchema {
   /** Absent if `enum` mixes types. */
-  readonly type?: 'object' | 'array' | 'string' | 'integer' | 'boolean';
+  readonly type?: SettingType | readonly SettingType[];
   readonly description?: string;
   readonly default?: unknown;
   /** The unit of a number: `ms`, `bytes`, `tokens`, `seats`. */
   readonly unit?: string;
   /** Documented in place of a default that is computed at the start. */
   readonly defaultText?: string;
+  /** Documented as the allowed values of a setting of several types. */
+  readonly allowedText?: string;
+  /** What a problem with the value says of it. */
+  readonly 'x-message'?: string;
   readonly minimum?: number;
   readonly maximum?: number;
   readonly minLength?: number;

@@ -1,4 +1,5 @@
 import { integer, milliseconds, section, text, type SettingSchema } from './kinds.js';
+import { CORES, replicasSchema } from './replicas-schema.js';
 
 const KV_TYPES = ['f16', 'q8_0', 'q4_0'] as const;
 
@@ -14,20 +15,24 @@ export const modelSchema: SettingSchema = {
       'Path of a GGUF file, relative to the working directory, or `embedded` for the small model that is part of the sidecar.',
       {},
     ),
-    seats: integer('Sequences that the engine runs at once.', { default: 8, minimum: 1, maximum: 256, unit: 'seats' }),
+    seats: integer('Sequences that the engine runs at once, each of its replicas.', {
+      default: 8,
+      minimum: 1,
+      maximum: 256,
+      unit: 'seats',
+    }),
     contextPerSeat: integer(
       'Tokens of one sequence, prompt and completion together. A decision prompt may have 8,185 tokens, so use 8,192 for a decision model if memory allows.',
       { default: 8192, minimum: 64, maximum: 1_048_576, unit: 'tokens' },
     ),
-    threads: integer('Compute threads. 0: one for each of `cores`, or all cores but one.', {
-      default: 0,
-      minimum: 0,
-      maximum: 1024,
-      unit: 'threads',
-    }),
+    replicas: replicasSchema,
+    threads: integer(
+      'Compute threads. 0: one for each of `cores`, or all cores but one, shared by replicas on a CPU.',
+      { default: 0, minimum: 0, maximum: 1024, unit: 'threads' },
+    ),
     cores: text(
       'Cores that the engine computes on, as in `0-3,8`. Other processes may still use them. Linux only; needs `taskset`.',
-      { pattern: '^\\d{1,4}(-\\d{1,4})?(,\\d{1,4}(-\\d{1,4})?)*$', maxLength: 256, defaultText: 'any' },
+      { pattern: CORES, maxLength: 256, defaultText: 'any' },
     ),
     gpu: {
       enum: ['auto', 'cuda', 'vulkan', 'metal', false],

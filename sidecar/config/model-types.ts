@@ -1,5 +1,18 @@
 type KvType = 'f16' | 'q8_0' | 'q4_0';
 
+/** A GPU by its index, its UUID or the UUID of a MIG instance. */
+export type Device = number | string;
+
+/** One engine process of a model. What is absent is as in the model. */
+export interface ReplicaConfig {
+  /** The devices that it sees: several share the layers. Absent: all that there are. */
+  readonly devices?: Device | readonly Device[];
+  readonly seats?: number;
+  readonly contextPerSeat?: number;
+  readonly threads?: number;
+  readonly cores?: string;
+}
+
 /** One model that is served. */
 export interface ModelConfig {
   /** What callers name. */
@@ -7,8 +20,11 @@ export interface ModelConfig {
   readonly kind: 'chat' | 'decision';
   /** Path of a GGUF file, or `embedded`. */
   readonly file: string;
+  /** Of each replica. */
   readonly seats: number;
   readonly contextPerSeat: number;
+  /** Engine processes; `auto`: one for each device on which the model fits. */
+  readonly replicas: number | 'auto' | readonly ReplicaConfig[];
   /** 0: one for each of `cores`, else all cores but one. */
   readonly threads: number;
   /** Cores that it computes on, as in `0-3,8`; absent: any. */

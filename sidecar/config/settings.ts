@@ -26,9 +26,11 @@ function variableOf(path: string): string {
     .toUpperCase()}`;
 }
 
+const DOCUMENTATION: ReadonlySet<string> = new Set(['unit', 'defaultText', 'allowedText']);
+
 /** The schema without the keywords for documentation, which validators would refuse. */
 export function validationSchema(): object {
-  const known = (key: string, value: unknown): unknown => (key === 'unit' || key === 'defaultText' ? undefined : value);
+  const known = (key: string, value: unknown): unknown => (DOCUMENTATION.has(key) ? undefined : value);
   return { ...(JSON.parse(JSON.stringify(configSchema, known)) as object), default: undefined };
 }
 

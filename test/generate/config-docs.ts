@@ -41,7 +41,7 @@ The default list:
 
 ## One setting against another
 
-- Model ids differ. \`listen.port\` and \`operators.port\` differ, unless 0.
+- Model ids differ. No device is named twice by the replicas of one model, and none where its \`gpu\` is \`false\`. \`listen.port\` and \`operators.port\` differ, unless 0.
 - \`operators.host\` is a loopback address unless \`operators.secretFile\` is set.
 - \`listen.tcp\` is false only where \`listen.socket\` is set.
 - \`access.mode\` \`gateway\` needs \`gateway.secretFile\`, \`authorizer\` needs \`authorizer.url\`.
@@ -67,6 +67,7 @@ function standard(schema: SettingSchema): string {
 }
 
 function allowed(schema: SettingSchema): string {
+  if (schema.allowedText !== undefined) return schema.allowedText;
   if (schema.enum) return schema.enum.map(code).join(', ');
   if (schema.type === 'boolean') return '`true`, `false`';
   if (schema.type === 'integer') return bounds(schema);

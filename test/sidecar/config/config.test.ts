@@ -102,6 +102,7 @@ t.test('nothing set: every default', async (t) => {
   });
   const common = {
     file: 'embedded',
+    replicas: 1,
     threads: 0,
     gpu: 'auto',
     flashAttention: 'auto',
@@ -216,7 +217,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, swaFull, kv, checkpoints, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, replicas, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, swaFull, kv, checkpoints, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },

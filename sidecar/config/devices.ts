@@ -1,0 +1,39 @@
+import type { Device, ModelConfig, ReplicaConfig } from './model-types.js';
+
+/** The devices that a replica names, as text; none: it sees all that there are. */
+export function devicesOf({ devices = [] }: Pick<ReplicaConfig, 'devices'>): readonly string[] {
+  return ([] as Device[]).concat(devices).map(String);
+}
+
+/** What is wrong with the devices that a model's replicas name: paths behind the model's own, each with `must ...`. */
+export function deviceProblems({ replicas, gpu }: Pick<ModelConfig, 'replicas' | 'gpu'>): string[] {
+  if (typeof replicas !== 'object') return [];
+  const named = new Set<string>();
+  return replicas.flatMap((replica, at) => {
+    const devices = devicesOf(replica);
+    if (gpu === false && devices.length > 0) return [`replicas[${at}].devices must not be set where gpu is false`];
+    const twice = devices.filter((device, i) => named.has(device) || devices.indexOf(device) < i);
+    for (const device of devices) named.add(device);
+    return twice.map((device) => `replicas[${at}].devices must not name ${device} again`);
+  });
+}
+
+/**
+ * Environment variables by which a process sees these devices alone, for CUDA and for Vulkan. `visible`: what
+ * CUDA_VISIBLE_DEVICES is here, which indices count through; undefined: all.
+ */
+export function deviceEnvironment(devices: readonly string[], visible: string | undefined): Record<string, string> {
+  if (devices.length === 0) return {};
+  const here = visible?.split(',').map((device) => device.trim());
+  // An index that is not there stays one, so that no device is seen.
+  const cuda = devices.map((device) => (isIndex(device) && here ? (here[Number(device)] ?? ABSENT) : device));
+  const vulkan = devices.every(isIndex) ? { GGML_VK_VISIBLE_DEVICES: devices.join(',') } : {};
+  return { CUDA_VISIBLE_DEVICES: cuda.join(','), ...vulkan };
+}
+
+/** CUDA ends its list at the first index that no device has. */
+const ABSENT = '-1';
+
+function isIndex(device: string): boolean {
+  return /^\d+$/.test(device);
+}
