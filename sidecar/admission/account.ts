@@ -17,6 +17,7 @@ import { classOf, SERVICE_CLASSES, type ServiceClass } from '../domain/service-c
 import { HoldTime } from './hold-time.js';
 import { AccountClass } from './account-class.js';
 import type { OwnPatience } from './patience.js';
+import type { QueuedRequest } from './queued-request.js';
 
 /** What the queue knows of one account. Plain state: the ledger and the queue keep it. */
 export class Account {
@@ -81,6 +82,13 @@ export class Account {
   classFor(weight: number): AccountClass {
     const name = classOf(weight);
     return this.#classes.find((known) => known.class === name) ?? this.#make(name);
+  }
+
+  /** The first of its requests, in the order of their turns, for which this is so; of the class that is next, else of the heaviest. */
+  first(wanted: (queued: QueuedRequest) => boolean): QueuedRequest | undefined {
+    let found = this.next?.users.first(wanted);
+    for (const { users } of this.#classes) found ??= users.first(wanted);
+    return found;
   }
 
   /** The rank of a class of it. */

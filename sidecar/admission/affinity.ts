@@ -17,8 +17,8 @@ const ALLOWANCE_OF_WAIT = 0.1;
 /** Accounts whose heads are looked at for one seat. */
 const CANDIDATES = 16;
 
-/** Tokens of a prompt, given by the hashes of its chunks, that a free sequence of the engine holds already. */
-export type Shares = (prefix: Uint32Array) => number;
+/** Tokens of a prompt, given by the hashes of its chunks, that a free sequence of this replica of the engine holds already. */
+export type Shares = (prefix: Uint32Array, replica: number) => number;
 
 /** Times that the allowance is measured by, ms: what a request takes of an account not known yet, and the longest wait. */
 export interface Measures {
@@ -26,21 +26,34 @@ export interface Measures {
   readonly maxWaitMs: number;
 }
 
+/** What is asked of requests while one is chosen. */
+export interface Asked {
+  /** Tokens of a prompt that a replica with a free seat holds; undefined: that plays no part. */
+  readonly shares: ((prefix: Uint32Array) => number) | undefined;
+  /** Whether it has waited too long for its caller to be there still. */
+  readonly aged: (queued: QueuedRequest) => boolean;
+  /** Whether a free seat is long enough for it. */
+  readonly fits: (queued: QueuedRequest) => boolean;
+}
+
 /**
  * Whose turn it is. The account with the lowest virtual time; but another's head goes first when that account stands close
  * behind and a free sequence holds much of its prompt. Its account is charged as ever, so this moves turns, not shares:
  * each account passes another by a quarter of a request's seat time at most, and by the request that crosses that line.
+ * A head that no free seat is long enough for keeps its turn and blocks no other: the first request for which one is goes
+ * before it, which is looked for among all who wait.
  */
 export function choose(
   seatable: Heap<Account>,
   measures: Measures,
-  shares: Shares | undefined,
-  aged: (queued: QueuedRequest) => boolean = () => false,
+  { shares, aged, fits }: Asked,
 ): QueuedRequest | undefined {
   const lowest = seatable.first;
   const head = lowest?.next?.next;
-  if (!lowest || !head || seatable.size === 1) return head;
-  if (aged(head)) return fresher(seatable, aged) ?? head;
+  if (!lowest || !head) return undefined;
+  if (!fits(head)) return fitting(seatable, fits);
+  if (seatable.size === 1) return head;
+  if (aged(head)) return fresher(seatable, { aged, fits }) ?? head;
   if (shares === undefined) return head;
   const { usualMs, maxWaitMs } = measures;
   const allowedMs = Math.min(ALLOWANCE * (lowest.hold.meanMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
@@ -51,7 +64,7 @@ export function choose(
   for (const { next, virtualMs, weight } of near) {
     if ((virtualMs - lowest.virtualMs) * weight > allowedMs) continue;
     const queued = next?.next;
-    const shared = queued ? worth(queued, shares) : 0;
+    const shared = queued && fits(queued) ? worth(queued, shares) : 0;
     if (shared <= most) continue;
     most = shared;
     best = queued;
@@ -60,20 +73,34 @@ export function choose(
 }
 
 /** The head of the account with the lowest virtual time whose head did not wait too long; undefined: none of the first is such. */
-function fresher(seatable: Heap<Account>, aged: (queued: QueuedRequest) => boolean): QueuedRequest | undefined {
+function fresher(seatable: Heap<Account>, { aged, fits }: Pick<Asked, 'aged' | 'fits'>): QueuedRequest | undefined {
   let found: QueuedRequest | undefined;
   let lowest = Infinity;
   for (const { next, virtualMs } of seatable.front(() => true, CANDIDATES)) {
     const queued = next?.next;
-    if (queued === undefined || virtualMs >= lowest || aged(queued)) continue;
+    if (queued === undefined || virtualMs >= lowest || aged(queued) || !fits(queued)) continue;
     found = queued;
     lowest = virtualMs;
   }
   return found;
 }
 
+/** The first request that a free seat is long enough for, of the account with the lowest virtual time that has one. */
+function fitting(seatable: Heap<Account>, fits: Asked['fits']): QueuedRequest | undefined {
+  let found: QueuedRequest | undefined;
+  let lowest = Infinity;
+  seatable.each((account) => {
+    if (account.virtualMs >= lowest) return;
+    const queued = account.first(fits);
+    if (queued === undefined) return;
+    found = queued;
+    lowest = account.virtualMs;
+  });
+  return found;
+}
+
 /** Tokens saved by seating it now; 0 where that is not enough to count. */
-function worth({ work }: QueuedRequest, shares: Shares): number {
+function worth({ work }: QueuedRequest, shares: (prefix: Uint32Array) => number): number {
   if (work?.prefix === undefined || work.promptTokens < MIN_TOKENS) return 0;
   const shared = shares(work.prefix);
   return shared >= Math.max(MIN_TOKENS, MIN_SHARE * work.promptTokens) ? shared : 0;

@@ -1,5 +1,6 @@
 import type { Clock } from '../lib/clock.js';
 import type { Shares } from './affinity.js';
+import type { ReplicaSize } from './replica-seats.js';
 
 export interface FairQueueConfig {
   /** The longest wait from `enter` to a seat, ms. */
@@ -15,9 +16,11 @@ export interface FairQueueOptions {
   /** From 0 to 1, for the spread of retries. */
   readonly random: () => number;
   readonly config: FairQueueConfig;
-  /** Seats to begin with; `pause` at once when the engine is not there yet. */
-  readonly seats: number;
-  /** What the engine's free sequences hold of a prompt; absent: affinity plays no part. */
+  /**
+   * Seats to begin with, of an engine that is one process, or of each replica; `pause` each at once that is not there yet.
+   */
+  readonly seats: number | readonly ReplicaSize[];
+  /** What the free sequences of each replica hold of a prompt; absent: affinity plays no part. */
   readonly shares?: Shares;
   /** False, for comparisons: the queue without what it learns of overload (overload.ts). */
   readonly learns?: boolean;

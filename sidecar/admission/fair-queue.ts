@@ -17,7 +17,7 @@
  *
  *     enter -> unready --ready()--> ready --a seat--> granted --next microtask--> leased --release()--> over
  *                                     ^                  | pause()                   |
- *                                     +---- returned <---+-------- giveBack() -------+  (once; before all others)
+ *                                     +---- returned <---+-------- giveBack() -------+  (before all others)
  *
  * Only ready requests are given seats, so one whose checks take long, or that turns out too large, blocks no other. The
  * state changes at once; outcomes are delivered one microtask later, and a cancel or a lost engine in between takes the
@@ -27,10 +27,10 @@
  * Bounds: `waitingPerSeat` times seats requests and `waitingBytes` bytes wait (returned ones, at most one a lease, may
  * exceed both; a body over the cap may wait alone); one timer a waiting request; MAX_ACCOUNTS accounts; one recall a lease of
  * several seats. Operations are O(log n + seats) but for prediction, drop and affinity, which pass over the active
- * accounts (bench/results/admission-operations.md).
+ * accounts (bench/results/admission-operations.md), and for a head that no free seat is long enough for (affinity.ts).
+ * Which replica of the engine a seat is of: placement.ts.
  */
 import type { Clock } from '../lib/clock.js';
-import { choose, type Shares } from './affinity.js';
 import { QueueState } from './queue-state.js';
 import type { FairQueueOptions } from './fair-queue-options.js';
 import { AdmissionPolicy } from './admission-policy.js';
@@ -38,6 +38,7 @@ import { QueuedRequest, type RequestQueue } from './queued-request.js';
 import { Overload } from './overload.js';
 import { reportOf, snapshotOf } from './report.js';
 import { LeasedSeats } from './leased-seats.js';
+import { Seating } from './seating.js';
 import { SeatLease } from './seat-lease.js';
 import { WaitTimer, type WaitEnd } from './wait-timer.js';
 import type {
@@ -60,13 +61,12 @@ export function createFairQueue(options: FairQueueOptions): SeatQueue {
 class FairQueue implements SeatQueue, RequestQueue {
   readonly #clock: Clock;
   readonly #maxWaitMs: number;
-  readonly #shares: Shares | undefined;
   readonly #state: QueueState;
   readonly #policy: AdmissionPolicy;
   readonly #overload: Overload;
   readonly #leased: LeasedSeats;
+  readonly #seating: Seating;
   readonly #timer: WaitTimer;
-  readonly #aged = (queued: QueuedRequest): boolean => this.#overload.aged(queued);
   #entered = 0;
   #draining = false;
 
@@ -76,7 +76,7 @@ class FairQueue implements SeatQueue, RequestQueue {
     this.#state = new QueueState(seats);
     this.#overload = new Overload(this.#state, random, learns);
     this.#policy = new AdmissionPolicy(this.#state, config, random, this.#overload);
-    this.#shares = shares;
+    this.#seating = new Seating(this.#state, this.#overload, shares);
     const queue = {
       accrue: () => this.#accrue(),
       dispatch: () => this.#dispatch(),
@@ -106,18 +106,18 @@ class FairQueue implements SeatQueue, RequestQueue {
     return queued;
   }
 
-  pause(): void {
+  pause(replica = 0): void {
     this.#accrue();
-    this.#state.pause(true);
+    this.#state.pause(replica);
+    if (!this.#state.paused) return;
     this.#state.accounts.active.each(({ classes }) => {
       for (const { serviceRate } of classes) serviceRate.rest();
     });
   }
 
-  resume(seats: number): void {
+  resume(seats: number, replica = 0): void {
     this.#accrue();
-    this.#state.seats = seats;
-    this.#state.pause(false);
+    this.#state.resume(replica, seats);
     this.#dispatch();
   }
 
@@ -137,7 +137,7 @@ class FairQueue implements SeatQueue, RequestQueue {
 
   report(most: number): QueueReport {
     this.#accrue();
-    return reportOf(this.snapshot(), this.#policy.overloadReport(), this.#state.accounts, most, (account, of) =>
+    return reportOf(this.snapshot(), this.#policy.overloadReport(), this.#state, most, (account, of) =>
       this.#policy.predict(account, of),
     );
   }
@@ -172,12 +172,11 @@ class FairQueue implements SeatQueue, RequestQueue {
   }
 
   #dispatch(): void {
-    const { now, accounts } = this.#state;
-    const { seatable } = accounts;
+    const { now } = this.#state;
     const measures = { usualMs: this.#policy.forecast.usualMs, maxWaitMs: this.#maxWaitMs };
-    while (this.#state.free > 0) {
-      const queued = this.#state.returned ?? choose(seatable, measures, this.#shares, this.#aged);
-      if (queued === undefined) return;
+    for (;;) {
+      const queued = this.#seating.next(measures);
+      if (queued === undefined) break;
       if (this.#overload.hopeless(queued, this.#state.accountOf(queued), now)) {
         this.#refuse(queued, 'hopeless');
         continue;
@@ -197,8 +196,9 @@ class FairQueue implements SeatQueue, RequestQueue {
   #deliver(queued: QueuedRequest): void {
     if (queued.phase !== 'granted') return;
     const now = this.#accrue();
-    if (this.#state.paused) {
+    if (!this.#state.replicas.isUp(queued.replica)) {
       this.#comeBack(queued, 1);
+      this.#dispatch();
       return;
     }
     queued.phase = 'leased';

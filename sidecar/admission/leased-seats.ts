@@ -40,7 +40,7 @@ export class LeasedSeats implements SeatPool {
   take(queued: QueuedRequest): boolean {
     this.#queue.accrue();
     // No request in line is passed: while a seat is free, each that could take it has been given one.
-    if (this.#state.free < 1) return false;
+    if (this.#state.replicas.freeOf(queued.replica) < 1) return false;
     this.#state.hold(queued, 1);
     return true;
   }
@@ -88,8 +88,8 @@ export class LeasedSeats implements SeatPool {
     this.#queue.accrue();
     const outcome = queued.promise();
     this.#state.count('given-back');
-    const lost = queued.returned ? 'engine-lost' : undefined;
-    queued.returned = true;
+    const lost = queued.returns >= this.#state.replicas.all.length ? 'engine-lost' : undefined;
+    queued.returns += 1;
     this.#queue.comeBack(queued, seats, lost);
     this.#queue.dispatch();
     return outcome;

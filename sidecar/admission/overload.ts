@@ -164,7 +164,7 @@ export class Overload {
   /** Whether a seat would be for nothing: by what its caller says, or while the queue stands, by what is learned. */
   hopeless(queued: QueuedRequest, account: Account, now: number): boolean {
     if (queued.request.wantedUntil !== undefined && queued.request.wantedUntil <= now) return true;
-    if (queued.returned) return false;
+    if (queued.returns > 0) return false;
     // The last one in line is seated whatever its chance: there is no better use of the seat.
     return this.#state.seatable > 1 && now - queued.enteredAt > this.hopelessMs(queued, account);
   }

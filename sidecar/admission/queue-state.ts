@@ -5,6 +5,7 @@ import type { ReleaseReason } from './seat-queue.js';
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
 import { Accounts } from './accounts.js';
+import { ReplicaSeats, type ReplicaSize } from './replica-seats.js';
 
 /**
  * Who waits and who holds seats, entered for the queue and for the account at once, so that the two never differ. A place
@@ -13,10 +14,8 @@ import { Accounts } from './accounts.js';
  */
 export class QueueState {
   readonly accounts = new Accounts();
-  /** Seats of the engine, and whether it is away. */
-  seats: number;
-  paused = false;
-  /** How often the engine went away or came back. */
+  readonly replicas: ReplicaSeats;
+  /** How often a replica of the engine went away or came back. */
   breaks = 0;
   /** Leases ended, by how. */
   readonly released: Partial<Record<ReleaseReason | 'given-back', number>> = {};
@@ -27,11 +26,21 @@ export class QueueState {
   #seatable = 0;
   #waiting = 0;
   #bytes = 0;
-  #busy = 0;
   #now = 0;
 
-  constructor(seats: number) {
-    this.seats = seats;
+  /** `seats`: of an engine of one replica, or of each. */
+  constructor(seats: number | readonly ReplicaSize[]) {
+    this.replicas = new ReplicaSeats(typeof seats === 'number' ? [{ seats, contextPerSeat: Infinity }] : seats);
+  }
+
+  /** Seats of the replicas that are there; of all while none is. */
+  get seats(): number {
+    return this.replicas.seats;
+  }
+
+  /** Whether no replica is there. */
+  get paused(): boolean {
+    return this.replicas.paused;
   }
 
   /** The time up to which all is charged: that of the operation under way, from its first step to its last. */
@@ -66,17 +75,19 @@ export class QueueState {
 
   /** Seats held. */
   get busy(): number {
-    return this.#busy;
+    return this.replicas.busy;
   }
 
-  /** Seats that no lease holds; none while the engine is away. */
+  /** Seats that no lease holds; none of replicas that are away. */
   get free(): number {
-    return this.paused ? 0 : Math.max(0, this.seats - this.#busy);
+    return this.replicas.free;
   }
 
-  /** The first of the returned. */
-  get returned(): QueuedRequest | undefined {
-    return this.#returned.first;
+  /** The first of the returned for which this is so. */
+  firstReturned(wanted: (queued: QueuedRequest) => boolean): QueuedRequest | undefined {
+    let queued = this.#returned.first;
+    while (queued !== undefined && !wanted(queued)) queued = queued.next;
+    return queued;
   }
 
   /** Someone who waits, seatable or not; undefined once all are gone. */
@@ -110,13 +121,19 @@ export class QueueState {
     this.accounts.accrue(now);
   }
 
-  /** The engine went away, or came back. */
-  pause(paused: boolean): void {
-    this.paused = paused;
+  /** A replica of the engine went away. */
+  pause(replica: number): void {
+    this.replicas.pause(replica);
     this.breaks += 1;
   }
 
-  /** Whether the engine was there all the time since `place` entered. */
+  /** A replica is there, with so many seats. */
+  resume(replica: number, seats: number): void {
+    this.replicas.resume(replica, seats);
+    this.breaks += 1;
+  }
+
+  /** Whether all replicas were there all the time since `place` entered. */
   unbroken(queued: QueuedRequest): boolean {
     return !this.paused && queued.breaks === this.breaks;
   }
@@ -175,10 +192,13 @@ export class QueueState {
     queued.seatMs += queued.seats * (this.#now - queued.seatsSince);
     queued.seatsSince = this.#now;
     const account = this.accountOf(queued);
-    if (queued.seats === 0) account.leases += 1;
+    if (queued.seats === 0) {
+      account.leases += 1;
+      this.replicas.granted(queued.replica);
+    }
     queued.seats += seats;
     if (queued.seats === 0) account.leases -= 1;
-    this.#busy += seats;
+    this.replicas.hold(queued.replica, seats);
     this.accounts.hold(account, account.classFor(queued.request.weight), seats);
   }
 

@@ -42,8 +42,10 @@ export class QueuedRequest implements Ticket, ListMember<QueuedRequest> {
   seats = 0;
   seatsSince = 0;
   seatMs = 0;
-  /** Its engine was lost once already. */
-  returned = false;
+  /** The replica that it was given a seat of, by its index. */
+  replica = 0;
+  /** How often its engine was lost before it began. */
+  returns = 0;
   /** When it entered, and when it was given its seat. */
   enteredAt = 0;
   grantedAt = 0;

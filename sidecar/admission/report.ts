@@ -2,7 +2,6 @@ import type { QueueState } from './queue-state.js';
 import type { ClassReport, OverloadReport, QueueReport, QueueSnapshot, AccountReport } from './seat-queue.js';
 import type { AccountClass } from './account-class.js';
 import type { Account } from './account.js';
-import type { Accounts } from './accounts.js';
 
 /** What decisions are made by. */
 export function snapshotOf(
@@ -29,7 +28,7 @@ export function snapshotOf(
 export function reportOf(
   snapshot: QueueSnapshot,
   overload: OverloadReport,
-  accounts: Accounts,
+  { accounts, replicas }: Pick<QueueState, 'accounts' | 'replicas'>,
   most: number,
   waitMs: (account: Account, of: AccountClass) => number,
 ): QueueReport {
@@ -43,6 +42,7 @@ export function reportOf(
   }
   return {
     ...snapshot,
+    replicas: replicas.all.map(({ seats, busy, up }) => ({ seats, busy, up })),
     fairness: accounts.fairness ?? null,
     overload,
     accounts: all.slice(0, most).map((account) => accountReport(account, (of) => waitMs(account, of))),

@@ -21,6 +21,7 @@ export interface SeatPool {
 /** The seats of one running request. It alone knows how many they are, so they can be given back only once. */
 export class SeatLease implements Lease {
   readonly waitedMs: number;
+  readonly replica: number;
   readonly predictedMs: number | undefined;
   readonly #pool: SeatPool;
   readonly #queued: QueuedRequest;
@@ -35,6 +36,7 @@ export class SeatLease implements Lease {
     this.#queued = queued;
     this.#grantedAt = grantedAt;
     this.waitedMs = queued.waitedMs;
+    this.replica = queued.replica;
     this.predictedMs = queued.predictedMs;
   }
 

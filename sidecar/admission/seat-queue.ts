@@ -1,6 +1,6 @@
 /**
- * The seat queue as other folders see it. One queue per engine process; a seat is one parallel sequence of
- * that engine. Implementations are pure: a clock, a random source and a config go in; no sockets, no promises awaited.
+ * The seat queue as other folders see it. One queue per model, for the seats of all replicas of its engine; a seat is one
+ * parallel sequence of one of them. Implementations are pure: a clock, a random source and a config go in; no sockets, no promises awaited.
  *
  * A request takes a place with `enter`, before anything costly is done for it. The place cannot be dispatched until
  * `ready` says that the last check passed. The outcome settles exactly once.
@@ -68,6 +68,8 @@ export interface QueueRequest {
 export interface Work {
   readonly promptTokens: number;
   readonly maxTokens: number;
+  /** Tokens that its seat has to hold; absent: any seat will do. */
+  readonly seatTokens?: number;
   /** Hashes of the prompt's leading chunks, longest last, for prefix affinity. */
   readonly prefix?: Uint32Array;
 }
@@ -93,11 +95,13 @@ export type ReleaseReason = 'done' | 'cancelled' | 'failed' | 'engine-lost' | 'd
 export interface Lease {
   /** Seats held now, 0 once ended. */
   readonly seats: number;
+  /** The replica of the engine whose seats these are, by its index. */
+  readonly replica: number;
   /** Milliseconds from `ready` to the grant. */
   readonly waitedMs: number;
   /** What the wait was taken to be when the request entered, ms; undefined: there was no prediction. */
   readonly predictedMs?: number | undefined;
-  /** Takes a further seat if one is free and no request with a better claim waits. */
+  /** Takes a further seat of the same replica if one is free and no request with a better claim waits. */
   takeSeat(): boolean;
   /** Gives one seat back; the last one only goes with `release`. */
   freeSeat(): void;
@@ -113,7 +117,7 @@ export interface Lease {
   release(reason: ReleaseReason): void;
   /**
    * The engine was lost before it started this request: back to the head of the line, with its deadline and its time
-   * already waited kept. Once in a request's life; a second time settles as refused `engine-lost`, which is answered as
+   * already waited kept. As often in a request's life as the engine has replicas; once more settles as refused `engine-lost`, which is answered as
    * a lost engine (502), not by the refusal's code. On a lease that has ended it settles as cancelled.
    */
   giveBack(): Promise<TicketOutcome>;
@@ -189,8 +193,18 @@ export interface OverloadReport {
   readonly retries: { readonly reserved: number; readonly none: number; readonly kept: number };
 }
 
+/** One replica's seats. */
+export interface ReplicaReport {
+  /** As it reported them last. */
+  readonly seats: number;
+  readonly busy: number;
+  /** Whether it takes jobs. */
+  readonly up: boolean;
+}
+
 /** The queue in full. */
 export interface QueueReport extends Omit<QueueSnapshot, 'accounts'> {
+  readonly replicas: readonly ReplicaReport[];
   /** Jain's index of weighted seat time in the last minute, over accounts that always had a request to seat; null: fewer than two. */
   readonly fairness: number | null;
   readonly overload: OverloadReport;
@@ -210,16 +224,20 @@ export interface QueueLoad {
   readonly seats: number;
   readonly busy: number;
   readonly waiting: number;
+  readonly replicas: { readonly all: readonly ReplicaReport[] };
 }
 
 /** What routes, metrics and pages use of a model's queue; tickets and leases have their own ways into it. */
 export interface SeatQueue {
   /** Takes a place, synchronously. Never throws. */
   enter(request: QueueRequest): Ticket | Refused;
-  /** The engine went away: nothing is dispatched until `resume`. Waiting requests keep their places and timers. */
-  pause(): void;
-  /** The engine is back with this many seats. */
-  resume(seats: number): void;
+  /**
+   * A replica of the engine went away: nothing is dispatched to it until `resume`. Waiting requests keep their places and
+   * timers. `replica`: its index; absent: the only one.
+   */
+  pause(replica?: number): void;
+  /** A replica is there with this many seats. */
+  resume(seats: number, replica?: number): void;
   /** Refuses all waiting requests and all that arrive from now on; leases continue. */
   drain(): void;
   snapshot(): QueueSnapshot;

@@ -44,6 +44,18 @@ export class UserRoundRobin {
     return first.promised || first.request.urgent === true ? first : user.newest.first;
   }
 
+  /** The first in the order of turns for which this is so. O(requests). */
+  first(wanted: (queued: QueuedRequest) => boolean): QueuedRequest | undefined {
+    for (let user = this.#turns.first; user !== undefined; user = user.next) {
+      let found: QueuedRequest | undefined;
+      user.places.each((queued) => {
+        if ((found === undefined || sooner(queued, found)) && wanted(queued)) found = queued;
+      });
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
   add(queued: QueuedRequest): void {
     const key = keyOf(queued);
     const user = (this.#users[key] ??= new UserLine(key));

@@ -48,7 +48,7 @@ export class SeatHarness {
   readonly #random: () => number;
   readonly #seats: number;
 
-  constructor(seed: number, options: Partial<FairQueueOptions> = {}) {
+  constructor(seed: number, options: Partial<Omit<FairQueueOptions, 'seats'>> & { readonly seats?: number } = {}) {
     this.#random = mulberry32(seed);
     this.#seats = options.seats ?? SEATS;
     this.queue = createFairQueue({

@@ -1,0 +1,60 @@
+/**
+ * Which replica a request is given a seat of, once it is its turn.
+ *
+ * Of the replicas with a free seat that is long enough, those with the shortest seats, so that the long ones stay free for
+ * the requests that need them. Of these, the one with the highest
+ *
+ *     share of the prompt that it holds - share of its seats that are busy - share of the wanted seats that it lacks
+ *
+ * A conversation goes back to where its past turns are; a beginning that many prompts share is followed only until the
+ * others are that much less busy, and then they hold it too. Of equal ones the one that was given nothing for longest, so
+ * that conversations spread over the past state of all replicas.
+ */
+import { freeSeats, type Replica } from './replica-seats.js';
+
+/** What decides where a request is placed. */
+export interface Wants {
+  /** Tokens that its seat has to hold. */
+  readonly seatTokens: number;
+  readonly promptTokens: number;
+  /** Seats that it can use at once, all of one replica. */
+  readonly seats: number;
+}
+
+/**
+ * The index of the replica, or -1 if no free seat is long enough. `saved`: tokens of the prompt that a replica's free
+ * sequences hold; it is not asked where there is no choice.
+ */
+export function place(replicas: readonly Replica[], wants: Wants, saved: (replica: number) => number): number {
+  let context = Infinity;
+  let candidates = 0;
+  let found = -1;
+  for (let at = 0; at < replicas.length; at += 1) {
+    const replica = replicas[at];
+    if (replica === undefined || freeSeats(replica) === 0 || replica.contextPerSeat < wants.seatTokens) continue;
+    if (replica.contextPerSeat > context) continue;
+    candidates = replica.contextPerSeat < context ? 1 : candidates + 1;
+    context = replica.contextPerSeat;
+    found = at;
+  }
+  return candidates > 1 ? best(replicas, context, wants, saved) : found;
+}
+
+/** The best of the replicas that have a free seat of exactly this length. */
+function best(replicas: readonly Replica[], context: number, wants: Wants, saved: (replica: number) => number): number {
+  let found = -1;
+  let highest = -Infinity;
+  let longestAgo = Infinity;
+  replicas.forEach((replica, at) => {
+    const free = freeSeats(replica);
+    if (free === 0 || replica.contextPerSeat !== context) return;
+    const held = wants.promptTokens > 0 ? Math.min(1, saved(at) / wants.promptTokens) : 0;
+    const lacking = Math.max(0, wants.seats - free) / wants.seats;
+    const worth = held - replica.busy / replica.seats - lacking;
+    if (worth < highest || (worth === highest && replica.grantedLast >= longestAgo)) return;
+    found = at;
+    highest = worth;
+    longestAgo = replica.grantedLast;
+  });
+  return found;
+}

@@ -1,0 +1,72 @@
+import type { Account } from './account.js';
+import { choose, type Measures, type Shares } from './affinity.js';
+import type { Overload } from './overload.js';
+import { place } from './placement.js';
+import type { QueuedRequest } from './queued-request.js';
+import type { QueueState } from './queue-state.js';
+
+/** Which request gets the next seat, and of which replica. */
+export class Seating {
+  readonly #state: QueueState;
+  readonly #shares: Shares | undefined;
+  /** Tokens of a prompt that a free sequence of a replica with a free seat holds. */
+  readonly #saved: ((prefix: Uint32Array) => number) | undefined;
+  readonly #aged: (queued: QueuedRequest) => boolean;
+  readonly #fits: (queued: QueuedRequest) => boolean;
+
+  /** `shares`: what the replicas' free sequences hold of a prompt; undefined: that plays no part. */
+  constructor(state: QueueState, overload: Overload, shares: Shares | undefined) {
+    this.#state = state;
+    this.#shares = shares;
+    this.#saved = shares && ((prefix) => this.#most(prefix, shares));
+    this.#aged = (queued) => overload.aged(queued);
+    this.#fits = (queued) => state.replicas.holds(seatTokens(queued));
+  }
+
+  /** The request, with its replica in it; undefined: none that waits can take a free seat. */
+  next(measures: Measures): QueuedRequest | undefined {
+    const { replicas, accounts } = this.#state;
+    if (replicas.free === 0) return undefined;
+    const queued =
+      this.#state.firstReturned(this.#fits) ??
+      choose(accounts.seatable, measures, { shares: this.#saved, aged: this.#aged, fits: this.#fits });
+    if (queued === undefined) return undefined;
+    queued.replica = this.#place(queued);
+    return this.#longer(queued, this.#state.accountOf(queued)) ?? queued;
+  }
+
+  #place({ work, request }: QueuedRequest): number {
+    const { replicas } = this.#state;
+    const promptTokens = work?.promptTokens ?? 0;
+    const wants = { seatTokens: work?.seatTokens ?? 0, promptTokens, seats: request.seatsWanted };
+    return place(replicas.all, wants, (at) => (work?.prefix && this.#shares?.(work.prefix, at)) ?? 0);
+  }
+
+  /**
+   * `queued` would take a seat that is longer than it needs, because the shorter ones are busy: a request of its own account
+   * that needs such a seat goes first. Between accounts seat time alone decides.
+   */
+  #longer(queued: QueuedRequest, account: Account): QueuedRequest | undefined {
+    const { replicas } = this.#state;
+    const context = replicas.all[queued.replica]?.contextPerSeat ?? 0;
+    const shorter = replicas.shorterThan(context);
+    if (shorter === 0 || seatTokens(queued) > shorter) return undefined;
+    const longer = account.first((other) => seatTokens(other) > shorter && this.#fits(other));
+    if (longer !== undefined) longer.replica = this.#place(longer);
+    return longer;
+  }
+
+  #most(prefix: Uint32Array, shares: Shares): number {
+    const { replicas } = this.#state;
+    let most = 0;
+    for (let at = 0; at < replicas.all.length; at += 1) {
+      if (replicas.freeOf(at) > 0) most = Math.max(most, shares(prefix, at));
+    }
+    return most;
+  }
+}
+
+/** Tokens that a request's seat has to hold; 0: any will do. */
+function seatTokens({ work }: QueuedRequest): number {
+  return work?.seatTokens ?? 0;
+}

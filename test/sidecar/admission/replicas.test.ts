@@ -1,0 +1,213 @@
+/** One queue over the seats of several replicas. */
+import t from 'tap';
+import { createFairQueue } from '../../../sidecar/admission/fair-queue.js';
+import type { Shares } from '../../../sidecar/admission/affinity.js';
+import type { ReplicaSize } from '../../../sidecar/admission/replica-seats.js';
+import type {
+  Lease,
+  QueueRequest,
+  SeatQueue,
+  Ticket,
+  TicketOutcome,
+  Work,
+} from '../../../sidecar/admission/seat-queue.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+const WORK: Work = { promptTokens: 1000, maxTokens: 1, seatTokens: 1001 };
+const LONG: Work = { ...WORK, seatTokens: 6000 };
+
+const equal = (seats: number): ReplicaSize => ({ seats, contextPerSeat: 2048 });
+const long = (seats: number): ReplicaSize => ({ seats, contextPerSeat: 8192 });
+
+function setup(seats: readonly ReplicaSize[], shares?: Shares): { clock: FakeClock; queue: SeatQueue } {
+  const clock = new FakeClock();
+  const config = { maxWaitMs: 10_000, waitingPerSeat: 8, waitingBytes: 100_000 };
+  return { clock, queue: createFairQueue({ clock, random: () => 0, config, seats, ...(shares && { shares }) }) };
+}
+
+function enter(queue: SeatQueue, work: Work = WORK, request: Partial<QueueRequest> = {}): Ticket {
+  const ticket = queue.enter({ account: 'a', weight: 1, bytes: 10, seatsWanted: 1, ...request });
+  if ('kind' in ticket) throw new Error(`refused: ${ticket.reason}`);
+  ticket.ready(work);
+  return ticket;
+}
+
+async function seated({ outcome }: { readonly outcome: Promise<TicketOutcome> }): Promise<Lease> {
+  const settled = await outcome;
+  if (settled.kind !== 'seated') throw new Error(settled.kind === 'refused' ? settled.reason : settled.kind);
+  return settled.lease;
+}
+
+t.test('requests spread over the replicas, and each lease says whose seats it has', async (t) => {
+  const { queue } = setup([equal(2), equal(2)]);
+  const leases = await Promise.all([1, 2, 3, 4].map(() => seated(enter(queue))));
+  t.strictSame(
+    leases.map(({ replica }) => replica),
+    [0, 1, 0, 1],
+  );
+  t.match(queue.report(1), {
+    seats: 4,
+    busy: 4,
+    replicas: [
+      { seats: 2, busy: 2, up: true },
+      { seats: 2, busy: 2 },
+    ],
+  });
+  enter(queue);
+  t.match(queue.snapshot(), { busy: 4, waiting: 1 });
+});
+
+t.test('a conversation goes back to the replica that holds its past turns', async (t) => {
+  const { queue } = setup([equal(4), equal(4)], (prefix, replica) => (prefix[0] === replica ? 960 : 0));
+  for (const home of [1, 1, 0, 1]) {
+    const lease = await seated(enter(queue, { ...WORK, prefix: Uint32Array.of(home) }));
+    t.equal(lease.replica, home);
+  }
+});
+
+t.test('a job of several seats grows on its own replica alone', async (t) => {
+  const { queue } = setup([equal(2), equal(3)]);
+  const lease = await seated(enter(queue, WORK, { seatsWanted: 4 }));
+  t.equal(lease.replica, 1, 'the one with the most free seats');
+  t.strictSame([lease.takeSeat(), lease.takeSeat(), lease.takeSeat()], [true, true, false]);
+  t.equal(queue.snapshot().busy, 3);
+  lease.release('done');
+  t.equal(queue.snapshot().busy, 0);
+});
+
+t.test('a lost replica takes its seats away, and nothing waits that another can serve', async (t) => {
+  const { queue } = setup([equal(2), equal(2)]);
+  const [first, second] = await Promise.all([seated(enter(queue)), seated(enter(queue))]);
+  queue.pause(0);
+  t.match(queue.snapshot(), { seats: 2, busy: 2, paused: false });
+  const again = first.giveBack();
+  const lease = await seated({ outcome: again });
+  t.equal(lease.replica, 1, 'it runs elsewhere at once');
+  t.match(queue.snapshot(), { busy: 2, waiting: 0, released: { 'given-back': 1 } });
+  t.equal(second.replica, 1);
+  const waiting = enter(queue);
+  t.match(queue.snapshot(), { waiting: 1 }, 'no seat of the lost one is handed out');
+  queue.resume(2, 0);
+  t.equal((await seated(waiting)).replica, 0, 'until it is back');
+  t.match(queue.snapshot(), { seats: 4, busy: 3 });
+});
+
+t.test('a request is lost as often as there are replicas, then it is refused', async (t) => {
+  const { queue } = setup([equal(1), equal(1)]);
+  const ticket = enter(queue);
+  let lease = await seated(ticket);
+  lease = await seated({ outcome: lease.giveBack() });
+  lease = await seated({ outcome: lease.giveBack() });
+  t.match(await lease.giveBack(), { kind: 'refused', reason: 'engine-lost' });
+});
+
+t.test('a seat that was given just before its replica was lost is taken back', async (t) => {
+  const { queue } = setup([equal(1), equal(1)]);
+  const ticket = enter(queue);
+  queue.pause(0);
+  t.equal((await seated(ticket)).replica, 1);
+  t.match(queue.report(1), { busy: 1, replicas: [{ busy: 0, up: false }, { busy: 1 }] });
+});
+
+t.test('the queue pauses only when no replica is left', async (t) => {
+  const { queue } = setup([equal(1), equal(3)]);
+  queue.pause(1);
+  t.match(queue.snapshot(), { paused: false, seats: 1 });
+  queue.pause(0);
+  t.match(queue.snapshot(), { paused: true, seats: 4 }, 'all that there were count for those who come meanwhile');
+  const ticket = enter(queue);
+  t.match(queue.snapshot(), { busy: 0, waiting: 1 });
+  queue.resume(1, 0);
+  await seated(ticket);
+  t.match(queue.snapshot(), { paused: false, seats: 1, busy: 1 });
+});
+
+t.test('Retry-After follows the seats that are there', async (t) => {
+  const { clock, queue } = setup([equal(2), equal(2)]);
+  const leases = await Promise.all([1, 2, 3, 4].map(() => seated(enter(queue))));
+  clock.advance(1000);
+  leases.forEach((lease) => lease.release('done'));
+  await Promise.all([1, 2, 3, 4].map(() => seated(enter(queue))));
+  enter(queue, WORK, { account: 'b' });
+  enter(queue, WORK, { account: 'b' });
+  const predicted = (): number => queue.report(9).accounts.find(({ account }) => account === 'b')?.predictedWaitMs ?? 0;
+  const both = predicted();
+  queue.pause(1);
+  t.ok(both > 0);
+  t.ok(predicted() > 1.5 * both, `${predicted()} ms with one replica, ${both} ms with two`);
+  queue.resume(2, 1);
+  t.equal(predicted(), both);
+});
+
+t.test('a long request does not wait behind short ones while a long seat is free', async (t) => {
+  const { queue } = setup([equal(2), long(1)]);
+  const short = await Promise.all([1, 2].map(() => seated(enter(queue))));
+  t.strictSame(
+    short.map(({ replica }) => replica),
+    [0, 0],
+    'short ones leave the long seat free',
+  );
+  const lease = await seated(enter(queue, LONG));
+  t.equal(lease.replica, 1);
+});
+
+t.test('a long request at the head blocks no short one, whatever account it is of', async (t) => {
+  const { queue } = setup([equal(1), long(1)]);
+  const first = await seated(enter(queue));
+  const occupant = await seated(enter(queue, LONG));
+  const waits = enter(queue, LONG);
+  const own = enter(queue);
+  const other = enter(queue, WORK, { account: 'b' });
+  first.release('done');
+  const lease = await seated(other);
+  t.equal(lease.replica, 0, 'the account with less seat time goes first');
+  lease.release('done');
+  t.equal((await seated(own)).replica, 0);
+  t.match(queue.snapshot(), { waiting: 1 });
+  occupant.release('done');
+  t.equal((await seated(waits)).replica, 1);
+});
+
+t.test('a long seat that comes free goes to the long request of an account, not to its short ones', async (t) => {
+  const { queue } = setup([equal(1), long(1)]);
+  await seated(enter(queue));
+  const occupant = await seated(enter(queue));
+  t.equal(occupant.replica, 1, 'a short one takes it while no long one waits');
+  const short = enter(queue);
+  const longOne = enter(queue, LONG);
+  occupant.release('done');
+  t.equal((await seated(longOne)).replica, 1);
+  t.match(queue.snapshot(), { waiting: 1 });
+  short.cancel();
+});
+
+t.test('a long request that was given back does not block those behind it', async (t) => {
+  const { queue } = setup([equal(1), long(1)]);
+  const lease = await seated(enter(queue, LONG));
+  queue.pause(1);
+  const again = lease.giveBack();
+  t.equal((await seated(enter(queue))).replica, 0);
+  queue.resume(1, 1);
+  t.equal((await seated({ outcome: again })).replica, 1);
+});
+
+t.test('seat time is shared over all replicas together', async (t) => {
+  const { clock, queue } = setup([equal(2), equal(2)]);
+  const run = async (account: string): Promise<void> => {
+    for (let left = 40; left > 0; left -= 1) {
+      const lease = await seated(enter(queue, WORK, { account }));
+      await new Promise<void>((done) => clock.after(100, done));
+      lease.release('done');
+    }
+  };
+  // Both ask for more than there is, one for half as much again as the other.
+  const all = Promise.all(['a', 'a', 'a', 'a', 'a', 'a', 'b', 'b', 'b', 'b'].map(run));
+  for (let step = 0; step < 40; step += 1) {
+    for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
+    clock.advance(100);
+  }
+  const seatMs = new Map(queue.report(2).accounts.map(({ account, seatMs: ms }) => [account, ms]));
+  const [a = 0, b = 0] = [seatMs.get('a'), seatMs.get('b')];
+  t.ok(Math.abs(a - b) < 0.15 * (a + b), `${a} and ${b} ms`);
+  void all;
+});
