@@ -24,7 +24,6 @@ const http = new HttpMetrics(new Instruments());
 const meter = metrics.meter('chat', 'chat-a');
 const ended = {
   method: 'POST',
-  scheme: 'http',
   route: '/v1/chat/completions',
   status: 200,
   durationMs: 812,
@@ -46,7 +45,7 @@ const CALLS: readonly (readonly [what: string, call: (i: number) => void])[] = [
   [
     'an HTTP exchange, begun and ended',
     () => {
-      http.began(ended);
+      http.began('POST');
       http.ended(ended);
     },
   ],

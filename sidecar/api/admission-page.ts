@@ -7,6 +7,8 @@ export interface AdmissionPage {
   readonly waiting: number;
   readonly waitingBytes: number;
   readonly paused: boolean;
+  /** The seats of each engine process, in the order of the configuration. */
+  readonly replicas: QueueReport['replicas'];
   readonly fairness: number | null;
   readonly refused: QueueReport['refused'];
   readonly released: QueueReport['released'];

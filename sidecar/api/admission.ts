@@ -23,6 +23,7 @@ export function admissionPage(report: QueueReport): AdmissionPage {
     waiting: report.waiting,
     waitingBytes: report.waitingBytes,
     paused: report.paused,
+    replicas: report.replicas,
     fairness: report.fairness,
     refused: report.refused,
     released: report.released,

@@ -11,6 +11,7 @@ import { failed, preflight, type PreparedRequest } from './preflight.js';
 import * as refusals from './refusals.js';
 import { StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
 import { ENDED, endUnfinished, runJob, type Ended, type ReplyResults, type RunEnd } from './run-job.js';
+import { seatLength } from './seat-length.js';
 import type { Services } from './services.js';
 import { UsageSession } from './usage-session.js';
 import { RequestContext, type Stop } from './request-context.js';
@@ -55,7 +56,7 @@ export async function complete(context: RequestContext, services: Services, surf
   if (wait.kind !== 'waiting') return wait;
   const tokenized = await wait.tokenize(prepared, 'chat');
   if (tokenized.kind !== 'chat') return tokenized;
-  const planned = plan(context, params, facts, tokenized, usage, services);
+  const planned = plan(context, params, model.engine.contexts, tokenized, usage, services);
   if ('status' in planned) return failed(planned);
   const lease = await wait.seat(planned.work);
   if ('kind' in lease) return lease;
@@ -73,17 +74,18 @@ export async function complete(context: RequestContext, services: Services, surf
 function plan(
   context: RequestContext,
   params: ChatParams,
-  facts: EngineFacts,
+  contexts: readonly number[],
   { prompt, format }: Extract<Tokens, { readonly kind: 'chat' }>,
   usage: UsageSession,
   services: Services,
 ): Planned<Omit<GenerateJob, 'seats'>> | ContractError {
   const promptTokens = promptLength(prompt);
-  const left = facts.contextPerSeat - promptTokens;
+  const room = params.maxTokens === undefined ? seatLength(promptTokens, contexts) : (contexts.at(-1) ?? 0);
+  const left = room - promptTokens;
   const maxTokens = params.maxTokens ?? Math.max(1, left);
   if (maxTokens > left) {
     const param = params.maxTokens === undefined || left < 1 ? 'messages' : 'max_completion_tokens';
-    return refusals.overContext(promptTokens, maxTokens, facts.contextPerSeat, param);
+    return refusals.overContext(promptTokens, maxTokens, room, param);
   }
   context.promptTokens = promptTokens;
   const unpaid = usage.reserve(promptTokens, maxTokens * params.n);
@@ -94,7 +96,12 @@ function plan(
   const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));
   const sampling = { temperature, topP, ...narrowing, frequencyPenalty, presencePenalty, seed };
   return {
-    work: { promptTokens, maxTokens: maxTokens * n, prefix: prefixOf(prompt, scope) },
+    work: {
+      promptTokens,
+      maxTokens: maxTokens * n,
+      seatTokens: promptTokens + maxTokens,
+      prefix: prefixOf(prompt, scope),
+    },
     job: { prompt, scope, n, maxTokens, ...sampling, stops, ...(format && { format }) },
   };
 }

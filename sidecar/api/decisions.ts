@@ -41,7 +41,7 @@ async function complete(
   if (wait.kind !== 'waiting') return wait;
   const tokens = await wait.tokenize(prepared, 'decision');
   if (tokens.kind !== 'decision') return tokens;
-  const planned = plan(context, params, tokens, model.engine.facts?.contextPerSeat ?? Infinity, usage);
+  const planned = plan(context, params, tokens, model.engine.contexts.at(-1) ?? Infinity, usage);
   if ('status' in planned) return failed(planned);
   const lease = await wait.seat(planned.work);
   if ('kind' in lease) return lease;
@@ -80,7 +80,12 @@ function plan(
   if (unpaid) return unpaid;
   const scope = ALL_ACCOUNTS;
   return {
-    work: { promptTokens: input.length + tails, maxTokens: 0, prefix: prefixOf(tokenPrompt(input), scope) },
+    work: {
+      promptTokens: input.length + tails,
+      maxTokens: 0,
+      seatTokens: input.length + Math.max(...questions.map(({ tail }) => tail.length)),
+      prefix: prefixOf(tokenPrompt(input), scope),
+    },
     job: { scope, input, questions, temperature: params.temperature },
   };
 }

@@ -30,8 +30,8 @@ export interface ReasonedState extends State {
 
 /**
  * GET /readyz: whether this sidecar can take work: it does not drain, usage can be recorded, balances are known where
- * credit is checked, prompt hosts can be started, and every model it hosts is loaded, but for those that are loaded when
- * they are wanted. 200 when it
+ * credit is checked, prompt hosts can be started, and a replica of every model it hosts is loaded, but for those that are
+ * loaded when they are wanted. 200 when it
  * can, 503 otherwise. Anyone may ask, so it says which part is how and nothing of why: no model, no file, no reason.
  */
 export function readyz(exchange: Exchange, services: Parts): void {
@@ -77,8 +77,23 @@ function reasonsOf(services: Parts): string[] {
     ...promptProblems(services),
     ...awaited(services)
       .filter(({ engine }) => engine.state !== 'ready')
-      .map(({ id, engine }) => `${engine.state}: ${id}${engine.problem === undefined ? '' : `: ${engine.problem}`}`),
+      .map(({ id, engine }) => `${engine.state}: ${id}${why(engine)}`),
+    ...[...services.models.values()].flatMap(replicaProblems),
   ];
+}
+
+/** Replicas that do not serve while others do, each with its reason. */
+function replicaProblems({ id, engine: { state, replicas } }: HostedModel): string[] {
+  if (state !== 'ready') return [];
+  return replicas.flatMap((replica, at) =>
+    replica.state === 'ready' || replica.state === 'unloaded'
+      ? []
+      : [`${replica.state}: ${id}: replica ${at}${why(replica)}`],
+  );
+}
+
+function why({ problem }: { readonly problem: string | undefined }): string {
+  return problem === undefined ? '' : `: ${problem}`;
 }
 
 /** Prompt hosts that could not be started, each with its reason. */

@@ -65,8 +65,8 @@ interface NotStarted {
 
 /**
  * Runs a job on its seats and ends the lease, whatever happens. The lease grows to the seats that the job uses and that are
- * free. A job that the engine lost before it began goes back to its place in the queue, once (the queue refuses a second
- * time, which bounds the loop).
+ * free. A job that the engine lost before it began goes back to its place in the queue, for another replica if there is one;
+ * the queue bounds how often.
  */
 export async function runJob(
   context: RequestContext,
@@ -178,7 +178,7 @@ function run(
         return;
       }
       const ends: JobEnds = { seatFreed: () => lease.freeSeat(), done: () => end('done'), failed: end };
-      const started = start(parts.engine, planned, growTo(lease, parts.seatsWanted), ends);
+      const started = start(parts.engine, planned, lease, growTo(lease, parts.seatsWanted), ends);
       job = started;
       lease.whenWanted(() => started.reduceSeats());
     } catch (fault) {
@@ -190,9 +190,15 @@ function run(
 
 type JobEnds = Pick<GenerationReceiver, 'seatFreed' | 'done' | 'failed'>;
 
-/** Sends the job to its engine. */
-function start(engine: JobParts['engine'], planned: PlannedJob, seats: number, ends: JobEnds): JobHandle {
+/** Sends the job to the replica whose seats it has. */
+function start(
+  engine: JobParts['engine'],
+  planned: PlannedJob,
+  { replica }: Lease,
+  seats: number,
+  ends: JobEnds,
+): JobHandle {
   return planned.kind === 'generate'
-    ? engine.generate({ seats, ...planned.job }, { ...planned.results, ...ends })
-    : engine.score({ seats, ...planned.job }, { ...planned.results, ...ends });
+    ? engine.generate({ seats, ...planned.job }, { ...planned.results, ...ends }, replica)
+    : engine.score({ seats, ...planned.job }, { ...planned.results, ...ends }, replica);
 }

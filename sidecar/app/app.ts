@@ -97,7 +97,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   const back = await openOperators(common, () => seen);
   const operatorsAt = await back.listen(config.operators.host, config.operators.port);
   log.info('operators listening', { host: config.operators.host, port: operatorsAt.port });
-  const { files, billing, spool, prune, closeSpool, exporting } = await openFiles(
+  const { files, plans, billing, spool, prune, closeSpool, exporting } = await openFiles(
     config,
     registry,
     log,
@@ -117,10 +117,10 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   const prompts = (given.makePrompts ?? openPrompts)({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
-    models: config.models.map(({ id, kind, file, contextPerSeat }) => ({
+    models: config.models.map(({ id, kind, file }) => ({
       id,
       kind,
-      contextPerSeat,
+      contextPerSeat: Math.max(...(plans.get(id) ?? []).map((replica) => replica.contextPerSeat)),
       file: files.get(file) ?? file,
     })),
     clock: systemClock,
@@ -131,7 +131,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
       },
     },
   });
-  const models = hostModels(config, files, engineEntry, { registry, readiness, log });
+  const models = hostModels(config, files, plans, engineEntry, { registry, readiness, log });
   const services: Services = {
     clock: systemClock,
     date: () => new Date(),

@@ -1,14 +1,16 @@
 import { openBilling, type Billing } from './compose-billing.js';
 import { modelFiles } from './compose-models.js';
+import { replicasOf } from './compose-replicas.js';
 import { openExporting, type Exporting } from './compose-otlp.js';
 import { openUsage } from './compose-usage.js';
+import type { ReplicaPlan } from './replica-plans.js';
 import type { Config } from '../config/config.js';
 import { systemClock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
 import type { Spool } from '../usage/spool.js';
 
-/** Opens the files that a start needs. Rejects if one cannot be used; then none is left open. */
+/** Opens the files that a start needs, and finds the devices. Rejects if one cannot be used; then none is left open. */
 export async function openFiles(
   config: Config,
   registry: Metrics,
@@ -16,6 +18,8 @@ export async function openFiles(
   spoolStandIn: Spool | undefined,
 ): Promise<{
   readonly files: ReadonlyMap<string, string>;
+  /** The replicas of each model, by id. */
+  readonly plans: ReadonlyMap<string, readonly ReplicaPlan[]>;
   readonly billing: Billing;
   readonly spool: Spool;
   /** As returned by `openUsage`. */
@@ -24,6 +28,7 @@ export async function openFiles(
   readonly exporting: Exporting;
 }> {
   const files = modelFiles(config);
+  const plans = await replicasOf(config, files);
   const billing = await openBilling({ config, clock: systemClock, metrics: registry.credit, log });
   const { spool, prune, closeSpool } = spoolStandIn
     ? { spool: spoolStandIn, prune: () => Promise.resolve(), closeSpool: () => Promise.resolve() }
@@ -36,5 +41,5 @@ export async function openFiles(
     await billing.close();
     throw error;
   });
-  return { files, billing, spool, prune, closeSpool, exporting };
+  return { files, plans, billing, spool, prune, closeSpool, exporting };
 }

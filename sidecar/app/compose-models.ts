@@ -6,13 +6,15 @@ import type { SeatQueue } from '../admission/seat-queue.js';
 import { systemClock } from '../lib/clock.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EMBEDDED_MODEL } from '../engine-client/embedded-model.js';
-import type { HostedEngine } from '../engine-client/engine.js';
+import type { EngineEvents, HostedEngine } from '../engine-client/engine.js';
 import { REUSED_TOKENS } from '../engine-client/prefix-index.js';
 import { StartGate } from '../engine-client/start-gate.js';
-import { EngineProcess } from '../engine-client/supervisor.js';
 import type { HostedModel } from '../api/services.js';
 import type { FirstStart } from '../prompts/client.js';
+import { composeEngine, type MemoryCheck } from './compose-engine.js';
+import { FirstStarts } from './first-starts.js';
 import type { Readiness } from './readiness.js';
+import { nameOf, type ReplicaPlan } from './replica-plans.js';
 import type { ModelLoad } from '../telemetry/endpoint-metrics.js';
 import type { Log } from '../telemetry/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
@@ -47,10 +49,11 @@ export function modelFiles({ models }: Config): Map<string, string> {
   return new Map(models.map(({ file }) => [file, file === 'embedded' ? EMBEDDED_MODEL : resolve(file)]));
 }
 
-/** All models by id, none started yet. `files`: as {@link modelFiles} gave them. */
+/** All models by id, none started yet. `files`: as {@link modelFiles} gave them; `plans`: the replicas of each, by id. */
 export function hostModels(
   config: Config,
   files: ReadonlyMap<string, string>,
+  plans: ReadonlyMap<string, readonly ReplicaPlan[]>,
   entry: string,
   listeners: Listeners,
 ): ReadonlyMap<string, Hosted> {
@@ -59,7 +62,7 @@ export function hostModels(
   for (const model of config.models) {
     const file = files.get(model.file) ?? model.file;
     const memory = gate && { gate, mappedElsewhere: () => mappedBeside(file, models.values()) };
-    models.set(model.id, host(config, { ...model, file }, entry, memory, listeners));
+    models.set(model.id, host(config, { ...model, file }, plans.get(model.id) ?? [], entry, memory, listeners));
   }
   return models;
 }
@@ -151,65 +154,65 @@ function loadOf({ load }: SeatQueue, engine: HostedEngine): ModelLoad {
   };
 }
 
-/** One model: its engine and its queue, which is paused while the engine has no seat. The one place that chooses an engine's kind. */
+/** One model: its engine and its queue, in which each replica is paused while it has no seat. */
 function host(
   config: Config,
   model: ModelConfig,
+  plans: readonly ReplicaPlan[],
   entry: string,
-  memory: { readonly gate: StartGate; readonly mappedElsewhere: () => number } | undefined,
+  memory: MemoryCheck | undefined,
   { registry, readiness, log }: Listeners,
 ): Hosted {
-  const { id, kind, file, ownedBy, cohort, load, idleUnloadMs, ...sizes } = model;
-  const { seats } = sizes;
+  const { id, kind, file, ownedBy, cohort, load } = model;
   const lazy = load === 'lazy';
   const queue = createFairQueue({
     clock: systemClock,
     random: Math.random,
     config: config.queue,
-    seats,
-    shares: (prefix) => engine.heldPrefixes().longestOf(prefix),
+    seats: plans,
+    shares: (prefix, replica) => engine.heldPrefixes(replica).longestOf(prefix),
     learns: config.development.learnedQueue,
   });
-  queue.pause();
+  plans.forEach((_, replica) => queue.pause(replica));
   registry.watchQueue(id, (accounts) => queue.report(accounts));
   let settle = (): void => undefined;
   const settled = lazy ? Promise.resolve() : new Promise<void>((done) => (settle = done));
-  const engine: HostedEngine = new EngineProcess({
-    entry,
-    setup: { file, kind, ...sizes, heartbeatMs: config.engine.heartbeatMs },
-    timing: config.engine,
-    clock: systemClock,
-    random: Math.random,
-    log,
-    model: id,
-    onDemand: {
-      lazy,
-      idleUnloadMs,
-      wanted: () => {
-        const { busy, waiting } = queue.snapshot();
-        return busy + waiting > 0;
-      },
+  const starts = new FirstStarts(plans.length, {
+    up: () => {
+      readiness.up(id);
+      settle();
     },
-    ...memory,
-    events: {
-      seats: (count) => {
-        if (count === 0) {
-          queue.pause();
-          return;
-        }
-        queue.resume(count);
-        readiness.up(id);
-        settle();
-      },
-      unservable: (why) => {
-        // The start does not wait for a lazy model, so it does not fail with it either.
-        if (!lazy) readiness.never(unservable(id, file, why));
-        settle();
-      },
-      restarting: () => registry.engineRestarted(id),
+    never: (why) => {
+      // The start does not wait for a lazy model, so it does not fail with it either.
+      if (!lazy) readiness.never(unservable(id, file, why));
+      settle();
     },
   });
+  const events = (replica: number): EngineEvents => ({
+    seats: (count) => {
+      if (count === 0) {
+        queue.pause(replica);
+        return;
+      }
+      queue.resume(count, replica);
+      starts.ready(replica);
+    },
+    unservable: (why, unfit) => {
+      const name = plans.length > 1 ? `${nameOf(replica, plans[replica]?.devices ?? [])}: ` : '';
+      starts.lost(replica, `${name}${why}`, unfit);
+    },
+    restarting: () => registry.engineRestarted(id),
+  });
+  const wanted = (): boolean => queue.load.busy + queue.load.waiting > 0;
+  const engine: HostedEngine = composeEngine(config, model, plans, { entry, memory, log, wanted, events });
   registry.watchEngine(id, () => ({ state: engine.state, ...engine.heldTokens, capacity: engine.capacityTokens }));
+  registry.watchReplicas(id, () => {
+    const { all } = queue.load.replicas;
+    return engine.replicas.map(({ state }, at) => {
+      const { seats = 0, busy = 0, up = false } = all[at] ?? {};
+      return { state, seats: up ? seats : 0, busy };
+    });
+  });
   registry.endpoint.watch(loadOf(queue, engine));
   const gate = cohort === undefined ? {} : { cohort };
   return { id, kind, ownedBy, ...gate, created: Math.floor(Date.now() / 1000), queue, engine, file, settled };

@@ -9,7 +9,8 @@ import type { Io } from './io.js';
 import { size } from './layout.js';
 import { withFile } from './model-files.js';
 import { loadText } from './model-text.js';
-import { reasons, serves, setupOf, shortOfMemory, sizeModels, type Sizing } from './sizing.js';
+import { replicasToSize } from './replica-sizes.js';
+import { reasons, serves, shortOfMemory, sizeModels, type Sizing } from './sizing.js';
 import { COMMANDS } from './command-table.js';
 
 const GPU_ADVICE =
@@ -69,15 +70,17 @@ async function engineChecks(config: Config, io: Io): Promise<Check[]> {
 
 async function modelChecks(config: Config, machine: MachineFacts | undefined, io: Io): Promise<Check[]> {
   const running = await isRunning(config);
-  const models = config.models.map(withFile);
+  const wanted = await replicasToSize(config.models.map(withFile));
+  const found = wanted.filter((one) => one.kind === 'replica');
   const sizings = await sizeModels(
-    models.map((model) => ({ id: model.id, setup: setupOf(model), lazy: model.load === 'lazy' })),
+    found.map(({ toSize }) => toSize),
     { load: false, running },
     io,
   );
   return [
     ...(machine ? [coresCheck(machine.cores, sizings)] : []),
-    ...sizings.map((sizing, i) => modelCheck(config.models[i], sizing)),
+    ...wanted.flatMap((one) => (one.kind === 'unfit' ? [unfitCheck(one.model, one.why)] : [])),
+    ...sizings.map((sizing, i) => modelCheck(found[i]?.model, sizing)),
   ];
 }
 
@@ -137,12 +140,16 @@ function coresCheck(cores: number, sizings: readonly Sizing[]): Check {
   return { what: 'cores', level: 'warn', says, advice };
 }
 
+function unfitCheck({ id }: ModelConfig, why: string): Check {
+  return { what: `model ${id}`, level: 'fail', says: why, advice: 'the devices that there are stand at backend above' };
+}
+
 function modelCheck(model: ModelConfig | undefined, sizing: Sizing): Check {
   const what = `model ${sizing.id}`;
   const { setup, inspected } = sizing;
   if (!serves(sizing) || inspected.kind === 'failed') {
     const level = model?.load === 'lazy' ? 'warn' : 'fail';
-    const advice = `ra-sidecar models verify ${sizing.id} has details`;
+    const advice = `ra-sidecar models verify ${model?.id ?? sizing.id} has details`;
     return { what, level, says: reasons(sizing).join('; '), advice };
   }
   const short = shortOfMemory(sizing);

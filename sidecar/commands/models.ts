@@ -15,7 +15,8 @@ import { bytesOf, columns, size, wholeOf } from './layout.js';
 import { removeLeftovers, withFile } from './model-files.js';
 import { modelText } from './model-text.js';
 import { Progress } from './progress.js';
-import { serves, setupOf, sizeModels, type Sized, type Sizing } from './sizing.js';
+import { replicasToSize } from './replica-sizes.js';
+import { serves, sizeModels, type Sizing, type ToSize } from './sizing.js';
 import { COMMANDS } from './command-table.js';
 
 type Settings = Pick<Config, 'models' | 'dataDir'>;
@@ -171,9 +172,9 @@ async function verify(config: Settings, args: readonly string[], io: Io): Promis
   };
   const wanted = { load: true, ...(memory !== undefined && { memory: bytesOf('--memory', memory) }) };
   const chosen = config.models.filter(({ id }) => named === undefined || id === named);
-  const look = (some: readonly { id: string; setup: Sized }[], running: boolean): Promise<Sizing[]> =>
+  const look = (some: readonly ToSize[], running: boolean): Promise<Sizing[]> =>
     sizeModels(
-      some.map(({ id, setup }) => ({ id, setup: { ...setup, ...changes } })),
+      some.map((one) => ({ ...one, setup: { ...one.setup, ...changes } })),
       { ...wanted, running },
       io,
     );
@@ -181,14 +182,20 @@ async function verify(config: Settings, args: readonly string[], io: Io): Promis
   const sizings =
     named !== undefined && chosen.length === 0
       ? await look([{ id: named, setup: { ...FILE_DEFAULTS, file: resolve(named) } }], false)
-      : await look(
-          chosen.map(withFile).map((model) => ({ id: model.id, setup: setupOf(model) })),
-          running,
-        );
+      : await look(await toVerify(chosen.map(withFile)), running);
   if (json) io.out(`${JSON.stringify(sizings.map(jsonOf), null, 2)}\n`);
   else io.out(sizings.map(modelText).join('\n'));
   const bad = sizings.filter((sizing) => !serves(sizing));
   return bad.length === 0 ? EXIT.done : EXIT.failed;
+}
+
+/** The replicas of these models. Throws if those of one cannot be. */
+async function toVerify(models: readonly ModelConfig[]): Promise<ToSize[]> {
+  return (await replicasToSize(models)).map((one) => {
+    if (one.kind === 'unfit') throw new Error(`model ${one.model.id}: ${one.why}`);
+    // To verify one model is to ask whether it fits, so a lazy one counts for those after it too.
+    return { ...one.toSize, lazy: false };
+  });
 }
 
 function jsonOf(sizing: Sizing): object {

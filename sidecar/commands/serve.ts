@@ -1,7 +1,7 @@
 import { renewDevelopmentKey } from '../access/keys.js';
 import { metricsOf, startApp, type App } from '../app/app.js';
 import { systemClock } from '../lib/clock.js';
-import { isNotified, type Config } from '../config/config.js';
+import { isNotified, type Config, type ModelConfig } from '../config/config.js';
 import { isLoopback } from '../config/loopback.js';
 import { openIdentities, type Identities } from '../app/compose-identity.js';
 import type { Log } from '../telemetry/logger.js';
@@ -98,8 +98,8 @@ function welcome(config: Config, app: App, key: string | undefined): string {
       : ['contract:             compatible']),
     `operators' listener:  http://${config.operators.host}:${app.operatorsPort}/metrics`,
     ...config.models.map(
-      ({ id, kind, seats, load }) =>
-        `model:                ${id} (${kind}, ${seats} seats${load === 'lazy' ? ', loaded at the first request' : ''})`,
+      ({ id, kind, seats, replicas, load }) =>
+        `model:                ${id} (${kind}, ${seatsText(seats, replicas)}${load === 'lazy' ? ', loaded at the first request' : ''})`,
     ),
   ];
   if (key === undefined) return [...lines, ''].join('\n');
@@ -110,6 +110,14 @@ function welcome(config: Config, app: App, key: string | undefined): string {
   if (chat !== undefined) lines.push('', curl(where, 'chat/completions', key, chatExample(chat)));
   if (decision !== undefined) lines.push('', curl(where, 'decisions', key, decisionExample(decision)));
   return [...lines, ''].join('\n');
+}
+
+function seatsText(seats: number, replicas: ModelConfig['replicas']): string {
+  if (replicas === 1) return `${seats} seats`;
+  if (replicas === 'auto') return `${seats} seats on each device`;
+  if (typeof replicas === 'number') return `${replicas} replicas of ${seats} seats`;
+  const all = replicas.reduce((sum, replica) => sum + (replica.seats ?? seats), 0);
+  return `${replicas.length} replicas with ${all} seats together`;
 }
 
 function curl(base: string, path: string, key: string, body: object): string {

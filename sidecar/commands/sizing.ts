@@ -10,12 +10,18 @@ import { Progress } from './progress.js';
 /** Settings that decide how much memory a model needs. */
 export type Sized = Question['model']['setup'];
 
-/** A model to check. */
+/** A model to check, or one of its replicas. */
 export interface ToSize {
   readonly id: string;
   readonly setup: Sized;
   /** The start does not load it, so it takes no memory from the models after it. */
   readonly lazy?: boolean;
+  /** The devices that its engine sees, whose memory is counted for themselves; absent or none: all that there are. */
+  readonly devices?: readonly string[];
+  /** Environment variables by which it sees them. */
+  readonly environment?: Readonly<Record<string, string>>;
+  /** A further replica of the model before it: its weights need not be loaded once more. */
+  readonly again?: boolean;
 }
 
 export interface Sizing {
@@ -61,19 +67,26 @@ export async function sizeModels(
   const bar = new Progress(clock, terminal);
   const sizings: Sizing[] = [];
   const taken = new Taken();
-  for (const { id, setup, lazy } of models) {
+  for (const { id, setup, lazy, devices = [], environment = {}, again = false } of models) {
     bar.show(`checking ${id}`, 0);
     const inspected = await inspect(
       'model',
-      { setup, load, taken: taken.beside(setup.file), ...(memory !== undefined && { memory }) },
+      {
+        setup,
+        load: load && !again,
+        taken: taken.beside(setup.file, devices),
+        ...(memory !== undefined && { memory }),
+      },
       {
         clock,
+        environment,
         onProgress: (done, total) => bar.show(`loading ${id}`, done / total),
         ...(entry !== undefined && { entry }),
       },
     );
     const sizing = { id, setup, inspected };
-    if (inspected.kind === 'answer' && serves(sizing) && lazy !== true) taken.add(setup.file, inspected.answer);
+    if (inspected.kind === 'answer' && serves(sizing) && lazy !== true)
+      taken.add(setup.file, devices, inspected.answer);
     // With an explicit memory size, processes on this machine do not matter.
     sizings.push(running === true && memory === undefined ? besideRunning(sizing) : sizing);
   }
@@ -83,23 +96,29 @@ export async function sizeModels(
 
 /** Bytes that the models checked so far will take. */
 class Taken {
-  readonly #own = { memory: 0, gpuMemory: 0 };
+  #memory = 0;
+  /** By devices. */
+  readonly #gpuMemory = new Map<string, number>();
   /** Memory-mapped weights by file. On a GPU each engine has its own copy. */
   readonly #weights = new Map<string, number>();
 
   /** The memory that a model with this file finds taken. Shared weights of the same file are not subtracted. */
-  beside(file: string): Question['model']['taken'] {
+  beside(file: string, devices: readonly string[]): Question['model']['taken'] {
     const others = [...this.#weights].filter(([other]) => other !== file);
-    return { ...this.#own, memory: others.reduce((sum, [, bytes]) => sum + bytes, this.#own.memory) };
+    return {
+      memory: others.reduce((sum, [, bytes]) => sum + bytes, this.#memory),
+      gpuMemory: this.#gpuMemory.get(devices.join()) ?? 0,
+    };
   }
 
-  add(file: string, { memory, gpuMemory }: ModelReport): void {
+  add(file: string, devices: readonly string[], { memory, gpuMemory }: ModelReport): void {
     if (memory) {
       const mapped = memory.weights - memory.repacked;
-      this.#own.memory += memory.total - mapped;
+      this.#memory += memory.total - mapped;
       this.#weights.set(file, Math.max(mapped, this.#weights.get(file) ?? 0));
     }
-    this.#own.gpuMemory += gpuMemory?.total ?? 0;
+    const there = devices.join();
+    this.#gpuMemory.set(there, (this.#gpuMemory.get(there) ?? 0) + (gpuMemory?.total ?? 0));
   }
 }
 

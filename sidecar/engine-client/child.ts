@@ -38,6 +38,8 @@ export interface ChildOptions {
   readonly setup: EngineSetup;
   readonly timing: ChildTiming;
   readonly clock: Clock;
+  /** Environment variables besides this process's own. */
+  readonly environment?: Readonly<Record<string, string>>;
 }
 
 export interface ChildEvents {
@@ -124,9 +126,10 @@ export class EngineChild {
   }
 
   #fork(): void {
-    const { entry, setup, timing, clock } = this.#options;
+    const { entry, setup, timing, clock, environment: own } = this.#options;
     // Read when its pool starts.
-    const environment = childEnvironment({ UV_THREADPOOL_SIZE: String(poolThreads(availableParallelism())) });
+    const pool = { UV_THREADPOOL_SIZE: String(poolThreads(availableParallelism())) };
+    const environment = childEnvironment({ ...pool, ...own });
     const link = { message: (raw: unknown) => this.#receive(raw), closed: () => undefined };
     // Without this process's own arguments: Node's options for the heap or the inspector are not meant for engines.
     const forked = forkLinked(process.execPath, [entry], { stderr: 'pipe', environment }, link);

@@ -1,6 +1,6 @@
 /**
- * The engine port: all that routes, admission, telemetry and the console know of what computes a model's replies. Today one
- * process implements it (supervisor.ts). docs/architecture.md#ports says what each side promises.
+ * The engine port: all that routes, admission, telemetry and the console know of what computes a model's replies. One or
+ * several processes implement it (replicated-engine.ts). docs/architecture.md#ports says what each side promises.
  */
 import type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
 import type { EngineFacts } from '../../engine/protocol/setup.js';
@@ -65,28 +65,45 @@ export interface JobHandle {
 
 export type EngineState = 'unloaded' | 'cold' | 'ready' | 'lost';
 
-/** What computes one model's replies, as routes see it. It knows no lease: the caller of `generate` or `score` holds one. */
+/** One of the processes behind an engine, as operators see it. */
+export interface Replica {
+  readonly state: EngineState;
+  /** Why it is not ready, in one line for the operator, or undefined. */
+  readonly problem: string | undefined;
+}
+
+/**
+ * What computes one model's replies, as routes see it. It knows no lease: the caller of `generate` or `score` holds one, of
+ * seats of one replica.
+ */
 export interface Engine {
   /**
    * unloaded: no process runs until the engine is woken; cold: loading, or between two processes; ready: takes jobs; lost:
-   * given up (closed, or the model cannot be served).
+   * given up (closed, or the model cannot be served). Of several replicas that of the one that comes closest to taking jobs.
    */
   readonly state: EngineState;
   /** Why it was given up, in one line for the operator, or undefined. */
   readonly problem: string | undefined;
   /** It is loaded when a request needs it: the sidecar is ready without it. */
   readonly onDemand: boolean;
-  /** Set from the first `ready` on, and kept during a restart. */
+  /** Set from the first `ready` on, and kept during a restart. `contextPerSeat`: of the longest seats there are. */
   readonly facts: EngineFacts | undefined;
+  /** Tokens that a seat can hold, shortest first, of all replicas as they are configured. */
+  readonly contexts: readonly number[];
+  /** Its processes, by index. */
+  readonly replicas: readonly Replica[];
   /** While cold or unloaded: the estimated time until it is ready if it were woken now, ms. */
   readonly readyInMs: number;
   /** A request needs it: an unloaded one begins to load. Otherwise it does nothing. */
   wake(): void;
-  /** Starts a job. When not ready, the receiver's `failed` is called (lost, not started) before the next tick ends. */
-  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle;
-  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle;
-  /** What the engine's free sequences hold, by its last report; empty while it is not ready. */
-  heldPrefixes(): PrefixIndex;
+  /**
+   * Starts a job on the replica with this index. When that is not ready, the receiver's `failed` is called (lost, not started)
+   * before the next tick ends.
+   */
+  generate(job: GenerateJob, receiver: GenerationReceiver, replica: number): JobHandle;
+  score(job: ScoreJob, receiver: ScoreReceiver, replica: number): JobHandle;
+  /** What the free sequences of this replica hold, by its last report; empty while it is not ready. */
+  heldPrefixes(replica: number): PrefixIndex;
 }
 
 /** An engine as the composition sees it: it begins, ends and measures what routes use. */
@@ -102,7 +119,7 @@ export interface HostedEngine extends Engine {
 }
 
 /**
- * What an engine reports by itself. Called on the event loop, never from inside start(), generate() or score(). They must not
+ * What a replica of an engine reports by itself. Called on the event loop, never from inside start(), generate() or score(). They must not
  * throw.
  */
 export interface EngineEvents {
@@ -112,8 +129,11 @@ export interface EngineEvents {
    * is not handed out again.
    */
   seats(count: number): void;
-  /** It stays lost, because the model cannot be served; `why` is one line for the operator. Comes after `seats(0)`. */
-  unservable(why: string): void;
+  /**
+   * It stays lost, because the model cannot be served; `why` is one line for the operator. Comes after `seats(0)`. `unfit`: it
+   * said so itself, so that the configuration or the file has to change; otherwise its starts crashed.
+   */
+  unservable(why: string, unfit: boolean): void;
   /** It will be loaded again in so many ms. */
   restarting(inMs: number): void;
 }

@@ -16,7 +16,8 @@ export function pidField(pid: number | undefined): LogFields {
   return pid === undefined ? {} : { pid };
 }
 
-/** Why the model has no engine, for operators; undefined: it is being restarted. */
-export function problemOf({ reason, detail }: ChildEnd): string | undefined {
-  return reason === 'unstartable' ? `cannot be forked: ${detail ?? ''}` : undefined;
+/** Why there is no engine process, for operators; undefined: one that was ready is being restarted. */
+export function problemOf({ reason, detail }: ChildEnd, wasReady: boolean): string | undefined {
+  if (reason === 'unstartable') return `cannot be forked: ${detail ?? ''}`;
+  return wasReady ? undefined : `its last start failed: ${[reason, detail].filter(Boolean).join(': ')}`;
 }

@@ -8,6 +8,7 @@ import {
   type Question,
   type ToInspector,
 } from '../../engine/protocol/inspect-messages.js';
+import { childEnvironment } from '../config/config.js';
 import type { Clock } from '../lib/clock.js';
 import { exitReason, StderrTail } from './exit-reason.js';
 
@@ -38,6 +39,8 @@ export interface InspectOptions {
   readonly clock: Clock;
   /** Bytes done and total, some ten times a second. */
   readonly onProgress?: (done: number, total: number) => void;
+  /** Environment variables besides this process's own. */
+  readonly environment?: Readonly<Record<string, string>>;
   /** Another entry module, for tests. */
   readonly entry?: string;
 }
@@ -46,11 +49,12 @@ export interface InspectOptions {
 export function inspect<Kind extends Asked>(
   kind: Kind,
   question: Question[Kind],
-  { clock, onProgress, entry = ENTRY }: InspectOptions,
+  { clock, onProgress, environment, entry = ENTRY }: InspectOptions,
 ): Promise<Inspected<Kind>> {
   return new Promise((resolve) => {
     const stderr = new StderrTail();
-    const child = fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
+    const env = childEnvironment(environment);
+    const child = fork(entry, [], { serialization: 'advanced', stdio: ['ignore', 'ignore', 'pipe', 'ipc'], env });
     let result: Inspected<Kind> | undefined;
     const watch = (): (() => void) =>
       clock.after(SILENCE_MS, () => {

@@ -167,6 +167,9 @@ export class Mux {
 
 type OnThrow = (error: unknown) => void;
 
+/** Of a job for an engine that takes none now. */
+export const NOT_READY: JobFault = { kind: 'lost', started: false };
+
 /** Fails a job that never reached an engine, in a microtask, unless it is cancelled first. */
 export function failSoon(receiver: GenerationReceiver | ScoreReceiver, fault: JobFault, onThrow: OnThrow): JobHandle {
   let cancelled = false;

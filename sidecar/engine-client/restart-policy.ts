@@ -6,8 +6,8 @@ const MAX_CRASHED_STARTS = 3;
 
 /** What follows after an engine process ended. */
 export type Next =
-  /** No restart, since it would fail again. `why`: one line for the operator. */
-  | { readonly kind: 'final'; readonly why: string }
+  /** No restart, since it would fail again. `why`: one line for the operator. `unfit`: by the engine's own word. */
+  | { readonly kind: 'final'; readonly why: string; readonly unfit: boolean }
   /** A restart after `waitMs`. */
   | { readonly kind: 'again'; readonly waitMs: number };
 
@@ -42,7 +42,7 @@ export class RestartPolicy {
   after(end: ChildEnd, readyMs: number | undefined): Next {
     if (readyMs !== undefined) this.#everReady = true;
     const why = this.#hopeless(end);
-    if (why !== undefined) return { kind: 'final', why };
+    if (why !== undefined) return { kind: 'final', why, unfit: end.reason === 'unable' };
     if (readyMs !== undefined && readyMs >= this.#maxMs) this.#backoff.reset();
     return { kind: 'again', waitMs: this.#backoff.next() };
   }

@@ -7,11 +7,16 @@ import type { RestartTiming } from './restart-policy.js';
 import type { StartGate } from './start-gate.js';
 
 /** How long an engine may take to leave after `shutdown`, ms, unless the options say otherwise. */
-export const CLOSE_MS = 2000;
+const CLOSE_MS = 2000;
 
 export interface EngineTiming extends ChildTiming, RestartTiming {
   /** From `shutdown` to SIGKILL when closing; default {@link CLOSE_MS}. */
   readonly closeMs?: number;
+}
+
+/** From `shutdown` to SIGKILL, ms. */
+export function closeMsOf({ closeMs = CLOSE_MS }: EngineTiming): number {
+  return closeMs;
 }
 
 /** An engine process that runs only while requests need it. */
@@ -33,8 +38,10 @@ export interface EngineProcessOptions {
   /** From 0 to 1, to spread restarts. */
   readonly random: () => number;
   readonly log: Log;
-  /** The model's id, for the log. */
-  readonly model: string;
+  /** The model's id, and which of its replicas this is where there are several; for the log. */
+  readonly names: { readonly model: string; readonly replica?: number };
+  /** Environment variables of its process besides this process's own. */
+  readonly environment?: Readonly<Record<string, string>>;
   readonly events: EngineEvents;
   /** Undefined: forked by start(), and never unloaded. */
   readonly onDemand?: OnDemand;

@@ -6,23 +6,23 @@ import type {
   GenerateJob,
   GenerationReceiver,
   HeldTokens,
-  HostedEngine,
   JobHandle,
   ScoreJob,
   ScoreReceiver,
 } from './engine.js';
 import { IdleWatch } from './idle-watch.js';
 import { LoadEstimate } from './load-estimate.js';
-import { failSoon } from './mux.js';
+import { failSoon, NOT_READY } from './mux.js';
 import { NO_PREFIXES, type PrefixIndex } from './prefix-index.js';
+import type { EngineReplica } from './replicated-engine.js';
 import { RestartPolicy } from './restart-policy.js';
 import { endFields, pidField, problemOf } from './exit-report.js';
 import { StartGate } from './start-gate.js';
-import { CLOSE_MS, type EngineProcessOptions } from './supervisor-options.js';
+import { closeMsOf, type EngineProcessOptions } from './supervisor-options.js';
 
 /**
- * A supervised engine: its process is forked, watched, and forked again after it ended, until close() or until its
- * model cannot be served. There is one process at a time: the next is forked only when the previous has ended.
+ * A supervised engine process, one replica of its model's engine: it is forked, watched, and forked again after it ended,
+ * until close() or until its model cannot be served. The next is forked only when the previous has ended.
  *
  *                    start, wake          ready
  *      unloaded ----------------> cold ----------> ready
@@ -31,7 +31,7 @@ import { CLOSE_MS, type EngineProcessOptions } from './supervisor-options.js';
  *         '---- no request ------|------------------'
  *                                 '--> lost: no further try would do better
  */
-export class EngineProcess implements HostedEngine {
+export class EngineProcess implements EngineReplica {
   readonly #options: EngineProcessOptions;
   readonly #policy: RestartPolicy;
   readonly #gate: StartGate;
@@ -48,7 +48,6 @@ export class EngineProcess implements HostedEngine {
   #leaveGate: () => void = () => undefined;
   #idle: IdleWatch | undefined;
   readonly #estimate: LoadEstimate;
-  readonly #closeMs: number;
 
   constructor(options: EngineProcessOptions) {
     const { timing, random, onDemand } = options;
@@ -58,7 +57,6 @@ export class EngineProcess implements HostedEngine {
     this.#state = this.#onDemand ? 'unloaded' : 'cold';
     this.#policy = new RestartPolicy(timing, random, this.#onDemand);
     this.#estimate = new LoadEstimate(timing.startTimeoutMs);
-    this.#closeMs = timing.closeMs ?? CLOSE_MS;
   }
 
   get state(): EngineState {
@@ -119,9 +117,13 @@ export class EngineProcess implements HostedEngine {
     return child ? child.mux.score(job, receiver) : failSoon(receiver, NOT_READY, this.#threw);
   }
 
+  touch(): void {
+    this.#idle?.touch();
+  }
+
   /** The process that accepts jobs now. */
   #taking(): EngineChild | undefined {
-    this.#idle?.touch();
+    this.touch();
     return this.#state === 'ready' ? this.#child : undefined;
   }
 
@@ -143,7 +145,7 @@ export class EngineProcess implements HostedEngine {
     this.#leaveGate();
     this.#idle?.stop();
     this.#child?.mux.lost('lost');
-    await this.#child?.close(this.#closeMs);
+    await this.#child?.close(closeMsOf(this.#options.timing));
   }
 
   /** Forks as soon as no other engine is loading. */
@@ -153,25 +155,25 @@ export class EngineProcess implements HostedEngine {
   }
 
   #fork(): void {
-    const { entry, setup, timing, clock, log, model, mappedElsewhere } = this.#options;
+    const { entry, setup, timing, clock, log, names, environment, mappedElsewhere } = this.#options;
     this.#estimate.forked(clock.now());
     const memory = mappedElsewhere && { mappedElsewhere: mappedElsewhere() };
     const child = new EngineChild(
-      { entry, setup: memory ? { ...setup, memory } : setup, timing, clock },
+      { entry, setup: memory ? { ...setup, memory } : setup, timing, clock, ...(environment && { environment }) },
       {
         ready: (facts) => this.#ready(facts),
         ended: (end) => this.#ended(child, end),
         threw: this.#threw,
-        failed: (reason) => log.warn('job failed', { model, reason }),
+        failed: (reason) => log.warn('job failed', { ...names, reason }),
       },
     );
     this.#child = child;
     // A child that could not be forked has no pid, and is reported as lost.
-    if (child.pid !== undefined) log.info('engine forked', { model, pid: child.pid });
+    if (child.pid !== undefined) log.info('engine forked', { ...names, pid: child.pid });
   }
 
   #ready(facts: EngineFacts): void {
-    const { clock, log, model, events, onDemand } = this.#options;
+    const { clock, log, names, events, onDemand } = this.#options;
     this.#estimate.ready(clock.now());
     this.#facts = facts;
     this.#problem = undefined;
@@ -181,7 +183,8 @@ export class EngineProcess implements HostedEngine {
       this.#idle = new IdleWatch(clock, onDemand.idleUnloadMs, busy, () => this.#unload());
     }
     const { seats, gpu } = facts;
-    log.info('engine ready', { model, seats, backend: gpu || 'cpu', durationMs: Math.round(this.#estimate.loadMs) });
+    const { loadMs } = this.#estimate;
+    log.info('engine ready', { ...names, seats, backend: gpu || 'cpu', durationMs: Math.round(loadMs) });
     events.seats(seats);
     // Last: the next one counts what this one has.
     this.#leaveGate();
@@ -189,32 +192,33 @@ export class EngineProcess implements HostedEngine {
 
   /** No request waits and no job runs, so the next request finds it unloaded and wakes it. */
   #unload(): void {
-    const { log, model, events } = this.#options;
+    const { log, names, events } = this.#options;
     const child = this.#child;
     if (this.#state !== 'ready' || child === undefined) return;
     this.#onDemand = true;
     this.#state = 'unloaded';
-    log.info('engine unloaded', { model, ...pidField(child.pid) });
+    log.info('engine unloaded', { ...names, ...pidField(child.pid) });
     events.seats(0);
-    this.#leave(child.close(this.#closeMs));
+    this.#leave(child.close(closeMsOf(this.#options.timing)));
   }
 
   #ended(child: EngineChild, end: ChildEnd): void {
-    const { clock, log, model, events } = this.#options;
+    const { clock, log, names, events } = this.#options;
     this.#idle?.stop();
     const now = clock.now();
-    const next = this.#policy.after(end, this.#estimate.readyForMs(now));
+    const readyMs = this.#estimate.readyForMs(now);
+    const next = this.#policy.after(end, readyMs);
     const final = next.kind === 'final';
-    this.#problem = final ? next.why : problemOf(end);
+    this.#problem = final ? next.why : problemOf(end, readyMs !== undefined);
     // A lazy engine that found no room is tried again when a request needs it, and by itself while one still does.
     const asked = this.#options.onDemand?.wanted() ?? false;
     const waits = this.#onDemand && end.reason === 'unable' && !asked;
     this.#state = final ? 'lost' : waits ? 'unloaded' : 'cold';
     this.#estimate.forksAt(now + (final ? 0 : next.waitMs));
-    const fields = { model, count: child.mux.open, ...endFields(end, child.pid) };
+    const fields = { ...names, count: child.mux.open, ...endFields(end, child.pid) };
     log.error(final ? 'engine cannot serve its model' : 'engine lost', fields);
     events.seats(0);
-    if (final) events.unservable(next.why);
+    if (final) events.unservable(next.why, next.unfit);
     child.mux.lost(end.reason === 'protocol' ? 'protocol' : 'lost');
     // Only when its memory is free again.
     void child.gone.then(this.#leaveGate);
@@ -239,10 +243,8 @@ export class EngineProcess implements HostedEngine {
   }
 
   readonly #threw = (fault: unknown): void => {
-    this.#options.log.error('an engine receiver threw', { model: this.#options.model, fault });
+    this.#options.log.error('an engine receiver threw', { ...this.#options.names, fault });
   };
 }
 
 const NO_TOKENS: HeldTokens = { running: 0, kept: 0 };
-
-const NOT_READY = { kind: 'lost', started: false } as const;

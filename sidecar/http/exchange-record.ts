@@ -32,12 +32,11 @@ export class ExchangeRecord {
     },
   ): void {
     const { requestBytes, responseBytes, failure } = sizes;
-    const { requestId, method, scheme } = this.#head;
+    const { requestId, method } = this.#head;
     const code = failure ?? this.code;
     this.#server.onExchangeEnd?.({
       requestId,
       method,
-      scheme,
       route: this.#route,
       status: this.status,
       requestBytes,

@@ -3,8 +3,8 @@ import { ENGINE_RESTARTS, ENGINE_STATE, KV_CAPACITY, KV_TOKENS, PROMPT_RESTARTS 
 import type { Counter, Gauge, Instruments } from './instruments.js';
 
 /** An engine's states, as in engine-client/engine.ts. */
-const STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
-export type EngineStateLabel = (typeof STATES)[number];
+export const ENGINE_STATES = ['unloaded', 'cold', 'ready', 'lost'] as const;
+export type EngineStateLabel = (typeof ENGINE_STATES)[number];
 
 /** The state of one engine at a scrape. */
 export interface EngineReading {
@@ -51,7 +51,7 @@ export class EngineMetrics {
   read(): void {
     for (const [model, read] of this.#engines) {
       const { state: now, running, kept, capacity } = read();
-      for (const state of STATES) this.#state.set({ model, state }, state === now ? 1 : 0);
+      for (const state of ENGINE_STATES) this.#state.set({ model, state }, state === now ? 1 : 0);
       this.#tokens.set({ model, use: 'running' }, running);
       this.#tokens.set({ model, use: 'kept' }, kept);
       this.#capacity.set({ model }, capacity);

@@ -11,6 +11,8 @@ import { describeFault, scrub } from './scrub.js';
 /** The fields of a line besides its event. Texts are constants, ids and names, never text of a caller. */
 export interface LogFields {
   readonly model?: string;
+  /** Which of the model's engine processes, where there are several. */
+  readonly replica?: number;
   readonly route?: string;
   readonly account?: string;
   readonly keyId?: string;
@@ -77,6 +79,7 @@ export interface LogTarget {
 
 const FIELDS: Readonly<Record<Exclude<keyof LogFields, 'fault'>, true>> = {
   model: true,
+  replica: true,
   route: true,
   account: true,
   keyId: true,

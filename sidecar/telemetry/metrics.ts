@@ -11,6 +11,7 @@ import { ModelMetrics, type CancelPhase, type ModelMeter, type Operation } from 
 import { OtlpMetrics } from './otlp-metrics.js';
 import { QueueMetrics, type QueueReading, type RefusalLabel, type RetryLabel, type Seating } from './queue-metrics.js';
 import type { MetricReading } from './readings.js';
+import { ReplicaMetrics, type ReplicaReading } from './replica-metrics.js';
 import { Reading } from './reading.js';
 import { SpoolMetrics } from './spool-metrics.js';
 
@@ -27,6 +28,7 @@ export class Metrics {
   readonly #models: ModelMetrics;
   readonly #queues: QueueMetrics;
   readonly #engines: EngineMetrics;
+  readonly #replicas = new ReplicaMetrics(this.#instruments);
   /** The load of the whole process. */
   readonly endpoint = new EndpointMetrics(this.#instruments);
   /** Both listeners, and streams. */
@@ -93,6 +95,11 @@ export class Metrics {
     this.#engines.watch(this.#label(model), read);
   }
 
+  /** The same for each of its processes. */
+  watchReplicas(model: string, read: () => readonly ReplicaReading[]): void {
+    this.#replicas.watch(this.#label(model), read);
+  }
+
   /** The page, in Prometheus' text format. */
   render(): Promise<{ readonly contentType: string; readonly text: string }> {
     this.#refresh();
@@ -116,6 +123,7 @@ export class Metrics {
     for (const part of [
       this.#queues,
       this.#engines,
+      this.#replicas,
       this.endpoint,
       this.http,
       this.authorizer,

@@ -27,12 +27,14 @@ export const LABELS: Readonly<Record<string, string>> = {
   quantile: '`0.1`, `0.5`, `0.9`',
   reason:
     'of `refusals_total`: `full`, `bytes`, `predicted`, `standing`, `patience`, `named`, `hopeless`, `dropped`, `wait`, `deadline`, `drain`, `engine-lost`; of `readers_cut_total`: `stream`, `total`; of `credit_refusals_total`: `insufficient`, `unavailable`; of `otlp_traces_dropped_total`: `queue_full`, `export_failed`',
+  replica: 'which of the model’s engine processes, from 0',
   rest: '`true` on the line of all other accounts',
   result: '`cached`, `joined`, `asked`, `left_alone`',
   signal: '`traces`, `metrics`',
-  state: 'of `engine_state`: `unloaded`, `cold`, `ready`, `lost`; of the breaker: `closed`, `open`, `half-open`',
+  state:
+    'of `engine_state` and `replica_state`: `unloaded`, `cold`, `ready`, `lost`; of the breaker: `closed`, `open`, `half-open`',
   time: '`predicted`: the predicted wait; `reserved`: a time that was reserved; `none`: a long one, since none could be reserved',
-  url_scheme: '`https`: the listener terminated TLS; `http`: it did not',
+  url_scheme: '`http`: TLS ends in front',
   use: '`running`: of requests that hold a seat; `kept`: of free sequences, to be reused',
 };
 

@@ -127,9 +127,11 @@ export const architectureRules: IFlattenedRuleSet = {
       severity: 'error',
       from: {
         path: '^sidecar/',
-        pathNot: ['sidecar/engine-client', 'sidecar/app/compose-models.ts', 'sidecar/commands/bench.ts'].map(pathOf),
+        pathNot: ['sidecar/engine-client', 'sidecar/app/compose-engine.ts', 'sidecar/commands/bench.ts'].map(pathOf),
       },
-      to: { path: ['supervisor', 'supervisor-options', 'child', 'mux', 'wire'].map(engineClientFile) },
+      to: {
+        path: ['replicated-engine', 'supervisor', 'supervisor-options', 'child', 'mux', 'wire'].map(engineClientFile),
+      },
     },
     {
       // A fork is no import, so this holds while native code stays behind child processes.

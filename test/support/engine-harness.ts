@@ -106,7 +106,7 @@ export class EngineHarness {
       clock: keepingClock,
       random: () => 1,
       log,
-      model: 'stub',
+      names: { model: 'stub' },
       ...more,
       events: {
         seats: (count) => {

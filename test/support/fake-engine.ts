@@ -142,6 +142,7 @@ export class FakeEngine implements Engine {
   woken = 0;
   script: FakeScript;
   prefixes: PrefixIndex = NO_PREFIXES;
+  readonly replicas = [this];
   /** All jobs that came, oldest first. */
   readonly generations: FakeGeneration[] = [];
   readonly scorings: FakeScoring[] = [];
@@ -150,6 +151,10 @@ export class FakeEngine implements Engine {
 
   constructor(script: FakeScript = {}) {
     this.script = script;
+  }
+
+  get contexts(): readonly number[] {
+    return [this.facts?.contextPerSeat ?? FAKE_FACTS.contextPerSeat];
   }
 
   /** Jobs that hold a sequence now. */

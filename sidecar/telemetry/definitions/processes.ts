@@ -6,8 +6,36 @@ export const ENGINE_STATE: GaugeDefinition<'model' | 'state'> = {
   type: 'gauge',
   unit: '0 or 1',
   labels: ['model', 'state'],
-  help: 'State of the engine: 1 for the current state, 0 for the others.',
+  help: 'State of the engine, of several replicas that of the one that comes closest to serving: 1 for the current state, 0 for the others.',
   advice: '`lost`: its model cannot be served; the log and `/readyz` on the operators’ listener have the reason.',
+};
+
+export const REPLICA_STATE: GaugeDefinition<'model' | 'replica' | 'state'> = {
+  name: `${PREFIX}replica_state`,
+  type: 'gauge',
+  unit: '0 or 1',
+  labels: ['model', 'replica', 'state'],
+  help: 'State of each engine process of a model: 1 for the current state, 0 for the others.',
+  advice:
+    '`lost`, or `cold` for long, while others are `ready`: `/readyz` on the operators’ listener has the reason; the model is served with fewer seats.',
+};
+
+export const REPLICA_SEATS: GaugeDefinition<'model' | 'replica'> = {
+  name: `${PREFIX}replica_seats`,
+  type: 'gauge',
+  unit: 'seats',
+  labels: ['model', 'replica'],
+  help: 'Seats that each engine process of a model offers; 0 while it is not ready.',
+  advice: 'Their sum is what `ra_sidecar_seats` has while one of them is ready.',
+};
+
+export const REPLICA_BUSY: GaugeDefinition<'model' | 'replica'> = {
+  name: `${PREFIX}replica_seats_busy`,
+  type: 'gauge',
+  unit: 'seats',
+  labels: ['model', 'replica'],
+  help: 'Seats of each engine process of a model that requests hold.',
+  advice: 'Uneven for long: conversations stay where their past turns are, or requests need the longer seats of one.',
 };
 
 export const ENGINE_RESTARTS: CounterDefinition<'model'> = {
@@ -47,4 +75,13 @@ export const PROMPT_RESTARTS: CounterDefinition = {
   advice: 'The log line `prompt host restarts` has the reason; requests whose prompt was lost got `internal`.',
 };
 
-export const PROCESS_METRICS = [ENGINE_STATE, ENGINE_RESTARTS, KV_TOKENS, KV_CAPACITY, PROMPT_RESTARTS] as const;
+export const PROCESS_METRICS = [
+  ENGINE_STATE,
+  REPLICA_STATE,
+  REPLICA_SEATS,
+  REPLICA_BUSY,
+  ENGINE_RESTARTS,
+  KV_TOKENS,
+  KV_CAPACITY,
+  PROMPT_RESTARTS,
+] as const;

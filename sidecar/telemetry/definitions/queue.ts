@@ -77,8 +77,8 @@ export const SEATS: GaugeDefinition<'model'> = {
   type: 'gauge',
   unit: 'seats',
   labels: ['model'],
-  help: 'Configured seats of the engine, also while it is not ready.',
-  advice: 'It is the configuration; `models[].seats`.',
+  help: 'Seats of the engine’s replicas that are ready; of all of them while none is.',
+  advice: 'Below the sum of `models[].seats` over the replicas: one of them is away, see `ra_sidecar_replica_state`.',
 };
 
 export const SEATS_BUSY: GaugeDefinition<'model'> = {

@@ -22,7 +22,7 @@ const HOST = { lane: 'short', up: false, queued: 0, running: 0, restarts: 1 } as
 function answer(handler: typeof readyz, parts: Parts): { readonly status: number; readonly body: unknown } {
   const replies: Reply[] = [];
   const exchange: Exchange = {
-    head: { method: 'GET', path: '/readyz', requestId: 'r', scheme: 'http', address: '', header: () => undefined },
+    head: { method: 'GET', path: '/readyz', requestId: 'r', address: '', header: () => undefined },
     gone: new AbortController().signal,
     body: unused,
     reply: (reply) => void replies.push(reply),
@@ -34,8 +34,19 @@ function answer(handler: typeof readyz, parts: Parts): { readonly status: number
 }
 
 function model(id: string, state: EngineState, onDemand = false): [string, HostedModel] {
-  const engine = { state, onDemand, problem: state === 'lost' ? WHY : undefined } as HostedModel['engine'];
+  const problem = state === 'lost' ? WHY : undefined;
+  const engine = { state, onDemand, problem, replicas: [{ state, problem }] } as unknown as HostedModel['engine'];
   return [id, { id, engine } as HostedModel];
+}
+
+/** One of whose replicas some do not serve. */
+function replicated(id: string): [string, HostedModel] {
+  const replicas = [
+    { state: 'ready', problem: undefined },
+    { state: 'lost', problem: WHY },
+    { state: 'cold', problem: undefined },
+  ];
+  return [id, { id, engine: { state: 'ready', replicas } as unknown as HostedModel['engine'] } as HostedModel];
 }
 
 function parts(changes: Partial<Parts> = {}): Parts {
@@ -84,6 +95,11 @@ t.test('each state: for strangers without a reason, for operators with it', (t) 
       { models: new Map([model('secret-model', 'unloaded', true), model('n', 'lost', true)]) },
       state('ready', 'ready', 'ready'),
       [],
+    ],
+    [
+      { models: new Map([replicated('secret-model')]) },
+      state('ready', 'ready', 'ready'),
+      [`lost: secret-model: replica 1: ${WHY}`, 'cold: secret-model: replica 2'],
     ],
     [{ spool: ill }, state('unhealthy', 'ready', 'unhealthy'), ['spool_unhealthy: late']],
     [

@@ -24,16 +24,16 @@ t.test('deaths are answered by ever longer waits, and a long life begins them an
 
 t.test('a model that cannot be served stays so, however often it was ready', (t) => {
   const unable = end('unable', { detail: 'the file is cut off', mayMend: false });
-  t.same(policy().after(unable, undefined), { kind: 'final', why: 'the file is cut off' });
+  t.same(policy().after(unable, undefined), { kind: 'final', why: 'the file is cut off', unfit: true });
   const p = policy(true);
   p.after(end('killed'), 100);
-  t.same(p.after(unable, undefined), { kind: 'final', why: 'the file is cut off' });
+  t.same(p.after(unable, undefined), { kind: 'final', why: 'the file is cut off', unfit: true });
   t.end();
 });
 
 t.test('what may mend is final at a first start alone', (t) => {
   const unable = end('unable', { detail: 'no memory', mayMend: true });
-  t.same(policy().after(unable, undefined), { kind: 'final', why: 'no memory' });
+  t.same(policy().after(unable, undefined), { kind: 'final', why: 'no memory', unfit: true });
   t.same(policy(true).after(unable, undefined), again(10), 'lazy: somebody will ask again');
   const p = policy();
   p.after(end('killed'), 1);
@@ -48,6 +48,7 @@ t.test('a load that crashes again and again is given up', (t) => {
     t.same([p.after(dies, undefined), p.after(dies, undefined)], [again(10), again(20)]);
     t.match(p.after(dies, undefined), {
       kind: 'final',
+      unfit: false,
       why: new RegExp(`each of 3 loads .* \\(${reason}: assertion\\)`),
     });
   }

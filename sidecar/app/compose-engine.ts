@@ -1,0 +1,68 @@
+/** Composes one model's engine: a process for each replica, none started yet. The one place that chooses an engine's kind. */
+import type { Config, ModelConfig } from '../config/config.js';
+import type { EngineEvents, HostedEngine } from '../engine-client/engine.js';
+import { ReplicatedEngine } from '../engine-client/replicated-engine.js';
+import type { StartGate } from '../engine-client/start-gate.js';
+import { EngineProcess } from '../engine-client/supervisor.js';
+import { systemClock } from '../lib/clock.js';
+import type { Log } from '../telemetry/logger.js';
+import type { ReplicaPlan } from './replica-plans.js';
+
+/** What engines ask about memory before they load; absent: nothing. */
+export interface MemoryCheck {
+  readonly gate: StartGate;
+  readonly mappedElsewhere: () => number;
+}
+
+export interface EngineParts {
+  /** Path of the module that processes are forked from. */
+  readonly entry: string;
+  readonly memory: MemoryCheck | undefined;
+  readonly log: Log;
+  /** Whether a request holds or waits for a seat of the model. */
+  readonly wanted: () => boolean;
+  /** Where each replica reports to, by its index. */
+  readonly events: (replica: number) => EngineEvents;
+}
+
+/** `model`: with the path of its file. */
+export function composeEngine(
+  config: Pick<Config, 'engine'>,
+  model: ModelConfig,
+  plans: readonly ReplicaPlan[],
+  { entry, memory, log, wanted, events }: EngineParts,
+): HostedEngine {
+  const { id, kind, file, load, idleUnloadMs, gpu, flashAttention, prefillTokensPerStep, prefillShare } = model;
+  const { prefixReuse, swaFull, kv, checkpoints } = model;
+  const all = {
+    file,
+    kind,
+    gpu,
+    flashAttention,
+    prefillTokensPerStep,
+    prefillShare,
+    prefixReuse,
+    swaFull,
+    kv,
+    checkpoints,
+  };
+  const replicas = plans.map(({ devices, environment, ...sizes }, replica) => {
+    return new EngineProcess({
+      entry,
+      setup: { ...all, ...sizes, heartbeatMs: config.engine.heartbeatMs },
+      timing: config.engine,
+      clock: systemClock,
+      random: Math.random,
+      log,
+      names: { model: id, ...(plans.length > 1 && { replica }) },
+      ...(devices.length > 0 && { environment }),
+      onDemand: { lazy: load === 'lazy', idleUnloadMs, wanted },
+      ...memory,
+      events: events(replica),
+    });
+  });
+  return new ReplicatedEngine(
+    replicas,
+    plans.map(({ contextPerSeat }) => contextPerSeat),
+  );
+}

@@ -1,0 +1,131 @@
+/**
+ * Which engine processes a model gets, on which devices. The settings say it, but for `auto` and a number on a host with GPUs:
+ * then inspectors look at what there is. They also look at each device that is named, as its engine would see it, so that one
+ * that is not there ends the start with a line and is not replaced by a CPU.
+ */
+import { availableParallelism } from 'node:os';
+import { childEnvironment, type ModelConfig } from '../config/config.js';
+import { deviceEnvironment, devicesOf } from '../config/devices.js';
+import type { Inspected, MachineFacts, Question } from '../engine-client/inspector.js';
+
+/** One engine process of a model. */
+export interface ReplicaPlan {
+  readonly seats: number;
+  readonly contextPerSeat: number;
+  readonly threads: number;
+  readonly cores?: string;
+  /** The devices that it sees; none: all that there are. */
+  readonly devices: readonly string[];
+  /** What makes its process see them alone. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+export type Planned =
+  | { readonly kind: 'planned'; readonly replicas: readonly ReplicaPlan[] }
+  /** `why`: one line that follows the model's name. */
+  | { readonly kind: 'unfit'; readonly why: string };
+
+/** Asks an inspector that sees the devices of this environment. */
+export interface Inspectors {
+  machine(gpu: ModelConfig['gpu'], environment: ReplicaPlan['environment']): Promise<Inspected<'machine'>>;
+  /** Whether the model fits there. */
+  fits(setup: Question['model']['setup'], environment: ReplicaPlan['environment']): Promise<boolean>;
+}
+
+/** The replicas of one model, whose `file` is a path. Never rejects. */
+export async function planReplicas(model: ModelConfig, ask: Inspectors): Promise<Planned> {
+  const { replicas, gpu } = model;
+  if (replicas === 1) return planned([plan(model, {})]);
+  if (typeof replicas === 'object') {
+    return checked(
+      replicas.map((replica) => plan(model, { ...replica, devices: devicesOf(replica) })),
+      gpu,
+      ask,
+    );
+  }
+  const machine = gpu === false ? undefined : await ask.machine(gpu, {});
+  if (machine?.kind === 'failed') return { kind: 'unfit', why: machine.reason };
+  const devices = machine === undefined || machine.answer.gpu === false ? [] : machine.answer.devices;
+  if (devices.length === 0) return planned(onCpu(model, replicas === 'auto' ? 1 : replicas));
+  if (replicas === 'auto') return planned(await fitting(model, devices.length, ask));
+  if (devices.length < replicas) {
+    return {
+      kind: 'unfit',
+      why: `replicas is ${replicas}, and there ${countOf(devices.length)}: ${devices.join(', ')}`,
+    };
+  }
+  return planned(Array.from({ length: replicas }, (_, index) => plan(model, { devices: [String(index)] })));
+}
+
+function planned(replicas: readonly ReplicaPlan[]): Planned {
+  return { kind: 'planned', replicas };
+}
+
+type Differences = Partial<Omit<ReplicaPlan, 'environment'>>;
+
+function plan({ seats, contextPerSeat, threads, cores }: ModelConfig, own: Differences): ReplicaPlan {
+  const devices = own.devices ?? [];
+  const where = own.cores ?? cores;
+  return {
+    seats: own.seats ?? seats,
+    contextPerSeat: own.contextPerSeat ?? contextPerSeat,
+    threads: own.threads ?? threads,
+    ...(where !== undefined && { cores: where }),
+    devices,
+    environment: deviceEnvironment(devices, childEnvironment()['CUDA_VISIBLE_DEVICES']),
+  };
+}
+
+/** Compute threads wait for each other, so replicas that share the cores get a part of them each. */
+function onCpu(model: ModelConfig, count: number): ReplicaPlan[] {
+  const shared = count > 1 && model.threads === 0 && model.cores === undefined;
+  const threads = shared ? Math.max(1, Math.floor((availableParallelism() - 1) / count)) : model.threads;
+  return Array.from({ length: count }, () => plan(model, { threads }));
+}
+
+/** One for each device on which the model fits; one over all devices if it fits on none. */
+async function fitting(model: ModelConfig, devices: number, ask: Inspectors): Promise<ReplicaPlan[]> {
+  const each = Array.from({ length: devices }, (_, index) => plan(model, { devices: [String(index)] }));
+  const fits = await Promise.all(each.map(({ environment }) => ask.fits(model, environment)));
+  const found = each.filter((_, index) => fits[index]);
+  return found.length > 0 ? found : [plan(model, {})];
+}
+
+/** The replicas, if each sees as many devices as it names. */
+async function checked(replicas: readonly ReplicaPlan[], gpu: ModelConfig['gpu'], ask: Inspectors): Promise<Planned> {
+  const problems = await Promise.all(replicas.map((replica, index) => missing(replica, index, gpu, ask)));
+  const why = problems.find((problem) => problem !== undefined);
+  return why === undefined ? planned(replicas) : { kind: 'unfit', why };
+}
+
+async function missing(
+  { devices, environment }: ReplicaPlan,
+  index: number,
+  gpu: ModelConfig['gpu'],
+  ask: Inspectors,
+): Promise<string | undefined> {
+  if (devices.length === 0) return undefined;
+  const seen = await ask.machine(gpu, environment);
+  const found = seen.kind === 'answer' ? devicesSeen(seen.answer) : 0;
+  if (found === devices.length) return undefined;
+  const why = seen.kind === 'failed' ? seen.reason : `an engine that may see them alone ${seesOf(found)}`;
+  return `${nameOf(index, devices)} is not there: ${why}`;
+}
+
+function devicesSeen({ gpu, devices }: MachineFacts): number {
+  return gpu === false ? 0 : devices.length;
+}
+
+/** What a replica is called in messages to the operator. */
+export function nameOf(index: number, devices: readonly string[]): string {
+  if (devices.length === 0) return `replica ${index}`;
+  return `replica ${index} (device${devices.length === 1 ? '' : 's'} ${devices.join(', ')})`;
+}
+
+function seesOf(count: number): string {
+  return count === 0 ? 'sees none' : `sees ${count}`;
+}
+
+function countOf(count: number): string {
+  return count === 1 ? 'is one device' : `are ${count} devices`;
+}

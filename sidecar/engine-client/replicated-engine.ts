@@ -1,0 +1,122 @@
+import type {
+  EngineFacts,
+  EngineState,
+  GenerateJob,
+  GenerationReceiver,
+  HeldTokens,
+  HostedEngine,
+  JobHandle,
+  Replica,
+  ScoreJob,
+  ScoreReceiver,
+} from './engine.js';
+import type { PrefixIndex } from './prefix-index.js';
+
+/** One process of a model's engine, as {@link ReplicatedEngine} sees it. */
+export interface EngineReplica extends Replica {
+  readonly onDemand: boolean;
+  readonly facts: EngineFacts | undefined;
+  readonly readyInMs: number;
+  readonly heldTokens: HeldTokens;
+  readonly capacityTokens: number;
+  wake(): void;
+  /** A replica of the model is given a job: the idle ones are not to be unloaded one by one. */
+  touch(): void;
+  generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle;
+  score(job: ScoreJob, receiver: ScoreReceiver): JobHandle;
+  heldPrefixes(): PrefixIndex;
+  start(): void;
+  close(): Promise<void>;
+}
+
+/** A state comes before those behind it: the engine is in the first that one of its replicas is in. */
+const STATES: readonly EngineState[] = ['ready', 'cold', 'unloaded'];
+
+/** A model's engine: one process or several with the same weights, each with seats of its own. The queue chooses among them. */
+export class ReplicatedEngine implements HostedEngine {
+  readonly replicas: readonly EngineReplica[];
+  readonly contexts: readonly number[];
+  /** Those that `facts` were made of. */
+  #from: EngineFacts | undefined;
+  #facts: EngineFacts | undefined;
+
+  /** `contexts`: tokens that a seat of each replica can hold. */
+  constructor(replicas: readonly EngineReplica[], contexts: readonly number[]) {
+    this.replicas = replicas;
+    this.contexts = [...new Set(contexts)].sort((a, b) => a - b);
+  }
+
+  get state(): EngineState {
+    return STATES.find((state) => this.replicas.some((replica) => replica.state === state)) ?? 'lost';
+  }
+
+  get problem(): string | undefined {
+    return this.replicas.find(({ problem }) => problem !== undefined)?.problem;
+  }
+
+  get onDemand(): boolean {
+    return this.replicas.every(({ onDemand }) => onDemand);
+  }
+
+  get facts(): EngineFacts | undefined {
+    const known = this.replicas.find(({ facts }) => facts !== undefined)?.facts;
+    if (known !== this.#from) {
+      this.#from = known;
+      this.#facts = known && { ...known, contextPerSeat: Math.max(...this.contexts) };
+    }
+    return this.#facts;
+  }
+
+  get readyInMs(): number {
+    const coming = this.replicas.filter(({ state }) => state !== 'lost');
+    return coming.length === 0 ? 0 : Math.min(...coming.map(({ readyInMs }) => readyInMs));
+  }
+
+  get heldTokens(): HeldTokens {
+    const held = { running: 0, kept: 0 };
+    for (const { heldTokens } of this.replicas) {
+      held.running += heldTokens.running;
+      held.kept += heldTokens.kept;
+    }
+    return held;
+  }
+
+  get capacityTokens(): number {
+    return this.replicas.reduce((sum, { capacityTokens }) => sum + capacityTokens, 0);
+  }
+
+  start(): void {
+    for (const replica of this.replicas) replica.start();
+  }
+
+  wake(): void {
+    for (const replica of this.replicas) replica.wake();
+  }
+
+  generate(job: GenerateJob, receiver: GenerationReceiver, replica: number): JobHandle {
+    return this.#taking(replica).generate(job, receiver);
+  }
+
+  score(job: ScoreJob, receiver: ScoreReceiver, replica: number): JobHandle {
+    return this.#taking(replica).score(job, receiver);
+  }
+
+  heldPrefixes(replica: number): PrefixIndex {
+    return this.#at(replica).heldPrefixes();
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.replicas.map((replica) => replica.close()));
+  }
+
+  #taking(index: number): EngineReplica {
+    for (const replica of this.replicas) replica.touch();
+    return this.#at(index);
+  }
+
+  #at(index: number): EngineReplica {
+    const replica = this.replicas[index];
+    if (replica === undefined) throw new Error('a seat of a replica that the engine does not have');
+    return replica;
+  }
+}

@@ -1,0 +1,43 @@
+/** Metrics of the engine processes of each model, one by one. */
+import { REPLICA_BUSY, REPLICA_SEATS, REPLICA_STATE } from './definitions/processes.js';
+import { ENGINE_STATES, type EngineStateLabel } from './engine-metrics.js';
+import type { Gauge, Instruments } from './instruments.js';
+
+/** One replica at a scrape. */
+export interface ReplicaReading {
+  readonly state: EngineStateLabel;
+  /** Seats that the queue may give; 0 while it is not ready. */
+  readonly seats: number;
+  /** Seats that requests hold. */
+  readonly busy: number;
+}
+
+export class ReplicaMetrics {
+  readonly #models = new Map<string, () => readonly ReplicaReading[]>();
+  readonly #state: Gauge<'model' | 'replica' | 'state'>;
+  readonly #seats: Gauge<'model' | 'replica'>;
+  readonly #busy: Gauge<'model' | 'replica'>;
+
+  constructor(instruments: Instruments) {
+    this.#state = instruments.gauge(REPLICA_STATE);
+    this.#seats = instruments.gauge(REPLICA_SEATS);
+    this.#busy = instruments.gauge(REPLICA_BUSY);
+  }
+
+  /** `read` is called at each scrape, for as long as this object lives. */
+  watch(model: string, read: () => readonly ReplicaReading[]): void {
+    this.#models.set(model, read);
+  }
+
+  /** Updates the gauges. */
+  read(): void {
+    for (const [model, read] of this.#models) {
+      read().forEach(({ state: now, seats, busy }, index) => {
+        const replica = String(index);
+        for (const state of ENGINE_STATES) this.#state.set({ model, replica, state }, state === now ? 1 : 0);
+        this.#seats.set({ model, replica }, seats);
+        this.#busy.set({ model, replica }, busy);
+      });
+    }
+  }
+}

@@ -1,0 +1,134 @@
+/** One of several engine processes of a model dies: its own work ends, the others' does not. */
+import t from 'tap';
+import { counted } from '../support/faults.js';
+import { embeddedTestModel } from '../support/models.js';
+import { eventually } from '../support/processes.js';
+import { OpenLoad } from '../support/open-load.js';
+import { ENDLESS, SHORT, endsEarly, frames, OpenStream } from '../support/open-stream.js';
+import { CHAT, Sidecar, type LogLine } from '../support/sidecar.js';
+
+const BAD_GATEWAY = { code: 'bad_gateway', type: 'server_error' };
+const REPLICAS = 3;
+const SEATS = 2;
+
+const label = { model: CHAT };
+const of =
+  (replica: number) =>
+  (line: LogLine): boolean =>
+    line['replica'] === replica;
+
+async function start(early = false): Promise<Sidecar> {
+  const file = await embeddedTestModel();
+  const model = { id: CHAT, kind: 'chat', file, gpu: false, threads: 1, seats: SEATS, contextPerSeat: 8192 };
+  const config = {
+    models: [{ ...model, replicas: REPLICAS }],
+    // None is refused for its wait: what is not answered well was lost.
+    queue: { maxWaitMs: 600_000, waitingPerSeat: 1000 },
+    development: { validateAnswers: true, learnedQueue: false },
+    engine: { backoffMinMs: 10, backoffMaxMs: 100 },
+  };
+  return Sidecar.start(t, { config, early });
+}
+
+/** The process of a replica's `life`, counted from 1. */
+async function pidOf(sidecar: Sidecar, replica: number, life = 1): Promise<number> {
+  return Number((await sidecar.logged('engine forked', life, of(replica)))['pid']);
+}
+
+t.test('one of three is killed under streams', async (t) => {
+  const sidecar = await start();
+  const streams = await Promise.all(Array.from({ length: REPLICAS * SEATS }, () => OpenStream.begin(sidecar)));
+  const ended: OpenStream[] = [];
+  for (const stream of streams)
+    stream.response.then(
+      () => ended.push(stream),
+      () => undefined,
+    );
+  const waiting = [1, 2].map(() => sidecar.chat(SHORT));
+  await counted(sidecar, 'waiting_requests', 2);
+
+  process.kill(await pidOf(sidecar, 1), 'SIGKILL');
+  const next = await pidOf(sidecar, 1, 2);
+  process.kill(next, 'SIGSTOP');
+  t.match(await sidecar.logged('engine lost'), { model: CHAT, replica: 1, reason: 'killed', count: SEATS });
+  await counted(sidecar, 'seats_busy', (REPLICAS - 1) * SEATS);
+  t.equal(await sidecar.metric('ra_sidecar_seats', label), (REPLICAS - 1) * SEATS, 'its seats are gone');
+  t.match(await sidecar.readyz(), { status: 200, body: { status: 'ready' } });
+  t.match(await sidecar.readyz(sidecar.operatorsPort), { body: { reasons: [`cold: ${CHAT}: replica 1`] } });
+  t.equal(await sidecar.metric('ra_sidecar_engine_state', { ...label, state: 'ready' }), 1);
+  t.equal(await sidecar.metric('ra_sidecar_replica_state', { ...label, replica: '1', state: 'cold' }), 1);
+  t.equal(await sidecar.metric('ra_sidecar_waiting_requests', label), 2, 'who waits has a place still');
+  await eventually('its streams have ended', () => ended.length >= SEATS);
+  const cut = [...ended];
+  t.equal(cut.length, SEATS, 'the streams of the others go on');
+  for (const stream of cut) endsEarly(t, await stream.response, BAD_GATEWAY);
+
+  process.kill(next, 'SIGCONT');
+  for (const response of await Promise.all(waiting)) t.equal(response.status, 200);
+  await sidecar.logged('engine ready', REPLICAS + 1);
+  t.equal(await sidecar.metric('ra_sidecar_seats', label), REPLICAS * SEATS);
+
+  for (const stream of streams) if (!cut.includes(stream)) stream.leave();
+  await counted(sidecar, 'seats_busy', 0);
+
+  await t.test('a request that it had not begun runs on another, before it is back', async (t) => {
+    const pid = await pidOf(sidecar, 2);
+    process.kill(pid, 'SIGSTOP');
+    const all = Array.from({ length: REPLICAS }, () => sidecar.chat(SHORT));
+    let answered = 0;
+    for (const one of all) void one.then(() => (answered += 1));
+    await eventually('the others have answered', () => answered === REPLICAS - 1);
+    process.kill(pid, 'SIGKILL');
+    const next = await pidOf(sidecar, 2, 2);
+    process.kill(next, 'SIGSTOP');
+    for (const response of await Promise.all(all)) {
+      t.equal(response.status, 200);
+      t.match(await response.json(), { usage: { completion_tokens: 4 } });
+    }
+    process.kill(next, 'SIGCONT');
+    await sidecar.logged('engine ready', 2, of(2));
+  });
+
+  await t.test('kills in turn under load lose no request that had not begun', async (t) => {
+    const lostBefore = sidecar.lines.filter(({ event }) => event === 'engine lost').length;
+    const load = new OpenLoad(10, async () => {
+      const response = await sidecar.chat({ ...ENDLESS, max_tokens: 20 });
+      return { status: response.status, text: await response.text() };
+    });
+    for (const replica of [0, 1, 2]) {
+      const life = sidecar.lines.filter((line) => line.event === 'engine forked' && of(replica)(line)).length;
+      await sidecar.reaches('ra_sidecar_replica_seats_busy', (now) => now > 0, { ...label, replica: String(replica) });
+      process.kill(await pidOf(sidecar, replica, life), 'SIGKILL');
+      await sidecar.logged('engine ready', life + 1, of(replica));
+    }
+    const answers = await load.end();
+    const lost = sidecar.lines.filter(({ event }) => event === 'engine lost').slice(lostBefore);
+    const running = lost.reduce((sum, { count }) => sum + Number(count), 0);
+    const failed = answers.filter(({ status }) => status !== 200);
+    t.equal(lost.length, REPLICAS);
+    t.ok(failed.length <= running, `${failed.length} failed, ${running} were on the engines that were lost`);
+    for (const { status, text } of failed) {
+      t.equal(status, 502);
+      t.match(JSON.parse(text), { error: BAD_GATEWAY });
+    }
+    await counted(sidecar, 'seats_busy', 0);
+    t.equal(await sidecar.metric('ra_sidecar_waiting_requests', label), 0);
+    const after = await OpenStream.begin(sidecar, SHORT);
+    t.equal(frames(await after.response).at(-1), '[DONE]');
+  });
+});
+
+t.test('a replica whose starts crash is left out, and the others serve', async (t) => {
+  const sidecar = await start(true);
+  for (const life of [1, 2, 3]) process.kill(await pidOf(sidecar, 1, life), 'SIGABRT');
+  await sidecar.until(() => sidecar.printed.includes('is ready at'), 'start');
+  t.match(await sidecar.logged('engine cannot serve its model'), { model: CHAT, replica: 1, reason: /aborted/ });
+  t.match(await sidecar.readyz(), { status: 200, body: { status: 'ready' } });
+  const why = `lost: ${CHAT}: replica 1: llama.cpp ended each of 3 loads by a crash`;
+  t.match(await sidecar.readyz(sidecar.operatorsPort), { status: 200, body: { reasons: [new RegExp(`^${why}`)] } });
+  t.equal(await sidecar.metric('ra_sidecar_replica_state', { ...label, replica: '1', state: 'lost' }), 1);
+  t.equal(await sidecar.metric('ra_sidecar_seats', label), (REPLICAS - 1) * SEATS);
+  const key = /ra-dev-[\w-]+/.exec(sidecar.printed)?.[0] ?? '';
+  const response = await sidecar.post('/chat/completions', SHORT, { key });
+  t.equal(response.status, 200);
+});

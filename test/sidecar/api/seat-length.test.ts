@@ -1,0 +1,15 @@
+import t from 'tap';
+import { seatLength } from '../../../sidecar/api/seat-length.js';
+
+t.test('a reply without a limit has room as its prompt has, on the shortest seats that give it', async (t) => {
+  t.equal(seatLength(2048, [2048]), 2048, 'with one length of seats all of it');
+  for (const [promptTokens, length] of [
+    [1, 1024],
+    [512, 1024],
+    [513, 8192],
+    [4097, 8192],
+    [9000, 8192],
+  ] as const) {
+    t.equal(seatLength(promptTokens, [1024, 8192]), length, `${promptTokens}`);
+  }
+});

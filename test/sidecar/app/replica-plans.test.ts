@@ -1,0 +1,103 @@
+import { availableParallelism } from 'node:os';
+import t from 'tap';
+import { planReplicas, type Inspectors } from '../../../sidecar/app/replica-plans.js';
+import type { ModelConfig } from '../../../sidecar/config/config.js';
+import type { MachineFacts } from '../../../sidecar/engine-client/inspector.js';
+
+const MODEL = { id: 'm', file: '/m.gguf', seats: 8, contextPerSeat: 2048, threads: 0, gpu: 'auto' } as ModelConfig;
+
+/** A host with these devices, of which only some see the model fit. */
+function host(devices: readonly string[], fits: (visible: string) => boolean = () => true): Inspectors {
+  return {
+    machine: async (_, { CUDA_VISIBLE_DEVICES: visible }) => {
+      const seen = visible === undefined ? devices : visible.split(',').flatMap((at) => devices[Number(at)] ?? []);
+      return { kind: 'answer', answer: { gpu: seen.length > 0 && 'cuda', devices: seen } as unknown as MachineFacts };
+    },
+    fits: async (_, { CUDA_VISIBLE_DEVICES: visible = '' }) => fits(visible),
+  };
+}
+
+const BLIND: Inspectors = {
+  machine: () => Promise.reject(new Error('asked')),
+  fits: () => Promise.reject(new Error('asked')),
+};
+
+function plan(
+  replicas: ModelConfig['replicas'],
+  ask: Inspectors,
+  changes: Partial<ModelConfig> = {},
+): ReturnType<typeof planReplicas> {
+  return planReplicas({ ...MODEL, ...changes, replicas }, ask);
+}
+
+t.test('one process sees all that there is, and no inspector is asked', async (t) => {
+  t.strictSame(await plan(1, BLIND), {
+    kind: 'planned',
+    replicas: [{ seats: 8, contextPerSeat: 2048, threads: 0, devices: [], environment: {} }],
+  });
+});
+
+t.test('on a CPU a number is so many processes, which share the cores', async (t) => {
+  const found = await plan(3, BLIND, { gpu: false });
+  const threads = Math.max(1, Math.floor((availableParallelism() - 1) / 3));
+  t.match(found, { kind: 'planned', replicas: [{ threads, devices: [] }, { threads }, { threads }] });
+  t.match(await plan(2, host([]), { threads: 4 }), { replicas: [{ threads: 4 }, { threads: 4 }] });
+  t.match(await plan(2, host([]), { cores: '0-3' }), { replicas: [{ threads: 0, cores: '0-3' }, { cores: '0-3' }] });
+  t.match(await plan('auto', host([])), { replicas: { length: 1 } });
+});
+
+t.test('on GPUs a number is one for each of the first so many', async (t) => {
+  t.match(await plan(2, host(['A', 'B', 'C'])), {
+    replicas: [
+      { devices: ['0'], environment: { CUDA_VISIBLE_DEVICES: '0', GGML_VK_VISIBLE_DEVICES: '0' } },
+      { devices: ['1'], environment: { CUDA_VISIBLE_DEVICES: '1' } },
+    ],
+  });
+  t.strictSame(await plan(3, host(['A', 'B'])), {
+    kind: 'unfit',
+    why: 'replicas is 3, and there are 2 devices: A, B',
+  });
+});
+
+t.test('auto is one for each device on which the model fits, or one over all of them', async (t) => {
+  const devices = ['A', 'B', 'C'];
+  t.match(
+    await plan(
+      'auto',
+      host(devices, (visible) => visible !== '1'),
+    ),
+    {
+      replicas: [{ devices: ['0'] }, { devices: ['2'] }],
+    },
+  );
+  t.match(
+    await plan(
+      'auto',
+      host(devices, () => false),
+    ),
+    { replicas: [{ devices: [] }] },
+  );
+});
+
+t.test('a list says what differs, and a device that is not there is named', async (t) => {
+  const all = await plan(
+    [
+      { devices: [0, 1], seats: 2, contextPerSeat: 8192 },
+      { devices: 2, threads: 1 },
+    ],
+    host(['A', 'B', 'C']),
+  );
+  t.match(all, {
+    replicas: [
+      { devices: ['0', '1'], seats: 2, contextPerSeat: 8192, threads: 0 },
+      { devices: ['2'], seats: 8, contextPerSeat: 2048, threads: 1 },
+    ],
+  });
+  t.strictSame(await plan([{ devices: 0 }, { devices: [1, 7] }], host(['A', 'B'])), {
+    kind: 'unfit',
+    why: 'replica 1 (devices 1, 7) is not there: an engine that may see them alone sees 1',
+  });
+  const failing: Inspectors = { ...BLIND, machine: async () => ({ kind: 'failed', reason: 'no driver' }) };
+  t.match(await plan([{ devices: 'GPU-1' }, {}], failing), { why: 'replica 0 (device GPU-1) is not there: no driver' });
+  t.match(await plan('auto', failing), { kind: 'unfit', why: 'no driver' });
+});

@@ -1,0 +1,123 @@
+import t from 'tap';
+import type {
+  EngineFacts,
+  EngineState,
+  GenerateJob,
+  GenerationReceiver,
+  ScoreJob,
+  ScoreReceiver,
+} from '../../../sidecar/engine-client/engine.js';
+import { NO_PREFIXES } from '../../../sidecar/engine-client/prefix-index.js';
+import { ReplicatedEngine, type EngineReplica } from '../../../sidecar/engine-client/replicated-engine.js';
+
+const FACTS = { seats: 2, contextPerSeat: 1024, weightVersion: 'w' } as EngineFacts;
+const JOB = {} as GenerateJob & ScoreJob;
+const RECEIVER = {} as GenerationReceiver & ScoreReceiver;
+
+class FakeReplica implements EngineReplica {
+  state: EngineState = 'cold';
+  problem: string | undefined;
+  onDemand = false;
+  facts: EngineFacts | undefined;
+  readyInMs = 1000;
+  heldTokens = { running: 1, kept: 10 };
+  capacityTokens = 100;
+  /** What was called, in order. */
+  readonly calls: string[] = [];
+
+  wake(): void {
+    this.calls.push('wake');
+  }
+  touch(): void {
+    this.calls.push('touch');
+  }
+  generate(): { cancel: () => void; reduceSeats: () => void } {
+    this.calls.push('generate');
+    return { cancel: () => undefined, reduceSeats: () => undefined };
+  }
+  score(): { cancel: () => void; reduceSeats: () => void } {
+    this.calls.push('score');
+    return { cancel: () => undefined, reduceSeats: () => undefined };
+  }
+  heldPrefixes(): typeof NO_PREFIXES {
+    this.calls.push('heldPrefixes');
+    return NO_PREFIXES;
+  }
+  start(): void {
+    this.calls.push('start');
+  }
+  close(): Promise<void> {
+    this.calls.push('close');
+    return Promise.resolve();
+  }
+}
+
+function three(): { engine: ReplicatedEngine; replicas: [FakeReplica, FakeReplica, FakeReplica] } {
+  const replicas: [FakeReplica, FakeReplica, FakeReplica] = [new FakeReplica(), new FakeReplica(), new FakeReplica()];
+  return { engine: new ReplicatedEngine(replicas, [1024, 4096, 1024]), replicas };
+}
+
+t.test('it is in the state of the replica that comes closest to taking jobs', async (t) => {
+  const { engine, replicas } = three();
+  for (const [states, expected] of [
+    [['lost', 'lost', 'lost'], 'lost'],
+    [['lost', 'unloaded', 'lost'], 'unloaded'],
+    [['unloaded', 'cold', 'lost'], 'cold'],
+    [['cold', 'lost', 'ready'], 'ready'],
+  ] as const) {
+    replicas.forEach((replica, at) => (replica.state = states[at] ?? 'lost'));
+    t.equal(engine.state, expected);
+  }
+});
+
+t.test('it is ready as soon as one of those is that are not given up', async (t) => {
+  const { engine, replicas } = three();
+  replicas[0].state = 'lost';
+  replicas[0].readyInMs = 0;
+  replicas[1].readyInMs = 300;
+  t.equal(engine.readyInMs, 300);
+  replicas.forEach((replica) => (replica.state = 'lost'));
+  t.equal(engine.readyInMs, 0);
+});
+
+t.test('a job goes to the replica whose seats it has, and keeps the others from being unloaded', async (t) => {
+  const { engine, replicas } = three();
+  engine.generate(JOB, RECEIVER, 1);
+  engine.score(JOB, RECEIVER, 2);
+  engine.heldPrefixes(0);
+  t.strictSame(
+    replicas.map(({ calls }) => calls),
+    [
+      ['touch', 'touch', 'heldPrefixes'],
+      ['touch', 'generate', 'touch'],
+      ['touch', 'touch', 'score'],
+    ],
+  );
+  t.throws(() => engine.generate(JOB, RECEIVER, 3), /does not have/);
+});
+
+t.test('facts are those of a replica, with the longest seats; tokens are sums', async (t) => {
+  const { engine, replicas } = three();
+  t.equal(engine.facts, undefined);
+  replicas[2].facts = FACTS;
+  t.match(engine.facts, { weightVersion: 'w', contextPerSeat: 4096 });
+  t.equal(engine.facts, engine.facts, 'made once');
+  replicas[2].facts = { ...FACTS, weightVersion: 'v' };
+  t.match(engine.facts, { weightVersion: 'v' });
+  t.strictSame(engine.contexts, [1024, 4096]);
+  t.strictSame(engine.heldTokens, { running: 3, kept: 30 });
+  t.equal(engine.capacityTokens, 300);
+});
+
+t.test('it is started, woken and closed as a whole', async (t) => {
+  const { engine, replicas } = three();
+  engine.start();
+  engine.wake();
+  await engine.close();
+  for (const { calls } of replicas) t.strictSame(calls, ['start', 'wake', 'close']);
+  t.equal(engine.onDemand, false);
+  replicas.forEach((replica) => (replica.onDemand = true));
+  t.equal(engine.onDemand, true);
+  replicas[1].problem = 'why';
+  t.equal(engine.problem, 'why');
+});
