@@ -1,4 +1,4 @@
-/** `ra-sidecar keys` as an operator runs it, alone and beside a running sidecar. */
+/** `ra-sidecar keys` as an operator runs it, alone and beside a running sidecar; most of it in this process. */
 import { mkdtemp, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,6 +6,7 @@ import t, { type Test } from 'tap';
 import { readKeyFile, type KeyFile } from '../../sidecar/access/key-file.js';
 import { hashKey } from '../../sidecar/access/key-index.js';
 import { runCli, type Ran } from '../support/cli.js';
+import { runHere } from '../support/command-here.js';
 import { makeKey } from '../support/keys.js';
 import { endsWell, ENDLESS, OpenStream } from '../support/open-stream.js';
 import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
@@ -15,9 +16,11 @@ const KEY = /^ra-key-[A-Za-z0-9_-]{43}\n$/;
 /** A keys file in a folder of its own, and the command on it. */
 class Desk {
   readonly file: string;
+  readonly #environment: Readonly<Record<string, string>>;
 
   constructor(file: string) {
     this.file = file;
+    this.#environment = { RA_KEYS_FILE: file };
   }
 
   static async open(t: Test): Promise<Desk> {
@@ -27,7 +30,12 @@ class Desk {
   }
 
   keys(...args: readonly string[]): Promise<Ran> {
-    return runCli(['keys', ...args], { RA_KEYS_FILE: this.file });
+    return runHere(['keys', ...args], this.#environment);
+  }
+
+  /** The same in a process of its own. */
+  keysAlone(...args: readonly string[]): Promise<Ran> {
+    return runCli(['keys', ...args], this.#environment);
   }
 
   content(): Promise<KeyFile> {
@@ -35,10 +43,18 @@ class Desk {
   }
 
   /** A new key and its id. */
-  async create(...args: readonly string[]): Promise<{ key: string; id: string }> {
-    const { stdout, stderr } = await this.keys('create', ...args);
-    return { key: stdout.trim(), id: /key_[\w-]+/.exec(stderr)?.[0] ?? `no id in: ${stderr}` };
+  async create(...args: readonly string[]): Promise<NewKey> {
+    return newKey(await this.keys('create', ...args));
   }
+}
+
+interface NewKey {
+  readonly key: string;
+  readonly id: string;
+}
+
+function newKey({ stdout, stderr }: Ran): NewKey {
+  return { key: stdout.trim(), id: /key_[\w-]+/.exec(stderr)?.[0] ?? `no id in: ${stderr}` };
 }
 
 t.test('create prints the key once, alone on stdout, and stores all that was said of it', async (t) => {
@@ -46,7 +62,7 @@ t.test('create prints the key once, alone on stdout, and stores all that was sai
   const options =
     '--account acme --environment production --models a,b --routes chat,decisions --cohort pilots --expires 30d ' +
     '--class batch --limits decisions=8/100,chat=0/60 --tokens-per-day 1000000';
-  const { code, stdout, stderr } = await desk.keys('create', ...options.split(' '));
+  const { code, stdout, stderr } = await desk.keysAlone('create', ...options.split(' '));
   t.equal(code, 0);
   t.match(stdout, KEY);
   const key = stdout.trim();
@@ -135,7 +151,9 @@ t.test('several at once: no key is lost, and a stale lock does not block them', 
   await writeFile(lock, 'left behind');
   const past = new Date(Date.now() - 60_000);
   await utimes(lock, past, past);
-  const made = await Promise.all(Array.from({ length: 6 }, (_, i) => desk.create('--account', `account-${i}`)));
+  const made = await Promise.all(
+    Array.from({ length: 6 }, async (_, i) => newKey(await desk.keysAlone('create', '--account', `account-${i}`))),
+  );
   const { keys } = await desk.content();
   t.strictSame(keys.map(({ id }) => id).sort(), made.map(({ id }) => id).sort());
   await t.rejects(stat(lock), { code: 'ENOENT' }, 'the lock is gone');

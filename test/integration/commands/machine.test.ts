@@ -1,4 +1,4 @@
-/** `ra-sidecar check-config`, `doctor` and `bench` as an operator runs them, and the command line around them. */
+/** `ra-sidecar check-config`, `doctor` and `bench` as an operator runs them, some in this process, and the command line around them. */
 import { execFile } from 'node:child_process';
 import { readdir, writeFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
@@ -8,6 +8,7 @@ import t from 'tap';
 import type { Check } from '../../../sidecar/commands/check.js';
 import { allCommands } from '../../../sidecar/commands/command-table.js';
 import { runCli, type Ran } from '../../support/cli.js';
+import { runHere } from '../../support/command-here.js';
 import { testModel } from '../../support/models.js';
 import { CHAT, Sidecar } from '../../support/sidecar.js';
 import { cases } from '../../support/long-form.js';
@@ -41,8 +42,8 @@ t.test('help goes to stdout, and needs no configuration that is right', async (t
     t.match(ran, { code: 0, stdout: new RegExp(`^usage: ra-sidecar ${path}\\b`), stderr: '' }, path);
   }
   t.match(await runCli([]), { code: 2, stdout: '', stderr: /^usage: ra-sidecar COMMAND\n/ });
-  t.match(await runCli(['serve', 'now']), { code: 2, stdout: '', stderr: /^usage: ra-sidecar serve\n/ });
-  const wrong = await runCli(['doctor'], { RA_NONSENSE: '1', RA_LISTEN_PORT: 'x' });
+  t.match(await runHere(['serve', 'now']), { code: 2, stdout: '', stderr: /^usage: ra-sidecar serve\n/ });
+  const wrong = await runHere(['doctor'], { RA_NONSENSE: '1', RA_LISTEN_PORT: 'x' });
   t.match(wrong, {
     code: 1,
     stderr: /^config: RA_NONSENSE is not a setting \(environment\)\nand 1 more: ra-sidecar check-config\n$/,
@@ -68,7 +69,7 @@ t.test('check-config: what is in force, without what may be secret, or all that 
   t.strictSame(await readdir(dir), ['ra.jsonc'], 'nothing is made');
 
   await writeFile(path, '{ "queue": { "maxWaitMs": -5 }, "listen": { "prot": 1 } }');
-  const wrong = await runCli(['check-config'], { RA_CONFIG: path, RA_LOG_LEVEL: 'loud' });
+  const wrong = await runHere(['check-config'], { RA_CONFIG: path, RA_LOG_LEVEL: 'loud' });
   t.match(wrong, { code: 1, stdout: '' });
   t.strictSame(
     wrong.stderr
@@ -77,16 +78,16 @@ t.test('check-config: what is in force, without what may be secret, or all that 
       .sort(),
     ['listen.prot', 'log.level', 'queue.maxWaitMs', undefined],
   );
-  const told = await runCli(['check-config', '--json', path]);
+  const told = await runHere(['check-config', '--json', path]);
   t.match(told, { code: 1, stderr: '' });
   t.match(JSON.parse(told.stdout), { ok: false, problems: [/^config: /, /^config: /] });
-  const hinted = await runCli(['check-config', '--json'], models({ ...small, kind: 'decision' }));
+  const hinted = await runHere(['check-config', '--json'], models({ ...small, kind: 'decision' }));
   t.match(JSON.parse(hinted.stdout), { ok: true, hints: [/contextPerSeat is below 8192/], config: { queue: {} } });
 });
 
 t.test('doctor: what would be used of this machine, and why', async (t) => {
   const dir = t.testdir();
-  const ran = await runCli(['doctor', '--json'], { ...models(small), RA_DATA_DIR: join(dir, 'data') });
+  const ran = await runHere(['doctor', '--json'], { ...models(small), RA_DATA_DIR: join(dir, 'data') });
   t.match(ran, { code: 0, stderr: '' });
   const { ok, checks } = diagnosis(ran);
   t.equal(ok, true);
@@ -110,7 +111,7 @@ t.test('doctor: what is in the way, with what to do about it', async (t) => {
   const huge = { ...small, id: 'huge', seats: 256, contextPerSeat: 1_048_576, threads: 512, gpu: false };
   const lazy = { ...huge, id: 'lazy', load: 'lazy' };
   const gone = { ...small, id: 'gone', file: '/nowhere.gguf', gpu: 'metal' };
-  const ran = await runCli(['doctor', '--json'], { ...models(huge, lazy, gone), RA_DATA_DIR: '/proc/none' });
+  const ran = await runHere(['doctor', '--json'], { ...models(huge, lazy, gone), RA_DATA_DIR: '/proc/none' });
   t.equal(ran.code, 1);
   const { ok, checks } = diagnosis(ran);
   t.equal(ok, false);
@@ -132,7 +133,7 @@ t.test('doctor: what is in the way, with what to do about it', async (t) => {
 
 t.test('doctor: an engine that uses every core gets the advice to leave one', async (t) => {
   const cores = availableParallelism();
-  const ran = await runCli(['doctor', '--json'], {
+  const ran = await runHere(['doctor', '--json'], {
     ...models({ ...small, threads: cores }),
     RA_DATA_DIR: join(t.testdir(), 'data'),
   });
@@ -146,14 +147,14 @@ t.test('doctor: an engine that uses every core gets the advice to leave one', as
 
 t.test('doctor: what a lazy model would take is not missing when the start loads the others', async (t) => {
   const environment = { RA_DATA_DIR: t.testdir() };
-  const verified = await runCli(['models', 'verify', '--json'], { ...models(small), ...environment });
+  const verified = await runHere(['models', 'verify', '--json'], { ...models(small), ...environment });
   const [{ memory }] = JSON.parse(verified.stdout) as readonly [{ memory: { usable: number } }];
   // Two of them do not fit, however the machine's use sways; the test model takes 256 bytes for a token.
   const contextPerSeat = Math.min(1_048_576, Math.floor((0.6 * memory.usable) / 256 / 256));
   const share = { ...small, seats: 256, contextPerSeat };
   const lazies = Math.ceil((1.2 * memory.usable) / (contextPerSeat * 256 * 256)) - 1;
   const lazy = Array.from({ length: lazies }, (_, i) => ({ ...share, id: `lazy${i}`, load: 'lazy' }));
-  const ran = await runCli(['doctor', '--json'], { ...models(...lazy, share), ...environment });
+  const ran = await runHere(['doctor', '--json'], { ...models(...lazy, share), ...environment });
   t.match(
     diagnosis(ran).checks.filter(({ what }) => what === 'model one'),
     [{ level: 'ok' }],
@@ -182,7 +183,7 @@ t.test('doctor and verify beside a sidecar that runs: neither its ports nor its 
   const ports = { RA_LISTEN_PORT: String(sidecar.port), RA_OPERATORS_PORT: String(sidecar.operatorsPort) };
   const huge = { ...small, id: 'huge', seats: 256, contextPerSeat: 1_048_576 };
   const environment = { ...models(small, huge), ...ports, RA_DATA_DIR: dataDir };
-  const ran = await runCli(['doctor', '--json'], environment);
+  const ran = await runHere(['doctor', '--json'], environment);
   const { ok, checks } = diagnosis(ran);
   t.equal(ok, true);
   t.equal(ran.code, 0);
@@ -198,19 +199,19 @@ t.test('doctor and verify beside a sidecar that runs: neither its ports nor its 
     checks.filter(({ what }) => what.startsWith('model ')),
     [{ level: 'ok' }, { level: 'warn', says: held, advice: /while that sidecar is stopped/ }],
   );
-  t.match(await runCli(['models', 'verify'], environment), {
+  t.match(await runHere(['models', 'verify'], environment), {
     code: 0,
     stdout:
       /it can be served as a chat model\n(.*\n)*.*it can be served as a chat model, once there is enough memory\n$/,
   });
-  const named = await runCli(['models', 'verify', 'huge', '--memory', '1GiB'], environment);
+  const named = await runHere(['models', 'verify', 'huge', '--memory', '1GiB'], environment);
   t.match(named, { code: 1, stdout: /it cannot be served: it needs/ }, 'memory that was named is held by nobody');
 });
 
 t.test('bench: figures of the real engine, within the time that was given', async (t) => {
   const decide = { id: 'two', kind: 'decision', file, seats: 2, contextPerSeat: 512 };
   const environment = { ...models(small, decide), RA_DATA_DIR: t.testdir() };
-  const ran = await runCli(['bench', '--seconds', '1', '--json'], environment);
+  const ran = await runHere(['bench', '--seconds', '1', '--json'], environment);
   t.match(ran, { code: 0, stderr: '' });
   const figures = JSON.parse(ran.stdout) as readonly [Chat, Decisions];
   t.match(figures, [
@@ -229,11 +230,11 @@ t.test('bench: figures of the real engine, within the time that was given', asyn
   }
   t.ok(chat.promptTokensPerSecond > chat.replyTokensPerSecond.oneSeat, 'a prompt goes faster than next tokens');
 
-  const text = await runCli(['bench', 'two', '--seconds', '1'], environment);
+  const text = await runHere(['bench', 'two', '--seconds', '1'], environment);
   t.match(text, { code: 0, stdout: /^MODEL +ON +SEATS.*\ntwo +\S.*\n$/, stderr: '' });
-  t.match(await runCli(['bench', 'none'], environment), { code: 2, stdout: '', stderr: /there are one, two\n/ });
-  t.match(await runCli(['bench', '--seconds', '61'], environment), { code: 2, stderr: /from 1 to 60/ });
-  const gone = await runCli(['bench'], { ...models({ ...small, file: '/nowhere.gguf' }), RA_DATA_DIR: t.testdir() });
+  t.match(await runHere(['bench', 'none'], environment), { code: 2, stdout: '', stderr: /there are one, two\n/ });
+  t.match(await runHere(['bench', '--seconds', '61'], environment), { code: 2, stderr: /from 1 to 60/ });
+  const gone = await runHere(['bench'], { ...models({ ...small, file: '/nowhere.gguf' }), RA_DATA_DIR: t.testdir() });
   t.match(gone, {
     code: 1,
     stdout: '',

@@ -1,4 +1,4 @@
-/** `ra-sidecar models` as an operator runs it, with real files and a real inspector. */
+/** `ra-sidecar models` as an operator runs it, with real files and a real inspector; most of it in this process. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { copyFile, readdir, readFile, stat, utimes, writeFile } from 'node:fs/promises';
@@ -11,6 +11,7 @@ import { writeRandomModel } from '../../../bench/models/random-model.js';
 import { planFor } from '../../../bench/models/recipes.js';
 import { brokenModel } from '../../support/broken-models.js';
 import { runCli, type Ran } from '../../support/cli.js';
+import { runHere } from '../../support/command-here.js';
 import { FileServer } from '../../support/file-server.js';
 import { freePort } from '../../support/free-port.js';
 import { cases } from '../../support/long-form.js';
@@ -52,7 +53,7 @@ t.test('list: what is configured, and what its files say of themselves', async (
     { id: 'one', kind: 'chat', file },
     { id: 'gone', kind: 'chat', file: join(dir, 'x') },
   );
-  const listed = await runCli(['models', 'list', '--json'], missing);
+  const listed = await runHere(['models', 'list', '--json'], missing);
   t.match(listed, { code: 1, stderr: 'ra-sidecar: model gone: the file does not exist\n' });
   const { size } = await stat(file);
   t.match(json(listed), [
@@ -63,7 +64,7 @@ t.test('list: what is configured, and what its files say of themselves', async (
 
 t.test('verify: what a model takes, and the seats that fit at which context', async (t) => {
   const environment = configured(t.testdir(), { id: 'one', kind: 'decision', file, seats: 2, contextPerSeat: 1024 });
-  const ran = await runCli(['models', 'verify', '--json'], environment);
+  const ran = await runHere(['models', 'verify', '--json'], environment);
   t.match(ran, { code: 0, stderr: '' });
   const [found] = json(ran) as [Found];
   t.match(found, {
@@ -97,7 +98,7 @@ t.test('verify: what a model takes, and the seats that fit at which context', as
     t.ok(row.seats > 0 && weights + row.seats * row.perSeat <= usable);
   }
 
-  const text = await runCli(['models', 'verify', 'one'], environment);
+  const text = await runHere(['models', 'verify', 'one'], environment);
   t.equal(text.code, 0);
   t.match(text.stdout, /memory: weights [\d.]+ \w+, KV 256 KiB per seat \(2: 512 KiB\), compute/);
   t.match(text.stdout, /CONTEXT PER SEAT +KV PER SEAT +SEATS THAT FIT\n/);
@@ -114,7 +115,7 @@ t.test('verify: flash attention on a CPU where heads are wide, or seats short', 
     const dir = t.testdir();
     const wide = join(dir, 'wide.gguf');
     await writeRandomModel(wide, { ...tiny, shape: { ...tiny.shape, width: 128, heads, kvHeads: 1 } });
-    const ran = await runCli(
+    const ran = await runHere(
       ['models', 'verify', '--json'],
       configured(dir, { id: 'one', kind: 'chat', file: wide, seats: 2, contextPerSeat }),
     );
@@ -137,24 +138,24 @@ t.test('verify: what does not fit is refused with the numbers, alone and togethe
   const environment = configured(t.testdir(), { id: 'one', ...big }, { id: 'two', ...big });
   const numbers =
     /it needs 0\.5\d GiB of memory \(weights 0, KV 0\.5 for 256 seats of 8,192 tokens, compute 0\.\d+\) and [\d.]+ GiB are free\. Fewer seats or a smaller context fit: at most \d+ seats?, or [\d,]+ tokens for each of 256/;
-  const small = await runCli(['models', 'verify', 'one', '--memory', '512MiB'], environment);
+  const small = await runHere(['models', 'verify', 'one', '--memory', '512MiB'], environment);
   t.match(small, { code: 1, stdout: numbers });
   t.match(small.stdout, /it cannot be served: it needs/);
   const less = ['models', 'verify', 'one', '--memory', '512MiB', '--seats', '8'];
-  t.match(await runCli(less, environment), { code: 0, stdout: /8 seats of 8,192 tokens fit/ });
+  t.match(await runHere(less, environment), { code: 0, stdout: /8 seats of 8,192 tokens fit/ });
 
-  const together = await runCli(['models', 'verify', '--memory', '1.2GiB', '--json'], environment);
+  const together = await runHere(['models', 'verify', '--memory', '1.2GiB', '--json'], environment);
   t.equal(together.code, 1);
   t.match(json(together), [{ serves: true }, { serves: false }], 'each alone would fit, both do not');
 
   // Room for the weights once and a half, and for all else of both: enough, since they have the same file.
   const [found] = json(
-    await runCli(['models', 'verify', 'one', '--seats', '2', '--memory', '1GiB', '--json'], environment),
+    await runHere(['models', 'verify', 'one', '--seats', '2', '--memory', '1GiB', '--json'], environment),
   ) as [Found];
   const { weights, total } = found.memory;
   t.ok(weights > 100_000, 'or half of them could not be told apart');
   const kib = ((RESERVE + 2 * total - weights / 2) / 1024).toFixed(3);
-  const shared = await runCli(['models', 'verify', '--seats', '2', '--memory', `${kib}KiB`, '--json'], environment);
+  const shared = await runHere(['models', 'verify', '--seats', '2', '--memory', `${kib}KiB`, '--json'], environment);
   t.match(json(shared), [{ serves: true }, { serves: true }]);
   t.equal(shared.code, 0);
 
@@ -166,11 +167,11 @@ t.test('verify: what does not fit is refused with the numbers, alone and togethe
 
 t.test('verify: cores that are not there, but on the machine whose memory was named', async (t) => {
   const environment = configured(t.testdir(), { id: 'one', kind: 'chat', file, contextPerSeat: 512, cores: '4095' });
-  const here = await runCli(['models', 'verify', '--json'], environment);
+  const here = await runHere(['models', 'verify', '--json'], environment);
   const says = /^cores 4095 cannot be used here, [-,\d]+ can$/;
   t.match(json(here), [{ serves: false, findings: [{}, {}, { what: 'cores', ok: false, needed: true, says }] }]);
   t.equal(here.code, 1);
-  const there = await runCli(['models', 'verify', '--memory', '9999TiB', '--json'], environment);
+  const there = await runHere(['models', 'verify', '--memory', '9999TiB', '--json'], environment);
   t.match(json(there), [{ serves: true, findings: [{}, {}, { what: 'cores', ok: false, needed: false, says }] }]);
   t.equal(there.code, 0);
 });
@@ -178,7 +179,7 @@ t.test('verify: cores that are not there, but on the machine whose memory was na
 t.test('verify: with the memory of a larger machine the weights are not loaded on this one', async (t) => {
   const dir = t.testdir();
   const path = await sparseModel(dir, 1.5 * totalmem());
-  const ran = await runCli(
+  const ran = await runHere(
     ['models', 'verify', path, '--memory', '9999TiB', '--json'],
     configured(dir, { id: 'one', kind: 'chat', file }),
   );
@@ -213,16 +214,15 @@ t.test('verify: a file that cannot be served is reported, whatever its damage', 
   ] as const;
   // One that our check of the head refuses, one that llama.cpp does, one that ends the inspector.
   for (const [path, reason] of cases<readonly [string, RegExp]>(all, (_, index) => [1, 2, 4].includes(index))) {
-    const ran = await runCli(['models', 'verify', path], configured(dir, { id: 'one', kind: 'chat', file }));
+    const ran = await runHere(['models', 'verify', path], configured(dir, { id: 'one', kind: 'chat', file }));
     t.match(ran, { code: 1, stdout: reason }, basename(path));
     t.match(ran.stdout, /it cannot be served: /);
   }
 });
 
 t.test('wrong command lines', async (t) => {
-  const all = [[], ['verify', '--memory', '5'], ['fetch'], ['verify', '--seats', '0'], ['add'], ['list', 'x']];
-  for (const args of cases(all, (_, index) => index < 2)) {
-    const ran = await runCli(['models', ...args], configured(t.testdir(), { id: 'one', kind: 'chat', file }));
+  for (const args of [[], ['verify', '--memory', '5'], ['fetch'], ['verify', '--seats', '0'], ['add'], ['list', 'x']]) {
+    const ran = await runHere(['models', ...args], configured(t.testdir(), { id: 'one', kind: 'chat', file }));
     t.match(ran, { code: 2, stdout: '', stderr: /^ra-sidecar: .*\n\nusage: ra-sidecar models / }, args.join(' '));
   }
 });
@@ -234,7 +234,7 @@ t.test('add: fetched, verified, named; never twice and never over another file',
   const uri = `${host.base}/${basename(file)}`;
   const path = join(dir, 'models', basename(file));
 
-  const added = await runCli(['models', 'add', uri], environment);
+  const added = await runHere(['models', 'add', uri], environment);
   t.match(added, { code: 0, stdout: `${path}\n`, stderr: /^fetched [\d.]+ KiB\n/ });
   t.match(
     added.stderr,
@@ -244,12 +244,12 @@ t.test('add: fetched, verified, named; never twice and never over another file',
   t.ok((await readFile(path)).equals(await readFile(file)));
   t.strictSame(await readdir(join(dir, 'models')), [basename(file)], 'nothing else is left');
 
-  const again = await runCli(['models', 'add', uri, '--json'], environment);
+  const again = await runHere(['models', 'add', uri, '--json'], environment);
   t.match(again, { code: 0, stderr: /^the file already exists\n/ });
   t.match(json(again), { file: path, serves: true });
 
   await writeFile(path, 'mine');
-  const other = await runCli(['models', 'add', uri], environment);
+  const other = await runHere(['models', 'add', uri], environment);
   t.match(other, {
     code: 1,
     stdout: '',
@@ -258,18 +258,18 @@ t.test('add: fetched, verified, named; never twice and never over another file',
   t.equal(await readFile(path, 'utf8'), 'mine');
 
   const elsewhere = join(dir, 'else', 'where');
-  t.match(await runCli(['models', 'add', uri, '--dir', elsewhere], environment), {
+  t.match(await runHere(['models', 'add', uri, '--dir', elsewhere], environment), {
     code: 0,
     stdout: `${join(elsewhere, basename(file))}\n`,
   });
   t.match(
-    await runCli(['models', 'add', file], environment),
+    await runHere(['models', 'add', file], environment),
     { code: 0, stdout: `${file}\n` },
     'a file of this machine',
   );
 });
 
-// Ten commands, each a process or two.
+// Ten commands, each with an inspector.
 t.test('add: what cannot be fetched, or is no model, leaves nothing', { timeout: 120_000 }, async (t) => {
   const dir = t.testdir();
   const host = await FileServer.open(t, [await brokenModel(dir, 'garbage')]);
@@ -288,7 +288,7 @@ t.test('add: what cannot be fetched, or is no model, leaves nothing', { timeout:
   ] as const;
   // Of each kind of place one: a host's answer, a file that is no model, an address with a password, Hugging Face.
   for (const [uri, why] of cases<readonly [string, RegExp]>(all, (_, index) => [0, 2, 5, 8].includes(index))) {
-    const ran = await runCli(['models', 'add', uri, '--dir', models], { RA_DATA_DIR: dir, MODEL_ENDPOINT: host.base });
+    const ran = await runHere(['models', 'add', uri, '--dir', models], { RA_DATA_DIR: dir, MODEL_ENDPOINT: host.base });
     t.match(ran, { code: 1, stdout: '', stderr: why }, uri);
     t.notMatch(ran.stderr, /secret/);
     t.strictSame(await readdir(models), [], uri);
@@ -301,7 +301,8 @@ t.test('add: a split model, and again', async (t) => {
   const parts = names.map((name) => join(dir, 'from', name));
   for (const part of parts) await copyFile(file, part);
   const host = await FileServer.open(t, parts);
-  const add = (): Promise<Ran> => runCli(['models', 'add', `${host.base}/m-00001-of-00002.gguf`], { RA_DATA_DIR: dir });
+  const add = (): Promise<Ran> =>
+    runHere(['models', 'add', `${host.base}/m-00001-of-00002.gguf`], { RA_DATA_DIR: dir });
   t.match(await add(), { stderr: /^fetched / });
   t.strictSame(await readdir(join(dir, 'models')), names);
   t.match(await add(), { stderr: /^the file already exists\n/ });
@@ -319,7 +320,7 @@ t.test('add: what killed ones left is removed when it is a day old', async (t) =
   }
   const host = await FileServer.open(t, []);
   const environment = { RA_DATA_DIR: dir };
-  t.match(await runCli(['models', 'add', `${host.base}/404.gguf`], environment), { code: 1 });
+  t.match(await runHere(['models', 'add', `${host.base}/404.gguf`], environment), { code: 1 });
   t.strictSame((await readdir(join(dir, 'models'))).sort(), ['.adding-busy', '.adding-new']);
 });
 

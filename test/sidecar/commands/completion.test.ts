@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { allCommands, COMMANDS, isGroup } from '../../../sidecar/commands/command-table.js';
-import { runCli } from '../../support/cli.js';
+import { runHere } from '../../support/command-here.js';
 
 const run = promisify(execFile);
 
@@ -25,7 +25,7 @@ async function offers(script: string, line: string, cwd: string): Promise<string
 }
 
 t.test('bash completes commands, options and values', async (t) => {
-  const { code, stdout } = await runCli(['completion', 'bash']);
+  const { code, stdout } = await runHere(['completion', 'bash']);
   t.equal(code, 0);
   const dir = t.testdir({ 'a model.gguf': '', folder: {} });
   const script = join(t.testdirName, 'ra-sidecar.bash');
@@ -55,7 +55,7 @@ t.test('bash completes commands, options and values', async (t) => {
 
 t.test('zsh and fish: all commands are in the script, which the shell can read where it is installed', async (t) => {
   for (const shell of ['zsh', 'fish']) {
-    const { code, stdout } = await runCli(['completion', shell]);
+    const { code, stdout } = await runHere(['completion', shell]);
     t.equal(code, 0);
     for (const [path, { options }] of allCommands()) {
       for (const word of path.split(' ')) t.ok(stdout.includes(word), `${shell}: ${word}`);
@@ -71,6 +71,6 @@ t.test('zsh and fish: all commands are in the script, which the shell can read w
 });
 
 t.test('another shell is a wrong command line', async (t) => {
-  t.match(await runCli(['completion', 'cmd']), { code: 2, stdout: '', stderr: /SHELL takes bash, zsh, fish/ });
-  t.match(await runCli(['completion']), { code: 2, stdout: '', stderr: /one SHELL is needed/ });
+  t.match(await runHere(['completion', 'cmd']), { code: 2, stdout: '', stderr: /SHELL takes bash, zsh, fish/ });
+  t.match(await runHere(['completion']), { code: 2, stdout: '', stderr: /one SHELL is needed/ });
 });

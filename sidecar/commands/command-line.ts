@@ -1,0 +1,88 @@
+/**
+ * The command line without its process: selects the command, loads its configuration and returns the exit code.
+ * command-table.ts describes each command. Commands are loaded when they run: `doctor` must work, and report the cause,
+ * even if `serve` cannot be loaded.
+ */
+import type { Writable } from 'node:stream';
+import { loadConfig, type Config } from '../config/config.js';
+import { EXIT } from './command.js';
+import { COMMANDS } from './command-table.js';
+import { helpOf, orUsage } from './help.js';
+import type { Io } from './io.js';
+
+type Args = readonly string[];
+
+/** Runs with a validated configuration. */
+type Configured = (config: Config, args: Args, hints: readonly string[], caller: CommandCaller) => Promise<number>;
+
+/** What the process that runs a command gives it. */
+export interface CommandCaller extends Io {
+  /** Where `usage` streams its result: stdout. */
+  readonly stdout: Writable;
+  /** Runs the sidecar until it ends; it uses the process's signals. */
+  readonly serve: (config: Config, hints: readonly string[]) => Promise<number>;
+}
+
+const CONFIGURED: Readonly<Record<string, Configured>> = {
+  serve: runServe,
+  keys: async (config, args, _, io) => (await import('./keys.js')).keys(config, args, io),
+  usage: async (config, args, _, { stdout, say }) =>
+    (await import('./usage.js')).usage(config, args, { out: stdout, say }),
+  models: async (config, args, _, io) => (await import('./models.js')).models(config, args, io),
+  bench: async (config, args, _, io) => (await import('./bench.js')).bench(config, args, io),
+  doctor: async (config, args, hints, io) => (await import('./doctor.js')).doctor(config, args, hints, io),
+};
+
+const BARE: Readonly<Record<string, (args: Args, io: Io) => Promise<number>>> = {
+  'check-config': (args, io) =>
+    orUsage('check-config', io, async () => (await import('./check-config.js')).checkConfig(args, io)),
+  completion: (args, io) =>
+    orUsage('completion', io, async () => (await import('./completion.js')).completion(args, io)),
+};
+
+/** Runs the command that `args` name. Resolves with the exit code and never rejects. */
+export async function runCommand(args: Args, caller: CommandCaller): Promise<number> {
+  const { out, say } = caller;
+  const [name = '', ...rest] = args;
+  if (asksForHelp(args)) {
+    out(helpOf(args.slice(0, 2).join(' ')));
+    return EXIT.done;
+  }
+  if (!Object.hasOwn(COMMANDS, name)) {
+    say(helpOf(''));
+    return EXIT.usage;
+  }
+  try {
+    const bare = BARE[name];
+    if (bare) return await bare(rest, caller);
+    return await runConfigured(name, rest, caller);
+  } catch (error) {
+    say(`ra-sidecar: ${error instanceof Error ? error.message : 'failed'}\n`);
+    return EXIT.failed;
+  }
+}
+
+/** Options end at `--`. */
+function asksForHelp(args: Args): boolean {
+  const end = args.indexOf('--');
+  return args.slice(0, end < 0 ? args.length : end).some((argument) => argument === '--help' || argument === '-h');
+}
+
+async function runConfigured(name: string, args: Args, caller: CommandCaller): Promise<number> {
+  const loaded = loadConfig();
+  if (loaded.kind === 'invalid') {
+    caller.say(`${loaded.line}\n`);
+    const others = loaded.lines.length - 1;
+    if (others > 0) caller.say(`and ${others} more: ra-sidecar check-config\n`);
+    return EXIT.failed;
+  }
+  return await (CONFIGURED[name]?.(loaded.config, args, loaded.hints, caller) ?? EXIT.usage);
+}
+
+async function runServe(config: Config, args: Args, hints: readonly string[], caller: CommandCaller): Promise<number> {
+  if (args.length > 0) {
+    caller.say(helpOf('serve'));
+    return EXIT.usage;
+  }
+  return await caller.serve(config, hints);
+}
