@@ -13,6 +13,7 @@ import { LlamaServer } from '../support/peers.js';
 import { forget, inPieces } from '../support/pieces.js';
 import { keep, keptRows, type Row } from '../support/results.js';
 import { median } from '../support/stats.js';
+import { Teardowns } from '../support/teardowns.js';
 
 const SEATS = 4;
 const CONTEXT = 4096;
@@ -74,15 +75,15 @@ async function withSidecar(
   prefixReuse: 'auto' | 'any',
   pair: number,
 ): Promise<{ turns: readonly Turn[]; peak: number }> {
-  const teardowns: (() => Promise<void>)[] = [];
+  const teardowns = new Teardowns();
   const model = { id: CHAT, kind: 'chat', file, seats: SEATS, contextPerSeat: CONTEXT, threads: 1, gpu: false };
   const config = { models: [{ ...model, prefixReuse }], development: { validateAnswers: false } };
-  const sidecar = await Sidecar.start({ teardown: (fn) => void teardowns.push(fn) }, { config });
+  const sidecar = await Sidecar.start(teardowns, { config });
   const target = { port: sidecar.port, key: sidecar.key };
   await converse(target, CHAT, ['Hello'], 4);
   const turns = await converse(target, CHAT, questions(pair), REPLY);
   const peak = await peakMiB(await childWith(sidecar.pid, 'engine/main.js'));
-  for (const teardown of teardowns) await teardown();
+  await teardowns.run();
   return { turns, peak };
 }
 

@@ -8,6 +8,7 @@ import { asLong, chatWith, DEAR_SCHEMAS } from '../../test/support/dear-schemas.
 import { cpuOf } from '../support/cpu.js';
 import { keep, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
+import { Teardowns } from '../support/teardowns.js';
 
 /** A refusal's latency, p99, of short bodies and long ones, the first one after the start included. */
 const GOAL_MS = 20;
@@ -25,10 +26,10 @@ const SCHEMAS = Object.entries(DEAR_SCHEMAS).map(([what, schema]) => ({ what, bo
 
 /** The sidecar, and how it is stopped. */
 async function started(): Promise<{ readonly sidecar: Sidecar; readonly stop: () => Promise<void> }> {
-  const teardowns: (() => Promise<void>)[] = [];
-  const sidecar = await Sidecar.start({ teardown: (fn) => void teardowns.push(fn) }, { config: await chatOnly(1) });
+  const teardowns = new Teardowns();
+  const sidecar = await Sidecar.start(teardowns, { config: await chatOnly(1) });
   const stop = async (): Promise<void> => {
-    for (const teardown of teardowns.reverse()) await teardown();
+    await teardowns.run();
   };
   return { sidecar, stop };
 }

@@ -13,6 +13,7 @@ import { wideModel } from '../../test/support/wide-model.js';
 import { keep, type Row } from '../support/results.js';
 import { quantile } from '../support/stats.js';
 import { stream, type Target } from '../support/streaming.js';
+import { Teardowns } from '../support/teardowns.js';
 
 const STREAMS = 8;
 const HELD = [8, 33];
@@ -43,19 +44,14 @@ const [hostile, visitor] = ['hostile', 'visitor'].map((account) => makeKey({ id:
 if (!hostile || !visitor) throw new Error('no keys');
 const keyFile = join(folder, 'keys.json');
 await writeFile(keyFile, JSON.stringify({ version: 1, keys: [hostile.stored, visitor.stored] }));
-const teardowns: (() => Promise<void>)[] = [];
+const teardowns = new Teardowns();
 const seats = STREAMS + Math.max(...HELD);
-const sidecar = await Sidecar.start(
-  { teardown: (fn) => void teardowns.push(fn) },
-  {
-    config: {
-      keys: { file: keyFile },
-      models: [
-        { id: CHAT, kind: 'chat', file: await wideModel(), seats, contextPerSeat: 8192, threads: 1, gpu: false },
-      ],
-    },
+const sidecar = await Sidecar.start(teardowns, {
+  config: {
+    keys: { file: keyFile },
+    models: [{ id: CHAT, kind: 'chat', file: await wideModel(), seats, contextPerSeat: 8192, threads: 1, gpu: false }],
   },
-);
+});
 const target = ({ key }: { readonly key: string }): Target => ({
   agent: new Agent({ keepAlive: true }),
   port: sidecar.port,
@@ -119,7 +115,7 @@ for (const count of HELD) {
     });
   }
 }
-for (const teardown of teardowns) await teardown();
+await teardowns.run();
 await rm(folder, { recursive: true });
 
 await keep('grammar-neighbours', {

@@ -6,6 +6,7 @@ import { endlessEmbedded } from '../support/models.js';
 import { keep, type Row } from '../support/results.js';
 import { median, quantile } from '../support/stats.js';
 import { stream, type Streamed, type Target } from '../support/streaming.js';
+import { Teardowns } from '../support/teardowns.js';
 
 const STREAMS = [1, 8, 32];
 const SEATS = 32;
@@ -17,28 +18,25 @@ const BODY = { model: CHAT, messages: [{ role: 'user', content: 'Tell me about t
 
 const file = await endlessEmbedded();
 
-const teardowns: (() => Promise<void>)[] = [];
-const sidecar = await Sidecar.start(
-  { teardown: (fn) => void teardowns.push(fn) },
-  {
-    config: {
-      models: [
-        {
-          id: CHAT,
-          kind: 'chat',
-          file,
-          seats: SEATS,
-          contextPerSeat: 256,
-          threads: 1,
-          prefillTokensPerStep: 512,
-          // The engine alone reuses nothing either.
-          prefixReuse: 'off',
-        },
-      ],
-      development: { validateAnswers: false },
-    },
+const teardowns = new Teardowns();
+const sidecar = await Sidecar.start(teardowns, {
+  config: {
+    models: [
+      {
+        id: CHAT,
+        kind: 'chat',
+        file,
+        seats: SEATS,
+        contextPerSeat: 256,
+        threads: 1,
+        prefillTokensPerStep: 512,
+        // The engine alone reuses nothing either.
+        prefixReuse: 'off',
+      },
+    ],
+    development: { validateAnswers: false },
   },
-);
+});
 const target: Target = { agent: new Agent({ keepAlive: true }), port: sidecar.port, key: sidecar.key };
 const engine = await EngineDriver.start(file, SEATS);
 
@@ -89,7 +87,7 @@ for (const streams of STREAMS) {
 }
 target.agent.destroy();
 await engine.close();
-for (const teardown of teardowns) await teardown();
+await teardowns.run();
 
 await keep('http-streams', {
   title: 'The whole sidecar over HTTP',

@@ -10,6 +10,7 @@ import { makeKey } from '../../test/support/keys.js';
 import { CHAT, Sidecar } from '../../test/support/sidecar.js';
 import { LlamaServer } from '../support/peers.js';
 import type { Target } from './attempt.js';
+import { Teardowns } from '../support/teardowns.js';
 
 /** Where Debian's package puts it. */
 const NGINX = '/usr/sbin/nginx';
@@ -43,25 +44,22 @@ export async function sidecar(sizes: Sizes, accounts: readonly string[], maxWait
   const keys = accounts.map((account) => ({ account, ...makeKey({ id: account, account }) }));
   const keyFile = join(folder, 'keys.json');
   await writeFile(keyFile, JSON.stringify({ version: 1, keys: keys.map(({ stored }) => stored) }));
-  const teardowns: (() => Promise<void>)[] = [];
-  const running = await Sidecar.start(
-    { teardown: (fn) => void teardowns.push(fn) },
-    {
-      config: {
-        models: [
-          { id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads, gpu: false, prefixReuse: 'off' },
-        ],
-        development: { validateAnswers: false, learnedQueue: maxWaitMs === undefined },
-        keys: { file: keyFile },
-        ...(maxWaitMs !== undefined && { queue: { maxWaitMs } }),
-      },
+  const teardowns = new Teardowns();
+  const running = await Sidecar.start(teardowns, {
+    config: {
+      models: [
+        { id: CHAT, kind: 'chat', file, seats, contextPerSeat: context, threads, gpu: false, prefixReuse: 'off' },
+      ],
+      development: { validateAnswers: false, learnedQueue: maxWaitMs === undefined },
+      keys: { file: keyFile },
+      ...(maxWaitMs !== undefined && { queue: { maxWaitMs } }),
     },
-  );
+  });
   return {
     name: maxWaitMs === undefined ? 'ra-sidecar' : `ra-sidecar, maxWaitMs ${maxWaitMs}`,
     target: { port: running.port, keys: Object.fromEntries(keys.map(({ account, key }) => [account, key])) },
     close: async () => {
-      for (const teardown of teardowns.reverse()) await teardown();
+      await teardowns.run();
       await rm(folder, { recursive: true, force: true });
     },
   };

@@ -18,6 +18,7 @@ import { call, type Answer } from './caller.js';
 import { Findings } from './findings.js';
 import { compare, priceList, type Close } from './sums.js';
 import { grown, Watch, type Role, type Sample } from './watch.js';
+import { Teardowns } from '../support/teardowns.js';
 
 const MINUTES = Number(process.argv[2] ?? 30);
 const KILL_EVERY_S = Number(process.argv[3] ?? 180);
@@ -49,22 +50,20 @@ const MIB = 1024 * 1024;
 const EXPECTED: ReadonlySet<string> = new Set(['cold', 'capacity_exceeded', 'bad_gateway']);
 
 const dir = await mkdtemp(join(tmpdir(), 'ra-soak-'));
-const teardowns: (() => Promise<void>)[] = [() => rm(dir, { recursive: true, force: true })];
+const teardowns = new Teardowns();
+teardowns.teardown(() => rm(dir, { recursive: true, force: true }));
 const file = await endlessEmbedded();
 const prices = join(dir, 'prices.json');
 await writeFile(prices, JSON.stringify(priceList(CHAT)));
-const sidecar = await Sidecar.start(
-  { teardown: (fn) => void teardowns.push(fn) },
-  {
-    config: {
-      dataDir: dir,
-      models: [{ id: CHAT, kind: 'chat', file, seats: SEATS, contextPerSeat: CONTEXT, threads: 1, gpu: false }],
-      pricing: { file: prices },
-      bodies: { inlineBytes: INLINE_BYTES },
-      development: { validateAnswers: false },
-    },
+const sidecar = await Sidecar.start(teardowns, {
+  config: {
+    dataDir: dir,
+    models: [{ id: CHAT, kind: 'chat', file, seats: SEATS, contextPerSeat: CONTEXT, threads: 1, gpu: false }],
+    pricing: { file: prices },
+    bodies: { inlineBytes: INLINE_BYTES },
+    development: { validateAnswers: false },
   },
-);
+});
 const agent = new Agent({ keepAlive: true });
 const random = seeded(7);
 /** How long whole answers took lately, ms: who leaves does so within that. */
@@ -96,7 +95,7 @@ try {
   await report({ capacity, loaded, samples: watch.samples, kills, restarts, restsBefore, restsAfter, code });
 } finally {
   agent.destroy();
-  for (const teardown of teardowns.reverse()) await teardown();
+  await teardowns.run();
 }
 process.exit(process.exitCode ?? 0);
 

@@ -9,6 +9,7 @@ import { LlamaServer } from './peers.js';
 import type { Row } from './results.js';
 import { median } from './stats.js';
 import type { Target } from './streaming.js';
+import { Teardowns } from './teardowns.js';
 
 /** What our API does by default is said to llama-server; left alone it would cut to its top 40 and reuse prompts. */
 const SAME = { top_k: 0, top_p: 1, min_p: 0, cache_prompt: false };
@@ -155,30 +156,27 @@ export async function besideRows(options: BesideCase): Promise<Row[]> {
 /** Starts both servers and the engine; `probe` is sent once. Whoever began them closes them. */
 async function begin({ file, threads, gpu, cores, seats, context }: BesideCase, probe: object): Promise<Servers> {
   const where = cores === undefined ? {} : { cores };
-  const teardowns: (() => Promise<void>)[] = [];
-  const sidecar = await Sidecar.start(
-    { teardown: (fn) => void teardowns.push(fn) },
-    {
-      config: {
-        models: [
-          {
-            id: CHAT,
-            kind: 'chat',
-            file,
-            seats,
-            contextPerSeat: context,
-            threads,
-            gpu,
-            prefixReuse: 'off',
-            ...PROMPTS,
-            ...where,
-          },
-        ],
-        development: { validateAnswers: false },
-        queue: { maxWaitMs: PATIENCE_MS },
-      },
+  const teardowns = new Teardowns();
+  const sidecar = await Sidecar.start(teardowns, {
+    config: {
+      models: [
+        {
+          id: CHAT,
+          kind: 'chat',
+          file,
+          seats,
+          contextPerSeat: context,
+          threads,
+          gpu,
+          prefixReuse: 'off',
+          ...PROMPTS,
+          ...where,
+        },
+      ],
+      development: { validateAnswers: false },
+      queue: { maxWaitMs: PATIENCE_MS },
     },
-  );
+  });
   const more = gpu === false ? ['-ngl', '0'] : ['-ngl', '99'];
   const server = await LlamaServer.start(file, { threads, slots: seats, contextPerSlot: context, ...where, more });
   const engine = await EngineDriver.start(file, seats, {
@@ -199,7 +197,7 @@ async function begin({ file, threads, gpu, cores, seats, context }: BesideCase, 
     agent.destroy();
     await engine.close();
     await server.close();
-    for (const teardown of teardowns) await teardown();
+    await teardowns.run();
   };
   const engineOfOurs = await childWith(sidecar.pid, 'engine/main.js');
   const peaks = async (): Promise<Peaks> => ({

@@ -4,6 +4,7 @@
  * that is reached. `Bearer vouched` is the same account as `Bearer good`, named by a gateway.
  */
 import { ACME, FakeIdentity, InProcess, type StubModel } from '../../test/support/in-process.js';
+import { Teardowns } from './teardowns.js';
 
 /** Seats that are never all taken, and few that always are. */
 const MODELS: readonly StubModel[] = [
@@ -16,18 +17,20 @@ const config = JSON.parse(sections) as object;
 const models = JSON.parse(stubs) as readonly StubModel[];
 const identity = new FakeIdentity();
 identity.answers.set('Bearer vouched', { ...ACME, vouched: true });
-const teardowns: (() => Promise<void> | void)[] = [];
-const sidecar = await InProcess.start(
-  { teardown: (fn) => void teardowns.push(fn) },
-  { keeps: false, identity, models, config: { development: { validateAnswers: false }, ...config } },
-);
+const teardowns = new Teardowns();
+const sidecar = await InProcess.start(teardowns, {
+  keeps: false,
+  identity,
+  models,
+  config: { development: { validateAnswers: false }, ...config },
+});
 process.send?.(sidecar.port);
 process.on('message', ({ sample, value }: { readonly sample: string; readonly value: number }) => {
   void sidecar.until(sample, value).then(() => process.send?.('reached'));
 });
 process.once('disconnect', () => {
   const end = async (): Promise<void> => {
-    for (const teardown of teardowns) await teardown();
+    await teardowns.run();
     process.exit(0);
   };
   void end();

@@ -2,9 +2,13 @@
 import type { CacheScope } from './cache-key.js';
 import type { Prompt } from './prompt.js';
 import type { ReplyFormat } from './reply-format.js';
+import type { SamplingParams } from './sampling.js';
 
-/** One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others one after another. */
-export interface GenerateJob {
+/**
+ * One chat completion: `n` replies to one prompt, on up to `seats` sequences at once, the others one after another. Prompt and
+ * `maxTokens` fit the seat's context together; reply i uses `seed` + i.
+ */
+export interface GenerateJob extends SamplingParams {
   readonly prompt: Prompt;
   /** Whose held prefixes it may start from, and who may start from what it leaves. */
   readonly scope: CacheScope;
@@ -14,19 +18,6 @@ export interface GenerateJob {
    * requested, the last by the job's end.
    */
   readonly seats: number;
-  /** Completion tokens per reply, at least 1; prompt and completion fit the seat's context together. */
-  readonly maxTokens: number;
-  /** 0: greedy. */
-  readonly temperature: number;
-  readonly topP: number;
-  /** The most probable tokens that may come; absent: all. */
-  readonly topK?: number;
-  /** The least probability that a token may have, as a part of the most probable one's; absent: any. */
-  readonly minP?: number;
-  readonly frequencyPenalty: number;
-  readonly presencePenalty: number;
-  /** 32 unsigned bits; reply i uses seed + i. */
-  readonly seed: number;
   /** Stop strings, none empty. They end the content; in a thought they are ordinary text. */
   readonly stops: readonly string[];
   /** How the reply is constrained and parsed. Absent: unconstrained, and all text is content. */

@@ -1,28 +1,16 @@
 /**
- * The decoder port: how the step loop uses llama.cpp (docs/architecture.md#ports). Its implementations (the public iterators, or the layer below
- * them) differ in speed and version; the loop does not depend on them.
+ * The decoder port: how the step loop uses llama.cpp (docs/architecture.md#ports). Its implementations (the public
+ * iterators, or the layer below them) differ in speed and version; the loop does not depend on them.
  */
+import type { SamplingParams } from '../protocol/sampling.js';
 
-/** How the next token of a reply is chosen. */
-export interface Sampling {
-  /** 0: greedy. */
-  readonly temperature: number;
-  readonly topP: number;
-  /** The most probable tokens that may come; absent: all. */
-  readonly topK?: number;
-  /** The least probability that a token may have, as a part of the most probable one's; absent: any. */
-  readonly minP?: number;
-  readonly frequencyPenalty: number;
-  readonly presencePenalty: number;
-  /** 32 unsigned bits. */
-  readonly seed: number;
+/** How the next token of one reply is chosen. */
+export interface Sampling extends SamplingParams {
   /**
    * Control tokens, by name, that are allowed while a grammar constrains the reply, since its texts contain them. All
    * others are not.
    */
   readonly markers?: readonly string[];
-  /** The longest completion, in tokens: bounds the penalties' memory. */
-  readonly maxTokens: number;
 }
 
 /** One reply's sampler: its random state and its memory for penalties. The code that made it must dispose it once. */

@@ -17,10 +17,11 @@ import type { ToolCall } from '../contracts/requests.js';
 import type { GenerationReceiver } from '../engine-client/engine.js';
 import { newCallId } from './call-id.js';
 import type { RequestContext } from './request-context.js';
+import { StreamKeepAlive } from './stream-keep-alive.js';
 
-type Piece = Parameters<GenerationReceiver['piece']>[0];
-type CallPart = Parameters<GenerationReceiver['call']>[0];
-type Finished = Parameters<GenerationReceiver['finished']>[0];
+export type Piece = Parameters<GenerationReceiver['piece']>[0];
+export type CallPart = Parameters<GenerationReceiver['call']>[0];
+export type Finished = Parameters<GenerationReceiver['finished']>[0];
 
 export interface ReplyWriter {
   piece(piece: Piece): void;
@@ -39,12 +40,8 @@ export class StreamWriter implements ReplyWriter {
   readonly #context: RequestContext;
   readonly #head: ChunkHead;
   readonly #includeUsage: boolean;
-  readonly #clock: Clock;
-  readonly #keepAliveMs: number;
   readonly #begun = new Set<number>();
-  #cancelTimer: () => void;
-  /** Something was sent since the timer last looked. */
-  #busy = false;
+  readonly #keepAlive: StreamKeepAlive;
 
   constructor(
     context: RequestContext,
@@ -54,9 +51,9 @@ export class StreamWriter implements ReplyWriter {
     this.#context = context;
     this.#head = chunkHead(head);
     this.#includeUsage = options.includeUsage;
-    this.#clock = options.clock;
-    this.#keepAliveMs = options.keepAliveMs;
-    this.#cancelTimer = this.#clock.after(this.#keepAliveMs, () => this.#keepAlive());
+    this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
+      context.stream().comment('keep-alive');
+    });
   }
 
   piece({ choice, channel, text }: Piece): void {
@@ -85,7 +82,7 @@ export class StreamWriter implements ReplyWriter {
 
   /** Stops the keep-alive timer. Idempotent. */
   close(): void {
-    this.#cancelTimer();
+    this.#keepAlive.close();
   }
 
   /** The first chunk of a choice names the role. */
@@ -97,14 +94,8 @@ export class StreamWriter implements ReplyWriter {
   }
 
   #send(chunk: string): void {
-    this.#busy = true;
+    this.#keepAlive.sent();
     this.#context.stream().event(chunk);
-  }
-
-  #keepAlive(): void {
-    if (!this.#busy) this.#context.stream().comment('keep-alive');
-    this.#busy = false;
-    this.#cancelTimer = this.#clock.after(this.#keepAliveMs, () => this.#keepAlive());
   }
 }
 

@@ -10,15 +10,11 @@ import {
   type ResponseHead,
   type ResponseItem,
 } from '../contracts/response-answers.js';
-import type { GenerationReceiver } from '../engine-client/engine.js';
 import type { Clock } from '../lib/clock.js';
 import { newCallId } from './call-id.js';
-import type { ReplyWriter } from './reply-writers.js';
+import type { CallPart, Finished, Piece, ReplyWriter } from './reply-writers.js';
 import type { RequestContext } from './request-context.js';
-
-type Piece = Parameters<GenerationReceiver['piece']>[0];
-type CallPart = Parameters<GenerationReceiver['call']>[0];
-type Finished = Parameters<GenerationReceiver['finished']>[0];
+import { StreamKeepAlive } from './stream-keep-alive.js';
 
 /** An item that grows. */
 interface Draft {
@@ -29,7 +25,7 @@ interface Draft {
   readonly parts: string[];
 }
 
-/** The reply as items, one after another. `open`, `grow` and `close` are called as it comes. */
+/** The reply as items, one after another. The functions that a form of reply defines are called as it comes. */
 abstract class ItemWriter implements ReplyWriter {
   protected readonly context: RequestContext;
   protected readonly head: ResponseHead;
@@ -42,10 +38,10 @@ abstract class ItemWriter implements ReplyWriter {
     this.head = head;
   }
 
-  protected abstract open(draft: Draft): void;
-  protected abstract grow(draft: Draft, text: string): void;
-  protected abstract close(draft: Draft, item: ResponseItem, cut: boolean): void;
-  protected abstract end(response: object, cut: boolean): void;
+  protected abstract itemBegun(draft: Draft): void;
+  protected abstract itemGrew(draft: Draft, text: string): void;
+  protected abstract itemEnded(draft: Draft, item: ResponseItem, cut: boolean): void;
+  protected abstract ended(response: object, cut: boolean): void;
 
   piece({ channel, text }: Piece): void {
     this.context.firstToken();
@@ -69,19 +65,19 @@ abstract class ItemWriter implements ReplyWriter {
   }
 
   done(usage: CompletionUsage): void {
-    this.end(responseObject(this.head, { output: this.#items, usage, cut: this.#cut }), this.#cut);
+    this.ended(responseObject(this.head, { output: this.#items, usage, cut: this.#cut }), this.#cut);
   }
 
   #begin(begun: ResponseItem, call?: number): void {
     this.#finish();
     this.#draft = { begun, index: this.#items.length, parts: [], ...(call !== undefined && { call }) };
-    this.open(this.#draft);
+    this.itemBegun(this.#draft);
   }
 
   #add(text: string): void {
     if (!this.#draft || text === '') return;
     this.#draft.parts.push(text);
-    this.grow(this.#draft, text);
+    this.itemGrew(this.#draft, text);
   }
 
   #finish(): void {
@@ -90,25 +86,25 @@ abstract class ItemWriter implements ReplyWriter {
     this.#draft = undefined;
     const item = Object.assign({}, draft.begun, { text: draft.parts.join('') });
     this.#items.push(item);
-    this.close(draft, item, this.#cut);
+    this.itemEnded(draft, item, this.#cut);
   }
 }
 
 /** One JSON body at the end. */
 export class WholeResponseWriter extends ItemWriter {
-  protected open(): void {
+  protected itemBegun(): void {
     // Nothing is sent before the end.
   }
 
-  protected grow(): void {
+  protected itemGrew(): void {
     // As above.
   }
 
-  protected close(): void {
+  protected itemEnded(): void {
     // As above.
   }
 
-  protected end(response: object): void {
+  protected ended(response: object): void {
     const headers = { 'Server-Timing': this.context.times.header() };
     this.context.reply({ status: 200, headers, body: JSON.stringify(response) });
   }
@@ -119,27 +115,23 @@ export class WholeResponseWriter extends ItemWriter {
  * one keep-alive interval without one.
  */
 export class ResponseStreamWriter extends ItemWriter {
-  readonly #clock: Clock;
-  readonly #keepAliveMs: number;
-  #cancelTimer: () => void;
+  readonly #keepAlive: StreamKeepAlive;
   #number = 0;
-  /** Something was sent since the timer last looked. */
-  #busy = false;
 
   constructor(context: RequestContext, head: ResponseHead, options: { clock: Clock; keepAliveMs: number }) {
     super(context, head);
-    this.#clock = options.clock;
-    this.#keepAliveMs = options.keepAliveMs;
-    this.#cancelTimer = this.#clock.after(this.#keepAliveMs, () => this.#keepAlive());
+    this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
+      context.stream().comment('keep-alive');
+    });
     context.errorFrame = (error) => errorEvent(error, this.#number);
   }
 
   /** Stops the keep-alive timer. Idempotent. */
-  shut(): void {
-    this.#cancelTimer();
+  close(): void {
+    this.#keepAlive.close();
   }
 
-  protected open({ begun, index }: Draft): void {
+  protected itemBegun({ begun, index }: Draft): void {
     this.#greet();
     this.#send('response.output_item.added', { output_index: index, item: itemObject(begun, 'in_progress') });
     if (begun.type === 'message') {
@@ -147,7 +139,7 @@ export class ResponseStreamWriter extends ItemWriter {
     }
   }
 
-  protected grow({ begun, index }: Draft, delta: string): void {
+  protected itemGrew({ begun, index }: Draft, delta: string): void {
     switch (begun.type) {
       case 'message':
         this.#send('response.output_text.delta', { delta, logprobs: [], ...placeOf(begun, index) });
@@ -160,7 +152,7 @@ export class ResponseStreamWriter extends ItemWriter {
     }
   }
 
-  protected close({ index }: Draft, item: ResponseItem, cut: boolean): void {
+  protected itemEnded({ index }: Draft, item: ResponseItem, cut: boolean): void {
     const { text } = item;
     const place = placeOf(item, index);
     switch (item.type) {
@@ -183,7 +175,7 @@ export class ResponseStreamWriter extends ItemWriter {
     this.#send('response.output_item.done', { output_index: index, item: whole });
   }
 
-  protected end(response: object, cut: boolean): void {
+  protected ended(response: object, cut: boolean): void {
     this.#greet();
     this.#send(cut ? 'response.incomplete' : 'response.completed', { response });
     this.context.stream().end(this.context.times.trailer());
@@ -199,14 +191,8 @@ export class ResponseStreamWriter extends ItemWriter {
   }
 
   #send(type: string, fields: object): void {
-    this.#busy = true;
+    this.#keepAlive.sent();
     this.context.stream().event(responseEvent(type, this.#number++, fields));
-  }
-
-  #keepAlive(): void {
-    if (!this.#busy) this.context.stream().comment('keep-alive');
-    this.#busy = false;
-    this.#cancelTimer = this.#clock.after(this.#keepAliveMs, () => this.#keepAlive());
   }
 }
 

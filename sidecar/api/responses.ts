@@ -44,7 +44,7 @@ function makeWriter(
   if (!params.stream) return new WholeResponseWriter(context, head);
   const { clock, limits } = services;
   const writer = new ResponseStreamWriter(context, head, { clock, keepAliveMs: limits.keepAliveMs });
-  context.onClose(() => writer.shut());
+  context.onClose(() => writer.close());
   return writer;
 }
 

@@ -1,0 +1,37 @@
+import type { Clock } from '../lib/clock.js';
+
+/** Notices that a stream sent nothing for one interval. The first interval begins when this is made. */
+export class StreamKeepAlive {
+  readonly #clock: Clock;
+  readonly #intervalMs: number;
+  readonly #idle: () => void;
+  #cancelTimer: () => void;
+  /** Something was sent in the current interval. */
+  #busy = false;
+
+  /** `idle` is called at the end of each interval in which nothing was sent; it sends a sign of life. */
+  constructor(clock: Clock, intervalMs: number, idle: () => void) {
+    this.#clock = clock;
+    this.#intervalMs = intervalMs;
+    this.#idle = idle;
+    this.#cancelTimer = this.#nextLook();
+  }
+
+  /** Call it with each event that is sent. */
+  sent(): void {
+    this.#busy = true;
+  }
+
+  /** Stops the timer. Idempotent. */
+  close(): void {
+    this.#cancelTimer();
+  }
+
+  #nextLook(): () => void {
+    return this.#clock.after(this.#intervalMs, () => {
+      if (!this.#busy) this.#idle();
+      this.#busy = false;
+      this.#cancelTimer = this.#nextLook();
+    });
+  }
+}
