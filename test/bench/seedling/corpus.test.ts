@@ -38,18 +38,17 @@ t.test('no wording kept for evaluation is in the training part', (t) => {
     text.replace(/\{\w+\}/g, '\0').split('\0'),
   );
   const trained: string[] = [];
+  const kept: string[] = [];
   for (let at = 0; at < EXAMPLES * 4; at++) {
     const example = exampleAt(1, at, 'train');
     if (example.kind === 'decision') {
       const said = (parts: readonly string[]): boolean => parts.every((part) => example.input.includes(part));
       // A wording that is only slots and a word or two is in every text.
-      t.notOk(
-        says.some((parts) => parts.join('').length > 25 && said(parts)),
-        example.input,
-      );
+      if (says.some((parts) => parts.join('').length > 25 && said(parts))) kept.push(example.input);
     } else
       trained.push(...example.conversation.messages.map(({ content }) => (typeof content === 'string' ? content : '')));
   }
+  t.same(kept, []);
   t.same(
     asks.filter((ask) => trained.includes(ask)),
     [],
@@ -59,13 +58,16 @@ t.test('no wording kept for evaluation is in the training part', (t) => {
 
 t.test('every decision has its answer among its answers, and no two answers alike', (t) => {
   const answers = new Map<string, number>();
+  const wrong: unknown[] = [];
   for (let at = 0; at < EXAMPLES; at++) {
-    for (const { type, answers: all, answer, meanings } of decisionAt(9, at, at % 2 ? 'train' : 'held').questions) {
-      t.ok(all[answer] !== undefined && meanings.length === all.length);
-      t.equal(new Set(all).size, all.length, all.join());
+    for (const question of decisionAt(9, at, at % 2 ? 'train' : 'held').questions) {
+      const { type, answers: all, answer, meanings } = question;
+      const whole = all[answer] !== undefined && meanings.length === all.length;
+      if (!whole || new Set(all).size !== all.length) wrong.push(question);
       answers.set(`${type} ${answer}`, (answers.get(`${type} ${answer}`) ?? 0) + 1);
     }
   }
+  t.same(wrong, []);
   const [yes = 0, no = 0] = [answers.get('yes_no 0'), answers.get('yes_no 1')];
   t.ok(yes / (yes + no) > 0.4 && yes / (yes + no) < 0.6, `${yes} yes, ${no} no`);
   t.ok(answers.has('choice 5') && answers.has('score 2'), 'choices have many options');

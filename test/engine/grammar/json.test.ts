@@ -1,4 +1,5 @@
 import * as fc from 'fast-check';
+import assert from 'node:assert/strict';
 import t from 'tap';
 import { dataGrammar } from '../../../engine/grammar/json.js';
 import { Gbnf, seeded } from '../../support/gbnf.js';
@@ -10,7 +11,7 @@ t.test('whatever it allows is one JSON object, well formed, with finite numbers'
     fc.property(fc.integer(), (seed) => {
       const text = grammar.write(seeded(seed));
       const parsed: unknown = JSON.parse(text, (_, value: unknown) => {
-        if (typeof value === 'number') t.ok(Number.isFinite(value));
+        if (typeof value === 'number') assert.ok(Number.isFinite(value));
         return value;
       });
       const again = JSON.stringify(parsed);

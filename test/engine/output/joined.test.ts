@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import t from 'tap';
 import fc from 'fast-check';
 import { joined } from '../../../engine/output/joined.js';
@@ -58,7 +59,7 @@ t.test('no text is lost or moved within its reply', (t) => {
         }
         return texts;
       };
-      t.strictSame(said(joined(outputs)), said(outputs));
+      assert.deepEqual(said(joined(outputs)), said(outputs));
     }),
   );
   t.end();

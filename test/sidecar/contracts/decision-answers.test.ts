@@ -1,6 +1,7 @@
 import { createTypeSafeAi } from '@ai-sdk/typesafe-ai';
 import { TypeSafeClient, choice, noul, score } from '@typesafe-ai/sdk';
 import { experimental_decide as decide } from 'ai';
+import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
 import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
@@ -85,7 +86,7 @@ t.test('confidence', (t) => {
       fc.pre(sum > 1e-3);
       const probabilities = Float64Array.from(weights, (weight) => weight / sum);
       for (const confidence of [choiceConfidence(probabilities), scoreConfidence(probabilities)]) {
-        t.ok(confidence >= 0 && confidence <= 1);
+        assert.ok(confidence >= 0 && confidence <= 1);
       }
     }),
     { numRuns: 200 },

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
 import { MAX_NESTING, MAX_VALUES, readJson } from '../../../sidecar/contracts/json.js';
@@ -14,9 +15,9 @@ t.test('values come as JSON.parse makes them', (t) => {
   fc.assert(
     fc.property(fc.json(), (text) => {
       const result = read(text);
-      t.ok(result.ok);
-      if (result.ok) t.same(result.value, JSON.parse(text));
-      if (result.ok) t.equal(result.text, text);
+      assert.ok(result.ok);
+      assert.deepEqual(result.value, JSON.parse(text));
+      assert.equal(result.text, text);
     }),
     { numRuns: 200 },
   );

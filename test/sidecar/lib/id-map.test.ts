@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import t from 'tap';
 import { IdMap } from '../../../sidecar/lib/id-map.js';
@@ -20,11 +21,11 @@ t.test('it says what a Map would, in the order of its keys', (t) => {
         } else if (act.kind === 'clear' && act.key === 0) {
           table.clear();
           map.clear();
-        } else t.equal(table.delete(act.key), map.delete(act.key));
-        t.equal(table.size, map.size);
-        for (let each = 0; each <= 8; each++) t.equal(table.get(each), map.get(each));
+        } else assert.equal(table.delete(act.key), map.delete(act.key));
+        assert.equal(table.size, map.size);
+        for (let each = 0; each <= 8; each++) assert.equal(table.get(each), map.get(each));
         const sorted = [...map].sort(([a], [b]) => a - b).map(([, value]) => value);
-        t.strictSame(table.values(), sorted);
+        assert.deepEqual(table.values(), sorted);
       }
     }),
     { numRuns: 50 },
