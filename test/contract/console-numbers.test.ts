@@ -4,8 +4,11 @@ import type { AdmissionPage } from '../../sidecar/api/admission-page.js';
 import { sameNumbers } from '../support/console-feed.js';
 import { holdPromptHost } from '../support/faults.js';
 import { ACME, chatBody, decisionBody } from '../support/in-process.js';
+import { shareLanes } from '../support/shared-lanes.js';
 import { HELD_TOKENS } from '../support/stub-script.js';
 import { ask, CHAT, MODELS, start, watch } from '../support/watched-console.js';
+
+shareLanes(t);
 
 t.test('who holds which seat, and how far each is', async (t) => {
   const sidecar = await start(t);

@@ -127,8 +127,10 @@ function hold(t: Test, name: string, response: RawResponse, status: number, body
   holdError(t, name, response, { status, type, code, param, retry: status === 429 });
 }
 
+/** The sidecar of all tests but the last, and keys that fail are not counted there. */
+const harness = await Harness.start(t, { keys: { failuresPerMinute: 0 } });
+
 t.test('what is wrong with a key itself, on every route', async (t) => {
-  const harness = await Harness.start(t);
   const ways: readonly (readonly [path: string, body: object])[] = [
     [CHAT, chatBody('open', 'echo')],
     [DECISIONS, decisionBody('decide')],
@@ -151,7 +153,7 @@ t.test('what is wrong with a key itself, on every route', async (t) => {
 });
 
 t.test('keys that are none, however they are dressed up', async (t) => {
-  const { sidecar } = await Harness.start(t, { keys: { failuresPerMinute: 0 } });
+  const { sidecar } = harness;
   const { key } = KEYS.good;
   for (const value of [
     '',
@@ -191,7 +193,7 @@ t.test('keys that are none, however they are dressed up', async (t) => {
 });
 
 t.test('a path that is spelled in another way is none, with a good key too', async (t) => {
-  const { sidecar } = await Harness.start(t);
+  const { sidecar } = harness;
   const headers = headersOf('good');
   for (const path of [
     '/v1//models',
@@ -212,7 +214,6 @@ t.test('a path that is spelled in another way is none, with a good key too', asy
 });
 
 t.test('entitlement by model, route and environment, and the model list is its answer', async (t) => {
-  const harness = await Harness.start(t);
   t.equal((await harness.post('some', CHAT, chatBody('open', 'echo'))).status, 200);
   t.strictSame(await harness.list('some'), ['open'], 'entitled to more than is hosted');
   for (const model of ['gated', 'none-such', 'never-heard-of', 'decide']) {
@@ -234,7 +235,6 @@ t.test('entitlement by model, route and environment, and the model list is its a
 });
 
 t.test('a gated model is there for its cohort', async (t) => {
-  const harness = await Harness.start(t);
   for (const who of ['good', 'sailor'] as const) {
     hold(t, who, await harness.post(who, CHAT, chatBody('gated', 'echo')), 403, 'not_in_cohort');
     for (const [path, body] of [
@@ -260,7 +260,6 @@ t.test('a gated model is there for its cohort', async (t) => {
 });
 
 t.test('a day’s tokens', async (t) => {
-  const harness = await Harness.start(t);
   hold(
     t,
     'refused, so nothing is used',

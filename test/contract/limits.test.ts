@@ -9,6 +9,9 @@ const CHAT = '/v1/chat/completions';
 const DECISIONS = '/v1/decisions';
 const SYSTEMONE = '/v1/systemone';
 
+/** Counts callers that left while their reply was made. */
+const CANCELS = 'ra_sidecar_cancels_total{model="chat",phase="decoding"}';
+
 const LIMITED = { status: 429, type: 'rate_limit_error', code: 'user_rate_limited', retry: true, param: null };
 
 async function start(t: Test, config: Readonly<Record<string, unknown>> = {}): Promise<InProcess> {
@@ -44,8 +47,11 @@ async function unfinished(sidecar: InProcess, path: string, body: object): Promi
   return () => connection.send(text.slice(10)).response();
 }
 
+/** The sidecar of the tests that want no configuration of their own. Each has keys of its own, and leaves the seats free. */
+const common = await start(t);
+
 t.test('32 decisions of one key at once, both routes together; the 33rd is refused before its body', async (t) => {
-  const sidecar = await start(t);
+  const sidecar = common;
   const finish = await Promise.all(
     Array.from({ length: 32 }, (_, i) =>
       i % 2 === 0
@@ -77,7 +83,7 @@ t.test('32 decisions of one key at once, both routes together; the 33rd is refus
 });
 
 t.test('over its limits a key is refused by its request’s head, whatever body it announces', async (t) => {
-  const sidecar = await start(t);
+  const sidecar = common;
   const once = { inFlight: 0, perMinute: 1 };
   const keys = {
     'in a minute': key(sidecar, 'minute', { chat: once, decisions: once }),
@@ -111,18 +117,19 @@ t.test('over its limits a key is refused by its request’s head, whatever body 
 });
 
 t.test('a caller that leaves gives its place back', async (t) => {
-  const sidecar = await start(t);
+  const sidecar = common;
   const one = key(sidecar, 'one', { chat: { inFlight: 1 } });
   const open = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }), one);
   await open.until('begun');
   limited(t, 'while it runs', await sidecar.post(CHAT, chatBody('chat', 'echo'), one), /in flight/);
+  const cancels = await sidecar.metric(CANCELS);
   open.close();
-  await sidecar.until('ra_sidecar_cancels_total{model="chat",phase="decoding"}', 1);
+  await sidecar.until(CANCELS, cancels + 1);
   t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'), one)).status, 200);
 });
 
 t.test('a minute’s requests, and the wait until the next', async (t) => {
-  const sidecar = await start(t);
+  const sidecar = common;
   const three = key(sidecar, 'three', { decisions: { perMinute: 3 } });
   const before = Date.now();
   for (const [path, body] of [
@@ -170,7 +177,7 @@ t.test('what is refused uses nothing, wherever it is refused', async (t) => {
 });
 
 t.test('what ran counts, however it ended; who left while it waited, not', async (t) => {
-  const sidecar = await start(t);
+  const sidecar = common;
   const minute = { chat: { perMinute: 1 } };
   const failed = key(sidecar, 'failed', minute);
   t.equal((await sidecar.post(CHAT, chatBody('chat', 'fail'), failed)).status, 502);
@@ -179,8 +186,9 @@ t.test('what ran counts, however it ended; who left while it waited, not', async
   const left = key(sidecar, 'left', minute);
   const open = await sidecar.begin(CHAT, chatBody('chat', 'begun', { stream: true }), left);
   await open.until('begun');
+  const cancels = await sidecar.metric(CANCELS);
   open.close();
-  await sidecar.until('ra_sidecar_cancels_total{model="chat",phase="decoding"}', 1);
+  await sidecar.until(CANCELS, cancels + 1);
   limited(t, 'its caller left', await sidecar.post(CHAT, chatBody('chat', 'echo'), left), /60 seconds/);
 
   const running = await sidecar.begin(CHAT, chatBody('narrow', 'begun', { stream: true }));
@@ -191,6 +199,7 @@ t.test('what ran counts, however it ended; who left while it waited, not', async
   waiting.close();
   await sidecar.until('ra_sidecar_cancels_total{model="narrow",phase="waiting"}', 1);
   t.equal((await sidecar.post(CHAT, chatBody('chat', 'echo'), waited)).status, 200);
+  running.close();
 });
 
 t.test('the model list and chat have limits where they are configured', async (t) => {
@@ -206,7 +215,7 @@ t.test('the model list and chat have limits where they are configured', async (t
 });
 
 t.test('whom a gateway vouches for, it has counted itself', async (t) => {
-  const sidecar = await start(t);
+  const sidecar = common;
   const vouched = key(
     sidecar,
     'vouched',

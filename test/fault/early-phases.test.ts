@@ -6,7 +6,10 @@ import t, { type Test } from 'tap';
 import { holdError } from '../support/error-answer.js';
 import { chatBody, InProcess, JSON_HEADERS } from '../support/in-process.js';
 import { childrenOf } from '../support/processes.js';
+import { shareLanes } from '../support/shared-lanes.js';
 import type { RawConnection } from '../support/raw-http.js';
+
+shareLanes(t);
 
 const CHAT = '/v1/chat/completions';
 const SHORT = chatBody('chat', 'echo');
@@ -28,7 +31,7 @@ async function start(t: Test, config: Readonly<Record<string, unknown>> = {}): P
   });
 }
 
-/** Stops a lane's prompt host. Returns what lets it go on; its sidecar's end kills it either way. */
+/** Stops a lane's prompt host, which all sidecars here share. Returns what lets it go on. */
 function hold(lane: 'short' | 'long'): () => void {
   const hosts = childrenOf(process.pid).filter(({ command }) => command.includes(`prompts/host.js ${lane}`));
   const [host] = hosts;
@@ -98,7 +101,7 @@ t.test('a caller leaves, and its key’s place is there again at once', async (t
 
 t.test('a drain begins while one body is half read and another’s prompt is tokenized', async (t) => {
   const sidecar = await start(t);
-  hold('short');
+  const goOn = hold('short');
   const tokenized = await sidecar.begin(CHAT, SHORT);
   await waiting(sidecar, 1);
   const { caller: read, rest } = await halfSent(sidecar);
@@ -107,6 +110,7 @@ t.test('a drain begins while one body is half read and another’s prompt is tok
   holdError(t, 'tokenized, without its tokens', await tokenized.response(), DRAINING);
   holdError(t, 'half read, once it is whole', await read.send(rest).response(), DRAINING);
   await drained;
+  goOn();
   t.strictSame(sidecar.spool.records, [], 'no engine was given either');
 });
 

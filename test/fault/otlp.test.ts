@@ -4,7 +4,10 @@ import t, { type Test } from 'tap';
 import { chatBody, InProcess } from '../support/in-process.js';
 import { OtlpReceiver } from '../support/otlp-receiver.js';
 import { eventually } from '../support/processes.js';
+import { shareLanes } from '../support/shared-lanes.js';
 import { deadPort } from '../support/usage-sink.js';
+
+shareLanes(t);
 
 const MODEL = 'm';
 const CHATS = '/v1/chat/completions';

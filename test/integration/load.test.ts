@@ -2,7 +2,7 @@
 import t from 'tap';
 import { rounds } from '../support/long-form.js';
 import { childrenOf, residentBytes } from '../support/processes.js';
-import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+import { CHAT, chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const MIB = 1024 * 1024;
 
@@ -121,9 +121,8 @@ t.test('one sidecar under load', async (t) => {
 t.test('a full queue refuses the excess at once and serves the rest', async (t) => {
   const waiting = 4;
   const sidecar = await Sidecar.start(t, {
-    seats: 1,
     // A stopped engine is to be taken for a slow one.
-    config: { queue: { ...PATIENT, waitingPerSeat: waiting }, engine: { hangMs: 3_600_000 } },
+    config: { ...(await chatOnly(1)), queue: { ...PATIENT, waitingPerSeat: waiting }, engine: { hangMs: 3_600_000 } },
   });
   const ask = (i: number): Promise<Response> => sidecar.chat({ messages: HELLO, max_tokens: 4, seed: i });
 

@@ -1,12 +1,12 @@
 import t from 'tap';
 import { refusalOf } from '../support/replies.js';
-import { CHAT, DECIDE, Sidecar } from '../support/sidecar.js';
+import { CHAT, chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const DURATION = '[0-9]+(?:\\.[0-9]{1,3})?';
 const TIMING = new RegExp(`^authorize;dur=${DURATION}, ra-queue;dur=${DURATION}, ra-admit;dur=${DURATION}$`);
 
 t.test('while a model loads', async (t) => {
-  const sidecar = await Sidecar.start(t, { early: true });
+  const sidecar = await Sidecar.start(t, { early: true, config: await chatOnly(1) });
   await sidecar.logged('engine forked', 1, ({ model }) => model === CHAT);
   const engine = sidecar.enginePid(CHAT);
   // Stopped long before it could be ready: it stays cold for as long as this test needs.

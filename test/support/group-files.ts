@@ -18,7 +18,7 @@ export function rootOfFile(): Test {
 
 /** Runs the files, as paths from the repository's root. A file that fails to load fails its own subtest. */
 export function runGroup(files: readonly string[]): void {
-  shareLanes(tap);
+  shareLanes(tap, 'common');
   register('./group-hooks.js', import.meta.url);
   for (const file of files) {
     void tap.test(file, async (t) => {

@@ -2,7 +2,6 @@ import { EventEmitter, once } from 'node:events';
 import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as wait } from 'node:timers/promises';
 import type { Caller, Credentials, Denied, Identity } from '../../sidecar/access/identity.js';
 import { startApp, type App } from '../../sidecar/app/app.js';
 import { loadConfig, type Config } from '../../sidecar/config/config.js';
@@ -13,7 +12,7 @@ import type { Spool } from '../../sidecar/usage/spool.js';
 import { STUB_ENTRY } from './engine-harness.js';
 import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
-import { LOOK_MS } from './processes.js';
+import { untilNextLook } from './processes.js';
 import { sharedLanes } from './shared-lanes.js';
 import { RawConnection, type RawResponse } from './raw-http.js';
 import { STUB_JOB, type StubScript } from './stub-script.js';
@@ -208,10 +207,11 @@ export class InProcess {
   /** Resolves once a sample has a value. Nothing tells of a queue's length, so it is asked again and again. */
   async until(sample: string, value: number): Promise<void> {
     const from = performance.now();
-    for (let seen = await this.metric(sample); seen !== value; seen = await this.metric(sample)) {
+    for (let looks = 0; ; looks += 1) {
+      const seen = await this.metric(sample);
+      if (seen === value) return;
       if (performance.now() - from > UNTIL_MS) throw new Error(`${sample} is ${seen} and not ${value}`);
-      // Asked without a pause, the sidecar in this process would have less time for what is waited for.
-      await wait(LOOK_MS);
+      await untilNextLook(looks);
     }
   }
 }

@@ -4,8 +4,9 @@ import { setTimeout as wait } from 'node:timers/promises';
 
 /** Long enough for a loaded machine. */
 const SEEN_MS = 60_000;
-/** Between two looks at what announces no change, ms. */
-export const LOOK_MS = 10;
+/** Between two looks at what announces no change, ms: at first, and at most. */
+const LOOK_MS = 10;
+const MOST_LOOK_MS = 50;
 
 export interface Running {
   readonly pid: number;
@@ -79,10 +80,18 @@ export function threadCores(pid: number): string[] {
 /** Looks again and again until `seen`: for what tells nobody when it happens. Rejects after {@link SEEN_MS}. */
 export async function eventually(what: string, seen: () => boolean | Promise<boolean>): Promise<void> {
   const until = performance.now() + SEEN_MS;
-  while (!(await seen())) {
+  for (let looks = 0; !(await seen()); looks += 1) {
     if (performance.now() > until) throw new Error(`${what}: not seen`);
-    await wait(LOOK_MS);
+    await untilNextLook(looks);
   }
+}
+
+/**
+ * Waits before what announces no change is looked at again; `looks`: how often it was. Longer each time: a look may take
+ * as much processor time as the wait, which what is waited for needs.
+ */
+export async function untilNextLook(looks: number): Promise<void> {
+  await wait(Math.min(MOST_LOOK_MS, LOOK_MS * 1.2 ** looks));
 }
 
 interface Status {

@@ -1,13 +1,20 @@
 /**
  * Prompt hosts that the tests of one process share. A host takes a second of processor time to start, and most tests that
- * run the sidecar in their own process want nothing special of it. Only a group of test files shares (group-files.ts): a
- * file that is run alone has hosts of its own for each sidecar.
+ * run the sidecar in their own process want nothing special of it. A group of test files shares (group-files.ts), and a file
+ * that asks for it. Otherwise each sidecar has hosts of its own.
  */
 import { realpathSync } from 'node:fs';
 import { PromptLanes, type Prompts, type PromptLanesOptions } from '../../sidecar/prompts/lanes.js';
 
 /** Configurations whose hosts are kept: two processes each, of about 100 MB. */
 const MOST = 3;
+
+/** Models that tests name, with the context that in-process.ts gives them: one pair of hosts serves every choice of them. */
+const COMMON_CONTEXT = 1024;
+const COMMON_MODELS: readonly (readonly ['chat' | 'decision', readonly string[]])[] = [
+  ['chat', ['chat', 'narrow', 'mortal', 'm', 'c', 's', 'secret', 'open', 'gated', 'one', 'two', 'hosted', 'cold-chat']],
+  ['decision', ['decide', 'd', 'gated-decide', 'cold-decide']],
+];
 
 interface Kept {
   readonly lanes: PromptLanes;
@@ -17,11 +24,14 @@ interface Kept {
 
 /** By configuration, the one used longest ago first. */
 const kept = new Map<string, Kept>();
-let shares = false;
+let shares: 'not' | 'alike' | 'common' = 'not';
 
-/** From now on sidecars in this process share, until `owner` ends. */
-export function shareLanes(owner: { teardown(fn: () => void): void }): void {
-  shares = true;
+/**
+ * From now on sidecars of one configuration in this process share, until `owner` ends. `common`: the hosts have all common
+ * models, which is worth their loading where many files run.
+ */
+export function shareLanes(owner: { teardown(fn: () => void): void }, which: 'alike' | 'common' = 'alike'): void {
+  shares = which;
   owner.teardown(() => {
     for (const { lanes } of kept.values()) lanes.close();
     kept.clear();
@@ -30,12 +40,12 @@ export function shareLanes(owner: { teardown(fn: () => void): void }): void {
 
 /** What a sidecar in this process gets its prompt hosts from; undefined: each has its own. */
 export function sharedLanes(): typeof lanesFor | undefined {
-  return shares ? lanesFor : undefined;
+  return shares === 'not' ? undefined : lanesFor;
 }
 
 function lanesFor({ hooks = {}, ...options }: PromptLanesOptions): Prompts {
   // Each test links to the one model from a folder of its own.
-  const models = options.models.map((model) => ({ ...model, file: realpathSync(model.file) }));
+  const models = widened(options.models.map((model) => ({ ...model, file: realpathSync(model.file) })));
   const { workers, silenceMs, maxQueued, inlineBytes } = options;
   const key = JSON.stringify({ models, workers, silenceMs, maxQueued, inlineBytes });
   const found = kept.get(key) ?? open({ ...options, models });
@@ -52,6 +62,20 @@ function lanesFor({ hooks = {}, ...options }: PromptLanesOptions): Prompts {
       return lanes.states;
     },
   };
+}
+
+/** All common models, if none is another one. */
+function widened(models: PromptLanesOptions['models']): PromptLanesOptions['models'] {
+  const [first] = models;
+  const isCommon = ({ id, kind, file, contextPerSeat, template }: (typeof models)[number]): boolean =>
+    contextPerSeat === COMMON_CONTEXT &&
+    file === first?.file &&
+    template === undefined &&
+    COMMON_MODELS.some(([common, ids]) => common === kind && ids.includes(id));
+  if (shares !== 'common' || first === undefined || !models.every(isCommon)) return models;
+  return COMMON_MODELS.flatMap(([kind, ids]) =>
+    ids.map((id) => ({ id, kind, file: first.file, contextPerSeat: COMMON_CONTEXT })),
+  );
 }
 
 function open(options: PromptLanesOptions): Kept {

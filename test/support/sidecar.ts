@@ -4,11 +4,10 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { setTimeout as wait } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { holdAnswers } from './hold-answers.js';
 import { embeddedTestModel } from './models.js';
-import { LOOK_MS, signalGroup } from './processes.js';
+import { signalGroup, untilNextLook } from './processes.js';
 
 const CLI = fileURLToPath(new URL('../../sidecar/cli.js', import.meta.url));
 
@@ -263,12 +262,11 @@ export class Sidecar {
     labels: Readonly<Record<string, string>> = {},
   ): Promise<void> {
     const until = Date.now() + START_MS;
-    for (;;) {
+    for (let looks = 0; ; looks += 1) {
       const now = await this.metric(name, labels);
       if (typeof value === 'number' ? now === value : value(now)) return;
       if (Date.now() > until) throw new Error(`${name} is ${now}, not ${String(value)}`);
-      // Asked without a pause, the sidecar would have less time for what is waited for.
-      await wait(LOOK_MS);
+      await untilNextLook(looks);
     }
   }
 }

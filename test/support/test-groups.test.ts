@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import t from 'tap';
 import { ALONE, groupsOf } from './test-groups.js';
 
@@ -19,11 +19,11 @@ t.test('those that need a process to themselves have it', async (t) => {
   for (const file of Object.keys(ALONE)) {
     t.strictSame(groups.find(({ files }) => files.includes(file))?.files, [file], file);
   }
-  t.ok(
-    groups
-      .filter(({ files }) => files.some((file) => file.startsWith('fault/')))
-      .every(({ files }) => files.length === 1),
-    'and so has whoever kills processes',
+  const crowded = groups.filter(({ files }) => files.length > 1).flatMap(({ files }) => files);
+  t.strictSame(
+    crowded.filter((file) => /childrenOf\(process\.pid\)/.test(readFileSync(new URL(file, root), 'utf8'))),
+    [],
+    'and so has each that looks for children of its own process',
   );
   t.ok(
     groups.some(({ files }) => files.length > 10),
