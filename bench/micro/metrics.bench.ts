@@ -24,6 +24,7 @@ const http = new HttpMetrics(new Instruments());
 const meter = metrics.meter('chat', 'chat-a');
 const ended = {
   method: 'POST',
+  scheme: 'http',
   route: '/v1/chat/completions',
   status: 200,
   durationMs: 812,
@@ -45,7 +46,7 @@ const CALLS: readonly (readonly [what: string, call: (i: number) => void])[] = [
   [
     'an HTTP exchange, begun and ended',
     () => {
-      http.began('POST');
+      http.began(ended);
       http.ended(ended);
     },
   ],

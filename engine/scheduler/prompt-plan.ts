@@ -14,8 +14,8 @@ export interface SavePoints {
   readonly exactly: boolean;
 }
 
-/** Between two marks at which a prompt is split there is at least this part of a chunk: short chunks are slow to evaluate. */
-const LEAST_TURN = 1 / 4;
+/** Between two marks at which a prompt is split there is at least this part of a chunk, 32 of 256 tokens: shorter chunks are slow. */
+const LEAST_TURN = 1 / 8;
 /** Within a turn the state is saved once in so many chunks. */
 const CHUNKS_A_SAVE = 4;
 

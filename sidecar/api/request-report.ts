@@ -70,11 +70,12 @@ export function reportEnd(request: RequestFacts, end: RequestEnd): void {
 }
 
 function endTrace(trace: RequestTrace, request: RequestFacts, end: RequestEnd): void {
-  const { method, path } = request.exchange.head;
+  const { method, scheme, path } = request.exchange.head;
   const { times, model, promptTokens, cachedTokens, completionTokens } = request;
   const { route, status, error, code, reason, endedAt, streamed } = end;
   trace.ended({
     method,
+    scheme,
     route: path,
     operation: OPERATIONS[route],
     model,

@@ -114,7 +114,7 @@ export function serverOf(
       log.forRequest(requestId).warn('reader cut off', { reason, bytes });
     },
     onConnectionRefused: refused,
-    onExchange: ({ method }) => registry.http.began(method),
+    onExchange: (head) => registry.http.began(head),
     onExchangeEnd: (end) => registry.http.ended(end),
     onFault: (fault, requestId) => log.forRequest(requestId).error('handler failed', { fault }),
     ...own,

@@ -32,11 +32,12 @@ export class ExchangeRecord {
     },
   ): void {
     const { requestBytes, responseBytes, failure } = sizes;
-    const { requestId, method } = this.#head;
+    const { requestId, method, scheme } = this.#head;
     const code = failure ?? this.code;
     this.#server.onExchangeEnd?.({
       requestId,
       method,
+      scheme,
       route: this.#route,
       status: this.status,
       requestBytes,

@@ -9,6 +9,8 @@ export interface RequestHead {
   readonly path: string;
   /** The caller's x-request-id if it is valid, else a new UUID. */
   readonly requestId: string;
+  /** `https`: this process terminated TLS. A proxy in front that does makes it `http`. */
+  readonly scheme: 'http' | 'https';
   /** The address of the connection, as text; empty on a Unix socket. */
   readonly address: string;
   /** A header by its lower-case name. */

@@ -36,12 +36,14 @@ class Head implements RequestHead {
   readonly path: string;
   readonly requestId: string;
   readonly address: string;
+  readonly scheme: RequestHead['scheme'];
   readonly #fields: ReadonlyMap<string, string>;
 
-  constructor(method: string, path: string, address: string, fields: ReadonlyMap<string, string>) {
+  constructor(method: string, path: string, connection: Connection, fields: ReadonlyMap<string, string>) {
     this.method = method;
     this.path = path;
-    this.address = address;
+    this.address = connection.address;
+    this.scheme = connection.scheme;
     this.#fields = fields;
     const given = fields.get('x-request-id');
     this.requestId = given !== undefined && REQUEST_ID.test(given) ? given : randomUUID();
@@ -52,13 +54,16 @@ class Head implements RequestHead {
   }
 }
 
+/** Whom a request came from, and how. */
+export type Connection = Pick<RequestHead, 'address' | 'scheme'>;
+
 /**
  * Copies a request's head from uWS, whose `req` is only valid until the first await. Repeated fields are joined by `,
- * `. uWS bounds them: 4 KiB and about 100 fields. `address`: of the connection.
+ * `. uWS bounds them: 4 KiB and about 100 fields.
  */
 export function snapshot(
   req: Pick<HttpRequest, 'getCaseSensitiveMethod' | 'getUrl' | 'forEach'>,
-  address: string,
+  connection: Connection,
 ): Snapshot {
   const fields = new Map<string, string>();
   let refusal: string | undefined;
@@ -82,7 +87,7 @@ export function snapshot(
   if (length !== undefined && transfer !== undefined)
     refusal ??= 'Content-Length and Transfer-Encoding exclude each other.';
 
-  const head = new Head(req.getCaseSensitiveMethod(), req.getUrl(), address, fields);
+  const head = new Head(req.getCaseSensitiveMethod(), req.getUrl(), connection, fields);
   if (refusal !== undefined) return { head, bodyLength: 0, refusal };
   return { head, bodyLength: transfer !== undefined ? 'chunked' : Number(length ?? 0) };
 }

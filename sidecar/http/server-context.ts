@@ -13,6 +13,7 @@ import type { ParserCork } from './parser-cork.js';
 export interface ExchangeEnd {
   readonly requestId: string;
   readonly method: string;
+  readonly scheme: RequestHead['scheme'];
   /** The matched path of the route table; undefined for an unknown path, whose text is the caller's. */
   readonly route: string | undefined;
   /** The status that was sent; 499 if the caller disconnected before. */

@@ -5,7 +5,7 @@ import { Connections } from './connections.js';
 import { EndedStreams } from './ended-streams.js';
 import { Cors } from './cors.js';
 import type { ServerContext } from './server-context.js';
-import type { Exchange } from './exchange.js';
+import type { Exchange, RequestHead } from './exchange.js';
 import { NextTurn } from './next-turn.js';
 import { ParserCork } from './parser-cork.js';
 import { RouteTable, type Handler, type Route } from './routes.js';
@@ -95,12 +95,12 @@ class UwsServer implements Server {
       ...(onExchangeEnd === undefined ? {} : { onExchangeEnd }),
     };
     this.#connections = new Connections(limits.connections ?? Infinity, options.onConnectionRefused, limits.refusing);
-    const configure = (app: TemplatedApp): void => {
+    const configure = (app: TemplatedApp, scheme: RequestHead['scheme']): void => {
       app.filter((res, change) => this.#connections.changed(res, Number(change)));
-      app.any('/*', (res, req) => this.#take(res, req));
+      app.any('/*', (res, req) => this.#take(res, req, scheme));
     };
-    configure(this.#app);
-    this.#tls = options.tls && new TlsApps(options.tls, clock, configure);
+    configure(this.#app, 'http');
+    this.#tls = options.tls && new TlsApps(options.tls, clock, (app) => configure(app, 'https'));
   }
 
   get bodyBytes(): number {
@@ -165,8 +165,9 @@ class UwsServer implements Server {
   }
 
   /** Everything that reads `req` happens here, before any await. */
-  #take(res: HttpResponse, req: HttpRequest): void {
-    const taken = snapshot(req, Buffer.from(res.getRemoteAddressAsText()).toString('latin1'));
+  #take(res: HttpResponse, req: HttpRequest, scheme: RequestHead['scheme']): void {
+    const address = Buffer.from(res.getRemoteAddressAsText()).toString('latin1');
+    const taken = snapshot(req, { address, scheme });
     const known = this.#routes.find(taken.head.path);
     const served = new UwsExchange(res, taken, known?.path, this.#context);
     const exchange = this.#wrap(served);

@@ -17,9 +17,6 @@ const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PAT
 /** The conventions' value for all others. */
 const OTHER_METHOD = '_OTHER';
 
-/** A proxy in front of this process ends TLS. */
-const SCHEME = { url_scheme: 'http' } as const;
-
 /** Why a connection was closed, as in http/backlog.ts. */
 const CUTS = ['stream', 'total'] as const;
 export type CutLabel = (typeof CUTS)[number];
@@ -28,9 +25,15 @@ export type CutLabel = (typeof CUTS)[number];
 const LISTENERS = ['public', 'operators'] as const;
 export type ListenerLabel = (typeof LISTENERS)[number];
 
-/** How a request ended, as in http/uws-exchange.ts. */
-export interface AnsweredRequest {
+/** The head of a request, as in http/exchange.ts. */
+export interface ArrivedRequest {
   readonly method: string;
+  /** `https`: this process terminated TLS. */
+  readonly scheme: 'http' | 'https';
+}
+
+/** How a request ended, as in http/uws-exchange.ts. */
+export interface AnsweredRequest extends ArrivedRequest {
   /** From the route table; undefined: no such path, and the label is omitted. */
   readonly route: string | undefined;
   /** 499: the caller disconnected before the response began. */
@@ -66,19 +69,19 @@ export class HttpMetrics {
   }
 
   /** The head of a request has arrived. */
-  began(method: string): void {
-    this.#active.inc({ http_request_method: labelOf(method), ...SCHEME });
+  began({ method, scheme }: ArrivedRequest): void {
+    this.#active.inc({ http_request_method: labelOf(method), url_scheme: scheme });
   }
 
   /** The same request has ended. */
-  ended({ method, route, status, durationMs, outcome, code }: AnsweredRequest): void {
+  ended({ method, scheme, route, status, durationMs, outcome, code }: AnsweredRequest): void {
     const http_request_method = labelOf(method);
     const error = outcome === 'gone' ? 'request_cancelled' : code;
-    this.#active.dec({ http_request_method, ...SCHEME });
+    this.#active.dec({ http_request_method, url_scheme: scheme });
     this.#durations.observe(
       {
         http_request_method,
-        ...SCHEME,
+        url_scheme: scheme,
         ...(route !== undefined && { http_route: route }),
         http_response_status_code: status,
         ...(error !== undefined && { error_type: error }),

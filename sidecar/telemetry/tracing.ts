@@ -38,6 +38,8 @@ export interface Try {
 /** The record of a finished request. Times are clock readings. It contains no text of the caller. */
 export interface RequestRecord {
   readonly method: string;
+  /** `https`: this process terminated TLS. */
+  readonly scheme: 'http' | 'https';
   /** The path of the route table. */
   readonly route: string;
   /** Undefined: a route that uses no model. */

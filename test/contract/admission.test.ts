@@ -21,6 +21,36 @@ t.test('the deadline of a caller that a gateway vouches for ends its wait', asyn
   t.ok(Number(answer.field('Retry-After')) >= 1);
 });
 
+t.test('the time after which a client says that it leaves bounds its wait, not its answer', async (t) => {
+  const sidecar = await InProcess.start(t, { models: [{ id: 'm', kind: 'chat', seats: 1 }] });
+  const refused = async (seconds: string, reason: string): Promise<void> => {
+    const answer = await sidecar.post(CHAT, chatBody('m', 'echo'), { 'X-Stainless-Timeout': seconds });
+    t.equal(answer.status, 429, reason);
+    t.equal(errorOf(answer).code, 'capacity_exceeded');
+    t.ok(Number(answer.field('Retry-After')) >= 1);
+    t.equal(await sidecar.metric(`ra_sidecar_refusals_total{model="m",reason="${reason}"}`), 1);
+  };
+  const begin = async (): Promise<{ close: () => void }> => {
+    const running = await sidecar.begin(CHAT, chatBody('m', 'begun', { stream: true }), {
+      'X-Stainless-Timeout': '0.01',
+    });
+    await running.until('begun');
+    return running;
+  };
+  const first = await begin();
+  // No request has ended, so no wait is predicted: it waits until its time is over.
+  await refused('0.05', 'hopeless');
+  first.close();
+  await sidecar.until('ra_sidecar_seats_busy{model="m"}', 0);
+  const second = await begin();
+  // The first one held the seat for 50 ms and more.
+  await refused('0.001', 'named');
+  const waits = await sidecar.begin(CHAT, chatBody('m', 'echo'), { 'X-Stainless-Timeout': '600' });
+  await sidecar.until('ra_sidecar_waiting_requests{model="m",class="standard"}', 1);
+  second.close();
+  t.equal((await waits.response()).status, 200);
+});
+
 t.test('a caller that leaves the queue makes room at once, long before a seat comes free', async (t) => {
   const sidecar = await InProcess.start(t, {
     models: [{ id: 'm', kind: 'chat', seats: 1 }],

@@ -34,7 +34,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   state:
     'of `engine_state` and `replica_state`: `unloaded`, `cold`, `ready`, `lost`; of the breaker: `closed`, `open`, `half-open`',
   time: '`predicted`: the predicted wait; `reserved`: a time that was reserved; `none`: a long one, since none could be reserved',
-  url_scheme: '`http`: TLS ends in front',
+  url_scheme: '`https`: the listener terminated TLS; `http`: it did not',
   use: '`running`: of requests that hold a seat; `kept`: of free sequences, to be reused',
 };
 

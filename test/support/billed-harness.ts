@@ -108,7 +108,14 @@ export class BilledHarness {
     const events: string[] = [];
     let answer: number | string | undefined;
     const exchange: Exchange = {
-      head: { method: 'POST', path: '/', requestId: 'r', address: '', header: (name) => HEADERS.get(name) },
+      head: {
+        method: 'POST',
+        path: '/',
+        requestId: 'r',
+        scheme: 'http',
+        address: '',
+        header: (name) => HEADERS.get(name),
+      },
       gone: leaving.signal,
       body: () =>
         Promise.resolve({

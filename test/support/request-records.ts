@@ -7,6 +7,7 @@ export const TRY: Try = { readyAt: 20, seatedAt: 30, handedOverAt: 30, firstToke
 export function requestRecord(more: Partial<RequestRecord> = {}): RequestRecord {
   return {
     method: 'POST',
+    scheme: 'http',
     route: '/v1/chat/completions',
     operation: 'chat',
     model: 'm',

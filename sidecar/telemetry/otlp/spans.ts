@@ -48,13 +48,13 @@ function markEnd(span: Span, { code, outcome }: RequestRecord): void {
 }
 
 function attributesOf(record: RequestRecord, last: Phase | undefined): Attributes {
-  const { method, route, status, operation, model, reason, promptTokens, cachedTokens, completionTokens } = record;
+  const { method, scheme, route, status, operation, model, reason, promptTokens, cachedTokens, completionTokens } =
+    record;
   return {
     'http.request.method': method,
     'http.route': route,
     'url.path': route,
-    // A proxy in front of this process ends TLS.
-    'url.scheme': 'http',
+    'url.scheme': scheme,
     'http.response.status_code': status,
     ...(operation !== undefined && { 'gen_ai.operation.name': operation, 'gen_ai.provider.name': PROVIDER }),
     ...(model !== undefined && { 'gen_ai.request.model': model, 'gen_ai.response.model': model }),

@@ -31,30 +31,30 @@ t.test('a feed goes from where the sequence is to the end of the chunk that lies
   t.same([new Feed(plan(tokens(20)), 16).chunk, new Feed(plan(tokens(20)), 17).chunk], [4, 3]);
 });
 
-/** A plan in chunks of 8 of so many tokens, with marks at these places. */
+/** A plan in chunks of 16 of so many tokens, with marks at these places. */
 function marked(length: number, places: readonly number[], more: Partial<SavePoints> = {}): PromptPlan {
   const isMark = (token: number): boolean => places.includes(token);
-  return new PromptPlan(tokenPrompt(tokens(length)), 8, KEY, { upTo: length - 1, isMark, exactly: false, ...more });
+  return new PromptPlan(tokenPrompt(tokens(length)), 16, KEY, { upTo: length - 1, isMark, exactly: false, ...more });
 }
 
 t.test('a prompt is also split at marks, if its chunks do not get too short, and saved there', async (t) => {
-  const turns = marked(60, [0, 1, 10, 11, 13, 24, 58]);
-  t.same(turns.ends, [8, 10, 13, 21, 24, 32, 40, 48, 56, 58, 60]);
-  t.same([...turns.saved], [10, 13, 24, 56, 58], 'and once in four chunks within a turn');
-  const longer = marked(90, [0, 1, 10, 11, 13, 24, 58, 70]);
+  const turns = marked(120, [0, 1, 20, 21, 26, 48, 116]);
+  t.same(turns.ends, [16, 20, 26, 42, 48, 64, 80, 96, 112, 116, 120]);
+  t.same([...turns.saved], [20, 26, 48, 112, 116], 'and once in four chunks within a turn');
+  const longer = marked(180, [0, 1, 20, 21, 26, 48, 116, 140]);
   t.same(
     longer.ends.slice(0, turns.ends.length - 1),
     turns.ends.slice(0, -1),
     'more tokens do not move what is before',
   );
-  t.same([...marked(90, [0, 33]).saved], [32, 64], 'a mark just behind a chunk is saved at its end');
-  t.same([...marked(60, [0, 1, 10], { exactly: true }).saved], [10, 42, 59]);
-  t.same(marked(60, [0, 1, 10], { exactly: true }).ends.slice(-3), [58, 59, 60]);
+  t.same([...marked(180, [0, 65]).saved], [64, 128], 'a mark just behind a chunk is saved at its end');
+  t.same([...marked(120, [0, 1, 20], { exactly: true }).saved], [20, 84, 119]);
+  t.same(marked(120, [0, 1, 20], { exactly: true }).ends.slice(-3), [116, 119, 120]);
 });
 
 t.test('without marks it is saved at each chunk and before its last token', async (t) => {
-  t.same([...marked(20, [0]).saved], [8, 16, 19]);
-  t.same(marked(20, []).ends, [8, 16, 19, 20]);
+  t.same([...marked(40, [0]).saved], [16, 32, 39]);
+  t.same(marked(40, []).ends, [16, 32, 39, 40]);
   t.same([...marked(1, []).saved], []);
   t.equal(plan(tokens(20)).saved.size, 0, 'nothing is saved of a state that can be cut');
 });

@@ -53,7 +53,7 @@ class Seated {
   constructor(deadlineAt?: number, seats = 1) {
     this.queue.resume(seats);
     const exchange: Exchange = {
-      head: { method: 'POST', path: '/', requestId: 'r', address: '', header: () => undefined },
+      head: { method: 'POST', path: '/', requestId: 'r', scheme: 'http', address: '', header: () => undefined },
       gone: this.leaving.signal,
       body: unused,
       reply: unused,

@@ -59,7 +59,14 @@ class Harness {
     const replied = deferred<Reply>();
     const receivedAt = this.clock.now();
     const exchange: Exchange = {
-      head: { method: 'POST', path: '/', requestId: 'r', address: '', header: (name) => HEADERS.get(name) },
+      head: {
+        method: 'POST',
+        path: '/',
+        requestId: 'r',
+        scheme: 'http',
+        address: '',
+        header: (name) => HEADERS.get(name),
+      },
       gone: new AbortController().signal,
       body: () => Promise.resolve({ kind: 'body', bytes: new Uint8Array(2), receivedAt, release: () => undefined }),
       reply: replied.resolve,

@@ -11,13 +11,13 @@ function take(...fields: [name: string, value: string][]): Snapshot {
         for (const [name, value] of fields) each(name, value);
       },
     },
-    '192.0.2.7',
+    { address: '192.0.2.7', scheme: 'https' },
   );
 }
 
 t.test('what a head says', async (t) => {
   const { head, bodyLength, refusal } = take(['content-length', '12'], ['accept', 'a'], ['accept', 'b'], ['x', '']);
-  t.match(head, { method: 'POST', path: '/v1/models', address: '192.0.2.7' });
+  t.match(head, { method: 'POST', path: '/v1/models', address: '192.0.2.7', scheme: 'https' });
   t.equal(head.header('accept'), 'a, b');
   t.equal(head.header('x'), '');
   t.equal(head.header('toString'), undefined);

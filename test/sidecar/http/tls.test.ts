@@ -52,12 +52,16 @@ async function open(t: Test, port: number, options = {}): Promise<TLSSocket> {
 }
 
 t.test('TLS 1.2 and 1.3, nothing older, and no plain HTTP', async (t) => {
-  const { port } = await start(t);
+  const { port, ends } = await start(t);
   for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
     const socket = await open(t, port, { minVersion: version, maxVersion: version });
     t.equal(socket.getProtocol(), version);
     t.match(await ask(socket, '/short', /true}$/), /^HTTP\/1\.1 200 OK\r\n[^]*\r\n\r\n{"ok":true}$/);
   }
+  t.strictSame(
+    ends.map(({ scheme }) => scheme),
+    ['https', 'https'],
+  );
   const old = { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' } as const;
   await t.rejects(connectTls(port, old));
   const plain = connectPlain(port, '127.0.0.1');

@@ -4,6 +4,7 @@ import { Instruments } from '../../../sidecar/telemetry/instruments.js';
 
 const ANSWERED: AnsweredRequest = {
   method: 'POST',
+  scheme: 'http',
   route: '/v1/chat/completions',
   status: 200,
   durationMs: 1500,
@@ -33,8 +34,9 @@ t.test('requests by method, route, status and what went wrong, as OpenTelemetry 
     { ...ANSWERED, status: 499, outcome: 'gone' },
     { ...ANSWERED, method: 'GET', route: undefined, status: 404, code: 'not_found' },
     { ...ANSWERED, method: 'BREW', status: 405, code: 'bad_request' },
+    { ...ANSWERED, scheme: 'https' },
   ] as const) {
-    http.began(ended.method);
+    http.began(ended);
     http.ended(ended);
   }
   const post = 'http_request_method="POST",url_scheme="http",http_route="/v1/chat/completions"';
@@ -45,6 +47,7 @@ t.test('requests by method, route, status and what went wrong, as OpenTelemetry 
     `http_server_request_duration_seconds_count{${post},http_response_status_code="499",error_type="request_cancelled"} 1`,
     'http_server_request_duration_seconds_count{http_request_method="GET",url_scheme="http",http_response_status_code="404",error_type="not_found"} 1',
     `http_server_request_duration_seconds_count{${post.replace('POST', '_OTHER')},http_response_status_code="405",error_type="bad_request"} 1`,
+    `http_server_request_duration_seconds_count{${post.replace('"http"', '"https"')},http_response_status_code="200"} 1`,
   ]);
   t.strictSame(await samples('http_server_request_duration_seconds_sum'), [
     `http_server_request_duration_seconds_sum{${post},http_response_status_code="200"} 1.52`,
@@ -54,13 +57,15 @@ t.test('requests by method, route, status and what went wrong, as OpenTelemetry 
 
 t.test('what is open now', async (t) => {
   const { http, samples } = harness();
-  http.began('POST');
-  http.began('POST');
-  http.began('BREW');
+  http.began(ANSWERED);
+  http.began(ANSWERED);
+  http.began({ method: 'BREW', scheme: 'http' });
+  http.began({ method: 'POST', scheme: 'https' });
   http.ended(ANSWERED);
   t.strictSame(await samples('http_server_active_requests'), [
     'http_server_active_requests{http_request_method="POST",url_scheme="http"} 1',
     'http_server_active_requests{http_request_method="_OTHER",url_scheme="http"} 1',
+    'http_server_active_requests{http_request_method="POST",url_scheme="https"} 1',
   ]);
   http.streamOpened();
   http.streamOpened();

@@ -8,7 +8,7 @@ import { Metrics } from '../../../../sidecar/telemetry/metrics.js';
 const metrics = new Metrics(['m']);
 metrics.meter('chat', 'm').ended(30);
 metrics.meter('chat', 'm').ended(1e9, 'internal');
-metrics.http.began('GET');
+metrics.http.began({ method: 'GET', scheme: 'http' });
 const readings = await metrics.readings();
 const sent = readings.flatMap((reading) => metricOf(reading, [1, 0], [2, 0]) ?? []);
 const named = (name: string) => sent.find(({ descriptor }) => descriptor.name === name);
