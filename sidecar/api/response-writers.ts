@@ -2,11 +2,11 @@
 import { randomUUID } from 'node:crypto';
 import type { CompletionUsage } from '../contracts/answers.js';
 import {
+  contentPart,
   errorEvent,
   itemObject,
   responseEvent,
   responseObject,
-  textPart,
   type ResponseHead,
   type ResponseItem,
 } from '../contracts/response-answers.js';
@@ -121,7 +121,9 @@ export class ResponseStreamWriter extends ItemWriter {
   constructor(context: RequestContext, head: ResponseHead, options: { clock: Clock; keepAliveMs: number }) {
     super(context, head);
     this.#keepAlive = new StreamKeepAlive(options.clock, options.keepAliveMs, () => {
-      context.stream().comment('keep-alive');
+      // Before the first token it is the first events: clients take no other event before those.
+      if (this.#number === 0) this.#greet();
+      else context.stream().comment('keep-alive');
     });
     context.errorFrame = (error) => errorEvent(error, this.#number);
   }
@@ -134,9 +136,8 @@ export class ResponseStreamWriter extends ItemWriter {
   protected itemBegun({ begun, index }: Draft): void {
     this.#greet();
     this.#send('response.output_item.added', { output_index: index, item: itemObject(begun, 'in_progress') });
-    if (begun.type === 'message') {
-      this.#send('response.content_part.added', { part: textPart(''), ...placeOf(begun, index) });
-    }
+    const part = contentPart(begun.type, '');
+    if (part) this.#send('response.content_part.added', { part, ...placeOf(begun, index) });
   }
 
   protected itemGrew({ begun, index }: Draft, delta: string): void {
@@ -158,7 +159,6 @@ export class ResponseStreamWriter extends ItemWriter {
     switch (item.type) {
       case 'message':
         this.#send('response.output_text.done', { text, logprobs: [], ...place });
-        this.#send('response.content_part.done', { part: textPart(text), ...place });
         break;
       case 'reasoning':
         this.#send('response.reasoning_text.done', { text, ...place });
@@ -171,6 +171,8 @@ export class ResponseStreamWriter extends ItemWriter {
           arguments: text,
         });
     }
+    const part = contentPart(item.type, text);
+    if (part) this.#send('response.content_part.done', { part, ...place });
     const whole = itemObject(item, cut ? 'incomplete' : 'completed');
     this.#send('response.output_item.done', { output_index: index, item: whole });
   }

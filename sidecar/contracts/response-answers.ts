@@ -35,17 +35,20 @@ export function itemObject(item: ResponseItem, status: ItemStatus): object {
   const begun = status === 'in_progress';
   switch (type) {
     case 'reasoning':
-      return { id, type, summary: [], content: begun ? [] : [{ type: 'reasoning_text', text: item.text }], status };
+      return { id, type, summary: [], content: begun ? [] : [contentPart(type, item.text)], status };
     case 'message':
-      return { id, type, status, role: 'assistant', content: begun ? [] : [textPart(item.text)] };
+      return { id, type, status, role: 'assistant', content: begun ? [] : [contentPart(type, item.text)] };
     case 'function_call':
       return { id, type, status, call_id: item.callId, name: item.name, arguments: begun ? '' : item.text };
   }
 }
 
-/** The one part of a message's content. */
-export function textPart(text: string): object {
-  return { type: 'output_text', text, annotations: [], logprobs: [] };
+/** The one part of an item's content; undefined: a call has none. */
+export function contentPart(type: ResponseItem['type'], text: string): object | undefined {
+  if (type === 'function_call') return undefined;
+  return type === 'message'
+    ? { type: 'output_text', text, annotations: [], logprobs: [] }
+    : { type: 'reasoning_text', text };
 }
 
 /** How a response stands: absent `usage`, it is under way. `cut`: it ended at its longest length. */
@@ -109,7 +112,10 @@ export function responseEvent(type: string, number: number, fields: object): str
   return JSON.stringify({ type, sequence_number: number, ...fields });
 }
 
-/** The event of a stream that ends early; none follows it. */
-export function errorEvent({ code, message, param }: ContractError, number: number): string {
-  return responseEvent('error', number, { code, message, param: param ?? null });
+/**
+ * The event of a stream that ends early; none follows it. OpenAI's reference has the fields at the top. What OpenAI sends, and
+ * its own clients and the AI SDK take for an error, has them under `error`. So it has both.
+ */
+export function errorEvent({ code, message, param, type }: ContractError, number: number): string {
+  return responseEvent('error', number, { code, message, param, error: { message, type, code, param } });
 }

@@ -76,9 +76,9 @@ export class RetentionWatch {
 
   /** The body of a reply, also of one that ended early: its error frame is an error's answer. */
   streamed(body: string): void {
-    const end = body.indexOf('data: {"error"');
+    const end = body.search(/^data: \{(?:"error"|"type":"error")/m);
     if (end >= 0) this.saw('errors', body.slice(end));
-    const texts = body.matchAll(/"content":("(?:[^"\\]|\\.)*")/g);
+    const texts = body.matchAll(/"(?:content|delta|text)":("(?:[^"\\]|\\.)*")/g);
     this.#replies.push(Array.from(texts, ([, json]) => JSON.parse(json ?? '') as string).join(''));
   }
 

@@ -1,0 +1,98 @@
+/**
+ * The contract's tables over raw HTTP under `contract: compatible`. What the strict contract takes is taken. A chat body that it
+ * refuses is taken, or refused with the place and without a word of the caller's. The other routes answer as under `strict`.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import t from 'tap';
+import { validateAnswer } from '../../sidecar/contracts/answer-schemas.js';
+import { parseChat } from '../../sidecar/contracts/parse.js';
+import { InProcess, JSON_HEADERS } from '../support/in-process.js';
+import type { RawResponse } from '../support/raw-http.js';
+import { LIGHT_CASES } from './tables/cases.js';
+import { COMPATIBLE_CASES, type CompatibleCase } from './tables/compatible-tables.js';
+import { RESPONSES_CASES } from './tables/responses-tables.js';
+import { CANARY, type Refusal } from './tables/rule.js';
+
+const CONNECTIONS = 4;
+
+const PATHS = {
+  chat: '/v1/chat/completions',
+  decisions: '/v1/decisions',
+  systemone: '/v1/systemone',
+  responses: '/v1/responses',
+} as const;
+
+interface Case {
+  readonly name: string;
+  readonly path: string;
+  readonly body: Uint8Array;
+  /** Absent: taken. */
+  readonly refusal?: Refusal;
+}
+
+/** What the tables of the strict contract say here. */
+function strictCases(): Case[] {
+  return LIGHT_CASES.map(({ route, name, body, refusal }) => {
+    const bytes = body();
+    const one = { name: `compatible ${name}`, path: PATHS[route], body: bytes };
+    if (refusal === undefined) return one;
+    if (route !== 'chat') return { ...one, refusal };
+    const parsed = parseChat(bytes, 'compatible');
+    return parsed.kind === 'ok' ? one : { ...one, refusal: parsed.error };
+  });
+}
+
+function ownCases(path: string, cases: readonly CompatibleCase[]): Case[] {
+  return cases.map(({ name, body, refusal }) => ({
+    name,
+    path,
+    body: Buffer.from(JSON.stringify(body)),
+    ...(refusal && { refusal }),
+  }));
+}
+
+/** What is wrong with an answer. No case's model is hosted, so what is taken is not entitled. */
+function complaints({ name, refusal }: Case, response: RawResponse): readonly object[] {
+  const body = JSON.parse(response.body) as { readonly error: Readonly<Record<string, unknown>> };
+  const { code, message, param } = body.error;
+  const found = { status: response.status, code, ...(refusal && { message, param }) };
+  const wanted =
+    refusal === undefined
+      ? { status: 403, code: 'model_not_entitled' }
+      : { status: 400, code: 'bad_request', message: refusal.message, param: refusal.param };
+  const wrong = [
+    ...(isDeepStrictEqual(found, wanted) ? [] : [{ found: { ...found, message }, wanted }]),
+    ...(validateAnswer('error', body).ok ? [] : ['is not the error object']),
+    ...(response.raw.includes(CANARY) ? ['repeats what the caller sent'] : []),
+  ];
+  return wrong.map((what) => ({ name, what }));
+}
+
+async function runAll(sidecar: InProcess, cases: Iterator<Case>): Promise<object[]> {
+  const wrong: object[] = [];
+  const connection = await sidecar.connect();
+  for (let next = cases.next(); next.done !== true; next = cases.next()) {
+    const { path, body } = next.value;
+    connection.request('POST', path, { ...JSON_HEADERS, 'Content-Length': String(body.length) });
+    wrong.push(...complaints(next.value, await connection.send(body).response()));
+  }
+  connection.close();
+  return wrong;
+}
+
+t.test('every case over HTTP', async (t) => {
+  const sidecar = await InProcess.start(t, {
+    models: [{ id: 'hosted', kind: 'chat' }],
+    config: { contract: 'compatible' },
+  });
+  const all = [
+    ...strictCases(),
+    ...ownCases(PATHS.chat, COMPATIBLE_CASES),
+    ...ownCases(PATHS.responses, RESPONSES_CASES),
+  ];
+  t.ok(all.length > 1100, `${all.length} cases`);
+  const cases = all[Symbol.iterator]();
+  const wrong = await Promise.all(Array.from({ length: CONNECTIONS }, () => runAll(sidecar, cases)));
+  t.strictSame(wrong.flat(), []);
+  t.notOk(JSON.stringify(sidecar.lines).includes(CANARY), 'the log does not repeat what callers sent');
+});

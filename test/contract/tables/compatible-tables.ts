@@ -1,0 +1,221 @@
+/**
+ * What `contract: compatible` takes besides, field by field, written from docs/contract.md: of each field whether it is used,
+ * ignored or refused, values that are taken, and values that are refused with the words and the place.
+ */
+import type { Json } from '../../support/bodies.js';
+import { CANARY, type Refusal } from './rule.js';
+
+export type Bodies = Readonly<Record<string, Json>>;
+
+export type Effect = 'used' | 'ignored' | 'refused';
+
+export interface FieldRow {
+  readonly field: string;
+  readonly effect: Effect;
+  /** Of a field that is used: the first one changes the request. */
+  readonly taken: readonly Json[];
+  readonly refused: readonly (readonly [value: Json, predicate: string, param?: string])[];
+}
+
+export interface CompatibleCase {
+  readonly name: string;
+  readonly body: Bodies;
+  /** Absent: it is taken. */
+  readonly refusal?: Refusal;
+}
+
+const HELLO = { role: 'user', content: CANARY };
+const tool = (more: Bodies): Json => ({ type: 'function', function: { name: 'f', ...more } });
+const SCHEMA = { type: 'object', properties: { [CANARY]: { type: 'string', format: 'uri' } } };
+const times = (count: number, item: (i: number) => Json): Json[] => Array.from({ length: count }, (_, i) => item(i));
+export const entries = (count: number): Json =>
+  Object.fromEntries(times(count, (i) => [`${CANARY}${i}`, 'x']) as [string, Json][]);
+
+/** Fields of the body. */
+export const BODY_FIELDS: readonly FieldRow[] = [
+  {
+    field: 'top_k',
+    effect: 'used',
+    taken: [40, 0, -1, null],
+    refused: [
+      [-2, 'must be at least -1'],
+      [1.5, 'must be an integer'],
+      [CANARY, 'must be an integer'],
+    ],
+  },
+  { field: 'min_p', effect: 'used', taken: [0.5, 0, 1, null], refused: [[1.01, 'must be at most 1']] },
+  {
+    field: 'chat_template_kwargs',
+    effect: 'used',
+    taken: [{ [CANARY]: true }, { a: 1, b: CANARY, c: null }, entries(32), null],
+    refused: [
+      [entries(33), 'must have at most 32 entries'],
+      [{ [CANARY]: {} }, 'has an entry that must be a string or a number or a boolean or null'],
+    ],
+  },
+  {
+    field: 'response_format',
+    effect: 'used',
+    taken: [
+      { type: 'json_schema', json_schema: { name: CANARY, schema: SCHEMA, strict: true, description: CANARY } },
+      { type: 'json_schema', json_schema: { name: CANARY, schema: null } },
+      { type: 'json_object', schema: SCHEMA },
+      null,
+    ],
+    refused: [[{ type: 'json_schema' }, 'is required', 'response_format.json_schema']],
+  },
+  {
+    field: 'stream_options',
+    effect: 'used',
+    taken: [{ include_usage: true }, { include_obfuscation: true }, {}, null],
+    refused: [],
+  },
+  {
+    field: 'tools',
+    effect: 'used',
+    taken: [[tool({ parameters: SCHEMA, description: null, strict: null })], [tool({})], [], null],
+    refused: [[times(129, () => tool({})), 'must have at most 128 items']],
+  },
+  {
+    field: 'metadata',
+    effect: 'ignored',
+    taken: [{ [CANARY]: CANARY }, entries(64), null],
+    refused: [[entries(65), 'must have at most 64 entries']],
+  },
+  ...(
+    [
+      ['service_tier', 256],
+      ['prompt_cache_key', 1024],
+      ['prompt_cache_retention', 256],
+      ['safety_identifier', 1024],
+    ] as const
+  ).map(([field, most]): FieldRow => ({
+    field,
+    effect: 'ignored',
+    taken: [CANARY, 'x'.repeat(most), null],
+    refused: [['x'.repeat(most + 1), `must have at most ${most} characters`]],
+  })),
+  { field: 'store', effect: 'ignored', taken: [true, false, null], refused: [[CANARY, 'must be a boolean']] },
+  {
+    field: 'verbosity',
+    effect: 'ignored',
+    taken: ['low', 'high', null],
+    refused: [[CANARY, 'must be one of low, medium, high']],
+  },
+  {
+    field: 'prediction',
+    effect: 'ignored',
+    taken: [{ type: 'content', content: CANARY }, null],
+    refused: [[CANARY, 'must be an object or null']],
+  },
+  {
+    field: 'logprobs',
+    effect: 'refused',
+    taken: [false, null],
+    refused: [[true, 'must be false: log probabilities are not served']],
+  },
+  {
+    field: 'top_logprobs',
+    effect: 'refused',
+    taken: [0, null],
+    refused: [[1, 'must be 0: log probabilities are not served']],
+  },
+  {
+    field: 'logit_bias',
+    effect: 'refused',
+    taken: [{}, null],
+    refused: [[{ [CANARY]: 1 }, 'must be empty: token biases are not served']],
+  },
+  {
+    field: 'modalities',
+    effect: 'refused',
+    taken: [['text'], null],
+    refused: [[['text', 'audio'], 'must be text: other modalities are not served', 'modalities[1]']],
+  },
+  {
+    field: 'audio',
+    effect: 'refused',
+    taken: [null],
+    refused: [[{ voice: CANARY }, 'must be null: audio is not served']],
+  },
+  { field: 'functions', effect: 'refused', taken: [null], refused: [[[], 'must be null: send tools']] },
+  { field: 'function_call', effect: 'refused', taken: [null], refused: [[CANARY, 'must be null: send tool_choice']] },
+  {
+    field: 'web_search_options',
+    effect: 'refused',
+    taken: [null],
+    refused: [[{}, 'must be null: web search is not served']],
+  },
+];
+
+/** Messages behind the first one. */
+const MESSAGES: readonly (readonly [message: Bodies, refused?: readonly [predicate: string, param: string]])[] = [
+  [{ role: 'developer', content: CANARY, name: null }],
+  [{ role: 'system', content: [{ type: 'text', text: CANARY }] }],
+  [{ role: 'user', content: '' }],
+  [{ role: 'user', content: [{ type: 'text', text: '' }] }],
+  [{ role: 'assistant' }],
+  [{ role: 'assistant', content: null, tool_calls: null, refusal: CANARY, reasoning: CANARY, parsed: { [CANARY]: 1 } }],
+  [
+    {
+      role: 'assistant',
+      content: '',
+      tool_calls: [],
+      index: 0,
+      annotations: [{ [CANARY]: 1 }],
+      audio: null,
+      function_call: null,
+    },
+  ],
+  [{ role: 'assistant', content: [{ type: 'text', text: CANARY, role: 'assistant', index: 0, annotations: [] }] }],
+  [{ role: 'assistant', content: [{ type: 'refusal', refusal: CANARY }] }],
+  [
+    {
+      role: 'assistant',
+      tool_calls: [{ id: 'a', function: { name: 'f', arguments: CANARY, parsed_arguments: null }, index: null }],
+    },
+  ],
+  [{ role: 'tool', content: [{ type: 'text', text: CANARY }], tool_call_id: 'a', name: CANARY }],
+  [{ role: 'assistant', audio: { id: CANARY } }, ['must be null: audio is not served', 'messages[1].audio']],
+  [{ role: 'assistant', function_call: {} }, ['must be null: send tool_calls', 'messages[1].function_call']],
+  [{ role: 'tool', content: CANARY }, ['is required', 'messages[1].tool_call_id']],
+  [{ role: CANARY, content: CANARY }, ['must be one of system, developer, user, assistant, tool', 'messages[1].role']],
+];
+
+/** Names in {@link MESSAGES} that the strict contract has not. */
+export const MESSAGE_FIELDS = [
+  'refusal',
+  'reasoning',
+  'parsed',
+  'parsed_arguments',
+  'annotations',
+  'index',
+  'audio',
+  'function_call',
+];
+
+const chat = (more: Bodies): Bodies => ({ model: 'not-hosted', messages: [HELLO], ...more });
+
+/** The cases of some fields, each around in a body. */
+export function fieldCases(rows: readonly FieldRow[], around: (more: Bodies) => Bodies): CompatibleCase[] {
+  return rows.flatMap(({ field, taken, refused }) => [
+    ...taken.map((value) => ({
+      name: `${field} takes ${JSON.stringify(value).slice(0, 60)}`,
+      body: around({ [field]: value }),
+    })),
+    ...refused.map(([value, predicate, param = field]) => ({
+      name: `${field} refuses ${JSON.stringify(value).slice(0, 60)}`,
+      body: around({ [field]: value }),
+      refusal: { message: `${param} ${predicate}`, param },
+    })),
+  ]);
+}
+
+export const COMPATIBLE_CASES: readonly CompatibleCase[] = [
+  ...fieldCases(BODY_FIELDS, chat),
+  ...MESSAGES.map(([message, refused]) => ({
+    name: `a message ${JSON.stringify(message)}`,
+    body: chat({ messages: [HELLO, message] }),
+    ...(refused && { refusal: { message: `${refused[1]} ${refused[0]}`, param: refused[1] } }),
+  })),
+];

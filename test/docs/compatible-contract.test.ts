@@ -1,0 +1,87 @@
+/** docs/contract.md's tables of the compatible contract beside the code, field by field and keyword by keyword. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { CHAT_SCHEMA } from '../../sidecar/contracts/chat-schema.js';
+import { COMPATIBLE_SCHEMA } from '../../sidecar/contracts/compatible-schema.js';
+import { parseChat } from '../../sidecar/contracts/parse.js';
+import { RESPONSES_SCHEMA } from '../../sidecar/contracts/responses-schema.js';
+import type { ChatRequest } from '../../sidecar/contracts/requests.js';
+import { WIDE_SCHEMA } from '../../sidecar/contracts/wide-schema.js';
+import { BODY_FIELDS, MESSAGE_FIELDS, type FieldRow } from '../contract/tables/compatible-tables.js';
+import { RESPONSES_FIELDS } from '../contract/tables/responses-tables.js';
+import { bytesOf, type Json } from '../support/bodies.js';
+import { sourceRoot } from '../support/source-root.js';
+import { tablesOf } from './figures.js';
+
+const page = readFileSync(join(sourceRoot, 'docs/contract.md'), 'utf8');
+
+/** The text from a heading to the next one that is not below it. */
+function section(heading: string): string {
+  const [, text] = page.split(`\n${heading}\n`);
+  if (text === undefined) throw new Error(`docs/contract.md has no heading ${heading}`);
+  const level = heading.indexOf(' ');
+  return text.split(new RegExp(`^#{1,${level}} `, 'm'))[0] ?? '';
+}
+
+const namesIn = (text: string): string[] => [...text.matchAll(/`([\w$]+)`/g)].map(([, name = '']) => name);
+const keysOf = (schema: unknown): string[] => Object.keys((schema as { readonly properties: object }).properties);
+const compatible = section('## The compatible contract');
+
+function request(body: object, form: 'compatible' | 'responses'): ChatRequest {
+  const parsed = parseChat(bytesOf(JSON.stringify(body)), form);
+  if (parsed.kind === 'invalid') throw new Error(parsed.error.message);
+  return parsed.request;
+}
+
+/** Whether a value of a field changes the request. */
+function changes(form: 'compatible' | 'responses', field: string, value: Json): boolean {
+  const plain =
+    form === 'compatible' ? { model: 'm', messages: [{ role: 'user', content: 'x' }] } : { model: 'm', input: 'x' };
+  return JSON.stringify(request({ ...plain, [field]: value }, form)) !== JSON.stringify(request(plain, form));
+}
+
+t.test('every field of the body is in the page’s table, with the effect that it has', async (t) => {
+  const [table] = tablesOf(compatible);
+  const effects = new Map(
+    (table?.rows ?? []).flatMap(([field = '', effect = '']) => namesIn(field).map((name) => [name, effect])),
+  );
+  for (const { field, effect, taken } of BODY_FIELDS) {
+    t.equal(effects.get(field), effect, field);
+    for (const [i, value] of taken.entries()) {
+      if (i === 0 && effect === 'used') t.ok(changes('compatible', field, value), `${field} means something`);
+      if (effect !== 'used') t.notOk(changes('compatible', field, value), `${field} changes nothing`);
+    }
+  }
+  const strict = new Set(keysOf(CHAT_SCHEMA));
+  const listed = new Set(BODY_FIELDS.map(({ field }) => field));
+  t.strictSame(
+    keysOf(COMPATIBLE_SCHEMA).filter((field) => !strict.has(field) && !listed.has(field)),
+    [],
+    'none is left out',
+  );
+  for (const field of MESSAGE_FIELDS) t.ok(effects.has(field), `${field} of a message`);
+});
+
+t.test('every field of the Responses API is on the page, with the effect that it has', async (t) => {
+  const names = new Set(namesIn(section('### Responses').replaceAll('.', '` `')));
+  const strict = new Set(keysOf(CHAT_SCHEMA));
+  t.strictSame(
+    keysOf(RESPONSES_SCHEMA).filter((field) => !strict.has(field) && !names.has(field)),
+    [],
+    'none is left out',
+  );
+  const effectless = ({ effect }: FieldRow): boolean => effect !== 'used';
+  for (const { field, taken } of RESPONSES_FIELDS.filter(effectless)) {
+    for (const value of taken) t.notOk(changes('responses', field, value), `${field} changes nothing`);
+  }
+});
+
+t.test('the page’s keywords of JSON schemas are those that the contract takes', async (t) => {
+  const [table] = tablesOf(section('### JSON schema'));
+  const onPage = (table?.rows ?? [])
+    .filter(([, effect = '']) => !effect.startsWith('refused'))
+    .flatMap(([keywords = '']) => namesIn(keywords));
+  t.strictSame([...new Set(onPage)].sort(), keysOf(WIDE_SCHEMA.then).sort());
+  t.equal(onPage.length, new Set(onPage).size, 'each once');
+});

@@ -1,0 +1,128 @@
+/** The events of POST /v1/responses as OpenAI's own client reads them: reasoning, a call, keep-alives, an early end. */
+import OpenAI, { APIError } from 'openai';
+import t from 'tap';
+import { ResponseStreamWriter } from '../../../sidecar/api/response-writers.js';
+import type { RequestContext } from '../../../sidecar/api/request-context.js';
+import { contractError, type ContractError } from '../../../sidecar/domain/errors.js';
+import { FakeClock } from '../../support/fake-clock.js';
+
+const KEEP_ALIVE_MS = 1000;
+const PARAMS = {
+  route: 'chat',
+  model: 'm',
+  stream: true,
+  includeUsage: false,
+  n: 1,
+  temperature: 1,
+  topP: 1,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  stops: [],
+  jsonObject: false,
+} as const;
+const USAGE = { promptTokens: 3, cachedTokens: 1, completionTokens: 5, reasoningTokens: 2 };
+const REQUEST = { model: 'm', input: 'hi' } as const;
+
+/** A writer whose context keeps its frames. */
+class Written {
+  readonly clock = new FakeClock();
+  readonly writer: ResponseStreamWriter;
+  readonly #frames: string[] = [];
+  readonly #context: { errorFrame?: (error: ContractError) => string };
+
+  constructor() {
+    const stream = {
+      event: (text: string) => void this.#frames.push(`data: ${text}\n\n`),
+      comment: (text: string) => void this.#frames.push(`: ${text}\n\n`),
+      end: () => undefined,
+    };
+    const nothing = (): void => undefined;
+    const times = { trailer: nothing };
+    const context: { errorFrame?: (error: ContractError) => string } & object = Object.assign(
+      { firstToken: nothing },
+      { stream: () => stream, ended: nothing, times },
+    );
+    this.#context = context;
+    const head = { id: 'resp_1', created: 1, model: 'm', params: PARAMS, now: () => 2 };
+    const options = { clock: this.clock, keepAliveMs: KEEP_ALIVE_MS };
+    this.writer = new ResponseStreamWriter(context as unknown as RequestContext, head, options);
+  }
+
+  fail(error: ContractError): void {
+    this.#frames.push(`data: ${this.#context.errorFrame?.(error) ?? ''}\n\n`);
+  }
+
+  get text(): string {
+    return this.#frames.join('');
+  }
+
+  /** OpenAI's client, whose request these frames answer. */
+  get client(): OpenAI {
+    const headers = { 'content-type': 'text/event-stream' };
+    return new OpenAI({ apiKey: 'k', fetch: () => Promise.resolve(new Response(this.text, { headers })) });
+  }
+}
+
+t.test('the client’s stream helper takes a reply that reasons, says and calls', async (t) => {
+  const written = new Written();
+  const { writer } = written;
+  for (const text of ['So ', 'it is.']) writer.piece({ choice: 0, channel: 'reasoning', text, tokens: 1 });
+  for (const text of ['Yes', '.']) writer.piece({ choice: 0, channel: 'content', text, tokens: 1 });
+  writer.call({ choice: 0, index: 0, name: 'look', arguments: '{"at"', tokens: 1 });
+  writer.call({ choice: 0, index: 0, arguments: ':1}', tokens: 1 });
+  writer.finished({ choice: 0, reason: 'tool_calls', completionTokens: 5, reasoningTokens: 2 });
+  writer.done(USAGE);
+  writer.close();
+
+  const helper = written.client.responses.stream(REQUEST);
+  let thought = '';
+  helper.on('response.reasoning_text.delta', ({ delta }) => (thought += delta));
+  const { output, output_text: said, usage, status } = await helper.finalResponse();
+  t.equal(thought, 'So it is.');
+  t.equal(said, 'Yes.');
+  t.equal(status, 'completed');
+  t.match(usage, { input_tokens: 3, output_tokens: 5, output_tokens_details: { reasoning_tokens: 2 } });
+  t.match(output, [
+    { type: 'reasoning', summary: [], content: [{ type: 'reasoning_text', text: 'So it is.' }], status: 'completed' },
+    { type: 'message', role: 'assistant', content: [{ type: 'output_text', text: 'Yes.' }] },
+    { type: 'function_call', name: 'look', arguments: '{"at":1}' },
+  ]);
+});
+
+t.test('a stream that ends early is the client’s typed error, streamed and by the helper', async (t) => {
+  const written = new Written();
+  written.writer.piece({ choice: 0, channel: 'reasoning', text: 'So ', tokens: 1 });
+  written.fail(contractError('bad_gateway', 'The engine ended.'));
+  written.writer.close();
+  const thrown = { code: 'bad_gateway', type: 'server_error', param: null, message: /The engine ended\./ };
+  const types: string[] = [];
+  const streamed = async (): Promise<void> => {
+    for await (const { type } of await written.client.responses.create({ ...REQUEST, stream: true })) types.push(type);
+  };
+  await t.rejects(streamed(), thrown);
+  t.equal(types.at(-1), 'response.reasoning_text.delta');
+  const failure: unknown = await written.client.responses
+    .stream(REQUEST)
+    .finalResponse()
+    .catch((error: unknown) => error);
+  t.ok(failure instanceof APIError);
+  t.match(failure, thrown);
+  const [, last = ''] = /data: (\{"type":"error".*)\n\n$/.exec(written.text) ?? [];
+  t.match(
+    JSON.parse(last),
+    { code: 'bad_gateway', message: 'The engine ended.', param: null },
+    'as the reference has it',
+  );
+});
+
+t.test('a keep-alive before the first token is the first events, later ones are comments', async (t) => {
+  const written = new Written();
+  written.clock.advance(KEEP_ALIVE_MS);
+  t.match(written.text, /^data: \{"type":"response\.created".*\n\ndata: \{"type":"response\.in_progress".*\n\n$/);
+  written.clock.advance(KEEP_ALIVE_MS);
+  t.match(written.text, /\n\n: keep-alive\n\n$/);
+  written.fail(contractError('timeout', 'Too late.'));
+  written.writer.close();
+  const failure = written.client.responses.stream(REQUEST).finalResponse();
+  await t.rejects(failure, { code: 'timeout', message: /Too late\./ });
+});
