@@ -47,18 +47,22 @@ export function objectRules(
     others.length > 0 && most > 0 ? newRule(others.map(({ key, rule }) => member({ rule: key }, rule))) : '';
   const more = other === '' ? '' : newRule([[COMMA, { rule: other }]]);
   let after = newRule([more === '' ? [] : [{ rule: more, least: 0 }]]);
-  let first = newRule([
-    ...(least === 0 ? [[]] : []),
-    ...(other === ''
-      ? []
-      : [[{ rule: other }, ...(most === 1 ? [] : [{ rule: more, least: Math.max(0, least - 1), most: most - 1 }])]]),
-  ]);
-  for (const { name, required, rule } of [...properties].reverse()) {
-    const written = member(literal(JSON.stringify(name)), rule);
-    const next = { rule: after };
-    const left = required ? [] : [{ after: [next], first: [{ rule: first }] }];
-    after = newRule([[COMMA, ...written, next], ...left.map((skipped) => skipped.after)]);
-    first = newRule([[...written, next], ...left.map((skipped) => skipped.first)]);
+  const leader = properties.findIndex(({ required }) => required);
+  // There may be none before this place: up to the first one that is required, which is written for itself.
+  const leading = leader < 0 ? properties.length : leader;
+  let first = '';
+  if (leader < 0) {
+    const counted = { rule: more, least: Math.max(0, least - 1), most: most - 1 };
+    first = newRule([
+      ...(least === 0 ? [[]] : []),
+      ...(other === '' ? [] : [[{ rule: other }, ...(most === 1 ? [] : [counted])]]),
+    ]);
+  }
+  for (let i = properties.length - 1; i >= 0; i--) {
+    const { name, required, rule } = properties[i] as Property;
+    const written = [...member(literal(JSON.stringify(name)), rule), { rule: after }];
+    if (i <= leading) first = newRule([written, ...(required ? [] : [[{ rule: first }]])]);
+    if (i > 0) after = newRule([[COMMA, ...written], ...(required ? [] : [[{ rule: after }]])]);
   }
   return { rule: first };
 }

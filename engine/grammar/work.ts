@@ -6,12 +6,12 @@
  */
 
 /**
- * Steps for all tools of one request. A step takes 25 to 60 ns; the refusal of tools past the bound takes 14 to 34 ms of
- * processor time in all (bench/results/dear-schemas.md). Tools that fill the largest grammar (MAX_GRAMMAR_CHARACTERS)
- * with properties, enums or alternatives take less than 250,000 steps, which test/engine/grammar/work.test.ts checks.
- * Only combinations that are multiplied out take more.
+ * Steps for all tools of one request. A step takes 25 to 80 ns; bench/results/dear-schemas.md has what the refusal of tools past
+ * the bound takes in all. Tools that fill the largest grammar (MAX_GRAMMAR_CHARACTERS) with properties, enums or alternatives
+ * take less than 112,000 steps, which test/engine/grammar/work.test.ts checks. Only combinations that are multiplied out take
+ * more.
  */
-export const MAX_WORK = 320_000;
+export const MAX_WORK = 140_000;
 
 /**
  * Steps for the patterns and formats of one request besides. Those for which they do not suffice are not held, so a request is

@@ -4,8 +4,19 @@
  */
 import type { CompilerTask } from './messages.js';
 
-const many = Array.from({ length: 100 }, (_, i) => ({ properties: { [`p${i}`]: { type: 'string' } } }));
-const parameters = { type: 'object', properties: { a: { allOf: [{ anyOf: many }, ...many] } }, required: ['a'] };
+const names = Array.from({ length: 100 }, (_, i) => `p${i}`);
+const many = names.map((name) => ({ properties: { [name]: { type: 'string' } } }));
+/** What is written as rules: required names, texts, numbers and alternatives. */
+const written = {
+  type: 'object',
+  properties: {
+    ...Object.fromEntries(names.map((name) => [name, { type: 'string', minLength: 1 }])),
+    n: { minimum: 1 },
+  },
+  required: names,
+};
+/** What is multiplied out. */
+const multiplied = { type: 'object', properties: { a: { allOf: [{ anyOf: many }, ...many] } }, required: ['a'] };
 
 /** Tools past the bound of work, so that the compiler does all that it may. */
 export const WARM_UP: CompilerTask = {
@@ -15,7 +26,10 @@ export const WARM_UP: CompilerTask = {
     JSON.stringify({
       model: 'm',
       messages: [{ role: 'user', content: 'Hello' }],
-      tools: [{ type: 'function', function: { name: 'f', description: 'f', parameters } }],
+      tools: [written, multiplied].map((parameters, i) => ({
+        type: 'function',
+        function: { name: `f${i}`, parameters },
+      })),
       tool_choice: 'required',
     }),
   ),
