@@ -1,4 +1,5 @@
-import { programOf } from './program.js';
+import { BYTES, LEAST_REACH, MAX_MASKS, MAX_REACH } from './mask-memory.js';
+import { programBytes, programOf } from './program.js';
 import { DEAD, Reach } from './reach.js';
 import type { SortedTokens } from './sorted-tokens.js';
 
@@ -11,15 +12,6 @@ export interface Standing {
   readonly lacks: number;
 }
 
-/**
- * Numbers that the {@link Reach} of all grammars may keep, 4 to 40 bytes each; one that exceeds its share is rebuilt
- * from the current texts.
- */
-const MAX_REACH = 4_000_000;
-/** No grammar's share is less. */
-const LEAST_REACH = 100_000;
-/** Masks kept for all grammars, the last used ones; half a megabyte each at most with a vocabulary of 128 k tokens. */
-export const MAX_MASKS = 256;
 /** A mask lists the tokens that it allows if there are no more than this, and otherwise those that it denies. */
 const MAX_LISTED = 1024;
 /** Characters of ASCII that a narrow place may go on with. */
@@ -34,7 +26,7 @@ export interface TokenMask {
 export interface MaskLimits {
   /** Places that one call may visit. */
   readonly work: number;
-  /** This grammar's share of the memory for all grammars. */
+  /** This grammar's share of the memory for all grammars of its store, from 0 to 1. */
   readonly share: () => number;
 }
 
@@ -43,7 +35,9 @@ export class MaskGrammar {
   readonly #tokens: SortedTokens;
   readonly #limits: MaskLimits;
   #reach: Reach;
+  /** By their places; the one used last is last. */
   readonly #masks = new Map<number, TokenMask>();
+  #maskBytes = 0;
   /** Tokens that the last search allowed. */
   readonly #allowed: Uint32Array;
   /** By bytes of a token read so far. */
@@ -59,6 +53,22 @@ export class MaskGrammar {
     this.#begun = new Int32Array(tokens.longest + 1);
     this.#lacks = new Int32Array(tokens.longest + 1);
     this.#allowed = new Uint32Array(tokens.starts.length - 1);
+  }
+
+  /** Bytes of its program. */
+  get programBytes(): number {
+    return programBytes(this.#reach.program);
+  }
+
+  /** Bytes that it keeps besides. */
+  get bytes(): number {
+    return this.#reach.size + this.#maskBytes;
+  }
+
+  /** Keeps no more than its share from now on, of which there may be less than when it was last looked at. */
+  fit(): void {
+    this.#fitReach();
+    this.#fitMasks();
   }
 
   /** Undefined: it cannot be read. Throws `TooDear`. */
@@ -104,8 +114,8 @@ export class MaskGrammar {
    * `TooDear`.
    */
   isNarrow(standing: Standing): boolean {
-    const here = this.#here(standing);
-    return here.lacks === 0 && this.#reach.fanOut(here.set) <= NARROW;
+    const { lacks, set } = this.#here(standing);
+    return lacks === 0 && this.#reach.fanOut(set) <= NARROW;
   }
 
   /** Which tokens may come next, ascending in their bytes. Must not be changed. Throws `TooDear`. */
@@ -114,13 +124,28 @@ export class MaskGrammar {
     const known = here.lacks === 0 ? this.#masks.get(here.set) : undefined;
     const made = known ?? this.#mask(here);
     if (here.lacks > 0) return made;
-    this.#masks.delete(here.set);
+    if (!this.#masks.delete(here.set)) this.#maskBytes += bytesOf(made);
     this.#masks.set(here.set, made);
-    const [oldest] = this.#masks.keys();
-    if (this.#masks.size > Math.max(1, MAX_MASKS * this.#limits.share()) && oldest !== undefined) {
-      this.#masks.delete(oldest);
-    }
+    this.#fitMasks();
     return made;
+  }
+
+  /** The last one used stays. */
+  #fitMasks(): void {
+    const most = MAX_MASKS * this.#limits.share();
+    for (const [set, mask] of this.#masks) {
+      if (this.#maskBytes <= most || this.#masks.size === 1) break;
+      this.#masks.delete(set);
+      this.#maskBytes -= bytesOf(mask);
+    }
+  }
+
+  #fitReach(): void {
+    const { work, share } = this.#limits;
+    if (this.#reach.size <= Math.max(LEAST_REACH, MAX_REACH * share())) return;
+    this.#reach = new Reach(this.#reach.program, work);
+    this.#masks.clear();
+    this.#maskBytes = 0;
   }
 
   /** The tokens that are not allowed next. Must not be changed. Throws `TooDear`. */
@@ -172,12 +197,8 @@ export class MaskGrammar {
 
   /** The same text in the current reach, which is rebuilt if it has grown too large. */
   #here(standing: Standing): Standing {
-    const { work, share } = this.#limits;
-    this.#reach.grant(work);
-    if (this.#reach.size > Math.max(LEAST_REACH, MAX_REACH * share())) {
-      this.#reach = new Reach(this.#reach.program, work);
-      this.#masks.clear();
-    }
+    this.#fitReach();
+    this.#reach.grant(this.#limits.work);
     if (standing.reach === this.#reach) return standing;
     return { ...standing, reach: this.#reach, set: this.#reach.taken(standing.reach, standing.set) };
   }
@@ -222,4 +243,8 @@ export class MaskGrammar {
     const least = lacks === 2 ? 0x800 : lacks === 3 ? 0x10000 : 0;
     return this.#reach.mayGoOn(this.#sets[depth] ?? DEAD, low === 0 ? least : low, high);
   }
+}
+
+function bytesOf({ tokens }: TokenMask): number {
+  return BYTES.mask + tokens.byteLength;
 }

@@ -13,13 +13,25 @@ export const ELEMENT = { end: 0, character: 1, rule: 2 } as const;
 
 export interface Program {
   /** Of each element, in the order of its alternative, which an `end` closes. */
-  readonly kinds: readonly number[];
+  readonly kinds: ArrayLike<number>;
   /** Of each element: the index of its class or of its rule. */
-  readonly values: readonly number[];
+  readonly values: ArrayLike<number>;
   readonly classes: readonly CharacterClass[];
   /** Of each rule, where its alternatives begin. */
   readonly rules: readonly (readonly number[])[];
   readonly root: number;
+}
+
+/** Bytes of an element, of an alternative, of a rule and of a class, besides its ranges; measured on Node 20. */
+const BYTES = { element: 5, alternative: 8, rule: 64, class: 160, range: 8 } as const;
+
+/** What a program takes in memory. */
+export function programBytes({ kinds, classes, rules }: Program): number {
+  return (
+    BYTES.element * kinds.length +
+    rules.reduce((sum, alternatives) => sum + BYTES.rule + BYTES.alternative * alternatives.length, 0) +
+    classes.reduce((sum, { ranges }) => sum + BYTES.class + BYTES.range * ranges.length, 0)
+  );
 }
 
 type Element = readonly [kind: number, value: number];
@@ -69,7 +81,7 @@ class Reader {
     });
     const root = this.#names.get('root');
     if (root === undefined) throw new SyntaxError('no root');
-    return { kinds, values, classes: this.#classes, rules, root };
+    return { kinds: Uint8Array.from(kinds), values: Int32Array.from(values), classes: this.#classes, rules, root };
   }
 
   /** Alternatives up to what closes them. Depth: that of the brackets, which isBounded bounds. */
@@ -84,7 +96,8 @@ class Reader {
     for (let item = this.#item(); item; item = this.#item()) {
       const times = this.#try(/([*+?])|\{(\d+)(,?)(\d*)\}/y);
       this.#try(/ +/y);
-      elements.push(...(times ? this.#repeated(item, times) : item));
+      // One by one: a text may have more characters than a call may have arguments.
+      for (const element of times ? this.#repeated(item, times) : item) elements.push(element);
     }
     return elements;
   }

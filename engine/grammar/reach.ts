@@ -1,4 +1,6 @@
-import { ELEMENT, type CharacterClass, type Program } from './program.js';
+import { allows, boundsOf, overlaps, rangeOf } from './character-class.js';
+import { BYTES, MAX_GROWTH } from './mask-memory.js';
+import { ELEMENT, type Program } from './program.js';
 
 /** The empty set of places: the grammar does not allow the text. */
 export const DEAD = -1;
@@ -21,12 +23,20 @@ interface Places {
   readonly members: Int32Array;
   /** Classes that one of them asks for. */
   readonly classes: readonly number[];
-  readonly ascii: Int32Array;
-  readonly others: Map<number, number>;
-  /** By which of `classes` match. */
-  readonly matching: Map<string, number>;
+  /** Absent: there is one class, and `next` is the set behind its characters. */
+  readonly table?: Table;
+  next: number;
   /** A character beyond ASCII may come. */
   readonly longer: boolean;
+}
+
+/** The sets behind characters. */
+interface Table {
+  readonly ascii: Int32Array;
+  /** By the range of characters: which of {@link Reach}'s `bounds` it lies behind. */
+  readonly others: Map<number, number>;
+  /** By which of the classes match. */
+  readonly matching: Map<string, number>;
 }
 
 /**
@@ -45,37 +55,53 @@ export class Reach {
   readonly #closed = new Map<number, readonly number[]>();
   readonly #sets: Places[] = [];
   readonly #setIds = new Map<string, number>();
+  /** Characters beyond ASCII at which a class begins or ends, ascending: those between two of them are in the same classes. */
+  readonly #bounds: readonly number[];
   #size = 0;
+  #most = MAX_GROWTH;
   #work: number;
 
   /** `work`: places that may be visited until {@link grant} is called again. */
   constructor(program: Program, work: number) {
     this.program = program;
     this.#work = work;
+    this.#bounds = boundsOf(program.classes, ASCII);
     const places = new Set<number>();
     for (const first of program.rules[program.root] ?? []) this.#close(this.#at(first, DONE), places);
     this.start = this.#set(places);
   }
 
-  /** Numbers kept for places and sets of them. */
+  /** Bytes kept for places and sets of them. */
   get size(): number {
     return this.#size;
   }
 
-  /** Allows this much work from now on. */
+  /** Allows this much work from now on, and {@link MAX_GROWTH}. */
   grant(work: number): void {
     this.#work = work;
+    this.#most = this.#size + MAX_GROWTH;
   }
 
   /** The set behind a character; {@link DEAD}: none. Throws {@link TooDear}. */
   after(set: number, character: number): number {
     const from = this.#sets[set];
     if (!from) return DEAD;
-    const known = character < ASCII ? (from.ascii[character] ?? UNKNOWN) : (from.others.get(character) ?? UNKNOWN);
+    const { table } = from;
+    if (!table) {
+      const [only = -1] = from.classes;
+      if (!allows(this.program.classes[only], character)) return DEAD;
+      if (from.next === UNKNOWN) from.next = this.#behind(from, new Set(from.classes));
+      return from.next;
+    }
+    const range = character < ASCII ? -1 : rangeOf(this.#bounds, character);
+    const known = range < 0 ? (table.ascii[character] ?? UNKNOWN) : (table.others.get(range) ?? UNKNOWN);
     if (known !== UNKNOWN) return known;
-    const next = this.#after(from, character);
-    if (character < ASCII) from.ascii[character] = next;
-    else from.others.set(character, next);
+    const next = this.#after(from, table, character);
+    if (range < 0) table.ascii[character] = next;
+    else {
+      this.#grow(BYTES.entry);
+      table.others.set(range, next);
+    }
     return next;
   }
 
@@ -121,13 +147,21 @@ export class Reach {
     return this.#set(new Set(Array.from(other.#sets[set]?.members ?? [], copied)));
   }
 
-  #after({ members, classes, matching }: Places, character: number): number {
-    this.#spend(classes.length);
-    const matches = new Set(classes.filter((id) => allows(this.program.classes[id], character)));
+  #after(from: Places, { matching }: Table, character: number): number {
+    this.#spend(from.classes.length);
+    const matches = new Set(from.classes.filter((id) => allows(this.program.classes[id], character)));
     if (matches.size === 0) return DEAD;
     const key = [...matches].join();
     const known = matching.get(key);
     if (known !== undefined) return known;
+    const next = this.#behind(from, matches);
+    this.#grow(BYTES.entry + key.length);
+    matching.set(key, next);
+    return next;
+  }
+
+  /** The set behind a character that is in these classes and in no other one. */
+  #behind({ members }: Places, matches: ReadonlySet<number>): number {
     this.#spend(members.length);
     const places = new Set<number>();
     for (const place of members) {
@@ -135,9 +169,7 @@ export class Reach {
       if (place === DONE || !matches.has(this.program.values[element] ?? -1)) continue;
       this.#close(this.#at(element + 1, this.#below[place] ?? DONE), places);
     }
-    const next = this.#set(places);
-    matching.set(key, next);
-    return next;
+    return this.#set(places);
   }
 
   /** Adds the places of characters, or {@link DONE}, that a place stands for. */
@@ -160,8 +192,8 @@ export class Reach {
         }
       }
       closed = found;
+      this.#grow(BYTES.entry + BYTES.member * closed.length);
       this.#closed.set(place, closed);
-      this.#size += closed.length;
     }
     this.#spend(closed.length);
     for (const each of closed) into.add(each);
@@ -173,10 +205,10 @@ export class Reach {
     const key = below * this.program.kinds.length + element;
     const known = this.#ids.get(key);
     if (known !== undefined) return known;
+    this.#grow(BYTES.place);
     const made = this.#elements.push(element) - 1;
     this.#below.push(below);
     this.#ids.set(key, made);
-    this.#size += 1;
     return made;
   }
 
@@ -189,46 +221,29 @@ export class Reach {
     for (const place of members) {
       if (place !== DONE) classes.add(this.program.values[this.#elements[place] ?? -1] ?? -1);
     }
-    const ascii = new Int32Array(ASCII).fill(UNKNOWN);
+    const several = classes.size > 1;
+    this.#grow(BYTES.set + BYTES.member * members.length + (several ? BYTES.table : 0));
     const longer = [...classes].some((id) => overlaps(this.program.classes[id], ASCII, LAST_CHARACTER));
-    const made = { members, classes: [...classes], ascii, others: new Map(), matching: new Map(), longer };
+    const made: Places = {
+      members,
+      classes: [...classes],
+      next: UNKNOWN,
+      longer,
+      ...(several && { table: { ascii: new Int32Array(ASCII).fill(UNKNOWN), others: new Map(), matching: new Map() } }),
+    };
     const id = this.#sets.push(made) - 1;
     this.#setIds.set(key, id);
-    this.#size += members.length + ASCII;
     return id;
+  }
+
+  /** Counts bytes that are about to be kept. */
+  #grow(bytes: number): void {
+    if (this.#size + bytes > this.#most) throw new TooDear();
+    this.#size += bytes;
   }
 
   #spend(work: number): void {
     this.#work -= work;
     if (this.#work < 0) throw new TooDear();
   }
-}
-
-function allows(characters: CharacterClass | undefined, character: number): boolean {
-  return characters !== undefined && inRanges(characters, character, character) !== characters.not;
-}
-
-/** Whether a class has one of the characters. */
-function overlaps(characters: CharacterClass | undefined, low: number, high: number): boolean {
-  if (characters === undefined) return false;
-  return characters.not ? !covers(characters, low, high) : inRanges(characters, low, high);
-}
-
-/** Whether the ranges have all of the characters. */
-function covers({ ranges }: CharacterClass, low: number, high: number): boolean {
-  let at = low;
-  for (let i = 0; i < ranges.length && at <= high; i += 2) {
-    if ((ranges[i] ?? 0) > at || at > (ranges[i + 1] ?? 0)) continue;
-    at = (ranges[i + 1] ?? 0) + 1;
-    i = -2;
-  }
-  return at > high;
-}
-
-/** Whether a range has one of the characters. */
-function inRanges({ ranges }: CharacterClass, low: number, high: number): boolean {
-  for (let i = 0; i < ranges.length; i += 2) {
-    if ((ranges[i] ?? 0) <= high && low <= (ranges[i + 1] ?? 0)) return true;
-  }
-  return false;
 }

@@ -25,13 +25,14 @@ export class GrammarHold {
   readonly #grammars: HoldGrammars | undefined;
   /** What may not be sampled while held. */
   readonly #controlTokens: Uint32Array;
+  readonly #control: ReadonlySet<number>;
   #state: GrammarState | undefined;
   #inline: InlineHold | undefined;
   #masks: MaskHold | undefined;
   #unusable = false;
   readonly #inlineGrammars: InlineGrammars | undefined;
-  /** Masks without the control tokens, by the grammar's own. */
-  readonly #limits = new WeakMap<TokenMask, TokenMask>();
+  /** The last mask of the grammar, and the same without the control tokens. One alone: each may be as long as the vocabulary. */
+  #last: { readonly mask: TokenMask; readonly made: TokenMask } | undefined;
   readonly #unlimited: TokenMask;
   /** Without masks: its grammar, and what was read in it. */
   #text: { readonly gbnf: string; readonly read: number[] } | undefined;
@@ -46,6 +47,7 @@ export class GrammarHold {
     this.#grammars = grammars;
     this.#inlineGrammars = inline;
     this.#controlTokens = grammars?.controlTokensBut(markers) ?? new Uint32Array(0);
+    this.#control = new Set(this.#controlTokens);
     this.#unlimited = { kind: 'but', tokens: this.#controlTokens };
   }
 
@@ -96,16 +98,14 @@ export class GrammarHold {
   }
 
   #withoutControl(mask: TokenMask): TokenMask {
-    const known = this.#limits.get(mask);
-    if (known) return known;
-    const control = new Set(this.#controlTokens);
+    if (this.#last?.mask === mask) return this.#last.made;
     const made: TokenMask =
       mask.kind === 'only'
-        ? { kind: 'only', tokens: mask.tokens.filter((token) => !control.has(token)) }
+        ? { kind: 'only', tokens: mask.tokens.filter((token) => !this.#control.has(token)) }
         : { kind: 'but', tokens: joined(this.#controlTokens, mask.tokens) };
     // llama.cpp would end the process, or take any token.
     if (made.kind === 'only' && made.tokens.length === 0) throw new EngineFault('no token goes on with the grammar');
-    this.#limits.set(mask, made);
+    this.#last = { mask, made };
     return made;
   }
 
@@ -165,6 +165,7 @@ export class GrammarHold {
     this.#masks = undefined;
     this.#state = undefined;
     this.#inline = undefined;
+    this.#last = undefined;
     this.#text = undefined;
     this.#overMs = 0;
     this.#unusable = false;

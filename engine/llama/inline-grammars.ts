@@ -1,11 +1,10 @@
 import { MaskGrammar, type Standing, type TokenMask } from '../grammar/mask.js';
+import { MAX_KEPT, MAX_PROGRAMS } from '../grammar/mask-memory.js';
 import { TooDear } from '../grammar/reach.js';
 import { sortedTokens, type SortedTokens } from '../grammar/sorted-tokens.js';
 import { GrammarError } from './grammar-error.js';
 import type { MaskVocabulary } from './masks.js';
 
-/** Grammars that are kept with the masks that were found, the last used ones. */
-const MAX_KEPT = 32;
 /** Places of a grammar that one look may visit within a step, some 10 ms. A grammar that takes more goes to the mask thread. */
 const MAX_LOOK = 200_000;
 
@@ -47,14 +46,34 @@ export class InlineGrammars {
   grammar(gbnf: string): MaskGrammar | undefined {
     const tokens = this.#tokens;
     if (!tokens || !this.#isServable(gbnf)) return undefined;
-    const limits = { work: MAX_LOOK, share: () => 1 / this.#grammars.size };
-    const grammar = this.#grammars.get(gbnf) ?? readable(() => MaskGrammar.of(gbnf, tokens, limits));
+    const known = this.#grammars.get(gbnf);
+    const grammar: MaskGrammar | undefined =
+      known ??
+      readable(() =>
+        MaskGrammar.of(gbnf, tokens, { work: MAX_LOOK, share: (): number => this.#shareOf(gbnf, grammar) }),
+      );
     this.#grammars.delete(gbnf);
     if (!grammar) return undefined;
     this.#grammars.set(gbnf, grammar);
-    const [oldest] = this.#grammars.keys();
-    if (this.#grammars.size > MAX_KEPT && oldest !== undefined) this.#grammars.delete(oldest);
+    if (!known) this.#fit();
     return grammar;
+  }
+
+  /** A reply may go on with one that is no longer kept, which then has the least. */
+  #shareOf(gbnf: string, grammar: MaskGrammar | undefined): number {
+    return this.#grammars.get(gbnf) === grammar ? 1 / this.#grammars.size : 0;
+  }
+
+  /** There is one grammar more: forgets those used longest ago, and makes the others fit into smaller shares. */
+  #fit(): void {
+    let programs = [...this.#grammars.values()].reduce((sum, { programBytes }) => sum + programBytes, 0);
+    for (const [gbnf, grammar] of this.#grammars) {
+      if (this.#grammars.size === 1 || (this.#grammars.size <= MAX_KEPT && programs <= MAX_PROGRAMS)) break;
+      this.#grammars.delete(gbnf);
+      programs -= grammar.programBytes;
+      grammar.fit();
+    }
+    for (const grammar of this.#grammars.values()) grammar.fit();
   }
 }
 

@@ -1,13 +1,12 @@
 /** The thread that computes which tokens a grammar allows next (masks.ts). One request at a time. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { MaskGrammar, type Standing } from '../grammar/mask.js';
+import { MAX_IDLE, MAX_PROGRAMS } from '../grammar/mask-memory.js';
 import { sortedTokens } from '../grammar/sorted-tokens.js';
 import type { MaskAnswer, MaskRequest, MaskVocabulary } from './masks.js';
 
 /** Places of a grammar that one answer may look at: 1 to 2 s. Grammars that are made here take a tenth at most. */
 const MAX_WORK = 20_000_000;
-/** Grammars that are kept although no reply uses them, the last ones used. */
-const MAX_IDLE = 8;
 
 interface Used {
   readonly grammar: MaskGrammar;
@@ -25,7 +24,9 @@ function use(gbnf: string): Used | undefined {
   const grammar = known?.grammar ?? MaskGrammar.of(gbnf, tokens, { work: MAX_WORK, share: () => 1 / grammars.size });
   const used = known ?? (grammar && { grammar, replies: 0 });
   grammars.delete(gbnf);
-  if (used) grammars.set(gbnf, used);
+  if (!used) return undefined;
+  grammars.set(gbnf, used);
+  if (!known) for (const each of grammars.values()) each.grammar.fit();
   return used;
 }
 
@@ -35,10 +36,12 @@ function release(id: number): void {
   replies.delete(id);
   reply.used.replies -= 1;
   let idle = 0;
-  for (const [gbnf, used] of [...grammars].reverse()) {
-    if (used.replies > 0) continue;
+  let programs = 0;
+  for (const [gbnf, { replies: uses, grammar }] of [...grammars].reverse()) {
+    if (uses > 0) continue;
     idle += 1;
-    if (idle > MAX_IDLE) grammars.delete(gbnf);
+    programs += grammar.programBytes;
+    if (idle > MAX_IDLE || programs > MAX_PROGRAMS) grammars.delete(gbnf);
   }
 }
 

@@ -22,6 +22,7 @@ import { planLoad, type LoadPlan } from './load-plan.js';
 import { freeMemory, MemoryCheck } from './memory/check.js';
 import { withCheckpoints } from './memory/checkpoints.js';
 import { estimateNeeds } from './memory/estimate.js';
+import { withGrammars } from './memory/grammars.js';
 import { repackedBytes } from './memory/repacked.js';
 import { checkModelFile } from './model-file.js';
 import { usesOf } from './model-uses.js';
@@ -126,7 +127,8 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
   if (problem !== undefined) throw new LoadFailure(problem);
   const weights = await insights.estimateModelResourceRequirementsV2({ gpuLayers });
   const free = check?.free ?? (await freeMemory(llama));
-  const estimated = await estimateNeeds(insights, weights, plan);
+  const vocabulary = info.metadata.tokenizer.ggml.tokens.length;
+  const estimated = withGrammars(await estimateNeeds(insights, weights, plan), setup.kind, vocabulary);
   const needs = withCheckpoints(estimated, seats, !plan.cuttable, setup.checkpoints?.bytes, free.cpuRam);
   check?.context(needs, plan);
   const types = ggmlTypes(kv);

@@ -114,6 +114,8 @@ export interface Fit {
   readonly compute: number;
   /** For saved states, where past state cannot be cut; absent: none. */
   readonly checkpoints?: number;
+  /** At most, for grammars: in all, and for each seat besides; absent: none. */
+  readonly grammars?: { readonly stores: number; readonly perSeat: number };
   /** Of all configured seats. */
   readonly total: number;
   /** Available memory: free memory less the reserve and other models' memory. */

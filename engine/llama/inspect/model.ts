@@ -18,6 +18,7 @@ import { usesOf } from '../model-uses.js';
 import { freeMemory } from '../memory/check.js';
 import { withCheckpoints } from '../memory/checkpoints.js';
 import { estimateNeeds, type ContextPlan, type Needs, type Sizes } from '../memory/estimate.js';
+import { withGrammars } from '../memory/grammars.js';
 import { repackedBytes } from '../memory/repacked.js';
 import { misfit, seatsThatFit, tooHeavy, totalOf, usableOf } from '../memory/verdict.js';
 import { readModelHead } from './head.js';
@@ -76,7 +77,9 @@ export async function inspectModel(
     }
     const repacked =
       gpuLayers > 0 ? 0 : Math.min(weights.cpuRam, repackedBytes(info.fullTensorInfo ?? [], llama.systemInfo));
-    const estimated = await estimateNeeds(insights, weights, plan);
+    const vocabulary = info.metadata.tokenizer.ggml.tokens.length;
+    const grammars = (bare: Needs): Needs => withGrammars(bare, setup.kind, vocabulary);
+    const estimated = grammars(await estimateNeeds(insights, weights, plan));
     const needs = withCheckpoints(estimated, plan.seats, !plan.cuttable, setup.checkpoints?.bytes, free.cpuRam);
     findings.push(memoryFinding(needs, plan, free));
     return {
@@ -84,7 +87,7 @@ export async function inspectModel(
       load: loading,
       memory: fitOf(needs.cpu, plan.seats, free.cpuRam, repacked),
       gpuMemory: gpuLayers > 0 ? fitOf(needs.gpu, plan.seats, free.gpuVram, weights.gpuVram) : undefined,
-      sizes: await sizeTable(insights, weights, plan, free, head.trainedContext),
+      sizes: await sizeTable(insights, weights, plan, { free, grammars, trained: head.trainedContext }),
       findings,
     };
   } catch (error) {
@@ -170,14 +173,17 @@ async function sizeTable(
   insights: GgufInsights,
   weights: Sizes,
   plan: ContextPlan,
-  free: Sizes,
-  trained = Infinity,
+  {
+    free,
+    grammars,
+    trained = Infinity,
+  }: { free: Sizes; grammars: (needs: Needs) => Needs; trained: number | undefined },
 ): Promise<SizeRow[]> {
   const contexts = new Set([plan.contextPerSeat, ...CONTEXTS.filter((tokens) => tokens <= trained)]);
   const rows: SizeRow[] = [];
   for (const contextPerSeat of [...contexts].sort((a, b) => a - b)) {
     const seats = Math.max(LEAST_SEATS, plan.seats);
-    const { cpu, gpu } = await estimateNeeds(insights, weights, { ...plan, seats, contextPerSeat });
+    const { cpu, gpu } = grammars(await estimateNeeds(insights, weights, { ...plan, seats, contextPerSeat }));
     const onCpu = seatsThatFit(cpu, usableOf(free.cpuRam));
     const onGpu = plan.gpuLayers > 0 ? seatsThatFit(gpu, usableOf(free.gpuVram)) : Infinity;
     rows.push({ contextPerSeat, perSeat: cpu.perSeat + gpu.perSeat, seats: Math.min(onCpu, onGpu) });

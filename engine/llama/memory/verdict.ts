@@ -7,6 +7,8 @@ export interface Need {
   readonly compute: number;
   /** For saved states, where past state cannot be cut; absent: none. */
   readonly checkpoints?: number;
+  /** At most, for grammars: in all, and for each seat besides; absent: none. */
+  readonly grammars?: { readonly stores: number; readonly perSeat: number };
 }
 
 /** Kept free: for the sidecar, its prompt host and other processes; bytes. */
@@ -25,14 +27,23 @@ export function usableOf(free: number): number {
 }
 
 /** What a model takes with so many seats, bytes. */
-export function totalOf({ weights, perSeat, compute, checkpoints = 0 }: Need, seats: number): number {
-  return weights + perSeat * seats + compute + checkpoints;
+export function totalOf(need: Need, seats: number): number {
+  return fixedOf(need) + eachOf(need) * seats;
+}
+
+function fixedOf({ weights, compute, checkpoints = 0, grammars }: Need): number {
+  return weights + compute + checkpoints + (grammars?.stores ?? 0);
+}
+
+/** Of one seat. */
+function eachOf({ perSeat, grammars }: Need): number {
+  return perSeat + (grammars?.perSeat ?? 0);
 }
 
 /** Seats that fit into `usable` bytes; 0: not even one. Infinity where a seat takes nothing. */
-export function seatsThatFit({ weights, perSeat, compute, checkpoints = 0 }: Need, usable: number): number {
-  const left = usable - weights - compute - checkpoints;
-  return left < 0 ? 0 : Math.floor(left / perSeat);
+export function seatsThatFit(need: Need, usable: number): number {
+  const left = usable - fixedOf(need);
+  return left < 0 ? 0 : Math.floor(left / eachOf(need));
 }
 
 /**
@@ -40,14 +51,18 @@ export function seatsThatFit({ weights, perSeat, compute, checkpoints = 0 }: Nee
  * undefined if it fits. The line follows the model's name. `where`: `memory`, `GPU memory`.
  */
 export function misfit(need: Need, wanted: Wanted, free: number, where: string): string | undefined {
-  const { weights, perSeat, compute, checkpoints = 0 } = need;
+  const { weights, perSeat, compute, checkpoints = 0, grammars } = need;
   const { seats, contextPerSeat } = wanted;
   const total = totalOf(need, seats);
   const usable = usableOf(free);
   if (total <= usable) return undefined;
-  const parts =
-    `weights ${gib(weights)}, KV ${gib(perSeat * seats)} for ${count(seats, 'seat')} of ` +
-    `${contextPerSeat.toLocaleString('en')} tokens, compute ${gib(compute)}${checkpoints > 0 ? `, checkpoints ${gib(checkpoints)}` : ''}`;
+  const parts = [
+    `weights ${gib(weights)}`,
+    `KV ${gib(perSeat * seats)} for ${count(seats, 'seat')} of ${contextPerSeat.toLocaleString('en')} tokens`,
+    `compute ${gib(compute)}`,
+    ...(checkpoints > 0 ? [`checkpoints ${gib(checkpoints)}`] : []),
+    ...(grammars ? [`grammars ${gib(grammars.stores + grammars.perSeat * seats)}`] : []),
+  ].join(', ');
   return `it needs ${gib(total)} GiB of ${where} (${parts}) and ${gib(usable)} GiB are free. ${remedy(need, wanted, usable)}`;
 }
 
@@ -64,7 +79,7 @@ const CONTEXT_STEP = 256;
 /** Past state grows evenly with seats and with tokens, so either can be cut down. */
 function remedy(need: Need, { seats, contextPerSeat }: Wanted, usable: number): string {
   const fitting = seatsThatFit(need, usable);
-  const left = usable - need.weights - need.compute - (need.checkpoints ?? 0);
+  const left = usable - fixedOf(need) - (need.grammars?.perSeat ?? 0) * seats;
   const tokens = Math.floor((left / (need.perSeat * seats)) * (contextPerSeat / CONTEXT_STEP)) * CONTEXT_STEP;
   const shorter = tokens >= CONTEXT_STEP ? `${tokens.toLocaleString('en')} tokens for each of ${seats}` : undefined;
   if (fitting >= 1) {

@@ -137,14 +137,14 @@ t.test('verify: what does not fit is refused with the numbers, alone and togethe
   const big = { kind: 'chat', file, seats: 256, contextPerSeat: 8192 };
   const environment = configured(t.testdir(), { id: 'one', ...big }, { id: 'two', ...big });
   const numbers =
-    /it needs 0\.5\d GiB of memory \(weights 0, KV 0\.5 for 256 seats of 8,192 tokens, compute 0\.\d+\) and [\d.]+ GiB are free\. Fewer seats or a smaller context fit: at most \d+ seats?, or [\d,]+ tokens for each of 256/;
+    /it needs 1\.\d GiB of memory \(weights 0, KV 0\.5 for 256 seats of 8,192 tokens, compute 0\.\d+, grammars 1\.\d\) and [\d.]+ GiB are free\. Fewer seats or a smaller context fit: at most \d+ seats?$/m;
   const small = await runHere(['models', 'verify', 'one', '--memory', '512MiB'], environment);
   t.match(small, { code: 1, stdout: numbers });
   t.match(small.stdout, /it cannot be served: it needs/);
   const less = ['models', 'verify', 'one', '--memory', '512MiB', '--seats', '8'];
   t.match(await runHere(less, environment), { code: 0, stdout: /8 seats of 8,192 tokens fit/ });
 
-  const together = await runHere(['models', 'verify', '--memory', '1.2GiB', '--json'], environment);
+  const together = await runHere(['models', 'verify', '--memory', '2.5GiB', '--json'], environment);
   t.equal(together.code, 1);
   t.match(json(together), [{ serves: true }, { serves: false }], 'each alone would fit, both do not');
 

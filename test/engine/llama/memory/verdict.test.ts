@@ -24,6 +24,22 @@ t.test('what the line says fits does fit, to the seat and to the step of a conte
   t.end();
 });
 
+t.test('grammars count: what all share, and a part for each seat', (t) => {
+  const chat = { ...need, grammars: { stores: 0.14 * GIB, perSeat: 0.01 * GIB } };
+  const free = 10 * GIB + RESERVE;
+  t.equal(
+    misfit(chat, plan, free, 'memory'),
+    'it needs 15 GiB of memory (weights 8, KV 6.4 for 16 seats of 8,192 tokens, compute 0.3, grammars 0.3) and 10 GiB are free. ' +
+      'Fewer seats or a smaller context fit: at most 3 seats, or 1,536 tokens for each of 16',
+  );
+  const usable = usableOf(free);
+  t.equal(seatsThatFit(chat, usable), 3);
+  t.ok(totalOf(chat, 3) <= usable && totalOf(chat, 4) > usable);
+  const shorter = (tokens: number): number => totalOf({ ...chat, perSeat: (need.perSeat / 8192) * tokens }, 16);
+  t.ok(shorter(1536) <= usable && shorter(1536 + 256) > usable);
+  t.end();
+});
+
 t.test('the line has the numbers and what would fit', (t) => {
   t.equal(
     misfit(need, plan, 10 * GIB + RESERVE, 'memory'),

@@ -1,0 +1,59 @@
+/**
+ * What grammars keep in memory while masks are made of them, and its bounds. An engine has two stores of them: one for replies
+ * that are looked at within the step, one in the thread for expensive ones.
+ */
+
+const MIB = 2 ** 20;
+
+/**
+ * Bytes of what is kept, measured on Node 20: of a place, of a set besides its members, of the table of one whose characters
+ * lead to several sets, of an entry of a map, and of a mask besides its tokens.
+ */
+export const BYTES = { place: 96, set: 480, member: 12, table: 1200, entry: 64, mask: 256 } as const;
+
+/** Bytes that the {@link Reach} of all grammars of a store may take; one that exceeds its share is rebuilt from the current texts. */
+export const MAX_REACH = 16 * MIB;
+/** No grammar's share is less. */
+export const LEAST_REACH = MIB;
+/** By so much a reach may grow within one look, beyond its share. */
+export const MAX_GROWTH = 32 * MIB;
+/** Bytes that the masks of all grammars of a store may take, but for one mask of each grammar. */
+export const MAX_MASKS = 8 * MIB;
+/** Bytes that the programs of a store may take, but for those of running replies and the last one. */
+export const MAX_PROGRAMS = 8 * MIB;
+/** Bytes of the program of the largest grammar that is compiled; test/engine/grammar/mask-memory.test.ts makes such ones. */
+export const MAX_PROGRAM = 3 * MIB;
+
+/** Grammars that the first store keeps, the last ones used, whether replies use them or not. */
+export const MAX_KEPT = 32;
+/** Grammars that the thread keeps although no reply uses them, the last ones used. */
+export const MAX_IDLE = 8;
+
+/** Bytes of one token in a mask. */
+const TOKEN_BYTES = Uint32Array.BYTES_PER_ELEMENT;
+/** Bytes of one token in a sorted vocabulary: its text, its place, and what searches need; each store has one. */
+const SORTED_BYTES = 32;
+/** Of a running reply: the last mask as its grammar gave it, as the thread sent it, and with the control tokens. */
+const MASKS_A_SEAT = 3;
+
+/** Bytes of a mask that lists all of a vocabulary. */
+function maskBytes(vocabulary: number): number {
+  return TOKEN_BYTES * vocabulary;
+}
+
+/** The most that an engine's grammars take, bytes. */
+export interface GrammarNeed {
+  /** Both stores, however many replies run. */
+  readonly stores: number;
+  /** Each seat besides. */
+  readonly perSeat: number;
+}
+
+export function grammarNeed(vocabulary: number): GrammarNeed {
+  const store = MAX_GROWTH + MAX_MASKS + MAX_PROGRAMS + SORTED_BYTES * vocabulary;
+  const reaches = Math.max(MAX_REACH, MAX_KEPT * LEAST_REACH) + Math.max(MAX_REACH, MAX_IDLE * LEAST_REACH);
+  return {
+    stores: 2 * store + reaches + (MAX_KEPT + MAX_IDLE) * maskBytes(vocabulary),
+    perSeat: LEAST_REACH + MAX_PROGRAM + MASKS_A_SEAT * maskBytes(vocabulary),
+  };
+}

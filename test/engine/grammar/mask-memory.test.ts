@@ -1,0 +1,142 @@
+/** The bounds of what grammars keep, beside what they take in this process. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import t from 'tap';
+import { grammarText, literal, MAX_GRAMMAR_CHARACTERS, MAX_REPETITIONS } from '../../../engine/grammar/gbnf.js';
+import { MaskGrammar } from '../../../engine/grammar/mask.js';
+import { grammarNeed, LEAST_REACH, MAX_KEPT, MAX_PROGRAM, MAX_REACH } from '../../../engine/grammar/mask-memory.js';
+import { programBytes, programOf } from '../../../engine/grammar/program.js';
+import { schemaGrammar } from '../../../engine/grammar/schema.js';
+import { sortedTokens } from '../../../engine/grammar/sorted-tokens.js';
+import { InlineGrammars, InlineHold } from '../../../engine/llama/inline-grammars.js';
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
+/** Bytes that this process keeps. */
+function kept(): number {
+  collect();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+const times = <T>(count: number, item: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => item(i));
+
+/** All bytes, and texts of several characters. */
+const TEXTS = [
+  ...times(256, (byte) => Buffer.of(byte)),
+  ...times(4000, (i) => Buffer.from(i.toString(36).padEnd(4, 'xyz'))),
+];
+function vocabulary(texts: readonly Buffer[]) {
+  const starts = new Uint32Array(texts.length + 2);
+  for (const [i, { length }] of [Buffer.from('<end>'), ...texts].entries()) starts[i + 1] = (starts[i] ?? 0) + length;
+  return { bytes: Buffer.concat([Buffer.from('<end>'), ...texts]), starts, ends: Uint32Array.of(0) };
+}
+const ALL = vocabulary(TEXTS);
+
+/** A grammar of an object of texts with names of their own, whose places are as many as its characters. */
+function wide(seed: number): string {
+  const names = times(300, (i) => `${seed}-${(i * 7919).toString(36)}`);
+  const string = { type: 'string', maxLength: 20 + (seed % 7) };
+  const made = schemaGrammar({
+    type: 'object',
+    properties: Object.fromEntries(names.map((name) => [name, string])),
+    required: names,
+  });
+  const text = made.kind === 'ok' ? grammarText(made.rule, [made]) : made;
+  if (text.kind !== 'ok') throw new Error(text.why);
+  return text.gbnf;
+}
+
+/** Writes what a grammar allows, token by token, and looks at the mask of each place. */
+function write(hold: InlineHold, tokens: number): void {
+  for (let i = 0; i < tokens; i++) {
+    const { kind, tokens: listed } = hold.mask();
+    const allowed = kind === 'only' ? [...listed] : [1 + 'x'.charCodeAt(0)];
+    const next = allowed[i % allowed.length];
+    if (next === undefined || next === 0) return;
+    hold.accept(next);
+  }
+}
+
+async function store(): Promise<InlineGrammars> {
+  const made = new InlineGrammars(
+    () => Promise.resolve(ALL),
+    () => true,
+  );
+  await made.pending;
+  return made;
+}
+
+t.test('the programs of the largest grammars', async (t) => {
+  const most = MAX_GRAMMAR_CHARACTERS - 100;
+  const largest = {
+    literals: `root ::= ${literal('a'.repeat(most))}`,
+    alternatives: `root ::= ${times(most / 6, () => '"a"').join(' | ')}`,
+    repetitions: `root ::= ("ab" | "cd"){0,${MAX_REPETITIONS}}`,
+    counted: `root ::= ${times(256, () => `("a" | "b"){0,${MAX_REPETITIONS / 256}}`).join(' ')}`,
+    classes: `root ::= ${times(most / 14, (i) => `[\\U${(0x1000 + i).toString(16).padStart(8, '0')}]`).join(' ')}`,
+    rules: `root ::= r0\n${times(most / 20, (i) => `r${i} ::= "a"`).join('\n')}`,
+  };
+  for (const [what, gbnf] of Object.entries(largest)) {
+    const before = kept();
+    const program = programOf(gbnf);
+    const took = kept() - before;
+    if (!program) throw new Error(what);
+    const counted = programBytes(program);
+    t.ok(counted <= MAX_PROGRAM, `${what}: ${counted} bytes`);
+    t.ok(took < 1.2 * counted + 100_000, `${what}: ${took} bytes in this process, ${counted} counted`);
+  }
+});
+
+t.test('what a grammar keeps is counted', async (t) => {
+  const tokens = sortedTokens(ALL.bytes, ALL.starts, ALL.ends);
+  const grammar = MaskGrammar.of(wide(1), tokens, { work: 1e9, share: () => 1 });
+  if (!grammar) throw new Error('not read');
+  const before = kept();
+  let standing = grammar.start;
+  for (let i = 0; i < 4000 && grammar.bytes < MAX_REACH / 2; i++) {
+    const { kind, tokens: listed } = grammar.mask(standing);
+    const next = kind === 'only' ? listed[i % listed.length] : 1 + 'x'.charCodeAt(0);
+    const after = next === undefined || next === 0 ? undefined : grammar.after(standing, next);
+    if (!after) break;
+    standing = after;
+  }
+  const took = kept() - before;
+  t.ok(grammar.bytes > LEAST_REACH, `${grammar.bytes} bytes counted`);
+  t.ok(took < grammar.bytes, `${took} bytes in this process, ${grammar.bytes} counted`);
+});
+
+t.test('one that took much when it was alone gives it up when others come', async (t) => {
+  const grammars = await store();
+  const alone = wide(1);
+  const hold = new InlineHold(grammars, alone, []);
+  write(hold, 6000);
+  const first = grammars.grammar(alone);
+  t.ok((first?.bytes ?? 0) > 2 * LEAST_REACH, `${first?.bytes ?? 0} bytes alone`);
+  for (let seed = 2; seed < 2 + MAX_REACH / LEAST_REACH; seed++) grammars.grammar(wide(seed));
+  t.ok((first?.bytes ?? 0) <= 1.5 * LEAST_REACH, `${first?.bytes ?? 0} bytes among others`);
+  write(hold, 3);
+});
+
+t.test('a store stays within its bound, whatever replies use it', async (t) => {
+  const { stores, perSeat } = grammarNeed(TEXTS.length);
+  const grammars = await store();
+  const before = kept();
+  const seats = 4;
+  let most = 0;
+  for (let round = 0; round < (2 * MAX_KEPT) / seats; round++) {
+    const holds = times(seats, (seat) => new InlineHold(grammars, wide(round * seats + seat), []));
+    for (const hold of holds) write(hold, 400);
+    most = Math.max(most, kept() - before);
+  }
+  t.ok(most < stores / 2 + seats * perSeat, `${most} bytes`);
+});
+
+t.test('one look does not grow without a bound', async (t) => {
+  const texts = times(4000, (i) => (i * 7919).toString(36).padStart(30, 'q'));
+  const many = vocabulary(texts.map((text) => Buffer.from(Array.from(text).reverse().join(''))));
+  const gbnf = `root ::= ${texts.map((text) => literal(Array.from(text).reverse().join(''))).join(' | ')}`;
+  const grammar = MaskGrammar.of(gbnf, sortedTokens(many.bytes, many.starts, many.ends), { work: 1e9, share: () => 1 });
+  t.throws(() => grammar?.mask(grammar.start), { name: 'TooDear' });
+});
