@@ -42,12 +42,14 @@ t.test('the page names the busiest hundred accounts of each model and adds up th
     waiting: 102,
     waitingBytes: 714,
     paused: true,
+    replicas: [{ seats: 1, busy: 0, up: false }],
     fairness: null,
     refused: {},
     released: { done: 1 },
     overload: {
       standing: false,
-      load: 53.275,
+      // All who came wait or were seated.
+      load: 1,
       leftMs: 0,
       patience: { 'first-token': { p10: null, p50: null, p90: null }, end: { p10: null, p50: null, p90: null } },
       retries: { reserved: 0, none: 0, kept: 0 },
