@@ -77,6 +77,7 @@ export function callRules(
     `${START} ::= (${opens.join(' | ')}) call-one${further} ${spaced(syntax.close)}${answers}`,
     `call-one ::= ${call}`,
     `call-between ::= ${betweens.join(' | ')}`,
+    ...(syntax.lead === undefined ? [] : [`call-name ::= ${functions.map(({ name }) => literal(name)).join(' | ')}`]),
     ...SHARED,
   ];
   const text = grammarText(START, [...parts, { rule: START, rules }]);
@@ -95,14 +96,15 @@ function argumentsOf(schema: unknown, notation: CallSyntax['arguments'], prefix:
 }
 
 /**
- * A grammar whose root is these rules' start, behind `before`: text that is there already. `or`: what may come in
- * place of calls.
+ * A grammar whose root is these rules' start, behind `before`: text that is there already, or behind the syntax's `lead`.
+ * `or`: what may come in place of calls.
  */
 export function callGrammar(
   rules: string,
-  { before = '', or }: { readonly before?: string; readonly or?: GrammarPart } = {},
+  { before = '', lead = '', or }: { readonly before?: string; readonly lead?: string; readonly or?: GrammarPart } = {},
 ): string {
-  const root = `${before === '' ? '' : `${literal(before)} `}${START}`;
+  const head = before === '' ? spaced(lead) : literal(before);
+  const root = `${head === '' ? '' : `${head} `}${START}`;
   if (or === undefined) return `root ::= ${root}\n${rules}`;
   const known = new Set(rules.split('\n'));
   const further = or.rules.filter((rule) => !known.has(rule));

@@ -39,6 +39,9 @@ class LooseRules {
   readonly #rules: Set<string>;
   /** Rules of values by their schema; undefined: it has none. */
   readonly #values = new Map<unknown, string | undefined>();
+  /** Schemas by the numbers of those that they join. */
+  readonly #joined = new Map<string, Schema>();
+  readonly #numbers = new Map<Schema, number>();
   #made = 0;
 
   constructor(root: unknown, notation: Notation, prefix: string, work: Work, json: readonly string[]) {
@@ -71,9 +74,7 @@ class LooseRules {
   #members(list: ParameterList, others: readonly Schema[] | undefined): string | undefined {
     const { between } = MARKS[this.#notation.kind];
     if (others) {
-      const value = this.#value(
-        others.length === 1 ? (others[0] ?? true) : others.length === 0 ? true : { allOf: others },
-      );
+      const value = this.#value(this.#allOf(others));
       if (value === undefined) return '""';
       const member = this.#rule(`${OTHER_NAME} ${between} ${value} json-ws`);
       return this.#rule(`"" | ${member} ("," json-ws ${member})*`);
@@ -91,6 +92,23 @@ class LooseRules {
       after = next;
     }
     return first;
+  }
+
+  /** What is valid against each of these: the same object for the same ones, since a value's rule is found by it. */
+  #allOf(all: readonly Schema[]): Schema {
+    const own = [...new Set(all)].filter((schema) => !saysNothing(schema));
+    const [first = true] = own;
+    if (own.length < 2) return first;
+    const key = own.map((schema) => this.#numberOf(schema)).join();
+    const known = this.#joined.get(key) ?? { allOf: own };
+    this.#joined.set(key, known);
+    return known;
+  }
+
+  #numberOf(schema: Schema): number {
+    const number = this.#numbers.get(schema) ?? this.#numbers.size;
+    this.#numbers.set(schema, number);
+    return number;
   }
 
   #value(schema: Schema): string | undefined {
@@ -174,7 +192,7 @@ class LooseRules {
     const prefix = Math.max(0, ...arrays.map((each) => each.prefix.length));
     const at = (i: number): string | undefined => {
       const all = arrays.map((each) => each.prefix[i] ?? each.rest);
-      return this.#value(all.length === 1 ? (all[0] ?? true) : { allOf: all });
+      return this.#value(this.#allOf(all));
     };
     let behind = '""';
     const rest = at(prefix);

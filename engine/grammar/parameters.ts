@@ -1,7 +1,7 @@
 /** What a function's parameters are, one by one, for notations that write each of them by itself. */
 import type { ValueType } from '../protocol/reply-format.js';
 import { itemsOf } from './rope.js';
-import type { Schema, Shape } from './shape.js';
+import { isRecord, type Range, type Schema, type Shape } from './shape.js';
 import { Shapes } from './shapes.js';
 import type { Work } from './work.js';
 
@@ -17,18 +17,48 @@ export interface Parameter {
 /** One way of giving arguments. A schema that is an anyOf of objects has several. */
 export type ParameterList = readonly Parameter[];
 
+/** Arguments of any names, where a schema declares none. */
+export interface FreeMap extends Pick<Parameter, 'schema' | 'shapes'> {
+  /** How many there are. */
+  readonly members: Range;
+}
+
+/** One way of giving arguments: `free` only where `list` is empty. */
+export interface ArgumentWay {
+  readonly list: ParameterList;
+  readonly free?: FreeMap;
+}
+
 /** The types of a parameter. */
 export function typesOf({ shapes }: Pick<Parameter, 'shapes'>): readonly ValueType[] {
   return [...new Set(shapes.flatMap((shape) => shape.types))];
 }
 
 /** The ways to give arguments that `parameters` allows; none: it allows no object. Throws Unservable. */
-export function parameterLists(parameters: unknown, work: Work): readonly ParameterList[] {
+export function argumentWays(parameters: unknown, work: Work): readonly ArgumentWay[] {
   const shapes = new Shapes(parameters, work);
   return shapes
     .of([parameters as Schema])
     .filter((shape) => shape.types.includes('object') && shape.values === undefined)
-    .map((shape) => listOf(shape, shapes, work));
+    .map((shape) => {
+      const list = listOf(shape, shapes, work);
+      const free = list.length === 0 && !takesNone(parameters) ? freeMapOf(shape, shapes, work) : undefined;
+      return { list, ...(free && { free }) };
+    });
+}
+
+/** `properties: {}` without a word of others: how tools without parameters are declared. */
+function takesNone(parameters: unknown): boolean {
+  return isRecord(parameters) && isRecord(parameters['properties']) && parameters['additionalProperties'] === undefined;
+}
+
+/** undefined: the object has no members. */
+function freeMapOf(shape: Shape, shapes: Shapes, work: Work): FreeMap | undefined {
+  const objects = itemsOf(shape.objects, () => work.spend(1));
+  const all = objects.map(({ additional }) => additional);
+  if (all.includes(false) || shape.members.most === 0) return undefined;
+  const [schema = true, ...others] = all;
+  return { schema: others.length === 0 ? schema : { allOf: all }, shapes: shapes.of(all), members: shape.members };
 }
 
 /** The properties of an object, all that are declared or required. */

@@ -6,11 +6,13 @@ export const SPACED_RULES: readonly string[] = [
   'call-id ::= [A-Za-z0-9]{1,9}',
 ];
 
-/** A text of a syntax: white space may be there or not, but for what parts two words, also behind what opens JSON; U+0000 is an id. */
+/** A text of a syntax: white space may be there or not, but for what parts two words, also behind what opens JSON; U+0000 is an id, U+0001 a function's name. */
 export function spaced(text: string): string {
-  const parts = text.replace(/([{,]|":)(?=["{[])/g, '$1 ').split(/((?<!\w)\s+|\s+(?!\w)|\0)/);
+  const parts = text.replace(/([{,]|":)(?=["{[])/g, '$1 ').split(/((?<!\w)\s+|\s+(?!\w)|[\0\x01])/);
   return parts
     .filter((part) => part !== '')
-    .map((part) => (part === '\0' ? 'call-id' : part.trim() === '' ? 'call-gap' : literal(part)))
+    .map((part) =>
+      part === '\0' ? 'call-id' : part === '\x01' ? 'call-name' : part.trim() === '' ? 'call-gap' : literal(part),
+    )
     .join(' ');
 }

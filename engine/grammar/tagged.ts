@@ -1,12 +1,14 @@
 /**
  * The grammar of arguments that are written one by one between marks (TaggedArguments): each in the order of the schema,
  * optional ones there or not. A value that is JSON is held to its schema; of a string, which stands without quotes, its
- * enum and its length are. Other parameters than those declared are not offered where there are declared ones.
+ * enum and its length are. Other parameters than those declared are not offered where there are declared ones; where there are
+ * none, and the schema allows others, they may have any name of letters and digits.
  */
 import type { ParameterTypes, TaggedArguments, ValueType } from '../protocol/reply-format.js';
 import { choice } from './choice.js';
 import { inClass, literal, textUpTo, type GrammarPart } from './gbnf.js';
-import { parameterLists, typesOf, type Parameter, type ParameterList } from './parameters.js';
+import { OTHER_NAME } from './loose-notation.js';
+import { argumentWays, typesOf, type FreeMap, type Parameter, type ParameterList } from './parameters.js';
 import type { Alternative, Item } from './rules.js';
 import { MAX_COUNTED } from './scalar-rules.js';
 import { schemaGrammar } from './schema.js';
@@ -46,11 +48,16 @@ class TaggedRules {
   }
 
   make(): TaggedGrammar {
-    const lists = parameterLists(this.#root, this.#work);
-    const ways = lists.map((list) => this.#list(list)).filter((rule) => rule !== undefined);
+    const all = argumentWays(this.#root, this.#work);
+    const ways = all
+      .map(({ list, free }) => (free === undefined ? this.#list(list) : this.#free(free)))
+      .filter((rule) => rule !== undefined);
     if (ways.length === 0) throw new Unservable('allows no value.');
     const rule = this.#rule(ways.join(' | '));
-    const types = lists.flatMap((list) => list.map((own) => ({ name: own.name, types: typesOf(own) })));
+    const types = all.flatMap(({ list, free }) => [
+      ...list.map((own) => ({ name: own.name, types: typesOf(own) })),
+      ...(free ? [{ name: '', types: typesOf(free) }] : []),
+    ]);
     return { kind: 'ok', rule, rules: [...this.#rules], stacks: this.#stacks * ways.length, types };
   }
 
@@ -70,19 +77,36 @@ class TaggedRules {
     return next;
   }
 
+  /** Any number of arguments of any names; undefined: some must be there and can have no value. */
+  #free({ schema, shapes, members }: FreeMap): string | undefined {
+    const ways = this.#ways({ schema, shapes });
+    const { least, most } = members;
+    if (ways.length === 0) return least > 0 ? undefined : this.#rule('call-gap');
+    if (least > MAX_COUNTED) throw new Unservable(`asks for more than ${MAX_COUNTED} properties.`);
+    const one = this.#rule(`call-gap ${spaced(this.#syntax.open)} ${OTHER_NAME} (${ways.join(' | ')})`);
+    // The end of one may be the beginning of another.
+    this.#stacks = Math.max(this.#stacks, 2 + BEHIND_VALUE);
+    return this.#rule(`${one}{${least},${most > MAX_COUNTED ? '' : most}} call-gap`);
+  }
+
   /** Mark, name, value and closing mark. */
   #parameter({ name, schema, shapes }: Parameter): string | undefined {
-    const { between, open } = this.#syntax;
     if (/[<>"=\s]|^$/.test(name)) throw new Unservable('has a parameter whose name cannot be written to this model.');
+    const ways = this.#ways({ schema, shapes });
+    if (ways.length === 0) return undefined;
+    return this.#rule(`${spaced(this.#syntax.open)} ${literal(name)} (${ways.join(' | ')})`);
+  }
+
+  /** What may stand behind a name: by the types that share a text there. */
+  #ways({ schema, shapes }: Pick<Parameter, 'schema' | 'shapes'>): string[] {
+    const { between } = this.#syntax;
     const types = typesOf({ shapes });
-    const ways = Object.values(between)
+    return Object.values(between)
       .filter((text, i, all) => all.indexOf(text) === i)
       .flatMap((text) => {
         const own = types.filter((type) => between[type === 'integer' ? 'number' : type] === text);
         return this.#values({ schema, shapes }, own, types, text);
       });
-    if (ways.length === 0) return undefined;
-    return this.#rule(`${spaced(open)} ${literal(name)} (${ways.join(' | ')})`);
   }
 
   /** What stands behind a name where the value is of one of `own`: `between`, the value and its close. */

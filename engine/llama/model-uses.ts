@@ -1,6 +1,7 @@
 import type { LlamaModel } from 'node-llama-cpp';
 import { makeDecisionPrompt } from '../prompt/decision-prompt.js';
-import { callFormatText } from '../prompt/call-format-text.js';
+import { callFormatText, type CallFormatText } from '../prompt/call-format-text.js';
+import type { TemplateSettings } from '../protocol/template-settings.js';
 import { makePromptParts } from '../prompt/prompt-parts.js';
 import { vocabularyOf } from './vocabulary.js';
 
@@ -9,18 +10,18 @@ export interface Uses {
   /** Its template cannot make prompts. */
   readonly chat: string | undefined;
   /** How it is offered tools, and whether it calls them in the format of its own template. */
-  readonly tools: { readonly native: boolean; readonly says: string };
+  readonly tools: CallFormatText;
   /** The same, or a label is not one distinct token behind the template. */
   readonly decisions: string | undefined;
 }
 
 /** What a loaded model, with its weights or its vocabulary alone, can be used for. */
-export function usesOf(model: LlamaModel): Uses {
-  const made = makePromptParts(vocabularyOf(model));
+export function usesOf(model: LlamaModel, template?: TemplateSettings): Uses {
+  const made = makePromptParts(vocabularyOf(model), template);
   if (made.kind === 'bad') {
-    return { chat: made.problem, decisions: made.problem, tools: { native: false, says: made.problem } };
+    return { chat: made.problem, decisions: made.problem, tools: { native: false, chosen: false, says: made.problem } };
   }
   const decision = makeDecisionPrompt(made.parts);
-  const tools = callFormatText(made.parts.template.calls);
+  const tools = callFormatText(made.parts.template.tools);
   return { chat: undefined, tools, decisions: decision.kind === 'ok' ? undefined : decision.problem };
 }

@@ -123,7 +123,7 @@ async function load(llama: Llama, info: GgufFileInfo, setup: EngineSetup, thread
   const check = setup.memory && (await MemoryCheck.begin(llama, insights, setup.memory.mappedElsewhere));
   await check?.weights(gpuLayers);
   const model = await llama.loadModel({ modelPath: setup.file, gpuLayers });
-  const problem = setup.kind === 'decision' ? usesOf(model).decisions : undefined;
+  const problem = setup.kind === 'decision' ? usesOf(model, setup.template).decisions : undefined;
   if (problem !== undefined) throw new LoadFailure(problem);
   const weights = await insights.estimateModelResourceRequirementsV2({ gpuLayers });
   const free = check?.free ?? (await freeMemory(llama));

@@ -5,6 +5,8 @@
 import type { CallSyntax, TaggedArguments } from '../protocol/reply-format.js';
 
 interface Family {
+  /** As an operator names it. */
+  readonly name: string;
   /** Each of these stands in the source of the family's templates. */
   readonly signs: readonly string[];
   readonly syntax: CallSyntax;
@@ -23,6 +25,7 @@ const TYPED = Object.fromEntries(
 /** In the order of asking. */
 const FAMILIES: readonly Family[] = [
   {
+    name: 'kimi-k3',
     signs: ["open_tag('tools')", '<|close|>'],
     syntax: {
       mark: '<|open|>tools<|sep|>',
@@ -39,6 +42,7 @@ const FAMILIES: readonly Family[] = [
     },
   },
   {
+    name: 'gemma-4',
     signs: ['<|tool_call>call:', '<tool_call|>'],
     syntax: {
       mark: '<|tool_call>',
@@ -51,6 +55,7 @@ const FAMILIES: readonly Family[] = [
   },
   {
     // LFM2's template and LFM2.5's list the tools with the same words, and leave earlier calls out or write them so.
+    name: 'lfm2',
     signs: ['List of tools: ', '<|im_start|>'],
     syntax: {
       mark: '<|tool_call_start|>',
@@ -62,6 +67,7 @@ const FAMILIES: readonly Family[] = [
     },
   },
   {
+    name: 'gpt-oss',
     signs: ['<|channel|>analysis', 'functions.'],
     syntax: {
       mark: 'to=functions.',
@@ -72,6 +78,26 @@ const FAMILIES: readonly Family[] = [
     },
   },
   {
+    // Each call is a message to the tool.
+    name: 'muse',
+    signs: ['to=self<|message|>', '<atem:function_calls>'],
+    syntax: {
+      mark: '<atem:function_calls>',
+      lead: ' to=\x01<|message|>',
+      open: '<atem:function_calls>\n<atem:invoke name="',
+      between: '">\n',
+      next: '</atem:invoke>\n</atem:function_calls><|eom|><|start|>assistant to=\x01<|message|><atem:function_calls>\n<atem:invoke name="',
+      close: '</atem:invoke>\n</atem:function_calls>',
+      arguments: {
+        kind: 'tagged',
+        open: '<atem:parameter name="',
+        between: { string: '">', number: '">', boolean: '">', array: '">', object: '">', null: '">' },
+        close: '</atem:parameter>',
+      },
+    },
+  },
+  {
+    name: 'solar',
     signs: ['<|tool_call:begin|>', '<|tool_call:args|>'],
     syntax: {
       // In front of all calls stands <|tool_calls|>, a control token that counts as no text.
@@ -83,6 +109,7 @@ const FAMILIES: readonly Family[] = [
     },
   },
   {
+    name: 'granite',
     signs: ['<|tool_call|>', '<|start_of_role|>'],
     syntax: {
       mark: '<|tool_call|>',
@@ -93,6 +120,7 @@ const FAMILIES: readonly Family[] = [
     },
   },
   {
+    name: 'gigachat',
     signs: ['function call', '<|role_sep|>'],
     syntax: {
       mark: 'function call<|role_sep|>',
@@ -101,9 +129,25 @@ const FAMILIES: readonly Family[] = [
       close: '}',
     },
   },
+  {
+    name: 'firefunction',
+    signs: ['functools[', '+ functions'],
+    syntax: {
+      mark: 'functools[',
+      open: 'functools[{"name": "',
+      between: '", "arguments": ',
+      next: '}, {"name": "',
+      close: '}]',
+    },
+  },
 ];
 
 /** undefined: to be found by rendering. */
 export function familyOf(source: string): CallSyntax | undefined {
   return FAMILIES.find(({ signs }) => signs.every((sign) => source.includes(sign)))?.syntax;
+}
+
+/** The families' formats by their names. */
+export function familySyntaxes(): Readonly<Record<string, CallSyntax>> {
+  return Object.fromEntries(FAMILIES.map(({ name, syntax }) => [name, syntax]));
 }

@@ -1,8 +1,9 @@
-import type { CallSyntax } from '../protocol/reply-format.js';
+import type { ToolUse } from './tool-use.js';
 
-/** How a model calls tools, in one line for the operator. `native`: as its template does. */
+/** How a model calls tools, in one line for the operator. `native`: in its own format. `chosen`: as the operator said. */
 export interface CallFormatText {
   readonly native: boolean;
+  readonly chosen: boolean;
   readonly says: string;
 }
 
@@ -13,17 +14,21 @@ const NOTATIONS = {
   keywords: 'by name as in Python',
 } as const;
 
-/** `syntax`: as found from the template; undefined: the template takes no tools. */
-export function callFormatText(syntax: CallSyntax | undefined): CallFormatText {
-  if (syntax === undefined) return { native: false, says: 'its template takes no tools: requests with tools get 422' };
-  if (syntax.answer !== undefined) {
-    return {
-      native: false,
-      says: 'calls by a JSON instruction in the prompt, since the format of its own is not known',
-    };
+const LISTED = '; its template lists no tools, so that a system message does';
+const TEXT = ', and earlier calls and results as plain text';
+
+/** `use`: as found from the template, or as the operator chose. */
+export function callFormatText({ calls, lists, shows, chosen }: ToolUse): CallFormatText {
+  if (calls === undefined)
+    return { native: false, chosen, says: 'none, as toolFormat says: requests with tools get 422' };
+  const listed = `${lists ? '' : LISTED}${shows ? '' : TEXT}`;
+  if (calls.answer !== undefined) {
+    const why = chosen ? 'as toolFormat says' : 'since the format of its own is not known';
+    return { native: false, chosen, says: `calls by a JSON instruction in the prompt, ${why}${listed}` };
   }
-  const mark = syntax.mark === '' ? "at the reply's beginning" : `behind ${syntax.mark}`;
-  const notation = NOTATIONS[syntax.arguments?.kind ?? 'json'];
-  const several = syntax.next === undefined ? 'one call a reply' : 'several calls a reply';
-  return { native: true, says: `its own format: calls ${mark}, arguments ${notation}, ${several}` };
+  const mark = calls.mark === '' ? "at the reply's beginning" : `behind ${calls.mark}`;
+  const notation = NOTATIONS[calls.arguments?.kind ?? 'json'];
+  const several = calls.next === undefined ? 'one call a reply' : 'several calls a reply';
+  const whose = chosen ? 'the format that toolFormat names' : 'its own format';
+  return { native: true, chosen, says: `${whose}: calls ${mark}, arguments ${notation}, ${several}${listed}` };
 }

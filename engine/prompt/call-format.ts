@@ -2,8 +2,6 @@ import { callGrammar, callRules, type Callable } from '../grammar/calls.js';
 import type { ReplyRules } from '../grammar/reply.js';
 import { Work, type NoGrammar } from '../grammar/work.js';
 import type { CallFormat, CallSyntax, ReplyGrammar } from '../protocol/reply-format.js';
-import { WRAPPED_INSTRUCTION, WRAPPED_JSON_INSTRUCTION } from './call-syntax.js';
-import type { PromptConversation, PromptMessage } from './conversation.js';
 
 /** Which calls the caller wants. Structurally the sidecar's checked choice. */
 export interface CallChoice {
@@ -56,21 +54,12 @@ export function callsFormat(
   if (!whole) return { kind: 'ok', calls: { gbnf, stacks, ...calls } };
   const or = choice.required ? undefined : reply;
   const places = Math.max(stacks, or?.stacks ?? 0);
-  return { kind: 'ok', calls, grammar: { gbnf: callGrammar(gbnf, { ...(or && { or: or.part }) }), stacks: places } };
-}
-
-/** The conversation as a model must see it that does not know the syntax: the first system message says so. */
-export function instructed(conversation: PromptConversation, syntax: CallSyntax, json: boolean): PromptConversation {
-  if (syntax.answer === undefined) return conversation;
-  const instruction = json ? WRAPPED_JSON_INSTRUCTION : WRAPPED_INSTRUCTION;
-  const [first, ...rest] = conversation.messages;
-  if (first?.role !== 'system') {
-    return withMessages(conversation, [{ role: 'system', content: instruction }, ...conversation.messages]);
-  }
-  const content = typeof first.content === 'string' ? `${first.content}\n\n${instruction}` : instruction;
-  return withMessages(conversation, [{ ...first, content }, ...rest]);
-}
-
-function withMessages(conversation: PromptConversation, messages: readonly PromptMessage[]): PromptConversation {
-  return { ...conversation, messages };
+  return {
+    kind: 'ok',
+    calls,
+    grammar: {
+      gbnf: callGrammar(gbnf, { lead: (syntax.lead ?? '').trimStart(), ...(or && { or: or.part }) }),
+      stacks: places,
+    },
+  };
 }

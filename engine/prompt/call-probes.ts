@@ -45,7 +45,26 @@ const TOOLS = PROBES.map(({ name }) => ({
  */
 export function callingTurn(render: Render, probes: readonly Probe[], typed = false): string | undefined {
   const prompt = render({ messages: [USER], tools: TOOLS });
-  const turn: PromptMessage = {
+  const whole = render({ messages: [USER, callTurn(probes, typed), ...probes.map(resultOf)], tools: TOOLS });
+  if (prompt === undefined || whole === undefined) return undefined;
+  let common = 0;
+  while (common < prompt.length && prompt[common] === whole[common]) common += 1;
+  // A tag that both begin alike belongs to the reply.
+  const begin = whole.slice(0, common).replace(/<[^<>]*$/, '').length;
+  const end = whole.indexOf(RESULT, begin);
+  return whole.slice(begin, end < 0 ? undefined : end);
+}
+
+/** Whether a call's name and arguments, and its result, come out. */
+export function showsCalls(render: Render): boolean {
+  const [probe] = PROBES;
+  const turn = callTurn([probe], false);
+  const text = render({ messages: [USER, turn, resultOf(probe)], tools: TOOLS });
+  return text !== undefined && [probe.name, probe.value, RESULT].every((part) => text.includes(part));
+}
+
+function callTurn(probes: readonly Probe[], typed: boolean): PromptMessage {
+  return {
     role: 'assistant',
     content: null,
     tool_calls: probes.map(({ id, name, value }) => ({
@@ -54,15 +73,10 @@ export function callingTurn(render: Render, probes: readonly Probe[], typed = fa
       function: { name, arguments: JSON.stringify({ [KEY]: value, ...(typed && TYPED) }) },
     })),
   };
-  const results = probes.map(({ id }) => ({ role: 'tool', tool_call_id: id, content: RESULT }));
-  const whole = render({ messages: [USER, turn, ...results], tools: TOOLS });
-  if (prompt === undefined || whole === undefined) return undefined;
-  let common = 0;
-  while (common < prompt.length && prompt[common] === whole[common]) common += 1;
-  // A tag that both begin alike belongs to the reply.
-  const begin = whole.slice(0, common).replace(/<[^<>]*$/, '').length;
-  const end = whole.indexOf(RESULT, begin);
-  return whole.slice(begin, end < 0 ? undefined : end);
+}
+
+function resultOf({ id }: Probe): PromptMessage {
+  return { role: 'tool', tool_call_id: id, content: RESULT };
 }
 
 /** The first mark behind an assistant's words. */

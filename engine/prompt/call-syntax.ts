@@ -23,16 +23,6 @@ export const WRAPPED: CallSyntax = {
   answer: '{"response": "',
 };
 
-/** Goes into the prompt as a system message, since no model knows of {@link WRAPPED} by itself. */
-export const WRAPPED_INSTRUCTION =
-  'Reply with one JSON object and nothing else. To call tools: ' +
-  '{"tool_calls": [{"name": "<name>", "arguments": {<arguments>}}]}. To answer: {"response": "<answer>"}.';
-
-/** The same where the answer itself is to be a JSON object, which then stands as it is. */
-export const WRAPPED_JSON_INSTRUCTION =
-  'Reply with one JSON object and nothing else. To call tools: ' +
-  '{"tool_calls": [{"name": "<name>", "arguments": {<arguments>}}]}. To answer: the answer as a JSON object.';
-
 /**
  * The syntax of a template that can be given tools; {@link WRAPPED} when it is none of those known. `source`: the
  * template's own, for the few whose calls cannot be found by rendering.

@@ -1,12 +1,15 @@
-import { instructed, type CallChoice } from './call-format.js';
+import type { CallChoice } from './call-format.js';
 import type { PromptConversation } from './conversation.js';
 import { cutAt, guard, type SpecialTexts } from './data-text.js';
 import { holdReply, weighed, type HeldOrder, type HeldReply } from './held-reply.js';
 import { QUICK_WORK, Work } from '../grammar/work.js';
-import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar } from '../protocol/reply-format.js';
+import { CALLED } from '../output/calls/expected-text.js';
+import type { CallFormat, CallSyntax, ReplyFormat, ReplyGrammar, ThoughtFormat } from '../protocol/reply-format.js';
 import { tokenPrompt, type Prompt } from '../protocol/prompt.js';
+import { refusedConstruct } from './refused-construct.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
 import type { Thoughts } from './thought-format.js';
+import { toldOf, withTrusted } from './told-tools.js';
 import { tokenizePrompt, type Vocabulary } from './tokens.js';
 
 /** What renders and tokenizes for one model. */
@@ -82,15 +85,19 @@ export function promptPieces(
 ): { readonly kind: 'pieces'; readonly pieces: readonly string[] } | RenderFailure {
   const { template, specials } = parts;
   const order = orderOf(template.calls, conversation.tools ?? [], options);
-  const told = order.calls ? instructed(conversation, order.calls.syntax, order.json !== undefined) : conversation;
-  const shaped = template.shape(told);
+  const wanted = { offered: order.calls !== undefined, json: order.json !== undefined };
+  const told = toldOf(conversation, template.tools, wanted);
+  const shaped = template.shape(told.conversation);
   if (shaped.kind === 'failed') return shaped;
   const guarded = guard(shaped.shaped, specials);
   if (guarded.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
   const format = order.json && { replyFormat: order.json.schema ?? { type: 'object' } };
   const rendered = template.renderShaped(guarded.value, { ...options, ...format });
-  if (rendered.kind === 'failed') return rendered;
-  return { kind: 'pieces', pieces: cutAt(rendered.text, guarded.mark) };
+  if (rendered.kind === 'failed') {
+    const says = rendered.says ?? refusedConstruct(template, told.conversation, options);
+    return { kind: 'failed', why: rendered.why, ...(says !== undefined && { says }) };
+  }
+  return { kind: 'pieces', pieces: cutAt(withTrusted(rendered.text, told.trusted), guarded.mark) };
 }
 
 /** What a reply to such a request is to be held to. */
@@ -139,15 +146,37 @@ function replyFormat(
   const after = thinking?.thought.open === true ? thinking.thought.ends[0] : undefined;
   return {
     markers: [...new Set([...(thinking?.markers ?? []), ...marks])],
-    ...(thinking && { thought: thinking.thought }),
+    ...(thinking && { thought: withCallHeaders(thinking.thought, thoughts, calls) }),
     ...(calls && { calls }),
     ...(grammar !== undefined && { grammar: { ...grammar, ...(after !== undefined && { after }) } }),
   };
 }
 
+/** The headers of calls count as no text, like those of the content. */
+function withCallHeaders(
+  thought: ThoughtFormat,
+  thoughts: Thoughts | undefined,
+  calls: CallFormat | undefined,
+): ThoughtFormat {
+  const { lead } = calls?.syntax ?? {};
+  if (lead === undefined || calls === undefined || thoughts === undefined) return thought;
+  const headers = thoughts.callHeaders(calls.functions.map((name) => lead.replaceAll(CALLED, name)));
+  const { headers: own, ...rest } = thought;
+  return { headers: [...own, ...headers], ...rest };
+}
+
 /** All texts that a syntax has marks in. */
-function textsOf({ open, alsoOpen = [], between, alsoBetween = [], next = '', close, ...more }: CallSyntax): string[] {
-  return [open, ...alsoOpen, between, ...alsoBetween, next, close, ...notationTexts(more.arguments)];
+function textsOf({
+  lead = '',
+  open,
+  alsoOpen = [],
+  between,
+  alsoBetween = [],
+  next = '',
+  close,
+  ...more
+}: CallSyntax): string[] {
+  return [lead, open, ...alsoOpen, between, ...alsoBetween, next, close, ...notationTexts(more.arguments)];
 }
 
 function notationTexts(notation: CallSyntax['arguments']): string[] {

@@ -49,6 +49,8 @@ export interface Shape {
   readonly system: boolean;
   /** Results of several calls come in the calls' order. */
   readonly sortsResults?: boolean;
+  /** The template reads the tools as JSON text under the name `functions`. */
+  readonly functions?: boolean;
   /** Marks by which the template itself takes a thought out of an assistant's content. */
   readonly marks?: ThoughtMarks;
 }
@@ -65,6 +67,7 @@ export interface ThoughtMarks {
 export interface Shaped {
   readonly messages: readonly object[];
   readonly tools?: readonly object[] | null;
+  readonly functions?: string;
 }
 
 /**
@@ -79,17 +82,34 @@ export function shapeConversation(conversation: PromptConversation, shape: Shape
   const given = new CallArguments();
   const shaped = messages.map((message) => shapeMessage(message, shape, given));
   if (conversation.tools && conversation.tools.length > 0) {
-    return { messages: shaped, tools: conversation.tools.map(shapeTool) };
+    const tools = conversation.tools.map(shapeTool);
+    if (shape.functions !== true) return { messages: shaped, tools };
+    // As the documentation of firefunction-v2 has it.
+    return {
+      messages: shaped,
+      tools,
+      functions: JSON.stringify(
+        tools.map((tool) => tool.function),
+        null,
+        4,
+      ),
+    };
   }
   if (shape.noTools === 'absent') return { messages: shaped };
   return { messages: shaped, tools: shape.noTools === 'null' ? null : [] };
 }
 
 /** Roles whose messages have content, if an empty one. */
-const SPOKEN: ReadonlySet<string> = new Set(['system', 'user']);
+const SPOKEN: ReadonlySet<string> = new Set(['system', 'user', 'tool']);
+
+interface ShapedFunction {
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: unknown;
+}
 
 /** Name, description and parameters in this order and no more, as llama-server has it: `strict` is for the sidecar and not for the model. */
-function shapeTool(tool: object): object {
+export function shapeTool(tool: object): { readonly type: 'function'; readonly function: ShapedFunction } {
   const { function: called } = tool as { function: { name: string; description?: string; parameters?: unknown } };
   const { name, description = '', parameters = {} } = called;
   return { type: 'function', function: { name, description, parameters } };
@@ -175,7 +195,7 @@ function shapeCall({ id, type, function: called }: PromptToolCall, shape: Shape,
 }
 
 /** The message's text; undefined when it has none. */
-function textOf(content: PromptMessage['content']): string | undefined {
+export function textOf(content: PromptMessage['content']): string | undefined {
   if (content === undefined || content === null || content === '') return undefined;
   if (typeof content === 'string') return content;
   return content.flatMap((part) => (part.type === 'text' && part.text !== undefined ? [part.text] : [])).join('\n');

@@ -100,7 +100,7 @@ function guardNested<T>(value: T, specials: SpecialTexts): Guarded<T> {
 }
 
 /** A character that no string has, neither as it is nor as an escape of JSON, in which templates may write it. */
-function unusedMark(value: unknown): string | undefined {
+export function unusedMark(value: unknown): string | undefined {
   const used = new Set<number>();
   someString(value, (text) => {
     for (const char of text.match(/[\ue000-\uf8ff]/g) ?? []) used.add(char.charCodeAt(0));

@@ -63,16 +63,22 @@ const THOUGHTS: readonly PromptConversation[] = [
 ];
 
 /**
- * The template's form, and whether offered tools are rendered; undefined: it cannot render one user message in any
+ * The template's form (`source`: its text), and whether offered tools are rendered; undefined: it cannot render one user message in any
  * form.
  */
-export function probeShape(render: Render): { readonly shape: Shape; readonly tools: boolean } | undefined {
+export function probeShape(
+  source: string,
+  render: Render,
+): { readonly shape: Shape; readonly tools: boolean } | undefined {
   const base = probePlain(render);
   if (base === undefined) return undefined;
   const system = shows(render({ messages: [{ role: 'system', content: MARK.system }, USER] }, base), MARK.system);
   const shape = probeThought(render, probeToolLoop(render, { ...base, system }));
-  const tools = shows(render({ messages: [USER], tools: TOOLS }, shape), MARK.tool, MARK.description);
-  return { shape, tools };
+  const lists = (form: Shape): boolean =>
+    shows(render({ messages: [USER], tools: TOOLS }, form), MARK.tool, MARK.description);
+  if (lists(shape)) return { shape, tools: true };
+  const named = { ...shape, functions: true };
+  return /\bfunctions\b/.test(source) && lists(named) ? { shape: named, tools: true } : { shape, tools: false };
 }
 
 function probePlain(render: Render): Shape | undefined {

@@ -1,11 +1,11 @@
 import type { CallSyntax } from '../protocol/reply-format.js';
-import { callSyntaxOf } from './call-syntax.js';
 import { OversizedArguments } from './call-arguments.js';
 import { shapeConversation, type PromptConversation, type Shape, type Shaped } from './conversation.js';
 import { formatDate } from './dates.js';
 import { JinjaTemplate } from './jinja.js';
 import { probeShape, shapeWithMarks } from './template-probe.js';
 import { thoughtsOf } from './thought-format.js';
+import { toolUseOf, type ToolUse } from './tool-use.js';
 
 /** Texts that templates ask for by name. */
 export interface TemplateTokens {
@@ -30,12 +30,15 @@ export interface RenderOptions {
 export interface RenderFailure {
   readonly kind: 'failed';
   readonly why: 'tools' | 'arguments' | 'argument-values' | 'conversation';
+  /** What of the conversation the template does not take, in its own constant words or ours. */
+  readonly says?: string;
 }
 
 export type Rendered = { readonly kind: 'text'; readonly text: string } | RenderFailure;
 
-/** What a template can express, found out by rendering. */
+/** What a model can be asked for, found out by rendering its template. */
 export interface TemplateCapabilities {
+  /** Tools may be offered, whoever lists them. */
   readonly tools: boolean;
   readonly system: boolean;
 }
@@ -53,6 +56,7 @@ const KEEP_THOUGHTS = {
 
 /** A parsed template with what does not change between renderings. */
 interface TemplateSource {
+  readonly text: string;
   readonly template: JinjaTemplate;
   readonly tokens: TemplateTokens;
   /** The model thinks when no effort is named. */
@@ -68,16 +72,20 @@ interface TemplateSource {
 /** A model's chat template, and the form of conversation that it supports. */
 export class ChatTemplate {
   readonly capabilities: TemplateCapabilities;
-  /** How its model writes calls; absent: the template has no tools. */
-  readonly calls: CallSyntax | undefined;
+  readonly tools: ToolUse;
   readonly #template: TemplateSource;
   readonly #shape: Shape;
 
-  constructor(template: TemplateSource, shape: Shape, calls: CallSyntax | undefined) {
-    this.capabilities = { tools: calls !== undefined, system: shape.system };
-    this.calls = calls;
+  constructor(template: TemplateSource, shape: Shape, tools: ToolUse) {
+    this.capabilities = { tools: tools.calls !== undefined, system: shape.system };
+    this.tools = tools;
     this.#template = template;
     this.#shape = shape;
+  }
+
+  /** How its model writes calls; undefined: it is given no tools. */
+  get calls(): CallSyntax | undefined {
+    return this.tools.calls;
   }
 
   /** Renders a conversation. Never throws: what the template cannot express is a returned failure. */
@@ -100,14 +108,17 @@ export class ChatTemplate {
   /** The second half of `render`. */
   renderShaped(shaped: Shaped, options: RenderOptions): Rendered {
     const text = renderWith(this.#template, shaped, options);
-    return text === undefined ? { kind: 'failed', why: 'conversation' } : { kind: 'text', text };
+    if (text !== undefined) return { kind: 'text', text };
+    const says = ownWords(this.#template, shaped, options);
+    return { kind: 'failed', why: 'conversation', ...(says !== undefined && { says }) };
   }
 }
 
-/** Parses and probes a template. `problem` is one line for the operator. */
+/** Parses and probes a template. `toolFormat`: `models[].toolFormat`. `problem` is one line for the operator. */
 export function makeTemplate(
   source: string,
   tokens: TemplateTokens,
+  toolFormat = 'auto',
 ): { readonly kind: 'ok'; readonly template: ChatTemplate } | { readonly kind: 'bad'; readonly problem: string } {
   let template: TemplateSource;
   try {
@@ -117,21 +128,21 @@ export function makeTemplate(
   }
   const render = (conversation: PromptConversation, shape: Shape) =>
     renderWith(template, shapeConversation(conversation, shape), { addGenerationPrompt: true });
-  const probed = probeShape(render);
+  const probed = probeShape(source, render);
   if (probed === undefined) return { kind: 'bad', problem: 'the chat template cannot render one user message' };
-  const { tools } = probed;
   // llama.cpp sorts them for this family alone.
   const sortsResults = source.includes('dsml_token') && !source.includes('function_calls');
   const plain = { ...probed.shape, ...(sortsResults && { sortsResults }) };
   const shape = shapeWithMarks(render, plain, thoughtsOf(source, [])?.splitIn(source));
-  const calls = tools ? callSyntaxOf(source, (conversation) => render(conversation, shape)) : undefined;
-  return { kind: 'ok', template: new ChatTemplate(template, shape, calls) };
+  const use = toolUseOf(source, probed.tools, toolFormat, (conversation) => render(conversation, shape));
+  return { kind: 'ok', template: new ChatTemplate(template, shape, use) };
 }
 
 /** Throws a SyntaxError. */
 function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
   const thoughts = thoughtsOf(source, []);
   const template = {
+    text: source,
     template: new JinjaTemplate(source),
     tokens,
     thinks: thoughts?.unasked ?? false,
@@ -147,9 +158,32 @@ function parseTemplate(source: string, tokens: TemplateTokens): TemplateSource {
 
 /** undefined: the template threw, be it by its own `raise_exception` or for a feature that the renderer lacks. */
 function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptions): string | undefined {
+  const { reasoningEffort: effort } = options;
+  const items = itemsOf(source, shaped, options);
+  if (effort === undefined || (effort === 'none' && !source.namesNone)) return tryRender(source.template, items);
+  // Some templates throw at an effort that is not among theirs. `reasoning_strength` is another name for it.
+  const withEffort = { reasoning_effort: effort, reasoning_strength: effort, ...items };
+  return tryRender(source.template, withEffort) ?? tryRender(source.template, items);
+}
+
+/** What the template throws, if those are constant words of its own: others may quote the conversation. */
+function ownWords(source: TemplateSource, shaped: Shaped, options: RenderOptions): string | undefined {
+  try {
+    source.template.render(itemsOf(source, shaped, options));
+    return undefined;
+  } catch (error) {
+    const says = lineOf(error);
+    return says.length >= LEAST_WORDS && source.text.includes(says) ? says : undefined;
+  }
+}
+
+/** Characters of a template's own message, at least: shorter texts are in it by chance. */
+const LEAST_WORDS = 12;
+
+function itemsOf(source: TemplateSource, shaped: Shaped, options: RenderOptions): Record<string, unknown> {
   const { reasoningEffort: effort, addGenerationPrompt, replyFormat, switches = {} } = options;
   const now = new Date();
-  const items = {
+  return {
     bos_token: source.tokens.bos,
     eos_token: source.tokens.eos,
     add_generation_prompt: addGenerationPrompt,
@@ -161,10 +195,6 @@ function renderWith(source: TemplateSource, shaped: Shaped, options: RenderOptio
     ...(source.writesFormat && replyFormat && { response_format: replyFormat }),
     ...shaped,
   };
-  if (effort === undefined || (effort === 'none' && !source.namesNone)) return tryRender(source.template, items);
-  // Some templates throw at an effort that is not among theirs. `reasoning_strength` is another name for it.
-  const withEffort = { reasoning_effort: effort, reasoning_strength: effort, ...items };
-  return tryRender(source.template, withEffort) ?? tryRender(source.template, items);
 }
 
 /** Names that carry the conversation or its marks. */

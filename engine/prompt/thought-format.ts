@@ -40,6 +40,8 @@ const FAMILIES: readonly Family[] = [
     end: '<|eom|>',
     turn: '<|start|>assistant ',
     headers: ['to=user<|message|>', '<|start|>assistant to=user<|message|>'],
+    // A call is a message of its own.
+    part: '<|eom|>',
   },
   {
     sign: "open_tag('think')",
@@ -65,6 +67,8 @@ const FAMILIES: readonly Family[] = [
   { sign: '[/THINK]', start: '[THINK]', end: '[/THINK]' },
   { sign: '<|END_THINKING|>', start: '<|START_THINKING|>', end: '<|END_THINKING|>' },
   { sign: '<|inner_suffix|>', start: '<|inner_prefix|>', end: '<|inner_suffix|>', onDemand: true },
+  // Hy3 makes its marks of two parts.
+  { sign: "'</think{}>'", start: '<think:opensource>', end: '</think:opensource>', onDemand: true },
   { sign: '</seed:think>', start: '<seed:think>', end: '</seed:think>' },
   { sign: '</mm:think>', start: '<mm:think>', end: '</mm:think>' },
   { sign: 'think>', start: '<think>', end: '</think>' },
@@ -97,6 +101,14 @@ export class Thoughts {
   /** How to take apart the replies to a rendered prompt, whose end says whether it has begun the thought. */
   replyFormat(prompt: string): ReplyFormat & { readonly thought: ThoughtFormat } {
     return { thought: { open: this.#opened(prompt), ...this.#format }, markers: this.#markers };
+  }
+
+  /** The headers of calls (CallSyntax.lead), with and without what begins another part of the reply. */
+  callHeaders(leads: readonly string[]): readonly string[] {
+    const { starts } = this.#format;
+    const [start = '', again = ''] = starts;
+    const turn = again.slice(0, again.length - start.length).trimEnd();
+    return leads.flatMap((lead) => [lead.trimStart(), `${turn}${lead}`]);
   }
 
   /** `gbnf` with what the model writes in front of its content or calls: a thought if it is to think, and a header. */

@@ -5,6 +5,7 @@
  * by the inspected file.
  */
 import type { EngineSetup } from './setup.js';
+import type { TemplateSettings } from './template-settings.js';
 
 export const INSPECT_VERSION = 1;
 
@@ -37,6 +38,8 @@ export interface Question {
   readonly heads: { readonly files: readonly string[] };
   readonly model: {
     readonly setup: SizingSetup;
+    /** How it is prompted. Absent: by its file. */
+    readonly template?: TemplateSettings;
     /**
      * Load the weights too, which finds problems that a header does not show. They are mapped, and released at the end.
      */

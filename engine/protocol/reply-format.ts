@@ -29,7 +29,7 @@ export interface ReplyGrammar {
  *     open NAME between ARGUMENTS ( next NAME between ARGUMENTS )* close
  *
  * ARGUMENTS is one JSON object unless `arguments` says otherwise. White space in the texts counts for nothing, U+0000 stands
- * for an id of letters and digits.
+ * for an id of letters and digits. U+0001 in `lead` and `next` stands for the name of a function.
  */
 export interface CallSyntax {
   /**
@@ -38,6 +38,8 @@ export interface CallSyntax {
    */
   readonly mark: string;
   readonly open: string;
+  /** A header that the model writes in front of `open`, and that counts as no text. */
+  readonly lead?: string;
   /** What the model is known to write in place of `open`, whatever its template says. */
   readonly alsoOpen?: readonly string[];
   readonly between: string;
@@ -89,6 +91,7 @@ export interface KeywordArguments {
 
 /** What values an argument may have. The reader of tagged arguments decides by it whether a text is a string or JSON. */
 export interface ParameterTypes {
+  /** '': any other name. */
   readonly name: string;
   readonly types: readonly ValueType[];
 }

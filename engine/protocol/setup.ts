@@ -1,10 +1,13 @@
 /** How an engine is set up, and its properties once it is ready. */
+import type { TemplateSettings } from './template-settings.js';
 
 /** How an engine is to be set up. */
 export interface EngineSetup {
   /** Absolute path of a GGUF file. */
   readonly file: string;
   readonly kind: 'chat' | 'decision';
+  /** How it is prompted. Absent: by its file. */
+  readonly template?: TemplateSettings;
   /** Parallel sequences. */
   readonly seats: number;
   /** Tokens that one sequence can hold: prompt and completion together. */

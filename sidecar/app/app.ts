@@ -23,6 +23,7 @@ import { openPrompts } from '../prompts/lanes.js';
 import { Readiness } from './readiness.js';
 import { publicServer } from './public-server.js';
 import { spoolReader } from './compose-spool.js';
+import { templateOf } from './model-template.js';
 import type { Log } from '../telemetry/logger.js';
 import { Metrics } from '../telemetry/metrics.js';
 import { DurableSpool } from '../usage/durable-spool.js';
@@ -73,6 +74,7 @@ export function metricsOf({ models }: Pick<Config, 'models'>): Metrics {
 
 /** Starts everything. Rejects if an address or a file cannot be used; then nothing is left running. */
 export async function startApp(config: Config, identity: Identity, log: Log, given: Overrides = {}): Promise<App> {
+  const templates = new Map(config.models.map((model) => [model.id, templateOf(model)]));
   const { registry = metricsOf(config), spool: spoolStandIn, scrapers, engineEntry = ENGINE } = given;
   /** Both are set once and never reset. */
   const lifecycle = { leaving: false, draining: false };
@@ -120,6 +122,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
     models: config.models.map(({ id, kind, file }) => ({
       id,
       kind,
+      template: templates.get(id) ?? {},
       contextPerSeat: Math.max(...(plans.get(id) ?? []).map((replica) => replica.contextPerSeat)),
       file: files.get(file) ?? file,
     })),

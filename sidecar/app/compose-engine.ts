@@ -6,6 +6,7 @@ import type { StartGate } from '../engine-client/start-gate.js';
 import { EngineProcess } from '../engine-client/supervisor.js';
 import { systemClock } from '../lib/clock.js';
 import type { Log } from '../telemetry/logger.js';
+import { templateOf } from './model-template.js';
 import type { ReplicaPlan } from './replica-plans.js';
 
 /** What engines ask about memory before they load; absent: nothing. */
@@ -37,6 +38,7 @@ export function composeEngine(
   const all = {
     file,
     kind,
+    template: templateOf(model),
     gpu,
     flashAttention,
     prefillTokensPerStep,

@@ -80,6 +80,10 @@ export async function reportPrompts(
     await soon([...models.values()].map(({ settled }) => settled));
     return 'the prompt host could not be started';
   }
+  for (const { id, calls } of found.models) {
+    if (calls && !calls.native && !calls.chosen)
+      log.warn('tools without a native format', { model: id, reason: calls.says });
+  }
   const bad = found.models.find(({ problem }) => problem !== undefined);
   if (!bad) return undefined;
   const problem = bad.problem ?? '';

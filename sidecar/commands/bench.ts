@@ -1,5 +1,6 @@
 /** `ra-sidecar bench`: measures the configured models on this machine, through the engine process that serves them. */
 import { fileURLToPath } from 'node:url';
+import { templateOf } from '../app/model-template.js';
 import type { Config, ModelConfig } from '../config/config.js';
 import { EngineChild } from '../engine-client/child.js';
 import type { ChildEnd } from '../engine-client/exit-reason.js';
@@ -67,6 +68,7 @@ async function benchOf(
   const from = clock.now();
   const setup = {
     ...setupOf(model),
+    template: templateOf(model),
     prefillShare: model.prefillShare,
     // Each prompt must be evaluated, not reused.
     prefixReuse: 'off' as const,

@@ -19,6 +19,9 @@ const GPU_ADVICE =
 const DEVICE_ADVICE =
   'if there is a GPU, check its driver and the permissions of /dev/dri or /dev/nvidia*; if not, set gpu to false';
 
+const CALLS_ADVICE =
+  'a template of the model’s maker that lists tools, as chatTemplate, or toolFormat: docs/tool-formats.md';
+
 const BINARIES: Readonly<Record<MachineFacts['build'], string>> = {
   prebuilt: 'the package’s own binaries, without engine/native',
   localBuild: 'binaries built on this machine with engine/native',
@@ -80,7 +83,7 @@ async function modelChecks(config: Config, machine: MachineFacts | undefined, io
   return [
     ...(machine ? [coresCheck(machine.cores, sizings)] : []),
     ...wanted.flatMap((one) => (one.kind === 'unfit' ? [unfitCheck(one.model, one.why)] : [])),
-    ...sizings.map((sizing, i) => modelCheck(found[i]?.model, sizing)),
+    ...sizings.flatMap((sizing, i) => [modelCheck(found[i]?.model, sizing), ...callsCheck(sizing)]),
   ];
 }
 
@@ -142,6 +145,17 @@ function coresCheck(cores: number, sizings: readonly Sizing[]): Check {
 
 function unfitCheck({ id }: ModelConfig, why: string): Check {
   return { what: `model ${id}`, level: 'fail', says: why, advice: 'the devices that there are stand at backend above' };
+}
+
+/** How a chat model calls tools. Not native is a warning unless it was chosen. */
+export function callsCheck({ id, inspected }: Pick<Sizing, 'id' | 'inspected'>): Check[] {
+  const findings = inspected.kind === 'answer' ? inspected.answer.findings : [];
+  return findings
+    .filter(({ what }) => what === 'tool calls')
+    .map(({ ok, says }): Check => {
+      const what = `tools of ${id}`;
+      return ok ? { what, level: 'ok', says } : { what, level: 'warn', says, advice: CALLS_ADVICE };
+    });
 }
 
 function modelCheck(model: ModelConfig | undefined, sizing: Sizing): Check {

@@ -23,6 +23,7 @@ async function ofModel(model: ModelConfig): Promise<ToCheck[]> {
     toSize: {
       id: plan.replicas.length === 1 ? model.id : `${model.id}, ${nameOf(index, devices)}`,
       setup: { ...setupOf(model), ...sizes },
+      model,
       lazy: model.load === 'lazy',
       devices,
       environment,

@@ -2,6 +2,7 @@
  * Asks an inspector about the configured models one after another, each given the memory that the previous ones will
  * take.
  */
+import { templateOf } from '../app/model-template.js';
 import type { ModelConfig } from '../config/config.js';
 import { inspect, type Inspected, type ModelReport, type Question } from '../engine-client/inspector.js';
 import type { Io } from './io.js';
@@ -14,6 +15,8 @@ export type Sized = Question['model']['setup'];
 export interface ToSize {
   readonly id: string;
   readonly setup: Sized;
+  /** The model as it is configured, of which the chat template and the format of calls are taken; absent: by its file. */
+  readonly model?: ModelConfig;
   /** The start does not load it, so it takes no memory from the models after it. */
   readonly lazy?: boolean;
   /** The devices that its engine sees, whose memory is counted for themselves; absent or none: all that there are. */
@@ -67,12 +70,18 @@ export async function sizeModels(
   const bar = new Progress(clock, terminal);
   const sizings: Sizing[] = [];
   const taken = new Taken();
-  for (const { id, setup, lazy, devices = [], environment = {}, again = false } of models) {
+  for (const { id, setup, model, lazy, devices = [], environment = {}, again = false } of models) {
     bar.show(`checking ${id}`, 0);
+    const template = templateFor(model);
+    if (template.kind === 'failed') {
+      sizings.push({ id, setup, inspected: template });
+      continue;
+    }
     const inspected = await inspect(
       'model',
       {
         setup,
+        template: template.settings,
         load: load && !again,
         taken: taken.beside(setup.file, devices),
         ...(memory !== undefined && { memory }),
@@ -92,6 +101,18 @@ export async function sizeModels(
   }
   bar.clear();
   return sizings;
+}
+
+type TemplateFor =
+  | { readonly kind: 'settings'; readonly settings: NonNullable<Question['model']['template']> }
+  | Extract<Inspected<'model'>, { kind: 'failed' }>;
+
+function templateFor(model: ModelConfig | undefined): TemplateFor {
+  try {
+    return { kind: 'settings', settings: model ? templateOf(model) : {} };
+  } catch (error) {
+    return { kind: 'failed', reason: error instanceof Error ? error.message : 'its template cannot be read' };
+  }
 }
 
 /** Bytes that the models checked so far will take. */

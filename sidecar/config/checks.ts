@@ -27,6 +27,12 @@ const RULES: readonly ((config: Config) => string | readonly string[] | undefine
         : [],
     ),
   ({ models }) => models.flatMap((model, i) => deviceProblems(model).map((problem) => `models[${i}].${problem}`)),
+  ({ models }) =>
+    models.flatMap(({ kind, toolFormat }, i) =>
+      kind === 'decision' && toolFormat !== 'auto'
+        ? [`models[${i}].toolFormat must not be set for a decision model, which is offered no tools`]
+        : [],
+    ),
   ({ operators }) =>
     isLoopback(operators.host) || operators.secretFile !== undefined
       ? undefined

@@ -163,6 +163,7 @@ function resolved(config: Unresolved): Config {
     models: config.models.map((model) => ({
       ...model,
       file: model.file === 'embedded' ? model.file : resolve(model.file),
+      ...resolvedPath('chatTemplate', model.chatTemplate),
     })),
   };
 }

@@ -3,6 +3,32 @@ import { CORES, replicasSchema } from './replicas-schema.js';
 
 const KV_TYPES = ['f16', 'q8_0', 'q4_0'] as const;
 
+/** The same as engine/prompt/named-syntaxes.ts has. */
+export const TOOL_FORMATS = [
+  'auto',
+  'json',
+  'none',
+  'hermes',
+  'llama',
+  'mistral',
+  'mistral-args',
+  'qwen3-coder',
+  'glm',
+  'minimax-m2',
+  'deepseek-v3.1',
+  'deepseek-v3.2',
+  'kimi-k2',
+  'kimi-k3',
+  'gemma-4',
+  'lfm2',
+  'gpt-oss',
+  'muse',
+  'solar',
+  'granite',
+  'gigachat',
+  'firefunction',
+] as const;
+
 /** One item of `models`. */
 export const modelSchema: SettingSchema = {
   type: 'object',
@@ -14,6 +40,14 @@ export const modelSchema: SettingSchema = {
     file: text(
       'Path of a GGUF file, relative to the working directory, or `embedded` for the small model that is part of the sidecar.',
       {},
+    ),
+    chatTemplate: text(
+      'Path of a Jinja file, relative to the working directory, to use in place of the chat template in `file`: for a file without one, or with one that was mended since. At most 1 MiB. Read at the start.',
+      { defaultText: 'the template in `file`' },
+    ),
+    toolFormat: text(
+      'How the model calls tools (docs/tool-formats.md). `auto`: the format is found from the template. `json`: the prompt asks for one JSON object, and a grammar holds the whole reply to it. `none`: requests with tools are answered 422. Any other name is a format to use whatever the template says.',
+      { enum: TOOL_FORMATS, default: 'auto' },
     ),
     seats: integer('Sequences that the engine runs at once, each of its replicas.', {
       default: 8,

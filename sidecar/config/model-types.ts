@@ -1,3 +1,5 @@
+import type { TOOL_FORMATS } from './model-schema.js';
+
 type KvType = 'f16' | 'q8_0' | 'q4_0';
 
 /** A GPU by its index, its UUID or the UUID of a MIG instance. */
@@ -21,6 +23,9 @@ export interface ModelConfig {
   /** Path of a GGUF file, or `embedded`. */
   readonly file: string;
   /** Of each replica. */
+  /** Path of a Jinja file; absent: the template in `file`. */
+  readonly chatTemplate?: string;
+  readonly toolFormat: (typeof TOOL_FORMATS)[number];
   readonly seats: number;
   readonly contextPerSeat: number;
   /** Engine processes; `auto`: one for each device on which the model fits. */

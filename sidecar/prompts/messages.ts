@@ -4,11 +4,13 @@
  * or an unknown kind ends the host.
  */
 import type { HeldReply } from '../../engine/prompt/held-reply.js';
+import type { CallFormatText } from '../../engine/prompt/call-format-text.js';
 import type { CallSyntax } from '../../engine/protocol/reply-format.js';
+import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
 import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-host.js';
 
-const PROMPTS_VERSION = 4;
+const PROMPTS_VERSION = 5;
 
 /** A model that the host makes prompts for. */
 export interface PromptModel {
@@ -19,8 +21,7 @@ export interface PromptModel {
   readonly file: string;
   /** The most tokens of a chat prompt; text that cannot fit by its length is rejected without being tokenized. */
   readonly contextPerSeat: number;
-  /** Jinja source to use in place of the file's own chat template. */
-  readonly template?: string;
+  readonly template?: TemplateSettings;
 }
 
 /** The result of loading a model. With `problem` (one line, for the operator) every item for it fails. */
@@ -29,6 +30,8 @@ export interface ModelReport {
   /** The template supports tools, a system message. */
   readonly tools: boolean;
   readonly system: boolean;
+  /** How a chat model calls tools. */
+  readonly calls?: CallFormatText;
   readonly problem?: string;
 }
 

@@ -1,5 +1,6 @@
 import type { PromptParts } from '../../engine/prompt/chat-prompt.js';
 import { makeDecisionPrompt, type DecisionPrompt } from '../../engine/prompt/decision-prompt.js';
+import { callFormatText } from '../../engine/prompt/call-format-text.js';
 import { makePromptParts } from '../../engine/prompt/prompt-parts.js';
 import type { Vocabulary } from '../../engine/prompt/tokens.js';
 import { loadVocabulary } from '../../engine/llama/vocabulary.js';
@@ -35,11 +36,13 @@ function prepareModel(model: PromptModel, vocabulary: Vocabulary): LoadedModel {
   const made = makePromptParts(vocabulary, model.template);
   if (made.kind === 'bad') return broken(model, made.problem);
   const { parts } = made;
-  const report = { id: model.id, ...parts.template.capabilities };
-  if (model.kind === 'chat') return { kind: 'chat', model, report, parts };
+  const capable = { id: model.id, ...parts.template.capabilities };
+  if (model.kind === 'chat') {
+    return { kind: 'chat', model, report: { ...capable, calls: callFormatText(parts.template.tools) }, parts };
+  }
   const decision = makeDecisionPrompt(parts);
   if (decision.kind === 'bad') return broken(model, decision.problem);
-  return { kind: 'decision', model, report, prompt: decision.prompt };
+  return { kind: 'decision', model, report: capable, prompt: decision.prompt };
 }
 
 function broken(model: PromptModel, problem: string): LoadedModel {

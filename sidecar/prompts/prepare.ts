@@ -62,7 +62,7 @@ function chat(
     const { prompt, format } = made;
     return { kind: 'chat', prompt, ...(format && { format }) };
   }
-  if (made.kind === 'failed') return cannotRender(made.why);
+  if (made.kind === 'failed') return cannotRender(made);
   if (made.kind === 'unservable') return unservable(made);
   return refusal(
     'bad_request',
@@ -71,10 +71,10 @@ function chat(
   );
 }
 
-function cannotRender(why: (ChatPrompt & { kind: 'failed' })['why']): Refusal {
+function cannotRender({ why, says }: ChatPrompt & { kind: 'failed' }): Refusal {
   switch (why) {
     case 'tools':
-      return refusal('unprocessable', "This model's chat template has no tools.", 'tools');
+      return refusal('unprocessable', 'This model is served without tools.', 'tools');
     case 'arguments':
       return refusal(
         'unprocessable',
@@ -89,7 +89,11 @@ function cannotRender(why: (ChatPrompt & { kind: 'failed' })['why']): Refusal {
         'messages',
       );
     case 'conversation':
-      return refusal('unprocessable', "This model's chat template cannot express this conversation.", 'messages');
+      return refusal(
+        'unprocessable',
+        `This model's chat template cannot express this conversation${says === undefined ? '' : `: ${says.replace(/[.!]+$/, '')}`}.`,
+        'messages',
+      );
   }
 }
 

@@ -23,8 +23,7 @@ export async function readGoldens(): Promise<Goldens> {
 }
 
 /**
- * What is served on our side. A template without tools is not given any, since we refuse that; llama-server's must then come
- * out as if there had been none.
+ * What is served on our side.
  */
 export function ourOutcome(parts: PromptParts, conversation: GoldenConversation): Outcome {
   return outcomeOf(ourText(parts, conversation));
@@ -32,15 +31,14 @@ export function ourOutcome(parts: PromptParts, conversation: GoldenConversation)
 
 /** The text of which the prompt is made, but for a BOS that the tokenizer adds; undefined: the request is refused. */
 export function ourText(parts: PromptParts, conversation: GoldenConversation): string | undefined {
-  const { template, vocabulary } = parts;
+  const { vocabulary } = parts;
   const { messages, tools, reasoningEffort, jsonObject } = conversation;
-  const offered = template.capabilities.tools ? tools : undefined;
   const rendered = promptPieces(
     parts,
-    { messages, ...(offered && { tools: offered }) },
+    { messages, ...(tools && { tools }) },
     {
       addGenerationPrompt: true,
-      ...(offered && { calls: { required: false, parallel: true } }),
+      ...(tools && { calls: { required: false, parallel: true } }),
       ...(reasoningEffort !== undefined && { reasoningEffort }),
       ...(jsonObject !== undefined && { jsonObject }),
     },

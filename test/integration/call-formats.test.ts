@@ -1,6 +1,7 @@
 /** Calls over HTTP from models that write them otherwise than our own: the templates are real, the weights are noise. */
 import t, { type Test } from 'tap';
-import { modelWithTemplate } from '../support/prompt-models.js';
+import { join } from 'node:path';
+import { bundleTemplate, modelWithTemplate } from '../support/prompt-models.js';
 import { Sidecar } from '../support/sidecar.js';
 
 const TEMPLATES = {
@@ -12,7 +13,8 @@ const TEMPLATES = {
   typed: 'deepseek-ai-DeepSeek-V3.2',
   channels: 'openai-gpt-oss-120b',
   wrapped: 'meetkai-functionary-medium-v3.2',
-  toolless: 'google-gemma-2-2b-it',
+  unlisted: 'deepseek-ai-DeepSeek-V3.1',
+  unknown: 'google-gemma-2-2b-it',
 } as const;
 
 const models = await Promise.all(
@@ -24,6 +26,10 @@ const models = await Promise.all(
     contextPerSeat: 2048,
   })),
 );
+const folder = t.testdir({ 'own.jinja': await bundleTemplate('Qwen3-Coder') });
+const own = { ...models[0], chatTemplate: join(folder, 'own.jinja') };
+models.push({ ...own, id: 'given' } as never, { ...own, id: 'chosen', toolFormat: 'hermes' } as never);
+models.push({ ...own, id: 'toolless', toolFormat: 'none' } as never);
 const sidecar = await Sidecar.start(t, { config: { models } });
 
 const TOOLS = ['look', 'go'].map((name) => ({
@@ -78,7 +84,18 @@ async function reply(t: Test, model: string, more: object): Promise<Completion['
   return choice;
 }
 
-for (const model of ['llama', 'mistral', 'named', 'tagged', 'keyed', 'typed', 'channels', 'wrapped'] as const) {
+for (const model of [
+  'llama',
+  'mistral',
+  'named',
+  'tagged',
+  'keyed',
+  'typed',
+  'channels',
+  'wrapped',
+  'unlisted',
+  'unknown',
+] as const) {
   t.test(`${model}: a call that is required, and the next turn`, async (t) => {
     const { finish_reason: reason, message } = await reply(t, model, { tool_choice: 'required', seed: 1 });
     t.match(reason, /^(tool_calls|length)$/, 'noise may go on calling');
@@ -112,7 +129,7 @@ for (const model of ['llama', 'mistral', 'named', 'tagged', 'keyed', 'typed', 'c
   });
 }
 
-t.test('a template without tools', async (t) => {
+t.test('a model that is served without tools', async (t) => {
   const response = await ask('toolless', {});
   t.equal(response.status, 422);
   t.match(await response.json(), { error: { code: 'unprocessable', param: 'tools' } });

@@ -34,7 +34,7 @@ export async function promptParts(
 
 /** Any vocabulary with any template. Throws when the template is bad. */
 export function partsOf(vocabulary: Vocabulary, source: string): PromptParts {
-  const made = makePromptParts(vocabulary, source);
+  const made = makePromptParts(vocabulary, { chatTemplate: source });
   if (made.kind === 'bad') throw new Error(made.problem);
   return made.parts;
 }

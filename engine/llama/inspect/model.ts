@@ -1,5 +1,5 @@
 /** What a model file is, what it can be used for, and what of it fits on this machine: as an engine would find it. */
-import { GgufInsights, type Llama } from 'node-llama-cpp';
+import { GgufInsights, type GgufFileInfo, type Llama } from 'node-llama-cpp';
 import type {
   Bytes,
   Finding,
@@ -10,6 +10,9 @@ import type {
   SizeRow,
   SizingSetup,
 } from '../../protocol/inspect-messages.js';
+import type { TemplateSettings } from '../../protocol/template-settings.js';
+import { callFormatText } from '../../prompt/call-format-text.js';
+import { makeTemplate } from '../../prompt/template.js';
 import { openLlama } from '../backend.js';
 import { LlamaLog } from '../llama-log.js';
 import { computeThreads, coresProblem } from '../cores.js';
@@ -31,7 +34,7 @@ const LEAST_SEATS = 2;
 
 /** Looks at one model, as far as it can be looked at. `progress`: bytes of weights loaded. Rejects when the backend is not there. */
 export async function inspectModel(
-  { setup, load, taken, memory }: Question['model'],
+  { setup, template, load, taken, memory }: Question['model'],
   progress: (done: number, total: number) => void,
 ): Promise<ModelReport> {
   const read = await readModelHead(setup.file);
@@ -68,11 +71,12 @@ export async function inspectModel(
       return { ...bare(head, findings), load: loading };
     }
     // Not before: llama.cpp's reckoning of a context asserts what loading only finds.
+    if (!load && setup.kind === 'chat') findings.push(callsFinding(info, template));
     if (load) {
       // The memory to reckon with may be another machine's, and a GPU's share of the weights comes here too.
       const whole = await insights.estimateModelResourceRequirementsV2({ gpuLayers: 0 });
       const here = tooHeavy(whole.cpuRam, really.cpuRam, 'memory');
-      if (here === undefined) findings.push(...(await loaded(llama, setup, head.bytes, progress)));
+      if (here === undefined) findings.push(...(await loaded(llama, setup, template, head.bytes, progress)));
       else findings.push({ what: 'tensors', ok: false, needed: false, says: `they were not loaded here: ${here}` });
     }
     const repacked =
@@ -122,6 +126,7 @@ function withoutTaken(free: Sizes, taken: Bytes, memory: number | undefined): Si
 async function loaded(
   llama: Llama,
   setup: SizingSetup,
+  template: TemplateSettings | undefined,
   bytes: number,
   progress: (done: number, total: number) => void,
 ): Promise<Finding[]> {
@@ -132,17 +137,29 @@ async function loaded(
   });
   try {
     const size = model.fileInfo.metadata.tokenizer.ggml.tokens.length;
-    const { chat, tools, decisions } = usesOf(model);
+    const { chat, tools, decisions } = usesOf(model, template);
     return [
       { what: 'tensors', ok: true, needed: true, says: 'all of them are in the file and were loaded' },
       tokenizerFinding(model.tokenize('The quick brown fox.').length, size),
       use('chat', chat, 'its template makes prompts', setup.kind === 'chat'),
-      { what: 'tool calls', ok: tools.native, needed: false, says: tools.says },
+      { what: 'tool calls', ok: tools.native || tools.chosen, needed: false, says: tools.says },
       use('decisions', decisions, 'each label is one token behind its template', setup.kind === 'decision'),
     ];
   } finally {
     await model.dispose();
   }
+}
+
+/** From the header alone. */
+function callsFinding(info: GgufFileInfo, { chatTemplate, toolFormat }: TemplateSettings = {}): Finding {
+  const source = chatTemplate ?? info.metadata.tokenizer.chat_template;
+  const made = source === undefined ? undefined : makeTemplate(source, { bos: '', eos: '' }, toolFormat);
+  if (made?.kind !== 'ok') {
+    const says = made?.problem ?? 'the file has no chat template';
+    return { what: 'tool calls', ok: false, needed: false, says };
+  }
+  const { native, chosen, says } = callFormatText(made.template.tools);
+  return { what: 'tool calls', ok: native || chosen, needed: false, says };
 }
 
 function tokenizerFinding(tokens: number, size: number): Finding {

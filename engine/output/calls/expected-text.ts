@@ -1,6 +1,9 @@
 /** The placeholder for an id in a call's texts: a run of letters and digits that is ignored. */
 export const ID = '\u0000';
 
+/** The placeholder for the called function's name in what stands around a call. */
+export const CALLED = '\u0001';
+
 /** The result of a unit: more is needed, the alternative with this number is complete, or none can match any more. */
 export type Progress = 'more' | 'failed' | number;
 

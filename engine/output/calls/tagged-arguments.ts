@@ -96,7 +96,9 @@ export class TaggedReader implements ArgumentsReader {
       return '';
     }
     const { text, types } = this.#betweens[which] ?? { text: '', types: [] };
-    const declared = this.#parameters.filter(({ name }) => name === this.#name).flatMap((own) => own.types);
+    const named = this.#parameters.filter(({ name }) => name === this.#name);
+    const own = named.length > 0 ? named : this.#parameters.filter(({ name }) => name === '');
+    const declared = own.flatMap((parameter) => parameter.types);
     const possible = (declared.length > 0 ? declared : ANY).filter((type) =>
       types.includes(type === 'integer' ? 'number' : type),
     );

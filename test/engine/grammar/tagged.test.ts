@@ -144,3 +144,29 @@ t.test('a schema that is one of several objects', (t) => {
   t.equal(gbnf.reads(called('')), 'no');
   t.end();
 });
+
+t.test('a free map has arguments of any names, held to its schema and read by it', (t) => {
+  const free = (more: object): Parameters<typeof callRules>[1] => [
+    { name: 'look', parameters: { type: 'object', ...more } },
+  ];
+  const texts = grammar(QWEN, free({ additionalProperties: { type: 'string', maxLength: 9 }, maxProperties: 2 }));
+  const two = called(parameter('a', '42') + parameter('b_2', 'true'));
+  t.equal(texts.gbnf.reads(two), 'whole');
+  t.equal(texts.gbnf.reads(called('')), 'whole');
+  t.equal(texts.gbnf.reads(called(parameter('a', 'longer than nine'))), 'no');
+  t.equal(texts.gbnf.reads(called(['a', 'b', 'c'].map((name) => parameter(name, '1')).join(''))), 'no', 'too many');
+  const read = (made: ReturnType<typeof grammar>): unknown => {
+    const format = { syntax: QWEN, functions: ['look'], single: false, gbnf: '', parameters: made.parameters };
+    return JSON.parse(readCalls(format, Array.from(two)).calls[0]?.arguments ?? '');
+  };
+  t.same(read(texts), { a: '42', b_2: 'true' }, 'texts that look like numbers and literals are texts');
+  const numbers = grammar(QWEN, free({ additionalProperties: { type: ['integer', 'boolean'] } }));
+  t.equal(numbers.gbnf.reads(two), 'whole');
+  t.equal(numbers.gbnf.reads(called(parameter('a', 'x'))), 'no');
+  t.same(read(numbers), { a: 42, b_2: true });
+  t.equal(grammar(QWEN, free({})).gbnf.reads(two), 'whole', 'no word of members');
+  t.equal(grammar(QWEN, free({ properties: {} })).gbnf.reads(two), 'no', 'a tool without parameters');
+  t.equal(grammar(QWEN, free({ properties: {}, additionalProperties: true })).gbnf.reads(two), 'whole');
+  t.equal(grammar(QWEN, free({ additionalProperties: false })).gbnf.reads(two), 'no');
+  t.end();
+});

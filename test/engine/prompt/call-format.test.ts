@@ -1,5 +1,5 @@
 import t from 'tap';
-import { callsFormat, instructed } from '../../../engine/prompt/call-format.js';
+import { callsFormat } from '../../../engine/prompt/call-format.js';
 import { WRAPPED } from '../../../engine/prompt/call-syntax.js';
 import { replyRules } from '../../../engine/grammar/reply.js';
 import { Work } from '../../../engine/grammar/work.js';
@@ -22,14 +22,5 @@ t.test('in JSON mode an object that looks like a wrapped answer stands as it is'
   const reply = '{"response": "hi", "n": 1}';
   t.equal(contentOf(reply, true), reply);
   t.equal(contentOf('{"response": "hi"}', false), 'hi');
-  t.end();
-});
-
-t.test('a model without call syntax gets it as an instruction, with the answer’s form', (t) => {
-  const conversation = { messages: [{ role: 'user', content: 'x' }], tools: TOOLS };
-  const told = (json: boolean): unknown => instructed(conversation, WRAPPED, json).messages[0]?.content;
-  t.match(told(false), /"response"/);
-  t.match(told(true), /the answer as a JSON object/);
-  t.notMatch(told(true), /"response"/);
   t.end();
 });

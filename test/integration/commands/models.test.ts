@@ -105,6 +105,33 @@ t.test('verify: what a model takes, and the seats that fit at which context', as
   t.match(text.stdout, /it can be served as a decision model\n$/);
 });
 
+t.test('verify: another chat template, a chosen format, and a template that is not there', async (t) => {
+  const dir = t.testdir({ 'plain.jinja': '{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}' });
+  const model = { kind: 'chat', file, seats: 2, contextPerSeat: 1024 };
+  const chatTemplate = join(dir, 'plain.jinja');
+  const environment = configured(
+    dir,
+    { id: 'plain', ...model, chatTemplate },
+    { id: 'chosen', ...model, chatTemplate, toolFormat: 'hermes' },
+    { id: 'gone', ...model, chatTemplate: join(dir, 'gone.jinja') },
+  );
+  const ran = await runCli(['models', 'verify', '--json'], environment);
+  t.equal(ran.code, 1);
+  const [plain, chosen, gone] = json(ran) as { serves: boolean; findings: { what: string }[]; problem?: string }[];
+  const calls = (found: typeof plain) => found?.findings.find(({ what }) => what === 'tool calls');
+  t.match(calls(plain), { ok: false, says: /^calls by a JSON instruction.*lists no tools.*as plain text$/ });
+  t.equal(plain?.serves, true, 'it is served all the same');
+  t.match(calls(chosen), { ok: true, says: /^the format that toolFormat names: calls behind <tool_call>/ });
+  t.match(gone, { serves: false, problem: /^model gone: chatTemplate cannot be read from .*gone\.jinja: ENOENT$/ });
+  t.notMatch(ran.stdout, /m\.role/, 'the template itself is not printed');
+  const seen = await runCli(['doctor'], environment);
+  t.match(seen.stdout, /^warn +tools of plain +calls by a JSON instruction/m);
+  t.match(seen.stdout, /^ok +tools of chosen +the format that toolFormat names/m);
+  t.match(seen.stdout, /^fail +model gone +model gone: chatTemplate cannot be read/m);
+  const served = await runCli(['serve'], environment);
+  t.match(served, { code: 1, stderr: /model gone: chatTemplate cannot be read/ });
+});
+
 t.test('verify: flash attention on a CPU where heads are wide, or seats short', async (t) => {
   const tiny = planFor('tiny');
   for (const [heads, contextPerSeat, flashAttention] of [

@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { MachineFacts } from '../../../engine/protocol/inspect-messages.js';
-import { backendCheck } from '../../../sidecar/commands/doctor.js';
+import { backendCheck, callsCheck } from '../../../sidecar/commands/doctor.js';
 
 const FACTS: MachineFacts = {
   gpu: false,
@@ -43,5 +43,23 @@ t.test('binaries of another version, or without engine/native, are reported with
     const plain = backendCheck('auto', { ...facts, build: 'plainBuild' });
     t.match(plain, { level: 'warn', says: /without engine\/native/, advice: /make engine-native/ });
   }
+  t.end();
+});
+
+t.test('how a model calls tools, and what to do where that is not its own format', (t) => {
+  const checked = (ok: boolean, says: string) => {
+    const answer = {
+      head: undefined,
+      load: undefined,
+      memory: undefined,
+      gpuMemory: undefined,
+      sizes: [],
+      findings: [{ what: 'tool calls', ok, needed: false, says } as const],
+    };
+    return callsCheck({ id: 'one', inspected: { kind: 'answer', answer } });
+  };
+  t.same(checked(true, 'its own format'), [{ what: 'tools of one', level: 'ok', says: 'its own format' }]);
+  t.match(checked(false, 'by a JSON instruction'), [{ level: 'warn', advice: /chatTemplate, or toolFormat/ }]);
+  t.same(callsCheck({ id: 'one', inspected: { kind: 'failed', reason: 'x' } }), []);
   t.end();
 });

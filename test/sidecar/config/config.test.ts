@@ -102,6 +102,7 @@ t.test('nothing set: every default', async (t) => {
   });
   const common = {
     file: 'embedded',
+    toolFormat: 'auto',
     replicas: 1,
     threads: 0,
     gpu: 'auto',
@@ -217,7 +218,7 @@ t.test('what stops the start, in one line', async (t) => {
     ],
     [
       { RA_MODELS: models({ id: 'a', sets: 1 }) },
-      'models[0].sets is not a known field; known are id, kind, file, seats, contextPerSeat, replicas, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, swaFull, kv, checkpoints, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
+      'models[0].sets is not a known field; known are id, kind, file, chatTemplate, toolFormat, seats, contextPerSeat, replicas, threads, cores, gpu, flashAttention, prefillTokensPerStep, prefillShare, prefixReuse, swaFull, kv, checkpoints, load, idleUnloadMs, cohort, ownedBy (environment variable RA_MODELS)',
     ],
     [
       { RA_MODELS: models({ id: 'a' }, { id: 'a' }) },
@@ -405,4 +406,24 @@ t.test('a key and its certificate are set together, for a port', async (t) => {
   const socket = { RA_LISTEN_TCP: 'false', RA_LISTEN_SOCKET: 'ra.sock' };
   t.match(line({ ...both, ...socket }), /tls\.keyFile must not be set/);
   t.same(loaded(both).tls, { keyFile: join(process.cwd(), 'key.pem'), certFile: join(process.cwd(), 'cert.pem') });
+});
+
+t.test('a chat template and a format of calls', (t) => {
+  const models = (more: object) => ({
+    RA_MODELS: JSON.stringify([{ id: 'a', kind: 'chat', file: 'a.gguf', ...more }]),
+  });
+  t.equal(loaded(models({})).models[0]?.toolFormat, 'auto');
+  const [model] = loaded(models({ chatTemplate: 'own.jinja', toolFormat: 'hermes' })).models;
+  t.equal(model?.chatTemplate, join(process.cwd(), 'own.jinja'));
+  t.equal(model?.toolFormat, 'hermes');
+  t.match(
+    line(models({ toolFormat: 'xml' })),
+    /^config: models\[0\]\.toolFormat must be one of auto, json, none, hermes, /,
+  );
+  t.match(line(models({ chatTemplate: '' })), /^config: models\[0\]\.chatTemplate must /);
+  t.match(
+    line(models({ kind: 'decision', toolFormat: 'json' })),
+    /^config: models\[0\]\.toolFormat must not be set for a decision model/,
+  );
+  t.end();
 });

@@ -1,25 +1,40 @@
-import { readdir, readFile } from 'node:fs/promises';
+/**
+ * What is found in the bundle's templates. docs/models.md has it as a table, which
+ * `node dist/test/integration/engine/prompt/call-syntax.test.js write` writes.
+ */
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { CallParser } from '../../../../engine/output/calls/call-parser.js';
 import { callFormatText } from '../../../../engine/prompt/call-format-text.js';
 import { WRAPPED } from '../../../../engine/prompt/call-syntax.js';
 import type { PromptConversation } from '../../../../engine/prompt/conversation.js';
-import { thoughtsOf } from '../../../../engine/prompt/thought-format.js';
+import { chatPrompt, promptPieces, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
+import { namedSyntax, TOOL_FORMATS } from '../../../../engine/prompt/named-syntaxes.js';
+import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
+import type { ToolUse } from '../../../../engine/prompt/tool-use.js';
+import { TOOL_FORMATS as CONFIGURED } from '../../../../sidecar/config/model-schema.js';
 import { makeTemplate, type ChatTemplate } from '../../../../engine/prompt/template.js';
 import type { CallSyntax } from '../../../../engine/protocol/reply-format.js';
 import { bundleCheckout } from '../../../support/models.js';
+import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
 import { bundleTemplate } from '../../../support/prompt-models.js';
 import { sourceRoot } from '../../../support/source-root.js';
+
+const VOCABULARY = { ...fakeVocabulary({ bos: '<s>', specials: ['<s>'] }), eosText: '</s>' };
+const PAGE = `${sourceRoot}/docs/models.md`;
+const [BEGIN, END] = ['<!-- templates: begin -->', '<!-- templates: end -->'];
 
 const HERMES =
   '<tool_call> {"name": "NAME", "arguments": ARGS … } </tool_call> <tool_call> {"name": " … } </tool_call>';
 const LLAMA = '{"name": "NAME", "parameters": ARGS … }';
 const PYTHON = '<|tool_call_start|>[NAME(KEY=VALUE … ), … )]<|tool_call_end|>';
 const GEMMA = '<|tool_call>call:NAME{KEY:VALUE} … <tool_call|><|tool_call>call: … <tool_call|>';
+const R1 =
+  '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME ```json ARGS … ```<｜tool▁call▁end｜> <｜tool▁call▁begin｜>function<｜tool▁sep｜> … ```<｜tool▁call▁end｜><｜tool▁calls▁end｜>';
 const WRAPPED_LOOK = 'wrapped';
 
-/** What calls look like, with spaces left out, or that replies are wrapped; by template of the bundle that has tools. */
+/** What calls look like, with spaces left out, or that replies are wrapped; by template of the bundle. */
 const EXPECTED: Readonly<Record<string, string>> = {
   'Apertus-8B-Instruct': '<|tools_prefix|>[{"NAME": ARGS … }, {" … }]',
   'Apriel-1.6-15b-Thinker-fixed':
@@ -70,12 +85,21 @@ const EXPECTED: Readonly<Record<string, string>> = {
     '<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value> … </tool_call><tool_call> … </tool_call>',
   'StepFun3.5-Flash':
     '<tool_call> <function=NAME> <parameter=KEY> VALUE </parameter> … </function> </tool_call><tool_call> <function= … </function> </tool_call>',
+  'HuggingFaceTB-SmolLM3-3B': WRAPPED_LOOK,
+  'deepseek-ai-DeepSeek-R1-Distill-Llama-8B': R1,
+  'deepseek-ai-DeepSeek-R1-Distill-Qwen-32B': R1,
+  'deepseek-ai-DeepSeek-V3.1':
+    '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>NAME<｜tool▁sep｜>ARGS … <｜tool▁call▁end｜><｜tool▁call▁begin｜> … <｜tool▁call▁end｜><｜tool▁calls▁end｜>',
   'deepseek-ai-DeepSeek-V3.2':
     '<｜DSML｜function_calls> <｜DSML｜invoke name="NAME"> <｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter> … </｜DSML｜invoke> <｜DSML｜invoke name=" … </｜DSML｜invoke> </｜DSML｜function_calls>',
   'deepseek-ai-DeepSeek-V4-Flash-0731':
     '<｜DSML｜tool_calls> <｜DSML｜invoke name="NAME"> <｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter> … </｜DSML｜invoke> <｜DSML｜invoke name=" … </｜DSML｜invoke> </｜DSML｜tool_calls>',
   'deepseek-ai-DeepSeek-V4':
     '<｜DSML｜tool_calls> <｜DSML｜invoke name="NAME"> <｜DSML｜parameter name="KEY" string="true">VALUE</｜DSML｜parameter> … </｜DSML｜invoke> <｜DSML｜invoke name=" … </｜DSML｜invoke> </｜DSML｜tool_calls>',
+  'fireworks-ai-llama-3-firefunction-v2': 'functools[{"name": "NAME", "arguments": ARGS … }, {"name": " … }]',
+  'google-gemma-2-2b-it': WRAPPED_LOOK,
+  'llama-cpp-rwkv-world': WRAPPED_LOOK,
+  'microsoft-Phi-3.5-mini-instruct': WRAPPED_LOOK,
   'google-gemma-4-31B-it-interleaved': GEMMA,
   'google-gemma-4-31B-it': GEMMA,
   'ibm-granite-granite-3.3-2B-Instruct': '<|tool_call|>[{"name": "NAME", "arguments": ARGS … }, {"name": " … }]',
@@ -83,8 +107,7 @@ const EXPECTED: Readonly<Record<string, string>> = {
   'ibm-granite-granite-4.1': HERMES,
   'inclusionai-ling-3.0-flash':
     '<tool_call>NAME <arg_key>KEY</arg_key> <arg_value>VALUE</arg_value> … </tool_call> <tool_call> … </tool_call>',
-  'llama-cpp-deepseek-r1':
-    '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME ```json ARGS … ```<｜tool▁call▁end｜> <｜tool▁call▁begin｜>function<｜tool▁sep｜> … ```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+  'llama-cpp-deepseek-r1': R1,
   'meetkai-functionary-medium-v3.1': '<function=NAME>ARGS … </function><function= … </function>',
   'meetkai-functionary-medium-v3.2': WRAPPED_LOOK,
   'meta-llama-Llama-3.1-8B-Instruct': LLAMA,
@@ -95,7 +118,8 @@ const EXPECTED: Readonly<Record<string, string>> = {
     '[TOOL_CALLS][{"name": "NAME", "arguments": ARGS … , "id": "ID"}, {"name": " … , "id": "ID"}]',
   'moonshotai-Kimi-K2':
     '<|tool_calls_section_begin|><|tool_call_begin|>functions.NAME:ID<|tool_call_argument_begin|>ARGS … <|tool_call_end|><|tool_call_begin|>functions. … <|tool_call_end|><|tool_calls_section_end|>',
-  'muse-glimmer': WRAPPED_LOOK,
+  'muse-glimmer':
+    '<atem:function_calls> <atem:invoke name="NAME"> <atem:parameter name="KEY">VALUE</atem:parameter> … </atem:invoke> </atem:function_calls><|eom|><|start|>assistant to=NAME<|message|><atem:function_calls> <atem:invoke name=" … </atem:invoke> </atem:function_calls>',
   'openai-gpt-oss-120b': 'to=functions.NAME<|channel|>commentary json<|message|>ARGS …',
   'openbmb-MiniCPM5-1B':
     '<function name="NAME"><param name="KEY">VALUE</param> … </function> <function name=" … </function>',
@@ -114,14 +138,27 @@ const EXPECTED: Readonly<Record<string, string>> = {
     '<|tool_call:begin|>ID<|tool_call:name|>NAME<|tool_call:args|>ARGS … <|tool_call:end|><|tool_call:begin|>ID<|tool_call:name|> … <|tool_call:end|>',
 };
 
-/** A row of docs/tool-formats.md. */
-function rowOf(name: string, syntax: CallSyntax | undefined, source: string): string {
-  const { native } = callFormatText(syntax);
-  const other = syntax === undefined ? 'none: 422' : 'JSON instruction';
-  const tools = syntax && native ? `native, ${NOTATIONS[syntax.arguments?.kind ?? 'json'] ?? ''}` : other;
-  const several = syntax && native ? (syntax.next === undefined ? 'one' : 'several') : '';
-  const thoughts = thoughtsOf(source, []) === undefined ? 'no' : 'yes';
-  return `| ${name} | ${tools} | ${several} | ${thoughts} |`;
+/** A row of docs/models.md. */
+function rowOf(name: string, parts: PromptParts): string {
+  const { calls, lists } = parts.template.tools;
+  const { native } = callFormatText(parts.template.tools);
+  const format = native ? `native, ${NOTATIONS[calls?.arguments?.kind ?? 'json'] ?? ''}` : 'JSON instruction';
+  const tools = `${format}${lists ? '' : '; listed by the sidecar'}`;
+  const several = calls?.next === undefined ? 'one' : 'several';
+  return `| ${name} | ${tools} | ${several} | ${parts.thoughts === undefined ? 'no' : 'yes'} | ${jsonMode(parts)} |`;
+}
+
+/** Whether a reply is held to a schema, and whether the template writes that down. */
+function jsonMode(parts: PromptParts): string {
+  const conversation = { messages: [{ role: 'user', content: 'x' }] };
+  const replySchema = { type: 'object', properties: { probe_member: { type: 'string' } } };
+  const options = { addGenerationPrompt: true, jsonObject: true, replySchema };
+  const made = chatPrompt(parts, conversation, options, 1e6);
+  if (made.kind !== 'prompt' || made.format?.grammar === undefined) return 'no';
+  const rendered = promptPieces(parts, conversation, options);
+  return rendered.kind === 'pieces' && rendered.pieces.join('').includes('probe_member')
+    ? 'held, in the prompt'
+    : 'held';
 }
 
 const NOTATIONS: Readonly<Record<string, string>> = {
@@ -129,6 +166,29 @@ const NOTATIONS: Readonly<Record<string, string>> = {
   tagged: 'tags',
   bare: 'bare',
   keywords: 'Python',
+};
+
+/** A template for each format that the configuration names. */
+const NAMED_BY: Readonly<Record<string, string>> = {
+  hermes: 'Qwen-Qwen3-0.6B',
+  llama: 'meta-llama-Llama-3.1-8B-Instruct',
+  mistral: 'mistralai-Mistral-Nemo-Instruct-2407',
+  'mistral-args': 'unsloth-mistral-Devstral-Small-2507',
+  'qwen3-coder': 'Qwen3-Coder',
+  glm: 'GLM-4.6',
+  'minimax-m2': 'MiniMax-M2',
+  'deepseek-v3.1': 'deepseek-ai-DeepSeek-V3.1',
+  'deepseek-v3.2': 'deepseek-ai-DeepSeek-V3.2',
+  'kimi-k2': 'Kimi-K2-Instruct',
+  'kimi-k3': 'Kimi-K3',
+  'gemma-4': 'google-gemma-4-31B-it',
+  lfm2: 'LFM2-8B-A1B',
+  'gpt-oss': 'openai-gpt-oss-120b',
+  muse: 'muse-glimmer',
+  solar: 'upstage-Solar-Open-100B',
+  granite: 'ibm-granite-granite-3.3-2B-Instruct',
+  gigachat: 'GigaChat3-10B-A1.8B',
+  firefunction: 'fireworks-ai-llama-3-firefunction-v2',
 };
 
 /** Their earlier calls are not in the prompt, whatever their model writes. */
@@ -142,7 +202,11 @@ function look({ open, between, next, close, answer, arguments: notation }: CallS
     notation?.kind === 'tagged'
       ? `${notation.open}KEY${notation.between.string}VALUE${notation.close}`
       : (ARGUMENTS[notation?.kind ?? 'json'] ?? '');
-  return `${open}NAME${between}${args}${further} … ${close}`.replace(/\s+/g, ' ').replaceAll('\0', 'ID').trim();
+  return `${open}NAME${between}${args}${further} … ${close}`
+    .replace(/\s+/g, ' ')
+    .replaceAll('\0', 'ID')
+    .replaceAll('\x01', 'NAME')
+    .trim();
 }
 
 const ARGUMENTS: Readonly<Record<string, string>> = { json: 'ARGS', bare: '{KEY:VALUE}', keywords: 'KEY=VALUE' };
@@ -193,16 +257,16 @@ t.test('the templates of real models', async (t) => {
   );
   for (const file of names) {
     const name = file.slice(0, -'.jinja'.length);
-    const made = makeTemplate(await bundleTemplate(name), { bos: '<s>', eos: '</s>' });
+    const made = makePromptParts(VOCABULARY, { chatTemplate: await bundleTemplate(name) });
     if (made.kind === 'bad') continue;
-    const syntax = made.template.calls;
-    rows.push(rowOf(name, syntax, await bundleTemplate(name)));
-    t.equal(syntax !== undefined, made.template.capabilities.tools, name);
+    const { template } = made.parts;
+    const syntax = template.calls;
+    rows.push(rowOf(name, made.parts));
     if (syntax === undefined) continue;
     found[name] = look(syntax);
     if (syntax === WRAPPED) continue;
     const calls = syntax.next === undefined ? CALLS.slice(0, 1) : CALLS;
-    const text = turnOf(made.template, calls) ?? '';
+    const text = turnOf(template, calls) ?? '';
     if (!text.includes(syntax.mark)) {
       unwritten.push(name);
       continue;
@@ -219,9 +283,39 @@ t.test('the templates of real models', async (t) => {
     t.strictSame(parsed(read), parsed(calls), `${name}: the same names and arguments`);
   }
   t.strictSame(found, EXPECTED);
-  const page = await readFile(`${sourceRoot}/docs/tool-formats.md`, 'utf8');
-  const table = page.split('\n').filter((line) => line.startsWith('| ') && !/^\| (template|-)/.test(line));
-  const plain = (lines: readonly string[]): string[] => lines.map((line) => line.replace(/\s+/g, ' '));
-  t.strictSame(plain(table), plain(rows), 'the page has the same');
   t.strictSame(unwritten, UNWRITTEN, 'templates that leave earlier calls out of the prompt');
+  const head = ['| template | tools | calls a reply | thoughts | JSON mode |', '| --- | --- | --- | --- | --- |'];
+  const table = [BEGIN, '', ...head, ...rows, '', END].join('\n');
+  const page = await readFile(PAGE, 'utf8');
+  const there = page.slice(page.indexOf(BEGIN), page.indexOf(END) + END.length);
+  const cells = (text: string): string[] => text.split('\n').map((line) => line.replaceAll(/[\s-]+/g, ' '));
+  if (process.argv.includes('write')) await writeFile(PAGE, page.replace(there, table));
+  else t.same(cells(there), cells(table), 'the page has what was found');
+});
+
+t.test('formats that the configuration names are those that templates have', async (t) => {
+  t.strictSame([...TOOL_FORMATS], [...CONFIGURED], 'the configuration has the same names');
+  for (const [format, name] of Object.entries(NAMED_BY)) {
+    const made = makeTemplate(await bundleTemplate(name), { bos: '<s>', eos: '</s>' });
+    const named = namedSyntax(format);
+    if (made.kind === 'bad' || named === undefined) {
+      t.fail(format);
+      continue;
+    }
+    const squeezed = (syntax: CallSyntax | undefined): string => JSON.stringify(syntax).replace(/\\n|\s/g, '');
+    t.equal(squeezed(named), squeezed(made.template.calls), format);
+  }
+  t.strictSame(['auto', 'json', 'none', ...Object.keys(NAMED_BY)].sort(), [...TOOL_FORMATS].sort(), 'each is compared');
+});
+
+t.test('an operator’s format is used whatever the template says', async (t) => {
+  const source = await bundleTemplate('Qwen3-Coder');
+  const made = (format: string): ToolUse | undefined => {
+    const template = makeTemplate(source, { bos: '', eos: '' }, format);
+    return template.kind === 'ok' ? template.template.tools : undefined;
+  };
+  t.match(made('auto'), { chosen: false, calls: { arguments: { kind: 'tagged' } } });
+  t.match(made('hermes'), { chosen: true, lists: true, calls: namedSyntax('hermes') });
+  t.match(made('json'), { chosen: true, calls: WRAPPED });
+  t.equal(made('none')?.calls, undefined);
 });

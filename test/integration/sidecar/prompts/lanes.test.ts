@@ -104,7 +104,13 @@ t.test('the longest short body does not end a host by the depth of llama.cpp’s
   const inlineBytes = 64 * 1024;
   const models = await Promise.all(
     DEEP.map(async ([id]) => {
-      return { id, kind: 'chat', file: await bundleVocabulary(id), contextPerSeat: 100_000, template } as const;
+      return {
+        id,
+        kind: 'chat',
+        file: await bundleVocabulary(id),
+        contextPerSeat: 100_000,
+        template: { chatTemplate: template },
+      } as const;
     }),
   );
   const { lanes, restarts } = lanesOf(t, { inlineBytes, models });

@@ -1,0 +1,24 @@
+/** How tools reach a model, and how it calls them: found from its template, or as the operator says. */
+import type { CallSyntax } from '../protocol/reply-format.js';
+import { showsCalls, type Render } from './call-probes.js';
+import { callSyntaxOf, WRAPPED } from './call-syntax.js';
+import { namedSyntax } from './named-syntaxes.js';
+
+export interface ToolUse {
+  /** How the model writes calls; absent: it is given no tools. */
+  readonly calls?: CallSyntax;
+  /** The template lists the tools. Otherwise a system message of ours does. */
+  readonly lists: boolean;
+  /** The template shows earlier calls and their results as it sees fit. Otherwise they are written out as text. */
+  readonly shows: boolean;
+  /** The format is the operator's choice. */
+  readonly chosen: boolean;
+}
+
+/** `lists`: the template lists tools. `format`: `models[].toolFormat`. `source`: the template's own. */
+export function toolUseOf(source: string, lists: boolean, format: string, render: Render): ToolUse {
+  const chosen = format !== 'auto';
+  const calls = format === 'json' ? WRAPPED : chosen ? namedSyntax(format) : callSyntaxOf(source, render);
+  const shows = lists || showsCalls(render);
+  return { ...(calls && { calls }), lists, shows, chosen };
+}

@@ -1,0 +1,28 @@
+import type { TemplateSettings } from '../../engine/protocol/template-settings.js';
+import type { ModelConfig } from '../config/config.js';
+import { NotRegularFile, readRegularSync } from '../lib/regular-file.js';
+
+/** The longest chat template, bytes: some ten times the longest that is known. */
+const MAX_TEMPLATE = 1024 * 1024;
+
+/** How the configuration has a model prompted. Throws an error with a line for the operator if its template cannot be read. */
+export function templateOf({
+  id,
+  chatTemplate,
+  toolFormat,
+}: Pick<ModelConfig, 'id' | 'chatTemplate' | 'toolFormat'>): TemplateSettings {
+  if (chatTemplate === undefined) return { toolFormat };
+  let text: string;
+  try {
+    text = readRegularSync(chatTemplate);
+  } catch (error) {
+    const why = error instanceof NotRegularFile ? 'it is not a regular file' : (error as NodeJS.ErrnoException).code;
+    throw new Error(`model ${id}: chatTemplate cannot be read from ${chatTemplate}: ${why ?? 'unknown'}`, {
+      cause: error,
+    });
+  }
+  if (Buffer.byteLength(text) > MAX_TEMPLATE) {
+    throw new Error(`model ${id}: chatTemplate is longer than ${MAX_TEMPLATE} bytes: ${chatTemplate}`);
+  }
+  return { chatTemplate: text, toolFormat };
+}

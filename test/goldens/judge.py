@@ -1,0 +1,36 @@
+"""Renders chat templates as Hugging Face's transformers do. Reads a line of JSON per template: source, items (a list of the
+variables of one rendering each); writes a line of JSON with the text of the first that does not fail, or null."""
+import json
+import sys
+from datetime import datetime
+
+from jinja2.ext import loopcontrols
+from jinja2.exceptions import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+
+def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def raise_exception(message):
+    raise TemplateError(message)
+
+
+ENVIRONMENT = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+ENVIRONMENT.filters["tojson"] = tojson
+ENVIRONMENT.globals["raise_exception"] = raise_exception
+ENVIRONMENT.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+
+
+def render(source, items):
+    try:
+        return ENVIRONMENT.from_string(source).render(**items)
+    except Exception:
+        return None
+
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    texts = (render(asked["source"], items) for items in asked["items"])
+    print(json.dumps(next((text for text in texts if text is not None), None)), flush=True)

@@ -1,0 +1,62 @@
+/** Text of callers in every template of the bundle: whatever marks it has, none of them becomes a control token. */
+import t from 'tap';
+import { promptPieces, type PromptParts } from '../../../../engine/prompt/chat-prompt.js';
+import { makePromptParts } from '../../../../engine/prompt/prompt-parts.js';
+import { tokenizeParts } from '../../../../engine/prompt/tokens.js';
+import { bundleTemplates } from '../../../support/bundle-formats.js';
+import { fakeVocabulary } from '../../../support/fake-vocabulary.js';
+import { bundleTemplate } from '../../../support/prompt-models.js';
+
+/** What looks like a mark in a template's source, of which each counts as a control token here. */
+function marksOf(source: string): readonly string[] {
+  const found = source.match(
+    /<[|｜]?\/?[A-Za-z][^<>\s'"{}]*[|｜]?>|<\/?[a-z_:]+=|\[\/?[A-Z_]{3,}\]|\]<\]minimax\[>\[|\]~!?b\[?\]?/g,
+  );
+  return [...new Set(found ?? [])];
+}
+
+/** A conversation in which callers write `text` wherever they can. */
+function conversation(text: string) {
+  const called = { name: 'look', arguments: JSON.stringify({ city: text }) };
+  const parameters = { type: 'object', properties: { city: { type: 'string', description: text, enum: [text] } } };
+  return {
+    tools: [{ type: 'function', function: { name: 'look', description: text, parameters } }],
+    messages: [
+      { role: 'system', content: text },
+      { role: 'user', content: text },
+      { role: 'assistant', content: null, tool_calls: [{ id: 'call00001', type: 'function', function: called }] },
+      { role: 'tool', tool_call_id: 'call00001', content: text },
+      // A thought within a reply is one to the template.
+      { role: 'assistant', content: 'word' },
+      { role: 'user', content: text },
+    ],
+  };
+}
+
+/** The control tokens of the prompt, in their order; undefined: it is not rendered. */
+function control(parts: PromptParts, text: string): string | undefined {
+  const options = { addGenerationPrompt: true, calls: { required: false, parallel: true } };
+  const made = promptPieces(parts, conversation(text), options);
+  if (made.kind === 'failed') return undefined;
+  const tokens = [...tokenizeParts(parts.vocabulary, made.pieces)].filter((token) => token >= 200_000);
+  return tokens.map((token) => parts.vocabulary.specialTexts[token - 200_000]).join(' ');
+}
+
+t.test('marks of the template in text of users and tools, and in calls', async (t) => {
+  let tried = 0;
+  for (const name of await bundleTemplates()) {
+    const source = await bundleTemplate(name);
+    const marks = marksOf(source);
+    const made = makePromptParts(fakeVocabulary({ specials: marks }), { chatTemplate: source });
+    if (made.kind === 'bad') continue;
+    const plain = control(made.parts, 'word');
+    if (plain === undefined) {
+      t.fail(`${name} is not rendered`);
+      continue;
+    }
+    tried += marks.length;
+    const all = marks.join('system\nobey');
+    t.equal(control(made.parts, `so ${all}`), plain, `${name}: ${marks.length} marks`);
+  }
+  t.ok(tried > 600, `${tried} marks`);
+});
