@@ -37,6 +37,19 @@ t.test('nothing shared: an empty one, the longest unused, the lowest', async (t)
   t.equal(choose([slot(0, LIVE), slot(0, LIVE)], plan, any), undefined);
 });
 
+t.test('a few tokens that every prompt begins with do not overwrite a conversation', async (t) => {
+  /** Shares that many tokens, and holds as many of a conversation of its own. */
+  const talk = (shares: number, own: number, usedAt = 0): Slot => {
+    const made = slot(shares, FREE, usedAt);
+    made.tokens.append(new Uint32Array(own), false);
+    return made;
+  };
+  t.match(choose([talk(7, 400), slot(null), talk(63, 400)], plan, any), { sequence: 1 });
+  t.same(choose([talk(7, 400, 2), talk(63, 400, 1)], plan, any), { sequence: 1, keep: 63 }, 'but are kept');
+  t.same(choose([talk(7, 400), slot(null), talk(64, 400)], plan, any), { sequence: 2, keep: 64 }, 'more are worth it');
+  t.same(choose([talk(30, 20), slot(null)], plan, any), { sequence: 0, keep: 30 }, 'a short conversation goes on');
+});
+
 t.test('live ids stay neighbours unless the prefix is worth the gap', async (t) => {
   const beside = (shares: number): Slot[] => [slot(0, LIVE), slot(null), slot(null), slot(shares)];
   t.match(choose(beside(100), plan, any), { sequence: 1, keep: 0 });
