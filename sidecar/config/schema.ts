@@ -166,7 +166,7 @@ export const configSchema: SettingSchema = section({
       },
     ),
     silenceMs: milliseconds(
-      'A prompt host that does not answer for one prompt for this long is killed and restarted.',
+      'A prompt host that does not answer for one prompt for this long, and 1 ms more for each 32 KiB of its body, is killed and restarted.',
       {
         default: 2000,
         minimum: 50,

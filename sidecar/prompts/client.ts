@@ -11,7 +11,7 @@ import type { PromptHostOptions, PromptHostStats } from './client-options.js';
 import type { Item } from './fair-share.js';
 import type { Payer } from './payer.js';
 import { ItemQueue } from './item-queue.js';
-import { ABORTED, FAILED, following, FULL, unavailable, type Body, type Job } from './jobs.js';
+import { ABORTED, FAILED, following, FULL, longestSilenceMs, unavailable, type Body, type Job } from './jobs.js';
 import type { Answer, HostSetup, ModelReport, News, Work } from './messages.js';
 import type { Checked, NoResult, OpenBody, PromptHost, Refusal, Tokenized } from './prompt-host.js';
 
@@ -148,7 +148,8 @@ export class PromptHostClient implements PromptHost {
 
   #watch(host: HostProcess, item: Item<Job>): void {
     item.job.runsSince = this.#options.clock.now();
-    item.job.unwatch = this.#options.clock.after(this.#options.silenceMs, () => {
+    const silenceMs = longestSilenceMs(this.#options.silenceMs, item.job.body);
+    item.job.unwatch = this.#options.clock.after(silenceMs, () => {
       if (this.#guilty !== undefined) return;
       this.#guilty = item;
       item.job.settle(FAILED);

@@ -31,6 +31,17 @@ export interface Job {
   runsSince?: number;
 }
 
+/**
+ * Bytes of a body that a host is given one more millisecond for, to receive and decode them: 32 MiB/s, where a quiet core does
+ * some 100. Without that the largest bodies take half of the default `prompts.silenceMs` before anything is read.
+ */
+const BYTES_A_MS = 32 * 1024;
+
+/** How long a host may be silent over an item of this body, ms. */
+export function longestSilenceMs(silenceMs: number, { bytes }: Pick<Body, 'bytes'>): number {
+  return silenceMs + (bytes?.length ?? 0) / BYTES_A_MS;
+}
+
 /** The host's answer is the caller's result, or the host is asked further. */
 export type Following =
   { readonly kind: 'result'; readonly result: Checked | Tokenized } | { readonly kind: 'work'; readonly work: Work };

@@ -122,7 +122,7 @@ t.test('a context that no machine holds', async (t) => {
   t.match(
     await run(t, start(file, huge)),
     unable(
-      /^it needs [\d.,]+ GiB of memory \(weights [\d.]+, KV [\d.,]+ for 256 seats of 1,048,576 tokens, compute [\d.]+\) and [\d.]+ GiB are free\. Fewer seats or a smaller context fit: at most \d+ seats?(, or [\d,]+ tokens for each of 256)?$/,
+      /^it needs [\d.,]+ GiB of memory \(weights [\d.]+, KV [\d.,]+ for 256 seats of 1,048,576 tokens, compute [\d.]+, grammars [\d.]+\) and [\d.]+ GiB are free\. Fewer seats or a smaller context fit: at most \d+ seats?(, or [\d,]+ tokens for each of 256)?$/,
       true,
     ),
   );
