@@ -87,6 +87,9 @@ t.test('every metric that something can go wrong with is on the dashboard or in 
     'ra_sidecar_endpoint_kv_usage_ratio',
     'ra_sidecar_endpoint_seat_usage_ratio',
     'ra_sidecar_endpoint_cache_info',
+    // Their sums over a model's replicas are shown.
+    'ra_sidecar_replica_seats',
+    'ra_sidecar_replica_seats_busy',
     'ra_sidecar_authorizer_stale_total',
     'ra_sidecar_credit_reservations',
     'ra_sidecar_usage_records_total',
