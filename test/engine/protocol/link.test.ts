@@ -37,7 +37,7 @@ function bytesOf(...messages: readonly object[]): Buffer {
   return Buffer.concat(messages.flatMap((one) => pack(one)));
 }
 
-t.test('what is sent is heard, however the bytes come', async () => {
+t.test('messages arrive whole and in order, however their bytes are cut', async () => {
   fc.assert(
     fc.property(fc.array(message, { minLength: 1, maxLength: 5 }), fc.infiniteStream(fc.nat(90)), (sent, sizes) => {
       const bytes = bytesOf(...sent);

@@ -173,7 +173,7 @@ t.test('what a template cannot express is refused, and says what', async (t) => 
   t.match(
     await send('chat', { model: 'gemma', messages: user('Hello'), tools }),
     { kind: 'chat' },
-    'it is told of them',
+    'the prompt lists them',
   );
   t.match(
     await send('chat', { model: 'none', messages: user('Hello'), tools }),
