@@ -166,6 +166,7 @@ build: install
 	@mkdir -p dist; printf '%s\n' $(SOURCES) | cmp -s - dist/.sources || \
 	  { rm -rf dist; mkdir dist; printf '%s\n' $(SOURCES) > dist/.sources; }
 	@npx tsc -p tsconfig.json
+	@node dist/sidecar/build/write-schemas.js
 
 # Installs again only if the lock's content or Node's ABI has changed since the last install.
 install:

@@ -1,15 +1,7 @@
-/**
- * The one place that knows ajv. A schema goes in, a check comes out; what it says of a value it refuses names no value and
- * no field of the caller's.
- *
- * Two keywords are ours. `minLength` and `maxLength` count code points as JSON Schema asks, but look at each character
- * only where the UTF-16 length leaves it open; ajv's own walk 16 million characters to learn that they are fewer than
- * 16,777,216. `x-message` replaces the wording for the schema that it stands in.
- */
-import { Ajv, type ErrorObject, type ValidateFunction } from 'ajv';
-import { hasAtMost } from './length.js';
-import { isImageUrl, isUri } from './urls.js';
+/** Checks of values against schemas. The message about a value that is refused contains no value and no field of the caller's. */
+import { FORMATS } from './formats.js';
 import { pathOf, segmentsOf } from './paths.js';
+import { functionOf, type ErrorObject, type ValidateFunction } from './schema-code.js';
 
 export type Outcome<T> =
   | { readonly ok: true; readonly value: T }
@@ -40,21 +32,14 @@ export interface CompileOptions {
   readonly allProblems?: boolean;
 }
 
-/** What each of our formats asks for, as a predicate. */
-const FORMATS: Readonly<Record<string, { validate: (text: string) => boolean; message: string }>> = {
-  'image-url': { validate: isImageUrl, message: 'must be an https or data URL' },
-  uri: { validate: isUri, message: 'must be a URI' },
-};
-
-const plain = makeAjv({});
-const filling = makeAjv({ useDefaults: true });
-const fillingAll = makeAjv({ useDefaults: true, allErrors: true });
-
-/** Compiles a schema, which takes milliseconds: at load, not per request. The check stops at the first problem unless asked otherwise. */
+/**
+ * A schema's check: at load, not per request, since it takes milliseconds where the build wrote no code for it. The check stops at
+ * the first problem unless asked otherwise.
+ */
 export function compile<T>(schema: object, options: CompileOptions = {}): Check<T> {
   const { useDefaults = false, nameUnknownFields = false, allProblems = false } = options;
-  const ajv = allProblems ? fillingAll : useDefaults ? filling : plain;
-  const validate: ValidateFunction<T> = ajv.compile<T>(schema);
+  const flavour = allProblems ? 'filling-all' : useDefaults ? 'filling' : 'checking';
+  const validate: ValidateFunction<T> = functionOf<T>(schema, flavour);
   return (value) => {
     if (validate(value)) return { ok: true, value };
     const error = decisive(validate.errors ?? []);
@@ -82,36 +67,6 @@ function namedBy(error: ErrorObject, names: ReadonlySet<string> | undefined): st
 
 function lineOf(error: ErrorObject, nameUnknownFields: boolean): string {
   return `${pathOf(placeOfError(error, nameUnknownFields))} ${predicateOf(error, nameUnknownFields)}`;
-}
-
-function makeAjv({ useDefaults = false, allErrors = false }): Ajv {
-  const ajv = new Ajv({
-    useDefaults,
-    allErrors,
-    // Gives errors their schema, from which messages are made.
-    verbose: true,
-    discriminator: true,
-    strict: true,
-    strictTypes: false,
-    strictRequired: false,
-    allowUnionTypes: true,
-    logger: false,
-    // Our schemas are constants, which a test holds against the meta-schema: to compile that takes longer than most of them.
-    meta: false,
-    validateSchema: false,
-    // What fills in defaults reads files at the start, once: to make its code shorter takes longer than it will ever run.
-    code: { optimize: !useDefaults },
-  });
-  ajv.addVocabulary(['x-message']);
-  for (const [keyword, compileLimit] of [
-    ['maxLength', (limit: number) => (text: string) => hasAtMost(text, limit)],
-    ['minLength', (limit: number) => (text: string) => limit <= 0 || !hasAtMost(text, limit - 1)],
-  ] as const) {
-    ajv.removeKeyword(keyword);
-    ajv.addKeyword({ keyword, type: 'string', schemaType: 'number', before: 'pattern', compile: compileLimit });
-  }
-  for (const [name, format] of Object.entries(FORMATS)) ajv.addFormat(name, { type: 'string', ...format });
-  return ajv;
 }
 
 /** ajv's first error, unless a schema around it has a wording of its own. */

@@ -55,6 +55,7 @@ export const modules: readonly Module[] = [
   { name: 'sidecar/app', sees: [...UPPER, 'sidecar/console', 'engine/protocol'] },
   { name: 'sidecar/commands', sees: [...UPPER, 'sidecar/app'] },
   { name: 'sidecar/cli.ts', sees: [...UPPER, 'sidecar/app', 'sidecar/commands'] },
+  { name: 'sidecar/build', sees: UPPER },
 ];
 
 /** Who alone may import a package: a folder or a file. Tests and benches may import any. */
@@ -63,7 +64,7 @@ export const vendors: Readonly<Record<string, readonly string[]>> = {
   'uWebSockets.js-20.51': ['sidecar/http'],
   'node-llama-cpp': ['engine/llama'],
   '@huggingface/jinja': ['engine/prompt'],
-  ajv: ['sidecar/contracts/validator.ts'],
+  ajv: ['sidecar/contracts/schema-code.ts'],
   'jsonc-parser': ['sidecar/config/config.ts'],
   '@nats-io/jetstream': ['sidecar/usage/delivery/nats/jetstream.ts'],
   '@nats-io/transport-node': ['sidecar/usage/delivery/nats/jetstream.ts'],

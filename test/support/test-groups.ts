@@ -37,8 +37,7 @@ export const ALONE: Readonly<Record<string, string>> = {
   'bench/admission/simulate.test.js': 'as much work as a group',
   'bench/models/random-weights.test.js': 'as much work as a group',
   'bench/soak/watch.test.js': 'watches the memory of its own process',
-  'sidecar/contracts/schemas.test.js':
-    'sees each schema being compiled as its module loads, which happens once a process',
+  'sidecar/contracts/schemas.test.js': 'must see each schema as its module loads, which happens once a process',
   'sidecar/usage/corruption.test.js': 'as much work as a group',
   'support/bare-children.test.js': 'looks at what its own process was started with',
   'support/retention-watch.test.js': 'watches the heap of its own process',

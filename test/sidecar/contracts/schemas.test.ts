@@ -1,35 +1,84 @@
-/** The schemas that are compiled at load: the sidecar takes them as they are, so here they are held against the meta-schema. */
-import { Ajv, type AnySchema, type ValidateFunction } from 'ajv';
+/** The schemas: held against the meta-schema, which the sidecar does not do, and the code of their checks that the build writes. */
+import { execFile } from 'node:child_process';
+import { readdirSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { Ajv, type ValidateFunction } from 'ajv';
 import t from 'tap';
-import { ANSWER_SCHEMAS } from '../../../sidecar/contracts/answer-schemas.js';
+import { allSchemas, writeSchemas } from '../../../sidecar/build/written-schemas.js';
+import { CODE_FOLDER, codeName, functionOf, type KnownSchema } from '../../../sidecar/contracts/schema-code.js';
+import { FORMATS } from '../../../sidecar/contracts/formats.js';
+import { hasAtMost } from '../../../sidecar/contracts/length.js';
+import { LIGHT_CASES } from '../../contract/tables/cases.js';
 
-/** Of requests, answers, settings, and each file that operators write or the sidecar keeps. */
-const MODULES = [
-  'contracts/chat',
-  'contracts/decisions',
-  'contracts/systemone',
-  'config/config',
-  'access/authorizer-answer',
-  'access/credit-file',
-  'access/key-file-schema',
-  'usage/balance-file',
-  'usage/price-file',
-  'usage/record-schema',
-];
+const load = createRequire(import.meta.url);
+const schemas = await allSchemas();
 
-t.test('each is a schema', async (t) => {
-  const seen: AnySchema[] = Object.values(ANSWER_SCHEMAS);
-  // Ajv's methods belong to its prototype, and the modules are not loaded yet: each compiles its own as it loads.
-  const compile = Reflect.get(Ajv.prototype, 'compile') as (this: Ajv, schema: AnySchema) => ValidateFunction;
-  Ajv.prototype.compile = function (this: Ajv, schema: AnySchema) {
-    seen.push(schema);
-    return compile.call(this, schema);
-  } as typeof Ajv.prototype.compile;
-  t.teardown(() => Reflect.set(Ajv.prototype, 'compile', compile));
-  const before = seen.length;
-  for (const name of MODULES) await import(`../../../sidecar/${name}.js`);
-  t.equal(seen.length - before, MODULES.length);
+t.test('each is a schema', (t) => {
   const ajv = new Ajv({ strict: false });
-  for (const schema of seen) t.ok(ajv.validateSchema(schema), ajv.errorsText());
-  t.notOk(ajv.validateSchema({ type: 'object', properties: { n: { minimum: 'one' } } }), 'it tells');
+  const wrong = schemas.filter(({ schema }) => ajv.validateSchema(schema) !== true);
+  t.strictSame(wrong, []);
+  t.equal(new Set(schemas.map(({ schema }) => schema)).size, schemas.length, 'each once');
+  t.ok(schemas.length > 20, `${schemas.length} schemas`);
+  t.notOk(ajv.validateSchema({ type: 'object', properties: { n: { minimum: 'one' } } }), 'a wrong one is found');
+  t.end();
+});
+
+/** What a function finds wrong with a value, as far as messages are made from it. */
+function problems(validate: ValidateFunction, value: unknown): unknown {
+  return validate(value)
+    ? 'none'
+    : validate.errors?.map(({ instancePath, keyword, params, schema, parentSchema }) => ({
+        instancePath,
+        keyword,
+        params: params as unknown,
+        schema: schema,
+        wording: (parentSchema as Record<string, unknown> | undefined)?.['x-message'],
+      }));
+}
+
+t.test('the written code finds what ajv finds', async (t) => {
+  const folder = t.testdir({ 'of-an-old-schema.cjs': '' });
+  await writeSchemas(folder);
+  t.strictSame(readdirSync(folder).sort(), schemas.map(codeName).sort(), 'one file for each, and no others');
+  // Code of one generator: some bodies show what could differ, which is what the code refers to.
+  const bodies = LIGHT_CASES.filter((_, at) => at % 20 === 0).flatMap(({ value }) => (value ? [value()] : []));
+  const apart = schemas.filter((known) => {
+    const written = (load(join(folder, codeName(known))) as (...deps: unknown[]) => ValidateFunction)(
+      hasAtMost,
+      FORMATS,
+    );
+    // Another schema for the look-up, and the same one for ajv.
+    const compiled = functionOf({ ...known.schema, $comment: 'unwritten' }, known.flavour);
+    return bodies.some((body) => {
+      const [a, b] = [structuredClone(body), structuredClone(body)];
+      return JSON.stringify([problems(written, a), a]) !== JSON.stringify([problems(compiled, b), b]);
+    });
+  });
+  t.strictSame(apart.map(nameOf), []);
+});
+
+function nameOf({ schema, flavour }: KnownSchema): string {
+  return `${flavour} ${JSON.stringify(schema).slice(0, 200)}`;
+}
+
+t.test('a process loads ajv only for a schema that no code was written for', async (t) => {
+  await writeSchemas();
+  const loadsAjv = async (main: string): Promise<unknown> => {
+    const script = `await import(${JSON.stringify(main)});
+      const { _cache } = (await import('node:module')).default;
+      console.log(Object.keys(_cache).some((path) => path.endsWith('/ajv/dist/ajv.js')));`;
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', script]);
+    return JSON.parse(stdout);
+  };
+  const parse = new URL('../../../sidecar/contracts/parse.js', import.meta.url).href;
+  const serve = new URL('../../../sidecar/commands/serve.js', import.meta.url).href;
+  t.equal(await loadsAjv(parse), false, 'what every prompt host loads');
+  t.equal(await loadsAjv(serve), false, 'what a sidecar loads');
+  const other = join(t.testdir(), 'other.mjs');
+  const validator = JSON.stringify(new URL('../../../sidecar/contracts/validator.js', import.meta.url).href);
+  writeFileSync(other, `import { compile } from ${validator};\ncompile({ const: 'unwritten' });\n`);
+  t.equal(await loadsAjv(other), true);
+  t.ok(readdirSync(CODE_FOLDER).length >= schemas.length);
 });

@@ -1,0 +1,4 @@
+/** Run by the build, after the compiler. */
+import { writeSchemas } from './written-schemas.js';
+
+await writeSchemas();

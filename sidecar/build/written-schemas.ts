@@ -1,0 +1,52 @@
+/** Writes the code of the schemas' checks, which processes then load in place of ajv (contracts/schema-code.ts). */
+import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ANSWER_SCHEMAS } from '../contracts/answer-schemas.js';
+import { COMPATIBLE_SCHEMA } from '../contracts/compatible-schema.js';
+import { RESPONSES_SCHEMA } from '../contracts/responses-schema.js';
+import { CODE_FOLDER, codeName, codeText, recordSchemas, type KnownSchema } from '../contracts/schema-code.js';
+import { compile } from '../contracts/validator.js';
+
+/** Each has its schemas compiled as it is loaded. */
+const MODULES = [
+  'contracts/chat',
+  'contracts/decisions',
+  'contracts/systemone',
+  'config/config',
+  'access/authorizer-answer',
+  'access/credit-file',
+  'access/key-file-schema',
+  'usage/balance-file',
+  'usage/price-file',
+  'usage/record-schema',
+];
+
+let found: Promise<readonly KnownSchema[]> | undefined;
+
+/**
+ * The schemas of requests, answers, settings, and of each file that operators write or the sidecar keeps. Must be called before
+ * the modules that have them are loaded.
+ */
+export function allSchemas(): Promise<readonly KnownSchema[]> {
+  return (found ??= find());
+}
+
+async function find(): Promise<readonly KnownSchema[]> {
+  const recorded = recordSchemas();
+  for (const name of MODULES) await import(`../${name}.js`);
+  for (const schema of [...Object.values(ANSWER_SCHEMAS), COMPATIBLE_SCHEMA, RESPONSES_SCHEMA]) compile(schema);
+  return [...recorded];
+}
+
+/** Writes the code of all schemas and removes that of others. Processes that start meanwhile find whole files. */
+export async function writeSchemas(folder = CODE_FOLDER): Promise<void> {
+  mkdirSync(folder, { recursive: true });
+  const schemas = await allSchemas();
+  for (const known of schemas) {
+    const file = join(folder, codeName(known));
+    writeFileSync(`${file}.${process.pid}`, codeText(known));
+    renameSync(`${file}.${process.pid}`, file);
+  }
+  const names = new Set(schemas.map(codeName));
+  for (const name of readdirSync(folder)) if (!names.has(name)) rmSync(join(folder, name), { force: true });
+}

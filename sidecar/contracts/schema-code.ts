@@ -1,0 +1,105 @@
+/**
+ * The functions that check values against schemas: ajv generates them. Their code is written when the sidecar is built
+ * (sidecar/build/), so that a process neither loads ajv nor compiles: that took a third of a sidecar's start, in each of its
+ * processes and threads. A schema whose code was not written is compiled at load.
+ *
+ * Two keywords are ours. `minLength` and `maxLength` count code points as JSON Schema asks, but look at each character
+ * only where the UTF-16 length leaves it open; ajv's own walk 16 million characters to learn that they are fewer than
+ * 16,777,216. `x-message` replaces the wording for the schema that it stands in.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import type * as AjvModule from 'ajv';
+import type { Ajv, Code, KeywordCxt, ValidateFunction } from 'ajv';
+import { FORMATS } from './formats.js';
+import { hasAtMost } from './length.js';
+
+export type { ErrorObject, ValidateFunction } from 'ajv';
+
+/** How a schema's function behaves: it only checks, fills in defaults, or fills them in and goes on after a problem. */
+export type Flavour = 'checking' | 'filling' | 'filling-all';
+
+export interface KnownSchema {
+  readonly schema: object;
+  readonly flavour: Flavour;
+}
+
+/** What a file of written code exports: makes the function from what the code refers to. */
+type Written = (hasAtMost: unknown, formats: unknown) => ValidateFunction;
+
+/** The folder of the written code, beside this file when it is built. */
+export const CODE_FOLDER = fileURLToPath(new URL('./compiled/', import.meta.url));
+
+const load = createRequire(import.meta.url);
+let recorded: KnownSchema[] | undefined;
+const compilers = new Map<Flavour, Ajv>();
+
+/** The schemas that this process asks a function for from now on: for what writes their code. */
+export function recordSchemas(): readonly KnownSchema[] {
+  return (recorded ??= []);
+}
+
+/** The function of a schema. It keeps the errors of its last call, and with them the values. */
+export function functionOf<T>(schema: object, flavour: Flavour): ValidateFunction<T> {
+  recorded?.push({ schema, flavour });
+  const file = CODE_FOLDER + codeName({ schema, flavour });
+  if (existsSync(file)) return (load(file) as Written)(hasAtMost, FORMATS) as ValidateFunction<T>;
+  let compiler = compilers.get(flavour);
+  if (compiler === undefined) compilers.set(flavour, (compiler = makeAjv(flavour)));
+  return compiler.compile<T>(schema);
+}
+
+/** The file of a schema's code. A schema that was changed has another one. */
+export function codeName({ schema, flavour }: KnownSchema): string {
+  return `${flavour}-${createHash('sha256').update(JSON.stringify(schema)).digest('hex').slice(0, 32)}.cjs`;
+}
+
+/** A CommonJS module that exports {@link Written}: CommonJS, since a function is needed as soon as it is asked for. */
+export function codeText({ schema, flavour }: KnownSchema): string {
+  const standalone = load('ajv/dist/standalone') as { readonly default: (ajv: Ajv, of: ValidateFunction) => string };
+  const ajv = makeAjv(flavour, true);
+  const text = standalone.default(ajv, ajv.compile(schema));
+  return `module.exports = (hasAtMost, formats) => { const module = { exports: {} }; ${text}; return module.exports; };\n`;
+}
+
+/** `source`: keeps the text of the functions. */
+function makeAjv(flavour: Flavour, source = false): Ajv {
+  // Loaded here and not with this module, since most processes need none of it.
+  const { Ajv, _ } = load('ajv') as typeof AjvModule;
+  const useDefaults = flavour !== 'checking';
+  const ajv = new Ajv({
+    useDefaults,
+    allErrors: flavour === 'filling-all',
+    // Gives errors their schema, from which messages are made.
+    verbose: true,
+    discriminator: true,
+    strict: true,
+    strictTypes: false,
+    strictRequired: false,
+    allowUnionTypes: true,
+    logger: false,
+    // Our schemas are constants, which a test holds against the meta-schema: to compile that takes longer than most of them.
+    meta: false,
+    validateSchema: false,
+    // Checks of files of the operator's own run once, at the start: to make their code shorter takes longer than they run.
+    code: { optimize: !useDefaults, source, formats: _`formats` },
+  });
+  ajv.addVocabulary(['x-message']);
+  const within = (cxt: KeywordCxt, limit: number): Code => {
+    const test = cxt.gen.scopeValue('func', { ref: hasAtMost, code: _`hasAtMost` });
+    return _`${test}(${cxt.data}, ${limit})`;
+  };
+  const keywords: Readonly<Record<string, (cxt: KeywordCxt, limit: number) => void>> = {
+    maxLength: (cxt, limit) => cxt.pass(within(cxt, limit)),
+    minLength: (cxt, limit) => (limit > 0 ? cxt.fail(within(cxt, limit - 1)) : undefined),
+  };
+  for (const [keyword, write] of Object.entries(keywords)) {
+    const code = (cxt: KeywordCxt): void => write(cxt, cxt.schema as number);
+    ajv.removeKeyword(keyword);
+    ajv.addKeyword({ keyword, type: 'string', schemaType: 'number', before: 'pattern', code });
+  }
+  for (const [name, format] of Object.entries(FORMATS)) ajv.addFormat(name, { type: 'string', ...format });
+  return ajv;
+}
