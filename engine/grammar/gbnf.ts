@@ -86,8 +86,7 @@ const ESCAPES: Readonly<Record<string, string>> = { '"': '\\"', '\\': '\\\\', '\
 
 /** Exactly this text. A lone surrogate, which UTF-8 does not have, stands for U+FFFD. */
 export function literal(text: string): string {
-  const wellFormed = Buffer.from(text).toString();
-  return `"${wellFormed.replace(/["\\\n\r\t\0]/g, (unit) => ESCAPES[unit] ?? '\\x00')}"`;
+  return `"${text.toWellFormed().replace(/["\\\n\r\t\0]/g, (unit) => ESCAPES[unit] ?? '\\x00')}"`;
 }
 
 /** One character as it is written in a class, whatever it means there otherwise. */

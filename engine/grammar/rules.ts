@@ -48,16 +48,17 @@ export class Rules {
     for (const [name, alternatives] of this.#rules) {
       for (const alternative of alternatives) {
         spend(ITEM_STEPS * (1 + alternative.length));
-        const needed = new Set(
-          alternative.flatMap((item) => (isNeeded(item) && empty.has(item.rule) ? [item.rule] : [])),
-        );
-        const waits = { name, missing: needed.size };
-        if (needed.size === 0) found.push(name);
-        for (const rule of needed) {
-          const others = waiting.get(rule);
+        const waits = { name, missing: 0 };
+        for (const item of alternative) {
+          if (!isNeeded(item) || !empty.has(item.rule)) continue;
+          const others = waiting.get(item.rule);
+          // An alternative that needs a rule twice waits for it once.
+          if (others?.at(-1) === waits) continue;
           if (others) others.push(waits);
-          else waiting.set(rule, [waits]);
+          else waiting.set(item.rule, [waits]);
+          waits.missing += 1;
         }
+        if (waits.missing === 0) found.push(name);
       }
     }
     // An array hands out what is added to it on the way.
