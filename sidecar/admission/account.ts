@@ -16,29 +16,25 @@ import { HeapNode } from '../lib/heap.js';
 import { classOf, SERVICE_CLASSES, type ServiceClass } from '../domain/service-class.js';
 import { HoldTime } from './hold-time.js';
 import { AccountClass } from './account-class.js';
+import type { AccountColumns } from './account-columns.js';
 import type { OwnPatience } from './patience.js';
 import type { QueuedRequest } from './queued-request.js';
 
 /** What the queue knows of one account. Plain state: the ledger and the queue keep it. */
 export class Account {
   readonly name: string;
-  /** Its rank among accounts: that of the heaviest class with a request that can be seated, else of the heaviest that waits or runs. */
-  virtualMs = 0;
-  /** How fast that grows now. */
+  /** Its place in the columns, until it is forgotten. */
+  readonly slot: number;
+  readonly #columns: AccountColumns;
+  /** How fast its rank grows now. */
   rate = 0;
-  /** Of the class that it is ranked by, or last was. */
-  weight = 1;
   /** The class that its next seat goes to; undefined: none of it is seatable. */
   next: AccountClass | undefined;
-  /** Requests that wait. */
-  waiting = 0;
-  /** Of these, those whose engine was not lost, and the body bytes of those. */
+  /** Of the requests that wait, those whose engine was not lost, and the body bytes of those. */
   inRoom = 0;
   bytes = 0;
   /** Seats held. */
   running = 0;
-  /** Requests that hold them. */
-  leases = 0;
   /** Seat-milliseconds in all, without weights. */
   seatMs = 0;
   /** Seat-milliseconds over weight since the fairness window began. */
@@ -52,7 +48,7 @@ export class Account {
   arrivals = 0;
   arrivalsAt = 0;
   /** Seat-milliseconds that one request takes, whatever its class. */
-  readonly hold = new HoldTime();
+  readonly #hold = new HoldTime();
   /** How long its callers wait, whatever their class. */
   readonly patience: OwnPatience = {};
   /** Among those who wait or run. */
@@ -69,8 +65,57 @@ export class Account {
   /** Of the classes that it ever used, heaviest first. */
   readonly #classes: AccountClass[] = [];
 
-  constructor(name: string) {
+  constructor(name: string, columns: AccountColumns) {
     this.name = name;
+    this.#columns = columns;
+    this.slot = columns.take();
+  }
+
+  /** Its rank among accounts: that of the heaviest class with a request that can be seated, else of the heaviest that waits or runs. */
+  get virtualMs(): number {
+    return this.#columns.virtualMs[this.slot] ?? 0;
+  }
+
+  set virtualMs(ms: number) {
+    this.#columns.virtualMs[this.slot] = ms;
+  }
+
+  /** Of the class that it is ranked by, or last was. */
+  get weight(): number {
+    return this.#columns.weight[this.slot] ?? 0;
+  }
+
+  set weight(weight: number) {
+    this.#columns.weight[this.slot] = weight;
+  }
+
+  /** Requests that wait. */
+  get waiting(): number {
+    return this.#columns.waiting[this.slot] ?? 0;
+  }
+
+  set waiting(count: number) {
+    this.#columns.waiting[this.slot] = count;
+  }
+
+  /** Requests that hold seats. */
+  get leases(): number {
+    return this.#columns.leases[this.slot] ?? 0;
+  }
+
+  set leases(count: number) {
+    this.#columns.leases[this.slot] = count;
+  }
+
+  /** Seat-milliseconds that one request takes, whatever its class; undefined: none has ended. */
+  get holdMs(): number | undefined {
+    return this.#hold.meanMs;
+  }
+
+  /** Counts a request that held seats for so many seat-milliseconds. */
+  observeHold(seatMs: number): void {
+    this.#hold.observe(seatMs);
+    this.#columns.holdMs[this.slot] = this.#hold.meanMs ?? NaN;
   }
 
   /** The classes that it ever used, heaviest first. */
@@ -180,6 +225,7 @@ export class Account {
     this.#settle();
     const made = new AccountClass(name);
     this.#classes.push(made);
+    this.#columns.classes[this.slot] = this.#classes.length;
     this.#classes.sort((a, b) => SERVICE_CLASSES.indexOf(a.class) - SERVICE_CLASSES.indexOf(b.class));
     return made;
   }

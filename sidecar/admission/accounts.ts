@@ -2,6 +2,7 @@ import { FairnessWindow } from './fairness-window.js';
 import { Heap } from '../lib/heap.js';
 import type { AccountClass } from './account-class.js';
 import { Account } from './account.js';
+import { AccountColumns } from './account-columns.js';
 
 /** Accounts that are remembered; past that the one that has been idle longest is forgotten, never one that waits or runs. */
 export const MAX_ACCOUNTS = 10_000;
@@ -33,6 +34,9 @@ export class Accounts {
   /** Of those that became idle. */
   #highestMs = 0;
 
+  /** The numbers of all accounts that are read in one pass. */
+  readonly columns = new AccountColumns();
+  readonly #bySlot: Account[] = [];
   /** Those who wait or run, lowest virtual time first. */
   readonly active = new Heap<Account>(lower);
   /** The same, the one with the most requests in the queue first. */
@@ -62,12 +66,20 @@ export class Accounts {
     let account = this.#byName.get(name);
     if (account === undefined) {
       this.#forgetOne();
-      this.#byName.set(name, (account = new Account(name)));
+      this.#byName.set(name, (account = new Account(name, this.columns)));
+      this.#bySlot[account.slot] = account;
       this.#rest(account);
     }
     const arrived = account.classFor(weight);
     if (account.active.at < 0) account.weight = arrived.weight;
     if (!arrived.inLine) this.lift(account, arrived);
+    return account;
+  }
+
+  /** The account with this slot in the columns; throws if no account ever had it. */
+  at(slot: number): Account {
+    const account = this.#bySlot[slot];
+    if (account === undefined) throw new Error('no account has this slot');
     return account;
   }
 
@@ -115,9 +127,11 @@ export class Accounts {
     if (active && account.active.at < 0) {
       this.#idle.remove(account.idle);
       this.active.add(account.active);
+      this.columns.setActive(account.slot, true);
       this.crowds.add(account.crowd);
     } else if (!active && account.active.at >= 0) {
       this.active.remove(account.active);
+      this.columns.setActive(account.slot, false);
       this.crowds.remove(account.crowd);
       this.#highestMs = Math.max(this.#highestMs, account.virtualMs);
       if (this.active.size === 0) this.#floorMs = this.#highestMs;
@@ -154,6 +168,7 @@ export class Accounts {
     if (longest === undefined) return;
     this.#idle.remove(longest.idle);
     this.#byName.delete(longest.name);
+    this.columns.release(longest.slot);
   }
 
   #rest(account: Account): void {

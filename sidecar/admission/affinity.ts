@@ -56,7 +56,7 @@ export function choose(
   if (aged(head)) return fresher(seatable, { aged, fits }) ?? head;
   if (shares === undefined) return head;
   const { usualMs, maxWaitMs } = measures;
-  const allowedMs = Math.min(ALLOWANCE * (lowest.hold.meanMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
+  const allowedMs = Math.min(ALLOWANCE * (lowest.holdMs ?? usualMs), ALLOWANCE_OF_WAIT * maxWaitMs);
   // Virtual time is seat time over weight. No weight is below 1, so this leaves out no account that the next line lets in.
   const near = seatable.front(({ virtualMs }) => virtualMs - lowest.virtualMs <= allowedMs, CANDIDATES);
   let best: QueuedRequest | undefined = head;

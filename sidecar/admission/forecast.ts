@@ -57,7 +57,7 @@ export class Forecast {
       hold.observe(queued.seatMs);
       wall.observe(heldMs);
     }
-    account.hold.observe(queued.seatMs);
+    account.observeHold(queued.seatMs);
     const waited = queued.waitedMs > 0 && queued.waitedMs >= NOTEWORTHY * heldMs;
     if (reason !== 'deadline' || !unbroken || !waited) return;
     this.waited(queued, of, true);
@@ -77,20 +77,25 @@ export class Forecast {
   waitMs(account: Account, of: AccountClass, seats: number): number {
     const { usualMs } = this;
     const rank = account.rankOf(of);
-    const hold = of.hold.meanMs ?? account.hold.meanMs ?? usualMs;
+    const hold = of.hold.meanMs ?? account.holdMs ?? usualMs;
     // Newest first: its own class's requests wait behind it.
     const before = of.newestFirst ? 0 : of.waiting;
     const own = before * hold;
     const turn = { at: rank + (own + hold) / of.weight, hold: usualMs };
     let ahead = own + (account.waiting > of.waiting ? owedTo(account, turn, of) : 0);
     let running = 0;
-    this.#accounts.active.each((other) => {
-      const otherHold = other.hold.meanMs ?? usualMs;
-      running += other.leases * otherHold;
-      if (other === account || other.waiting === 0) return;
-      const owed = other.weight * (turn.at - Math.min(rank, other.virtualMs));
-      ahead += Math.min(owed, other.classes.length > 1 ? owedTo(other, turn) : other.waiting * otherHold);
-    });
+    const { active, activeCount, holdMs, leases, waiting, weight, virtualMs, classes } = this.#accounts.columns;
+    for (let i = 0; i < activeCount; i += 1) {
+      const other = active[i] ?? 0;
+      const known = holdMs[other] ?? NaN;
+      const otherHold = Number.isNaN(known) ? usualMs : known;
+      running += (leases[other] ?? 0) * otherHold;
+      const waits = waiting[other] ?? 0;
+      if (other === account.slot || waits === 0) continue;
+      const owed = (weight[other] ?? 0) * (turn.at - Math.min(rank, virtualMs[other] ?? 0));
+      const several = (classes[other] ?? 0) > 1;
+      ahead += Math.min(owed, several ? owedTo(this.#accounts.at(other), turn) : waits * otherHold);
+    }
     const atOnce = Math.max(1, seats);
     const predicted = (ahead + running / atOnce) / atOnce;
     const alone = this.#accounts.active.firstBut(account.active) === undefined;
@@ -126,7 +131,7 @@ function owedTo(account: Account, { at, hold }: Turn, but?: AccountClass): numbe
   for (const known of account.classes) {
     rank = Math.max(rank, known.virtualMs);
     if (known === but || known.waiting === 0) continue;
-    const each = known.hold.meanMs ?? account.hold.meanMs ?? hold;
+    const each = known.hold.meanMs ?? account.holdMs ?? hold;
     owed += Math.min(known.waiting * each, known.weight * Math.max(0, at - rank));
   }
   return owed;

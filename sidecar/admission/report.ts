@@ -51,7 +51,7 @@ export function reportOf(
 }
 
 function accountReport(account: Account, waitMs: (of: AccountClass) => number): AccountReport {
-  const { name, weight, waiting, running, virtualMs, seatMs, hold } = account;
+  const { name, weight, waiting, running, virtualMs, seatMs, holdMs } = account;
   const classes = account.classes.map((of) => classReport(of, waitMs(of)));
   const { calibration, predictedWaitMs } = classReport(account.classFor(weight), waitMs(account.classFor(weight)));
   return {
@@ -61,7 +61,7 @@ function accountReport(account: Account, waitMs: (of: AccountClass) => number): 
     running,
     virtualMs,
     seatMs,
-    holdMs: hold.meanMs ?? null,
+    holdMs: holdMs ?? null,
     calibration,
     predictedWaitMs,
     classes,
