@@ -96,9 +96,10 @@ export class Accounts {
     this.#accruedAt = now;
     if (passed <= 0) return;
     this.#running.each((account) => {
+      // A charge only ever raises a rank.
       account.charge(passed);
-      this.active.moved(account.active);
-      this.seatable.moved(account.seatable);
+      this.active.movedBack(account.active);
+      this.seatable.movedBack(account.seatable);
     });
     this.#window.roll(now, this.active);
   }

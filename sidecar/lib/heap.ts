@@ -62,6 +62,11 @@ export class Heap<T> {
     this.#down(node);
   }
 
+  /** As {@link moved}, for a member whose rank can only have become later, which takes half of the comparisons. */
+  movedBack(node: HeapNode<T>): void {
+    if (node.at >= 0) this.#down(node);
+  }
+
   /** All members, the first one first, the others in no order. */
   *[Symbol.iterator](): Generator<T> {
     for (const { item } of this.#nodes) yield item;
