@@ -1,6 +1,8 @@
 import { execFile } from 'node:child_process';
-import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { access, mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { ensureEmbeddedModel, ensureModel } from '../../bench/models/embedded.js';
@@ -13,18 +15,37 @@ export const CACHE = fileURLToPath(new URL('../../.cache/', import.meta.url));
 
 const BUNDLE = fileURLToPath(new URL('../llama/gitRelease.bundle', import.meta.resolve('node-llama-cpp')));
 
-// The name of a file hangs on its vocabulary, which takes a sixth of a second to make: once a process.
+const MAKERS = fileURLToPath(new URL('../../bench/models/', import.meta.url));
+
 let tiny: Promise<string> | undefined;
 let embedded: Promise<string> | undefined;
 
 /** Path of the `tiny` model: our vocabulary, two layers. Made on the first call; any number of processes may call at once. */
 export function testModel(): Promise<string> {
-  return (tiny ??= ensureModel(join(CACHE, 'models'), planFor('tiny')));
+  return (tiny ??= remembered('tiny', (folder) => ensureModel(folder, planFor('tiny'))));
 }
 
 /** Path of the embedded model, made like testModel(). */
 export function embeddedTestModel(): Promise<string> {
-  return (embedded ??= ensureEmbeddedModel(join(CACHE, 'models')));
+  return (embedded ??= remembered('embedded', ensureEmbeddedModel));
+}
+
+/**
+ * The path that `make` returned for the same code. A file's name depends on its vocabulary, which takes a fifth of a second
+ * of processor time to make, in each test process.
+ */
+async function remembered(name: string, make: (folder: string) => Promise<string>): Promise<string> {
+  const code = createHash('sha256');
+  for (const file of readdirSync(MAKERS).sort()) if (file.endsWith('.js')) code.update(readFileSync(MAKERS + file));
+  const folder = join(CACHE, 'models');
+  const note = join(folder, `${name}-${code.digest('hex').slice(0, 16)}.name`);
+  const known = await readFile(note, 'utf8').catch(() => undefined);
+  if (known !== undefined && (await exists(join(folder, known)))) return join(folder, known);
+  const made = await make(folder);
+  const own = `${note}.${process.pid}`;
+  await writeFile(own, basename(made));
+  await rename(own, note);
+  return made;
 }
 
 /**
