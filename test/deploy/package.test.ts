@@ -12,6 +12,7 @@ const MOST_BYTES = 5_000_000;
 const WANTED: readonly RegExp[] = [
   /^(LICENSE|README\.md|package\.json)$/,
   /^dist\/(engine|sidecar)\/[\w/.-]+\.js$/,
+  /^dist\/sidecar\/contracts\/compiled\/[\w-]+\.cjs$/,
   /^docs\/[\w-]+\.(md|png)$/,
   /^engine\/assets\/seedling\.gguf$/,
   /^sidecar\/console\/page\/[\w.-]+\.(js|css|html|svg|json)$/,
