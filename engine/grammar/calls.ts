@@ -72,7 +72,7 @@ export function callRules(
   const answers =
     answer && syntax.answer !== undefined ? ` | ${spaced(syntax.answer)} call-answer-unit* "\\"" call-gap "}"` : '';
   const opens = [syntax.open, ...(syntax.alsoOpen ?? [])].map(spaced);
-  const betweens = [syntax.between, ...(syntax.alsoBetween ?? [])].map((text) => spaced(text) || '""');
+  const betweens = [syntax.between, ...(syntax.alsoBetween ?? [])].map((text) => behindName(text) || '""');
   const rules = [
     `${START} ::= (${opens.join(' | ')}) call-one${further} ${spaced(syntax.close)}${answers}`,
     `call-one ::= ${call}`,
@@ -86,6 +86,12 @@ export function callRules(
   // Without its root, which callGrammar adds.
   const gbnf = text.gbnf.slice(text.gbnf.indexOf('\n') + 1);
   return { kind: 'ok', gbnf, stacks, ...(notation?.kind === 'tagged' && { parameters: types }) };
+}
+
+/** White space may be left out elsewhere; in front of a letter it is what ends the function's name. */
+function behindName(text: string): string {
+  const [space = ''] = /^\s+(?=[\w-])/.exec(text) ?? [];
+  return space === '' ? spaced(text) : `${literal(space)} ${spaced(text.slice(space.length))}`;
 }
 
 function argumentsOf(schema: unknown, notation: CallSyntax['arguments'], prefix: string, work: Work): TaggedGrammar {

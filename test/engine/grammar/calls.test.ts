@@ -93,6 +93,16 @@ t.test('one call and no more', (t) => {
   t.end();
 });
 
+t.test('white space that ends a function’s name is not left out', (t) => {
+  const syntax = { mark: 'to=', open: ' to=', between: ' json<|message|>', alsoBetween: [' <|message|>'], close: '' };
+  verdicts(t, callGrammar(rules(syntax, { single: true })), {
+    ' to=look json<|message|>{"at": 1}': 'whole',
+    'to=look<|message|>{"at": 1}': 'whole',
+    'to=lookjson<|message|>{"at": 1}': 'no',
+  });
+  t.end();
+});
+
 t.test('what may come in place of calls', (t) => {
   const call = '{"tool_calls": [{"name": "go", "arguments": {}}, {"name": "go", "arguments": {}}]}';
   const answer = '{"response": "a \\"b\\" \\u00e9"}';
