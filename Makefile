@@ -99,7 +99,7 @@ engine-native: engine-source
 	npx --no node-llama-cpp source download --gpu $(or $(GPU),false)
 
 engine-source: build
-	node dist/engine/native/cli.js $(ADDED) engine/native/next-token.cpp
+	node dist/engine/native/cli.js $(ADDED) engine/native
 
 # 100,000 random bodies, a tenth of them over HTTP. TAP_TIMEOUT is raised, since tap's own limit is meant to find hangs.
 fuzz: build

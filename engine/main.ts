@@ -127,6 +127,9 @@ function receive(message: ToEngine | null | undefined): void {
     case 'score':
       loopFor(message.id, message.job)?.score(message.id, message.job);
       return;
+    case 'embeddings':
+      loop?.supply(message.id, message.image, message.values);
+      return;
     case 'cancel':
       loop?.cancel(message.id);
       return;

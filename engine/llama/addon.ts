@@ -112,7 +112,31 @@ export interface Internals {
   readonly grammars: Grammars;
   /** Absent: the addon is the prebuilt one. */
   readonly picking?: Picking;
+  /** Absent: the addon was built without images. */
+  readonly embeddings?: EmbeddingDecodes;
 }
+
+export interface EmbeddingDecodes {
+  readonly decode: DecodeEmbeddings;
+  /** Numbers of an embedding. */
+  readonly width: number;
+}
+
+/**
+ * Evaluates embeddings of an image in place of tokens (engine/native/embeddings.cpp). `first`: the image's first position;
+ * `index`: of the first embedding within the image; `columns`: see ImageSegment; `whole`: all attend to each other. `values`
+ * are not to be changed before it settles. Throws a RangeError where their number is not that of whole embeddings, or more than
+ * the context's batch. Rejects as `decodeBatch` does.
+ */
+export type DecodeEmbeddings = (
+  context: AddonContext,
+  sequence: number,
+  first: number,
+  index: number,
+  columns: number,
+  whole: boolean,
+  values: Float32Array,
+) => Promise<void>;
 
 interface Bindings {
   readonly AddonSampler?: new (model: unknown) => AddonSampler;
@@ -126,6 +150,8 @@ interface Bindings {
     presencePenalty: number,
   ) => AddonPicker;
   readonly raDecodeRun?: Picking['run'];
+  readonly raDecodeEmbeddings?: DecodeEmbeddings;
+  readonly raEmbeddingWidth?: (context: AddonContext) => number;
   readonly raLeave?: () => void;
   readonly raUseThreads?: (context: AddonContext, threads: number, pickers: number, logits: number) => void;
 }
@@ -167,7 +193,9 @@ export async function internals(context: LlamaContext): Promise<Internals | unde
   if (!inner || !Make || !Checkpoint || !addonModel || !grammars) return undefined;
   if (METHODS.some((method) => typeof inner[method] !== 'function')) return undefined;
   const newSampler = (): AddonSampler => new Make(addonModel);
-  return { context: inner, newSampler, Checkpoint, grammars, ...picking(llama._bindings) };
+  const { raDecodeEmbeddings: decode, raEmbeddingWidth: widthOf } = llama._bindings;
+  const images = decode && widthOf && { embeddings: { decode, width: widthOf(inner) } };
+  return { context: inner, newSampler, Checkpoint, grammars, ...picking(llama._bindings), ...images };
 }
 
 /** Whether the addon has the code of `make engine-native`; outdated: another version of it. */

@@ -4,6 +4,7 @@ import {
   type AddonContext,
   type AddonPicker,
   type AddonRun,
+  type EmbeddingDecodes,
   type Internals,
   type Picking,
 } from './addon.js';
@@ -11,9 +12,10 @@ import { BatchSampler, SamplerPool } from './batch-sampler.js';
 import { BatchSequences } from './batch-sequences.js';
 import type { Checkpoint, Decoder, Part, PartResult, Run, Sampler, Sampling } from '../scheduler/decoder.js';
 import { asFault } from '../scheduler/faults.js';
+import { decodeImage } from './decode-image.js';
 import { GrammarHold } from './grammar-hold.js';
 import type { Grammars } from './grammars.js';
-import { labelLogprobs } from './label-scores.js';
+import { LabelScorer } from './label-scorer.js';
 import { watched } from './run.js';
 
 const NO_LOGITS = new Uint32Array(0);
@@ -34,7 +36,7 @@ interface DescribedParts {
 }
 
 /** A part whose logits are needed. */
-type Read = Exclude<Part, { kind: 'prefill' }>;
+type Read = Extract<Part, { kind: 'sample' | 'score' }>;
 
 /**
  * The decoder on the layer below node-llama-cpp's iterators (addon.ts), where a step is one llama.cpp batch in sequence
@@ -48,25 +50,22 @@ export class BatchDecoder implements Decoder {
   readonly #samplers: SamplerPool;
   readonly #grammars: Grammars;
   readonly #picking: Picking | undefined;
-  /** Greedy samplers. A step's scores are read on several threads at once, so each has its own. */
-  readonly #scorers: SamplerPool;
+  readonly #scorer: LabelScorer;
   readonly #sequences: BatchSequences;
+  readonly #embeddings: EmbeddingDecodes | undefined;
   /** What a step of a run took lately, ms. */
   #stepMs = Infinity;
   #running: AddonRun | undefined;
 
   private constructor(found: Internals, sequences: number, cuttable: boolean) {
-    const { context, newSampler, Checkpoint, grammars, picking } = found;
+    const { context, newSampler, Checkpoint, grammars, picking, embeddings } = found;
+    this.#embeddings = embeddings;
     this.cuttable = cuttable;
     this.#context = context;
     this.#grammars = grammars;
     this.#picking = picking;
     this.#samplers = new SamplerPool(newSampler);
-    this.#scorers = new SamplerPool(() => {
-      const scorer = newSampler();
-      scorer.applyConfig({ temperature: 0 });
-      return scorer;
-    });
+    this.#scorer = new LabelScorer(context, newSampler);
     this.#sequences = new BatchSequences(context, Checkpoint, sequences);
   }
 
@@ -152,6 +151,12 @@ export class BatchDecoder implements Decoder {
     const before = this.#sequences.lengths(parts);
     try {
       const logitIndexes: number[] = [];
+      const [only] = parts;
+      if (only?.kind === 'embeddings') {
+        await decodeImage(this.#context, this.#sequences, this.#embeddings, only);
+        this.#sequences.decoded();
+        return { kind: 'decoded', results: [FILLED] };
+      }
       const picked = this.#picking && (await this.#pick(this.#picking, parts, logitIndexes));
       if (!picked) await this.#decode(parts, logitIndexes);
       this.#sequences.decoded();
@@ -159,7 +164,7 @@ export class BatchDecoder implements Decoder {
       const reading: Promise<void>[] = [];
       for (const [i, part] of parts.entries()) {
         const token = picked?.[i] ?? -1;
-        if (part.kind === 'prefill') results[i] = FILLED;
+        if (!isRead(part)) results[i] = FILLED;
         else if (token >= 0) results[i] = { kind: 'token', token };
         else reading.push(this.#into(results, i, part, logitIndexes[i] ?? -1));
       }
@@ -221,20 +226,13 @@ export class BatchDecoder implements Decoder {
         if (!(part.sampler instanceof BatchSampler)) throw new TypeError('a sampler of another decoder');
         return { kind: 'token', token: await part.sampler.next(this.#context, logitIndex) };
       case 'score':
-        return { kind: 'scores', logprobs: await this.#score(logitIndex, part.labels) };
+        return { kind: 'scores', logprobs: await this.#scorer.score(logitIndex, part.labels) };
     }
   }
+}
 
-  /** The fourth of the filter's fields adds the argmax, whose logit {@link labelLogprobs} needs. */
-  async #score(logitIndex: number, labels: Uint32Array): Promise<Float64Array> {
-    const filter = [Array.from(labels), false, false, true, 0] as const;
-    const scorer = this.#scorers.take();
-    const scored = this.#context.sampleToken(logitIndex, scorer, false, false, filter, true);
-    const [, , , pairs, total] = await scored.finally(() => this.#scorers.give(scorer));
-    const logits = new Map<number, number>();
-    for (let i = 0; i + 1 < pairs.length; i += 2) logits.set(pairs[i] ?? -1, pairs[i + 1] ?? NaN);
-    return labelLogprobs(labels, logits, total);
-  }
+function isRead(part: Part): part is Read {
+  return part.kind === 'sample' || part.kind === 'score';
 }
 
 /** A running reply's next token that is picked within the decode. */

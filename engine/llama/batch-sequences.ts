@@ -1,5 +1,6 @@
 import type { AddonContext, Internals } from './addon.js';
 import { StateCheckpoint } from './checkpoint.js';
+import { SequencePositions } from './sequence-positions.js';
 import type { Checkpoint, Part } from '../scheduler/decoder.js';
 import { EngineFault } from '../scheduler/faults.js';
 
@@ -13,8 +14,7 @@ import { EngineFault } from '../scheduler/faults.js';
 export class BatchSequences {
   readonly #context: AddonContext;
   readonly #Checkpoint: Internals['Checkpoint'];
-  /** Positions in each sequence. */
-  readonly #length: number[];
+  readonly #positions: readonly SequencePositions[];
   /** Sequences of copies that llama.cpp makes at its next decode. */
   readonly #copying = new Set<number>();
 
@@ -22,24 +22,22 @@ export class BatchSequences {
   constructor(context: AddonContext, Checkpoint: Internals['Checkpoint'], count: number) {
     this.#context = context;
     this.#Checkpoint = Checkpoint;
-    this.#length = new Array<number>(count).fill(0);
+    this.#positions = Array.from({ length: count }, () => new SequencePositions());
   }
 
-  /** Positions in the sequence of each part, for {@link ran} and {@link undo}. */
+  /** Tokens in the sequence of each part, for {@link ran} and {@link undo}. */
   lengths(parts: readonly Part[]): number[] {
-    return parts.map(({ sequence }) => this.#length[sequence] ?? 0);
+    return parts.map(({ sequence }) => this.#at(sequence).length);
   }
 
-  /** Counts a part's tokens in its sequence; returns their start position. */
-  extend({ sequence, tokens }: Part): number {
-    const from = this.#length[sequence] ?? 0;
-    this.#length[sequence] = from + tokens.length;
-    return from;
+  /** Counts a part's tokens in its sequence; returns their start position, of embeddings that of their image. */
+  extend(part: Part): number {
+    return this.#at(part.sequence).extend(part);
   }
 
   /** A run has made `steps` steps of one token a part, from these lengths. */
   ran(parts: readonly Part[], before: readonly number[], steps: number): void {
-    for (const [i, { sequence }] of parts.entries()) this.#length[sequence] = (before[i] ?? 0) + steps;
+    for (const [i, { sequence }] of parts.entries()) this.#at(sequence).become((before[i] ?? 0) + steps);
   }
 
   /** A decode succeeded, so llama.cpp has made the copies. */
@@ -54,40 +52,41 @@ export class BatchSequences {
 
   /** See SequenceStates. */
   truncate(sequence: number, length: number): Promise<void> {
-    const held = this.#length[sequence] ?? 0;
+    const held = this.#at(sequence);
     // Also if nothing was counted: after a fault, the sequence's state is unknown.
     if (length === 0) this.#context.disposeSequence(sequence);
-    else if (length < held && !this.#remove(sequence, length, held)) {
+    else if (length < held.length && !this.#remove(sequence, held.at(length), held.at(held.length))) {
       return Promise.reject(new Error('the sequence cannot be cut'));
     }
-    this.#length[sequence] = Math.min(length, held);
+    held.become(Math.min(length, held.length));
     return Promise.resolve();
   }
 
   /** See SequenceStates. */
   async copy(target: number, source: number): Promise<void> {
-    const held = this.#length[source] ?? 0;
-    this.#length[target] = 0;
+    const held = this.#at(source);
+    this.#at(target).become(0);
     // llama.cpp copies a sequence's whole capacity; the target's own state is lost.
     const last = await this.#context.copySequenceStateFromOtherSequence(target, source);
-    if (last !== Math.max(0, held - 1)) throw new EngineFault('the sequence was not copied');
-    this.#length[target] = held;
+    if (last !== Math.max(0, held.last)) throw new EngineFault('the sequence was not copied');
+    this.#at(target).copy(held);
     this.#copying.add(target).add(source);
   }
 
   /** See SequenceStates. */
   save(sequence: number): Promise<Checkpoint> {
     if (this.#copying.has(sequence)) return Promise.reject(new EngineFault('the sequence is not copied yet'));
-    return StateCheckpoint.save(this.#context, this.#Checkpoint, sequence, this.#length[sequence] ?? 0);
+    return StateCheckpoint.save(this.#context, this.#Checkpoint, sequence, this.#at(sequence));
   }
 
   /** See SequenceStates. A copy that is still to be made would take what is restored here, or write over it. */
   async restore(sequence: number, checkpoint: Checkpoint): Promise<void> {
     const { length } = checkpoint;
-    const restorable = length > 0 && length <= (this.#length[sequence] ?? 0) && !this.#copying.has(sequence);
+    const held = this.#at(sequence);
+    const restorable = length > 0 && length <= held.length && !this.#copying.has(sequence);
     if (!restorable || !(checkpoint instanceof StateCheckpoint)) throw new EngineFault('the state cannot be restored');
     await checkpoint.restore(this.#context, sequence);
-    this.#length[sequence] = length;
+    held.become(length);
   }
 
   /**
@@ -95,10 +94,20 @@ export class BatchSequences {
    * or refused the batch; after any other error the pieces that were done remain. A sequence that still ends where it did is
    * whole: what llama.cpp wrote over meanwhile lay outside every window. False: it cannot be taken back.
    */
-  #undo({ sequence, tokens }: Part, before: number): boolean {
-    this.#length[sequence] = before;
-    if (this.#context.getSequenceKvCacheMaxPosition(sequence) === before - 1) return true;
-    return this.#remove(sequence, before, before + tokens.length);
+  #undo(part: Part, before: number): boolean {
+    const { sequence, tokens } = part;
+    const held = this.#at(sequence);
+    held.become(before);
+    // What came before of such an image is at the same position.
+    if (part.kind === 'embeddings' && part.image.columns > 0 && part.image.index > 0) return false;
+    if (this.#context.getSequenceKvCacheMaxPosition(sequence) === held.last) return true;
+    return this.#remove(sequence, held.at(before), held.at(before) + tokens.length);
+  }
+
+  #at(sequence: number): SequencePositions {
+    const found = this.#positions[sequence];
+    if (!found) throw new RangeError(`no sequence ${sequence}`);
+    return found;
   }
 
   /** Truncates the end. False: the remaining state could not be continued. */

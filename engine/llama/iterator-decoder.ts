@@ -100,6 +100,8 @@ export class IteratorDecoder implements Decoder {
       case 'sample':
         if (!(part.sampler instanceof IteratorSampler)) throw new TypeError('a sampler of another decoder');
         return { kind: 'token', token: await part.sampler.next(sequence, tokens, evaluationPriority) };
+      case 'embeddings':
+        throw new EngineFault('the iterators take no embeddings');
       case 'score':
         return { kind: 'scores', logprobs: await score(sequence, tokens, part.labels, evaluationPriority) };
     }

@@ -3,12 +3,13 @@ import { isKnownVersion } from './addon.js';
 import { F16_KV, kvProblem, type HeadWidths } from './kv-types.js';
 import { LoadFailure } from './load-failure.js';
 import type { ContextPlan } from './memory/estimate.js';
+import { readProjector } from './projector.js';
 import type { EngineSetup, KvTypes } from '../protocol/setup.js';
 
 /** The settings that decide how a model is loaded. */
 export type PlanSetup = Pick<
   EngineSetup,
-  'kind' | 'seats' | 'contextPerSeat' | 'flashAttention' | 'prefillTokensPerStep' | 'swaFull' | 'kv'
+  'kind' | 'seats' | 'contextPerSeat' | 'flashAttention' | 'prefillTokensPerStep' | 'swaFull' | 'kv' | 'projector'
 >;
 
 /**
@@ -42,7 +43,7 @@ export async function planLoad(llama: Llama, insights: GgufInsights, setup: Plan
   return {
     seats,
     contextPerSeat,
-    batchSize: prefillTokensPerStep + seats,
+    batchSize: Math.max(prefillTokensPerStep, await imageTokens(setup.projector)) + seats,
     prefillTokensPerStep,
     gpuLayers,
     flashAttention,
@@ -50,6 +51,13 @@ export async function planLoad(llama: Llama, insights: GgufInsights, setup: Plan
     kv,
     cuttable: cutsAnywhere(insights, setup.swaFull),
   };
+}
+
+/** Embeddings of an image that one decode must have at once. A projector that cannot be read is the vision process' to report. */
+async function imageTokens(projector: PlanSetup['projector']): Promise<number> {
+  if (projector === undefined) return 0;
+  const head = await readProjector(projector.file).catch(() => undefined);
+  return Math.min(head?.atOnce ?? (head ? projector.maxTokens : 0), projector.maxTokens);
 }
 
 /** Whether past state can be cut at any position: not of recurrent and hybrid models, of sliding-window ones if all is kept. */

@@ -2,7 +2,7 @@
  * Inserts engine/native into the source of node-llama-cpp's addon, for `make engine-native`. Each place must be as in
  * the version that this was written for: otherwise the addon would be built without our code.
  */
-import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 interface Edit {
@@ -20,10 +20,22 @@ const EDITS: readonly Edit[] = [
       '    AddonContextSequenceCheckpoint::init(exports);\n    AddonSampler::init(exports);\n    void raInit(Napi::Object);\n    raInit(exports);\n',
   },
   {
-    // OpenMP would keep compute threads for each thread that ever decodes; engine/native has one set for all.
+    // OpenMP would keep compute threads for each thread that ever decodes; engine/native has one set for all. libmtmd without
+    // video: what its decoders cannot read would go to a program on the PATH.
     file: 'CMakeLists.txt',
     before: '\nadd_subdirectory("llama.cpp")\n',
-    after: '\nset(GGML_OPENMP OFF CACHE BOOL "" FORCE)\nadd_subdirectory("llama.cpp")\n',
+    after:
+      '\nset(GGML_OPENMP OFF CACHE BOOL "" FORCE)\nset(LLAMA_BUILD_MTMD ON CACHE BOOL "" FORCE)\n' +
+      'set(MTMD_VIDEO OFF CACHE BOOL "" FORCE)\nadd_subdirectory("llama.cpp")\n',
+  },
+  {
+    // Its helpers have decoders for many formats; engine/native/vision.cpp has two.
+    file: 'CMakeLists.txt',
+    before: 'target_link_libraries(${PROJECT_NAME} "llama-common")\n',
+    after:
+      'target_link_libraries(${PROJECT_NAME} "llama-common")\nget_target_property(RA_MTMD mtmd SOURCES)\n' +
+      'list(REMOVE_ITEM RA_MTMD mtmd-helper.cpp mtmd-helper-gen.cpp)\nset_target_properties(mtmd PROPERTIES SOURCES "${RA_MTMD}")\n' +
+      'target_link_libraries(${PROJECT_NAME} mtmd stb)\n',
   },
 ];
 
@@ -32,11 +44,11 @@ export type Applied =
   /** `file` is not as expected; nothing was changed. */
   | { readonly kind: 'unknown'; readonly file: string };
 
-/** `folder`: the package's `llama`. `source`: next-token.cpp. May be called again. Throws file system errors. */
+/** `folder`: the package's `llama`. `source`: engine/native, whose C++ files are copied. May be called again. Throws file system errors. */
 export function applyNative(folder: string, source: string): Applied {
   const texts = new Map<string, string>();
   for (const { file, before, after } of EDITS) {
-    const text = readFileSync(join(folder, file), 'utf8');
+    const text = texts.get(file) ?? readFileSync(join(folder, file), 'utf8');
     if (count(text, after) === 1) continue;
     if (count(text, before) !== 1) return { kind: 'unknown', file };
     texts.set(
@@ -45,7 +57,9 @@ export function applyNative(folder: string, source: string): Applied {
     );
   }
   for (const [file, text] of texts) writeFileSync(join(folder, file), text);
-  copyFileSync(source, join(folder, 'addon/ra-next-token.cpp'));
+  for (const name of readdirSync(source)) {
+    if (name.endsWith('.cpp')) copyFileSync(join(source, name), join(folder, 'addon', `ra-${name}`));
+  }
   return { kind: 'applied' };
 }
 

@@ -1,5 +1,5 @@
 /**
- * `node dist/engine/native/cli.js <llama folder> <next-token.cpp>`: exits with 1 and a reason if it cannot be applied.
+ * `node dist/engine/native/cli.js <llama folder> <engine/native>`: exits with 1 and a reason if it cannot be applied.
  */
 import { applyNative } from './apply.js';
 

@@ -723,11 +723,18 @@ void leave(const Napi::CallbackInfo &) {
 
 } // namespace
 
+void raVisionInit(Napi::Object);
+void raEmbeddingsInit(Napi::Object);
+void raSandboxInit(Napi::Object);
+
 // Called at the end of the addon's own registration.
 void raInit(Napi::Object exports) {
     const Napi::Env env = exports.Env();
     exports.Set("raVersion", Napi::Number::New(env, VERSION));
     exports.Set("RaPicker", RaPicker::DefineClass(env, "RaPicker", {RaPicker::InstanceMethod<&RaPicker::picked>("picked")}));
+    raVisionInit(exports);
+    raEmbeddingsInit(exports);
+    raSandboxInit(exports);
     exports.Set("raUseThreads", Napi::Function::New(env, useThreads, "raUseThreads"));
     exports.Set("raLeave", Napi::Function::New(env, leave, "raLeave"));
     exports.Set("raDecodeRun", Napi::Function::New(env, decodeRun, "raDecodeRun", new Runs(env)));

@@ -1,6 +1,7 @@
 import type { CallChoice } from './call-format.js';
 import type { PromptConversation } from './conversation.js';
 import { cutAt, guard, type SpecialTexts } from './data-text.js';
+import { markImages, sectionsOf } from './image-marks.js';
 import { holdReply, weighed, type HeldOrder, type HeldReply } from './held-reply.js';
 import { QUICK_WORK, Work } from '../grammar/work.js';
 import { CALLED } from '../output/calls/expected-text.js';
@@ -10,7 +11,7 @@ import { refusedConstruct } from './refused-construct.js';
 import type { ChatTemplate, RenderFailure, RenderOptions } from './template.js';
 import type { Thoughts } from './thought-format.js';
 import { toldOf, withTrusted } from './told-tools.js';
-import { tokenizePrompt, type Vocabulary } from './tokens.js';
+import { tokenizeParts, tokenizePrompt, type Vocabulary } from './tokens.js';
 
 /** What renders and tokenizes for one model. */
 export interface PromptParts {
@@ -32,7 +33,7 @@ export interface ReplyOptions extends RenderOptions {
 }
 
 export type ChatPrompt =
-  /** Without `format` all of a reply's text is content. */
+  /** Without `format` all of a reply's text is content. With images there is one segment of text, perhaps empty, around each. */
   | { readonly kind: 'prompt'; readonly prompt: Prompt; readonly format?: ReplyFormat }
   | RenderFailure
   | (HeldReply & { readonly kind: 'unservable' })
@@ -50,11 +51,14 @@ export type HeldSource = 'quick' | 'here' | HeldReply;
  */
 export function chatPrompt(
   parts: PromptParts,
-  conversation: PromptConversation,
+  given: PromptConversation,
   options: ReplyOptions,
   maxTokens: number,
   source: HeldSource = 'here',
 ): ChatPrompt {
+  const images = markImages(given);
+  if (images.kind === 'unmarkable') return { kind: 'failed', why: 'conversation' };
+  const conversation = images.kind === 'marked' ? images.conversation : given;
   const { tools = [] } = conversation;
   const work = new Work();
   const excess = weighed(tools, work);
@@ -73,8 +77,26 @@ export function chatPrompt(
     held.calls,
     held.grammar && framed(parts, order, options, held.grammar),
   );
-  const prompt = tokenPrompt(tokenizePrompt(parts.vocabulary, pieces));
+  if (images.kind === 'none') {
+    const prompt = tokenPrompt(tokenizePrompt(parts.vocabulary, pieces));
+    return { kind: 'prompt', prompt, ...(format && { format }) };
+  }
+  const prompt = aroundImages(parts.vocabulary, sectionsOf(pieces, images.mark));
+  // A template that leaves an image out, repeats it or ends with it.
+  if (prompt.length !== images.count + 1 || prompt.at(-1)?.tokens.length === 0) {
+    return { kind: 'failed', why: 'conversation', says: 'its template takes no images there' };
+  }
   return { kind: 'prompt', prompt, ...(format && { format }) };
+}
+
+/** Each section by itself, as libmtmd does: what is behind an image has the tokens of a text's beginning. */
+function aroundImages(vocabulary: Vocabulary, [first = [], ...rest]: readonly (readonly string[])[]): Prompt {
+  const behind = (pieces: readonly string[]): Uint32Array =>
+    pieces.every((piece) => piece === '') ? new Uint32Array(0) : tokenizeParts(vocabulary, pieces);
+  return [
+    { kind: 'tokens', tokens: tokenizePrompt(vocabulary, first) },
+    ...rest.map((pieces) => ({ kind: 'tokens', tokens: behind(pieces) }) as const),
+  ];
 }
 
 /** The text that a prompt is made of, in the pieces that are tokenized one by one: caller's text is cut within special text. */

@@ -18,9 +18,9 @@ const COPY_BYTES = 64 * 1024;
 
 const HEAD = 12;
 
-type Packed = Uint8Array | Uint32Array | Float64Array;
+type Packed = Uint8Array | Uint32Array | Float32Array | Float64Array;
 
-const KINDS = { u8: Uint8Array, u32: Uint32Array, f64: Float64Array } as const;
+const KINDS = { u8: Uint8Array, u32: Uint32Array, f32: Float32Array, f64: Float64Array } as const;
 
 interface Placeholder {
   readonly $: keyof typeof KINDS;
@@ -185,10 +185,16 @@ function arrayOf({ $: kind, at, bytes }: Placeholder, arrays: Uint8Array): Packe
 }
 
 function isPacked(value: unknown): value is Packed {
-  return value instanceof Uint32Array || value instanceof Uint8Array || value instanceof Float64Array;
+  return (
+    value instanceof Uint32Array ||
+    value instanceof Uint8Array ||
+    value instanceof Float64Array ||
+    value instanceof Float32Array
+  );
 }
 
 function kindOf(array: Packed): keyof typeof KINDS {
   if (array instanceof Uint8Array) return 'u8';
-  return array instanceof Uint32Array ? 'u32' : 'f64';
+  if (array instanceof Uint32Array) return 'u32';
+  return array instanceof Float32Array ? 'f32' : 'f64';
 }

@@ -9,7 +9,7 @@ import type { Output } from './job-output.js';
 import type { GenerateJob, ScoreJob } from './jobs.js';
 import type { EngineFacts, EngineSetup } from './setup.js';
 
-export const PROTOCOL_VERSION = 3;
+export const PROTOCOL_VERSION = 4;
 
 /** The engine's own exit codes. */
 export const ENGINE_EXIT = {
@@ -26,6 +26,8 @@ export type ToEngine = { readonly v: number } & (
   | { readonly kind: 'start'; readonly setup: EngineSetup }
   | { readonly kind: 'generate'; readonly id: number; readonly job: GenerateJob }
   | { readonly kind: 'score'; readonly id: number; readonly job: ScoreJob }
+  /** Embeddings of the image with this index, for which the job asked (`wants`). */
+  | { readonly kind: 'embeddings'; readonly id: number; readonly image: number; readonly values: Float32Array }
   | { readonly kind: 'cancel'; readonly id: number }
   /**
    * Other requests wait: the job continues with one seat less, except its last one, and sends `seatFreed` once that seat is

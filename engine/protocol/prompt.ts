@@ -1,15 +1,37 @@
 /**
- * A prompt: what a reply goes on from, as segments in their order. Text is the one kind today. A segment of another kind (an
- * image) has ids too, one for each of its places, so that lengths, prefix hashes and the reuse of a held prefix need no
- * knowledge of kinds.
+ * A prompt: what a reply goes on from, as segments in their order. Every segment has one id for each of its places, so that
+ * lengths, prefix hashes and the reuse of a held prefix need no knowledge of kinds.
  */
 export type Prompt = readonly PromptSegment[];
 
+export type PromptSegment = TokenSegment | ImageSegment;
+
 /** Tokens that are evaluated as such. */
-export interface PromptSegment {
+export interface TokenSegment {
   readonly kind: 'tokens';
   readonly tokens: Uint32Array;
 }
+
+/** An image, or one of the parts that the projector makes of it: embeddings are evaluated in place of tokens. */
+export interface ImageSegment {
+  readonly kind: 'image';
+  /** Ids from {@link IMAGE_IDS} on, made of `digest`: hints, which other images may share. */
+  readonly tokens: Uint32Array;
+  /** 32 bytes that no other embeddings have. Never logged. */
+  readonly digest: Uint8Array;
+  /** By how much it moves the positions of what follows: at most its tokens. */
+  readonly positions: number;
+  /** Embeddings of a row where positions have two dimensions; 0: they have one. */
+  readonly columns: number;
+  /** Its embeddings attend to each other, so that one decode must have them all. */
+  readonly whole: boolean;
+}
+
+/** Ids from here on are those of images; no vocabulary is as large. */
+export const IMAGE_IDS = 2 ** 31;
+
+/** Bytes of a digest. */
+export const DIGEST_BYTES = 32;
 
 /** A prompt of text alone, over the same memory. */
 export function tokenPrompt(tokens: Uint32Array): Prompt {
@@ -34,4 +56,21 @@ export function promptIds(prompt: Prompt): Uint32Array {
     at += tokens.length;
   }
   return ids;
+}
+
+/** An image's segment and the place of its first id. */
+export interface PlacedImage {
+  readonly at: number;
+  readonly image: ImageSegment;
+}
+
+/** The images of a prompt, in order. */
+export function imagesOf(prompt: Prompt): readonly PlacedImage[] {
+  const placed: PlacedImage[] = [];
+  let at = 0;
+  for (const segment of prompt) {
+    if (segment.kind === 'image') placed.push({ at, image: segment });
+    at += segment.tokens.length;
+  }
+  return placed;
 }

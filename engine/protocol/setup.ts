@@ -27,6 +27,13 @@ export interface EngineSetup {
   readonly kv?: KvTypes;
   /** Saved states of a model whose past state cannot be cut. `bytes`: host memory; absent: by the model and what is free. */
   readonly checkpoints?: { readonly bytes?: number };
+  /** What makes embeddings of its images, elsewhere. Absent: its prompts have none. */
+  readonly projector?: {
+    /** Path of a GGUF file, of which only the head is read. */
+    readonly file: string;
+    /** The most tokens of an image. */
+    readonly maxTokens: number;
+  };
   /** Time that a step may spend on prompts beside running replies, in percent of what their next tokens take. */
   readonly prefillShare: number;
   /** Which part of a new prompt is reused from KV state that a sequence still has. */

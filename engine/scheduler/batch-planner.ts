@@ -73,7 +73,7 @@ export class BatchPlanner {
    * A chunk of one prompt: whole if no reply runs, otherwise the round's remaining tokens, if they are worth a decode.
    */
   chunk(running: readonly Running[]): BatchItem[] {
-    const all = running.filter(({ task }) => !task.work.alone);
+    const all = running.filter(({ task, branch }) => !task.work.alone && branch.waits === undefined);
     const times = crowding(all);
     const company = times < Infinity;
     let chosen: BatchItem | undefined;
@@ -81,7 +81,8 @@ export class BatchPlanner {
       const { left, chunk } = branch.feed;
       const room = this.#room(branch, times) - (company ? this.#joined : 0);
       // The last token is left for `together`, where its logits are needed.
-      const count = company ? Math.min(chunk, left - 1, room) : chunk < left ? chunk : 0;
+      const some = branch.feed.image?.image.whole === true && room < chunk ? this.#whenStarving(branch) : room;
+      const count = company ? Math.min(chunk, left - 1, some) : chunk < left ? chunk : 0;
       const worth = count > 0 && (!company || count >= Math.min(this.#pace.least, chunk, left - 1));
       if (worth && !chosen) chosen = { task, branch, count };
       this.#satOut.set(branch, chosen?.branch === branch ? 0 : (this.#satOut.get(branch) ?? 0) + 1);
@@ -106,6 +107,11 @@ export class BatchPlanner {
     );
   }
 
+  /** Room for an image that cannot be split: it has it once it has sat out as many rounds as starving takes. */
+  #whenStarving(branch: Branch): number {
+    return this.#starves(branch) ? Infinity : 0;
+  }
+
   #starves(branch: Branch): boolean {
     return (this.#satOut.get(branch) ?? 0) >= PATIENCE;
   }
@@ -113,10 +119,11 @@ export class BatchPlanner {
 
 /**
  * Number of steps that may be computed in a run if no call comes from outside: all branches are replies, none in its
- * first step, from whose state others may wait to start.
+ * first step, from whose state others may wait to start, or wait for embeddings, which come from outside.
  */
 export function stepsInRun(items: readonly BatchItem[], running: readonly Running[]): number {
-  if (items.length < running.length || items.some(({ count }) => count > 0)) return 1;
+  if (items.some(({ count }) => count > 0)) return 1;
+  if (items.length < running.length && items.length < running.filter(({ branch }) => !branch.waits).length) return 1;
   return Math.min(...items.map(({ branch }) => branch.ahead));
 }
 

@@ -2,6 +2,7 @@
  * The decoder port: how the step loop uses llama.cpp (docs/architecture.md#ports). Its implementations (the public
  * iterators, or the layer below them) differ in speed and version; the loop does not depend on them.
  */
+import type { ImageSegment } from '../protocol/prompt.js';
 import type { SamplingParams } from '../protocol/sampling.js';
 
 /** How the next token of one reply is chosen. */
@@ -39,12 +40,25 @@ interface Evaluated {
   readonly tokens: Uint32Array;
 }
 
+/** Which embeddings of an image a part has. */
+export interface ImagePart extends Pick<ImageSegment, 'positions' | 'columns' | 'whole'> {
+  /** Of its first one. */
+  readonly index: number;
+  /** Embeddings of the whole image. */
+  readonly of: number;
+}
+
 /** What one sequence adds to a step. A sequence appears at most once in a step. */
 export type Part =
   /** Evaluate only: a chunk of a prompt. */
   | (Evaluated & { readonly kind: 'prefill' })
   /** Evaluate, then choose the next token from the last one's logits. */
   | (Evaluated & { readonly kind: 'sample'; readonly sampler: Sampler })
+  /**
+   * Evaluate these embeddings, some or all of an image, in place of the tokens, which are its ids. Alone in its step. A fault
+   * where there are not as many as tokens.
+   */
+  | (Evaluated & { readonly kind: 'embeddings'; readonly values: Float32Array; readonly image: ImagePart })
   /** Evaluate, then read the labels' logits after the last token. */
   | (Evaluated & { readonly kind: 'score'; readonly labels: Uint32Array });
 

@@ -3,6 +3,7 @@ import { Feed, PromptPlan, type SavePoints } from './prompt-plan.js';
 import type { GenerateJob } from '../protocol/jobs.js';
 import type { Output } from '../protocol/job-output.js';
 import { promptLength } from '../protocol/prompt.js';
+import { Embeddings } from './embeddings.js';
 import { Reply } from './reply.js';
 import type { Branch, ModelTokens, Work } from './task.js';
 import type { CacheOrigin } from '../protocol/cache-key.js';
@@ -26,6 +27,9 @@ export class Generation implements Work {
   readonly #appendOnly: boolean;
   readonly #model: ModelTokens;
   readonly #decoder: Decoder;
+  readonly #embeddings: Embeddings;
+  /** Images that started items lack. */
+  #lacking: readonly number[] = [];
 
   /** `chunk`: tokens of a decode. `origin`: of the decoder's states. */
   constructor(id: number, job: GenerateJob, chunk: number, origin: CacheOrigin, model: ModelTokens, decoder: Decoder) {
@@ -44,8 +48,19 @@ export class Generation implements Work {
     };
     const saving = this.#appendOnly && worth ? points : undefined;
     this.#plan = new PromptPlan(job.prompt, chunk, { scope: job.scope, ...origin }, saving);
+    this.#embeddings = new Embeddings(this.#plan.images, job.n === 1);
     this.#model = model;
     this.#decoder = decoder;
+  }
+
+  asks(): readonly number[] {
+    const asked = this.#embeddings.ask(this.#lacking);
+    this.#lacking = [];
+    return asked;
+  }
+
+  supply(image: number, values: Float32Array): void {
+    this.#embeddings.supply(image, values);
   }
 
   plan(): PromptPlan {
@@ -54,7 +69,8 @@ export class Generation implements Work {
 
   branch(item: number, sequence: number, held: number): Branch {
     const reply = new Reply(this.#id, item, this.#job, this.#model, this.#decoder);
-    return new ReplyBranch(sequence, new Feed(this.#plan, held), reply);
+    this.#lacking = [...this.#lacking, ...this.#plan.images.flatMap(({ at }, index) => (at < held ? [] : [index]))];
+    return new ReplyBranch(sequence, new Feed(this.#plan, held), reply, this.#embeddings);
   }
 
   /** What cannot be cut is copied before its last token. */
@@ -67,11 +83,18 @@ class ReplyBranch implements Branch {
   readonly sequence: number;
   readonly feed: Feed;
   readonly #reply: Reply;
+  readonly #embeddings: Embeddings;
 
-  constructor(sequence: number, feed: Feed, reply: Reply) {
+  constructor(sequence: number, feed: Feed, reply: Reply, embeddings: Embeddings) {
     this.sequence = sequence;
     this.feed = feed;
     this.#reply = reply;
+    this.#embeddings = embeddings;
+  }
+
+  get waits(): Promise<void> | undefined {
+    const { image } = this.feed;
+    return image && this.#embeddings.waits(image);
   }
 
   get over(): boolean {
@@ -88,6 +111,8 @@ class ReplyBranch implements Branch {
 
   part(count: number): Part {
     const { sequence, feed } = this;
+    const { image } = feed;
+    if (image) return this.#embeddings.part(sequence, image, feed.position, feed.take(count));
     const tokens = feed.left > 0 ? feed.take(count) : Uint32Array.of(this.#reply.last);
     if (feed.left > 0) return { kind: 'prefill', sequence, tokens };
     return { kind: 'sample', sequence, tokens, sampler: this.#reply.sampler };

@@ -88,6 +88,11 @@ export class Jobs {
     this.#tasks.get(id)?.reduceSeats();
   }
 
+  /** The embeddings of an image of a running job. */
+  supply(id: number, image: number, values: Float32Array): void {
+    this.#tasks.get(id)?.work.supply?.(image, values);
+  }
+
   /** Ends what was cancelled. */
   cleanUp(): void {
     for (const id of this.#cancelled) {
@@ -114,6 +119,7 @@ export class Jobs {
         const keep = await this.#begin(task, () => reuse);
         out.push({ id, kind: 'started', cachedTokens: keep ?? 0 });
         await this.#spread(task);
+        this.#ask(task, out);
       });
     }
   }
@@ -151,6 +157,7 @@ export class Jobs {
       this.#take(task, sequence, keep);
     }
     await this.#spread(task);
+    this.#ask(task, out);
     if (task.done) {
       out.push({ id: task.id, kind: 'done' });
       this.#retire(task);
@@ -172,6 +179,10 @@ export class Jobs {
     const free = next && (await this.#sequences.open(next, reuse, task.work.intermittent));
     if (free) this.#take(task, free.sequence, free.keep);
     return free?.keep;
+  }
+
+  #ask({ id, work }: Task, out: Output[]): void {
+    for (const image of work.asks?.() ?? []) out.push({ id, kind: 'wants', image });
   }
 
   /** Frees the sequence if no branch takes it. */

@@ -1,5 +1,5 @@
 import type { CacheKey } from '../protocol/cache-key.js';
-import { promptIds, type Prompt } from '../protocol/prompt.js';
+import { imagesOf, promptIds, type PlacedImage, type Prompt } from '../protocol/prompt.js';
 
 /** Where the state is saved of a model that cannot cut it. */
 export interface SavePoints {
@@ -28,24 +28,28 @@ export class PromptPlan {
   readonly tokens: Uint32Array;
   /** Where its chunks end, ascending; the last is the number of tokens. */
   readonly ends: readonly number[];
+  /** In order. */
+  readonly images: readonly PlacedImage[];
   /** Of the states that it may start from and that it makes. */
   readonly key: CacheKey;
   /** Of these ends, those at which the state is saved. */
   readonly saved: ReadonlySet<number>;
 
   /**
-   * Each segment is split from its own start on into chunks of `chunk` tokens, the last of them shorter, and at marks. None is
-   * empty. `points` absent: the state is never saved.
+   * Each segment is split from its own start on into chunks of `chunk` tokens, the last of them shorter, and at marks, but for an
+   * image that must be whole. None is empty. `points` absent: the state is never saved.
    */
   constructor(prompt: Prompt, chunk: number, key: CacheKey, points?: SavePoints) {
     this.key = key;
     this.tokens = promptIds(prompt);
+    this.images = imagesOf(prompt);
     const marked = points?.isMark && marks(this.tokens, points.isMark);
     const ends: number[] = [];
     const turns: number[] = [];
     let start = 0;
-    for (const { tokens } of prompt) {
-      const until = start + tokens.length;
+    for (const segment of prompt) {
+      const until = start + segment.tokens.length;
+      if (segment.kind === 'image' && segment.whole) start = until - 1;
       for (const mark of marked ?? []) {
         if (mark < start || mark >= until) continue;
         for (let end = start + chunk; end < mark; end += chunk) ends.push((start = end));
@@ -57,12 +61,18 @@ export class PromptPlan {
       if (until > start) ends.push(until);
       start = until;
     }
-    this.saved = new Set(points && savedAt(ends, turns, points, chunk));
+    const outside = this.images.length === 0 ? ends : ends.filter((end) => !this.#cuts(end));
+    this.saved = new Set(points && savedAt(outside, turns, points, chunk));
     if (points && this.saved.has(points.upTo) && !ends.includes(points.upTo)) {
       const behind = ends.findIndex((end) => end > points.upTo);
       ends.splice(behind, 0, points.upTo);
     }
     this.ends = ends;
+  }
+
+  /** Whether an image is on both sides of a place. No state is reused from there. */
+  #cuts(end: number): boolean {
+    return this.images.some(({ at, image }) => at < end && end < at + image.tokens.length);
   }
 }
 
@@ -117,6 +127,12 @@ export class Feed {
   /** Tokens up to the end of the current chunk; equal to `left` in the last one. */
   get chunk(): number {
     return (this.#plan.ends[this.#next] ?? this.#position) - this.#position;
+  }
+
+  /** The image that the next token is of. */
+  get image(): PlacedImage | undefined {
+    const at = this.#position;
+    return this.#plan.images.find((each) => each.at <= at && at < each.at + each.image.tokens.length);
   }
 
   /** Whether the state is to be saved where it is. */

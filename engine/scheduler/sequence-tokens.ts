@@ -1,5 +1,6 @@
 import type { PromptPlan } from './prompt-plan.js';
 import { sameCache, type CacheKey } from '../protocol/cache-key.js';
+import type { ImageSegment, PlacedImage } from '../protocol/prompt.js';
 
 /**
  * How much of a sequence's state a plan may reuse. any: every shared token. same-split: only chunks that were evaluated
@@ -16,6 +17,8 @@ export class SequenceTokens {
   #ends: number[] = [];
   /** Whose prompts may build on it; undefined: it never held anything. */
   #key: CacheKey | undefined;
+  /** Of the prompt that it holds. Those past its length are not there. */
+  #images: readonly PlacedImage[] = [];
 
   get length(): number {
     return this.#length;
@@ -45,15 +48,17 @@ export class SequenceTokens {
   }
 
   /** Keeps its first `length` tokens for a plan, none of another key's. */
-  keepFor({ key }: PromptPlan, length: number): void {
+  keepFor({ key, images }: PromptPlan, length: number): void {
     this.cut(length);
     this.#key = key;
+    this.#images = images;
   }
 
   /** Holds from now on what the other holds now. */
   become(other: SequenceTokens): void {
     this.cut(0);
     this.#key = other.#key;
+    this.#images = other.#images;
     this.append(other.tokens, false);
     this.#ends = [...other.#ends];
   }
@@ -64,7 +69,7 @@ export class SequenceTokens {
    */
   reusable(plan: PromptPlan, reuse: Reuse, lengths?: readonly number[]): number {
     if (reuse === 'none' || this.#key === undefined || !sameCache(this.#key, plan.key)) return 0;
-    const shared = Math.min(this.#shared(plan.tokens), plan.tokens.length - 1);
+    const shared = this.#outsideImages(plan, Math.min(this.#shared(plan.tokens), plan.tokens.length - 1));
     if (reuse === 'any') return lengths ? Math.max(0, ...lengths.filter((length) => length <= shared)) : shared;
     let same = 0;
     for (const [i, end] of this.#ends.entries()) {
@@ -73,6 +78,19 @@ export class SequenceTokens {
       if (!lengths || (lengths.includes(end) && plan.saved.has(end))) same = end;
     }
     return same;
+  }
+
+  /**
+   * The first `shared` tokens of the plan have the ids of those here; how many of them are the same. Ids of images are hints: it
+   * is the whole digest that counts. No state is reused from within an image.
+   */
+  #outsideImages({ images }: PromptPlan, shared: number): number {
+    for (const { at, image } of images) {
+      if (at >= shared) return shared;
+      const held = this.#images.find((each) => each.at === at)?.image;
+      if (at + image.tokens.length > shared || held === undefined || !sameImage(image, held)) return at;
+    }
+    return shared;
   }
 
   #shared(tokens: Uint32Array): number {
@@ -88,4 +106,8 @@ export class SequenceTokens {
     buffer.set(this.tokens);
     this.#buffer = buffer;
   }
+}
+
+function sameImage(a: ImageSegment, b: ImageSegment): boolean {
+  return a.tokens.length === b.tokens.length && a.digest.every((byte, at) => byte === b.digest[at]);
 }

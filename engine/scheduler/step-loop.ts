@@ -16,10 +16,10 @@
  * (docs/engine.md#a-step). A chunk of a prompt has its own decode, so that its state does not depend on the other requests.
  * A cancel takes effect before the next step, whatever the job's phase.
  *
- * While only replies are running, the decoder computes their steps in a run without this loop, which reads the chosen
- * tokens meanwhile; any call from outside stops the run after the current step. A reply with an expensive grammar skips
- * steps while its mask is computed on another thread, and joins the first step after that. After a round that freed seats,
- * the next one may wait briefly for jobs that take them over (refill-wait.ts).
+ * While only replies are running, the decoder computes their steps in a run without this loop, which reads the chosen tokens
+ * meanwhile; any call from outside stops the run after the current step. A reply with an expensive grammar skips steps while
+ * its mask is computed on another thread, a prompt while its image is encoded elsewhere. After a round that freed seats, the
+ * next one may wait briefly for jobs that take them over (refill-wait.ts).
  */
 import type { Decoder, Part, PartResult, Run } from './decoder.js';
 import { Generation } from './generation.js';
@@ -53,12 +53,11 @@ export class StepLoop {
   readonly #results: Results;
   readonly #outbox: Outbox;
   readonly #refillWait: RefillWait;
-  readonly #sendMs: number;
   #running: Promise<void> | undefined;
   #closed = false;
   /** A call from outside since the round began. */
   #called = false;
-  /** Ends a wait for grammars. */
+  /** Ends a wait for what is pending. */
   #wake: () => void = () => undefined;
   #step = 0;
 
@@ -71,15 +70,11 @@ export class StepLoop {
     this.#sequences = new Sequences(decoder, limits.seats, limits.checkpointBytes);
     this.#jobs = new Jobs(this.#sequences, limits.seats, limits.prefixReuse);
     this.#results = new Results(decoder, this.#sequences, this.#jobs);
-    this.#sendMs = limits.sendMs ?? SEND_MS;
-    this.#outbox = new Outbox(emit, this.#sendMs, clock);
+    this.#outbox = new Outbox(emit, limits.sendMs ?? SEND_MS, clock);
     this.#refillWait = new RefillWait(clock);
-    this.#prefillBudget = new PrefillBudget(
-      limits.prefillShare / 100,
-      limits.prefillTokensPerStep,
-      limits.leastPrefillTokens ?? LEAST_TOKENS.cpu,
-    );
-    this.#batchPlanner = new BatchPlanner(limits.prefillTokensPerStep, this.#prefillBudget);
+    const { prefillShare, prefillTokensPerStep: chunk, leastPrefillTokens = LEAST_TOKENS.cpu } = limits;
+    this.#prefillBudget = new PrefillBudget(prefillShare / 100, chunk, leastPrefillTokens);
+    this.#batchPlanner = new BatchPlanner(chunk, this.#prefillBudget);
   }
 
   /** Decodes finished so far. */
@@ -106,9 +101,15 @@ export class StepLoop {
 
   /** As {@link generate}. */
   score(id: number, job: ScoreJob): void {
-    const seats = job.isolate ? 1 : job.seats;
     const { prefillTokensPerStep: chunk, origin } = this.#limits;
-    this.#enqueue(scoringFits(job, this.#limits), id, seats, () => new Scoring(id, job, chunk, origin));
+    const work = (): Work => new Scoring(id, job, chunk, origin);
+    this.#enqueue(scoringFits(job, this.#limits), id, job.isolate ? 1 : job.seats, work);
+  }
+
+  /** Gives a job the embeddings of an image, for which it asked. */
+  supply(...given: Parameters<Jobs['supply']>): void {
+    this.#jobs.supply(...given);
+    this.#halt();
   }
 
   /** Ends a job before the next step. It emits nothing from now on. */
@@ -117,7 +118,7 @@ export class StepLoop {
     this.#halt();
   }
 
-  /** A job continues with one sequence less, and emits `seatFreed` once that one is free. It keeps its last one. */
+  /** A job continues with one sequence less, but its last, and emits `seatFreed` once that one is free. */
   reduceSeats(id: number): void {
     this.#jobs.reduceSeats(id);
     this.#halt();
@@ -166,7 +167,7 @@ export class StepLoop {
       const together = await this.#decode(this.#batchPlanner.together(this.#jobs.running));
       const chunk = await this.#decode(this.#batchPlanner.chunk(this.#jobs.running));
       left = seats - this.#jobs.seats;
-      if (!isolated && !together && !chunk) await this.#grammars();
+      if (!isolated && !together && !chunk) await this.#awaited();
     }
     this.#flush();
     this.#running = undefined;
@@ -179,16 +180,15 @@ export class StepLoop {
     await this.#refillWait.wait(left, this.#prefillBudget.decodeMs);
   }
 
-  /** Waits until a grammar's mask is ready, or a call from outside. */
-  async #grammars(): Promise<void> {
-    const pending = this.#jobs.running.flatMap(({ branch }) => branch.pending ?? []);
+  /** Waits until a grammar's mask or an image's embeddings are ready, or for a call from outside. */
+  async #awaited(): Promise<void> {
+    const pending = this.#jobs.running.flatMap(({ branch }) => branch.pending ?? branch.waits ?? []);
     if (pending.length === 0 || this.#called) return;
     this.#flush();
     await new Promise<void>((resolve) => {
       this.#wake = resolve;
       for (const each of pending) void each.then(resolve);
     });
-    this.#wake = () => undefined;
   }
 
   /** False: there was nothing to decode. */
@@ -211,15 +211,14 @@ export class StepLoop {
       take(results);
       this.#flush();
     };
-    const run: Run | undefined = ahead > 1 ? { most: ahead, everyMs: this.#sendMs, made } : undefined;
-    // Sent while llama.cpp computes on another thread, so that it costs no extra time.
+    const run: Run | undefined = ahead > 1 ? { most: ahead, everyMs: this.#limits.sendMs ?? SEND_MS, made } : undefined;
     const decoding = this.#decoder.step(parts, run);
+    // While llama.cpp computes on another thread, so that it costs no extra time.
     if (due) this.#flush();
     take(await decoding);
-    await this.#results.save(stepping, this.#outbox.outputs);
     const out = this.#outbox.outputs;
-    const moving = stepping.filter(({ task }) => task.moves);
-    for (const task of new Set(moving.map((each) => each.task))) {
+    await this.#results.save(stepping, out);
+    for (const task of new Set(stepping.map((each) => each.task).filter(({ moves }) => moves))) {
       if (this.#jobs.runs(task)) await this.#jobs.guard(task, out, () => this.#jobs.goOn(task, out));
     }
     // There may be no further decode.

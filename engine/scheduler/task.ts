@@ -14,6 +14,8 @@ export interface Branch {
    * continues meanwhile, except for the end. Never rejects. Undefined: now.
    */
   readonly pending?: Promise<void> | undefined;
+  /** Settles when the next part of its prompt is there: the embeddings of an image. Never rejects. Undefined: it is. */
+  readonly waits?: Promise<void> | undefined;
   /** Next tokens that may be computed in a run before the first is inspected; at least 1. */
   readonly ahead: number;
   /** The next part: `count` prompt tokens, at most all that are left; 0 once there are none. Called once a step. */
@@ -33,6 +35,10 @@ export interface Work {
   readonly intermittent?: boolean;
   /** How much state of another item of the same job may be reused. */
   readonly reuse: Exclude<Reuse, 'none'>;
+  /** Indexes of the images whose embeddings the started items lack and that were not returned before. Absent: none. */
+  asks?(): readonly number[];
+  /** The embeddings of an image, for which it asked. */
+  supply?(image: number, values: Float32Array): void;
   plan(item: number): PromptPlan;
   /** Starts an item on a sequence that has the first `held` tokens of its plan. */
   branch(item: number, sequence: number, held: number): Branch;

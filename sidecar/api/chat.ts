@@ -8,11 +8,14 @@ import { prefixOf } from '../engine-client/prefix-index.js';
 import type { Exchange } from '../http/exchange.js';
 import { ReplyCounts } from './reply-counts.js';
 import { failed, preflight, type PreparedRequest } from './preflight.js';
+import { seeImages, type Seen } from './images.js';
+import * as imageRefusals from './image-refusals.js';
 import * as refusals from './refusals.js';
 import { StreamWriter, WholeWriter, type ReplyWriter } from './reply-writers.js';
 import { ENDED, endUnfinished, runJob, type Ended, type ReplyResults, type RunEnd } from './run-job.js';
 import { seatLength } from './seat-length.js';
 import type { Services } from './services.js';
+import type { Vision } from '../vision/vision.js';
 import { UsageSession } from './usage-session.js';
 import { RequestContext, type Stop } from './request-context.js';
 import { SeatWait, type Planned, type Tokens } from './seat-wait.js';
@@ -46,7 +49,10 @@ export async function complete(context: RequestContext, services: Services, surf
   if (prepared.kind !== 'prepared') return prepared;
   const { params, model } = prepared;
   const { facts } = model.engine;
-  if (params.firstImage !== undefined) return failed(refusals.noVision(params.firstImage));
+  const { firstImage } = params;
+  if (firstImage !== undefined && !model.vision) return failed(imageRefusals.noVision(firstImage));
+  if (firstImage !== undefined && model.vision?.state === 'no-addon')
+    return failed(imageRefusals.noImageSupport(firstImage));
   if (!facts) return failed(refusals.cold(model.engine));
 
   // Before the wait for a seat, since a stream is kept alive through it.
@@ -56,7 +62,12 @@ export async function complete(context: RequestContext, services: Services, surf
   if (wait.kind !== 'waiting') return wait;
   const tokenized = await wait.tokenize(prepared, 'chat');
   if (tokenized.kind !== 'chat') return tokenized;
-  const planned = plan(context, params, model.engine.contexts, tokenized, usage, services);
+  const scope = ALL_ACCOUNTS;
+  const seen = await see(model.vision, tokenized, scope, firstImage);
+  if (seen?.kind === 'refused') return failed(seen.error);
+  const { format } = tokenized;
+  const prompted = { prompt: seen?.prompt ?? tokenized.prompt, scope, ...(format && { format }) };
+  const planned = plan(context, params, model.engine.contexts, prompted, usage, services);
   if ('status' in planned) return failed(planned);
   const lease = await wait.seat(planned.work);
   if ('kind' in lease) return lease;
@@ -64,10 +75,21 @@ export async function complete(context: RequestContext, services: Services, surf
   const counts = new ReplyCounts(services.clock, context, usage);
   const results = replyResults(context, writer, counts, params.stream ? lease : undefined);
   const { draining } = services;
-  const parts = { engine: model.engine, usage, seatsWanted: params.n, draining };
+  const images = seen && { images: seen.images };
+  const parts = { engine: model.engine, usage, seatsWanted: params.n, draining, ...images };
   const end = await runJob(context, lease, { kind: 'generate', job: planned.job, results }, parts);
   if (await finish(context, writer, counts, usage, end)) prepared.claim.complete();
   return ENDED;
+}
+
+/** The prompt with its images; undefined: it has none. */
+async function see(
+  vision: Vision | undefined,
+  { prompt, images }: Extract<Tokens, { readonly kind: 'chat' }>,
+  scope: string,
+  param = 'messages',
+): Promise<Seen | undefined> {
+  return vision && images && (await seeImages(vision, prompt, images, scope, param));
 }
 
 /** The last checks, now that the prompt's length is known, credit at the very end; and the job for the engine. */
@@ -75,7 +97,7 @@ function plan(
   context: RequestContext,
   params: ChatParams,
   contexts: readonly number[],
-  { prompt, format }: Extract<Tokens, { readonly kind: 'chat' }>,
+  { prompt, scope, format }: Pick<GenerateJob, 'prompt' | 'scope' | 'format'>,
   usage: UsageSession,
   services: Services,
 ): Planned<Omit<GenerateJob, 'seats'>> | ContractError {
@@ -90,7 +112,6 @@ function plan(
   context.promptTokens = promptTokens;
   const unpaid = usage.reserve(promptTokens, maxTokens * params.n);
   if (unpaid) return unpaid;
-  const scope = ALL_ACCOUNTS;
   const { n, temperature, topP, topK, minP, frequencyPenalty, presencePenalty, stops } = params;
   const narrowing = { ...(topK !== undefined && { topK }), ...(minP !== undefined && { minP }) };
   const seed = seed32(params.seed ?? Math.floor(services.random() * 2 ** 32));

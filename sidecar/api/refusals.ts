@@ -175,12 +175,6 @@ export function refused({ code, reason, retryAfterMs }: Refused): ContractError 
   return contractError(code, QUEUE[reason], { retryAfterMs });
 }
 
-export function noVision(param: string): ContractError {
-  return contractError('bad_request', `${param} is an image, and this model has no vision. Send text parts only.`, {
-    param,
-  });
-}
-
 export function overContext(promptTokens: number, maxTokens: number, context: number, param: string): ContractError {
   return contractError(
     'bad_request',

@@ -30,7 +30,7 @@ export type RunEnd =
   | { readonly kind: 'stopped'; readonly stop: Stop };
 
 /** What a job's results are passed to; {@link runJob} itself gets how it ends. */
-type Results<S> = Omit<S, 'seatFreed' | 'done' | 'failed'>;
+type Results<S> = Omit<S, 'seatFreed' | 'done' | 'failed' | 'wants'>;
 
 /** What the results of a chat are passed to. */
 export type ReplyResults = Results<GenerationReceiver>;
@@ -55,6 +55,21 @@ export interface JobParts {
   readonly seatsWanted: number;
   /** The sidecar ends: its engine may be stopped. */
   readonly draining: () => boolean;
+  /** Embeddings of its prompt's images. Absent: it has none. */
+  readonly images?: JobImages;
+}
+
+/** Why there are no embeddings of an image. */
+export interface Unseen {
+  readonly kind: 'unseen';
+  readonly error: ContractError;
+}
+
+/** Gets the embeddings of images, by their index in the prompt, until `close`. */
+export interface JobImages {
+  embeddings(image: number): Promise<Float32Array | Unseen>;
+  /** They are not needed any more. Idempotent. */
+  close(): void;
 }
 
 /** The job must not start. */
@@ -88,9 +103,9 @@ export async function runJob(
         lease.release('deadline');
         return { kind: 'failed', outcome: 'timeout', error: refusals.timedOut() };
       }
-      if (end.kind === 'not-started') {
+      if (end.kind === 'not-started' || end.kind === 'unseen') {
         lease.release('failed');
-        return { kind: 'failed', outcome: 'refused', error: end.error };
+        return { kind: 'failed', outcome: end.kind === 'unseen' ? 'failed' : 'refused', error: end.error };
       }
       if (end.kind !== 'lost' || end.started) {
         lease.release(end.kind === 'lost' ? 'engine-lost' : 'failed');
@@ -104,6 +119,7 @@ export async function runJob(
       lease = again;
     }
   } finally {
+    parts.images?.close();
     // Only after a fault is it still held.
     lease.release('failed');
   }
@@ -147,7 +163,7 @@ function run(
   lease: Lease,
   planned: PlannedJob,
   parts: JobParts,
-): Promise<'done' | 'left' | 'late' | JobFault | NotStarted> {
+): Promise<'done' | 'left' | 'late' | JobFault | NotStarted | Unseen> {
   const { gone } = context.exchange;
   return new Promise((resolve) => {
     if (gone.aborted) {
@@ -158,7 +174,9 @@ function run(
       gone.removeEventListener('abort', leave);
       cancelTimer();
     };
-    const end = (how: 'done' | 'left' | 'late' | JobFault | NotStarted): void => {
+    let ended = false;
+    const end = (how: 'done' | 'left' | 'late' | JobFault | NotStarted | Unseen): void => {
+      ended = true;
       clear();
       resolve(how);
     };
@@ -177,7 +195,23 @@ function run(
         end({ kind: 'not-started', error: refusal });
         return;
       }
-      const ends: JobEnds = { seatFreed: () => lease.freeSeat(), done: () => end('done'), failed: end };
+      const { images } = parts;
+      const supply = async (image: number): Promise<void> => {
+        const made = await images?.embeddings(image);
+        if (ended || !made) return;
+        if (made instanceof Float32Array) {
+          job?.supply?.(image, made);
+          return;
+        }
+        job?.cancel();
+        end(made);
+      };
+      const ends: JobEnds = {
+        seatFreed: () => lease.freeSeat(),
+        done: () => end('done'),
+        failed: end,
+        ...(images && { wants: (image) => void supply(image) }),
+      };
       const started = start(parts.engine, planned, lease, growTo(lease, parts.seatsWanted), ends);
       job = started;
       lease.whenWanted(() => started.reduceSeats());
@@ -188,7 +222,7 @@ function run(
   });
 }
 
-type JobEnds = Pick<GenerationReceiver, 'seatFreed' | 'done' | 'failed'>;
+type JobEnds = Pick<GenerationReceiver, 'seatFreed' | 'done' | 'failed' | 'wants'>;
 
 /** Sends the job to the replica whose seats it has. */
 function start(

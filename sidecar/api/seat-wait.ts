@@ -71,7 +71,8 @@ export class SeatWait {
     void this.#ticket.outcome.then(() => preparing && lost.abort());
     const tokens = await body.tokenize(lost);
     preparing = false;
-    release();
+    // Images are as large as the body that they came in, so its room stays taken until the request ends.
+    if (!('images' in tokens)) release();
     switch (tokens.kind) {
       case 'aborted':
         return this.#stopped();

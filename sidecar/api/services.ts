@@ -13,6 +13,7 @@ import type { Metrics } from '../telemetry/metrics.js';
 import type { Tracing } from '../telemetry/tracing.js';
 import type { PriceList } from '../usage/price-list.js';
 import type { Spool } from '../usage/spool.js';
+import type { Vision } from '../vision/vision.js';
 import type { SeatBoard } from './seat-board.js';
 
 /** One model as it is served here: an engine and the queue for its seats. */
@@ -26,6 +27,8 @@ export interface HostedModel {
   readonly created: number;
   readonly engine: Engine;
   readonly queue: SeatQueue;
+  /** What reads its images; absent: it takes none. */
+  readonly vision?: Vision;
 }
 
 /** What handlers work with; wired once, in app.ts. */

@@ -119,9 +119,10 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   const prompts = (given.makePrompts ?? openPrompts)({
     ...config.prompts,
     inlineBytes: config.bodies.inlineBytes,
-    models: config.models.map(({ id, kind, file }) => ({
+    models: config.models.map(({ id, kind, file, vision }) => ({
       id,
       kind,
+      ...(vision && { images: { maxImages: vision.maxImages, maxPixels: vision.maxPixels } }),
       template: templates.get(id) ?? {},
       contextPerSeat: Math.max(...(plans.get(id) ?? []).map((replica) => replica.contextPerSeat)),
       file: files.get(file) ?? file,
@@ -173,6 +174,7 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   const close = async (): Promise<void> => {
     prompts.close();
     tls.close();
+    for (const { vision } of models.values()) vision?.close();
     await Promise.all([...models.values()].map(({ engine }) => engine.close()));
     reserve.close();
     await Promise.all([front.close(), back.close()]);
@@ -184,7 +186,11 @@ export async function startApp(config: Config, identity: Identity, log: Log, giv
   };
   try {
     const publicPort = await listen(front, config.listen, log);
-    for (const { engine } of models.values()) engine.start();
+    for (const { engine, vision } of models.values()) {
+      engine.start();
+      // Of a lazy model with the first image.
+      if (!engine.onDemand) vision?.start();
+    }
     void billing.begin(spool instanceof DurableSpool ? spoolReader(config, spool) : undefined).then((problem) => {
       if (problem === undefined) readiness.up(CREDIT);
       else readiness.never(problem);

@@ -1,10 +1,12 @@
 /** Composes one model's engine: a process for each replica, none started yet. The one place that chooses an engine's kind. */
+import { resolve } from 'node:path';
 import type { Config, ModelConfig } from '../config/config.js';
 import type { EngineEvents, HostedEngine } from '../engine-client/engine.js';
 import { ReplicatedEngine } from '../engine-client/replicated-engine.js';
 import type { StartGate } from '../engine-client/start-gate.js';
 import { EngineProcess } from '../engine-client/supervisor.js';
 import { systemClock } from '../lib/clock.js';
+import { MAX_TOKENS } from '../vision/client.js';
 import type { Log } from '../telemetry/logger.js';
 import { templateOf } from './model-template.js';
 import type { ReplicaPlan } from './replica-plans.js';
@@ -34,7 +36,8 @@ export function composeEngine(
   { entry, memory, log, wanted, events }: EngineParts,
 ): HostedEngine {
   const { id, kind, file, load, idleUnloadMs, gpu, flashAttention, prefillTokensPerStep, prefillShare } = model;
-  const { prefixReuse, swaFull, kv, checkpoints } = model;
+  const { prefixReuse, swaFull, kv, checkpoints, vision } = model;
+  const projector = vision && { file: resolve(vision.projector), maxTokens: vision.maxTokensPerImage ?? MAX_TOKENS };
   const all = {
     file,
     kind,
@@ -47,6 +50,7 @@ export function composeEngine(
     swaFull,
     kv,
     checkpoints,
+    ...(projector && { projector }),
   };
   const replicas = plans.map(({ devices, environment, ...sizes }, replica) => {
     return new EngineProcess({

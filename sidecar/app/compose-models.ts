@@ -12,11 +12,13 @@ import { StartGate } from '../engine-client/start-gate.js';
 import type { HostedModel } from '../api/services.js';
 import type { FirstStart } from '../prompts/client.js';
 import { composeEngine, type MemoryCheck } from './compose-engine.js';
+import { composeVision } from './compose-vision.js';
 import { FirstStarts } from './first-starts.js';
 import type { Readiness } from './readiness.js';
 import { nameOf, type ReplicaPlan } from './replica-plans.js';
 import type { ModelLoad } from '../telemetry/endpoint-metrics.js';
 import type { Log } from '../telemetry/logger.js';
+import type { HostedVision } from '../vision/vision.js';
 import type { Metrics } from '../telemetry/metrics.js';
 
 /**
@@ -27,6 +29,7 @@ const VERDICT_MS = 60_000;
 
 export interface Hosted extends HostedModel {
   readonly engine: HostedEngine;
+  readonly vision?: HostedVision;
   /** Path of its weights. */
   readonly file: string;
   /** Settles once its engine was ready or has finally failed; at once for a lazy model. */
@@ -219,5 +222,7 @@ function host(
   });
   registry.endpoint.watch(loadOf(queue, engine));
   const gate = cohort === undefined ? {} : { cohort };
-  return { id, kind, ownedBy, ...gate, created: Math.floor(Date.now() / 1000), queue, engine, file, settled };
+  const vision = composeVision(config, model, log);
+  const created = Math.floor(Date.now() / 1000);
+  return { id, kind, ownedBy, ...gate, created, queue, engine, ...(vision && { vision }), file, settled };
 }

@@ -33,6 +33,12 @@ const RULES: readonly ((config: Config) => string | readonly string[] | undefine
         ? [`models[${i}].toolFormat must not be set for a decision model, which is offered no tools`]
         : [],
     ),
+  ({ models }) =>
+    models.flatMap(({ kind, vision }, i) =>
+      kind === 'decision' && vision !== undefined
+        ? [`models[${i}].vision must not be set for a decision model, which takes no images`]
+        : [],
+    ),
   ({ operators }) =>
     isLoopback(operators.host) || operators.secretFile !== undefined
       ? undefined

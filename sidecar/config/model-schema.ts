@@ -1,5 +1,6 @@
 import { integer, milliseconds, section, text, type SettingSchema } from './kinds.js';
 import { CORES, replicasSchema } from './replicas-schema.js';
+import { visionSchema } from './vision-schema.js';
 
 const KV_TYPES = ['f16', 'q8_0', 'q4_0'] as const;
 
@@ -118,6 +119,7 @@ export const modelSchema: SettingSchema = {
         defaultText: 'twice the past state of all seats, at most a quarter of what is free and 8 GiB',
       },
     }),
+    vision: visionSchema,
     load: text(
       '`eager`: loaded at the start; the sidecar is ready only once it is loaded. `lazy`: loaded at the first request for it, which gets `cold`.',
       { enum: ['eager', 'lazy'], default: 'eager' },

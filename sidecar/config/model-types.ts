@@ -15,6 +15,22 @@ export interface ReplicaConfig {
   readonly cores?: string;
 }
 
+/** What reads a model's images. */
+export interface VisionConfig {
+  /** Path of a GGUF file. */
+  readonly projector: string;
+  /** Of a request. */
+  readonly maxImages: number;
+  /** Of an image. */
+  readonly maxPixels: number;
+  /** Absent: by the projector. */
+  readonly maxTokensPerImage?: number;
+  /** 0: one for each of `cores`, else all cores but one. */
+  readonly threads: number;
+  readonly cores?: string;
+  readonly cacheBytes: number;
+}
+
 /** One model that is served. */
 export interface ModelConfig {
   /** What callers name. */
@@ -45,6 +61,8 @@ export interface ModelConfig {
   /** Percent. */
   readonly prefillShare: number;
   readonly prefixReuse: 'auto' | 'any' | 'off';
+  /** Absent: the model takes no images. */
+  readonly vision?: VisionConfig;
   readonly load: 'eager' | 'lazy';
   /** Unloaded after this long without a request. 0: never. */
   readonly idleUnloadMs: number;

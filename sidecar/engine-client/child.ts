@@ -190,7 +190,8 @@ export class EngineChild {
     this.#ready = true;
     this.#held = new HeldPrefixes(facts.seats, facts.contextPerSeat);
     this.#cancelStart();
-    const pending = (): boolean => this.mux.open > 0 || this.#live > 0;
+    // A job whose image is still being encoded elsewhere has no steps.
+    const pending = (): boolean => Math.max(this.mux.open, this.#live) > this.mux.lacking;
     this.#watchdog = new Watchdog(clock, timing.hangMs, pending, (hang) => this.#kill('hang', hang));
     this.#events.ready(facts);
   }

@@ -9,7 +9,7 @@ import type { HeldTokens } from '../../engine/protocol/messages.js';
 import type { PrefixIndex } from './prefix-index.js';
 
 export { ALL_ACCOUNTS } from '../../engine/protocol/cache-key.js';
-export { promptLength, tokenPrompt } from '../../engine/protocol/prompt.js';
+export { promptLength, tokenPrompt, type Prompt } from '../../engine/protocol/prompt.js';
 export type { Channel, FinishReason } from '../../engine/protocol/job-output.js';
 export type { EngineFacts } from '../../engine/protocol/setup.js';
 export type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
@@ -26,6 +26,8 @@ export interface JobFault {
 /** Called in order, on the sidecar's event loop; after `done` or `failed`, and after cancelling, never again. */
 export interface GenerationReceiver {
   started(cachedTokens: number): void;
+  /** It goes on once it is supplied with the embeddings of the image with this index of its prompt's. Absent: no image is in it. */
+  wants?(image: number): void;
   /** Whole characters of one reply. */
   piece(piece: { choice: number; channel: Channel; text: string; tokens: number }): void;
   /** A part of a call's arguments; the call's first part has its name, and later ones have the same index. */
@@ -59,6 +61,8 @@ export interface JobHandle {
    * engine runs a cancel before every job that it is given later. Idempotent.
    */
   readonly cancel: () => void;
+  /** The embeddings of an image that it wants. Absent: it wants none. */
+  readonly supply?: (image: number, values: Float32Array) => void;
   /** It goes on with one seat less, its last one excepted; `seatFreed` is called on its receiver once that seat is free. */
   readonly reduceSeats: () => void;
 }

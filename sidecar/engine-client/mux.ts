@@ -6,39 +6,11 @@ import { PROTOCOL_VERSION, type ToEngine } from '../../engine/protocol/messages.
 import type { GenerateJob, ScoreJob } from '../../engine/protocol/jobs.js';
 import type { Output } from '../../engine/protocol/job-output.js';
 import { IdMap } from '../lib/id-map.js';
+import { misplaced, type OpenGeneration, type OpenJob, type OpenScoring } from './open-job.js';
 import type { JobFault, GenerationReceiver, JobHandle, ScoreReceiver } from './engine.js';
 
 /** Bound of concurrent jobs. Every job holds a seat, so this only catches a caller's bug. */
 export const MAX_JOBS = 1024;
-
-interface OpenGeneration {
-  readonly id: number;
-  readonly kind: 'generate';
-  readonly receiver: GenerationReceiver;
-  readonly n: number;
-  /** Seats that the job holds. */
-  seats: number;
-  /** Choices that are finished. */
-  readonly ended: Set<number>;
-  /** Number of calls begun, by choice. */
-  readonly calls: Map<number, number>;
-  started: boolean;
-}
-
-interface OpenScoring {
-  readonly id: number;
-  readonly kind: 'score';
-  readonly receiver: ScoreReceiver;
-  /** Labels per question. */
-  readonly labels: readonly number[];
-  /** Seats that the job holds. */
-  seats: number;
-  /** Questions that are answered. */
-  readonly ended: Set<number>;
-  started: boolean;
-}
-
-type OpenJob = OpenGeneration | OpenScoring;
 
 export class Mux {
   readonly #send: (message: ToEngine) => void;
@@ -66,10 +38,20 @@ export class Mux {
     return this.#jobs.size;
   }
 
+  /** Of these, those that wait for embeddings of images, and may do nothing meanwhile. */
+  get lacking(): number {
+    return this.#jobs.values().filter((job) => job.kind === 'generate' && job.lacks.size > 0).length;
+  }
+
   generate(job: GenerateJob, receiver: GenerationReceiver): JobHandle {
     const id = ++this.#lastId;
     const { n, seats } = job;
-    const none = { ended: new Set<number>(), calls: new Map<number, number>(), started: false };
+    const none = {
+      ended: new Set<number>(),
+      calls: new Map<number, number>(),
+      lacks: new Set<number>(),
+      started: false,
+    };
     const opened: OpenGeneration = { id, kind: 'generate', receiver, n, seats, ...none };
     return this.#open(opened, { v: PROTOCOL_VERSION, kind: 'generate', id, job });
   }
@@ -121,11 +103,21 @@ export class Mux {
     this.#jobs.set(opened.id, opened);
     this.#send(message);
     const { id } = opened;
-    return { cancel: () => this.#cancel(id), reduceSeats: () => this.#reduceSeats(id) };
+    return {
+      cancel: () => this.#cancel(id),
+      reduceSeats: () => this.#reduceSeats(id),
+      supply: (image, values) => this.#supply(id, image, values),
+    };
   }
 
   #reduceSeats(id: number): void {
     if (this.#jobs.get(id) !== undefined) this.#send({ v: PROTOCOL_VERSION, kind: 'reduceSeats', id });
+  }
+
+  #supply(id: number, image: number, values: Float32Array): void {
+    const job = this.#jobs.get(id);
+    if (job?.kind !== 'generate' || !job.lacks.delete(image)) return;
+    this.#send({ v: PROTOCOL_VERSION, kind: 'embeddings', id, image, values });
   }
 
   #cancel(id: number): void {
@@ -139,6 +131,11 @@ export class Mux {
         case 'started':
           opened.started = true;
           opened.receiver.started(output.cachedTokens);
+          break;
+        case 'wants':
+          if (opened.kind !== 'generate') break;
+          opened.lacks.add(output.image);
+          opened.receiver.wants?.(output.image);
           break;
         case 'seatFreed':
           opened.seats -= 1;
@@ -212,31 +209,4 @@ function deliverResult(opened: OpenJob, output: Result): void {
     const stop = matchedStop !== undefined && { matchedStop };
     opened.receiver.finished({ choice, reason, completionTokens, reasoningTokens, ...stop });
   }
-}
-
-/** Why this output is not allowed now, or undefined. */
-function misplaced(opened: OpenJob, output: Output): string | undefined {
-  if (output.kind === 'failed') return undefined;
-  if (output.kind === 'started') return opened.started ? 'started-twice' : undefined;
-  if (!opened.started) return 'not-started';
-  const expected = opened.kind === 'generate' ? opened.n : opened.labels.length;
-  switch (output.kind) {
-    case 'seatFreed':
-      return opened.seats > 1 ? undefined : 'freed-last';
-    case 'done':
-      return opened.ended.size === expected ? undefined : 'done-early';
-    case 'answer':
-      if (opened.kind !== 'score') return 'wrong-kind';
-      if (opened.ended.has(output.question)) return 'answered-twice';
-      return output.probabilities.length === opened.labels[output.question] ? undefined : 'wrong-answer';
-    default:
-      if (opened.kind !== 'generate') return 'wrong-kind';
-      if (output.choice >= expected || opened.ended.has(output.choice)) return 'wrong-choice';
-      return output.kind === 'call' && !inTurn(output, opened.calls.get(output.choice) ?? 0) ? 'wrong-call' : undefined;
-  }
-}
-
-/** A part with a name starts the next call; one without continues the last. */
-function inTurn({ index, name }: Extract<Output, { kind: 'call' }>, begun: number): boolean {
-  return index === (name === undefined ? begun - 1 : begun);
 }

@@ -46,6 +46,8 @@ function isOutput(raw: unknown): raw is Output {
   switch (raw['kind']) {
     case 'started':
       return isCount(raw['cachedTokens']);
+    case 'wants':
+      return isCount(raw['image']);
     case 'piece':
       return (
         isCount(raw['choice']) && isChannel(raw['channel']) && typeof raw['text'] === 'string' && isCount(raw['tokens'])

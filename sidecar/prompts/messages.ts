@@ -10,7 +10,7 @@ import type { TemplateSettings } from '../../engine/protocol/template-settings.j
 import type { BodyForm } from '../contracts/requests.js';
 import type { Checked, Tokenized } from './prompt-host.js';
 
-const PROMPTS_VERSION = 5;
+const PROMPTS_VERSION = 6;
 
 /** A model that the host makes prompts for. */
 export interface PromptModel {
@@ -22,6 +22,15 @@ export interface PromptModel {
   /** The most tokens of a chat prompt; text that cannot fit by its length is rejected without being tokenized. */
   readonly contextPerSeat: number;
   readonly template?: TemplateSettings;
+  /** Absent: it takes no images. */
+  readonly images?: ImageBounds;
+}
+
+/** Bounds of the images of one request. */
+export interface ImageBounds {
+  readonly maxImages: number;
+  /** Of each. */
+  readonly maxPixels: number;
 }
 
 /** The result of loading a model. With `problem` (one line, for the operator) every item for it fails. */

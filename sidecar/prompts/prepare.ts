@@ -4,6 +4,7 @@ import { DECISION_PROMPT_TOKENS, type DecisionTokens } from '../../engine/prompt
 import type { HeldReply } from '../../engine/prompt/held-reply.js';
 import { parseBody } from '../contracts/parse.js';
 import type { BodyForm, ChatRequest, DecisionRequest } from '../contracts/requests.js';
+import { readImages } from './images.js';
 import type { LoadedModel } from './models.js';
 import type { Answer } from './messages.js';
 import type { Checked, Refusal } from './prompt-host.js';
@@ -30,7 +31,7 @@ export function tokenize(
   const { request } = parsed;
   const model = models.get(request.params.model);
   if (isDecision(request)) return model?.kind === 'decision' ? decide(model, request) : { kind: 'failed' };
-  return model?.kind === 'chat' ? chat(model, request, held) : { kind: 'failed' };
+  return model?.kind === 'chat' ? chat(model, request, route, held) : { kind: 'failed' };
 }
 
 function isDecision(request: ChatRequest | DecisionRequest): request is DecisionRequest {
@@ -40,9 +41,15 @@ function isDecision(request: ChatRequest | DecisionRequest): request is Decision
 function chat(
   model: LoadedModel & { kind: 'chat' },
   { params, conversation, replySchema, switches }: ChatRequest,
+  route: BodyForm,
   held: HeldReply | undefined,
 ): Answer {
   const limit = model.model.contextPerSeat;
+  const bounds = params.firstImage === undefined ? undefined : model.model.images;
+  // POST /responses has other places for its parts.
+  const place = route === 'responses' ? (): string => 'input' : undefined;
+  const read = bounds && readImages(conversation.messages, bounds, place);
+  if (read?.kind === 'invalid') return read;
   const made = chatPrompt(
     model.parts,
     conversation,
@@ -60,7 +67,7 @@ function chat(
   if (made.kind === 'dear') return made;
   if (made.kind === 'prompt') {
     const { prompt, format } = made;
-    return { kind: 'chat', prompt, ...(format && { format }) };
+    return { kind: 'chat', prompt, ...(format && { format }), ...(read && { images: read.images }) };
   }
   if (made.kind === 'failed') return cannotRender(made);
   if (made.kind === 'unservable') return unservable(made);

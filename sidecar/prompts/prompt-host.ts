@@ -16,10 +16,28 @@ export type Checked = { readonly kind: 'checked'; readonly params: Params } | Re
 
 /** A prompt as tokens, and how its replies are constrained and parsed. */
 export type Tokenized =
-  | { readonly kind: 'chat'; readonly prompt: Prompt; readonly format?: ReplyFormat }
+  /** With images the prompt has one segment of text, perhaps empty, before, between and behind them. */
+  | {
+      readonly kind: 'chat';
+      readonly prompt: Prompt;
+      readonly format?: ReplyFormat;
+      readonly images?: readonly RequestImage[];
+    }
   | { readonly kind: 'decision'; readonly input: Uint32Array; readonly questions: readonly ScoreQuestion[] }
   | Refusal
   | NoResult;
+
+/** An image of a request, as its file. */
+export interface RequestImage {
+  /** PNG or JPEG. */
+  readonly bytes: Uint8Array;
+  /** By its head, px. */
+  readonly size: { readonly width: number; readonly height: number };
+  /** The caller asks for few tokens (`detail`). */
+  readonly low: boolean;
+  /** SHA-256 of `bytes`. Never logged. */
+  readonly sha256: Uint8Array;
+}
 
 /**
  * One body that is converted to tokens. There are two steps because the request enters the model's queue in between:

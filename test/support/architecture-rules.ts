@@ -22,6 +22,7 @@ const MIDDLE = [
   'sidecar/admission',
   'sidecar/prompts',
   'sidecar/engine-client',
+  'sidecar/vision',
   'sidecar/usage',
 ];
 const UPPER = [...MIDDLE, 'sidecar/api'];
@@ -38,6 +39,7 @@ export const modules: readonly Module[] = [
   { name: 'engine/llama', sees: [...PURE, 'engine/prompt', 'engine/scheduler'] },
   { name: 'engine/main.ts', sees: ['engine/protocol', 'engine/scheduler', 'engine/llama'] },
   { name: 'engine/inspect.ts', sees: ['engine/protocol', 'engine/llama'] },
+  { name: 'engine/vision.ts', sees: ['engine/protocol', 'engine/llama'] },
 
   { name: 'sidecar/domain', sees: [] },
   { name: 'sidecar/lib', sees: ['engine/protocol'] },
@@ -49,6 +51,7 @@ export const modules: readonly Module[] = [
   { name: 'sidecar/admission', sees: LOWEST },
   { name: 'sidecar/prompts', sees: [...LOWEST, 'engine/protocol', 'engine/prompt', 'engine/llama'] },
   { name: 'sidecar/engine-client', sees: [...LOWEST, 'engine/protocol'] },
+  { name: 'sidecar/vision', sees: [...LOWEST, 'engine/protocol'] },
   { name: 'sidecar/usage', sees: LOWEST },
   { name: 'sidecar/api', sees: MIDDLE },
   { name: 'sidecar/console', sees: UPPER },

@@ -8,6 +8,9 @@ export interface SeenPart {
   readonly tokens: readonly number[];
 }
 
+/** Numbers of an embedding. */
+export const EMBEDDING = 2;
+
 export interface FakeDecoderOptions {
   readonly cuttable?: boolean;
   readonly copyable?: boolean;
@@ -34,6 +37,8 @@ interface FakeSampler extends Sampler {
 export class FakeDecoder implements Decoder {
   readonly steps: SeenPart[][] = [];
   readonly held = new Map<number, number[]>();
+  /** Parts with embeddings: where in their image they begin, and their first number. */
+  readonly embedded: { index: number; of: number; first: number | undefined }[] = [];
   readonly samplers: FakeSampler[] = [];
   /** Sequences whose next part is to fail. */
   readonly failing = new Set<number>();
@@ -85,6 +90,9 @@ export class FakeDecoder implements Decoder {
     this.#halted = false;
     const ids = parts.map((part) => part.sequence);
     if (ids.some((id, i) => i > 0 && id <= (ids[i - 1] ?? -1))) throw this.#violation('parts out of order');
+    if (parts.length > 1 && parts.some(({ kind }) => kind === 'embeddings')) {
+      throw this.#violation('embeddings beside others');
+    }
     let results = await this.#step(parts);
     let untold = results;
     for (let made = 1; run && made < run.most && this.#goesOn(parts, results); made += 1) {
@@ -185,6 +193,10 @@ export class FakeDecoder implements Decoder {
     this.held.set(part.sequence, held);
     switch (part.kind) {
       case 'prefill':
+        return { kind: 'filled' };
+      case 'embeddings':
+        if (part.values.length !== EMBEDDING * part.tokens.length) return { kind: 'fault', reason: 'embeddings' };
+        this.embedded.push({ index: part.image.index, of: part.image.of, first: part.values[0] });
         return { kind: 'filled' };
       case 'sample': {
         const sampler = part.sampler as FakeSampler;

@@ -81,7 +81,7 @@ export const CHAT_NOTES: Notes = {
     type: { description: 'Which part.' },
     image_url: {
       description:
-        '`url`: an https URL or an RFC 2397 data URL; no URL is ever fetched. A model without vision answers 400.',
+        '`url`: an https URL or an RFC 2397 data URL; no URL is ever fetched, so an https URL is answered 400, as are all images by a model without vision. PNG or JPEG.',
     },
   },
   ToolCall: {

@@ -7,12 +7,17 @@ import { applyNative } from '../../../engine/native/apply.js';
 import { sourceRoot } from '../../support/source-root.js';
 
 const PACKAGE = join(sourceRoot, 'node_modules/node-llama-cpp/llama');
-const SOURCE = join(sourceRoot, 'engine/native/next-token.cpp');
+const SOURCE = join(sourceRoot, 'engine/native');
 const CLI = fileURLToPath(new URL('../../../engine/native/cli.js', import.meta.url));
 const FILES = ['addon/addon.cpp', 'CMakeLists.txt'] as const;
 
 const INIT = '    void raInit(Napi::Object);\n    raInit(exports);\n';
-const OPENMP = 'set(GGML_OPENMP OFF CACHE BOOL "" FORCE)\n';
+const SETTINGS =
+  'set(GGML_OPENMP OFF CACHE BOOL "" FORCE)\nset(LLAMA_BUILD_MTMD ON CACHE BOOL "" FORCE)\n' +
+  'set(MTMD_VIDEO OFF CACHE BOOL "" FORCE)\n';
+const LINK =
+  'get_target_property(RA_MTMD mtmd SOURCES)\nlist(REMOVE_ITEM RA_MTMD mtmd-helper.cpp mtmd-helper-gen.cpp)\n' +
+  'set_target_properties(mtmd PROPERTIES SOURCES "${RA_MTMD}")\ntarget_link_libraries(${PROJECT_NAME} mtmd stb)\n';
 
 /** A copy of the package's source as npm brings it. */
 function copied(t: Test): { folder: string; read: (file: string) => string } {
@@ -21,7 +26,7 @@ function copied(t: Test): { folder: string; read: (file: string) => string } {
   for (const file of FILES) {
     copyFileSync(join(PACKAGE, file), join(folder, file));
     // This checkout's own may have been built from.
-    const text = readFileSync(join(folder, file), 'utf8').replace(INIT, '').replace(OPENMP, '');
+    const text = readFileSync(join(folder, file), 'utf8').replace(INIT, '').replace(SETTINGS, '').replace(LINK, '');
     writeFileSync(join(folder, file), text);
   }
   return { folder, read: (file) => readFileSync(join(folder, file), 'utf8') };
@@ -32,9 +37,11 @@ t.test('the package’s own source takes it, once', async (t) => {
   for (const round of [1, 2]) {
     t.strictSame(applyNative(folder, SOURCE), { kind: 'applied' });
     t.equal(read('addon/addon.cpp').split(INIT).length, 2, `round ${round}`);
-    t.equal(read('CMakeLists.txt').split(OPENMP).length, 2, `round ${round}`);
+    for (const edit of [SETTINGS, LINK]) t.equal(read('CMakeLists.txt').split(edit).length, 2, `round ${round}`);
   }
-  t.equal(read('addon/ra-next-token.cpp'), readFileSync(SOURCE, 'utf8'));
+  for (const name of ['next-token', 'embeddings', 'vision', 'sandbox']) {
+    t.equal(read(`addon/ra-${name}.cpp`), readFileSync(join(SOURCE, `${name}.cpp`), 'utf8'));
+  }
 });
 
 t.test('a source that looks otherwise is refused loudly, and left as it was', async (t) => {

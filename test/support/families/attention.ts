@@ -33,6 +33,18 @@ export function qwen3(vocabulary: Vocabulary, sparse: boolean): Architecture {
   };
 }
 
+/** Positions have two dimensions in images. */
+export function qwen2vl(vocabulary: Vocabulary): Architecture {
+  const layer = (n: number): TensorSource[] => [
+    norm(`blk.${n}.attn_norm.weight`),
+    ...attention(n),
+    norm(`blk.${n}.ffn_norm.weight`),
+    ...feedForward(n),
+  ];
+  const sections: Architecture['keys'] = [['rope.dimension_sections', { type: 'int32s', value: [2, 3, 3, 0] }]];
+  return { name: 'qwen2vl', keys: [...base, ...sections], tensors: ends(vocabulary, layersOf(layer)) };
+}
+
 export function gemma3(vocabulary: Vocabulary): Architecture {
   const layer = (n: number): TensorSource[] => [
     norm(`blk.${n}.attn_norm.weight`),

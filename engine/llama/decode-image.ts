@@ -1,0 +1,19 @@
+import type { AddonContext, EmbeddingDecodes } from './addon.js';
+import type { BatchSequences } from './batch-sequences.js';
+import type { Part } from '../scheduler/decoder.js';
+import { EngineFault } from '../scheduler/faults.js';
+
+/** Evaluates a part of an image, which is alone in its step; counts it in `sequences`. Rejects as a decode does. */
+export async function decodeImage(
+  context: AddonContext,
+  sequences: BatchSequences,
+  embeddings: EmbeddingDecodes | undefined,
+  part: Extract<Part, { kind: 'embeddings' }>,
+): Promise<void> {
+  if (!embeddings) throw new EngineFault('the addon was built without images');
+  const { sequence, tokens, values, image } = part;
+  if (values.length !== tokens.length * embeddings.width)
+    throw new EngineFault('embeddings of another number or width');
+  const first = sequences.extend(part);
+  await embeddings.decode(context, sequence, first, image.index, image.columns, image.whole, values);
+}

@@ -1,0 +1,99 @@
+/**
+ * The addon's side of a vision process: a projector without its model's weights (engine/native/vision.cpp), and what confines
+ * the process that parses callers' files (engine/native/sandbox.cpp).
+ */
+import type { Llama } from 'node-llama-cpp';
+import { openLlama } from './backend.js';
+import { computeThreads } from './cores.js';
+import { LlamaLog } from './llama-log.js';
+import { LoadFailure } from './load-failure.js';
+import { checkModelFile } from './model-file.js';
+import { readProjector } from './projector.js';
+import type { EncodeOrder, LayoutPart, Size, VisionSetup } from '../protocol/vision-messages.js';
+
+/** The version of engine/native/vision.cpp. An addon built from another one counts as one without images. */
+const KNOWN_VISION = 1;
+
+/** Projectors whose layout of an image depends on what is before it in the prompt. */
+const UNSUPPORTED: readonly string[] = ['hunyuanvl', 'deepseek4v'];
+
+/** What libmtmd takes for the projector's own bound of tokens. */
+const OWN_BOUND = -1;
+
+interface AddonVision {
+  readonly mrope: boolean;
+  readonly nonCausal: boolean;
+  readonly width: number;
+  layout(width: number, height: number): (Int32Array | { tokens: number; positions: number; columns: number })[];
+  encode(
+    file: Uint8Array,
+    width: number,
+    height: number,
+    toWidth: number,
+    toHeight: number,
+  ): Promise<readonly Float32Array[]>;
+}
+
+interface Bindings {
+  readonly raVisionVersion?: number;
+  readonly RaVision?: new (model: string, projector: string, threads: number, maxTokens: number) => AddonVision;
+  readonly raSandbox?: (bytes: number) => { readonly filtered: boolean; readonly bounded: boolean };
+}
+
+export interface Vision {
+  /** Embeddings of an image attend to each other. */
+  readonly whole: boolean;
+  /** Numbers of an embedding. */
+  readonly width: number;
+  /** Throws where the projector takes no image of this size. */
+  layout(size: Size): readonly LayoutPart[];
+  /** For each part of the layout with embeddings, these. Rejects with `undecodable` where the file is not what its head says. */
+  encode(order: Pick<EncodeOrder, 'bytes' | 'size' | 'shrunk'>): Promise<readonly Float32Array[]>;
+  /** No files and no network from now on, and at most so many bytes of memory; false: not here. Cannot be undone. */
+  confine(bytes: number): { readonly filtered: boolean; readonly bounded: boolean };
+}
+
+/** The message that {@link Vision.encode} rejects with for a file that cannot be decoded. */
+export const UNDECODABLE = 'undecodable';
+
+/** Undefined: the addon was built without images. Rejects with a {@link LoadFailure} where the projector cannot be used. */
+export async function openVision(setup: VisionSetup): Promise<Vision | undefined> {
+  const log = new LlamaLog();
+  const llama = await openLlama(false, log);
+  const bindings = bindingsOf(llama);
+  const { RaVision: Make, raSandbox: sandbox } = bindings;
+  if (bindings.raVisionVersion !== KNOWN_VISION || !Make || !sandbox) return undefined;
+  await checkProjector(setup.projector);
+  try {
+    const made = new Make(setup.file, setup.projector, computeThreads(setup), setup.maxTokens ?? OWN_BOUND);
+    return {
+      whole: made.nonCausal,
+      width: made.width,
+      layout: ({ width, height }) => made.layout(width, height).map(partOf),
+      encode: ({ bytes, size, shrunk }) => made.encode(bytes, size.width, size.height, shrunk.width, shrunk.height),
+      confine: sandbox,
+    };
+  } catch (error) {
+    throw new LoadFailure(`the projector cannot be used: ${await log.why(error)}`);
+  } finally {
+    log.close();
+  }
+}
+
+async function checkProjector(file: string): Promise<void> {
+  const checked = checkModelFile(file);
+  if (checked.kind === 'bad') throw new LoadFailure(`the projector: ${checked.problem}`, checked.mayMend);
+  const { type } = await readProjector(file);
+  if (type === undefined) throw new LoadFailure('the projector is none: its file names no clip.projector_type');
+  if (UNSUPPORTED.includes(type)) throw new LoadFailure(`projectors of type ${type} are not supported`);
+}
+
+function partOf(part: Int32Array | { tokens: number; positions: number; columns: number }): LayoutPart {
+  if (part instanceof Int32Array) return { kind: 'tokens', tokens: Uint32Array.from(part) };
+  const { tokens: count, positions, columns } = part;
+  return { kind: 'embeddings', count, positions, columns };
+}
+
+function bindingsOf(llama: Llama): Bindings {
+  return (llama as unknown as { readonly _bindings?: Bindings })._bindings ?? {};
+}

@@ -1,0 +1,156 @@
+/**
+ * A vision process: it counts the tokens of images and makes embeddings of them, for one model. Callers' files are parsed here
+ * alone, so it is confined as far as the machine allows it once it has loaded its projector: it opens no files and no sockets,
+ * starts nothing, and has a user of its own where it was started by root. Forked by the sidecar; it ends when its parent or its
+ * link is gone, or at a message that is not of its protocol.
+ */
+import { createHash } from 'node:crypto';
+import { createReadStream, readFileSync } from 'node:fs';
+import { setPriority } from 'node:os';
+import { EmbeddingCache } from './llama/embedding-cache.js';
+import { LoadFailure } from './llama/load-failure.js';
+import { openVision, UNDECODABLE, type Vision } from './llama/vision.js';
+import { Link } from './protocol/link.js';
+import { ENGINE_EXIT } from './protocol/messages.js';
+import { endAtOnce, endWithParent } from './protocol/parent-watch.js';
+import './protocol/v8-flags.js';
+import {
+  VISION_VERSION,
+  type Confinement,
+  type EncodeOrder,
+  type FromVision,
+  type ToVision,
+  type VisionSetup,
+} from './protocol/vision-messages.js';
+
+type Body = FromVision extends infer Message ? (Message extends { v: number } ? Omit<Message, 'v'> : never) : never;
+
+/** An abort inside llama.cpp would start a debugger on this process to print a stack trace. */
+process.env['GGML_NO_BACKTRACE'] = '1';
+
+/** Running replies come first where they share cores with an encoder. */
+const NICE = 10;
+
+/** Users that systemd gives to services for as long as they run begin here; each process takes one by its id. */
+const FIRST_USER = 61_184;
+const USERS = 4096;
+
+/** Memory of a projector's computation, JavaScript and its threads, besides what is known from the setup: a backstop. Bytes. */
+const BESIDES = 4 * 2 ** 30;
+
+/** Of a pixel: 32 while a file is decoded, and as many for what libmtmd makes of it. */
+const PIXEL_BYTES = 64;
+
+let vision: Vision | undefined;
+let cache = new EmbeddingCache(0);
+let started = false;
+
+endWithParent();
+
+const link = Link.toParent({
+  message: (raw) => receive(raw as ToVision | null | undefined),
+  closed: endAtOnce,
+});
+
+function send(message: Body, then?: () => void): void {
+  link.send({ v: VISION_VERSION, ...message }, then);
+}
+
+async function start(setup: VisionSetup): Promise<void> {
+  setPriority(NICE);
+  try {
+    const projectorVersion = await sha256(setup.projector);
+    const opened = await openVision(setup);
+    if (!opened) {
+      unable('the addon was built without images', true);
+      return;
+    }
+    cache = new EmbeddingCache(setup.cacheBytes);
+    const confinement = confine(opened, setup);
+    vision = opened;
+    setInterval(() => send({ kind: 'heartbeat' }), setup.heartbeatMs);
+    send({ kind: 'ready', facts: { projectorVersion, whole: opened.whole, confinement } });
+  } catch (error) {
+    const known = error instanceof LoadFailure || (error as NodeJS.ErrnoException).code !== undefined;
+    unable(known && error instanceof Error ? error.message : 'unknown failure', false);
+  }
+}
+
+function unable(reason: string, noAddon: boolean): void {
+  send({ kind: 'unable', reason, noAddon }, () => process.exit(ENGINE_EXIT.unable));
+}
+
+/** The user before the filter, which allows no change of it. */
+function confine(opened: Vision, { maxPixels, cacheBytes }: VisionSetup): Confinement {
+  const ownUser = becomeUser();
+  const bytes = writableBytes() + PIXEL_BYTES * maxPixels + cacheBytes + BESIDES;
+  return { ownUser, ...opened.confine(bytes) };
+}
+
+function becomeUser(): boolean {
+  if (process.getuid?.() !== 0) return false;
+  const user = FIRST_USER + (process.pid % USERS);
+  try {
+    process.setgroups?.([]);
+    process.setgid?.(user);
+    process.setuid?.(user);
+    return true;
+  } catch {
+    // In a container that has no such user.
+    return false;
+  }
+}
+
+/** Of this process by now, as the kernel counts them for the bound. */
+function writableBytes(): number {
+  try {
+    return 1024 * Number(/^VmData:\s+(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1] ?? 0);
+  } catch {
+    return 0;
+  }
+}
+
+async function sha256(file: string): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
+  return hash.digest('hex');
+}
+
+async function encode(id: number, order: EncodeOrder, by: Vision): Promise<void> {
+  try {
+    const kept = cache.get(order.digest);
+    const embeddings = kept ?? (await by.encode(order));
+    if (!kept) cache.set(order.digest, embeddings);
+    send({ kind: 'encoded', id, embeddings });
+  } catch (error) {
+    const undecodable = error instanceof Error && error.message === UNDECODABLE;
+    send({ kind: 'refused', id, why: undecodable ? 'undecodable' : 'failed' });
+  }
+}
+
+function receive(message: ToVision | null | undefined): void {
+  if (message?.v !== VISION_VERSION || (message.kind === 'start') === started) {
+    process.exit(ENGINE_EXIT.protocol);
+  }
+  if (message.kind === 'start') {
+    started = true;
+    void start(message.setup);
+    return;
+  }
+  if (!vision) process.exit(ENGINE_EXIT.protocol);
+  switch (message.kind) {
+    case 'layout':
+      try {
+        send({ kind: 'layout', id: message.id, parts: vision.layout(message.size) });
+      } catch {
+        send({ kind: 'refused', id: message.id, why: 'failed' });
+      }
+      return;
+    case 'encode':
+      void encode(message.id, message.order, vision);
+  }
+}
+
+// Ctrl-C reaches the whole process group; the sidecar ends this process when it has drained.
+process.on('SIGINT', () => undefined);
+process.on('SIGTERM', () => undefined);

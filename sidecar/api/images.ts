@@ -1,0 +1,116 @@
+/** The images of a chat: their places in its prompt, before it is admitted, and their embeddings once its engine wants them. */
+import { createHash } from 'node:crypto';
+import type { ContractError } from '../domain/errors.js';
+import type { Prompt } from '../engine-client/engine.js';
+import type { RequestImage } from '../prompts/prompt-host.js';
+import { placeImages, type LaidImage, type PlacedPart } from '../vision/place-images.js';
+import type { EncodeOrder, Encoding, Laid, Size, Vision } from '../vision/vision.js';
+import { imageFailed, imageTooLong, imageUnreadable } from './image-refusals.js';
+import { cold } from './refusals.js';
+import type { JobImages, Unseen } from './run-job.js';
+
+/** With `detail: low` an image is shrunk to sides of this many pixels, where that saves tokens. */
+const LOW_SIDE = 512;
+
+export type Seen =
+  | { readonly kind: 'seen'; readonly prompt: Prompt; readonly images: JobImages }
+  | { readonly kind: 'refused'; readonly error: ContractError };
+
+/** Counts a request's images and puts them into its prompt. `scope`: see CacheKey; `param`: what a refusal names. */
+export async function seeImages(
+  vision: Vision,
+  texts: Prompt,
+  images: readonly RequestImage[],
+  scope: string,
+  param: string,
+): Promise<Seen> {
+  const laid: LaidImage[] = [];
+  const orders: EncodeOrder[] = [];
+  for (const image of images) {
+    const found = await layoutOf(vision, image);
+    if (found.kind === 'away')
+      return refused(cold({ state: vision.state === 'lost' ? 'lost' : 'cold', readyInMs: vision.readyInMs }));
+    const { facts } = vision;
+    if (found.kind === 'failed' || !facts) return refused(imageFailed());
+    const { parts, shrunk } = found;
+    const tokens = tokensOf(parts);
+    if (tokens > vision.maxTokens) return refused(imageTooLong(param, tokens, vision.maxTokens));
+    const digest = digestOf(image, shrunk, [scope, facts.projectorVersion, vision.maxTokens], vision.secret);
+    laid.push({ parts, digest });
+    orders.push({ digest, bytes: image.bytes, size: image.size, shrunk });
+  }
+  const { prompt, placed } = placeImages(texts, laid, vision.facts?.whole === true);
+  return { kind: 'seen', prompt, images: new Encodings(vision, orders, placed, param) };
+}
+
+function refused(error: ContractError): Seen {
+  return { kind: 'refused', error };
+}
+
+type Found = Exclude<Laid, { kind: 'layout' }> | (Extract<Laid, { kind: 'layout' }> & { readonly shrunk: Size });
+
+async function layoutOf(vision: Vision, { size, low }: RequestImage): Promise<Found> {
+  const whole = await vision.layout(size);
+  if (whole.kind !== 'layout') return whole;
+  const scale = LOW_SIDE / Math.max(size.width, size.height);
+  if (!low || scale >= 1) return { kind: 'layout', parts: whole.parts, shrunk: size };
+  const side = (length: number): number => Math.max(1, Math.round(length * scale));
+  const small = { width: side(size.width), height: side(size.height) };
+  const less = await vision.layout(small);
+  if (less.kind !== 'layout' || tokensOf(less.parts) >= tokensOf(whole.parts))
+    return { kind: 'layout', parts: whole.parts, shrunk: size };
+  return { kind: 'layout', parts: less.parts, shrunk: small };
+}
+
+function tokensOf(parts: LaidImage['parts']): number {
+  return parts.reduce((sum, part) => sum + (part.kind === 'tokens' ? part.tokens.length : part.count), 0);
+}
+
+/** `of`: what embeddings depend on besides the image, and who may share them. */
+function digestOf(
+  { sha256 }: RequestImage,
+  { width, height }: Size,
+  of: readonly (string | number)[],
+  secret: Uint8Array,
+): Uint8Array {
+  const settings = JSON.stringify([...of, width, height]);
+  return createHash('sha256').update(secret).update(settings).update(sha256).digest();
+}
+
+/** Each image is encoded once, when its first part is wanted. */
+class Encodings implements JobImages {
+  readonly #vision: Vision;
+  readonly #orders: readonly EncodeOrder[];
+  readonly #placed: readonly PlacedPart[];
+  readonly #param: string;
+  readonly #encodings = new Map<number, Encoding>();
+  #closed = false;
+
+  constructor(vision: Vision, orders: readonly EncodeOrder[], placed: readonly PlacedPart[], param: string) {
+    this.#vision = vision;
+    this.#orders = orders;
+    this.#placed = placed;
+    this.#param = param;
+  }
+
+  async embeddings(at: number): Promise<Float32Array | Unseen> {
+    const { image, part } = this.#placed[at] ?? { image: -1, part: 0 };
+    const order = this.#orders[image];
+    if (!order || this.#closed) return unseen(imageFailed());
+    const encoding = this.#encodings.get(image) ?? this.#vision.encode(order);
+    this.#encodings.set(image, encoding);
+    const result = await encoding.result;
+    if (result.kind === 'undecodable') return unseen(imageUnreadable(this.#param));
+    return (result.kind === 'encoded' && result.embeddings[part]) || unseen(imageFailed());
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const { cancel } of this.#encodings.values()) cancel();
+    this.#encodings.clear();
+  }
+}
+
+function unseen(error: ContractError): Unseen {
+  return { kind: 'unseen', error };
+}

@@ -1,0 +1,65 @@
+/** A job of a multiplexer: what of it has come so far, and which output may come next. */
+import type { Output } from '../../engine/protocol/job-output.js';
+import type { GenerationReceiver, ScoreReceiver } from './engine.js';
+
+export interface OpenGeneration {
+  readonly id: number;
+  readonly kind: 'generate';
+  readonly receiver: GenerationReceiver;
+  readonly n: number;
+  /** Seats that the job holds. */
+  seats: number;
+  /** Choices that are finished. */
+  readonly ended: Set<number>;
+  /** Number of calls begun, by choice. */
+  readonly calls: Map<number, number>;
+  /** Images whose embeddings it waits for. */
+  readonly lacks: Set<number>;
+  started: boolean;
+}
+
+export interface OpenScoring {
+  readonly id: number;
+  readonly kind: 'score';
+  readonly receiver: ScoreReceiver;
+  /** Labels per question. */
+  readonly labels: readonly number[];
+  /** Seats that the job holds. */
+  seats: number;
+  /** Questions that are answered. */
+  readonly ended: Set<number>;
+  started: boolean;
+}
+
+export type OpenJob = OpenGeneration | OpenScoring;
+
+/** Why this output is not allowed now, or undefined. */
+export function misplaced(opened: OpenJob, output: Output): string | undefined {
+  if (output.kind === 'failed') return undefined;
+  if (output.kind === 'started') return opened.started ? 'started-twice' : undefined;
+  if (!opened.started) return 'not-started';
+  const expected = opened.kind === 'generate' ? opened.n : opened.labels.length;
+  switch (output.kind) {
+    case 'seatFreed':
+      return opened.seats > 1 ? undefined : 'freed-last';
+    case 'wants':
+      return opened.kind === 'generate' && opened.receiver.wants && !opened.lacks.has(output.image)
+        ? undefined
+        : 'wrong-want';
+    case 'done':
+      return opened.ended.size === expected ? undefined : 'done-early';
+    case 'answer':
+      if (opened.kind !== 'score') return 'wrong-kind';
+      if (opened.ended.has(output.question)) return 'answered-twice';
+      return output.probabilities.length === opened.labels[output.question] ? undefined : 'wrong-answer';
+    default:
+      if (opened.kind !== 'generate') return 'wrong-kind';
+      if (output.choice >= expected || opened.ended.has(output.choice)) return 'wrong-choice';
+      return output.kind === 'call' && !inTurn(output, opened.calls.get(output.choice) ?? 0) ? 'wrong-call' : undefined;
+  }
+}
+
+/** A part with a name starts the next call; one without continues the last. */
+function inTurn({ index, name }: Extract<Output, { kind: 'call' }>, begun: number): boolean {
+  return index === (name === undefined ? begun - 1 : begun);
+}

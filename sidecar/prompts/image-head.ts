@@ -1,0 +1,69 @@
+/**
+ * The size of a PNG or JPEG by its head. Nothing of the image is decoded: the head decides whether it may be. Linear in the
+ * file, whatever it holds.
+ */
+
+/** Width and height, in pixels. */
+export interface ImageSize {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Undefined: neither a PNG nor a JPEG, or its head is damaged. */
+export function imageSize(file: Uint8Array): ImageSize | undefined {
+  const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
+  const size = isPng(view) ? pngSize(view) : isJpeg(view) ? jpegSize(view) : undefined;
+  return size !== undefined && size.width > 0 && size.height > 0 ? size : undefined;
+}
+
+const PNG_SIGNATURE = [0x89504e47, 0x0d0a1a0a] as const;
+const IHDR = 0x49484452;
+/** Signature, then the first chunk's length, name, 13 bytes and checksum. */
+const PNG_HEAD = 33;
+
+function isPng(view: DataView): boolean {
+  return (
+    view.byteLength >= PNG_HEAD &&
+    view.getUint32(0) === PNG_SIGNATURE[0] &&
+    view.getUint32(4) === PNG_SIGNATURE[1] &&
+    view.getUint32(8) === 13 &&
+    view.getUint32(12) === IHDR
+  );
+}
+
+function pngSize(view: DataView): ImageSize {
+  return { width: view.getUint32(16), height: view.getUint32(20) };
+}
+
+/** The only markers whose frames the decoder reads: baseline, extended and progressive. */
+const FRAMES: ReadonlySet<number> = new Set([0xc0, 0xc1, 0xc2]);
+/** Markers that end the head without a frame: an end, a scan, and frames that are not decoded. */
+const ENDS: ReadonlySet<number> = new Set([
+  0xd8, 0xd9, 0xda, 0xc3, 0xc5, 0xc6, 0xc7, 0xc9, 0xca, 0xcb, 0xcd, 0xce, 0xcf,
+]);
+
+function isJpeg(view: DataView): boolean {
+  return view.byteLength >= 4 && view.getUint16(0) === 0xffd8 && view.getUint8(2) === 0xff;
+}
+
+function jpegSize(view: DataView): ImageSize | undefined {
+  let at = 2;
+  while (at + 4 <= view.byteLength) {
+    // Between segments some writers leave bytes that belong to none.
+    if (view.getUint8(at) !== 0xff || view.getUint8(at + 1) === 0 || view.getUint8(at + 1) === 0xff) {
+      at += 1;
+      continue;
+    }
+    const marker = view.getUint8(at + 1);
+    if (ENDS.has(marker)) return undefined;
+    const length = view.getUint16(at + 2);
+    if (length < 2) return undefined;
+    if (!FRAMES.has(marker)) {
+      at += 2 + length;
+      continue;
+    }
+    if (length < 8 || at + 9 > view.byteLength) return undefined;
+    return { height: view.getUint16(at + 5), width: view.getUint16(at + 7) };
+  }
+  return undefined;
+}

@@ -1,0 +1,235 @@
+/**
+ * The sidecar's side of a model's vision process: it sends one image after another, remembers layouts, detects hung images and
+ * starts the process again when it ends. Only the image that it ended over fails; the others are sent to the next process.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Clock } from '../lib/clock.js';
+import type { VisionSetup } from '../../engine/protocol/vision-messages.js';
+import type { Forked, Message, VisionClientOptions } from './client-options.js';
+import { VisionProcess, type VisionEnd, type VisionProcessEvents } from './process.js';
+import type { EncodeOrder, Encoded, Encoding, HostedVision, Laid, Size, VisionFacts, VisionState } from './vision.js';
+
+/** An image that is not encoded by then counts as hung, ms. On a CPU real encoders take up to a minute. */
+const ENCODE_MS = 300_000;
+
+/** Counting takes microseconds, but an encode may have all cores, ms. */
+const LAYOUT_MS = 10_000;
+
+/** Of an image, unless the settings say otherwise. */
+export const MAX_TOKENS = 4096;
+
+/** Images that wait: each is of a request that has a seat. */
+const MAX_WAITING = 4096;
+
+/** Sizes whose layouts are remembered; then they are forgotten together. */
+const MAX_LAYOUTS = 4096;
+
+interface Asked {
+  readonly id: number;
+  readonly settle: (result: Laid) => void;
+  readonly size: Size;
+  readonly unwatch: () => void;
+}
+
+interface Item {
+  readonly order: EncodeOrder;
+  readonly settle: (result: Encoded) => void;
+  cancelled: boolean;
+}
+
+export class VisionClient implements HostedVision {
+  readonly maxTokens: number;
+  readonly secret = randomBytes(32);
+  readonly #options: VisionClientOptions;
+  #state: VisionState = 'cold';
+  #problem: string | undefined;
+  #facts: VisionFacts | undefined;
+  #process: Forked | undefined;
+  #started = false;
+  #startsAt = 0;
+  #cancelStart: () => void = () => undefined;
+  #nextId = 1;
+  readonly #layouts = new Map<string, Promise<Laid>>();
+  #asked: Asked[] = [];
+  readonly #waiting: Item[] = [];
+  #running: { readonly id: number; readonly item: Item; readonly unwatch: () => void } | undefined;
+
+  constructor(options: VisionClientOptions) {
+    this.#options = options;
+    this.maxTokens = options.setup.maxTokens ?? MAX_TOKENS;
+  }
+
+  get state(): VisionState {
+    return this.#state;
+  }
+
+  get problem(): string | undefined {
+    return this.#problem;
+  }
+
+  get facts(): VisionFacts | undefined {
+    return this.#facts;
+  }
+
+  get readyInMs(): number {
+    return this.#state === 'ready' ? 0 : Math.max(1000, this.#startsAt - this.#options.clock.now());
+  }
+
+  start(): void {
+    if (this.#started) return;
+    this.#started = true;
+    this.#fork();
+  }
+
+  close(): void {
+    this.#started = true;
+    this.#state = 'lost';
+    this.#cancelStart();
+    this.#process?.kill('closed');
+    this.#fail();
+  }
+
+  layout(size: Size): Promise<Laid> {
+    this.start();
+    const process = this.#process;
+    if (this.#state !== 'ready' || !process) return Promise.resolve({ kind: 'away' });
+    const key = `${size.width}x${size.height}`;
+    const known = this.#layouts.get(key);
+    if (known) return known;
+    if (this.#layouts.size >= MAX_LAYOUTS) this.#layouts.clear();
+    const id = this.#nextId++;
+    const asked = new Promise<Laid>((settle) => {
+      const unwatch = this.#options.clock.after(LAYOUT_MS, () => process.kill('hang'));
+      this.#asked.push({ id, settle, size, unwatch });
+    });
+    this.#layouts.set(key, asked);
+    void asked.then(({ kind }) => kind === 'layout' || this.#layouts.delete(key));
+    process.send({ kind: 'layout', id, size });
+    return asked;
+  }
+
+  encode(order: EncodeOrder): Encoding {
+    let settle: Item['settle'] = () => undefined;
+    const result = new Promise<Encoded>((resolve) => (settle = resolve));
+    const item: Item = { order, settle, cancelled: false };
+    if (this.#state === 'lost' || this.#state === 'no-addon' || this.#waiting.length >= MAX_WAITING) {
+      settle({ kind: 'failed' });
+    } else {
+      this.#waiting.push(item);
+      this.#next();
+    }
+    return { result, cancel: () => (item.cancelled = true) };
+  }
+
+  #fork(): void {
+    const { setup, clock, fork = forked } = this.#options;
+    this.#process = fork(setup, clock, {
+      message: (message) => this.#hear(message),
+      gone: (why) => this.#gone(why),
+    });
+  }
+
+  #next(): void {
+    if (this.#state !== 'ready' || this.#running || !this.#process) return;
+    const process = this.#process;
+    let item = this.#waiting.shift();
+    while (item?.cancelled === true) item = this.#waiting.shift();
+    if (!item) return;
+    const id = this.#nextId++;
+    const unwatch = this.#options.clock.after(ENCODE_MS, () => process.kill('hang'));
+    this.#running = { id, item, unwatch };
+    process.send({ kind: 'encode', id, order: item.order });
+  }
+
+  #hear(message: Message): void {
+    switch (message.kind) {
+      case 'ready':
+        this.#ready(message.facts);
+        return;
+      case 'unable':
+        this.#unable(message.reason, message.noAddon);
+        return;
+      case 'layout':
+        this.#laid(message.id, { kind: 'layout', parts: message.parts });
+        return;
+      case 'encoded':
+        this.#encoded(message.id, { kind: 'encoded', embeddings: message.embeddings });
+        return;
+      case 'refused':
+        this.#laid(message.id, { kind: 'failed' });
+        this.#encoded(message.id, { kind: message.why });
+        return;
+      case 'heartbeat':
+    }
+  }
+
+  #ready(facts: VisionFacts): void {
+    const { log, model } = this.#options;
+    // Another projector under the same name.
+    if (this.#facts?.projectorVersion !== facts.projectorVersion) this.#layouts.clear();
+    this.#facts = facts;
+    this.#state = 'ready';
+    log.info('vision ready', { model });
+    const { filtered, bounded } = facts.confinement;
+    if (!filtered || !bounded) log.warn('vision is not confined', { model });
+    this.#next();
+  }
+
+  #unable(reason: string, noAddon: boolean): void {
+    const { log, model } = this.#options;
+    this.#state = noAddon ? 'no-addon' : 'lost';
+    this.#problem = reason;
+    log.error('vision cannot serve its model', { model, reason });
+    this.#fail();
+  }
+
+  #laid(id: number, result: Laid): void {
+    const asked = this.#asked.find((each) => each.id === id);
+    if (!asked) return;
+    this.#asked = this.#asked.filter((each) => each !== asked);
+    asked.unwatch();
+    asked.settle(result);
+  }
+
+  #encoded(id: number, result: Encoded): void {
+    const running = this.#running;
+    if (running?.id !== id) return;
+    this.#running = undefined;
+    this.#options.backoff.reset();
+    running.unwatch();
+    running.item.settle(result);
+    this.#next();
+  }
+
+  #gone(why: VisionEnd): void {
+    const { backoff, clock, log, model } = this.#options;
+    this.#process = undefined;
+    // The image that was being encoded, else what was counted.
+    const guilty = this.#running;
+    this.#running = undefined;
+    guilty?.unwatch();
+    guilty?.item.settle({ kind: 'failed' });
+    for (const { settle, unwatch } of this.#asked.splice(0)) {
+      unwatch();
+      settle({ kind: guilty ? 'away' : 'failed' });
+    }
+    if (this.#state === 'lost' || this.#state === 'no-addon') return;
+    this.#state = 'cold';
+    const waitMs = backoff.next();
+    this.#startsAt = clock.now() + waitMs;
+    log.error('vision lost', { model, reason: why, retryAfterMs: Math.round(waitMs) });
+    this.#cancelStart = clock.after(waitMs, () => this.#fork());
+  }
+
+  #fail(): void {
+    for (const { settle } of this.#waiting.splice(0)) settle({ kind: 'failed' });
+    for (const { settle, unwatch } of this.#asked.splice(0)) {
+      unwatch();
+      settle({ kind: 'failed' });
+    }
+  }
+}
+
+function forked(setup: VisionSetup, clock: Clock, events: VisionProcessEvents): Forked {
+  return new VisionProcess(setup, clock, events);
+}

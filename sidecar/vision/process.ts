@@ -1,0 +1,116 @@
+import type { ChildProcess } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { forkLinked } from '../../engine/protocol/linked-child.js';
+import type { Link } from '../../engine/protocol/link.js';
+import {
+  VISION_VERSION,
+  type FromVision,
+  type ToVision,
+  type VisionSetup,
+} from '../../engine/protocol/vision-messages.js';
+import { childEnvironment } from '../config/config.js';
+import type { Clock } from '../lib/clock.js';
+
+const ENTRY = fileURLToPath(new URL('../../engine/vision.js', import.meta.url));
+
+/** Reading a projector of gigabytes from a slow disk; afterwards it counts as hung, ms. */
+const START_TIMEOUT_MS = 300_000;
+
+/** A ready process that sends nothing for this long is killed: it sends every second, also while it encodes, ms. */
+const SILENCE_MS = 30_000;
+
+/** Encodes run beside the process's own thread, one at a time. */
+const POOL_THREADS = '2';
+
+/** Variables that its process has: where to find libraries and `taskset`, nothing of the sidecar's own. */
+const KEPT = ['PATH', 'LD_LIBRARY_PATH', 'TZ', 'LANG'] as const;
+
+export type VisionEnd = 'died' | 'hang' | 'protocol' | 'start-timeout' | 'unstartable' | 'closed';
+
+type Message = FromVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
+type Order = ToVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
+
+export interface VisionProcessEvents {
+  message(message: Message): void;
+  /** Once, as the last event. */
+  gone(why: VisionEnd): void;
+}
+
+/** One vision process from fork to exit. */
+export class VisionProcess {
+  readonly #clock: Clock;
+  readonly #events: VisionProcessEvents;
+  readonly #child: ChildProcess | undefined;
+  readonly #link: Link | undefined;
+  #cancelWatch: () => void;
+  #end: VisionEnd = 'died';
+  #gone = false;
+  /** Exit and the link's end come in either order. */
+  #left = 2;
+
+  constructor(setup: VisionSetup, clock: Clock, events: VisionProcessEvents, entry = ENTRY) {
+    this.#clock = clock;
+    this.#events = events;
+    this.#cancelWatch = clock.after(START_TIMEOUT_MS, () => this.kill('start-timeout'));
+    const { cores } = setup;
+    const [file, before] = cores === undefined ? [process.execPath, []] : ['taskset', ['-c', cores, process.execPath]];
+    const environment = { UV_THREADPOOL_SIZE: POOL_THREADS, ...keptOf(childEnvironment()) };
+    const forked = forkLinked(
+      file,
+      [...before, entry],
+      { stderr: 'pipe', environment },
+      { message: (raw) => this.#hear(raw), closed: () => this.#leave(1) },
+    );
+    if (forked.kind === 'failed') {
+      void forked.code.then(() => {
+        this.#end = 'unstartable';
+        this.#leave(2);
+      });
+      return;
+    }
+    this.#child = forked.child;
+    this.#link = forked.link;
+    // Its lines may be about callers' images.
+    forked.child.stderr?.resume();
+    forked.child.once('exit', () => this.#leave(1));
+    this.send({ kind: 'start', setup });
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  /** Never throws; an order to a process that ends is lost, and `gone` follows. */
+  send(order: Order): void {
+    this.#link?.send({ v: VISION_VERSION, ...order });
+  }
+
+  kill(why: VisionEnd): void {
+    if (this.#end === 'died') this.#end = why;
+    this.#child?.kill('SIGKILL');
+  }
+
+  #hear(raw: unknown): void {
+    if (this.#gone) return;
+    const message = raw as (FromVision & object) | null | undefined;
+    if (message?.v !== VISION_VERSION) {
+      this.kill('protocol');
+      return;
+    }
+    this.#cancelWatch();
+    this.#cancelWatch = this.#clock.after(SILENCE_MS, () => this.kill('hang'));
+    if (message.kind !== 'heartbeat') this.#events.message(message);
+  }
+
+  #leave(parts: number): void {
+    this.#left -= parts;
+    if (this.#left > 0 || this.#gone) return;
+    this.#gone = true;
+    this.#cancelWatch();
+    this.#events.gone(this.#end);
+  }
+}
+
+function keptOf(own: Readonly<Record<string, string | undefined>>): Record<string, string | undefined> {
+  return Object.fromEntries(KEPT.map((name) => [name, own[name]]));
+}

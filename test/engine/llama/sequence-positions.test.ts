@@ -1,0 +1,81 @@
+import t from 'tap';
+import { SequencePositions } from '../../../engine/llama/sequence-positions.js';
+import type { Part } from '../../../engine/scheduler/decoder.js';
+
+const text = (length: number): Part => ({ kind: 'prefill', sequence: 0, tokens: new Uint32Array(length) });
+
+/** A grid of 4 columns and 3 rows, which moves positions by 4: `length` embeddings of it from `index` on. */
+const grid = (index: number, length: number): Part => ({
+  kind: 'embeddings',
+  sequence: 0,
+  tokens: new Uint32Array(length),
+  values: new Float32Array(0),
+  image: { index, of: 12, positions: 4, columns: 4, whole: false },
+});
+
+t.test('tokens have one position each', async (t) => {
+  const held = new SequencePositions();
+  t.equal(held.last, -1);
+  t.equal(held.extend(text(3)), 0);
+  t.equal(held.extend(text(2)), 3);
+  t.equal(held.length, 5);
+  t.equal(held.last, 4);
+  held.become(2);
+  t.equal(held.extend(text(1)), 2);
+});
+
+t.test('what is behind an image with two dimensions is behind the longer of its sides', async (t) => {
+  const held = new SequencePositions();
+  held.extend(text(3));
+  t.equal(held.extend(grid(0, 12)), 3);
+  t.equal(held.last, 3, 'in time its embeddings have one position');
+  t.equal(held.extend(text(2)), 7);
+  t.equal(held.last, 8);
+  t.equal(held.extend(grid(0, 12)), 9);
+  t.equal(held.extend(text(1)), 13);
+  t.equal(held.length, 30);
+  for (const [token, position] of [
+    [0, 0],
+    [3, 3],
+    [15, 7],
+    [16, 8],
+    [17, 9],
+    [29, 13],
+    [30, 14],
+  ] as const) {
+    t.equal(held.at(token), position, `token ${token}`);
+  }
+});
+
+t.test('parts of an image begin at its position', async (t) => {
+  const held = new SequencePositions();
+  held.extend(text(3));
+  t.equal(held.extend(grid(0, 8)), 3);
+  t.equal(held.last, 3);
+  t.equal(held.extend(grid(8, 4)), 3);
+  t.equal(held.extend(text(1)), 7);
+});
+
+t.test('cut before an image it has none, and a copy has what its source has', async (t) => {
+  const held = new SequencePositions();
+  held.extend(text(3));
+  held.extend(grid(0, 12));
+  held.extend(text(5));
+  const copy = new SequencePositions();
+  copy.copy(held);
+  held.become(3);
+  t.equal(held.extend(text(1)), 3);
+  t.equal(held.last, 3);
+  t.equal(copy.last, 11);
+  copy.become(15);
+  t.equal(copy.extend(text(1)), 7, 'cut behind it');
+});
+
+t.test('an image with one dimension is like tokens', async (t) => {
+  const held = new SequencePositions();
+  const flat: Part = { ...grid(0, 12), image: { index: 0, of: 12, positions: 12, columns: 0, whole: true } } as Part;
+  held.extend(text(1));
+  t.equal(held.extend(flat), 1);
+  t.equal(held.last, 12);
+  t.equal(held.extend(text(1)), 13);
+});

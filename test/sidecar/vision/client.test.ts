@@ -1,0 +1,221 @@
+import t from 'tap';
+import type { FromVision, ToVision, VisionSetup } from '../../../engine/protocol/vision-messages.js';
+import { Backoff } from '../../../sidecar/lib/backoff.js';
+import { VisionClient } from '../../../sidecar/vision/client.js';
+import type { VisionEnd, VisionProcessEvents } from '../../../sidecar/vision/process.js';
+import type { Encoded, EncodeOrder } from '../../../sidecar/vision/vision.js';
+import { FakeClock } from '../../support/fake-clock.js';
+import { RecordingLog } from '../../support/in-process.js';
+
+const SETUP: VisionSetup = { file: 'm', projector: 'p', threads: 1, maxPixels: 1, cacheBytes: 0, heartbeatMs: 1000 };
+const SIZE = { width: 3, height: 4 };
+const confinement = { filtered: true, bounded: true, ownUser: false };
+const order = (of: number): EncodeOrder => ({
+  digest: new Uint8Array(32).fill(of),
+  bytes: Uint8Array.of(of),
+  size: SIZE,
+  shrunk: SIZE,
+});
+
+type Sent = ToVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
+type Answer = FromVision extends infer M ? (M extends { v: number } ? Omit<M, 'v'> : never) : never;
+
+/** A process that does what the test says. */
+class FakeProcess {
+  readonly pid = 1;
+  readonly sent: Sent[] = [];
+  readonly #events: VisionProcessEvents;
+  gone = false;
+
+  constructor(events: VisionProcessEvents) {
+    this.#events = events;
+  }
+
+  send(message: Sent): void {
+    this.sent.push(message);
+  }
+
+  kill(why: VisionEnd): void {
+    if (!this.gone) this.end(why);
+  }
+
+  end(why: VisionEnd = 'died'): void {
+    this.gone = true;
+    this.#events.gone(why);
+  }
+
+  says(answer: Answer): void {
+    this.#events.message(answer);
+  }
+
+  ready(): void {
+    this.says({ kind: 'ready', facts: { projectorVersion: 'x', whole: false, confinement } });
+  }
+
+  get encodes(): readonly number[] {
+    return this.sent.flatMap((message) => (message.kind === 'encode' ? [message.order.bytes[0] ?? -1] : []));
+  }
+
+  /** Answers the last order. */
+  answers(answer: 'encoded' | 'undecodable'): void {
+    const last = this.sent.at(-1);
+    const id = last && 'id' in last ? last.id : 0;
+    if (answer === 'encoded') this.says({ kind: 'encoded', id, embeddings: [Float32Array.of(id)] });
+    else this.says({ kind: 'refused', id, why: 'undecodable' });
+  }
+}
+
+class Subject {
+  readonly clock = new FakeClock();
+  readonly log = new RecordingLog();
+  readonly processes: FakeProcess[] = [];
+  readonly client: VisionClient;
+
+  constructor() {
+    this.client = new VisionClient({
+      setup: SETUP,
+      clock: this.clock,
+      log: this.log,
+      model: 'm',
+      backoff: new Backoff(100, 1000, () => 0),
+      fork: (_, __, events) => {
+        const made = new FakeProcess(events);
+        this.processes.push(made);
+        return made;
+      },
+    });
+    this.client.start();
+  }
+
+  get process(): FakeProcess {
+    const last = this.processes.at(-1);
+    if (!last) throw new Error('none was started');
+    return last;
+  }
+}
+
+const kindOf = async (result: Promise<Encoded>): Promise<string> => (await result).kind;
+
+t.test('until it is ready there is no layout, and images wait', async (t) => {
+  const { client, process } = new Subject();
+  t.same(await client.layout(SIZE), { kind: 'away' });
+  const encoding = client.encode(order(1));
+  t.same(process.encodes, []);
+  process.ready();
+  t.same(process.encodes, [1]);
+  process.answers('encoded');
+  t.equal(await kindOf(encoding.result), 'encoded');
+});
+
+t.test('a layout is asked for once', async (t) => {
+  const { client, process } = new Subject();
+  process.ready();
+  const both = [client.layout(SIZE), client.layout({ ...SIZE })];
+  t.equal(process.sent.length, 1);
+  const id = process.sent[0]?.kind === 'layout' ? process.sent[0].id : 0;
+  process.says({ kind: 'layout', id, parts: [] });
+  t.same(await Promise.all(both), [
+    { kind: 'layout', parts: [] },
+    { kind: 'layout', parts: [] },
+  ]);
+  await client.layout(SIZE);
+  t.equal(process.sent.length, 1);
+  const refused = client.layout({ width: 1, height: 1 });
+  process.says({ kind: 'refused', id: id + 1, why: 'failed' });
+  t.same(await refused, { kind: 'failed' });
+});
+
+t.test('one image at a time, and those not needed any more are left out', async (t) => {
+  const { client, process } = new Subject();
+  process.ready();
+  const all = [1, 2, 3].map((of) => client.encode(order(of)));
+  t.same(process.encodes, [1]);
+  all[1]?.cancel();
+  process.answers('undecodable');
+  t.equal(await kindOf((all[0] as { result: Promise<Encoded> }).result), 'undecodable');
+  t.same(process.encodes, [1, 3]);
+});
+
+t.test('its end fails the image that it had and no other', async (t) => {
+  const subject = new Subject();
+  const { client, process, clock } = subject;
+  process.ready();
+  const [first, second] = [client.encode(order(1)), client.encode(order(2))];
+  process.end();
+  t.equal(await kindOf(first.result), 'failed');
+  t.equal(client.state, 'cold');
+  t.equal(client.readyInMs > 0, true);
+  clock.advance(100);
+  t.equal(subject.processes.length, 2);
+  subject.process.ready();
+  t.same(subject.process.encodes, [2]);
+  subject.process.answers('encoded');
+  t.equal(await kindOf(second.result), 'encoded');
+});
+
+t.test('a size that ends it fails what was counted', async (t) => {
+  const { client, process } = new Subject();
+  process.ready();
+  const counted = client.layout(SIZE);
+  process.end();
+  t.same(await counted, { kind: 'failed' });
+});
+
+t.test('an image that hangs is killed with its process', async (t) => {
+  const subject = new Subject();
+  const { client, process, clock } = subject;
+  process.ready();
+  const hung = client.encode(order(1));
+  clock.advance(299_999);
+  t.notOk(process.gone);
+  clock.advance(1);
+  t.ok(process.gone);
+  t.equal(await kindOf(hung.result), 'failed');
+  clock.advance(1000);
+  t.equal(subject.processes.length, 2);
+});
+
+t.test('an answered image leaves no timer', async (t) => {
+  const { client, process, clock } = new Subject();
+  process.ready();
+  const encoding = client.encode(order(1));
+  process.answers('encoded');
+  await encoding.result;
+  t.equal(clock.pending, 0);
+});
+
+t.test('without the addon’s part, or with a bad projector, it is not tried again', async (t) => {
+  for (const noAddon of [true, false]) {
+    const subject = new Subject();
+    const { client, process, clock } = subject;
+    const encoding = client.encode(order(1));
+    process.says({ kind: 'unable', reason: 'r', noAddon });
+    process.end();
+    t.equal(client.state, noAddon ? 'no-addon' : 'lost');
+    t.equal(client.problem, 'r');
+    t.equal(await kindOf(encoding.result), 'failed');
+    t.equal(await kindOf(client.encode(order(2)).result), 'failed');
+    clock.advance(100_000);
+    t.equal(subject.processes.length, 1);
+  }
+});
+
+t.test('a process that is not confined is reported', async (t) => {
+  const { process, log } = new Subject();
+  const open = { ...confinement, filtered: false };
+  process.says({ kind: 'ready', facts: { projectorVersion: 'x', whole: false, confinement: open } });
+  t.match(JSON.stringify(log), 'vision is not confined');
+});
+
+t.test('closed, everything fails and nothing is started', async (t) => {
+  const subject = new Subject();
+  const { client, process, clock } = subject;
+  process.ready();
+  const encodings = [client.encode(order(1)), client.encode(order(2))];
+  client.close();
+  for (const { result } of encodings) t.equal(await kindOf(result), 'failed');
+  t.ok(process.gone);
+  clock.advance(100_000);
+  t.equal(subject.processes.length, 1);
+  client.close();
+});
