@@ -12,7 +12,7 @@ export interface ImageSize {
 /** Undefined: neither a PNG nor a JPEG, or its head is damaged. */
 export function imageSize(file: Uint8Array): ImageSize | undefined {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
-  const size = isPng(view) ? pngSize(view) : isJpeg(view) ? jpegSize(view) : undefined;
+  const size = isPng(view) ? pngSize(view) : isJpeg(view) ? jpegSize(file, view) : undefined;
   return size !== undefined && size.width > 0 && size.height > 0 ? size : undefined;
 }
 
@@ -46,7 +46,10 @@ function isJpeg(view: DataView): boolean {
   return view.byteLength >= 4 && view.getUint16(0) === 0xffd8 && view.getUint8(2) === 0xff;
 }
 
-function jpegSize(view: DataView): ImageSize | undefined {
+const JPEG_END = Uint8Array.of(0xff, 0xd9);
+
+/** Undefined also for a file that was cut off: its decoder would fill in what is missing. */
+function jpegSize(file: Uint8Array, view: DataView): ImageSize | undefined {
   let at = 2;
   while (at + 4 <= view.byteLength) {
     // Between segments some writers leave bytes that belong to none.
@@ -63,6 +66,7 @@ function jpegSize(view: DataView): ImageSize | undefined {
       continue;
     }
     if (length < 8 || at + 9 > view.byteLength) return undefined;
+    if (Buffer.from(file.buffer, file.byteOffset, file.byteLength).lastIndexOf(JPEG_END) < at) return undefined;
     return { height: view.getUint16(at + 5), width: view.getUint16(at + 7) };
   }
   return undefined;

@@ -169,7 +169,8 @@ export class VisionClient implements HostedVision {
     if (this.#facts?.projectorVersion !== facts.projectorVersion) this.#layouts.clear();
     this.#facts = facts;
     this.#state = 'ready';
-    log.info('vision ready', { model });
+    const { pid } = this.#process ?? {};
+    log.info('vision ready', { model, ...(pid !== undefined && { pid }) });
     const { filtered, bounded } = facts.confinement;
     if (!filtered || !bounded) log.warn('vision is not confined', { model });
     this.#next();
@@ -204,14 +205,14 @@ export class VisionClient implements HostedVision {
   #gone(why: VisionEnd): void {
     const { backoff, clock, log, model } = this.#options;
     this.#process = undefined;
-    // The image that was being encoded, else what was counted.
+    // The image that was being encoded, else the size that was to be counted first.
     const guilty = this.#running;
     this.#running = undefined;
     guilty?.unwatch();
     guilty?.item.settle({ kind: 'failed' });
-    for (const { settle, unwatch } of this.#asked.splice(0)) {
+    for (const [at, { settle, unwatch }] of this.#asked.splice(0).entries()) {
       unwatch();
-      settle({ kind: guilty ? 'away' : 'failed' });
+      settle({ kind: guilty || at > 0 ? 'away' : 'failed' });
     }
     if (this.#state === 'lost' || this.#state === 'no-addon') return;
     this.#state = 'cold';

@@ -29,6 +29,8 @@ t.test('a JPEG with segments and stray bytes before its frame', async (t) => {
   const lossless = Buffer.from(plain);
   lossless[plain.indexOf(Buffer.from([0xff, 0xc0])) + 1] = 0xc3;
   t.equal(imageSize(lossless), undefined, 'a frame that no decoder here reads');
+  t.equal(imageSize(plain.subarray(0, plain.length - 1)), undefined, 'cut off');
+  t.same(imageSize(Buffer.concat([plain, Buffer.from('more')])), { width: 33, height: 17 }, 'with more behind its end');
 });
 
 t.test('neither a PNG nor a JPEG', async (t) => {

@@ -153,12 +153,14 @@ t.test('its end fails the image that it had and no other', async (t) => {
   t.equal(await kindOf(second.result), 'encoded');
 });
 
-t.test('a size that ends it fails what was counted', async (t) => {
+t.test('a size that ends it fails; others are to ask again', async (t) => {
   const { client, process } = new Subject();
   process.ready();
   const counted = client.layout(SIZE);
+  const other = client.layout({ width: 9, height: 9 });
   process.end();
   t.same(await counted, { kind: 'failed' });
+  t.same(await other, { kind: 'away' });
 });
 
 t.test('an image that hangs is killed with its process', async (t) => {
