@@ -88,9 +88,9 @@ export class WholeReply implements Backlogged {
     this.#owned = typeof body === 'string' ? length : 0;
     this.#last = last;
     this.#piece = secure ? RECORD_BYTES : Infinity;
-    this.#rest = secure ? Buffer.from(body) : body;
+    this.#rest = secure ? bytesOf(body) : body;
     if (last) {
-      const bytes = Buffer.from(body);
+      const bytes = bytesOf(body);
       this.#rest = bytes.subarray(0, -1);
       this.#tail = bytes.subarray(-1);
     }
@@ -225,4 +225,9 @@ export class WholeReply implements Backlogged {
     this.#counted = bytes;
     this.#backlog.changed(this, delta);
   }
+}
+
+/** Bytes are the handler's, which many replies share: a copy of them would be memory of this reply that is not counted. */
+function bytesOf(body: string | Uint8Array): Uint8Array {
+  return typeof body === 'string' ? Buffer.from(body) : body;
 }
