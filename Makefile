@@ -107,7 +107,7 @@ fuzz: build
 	@TAP_TIMEOUT=3600 node dist/test/contract/fuzz.test.js 10000
 
 # 200 sidecars killed under load on one spool, 5,000 rounds of processes that compete for one lock, and 500 connections that
-# read nothing for each kind of answer; `make test` has 5, 60 and 1.
+# read nothing for each kind of answer; `make test` has 3, 60 and 1.
 fault: build
 	@TAP_TIMEOUT=3600 node dist/test/fault/lock-claims.test.js 5000
 	@TAP_TIMEOUT=3600 node dist/test/fault/spool-killed.test.js 200

@@ -11,7 +11,10 @@ export type HoldGrammars = Pick<Grammars, 'controlTokensBut' | 'take' | 'masks' 
 const NOTHING = new Uint32Array(0);
 const NO_LIMIT: TokenMask = { kind: 'but', tokens: NOTHING };
 
-/** What sampling one token within a step may take, ms: several times what a grammar that is not expensive takes. */
+/**
+ * What sampling one token within a step may take, ms: several times what a grammar that is not expensive takes. Replies of a step
+ * are sampled side by side, so a token's time has the work for the other grammars of the step in it, and this bounds the step.
+ */
 const TOKEN_MS = 20;
 /** By how much a reply's tokens may take longer together, ms; one that takes less makes up for it. */
 const OVER_MS = 40;

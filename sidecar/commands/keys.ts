@@ -7,7 +7,7 @@ import { isFrozen } from '../access/key-identity.js';
 import { limitsOf, type KeyFile, type StoredKey } from '../access/key-file-schema.js';
 import { KeyStore, type NewKey } from '../access/keys.js';
 import type { Config } from '../config/config.js';
-import { EMBEDDED } from './model-files.js';
+import {} from './model-files.js';
 import { EXIT, parsed, UsageError, type Output } from './command.js';
 import { orUsage } from './help.js';
 import { durationMs, propertiesOf, type NewKeyProperties } from './key-options.js';
@@ -58,12 +58,10 @@ function show({ key, id }: NewKey, what: string, output: Output): number {
 
 /**
  * Warns about models that the configuration does not have. The key is created anyway: it may be for another sidecar, or
- * for a model that is added later. There is no warning if the configuration names no models. The given ids are not
- * repeated, since they may be a key by mistake.
+ * for a model that is added later. The given ids are not repeated, since they may be a key by mistake.
  */
 function warnOfModels({ entitlements }: NewKeyProperties, { models }: Settings, output: Output): void {
   const configured = models.map(({ id }) => id);
-  if (models.every(({ file }) => file === EMBEDDED)) return;
   const missing = Object.values(entitlements).reduce(
     (sum, { models: named }) => sum + (named === 'all' ? 0 : named.filter((id) => !configured.includes(id)).length),
     0,

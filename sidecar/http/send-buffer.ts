@@ -19,13 +19,14 @@ const encoder = new TextEncoder();
 export class Blocks {
   readonly #spare: Uint8Array[] = [];
 
-  /** A block of {@link BLOCK_BYTES} with arbitrary content. It belongs to the caller until {@link giveBack}. */
+  /** A block of {@link BLOCK_BYTES} of zeros. It belongs to the caller until {@link giveBack}. */
   lend(): Uint8Array {
     return this.#spare.pop() ?? new Uint8Array(BLOCK_BYTES);
   }
 
+  /** What was in it is overwritten: a spare block may stay for as long as the process runs. */
   giveBack(block: Uint8Array): void {
-    if (this.#spare.length < SPARE_BLOCKS) this.#spare.push(block);
+    if (this.#spare.length < SPARE_BLOCKS) this.#spare.push(block.fill(0));
   }
 }
 

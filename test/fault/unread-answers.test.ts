@@ -44,6 +44,9 @@ async function flood(port: number, text: string, stop: () => boolean): Promise<b
   return ended;
 }
 
+/** With so many connections the goal is asserted, for a machine that does nothing else: so many times as long, and so many ms. */
+const MANY = { connections: 100, slower: 2, turnMs: 20 };
+
 /** How long others are measured beside callers who read: descriptions that each of these reads. */
 const READ = 100;
 
@@ -116,6 +119,7 @@ t.test('answers that nobody reads cost a bounded amount of memory, and others ar
   const part = Math.min(unread.length, beside.length) < ENOUGH_FOR_P99 ? 0.5 : 0.99;
   const [besideMs, unreadMs] = [quantile(beside, part), quantile(unread, part)];
   const summary = `others' answers, quantile ${part}: ${unreadMs.toFixed(1)} ms, beside readers ${besideMs.toFixed(1)} ms`;
-  t.ok(unreadMs <= SLOWER * besideMs + TURN_MS, summary);
+  const { slower, turnMs } = CONNECTIONS < MANY.connections ? { slower: SLOWER, turnMs: TURN_MS } : MANY;
+  t.ok(unreadMs <= slower * besideMs + turnMs, summary);
   t.comment(`grew by ${grown} MiB; ${summary}, of ${unread.length} and ${beside.length}`);
 });

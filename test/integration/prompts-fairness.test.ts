@@ -1,8 +1,8 @@
 /**
  * Twelve senders of one account that keep the prompt hosts as busy as they can, and the chat of another account.
  *
- * `node dist/test/integration/prompts-fairness.test.js 300`: the long form, with so many chats before and during the attack.
- * Each part reports its figures as a comment.
+ * `node dist/test/integration/prompts-fairness.test.js 300`: the long form, with so many chats before and during the attack, whose
+ * p99 is compared too. For a machine that does nothing else. Each part reports its figures as a comment.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ import { makeKey } from '../support/keys.js';
 import { rounds } from '../support/long-form.js';
 import { SHORT } from '../support/open-stream.js';
 import { RawConnection } from '../support/raw-http.js';
-import { CHAT, chatOnly, Sidecar } from '../support/sidecar.js';
+import { CHAT, chatOnly, DECIDE, Sidecar } from '../support/sidecar.js';
 
 const SENDERS = 12;
 const CHATS = Number(process.argv[2] ?? rounds({ short: 6, long: 15 }));
@@ -31,14 +31,25 @@ const quantile = (ms: readonly number[], part: number): number =>
   sorted(ms)[Math.min(ms.length - 1, Math.floor(part * ms.length))] ?? 0;
 
 /** One for all parts, of which each begins when what the one before sent has been answered. */
-const sidecar = await Sidecar.start(t, { config: { ...(await chatOnly(4)), keys: { file: keyFile } } });
+const { models } = await chatOnly(4);
+const decide = { ...models[0], id: DECIDE, kind: 'decision', seats: 1 };
+const sidecar = await Sidecar.start(t, { config: { models: [...models, decide], keys: { file: keyFile } } });
 
-/** Chats of the visitor, one after another. Returns how long each took, in ms. */
-async function visits(t: Test, body: string): Promise<number[]> {
+const DECISION = JSON.stringify({
+  model: DECIDE,
+  input: 'Please send the payment back.',
+  questions: [{ id: 'refund', type: 'yes_no', question: 'Does the customer ask for a refund?' }],
+});
+
+/** With so many visits their p99 is that of more than one. */
+const ENOUGH_FOR_P99 = 100;
+
+/** Requests of the visitor, one after another. Returns how long each took, in ms. */
+async function visits(t: Test, body: string, path = '/chat/completions'): Promise<number[]> {
   const took: number[] = [];
   for (let i = 0; i < CHATS; i++) {
     const from = performance.now();
-    const response = await sidecar.post('/chat/completions', body, { key: visitor.key });
+    const response = await sidecar.post(path, body, { key: visitor.key });
     took.push(performance.now() - from);
     await response.arrayBuffer();
     if (response.status !== 200) t.fail(`the visitor is answered ${response.status}`);
@@ -64,18 +75,27 @@ for (const lane of ['short', 'long'] as const) {
     const body = ofLane(JSON.stringify(SHORT));
     const dear = DEAR.map(ofLane);
     if (lane === 'short') t.ok(dear.every(({ length }) => length <= INLINE_BYTES));
+    const decision = ofLane(DECISION);
     await visits(t, body);
-    const idle = await visits(t, body);
+    await visits(t, decision, '/decisions');
+    const idle = { chat: await visits(t, body), decision: await visits(t, decision, '/decisions') };
     let over = false;
     const senders = Array.from({ length: SENDERS }, () => attack(dear, () => over));
     await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
-    const beside = await visits(t, body);
+    const beside = { chat: await visits(t, body), decision: await visits(t, decision, '/decisions') };
     over = true;
     for (const statuses of await Promise.all(senders)) t.same([...statuses], [422]);
     t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 0);
-    for (const [what, ms] of Object.entries({ idle, beside }))
-      t.comment(`${lane}, ${what}: median ${quantile(ms, 0.5).toFixed(1)} ms, p99 ${quantile(ms, 0.99).toFixed(1)} ms`);
-    t.ok(quantile(beside, 0.5) <= 5 * quantile(idle, 0.5) + 200, 'it waited for all of them before: 10 s and more');
+    for (const what of ['chat', 'decision'] as const) {
+      for (const [when, ms] of Object.entries({ idle: idle[what], beside: beside[what] })) {
+        const [half, most] = [quantile(ms, 0.5).toFixed(1), quantile(ms, 0.99).toFixed(1)];
+        t.comment(`${lane} ${what}, ${when}: median ${half} ms, p99 ${most} ms`);
+      }
+      const median = quantile(beside[what], 0.5);
+      t.ok(median <= 5 * quantile(idle[what], 0.5) + 200, `${what}: it waited for all of them before, 4 s and more`);
+      if (CHATS < ENOUGH_FOR_P99) continue;
+      t.ok(quantile(beside[what], 0.99) <= 2 * quantile(idle[what], 0.99) + 20, `${what}: p99`);
+    }
   });
 }
 
@@ -111,8 +131,13 @@ t.test('what callers sent who are gone is not worked on', async (t) => {
   const headers = { Authorization: `Bearer ${hostile.key}`, 'Content-Type': 'application/json' };
   const connections = await Promise.all(Array.from({ length: 30 }, () => RawConnection.open(sidecar.port)));
   for (const connection of connections) connection.request('POST', '/v1/chat/completions', headers, dear);
+  // Some are under way by then.
+  await sidecar.reaches('ra_sidecar_account_waiting_requests', (waiting) => waiting > 0, { account: 'hostile' });
   for (const connection of connections) connection.close();
+  const from = performance.now();
   t.equal((await sidecar.post('/chat/completions', SHORT, { key: visitor.key })).status, 200);
+  const waitedMs = performance.now() - from;
+  t.ok(waitedMs < 5000, `a chat took ${waitedMs.toFixed(0)} ms; it was 21 s where all were worked on`);
   await sidecar.reaches('ra_sidecar_waiting_requests', 0, { model: CHAT });
   t.equal(await sidecar.metric('ra_sidecar_prompt_host_restarts_total'), 0);
 });

@@ -103,5 +103,5 @@ t.test('a key for a model that the configuration does not have is made, with a w
   t.match(await said('nope,mine', [own]), warning);
   t.notMatch(await said('mine', [own]), 'warning');
   t.notMatch(await said('all', [own]), 'warning');
-  t.notMatch(await said('nope', [MODEL]), 'warning', 'a configuration that names no models');
+  t.match(await said('nope', [MODEL]), 'warning: --models names one model', 'with the embedded models too');
 });

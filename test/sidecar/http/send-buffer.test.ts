@@ -62,6 +62,15 @@ t.test('what is pushed comes out in order, byte for byte, whatever is taken at a
   t.end();
 });
 
+t.test('nothing that a reader waited for stays in a block that is kept', (t) => {
+  const blocks = new Blocks();
+  const buffer = new SendBuffer(blocks);
+  buffer.push('secret'.repeat(1000));
+  buffer.clear();
+  t.ok(blocks.lend().every((byte) => byte === 0));
+  t.end();
+});
+
 t.test('blocks are used again, up to a number', (t) => {
   const blocks = new Blocks();
   const first = blocks.lend();
