@@ -5,7 +5,11 @@ import { WholeReply, type WholeResponse } from '../../../sidecar/http/whole-repl
 const BODY = Buffer.alloc(92_000, 'd');
 
 /** A response whose socket takes so many bytes of each call, and what it was given. */
-function responseTaking(most: number): { readonly res: WholeResponse; readonly given: Uint8Array[]; goOn(): void } {
+function responseTaking(most: number): {
+  readonly res: WholeResponse;
+  readonly given: Uint8Array[];
+  readonly goOn: () => void;
+} {
   const given: Uint8Array[] = [];
   let offset = 0;
   let writable: (offset: number) => boolean = () => true;
