@@ -32,8 +32,12 @@ const quantile = (ms: readonly number[], part: number): number =>
 
 /** One for all parts, of which each begins when what the one before sent has been answered. */
 const { models } = await chatOnly(4);
+/** Of requests a minute, which the long form would reach. */
+const NO_LIMITS = { chat: { perMinute: 0 }, decisions: { perMinute: 0 } };
 const decide = { ...models[0], id: DECIDE, kind: 'decision', seats: 1 };
-const sidecar = await Sidecar.start(t, { config: { models: [...models, decide], keys: { file: keyFile } } });
+const sidecar = await Sidecar.start(t, {
+  config: { models: [...models, decide], keys: { file: keyFile }, limits: NO_LIMITS },
+});
 
 const DECISION = JSON.stringify({
   model: DECIDE,
