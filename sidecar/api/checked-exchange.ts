@@ -1,4 +1,5 @@
-import { type AnswerKind, validateAnswer } from '../contracts/answer-schemas.js';
+import { prepareAnswers, validateAnswer } from '../contracts/answer-checks.js';
+import type { AnswerKind } from '../contracts/answer-schemas.js';
 import { placeOf } from '../contracts/paths.js';
 import { errorBody, type ContractError } from '../domain/errors.js';
 import type { Body, EventStream, Exchange, Reply, RequestHead } from '../http/exchange.js';
@@ -37,6 +38,7 @@ type Report = (problem: string) => void;
  * it. What the caller gets is the same. Tests run with it and fail when such a line was logged.
  */
 export function checkAnswers(log: Log): (exchange: Exchange) => Exchange {
+  prepareAnswers();
   return (exchange) =>
     new CheckedExchange(exchange, (problem) =>
       log.forRequest(exchange.head.requestId).error(BROKEN_ANSWER, { reason: problem }),

@@ -1,15 +1,14 @@
 /** Writes the code of the schemas' checks, which processes then load in place of ajv (contracts/schema-code.ts). */
 import { mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ANSWER_SCHEMAS } from '../contracts/answer-schemas.js';
-import { COMPATIBLE_SCHEMA } from '../contracts/compatible-schema.js';
-import { RESPONSES_SCHEMA } from '../contracts/responses-schema.js';
+import { prepareAnswers } from '../contracts/answer-checks.js';
 import { CODE_FOLDER, codeName, codeText, recordSchemas, type KnownSchema } from '../contracts/schema-code.js';
-import { compile } from '../contracts/validator.js';
 
 /** Each has its schemas compiled as it is loaded. */
 const MODULES = [
   'contracts/chat',
+  'contracts/compatible',
+  'contracts/responses',
   'contracts/decisions',
   'contracts/systemone',
   'config/config',
@@ -34,7 +33,7 @@ export function allSchemas(): Promise<readonly KnownSchema[]> {
 async function find(): Promise<readonly KnownSchema[]> {
   const recorded = recordSchemas();
   for (const name of MODULES) await import(`../${name}.js`);
-  for (const schema of [...Object.values(ANSWER_SCHEMAS), COMPATIBLE_SCHEMA, RESPONSES_SCHEMA]) compile(schema);
+  prepareAnswers();
   return [...recorded];
 }
 

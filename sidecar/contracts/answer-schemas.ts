@@ -3,7 +3,6 @@ import { CATALOGUE } from '../domain/error-catalogue.js';
 import { CALL_ID, CALL_INDEX, MAX_TEXT, TEXT, TEXT_OR_NULL, TOOL_NAME, closed } from './common-schema.js';
 import { RESPONSE, RESPONSE_EVENT } from './response-schemas.js';
 import { PROMPT_FORMAT_VERSION } from './decision-rules.js';
-import { type Check, type Outcome, compile } from './validator.js';
 
 const COUNT = { type: 'integer', minimum: 0 } as const;
 const PROBABILITY = { type: 'number', minimum: 0, maximum: 1 } as const;
@@ -233,15 +232,3 @@ export const ANSWER_SCHEMAS = {
 } as const;
 
 export type AnswerKind = keyof typeof ANSWER_SCHEMAS;
-
-const checks = new Map<AnswerKind, Check<unknown>>();
-
-/** Checks a parsed answer against its schema, compiled on first use: a sidecar that does not check never pays. */
-export function validateAnswer(kind: AnswerKind, value: unknown): Outcome<unknown> {
-  let check = checks.get(kind);
-  if (check === undefined) {
-    check = compile(ANSWER_SCHEMAS[kind]);
-    checks.set(kind, check);
-  }
-  return check(value);
-}

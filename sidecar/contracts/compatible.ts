@@ -4,7 +4,7 @@ import { COMPATIBLE_SCHEMA } from './compatible-schema.js';
 import { placeOf } from './paths.js';
 import { type Parsed, refuseAt } from './refusal.js';
 import type { ChatRequest, ContentPart, Message, TemplateSwitches, Tool, ToolCall } from './requests.js';
-import { compile, type Check } from './validator.js';
+import { compile } from './validator.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
 import { WIDE_OPEN_MAPS } from './wide-schema.js';
 
@@ -53,12 +53,11 @@ interface CompatibleBody extends Omit<ChatBody, 'messages' | 'tools' | 'response
   readonly chat_template_kwargs?: TemplateSwitches;
 }
 
-let check: Check<CompatibleBody> | undefined;
+// A sidecar with the strict contract seldom needs it.
+const check = compile<CompatibleBody>(COMPATIBLE_SCHEMA, { names: WELL_KNOWN_NAMES, later: true });
 
 /** Checks a chat body against the compatible contract. A body that the strict contract takes makes the same request. */
 export function toCompatibleRequest(value: unknown): Parsed<ChatRequest> {
-  // Compiled on first use: a sidecar with the strict contract seldom needs it.
-  check ??= compile<CompatibleBody>(COMPATIBLE_SCHEMA, { names: WELL_KNOWN_NAMES });
   const outcome = check(value);
   if (!outcome.ok) return refuseAt(placeOf(outcome.segments, WIDE_OPEN_MAPS), outcome.message);
   const body = withoutNulls(outcome.value);

@@ -5,7 +5,7 @@ import { placeOf } from './paths.js';
 import { type Parsed, refuseAt } from './refusal.js';
 import type { ChatRequest, ContentPart, Message, ReasoningEffort, ToolCall } from './requests.js';
 import { RESPONSES_SCHEMA } from './responses-schema.js';
-import { compile, type Check } from './validator.js';
+import { compile } from './validator.js';
 import { WELL_KNOWN_NAMES } from './well-known-names.js';
 import { WIDE_OPEN_MAPS } from './wide-schema.js';
 
@@ -60,12 +60,11 @@ interface ResponsesBody {
   readonly user?: string | null;
 }
 
-let check: Check<ResponsesBody> | undefined;
+// A sidecar with the strict contract seldom needs it.
+const check = compile<ResponsesBody>(RESPONSES_SCHEMA, { names: WELL_KNOWN_NAMES, later: true });
 
 /** Checks a body of POST /responses against its contract. */
 export function toResponsesRequest(value: unknown): Parsed<ChatRequest> {
-  // Compiled on first use: under the strict contract it never is.
-  check ??= compile<ResponsesBody>(RESPONSES_SCHEMA, { names: WELL_KNOWN_NAMES });
   const outcome = check(value);
   if (!outcome.ok) return refuseAt(placeOf(outcome.segments, WIDE_OPEN_MAPS), outcome.message);
   const body = outcome.value;

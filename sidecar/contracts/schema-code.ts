@@ -8,9 +8,10 @@
  * 16,777,216. `x-message` replaces the wording for the schema that it stands in.
  */
 import { createHash } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
+import { compileFunction } from 'node:vm';
 import type * as AjvModule from 'ajv';
 import type { Ajv, Code, KeywordCxt, ValidateFunction } from 'ajv';
 import { FORMATS } from './formats.js';
@@ -26,9 +27,6 @@ export interface KnownSchema {
   readonly flavour: Flavour;
 }
 
-/** What a file of written code exports: makes the function from what the code refers to. */
-type Written = (hasAtMost: unknown, formats: unknown) => ValidateFunction;
-
 /** The folder of the written code, beside this file when it is built. */
 export const CODE_FOLDER = fileURLToPath(new URL('./compiled/', import.meta.url));
 
@@ -41,14 +39,34 @@ export function recordSchemas(): readonly KnownSchema[] {
   return (recorded ??= []);
 }
 
-/** The function of a schema. It keeps the errors of its last call, and with them the values. */
-export function functionOf<T>(schema: object, flavour: Flavour): ValidateFunction<T> {
+/**
+ * Makes the function of a schema, which keeps the errors of its last call, and with them the values. Its code is read now, and
+ * so is ajv where there is none: a function that is made later needs no file, which a process may then be unable to open.
+ */
+export function functionOf<T>(schema: object, flavour: Flavour): () => ValidateFunction<T> {
   recorded?.push({ schema, flavour });
-  const file = CODE_FOLDER + codeName({ schema, flavour });
-  if (existsSync(file)) return (load(file) as Written)(hasAtMost, FORMATS) as ValidateFunction<T>;
+  const text = readCode(CODE_FOLDER + codeName({ schema, flavour }));
+  if (text !== undefined) return () => fromCode(text) as ValidateFunction<T>;
   let compiler = compilers.get(flavour);
   if (compiler === undefined) compilers.set(flavour, (compiler = makeAjv(flavour)));
-  return compiler.compile<T>(schema);
+  const ajv = compiler;
+  return () => ajv.compile<T>(schema);
+}
+
+function readCode(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+/** The function of written code. */
+export function fromCode(text: string): ValidateFunction {
+  const module: { exports?: unknown } = {};
+  compileFunction(text, ['module', 'hasAtMost', 'formats'])(module, hasAtMost, FORMATS);
+  return module.exports as ValidateFunction;
 }
 
 /** The file of a schema's code. A schema that was changed has another one. */
@@ -56,12 +74,11 @@ export function codeName({ schema, flavour }: KnownSchema): string {
   return `${flavour}-${createHash('sha256').update(JSON.stringify(schema)).digest('hex').slice(0, 32)}.cjs`;
 }
 
-/** A CommonJS module that exports {@link Written}: CommonJS, since a function is needed as soon as it is asked for. */
+/** The body of a function of `module`, `hasAtMost` and `formats` that exports the schema's function. */
 export function codeText({ schema, flavour }: KnownSchema): string {
   const standalone = load('ajv/dist/standalone') as { readonly default: (ajv: Ajv, of: ValidateFunction) => string };
   const ajv = makeAjv(flavour, true);
-  const text = standalone.default(ajv, ajv.compile(schema));
-  return `module.exports = (hasAtMost, formats) => { const module = { exports: {} }; ${text}; return module.exports; };\n`;
+  return standalone.default(ajv, ajv.compile(schema));
 }
 
 /** `source`: keeps the text of the functions. */

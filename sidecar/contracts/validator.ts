@@ -30,6 +30,8 @@ export interface CompileOptions {
   readonly names?: ReadonlySet<string>;
   /** Go on after the first problem. For files of the operator's own, never for requests: it takes as long as they are wrong. */
   readonly allProblems?: boolean;
+  /** Make the function at the first check: for a schema that most processes check nothing against. */
+  readonly later?: boolean;
 }
 
 /**
@@ -37,10 +39,12 @@ export interface CompileOptions {
  * the first problem unless asked otherwise.
  */
 export function compile<T>(schema: object, options: CompileOptions = {}): Check<T> {
-  const { useDefaults = false, nameUnknownFields = false, allProblems = false } = options;
+  const { useDefaults = false, nameUnknownFields = false, allProblems = false, later = false } = options;
   const flavour = allProblems ? 'filling-all' : useDefaults ? 'filling' : 'checking';
-  const validate: ValidateFunction<T> = functionOf<T>(schema, flavour);
+  const make = functionOf<T>(schema, flavour);
+  let made: ValidateFunction<T> | undefined = later ? undefined : make();
   return (value) => {
+    const validate = (made ??= make());
     if (validate(value)) return { ok: true, value };
     const error = decisive(validate.errors ?? []);
     const segments = error === undefined ? [] : placeOfError(error, nameUnknownFields);

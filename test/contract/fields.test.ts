@@ -4,7 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
-import { validateAnswer } from '../../sidecar/contracts/answer-schemas.js';
+import { validateAnswer } from '../../sidecar/contracts/answer-checks.js';
 import { InProcess, JSON_HEADERS } from '../support/in-process.js';
 import type { RawResponse } from '../support/raw-http.js';
 import { CASES, HEAVY_CASES, LIGHT_CASES } from './tables/cases.js';

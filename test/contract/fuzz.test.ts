@@ -1,7 +1,7 @@
 /** Any body at all, over raw HTTP: an answer of ours that fits its schema and repeats nothing, and never a 500. */
 import fc from 'fast-check';
 import t from 'tap';
-import { validateAnswer } from '../../sidecar/contracts/answer-schemas.js';
+import { validateAnswer } from '../../sidecar/contracts/answer-checks.js';
 import type { BodyForm } from '../../sidecar/contracts/requests.js';
 import { ROUTES, bodiesFor, runsOr } from '../support/fuzz.js';
 import { RawConnection } from '../support/raw-http.js';

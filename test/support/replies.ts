@@ -1,5 +1,6 @@
 /** What tests ask of a chat model and read of its answers. */
-import { validateAnswer, type AnswerKind } from '../../sidecar/contracts/answer-schemas.js';
+import { validateAnswer } from '../../sidecar/contracts/answer-checks.js';
+import type { AnswerKind } from '../../sidecar/contracts/answer-schemas.js';
 import type { Sidecar } from './sidecar.js';
 
 export interface Usage {

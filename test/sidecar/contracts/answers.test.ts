@@ -1,5 +1,6 @@
 import t from 'tap';
-import { type AnswerKind, validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
+import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
+import type { AnswerKind } from '../../../sidecar/contracts/answer-schemas.js';
 import {
   chatChunk,
   chatCompletion,

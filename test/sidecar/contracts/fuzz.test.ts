@@ -1,7 +1,7 @@
 /** Any body at all gives a request or a refusal that fits its schema and repeats nothing. `make fuzz` asks for more. */
 import fc from 'fast-check';
 import t from 'tap';
-import { validateAnswer } from '../../../sidecar/contracts/answer-schemas.js';
+import { validateAnswer } from '../../../sidecar/contracts/answer-checks.js';
 import { parseBody, parseChat } from '../../../sidecar/contracts/parse.js';
 import type { BodyForm } from '../../../sidecar/contracts/requests.js';
 import { errorBody } from '../../../sidecar/domain/errors.js';
