@@ -2,11 +2,10 @@
  * The grammar of arguments in a notation close to JSON (BareArguments, KeywordArguments), held to their schema. Compiled as JSON
  * first: that says whether it can be served, and at how many places a text can be.
  */
-import { choice } from './choice.js';
+import { choiceRule } from './choice.js';
 import { literal, type GrammarPart } from './gbnf.js';
 import { anyValueRules, MARKS, OTHER_NAME, type Marks, type Notation } from './loose-notation.js';
 import { listOf, type ParameterList } from './parameters.js';
-import type { Alternative } from './rules.js';
 import { itemsOf } from './rope.js';
 import { MAX_COUNTED } from './scalar-rules.js';
 import { schemaGrammar, type SchemaGrammar } from './schema.js';
@@ -156,10 +155,7 @@ class LooseRules {
     if (texts.length === 0) return [];
     const written = texts.map((value) => this.#write(value));
     for (const text of written) this.#work.spendText(text.length);
-    const item = choice([...new Set(written)], (alternatives) =>
-      this.#rule(alternatives.map(alternativeText).join(' | ')),
-    );
-    return [typeof item === 'string' ? item : item.rule];
+    return [choiceRule([...new Set(written)], (text) => this.#rule(text))];
   }
 
   get #isBare(): boolean {
@@ -230,9 +226,4 @@ class LooseRules {
 
 function isNested(value: unknown): boolean {
   return Array.isArray(value) || isRecord(value);
-}
-
-function alternativeText(alternative: Alternative): string {
-  const items = alternative.map((item) => (typeof item === 'string' ? item : item.rule));
-  return items.length === 0 ? '""' : items.join(' ');
 }

@@ -32,7 +32,7 @@ export class Rules {
       const alternatives = empty.size === 0 ? all : withoutEmpty(all, empty);
       for (const alternative of alternatives)
         for (const item of alternative) if (typeof item !== 'string') needed.add(item.rule);
-      if (alternatives.length > 0) lines.push(`${name} ::= ${[...new Set(alternatives.map(text))].join(' | ')}`);
+      if (alternatives.length > 0) lines.push(`${name} ::= ${alternativesText(alternatives)}`);
     }
     return lines;
   }
@@ -92,6 +92,11 @@ function isEmpty(item: Item, empty: ReadonlySet<string>): boolean {
 
 function matches(alternative: Alternative, empty: ReadonlySet<string>): boolean {
   return alternative.every((item) => !isEmpty(item, empty) || (typeof item !== 'string' && item.least === 0));
+}
+
+/** The right side of a rule of these alternatives. */
+export function alternativesText(alternatives: readonly Alternative[]): string {
+  return [...new Set(alternatives.map(text))].join(' | ');
 }
 
 function text(alternative: Alternative): string {

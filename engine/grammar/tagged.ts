@@ -5,11 +5,10 @@
  * none, and the schema allows others, they may have any name of letters and digits.
  */
 import type { ParameterTypes, TaggedArguments, ValueType } from '../protocol/reply-format.js';
-import { choice } from './choice.js';
+import { choiceRule } from './choice.js';
 import { inClass, literal, textUpTo, type GrammarPart } from './gbnf.js';
 import { OTHER_NAME } from './loose-notation.js';
 import { argumentWays, typesOf, type FreeMap, type Parameter, type ParameterList } from './parameters.js';
-import type { Alternative, Item } from './rules.js';
 import { MAX_COUNTED } from './scalar-rules.js';
 import { schemaGrammar } from './schema.js';
 import type { Range, Schema } from './shape.js';
@@ -172,8 +171,7 @@ class TaggedRules {
 
   #choice(texts: readonly string[]): string {
     for (const text of texts) this.#work.spendText(text.length);
-    const item: Item = choice(texts, (alternatives) => this.#rule(alternatives.map(alternativeText).join(' | ')));
-    return typeof item === 'string' ? item : item.rule;
+    return choiceRule(texts, (text) => this.#rule(text));
   }
 
   #rule(text: string): string {
@@ -182,11 +180,6 @@ class TaggedRules {
     this.#rules.add(`${name} ::= ${text}`);
     return name;
   }
-}
-
-function alternativeText(alternative: Alternative): string {
-  const items = alternative.map((item) => (typeof item === 'string' ? item : item.rule));
-  return items.length === 0 ? '""' : items.join(' ');
 }
 
 function exactly(text: string): string {

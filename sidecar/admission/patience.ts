@@ -4,8 +4,6 @@ import { BIN_ENDS, Survival } from './survival.js';
 /** What a caller waits for: the first token of a stream, or the end of a whole reply. */
 export type Awaited = 'first-token' | 'end';
 
-export const AWAITED: readonly Awaited[] = ['first-token', 'end'];
-
 /** What was seen loses half of its weight in so much time under load; where requests take long, in so many of them. */
 const HALF_MS = 15_000;
 const HALF_HOLDS = 2;
