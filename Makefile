@@ -5,8 +5,8 @@ export NODE_LLAMA_CPP_SKIP_DOWNLOAD := true
 
 SOURCES := $(sort $(shell find sidecar engine bench test -name .cache -prune -o -name '*.ts' -print 2>/dev/null))
 TESTS := $(filter %.test.ts,$(SOURCES))
-# Tests that fork engines, open sockets or load models live in these folders; all others are unit tests.
-SLOW := test/contract/% test/docs/commands.% test/integration/% test/fault/% test/regression/%
+# Tests that fork engines or sidecars, load models or pack the package; all others are unit tests.
+SLOW := test/contract/% test/deploy/copied.% test/deploy/package.% test/docs/commands.% test/integration/% test/fault/% test/regression/%
 # Tests that need Debian's packages: only `make e2e` runs them.
 E2E_TESTS := $(patsubst %.ts,dist/%.js,$(filter test/e2e/%.e2e.ts,$(SOURCES)))
 UNIT_TESTS := $(patsubst %.ts,dist/%.js,$(filter-out $(SLOW),$(TESTS)))

@@ -78,7 +78,8 @@ t.test('a key’s own limits, one by one', async (t) => {
   limits.take(own, 'chat');
   t.match(limits.take(own, 'chat'), { by: 'inFlight' });
   const free: Limited = { ...KEY, keyId: 'free', limits: { decisions: NONE } };
-  for (let i = 0; i < 1000; i++) t.equal(limits.take(free, 'decisions').kind, 'taken');
+  const kinds = Array.from({ length: 1000 }, () => limits.take(free, 'decisions').kind);
+  t.strictSame(new Set(kinds), new Set(['taken']));
   t.equal(limits.size, 2, 'who has no limit is not remembered');
 });
 
