@@ -65,7 +65,8 @@ function readCode(file: string): string | undefined {
 /** The function of written code. */
 export function fromCode(text: string): ValidateFunction {
   const module: { exports?: unknown } = {};
-  compileFunction(text, ['module', 'hasAtMost', 'formats'])(module, hasAtMost, FORMATS);
+  const run = compileFunction(text, ['module', 'hasAtMost', 'formats']) as (...references: unknown[]) => void;
+  run(module, hasAtMost, FORMATS);
   return module.exports as ValidateFunction;
 }
 
